@@ -1,0 +1,1 @@
+//! BPF headers shared by every program, and the build helper.

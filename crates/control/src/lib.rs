@@ -1,0 +1,1 @@
+//! Control socket, HTTP API, metrics and configuration files.

@@ -1,0 +1,1 @@
+//! Plans, blocks of trials and records.

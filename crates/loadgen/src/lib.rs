@@ -1,0 +1,1 @@
+//! Packet generators and pcap replay.

@@ -1,0 +1,2 @@
+//! Header views, builders and checksums: the twin of lowroad/parse.h.
+pub mod payload;

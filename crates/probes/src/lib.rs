@@ -1,0 +1,1 @@
+//! Delay probes, CPU accountant and stack sampler.

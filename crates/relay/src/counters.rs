@@ -1,0 +1,89 @@
+//! What every relay datapath counts, under the same names.
+//!
+//! For each stream: received = forwarded + each stream drop; forwarded x subscribers = the sum over
+//! subscribers of delivered + each subscriber drop.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Counters of one datapath since its start, by stream slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    pub streams: BTreeMap<u32, StreamCounters>,
+}
+
+/// Packets and their UDP payload bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamCounters {
+    /// Every datagram that reached the stream's ingest, valid or not.
+    pub received: Traffic,
+    /// Datagrams offered to the subscribers.
+    pub forwarded: Traffic,
+    /// Datagrams the fast path handed to the slow path; they are counted there.
+    pub passed: Traffic,
+    /// Datagrams refused before fan-out, by reason.
+    pub drops: Drops,
+    /// By subscriber slot.
+    pub subscribers: BTreeMap<u32, SubscriberCounters>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubscriberCounters {
+    pub delivered: Traffic,
+    /// Copies refused after fan-out, by reason.
+    pub drops: Drops,
+}
+
+/// Drop counts by reason; only reasons that occurred are present.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Drops(pub BTreeMap<DropReason, u64>);
+
+impl Drops {
+    pub fn add(&mut self, reason: DropReason, packets: u64) {
+        if packets > 0 {
+            *self.0.entry(reason).or_default() += packets;
+        }
+    }
+
+    pub fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+}
+
+/// Why a packet was dropped. The discriminants are the indices used by the BPF programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u32)]
+pub enum DropReason {
+    /// Headers that lie about their lengths, or are cut short.
+    Malformed = 0,
+    /// The UDP checksum does not match.
+    BadChecksum = 1,
+    /// The sender is not among the stream's allowed sources.
+    SourceDenied = 2,
+    /// Over the stream's or the source's packet rate.
+    RateLimited = 3,
+    /// TTL or hop limit 1 on arrival: forwarding again would be a loop.
+    TtlExceeded = 4,
+    /// No route to the subscriber.
+    NoRoute = 5,
+    /// The next hop has no resolved link-layer address yet.
+    NoNeighbour = 6,
+    /// Larger than the path or device MTU.
+    TooBig = 7,
+    /// The egress device refused the frame or its queue is full.
+    Transmit = 8,
+    /// The socket receive queue overflowed.
+    QueueFull = 9,
+}
+
+/// How many reasons there are: the length of the arrays the BPF programs count in.
+pub const DROP_REASONS: usize = 10;

@@ -1,0 +1,4 @@
+//! One stream in, many receivers out.
+
+pub mod counters;
+pub mod plan;

@@ -1,0 +1,3 @@
+//! From records to summary.json, terminal tables, HTML, SVG and PNG.
+
+pub mod record;

@@ -1,0 +1,121 @@
+//! A line of record.jsonl: one trial, everything that was set, and everything that was seen.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use stats::Histogram;
+
+/// The first line of record.jsonl: what was planned, on which machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    pub schema: u32,
+    pub experiment: String,
+    pub job: String,
+    /// The experiment's questions, in the order the report answers them.
+    pub questions: Vec<Question>,
+    pub seed: u64,
+    pub quick: bool,
+    pub blocks: usize,
+    pub baseline: String,
+    pub arms: Vec<String>,
+    /// `load` strings in the order they run.
+    pub loads: Vec<String>,
+    pub metrics: Vec<Metric>,
+    pub machine: BTreeMap<String, serde_json::Value>,
+    /// Arms this machine cannot run, with the reason and the remedy.
+    pub skipped: Vec<Skip>,
+    /// The exact command that repeats this run.
+    pub command: String,
+    /// RFC 3339.
+    pub started: String,
+    /// Published figures of the work this experiment reproduces.
+    pub origin: Vec<String>,
+}
+
+/// A question the report answers with one sentence per comparison.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    pub text: String,
+    /// Metric names this question is answered by; the first one makes the sentence.
+    pub metrics: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Metric {
+    pub name: String,
+    pub unit: String,
+    pub better: Better,
+    pub primary: bool,
+    pub effect: Effect,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    Lower,
+    Higher,
+}
+
+/// How two arms are compared within a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// A/B, for values that are never 0.
+    Ratio,
+    /// A-B, where values can be 0.
+    Difference,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Skip {
+    pub arm: String,
+    pub reason: String,
+    pub remedy: String,
+}
+
+/// One trial: one arm under one load in a fresh topology.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    pub arm: String,
+    /// 0 for an arm; the baseline runs three times a block: 0, 1 and 2.
+    pub repeat: u8,
+    pub load: String,
+    pub block: usize,
+    /// Position in the block.
+    pub order: usize,
+    pub seed: u64,
+    /// Reasons that flag this trial, and so its block. Empty when it is clean.
+    pub flags: Vec<String>,
+    pub environment: BTreeMap<String, serde_json::Value>,
+    /// Metric name to value, in the metric's unit.
+    pub values: BTreeMap<String, f64>,
+    /// Exact counts: sent, received, unique, duplicates, missing, foreign, reordered, drops.NAME.
+    pub counts: BTreeMap<String, u64>,
+    /// Histograms by name, in nanoseconds: `delay`, `lateness`.
+    pub histograms: BTreeMap<String, Histogram>,
+    /// CPU states in nanoseconds over all CPUs: `user`, `syscall`, `softirq.net_rx`, `idle`, ...
+    pub cpu: BTreeMap<String, f64>,
+    /// Hottest functions, when stacks were sampled.
+    pub stacks: Option<Stacks>,
+    pub noise: BTreeMap<String, f64>,
+    /// Seconds since the experiment started.
+    pub at_s: f64,
+}
+
+/// Stack samples of one trial.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stacks {
+    pub obtained: u64,
+    pub expected: u64,
+    /// `root;caller;leaf` to samples.
+    pub folded: BTreeMap<String, u64>,
+}
+
+/// A line of record.jsonl.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "a record holds one header and many trials")]
+pub enum Line {
+    Header(Header),
+    Trial(Trial),
+}

@@ -1,0 +1,1 @@
+//! The unsafe corners of the system: namespaces, socket batches, ethtool, perf events, scheduling.

@@ -1,0 +1,1 @@
+//! Environments and links from one topology file.

@@ -1,0 +1,1 @@
+//! AF_XDP sockets, rings and frames.

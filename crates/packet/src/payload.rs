@@ -36,8 +36,16 @@ impl Header {
 
     /// Reads a header, or `None` when the payload is too short or not ours.
     pub fn read(payload: &[u8]) -> Option<Self> {
-        let word = |at: usize| Some(u32::from_le_bytes(payload.get(at..at + 4)?.try_into().ok()?));
-        let long = |at: usize| Some(u64::from_le_bytes(payload.get(at..at + 8)?.try_into().ok()?));
+        let word = |at: usize| {
+            Some(u32::from_le_bytes(
+                payload.get(at..at + 4)?.try_into().ok()?,
+            ))
+        };
+        let long = |at: usize| {
+            Some(u64::from_le_bytes(
+                payload.get(at..at + 8)?.try_into().ok()?,
+            ))
+        };
         (word(0)? == MAGIC).then_some(())?;
         Some(Self {
             run: word(4)?,

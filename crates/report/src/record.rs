@@ -114,7 +114,10 @@ pub struct Stacks {
 /// A line of record.jsonl.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "a record holds one header and many trials")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a record holds one header and many trials"
+)]
 pub enum Line {
     Header(Header),
     Trial(Trial),

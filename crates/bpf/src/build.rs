@@ -1,0 +1,40 @@
+//! Compiles a BPF program and generates its skeleton, from a crate's build script.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use libbpf_cargo::SkeletonBuilder;
+
+/// Compiles `bpf/NAME.bpf.c` of the calling crate into `OUT_DIR/NAME.skel.rs`.
+///
+/// # Panics
+/// When the program does not compile: the compiler's message is the panic's.
+pub fn build(source: &str) {
+    let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
+    let name = Path::new(source)
+        .file_name()
+        .and_then(|name| name.to_str())
+        .and_then(|name| name.strip_suffix(".bpf.c"))
+        .expect("a BPF program is named NAME.bpf.c");
+    SkeletonBuilder::new()
+        .source(source)
+        .clang_args([
+            "-I".into(),
+            headers.clone().into_os_string(),
+            "-Wall".into(),
+            "-Werror".into(),
+            "-Wno-unused-function".into(),
+        ])
+        .build_and_generate(out.join(format!("{name}.skel.rs")))
+        .unwrap_or_else(|error| panic!("{source}: {error:#}"));
+    for watched in [Path::new("bpf"), headers.as_path()] {
+        #[expect(
+            clippy::print_stdout,
+            reason = "cargo reads build scripts from standard output"
+        )]
+        {
+            println!("cargo:rerun-if-changed={}", watched.display());
+        }
+    }
+}

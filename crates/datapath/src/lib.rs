@@ -5,6 +5,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,8 @@ pub trait Job {
     type Plan: ?Sized;
     /// Everything counted since `start`.
     type Counters;
+    /// What a datapath that keeps packets out of userspace offers beyond the common life cycle.
+    type FastPath: ?Sized;
 }
 
 /// One way of handling a job's packets.
@@ -38,6 +41,11 @@ pub trait Running<J: Job>: Send {
 
     /// Why it has stopped by itself, if it has (its interface disappeared, a thread died).
     fn failed(&self) -> Option<String>;
+
+    /// The controls of a fast path; `None` from a datapath that handles packets in userspace.
+    fn fast_path(&self) -> Option<Arc<J::FastPath>> {
+        None
+    }
 
     /// Detaches, drains, and returns the final counters.
     fn stop(self: Box<Self>) -> J::Counters;

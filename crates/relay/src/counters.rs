@@ -1,7 +1,15 @@
 //! What every relay datapath counts, under the same names.
 //!
-//! For each stream: received = forwarded + each stream drop; forwarded x subscribers = the sum over
-//! subscribers of delivered + each subscriber drop.
+//! For each stream: received = forwarded + passed + each stream drop; forwarded x subscribers = the
+//! sum over subscribers of delivered + each subscriber drop.
+//!
+//! What a fast path passes up, userspace receives and counts again: [`StreamCounters::merge`] adds
+//! the two so that each datagram is in the sum once.
+//!
+//! `malformed` and `bad_checksum` are dropped by the network stack before a socket sees them. A
+//! fast path counts them itself, for its streams. Userspace datapaths count neither: the stack's
+//! own counters for the namespace are reported beside the streams, as `stack`, and belong to no
+//! stream. `queue_full` is counted by the socket, hence by userspace only.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +28,23 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
+impl Traffic {
+    pub fn add(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
+
+    fn remove(&mut self, other: Self) {
+        self.packets = self.packets.saturating_sub(other.packets);
+        self.bytes = self.bytes.saturating_sub(other.bytes);
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamCounters {
     /// Every datagram that reached the stream's ingest, valid or not.
     pub received: Traffic,
-    /// Datagrams offered to the subscribers.
+    /// Datagrams offered to the subscribers, of whom there may be none.
     pub forwarded: Traffic,
     /// Datagrams the fast path handed to the slow path; they are counted there.
     pub passed: Traffic,
@@ -32,6 +52,23 @@ pub struct StreamCounters {
     pub drops: Drops,
     /// By subscriber slot.
     pub subscribers: BTreeMap<u32, SubscriberCounters>,
+}
+
+impl StreamCounters {
+    /// Adds what userspace counted of the same stream: what this fast path passed, or what came
+    /// before or after it.
+    pub fn merge(&mut self, other: &Self) {
+        self.received.remove(self.passed);
+        self.passed = Traffic::default();
+        self.received.add(other.received);
+        self.forwarded.add(other.forwarded);
+        self.drops.merge(&other.drops);
+        for (slot, theirs) in &other.subscribers {
+            let ours = self.subscribers.entry(*slot).or_default();
+            ours.delivered.add(theirs.delivered);
+            ours.drops.merge(&theirs.drops);
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +87,12 @@ impl Drops {
     pub fn add(&mut self, reason: DropReason, packets: u64) {
         if packets > 0 {
             *self.0.entry(reason).or_default() += packets;
+        }
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        for (reason, packets) in &other.0 {
+            self.add(*reason, *packets);
         }
     }
 

@@ -1,4 +1,23 @@
 //! One stream in, many receivers out.
 
 pub mod counters;
+pub mod handover;
 pub mod plan;
+
+/// The relay as a job: what its datapaths are asked, count and offer.
+#[derive(Debug)]
+pub enum Relay {}
+
+impl datapath::Job for Relay {
+    type Plan = plan::Plan;
+    type Counters = counters::Counters;
+    type FastPath = dyn handover::FastPath;
+}
+
+/// A datapath of the relay, running.
+pub type Running = Box<dyn datapath::Running<Relay>>;
+
+/// Every datapath of the relay, userspace first. A new one is one line here.
+pub fn datapaths() -> Vec<Box<dyn datapath::Datapath<Relay>>> {
+    vec![]
+}

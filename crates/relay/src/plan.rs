@@ -1,12 +1,25 @@
 //! What a datapath is asked to do: streams with resolved subscribers.
 //!
 //! The relay core makes plans from configuration, control requests and the neighbour keeper; a
-//! datapath only carries them out, so that every datapath sends the same packets.
+//! datapath only carries them out, so that every datapath sends the same packets:
+//!
+//! - payload: as it arrived. VLAN tags, IPv4 options and IPv6 extension headers are not sent on.
+//! - addresses: [`Subscriber::source`] to [`Subscriber::destination`].
+//! - DSCP and ECN: as they arrived. IPv6 flow label 0. IPv4 identification: any.
+//! - TTL or hop limit: one less than it arrived with, or [`Subscriber::ttl`].
+//! - IPv4 DF set; the relay never fragments. Fragments that arrive are put together first.
+//! - UDP checksum: always present and right, whatever arrived.
+//!
+//! A datagram is checked in this order, and the first failure is what is counted: malformed,
+//! bad checksum, source, rate, TTL; then for each subscriber route, neighbour and size.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::time::Duration;
 
-use netdev::NextHop;
+use netdev::{NextHop, Unresolved};
+
+use crate::counters::DropReason;
 
 /// A stream's slot: stable while the stream exists, below [`MAX_STREAMS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,9 +56,24 @@ pub struct Stream {
     pub socket: Arc<UdpSocket>,
     pub source: SourcePolicy,
     pub limits: Limits,
-    /// Packets are also handed to userspace.
-    pub copy_to_user: bool,
+    /// Datagrams that arrive with a smaller TTL are dropped (`ttl_exceeded`). 2, so that loops
+    /// die; 0 where every subscriber has a TTL of its own.
+    pub min_ttl: u8,
+    /// Each valid datagram is also handed to userspace, at this port of the address it came to.
+    /// A fast path passes such a copy up with its UDP destination port rewritten; datapaths in
+    /// userspace have it already and ignore this.
+    pub copy_port: Option<u16>,
+    /// A fast path starts this stream diverted: see [`crate::handover`].
+    pub handover: Option<Handover>,
     pub subscribers: Vec<Subscriber>,
+}
+
+/// How a stream that userspace relays now comes to a fast path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handover {
+    /// Where diverted datagrams are passed up: a port on every ingest address. Datagrams that a
+    /// sender addresses to it are dropped while it is in use.
+    pub shadow_port: u16,
 }
 
 /// One receiver of a stream.
@@ -56,6 +84,11 @@ pub struct Subscriber {
     pub destination: SocketAddr,
     /// The address and port that packets to this subscriber come from.
     pub source: SocketAddr,
+    /// TTL or hop limit to send with, instead of one less than the datagram arrived with.
+    pub ttl: Option<u8>,
+    /// The way to `destination`; for a group, the frame's destination is the group's address.
+    /// A fast path drops copies without a ready next hop: [`drop_reason`]. `Local` ones
+    /// are left to userspace, which gets them through [`Stream::copy_port`], and count nothing.
     pub next_hop: NextHop,
 }
 
@@ -65,8 +98,12 @@ pub enum SourcePolicy {
     Any,
     /// Any address in one of these prefixes.
     Allow(Vec<Prefix>),
-    /// The first sender, until it has been silent for the stream's latch time.
-    Latch,
+    /// The first sender (address and port), until it has been silent for the timeout.
+    Latch {
+        timeout: Duration,
+        /// Who holds the latch as the plan starts: it moves with the stream between datapaths.
+        held_by: Option<SocketAddr>,
+    },
 }
 
 /// An address prefix.
@@ -76,9 +113,24 @@ pub struct Prefix {
     pub length: u8,
 }
 
-/// Packet rate limits; `None` is unlimited.
+/// Packet rate limits; `None` is unlimited. Each is a token bucket that starts full with
+/// `max(rate / 10, 1)` packets (100 ms of the rate) and is refilled at the rate.
+///
+/// `source_pps` holds for each source address (not port) by itself. The stream's bucket is asked
+/// first, and a datagram that the source's bucket refuses gives its token back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     pub stream_pps: Option<u32>,
     pub source_pps: Option<u32>,
+}
+
+/// Why a fast path drops copies with this next hop; `None` when it sends them or they are local.
+pub fn drop_reason(next_hop: &NextHop) -> Option<DropReason> {
+    match next_hop {
+        NextHop::Ready { .. } | NextHop::Unresolved(Unresolved::Local) => None,
+        NextHop::Unresolved(Unresolved::NoRoute | Unresolved::LinkDown { .. }) => {
+            Some(DropReason::NoRoute)
+        }
+        NextHop::Unresolved(Unresolved::NoNeighbour { .. }) => Some(DropReason::NoNeighbour),
+    }
 }

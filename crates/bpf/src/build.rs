@@ -10,25 +10,16 @@ use libbpf_cargo::SkeletonBuilder;
 /// # Panics
 /// When the program does not compile: the compiler's message is the panic's.
 pub fn build(source: &str) {
-    let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
     let name = Path::new(source)
         .file_name()
         .and_then(|name| name.to_str())
         .and_then(|name| name.strip_suffix(".bpf.c"))
         .expect("a BPF program is named NAME.bpf.c");
-    SkeletonBuilder::new()
-        .source(source)
-        .clang_args([
-            "-I".into(),
-            headers.clone().into_os_string(),
-            "-Wall".into(),
-            "-Werror".into(),
-            "-Wno-unused-function".into(),
-        ])
+    compiler(source.as_ref())
         .build_and_generate(out.join(format!("{name}.skel.rs")))
         .unwrap_or_else(|error| panic!("{source}: {error:#}"));
-    for watched in [Path::new("bpf"), headers.as_path()] {
+    for watched in [Path::new("bpf"), headers().as_path()] {
         #[expect(
             clippy::print_stdout,
             reason = "cargo reads build scripts from standard output"
@@ -37,4 +28,32 @@ pub fn build(source: &str) {
             println!("cargo:rerun-if-changed={}", watched.display());
         }
     }
+}
+
+/// Compiles a program into an object file without a skeleton: for tests that compile what they
+/// load.
+///
+/// # Panics
+/// When the program does not compile: the compiler's message is the panic's.
+pub fn compile(source: &Path, object: &Path) {
+    compiler(source)
+        .obj(object)
+        .build()
+        .unwrap_or_else(|error| panic!("{}: {error:#}", source.display()));
+}
+
+fn compiler(source: &Path) -> SkeletonBuilder {
+    let mut builder = SkeletonBuilder::new();
+    builder.source(source).clang_args([
+        "-I".into(),
+        headers().into_os_string(),
+        "-Wall".into(),
+        "-Werror".into(),
+        "-Wno-unused-function".into(),
+    ]);
+    builder
+}
+
+fn headers() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("include")
 }

@@ -4,4 +4,4 @@
 mod build;
 
 #[cfg(feature = "build")]
-pub use build::build;
+pub use build::{build, compile};

@@ -1,11 +1,15 @@
 //! The header at the start of every generated datagram's payload; twin of lowroad/payload.h.
+//!
+//! It is a valid RTP header (RFC 3550 section 5.1: version 2, payload type 0, our magic as the
+//! timestamp, the run as SSRC), because media relays drop what is not RTP.
 
 /// Bytes the header takes: the smallest payload that can carry it.
 pub const LEN: usize = 40;
-/// Marks a payload of ours (little-endian on the wire, as every field).
+/// Marks a payload of ours; it stands where RTP has its timestamp.
 pub const MAGIC: u32 = 0x314f_574c;
 
-/// magic u32, run u32, flow u32, zero u32, sequence u64, intended_ns u64, sent_ns u64.
+/// 0x80, 0x00, RTP sequence be16, magic u32, run u32, flow u32, sequence u64, intended_ns u64,
+/// sent_ns u64; little-endian but for the RTP sequence, which is the low 16 bits of the sequence.
 /// Times are CLOCK_MONOTONIC nanoseconds, which is also what `bpf_ktime_get_ns` reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -25,10 +29,11 @@ impl Header {
     /// # Panics
     /// When `payload` is shorter than [`LEN`].
     pub fn write(&self, payload: &mut [u8]) {
-        payload[0..4].copy_from_slice(&MAGIC.to_le_bytes());
-        payload[4..8].copy_from_slice(&self.run.to_le_bytes());
-        payload[8..12].copy_from_slice(&self.flow.to_le_bytes());
-        payload[12..16].fill(0);
+        let sequence = self.sequence.to_be_bytes();
+        payload[0..4].copy_from_slice(&[0x80, 0, sequence[6], sequence[7]]);
+        payload[4..8].copy_from_slice(&MAGIC.to_le_bytes());
+        payload[8..12].copy_from_slice(&self.run.to_le_bytes());
+        payload[12..16].copy_from_slice(&self.flow.to_le_bytes());
         payload[16..24].copy_from_slice(&self.sequence.to_le_bytes());
         payload[24..32].copy_from_slice(&self.intended_ns.to_le_bytes());
         payload[32..40].copy_from_slice(&self.sent_ns.to_le_bytes());
@@ -46,10 +51,10 @@ impl Header {
                 payload.get(at..at + 8)?.try_into().ok()?,
             ))
         };
-        (word(0)? == MAGIC).then_some(())?;
+        (word(4)? == MAGIC).then_some(())?;
         Some(Self {
-            run: word(4)?,
-            flow: word(8)?,
+            run: word(8)?,
+            flow: word(12)?,
             sequence: long(16)?,
             intended_ns: long(24)?,
             sent_ns: long(32)?,

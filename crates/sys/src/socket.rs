@@ -1,0 +1,245 @@
+//! UDP sockets with the options that packet work needs. The kernel's defaults stay unless asked.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use crate::address::Name;
+pub use crate::cmsg::Family;
+
+/// `SO_RCVMARK`, since Linux 5.19; newer than some C libraries.
+const SO_RCVMARK: libc::c_int = 75;
+/// `SO_PREFER_BUSY_POLL` and `SO_BUSY_POLL_BUDGET`, since Linux 5.11.
+const SO_PREFER_BUSY_POLL: libc::c_int = 69;
+const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
+
+/// An unbound UDP socket, for options that must be set before `bind`.
+///
+/// # Errors
+/// What `socket` said: too many open files, no such family.
+pub fn unbound(family: Family) -> io::Result<UdpSocket> {
+    let domain = match family {
+        Family::V4 => libc::AF_INET,
+        Family::V6 => libc::AF_INET6,
+    };
+    // SAFETY: no pointer is passed.
+    let fd = unsafe { libc::socket(domain, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    check(fd)?;
+    // SAFETY: `fd` is open, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
+}
+
+/// Binds a socket that [`unbound`] made.
+///
+/// # Errors
+/// The address is taken, or not this machine's.
+pub fn bind(socket: impl AsFd, address: SocketAddr) -> io::Result<()> {
+    let mut name = Name::empty();
+    let len = name.write(address);
+    // SAFETY: `name` holds `len` bytes of a socket address and outlives the call.
+    check(unsafe { libc::bind(socket.as_fd().as_raw_fd(), name.0.as_ptr().cast(), len) }).map(drop)
+}
+
+/// Lets another socket bind the same address; for multicast receivers.
+pub fn reuse_address(socket: impl AsFd) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)
+}
+
+/// Spreads flows over all sockets bound to the same address.
+pub fn reuse_port(socket: impl AsFd) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)
+}
+
+/// Keeps an IPv6 socket to IPv6.
+pub fn v6_only(socket: impl AsFd) -> io::Result<()> {
+    set(socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)
+}
+
+/// Binds to a device by name.
+pub fn bind_to_device(socket: impl AsFd, device: &str) -> io::Result<()> {
+    set_bytes(
+        socket,
+        libc::SOL_SOCKET,
+        libc::SO_BINDTODEVICE,
+        device.as_bytes(),
+    )
+}
+
+/// Sets DF on everything sent and refuses what exceeds the path MTU with `EMSGSIZE`.
+pub fn never_fragment(socket: impl AsFd, family: Family) -> io::Result<()> {
+    match family {
+        Family::V4 => set(
+            socket,
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_DO,
+        ),
+        Family::V6 => set(
+            socket,
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_DO,
+        ),
+    }
+}
+
+/// TTL or hop limit of unicast datagrams.
+pub fn ttl(socket: impl AsFd, family: Family, ttl: u8) -> io::Result<()> {
+    per_family(
+        socket,
+        family,
+        libc::IP_TTL,
+        libc::IPV6_UNICAST_HOPS,
+        i32::from(ttl),
+    )
+}
+
+/// TOS or traffic class byte of everything sent.
+pub fn tos(socket: impl AsFd, family: Family, tos: u8) -> io::Result<()> {
+    per_family(
+        socket,
+        family,
+        libc::IP_TOS,
+        libc::IPV6_TCLASS,
+        i32::from(tos),
+    )
+}
+
+/// Fills [`crate::mmsg::Received`]'s `ttl`.
+pub fn receive_ttl(socket: impl AsFd, family: Family) -> io::Result<()> {
+    per_family(socket, family, libc::IP_RECVTTL, libc::IPV6_RECVHOPLIMIT, 1)
+}
+
+/// Fills [`crate::mmsg::Received`]'s `tos`.
+pub fn receive_tos(socket: impl AsFd, family: Family) -> io::Result<()> {
+    per_family(socket, family, libc::IP_RECVTOS, libc::IPV6_RECVTCLASS, 1)
+}
+
+/// Fills [`crate::mmsg::Received`]'s `destination` and `ifindex`.
+pub fn packet_info(socket: impl AsFd, family: Family) -> io::Result<()> {
+    per_family(socket, family, libc::IP_PKTINFO, libc::IPV6_RECVPKTINFO, 1)
+}
+
+/// Fills [`crate::mmsg::Received`]'s `dropped`.
+pub fn count_drops(socket: impl AsFd) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
+}
+
+/// Fills [`crate::mmsg::Received`]'s `mark`.
+pub fn receive_mark(socket: impl AsFd) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, SO_RCVMARK, 1)
+}
+
+/// Lets the kernel hand over trains of equal datagrams; fills [`crate::mmsg::Received`]'s `segment`.
+pub fn udp_gro(socket: impl AsFd) -> io::Result<()> {
+    set(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
+}
+
+/// Marks everything sent, for routing rules and filters. Needs `CAP_NET_ADMIN`.
+pub fn mark(socket: impl AsFd, mark: u32) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed())
+}
+
+/// Busy-polls the device for this many microseconds in each receive, `budget` packets at a time,
+/// and asks for the device's interrupts to stay off meanwhile. Needs `CAP_NET_ADMIN`.
+pub fn busy_poll(socket: impl AsFd, microseconds: u16, budget: u16) -> io::Result<()> {
+    let fd = socket.as_fd();
+    set(fd, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, 1)?;
+    set(
+        fd,
+        libc::SOL_SOCKET,
+        libc::SO_BUSY_POLL,
+        i32::from(microseconds),
+    )?;
+    set(fd, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, i32::from(budget))
+}
+
+/// Asks for a receive buffer beyond the system's limit where allowed, else up to it, and returns
+/// the bytes in effect (the kernel doubles a request for its own overhead).
+pub fn receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<usize> {
+    buffer(socket, bytes, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
+}
+
+/// As [`receive_buffer`], for sending.
+pub fn send_buffer(socket: impl AsFd, bytes: usize) -> io::Result<usize> {
+    buffer(socket, bytes, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)
+}
+
+fn buffer(
+    socket: impl AsFd,
+    bytes: usize,
+    force: libc::c_int,
+    ordinary: libc::c_int,
+) -> io::Result<usize> {
+    let fd = socket.as_fd();
+    let wanted = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
+    set(fd, libc::SOL_SOCKET, force, wanted)
+        .or_else(|_| set(fd, libc::SOL_SOCKET, ordinary, wanted))?;
+    let in_effect = get(fd, libc::SOL_SOCKET, ordinary)?;
+    Ok(usize::try_from(in_effect).unwrap_or(0))
+}
+
+fn per_family(
+    socket: impl AsFd,
+    family: Family,
+    v4: libc::c_int,
+    v6: libc::c_int,
+    value: i32,
+) -> io::Result<()> {
+    match family {
+        Family::V4 => set(socket, libc::IPPROTO_IP, v4, value),
+        Family::V6 => set(socket, libc::IPPROTO_IPV6, v6, value),
+    }
+}
+
+pub(crate) fn set(
+    socket: impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: i32,
+) -> io::Result<()> {
+    set_bytes(socket, level, name, &value.to_ne_bytes())
+}
+
+pub(crate) fn set_bytes(
+    socket: impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &[u8],
+) -> io::Result<()> {
+    let len = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
+    // SAFETY: `value` holds `len` bytes and outlives the call, which only reads it.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            name,
+            value.as_ptr().cast(),
+            len,
+        )
+    })
+    .map(drop)
+}
+
+fn get(socket: impl AsFd, level: libc::c_int, name: libc::c_int) -> io::Result<i32> {
+    let mut value: i32 = 0;
+    let mut len: libc::socklen_t = 4;
+    // SAFETY: `value` has the four bytes that `len` says, and both outlive the call.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            name,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(value)
+}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(result)
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use stats::Histogram;
+pub use stats::{Better, Effect};
 
 /// The first line of record.jsonl: what was planned, on which machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +39,10 @@ pub struct Question {
     pub text: String,
     /// Metric names this question is answered by; the first one makes the sentence.
     pub metrics: Vec<String>,
+    /// Arms to compare with besides the experiment's baseline, each of them as a baseline of its own
+    /// rows: how `xdp` stands against `busy` where the baseline is `recv`.
+    #[serde(default)]
+    pub against: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,23 +52,6 @@ pub struct Metric {
     pub better: Better,
     pub primary: bool,
     pub effect: Effect,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Better {
-    Lower,
-    Higher,
-}
-
-/// How two arms are compared within a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Effect {
-    /// A/B, for values that are never 0.
-    Ratio,
-    /// A-B, where values can be 0.
-    Difference,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

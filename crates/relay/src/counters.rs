@@ -6,10 +6,12 @@
 //! What a fast path passes up, userspace receives and counts again: [`StreamCounters::merge`] adds
 //! the two so that each datagram is in the sum once.
 //!
-//! `malformed` and `bad_checksum` are dropped by the network stack before a socket sees them. A
-//! fast path counts them itself, for its streams. Userspace datapaths count neither: the stack's
-//! own counters for the namespace are reported beside the streams, as `stack`, and belong to no
-//! stream. `queue_full` is counted by the socket, hence by userspace only.
+//! What the network stack drops before userspace reads it: `malformed` is counted by fast paths
+//! only, since the stack tells nobody which socket was meant. `bad_checksum` and `queue_full` come
+//! from the socket's own drop counter, told apart by which of the namespace's counters moved.
+//!
+//! A slot counts from zero when it enters a datapath's plan. Its counts stay readable after it
+//! left, until the slot is used again.
 
 use std::collections::BTreeMap;
 

@@ -13,6 +13,7 @@
 //! A datagram is checked in this order, and the first failure is what is counted: malformed,
 //! bad checksum, source, rate, TTL; then for each subscriber route, neighbour and size.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,8 @@ pub const MAX_SUBSCRIBERS: u32 = 4096;
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     pub streams: Vec<Stream>,
+    /// Where the datapath's own threads run, in turn; empty: anywhere. Read at the start only.
+    pub cpus: Vec<usize>,
 }
 
 /// One stream: where it comes in, who may send it, and who gets it.
@@ -50,10 +53,13 @@ pub struct Stream {
     /// Concrete local (or multicast group) addresses that packets arrive on: a wildcard listen
     /// address is expanded to the machine's own addresses, so that transit traffic never matches.
     pub ingest: Vec<SocketAddr>,
-    /// Interfaces packets may arrive on.
+    /// Interfaces packets may arrive on; from another they are `source_denied`. Empty: any.
     pub interfaces: Vec<u32>,
-    /// The bound ingest socket. Kernel datapaths leave to it what they do not understand.
+    /// The bound ingest socket. Fast paths leave to it what they do not understand.
     pub socket: Arc<UdpSocket>,
+    /// Sockets userspace sends by, for each [`Subscriber::source`] that the ingest socket cannot
+    /// send from.
+    pub egress: BTreeMap<SocketAddr, Arc<UdpSocket>>,
     pub source: SourcePolicy,
     pub limits: Limits,
     /// Datagrams that arrive with a smaller TTL are dropped (`ttl_exceeded`). 2, so that loops

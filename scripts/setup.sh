@@ -1,0 +1,78 @@
+# shellcheck shell=sh
+# Set-up shared by ./demo and ./test: Debian packages through apt, Rust through rustup.
+# Sourced with the repository as working directory. Exit code 3: this machine lacks something.
+
+packages_to() {
+	case $1 in
+	build) echo gcc libc6-dev make pkg-config clang libelf-dev ca-certificates curl git ;;
+	run) echo iproute2 ;;
+	test) echo clang-format python3-venv qemu-system-x86 busybox-static iproute2 ;;
+	esac
+}
+
+# Asks on the terminal; without one the answer is no.
+confirm() {
+	[ -t 0 ] || return 1
+	printf '%s [y/N] ' "$1"
+	read -r answer
+	[ "$answer" = y ] || [ "$answer" = Y ]
+}
+
+# Installs what is missing for the named purposes.
+need_packages() {
+	missing=""
+	for purpose in "$@"; do
+		for package in $(packages_to "$purpose"); do
+			dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
+				missing="$missing $package"
+		done
+	done
+	[ -n "$missing" ] || return 0
+	install="apt-get install -y --no-install-recommends$missing"
+	if ! command -v apt-get >/dev/null; then
+		echo "needs what Debian calls:$missing" >&2
+		exit 3
+	fi
+	if [ "$(id -u)" = 0 ]; then
+		sudo=""
+	elif confirm "Install with sudo:$missing?"; then
+		sudo="sudo"
+	else
+		echo "some packages are missing; to install them: sudo $install" >&2
+		exit 3
+	fi
+	export DEBIAN_FRONTEND=noninteractive
+	# shellcheck disable=SC2086 # words on purpose
+	if ! { $sudo apt-get update -q && $sudo $install; } >.setup.log 2>&1; then
+		tail -n 5 .setup.log >&2
+		echo "apt could not install:$missing (no network? see .setup.log)" >&2
+		exit 3
+	fi
+	rm -f .setup.log
+}
+
+# Makes the pinned toolchain usable: rustup installs what rust-toolchain.toml names.
+need_rust() {
+	PATH="$PATH:$HOME/.cargo/bin"
+	channel=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
+	if ! command -v cargo >/dev/null; then
+		if [ -t 0 ] && ! confirm "Install Rust $channel into ~/.cargo with rustup?"; then
+			echo "needs Rust $channel: install rustup, then run this again" >&2
+			exit 3
+		fi
+		curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+			sh -s -- -q -y --no-modify-path --profile minimal --default-toolchain none || true
+	fi
+	if ! cargo --version 2>/dev/null | grep -q "^cargo $channel"; then
+		echo "needs Rust $channel, which rustup could not install (no network?)" >&2
+		echo "where it is reachable: rustup toolchain install $channel -c clippy -c rustfmt" >&2
+		exit 3
+	fi
+}
+
+# Under `sudo ./demo`, goes on as the person who called it: what is built stays theirs.
+as_caller() {
+	if [ "$(id -u)" = 0 ] && [ -n "${SUDO_USER:-}" ] && [ "$SUDO_USER" != root ]; then
+		exec sudo -u "$SUDO_USER" -H -- "$@"
+	fi
+}

@@ -1,0 +1,123 @@
+//! Arrows point down: floor < comparison and jobs < experiment < binaries.
+
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::metadata::{self, packages, text};
+use crate::tally::Outcome;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layer {
+    Floor,
+    /// What users run in production; knows nothing of how it is compared.
+    Job,
+    /// What measures; knows no job.
+    Comparison,
+    Experiment,
+    /// The production binary: jobs, and what `doctor` asks.
+    Production,
+    CompareBinary,
+    Task,
+}
+
+/// Every crate's layer: a new crate is added here.
+const LAYERS: &[(&str, Layer)] = &[
+    ("bpf", Layer::Floor),
+    ("control", Layer::Floor),
+    ("datapath", Layer::Floor),
+    ("netdev", Layer::Floor),
+    ("packet", Layer::Floor),
+    ("sys", Layer::Floor),
+    ("xsk", Layer::Floor),
+    ("relay", Layer::Job),
+    ("loadgen", Layer::Comparison),
+    ("probes", Layer::Comparison),
+    ("report", Layer::Comparison),
+    ("stats", Layer::Comparison),
+    ("testbed", Layer::Comparison),
+    ("experiment", Layer::Experiment),
+    ("lowroad", Layer::Production),
+    ("compare", Layer::CompareBinary),
+    ("xtask", Layer::Task),
+];
+
+/// Comparison crates the production binary may carry: `doctor` asks them what can run here.
+const ASKED_BY_DOCTOR: &[&str] = &["loadgen", "probes", "stats"];
+
+pub(super) fn check() -> Result<Outcome> {
+    let metadata = metadata::load(false)?;
+    let mut wrong = Vec::new();
+    for package in packages(&metadata) {
+        let name = text(package, "name");
+        let Some(from) = layer(name) else {
+            wrong.push(format!("{name} has no layer: add it to LAYERS"));
+            continue;
+        };
+        for (dependency, kind) in ours(package) {
+            let Some(to) = layer(dependency) else {
+                continue;
+            };
+            if !allowed(from, to, dependency, kind) {
+                wrong.push(format!(
+                    "{name} ({from:?}) must not depend on {dependency} ({to:?})"
+                ));
+            }
+        }
+    }
+    Ok(super::verdict(&wrong, "move the shared part down a layer"))
+}
+
+fn layer(name: &str) -> Option<Layer> {
+    LAYERS
+        .iter()
+        .find(|(crate_name, _)| *crate_name == name)
+        .map(|(_, layer)| *layer)
+}
+
+/// Dependencies on crates of this repository, with their kind: normal is "".
+fn ours(package: &Value) -> impl Iterator<Item = (&str, &str)> {
+    package["dependencies"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|dependency| dependency["path"].is_string())
+        .map(|dependency| (text(dependency, "name"), text(dependency, "kind")))
+}
+
+fn allowed(from: Layer, to: Layer, name: &str, kind: &str) -> bool {
+    use Layer::{CompareBinary, Comparison, Experiment, Floor, Job, Production, Task};
+    // Tests of any layer may build networks, make packets and measure them.
+    if kind == "dev" && matches!(to, Floor | Comparison) {
+        return true;
+    }
+    match from {
+        Floor | Job => to == Floor,
+        Comparison => matches!(to, Floor | Comparison),
+        Experiment => matches!(to, Floor | Comparison | Job),
+        Production => {
+            matches!(to, Floor | Job) || (to == Comparison && ASKED_BY_DOCTOR.contains(&name))
+        }
+        CompareBinary => matches!(to, Floor | Comparison | Job | Experiment),
+        Task => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrows_point_down() {
+        assert!(allowed(Layer::Job, Layer::Floor, "packet", ""));
+        assert!(!allowed(Layer::Job, Layer::Job, "relay", ""));
+        assert!(!allowed(Layer::Job, Layer::Comparison, "testbed", ""));
+        assert!(allowed(Layer::Job, Layer::Comparison, "testbed", "dev"));
+        assert!(!allowed(Layer::Comparison, Layer::Job, "relay", "dev"));
+        assert!(!allowed(
+            Layer::Production,
+            Layer::Comparison,
+            "testbed",
+            ""
+        ));
+    }
+}

@@ -1,0 +1,117 @@
+//! Checks of the tree itself: form, spelling, licences, layers. None of them runs our code.
+
+mod bpf_format;
+mod layers;
+mod licences;
+mod lints;
+mod marks;
+mod sizes;
+mod spelling;
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::tally::{Outcome, Tally};
+
+/// A check: `Ok(Some(..))` when it cannot run here, an error that says what to change.
+struct Check {
+    name: &'static str,
+    what: &'static str,
+    run: fn() -> Result<Outcome>,
+}
+
+const CHECKS: &[Check] = &[
+    Check {
+        name: "rustfmt",
+        what: "Rust is formatted",
+        run: lints::rustfmt,
+    },
+    Check {
+        name: "bpf-format",
+        what: "BPF C is formatted (clang-format)",
+        run: bpf_format::check,
+    },
+    Check {
+        name: "spelling",
+        what: "no known misspellings (typos)",
+        run: spelling::check,
+    },
+    Check {
+        name: "layers",
+        what: "crates depend downwards only",
+        run: layers::check,
+    },
+    Check {
+        name: "licences",
+        what: "every dependency's licence is allowed by deny.toml",
+        run: licences::check,
+    },
+    Check {
+        name: "sizes",
+        what: "files stay short enough to read",
+        run: sizes::check,
+    },
+    Check {
+        name: "marks",
+        what: "no unfinished work, and unsafe code only where it belongs",
+        run: marks::check,
+    },
+    Check {
+        name: "clippy",
+        what: "no lint speaks",
+        run: lints::clippy,
+    },
+];
+
+pub(crate) fn list() {
+    for check in CHECKS {
+        println!("{:<12} {}", check.name, check.what);
+    }
+}
+
+/// Runs the named checks, or all of them, and prints the closing line.
+pub(crate) fn run(names: &[&str]) -> Result<Tally> {
+    if let Some(unknown) = names
+        .iter()
+        .find(|name| !CHECKS.iter().any(|check| check.name == **name))
+    {
+        bail!("no check is called {unknown}: see `cargo xtask check --list`");
+    }
+    let mut tally = Tally::default();
+    run_into(&mut tally, names);
+    tally.close();
+    Ok(tally)
+}
+
+/// Runs the named checks, or all of them.
+pub(crate) fn run_into(tally: &mut Tally, names: &[&str]) {
+    for check in CHECKS {
+        if !names.is_empty() && !names.contains(&check.name) {
+            continue;
+        }
+        let start = Instant::now();
+        let outcome = (check.run)().unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
+        let word = match &outcome {
+            Outcome::Passed => "ok",
+            Outcome::Failed(_) => "FAILED",
+            Outcome::Skipped(_) => "skipped",
+        };
+        println!(
+            "{word:>8}  {:<12} {} ({:.1} s)",
+            check.name,
+            check.what,
+            start.elapsed().as_secs_f64()
+        );
+        tally.add(&format!("check {}", check.name), outcome);
+    }
+}
+
+/// Passed when nothing was found; otherwise the findings and what to do about them.
+fn verdict(findings: &[String], remedy: &str) -> Outcome {
+    if findings.is_empty() {
+        Outcome::Passed
+    } else {
+        Outcome::Failed(format!("{}\n{remedy}", findings.join("\n")))
+    }
+}

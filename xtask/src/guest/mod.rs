@@ -1,0 +1,119 @@
+//! Debian's 6.1 kernel, the oldest we support, booted by QEMU's emulator with our test programs.
+//!
+//! It decides what runs there; `kernel` gets the kernel, `image` packs the file system, `console`
+//! boots it and talks to its shell.
+
+mod console;
+mod cpio;
+mod image;
+mod kernel;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::run;
+use crate::tally::{Outcome, Skip, Tally};
+use crate::test::{self, Binary};
+use console::{Console, Ended};
+use image::Image;
+
+/// Test programs that meet the kernel; the others ran on this machine.
+const IN_GUEST: &[&str] = &[
+    "loadgen", "netdev", "probes", "relay", "sys", "testbed", "xsk",
+];
+/// How long one test program may take in the guest, which is some ten times slower.
+const DEADLINE: Duration = Duration::from_secs(240);
+
+/// `cargo xtask guest`: builds the tests and runs those of the guest.
+pub(crate) fn run() -> Result<Tally> {
+    let mut tally = Tally::default();
+    let start = Instant::now();
+    test(&test::build()?, &mut tally)?;
+    tally.stage("Linux 6.1 guest", start.elapsed());
+    tally.close();
+    Ok(tally)
+}
+
+/// `cargo xtask guest COMMAND`: what the command prints there.
+pub(crate) fn shell(command: &str) -> Result<Tally> {
+    if let Some(skip) = missing() {
+        bail!("cannot run here: {}", skip.reason);
+    }
+    let mut console = boot(&[])?;
+    let ended = console.run(command, DEADLINE)?;
+    print!("{}", ended.output);
+    let mut tally = Tally::default();
+    tally.add(command, judge(&ended));
+    Ok(tally)
+}
+
+/// Runs the tests that meet the kernel, and `lowroad doctor`, in the guest.
+pub(crate) fn test(binaries: &[Binary], tally: &mut Tally) -> Result<()> {
+    if let Some(skip) = missing() {
+        tally.add("Linux 6.1 guest", Outcome::Skipped(skip));
+        return Ok(());
+    }
+    let chosen: Vec<&Binary> = binaries.iter().filter(|binary| in_guest(binary)).collect();
+    let mut console = boot(&chosen)?;
+    for binary in &chosen {
+        let command = format!(
+            "cd {} && LOWROAD_REQUIRE=core {} --nocapture --test-threads 2",
+            binary.folder.display(),
+            binary.program.display()
+        );
+        let start = Instant::now();
+        let ended = console.run(&command, DEADLINE)?;
+        println!(
+            "{:>7.1} s  6.1: {}",
+            start.elapsed().as_secs_f64(),
+            binary.name
+        );
+        tally.add(&format!("6.1: {}", binary.name), judge(&ended));
+    }
+    let doctor = console.run(&format!("{} doctor", image::lowroad().display()), DEADLINE)?;
+    print!("{}", doctor.output);
+    tally.add("6.1: lowroad doctor", judge(&doctor));
+    Ok(())
+}
+
+fn in_guest(binary: &Binary) -> bool {
+    let package = binary.name.split(' ').next().unwrap_or_default();
+    IN_GUEST.contains(&package)
+}
+
+fn judge(ended: &Ended) -> Outcome {
+    match ended.status {
+        Some(0) => Outcome::Passed,
+        Some(status) => Outcome::Failed(format!("exit {status}\n{}", ended.output)),
+        None => Outcome::Failed(format!("no end in {DEADLINE:?}\n{}", ended.output)),
+    }
+}
+
+fn missing() -> Option<Skip> {
+    ["qemu-system-x86_64", "dpkg-deb", "ldd"]
+        .iter()
+        .find(|program| !run::exists(program))
+        .map(|program| Skip::new("core", format!("needs {program} (apt-get install)")))
+        .or_else(|| {
+            (!std::path::Path::new(image::BUSYBOX).exists())
+                .then(|| Skip::new("core", "needs apt-get install busybox-static"))
+        })
+        .or_else(|| {
+            kernel::available()
+                .err()
+                .map(|error| Skip::new("core", format!("no guest kernel: {error:#}")))
+        })
+}
+
+fn boot(binaries: &[&Binary]) -> Result<Console> {
+    let kernel = kernel::available()?;
+    let mut image = Image::new(&kernel)?;
+    for binary in binaries {
+        image.program(&binary.program)?;
+        image.folder(&binary.folder);
+    }
+    let initrd = std::path::Path::new(".cache/guest/initrd");
+    image.write(initrd).context("the guest's file system")?;
+    Console::boot(&kernel.image, initrd)
+}

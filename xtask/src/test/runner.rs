@@ -1,0 +1,171 @@
+//! Runs each test in a process of its own under a deadline, two or more at a time.
+//!
+//! A test that says it needs root is run again through sudo, where that is allowed: tests name
+//! their needs themselves, and everything else stays the user's.
+
+use std::collections::VecDeque;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::{Binary, Options};
+use crate::tally::{Outcome, Skip, Tally};
+
+/// A test that has not ended by then never will.
+const DEADLINE_S: u32 = 120;
+/// Tests of `--full` may take this long.
+const FULL_DEADLINE_S: u32 = 1800;
+/// How many of the slowest tests are named.
+const SLOWEST: usize = 8;
+
+#[derive(Debug)]
+struct Test<'a> {
+    binary: &'a Binary,
+    name: String,
+    /// Marked `#[ignore]`: run by `--full` only.
+    opt_in: bool,
+}
+
+#[derive(Debug)]
+struct Run {
+    test: String,
+    outcome: Outcome,
+    took: Duration,
+}
+
+pub(super) fn run(binaries: &[Binary], options: &Options, tally: &mut Tally) -> Result<()> {
+    let mut queue = VecDeque::new();
+    for binary in binaries {
+        queue.extend(list(binary, options)?);
+    }
+    let workers = thread::available_parallelism().map_or(2, |cpus| cpus.get().max(2));
+    let queue = Mutex::new(queue);
+    let results = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(test) = next(&queue) {
+                    let result = run_one(&test, options);
+                    results
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(result);
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|result| std::cmp::Reverse(result.took));
+    for slow in results.iter().take(SLOWEST) {
+        println!("{:>7.1} s  {}", slow.took.as_secs_f64(), slow.test);
+    }
+    for result in results {
+        tally.add(&result.test, result.outcome);
+    }
+    Ok(())
+}
+
+fn next<'a>(queue: &Mutex<VecDeque<Test<'a>>>) -> Option<Test<'a>> {
+    queue
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .pop_front()
+}
+
+/// The tests of one program that match the filter.
+fn list<'a>(binary: &'a Binary, options: &Options) -> Result<Vec<Test<'a>>> {
+    let all = names(binary, &[])?;
+    let opt_in = names(binary, &["--ignored"])?;
+    Ok(all
+        .into_iter()
+        .filter(|name| {
+            let filter = options.filter.as_deref().unwrap_or_default();
+            format!("{} {name}", binary.name).contains(filter)
+        })
+        .map(|name| Test {
+            binary,
+            opt_in: opt_in.contains(&name),
+            name,
+        })
+        .collect())
+}
+
+fn names(binary: &Binary, more: &[&str]) -> Result<Vec<String>> {
+    let output = Command::new(&binary.program)
+        .args(["--list", "--format", "terse"])
+        .args(more)
+        .output()
+        .with_context(|| format!("{} does not start", binary.program.display()))?;
+    Ok(String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| line.strip_suffix(": test").map(str::to_owned))
+        .collect())
+}
+
+fn run_one(test: &Test<'_>, options: &Options) -> Run {
+    let start = Instant::now();
+    let outcome = if test.opt_in && !options.full {
+        Outcome::Skipped(Skip::new("opt-in", "run by `./test --full`"))
+    } else {
+        match attempt(test, options, false) {
+            Outcome::Skipped(skip) if skip.reason == "needs root" && options.sudo => {
+                attempt(test, options, true)
+            }
+            outcome => outcome,
+        }
+    };
+    Run {
+        test: format!("{} {}", test.binary.name, test.name),
+        outcome,
+        took: start.elapsed(),
+    }
+}
+
+/// Runs a test once. `timeout` ends it and everything it started in its process group.
+fn attempt(test: &Test<'_>, options: &Options, sudo: bool) -> Outcome {
+    let deadline = if options.full {
+        FULL_DEADLINE_S
+    } else {
+        DEADLINE_S
+    };
+    let mut words: Vec<String> = Vec::new();
+    if sudo {
+        words.extend(["sudo", "-n", "--preserve-env"].map(str::to_owned));
+    }
+    words.extend(["timeout", "--kill-after=5"].map(str::to_owned));
+    words.push(deadline.to_string());
+    words.push(test.binary.program.display().to_string());
+    words.extend(["--exact", "--nocapture", "--include-ignored"].map(str::to_owned));
+    words.push(test.name.clone());
+    let output = Command::new(&words[0])
+        .args(&words[1..])
+        .current_dir(&test.binary.folder)
+        .env("CARGO_MANIFEST_DIR", &test.binary.folder)
+        // The tally decides what a core skip means, after sudo had its turn.
+        .env_remove("LOWROAD_REQUIRE")
+        .stdin(Stdio::null())
+        .output();
+    match output {
+        Ok(output) => judge(&output, deadline),
+        Err(error) => Outcome::Failed(format!("{} does not start: {error}", words[0])),
+    }
+}
+
+fn judge(output: &std::process::Output, deadline: u32) -> Outcome {
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    match output.status.code() {
+        Some(0) => text
+            .lines()
+            .find_map(Skip::parse)
+            .map_or(Outcome::Passed, Outcome::Skipped),
+        Some(124 | 137) => Outcome::Failed(format!("not ended after {deadline} s\n{text}")),
+        _ => Outcome::Failed(text),
+    }
+}

@@ -1,5 +1,21 @@
 //! Links, addresses, next hops and program attachment.
 
+mod address;
+pub mod attach;
+pub mod clsact;
+mod error;
+mod fib;
+mod link;
+mod neighbour;
+mod netlink;
 mod next_hop;
+mod route;
 
+pub use address::Address;
+pub use error::Error;
+pub use fib::{Destination, Fib, Resolution};
+pub use link::{Link, LinkSpec, XdpMode};
+pub use neighbour::{Neighbour, NeighbourState};
+pub use netlink::Netlink;
 pub use next_hop::{NextHop, Unresolved};
+pub use route::{Lookup, Route};

@@ -1,0 +1,184 @@
+//! Programs on devices: attached by a link that ends with its owner, or by a clsact filter where
+//! the kernel has no tcx.
+//!
+//! The mode is always the one that was asked for: no mode is chosen or replaced silently.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use libbpf_rs::libbpf_sys;
+
+use crate::clsact::Filter;
+use crate::{Error, Netlink, XdpMode};
+
+/// Which side of a device a tc program sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Ingress,
+    Egress,
+}
+
+/// How a tc program is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcVia {
+    /// By a link (Linux 6.6): it ends with its owner, even a killed one.
+    Tcx,
+    /// By a filter: `lowroad clean` removes what a killed owner leaves.
+    Clsact,
+}
+
+impl TcVia {
+    /// `tcx`, `tc-clsact`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcx => "tcx",
+            Self::Clsact => "tc-clsact",
+        }
+    }
+}
+
+/// An attached program. Dropping it detaches the program.
+#[derive(Debug)]
+pub struct Attached {
+    pub ifindex: u32,
+    how: How,
+}
+
+#[derive(Debug)]
+enum How {
+    Xdp { mode: XdpMode, _link: OwnedFd },
+    Tcx { _link: OwnedFd },
+    Clsact { _filter: Filter },
+}
+
+impl Attached {
+    /// Where and how: `native`, `generic`, `tcx`, `tc-clsact`.
+    pub fn mode(&self) -> &'static str {
+        match &self.how {
+            How::Xdp { mode, .. } => mode.name(),
+            How::Tcx { .. } => TcVia::Tcx.name(),
+            How::Clsact { .. } => TcVia::Clsact.name(),
+        }
+    }
+}
+
+/// Attaches an XDP program to a device of the calling thread's namespace.
+///
+/// `mode` is `Native` or `Generic`. A device that has an XDP program already is refused: two
+/// cannot share it.
+pub fn xdp(program: BorrowedFd<'_>, ifindex: u32, mode: XdpMode) -> Result<Attached, Error> {
+    let link = Netlink::new()?.link_by_index(ifindex)?;
+    if let (Some(mode), Some(program)) = (link.xdp, link.xdp_program) {
+        return Err(Error::XdpTaken {
+            interface: link.name,
+            program,
+            mode: mode.name(),
+        });
+    }
+    let flags = match mode {
+        XdpMode::Native => libbpf_sys::XDP_FLAGS_DRV_MODE,
+        XdpMode::Offload => libbpf_sys::XDP_FLAGS_HW_MODE,
+        XdpMode::Generic | XdpMode::Multiple => libbpf_sys::XDP_FLAGS_SKB_MODE,
+    };
+    let created = create_link(program, ifindex, libbpf_sys::BPF_XDP, flags);
+    let fd = created.map_err(|source| Error::Attach {
+        program: "an XDP program",
+        interface: link.name,
+        remedy: match (source.raw_os_error(), mode) {
+            (Some(libc::EOPNOTSUPP), XdpMode::Native) => {
+                "its driver has no native XDP; generic mode works on any device"
+            }
+            (Some(libc::EPERM), _) => "needs CAP_BPF and CAP_NET_ADMIN: run with sudo",
+            (Some(libc::ERANGE | libc::EINVAL), XdpMode::Native) => {
+                "its MTU may be too large for native XDP, or its peer has more queues"
+            }
+            _ => "the kernel's log may say more: dmesg | tail",
+        },
+        source,
+    })?;
+    Ok(Attached {
+        ifindex,
+        how: How::Xdp { mode, _link: fd },
+    })
+}
+
+/// Attaches a tc program to one side of a device of the calling thread's namespace, after the
+/// programs that are there.
+pub fn tc(
+    program: BorrowedFd<'_>,
+    ifindex: u32,
+    direction: Direction,
+    via: TcVia,
+) -> Result<Attached, Error> {
+    if via == TcVia::Clsact {
+        let filter = Filter::attach(program, ifindex, direction)?;
+        return Ok(Attached {
+            ifindex,
+            how: How::Clsact { _filter: filter },
+        });
+    }
+    let hook = match direction {
+        Direction::Ingress => libbpf_sys::BPF_TCX_INGRESS,
+        Direction::Egress => libbpf_sys::BPF_TCX_EGRESS,
+    };
+    let link = create_link(program, ifindex, hook, 0).map_err(|source| Error::Attach {
+        program: "a tcx program",
+        interface: ifindex.to_string(),
+        remedy: match source.raw_os_error() {
+            Some(libc::EINVAL) => "tcx needs Linux 6.6; clsact works on older kernels",
+            Some(libc::EPERM) => "needs CAP_BPF and CAP_NET_ADMIN: run with sudo",
+            _ => "the kernel's log may say more: dmesg | tail",
+        },
+        source,
+    })?;
+    Ok(Attached {
+        ifindex,
+        how: How::Tcx { _link: link },
+    })
+}
+
+/// The XDP mode of a device of the calling thread's namespace; none without a program.
+pub fn xdp_mode(ifindex: u32) -> Result<Option<XdpMode>, Error> {
+    Ok(Netlink::new()?.link_by_index(ifindex)?.xdp)
+}
+
+/// Whether this kernel attaches tc programs by tcx; clsact is what there is otherwise.
+pub fn tc_via() -> TcVia {
+    const LOOPBACK: i32 = 1;
+    let mut options = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as u64,
+        ..Default::default()
+    };
+    // SAFETY: `options` is as long as it says, asks for no list, and outlives the call.
+    let result = unsafe {
+        libbpf_sys::bpf_prog_query_opts(LOOPBACK, libbpf_sys::BPF_TCX_INGRESS, &raw mut options)
+    };
+    if result == -libc::EINVAL {
+        TcVia::Clsact
+    } else {
+        TcVia::Tcx
+    }
+}
+
+fn create_link(
+    program: BorrowedFd<'_>,
+    ifindex: u32,
+    hook: libbpf_sys::bpf_attach_type,
+    flags: u32,
+) -> io::Result<OwnedFd> {
+    let options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as u64,
+        flags,
+        ..Default::default()
+    };
+    let target = i32::try_from(ifindex).map_err(io::Error::other)?;
+    // SAFETY: `options` is as long as it says and outlives the call; the kernel checks the rest.
+    let fd = unsafe {
+        libbpf_sys::bpf_link_create(program.as_raw_fd(), target, hook, &raw const options)
+    };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: the descriptor was just made, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

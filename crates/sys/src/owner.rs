@@ -1,0 +1,96 @@
+//! Whose a thing is that outlives its maker: told by process id and start time, so that a later
+//! process with the same id is not taken for the owner.
+
+use std::fmt;
+use std::fs;
+use std::str::FromStr;
+
+/// A process, for as long as the machine runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Owner {
+    pub pid: u32,
+    /// Clock ticks between boot and the process's start.
+    pub started: u64,
+}
+
+impl Owner {
+    /// This process.
+    pub fn current() -> Self {
+        let pid = std::process::id();
+        Self {
+            pid,
+            started: start_time(pid).unwrap_or_default(),
+        }
+    }
+
+    /// Whether the process still runs; a zombie does not.
+    pub fn alive(self) -> bool {
+        start_time(self.pid) == Some(self.started)
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.pid, self.started)
+    }
+}
+
+/// `text` is no owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not PID-STARTTIME")]
+pub struct NotAnOwner;
+
+impl FromStr for Owner {
+    type Err = NotAnOwner;
+
+    fn from_str(text: &str) -> Result<Self, NotAnOwner> {
+        let (pid, started) = text.split_once('-').ok_or(NotAnOwner)?;
+        Ok(Self {
+            pid: pid.parse().map_err(|_| NotAnOwner)?,
+            started: started.parse().map_err(|_| NotAnOwner)?,
+        })
+    }
+}
+
+/// Field 22 of `/proc/PID/stat`; none for a process that is gone or only waits to be reaped.
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the command's name, which may hold blanks and brackets.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_told_from_a_later_one_with_its_id() {
+        let owner = Owner::current();
+        assert!(owner.alive());
+        assert_eq!(owner.to_string().parse(), Ok(owner));
+        let earlier = Owner {
+            started: owner.started - 1,
+            ..owner
+        };
+        assert!(!earlier.alive());
+        assert_eq!("12".parse::<Owner>(), Err(NotAnOwner));
+    }
+
+    #[test]
+    fn a_zombie_owns_nothing() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while start_time(pid).is_some() {
+            assert!(std::time::Instant::now() < until, "`true` does not end");
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,65 @@
+//! The one error that crosses the control interface, as it is in JSON.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    pub kind: Kind,
+    /// One line: what is wrong, and what to do where that is not obvious.
+    pub message: String,
+}
+
+/// What a caller can do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Correct the request: it is not JSON, or its parameters do not fit the method.
+    BadRequest,
+    /// Send less: the request is over the size limit.
+    TooLarge,
+    /// There is no such method.
+    UnknownMethod,
+    /// The thing the request names does not exist.
+    NotFound,
+    /// The thing exists already, or is in a state that does not allow it.
+    Conflict,
+    /// This machine cannot do it.
+    Missing,
+    /// It was attempted and did not work.
+    Failed,
+    /// Nobody answers.
+    Unreachable,
+}
+
+impl Error {
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    /// The request cannot be understood.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(Kind::BadRequest, message)
+    }
+
+    /// The named thing does not exist.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(Kind::NotFound, message)
+    }
+
+    /// It was attempted and did not work.
+    pub fn failed(message: impl fmt::Display) -> Self {
+        Self::new(Kind::Failed, message.to_string())
+    }
+
+    /// No method of this name.
+    pub fn unknown_method(method: &str) -> Self {
+        Self::new(Kind::UnknownMethod, format!("no method \"{method}\""))
+    }
+}

@@ -1,0 +1,64 @@
+//! SIGINT and SIGTERM as something to ask and to poll, so that a program can drain and end.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// The request to end. Its descriptor becomes readable with the first signal and stays so.
+#[derive(Debug)]
+pub struct Shutdown {
+    signals: SignalFd,
+}
+
+impl Shutdown {
+    /// Takes both signals over. Call it before the first thread starts: only threads started
+    /// afterwards leave the signals to it.
+    pub fn install() -> io::Result<Self> {
+        let mut signals = SigSet::empty();
+        signals.add(Signal::SIGINT);
+        signals.add(Signal::SIGTERM);
+        signals.thread_block()?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        Ok(Self {
+            signals: SignalFd::with_flags(&signals, flags)?,
+        })
+    }
+
+    /// Whether a signal has arrived. One system call: ask once a burst, not once a packet.
+    pub fn requested(&self) -> bool {
+        self.wait(Duration::ZERO)
+    }
+
+    /// Waits for a signal at most this long (whole milliseconds); whether one has arrived.
+    pub fn wait(&self, at_most: Duration) -> bool {
+        let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::MAX);
+        // The signal is left unread, so that every later question has the same answer.
+        let mut asked = [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        matches!(poll(&mut asked, timeout), Ok(ready) if ready > 0)
+    }
+}
+
+impl AsFd for Shutdown {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.signals.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_is_seen_and_stays_seen() {
+        let shutdown = Shutdown::install().unwrap();
+        assert!(!shutdown.requested());
+        // raise() reaches this thread alone: the test runner's others have not blocked the signal.
+        nix::sys::signal::raise(Signal::SIGTERM).unwrap();
+        assert!(shutdown.wait(Duration::from_secs(10)));
+        assert!(shutdown.requested());
+    }
+}

@@ -1,0 +1,206 @@
+//! JSON lines over a unix socket: a request a line in, an answer a line out.
+//!
+//! Who may connect is decided by the socket file's mode (0660) and the folder it lies in.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream as BlockingStream;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::serve::{Handler, Limits, Reactor, Request, StartError, handle};
+use crate::{Error, Kind};
+
+/// A served socket. Dropping it ends all connections and removes the file.
+#[derive(Debug)]
+pub struct Server {
+    path: PathBuf,
+    _reactor: Reactor,
+}
+
+impl Server {
+    /// Serves `handler` at `path`; returns once clients can connect. Each request runs on a
+    /// thread of its own, so the handler may block.
+    ///
+    /// A socket file left by a dead process is replaced; one that a process still serves is
+    /// [`StartError::InUse`].
+    pub fn start(
+        path: impl Into<PathBuf>,
+        handler: impl Fn(&Request) -> Result<Value, Error> + Send + Sync + 'static,
+    ) -> Result<Self, StartError> {
+        Self::with_limits(path, Limits::default(), handler)
+    }
+
+    /// As [`Server::start`], with limits of the caller's.
+    pub fn with_limits(
+        path: impl Into<PathBuf>,
+        limits: Limits,
+        handler: impl Fn(&Request) -> Result<Value, Error> + Send + Sync + 'static,
+    ) -> Result<Self, StartError> {
+        let path = path.into();
+        refuse_if_served(&path)?;
+        let listener = bind(&path).map_err(|source| StartError::Socket {
+            path: path.clone(),
+            source,
+        })?;
+        let handler: Arc<Handler> = Arc::new(handler);
+        let reactor = Reactor::start("control-unix", move || async move {
+            match UnixListener::from_std(listener) {
+                Ok(listener) => accept(listener, limits, handler).await,
+                Err(error) => tracing::error!("control socket: {error}"),
+            }
+        })?;
+        Ok(Self {
+            path,
+            _reactor: reactor,
+        })
+    }
+
+    /// Where clients connect.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn refuse_if_served(path: &Path) -> Result<(), StartError> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(StartError::Socket {
+            path: path.into(),
+            source,
+        }),
+        Ok(file) if !file.file_type().is_socket() => Err(StartError::NotASocket(path.into())),
+        Ok(_) => match BlockingStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+            Err(source) => Err(StartError::Socket {
+                path: path.into(),
+                source,
+            }),
+            Ok(_) => Err(StartError::InUse(path.into())),
+        },
+    }
+}
+
+/// Binds under another name, sets the mode and renames: the socket never exists with a mode that
+/// lets others in, and a stale file is replaced in one step.
+fn bind(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}", process::id()));
+    let temporary = path.with_file_name(name);
+    let _ = fs::remove_file(&temporary);
+    let listener = std::os::unix::net::UnixListener::bind(&temporary)?;
+    fs::set_permissions(&temporary, fs::Permissions::from_mode(0o660))
+        .and_then(|()| listener.set_nonblocking(true))
+        .and_then(|()| fs::rename(&temporary, path))
+        .inspect_err(|_| {
+            let _ = fs::remove_file(&temporary);
+        })?;
+    Ok(listener)
+}
+
+async fn accept(listener: UnixListener, limits: Limits, handler: Arc<Handler>) {
+    let places = Arc::new(Semaphore::new(limits.clients));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let handler = handler.clone();
+                tokio::spawn(async move {
+                    // An error here is the client's connection ending.
+                    let _ = converse(stream, limits, handler).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!("control socket: {error}");
+                // Out of descriptors, most likely: accepting again at once would spin.
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn converse(mut stream: UnixStream, limits: Limits, handler: Arc<Handler>) -> io::Result<()> {
+    let (input, mut output) = stream.split();
+    let mut input = BufReader::new(input);
+    loop {
+        let answer = match timeout(limits.idle, read_line(&mut input, limits.request)).await {
+            Err(_) => {
+                let error = Error::bad_request("no whole request arrived in time; closing");
+                return output.write_all(&line(Err(error))).await;
+            }
+            Ok(Ok(Line::End)) => return Ok(()),
+            Ok(Ok(Line::TooLong)) => Err(Error::new(
+                Kind::TooLarge,
+                format!("the request is longer than {} bytes", limits.request),
+            )),
+            Ok(Ok(Line::Text(text))) => match serde_json::from_slice::<Request>(&text) {
+                Ok(request) => handle(handler.clone(), request).await,
+                Err(error) => Err(Error::bad_request(format!(
+                    "not a request of the form {{\"method\": .., \"params\": ..}}: {error}"
+                ))),
+            },
+            Ok(Err(error)) => return Err(error),
+        };
+        timeout(limits.idle, output.write_all(&line(answer))).await??;
+    }
+}
+
+enum Line {
+    Text(Vec<u8>),
+    /// Longer than the limit; read to its end, and forgotten.
+    TooLong,
+    End,
+}
+
+async fn read_line(input: &mut (impl AsyncBufRead + Unpin), limit: usize) -> io::Result<Line> {
+    let mut text = Vec::new();
+    let mut too_long = false;
+    loop {
+        let chunk = input.fill_buf().await?;
+        if chunk.is_empty() {
+            return Ok(Line::End);
+        }
+        let newline = chunk.iter().position(|byte| *byte == b'\n');
+        let part = &chunk[..newline.unwrap_or(chunk.len())];
+        too_long |= text.len() + part.len() > limit;
+        if !too_long {
+            text.extend_from_slice(part);
+        }
+        let used = part.len() + usize::from(newline.is_some());
+        input.consume(used);
+        if newline.is_some() {
+            return Ok(if too_long {
+                Line::TooLong
+            } else {
+                Line::Text(text)
+            });
+        }
+    }
+}
+
+fn line(answer: Result<Value, Error>) -> Vec<u8> {
+    let answer = match answer {
+        Ok(result) => json!({ "result": result }),
+        Err(error) => json!({ "error": error }),
+    };
+    let mut text = answer.to_string().into_bytes();
+    text.push(b'\n');
+    text
+}

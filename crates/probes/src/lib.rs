@@ -1,1 +1,10 @@
-//! Delay probes, CPU accountant and stack sampler.
+//! Delay probes, CPU accountant and stack sampler: what a trial cost, seen from the kernel.
+//!
+//! It measures and counts; what is compared, and whether a difference is real, belongs to
+//! `experiment` and `stats`.
+
+pub mod delay;
+mod error;
+mod raw;
+
+pub use error::Error;

@@ -130,5 +130,21 @@ pub enum DropReason {
     QueueFull = 9,
 }
 
+impl DropReason {
+    /// Every reason, by index.
+    pub const ALL: [Self; DROP_REASONS] = [
+        Self::Malformed,
+        Self::BadChecksum,
+        Self::SourceDenied,
+        Self::RateLimited,
+        Self::TtlExceeded,
+        Self::NoRoute,
+        Self::NoNeighbour,
+        Self::TooBig,
+        Self::Transmit,
+        Self::QueueFull,
+    ];
+}
+
 /// How many reasons there are: the length of the arrays the BPF programs count in.
 pub const DROP_REASONS: usize = 10;

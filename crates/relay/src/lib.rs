@@ -3,6 +3,7 @@
 pub mod counters;
 pub mod handover;
 pub mod plan;
+pub mod userspace;
 
 /// The relay as a job: what its datapaths are asked, count and offer.
 #[derive(Debug)]
@@ -19,5 +20,10 @@ pub type Running = Box<dyn datapath::Running<Relay>>;
 
 /// Every datapath of the relay, userspace first. A new one is one line here.
 pub fn datapaths() -> Vec<Box<dyn datapath::Datapath<Relay>>> {
-    vec![]
+    vec![
+        Box::new(userspace::recv()),
+        Box::new(userspace::mmsg()),
+        Box::new(userspace::gso()),
+        Box::new(userspace::busy()),
+    ]
 }

@@ -13,6 +13,12 @@ const SO_RCVMARK: libc::c_int = 75;
 const SO_PREFER_BUSY_POLL: libc::c_int = 69;
 const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
 
+/// `IPV6_AUTOFLOWLABEL`, of linux/in6.h.
+const IPV6_AUTOFLOWLABEL: libc::c_int = 70;
+/// What `SO_MEMINFO` answers, of linux/sock_diag.h.
+const SK_MEMINFO_VARS: usize = 9;
+const SK_MEMINFO_DROPS: usize = 8;
+
 /// An unbound UDP socket, for options that must be set before `bind`.
 ///
 /// # Errors
@@ -152,6 +158,29 @@ pub fn busy_poll(socket: impl AsFd, microseconds: u16, budget: u16) -> io::Resul
         i32::from(microseconds),
     )?;
     set(fd, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, i32::from(budget))
+}
+
+/// Keeps an IPv6 socket from inventing flow labels: they stay 0.
+pub fn no_flow_label(socket: impl AsFd) -> io::Result<()> {
+    set(socket, libc::IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, 0)
+}
+
+/// Datagrams the kernel has dropped at this socket since it was opened (wraps): its receive queue
+/// was full, or the checksum was wrong.
+pub fn drops(socket: impl AsFd) -> io::Result<u32> {
+    let mut values = [0_u32; SK_MEMINFO_VARS];
+    let mut len = libc::socklen_t::try_from(size_of_val(&values)).map_err(io::Error::other)?;
+    // SAFETY: `values` has the bytes that `len` says, and both outlive the call.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            values.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(values[SK_MEMINFO_DROPS])
 }
 
 /// Asks for a receive buffer beyond the system's limit where allowed, else up to it, and returns

@@ -1,0 +1,25 @@
+//! Completions and man pages, from the definition that parses the arguments.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::cli::Arguments;
+use crate::exit::{self, Failure};
+
+pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "lowroad", &mut script);
+    exit::print(&String::from_utf8_lossy(&script))
+}
+
+/// One page for `lowroad` and one for each command below it.
+pub(crate) fn man(folder: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    clap_mangen::generate_to(Arguments::command(), folder)
+        .with_context(|| folder.display().to_string())?;
+    exit::print(&format!("man pages are in {}\n", folder.display()))
+}

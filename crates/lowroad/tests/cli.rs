@@ -1,0 +1,135 @@
+//! The real binary: what it prints, and the exit codes scripts rely on.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn lowroad(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lowroad"))
+        .args(arguments)
+        .output()
+        .expect("lowroad starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+#[test]
+fn alone_it_shows_three_groups_with_an_example_each() {
+    let output = lowroad(&[]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = stdout(&output);
+    let groups = text
+        .lines()
+        .filter(|line| line.starts_with("lowroad ") && line.contains("  "));
+    assert_eq!(groups.count(), 3, "{text}");
+    assert_eq!(text.matches("    sudo lowroad ").count(), 3, "{text}");
+}
+
+#[test]
+fn bad_arguments_exit_2() {
+    for arguments in [
+        &["fly"][..],
+        &["doctor", "--yaml"],
+        &["man"],
+        &["completions", "ed"],
+    ] {
+        let output = lowroad(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn doctor_names_every_datapath_and_a_remedy_for_what_is_missing() {
+    let output = lowroad(&["doctor", "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let diagnosis: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let checks = diagnosis["checks"].as_array().expect("checks");
+    for datapath in relay::datapaths() {
+        assert!(
+            checks.iter().any(|check| check["name"] == datapath.name()),
+            "{} is not listed",
+            datapath.name()
+        );
+    }
+    for check in checks {
+        let text = |field: &str| check[field].as_str().unwrap_or_default().to_owned();
+        if check["available"] == false {
+            assert!(
+                !text("what").is_empty() && !text("remedy").is_empty(),
+                "{check}"
+            );
+        }
+    }
+    let table = stdout(&lowroad(&["doctor"]));
+    assert!(
+        checks
+            .iter()
+            .all(|check| { table.contains(check["name"].as_str().unwrap_or("?")) })
+    );
+}
+
+#[test]
+fn comparison_is_done_by_the_program_beside_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = folder.path().join("lowroad");
+    fs::copy(env!("CARGO_BIN_EXE_lowroad"), &copy).expect("a copy");
+    let run = || {
+        Command::new(&copy)
+            .args(["compare", "relay-delay", "--quick"])
+            .env("PATH", folder.path())
+            .output()
+            .expect("lowroad starts")
+    };
+
+    let alone = run();
+    assert_eq!(alone.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&alone.stderr).into_owned();
+    assert!(
+        error.contains("lowroad-compare") && error.lines().count() == 1,
+        "{error}"
+    );
+
+    let program = folder.path().join("lowroad-compare");
+    fs::write(&program, "#!/bin/sh\necho \"$@\"\nexit 3\n").expect("a program");
+    fs::set_permissions(
+        &program,
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .expect("an executable");
+    let beside = run();
+    assert_eq!(beside.status.code(), Some(3));
+    assert_eq!(stdout(&beside), "compare relay-delay --quick\n");
+}
+
+#[test]
+fn completions_and_man_pages_know_every_command() {
+    let script = stdout(&lowroad(&["completions", "bash"]));
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().to_str().expect("a path");
+    assert_eq!(lowroad(&["man", "--out", out]).status.code(), Some(0));
+    for command in ["doctor", "compare", "report", "selftest", "demo", "clean"] {
+        assert!(script.contains(command), "{command}");
+        assert!(
+            folder.path().join(format!("lowroad-{command}.1")).is_file(),
+            "{command}"
+        );
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    let program = env!("CARGO_BIN_EXE_lowroad");
+    let output = Command::new("sh")
+        .args(["-c", &format!("{program} completions bash | head -n 1")])
+        .output()
+        .expect("a shell");
+    assert!(
+        output.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

@@ -34,7 +34,7 @@ pub struct Header {
 }
 
 /// A question the report answers with one sentence per comparison.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Question {
     pub text: String,
     /// Metric names this question is answered by; the first one makes the sentence.
@@ -43,6 +43,10 @@ pub struct Question {
     /// rows: how `xdp` stands against `busy` where the baseline is `recv`.
     #[serde(default)]
     pub against: Vec<String>,
+    /// The arms the question is about: they get the sentences, and the rows of `against`. All of them
+    /// when empty.
+    #[serde(default)]
+    pub arms: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,7 +79,9 @@ pub struct Trial {
     /// Reasons that flag this trial, and so its block. Empty when it is clean.
     pub flags: Vec<String>,
     pub environment: BTreeMap<String, serde_json::Value>,
-    /// Metric name to value, in the metric's unit.
+    /// Metric name to value, in the metric's unit. Two names go beyond the header's metrics:
+    /// `ps_cpu_pct`, what `ps` shows for the datapath's process, and `added_NAME`, which the report
+    /// derives (NAME less NAME of arm `floor` in the same block) where the trial does not hold it.
     pub values: BTreeMap<String, f64>,
     /// Exact counts: sent, received, unique, duplicates, missing, foreign, reordered, drops.NAME.
     pub counts: BTreeMap<String, u64>,
@@ -102,11 +108,20 @@ pub struct Stacks {
 /// A line of record.jsonl.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a record holds one header and many trials"
-)]
 pub enum Line {
     Header(Header),
     Trial(Trial),
+}
+
+impl Header {
+    pub fn metric(&self, name: &str) -> Option<&Metric> {
+        self.metrics.iter().find(|metric| metric.name == name)
+    }
+}
+
+impl Trial {
+    /// The name of the arm as results print it: `recv`, and `recv'`, `recv''` for its repeats.
+    pub fn label(&self) -> String {
+        self.arm.clone() + &"'".repeat(usize::from(self.repeat))
+    }
 }

@@ -1,0 +1,356 @@
+//! From a record to its rows: which arms are paired with which baseline, over which blocks.
+//! Judging a pair is `stats`' work; wording and drawing come after.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stats::{Block, Comparison, Verdict, holm};
+
+use crate::journal::Record;
+use crate::record::{Metric, Question, Skip, Trial};
+
+/// The arm that measures the bare link.
+pub const FLOOR: &str = "floor";
+
+/// A record and all its comparisons.
+#[derive(Debug)]
+pub struct Analysis<'a> {
+    pub record: &'a Record,
+    pub rows: Vec<Row<'a>>,
+    values: Values<'a>,
+}
+
+/// One metric of one arm against one baseline under one load.
+#[derive(Debug)]
+pub struct Row<'a> {
+    pub metric: &'a Metric,
+    pub load: &'a str,
+    /// The arm's label: `xdp`, or `recv''` for the baseline judged against itself.
+    pub arm: String,
+    pub baseline: &'a str,
+    /// None for an arm that this machine cannot run.
+    pub comparison: Option<Comparison>,
+    pub skip: Option<&'a Skip>,
+    /// p after Holm's correction over the experiment's non-primary rows; as it was for primary ones.
+    pub adjusted_p: Option<f64>,
+}
+
+/// A series of trials: an arm's label under a load.
+type Series<'a> = (&'a str, String);
+
+type ByBlock = BTreeMap<usize, f64>;
+
+/// Values by metric, load, label and block.
+#[derive(Debug, Default)]
+struct Values<'a> {
+    values: BTreeMap<&'a str, BTreeMap<&'a str, BTreeMap<String, ByBlock>>>,
+    flagged: BTreeSet<(&'a str, usize)>,
+    /// (flagged trials, trials) of a series.
+    flags: BTreeMap<Series<'a>, (f64, f64)>,
+}
+
+impl<'a> Analysis<'a> {
+    pub fn new(record: &'a Record) -> Self {
+        let values = Values::of(record);
+        let mut rows = Vec::new();
+        for metric in &record.header.metrics {
+            for load in &record.header.loads {
+                rows.extend(values.rows(record, metric, load));
+                rows.extend(skipped(record, metric, load));
+            }
+        }
+        adjust(&mut rows);
+        Self {
+            record,
+            rows,
+            values,
+        }
+    }
+
+    /// The values of a metric by block, flagged blocks included.
+    pub fn values(&self, metric: &str, load: &str, label: &str) -> Option<&ByBlock> {
+        self.values.get(metric, load, label)
+    }
+
+    /// Whether a block's trials under a load are flagged.
+    pub fn is_flagged(&self, load: &str, block: usize) -> bool {
+        self.values.flagged.contains(&(load, block))
+    }
+
+    /// Values of the blocks that are not flagged.
+    pub fn clean_values(&self, metric: &str, load: &str, label: &str) -> Vec<f64> {
+        self.values(metric, load, label)
+            .into_iter()
+            .flatten()
+            .filter(|(block, _)| !self.is_flagged(load, **block))
+            .map(|(_, value)| *value)
+            .collect()
+    }
+
+    /// Median over clean blocks of one arm less another, paired in the block.
+    pub fn paired_difference(
+        &self,
+        metric: &str,
+        load: &str,
+        arm: &str,
+        other: &str,
+    ) -> Option<f64> {
+        let others = self.values(metric, load, other)?;
+        let differences: Vec<f64> = self
+            .values(metric, load, arm)?
+            .iter()
+            .filter(|(block, _)| !self.is_flagged(load, **block))
+            .filter_map(|(block, value)| Some(value - others.get(block)?))
+            .collect();
+        stats::median(&differences)
+    }
+
+    /// The rows of a metric that a question's sentences are made of.
+    pub fn asked<'s>(
+        &'s self,
+        question: &'s Question,
+        metric: &'s str,
+        load: &'s str,
+    ) -> impl Iterator<Item = &'s Row<'a>> {
+        self.rows.iter().filter(move |row| {
+            row.metric.name == metric
+                && row.load == load
+                && row.skip.is_none()
+                && asks_about(question, &row.arm)
+                && (row.baseline == self.record.header.baseline
+                    || question.against.iter().any(|other| other == row.baseline))
+        })
+    }
+}
+
+impl Row<'_> {
+    pub fn verdict(&self) -> Verdict {
+        self.comparison
+            .as_ref()
+            .map_or(Verdict::Skipped, |comparison| comparison.verdict)
+    }
+
+    /// Whether this is the baseline judged against itself.
+    pub fn is_honesty_check(&self) -> bool {
+        self.arm.strip_suffix("''") == Some(self.baseline)
+    }
+}
+
+impl<'a> Values<'a> {
+    fn of(record: &'a Record) -> Self {
+        let mut values = Self::default();
+        for trial in &record.trials {
+            let series = (trial.load.as_str(), trial.label());
+            let count = values.flags.entry(series.clone()).or_insert((0.0, 0.0));
+            count.1 += 1.0;
+            if !trial.flags.is_empty() {
+                count.0 += 1.0;
+                values.flagged.insert((&trial.load, trial.block));
+            }
+            for (metric, &value) in &trial.values {
+                values.insert(metric, series.clone(), trial.block, value);
+            }
+        }
+        values.derive_added(record);
+        values
+    }
+
+    fn insert(&mut self, metric: &'a str, (load, label): Series<'a>, block: usize, value: f64) {
+        self.values
+            .entry(metric)
+            .or_default()
+            .entry(load)
+            .or_default()
+            .entry(label)
+            .or_default()
+            .insert(block, value);
+    }
+
+    /// Fills in `added_NAME`: NAME less that of the floor in the same block.
+    fn derive_added(&mut self, record: &'a Record) {
+        for metric in &record.header.metrics {
+            let Some(plain) = metric.name.strip_prefix("added_") else {
+                continue;
+            };
+            for trial in record.trials.iter().filter(|trial| trial.arm != FLOOR) {
+                if let Some(added) = self.added(trial, plain, &metric.name) {
+                    let series = (trial.load.as_str(), trial.label());
+                    self.insert(&metric.name, series, trial.block, added);
+                }
+            }
+        }
+    }
+
+    fn added(&self, trial: &Trial, plain: &str, name: &str) -> Option<f64> {
+        if trial.values.contains_key(name) {
+            return None;
+        }
+        let floor = self.get(plain, &trial.load, FLOOR)?.get(&trial.block)?;
+        Some(trial.values.get(plain)? - floor)
+    }
+
+    fn get(&self, metric: &str, load: &str, label: &str) -> Option<&ByBlock> {
+        self.values.get(metric)?.get(load)?.get(label)
+    }
+
+    fn rows(&self, record: &'a Record, metric: &'a Metric, load: &'a str) -> Vec<Row<'a>> {
+        let baseline = record.header.baseline.as_str();
+        let third = format!("{baseline}''");
+        let mut pairs: Vec<(String, &str)> = record
+            .header
+            .arms
+            .iter()
+            .filter(|arm| *arm != baseline)
+            .map(|arm| (arm.clone(), baseline))
+            .collect();
+        pairs.push((third, baseline));
+        pairs.extend(further_pairs(record, metric));
+        pairs
+            .into_iter()
+            .filter_map(|(arm, other)| {
+                let comparison = self.compare(record, metric, load, &arm, other)?;
+                Some(Row {
+                    metric,
+                    load,
+                    arm,
+                    baseline: other,
+                    adjusted_p: comparison.p,
+                    comparison: Some(comparison),
+                    skip: None,
+                })
+            })
+            .collect()
+    }
+
+    /// None where one of the two never measured the metric under this load.
+    fn compare(
+        &self,
+        record: &Record,
+        metric: &Metric,
+        load: &str,
+        arm: &str,
+        other: &str,
+    ) -> Option<Comparison> {
+        let baseline = &record.header.baseline;
+        let arms = self.get(&metric.name, load, arm)?;
+        let others = self.get(&metric.name, load, other)?;
+        let first = self.get(&metric.name, load, baseline);
+        let second = self.get(&metric.name, load, &format!("{baseline}'"));
+        let blocks: Vec<Block> = arms
+            .iter()
+            .filter_map(|(block, &value)| {
+                let at = |series: Option<&ByBlock>| series?.get(block).copied();
+                Some(Block {
+                    arm: value,
+                    baseline: *others.get(block)?,
+                    aa: at(first).zip(at(second)),
+                    flagged: self.flagged.contains(&(load, *block)),
+                })
+            })
+            .collect();
+        let gap = (self.flagged_pct(load, arm) - self.flagged_pct(load, other)).abs();
+        Some(Comparison::new(metric.effect, metric.better, &blocks, gap))
+    }
+
+    /// Share of an arm's trials that were flagged; a baseline's runs count together.
+    fn flagged_pct(&self, load: &str, label: &str) -> f64 {
+        let (flagged, trials) = self
+            .flags
+            .iter()
+            .filter(|((at, series), _)| {
+                *at == load && (series == label || series.trim_end_matches('\'') == label)
+            })
+            .fold((0.0, 0.0), |sum, (_, count)| {
+                (sum.0 + count.0, sum.1 + count.1)
+            });
+        if trials > 0.0 {
+            100.0 * flagged / trials
+        } else {
+            0.0
+        }
+    }
+}
+
+/// Pairs that questions ask for besides those with the experiment's baseline.
+fn further_pairs<'a>(record: &'a Record, metric: &Metric) -> Vec<(String, &'a str)> {
+    let mut pairs = Vec::new();
+    for question in &record.header.questions {
+        if !question.metrics.contains(&metric.name) {
+            continue;
+        }
+        for other in &question.against {
+            for arm in &record.header.arms {
+                let pair = (arm.clone(), other.as_str());
+                let further = *other != record.header.baseline && arm != other;
+                if further && asks_about(question, arm) && !pairs.contains(&pair) {
+                    pairs.push(pair);
+                }
+            }
+        }
+    }
+    pairs
+}
+
+fn asks_about(question: &Question, arm: &str) -> bool {
+    question.arms.is_empty() || question.arms.iter().any(|asked| asked == arm)
+}
+
+fn skipped<'a>(
+    record: &'a Record,
+    metric: &'a Metric,
+    load: &'a str,
+) -> impl Iterator<Item = Row<'a>> {
+    record.header.skipped.iter().map(move |skip| Row {
+        metric,
+        load,
+        arm: skip.arm.clone(),
+        baseline: &record.header.baseline,
+        comparison: None,
+        skip: Some(skip),
+        adjusted_p: None,
+    })
+}
+
+/// Corrects the p-values of rows that were not named as primary before the run.
+fn adjust(rows: &mut [Row<'_>]) {
+    let mut further: Vec<&mut Row<'_>> = rows
+        .iter_mut()
+        .filter(|row| !row.metric.primary && row.adjusted_p.is_some())
+        .collect();
+    let p: Vec<f64> = further.iter().filter_map(|row| row.adjusted_p).collect();
+    for (row, adjusted) in further.iter_mut().zip(holm(&p)) {
+        row.adjusted_p = Some(adjusted);
+    }
+}
+
+/// Flags of one arm: what the report prints beside the limit of `stats::FLAG_GAP_POINTS`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArmFlags {
+    pub label: String,
+    pub trials: usize,
+    pub flagged: usize,
+    /// Flag to the number of trials that raised it.
+    pub reasons: BTreeMap<String, usize>,
+}
+
+/// Flags by arm, in the header's order.
+pub fn flags_by_arm(record: &Record) -> Vec<ArmFlags> {
+    let labels = record.header.arms.iter().flat_map(|arm| {
+        let repeats = if *arm == record.header.baseline { 3 } else { 1 };
+        (0..repeats).map(move |repeat| arm.clone() + &"'".repeat(repeat))
+    });
+    labels
+        .map(|label| {
+            let of_arm = || record.trials.iter().filter(|trial| trial.label() == label);
+            let mut reasons = BTreeMap::new();
+            for flag in of_arm().flat_map(|trial| &trial.flags) {
+                *reasons.entry(flag.clone()).or_insert(0) += 1;
+            }
+            ArmFlags {
+                trials: of_arm().count(),
+                flagged: of_arm().filter(|trial| !trial.flags.is_empty()).count(),
+                reasons,
+                label,
+            }
+        })
+        .collect()
+}

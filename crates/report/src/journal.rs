@@ -1,0 +1,226 @@
+//! record.jsonl on disk: written a line per trial, read back even where a crash tore the last line.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::record::{Header, Line, Trial};
+
+/// The layout of record.jsonl this version reads and writes.
+pub const SCHEMA: u32 = 1;
+
+/// What is in a record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    pub header: Header,
+    /// In the order they ran; a trial that ran again after `--resume` stands once, as it ran last.
+    pub trials: Vec<Trial>,
+    /// What a reader should be told, such as a torn last line.
+    pub notices: Vec<String>,
+}
+
+/// Which trial: a record holds each once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    pub block: usize,
+    pub load: String,
+    pub arm: String,
+    pub repeat: u8,
+}
+
+/// Appends trials to a record.
+#[derive(Debug)]
+pub struct Writer {
+    file: File,
+    path: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{path}: {source}")]
+    File { path: PathBuf, source: io::Error },
+    #[error("{path}:{line}: not a line of a record: {reason}")]
+    Line {
+        path: PathBuf,
+        line: usize,
+        reason: String,
+    },
+    #[error(
+        "{path}: the first line is not a record's header; was this written by lowroad compare?"
+    )]
+    NoHeader { path: PathBuf },
+    #[error(
+        "{path}: written as schema {found}, this lowroad reads {SCHEMA}; read it with the lowroad that wrote it"
+    )]
+    Schema { path: PathBuf, found: u32 },
+}
+
+impl Record {
+    /// Reads a record. A last line that is not complete is left out, with a notice.
+    ///
+    /// # Errors
+    /// When the file cannot be read, its first line is no header of this schema, or a line before
+    /// the last is not a trial.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path).map_err(|source| Error::file(path, source))?;
+        Self::parse(&text, path)
+    }
+
+    /// As `read`, from text; `path` only names it in errors.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, Error> {
+        let mut lines = text.lines().enumerate();
+        let no_header = || Error::NoHeader {
+            path: path.to_owned(),
+        };
+        let (_, first) = lines.next().ok_or_else(no_header)?;
+        let Ok(Line::Header(header)) = serde_json::from_str(first) else {
+            return Err(no_header());
+        };
+        if header.schema != SCHEMA {
+            return Err(Error::Schema {
+                path: path.to_owned(),
+                found: header.schema,
+            });
+        }
+        let torn_at = (!text.ends_with('\n')).then(|| text.lines().count() - 1);
+        let mut trials = Vec::new();
+        let mut notices = Vec::new();
+        for (at, line) in lines {
+            match serde_json::from_str(line) {
+                Ok(Line::Trial(trial)) => trials.push(trial),
+                Err(_) if torn_at == Some(at) => notices.push(format!(
+                    "line {} is torn (the run was cut off while writing it) and left out",
+                    at + 1
+                )),
+                Ok(Line::Header(_)) => {
+                    return Err(Error::line(path, at, "a second header"));
+                }
+                Err(error) => return Err(Error::line(path, at, &error.to_string())),
+            }
+        }
+        Ok(Self {
+            header,
+            trials: latest(trials),
+            notices,
+        })
+    }
+
+    /// The trials that need not run again.
+    pub fn complete(&self) -> BTreeSet<Key> {
+        self.trials.iter().map(Key::of).collect()
+    }
+}
+
+impl Key {
+    pub fn of(trial: &Trial) -> Self {
+        Self {
+            block: trial.block,
+            load: trial.load.clone(),
+            arm: trial.arm.clone(),
+            repeat: trial.repeat,
+        }
+    }
+}
+
+impl Writer {
+    /// Starts a record.
+    ///
+    /// # Errors
+    /// When the file exists (a record is never overwritten) or cannot be written.
+    pub fn create(path: &Path, header: &Header) -> Result<Self, Error> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .map_err(|source| Error::file(path, source))?;
+        let mut writer = Self {
+            file,
+            path: path.to_owned(),
+        };
+        writer.line(&Line::Header(header.clone()))?;
+        Ok(writer)
+    }
+
+    /// Goes on with a record, first cutting off a torn last line; hands back what it holds.
+    ///
+    /// # Errors
+    /// As `Record::read`, and when the file cannot be written.
+    pub fn resume(path: &Path) -> Result<(Self, Record), Error> {
+        let text = std::fs::read_to_string(path).map_err(|source| Error::file(path, source))?;
+        let record = Record::parse(&text, path)?;
+        let file = OpenOptions::new()
+            .append(true)
+            .open(path)
+            .map_err(|source| Error::file(path, source))?;
+        let mut writer = Self {
+            file,
+            path: path.to_owned(),
+        };
+        if !record.notices.is_empty() {
+            let kept = text.rfind('\n').map_or(0, |end| end + 1);
+            writer.attempt(|file| file.set_len(kept as u64))?;
+        } else if !text.ends_with('\n') {
+            writer.attempt(|file| file.write_all(b"\n"))?;
+        }
+        Ok((writer, record))
+    }
+
+    /// Appends a trial, and has it on disk before it returns.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn trial(&mut self, trial: Trial) -> Result<(), Error> {
+        self.line(&Line::Trial(trial))
+    }
+
+    fn line(&mut self, line: &Line) -> Result<(), Error> {
+        let mut text = serde_json::to_string(line).map_err(|error| {
+            // A float that is not a number has no JSON form.
+            Error::line(&self.path, 0, &error.to_string())
+        })?;
+        text.push('\n');
+        self.attempt(|file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_data()
+        })
+    }
+
+    fn attempt(&mut self, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), Error> {
+        write(&mut self.file).map_err(|source| Error::file(&self.path, source))
+    }
+}
+
+impl Error {
+    fn file(path: &Path, source: io::Error) -> Self {
+        Self::File {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    fn line(path: &Path, at: usize, reason: &str) -> Self {
+        Self::Line {
+            path: path.to_owned(),
+            line: at + 1,
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+fn latest(trials: Vec<Trial>) -> Vec<Trial> {
+    let mut last: BTreeMap<Key, usize> = BTreeMap::new();
+    for (at, trial) in trials.iter().enumerate() {
+        last.insert(Key::of(trial), at);
+    }
+    let kept: BTreeSet<usize> = last.into_values().collect();
+    trials
+        .into_iter()
+        .enumerate()
+        .filter(|(at, _)| kept.contains(at))
+        .map(|(_, trial)| trial)
+        .collect()
+}

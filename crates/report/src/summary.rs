@@ -1,0 +1,120 @@
+//! summary.json: the shape scripts rely on.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use stats::{Better, Effect, Verdict};
+
+use crate::analysis::{Analysis, Row};
+use crate::journal::{Record, SCHEMA};
+use crate::record::Header;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    pub schema: u32,
+    pub experiment: String,
+    pub machine: BTreeMap<String, serde_json::Value>,
+    pub results: Vec<Outcome>,
+}
+
+/// One metric of one arm against one baseline under one load. Numbers are null where the arm was
+/// skipped, and intervals where there are fewer than six blocks.
+///
+/// The figures are of the blocks that were not flagged; where fewer than six were clean the verdict
+/// is `unreliable`. For `effect` `difference`, `ratio`, `ci` and `aa` hold differences in `unit`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub metric: String,
+    pub unit: String,
+    pub better: Better,
+    pub primary: bool,
+    pub effect: Effect,
+    pub load: String,
+    pub arm: String,
+    pub baseline: String,
+    pub arm_median: Option<f64>,
+    pub baseline_median: Option<f64>,
+    /// The median of the paired ratios, not the ratio of the medians.
+    pub ratio: Option<f64>,
+    pub ci: Option<[f64; 2]>,
+    /// Exact coverage of `ci`.
+    pub confidence: Option<f64>,
+    /// The experiment's baseline against its own second run, mirrored about equality.
+    pub aa: Option<[f64; 2]>,
+    /// Clean blocks that hold both arms.
+    pub n: usize,
+    /// Flagged blocks that hold both arms.
+    pub flagged: usize,
+    pub verdict: Verdict,
+    pub reason: Option<String>,
+}
+
+impl Summary {
+    pub fn from_record(record: &Record) -> Self {
+        Self::of(&Analysis::new(record))
+    }
+
+    pub fn of(analysis: &Analysis<'_>) -> Self {
+        let Header {
+            experiment,
+            machine,
+            ..
+        } = &analysis.record.header;
+        Self {
+            schema: SCHEMA,
+            experiment: experiment.clone(),
+            machine: machine.clone(),
+            results: analysis.rows.iter().map(Outcome::of).collect(),
+        }
+    }
+
+    /// Indented JSON with a final newline: the text of summary.json.
+    ///
+    /// # Errors
+    /// When a value is not a number.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+}
+
+impl Outcome {
+    fn of(row: &Row<'_>) -> Self {
+        let comparison = row.comparison.as_ref();
+        let clean = comparison.and_then(|comparison| comparison.clean.as_ref());
+        let finite = |value: f64| value.is_finite().then_some(value);
+        Self {
+            metric: row.metric.name.clone(),
+            unit: row.metric.unit.clone(),
+            better: row.metric.better,
+            primary: row.metric.primary,
+            effect: row.metric.effect,
+            load: row.load.to_owned(),
+            arm: row.arm.clone(),
+            baseline: row.baseline.to_owned(),
+            arm_median: clean.map(|clean| clean.arm_median),
+            baseline_median: clean.map(|clean| clean.baseline_median),
+            ratio: clean.and_then(|clean| finite(clean.effect)),
+            ci: clean
+                .and_then(|clean| clean.interval)
+                .map(|ci| [ci.lower, ci.upper]),
+            confidence: clean
+                .and_then(|clean| clean.interval)
+                .map(|ci| ci.confidence),
+            aa: clean
+                .and_then(|clean| clean.aa)
+                .map(|aa| [aa.lower, aa.upper]),
+            n: clean.map_or(0, |clean| clean.n),
+            flagged: comparison.map_or(0, |comparison| comparison.flagged),
+            verdict: row.verdict(),
+            reason: reason(row),
+        }
+    }
+}
+
+fn reason(row: &Row<'_>) -> Option<String> {
+    match (row.skip, &row.comparison) {
+        (Some(skip), _) => Some(skip.reason.clone()),
+        (None, Some(comparison)) => comparison.reason.clone(),
+        (None, None) => None,
+    }
+}

@@ -1,0 +1,341 @@
+//! How results are said: numbers with three significant digits, sentences that come first and the
+//! figures that back them.
+
+use stats::{Better, Comparison, Effect, Estimate, Interval, Verdict};
+
+use crate::analysis::{Analysis, Row};
+use crate::record::{Metric, Question};
+
+/// A factor below this is said in percent.
+const FACTOR_FROM: f64 = 1.1;
+
+/// One answer: the claim, and what it rests on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sentence {
+    pub(crate) claim: String,
+    /// Medians.
+    pub(crate) medians: String,
+    /// Interval, blocks, A/A band.
+    pub(crate) evidence: String,
+}
+
+impl Sentence {
+    pub(crate) fn of(row: &Row<'_>) -> Self {
+        let plain = |claim: String| Self {
+            claim,
+            medians: String::new(),
+            evidence: String::new(),
+        };
+        if let Some(skip) = row.skip {
+            return plain(format!("{} did not run: {}", row.arm, skip.reason));
+        }
+        let Some(comparison) = &row.comparison else {
+            return plain(format!("{} did not run", row.arm));
+        };
+        let Some(clean) = &comparison.clean else {
+            return plain(unreliable(row, comparison));
+        };
+        let claim = match comparison.verdict {
+            Verdict::Better | Verdict::Worse => difference(row, clean),
+            Verdict::NoDifference => no_difference(row, comparison, clean),
+            Verdict::Unreliable | Verdict::Skipped => unreliable(row, comparison),
+        };
+        Self {
+            claim,
+            medians: medians(row.metric, clean),
+            evidence: evidence(row.metric, comparison, clean),
+        }
+    }
+}
+
+/// Three significant digits, large numbers in full: 0.0123, 1.20, 27.1, 12300.
+pub(crate) fn digits(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return if value == 0.0 { "0" } else { "-" }.to_owned();
+    }
+    let magnitude = value.abs().log10().floor();
+    let step = 10f64.powf(magnitude - 2.0);
+    let rounded = (value / step).round() * step;
+    // 9.996 rounds up into the next magnitude and then needs a place less.
+    let magnitude = rounded.abs().log10().floor();
+    let mut places = 0;
+    let mut shown = magnitude;
+    while shown < 2.0 {
+        places += 1;
+        shown += 1.0;
+    }
+    format!("{rounded:.places$}")
+}
+
+/// A value in its unit, moved to the next larger unit while it has four digits before the point.
+pub(crate) fn quantity(value: f64, unit: &str) -> String {
+    let (value, unit) = scaled(value, unit);
+    format!("{} {unit}", digits(value))
+}
+
+fn scaled(value: f64, unit: &str) -> (f64, &str) {
+    const LADDERS: [&[&str]; 2] = [&["ns", "us", "ms", "s"], &["pps", "kpps", "Mpps"]];
+    for ladder in LADDERS {
+        if let Some(at) = ladder.iter().position(|step| *step == unit) {
+            let (mut value, mut at) = (value, at);
+            while value.abs() >= 1000.0 && at + 1 < ladder.len() {
+                value /= 1000.0;
+                at += 1;
+            }
+            return (value, ladder[at]);
+        }
+    }
+    (value, if unit == "pct" { "%" } else { unit })
+}
+
+/// A range of ratios or of differences.
+pub(crate) fn range(lower: f64, upper: f64) -> String {
+    let joint = if lower < 0.0 { " to " } else { "-" };
+    let (lower, upper) = (digits(lower), digits(upper));
+    format!("{lower}{joint}{upper}")
+}
+
+/// What a metric is called in a sentence that already names the question.
+pub(crate) fn short(metric: &str) -> String {
+    let plain = metric.strip_prefix("delay_").unwrap_or(metric);
+    match plain.strip_prefix("cpu_ns_per_") {
+        Some(unit) => format!("CPU per {}", unit.replace('_', " ")),
+        None => plain.replace('_', " "),
+    }
+}
+
+/// `95.9 %` of a coverage.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1}%", 100.0 * share)
+}
+
+fn difference(row: &Row<'_>, clean: &Estimate) -> String {
+    let Row { arm, baseline, .. } = row;
+    let amount = amount(row.metric, clean.effect);
+    let lower = clean.effect < equality(row.metric.effect);
+    if let Some(spent) = row.metric.name.strip_prefix("cpu_ns_per_") {
+        let compared = if lower { "less" } else { "more" };
+        let spent = spent.replace('_', " ");
+        return format!("{arm} uses {amount} {compared} CPU per {spent} than {baseline}");
+    }
+    let compared = if lower { "lower" } else { "higher" };
+    format!("{arm} is {amount} {compared} than {baseline}")
+}
+
+fn no_difference(row: &Row<'_>, comparison: &Comparison, clean: &Estimate) -> String {
+    if clean.smallest_detectable == Some(0.0) {
+        return format!(
+            "{} and {}: no difference in the median block",
+            row.arm, row.baseline
+        );
+    }
+    let smallest = clean.smallest_detectable.map_or_else(String::new, |size| {
+        let size = match row.metric.effect {
+            Effect::Ratio => format!("{} %", digits_short(100.0 * size)),
+            Effect::Difference => quantity(size, &row.metric.unit),
+        };
+        format!(" (smallest detectable {size})")
+    });
+    let reason = comparison
+        .reason
+        .as_ref()
+        .map_or_else(String::new, |reason| format!("; {reason}"));
+    format!(
+        "{} and {}: no difference detectable{smallest}{reason}",
+        row.arm, row.baseline
+    )
+}
+
+fn unreliable(row: &Row<'_>, comparison: &Comparison) -> String {
+    let reason = comparison.reason.as_deref().unwrap_or("no reason recorded");
+    format!("{} and {}: unreliable, {reason}", row.arm, row.baseline)
+}
+
+/// How far apart: `8.0x`, `4 %`, or `23.7 us`.
+fn amount(metric: &Metric, effect: f64) -> String {
+    match metric.effect {
+        Effect::Difference => quantity(effect.abs(), &metric.unit),
+        Effect::Ratio => {
+            let factor = effect.max(1.0 / effect);
+            if factor >= FACTOR_FROM {
+                format!("{}x", factor_digits(factor))
+            } else {
+                format!("{} %", digits_short(100.0 * (effect - 1.0).abs()))
+            }
+        }
+    }
+}
+
+fn medians(metric: &Metric, clean: &Estimate) -> String {
+    format!(
+        "{} {} vs {}",
+        short(&metric.name),
+        quantity(clean.arm_median, &metric.unit),
+        quantity(clean.baseline_median, &metric.unit)
+    )
+}
+
+fn evidence(metric: &Metric, comparison: &Comparison, clean: &Estimate) -> String {
+    let mut parts = Vec::new();
+    if let Some(interval) = clean.interval {
+        let range = oriented(metric, clean.effect, interval);
+        parts.push(format!("{} CI {range}", percent(interval.confidence)));
+    }
+    parts.push(format!("n={}", clean.n));
+    if let Some(aa) = clean.aa {
+        parts.push(format!("A/A {}", band(metric, aa)));
+    }
+    if comparison.flagged > 0 {
+        parts.push(format!("flagged {}", comparison.flagged));
+    }
+    parts.join("   ")
+}
+
+/// The interval turned the way the claim is said: as factors above 1, or percents, of the same side.
+fn oriented(metric: &Metric, effect: f64, interval: Interval) -> String {
+    let Interval { lower, upper, .. } = interval;
+    if metric.effect == Effect::Difference {
+        let turned = if effect < 0.0 {
+            range(-upper, -lower)
+        } else {
+            range(lower, upper)
+        };
+        return format!("{turned} {}", metric.unit);
+    }
+    match effect {
+        below if below <= 1.0 / FACTOR_FROM => {
+            format!(
+                "{}-{}",
+                factor_digits(1.0 / upper),
+                factor_digits(1.0 / lower)
+            )
+        }
+        above if above >= FACTOR_FROM => {
+            format!("{}-{}", factor_digits(lower), factor_digits(upper))
+        }
+        _ => format!("{lower:.3}-{upper:.3}"),
+    }
+}
+
+fn band(metric: &Metric, aa: Interval) -> String {
+    match metric.effect {
+        Effect::Ratio => format!("{:.2}-{:.2}", aa.lower, aa.upper),
+        Effect::Difference => format!("+-{}", quantity(aa.upper, &metric.unit)),
+    }
+}
+
+/// Factors are read at a glance: 1.05, 8.0, 84, 1230.
+fn factor_digits(factor: f64) -> String {
+    if factor < 2.0 {
+        format!("{factor:.2}")
+    } else if factor < 20.0 {
+        format!("{factor:.1}")
+    } else {
+        format!("{factor:.0}")
+    }
+}
+
+fn digits_short(value: f64) -> String {
+    if value < 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
+    }
+}
+
+pub(crate) fn equality(effect: Effect) -> f64 {
+    match effect {
+        Effect::Ratio => 1.0,
+        Effect::Difference => 0.0,
+    }
+}
+
+/// Splits the delay that the sleeping baseline adds over the fastest kernel arm into the wake-up (what
+/// the busy-polling arm saves) and work (the rest).
+pub(crate) fn delay_split(
+    analysis: &Analysis<'_>,
+    question: &Question,
+    load: &str,
+) -> Option<String> {
+    let metric = analysis.record.header.metric(question.metrics.first()?)?;
+    let delay = metric.name.starts_with("delay_") && metric.better == Better::Lower;
+    let baseline = &analysis.record.header.baseline;
+    let kernel = ["xdp", "tc"]
+        .into_iter()
+        .find(|arm| analysis.values(&metric.name, load, arm).is_some())?;
+    if !delay || baseline == "busy" {
+        return None;
+    }
+    let extra = analysis.paired_difference(&metric.name, load, baseline, kernel)?;
+    let wake = analysis.paired_difference(&metric.name, load, baseline, "busy")?;
+    let say = |value: f64| quantity(value, &metric.unit);
+    if extra <= 0.0 || wake <= 0.0 {
+        return None;
+    }
+    Some(if wake < extra {
+        format!(
+            "of {baseline}'s {} extra, {} are a sleeping process waking up (busy-poll arm), {} are work",
+            say(extra),
+            say(wake),
+            say(extra - wake)
+        )
+    } else {
+        format!(
+            "all of {baseline}'s {} extra is a sleeping process waking up: the busy-poll arm saves {}",
+            say(extra),
+            say(wake)
+        )
+    })
+}
+
+/// What the process table shows, which leaves out all work done in softirq.
+pub(crate) fn ps_says(analysis: &Analysis<'_>, question: &Question, load: &str) -> Option<String> {
+    const PS: &str = "ps_cpu_pct";
+    if !question.metrics.iter().any(|name| name.starts_with("cpu_")) {
+        return None;
+    }
+    let baseline = &analysis.record.header.baseline;
+    let kernel = ["xdp", "tc"]
+        .into_iter()
+        .find(|arm| analysis.values(PS, load, arm).is_some())?;
+    let arm = stats::median(&analysis.clean_values(PS, load, kernel))?;
+    let other = stats::median(&analysis.clean_values(PS, load, baseline))?;
+    let gain = if arm > 0.0 {
+        format!("{}x less", factor_digits(other / arm))
+    } else {
+        "infinitely less".to_owned()
+    };
+    Some(format!(
+        "what `ps` would have told you: {gain} ({kernel} {arm:.1} % vs {baseline} {other:.1} %)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_significant_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (27.123, "27.1"),
+            (3.4, "3.40"),
+            (9.996, "10.0"),
+            (999.6, "1000"),
+            (0.012_345, "0.0123"),
+            (12_345.0, "12300"),
+            (-1.234, "-1.23"),
+            (f64::NAN, "-"),
+        ] {
+            assert_eq!(digits(value), text);
+        }
+    }
+
+    #[test]
+    fn units_climb_their_ladder() {
+        assert_eq!(quantity(4712.0, "ns"), "4.71 us");
+        assert_eq!(quantity(1_500_000.0, "pps"), "1.50 Mpps");
+        assert_eq!(quantity(5.2, "pct"), "5.20 %");
+        assert_eq!(quantity(40_000.0, "mib"), "40000 mib");
+    }
+}

@@ -1,0 +1,136 @@
+//! What a record comes to: summary.json and the text on a terminal.
+
+use report::record::Line;
+use report::{Analysis, Record, Summary, Writer, journal, terminal};
+use stats::Verdict;
+
+mod common;
+
+#[test]
+fn summary_of_a_small_record() {
+    let mut summary = Summary::from_record(&common::record(10, 1));
+    summary.results.retain(|row| {
+        matches!(row.arm.as_str(), "xdp" | "af-xdp" | "recv''") && row.metric != "delay_p99"
+    });
+    insta::assert_snapshot!(summary.to_json().unwrap());
+}
+
+#[test]
+fn terminal_of_a_small_record() {
+    let record = common::record(20, 1);
+    insta::assert_snapshot!(terminal::results(&Analysis::new(&record)));
+}
+
+#[test]
+fn no_difference_and_unreliable_are_answers() {
+    let mut record = common::record(20, 1);
+    record.header.questions[0].arms = vec!["mmsg".to_owned()];
+    for trial in &mut record.trials {
+        if trial.arm == "tc" && trial.block % 5 == 0 {
+            trial.flags.push("probe drops".to_owned());
+        }
+    }
+    insta::assert_snapshot!(terminal::results(&Analysis::new(&record)));
+}
+
+#[test]
+fn a_block_that_lacks_an_arm_is_left_out_of_that_pair_only() {
+    let mut record = common::record(10, 1);
+    record
+        .trials
+        .retain(|trial| trial.arm != "xdp" || trial.block != 4);
+    let summary = Summary::from_record(&record);
+    let n = |arm: &str| {
+        let of = |row: &&report::Outcome| row.arm == arm && row.metric == "delay_p50";
+        summary.results.iter().find(of).unwrap().n
+    };
+    // Block 3 is flagged.
+    assert_eq!((n("xdp"), n("tc")), (8, 9));
+}
+
+#[test]
+fn added_delay_is_paired_with_the_floor_of_the_block() {
+    let record = common::record(10, 1);
+    let analysis = Analysis::new(&record);
+    let load = &record.header.loads[0];
+    let at = |metric: &str, arm: &str| analysis.values(metric, load, arm).unwrap()[&7];
+    let added = at("delay_p50", "xdp") - at("delay_p50", "floor");
+    assert_eq!(at("added_delay_p50", "xdp"), added);
+    assert!(analysis.values("added_delay_p50", load, "floor").is_none());
+}
+
+#[test]
+fn skipped_arms_keep_their_rows() {
+    let summary = Summary::from_record(&common::record(10, 2));
+    let skipped: Vec<_> = summary
+        .results
+        .iter()
+        .filter(|row| row.verdict == Verdict::Skipped)
+        .collect();
+    assert_eq!(skipped.len(), 5 * 2);
+    assert_eq!(
+        skipped[0].reason.as_deref(),
+        Some("kernel lacks CONFIG_XDP_SOCKETS")
+    );
+}
+
+#[test]
+fn a_torn_last_line_is_left_out_with_a_notice_and_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record.jsonl");
+    let record = common::record(1, 1);
+    let mut writer = Writer::create(&path, &record.header).unwrap();
+    for trial in record.trials.iter().take(3) {
+        writer.trial(trial.clone()).unwrap();
+    }
+    let whole = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() - 40]).unwrap();
+
+    let torn = Record::read(&path).unwrap();
+    assert_eq!((torn.trials.len(), torn.notices.len()), (2, 1));
+
+    let (mut writer, before) = Writer::resume(&path).unwrap();
+    let last = &record.trials[2];
+    assert_eq!(before.complete().len(), 2);
+    assert!(!before.complete().contains(&journal::Key::of(last)));
+    writer.trial(last.clone()).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), whole);
+}
+
+#[test]
+fn a_record_is_never_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record.jsonl");
+    let header = common::record(1, 1).header;
+    Writer::create(&path, &header).unwrap();
+    assert!(Writer::create(&path, &header).is_err());
+}
+
+#[test]
+fn what_is_no_record_is_refused_by_file_and_line() {
+    let path = std::path::Path::new("record.jsonl");
+    let message = |text: &str| Record::parse(text, path).unwrap_err().to_string();
+    assert!(message("").contains("header"));
+    assert!(message("{}\n").contains("header"));
+    let header = |schema| {
+        let mut header = common::record(1, 1).header;
+        header.schema = schema;
+        serde_json::to_string(&Line::Header(header)).unwrap()
+    };
+    assert!(message(&format!("{}\n", header(9))).contains("schema 9"));
+    assert!(message(&format!("{}\nnonsense\n", header(1))).starts_with("record.jsonl:2: "));
+}
+
+#[test]
+fn a_trial_that_ran_again_counts_once() {
+    let record = common::record(1, 1);
+    let mut again = record.trials[0].clone();
+    again.seed = 99;
+    let lines = std::iter::once(Line::Header(record.header.clone()))
+        .chain([record.trials[0].clone(), again].map(Line::Trial))
+        .map(|line| serde_json::to_string(&line).unwrap() + "\n");
+    let text: String = lines.collect();
+    let read = Record::parse(&text, "record.jsonl".as_ref()).unwrap();
+    assert_eq!(read.trials.len(), 1);
+    assert_eq!(read.trials[0].seed, 99);
+}

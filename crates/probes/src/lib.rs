@@ -3,8 +3,12 @@
 //! It measures and counts; what is compared, and whether a difference is real, belongs to
 //! `experiment` and `stats`.
 
+pub mod account;
 pub mod delay;
 mod error;
+pub mod foreign;
+pub mod programs;
+pub mod ps;
 mod raw;
 
 pub use error::Error;

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* Decides how long each process held each CPU; cheap enough to run in every trial. */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+
+#include "lowroad/license.h"
+
+/* What runs on a CPU: tgid 0 is idle or the kernel's own. */
+struct occupant {
+	__u64 since_ns;
+	__u32 tgid;
+	__u32 zero;
+};
+
+struct occupancy {
+	__u64 ns;
+	char comm[16];
+};
+
+_Static_assert(sizeof(struct occupant) == 16, "foreign::raw");
+_Static_assert(sizeof(struct occupancy) == 24, "foreign::raw");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct occupant);
+} occupants SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct occupancy);
+} occupancies SEC(".maps");
+
+/* Time of processes that found the table full. */
+__u64 uncounted_ns;
+
+static __always_inline void add(const struct task_struct *task, __u32 tgid, __u64 ns)
+{
+	struct occupancy *occupancy = bpf_map_lookup_elem(&occupancies, &tgid);
+	struct occupancy first = { .ns = ns };
+
+	if (occupancy) {
+		occupancy->ns += ns;
+		return;
+	}
+	bpf_probe_read_kernel(first.comm, sizeof(first.comm), task->group_leader->comm);
+	if (bpf_map_update_elem(&occupancies, &tgid, &first, BPF_NOEXIST))
+		__sync_fetch_and_add(&uncounted_ns, ns);
+}
+
+SEC("tp_btf/sched_switch")
+int note_switch(__u64 *ctx)
+{
+	struct task_struct *previous = (void *)ctx[1];
+	struct task_struct *next = (void *)ctx[2];
+	__u64 now = bpf_ktime_get_ns();
+	struct occupant *occupant;
+	__u32 zero = 0;
+
+	occupant = bpf_map_lookup_elem(&occupants, &zero);
+	if (!occupant)
+		return 0;
+	if (occupant->since_ns && occupant->tgid)
+		add(previous, occupant->tgid, now - occupant->since_ns);
+	occupant->since_ns = now;
+	occupant->tgid = next->flags & PF_KTHREAD ? 0 : next->tgid;
+	return 0;
+}

@@ -1,0 +1,153 @@
+//! The accounts of all CPUs at one moment.
+
+use libbpf_rs::MapHandle;
+
+use super::GROUPS;
+use crate::programs::ProgramRun;
+use crate::{Error, raw};
+
+/// What a CPU's time is spent in; the order is that of the BPF program's states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    Idle,
+    User,
+    Syscall,
+    Kthread,
+    Ksoftirqd,
+    Hardirq,
+    SoftirqHi,
+    SoftirqTimer,
+    SoftirqNetTx,
+    SoftirqNetRx,
+    SoftirqBlock,
+    SoftirqIrqPoll,
+    SoftirqTasklet,
+    SoftirqSched,
+    SoftirqHrtimer,
+    SoftirqRcu,
+}
+
+impl State {
+    pub const ALL: [Self; 16] = [
+        Self::Idle,
+        Self::User,
+        Self::Syscall,
+        Self::Kthread,
+        Self::Ksoftirqd,
+        Self::Hardirq,
+        Self::SoftirqHi,
+        Self::SoftirqTimer,
+        Self::SoftirqNetTx,
+        Self::SoftirqNetRx,
+        Self::SoftirqBlock,
+        Self::SoftirqIrqPoll,
+        Self::SoftirqTasklet,
+        Self::SoftirqSched,
+        Self::SoftirqHrtimer,
+        Self::SoftirqRcu,
+    ];
+
+    /// The name in records: `user`, `softirq.net_rx`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::User => "user",
+            Self::Syscall => "syscall",
+            Self::Kthread => "kthread",
+            Self::Ksoftirqd => "ksoftirqd",
+            Self::Hardirq => "hardirq",
+            Self::SoftirqHi => "softirq.hi",
+            Self::SoftirqTimer => "softirq.timer",
+            Self::SoftirqNetTx => "softirq.net_tx",
+            Self::SoftirqNetRx => "softirq.net_rx",
+            Self::SoftirqBlock => "softirq.block",
+            Self::SoftirqIrqPoll => "softirq.irq_poll",
+            Self::SoftirqTasklet => "softirq.tasklet",
+            Self::SoftirqSched => "softirq.sched",
+            Self::SoftirqHrtimer => "softirq.hrtimer",
+            Self::SoftirqRcu => "softirq.rcu",
+        }
+    }
+}
+
+/// Nanoseconds by state, indexed by `State as usize`.
+pub type Times = [u64; State::ALL.len()];
+
+/// One CPU's account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cpu {
+    /// Time by group of tasks, then by state; the time since the last event is included.
+    pub times: [Times; GROUPS],
+    pub events: u64,
+    pub switches: u64,
+    pub resyncs: u64,
+}
+
+/// All CPUs at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
+    /// By CPU number; none for a CPU that has had no event (offline).
+    pub cpus: Vec<Option<Cpu>>,
+    pub programs: Vec<ProgramRun>,
+}
+
+impl Snapshot {
+    pub(super) fn read(accounts: &MapHandle, programs: Vec<ProgramRun>) -> Result<Self, Error> {
+        let values = stable(accounts)?;
+        let at_ns = sys::clock::monotonic_ns();
+        Ok(Self {
+            at_ns,
+            cpus: values.iter().map(|words| Cpu::at(words, at_ns)).collect(),
+            programs,
+        })
+    }
+}
+
+impl Cpu {
+    /// Reads a `struct account`, with the time since its last event given to its current state.
+    pub(super) fn at(words: &[u64], now_ns: u64) -> Option<Self> {
+        const HEADER: usize = 10;
+        let (header, times) = words.split_at_checked(HEADER)?;
+        let last_ns = header[0];
+        if last_ns == 0 || times.len() != GROUPS * State::ALL.len() {
+            return None;
+        }
+        let mut cpu = Self {
+            times: [[0; State::ALL.len()]; GROUPS],
+            events: header[7],
+            switches: header[8],
+            resyncs: header[9],
+        };
+        for (group, times) in cpu.times.iter_mut().zip(times.chunks(State::ALL.len())) {
+            group.copy_from_slice(times);
+        }
+        // Two 32-bit fields share a word: depth and state, then group and padding.
+        let state = (header[1] >> 32) as usize % State::ALL.len();
+        let group = (header[2] << 32 >> 32) as usize % GROUPS;
+        cpu.times[group][state] += now_ns.saturating_sub(last_ns);
+        Some(cpu)
+    }
+}
+
+/// Values that did not change while they were read: an idle CPU that wakes up in the middle would
+/// lose its whole sleep. A CPU that changes all the time loses one short interval at most.
+fn stable(accounts: &MapHandle) -> Result<Vec<Vec<u64>>, Error> {
+    const TRIES: usize = 6;
+    let mut kept = raw::per_cpu(accounts, 0)?;
+    let mut settled = vec![false; kept.len()];
+    for _ in 0..TRIES {
+        let again = raw::per_cpu(accounts, 0)?;
+        for (cpu, value) in again.into_iter().enumerate() {
+            if !settled[cpu] {
+                settled[cpu] = value == kept[cpu];
+                kept[cpu] = value;
+            }
+        }
+        if settled.iter().all(|settled| *settled) {
+            break;
+        }
+    }
+    Ok(kept)
+}

@@ -1,7 +1,6 @@
 //! Next hops as the kernel's tables give them: on the link, by gateway, limited, down, local.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 

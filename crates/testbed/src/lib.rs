@@ -1,1 +1,22 @@
 //! Environments and links from one topology file.
+//!
+//! It decides where machines of an experiment live and how they are wired, sets everything about
+//! the wires explicitly, and says what it set. What runs on them belongs to `experiment`.
+
+mod bed;
+mod clean;
+mod environment;
+mod error;
+mod host;
+mod plan;
+mod settings;
+mod topology;
+mod wiring;
+
+pub use bed::Bed;
+pub use clean::{Cleaned, PINS, clean};
+pub use environment::{Child, Environment, Native};
+pub use error::Error;
+pub use host::{Host, Interface};
+pub use settings::{HostSettings, LinkSettings, Neighbours};
+pub use topology::{HostSpec, LinkKind, LinkSpec, Subnet, Topology};

@@ -1,0 +1,334 @@
+//! A topology brought up: hosts, links, addresses, and a record of everything that was set.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use netdev::{NeighbourState, Route};
+use serde_json::{Value, json};
+use sys::ethtool::Ethtool;
+use sys::owner::Owner;
+
+use crate::environment::Native;
+use crate::error::at;
+use crate::host::Peer;
+use crate::plan::{self, End};
+use crate::wiring::{Switch, Wiring};
+use crate::{Error, Host, Interface, LinkSettings, LinkSpec, Neighbours, Topology, clean};
+
+const READY_WITHIN: Duration = Duration::from_secs(5);
+/// What all hosts share, and nobody sets here.
+const GLOBALS: [&str; 5] = [
+    "core/rmem_max",
+    "core/wmem_max",
+    "core/netdev_max_backlog",
+    "core/netdev_budget",
+    "core/netdev_budget_usecs",
+];
+const LOOPBACK: u32 = 1;
+
+/// A running topology. Dropping it kills its programs and removes its namespaces and devices.
+#[derive(Debug)]
+pub struct Bed {
+    // The order of the fields is the order of the teardown: programs end before wires do.
+    hosts: BTreeMap<String, Host>,
+    switches: Vec<Switch>,
+    settings: BTreeMap<String, Value>,
+}
+
+impl Bed {
+    /// Brings a topology up. `run_id` (a-z, 0-9 and -) tells this process's beds apart.
+    ///
+    /// Returns when every link has a carrier and every address can be used. A bed outlives a
+    /// process that is killed: [`crate::clean`] removes it then.
+    pub fn up(topology: &Topology, run_id: &str) -> Result<Self, Error> {
+        topology.check()?;
+        check_run_id(run_id)?;
+        let mut bed = Self {
+            hosts: BTreeMap::new(),
+            switches: Vec::new(),
+            settings: BTreeMap::new(),
+        };
+        let owner = Owner::current();
+        for (name, spec) in &topology.host {
+            let environment = Native::up(&clean::name(owner, run_id, name), &spec.cpus)?;
+            let host = Host::new(name, Box::new(environment), spec)?;
+            bed.hosts.insert(name.clone(), host);
+        }
+        let ends = plan::ends(topology);
+        bed.set_sysctls(topology)?;
+        for (number, link) in topology.link.iter().enumerate() {
+            let wiring = Wiring {
+                hosts: &bed.hosts,
+                link,
+                ends: ends.iter().filter(|end| end.link == number).collect(),
+            };
+            let switch = wiring.make(clean::name(owner, run_id, &format!("switch{number}")))?;
+            if let Some(switch) = switch {
+                bed.set_switch(&link.name(), &switch, &link.settings)?;
+                bed.switches.push(switch);
+            }
+        }
+        for name in topology.host.keys() {
+            bed.set_host(topology, &ends, name)?;
+        }
+        bed.give_routes(topology, &ends)?;
+        bed.wait_until_ready()?;
+        bed.record_globals();
+        Ok(bed)
+    }
+
+    /// The host called `name` in the topology.
+    pub fn host(&self, name: &str) -> Result<&Host, Error> {
+        self.hosts
+            .get(name)
+            .ok_or_else(|| Error::NoHost(name.to_owned()))
+    }
+
+    /// Every host, by name.
+    pub fn hosts(&self) -> impl Iterator<Item = &Host> {
+        self.hosts.values()
+    }
+
+    /// Everything that was set, as it was read back: `link.sender-relay.gro`,
+    /// `host.relay.ipv4.ip_forward`, `device.relay.sender.features`.
+    pub fn settings(&self) -> &BTreeMap<String, Value> {
+        &self.settings
+    }
+
+    fn set_sysctls(&mut self, topology: &Topology) -> Result<(), Error> {
+        for (name, spec) in &topology.host {
+            let sysctls = spec.settings.sysctls();
+            let host = &self.hosts[name];
+            host.run(|| {
+                sysctls
+                    .iter()
+                    .try_for_each(|(key, value)| set(name, key, value))
+            })??;
+            for (key, value) in sysctls {
+                let key = format!("host.{name}.{}", key.replace('/', "."));
+                self.settings.insert(key, json!(value));
+            }
+            let neighbours = json!(spec.settings.neighbours);
+            self.settings
+                .insert(format!("host.{name}.neighbours"), neighbours);
+            self.settings
+                .insert(format!("host.{name}.cpus"), json!(spec.cpus));
+        }
+        Ok(())
+    }
+
+    /// Sets the devices of a switch as those of the hosts.
+    fn set_switch(
+        &mut self,
+        link: &str,
+        switch: &Switch,
+        settings: &LinkSettings,
+    ) -> Result<(), Error> {
+        let names = switch.ports()?;
+        switch.run(|| {
+            names
+                .iter()
+                .try_for_each(|name| set_features(link, name, settings).map(drop))
+        })?
+    }
+
+    /// Sets a host's devices up: features, addresses, neighbours.
+    fn set_host(&mut self, topology: &Topology, ends: &[End], name: &str) -> Result<(), Error> {
+        let own: Vec<&End> = ends.iter().filter(|end| end.host == name).collect();
+        let host = &self.hosts[name];
+        let features = host.run(|| {
+            own.iter()
+                .map(|end| set_features(name, &end.device, &topology.link[end.link].settings))
+                .collect::<Result<Vec<_>, Error>>()
+        })??;
+        let interfaces = bring_up(host, &own, ends).map_err(at(name))?;
+        if topology.host[name].settings.neighbours == Neighbours::Permanent {
+            introduce(host, &interfaces).map_err(at(name))?;
+        }
+        for end in &own {
+            if topology.link[end.link].settings.threaded_napi {
+                thread_napi(host, &end.device)?;
+            }
+        }
+        for (end, features) in own.iter().zip(features) {
+            let device = format!("device.{name}.{}", end.device);
+            self.settings.insert(format!("{device}.features"), features);
+            self.record_link(&topology.link[end.link]);
+        }
+        if let Some(host) = self.hosts.get_mut(name) {
+            host.interfaces = interfaces;
+        }
+        Ok(())
+    }
+
+    fn record_link(&mut self, link: &LinkSpec) {
+        let name = link.name();
+        self.settings
+            .insert(format!("link.{name}.kind"), json!(link.kind));
+        if let Value::Object(settings) = json!(link.settings) {
+            for (key, value) in settings {
+                self.settings.insert(format!("link.{name}.{key}"), value);
+            }
+        }
+    }
+
+    fn give_routes(&self, topology: &Topology, ends: &[End]) -> Result<(), Error> {
+        let hops = plan::hops(topology, ends);
+        for (name, host) in &self.hosts {
+            let routes: Vec<Route> = hops
+                .iter()
+                .filter(|hop| hop.host == *name)
+                .map(|hop| Route {
+                    destination: hop.to.address,
+                    prefix_len: hop.to.prefix_len,
+                    gateway: Some(hop.gateway),
+                    ifindex: None,
+                    mtu: None,
+                })
+                .collect();
+            host.netlink().add_routes(&routes).map_err(at(name))?;
+        }
+        Ok(())
+    }
+
+    fn wait_until_ready(&self) -> Result<(), Error> {
+        let until = Instant::now() + READY_WITHIN;
+        for (name, host) in &self.hosts {
+            while !is_ready(host).map_err(at(name))? {
+                if Instant::now() > until {
+                    return Err(Error::NotReady(name.clone(), READY_WITHIN.as_secs()));
+                }
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+        Ok(())
+    }
+
+    fn record_globals(&mut self) {
+        for key in GLOBALS {
+            if let Ok(value) = fs::read_to_string(Path::new("/proc/sys/net").join(key)) {
+                let key = format!("machine.{}", key.replace('/', "."));
+                self.settings.insert(key, json!(value.trim()));
+            }
+        }
+    }
+}
+
+/// Every device has a carrier, every address can be bound.
+fn is_ready(host: &Host) -> Result<bool, netdev::Error> {
+    let mut netlink = host.netlink();
+    let carriers = netlink.links()?.iter().all(|link| link.carrier || !link.up);
+    let addresses = netlink.addresses()?;
+    Ok(carriers && addresses.iter().all(|address| !address.tentative))
+}
+
+/// Brings the loopback and the devices of `own` up and gives them their addresses.
+fn bring_up(host: &Host, own: &[&End], ends: &[End]) -> Result<Vec<Interface>, netdev::Error> {
+    let mut netlink = host.netlink();
+    let links = netlink.links()?;
+    let up = netdev::LinkSpec::unnamed().up();
+    netlink.set_link(LOOPBACK, &up)?;
+    let mut interfaces = Vec::with_capacity(own.len());
+    let mut addresses = Vec::with_capacity(2 * own.len());
+    for end in own {
+        let link = links
+            .iter()
+            .find(|link| link.name == end.device)
+            .ok_or_else(|| netdev::Error::NoInterface(end.device.clone()))?;
+        netlink.set_link(link.index, &up)?;
+        addresses.push((link.index, end.v4, end.v4_prefix_len));
+        addresses.push((link.index, end.v6, end.v6_prefix_len));
+        interfaces.push(Interface {
+            name: end.device.clone(),
+            ifindex: link.index,
+            mac: end.mac,
+            v4: end.v4,
+            v6: end.v6,
+            mtu: link.mtu,
+            link: end.link,
+            peers: peers(end, ends),
+        });
+    }
+    netlink.add_addresses(&addresses)?;
+    Ok(interfaces)
+}
+
+fn peers(end: &End, ends: &[End]) -> Vec<Peer> {
+    ends.iter()
+        .filter(|other| other.link == end.link && other.host != end.host)
+        .map(|other| Peer {
+            host: other.host.clone(),
+            mac: other.mac,
+            v4: other.v4,
+            v6: other.v6,
+        })
+        .collect()
+}
+
+/// Tells a host the link-layer addresses of everybody on its links.
+fn introduce(host: &Host, interfaces: &[Interface]) -> Result<(), netdev::Error> {
+    let neighbours: Vec<(u32, IpAddr, [u8; 6])> = interfaces
+        .iter()
+        .flat_map(|interface| {
+            interface.peers.iter().flat_map(|peer| {
+                let of = |address| (interface.ifindex, address, peer.mac);
+                [of(peer.v4), of(peer.v6)]
+            })
+        })
+        .collect();
+    host.netlink()
+        .set_neighbours(&neighbours, NeighbourState::Permanent)
+}
+
+/// In the calling thread's namespace; returns what is active afterwards.
+fn set_features(place: &str, device: &str, settings: &LinkSettings) -> Result<Value, Error> {
+    let apply = || {
+        let ethtool = Ethtool::open(device)?;
+        ethtool.set_features(&settings.features())?;
+        ethtool.features()
+    };
+    let features = apply().map_err(|source| Error::Feature {
+        place: place.to_owned(),
+        source,
+    })?;
+    let active = features.iter().filter(|(_, feature)| feature.active);
+    Ok(active.map(|(name, _)| name.as_str()).collect())
+}
+
+fn thread_napi(host: &Host, device: &str) -> Result<(), Error> {
+    let path = format!("/sys/class/net/{device}/threaded");
+    host.namespace()
+        .run_with_sysfs(|| fs::write(&path, "1"))?
+        .map_err(|source| Error::Setting {
+            place: host.name().to_owned(),
+            key: path,
+            value: "1".to_owned(),
+            source,
+        })
+}
+
+fn set(place: &str, key: &str, value: &str) -> Result<(), Error> {
+    fs::write(Path::new("/proc/sys/net").join(key), value).map_err(|source| Error::Setting {
+        place: place.to_owned(),
+        key: key.to_owned(),
+        value: value.to_owned(),
+        source,
+    })
+}
+
+fn check_run_id(run_id: &str) -> Result<(), Error> {
+    let usable = !run_id.is_empty()
+        && run_id.len() <= 64
+        && run_id
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    if usable {
+        return Ok(());
+    }
+    Err(Error::Topology(format!(
+        "run id {run_id:?}: 1 to 64 of a-z, 0-9 and -"
+    )))
+}

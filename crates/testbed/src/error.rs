@@ -1,0 +1,52 @@
+//! Why a bed could not be made.
+
+use std::io;
+
+/// Each names the host, link or setting it is about.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file says something that cannot be built.
+    #[error("topology: {0}")]
+    Topology(String),
+    #[error("{}; {}", .0.what, .0.remedy)]
+    Missing(#[from] datapath::Missing),
+    #[error(transparent)]
+    Namespace(#[from] sys::netns::Error),
+    #[error("{place}: {source}")]
+    Device {
+        place: String,
+        source: netdev::Error,
+    },
+    #[error("{place}: {source}")]
+    Feature {
+        place: String,
+        source: sys::ethtool::Error,
+    },
+    #[error("{place}: setting {key} to {value}: {source}")]
+    Setting {
+        place: String,
+        key: String,
+        value: String,
+        source: io::Error,
+    },
+    #[error("{0}: no carrier, or an address that is still tentative, after {1} s")]
+    NotReady(String, u64),
+    #[error("{host}: starting {program}: {source}")]
+    Spawn {
+        host: String,
+        program: String,
+        source: io::Error,
+    },
+    #[error("no host {0} in this topology")]
+    NoHost(String),
+    #[error("host {host} has no interface to {peer}")]
+    NoInterface { host: String, peer: String },
+}
+
+/// Says where a device's refusal happened.
+pub(crate) fn at(place: &str) -> impl Fn(netdev::Error) -> Error + '_ {
+    move |source| Error::Device {
+        place: place.to_owned(),
+        source,
+    }
+}

@@ -1,0 +1,136 @@
+//! A host of a bed: run code in it, start programs in it, ask for its interfaces.
+
+use std::net::IpAddr;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use netdev::Netlink;
+use nix::sched::CpuSet;
+use serde::Serialize;
+use sys::netns::Namespace;
+
+use crate::environment::{Child, Environment, confine};
+use crate::{Error, HostSpec};
+
+/// A device of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Interface {
+    pub name: String,
+    pub ifindex: u32,
+    pub mac: [u8; 6],
+    pub v4: IpAddr,
+    pub v6: IpAddr,
+    pub mtu: u32,
+    /// The link's place in the topology.
+    pub link: usize,
+    /// What is at the other ends.
+    pub peers: Vec<Peer>,
+}
+
+/// Another host on the same link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Peer {
+    pub host: String,
+    pub mac: [u8; 6],
+    pub v4: IpAddr,
+    pub v6: IpAddr,
+}
+
+/// A running host.
+#[derive(Debug)]
+pub struct Host {
+    name: String,
+    environment: Box<dyn Environment>,
+    cpus: Vec<usize>,
+    netlink: Mutex<Netlink>,
+    pub(crate) interfaces: Vec<Interface>,
+}
+
+impl Host {
+    pub(crate) fn new(
+        name: &str,
+        environment: Box<dyn Environment>,
+        spec: &HostSpec,
+    ) -> Result<Self, Error> {
+        let netlink = environment
+            .namespace()
+            .run(Netlink::new)?
+            .map_err(crate::error::at(name))?;
+        Ok(Self {
+            name: name.to_owned(),
+            environment,
+            cpus: spec.cpus.clone(),
+            netlink: Mutex::new(netlink),
+            interfaces: Vec::new(),
+        })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The namespace its links are in: `ip netns` lists it under the bed's name for the host.
+    pub fn namespace(&self) -> &Namespace {
+        self.environment.namespace()
+    }
+
+    pub fn environment(&self) -> &dyn Environment {
+        self.environment.as_ref()
+    }
+
+    /// Runs `work` on a new thread in this host's network, on its CPUs, and returns its value.
+    ///
+    /// Sockets and programs attached by it belong to this host.
+    ///
+    /// # Panics
+    /// When `work` does, with its message.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        let mut cpus = CpuSet::new();
+        for &cpu in &self.cpus {
+            // The environment was refused at the start where a CPU is none of this machine's.
+            let _ = cpus.set(cpu);
+        }
+        let confined = (!self.cpus.is_empty()).then_some(cpus);
+        let ran = self
+            .namespace()
+            .run(move || confine(confined).map(|()| work()))?;
+        ran.map_err(|source| Error::Spawn {
+            host: self.name.clone(),
+            program: "a thread on its CPUs".to_owned(),
+            source,
+        })
+    }
+
+    /// Starts a program in this host, on its CPUs. It dies with this process and with the bed.
+    pub fn spawn(&self, command: Command) -> Result<Child, Error> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        self.environment
+            .spawn(command)
+            .map_err(|source| Error::Spawn {
+                host: self.name.clone(),
+                program,
+                source,
+            })
+    }
+
+    /// The device on the first link to `peer`.
+    pub fn interface(&self, peer: &str) -> Result<&Interface, Error> {
+        self.interfaces
+            .iter()
+            .find(|interface| interface.peers.iter().any(|other| other.host == peer))
+            .ok_or_else(|| Error::NoInterface {
+                host: self.name.clone(),
+                peer: peer.to_owned(),
+            })
+    }
+
+    /// Every device, in the order of the topology's links.
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// This host's tables, from any thread.
+    pub fn netlink(&self) -> MutexGuard<'_, Netlink> {
+        self.netlink.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,371 @@
+//! The file: which hosts there are, in which environments, and how they are linked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::settings::{HostSettings, LinkSettings};
+
+/// A device's name has room for this many bytes.
+const LONGEST_NAME: usize = 15;
+const MOST_ENDS: usize = 200;
+
+/// Hosts and the links between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topology {
+    #[serde(default)]
+    pub host: BTreeMap<String, HostSpec>,
+    #[serde(default)]
+    pub link: Vec<LinkSpec>,
+}
+
+/// A machine of the experiment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "toml::Table")]
+pub struct HostSpec {
+    /// The environment's name: `native`.
+    pub env: String,
+    /// CPUs that what runs there is confined to; empty, none in particular.
+    pub cpus: Vec<usize>,
+    #[serde(flatten)]
+    pub settings: HostSettings,
+}
+
+/// A wire between two hosts, or among many.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "toml::Table")]
+pub struct LinkSpec {
+    pub ends: Vec<String>,
+    pub kind: LinkKind,
+    /// IPv4 network; unset, one of the bed's choosing that depends on the link's place alone.
+    pub v4: Option<Subnet>,
+    /// IPv6 network, likewise.
+    pub v6: Option<Subnet>,
+    #[serde(flatten)]
+    pub settings: LinkSettings,
+}
+
+/// How hosts are wired together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkKind {
+    /// A virtual cable between two hosts.
+    Direct,
+    /// A Linux bridge of its own, with a cable to each host.
+    Bridge,
+    /// A macvlan device per host on one parent.
+    Macvlan,
+}
+
+/// An address and prefix length, as `10.1.0.0/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Subnet {
+    pub address: IpAddr,
+    pub prefix_len: u8,
+}
+
+impl Topology {
+    /// Reads and checks a topology.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let topology: Self =
+            toml::from_str(text).map_err(|error| Error::Topology(error.to_string()))?;
+        topology.check()?;
+        Ok(topology)
+    }
+
+    /// Whether it can be built, whatever the machine.
+    pub fn check(&self) -> Result<(), Error> {
+        for (name, host) in &self.host {
+            check_name(name)?;
+            if host.env != "native" {
+                let env = &host.env;
+                return refuse(format!(
+                    "host {name}: no environment {env:?}; there is: native"
+                ));
+            }
+        }
+        for (number, link) in self.link.iter().enumerate() {
+            link.check(&self.host)
+                .map_err(|why| Error::Topology(format!("link {}: {why}", number + 1)))?;
+        }
+        if self.link.len() > 250 {
+            return refuse("at most 250 links".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl LinkSpec {
+    /// A link with the usual settings.
+    pub fn new(kind: LinkKind, ends: &[&str]) -> Self {
+        Self {
+            ends: ends.iter().map(|&end| end.to_owned()).collect(),
+            kind,
+            v4: None,
+            v6: None,
+            settings: LinkSettings::default(),
+        }
+    }
+
+    /// `sender-relay`: what settings and errors call it.
+    pub fn name(&self) -> String {
+        self.ends.join("-")
+    }
+
+    fn check(&self, hosts: &BTreeMap<String, HostSpec>) -> Result<(), String> {
+        if let Some(unknown) = self.ends.iter().find(|end| !hosts.contains_key(*end)) {
+            return Err(format!("no host {unknown:?}"));
+        }
+        let different: BTreeSet<_> = self.ends.iter().collect();
+        if different.len() != self.ends.len() {
+            return Err("a host cannot be at two of its ends".to_owned());
+        }
+        match (self.kind, self.ends.len()) {
+            (LinkKind::Direct, 2) => {}
+            (LinkKind::Direct, _) => return Err("a direct link has two ends".to_owned()),
+            (_, 2..=MOST_ENDS) => {}
+            _ => return Err(format!("a link has 2 to {MOST_ENDS} ends")),
+        }
+        for (subnet, v4, least) in [(self.v4, true, 24), (self.v6, false, 64)] {
+            match subnet {
+                Some(subnet) if subnet.address.is_ipv4() != v4 => {
+                    return Err(format!("{} is of the other family", String::from(subnet)));
+                }
+                Some(subnet) if subnet.prefix_len > least => {
+                    let text = String::from(subnet);
+                    return Err(format!("{text} is too small: prefixes to /{least}"));
+                }
+                _ => {}
+            }
+        }
+        self.settings
+            .contradiction()
+            .map_or(Ok(()), |why| Err(why.to_owned()))
+    }
+}
+
+impl HostSpec {
+    /// A namespace of this machine with the usual settings.
+    pub fn native() -> Self {
+        Self {
+            env: "native".to_owned(),
+            cpus: Vec::new(),
+            settings: HostSettings::default(),
+        }
+    }
+}
+
+impl Subnet {
+    /// The address of the host at place `number` (from 1).
+    pub(crate) fn host(self, number: usize) -> IpAddr {
+        match self.address {
+            IpAddr::V4(address) => {
+                let number = u32::try_from(number).unwrap_or(u32::MAX);
+                Ipv4Addr::from_bits(address.to_bits() | number).into()
+            }
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() | number as u128).into(),
+        }
+    }
+}
+
+impl FromStr for Subnet {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} is no network: write 10.1.0.0/24 or fd00::/64");
+        let (address, prefix_len) = text.split_once('/').ok_or_else(bad)?;
+        let subnet = Self {
+            address: address.parse().map_err(|_| bad())?,
+            prefix_len: prefix_len.parse().map_err(|_| bad())?,
+        };
+        let (bits, host_bits) = match subnet.address {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX.checked_shr(subnet.prefix_len.into());
+                (32, u128::from(address.to_bits() & mask.unwrap_or(0)))
+            }
+            IpAddr::V6(address) => {
+                let mask = u128::MAX.checked_shr(subnet.prefix_len.into());
+                (128, address.to_bits() & mask.unwrap_or(0))
+            }
+        };
+        if subnet.prefix_len > bits || host_bits != 0 {
+            return Err(bad());
+        }
+        Ok(subnet)
+    }
+}
+
+impl TryFrom<String> for Subnet {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Subnet> for String {
+    fn from(subnet: Subnet) -> Self {
+        format!("{}/{}", subnet.address, subnet.prefix_len)
+    }
+}
+
+/// The keys of a host that are no settings. (Serde cannot both flatten and refuse unknown keys.)
+#[derive(Deserialize)]
+struct HostKeys {
+    env: String,
+    #[serde(default)]
+    cpus: Vec<usize>,
+}
+
+#[derive(Deserialize)]
+struct LinkKeys {
+    ends: Vec<String>,
+    kind: LinkKind,
+    #[serde(default)]
+    v4: Option<Subnet>,
+    #[serde(default)]
+    v6: Option<Subnet>,
+}
+
+impl TryFrom<toml::Table> for HostSpec {
+    type Error = toml::de::Error;
+
+    fn try_from(table: toml::Table) -> Result<Self, toml::de::Error> {
+        let (keys, settings) = split(table, &["env", "cpus"]);
+        let keys: HostKeys = keys.try_into()?;
+        Ok(Self {
+            env: keys.env,
+            cpus: keys.cpus,
+            settings: settings.try_into()?,
+        })
+    }
+}
+
+impl TryFrom<toml::Table> for LinkSpec {
+    type Error = toml::de::Error;
+
+    fn try_from(table: toml::Table) -> Result<Self, toml::de::Error> {
+        let (keys, settings) = split(table, &["ends", "kind", "v4", "v6"]);
+        let keys: LinkKeys = keys.try_into()?;
+        Ok(Self {
+            ends: keys.ends,
+            kind: keys.kind,
+            v4: keys.v4,
+            v6: keys.v6,
+            settings: settings.try_into()?,
+        })
+    }
+}
+
+fn split(table: toml::Table, keys: &[&str]) -> (toml::Table, toml::Table) {
+    table
+        .into_iter()
+        .partition(|(key, _)| keys.contains(&key.as_str()))
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    let usable = !name.is_empty()
+        && name.len() <= LONGEST_NAME
+        && name != "lo"
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    if usable {
+        return Ok(());
+    }
+    refuse(format!(
+        "host {name:?}: names have 1 to {LONGEST_NAME} of a-z, 0-9 and -, and are not lo"
+    ))
+}
+
+fn refuse<T>(why: String) -> Result<T, Error> {
+    Err(Error::Topology(why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THREE_HOSTS: &str = r#"
+        [host.sender]
+        env = "native"
+        cpus = [0]
+        [host.relay]
+        env = "native"
+        forward = true
+        [host.receiver]
+        env = "native"
+        neighbours = "dynamic"
+        [[link]]
+        ends = ["sender", "relay"]
+        kind = "direct"
+        queues = 2
+        tx-checksum = false
+        tso = false
+        udp-segmentation = false
+        [[link]]
+        ends = ["relay", "receiver"]
+        kind = "bridge"
+        v4 = "192.0.2.0/24"
+    "#;
+
+    #[test]
+    fn a_file_is_read_and_what_it_leaves_out_is_the_default() {
+        let topology = Topology::parse(THREE_HOSTS).unwrap();
+        assert_eq!(topology.host["sender"].cpus, [0]);
+        assert!(topology.host["relay"].settings.forward);
+        assert_eq!(topology.link[0].settings.queues, 2);
+        assert!(topology.link[0].settings.gro);
+        assert_eq!(topology.link[1].kind, LinkKind::Bridge);
+        let again = toml::to_string(&topology).unwrap();
+        assert_eq!(Topology::parse(&again).unwrap(), topology);
+    }
+
+    #[test]
+    fn what_cannot_be_built_is_refused_by_name() {
+        for (from, to, said) in [
+            ("cpus", "cpu", "unknown field `cpu`"),
+            ("queues", "queue", "unknown field `queue`"),
+            ("\"direct\"", "\"wormhole\"", "wormhole"),
+            (
+                "env = \"native\"\n        cpus",
+                "env = \"moon\"\n        cpus",
+                "moon",
+            ),
+            (
+                "[\"sender\", \"relay\"]",
+                "[\"sender\", \"rely\"]",
+                "no host \"rely\"",
+            ),
+            (
+                "[\"sender\", \"relay\"]",
+                "[\"relay\", \"relay\"]",
+                "two of its ends",
+            ),
+            ("tso = false", "tso = true", "needs tx-checksum"),
+            ("queues = 2", "queues = 0", "at least 1"),
+            ("192.0.2.0/24", "192.0.2.1/24", "no network"),
+            ("192.0.2.0/24", "fd00::/64", "other family"),
+            ("192.0.2.0/24", "192.0.2.0/30", "too small"),
+            ("host.sender", "host.Sender", "names have"),
+        ] {
+            assert!(THREE_HOSTS.contains(from), "{from}");
+            let text = THREE_HOSTS.replace(from, to);
+            let error = Topology::parse(&text).unwrap_err().to_string();
+            assert!(error.contains(said), "{to}: {error}");
+        }
+    }
+
+    #[test]
+    fn addresses_follow_the_place_in_the_subnet() {
+        let v4: Subnet = "10.1.0.0/16".parse().unwrap();
+        assert_eq!(v4.host(300), "10.1.1.44".parse::<IpAddr>().unwrap());
+        let v6: Subnet = "fd00::/64".parse().unwrap();
+        assert_eq!(v6.host(2), "fd00::2".parse::<IpAddr>().unwrap());
+    }
+}

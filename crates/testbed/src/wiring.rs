@@ -1,0 +1,149 @@
+//! Making the devices of a topology, each end in its host's namespace.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+
+use netdev::Netlink;
+use sys::netns::{self, Namespace};
+
+use crate::error::at;
+use crate::plan::End;
+use crate::{Error, Host, LinkKind, LinkSettings, LinkSpec};
+
+/// A namespace that holds a bridge or a macvlan parent, and nobody's programs.
+#[derive(Debug)]
+pub(crate) struct Switch {
+    name: String,
+    namespace: Namespace,
+    netlink: Netlink,
+}
+
+impl Switch {
+    fn up(name: String) -> Result<Self, Error> {
+        let namespace = Namespace::create(&name)?;
+        let opened = namespace.run(Netlink::new);
+        let netlink = match opened {
+            Ok(Ok(netlink)) => netlink,
+            Ok(Err(source)) => {
+                netns::remove(&name)?;
+                return Err(at(&name)(source));
+            }
+            Err(error) => {
+                netns::remove(&name)?;
+                return Err(error.into());
+            }
+        };
+        Ok(Self {
+            name,
+            namespace,
+            netlink,
+        })
+    }
+
+    /// The names of its devices other than the bridge, which only passes on what they do.
+    pub(crate) fn ports(&self) -> Result<Vec<String>, Error> {
+        let links = self
+            .namespace
+            .run(|| Netlink::new()?.links())?
+            .map_err(at(&self.name))?;
+        Ok(links
+            .into_iter()
+            .filter(|link| link.kind.as_deref() == Some("veth"))
+            .map(|link| link.name)
+            .collect())
+    }
+
+    pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        Ok(self.namespace.run(work)?)
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        if let Err(error) = netns::remove(&self.name) {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+/// What all links of a topology are made of.
+pub(crate) struct Wiring<'a> {
+    pub(crate) hosts: &'a BTreeMap<String, Host>,
+    pub(crate) link: &'a LinkSpec,
+    pub(crate) ends: Vec<&'a End>,
+}
+
+impl Wiring<'_> {
+    /// Makes the link's devices; in the hosts they are still down. Returns the switch, which is
+    /// called `name`, of a link that has one.
+    pub(crate) fn make(&self, name: String) -> Result<Option<Switch>, Error> {
+        match self.link.kind {
+            LinkKind::Direct => self.direct().map(|()| None),
+            LinkKind::Bridge => self.bridge(name).map(Some),
+            LinkKind::Macvlan => self.macvlan(name).map(Some),
+        }
+    }
+
+    fn direct(&self) -> Result<(), Error> {
+        let &[one, other] = self.ends.as_slice() else {
+            return Err(Error::Topology("a direct link has two ends".to_owned()));
+        };
+        let mut netlink = self.hosts[&one.host].netlink();
+        netlink
+            .add_veth(&self.end(one), &self.end(other))
+            .map_err(at(&self.link.name()))
+    }
+
+    fn bridge(&self, name: String) -> Result<Switch, Error> {
+        let mut switch = Switch::up(name)?;
+        self.make_bridge(&mut switch.netlink)
+            .map_err(at(&self.link.name()))?;
+        Ok(switch)
+    }
+
+    fn make_bridge(&self, netlink: &mut Netlink) -> Result<(), netdev::Error> {
+        let bridge = device("bridge", &self.link.settings).queues(1).up();
+        netlink.add_bridge(&bridge)?;
+        let index = netlink.link_by_name("bridge")?.index;
+        for (number, end) in self.ends.iter().enumerate() {
+            let name = format!("port{number}");
+            let port = device(&name, &self.link.settings).controller(index).up();
+            netlink.add_veth(&port, &self.end(end))?;
+        }
+        Ok(())
+    }
+
+    fn macvlan(&self, name: String) -> Result<Switch, Error> {
+        let mut switch = Switch::up(name)?;
+        self.make_macvlans(&mut switch.netlink)
+            .map_err(at(&self.link.name()))?;
+        Ok(switch)
+    }
+
+    fn make_macvlans(&self, netlink: &mut Netlink) -> Result<(), netdev::Error> {
+        let parent = device("parent", &self.link.settings).up();
+        netlink.add_veth(&parent, &device("uplink", &self.link.settings))?;
+        let uplink = netlink.link_by_name("uplink")?.index;
+        netlink.set_link(uplink, &netdev::LinkSpec::unnamed().up())?;
+        let parent = netlink.link_by_name("parent")?.index;
+        for end in &self.ends {
+            netlink.add_macvlan(&self.end(end), parent)?;
+        }
+        Ok(())
+    }
+
+    /// The device of an end, in its host's namespace.
+    fn end<'a>(&'a self, end: &'a End) -> netdev::LinkSpec<'a> {
+        let namespace = self.hosts[&end.host].namespace();
+        device(&end.device, &self.link.settings)
+            .mac(end.mac)
+            .namespace(namespace.as_fd())
+    }
+}
+
+fn device<'a>(name: &'a str, settings: &LinkSettings) -> netdev::LinkSpec<'a> {
+    netdev::LinkSpec::new(name)
+        .mtu(settings.mtu)
+        .queues(settings.queues)
+        .tx_queue_len(settings.tx_queue_len)
+}

@@ -1,1 +1,238 @@
-//! Packet generators and pcap replay.
+//! Packet generators and pcap replay: an open loop on an absolute schedule, which records how late
+//! it was itself and never catches up silently.
+
+mod af_xdp;
+mod engine;
+mod far_end;
+mod frame;
+mod lateness;
+mod live;
+mod schedule;
+mod skel;
+mod socket;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use packet::payload;
+use stats::Histogram;
+
+pub use far_end::{FarCounts, FarEnd, Verdict};
+
+/// How frames come to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// A UDP socket: what applications use, and the only one that tc egress sees.
+    Socket,
+    /// Frames through AF_XDP, past the queueing discipline.
+    AfXdp,
+    /// Frames made by a BPF program inside the kernel, as fast as it can; the receiving device
+    /// needs an XDP program or GRO. What arrives must be counted at the far end.
+    Live,
+}
+
+impl Backend {
+    /// `socket`, `af-xdp`, `live`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Socket => "socket",
+            Self::AfXdp => "af-xdp",
+            Self::Live => "live",
+        }
+    }
+}
+
+/// When to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// After this many packets over all flows.
+    Packets(u64),
+    /// After this time; with a rate, the packets that are due in it.
+    Time(Duration),
+}
+
+/// What to send.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    pub backend: Backend,
+    /// The device to send from; unused by `Socket`.
+    pub ifindex: u32,
+    /// Where every flow comes from.
+    pub source: SocketAddr,
+    /// One flow each, of the source's family. Packet k belongs to flow k modulo their number.
+    pub destinations: Vec<SocketAddr>,
+    /// Link-layer addresses of `AfXdp` and `Live` frames.
+    pub source_mac: [u8; 6],
+    pub destination_mac: [u8; 6],
+    /// UDP payload bytes, at least [`payload::LEN`].
+    pub payload_len: usize,
+    /// Packets a second over all flows; `None` is as fast as it goes, which `Live` always is.
+    pub rate: Option<f64>,
+    pub amount: Amount,
+    /// Packets that are due together and sent in one call; for `Live`, the kernel's batch
+    /// (at most 256).
+    pub burst: usize,
+    /// Tells this run's packets from others'.
+    pub run: u32,
+    /// Keep the sending thread to this CPU.
+    pub cpu: Option<usize>,
+    /// Real-time priority. Where bursts are due less than 100 us apart, so that the thread never
+    /// sleeps, it takes nice -20 instead: the kernel stops a spinning real-time thread for about
+    /// 50 ms each second.
+    pub fifo: bool,
+}
+
+/// What was sent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sent {
+    /// Packets that were due.
+    pub scheduled: u64,
+    /// Packets the kernel took. With `Live`, packets handed to the device: some may be dropped
+    /// there without a word.
+    pub sent: u64,
+    /// Packets the kernel had no room for (EAGAIN, ENOBUFS); their sequence numbers are not used.
+    pub refused: u64,
+    /// Packets that could not be sent for another reason.
+    pub errors: u64,
+    /// By flow: packets sent, which is also the next sequence number.
+    pub flows: Vec<u64>,
+    /// From the first packet's due time until the last was handed over.
+    pub elapsed_ns: u64,
+    /// Nanoseconds from due to handed over, a value for each packet; empty without a rate.
+    pub lateness: Histogram,
+    /// The part of `lateness` that is the generator's own and not the time the kernel took for
+    /// earlier packets.
+    pub lateness_outside_send: Histogram,
+    pub achieved_pps: f64,
+    /// CPU time of the sending thread, softirq it was made to run included.
+    pub thread_cpu_ns: u64,
+}
+
+/// Why a load could not be generated.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0}")]
+    Load(String),
+    #[error("{what}: {source}")]
+    Io { what: String, source: io::Error },
+    #[error(transparent)]
+    AfXdp(#[from] xsk::Error),
+    #[error("{what}: {source}")]
+    Bpf {
+        what: &'static str,
+        source: libbpf_rs::Error,
+    },
+    #[error(transparent)]
+    Device(#[from] netdev::Error),
+}
+
+impl Error {
+    fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        |source| Self::Io {
+            what: what.into(),
+            source,
+        }
+    }
+
+    fn bpf(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
+        move |source| Self::Bpf { what, source }
+    }
+}
+
+/// Sends a load from the calling thread, which must be in the sender's network namespace and is
+/// best one of its own: its CPU and priority are changed. Returns when all is sent or `stop` is
+/// set.
+///
+/// # Errors
+/// The load cannot be sent here at all; packets refused on the way are counted instead.
+pub fn generate(load: &Load, stop: &AtomicBool) -> Result<Sent, Error> {
+    load.check()?;
+    if load.backend != Backend::Socket {
+        load.check_mtu()?;
+    }
+    load.place()?;
+    match load.backend {
+        Backend::Socket => engine::run(load, &mut socket::Sender::new(load)?, stop),
+        Backend::AfXdp => engine::run(load, &mut af_xdp::Sender::new(load)?, stop),
+        Backend::Live => live::run(load, stop),
+    }
+}
+
+impl Load {
+    fn check(&self) -> Result<(), Error> {
+        let refuse = |what: String| Err(Error::Load(what));
+        let v4 = self.source.is_ipv4();
+        let (overhead, maximum) = if v4 { (28, 65_507) } else { (48, 65_527) };
+        if self.destinations.is_empty() {
+            return refuse("a load needs a destination".into());
+        }
+        if let Some(other) = self.destinations.iter().find(|to| to.is_ipv4() != v4) {
+            return refuse(format!("{other} cannot be reached from {}", self.source));
+        }
+        if !(payload::LEN..=maximum).contains(&self.payload_len) {
+            return refuse(format!(
+                "payload_len must be {} to {maximum} bytes, not {}",
+                payload::LEN,
+                self.payload_len
+            ));
+        }
+        if self.backend != Backend::Socket && self.payload_len + overhead + 14 > frame::MAX {
+            return refuse(format!(
+                "{} sends frames of at most {} bytes",
+                self.backend.name(),
+                frame::MAX
+            ));
+        }
+        if !(1..=1024).contains(&self.burst) {
+            return refuse(format!("burst must be 1 to 1024, not {}", self.burst));
+        }
+        if self.rate.is_some_and(|rate| !(1e-3..=1e9).contains(&rate)) {
+            return refuse("rate must be 0.001 to 1e9 packets a second".into());
+        }
+        if self.backend == Backend::Live && self.rate.is_some() {
+            return refuse("live frames cannot be paced: leave out rate, or use af-xdp".into());
+        }
+        Ok(())
+    }
+
+    /// Frames longer than the device's MTU would be dropped without a word.
+    fn check_mtu(&self) -> Result<(), Error> {
+        let link = netdev::Netlink::new()?.link_by_index(self.ifindex)?;
+        let headers = if self.source.is_ipv4() { 28 } else { 48 };
+        let packet = self.payload_len + headers;
+        if packet > link.mtu as usize {
+            return Err(Error::Load(format!(
+                "packets of {packet} bytes do not fit {}, whose MTU is {}",
+                link.name, link.mtu
+            )));
+        }
+        Ok(())
+    }
+
+    fn place(&self) -> Result<(), Error> {
+        if let Some(cpu) = self.cpu {
+            sys::sched::pin(cpu).map_err(Error::io(format!("CPU {cpu}")))?;
+        }
+        if !self.fifo {
+            return Ok(());
+        }
+        if self.leaves_time_to_sleep() {
+            sys::sched::fifo(50).map_err(Error::io("real-time priority"))
+        } else {
+            sys::sched::favour().map_err(Error::io("nice -20"))
+        }
+    }
+
+    fn leaves_time_to_sleep(&self) -> bool {
+        self.burst_interval_ps()
+            .is_some_and(|interval| interval >= schedule::SLEEPS_FROM_PS)
+    }
+
+    /// Picoseconds between bursts.
+    fn burst_interval_ps(&self) -> Option<u64> {
+        let rate = self.rate?;
+        schedule::interval_ps(rate).checked_mul(self.burst as u64)
+    }
+}

@@ -141,6 +141,12 @@ pub fn udp_gro(socket: impl AsFd) -> io::Result<()> {
     set(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
 }
 
+/// Lets a send fail with `ENOBUFS` when the device or its queue dropped the datagram, instead of
+/// succeeding silently. ICMP errors then fail a later send, once, whether connected or not.
+pub fn report_drops(socket: impl AsFd, family: Family) -> io::Result<()> {
+    per_family(socket, family, libc::IP_RECVERR, libc::IPV6_RECVERR, 1)
+}
+
 /// Marks everything sent, for routing rules and filters. Needs `CAP_NET_ADMIN`.
 pub fn mark(socket: impl AsFd, mark: u32) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed())

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* Decides what each generated frame says and sends it out of one device; run by BPF_PROG_RUN. */
+#include "vmlinux.h"
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "lowroad/csum.h"
+#include "lowroad/license.h"
+#include "lowroad/payload.h"
+
+#define HEADERS_V4 42
+#define HEADERS_V6 62
+
+const volatile __u32 device;
+const volatile __u32 flow_count;
+const volatile __u32 run_id;
+const volatile __u32 header_length;
+
+struct live_flow {
+	/* Ethernet, IP and UDP, with a zero UDP checksum; the rest is zero. */
+	__u8 headers[64];
+	/* Of pseudo-header, UDP header and the payload after its header. */
+	__u32 sum;
+	__u32 zero;
+	/* The next sequence number. */
+	__u64 next;
+};
+
+_Static_assert(sizeof(struct live_flow) == 80, "loadgen::live");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct live_flow);
+} flows SEC(".maps");
+
+/* Whose turn it is. One thread generates, so that nothing here is shared. */
+__u32 turn;
+
+static __always_inline void write_payload(struct payload *payload, __u32 flow, __u64 sequence)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	payload->rtp[0] = 0x80;
+	payload->rtp[1] = 0;
+	payload->rtp_sequence = bpf_htons((__u16)sequence);
+	payload->magic = PAYLOAD_MAGIC;
+	payload->run = run_id;
+	payload->flow = flow;
+	payload->sequence = sequence;
+	payload->intended_ns = now;
+	payload->sent_ns = now;
+}
+
+/* A frame comes back with whatever its receiver made of it, so all headers are written each time. */
+static __always_inline int write_frame(void *data, void *end, __u32 index, struct live_flow *flow,
+				       const __u32 length)
+{
+	struct payload *payload = data + length;
+	struct udphdr *udp = (void *)payload - sizeof(*udp);
+
+	if ((void *)(payload + 1) > end)
+		return XDP_ABORTED;
+	__builtin_memcpy(data, flow->headers, length);
+	write_payload(payload, index, flow->next++);
+	udp->check = csum_udp_nonzero(
+		~csum_fold(bpf_csum_diff(NULL, 0, (void *)payload, sizeof(*payload), flow->sum)));
+	return bpf_redirect(device, 0);
+}
+
+SEC("xdp")
+int generate(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+	__u32 index = turn;
+	struct live_flow *flow = bpf_map_lookup_elem(&flows, &index);
+
+	if (!flow)
+		return XDP_ABORTED;
+	turn = index + 1 < flow_count ? index + 1 : 0;
+	if (header_length == HEADERS_V4)
+		return write_frame(data, end, index, flow, HEADERS_V4);
+	return write_frame(data, end, index, flow, HEADERS_V6);
+}

@@ -1,0 +1,220 @@
+//! Every back end over a veth pair: what it says it sent is what arrives, byte for byte.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "what a test's helper cannot do fails the test"
+)]
+
+mod support;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use loadgen::{Amount, Backend, Error, FarCounts, FarEnd, Load, Sent, Verdict};
+use packet::payload::{self, Header};
+use support::World;
+use sys::mmsg::{DONT_WAIT, RecvBatch};
+use sys::socket::{self, Family};
+
+const BACKENDS: [Backend; 3] = [Backend::Socket, Backend::AfXdp, Backend::Live];
+
+/// A receiver that can hold every packet of a test.
+fn receiver(address: SocketAddr) -> UdpSocket {
+    let socket = socket::unbound(Family::from(address.ip())).unwrap();
+    socket::receive_buffer(&socket, 64 << 20).unwrap();
+    socket::bind(&socket, address).unwrap();
+    socket
+}
+
+/// Polls until all that was sent has arrived: softirqs may run after the sender has returned.
+fn arrived(far: &FarEnd, sent: &Sent) -> FarCounts {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let counts = far.counts().unwrap();
+        if counts.packets() >= sent.sent {
+            return counts;
+        }
+        assert!(Instant::now() < deadline, "{counts:?} of {sent:?}");
+        thread::yield_now();
+    }
+}
+
+/// Everything a socket holds: each datagram must be the next of its flow, and unharmed.
+fn read_in_order(socket: &UdpSocket, load: &Load, flow: u32, expected: u64) {
+    let mut batch = RecvBatch::new(64, 2048);
+    let mut next = 0;
+    let mut filler = Vec::new();
+    while batch.receive(socket, DONT_WAIT).is_ok() {
+        for (meta, bytes) in batch.iter() {
+            assert_eq!(meta.source, Some(load.source));
+            let header = Header::read(bytes).expect("our header");
+            assert_eq!((header.run, header.flow), (load.run, flow));
+            assert_eq!(header.sequence, next);
+            assert!(header.intended_ns <= header.sent_ns && header.sent_ns > 0);
+            assert_eq!(bytes.len(), load.payload_len);
+            filler.resize(bytes.len(), 0);
+            (0..=255)
+                .cycle()
+                .zip(&mut filler)
+                .for_each(|(i, byte)| *byte = i);
+            assert_eq!(bytes[payload::LEN..], filler[payload::LEN..]);
+            next += 1;
+        }
+    }
+    assert_eq!(next, expected);
+}
+
+#[test]
+fn what_is_sent_arrives_whole_in_order_and_counted() {
+    if !sys::require::root() {
+        return;
+    }
+    for v6 in [false, true] {
+        for backend in BACKENDS {
+            let world = World::new();
+            let mut load = world.load(backend.clone(), v6, 3);
+            // Fewer than a veth ring holds, so that a delayed softirq cannot make it overflow.
+            load.amount = Amount::Packets(200);
+            if backend != Backend::Live {
+                load.rate = Some(20_000.0);
+                load.burst = 7;
+            }
+            let (sent, counts, receivers) = world
+                .far
+                .run(|| {
+                    let far = FarEnd::attach(world.far_index, 77, 3, Verdict::Pass).unwrap();
+                    let receivers: Vec<_> =
+                        load.destinations.iter().map(|&d| receiver(d)).collect();
+                    let sent = world.generate(&load).unwrap();
+                    let counts = arrived(&far, &sent);
+                    (sent, counts, receivers)
+                })
+                .unwrap();
+            assert_eq!((sent.scheduled, sent.sent), (200, 200), "{sent:?}");
+            assert_eq!((sent.refused, sent.errors), (0, 0));
+            assert_eq!(sent.flows, [67, 67, 66], "{}", backend.name());
+            assert_eq!(counts.flows, sent.flows, "{}", backend.name());
+            let headers = if v6 { 62 } else { 42 };
+            assert_eq!(counts.bytes, 200 * (headers + 101));
+            for ((flow, socket), &expected) in (0..).zip(&receivers).zip(&sent.flows) {
+                read_in_order(socket, &load, flow, expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn only_the_own_run_is_counted_and_dropped() {
+    if !sys::require::root() {
+        return;
+    }
+    let world = World::new();
+    let mut load = world.load(Backend::Socket, false, 1);
+    load.amount = Amount::Packets(10);
+    world
+        .far
+        .run(|| {
+            let far = FarEnd::attach(world.far_index, 77, 1, Verdict::Drop).unwrap();
+            let receiver = receiver(load.destinations[0]);
+            world.generate(&load).unwrap();
+            load.run = 78;
+            world.generate(&load).unwrap();
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while far.counts().unwrap().foreign < 10 {
+                assert!(Instant::now() < deadline, "{:?}", far.counts());
+                thread::yield_now();
+            }
+            assert_eq!(far.counts().unwrap().flows, [10]);
+            read_in_order(&receiver, &load, 0, 10);
+        })
+        .unwrap();
+}
+
+#[test]
+fn packets_that_the_device_has_no_room_for_are_refused_not_sent() {
+    if !sys::require::root() {
+        return;
+    }
+    let world = World::new();
+    let mut load = world.load(Backend::Socket, false, 2);
+    load.amount = Amount::Packets(300);
+    world
+        .near
+        .run(|| {
+            // 100 kB/s with room for some 30 packets.
+            let tc = "qdisc add dev near root tbf rate 800kbit burst 1600 limit 4000";
+            let status = Command::new("tc").args(tc.split(' ')).status();
+            assert!(status.unwrap().success(), "tc {tc}");
+        })
+        .unwrap();
+    world
+        .far
+        .run(|| {
+            let far = FarEnd::attach(world.far_index, 77, 2, Verdict::Drop).unwrap();
+            let sent = world.generate(&load).unwrap();
+            assert!(sent.refused > 0, "{sent:?}");
+            assert_eq!(sent.sent + sent.refused, 300);
+            assert_eq!(sent.flows.iter().sum::<u64>(), sent.sent);
+            assert_eq!(arrived(&far, &sent).flows, sent.flows);
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_closed_port_does_not_disturb_the_count() {
+    if !sys::require::root() {
+        return;
+    }
+    let world = World::new();
+    let mut load = world.load(Backend::Socket, true, 1);
+    load.amount = Amount::Packets(50);
+    load.burst = 1;
+    world
+        .far
+        .run(|| {
+            let far = FarEnd::attach(world.far_index, 77, 1, Verdict::Pass).unwrap();
+            let sent = world.generate(&load).unwrap();
+            assert_eq!((sent.sent, sent.errors), (50, 0), "{sent:?}");
+            assert_eq!(arrived(&far, &sent).flows, [50]);
+        })
+        .unwrap();
+}
+
+#[test]
+fn loads_that_make_no_sense_are_refused_in_words() {
+    if !sys::require::root() {
+        return;
+    }
+    let world = World::new();
+    let refused = |change: fn(&mut Load), backend, words: &str| {
+        let mut load = world.load(backend, false, 1);
+        load.amount = Amount::Packets(1);
+        change(&mut load);
+        let error = world.generate(&load).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+    };
+    refused(|load| load.payload_len = 39, Backend::Socket, "40 to 65507");
+    refused(|load| load.burst = 0, Backend::Socket, "1 to 1024");
+    refused(|load| load.rate = Some(1e3), Backend::Live, "paced");
+    refused(|load| load.payload_len = 1500, Backend::AfXdp, "MTU");
+    refused(
+        |load| load.destinations.clear(),
+        Backend::Live,
+        "destination",
+    );
+    refused(
+        |load| load.source = "[2001:db8::1]:1".parse().unwrap(),
+        Backend::Socket,
+        "cannot be reached",
+    );
+    let oversized: fn(&mut Load) = |load| load.payload_len = 1473;
+    refused(oversized, Backend::Socket, "too long");
+    refused(|load| load.ifindex = 999, Backend::AfXdp, "999");
+    let unroutable: fn(&mut Load) =
+        |load| load.destinations = vec!["203.0.113.1:1".parse().unwrap()];
+    refused(unroutable, Backend::Socket, "unreachable");
+    let error = Error::Load("said".into());
+    assert_eq!(error.to_string(), "said");
+}

@@ -8,25 +8,43 @@
 #include "lowroad/parse.h"
 #include "lowroad/payload.h"
 
-struct packet parsed;
-int verdict;
+struct answer {
+	struct packet packet;
+	struct payload payload;
+	__s32 verdict;
+	__u32 bucket;
+	__u32 has_payload;
+	__u32 checksum;
+	__u32 is_partial;
+	__u32 zero;
+};
 
-__u64 value;
-__u32 bucket;
+_Static_assert(sizeof(struct answer) == 128, "the test reads it by offset");
 
-struct payload header;
-__u32 has_header;
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct answer);
+} answers SEC(".maps");
 
-__u16 udp_check;
-__u32 is_partial;
+static __always_inline struct answer *answer(void)
+{
+	__u32 key = 0;
+
+	return bpf_map_lookup_elem(&answers, &key);
+}
 
 SEC("xdp")
 int parse(struct xdp_md *ctx)
 {
+	struct answer *out = answer();
 	struct packet packet;
 
-	verdict = parse_packet((void *)(long)ctx->data, (void *)(long)ctx->data_end, &packet);
-	parsed = packet;
+	if (!out)
+		return XDP_ABORTED;
+	out->verdict = parse_packet((void *)(long)ctx->data, (void *)(long)ctx->data_end, &packet);
+	out->packet = packet;
 	return XDP_PASS;
 }
 
@@ -34,30 +52,42 @@ int parse(struct xdp_md *ctx)
 SEC("tc")
 int parse_linear(struct __sk_buff *skb)
 {
+	struct answer *out = answer();
 	struct packet packet;
 
-	verdict = parse_frame((void *)(long)skb->data, (void *)(long)skb->data_end, skb->len,
-			      &packet);
-	parsed = packet;
+	if (!out)
+		return TC_ACT_SHOT;
+	out->verdict = parse_frame((void *)(long)skb->data, (void *)(long)skb->data_end, skb->len,
+				   &packet);
+	out->packet = packet;
 	return TC_ACT_OK;
 }
 
+/* The bucket of the frame's first eight bytes. */
 SEC("xdp")
 int find_bucket(struct xdp_md *ctx)
 {
-	bucket = histogram_bucket(value);
+	__u64 *value = packet_at((void *)(long)ctx->data, (void *)(long)ctx->data_end, 0, 8);
+	struct answer *out = answer();
+
+	if (!out || !value)
+		return XDP_ABORTED;
+	out->bucket = histogram_bucket(*value);
 	return XDP_PASS;
 }
 
+/* The generated header, were the whole frame a payload. */
 SEC("xdp")
 int find_payload(struct xdp_md *ctx)
 {
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	struct payload *found = payload_at(data, end);
+	struct payload *found = payload_at((void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	struct answer *out = answer();
 
-	has_header = found != NULL;
+	if (!out)
+		return XDP_ABORTED;
+	out->has_payload = found != NULL;
 	if (found)
-		header = *found;
+		out->payload = *found;
 	return XDP_PASS;
 }
 
@@ -70,11 +100,14 @@ __noinline int sum_datagram(struct xdp_md *ctx, __u32 offset, __u32 length)
 SEC("xdp")
 int sum_udp(struct xdp_md *ctx)
 {
+	struct answer *out = answer();
 	struct packet p;
 	struct udphdr *udp;
 	__u32 pseudo;
 	int sum;
 
+	if (!out)
+		return XDP_ABORTED;
 	if (parse_packet((void *)(long)ctx->data, (void *)(long)ctx->data_end, &p) != PARSE_OK ||
 	    p.protocol != IPPROTO_UDP)
 		return XDP_DROP;
@@ -85,8 +118,8 @@ int sum_udp(struct xdp_md *ctx)
 	if (!udp)
 		return XDP_ABORTED;
 	pseudo = csum_pseudo(&p.source, &p.destination, IPPROTO_UDP, p.udp_length);
-	is_partial = udp_csum_is_partial(udp->check, pseudo);
-	udp_check = udp_csum_finish(sum, pseudo, udp->check);
+	out->is_partial = udp_csum_is_partial(udp->check, pseudo);
+	out->checksum = udp_csum_finish(sum, pseudo, udp->check);
 	return XDP_PASS;
 }
 

@@ -60,6 +60,16 @@ impl Fib {
 
     /// The next hop with what it rests on.
     pub fn resolve(&mut self, destination: Destination) -> Result<Resolution, Error> {
+        self.resolve_again(destination, None)
+    }
+
+    /// As `resolve`; `before` is the device that the way led through, whose going down takes its
+    /// routes with it.
+    pub(crate) fn resolve_again(
+        &mut self,
+        destination: Destination,
+        before: Option<u32>,
+    ) -> Result<Resolution, Error> {
         let Destination { address, ifindex } = destination;
         let lookup = match self.netlink.route_to(address, ifindex, None) {
             Ok(lookup) => lookup,
@@ -67,7 +77,9 @@ impl Fib {
                 let ifindex = ifindex.unwrap_or_default();
                 return Ok(unresolved(Some(ifindex), Unresolved::LinkDown { ifindex }));
             }
-            Err(error) if is_unreachable(&error) => return self.no_route(ifindex),
+            Err(error) if is_unreachable(&error) => {
+                return self.no_route(ifindex.or(before));
+            }
             Err(error) => return Err(error),
         };
         let link = match self.netlink.link_by_index(lookup.ifindex) {

@@ -74,7 +74,7 @@ fn measure(name: &str, (backend, time, set): (Backend, Duration, Setting)) {
     println!(
         "{name:22} {:>8.0} {:>12.0} {:>8} {:>8.2}/{:<8.1} {:>7.2}/{:<8.1} {:>3.0} %",
         sent.achieved_pps,
-        share(delivered) * 1e9,
+        sent.achieved_pps * delivered as f64 / sent.sent as f64,
         sent.refused,
         micro(&sent.lateness, 0.5),
         micro(&sent.lateness, 0.99),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use packet::payload::Header;
 
 use crate::lateness::Lateness;
-use crate::schedule::{Clock, Monotonic, Schedule, interval_ps, wait};
+use crate::schedule::{Clock, Monotonic, Pacer, Schedule, interval_ps};
 use crate::{Amount, Error, Load, Sent};
 
 /// The first packet is due this long after the start, so that it is not late for having been
@@ -45,7 +45,7 @@ pub(crate) fn run(
     stop: &AtomicBool,
 ) -> Result<Sent, Error> {
     let cpu_before = sys::clock::thread_cpu_ns();
-    let mut sent = run_by(load, transmit, &Monotonic, stop)?;
+    let mut sent = run_by(load, transmit, Monotonic, stop)?;
     sent.thread_cpu_ns = sys::clock::thread_cpu_ns() - cpu_before;
     Ok(sent)
 }
@@ -53,10 +53,11 @@ pub(crate) fn run(
 fn run_by(
     load: &Load,
     transmit: &mut impl Transmit,
-    clock: &impl Clock,
+    clock: impl Clock,
     stop: &AtomicBool,
 ) -> Result<Sent, Error> {
-    let start_ns = clock.now() + LEAD_NS;
+    let mut pacer = Pacer::new(clock, load.fifo);
+    let start_ns = pacer.now() + LEAD_NS;
     let schedule = load.rate.map(|rate| Schedule {
         start_ns,
         interval_ps: interval_ps(rate),
@@ -68,13 +69,16 @@ fn run_by(
         ..Sent::default()
     };
     let mut headers = Vec::with_capacity(load.burst);
-    let mut now = wait(clock, start_ns);
+    let mut now = pacer.wait(start_ns);
     while sent.scheduled < packets && now < deadline && !stop.load(Ordering::Relaxed) {
         let burst = usize::try_from(packets - sent.scheduled)
             .unwrap_or(usize::MAX)
             .min(load.burst);
         let due = schedule.map(|schedule| schedule.due(sent.scheduled));
-        let entered = due.map_or(now, |due| wait(clock, due));
+        let entered = match due {
+            Some(due) => pacer.wait(due),
+            None => pacer.rest(),
+        };
         stamp(
             &mut headers,
             load,
@@ -84,7 +88,7 @@ fn run_by(
             entered,
         );
         let taken = transmit.send(&headers);
-        now = clock.now();
+        now = pacer.now();
         if let Some(due) = due {
             lateness.record(due, entered, now, burst as u64);
         }
@@ -93,7 +97,7 @@ fn run_by(
     let lost = transmit.finish();
     sent.sent -= lost;
     sent.errors += lost;
-    sent.elapsed_ns = clock.now() - start_ns;
+    sent.elapsed_ns = pacer.now() - start_ns;
     sent.achieved_pps = pace(&sent, schedule);
     (sent.lateness, sent.lateness_outside_send) = lateness.histograms();
     Ok(sent)
@@ -235,7 +239,7 @@ mod tests {
             room,
             seen: Vec::new(),
         };
-        let sent = run_by(load, &mut script, &&clock, &AtomicBool::new(false)).unwrap();
+        let sent = run_by(load, &mut script, &clock, &AtomicBool::new(false)).unwrap();
         (sent, script.seen)
     }
 
@@ -317,7 +321,7 @@ mod tests {
             room: 1,
             seen: Vec::new(),
         };
-        let sent = run_by(&load, &mut script, &&clock, &AtomicBool::new(true)).unwrap();
+        let sent = run_by(&load, &mut script, &clock, &AtomicBool::new(true)).unwrap();
         assert_eq!(sent.scheduled, 0);
     }
 }

@@ -78,9 +78,9 @@ pub struct Load {
     pub run: u32,
     /// Keep the sending thread to this CPU.
     pub cpu: Option<usize>,
-    /// Real-time priority. Where bursts are due less than 100 us apart, so that the thread never
-    /// sleeps, it takes nice -20 instead: the kernel stops a spinning real-time thread for about
-    /// 50 ms each second.
+    /// Real-time priority. The thread then sleeps at least 6 % of the time, in naps of some 20 us
+    /// where the schedule leaves no longer ones: the kernel stops a real-time thread that spins for
+    /// about 50 ms each second.
     pub fifo: bool,
 }
 
@@ -215,24 +215,9 @@ impl Load {
         if let Some(cpu) = self.cpu {
             sys::sched::pin(cpu).map_err(Error::io(format!("CPU {cpu}")))?;
         }
-        if !self.fifo {
-            return Ok(());
+        if self.fifo {
+            sys::sched::fifo(50).map_err(Error::io("real-time priority"))?;
         }
-        if self.leaves_time_to_sleep() {
-            sys::sched::fifo(50).map_err(Error::io("real-time priority"))
-        } else {
-            sys::sched::favour().map_err(Error::io("nice -20"))
-        }
-    }
-
-    fn leaves_time_to_sleep(&self) -> bool {
-        self.burst_interval_ps()
-            .is_some_and(|interval| interval >= schedule::SLEEPS_FROM_PS)
-    }
-
-    /// Picoseconds between bursts.
-    fn burst_interval_ps(&self) -> Option<u64> {
-        let rate = self.rate?;
-        schedule::interval_ps(rate).checked_mul(self.burst as u64)
+        Ok(())
     }
 }

@@ -10,6 +10,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, libbpf_sys};
 
 use crate::frame::{self, Template};
+use crate::schedule::{Monotonic, Pacer};
 use crate::skel::live::{LiveSkel, LiveSkelBuilder, types};
 use crate::{Amount, Error, Load, Sent};
 
@@ -71,6 +72,7 @@ fn send(
         Amount::Time(time) => (u64::MAX, time),
     };
     let mut sent = Sent::default();
+    let mut pacer = Pacer::new(Monotonic, load.fifo);
     while sent.sent < packets
         && Duration::from_nanos(sent.elapsed_ns) < time
         && !stop.load(Ordering::Relaxed)
@@ -79,6 +81,7 @@ fn send(
         let done = run_program(skel, &frame, call, load.burst.min(MAX_BATCH))?;
         sent.sent += done;
         sent.elapsed_ns = sys::clock::monotonic_ns() - start;
+        pacer.rest();
     }
     sent.scheduled = sent.sent;
     sent.thread_cpu_ns = sys::clock::thread_cpu_ns() - cpu_before;

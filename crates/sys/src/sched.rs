@@ -35,16 +35,6 @@ pub fn idle() -> io::Result<()> {
     set_policy(libc::SCHED_IDLE, 0)
 }
 
-/// A share of the CPU far above ordinary threads' for the calling thread (nice -20) without being
-/// real-time, so that it may spin without being throttled. Needs `CAP_SYS_NICE`.
-pub fn favour() -> io::Result<()> {
-    // SAFETY: no pointer is passed; 0 is the calling thread.
-    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
-}
-
 /// The ordinary policy again.
 pub fn ordinary() -> io::Result<()> {
     set_policy(libc::SCHED_OTHER, 0)

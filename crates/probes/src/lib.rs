@@ -10,5 +10,6 @@ pub mod foreign;
 pub mod programs;
 pub mod ps;
 mod raw;
+pub mod receiver;
 
 pub use error::Error;

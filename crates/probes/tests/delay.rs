@@ -1,0 +1,157 @@
+//! The delay probes on real packets between namespaces.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
+
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use netdev::{LinkSpec, Netlink};
+use packet::payload::Header;
+use probes::delay::{DelayConfig, DelayProbe, MatchKey, Point, StampFrom, Subscriber};
+use sys::netns::{self, Namespace};
+
+const RUN: u32 = 4711;
+
+/// A namespace whose name is removed with it.
+struct Space {
+    name: String,
+    namespace: Namespace,
+}
+
+impl Space {
+    fn new(part: &str) -> Self {
+        let name = format!("lr-{}-probes-{part}", std::process::id());
+        let namespace = Namespace::create(&name).unwrap();
+        Self { name, namespace }
+    }
+
+    fn netlink(&self) -> Netlink {
+        self.namespace.run(|| Netlink::new().unwrap()).unwrap()
+    }
+
+    fn point(&self) -> Point {
+        Point {
+            namespace: self.namespace.try_clone().unwrap(),
+            ifindex: self.netlink().link_by_name("eth0").unwrap().index,
+        }
+    }
+
+    fn socket(&self, address: &str) -> UdpSocket {
+        let bind = || UdpSocket::bind(address).unwrap();
+        self.namespace.run(bind).unwrap()
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        let _ = netns::remove(&self.name);
+    }
+}
+
+/// Two namespaces with a cable between their eth0: 10.8.0.1 and .2, fd08::1 and ::2.
+fn cable(near: &Space, far: &Space) {
+    let end = || LinkSpec::new("eth0");
+    near.netlink()
+        .add_veth(&end().up(), &end().namespace(far.namespace.as_fd()))
+        .unwrap();
+    for (space, host) in [(near, 1), (far, 2)] {
+        let index = space.point().ifindex;
+        let up = LinkSpec::unnamed().up();
+        space.netlink().set_link(index, &up).unwrap();
+        let address = |text: String| text.parse().unwrap();
+        space
+            .netlink()
+            .add_addresses(&[
+                (index, address(format!("10.8.0.{host}")), 24),
+                (index, address(format!("fd08::{host}")), 64),
+            ])
+            .unwrap();
+    }
+}
+
+fn send(socket: &UdpSocket, to: SocketAddr, flow: u32, sequences: std::ops::Range<u64>) {
+    for sequence in sequences {
+        let mut payload = [0; 200];
+        let header = Header {
+            run: RUN,
+            flow,
+            sequence,
+            intended_ns: 0,
+            sent_ns: 0,
+        };
+        header.write(&mut payload);
+        socket.send_to(&payload, to).unwrap();
+    }
+}
+
+fn config(near: &Space, far: &Space, v4: SocketAddr, v6: SocketAddr) -> DelayConfig {
+    DelayConfig {
+        sender: Some(near.point()),
+        receivers: vec![far.point()],
+        key: MatchKey::Lowroad { run: RUN },
+        stamp: StampFrom::Egress,
+        subscribers: [(v4, 0), (v6, 1)]
+            .map(|(address, flow)| Subscriber { address, flow })
+            .to_vec(),
+        capacity: 1_000,
+        window: 1_024,
+        split_histograms: true,
+        null: false,
+    }
+}
+
+#[test]
+fn every_packet_over_a_cable_is_timed_and_nothing_stays_attached() {
+    if !sys::require::root() {
+        return;
+    }
+    let (near, far) = (Space::new("near"), Space::new("far"));
+    cable(&near, &far);
+    let sinks = [far.socket("10.8.0.2:0"), far.socket("[fd08::2]:0")];
+    let [v4, v6] = [0, 1].map(|sink: usize| sinks[sink].local_addr().unwrap());
+    let probe = DelayProbe::attach(&config(&near, &far, v4, v6)).unwrap();
+    let senders = [near.socket("10.8.0.1:0"), near.socket("[fd08::1]:0")];
+    send(&senders[0], v4, 0, 0..900);
+    send(&senders[1], v6, 1, 0..400);
+    let other = SocketAddr::new(v4.ip(), v4.port() ^ 1);
+    send(&senders[0], other, 0, 900..910);
+
+    assert_eq!(probe.settle(1_310, Duration::from_secs(5)).unwrap(), 1_310);
+    let report = probe.report(None).unwrap();
+    assert_eq!(report.sent, [910, 400]);
+    let [first, second] = report.subscribers.as_slice() else {
+        panic!("{report:?}");
+    };
+    assert_eq!(
+        (first.unique, first.missing, first.longest_loss),
+        (900, 10, 10)
+    );
+    assert_eq!((second.unique, second.missing), (400, 0));
+    assert_eq!(report.receivers[0].foreign, 10);
+    assert_eq!(report.delay.count(), 1_300);
+    assert_eq!(report.delay.min().map(|ns| ns > 0), Some(true));
+    assert_eq!(report.violations(), Vec::<String>::new());
+
+    drop(probe);
+    let again = DelayProbe::attach(&config(&near, &far, v4, v6)).unwrap();
+    send(&senders[0], v4, 0, 0..5);
+    again.settle(5, Duration::from_secs(5)).unwrap();
+    let report = again.report(None).unwrap();
+    assert_eq!((report.sent[0], report.delay.count()), (5, 5));
+}
+
+#[test]
+fn an_empty_wait_ends_and_a_device_that_is_not_there_is_an_error() {
+    if !sys::require::root() {
+        return;
+    }
+    let (near, far) = (Space::new("empty"), Space::new("other"));
+    cable(&near, &far);
+    let v4 = "10.8.0.2:9".parse().unwrap();
+    let v6 = "[fd08::2]:9".parse().unwrap();
+    let mut config = config(&near, &far, v4, v6);
+    let probe = DelayProbe::attach(&config).unwrap();
+    assert_eq!(probe.settle(1, Duration::from_millis(1)).unwrap(), 0);
+    config.receivers[0].ifindex = 9_999;
+    assert!(DelayProbe::attach(&config).is_err());
+}

@@ -5,4 +5,5 @@ fn main() {
     bpf::build("bpf/accountant.bpf.c");
     bpf::build("bpf/account_replay.bpf.c");
     bpf::build("bpf/foreign.bpf.c");
+    bpf::build("bpf/stacks.bpf.c");
 }

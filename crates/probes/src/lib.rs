@@ -11,5 +11,6 @@ pub mod programs;
 pub mod ps;
 mod raw;
 pub mod receiver;
+pub mod stacks;
 
 pub use error::Error;

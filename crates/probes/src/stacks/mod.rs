@@ -1,0 +1,238 @@
+//! Which functions a CPU was in, by asking each CPU some hundred times a second: kernel, BPF and
+//! user stacks together.
+//!
+//! It finds where time goes, not how much: idle CPUs and stretches with interrupts off are asked
+//! less often, so CPU time comes from the accountant.
+
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::os::fd::IntoRawFd;
+use std::time::Instant;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+
+use crate::error::check_privileges;
+use crate::{Error, raw};
+
+mod hottest;
+pub mod pprof;
+mod symbols;
+
+pub use hottest::{Function, hottest};
+
+use symbols::Symbols;
+
+/// The generated BPF skeleton.
+#[allow(warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod skel {
+    include!(concat!(env!("OUT_DIR"), "/stacks.skel.rs"));
+}
+
+/// Samples a second that are not a multiple of anything periodic.
+pub const HERTZ: u32 = 997;
+
+/// A running sampler. Dropping it stops it.
+#[derive(Debug)]
+pub struct Sampler {
+    stacks: MapHandle,
+    counts: MapHandle,
+    samples: MapHandle,
+    hertz: u32,
+    started: Instant,
+    links: Vec<Link>,
+}
+
+/// What was sampled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// `root;caller;leaf` to samples; the root is the command's name.
+    pub folded: BTreeMap<String, u64>,
+    pub obtained: u64,
+    /// What the clock should have asked, had no CPU been idle or deaf.
+    pub expected: u64,
+    /// Samples of `obtained` whose stack there was no room for.
+    pub lost: u64,
+    /// Samples a second, on each CPU.
+    pub hertz: u32,
+}
+
+impl Sampler {
+    /// Starts on every CPU this process may use, `hertz` times a second ([`HERTZ`] is usual).
+    pub fn start(hertz: u32) -> Result<Self, Error> {
+        check_privileges()?;
+        let mut storage = MaybeUninit::uninit();
+        let skel = skel::StacksSkelBuilder::default()
+            .open(&mut storage)
+            .and_then(OpenSkel::load)
+            .map_err(Error::bpf("loading the stack sampler"))?;
+        let handle = |map: &libbpf_rs::MapMut<'_>| {
+            MapHandle::try_from(map).map_err(Error::bpf("duplicating a map descriptor"))
+        };
+        let io = |source: std::io::Error| Error::bpf("sampling the CPU clock")(source.into());
+        let mut sampler = Self {
+            stacks: handle(&skel.maps.stacks)?,
+            counts: handle(&skel.maps.counts)?,
+            samples: handle(&skel.maps.samples)?,
+            hertz,
+            started: Instant::now(),
+            links: Vec::new(),
+        };
+        for cpu in sys::sched::allowed_cpus().map_err(io)? {
+            let event = sys::perf::cpu_clock(cpu, hertz).map_err(io)?;
+            // The link closes the event.
+            let link = skel
+                .progs
+                .sample_stack
+                .attach_perf_event(event.into_raw_fd());
+            sampler
+                .links
+                .push(link.map_err(Error::bpf("sampling the CPU clock"))?);
+        }
+        sampler.started = Instant::now();
+        Ok(sampler)
+    }
+
+    /// Stops, and names every function. Call it while the processes of interest still run: the
+    /// addresses of one that has ended have no names any more.
+    pub fn stop(mut self) -> Result<Profile, Error> {
+        let cpus = self.links.len() as f64;
+        let expected = f64::from(self.hertz) * cpus * self.started.elapsed().as_secs_f64();
+        self.links.clear();
+        let mut profile = Profile {
+            obtained: self.counter(0)?,
+            lost: self.counter(1)?,
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a count of samples"
+            )]
+            expected: expected.round() as u64,
+            hertz: self.hertz,
+            ..Profile::default()
+        };
+        let mut symbols = Symbols::new();
+        for key in self.counts.keys() {
+            let Some(key) = Key::parse(&key) else {
+                continue;
+            };
+            let count = self.count_of(&key)?;
+            let stack = self.frames(&key, &mut symbols)?.join(";");
+            *profile.folded.entry(stack).or_default() += count;
+        }
+        Ok(profile)
+    }
+
+    /// Root first: the command, the user stack, the kernel stack.
+    fn frames(&self, key: &Key, symbols: &mut Symbols) -> Result<Vec<String>, Error> {
+        let mut frames = vec![key.root()];
+        let user = self.addresses(key.user)?;
+        frames.extend(symbols.user(key.tgid, &user).into_iter().rev());
+        let kernel = self.addresses(key.kernel)?;
+        frames.extend(symbols.kernel(&kernel).into_iter().rev());
+        if key.unplaced() {
+            frames.push("[no room for the stack]".into());
+        }
+        Ok(frames)
+    }
+
+    /// Leaf first.
+    fn addresses(&self, stack: i32) -> Result<Vec<u64>, Error> {
+        let Ok(stack) = u32::try_from(stack) else {
+            return Ok(Vec::new());
+        };
+        let addresses = raw::single(&self.stacks, stack)?;
+        Ok(addresses.into_iter().take_while(|at| *at != 0).collect())
+    }
+
+    fn counter(&self, index: u32) -> Result<u64, Error> {
+        Ok(raw::summed(&self.samples, index)?
+            .first()
+            .copied()
+            .unwrap_or(0))
+    }
+
+    fn count_of(&self, key: &Key) -> Result<u64, Error> {
+        let value = self
+            .counts
+            .lookup(&key.bytes, MapFlags::ANY)
+            .map_err(Error::bpf("reading a stack's count"))?;
+        Ok(raw::words(&value.unwrap_or_default())
+            .first()
+            .copied()
+            .unwrap_or(0))
+    }
+}
+
+/// A `struct stack_key`.
+struct Key {
+    kernel: i32,
+    user: i32,
+    tgid: u32,
+    bytes: Vec<u8>,
+}
+
+impl Key {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let field = |at: usize| bytes.get(at..at + 4)?.try_into().ok();
+        Some(Self {
+            kernel: i32::from_ne_bytes(field(0)?),
+            user: i32::from_ne_bytes(field(4)?),
+            tgid: u32::from_ne_bytes(field(8)?),
+            bytes: bytes.to_vec(),
+        })
+    }
+
+    fn root(&self) -> String {
+        if self.tgid == 0 {
+            return "idle".into();
+        }
+        let comm = self.bytes.get(16..).unwrap_or_default();
+        let end = comm
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(comm.len());
+        symbols::frame(&String::from_utf8_lossy(&comm[..end]))
+    }
+
+    /// EEXIST: another stack has the place of this one's hash.
+    fn unplaced(&self) -> bool {
+        self.kernel == -libc::EEXIST || self.user == -libc::EEXIST
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hint::black_box;
+
+    use super::*;
+
+    #[inline(never)]
+    fn spin_where_the_sampler_looks() {
+        let start = Instant::now();
+        let mut sum = 0_u64;
+        while start.elapsed().as_millis() < 300 {
+            sum = (0..100_000).fold(sum, |sum, i| black_box(sum ^ i));
+            for _ in 0..20 {
+                sum ^= std::fs::read("/proc/self/status").unwrap().len() as u64;
+            }
+        }
+        black_box(sum);
+    }
+
+    #[test]
+    fn a_spinning_function_and_the_kernel_are_found_by_name() {
+        if !sys::require::root() {
+            return;
+        }
+        let sampler = Sampler::start(HERTZ).unwrap();
+        spin_where_the_sampler_looks();
+        let profile = sampler.stop().unwrap();
+        assert!(profile.obtained > 0 && profile.lost == 0, "{profile:?}");
+        assert_eq!(profile.folded.values().sum::<u64>(), profile.obtained);
+        let functions = hottest(&profile.folded);
+        let named = |part: &str| functions.iter().any(|f| f.name.contains(part));
+        assert!(named("spin_where_the_sampler_looks"), "{functions:?}");
+        assert!(named("syscall") && named("seq_read"), "{functions:?}");
+    }
+}

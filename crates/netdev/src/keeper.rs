@@ -106,10 +106,9 @@ impl Keeper {
             resolution,
             probed: None,
         };
-        let watched = state.watched.entry(destination).insert_entry(watched);
-        let next_hop = watched.get().resolution.next_hop;
+        state.watched.insert(destination, watched);
         state.probe(&destination);
-        Ok(next_hop)
+        Ok(resolution.next_hop)
     }
 
     /// Forgets a destination.

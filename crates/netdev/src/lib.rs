@@ -2,9 +2,11 @@
 
 mod address;
 pub mod attach;
+pub mod capability;
 pub mod clsact;
 mod error;
 mod fib;
+mod generic;
 mod keeper;
 mod link;
 mod neighbour;

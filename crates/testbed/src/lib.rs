@@ -17,6 +17,6 @@ pub use bed::Bed;
 pub use clean::{Cleaned, PINS, clean};
 pub use environment::{Child, Environment, Native};
 pub use error::Error;
-pub use host::{Host, Interface};
+pub use host::{Host, Interface, Peer};
 pub use settings::{HostSettings, LinkSettings, Neighbours};
 pub use topology::{HostSpec, LinkKind, LinkSpec, Subnet, Topology};

@@ -2,8 +2,10 @@
 
 pub mod counters;
 pub mod handover;
+mod kernel;
 pub mod plan;
 pub mod userspace;
+pub mod xdp;
 
 /// The relay as a job: what its datapaths are asked, count and offer.
 #[derive(Debug)]
@@ -25,5 +27,6 @@ pub fn datapaths() -> Vec<Box<dyn datapath::Datapath<Relay>>> {
         Box::new(userspace::mmsg()),
         Box::new(userspace::gso()),
         Box::new(userspace::busy()),
+        Box::new(xdp::Xdp),
     ]
 }

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What an XDP program hands up besides what it forwards: diverted datagrams through the network
+ * stack, copies through a ring buffer, as XDP cannot both pass and redirect a frame.
+ */
+#ifndef RELAY_COPY_H
+#define RELAY_COPY_H
+
+#include "ingress.h"
+
+/* Two sizes of record, so that small datagrams do not waste the ring. */
+#define COPY_SMALL 512
+#define COPY_LARGE 9216
+
+struct copy {
+	__u32 stream;
+	/* Of the IP packet in `packet`, which has no options and a right UDP checksum. */
+	__u16 length;
+	__u16 family;
+};
+
+struct small_copy {
+	struct copy head;
+	__u8 packet[COPY_SMALL - sizeof(struct copy)];
+};
+
+struct large_copy {
+	struct copy head;
+	__u8 packet[COPY_LARGE - sizeof(struct copy)];
+};
+
+_Static_assert(sizeof(struct small_copy) == COPY_SMALL, "layout.rs");
+_Static_assert(sizeof(struct large_copy) == COPY_LARGE, "layout.rs");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4 << 20);
+} copies SEC(".maps");
+
+/* To another port of this machine. A partial checksum does not cover the ports. */
+static __always_inline void readdress(struct udphdr *udp, const struct datagram *d, __be16 port)
+{
+	if (!d->partial && udp->check) {
+		__u16 check = ~fold((__u64)(__u16)~udp->check + (__u16)~udp->dest + port);
+
+		udp->check = check ? check : 0xffff;
+	}
+	udp->dest = port;
+}
+
+static __always_inline int divert(struct xdp_md *ctx, const struct ingress *in)
+{
+	const struct datagram *d = &in->datagram;
+	__u32 at = d->network + network_length(d);
+	struct udphdr *udp;
+
+	if (at > ETH_HLEN + 8 + sizeof(struct ipv6hdr))
+		return XDP_ABORTED;
+	udp = (void *)(long)ctx->data + at;
+	if ((void *)(udp + 1) > (void *)(long)ctx->data_end)
+		return XDP_ABORTED;
+	readdress(udp, d, in->stream->shadow_port);
+	return XDP_PASS;
+}
+
+/* Fills a record with the IP packet, sent to the copy port. */
+static __always_inline int fill(struct xdp_md *ctx, const struct ingress *in, struct copy *head,
+				__u8 *packet, __u32 room)
+{
+	const struct datagram *d = &in->datagram;
+	__u32 header = network_length(d);
+	__u32 length = header + sizeof(struct udphdr) + d->payload_length;
+	struct udphdr *udp = (void *)packet + (d->family == AF_INET6 ? 40 : 20);
+	__u64 sum;
+
+	if (length < 1 || length > room || bpf_xdp_load_bytes(ctx, d->network, packet, length))
+		return -1;
+	head->stream = in->slot;
+	head->length = length;
+	head->family = d->family;
+	udp->dest = in->stream->copy_port;
+	sum = (__u64)d->payload_sum + d->pseudo_sum + d->source_port + udp->dest + udp->len;
+	udp->check = ~fold(sum);
+	if (!udp->check)
+		udp->check = 0xffff;
+	return 0;
+}
+
+static __always_inline int copy_small(struct xdp_md *ctx, const struct ingress *in)
+{
+	struct small_copy *copy = bpf_ringbuf_reserve(&copies, sizeof(*copy), 0);
+
+	if (!copy)
+		return -1;
+	if (fill(ctx, in, &copy->head, copy->packet, sizeof(copy->packet))) {
+		bpf_ringbuf_discard(copy, 0);
+		return -1;
+	}
+	bpf_ringbuf_submit(copy, 0);
+	return 0;
+}
+
+static __always_inline int copy_large(struct xdp_md *ctx, const struct ingress *in)
+{
+	struct large_copy *copy = bpf_ringbuf_reserve(&copies, sizeof(*copy), 0);
+
+	if (!copy)
+		return -1;
+	if (fill(ctx, in, &copy->head, copy->packet, sizeof(copy->packet))) {
+		bpf_ringbuf_discard(copy, 0);
+		return -1;
+	}
+	bpf_ringbuf_submit(copy, 0);
+	return 0;
+}
+
+static __always_inline void copy_up(struct xdp_md *ctx, const struct ingress *in)
+{
+	__u32 headers = sizeof(struct copy) + sizeof(struct ipv6hdr) + sizeof(struct udphdr);
+	bool small = in->datagram.payload_length + headers <= COPY_SMALL;
+
+	if (small ? copy_small(ctx, in) : copy_large(ctx, in))
+		in->counters->copies_lost++;
+}
+
+#endif

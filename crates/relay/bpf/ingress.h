@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Decides what becomes of a frame: whose stream it is, whether it is valid and permitted, and who
+ * relays it now. The same for every fast path, and counted here.
+ */
+#ifndef RELAY_INGRESS_H
+#define RELAY_INGRESS_H
+
+#include "limits.h"
+
+enum verdict {
+	/* Nothing of ours, or not for a fast path: up the stack untouched. */
+	VERDICT_PASS,
+	VERDICT_DROP,
+	/* Up the stack, to the shadow port. */
+	VERDICT_DIVERT,
+	VERDICT_FORWARD,
+};
+
+struct ingress {
+	struct datagram datagram;
+	struct stream *stream;
+	struct stream_counters *counters;
+	__u32 slot;
+	/* Datagrams in the frame: more than one in a superframe. */
+	__u32 packets;
+	__u32 bytes;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_STREAMS);
+	__type(key, __u32);
+	__type(value, struct divert);
+} diverts SEC(".maps");
+
+/* How many diverted datagrams userspace is done with; all ones until it first says so. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_STREAMS);
+	__type(key, __u32);
+	__type(value, __u64);
+} done SEC(".maps");
+
+/*
+ * Counts a diverted datagram, or takes over at the first that finds userspace done with all before
+ * it. One step under a lock: a datagram diverted beside one that takes over would be overtaken.
+ */
+static __always_inline bool take_over(__u32 slot, __u32 packets)
+{
+	struct divert *divert = bpf_map_lookup_elem(&diverts, &slot);
+	__u64 *caught_up = bpf_map_lookup_elem(&done, &slot);
+	bool taken;
+	__u64 sent;
+
+	if (!divert || !caught_up)
+		return false;
+	/* Read outside the lock, where the verifier allows no other map: it only ever grows, so
+	 * an old value diverts one more datagram than needed and never takes over too early.
+	 */
+	sent = *(volatile __u64 *)caught_up;
+	bpf_spin_lock(&divert->lock);
+	if (!divert->taken_over && sent == divert->diverted)
+		divert->taken_over = 1;
+	taken = divert->taken_over;
+	if (!taken)
+		divert->diverted += packets;
+	bpf_spin_unlock(&divert->lock);
+	return taken;
+}
+
+static __always_inline struct ingest *find(const struct datagram *d, __u32 ifindex)
+{
+	struct ingest_key key = {
+		.address = d->destination,
+		.ifindex = ifindex,
+		.port = d->destination_port,
+		.family = d->family,
+	};
+
+	return bpf_map_lookup_elem(&ingests, &key);
+}
+
+static __always_inline int drop(struct ingress *in, __u32 reason)
+{
+	in->counters->drops[reason] += in->packets;
+	return VERDICT_DROP;
+}
+
+static __always_inline int pass(struct ingress *in)
+{
+	count(&in->counters->passed, in->packets, in->bytes);
+	return VERDICT_PASS;
+}
+
+/* The checks in the order that relay::plan gives, so that every datapath counts the same. */
+static __always_inline int permit(struct ingress *in)
+{
+	const struct datagram *d = &in->datagram;
+
+	if (in->stream->road == ROAD_DIVERTED && !take_over(in->slot, in->packets)) {
+		pass(in);
+		return VERDICT_DIVERT;
+	}
+	if (!source_accepted(in->stream, in->slot, d))
+		return drop(in, DROP_SOURCE_DENIED);
+	if (!within_rates(in->stream, in->slot, d))
+		return drop(in, DROP_RATE_LIMITED);
+	if (d->ttl < in->stream->min_ttl)
+		return drop(in, DROP_TTL_EXCEEDED);
+	count(&in->counters->forwarded, in->packets, in->bytes);
+	return VERDICT_FORWARD;
+}
+
+/* Whose a parsed frame is: sets stream, counters and slot, or gives the verdict. */
+static __always_inline int claim(struct ingress *in, __u32 ifindex)
+{
+	struct ingest *ingest = find(&in->datagram, ifindex);
+
+	if (!ingest)
+		return VERDICT_PASS;
+	in->slot = ingest->stream;
+	in->stream = bpf_map_lookup_elem(&streams, &in->slot);
+	in->counters = bpf_map_lookup_elem(&stream_counters, &in->slot);
+	if (!in->stream || !in->counters)
+		return VERDICT_PASS;
+	if (ingest->guard)
+		return VERDICT_DROP;
+	return in->stream->road == ROAD_PASSING ? VERDICT_PASS : VERDICT_FORWARD;
+}
+
+/* `in` zeroed, but for packets. `verified`: the network stack vouches for the checksum. */
+static __always_inline int judge(struct ingress *in, void *data, void *end, __u32 ifindex,
+				 bool verified)
+{
+	int shape = parse(&in->datagram, data, end);
+	int verdict;
+
+	if (shape == SHAPE_OTHER)
+		return VERDICT_PASS;
+	verdict = claim(in, ifindex);
+	if (verdict != VERDICT_FORWARD)
+		return verdict;
+	in->bytes = in->datagram.payload_length;
+	count(&in->counters->received, in->packets, in->bytes);
+	if (shape == SHAPE_ODD)
+		return pass(in);
+	if (shape == SHAPE_MALFORMED)
+		return drop(in, DROP_MALFORMED);
+	if (!verified || !in->datagram.check) {
+		int checked = check_sum(&in->datagram, data, end);
+
+		if (checked == CHECK_UNREADABLE)
+			return pass(in);
+		if (checked == CHECK_WRONG)
+			return drop(in, DROP_BAD_CHECKSUM);
+	}
+	return permit(in);
+}
+
+struct refusal {
+	__u32 slot;
+	__u32 from;
+	/* DROP_REASONS: each member's own. */
+	__u32 reason;
+	__u32 packets;
+};
+
+static long refuse_next(__u32 i, struct refusal *refusal)
+{
+	struct member *member = member_at(refusal->slot, refusal->from + i);
+	__u32 reason = refusal->reason;
+
+	if (!member)
+		return 1;
+	refuse(member, reason == DROP_REASONS ? member->refused : reason, refusal->packets);
+	return 0;
+}
+
+/* Counts the copies that a group does not make: one for each of so many members. */
+static __always_inline void refuse_members(__u32 slot, __u32 from, __u32 members, __u32 reason,
+					   __u32 packets)
+{
+	struct refusal refusal = {
+		.slot = slot,
+		.from = from,
+		.reason = reason,
+		.packets = packets,
+	};
+
+	bpf_loop(members, refuse_next, &refusal, 0);
+}
+
+#endif

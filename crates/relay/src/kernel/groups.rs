@@ -1,0 +1,289 @@
+//! Versions of groups: each change of a stream's subscribers writes a new one into a free slot, and
+//! the old one is written again only when no CPU can still read it.
+//!
+//! Slots keep their devmap. Giving a slot one makes the kernel wait for a grace period, so slots
+//! get theirs ahead of need, and taking effect is a few map writes.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use datapath::Error;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use netdev::{Netlink, NextHop};
+
+use super::layout::{self, Device, GROUP_SLOTS, MAX_DEVICES, MAX_GROUP_DEVICES};
+use super::{Loaded, write};
+use crate::plan::{MAX_FANOUT, Subscriber, drop_reason};
+
+/// Free slots of a size kept ready: so many changes take effect at once without a wait.
+const SPARE: usize = 4;
+
+#[derive(Debug)]
+pub(super) struct Groups {
+    groups: MapHandle,
+    members: MapHandle,
+    fanout: Option<Fanout>,
+    free: Vec<Slot>,
+    retired: Vec<Slot>,
+    unused: Vec<u32>,
+    devices: BTreeMap<u32, u16>,
+}
+
+/// What broadcasts need: the map of devmaps, and the program each copy goes through.
+#[derive(Debug)]
+struct Fanout {
+    devmaps: MapHandle,
+    egress: OwnedFd,
+}
+
+/// A place for one version of a group.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub index: u32,
+    /// Members it has room for.
+    capacity: usize,
+    devmap: Option<MapHandle>,
+    /// Keys of the devmap in use.
+    filled: usize,
+}
+
+impl Groups {
+    /// `egress`: the program copies go through, where the object has devmaps.
+    pub(super) fn new(object: &Loaded, egress: Option<&str>) -> Result<Self, Error> {
+        let fanout = egress
+            .map(|egress| {
+                Ok::<_, Error>(Fanout {
+                    devmaps: object.map("fanouts")?,
+                    egress: object.program(egress)?,
+                })
+            })
+            .transpose()?;
+        Ok(Self {
+            groups: object.map("groups")?,
+            members: object.map("members")?,
+            fanout,
+            free: Vec::new(),
+            retired: Vec::new(),
+            unused: (0..GROUP_SLOTS).rev().collect(),
+            devices: BTreeMap::new(),
+        })
+    }
+
+    /// Writes a version with these subscribers, which no program reads before its index is told.
+    pub(super) fn write(
+        &mut self,
+        stream: u32,
+        subscribers: &[&Subscriber],
+    ) -> Result<Slot, Error> {
+        let (mut ready, refused): (Vec<_>, Vec<_>) = subscribers
+            .iter()
+            .filter_map(|subscriber| match subscriber.next_hop {
+                NextHop::Ready { ifindex, .. } => Some((ifindex, *subscriber)),
+                NextHop::Unresolved(_) => {
+                    drop_reason(&subscriber.next_hop).map(|_| (0, *subscriber))
+                }
+            })
+            .partition(|(ifindex, _)| *ifindex != 0);
+        ready.sort_by_key(|(ifindex, _)| *ifindex);
+        let devices = self.devices_of(
+            &ready
+                .iter()
+                .map(|(ifindex, _)| *ifindex)
+                .collect::<Vec<_>>(),
+        )?;
+        let mut slot = self.take(capacity(ready.len()))?;
+        let members: Vec<&Subscriber> = ready
+            .iter()
+            .chain(&refused)
+            .map(|(_, member)| *member)
+            .collect();
+        self.write_members(&slot, &members)?;
+        self.write_devmap(&mut slot, &ready)?;
+        let group = layout::group(stream, count(ready.len()), count(members.len()), &devices);
+        write(&self.groups, &slot.index.to_ne_bytes(), &group)?;
+        Ok(slot)
+    }
+
+    /// Puts away a version that was replaced.
+    pub(super) fn retire(&mut self, slot: Slot) {
+        self.retired.push(slot);
+    }
+
+    /// Sees to it that the next few changes to a group of `members` find a slot. May wait.
+    pub(super) fn provide(&mut self, members: usize) -> Result<(), Error> {
+        for capacity in [capacity(members), capacity(members + 1)] {
+            if !self.free.iter().any(|slot| slot.capacity == capacity) {
+                self.reclaim()?;
+            }
+            while self
+                .free
+                .iter()
+                .filter(|slot| slot.capacity == capacity)
+                .count()
+                < SPARE
+            {
+                let Some(index) = self.unused.pop() else {
+                    return Ok(());
+                };
+                let slot = self.equip(index, capacity)?;
+                self.free.push(slot);
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, capacity: usize) -> Result<Slot, Error> {
+        let fits = |free: &[Slot]| free.iter().position(|slot| slot.capacity == capacity);
+        if let Some(at) = fits(&self.free) {
+            return Ok(self.free.swap_remove(at));
+        }
+        self.reclaim()?;
+        if let Some(at) = fits(&self.free) {
+            return Ok(self.free.swap_remove(at));
+        }
+        let index = self
+            .unused
+            .pop()
+            .or_else(|| self.free.pop().map(|slot| slot.index));
+        let index = index.ok_or_else(|| {
+            Error::Plan(format!(
+                "more than {GROUP_SLOTS} groups; the fast path has no room"
+            ))
+        })?;
+        self.equip(index, capacity)
+    }
+
+    /// Makes retired slots free, after a grace period.
+    fn reclaim(&mut self) -> Result<(), Error> {
+        if self.retired.is_empty() {
+            return Ok(());
+        }
+        super::grace()?;
+        for mut slot in mem::take(&mut self.retired) {
+            if let Some(devmap) = &slot.devmap {
+                for key in 0..count(slot.filled) {
+                    // An entry whose device is gone has left by itself.
+                    let _ = devmap.delete(&key.to_ne_bytes());
+                }
+            }
+            slot.filled = 0;
+            self.free.push(slot);
+        }
+        Ok(())
+    }
+
+    fn equip(&self, index: u32, capacity: usize) -> Result<Slot, Error> {
+        let Some(fanout) = &self.fanout else {
+            return Ok(Slot {
+                index,
+                capacity,
+                devmap: None,
+                filled: 0,
+            });
+        };
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
+            ..Default::default()
+        };
+        // As many keys as members: the kernel walks all of them for each datagram.
+        let devmap = MapHandle::create(
+            MapType::Devmap,
+            Some("fanout"),
+            4,
+            8,
+            count(capacity),
+            &options,
+        )
+        .map_err(|error| Error::failed("creating a devmap", error))?;
+        let fd = devmap.as_fd().as_raw_fd();
+        write(&fanout.devmaps, &index.to_ne_bytes(), &fd.to_ne_bytes())?;
+        Ok(Slot {
+            index,
+            capacity,
+            devmap: Some(devmap),
+            filled: 0,
+        })
+    }
+
+    fn write_members(&self, slot: &Slot, members: &[&Subscriber]) -> Result<(), Error> {
+        if members.is_empty() {
+            return Ok(());
+        }
+        let first = slot.index * count(MAX_FANOUT);
+        let keys: Vec<u8> = (first..first + count(members.len()))
+            .flat_map(u32::to_ne_bytes)
+            .collect();
+        let values: Vec<u8> = members
+            .iter()
+            .flat_map(|member| layout::member(member))
+            .collect();
+        let (any, none) = (MapFlags::ANY, MapFlags::ANY);
+        self.members
+            .update_batch(&keys, &values, count(members.len()), any, none)
+            .map_err(|error| Error::failed("writing a group's members", error))
+    }
+
+    fn write_devmap(&self, slot: &mut Slot, ready: &[(u32, &Subscriber)]) -> Result<(), Error> {
+        let (Some(fanout), Some(devmap)) = (&self.fanout, &slot.devmap) else {
+            return Ok(());
+        };
+        for (key, (ifindex, _)) in (0u32..).zip(ready) {
+            let mut value = [0; 8];
+            value[..4].copy_from_slice(&ifindex.to_ne_bytes());
+            value[4..].copy_from_slice(&fanout.egress.as_raw_fd().to_ne_bytes());
+            write(devmap, &key.to_ne_bytes(), &value)?;
+        }
+        slot.filled = ready.len();
+        Ok(())
+    }
+
+    /// The runs of equal devices in `ifindexes`.
+    fn devices_of(&mut self, ifindexes: &[u32]) -> Result<Vec<Device>, Error> {
+        let mut devices: Vec<Device> = Vec::new();
+        let mut first = 0;
+        for run in ifindexes.chunk_by(|a, b| a == b) {
+            let length = u16::try_from(run.len()).unwrap_or(u16::MAX);
+            devices.push(Device {
+                ifindex: run[0],
+                mtu: device_mtu(run[0]),
+                slot: self.device_slot(run[0])?,
+                first,
+                count: length,
+            });
+            first += length;
+        }
+        if devices.len() > MAX_GROUP_DEVICES {
+            return Err(Error::Plan(format!(
+                "a stream leaves by {} devices; a fast path takes {MAX_GROUP_DEVICES}",
+                devices.len()
+            )));
+        }
+        Ok(devices)
+    }
+
+    fn device_slot(&mut self, ifindex: u32) -> Result<u16, Error> {
+        let next = u16::try_from(self.devices.len()).unwrap_or(u16::MAX);
+        if next >= MAX_DEVICES && !self.devices.contains_key(&ifindex) {
+            return Err(Error::Plan(format!(
+                "more than {MAX_DEVICES} egress devices since the start of this fast path"
+            )));
+        }
+        Ok(*self.devices.entry(ifindex).or_insert(next))
+    }
+}
+
+/// The device's own MTU. One that is gone refuses every frame by itself, whatever is said here.
+fn device_mtu(ifindex: u32) -> u32 {
+    Netlink::new()
+        .and_then(|mut netlink| netlink.link_by_index(ifindex))
+        .map_or(65535, |link| link.mtu)
+}
+
+fn capacity(members: usize) -> usize {
+    members.clamp(1, MAX_FANOUT).next_power_of_two()
+}
+
+fn count(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,67 @@
+//! On which interfaces a stream's programs must run, where the plan leaves that open.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use datapath::Error;
+use netdev::{Link, Netlink};
+
+use crate::plan::{Plan, Stream};
+
+/// The plan with every stream's interfaces named: where it names none, those that have one of its
+/// ingest addresses, or every device that is up when none has (a multicast group). What comes in by
+/// another is userspace's, as everything a fast path does not know.
+pub(crate) fn resolved(plan: &Plan) -> Result<Plan, Error> {
+    let mut plan = plan.clone();
+    if plan
+        .streams
+        .iter()
+        .all(|stream| !stream.interfaces.is_empty())
+    {
+        return Ok(plan);
+    }
+    let failed = |error| Error::failed("listing interfaces", error);
+    let mut netlink = Netlink::new().map_err(failed)?;
+    let links = netlink.links().map_err(failed)?;
+    let addresses = netlink.addresses().map_err(failed)?;
+    let addresses: Vec<(u32, IpAddr)> = addresses
+        .iter()
+        .map(|address| (address.ifindex, address.address))
+        .collect();
+    for stream in &mut plan.streams {
+        if stream.interfaces.is_empty() {
+            stream.interfaces = having(stream, &links, &addresses);
+        }
+    }
+    Ok(plan)
+}
+
+fn having(stream: &Stream, links: &[Link], addresses: &[(u32, IpAddr)]) -> Vec<u32> {
+    let ours = |address: &IpAddr| stream.ingest.iter().any(|at| at.ip() == *address);
+    let usable = |index: u32| {
+        links
+            .iter()
+            .any(|link| link.index == index && link.up && !link.loopback)
+    };
+    let found: BTreeSet<u32> = addresses
+        .iter()
+        .filter(|(index, address)| ours(address) && usable(*index))
+        .map(|(index, _)| *index)
+        .collect();
+    if found.is_empty() {
+        return links
+            .iter()
+            .map(|link| link.index)
+            .filter(|index| usable(*index))
+            .collect();
+    }
+    found.into_iter().collect()
+}
+
+/// Every interface of a resolved plan.
+pub(crate) fn all(plan: &Plan) -> BTreeSet<u32> {
+    plan.streams
+        .iter()
+        .flat_map(|stream| stream.interfaces.iter().copied())
+        .collect()
+}

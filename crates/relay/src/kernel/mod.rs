@@ -1,0 +1,59 @@
+//! What the kernel's fast paths have in common: the tables that userspace writes and BPF programs
+//! read, their counters, and who relays a stream. Frames are the programs' own affair.
+
+mod copies;
+mod groups;
+pub(crate) mod interfaces;
+mod layout;
+mod object;
+mod tables;
+
+use datapath::{Error, Missing};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use sys::caps::{Capability, Effective};
+
+pub(crate) use copies::Copies;
+pub(crate) use object::Loaded;
+pub(crate) use tables::Tables;
+
+fn write(map: &MapHandle, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    map.update(key, value, MapFlags::ANY)
+        .map_err(|error| Error::failed(format!("writing map {}", map.name().display()), error))
+}
+
+/// Waits until no CPU runs a program that saw the tables as they were.
+fn grace() -> Result<(), Error> {
+    sys::rcu::synchronize().map_err(|error| {
+        Error::failed(
+            "waiting for the CPUs to leave the BPF programs (membarrier)",
+            error,
+        )
+    })
+}
+
+/// What every fast path needs of the machine.
+pub(crate) fn check() -> Result<(), Missing> {
+    let wanted = [Capability::Bpf, Capability::NetAdmin, Capability::NetRaw];
+    let held = Effective::read().map_err(|error| {
+        Missing::new(
+            format!("cannot read this process's capabilities: {error}"),
+            "mount /proc",
+        )
+    })?;
+    let missing = held.missing(&wanted);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    Err(Missing::new(
+        format!("needs {}", names.join(" and ")),
+        "run with sudo",
+    ))
+}
+
+/// Which of the interfaces that programs are attached to has disappeared, in words.
+pub(crate) fn gone<'a>(mut ifindexes: impl Iterator<Item = &'a u32>) -> Option<String> {
+    let mut netlink = netdev::Netlink::new().ok()?;
+    let index = ifindexes.find(|index| netlink.link_by_index(**index).is_err())?;
+    Some(format!("interface {index} has disappeared"))
+}

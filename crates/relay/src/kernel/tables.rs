@@ -1,0 +1,371 @@
+//! The tables of one loaded fast path: moved from plan to plan, counted, and switched road by road.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use datapath::Error;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use super::groups::{Groups, Slot};
+use super::{Loaded, grace, layout, write};
+use crate::counters::{Counters, StreamCounters, SubscriberCounters};
+use crate::handover::{FastPath, Road};
+use crate::plan::{Plan, SourcePolicy, Stream, StreamId, Subscriber, SubscriberId};
+
+/// Nothing is taken over before userspace has first said how far it is.
+const NEVER: u64 = u64::MAX;
+
+/// A fast path's tables. One lock: plans, roads and counters may be asked for by any thread.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    ingests: MapHandle,
+    streams: MapHandle,
+    stream_counters: MapHandle,
+    subscriber_counters: MapHandle,
+    latches: MapHandle,
+    diverts: MapHandle,
+    done: MapHandle,
+    /// Why a ready subscriber cannot be sent to by this fast path.
+    slow: fn(&Subscriber) -> Option<String>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    groups: Groups,
+    streams: BTreeMap<u32, Carried>,
+    /// Every subscriber that has been counted, with its stream.
+    subscribers: BTreeMap<u32, u32>,
+    counted: BTreeSet<u32>,
+}
+
+/// A stream that the tables hold.
+#[derive(Debug)]
+struct Carried {
+    plan: Stream,
+    road: Road,
+    group: Slot,
+    keys: BTreeSet<[u8; 24]>,
+    slow: BTreeMap<SubscriberId, String>,
+}
+
+impl Tables {
+    /// `egress`: the program that addresses copies, in objects that broadcast.
+    pub(crate) fn new(
+        object: &Loaded,
+        egress: Option<&str>,
+        slow: fn(&Subscriber) -> Option<String>,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            ingests: object.map("ingests")?,
+            streams: object.map("streams")?,
+            stream_counters: object.map("stream_counters")?,
+            subscriber_counters: object.map("subscriber_counters")?,
+            latches: object.map("latches")?,
+            diverts: object.map("diverts")?,
+            done: object.map("done")?,
+            slow,
+            state: Mutex::new(State {
+                groups: Groups::new(object, egress)?,
+                streams: BTreeMap::new(),
+                subscribers: BTreeMap::new(),
+                counted: BTreeSet::new(),
+            }),
+        })
+    }
+
+    /// Carries out a plan: what both plans cover goes on without a gap.
+    pub(crate) fn apply(&self, plan: &Plan) -> Result<(), Error> {
+        let mut state = self.state();
+        let kept: BTreeSet<u32> = plan.streams.iter().map(|stream| stream.id.0).collect();
+        let gone: Vec<u32> = state
+            .streams
+            .keys()
+            .filter(|id| !kept.contains(id))
+            .copied()
+            .collect();
+        for id in gone {
+            self.remove(&mut state, id);
+        }
+        for stream in &plan.streams {
+            self.change(&mut state, stream)?;
+        }
+        // After everything has taken effect: this may wait.
+        for stream in &plan.streams {
+            state.groups.provide(stream.subscribers.len())?;
+        }
+        Ok(())
+    }
+
+    /// Counters of every stream since it entered the plan.
+    pub(crate) fn counters(&self) -> Counters {
+        let state = self.state();
+        let mut counters = Counters::default();
+        for id in &state.counted {
+            counters.streams.insert(*id, self.count_stream(*id));
+        }
+        for (subscriber, stream) in &state.subscribers {
+            if let Some(stream) = counters.streams.get_mut(stream) {
+                stream
+                    .subscribers
+                    .insert(*subscriber, self.count_subscriber(*subscriber));
+            }
+        }
+        counters
+    }
+
+    fn add(&self, state: &mut State, stream: &Stream) -> Result<(), Error> {
+        let key = stream.id.0.to_ne_bytes();
+        zero(&self.stream_counters, &key)?;
+        state.counted.insert(stream.id.0);
+        let holder = match stream.source {
+            SourcePolicy::Latch { held_by, .. } => held_by,
+            _ => None,
+        };
+        write(
+            &self.latches,
+            &key,
+            &layout::latch(holder, sys::clock::monotonic_ns()),
+        )?;
+        let road = if stream.handover.is_some() {
+            Road::Diverted
+        } else {
+            Road::Fast
+        };
+        self.start_handover(stream.id)?;
+        let (group, slow) = self.write_group(state, stream)?;
+        let value = layout::stream(stream, group.index, road).map_err(Error::Plan)?;
+        write(&self.streams, &key, &value)?;
+        let keys = keys(stream);
+        self.write_keys(stream, &keys, &BTreeSet::new())?;
+        state.streams.insert(
+            stream.id.0,
+            Carried {
+                plan: stream.clone(),
+                road,
+                group,
+                keys,
+                slow,
+            },
+        );
+        Ok(())
+    }
+
+    fn change(&self, state: &mut State, stream: &Stream) -> Result<(), Error> {
+        let Some(old) = state.streams.get(&stream.id.0) else {
+            return self.add(state, stream);
+        };
+        let road = match (old.road, stream.handover) {
+            (Road::Passing, Some(_)) => {
+                self.start_handover(stream.id)?;
+                Road::Diverted
+            }
+            (Road::Diverted, None) => Road::Fast,
+            (road, _) => road,
+        };
+        let replaced = (old.plan.subscribers != stream.subscribers)
+            .then(|| self.write_group(state, stream))
+            .transpose()?;
+        let Some(carried) = state.streams.get_mut(&stream.id.0) else {
+            return Ok(());
+        };
+        let group = replaced.as_ref().map_or(&carried.group, |(group, _)| group);
+        let value = layout::stream(stream, group.index, road).map_err(Error::Plan)?;
+        // The kernel stores word by word: programs see the old group or the new one.
+        write(&self.streams, &stream.id.0.to_ne_bytes(), &value)?;
+        carried.road = road;
+        carried.plan = stream.clone();
+        let keys = keys(stream);
+        let old_keys = mem::replace(&mut carried.keys, keys);
+        self.write_keys(stream, &carried.keys, &old_keys)?;
+        if let Some((group, slow)) = replaced {
+            carried.slow = slow;
+            let retired = mem::replace(&mut carried.group, group);
+            state.groups.retire(retired);
+        }
+        Ok(())
+    }
+
+    fn remove(&self, state: &mut State, id: u32) {
+        if let Some(old) = state.streams.remove(&id) {
+            for key in &old.keys {
+                // A key that is not there is as good as deleted.
+                let _ = self.ingests.delete(key);
+            }
+            state.groups.retire(old.group);
+        }
+    }
+
+    fn write_group(
+        &self,
+        state: &mut State,
+        stream: &Stream,
+    ) -> Result<(Slot, BTreeMap<SubscriberId, String>), Error> {
+        let mut slow = BTreeMap::new();
+        let mut fast = Vec::new();
+        for subscriber in &stream.subscribers {
+            match (self.slow)(subscriber) {
+                Some(reason) => drop(slow.insert(subscriber.id, reason)),
+                None => fast.push(subscriber),
+            }
+        }
+        let known = state
+            .streams
+            .get(&stream.id.0)
+            .map(|carried| &carried.plan.subscribers);
+        let mut entering = Vec::new();
+        for subscriber in &stream.subscribers {
+            let entered = known.is_none_or(|known| known.iter().all(|old| old.id != subscriber.id));
+            if entered {
+                zero(&self.subscriber_counters, &subscriber.id.0.to_ne_bytes())?;
+            }
+            entering.push((subscriber.id.0, stream.id.0));
+        }
+        state.subscribers.extend(entering);
+        Ok((state.groups.write(stream.id.0, &fast)?, slow))
+    }
+
+    /// Adds the keys that are new, then removes those that are no more.
+    fn write_keys(
+        &self,
+        stream: &Stream,
+        keys: &BTreeSet<[u8; 24]>,
+        old: &BTreeSet<[u8; 24]>,
+    ) -> Result<(), Error> {
+        let own: BTreeSet<u16> = stream.ingest.iter().map(SocketAddr::port).collect();
+        for key in keys.difference(old) {
+            let guard = !own.contains(&u16::from_be_bytes([key[20], key[21]]));
+            write(&self.ingests, key, &layout::ingest(stream.id.0, guard))?;
+        }
+        for key in old.difference(keys) {
+            let _ = self.ingests.delete(key);
+        }
+        Ok(())
+    }
+
+    fn start_handover(&self, stream: StreamId) -> Result<(), Error> {
+        let key = stream.0.to_ne_bytes();
+        write(&self.done, &key, &NEVER.to_ne_bytes())?;
+        write(&self.diverts, &key, &[0; 16])
+    }
+
+    /// struct divert.
+    fn divert(&self, stream: StreamId) -> Result<(bool, u64), Error> {
+        let value = self
+            .diverts
+            .lookup(&stream.0.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| Error::failed("reading map diverts", error))?
+            .unwrap_or_default();
+        let word = |at: usize| value.get(at..at + 8).and_then(|word| word.try_into().ok());
+        let diverted = word(8).map_or(0, u64::from_ne_bytes);
+        Ok((value.get(4) == Some(&1), diverted))
+    }
+
+    fn count_stream(&self, id: u32) -> StreamCounters {
+        let words = per_cpu_words(&self.stream_counters, id);
+        let at = |from: usize| words.get(from..).unwrap_or_default();
+        StreamCounters {
+            received: layout::traffic(at(0)),
+            forwarded: layout::traffic(at(2)),
+            passed: layout::traffic(at(4)),
+            drops: layout::drops(at(7)),
+            subscribers: BTreeMap::new(),
+        }
+    }
+
+    fn count_subscriber(&self, id: u32) -> SubscriberCounters {
+        let words = per_cpu_words(&self.subscriber_counters, id);
+        SubscriberCounters {
+            delivered: layout::traffic(&words),
+            drops: layout::drops(words.get(2..).unwrap_or_default()),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The tables are whole after every step: a panic elsewhere does not spoil them.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FastPath for Tables {
+    fn road(&self, stream: StreamId) -> Result<Road, Error> {
+        let state = self.state();
+        let road = carried(&state, stream)?.road;
+        Ok(match road {
+            Road::Diverted if self.divert(stream)?.0 => Road::Fast,
+            road => road,
+        })
+    }
+
+    fn pass(&self, stream: StreamId) -> Result<(), Error> {
+        let mut state = self.state();
+        let group = carried(&state, stream)?.group.index;
+        if let Some(carried) = state.streams.get_mut(&stream.0) {
+            let value = layout::stream(&carried.plan, group, Road::Passing).map_err(Error::Plan)?;
+            write(&self.streams, &stream.0.to_ne_bytes(), &value)?;
+            carried.road = Road::Passing;
+        }
+        grace()
+    }
+
+    fn diverted(&self, stream: StreamId) -> Result<u64, Error> {
+        self.divert(stream).map(|(_, diverted)| diverted)
+    }
+
+    fn publish_done(&self, stream: StreamId, datagrams: u64) -> Result<(), Error> {
+        write(
+            &self.done,
+            &stream.0.to_ne_bytes(),
+            &datagrams.to_ne_bytes(),
+        )
+    }
+
+    fn latched(&self, stream: StreamId) -> Option<SocketAddr> {
+        let value = self.latches.lookup(&stream.0.to_ne_bytes(), MapFlags::ANY);
+        layout::latch_holder(&value.ok()??)
+    }
+
+    fn slow_reason(&self, stream: StreamId, subscriber: SubscriberId) -> Option<String> {
+        let state = self.state();
+        carried(&state, stream).ok()?.slow.get(&subscriber).cloned()
+    }
+}
+
+fn carried(state: &State, stream: StreamId) -> Result<&Carried, Error> {
+    let carried = state.streams.get(&stream.0);
+    carried.ok_or_else(|| Error::Plan(format!("stream slot {} is not in the plan", stream.0)))
+}
+
+/// The ingest, and the ports that only this machine may send to, on every interface.
+fn keys(stream: &Stream) -> BTreeSet<[u8; 24]> {
+    let shadow = stream.handover.map(|handover| handover.shadow_port);
+    let guarded = || stream.copy_port.into_iter().chain(shadow);
+    stream
+        .ingest
+        .iter()
+        .flat_map(|at| {
+            let ports = std::iter::once(at.port()).chain(guarded());
+            ports.map(|port| SocketAddr::new(at.ip(), port))
+        })
+        .flat_map(|at| {
+            let interfaces = stream.interfaces.iter();
+            interfaces.map(move |ifindex| layout::ingest_key(at, *ifindex))
+        })
+        .collect()
+}
+
+fn zero(map: &MapHandle, key: &[u8]) -> Result<(), Error> {
+    let zeros = libbpf_rs::num_possible_cpus()
+        .map(|cpus| vec![vec![0; map.value_size() as usize]; cpus])
+        .map_err(|error| Error::failed("counting CPUs", error))?;
+    map.update_percpu(key, &zeros, MapFlags::ANY)
+        .map_err(|error| Error::failed("zeroing counters", error))
+}
+
+fn per_cpu_words(map: &MapHandle, slot: u32) -> Vec<u64> {
+    // An array map has every slot there is: what cannot be read has not counted.
+    let values = map.lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY);
+    layout::add_words(&values.ok().flatten().unwrap_or_default())
+}

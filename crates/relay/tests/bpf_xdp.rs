@@ -1,0 +1,65 @@
+//! The xdp datapath's program and tables on real frames.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test's numbers are small"
+)]
+
+mod common;
+
+use common::frame::{Arrived, Frame};
+use common::{INGEST, REDIRECT, Rig, SENDER, assert_identities, mac, stream};
+use relay::plan::Plan;
+use relay::xdp::Xdp;
+
+fn expected(rig: &Rig, i: u32, frame: &Frame) -> Arrived {
+    let v4 = frame.destination.is_ipv4();
+    let subscriber = rig.subscriber(i, v4);
+    let net = (i % 2 + 2) as u8;
+    let macs: Vec<u8> = [mac(net * 2 + 1), mac(net * 2)].concat();
+    Arrived {
+        macs: macs.try_into().unwrap(),
+        source: subscriber.source,
+        destination: subscriber.destination,
+        tos: frame.tos,
+        ttl: frame.ttl - 1,
+        payload: frame.payload.clone(),
+    }
+}
+
+#[test]
+fn every_subscriber_gets_its_own_copy_of_every_datagram() {
+    if !sys::require::root() {
+        return;
+    }
+    let rig = Rig::new();
+    let capture = rig.capture();
+    for subscribers in [1, 2, 4, 17, 33, 256] {
+        let plan = Plan {
+            streams: vec![rig.stream(subscribers, INGEST)],
+            ..Plan::default()
+        };
+        let running = rig.start(&Xdp, &plan);
+        let program = rig.xdp_program();
+        let frame = Frame::new(SENDER, INGEST, 200);
+        assert_eq!(rig.verdict(&program, &frame.bytes()).0, REDIRECT);
+        for _ in 0..3 {
+            rig.arrive(&program, &frame.bytes());
+            let mut arrived = capture.take(subscribers as usize);
+            arrived.sort_by_key(|arrived| arrived.destination.port());
+            for (i, arrived) in (0..).zip(arrived) {
+                assert_eq!(arrived, expected(&rig, i, &frame), "of {subscribers}");
+            }
+        }
+        assert_eq!(capture.rest(), []);
+        let counters = running.stop();
+        let counters = stream(&counters);
+        assert_identities(counters);
+        assert_eq!(counters.received.packets, 4);
+        assert_eq!(counters.received.bytes, 800);
+        for subscriber in counters.subscribers.values() {
+            assert_eq!(subscriber.delivered.packets, 3, "one was a trial run");
+        }
+    }
+}

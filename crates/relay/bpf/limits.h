@@ -36,13 +36,16 @@ static __always_inline bool same(const struct address *a, const struct address *
 	return a->high == b->high && a->low == b->low;
 }
 
-static __always_inline bool allowed(const struct stream *stream, const struct address *source)
+static __always_inline bool allowed(const struct stream *stream, const struct datagram *d)
 {
 	for (__u32 i = 0; i < MAX_PREFIXES && i < stream->prefixes; i++) {
 		const struct prefix *prefix = &stream->allowed[i];
 
-		if ((source->high & prefix->mask.high) == prefix->address.high &&
-		    (source->low & prefix->mask.low) == prefix->address.low)
+		/* Of the prefixes that contain mapped addresses, those of IPv6 mean IPv6 only. */
+		if (d->family == AF_INET && (__u32)prefix->mask.low != 0xffffffff)
+			continue;
+		if ((d->source.high & prefix->mask.high) == prefix->address.high &&
+		    (d->source.low & prefix->mask.low) == prefix->address.low)
 			return true;
 	}
 	return false;
@@ -77,7 +80,7 @@ static __always_inline bool source_accepted(const struct stream *stream, __u32 s
 	case SOURCE_ANY:
 		return true;
 	case SOURCE_ALLOW:
-		return allowed(stream, &d->source);
+		return allowed(stream, d);
 	default:
 		return latched(stream, slot, d);
 	}

@@ -5,9 +5,11 @@
 mod common;
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use libbpf_rs::{MapCore, MapFlags, Object, ProgramInput};
+use libbpf_rs::query::ProgInfoIter;
+use libbpf_rs::{MapCore, MapFlags, Object, Program, ProgramInput};
 use packet::build::{self, Builder, Checksum, Extension};
 use packet::parse::{Family, Parsed, parse};
 use packet::{checksum, ethertype, ipv4, udp};
@@ -18,15 +20,8 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 /// The kernel runs no shorter frame.
 const SHORTEST: usize = 14;
 
-/// The test programs, loaded.
-struct Twins {
-    object: Object,
-    _alone: MutexGuard<'static, ()>,
-}
-
-/// Every test run of an XDP program patches the kernel's dispatcher, so that two tests at a time
-/// take twenty times as long as one after the other.
-static ALONE: Mutex<()> = Mutex::new(());
+/// The test programs, used by one test at a time: they share the map of answers.
+struct Twins(MutexGuard<'static, Option<Object>>);
 
 /// What the programs left in the map; offsets of `struct answer`.
 struct Answer(Vec<u8>);
@@ -51,16 +46,23 @@ impl Answer {
 
 impl Twins {
     fn load() -> Option<Self> {
-        sys::require::root().then(|| Self {
-            _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner),
-            object: common::load("twins"),
-        })
+        static LOADED: Mutex<Option<Object>> = Mutex::new(None);
+        if !sys::require::root() {
+            return None;
+        }
+        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.get_or_insert_with(|| common::load("twins"));
+        Some(Self(loaded))
+    }
+
+    fn object(&self) -> &Object {
+        self.0.as_ref().unwrap()
     }
 
     /// Runs a program on a frame; its return value, the frame it left, and its answer.
     fn run(&self, name: &str, frame: &[u8]) -> (u32, Vec<u8>, Answer) {
         let program = self
-            .object
+            .object()
             .progs_mut()
             .find(|program| program.name() == name)
             .unwrap();
@@ -75,12 +77,32 @@ impl Twins {
             .unwrap_or_else(|error| panic!("{name} on {} bytes: {error}", frame.len()));
         let (verdict, frame) = (output.return_value, output.data.unwrap().to_vec());
         let answers = self
-            .object
+            .object()
             .maps()
             .find(|map| map.name() == "answers")
             .unwrap();
         let answer = answers.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
         (verdict, frame, Answer(answer.unwrap().unwrap()))
+    }
+}
+
+#[test]
+fn one_look_of_the_verifier_at_the_parser_is_cheap() {
+    let Some(twins) = Twins::load() else { return };
+    for name in ["parse", "parse_linear", "sum_udp", "rewrite"] {
+        let program = twins
+            .object()
+            .progs()
+            .find(|program| program.name() == name);
+        let id = Program::id_from_fd(program.unwrap().as_fd()).unwrap();
+        let info = ProgInfoIter::default().find(|info| info.id == id).unwrap();
+        eprintln!("{name} {}", info.verified_insns);
+        // A program may use a million, and has its own work to do besides.
+        assert!(
+            info.verified_insns < 100_000,
+            "{name}: {}",
+            info.verified_insns
+        );
     }
 }
 

@@ -12,6 +12,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod parse;
 pub mod payload;
+pub mod pcap;
 pub mod rtp;
 pub mod tcp;
 pub mod udp;

@@ -1,0 +1,56 @@
+//! Writes nanosecond classic pcap, which every analyser reads.
+
+use std::io::{self, Write};
+
+/// The first four bytes of a little-endian nanosecond capture.
+pub const NANOSECOND_MAGIC: [u8; 4] = [0x4d, 0x3c, 0xb2, 0xa1];
+
+/// Longer frames are cut to this.
+const SNAPSHOT: u32 = 262_144;
+
+/// A capture in the making.
+#[derive(Debug)]
+pub struct Writer<W> {
+    output: W,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the file's header. Wrap files in a `BufWriter`.
+    pub fn new(mut output: W, link_type: u32) -> io::Result<Self> {
+        output.write_all(&NANOSECOND_MAGIC)?;
+        output.write_all(&[2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0])?;
+        output.write_all(&SNAPSHOT.to_le_bytes())?;
+        output.write_all(&link_type.to_le_bytes())?;
+        Ok(Self { output })
+    }
+
+    /// Adds a frame that was seen whole at `timestamp_ns` since the epoch.
+    pub fn write(&mut self, timestamp_ns: u64, frame: &[u8]) -> io::Result<()> {
+        let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+        self.write_cut(timestamp_ns, length, frame)
+    }
+
+    /// Adds a frame of which the capture holds the first bytes.
+    pub fn write_cut(
+        &mut self,
+        timestamp_ns: u64,
+        original_length: u32,
+        frame: &[u8],
+    ) -> io::Result<()> {
+        const SECOND: u64 = 1_000_000_000;
+        let seconds = u32::try_from(timestamp_ns / SECOND).unwrap_or(u32::MAX);
+        let fraction = u32::try_from(timestamp_ns % SECOND).unwrap_or(0);
+        let length = u32::try_from(frame.len()).unwrap_or(SNAPSHOT).min(SNAPSHOT);
+        let kept = usize::try_from(length).unwrap_or(frame.len());
+        for word in [seconds, fraction, length, original_length] {
+            self.output.write_all(&word.to_le_bytes())?;
+        }
+        self.output.write_all(&frame[..kept.min(frame.len())])
+    }
+
+    /// Flushes and returns the output.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.output.flush()?;
+        Ok(self.output)
+    }
+}

@@ -96,10 +96,10 @@ fn one_look_of_the_verifier_at_the_parser_is_cheap() {
             .find(|program| program.name() == name);
         let id = Program::id_from_fd(program.unwrap().as_fd()).unwrap();
         let info = ProgInfoIter::default().find(|info| info.id == id).unwrap();
-        eprintln!("{name} {}", info.verified_insns);
-        // A program may use a million, and has its own work to do besides.
+        // 5 000 at the time of writing. A program may use a million, but what follows the parser is
+        // looked at once for each path that leaves it.
         assert!(
-            info.verified_insns < 100_000,
+            info.verified_insns < 20_000,
             "{name}: {}",
             info.verified_insns
         );
@@ -173,10 +173,10 @@ fn as_struct(parsed: &Parsed) -> Vec<u8> {
     bytes.extend_from_slice(&address(parsed.destination));
     bytes.extend_from_slice(&u32::try_from(parsed.ip_length).unwrap().to_ne_bytes());
     for word in [
-        short(parsed.l3),
-        short(parsed.l4),
-        short(parsed.payload),
         parsed.ethertype,
+        short(parsed.l3),
+        short(parsed.payload),
+        short(parsed.l4),
         parsed.vlan_tci[0],
         parsed.vlan_tci[1],
         parsed.source_port,
@@ -192,12 +192,12 @@ fn as_struct(parsed: &Parsed) -> Vec<u8> {
     };
     bytes.extend_from_slice(&[
         parsed.vlan_tags,
-        family,
         parsed.protocol,
-        parsed.ttl,
-        parsed.tos,
+        family,
         parsed.fragment as u8,
         parsed.extensions,
+        parsed.ttl,
+        parsed.tos,
         parsed.tcp_flags,
         parsed.icmp_type,
         parsed.icmp_code,

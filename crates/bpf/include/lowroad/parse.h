@@ -66,31 +66,42 @@ struct packet {
 	struct in6_addr destination;
 	/* From the IP header's first byte to the packet's last; Ethernet padding is beyond. */
 	__u32 ip_length;
-	__u16 l3;
-	__u16 l4;
-	__u16 payload;
 	__u16 ethertype;
+	__u16 l3;
+	__u16 payload;
+	__u16 l4;
 	/* Outermost first; the VLAN id is the low 12 bits. */
 	__u16 vlan_tci[PACKET_MAX_TAGS];
 	__u16 source_port;
 	__u16 destination_port;
 	__u16 udp_length;
 	__u8 vlan_tags;
-	/* AF_INET, AF_INET6, or 0 when there is no IP header. */
-	__u8 family;
 	/* The transport, after extension headers. */
 	__u8 protocol;
+	/* AF_INET, AF_INET6, or 0 when there is no IP header. */
+	__u8 family;
+	__u8 fragment;
+	__u8 extensions;
 	__u8 ttl;
 	/* DSCP and ECN: IPv4 TOS, IPv6 traffic class. */
 	__u8 tos;
-	__u8 fragment;
-	__u8 extensions;
 	__u8 tcp_flags;
 	__u8 icmp_type;
 	__u8 icmp_code;
 };
 
 _Static_assert(sizeof(struct packet) == 64, "no implicit padding");
+
+/*
+ * Makes paths that found different headers one path again for the verifier, which would otherwise
+ * look at everything after the parser once for each of thousands of combinations: what is written
+ * to the stack is read back as an unknown number. It forgets only numbers whose stack offset is
+ * no multiple of 4, so the fields that steer the parser (l3, l4, protocol, fragment) have such.
+ */
+static __always_inline void packet_merge_paths(struct packet *p)
+{
+	asm volatile("" : : "r"(p) : "memory");
+}
 
 /* `size` bytes at `offset`, or NULL when they are not all in the packet; the offset is below
  * PACKET_MAX_OFFSET.
@@ -217,6 +228,7 @@ static __always_inline int parse_extensions(void *data, void *end, struct packet
 			return PARSE_TRUNCATED_EXTENSION;
 		p->l4 += size;
 		p->extensions = i + 1;
+		packet_merge_paths(p);
 	}
 	if (p->fragment == FRAGMENT_LATER)
 		return PARSE_OK;
@@ -311,6 +323,7 @@ static __always_inline int parse_frame(void *data, void *end, __u32 length, stru
 	verdict = parse_ethernet(data, end, p);
 	if (verdict != PARSE_OK)
 		return verdict;
+	packet_merge_paths(p);
 	if (p->ethertype == ETH_P_IP)
 		verdict = parse_ipv4(data, end, length, p);
 	else if (p->ethertype == ETH_P_IPV6)
@@ -319,11 +332,13 @@ static __always_inline int parse_frame(void *data, void *end, __u32 length, stru
 		return PARSE_NOT_IP;
 	if (verdict != PARSE_OK)
 		return verdict;
+	packet_merge_paths(p);
 	if (p->fragment == FRAGMENT_LATER) {
 		p->payload = p->l4;
 		return PARSE_FRAGMENT;
 	}
 	verdict = parse_transport(data, end, p);
+	packet_merge_paths(p);
 	return verdict == PARSE_OK && p->fragment ? PARSE_FRAGMENT : verdict;
 }
 

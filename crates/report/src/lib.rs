@@ -1,12 +1,23 @@
 //! From records to summary.json, terminal tables, HTML, SVG and PNG. Nothing here measures.
 
 pub mod analysis;
+mod cpu;
+pub mod figures;
+mod html;
+mod identities;
 pub mod journal;
+mod palette;
+mod png;
 pub mod record;
+mod stacks;
 mod summary;
+mod svg;
 pub mod terminal;
 mod words;
 
 pub use analysis::Analysis;
+pub use html::page;
 pub use journal::{Record, Writer};
+pub use png::{Error as PngError, png};
 pub use summary::{Outcome, Summary};
+pub use svg::Figure;

@@ -1,4 +1,9 @@
 //! A synthetic record with the shape of a real one: seeded, so that every run makes the same.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "delays of microseconds in whole nanoseconds"
+)]
 
 use std::collections::BTreeMap;
 
@@ -150,7 +155,10 @@ fn metrics() -> Vec<Metric> {
 }
 
 fn trial(random: &mut Random, arm: &str, repeat: u8, load: &str) -> Trial {
-    let &(_, delay, spread, cost) = ARMS.iter().find(|(name, ..)| *name == arm).unwrap();
+    let &(_, delay, spread, cost) = ARMS
+        .iter()
+        .find(|(name, ..)| *name == arm)
+        .expect("an arm of ARMS");
     let p50 = delay * (spread * random.normal()).exp();
     let mut histogram = Histogram::new();
     for _ in 0..2000 {

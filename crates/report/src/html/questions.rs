@@ -1,0 +1,226 @@
+//! The questions: their sentences at the top of the page, and a section of figures for each.
+
+use std::fmt::Write;
+
+use stats::Verdict;
+
+use super::element::{Cell, figure, table};
+use crate::analysis::{Analysis, Row};
+use crate::palette::look_of;
+use crate::record::{Metric, Question};
+use crate::svg::{self, escape};
+use crate::words::{Sentence, delay_split, digits, ps_says, quantity, range};
+
+/// Every question with its sentences.
+pub(super) fn answers(analysis: &Analysis<'_>) -> String {
+    let mut html = String::from("<section class=\"answers\" aria-label=\"Answers\">");
+    for (at, question) in analysis.record.header.questions.iter().enumerate() {
+        let _ = write!(
+            html,
+            "<h2><a href=\"#q{at}\">{}</a></h2>",
+            escape(&question.text)
+        );
+        for load in &analysis.record.header.loads {
+            html.push_str(&answer(analysis, question, load));
+        }
+    }
+    html.push_str("</section>");
+    html
+}
+
+fn answer(analysis: &Analysis<'_>, question: &Question, load: &str) -> String {
+    let Some(metric) = question.metrics.first() else {
+        return String::new();
+    };
+    let mut rows: Vec<&Row<'_>> = analysis
+        .asked(question, metric, load)
+        .filter(|row| !row.is_honesty_check() && row.arm != crate::analysis::FLOOR)
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    // The largest effect is what a reader came for.
+    rows.sort_by(|a, b| strength(b).total_cmp(&strength(a)));
+    let mut html = format!("<p class=\"lead\">{}</p><ul>", escape(load));
+    for (at, row) in rows.iter().enumerate() {
+        let said = Sentence::of(row);
+        let first = if at == 0 { " class=\"first\"" } else { "" };
+        let _ = write!(
+            html,
+            "<li{first}><span class=\"claim\">{}</span><span class=\"figures\">{}</span></li>",
+            escape(&said.claim),
+            escape(
+                &[said.medians, said.evidence]
+                    .join("   ")
+                    .replace("   ", " \u{b7} ")
+            )
+        );
+    }
+    let more = [
+        delay_split(analysis, question, load),
+        ps_says(analysis, question, load),
+    ];
+    for more in more.into_iter().flatten() {
+        let _ = write!(html, "<li>{}</li>", escape(&more));
+    }
+    html.push_str("</ul>");
+    html
+}
+
+/// How far from equality a claimed effect lies, rows against the experiment's baseline first.
+fn strength(row: &Row<'_>) -> f64 {
+    let claimed = matches!(row.verdict(), Verdict::Better);
+    let effect = row
+        .comparison
+        .as_ref()
+        .and_then(|comparison| comparison.clean.as_ref())
+        .map_or(0.0, |clean| clean.effect);
+    match (claimed, row.metric.effect == stats::Effect::Ratio) {
+        (true, true) => effect.ln().abs(),
+        (true, false) => effect.abs(),
+        (false, _) => -1.0,
+    }
+}
+
+/// Figures and tables of every question.
+pub(super) fn sections(analysis: &Analysis<'_>) -> String {
+    let header = &analysis.record.header;
+    let mut html = String::new();
+    for (at, question) in header.questions.iter().enumerate() {
+        let _ = write!(
+            html,
+            "<section aria-labelledby=\"q{at}\"><h2 id=\"q{at}\">{}</h2>",
+            escape(&question.text)
+        );
+        for (load_at, load) in header.loads.iter().enumerate() {
+            if header.loads.len() > 1 {
+                let _ = write!(html, "<h3>{}</h3>", escape(load));
+            }
+            let id = format!("q{at}-{load_at}");
+            html.push_str(&of_load(analysis, question, load, &id));
+        }
+        html.push_str("</section>");
+    }
+    html
+}
+
+fn of_load(analysis: &Analysis<'_>, question: &Question, load: &str, id: &str) -> String {
+    let mut html = String::new();
+    let metrics: Vec<&Metric> = question
+        .metrics
+        .iter()
+        .filter_map(|name| analysis.record.header.metric(name))
+        .collect();
+    if let Some(metric) = metrics.first() {
+        let title = format!("{} by arm, {load}", metric.name);
+        if let Some(boxes) = svg::boxes(analysis, metric, load, format!("{id}-boxes"), title) {
+            html.push_str(&figure(&boxes, BOXES));
+        }
+        let delay = metric.name.starts_with("delay_");
+        let title = format!("Distribution of delay, {load}");
+        if let Some(ecdf) = svg::ecdf(analysis, load, format!("{id}-ecdf"), title).filter(|_| delay)
+        {
+            html.push_str(&figure(&ecdf, ECDF));
+        }
+        let title = format!("{} over blocks, {load}", metric.name);
+        if let Some(series) = svg::series(analysis, metric, load, format!("{id}-series"), title) {
+            html.push_str(&figure(&series, SERIES));
+        }
+    }
+    for metric in metrics {
+        html.push_str(&rows_table(analysis, metric, load));
+    }
+    html
+}
+
+const BOXES: &str = "A point is a block. The box holds the middle half of them, the thick line is the \
+    median, the whiskers end at the least and the largest. Dashed: the floor, which is the bare link. \
+    Shaded: how far the baseline differs from itself (A/A). Flagged blocks are left out.";
+const ECDF: &str = "All packets of the clean blocks. Further left is faster; a steep curve is a steady \
+    delay.";
+const SERIES: &str = "A steady bench draws level lines. Shaded blocks were flagged and repeated.";
+
+fn rows_table(analysis: &Analysis<'_>, metric: &Metric, load: &str) -> String {
+    let rows = analysis
+        .rows
+        .iter()
+        .filter(|row| row.metric.name == metric.name && row.load == load && row.skip.is_none());
+    let primary = if metric.primary { ", primary" } else { "" };
+    table(
+        &format!("{} [{}]{primary}, {load}", metric.name, metric.unit),
+        &[
+            "arm",
+            "against",
+            "#median",
+            "#other",
+            "#effect",
+            "#interval",
+            "#A/A",
+            "#n",
+            "#p",
+            "verdict",
+        ],
+        rows.map(|row| cells(analysis, row)).collect(),
+    )
+}
+
+fn cells(analysis: &Analysis<'_>, row: &Row<'_>) -> Vec<Cell> {
+    let clean = row
+        .comparison
+        .as_ref()
+        .and_then(|comparison| comparison.clean.as_ref());
+    let unit = &row.metric.unit;
+    let value = |value: Option<f64>| {
+        Cell::number(value.map_or_else(|| "-".to_owned(), |value| quantity(value, unit)))
+    };
+    let span = |interval: Option<stats::Interval>| {
+        Cell::number(interval.map_or_else(|| "-".to_owned(), |at| range(at.lower, at.upper)))
+    };
+    let effect = clean.map_or_else(|| "-".to_owned(), |clean| digits(clean.effect));
+    let p = row.adjusted_p.map_or_else(|| "-".to_owned(), p_value);
+    vec![
+        arm_cell(analysis, &row.arm),
+        Cell::text(row.baseline),
+        value(clean.map(|clean| clean.arm_median)),
+        value(clean.map(|clean| clean.baseline_median)),
+        Cell::number(effect),
+        span(clean.and_then(|clean| clean.interval)),
+        span(clean.and_then(|clean| clean.aa)),
+        Cell::number(clean.map_or(0, |clean| clean.n).to_string()),
+        Cell::number(p),
+        verdict_cell(row),
+    ]
+}
+
+/// An arm's name behind a key of its colour.
+pub(super) fn arm_cell(analysis: &Analysis<'_>, arm: &str) -> Cell {
+    let look = look_of(arm, &analysis.record.header.arms);
+    Cell::Html(format!(
+        "<span class=\"key {}\"></span>{}",
+        look.class,
+        escape(arm)
+    ))
+}
+
+fn verdict_cell(row: &Row<'_>) -> Cell {
+    let reason = row
+        .comparison
+        .as_ref()
+        .and_then(|comparison| comparison.reason.as_deref())
+        .map_or_else(String::new, |reason| format!(": {}", escape(reason)));
+    Cell::Html(match row.verdict() {
+        Verdict::Better => "<span class=\"better\">better</span>".to_owned(),
+        Verdict::Worse => "<span class=\"worse\">worse</span>".to_owned(),
+        Verdict::NoDifference => format!("no difference{reason}"),
+        Verdict::Unreliable => format!("unreliable{reason}"),
+        Verdict::Skipped => "skipped".to_owned(),
+    })
+}
+
+fn p_value(p: f64) -> String {
+    if p < 0.001 {
+        "<0.001".to_owned()
+    } else {
+        format!("{p:.3}")
+    }
+}

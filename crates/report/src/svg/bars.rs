@@ -1,0 +1,77 @@
+//! Where the machine's CPUs spent their time, stacked by state.
+
+use super::scale::{Scale, float};
+use super::{Figure, WIDTH};
+use crate::cpu::Usage;
+use crate::palette::STATES;
+use crate::words::digits;
+
+const LEFT: f64 = 92.0;
+const RIGHT: f64 = WIDTH - 78.0;
+const ROW: f64 = 30.0;
+const TOP: f64 = 56.0;
+
+/// A bar per arm; none without accounting.
+pub(crate) fn cpu(usages: &[Usage], load: &str, id: String, title: String) -> Option<Figure> {
+    let most = usages.iter().map(Usage::busy).reduce(f64::max)?;
+    let scale = Scale::from_zero((most * 1.05).min(100.0), LEFT, RIGHT);
+    let bottom = TOP + ROW * float(usages.len());
+    let mut figure = Figure::new(id, title, describe(usages, load), bottom + 42.0);
+    let shown: Vec<usize> = (0..STATES.len())
+        .filter(|&state| usages.iter().any(|usage| usage.states[state] > 0.05))
+        .collect();
+    legend(&mut figure, &shown);
+    scale.draw_below(&mut figure, TOP, bottom, "share of all CPUs [%]");
+    for (at, usage) in usages.iter().enumerate() {
+        let y = TOP + ROW * float(at) + 5.0;
+        let mut before = 0.0;
+        for (state, share) in usage.states.iter().enumerate() {
+            let (from, to) = (scale.at(before), scale.at(before + share));
+            before += share;
+            if to - from > 0.05 {
+                figure.open(&format!("state-{state}"));
+                figure.rect((from, y), (to - from, ROW - 10.0), "fill=\"currentColor\"");
+                figure.close();
+            }
+        }
+        figure.open("ink");
+        let middle = y + (ROW - 10.0) / 2.0 + 4.5;
+        figure.text((LEFT - 10.0, middle), "end", &usage.arm);
+        figure.text(
+            (WIDTH - 6.0, middle),
+            "end",
+            &format!("{} %", digits(usage.busy())),
+        );
+        figure.close();
+    }
+    Some(figure)
+}
+
+fn legend(figure: &mut Figure, shown: &[usize]) {
+    let mut place = (8.0, 4.0);
+    for &state in shown {
+        let name = STATES[state].0;
+        let wide = 34.0 + 7.2 * float(name.len());
+        if place.0 + wide > WIDTH {
+            place = (8.0, place.1 + 20.0);
+        }
+        figure.open(&format!("state-{state}"));
+        figure.rect(place, (12.0, 12.0), "fill=\"currentColor\"");
+        figure.close();
+        figure.open("ink");
+        figure.text((place.0 + 17.0, place.1 + 10.5), "start", name);
+        figure.close();
+        place.0 += wide;
+    }
+}
+
+fn describe(usages: &[Usage], load: &str) -> String {
+    let totals: Vec<String> = usages
+        .iter()
+        .map(|usage| format!("{} {} %", usage.arm, digits(usage.busy())))
+        .collect();
+    format!(
+        "Share of all CPUs in use under {load}, by state, one bar per arm: {}.",
+        totals.join(", ")
+    )
+}

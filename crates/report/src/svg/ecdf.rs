@@ -1,0 +1,113 @@
+//! Empirical distributions of delay over all packets of the clean blocks, on a logarithmic axis.
+
+use stats::Histogram;
+
+use super::scale::Scale;
+use super::{Figure, WIDTH, dashed};
+use crate::analysis::Analysis;
+use crate::palette::{Look, look_of};
+
+const LEFT: f64 = 52.0;
+const RIGHT: f64 = WIDTH - 14.0;
+const TOP: f64 = 58.0;
+const BOTTOM: f64 = 316.0;
+
+/// Nanoseconds in the histograms, microseconds on the axis.
+const NS_PER_US: f64 = 1000.0;
+
+/// A curve per arm whose trials hold a histogram `delay`; none when no arm's do.
+pub(crate) fn ecdf(
+    analysis: &Analysis<'_>,
+    load: &str,
+    id: String,
+    title: String,
+) -> Option<Figure> {
+    let arms = &analysis.record.header.arms;
+    let curves: Vec<(&String, Histogram)> = arms
+        .iter()
+        .map(|arm| (arm, merged(analysis, load, arm)))
+        .filter(|(_, histogram)| !histogram.is_empty())
+        .collect();
+    let points: Vec<Vec<(f64, f64)>> = curves
+        .iter()
+        .map(|(_, histogram)| histogram.ecdf())
+        .collect();
+    let values = || points.iter().flatten().map(|(ns, _)| ns / NS_PER_US);
+    if curves.is_empty() {
+        return None;
+    }
+    let low = values()
+        .filter(|us| *us > 0.0)
+        .fold(f64::INFINITY, f64::min);
+    let high = values().fold(0.0, f64::max);
+    let across = Scale::log(low, high, LEFT, RIGHT);
+    let up = Scale::from_zero(1.0, BOTTOM, TOP);
+    let mut figure = Figure::new(id, title, describe(load, &curves), BOTTOM + 42.0);
+    let legend: Vec<(String, Look)> = curves
+        .iter()
+        .map(|(arm, _)| ((*arm).clone(), look_of(arm, arms)))
+        .collect();
+    figure.legend(12.0, &legend);
+    up.draw_left(&mut figure, LEFT, RIGHT, "share of packets");
+    across.draw_below(&mut figure, TOP, BOTTOM, "delay [us]");
+    for ((_, look), steps) in legend.iter().zip(&points) {
+        curve(&mut figure, *look, steps, across, up);
+    }
+    Some(figure)
+}
+
+fn merged(analysis: &Analysis<'_>, load: &str, arm: &str) -> Histogram {
+    let mut merged = Histogram::new();
+    for trial in &analysis.record.trials {
+        let wanted = trial.arm == arm && trial.repeat == 0 && trial.load == load;
+        if let Some(histogram) = trial.histograms.get("delay")
+            && wanted
+            && !analysis.is_flagged(load, trial.block)
+        {
+            merged.merge(histogram);
+        }
+    }
+    merged
+}
+
+fn curve(figure: &mut Figure, look: Look, steps: &[(f64, f64)], across: Scale, up: Scale) {
+    let mut path = Vec::new();
+    let mut marks = Vec::new();
+    let mut next_mark = 0.1;
+    let mut before = 0.0;
+    for &(ns, share) in steps {
+        let x = across.at(ns / NS_PER_US);
+        // Up at the value: vertical steps, as a distribution of counted things has.
+        path.push((x, up.at(before)));
+        path.push((x, up.at(share)));
+        while share >= next_mark && next_mark < 0.95 {
+            marks.push((x, up.at(next_mark)));
+            next_mark += 0.2;
+        }
+        before = share;
+    }
+    figure.open(look.class);
+    figure.path(&path, &format!("stroke-width=\"1.8\" {}", dashed(&look)));
+    for mark in marks {
+        figure.marker(look.marker, mark);
+    }
+    figure.close();
+}
+
+fn describe(load: &str, curves: &[(&String, Histogram)]) -> String {
+    let medians: Vec<String> = curves
+        .iter()
+        .filter_map(|(arm, histogram)| {
+            let us = histogram.quantile(0.5)? / NS_PER_US;
+            let n = histogram.count();
+            Some(format!(
+                "{arm} {} us ({n} packets)",
+                crate::words::digits(us)
+            ))
+        })
+        .collect();
+    format!(
+        "Distribution of packet delay under {load}. Half of the packets took at most: {}.",
+        medians.join(", ")
+    )
+}

@@ -1,0 +1,102 @@
+//! A metric block after block: drift and disturbance are seen here before they are believed anywhere.
+
+use super::scale::{Scale, float};
+use super::{Figure, WIDTH, dashed};
+use crate::analysis::Analysis;
+use crate::palette::{Look, look_of};
+use crate::record::Metric;
+
+const LEFT: f64 = 52.0;
+const RIGHT: f64 = WIDTH - 14.0;
+const TOP: f64 = 58.0;
+const BOTTOM: f64 = 268.0;
+
+/// A line per arm that measured the metric, flagged blocks shaded; none when no arm did.
+pub(crate) fn series(
+    analysis: &Analysis<'_>,
+    metric: &Metric,
+    load: &str,
+    id: String,
+    title: String,
+) -> Option<Figure> {
+    let arms = &analysis.record.header.arms;
+    let lines: Vec<(&String, Vec<(usize, f64)>)> = arms
+        .iter()
+        .filter_map(|arm| {
+            let values = analysis.values(&metric.name, load, arm)?;
+            Some((
+                arm,
+                values.iter().map(|(&at, &value)| (at, value)).collect(),
+            ))
+        })
+        .collect();
+    let points = || lines.iter().flat_map(|(_, line): &(_, Vec<_>)| line);
+    let last = points().map(|(block, _)| *block).max()?;
+    let values: Vec<f64> = points().map(|(_, value)| *value).collect();
+    let up = Scale::fit(&values, BOTTOM, TOP);
+    let step = (RIGHT - LEFT) / (float(last) + 1.0);
+    let across = |block: usize| LEFT + step * (float(block) + 0.5);
+    let mut figure = Figure::new(
+        id,
+        title,
+        format!(
+            "{} under {load}, block by block, one line per arm.",
+            metric.name
+        ),
+        BOTTOM + 42.0,
+    );
+    let legend: Vec<(String, Look)> = lines
+        .iter()
+        .map(|(arm, _)| ((*arm).clone(), look_of(arm, arms)))
+        .collect();
+    figure.legend(12.0, &legend);
+    up.draw_left(
+        &mut figure,
+        LEFT,
+        RIGHT,
+        &format!("{} [{}]", metric.name, metric.unit),
+    );
+    blocks(&mut figure, analysis, load, last, step);
+    for ((_, look), (_, line)) in legend.iter().zip(&lines) {
+        let path: Vec<(f64, f64)> = line
+            .iter()
+            .map(|&(block, value)| (across(block), up.at(value)))
+            .collect();
+        figure.open(look.class);
+        let stroke = format!(
+            "stroke-width=\"1.2\" stroke-opacity=\"0.7\" {}",
+            dashed(look)
+        );
+        figure.path(&path, &stroke);
+        for place in path {
+            figure.marker(look.marker, place);
+        }
+        figure.close();
+    }
+    Some(figure)
+}
+
+/// Numbers below, shade behind the flagged.
+fn blocks(figure: &mut Figure, analysis: &Analysis<'_>, load: &str, last: usize, step: f64) {
+    let every = last / 20 + 1;
+    figure.open("soft");
+    for block in 0..=last {
+        let x = LEFT + step * float(block);
+        if analysis.is_flagged(load, block) {
+            let look = "fill=\"currentColor\" fill-opacity=\"0.18\"";
+            figure.rect((x, TOP), (step, BOTTOM - TOP), look);
+            figure.text((x + step / 2.0, TOP - 5.0), "middle", "flagged");
+        }
+        if block % every == 0 {
+            figure.text(
+                (x + step / 2.0, BOTTOM + 16.0),
+                "middle",
+                &block.to_string(),
+            );
+        }
+    }
+    figure.line((LEFT, BOTTOM), (RIGHT, BOTTOM), "stroke-width=\"1\"");
+    let middle = f64::midpoint(LEFT, RIGHT);
+    figure.text((middle, BOTTOM + 34.0), "middle", "block");
+    figure.close();
+}

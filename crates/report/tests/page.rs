@@ -1,0 +1,154 @@
+//! report.html and its figures: well-formed, self-contained, small.
+
+use report::{Analysis, figures, page, png};
+use resvg::usvg::roxmltree::{Document, ParsingOptions};
+
+mod common;
+
+fn parse(text: &str) -> Document<'_> {
+    let options = ParsingOptions {
+        allow_dtd: true,
+        ..ParsingOptions::default()
+    };
+    Document::parse_with_options(text, options).expect("well-formed")
+}
+
+/// Names that would break markup or load something, if one were not escaped.
+fn hostile() -> report::Record {
+    let mut record = common::record(10, 1);
+    record.header.experiment = "<script>alert(1)</script>".to_owned();
+    record.header.questions[0].text = "a < b & \"c\"?".to_owned();
+    record.header.skipped[0].reason = "<img src=x onerror=y>\u{1}".to_owned();
+    for trial in &mut record.trials {
+        trial.flags = vec!["a & <b>".to_owned()];
+        let stacks = trial.stacks.as_mut().expect("sampled stacks");
+        stacks.folded.insert("a<T>;b&&\"c\"".to_owned(), 500);
+    }
+    record
+}
+
+#[test]
+fn the_page_is_well_formed_whatever_names_hold() {
+    for record in [common::record(10, 1), hostile()] {
+        let html = page(&Analysis::new(&record));
+        let page = parse(&html);
+        let count = |name: &str| {
+            page.descendants()
+                .filter(|node| node.has_tag_name(name))
+                .count()
+        };
+        assert_eq!(count("script") + count("img") + count("link"), 0);
+        assert_eq!((count("h1"), count("main")), (1, 1));
+        assert!(count("th") > 20);
+    }
+}
+
+#[test]
+fn a_full_page_stays_under_a_megabyte_and_loads_nothing() {
+    let record = common::record(20, 2);
+    let html = page(&Analysis::new(&record));
+    println!("{} bytes", html.len());
+    assert!(html.len() < 1_000_000);
+    let page = parse(&html);
+    let loads = page
+        .descendants()
+        .flat_map(|node| node.attributes())
+        .filter(|at| matches!(at.name(), "src" | "href") && !at.value().starts_with('#'));
+    assert_eq!(loads.count(), 0);
+    assert!(!html.contains("url(") && !html.contains("@import"));
+}
+
+#[test]
+fn identifiers_are_unique_and_references_resolve() {
+    let record = common::record(10, 2);
+    let html = page(&Analysis::new(&record));
+    let page = parse(&html);
+    let ids: Vec<&str> = page
+        .descendants()
+        .filter_map(|node| node.attribute("id"))
+        .collect();
+    let unique: std::collections::BTreeSet<&&str> = ids.iter().collect();
+    assert_eq!(unique.len(), ids.len());
+    for node in page.descendants() {
+        let named = node
+            .attribute("aria-labelledby")
+            .unwrap_or_default()
+            .split(' ');
+        let linked = node.attribute("href").and_then(|at| at.strip_prefix('#'));
+        for id in named.chain(linked).filter(|id| !id.is_empty()) {
+            assert!(ids.contains(&id), "{id}");
+        }
+    }
+}
+
+#[test]
+fn headings_descend_without_a_gap_and_figures_have_words() {
+    let record = common::record(10, 2);
+    let html = page(&Analysis::new(&record));
+    let page = parse(&html);
+    let mut last = 0;
+    for node in page.descendants() {
+        if let Some(level) = node
+            .tag_name()
+            .name()
+            .strip_prefix('h')
+            .and_then(|n| n.parse().ok())
+        {
+            assert!(level <= last + 1, "h{last} then h{level}");
+            last = level;
+        }
+        if node.has_tag_name("svg") {
+            assert_eq!(node.attribute("role"), Some("img"));
+            let has = |name: &str| node.children().any(|child| child.has_tag_name(name));
+            assert!(has("title") && has("desc"));
+        }
+        if node.has_tag_name("figure") {
+            assert!(
+                node.children()
+                    .any(|child| child.has_tag_name("figcaption"))
+            );
+        }
+    }
+}
+
+#[test]
+fn an_empty_record_still_makes_a_page() {
+    let mut record = common::record(1, 1);
+    record.trials.clear();
+    parse(&page(&Analysis::new(&record)));
+    assert!(figures::headline(&Analysis::new(&record)).is_none());
+}
+
+#[test]
+fn every_figure_stands_alone_and_the_headline_becomes_a_png() {
+    let record = common::record(10, 1);
+    let analysis = Analysis::new(&record);
+    let all = figures::all(&analysis);
+    assert_eq!(all.len(), 2 * record.header.metrics.len() + 2);
+    for figure in all {
+        parse(&figure.standalone());
+    }
+    let headline = figures::headline(&analysis).unwrap();
+    match png(&headline, 2.0) {
+        Ok(image) => {
+            assert_eq!(&image[..8], b"\x89PNG\r\n\x1a\n");
+            assert_eq!(u32::from_be_bytes(image[16..20].try_into().unwrap()), 1360);
+        }
+        Err(report::PngError::NoFonts) => println!("SKIP opt-in: no fonts to draw text with"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// For looking at: `LOWROAD_REPORT_OUT=folder cargo test -p report --test page -- written`.
+#[test]
+fn the_page_is_written_where_asked() {
+    let Some(folder) = std::env::var_os("LOWROAD_REPORT_OUT").map(std::path::PathBuf::from) else {
+        return;
+    };
+    let record = common::record(20, 2);
+    let analysis = Analysis::new(&record);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("report.html"), page(&analysis)).unwrap();
+    let headline = figures::headline(&analysis).unwrap();
+    std::fs::write(folder.join("headline.png"), png(&headline, 2.0).unwrap()).unwrap();
+}

@@ -7,12 +7,8 @@ use std::time::Duration;
 use packet::payload::Header;
 
 use crate::lateness::Lateness;
-use crate::schedule::{Clock, Monotonic, Pacer, Schedule, interval_ps};
+use crate::schedule::{Clock, LEAD_NS, Monotonic, Pacer, Schedule, interval_ps};
 use crate::{Amount, Error, Load, Sent};
-
-/// The first packet is due this long after the start, so that it is not late for having been
-/// prepared.
-const LEAD_NS: u64 = 300_000;
 
 /// Hands packets to the kernel.
 pub(crate) trait Transmit {

@@ -7,6 +7,8 @@ mod far_end;
 mod frame;
 mod lateness;
 mod live;
+mod pcap;
+mod replay;
 mod schedule;
 mod skel;
 mod socket;
@@ -20,9 +22,10 @@ use packet::payload;
 use stats::Histogram;
 
 pub use far_end::{FarCounts, FarEnd, Verdict};
+pub use replay::{Replay, Skipped, Timing};
 
 /// How frames come to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Backend {
     /// A UDP socket: what applications use, and the only one that tc egress sees.
     Socket,
@@ -31,15 +34,18 @@ pub enum Backend {
     /// Frames made by a BPF program inside the kernel, as fast as it can; the receiving device
     /// needs an XDP program or GRO. What arrives must be counted at the far end.
     Live,
+    /// The frames of a capture, through the queueing discipline.
+    Pcap(Replay),
 }
 
 impl Backend {
-    /// `socket`, `af-xdp`, `live`.
+    /// `socket`, `af-xdp`, `live`, `pcap`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Socket => "socket",
             Self::AfXdp => "af-xdp",
             Self::Live => "live",
+            Self::Pcap(_) => "pcap",
         }
     }
 }
@@ -62,13 +68,16 @@ pub struct Load {
     /// Where every flow comes from.
     pub source: SocketAddr,
     /// One flow each, of the source's family. Packet k belongs to flow k modulo their number.
+    /// `Pcap` may send everything to the first.
     pub destinations: Vec<SocketAddr>,
-    /// Link-layer addresses of `AfXdp` and `Live` frames.
+    /// Link-layer addresses of `AfXdp` and `Live` frames, and of rewritten `Pcap` frames.
     pub source_mac: [u8; 6],
     pub destination_mac: [u8; 6],
-    /// UDP payload bytes, at least [`payload::LEN`].
+    /// UDP payload bytes, at least [`payload::LEN`]. With `Pcap`, as everything below that says
+    /// what to send, it is the capture's business.
     pub payload_len: usize,
     /// Packets a second over all flows; `None` is as fast as it goes, which `Live` always is.
+    /// `Pcap` has its own timing.
     pub rate: Option<f64>,
     pub amount: Amount,
     /// Packets that are due together and sent in one call; for `Live`, the kernel's batch
@@ -96,7 +105,7 @@ pub struct Sent {
     pub refused: u64,
     /// Packets that could not be sent for another reason.
     pub errors: u64,
-    /// By flow: packets sent, which is also the next sequence number.
+    /// By flow: packets sent, which is also the next sequence number. A capture is one flow.
     pub flows: Vec<u64>,
     /// From the first packet's due time until the last was handed over.
     pub elapsed_ns: u64,
@@ -108,6 +117,8 @@ pub struct Sent {
     pub achieved_pps: f64,
     /// CPU time of the sending thread, softirq it was made to run included.
     pub thread_cpu_ns: u64,
+    /// Frames of a capture that were not replayed, and why.
+    pub skipped: Skipped,
 }
 
 /// Why a load could not be generated.
@@ -149,14 +160,15 @@ impl Error {
 /// The load cannot be sent here at all; packets refused on the way are counted instead.
 pub fn generate(load: &Load, stop: &AtomicBool) -> Result<Sent, Error> {
     load.check()?;
-    if load.backend != Backend::Socket {
+    if matches!(load.backend, Backend::AfXdp | Backend::Live) {
         load.check_mtu()?;
     }
     load.place()?;
-    match load.backend {
+    match &load.backend {
         Backend::Socket => engine::run(load, &mut socket::Sender::new(load)?, stop),
         Backend::AfXdp => engine::run(load, &mut af_xdp::Sender::new(load)?, stop),
         Backend::Live => live::run(load, stop),
+        Backend::Pcap(replay) => replay::run(load, replay, stop),
     }
 }
 
@@ -165,6 +177,9 @@ impl Load {
         let refuse = |what: String| Err(Error::Load(what));
         let v4 = self.source.is_ipv4();
         let (overhead, maximum) = if v4 { (28, 65_507) } else { (48, 65_527) };
+        if let Backend::Pcap(_) = self.backend {
+            return Ok(());
+        }
         if self.destinations.is_empty() {
             return refuse("a load needs a destination".into());
         }

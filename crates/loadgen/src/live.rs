@@ -117,7 +117,8 @@ fn run_program(skel: &LiveSkel<'_>, frame: &[u8], repeat: u64, batch: usize) -> 
 fn flow(template: &Template) -> [u8; 80] {
     let mut value = [0; 80];
     value[..template.headers.len()].copy_from_slice(&template.headers);
-    value[64..68].copy_from_slice(&template.sum.to_ne_bytes());
+    // The program adds words as they lie in memory.
+    value[64..66].copy_from_slice(&template.sum.to_be_bytes());
     value
 }
 

@@ -1,5 +1,8 @@
 //! When each burst is due, and waiting for that moment.
 
+/// The first packet is due this long after the start, so that it is not late for having been
+/// prepared.
+pub(crate) const LEAD_NS: u64 = 300_000;
 /// Wake this long before a burst is due and spin the rest: a sleep ends tens of microseconds late.
 const WAKE_EARLY_NS: u64 = 70_000;
 /// A sleep shorter than this is spun through.

@@ -9,8 +9,6 @@ mod support;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use loadgen::{Amount, Backend, Error, FarCounts, FarEnd, Load, Sent, Verdict};
 use packet::payload::{self, Header};
@@ -28,17 +26,9 @@ fn receiver(address: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// Polls until all that was sent has arrived: softirqs may run after the sender has returned.
 fn arrived(far: &FarEnd, sent: &Sent) -> FarCounts {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        let counts = far.counts().unwrap();
-        if counts.packets() >= sent.sent {
-            return counts;
-        }
-        assert!(Instant::now() < deadline, "{counts:?} of {sent:?}");
-        thread::yield_now();
-    }
+    support::until(|| far.counts().unwrap().packets() >= sent.sent);
+    far.counts().unwrap()
 }
 
 /// Everything a socket holds: each datagram must be the next of its flow, and unharmed.
@@ -121,11 +111,7 @@ fn only_the_own_run_is_counted_and_dropped() {
             world.generate(&load).unwrap();
             load.run = 78;
             world.generate(&load).unwrap();
-            let deadline = Instant::now() + Duration::from_secs(10);
-            while far.counts().unwrap().foreign < 10 {
-                assert!(Instant::now() < deadline, "{:?}", far.counts());
-                thread::yield_now();
-            }
+            support::until(|| far.counts().unwrap().foreign >= 10);
             assert_eq!(far.counts().unwrap().flows, [10]);
             read_in_order(&receiver, &load, 0, 10);
         })

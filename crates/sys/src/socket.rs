@@ -35,6 +35,35 @@ pub fn unbound(family: Family) -> io::Result<UdpSocket> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
 }
 
+/// A socket that sends whole Ethernet frames out of a device, through its queueing discipline, and
+/// receives nothing. Needs `CAP_NET_RAW`.
+///
+/// # Errors
+/// There is no such device, or it is down.
+pub fn raw_sender(ifindex: u32) -> io::Result<OwnedFd> {
+    // Protocol 0: no frame is delivered to it.
+    // SAFETY: no pointer is passed.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    check(fd)?;
+    // SAFETY: `fd` is open, and nobody else has it.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let address = libc::sockaddr_ll {
+        #[expect(clippy::cast_possible_truncation, reason = "17")]
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: 0,
+        sll_ifindex: i32::try_from(ifindex).map_err(io::Error::other)?,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    #[expect(clippy::cast_possible_truncation, reason = "20")]
+    let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: `address` is `len` bytes and outlives the call.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
+    Ok(socket)
+}
+
 /// Binds a socket that [`unbound`] made.
 ///
 /// # Errors

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use loadgen::{Amount, Backend, Load, Sent};
 use netdev::{LinkSpec, NeighbourState, Netlink};
@@ -61,6 +61,15 @@ impl World {
     pub(crate) fn generate(&self, load: &Load) -> Result<Sent, loadgen::Error> {
         let stop = AtomicBool::new(false);
         self.near.run(|| loadgen::generate(load, &stop)).unwrap()
+    }
+}
+
+/// Polls until something is so: softirqs may run after the sender has returned.
+pub(crate) fn until(mut so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !so() {
+        assert!(Instant::now() < deadline, "it never came to be");
+        thread::yield_now();
     }
 }
 

@@ -1,0 +1,169 @@
+//! A capture replayed over a veth pair: the frames that arrive are the frames of the file.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "what a test's helper cannot do fails the test"
+)]
+
+mod support;
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use loadgen::{Amount, Backend, FarEnd, Load, Replay, Sent, Skipped, Timing, Verdict};
+use packet::build;
+use packet::payload::Header;
+use support::World;
+use sys::mmsg::{self, DONT_WAIT};
+use sys::socket::{self, Family};
+
+/// A microsecond capture of frames 100 us apart.
+fn write_capture(path: &Path, frames: &[Vec<u8>]) {
+    let header = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1_u32];
+    let mut bytes: Vec<u8> = header.into_iter().flat_map(u32::to_le_bytes).collect();
+    for (index, frame) in (0_u32..).zip(frames) {
+        let len = u32::try_from(frame.len()).unwrap();
+        let record = [1, index * 100, len, len];
+        bytes.extend(record.into_iter().flat_map(u32::to_le_bytes));
+        bytes.extend_from_slice(frame);
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// Numbered datagrams of the run that the far end counts, and one TCP segment between them.
+fn captured(load: &Load, to: SocketAddr, packets: u64) -> Vec<Vec<u8>> {
+    let mut frames: Vec<_> = (0..packets)
+        .map(|sequence| {
+            let mut payload = vec![0x5a; 61];
+            let header = Header {
+                run: load.run,
+                flow: 0,
+                sequence,
+                intended_ns: 1,
+                sent_ns: 2,
+            };
+            header.write(&mut payload);
+            build::udp(load.source, to)
+                .macs(load.source_mac, load.destination_mac)
+                .payload(payload)
+                .frame()
+        })
+        .collect();
+    let segment = build::tcp(load.source, to, 0x10, 0).macs(load.source_mac, load.destination_mac);
+    frames.insert(3, segment.frame());
+    frames
+}
+
+/// Replays a capture for `to` and returns the sequence numbers that a socket at the load's
+/// destination received, and what was said.
+fn replay(world: &World, load: &mut Load, to: SocketAddr, redirect: bool) -> (Vec<u64>, Sent) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("capture.pcap");
+    write_capture(&path, &captured(load, to, 50));
+    load.backend = Backend::Pcap(Replay {
+        path,
+        timing: Timing::Scaled(2.0),
+        redirect,
+    });
+    world
+        .far
+        .run(|| {
+            let at = load.destinations[0];
+            let receiver = socket::unbound(Family::from(at.ip())).unwrap();
+            socket::bind(&receiver, at).unwrap();
+            let far = FarEnd::attach(world.far_index, load.run, 1, Verdict::Pass).unwrap();
+            let sent = world.generate(load).unwrap();
+            support::until(|| far.counts().unwrap().packets() >= 50);
+            let mut buffer = [0; 100];
+            let mut sequences = Vec::new();
+            while let Ok(meta) = mmsg::receive_one(&receiver, &mut buffer, DONT_WAIT) {
+                assert_eq!((meta.source, meta.len), (Some(load.source), 61));
+                assert_eq!(buffer[40..61], [0x5a; 21]);
+                sequences.push(Header::read(&buffer).unwrap().sequence);
+            }
+            (sequences, sent)
+        })
+        .unwrap()
+}
+
+#[test]
+fn frames_arrive_as_they_were_captured() {
+    if !sys::require::root() {
+        return;
+    }
+    for v6 in [false, true] {
+        let world = World::new();
+        let mut load = world.load(Backend::Socket, v6, 1);
+        load.amount = Amount::Packets(u64::MAX);
+        let to = load.destinations[0];
+        let (sequences, sent) = replay(&world, &mut load, to, false);
+        assert_eq!(sequences, (0..50).collect::<Vec<_>>());
+        assert_eq!((sent.scheduled, sent.sent), (51, 51));
+        assert_eq!(sent.skipped, Skipped::default());
+        // 51 frames 100 us apart at twice the speed.
+        assert!(sent.elapsed_ns >= 2_500_000, "{}", sent.elapsed_ns);
+        assert_eq!(sent.lateness.count(), 51);
+    }
+}
+
+#[test]
+fn datagrams_for_elsewhere_are_redirected_and_the_rest_left_out() {
+    if !sys::require::root() {
+        return;
+    }
+    for (v6, elsewhere) in [(false, "203.0.113.9:53"), (true, "[2001:db8:9::9]:53")] {
+        let world = World::new();
+        let mut load = world.load(Backend::Socket, v6, 1);
+        load.amount = Amount::Packets(u64::MAX);
+        let elsewhere = elsewhere.parse().unwrap();
+        let (sequences, sent) = replay(&world, &mut load, elsewhere, true);
+        assert_eq!(sequences, (0..50).collect::<Vec<_>>());
+        let not_udp = 1;
+        assert_eq!(
+            (sent.sent, sent.skipped),
+            (
+                50,
+                Skipped {
+                    not_udp,
+                    ..Skipped::default()
+                }
+            )
+        );
+    }
+}
+
+/// Every capture of the corpus is either replayed whole or refused in words, and its frames are
+/// all accounted for.
+#[test]
+fn real_captures_are_accounted_for() {
+    let Some(corpus) = sys::require::corpus() else {
+        return;
+    };
+    if !sys::require::root() {
+        return;
+    }
+    let world = World::new();
+    let mut load = world.load(Backend::Socket, false, 1);
+    load.amount = Amount::Packets(200);
+    let mut replayed = 0;
+    for entry in std::fs::read_dir(corpus.join("pcap")).unwrap() {
+        let path = entry.unwrap().path();
+        load.backend = Backend::Pcap(Replay {
+            path: path.clone(),
+            timing: Timing::Rate(1e5),
+            redirect: true,
+        });
+        match world.generate(&load) {
+            Ok(sent) => {
+                assert_eq!(sent.scheduled, sent.sent + sent.refused + sent.errors);
+                replayed += sent.sent;
+            }
+            Err(error) => {
+                let words = error.to_string();
+                let expected = ["pcapng", "link type", "not a capture"];
+                assert!(expected.iter().any(|e| words.contains(e)), "{words}");
+            }
+        }
+    }
+    assert!(replayed > 0);
+}

@@ -21,6 +21,8 @@ pub enum Kind {
     BadRequest,
     /// Send less: the request is over the size limit.
     TooLarge,
+    /// Show the token.
+    Unauthorised,
     /// There is no such method.
     UnknownMethod,
     /// The thing the request names does not exist.
@@ -46,6 +48,12 @@ impl Error {
     /// The request cannot be understood.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(Kind::BadRequest, message)
+    }
+
+    /// The request is over the limit of `bytes`.
+    pub(crate) fn too_large(bytes: usize) -> Self {
+        let message = format!("the request is longer than {bytes} bytes");
+        Self::new(Kind::TooLarge, message)
     }
 
     /// The named thing does not exist.

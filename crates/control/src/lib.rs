@@ -6,10 +6,12 @@
 mod client;
 pub mod config;
 mod error;
+pub mod http;
 pub mod metrics;
 pub mod ready;
 mod serve;
 pub mod shutdown;
+mod token;
 pub mod unix;
 
 pub use client::Client;

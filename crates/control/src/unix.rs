@@ -16,8 +16,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::Error;
 use crate::serve::{Handler, Limits, Reactor, Request, StartError, handle};
-use crate::{Error, Kind};
 
 /// A served socket. Dropping it ends all connections and removes the file.
 #[derive(Debug)]
@@ -146,10 +146,7 @@ async fn converse(mut stream: UnixStream, limits: Limits, handler: Arc<Handler>)
                 return output.write_all(&line(Err(error))).await;
             }
             Ok(Ok(Line::End)) => return Ok(()),
-            Ok(Ok(Line::TooLong)) => Err(Error::new(
-                Kind::TooLarge,
-                format!("the request is longer than {} bytes", limits.request),
-            )),
+            Ok(Ok(Line::TooLong)) => Err(Error::too_large(limits.request)),
             Ok(Ok(Line::Text(text))) => match serde_json::from_slice::<Request>(&text) {
                 Ok(request) => handle(handler.clone(), request).await,
                 Err(error) => Err(Error::bad_request(format!(

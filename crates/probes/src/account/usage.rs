@@ -22,6 +22,8 @@ pub struct Usage {
     pub programs: Vec<ProgramRun>,
     /// Time in the accountant's own programs, when they were timed. Part of the states.
     pub own_ns: u64,
+    /// Runs of the accountant's own programs that the kernel refused: their events are lost.
+    pub misses: u64,
 }
 
 /// One CPU's share.
@@ -42,6 +44,7 @@ impl Usage {
             resyncs: 0,
             programs: programs::ran_between(&before.programs, &after.programs),
             own_ns: 0,
+            misses: 0,
         };
         for (cpu, pair) in before.cpus.iter().zip(&after.cpus).enumerate() {
             let (Some(then), Some(now)) = pair else {
@@ -60,8 +63,10 @@ impl Usage {
             usage.switches += now.switches - then.switches;
             usage.resyncs += now.resyncs - then.resyncs;
         }
-        let ours = usage.programs.iter().filter(|p| own.contains(&p.id));
-        usage.own_ns = ours.map(|program| program.run_ns).sum();
+        for program in usage.programs.iter().filter(|p| own.contains(&p.id)) {
+            usage.own_ns += program.run_ns;
+            usage.misses += program.misses;
+        }
         usage
     }
 
@@ -107,9 +112,8 @@ impl Usage {
         if self.resyncs > 0 {
             broken.push(format!("{} CPU state resyncs", self.resyncs));
         }
-        let misses: u64 = self.programs.iter().map(|program| program.misses).sum();
-        if misses > 0 {
-            broken.push(format!("{misses} BPF program runs refused"));
+        if self.misses > 0 {
+            broken.push(format!("{} CPU state events refused", self.misses));
         }
         broken
     }

@@ -273,6 +273,29 @@ fn payloads_are_told_apart_by_their_last_byte_and_equal_ones_are_counted() {
 }
 
 #[test]
+fn superframes_are_flagged() {
+    if !sys::require::root() {
+        return;
+    }
+    let config = config(MatchKey::Lowroad { run: 7 });
+    let mut storage = MaybeUninit::uninit();
+    let bench = Bench::of(&config, &mut storage);
+    // `struct __sk_buff`: gso_segs is at byte 164 of 192.
+    let mut context = [0; 192];
+    context[164] = 3;
+    let frame = frame(FIRST, &ours(7, 0, 0));
+    let input = ProgramInput {
+        context_in: Some(&mut context),
+        data_in: Some(&frame),
+        ..Default::default()
+    };
+    bench.skel.progs.match_arrival_0.test_run(input).unwrap();
+    let report = bench.report();
+    assert_eq!(report.receivers[0].superframes, 1);
+    assert!(report.violations().contains(&"1 GSO superframes".into()));
+}
+
+#[test]
 fn stamps_in_the_payload_need_no_sender() {
     if !sys::require::root() {
         return;

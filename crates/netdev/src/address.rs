@@ -37,7 +37,8 @@ impl Netlink {
 
     /// Gives devices their addresses, as (index, address, prefix length).
     ///
-    /// IPv6 addresses can be used at once: duplicate address detection is left out.
+    /// Duplicate address detection is left out. Even so the kernel adds the local route of an IPv6
+    /// address a moment later, and until `route_to` calls it local, packets to it are not accepted.
     pub fn add_addresses(&mut self, addresses: &[(u32, IpAddr, u8)]) -> Result<(), Error> {
         let changes = addresses
             .iter()

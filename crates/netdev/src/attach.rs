@@ -64,7 +64,7 @@ impl Attached {
 
 /// Attaches an XDP program to a device of the calling thread's namespace.
 ///
-/// `mode` is `Native` or `Generic`. A device that has an XDP program already is refused: two
+/// `mode` is `Native`, `Generic` or `Offload`. A device that has an XDP program already is refused: two
 /// cannot share it.
 pub fn xdp(program: BorrowedFd<'_>, ifindex: u32, mode: XdpMode) -> Result<Attached, Error> {
     let link = Netlink::new()?.link_by_index(ifindex)?;
@@ -75,12 +75,13 @@ pub fn xdp(program: BorrowedFd<'_>, ifindex: u32, mode: XdpMode) -> Result<Attac
             mode: mode.name(),
         });
     }
-    let flags = match mode {
-        XdpMode::Native => libbpf_sys::XDP_FLAGS_DRV_MODE,
-        XdpMode::Offload => libbpf_sys::XDP_FLAGS_HW_MODE,
-        XdpMode::Generic | XdpMode::Multiple => libbpf_sys::XDP_FLAGS_SKB_MODE,
-    };
-    let created = create_link(program, ifindex, libbpf_sys::BPF_XDP, flags);
+    let created = match mode {
+        XdpMode::Native => Ok(libbpf_sys::XDP_FLAGS_DRV_MODE),
+        XdpMode::Offload => Ok(libbpf_sys::XDP_FLAGS_HW_MODE),
+        XdpMode::Generic => Ok(libbpf_sys::XDP_FLAGS_SKB_MODE),
+        XdpMode::Multiple => Err(io::Error::other("one program cannot be in several modes")),
+    }
+    .and_then(|flags| create_link(program, ifindex, libbpf_sys::BPF_XDP, flags));
     let fd = created.map_err(|source| Error::Attach {
         program: "an XDP program",
         interface: link.name,
@@ -89,6 +90,7 @@ pub fn xdp(program: BorrowedFd<'_>, ifindex: u32, mode: XdpMode) -> Result<Attac
                 "its driver has no native XDP; generic mode works on any device"
             }
             (Some(libc::EPERM), _) => "needs CAP_BPF and CAP_NET_ADMIN: run with sudo",
+            (Some(libc::EBUSY), _) => "another program took it meanwhile: bpftool link shows whose",
             (Some(libc::ERANGE | libc::EINVAL), XdpMode::Native) => {
                 "its MTU may be too large for native XDP, or its peer has more queues"
             }

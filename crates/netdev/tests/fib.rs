@@ -176,6 +176,73 @@ fn groups_leave_by_the_chosen_device_under_derived_addresses() {
 }
 
 #[test]
+fn a_link_local_address_is_found_on_its_device_only() {
+    if !sys::require::root() {
+        return;
+    }
+    let pair = Pair::new();
+    // RFC 4291 appendix A makes it of FAR.
+    let far = ip("fe80::ff:fe00:2");
+    pair.near
+        .netlink()
+        .set_neighbours(&[(pair.ifindex, far, FAR)], NeighbourState::Permanent)
+        .unwrap();
+    let destination = Destination {
+        address: far,
+        ifindex: Some(pair.ifindex),
+    };
+    let ready = NextHop::Ready {
+        ifindex: pair.ifindex,
+        source_mac: NEAR,
+        destination_mac: FAR,
+        mtu: 1500,
+        source: ip("fe80::ff:fe00:1"),
+    };
+    assert_eq!(fib(&pair).next_hop(destination).unwrap(), ready);
+}
+
+#[test]
+fn a_learned_path_mtu_holds() {
+    if !sys::require::root() {
+        return;
+    }
+    let pair = Pair::new();
+    let far = ip("10.9.0.2");
+    let neighbours = [(pair.ifindex, far, FAR)];
+    pair.near
+        .netlink()
+        .set_neighbours(&neighbours, NeighbourState::Permanent)
+        .unwrap();
+    let mtu = |fib: &mut Fib| match fib.next_hop(ip("192.0.2.9").into()).unwrap() {
+        NextHop::Ready { mtu, .. } => mtu,
+        NextHop::Unresolved(why) => panic!("{why:?}"),
+    };
+    let route = route("192.0.2.0", 24, Some("10.9.0.2"), None);
+    pair.near.netlink().add_routes(&[route]).unwrap();
+    // The far end forwards to a link that is narrower, and says so.
+    pair.far.sysctl("ipv4/ip_forward", "1");
+    let mut there = pair.far.netlink();
+    there
+        .add_bridge(&LinkSpec::new("narrow").mtu(1300).up())
+        .unwrap();
+    let narrow = pair.far.index("narrow");
+    there
+        .add_addresses(&[(narrow, ip("192.0.2.1"), 24)])
+        .unwrap();
+    let mut fib = fib(&pair);
+    assert_eq!(mtu(&mut fib), 1500);
+    let started = std::time::Instant::now();
+    while mtu(&mut fib) != 1300 {
+        assert!(started.elapsed() < std::time::Duration::from_secs(10));
+        pair.near.run(|| {
+            let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+            // Refused once the path's limit is known.
+            let _ = socket.send_to(&[0; 1400], "192.0.2.9:9");
+        });
+    }
+}
+
+#[test]
 fn bridges_and_macvlans_are_resolved_like_any_device() {
     if !sys::require::root() {
         return;

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 
@@ -183,6 +184,9 @@ fn path(name: &str) -> PathBuf {
 /// in other mount namespaces and keep the network namespace alive.
 fn prepare_folder() -> io::Result<()> {
     fs::create_dir_all(FOLDER)?;
+    // Two that find it unprepared would mount it twice; `ip netns` takes the same lock.
+    let _locked = Flock::lock(File::open(FOLDER)?, FlockArg::LockExclusive)
+        .map_err(|(_, errno)| io::Error::from(errno))?;
     let share = || {
         let none: Option<&str> = None;
         mount(

@@ -217,12 +217,21 @@ impl Bed {
     }
 }
 
-/// Every device has a carrier, every address can be bound.
+/// Every device has a carrier, and every address accepts packets: the kernel adds the local routes
+/// of IPv6 addresses some time after the addresses.
 fn is_ready(host: &Host) -> Result<bool, netdev::Error> {
     let mut netlink = host.netlink();
-    let carriers = netlink.links()?.iter().all(|link| link.carrier || !link.up);
-    let addresses = netlink.addresses()?;
-    Ok(carriers && addresses.iter().all(|address| !address.tentative))
+    for interface in &host.interfaces {
+        if !netlink.link_by_index(interface.ifindex)?.carrier {
+            return Ok(false);
+        }
+        for address in [interface.v4, interface.v6] {
+            if !netlink.route_to(address, None, None)?.local {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
 }
 
 /// Brings the loopback and the devices of `own` up and gives them their addresses.

@@ -29,7 +29,7 @@ pub enum Error {
         value: String,
         source: io::Error,
     },
-    #[error("{0}: no carrier, or an address that is still tentative, after {1} s")]
+    #[error("{0}: no carrier, or an address that accepts no packets, after {1} s")]
     NotReady(String, u64),
     #[error("{host}: starting {program}: {source}")]
     Spawn {

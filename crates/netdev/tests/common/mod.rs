@@ -9,6 +9,7 @@
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use netdev::{LinkSpec, Netlink};
 use sys::netns::{self, Namespace};
@@ -45,6 +46,16 @@ impl Space {
 
     pub fn index(&self, name: &str) -> u32 {
         self.netlink().link_by_name(name).unwrap().index
+    }
+
+    /// The kernel adds the local routes of IPv6 addresses some time after the addresses.
+    fn wait_until_local(&self, address: &str) {
+        let mut netlink = self.netlink();
+        let started = Instant::now();
+        while !netlink.route_to(ip(address), None, None).unwrap().local {
+            assert!(started.elapsed() < Duration::from_secs(10));
+            std::thread::yield_now();
+        }
     }
 
     pub fn sysctl(&self, key: &str, value: &str) {
@@ -86,6 +97,7 @@ impl Pair {
                     (index, ip(&format!("fd09::{host}")), 64),
                 ])
                 .unwrap();
+            space.wait_until_local(&format!("fd09::{host}"));
         }
         let ifindex = near.index("eth0");
         Self { near, far, ifindex }

@@ -20,7 +20,7 @@ use image::Image;
 
 /// Test programs that meet the kernel; the others ran on this machine.
 const IN_GUEST: &[&str] = &[
-    "loadgen", "netdev", "probes", "relay", "sys", "testbed", "xsk",
+    "loadgen", "lowroad", "netdev", "probes", "relay", "sys", "testbed", "xsk",
 ];
 /// How long one test program may take in the guest, which is some ten times slower.
 const DEADLINE: Duration = Duration::from_secs(240);

@@ -20,7 +20,6 @@ const INIT: &str = "#!/bin/sh
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs dev /dev
-mount -t tmpfs tmp /tmp
 mount -t tmpfs run /run
 mount -t bpf bpf /sys/fs/bpf
 mount -t cgroup2 cgroup /sys/fs/cgroup
@@ -61,7 +60,8 @@ impl Image {
             image.folder(&Path::new("/").join(folder));
         }
         image.files.insert(BUSYBOX.into(), BUSYBOX.into());
-        for tool in ["ip", "tc"] {
+        // Busybox has smaller ones of the same names; /usr/sbin comes first in the guest.
+        for tool in ["env", "ip", "tc"] {
             if let Some(program) = run::find(tool) {
                 image.program_as(&program, &Path::new("/usr/sbin").join(tool))?;
             }

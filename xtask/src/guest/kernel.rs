@@ -21,6 +21,8 @@ const MODULES: &[&str] = &[
     "af_packet",
     "sch_ingress",
     "sch_fq",
+    "sch_netem",
+    "sch_tbf",
     "cls_bpf",
     "act_bpf",
     "xsk_diag",

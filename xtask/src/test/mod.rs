@@ -11,7 +11,7 @@ use crate::check;
 use crate::guest;
 use crate::tally::Tally;
 
-pub(crate) use binaries::{Binary, build};
+pub(crate) use binaries::{Binary, build, passed};
 
 /// What `cargo xtask test` was asked.
 #[derive(Debug, Default)]

@@ -6,6 +6,7 @@ pub mod figures;
 mod html;
 mod identities;
 pub mod journal;
+pub mod pair;
 mod palette;
 mod png;
 pub mod record;

@@ -178,7 +178,12 @@ fn medians(metric: &Metric, clean: &Estimate) -> String {
 fn evidence(metric: &Metric, comparison: &Comparison, clean: &Estimate) -> String {
     let mut parts = Vec::new();
     if let Some(interval) = clean.interval {
-        let range = oriented(metric, clean.effect, interval);
+        let claimed = matches!(comparison.verdict, Verdict::Better | Verdict::Worse);
+        let range = match metric.effect {
+            // Without a claim there is no side to turn it to.
+            Effect::Ratio if !claimed => format!("{:.3}-{:.3}", interval.lower, interval.upper),
+            _ => oriented(metric, clean.effect, interval),
+        };
         parts.push(format!("{} CI {range}", percent(interval.confidence)));
     }
     parts.push(format!("n={}", clean.n));

@@ -49,6 +49,5 @@ fn on_path(name: &str) -> Option<PathBuf> {
 fn run(command: &mut Command) {
     let output = command.output().expect("npm and node are installed");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    println!("{text}");
     assert!(output.status.success(), "{command:?}\n{text}");
 }

@@ -1,5 +1,6 @@
 //! Where the time went: CPU states, hottest functions, flame graphs.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::element::{Cell, figure, paragraph, table};
@@ -37,28 +38,33 @@ fn states(usages: &[Usage], analysis: &Analysis<'_>, load: &str, at: usize) -> S
     let Some(bars) = svg::cpu(usages, load, format!("cpu-{at}"), title) else {
         return String::new();
     };
-    let mut heads = vec!["arm"];
-    let names: Vec<String> = STATES.iter().map(|(name, ..)| format!("#{name}")).collect();
-    heads.extend(names.iter().map(String::as_str));
-    heads.extend(["#all", "of which"]);
+    let shown: Vec<usize> = (0..STATES.len())
+        .filter(|&state| usages.iter().any(|usage| usage.states[state] > 0.0))
+        .collect();
+    let inside: BTreeSet<&String> = usages
+        .iter()
+        .flat_map(|usage| usage.of_which.keys())
+        .collect();
+    let names: Vec<String> = shown
+        .iter()
+        .map(|&state| format!("#{}", STATES[state].0))
+        .chain(["#all".to_owned()])
+        .chain(inside.iter().map(|name| format!("#of which {name}")))
+        .collect();
+    let heads: Vec<&str> = std::iter::once("arm")
+        .chain(names.iter().map(String::as_str))
+        .collect();
     let rows = usages
         .iter()
         .map(|usage| {
-            let mut row = vec![arm_cell(analysis, &usage.arm)];
-            row.extend(
-                usage
-                    .states
-                    .iter()
-                    .map(|share| Cell::number(digits(*share))),
-            );
-            row.push(Cell::number(digits(usage.busy())));
-            let inside: Vec<String> = usage
-                .of_which
+            let states = shown.iter().map(|&state| usage.states[state]);
+            let of_which = inside
                 .iter()
-                .map(|(name, share)| format!("{name} {}", digits(*share)))
-                .collect();
-            row.push(Cell::text(inside.join(", ")));
-            row
+                .map(|name| usage.of_which.get(*name).copied().unwrap_or(0.0));
+            let shares = states.chain([usage.busy()]).chain(of_which);
+            std::iter::once(arm_cell(analysis, &usage.arm))
+                .chain(shares.map(|share| Cell::number(digits(share))))
+                .collect()
         })
         .collect();
     figure(

@@ -9,21 +9,29 @@ use crate::words::digits;
 const LEFT: f64 = 92.0;
 const RIGHT: f64 = WIDTH - 78.0;
 const ROW: f64 = 30.0;
-const TOP: f64 = 56.0;
 
 /// A bar per arm; none without accounting.
 pub(crate) fn cpu(usages: &[Usage], load: &str, id: String, title: String) -> Option<Figure> {
     let most = usages.iter().map(Usage::busy).reduce(f64::max)?;
     let scale = Scale::from_zero((most * 1.05).min(100.0), LEFT, RIGHT);
-    let bottom = TOP + ROW * float(usages.len());
-    let mut figure = Figure::new(id, title, describe(usages, load), bottom + 42.0);
     let shown: Vec<usize> = (0..STATES.len())
         .filter(|&state| usages.iter().any(|usage| usage.states[state] > 0.05))
         .collect();
-    legend(&mut figure, &shown);
-    scale.draw_below(&mut figure, TOP, bottom, "share of all CPUs [%]");
+    let places = legend(&shown);
+    let top = places.last().map_or(0.0, |(_, y)| y + 26.0);
+    let bottom = top + ROW * float(usages.len());
+    let mut figure = Figure::new(id, title, describe(usages, load), bottom + 42.0);
+    for (&state, place) in shown.iter().zip(places) {
+        figure.open(&format!("state-{state}"));
+        figure.rect(place, (12.0, 12.0), "fill=\"currentColor\"");
+        figure.close();
+        figure.open("ink");
+        figure.text((place.0 + 17.0, place.1 + 10.5), "start", STATES[state].0);
+        figure.close();
+    }
+    scale.draw_below(&mut figure, top, bottom, "share of all CPUs [%]");
     for (at, usage) in usages.iter().enumerate() {
-        let y = TOP + ROW * float(at) + 5.0;
+        let y = top + ROW * float(at) + 5.0;
         let mut before = 0.0;
         for (state, share) in usage.states.iter().enumerate() {
             let (from, to) = (scale.at(before), scale.at(before + share));
@@ -47,22 +55,21 @@ pub(crate) fn cpu(usages: &[Usage], load: &str, id: String, title: String) -> Op
     Some(figure)
 }
 
-fn legend(figure: &mut Figure, shown: &[usize]) {
-    let mut place = (8.0, 4.0);
-    for &state in shown {
-        let name = STATES[state].0;
-        let wide = 34.0 + 7.2 * float(name.len());
-        if place.0 + wide > WIDTH {
-            place = (8.0, place.1 + 20.0);
-        }
-        figure.open(&format!("state-{state}"));
-        figure.rect(place, (12.0, 12.0), "fill=\"currentColor\"");
-        figure.close();
-        figure.open("ink");
-        figure.text((place.0 + 17.0, place.1 + 10.5), "start", name);
-        figure.close();
-        place.0 += wide;
-    }
+/// Where the names of the states stand, in as many lines as they need.
+fn legend(shown: &[usize]) -> Vec<(f64, f64)> {
+    let mut next = (8.0, 4.0);
+    shown
+        .iter()
+        .map(|&state| {
+            let wide = 34.0 + 7.4 * float(STATES[state].0.len());
+            if next.0 + wide > WIDTH {
+                next = (8.0, next.1 + 20.0);
+            }
+            let place = next;
+            next.0 += wide;
+            place
+        })
+        .collect()
 }
 
 fn describe(usages: &[Usage], load: &str) -> String {

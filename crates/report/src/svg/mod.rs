@@ -162,7 +162,7 @@ impl Figure {
     pub(crate) fn legend(&mut self, mut y: f64, entries: &[(String, Look)]) {
         let mut x = 8.0;
         for (name, look) in entries {
-            let wide = 46.0 + 7.4 * float(name.chars().count());
+            let wide = 48.0 + 8.2 * float(name.chars().count());
             if x + wide > WIDTH {
                 (x, y) = (8.0, y + 18.0);
             }

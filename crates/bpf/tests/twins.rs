@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::fs::{self, File};
+use std::io::BufReader;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +14,7 @@ use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{MapCore, MapFlags, Object, Program, ProgramInput};
 use packet::build::{self, Builder, Checksum, Extension};
 use packet::parse::{Family, Parsed, parse};
-use packet::{checksum, ethertype, ipv4, udp};
+use packet::{checksum, ethertype, ipv4, pcap, udp};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -281,6 +283,30 @@ fn noise_parses_alike() {
         frame[12..14].copy_from_slice(&ethertype.to_be_bytes());
         compare(&twins, "parse", &frame);
     });
+}
+
+#[test]
+fn frames_of_outside_captures_parse_alike() {
+    let Some(twins) = Twins::load() else { return };
+    let Some(folder) = sys::require::corpus() else {
+        return;
+    };
+    let mut compared = 0;
+    for entry in fs::read_dir(folder.join("pcap")).unwrap() {
+        // Other files there are no captures.
+        let file = BufReader::new(File::open(entry.unwrap().path()).unwrap());
+        let Ok(reader) = pcap::Reader::new(file) else {
+            continue;
+        };
+        for packet in reader.map(Result::unwrap).take(400) {
+            // The kernel runs frames of up to a page, less what it puts around them.
+            if packet.link_type == pcap::ETHERNET && packet.frame.len() < 3000 {
+                compare(&twins, "parse", &packet.frame);
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 0, "no captures in {}", folder.display());
 }
 
 #[test]

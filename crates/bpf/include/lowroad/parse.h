@@ -263,8 +263,7 @@ static __always_inline int parse_udp(struct udphdr *udp, __u32 room, struct pack
 		return PARSE_TRUNCATED_TRANSPORT;
 	p->udp_length = bpf_ntohs(udp->len);
 	/* The first fragment's length is the whole datagram's. */
-	if (p->udp_length < sizeof(*udp) ||
-	    (p->udp_length > room && p->fragment == FRAGMENT_NONE))
+	if (p->udp_length < sizeof(*udp) || (p->udp_length > room && p->fragment == FRAGMENT_NONE))
 		return PARSE_BAD_UDP_LENGTH;
 	p->source_port = bpf_ntohs(udp->source);
 	p->destination_port = bpf_ntohs(udp->dest);

@@ -55,9 +55,9 @@ int BPF_PROG(read_napi, struct napi_struct *napi, int work, int budget)
 SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(read_skb, struct sk_buff *skb)
 {
-	observed = skb->len + skb->data_len + skb->mac_len + skb->hash + skb->mark +
-		   skb->priority + skb->protocol + skb->transport_header + skb->network_header +
-		   skb->mac_header + skb->dev->name[0] + (skb->data - skb->head);
+	observed = skb->len + skb->data_len + skb->mac_len + skb->hash + skb->mark + skb->priority +
+		   skb->protocol + skb->transport_header + skb->network_header + skb->mac_header +
+		   skb->dev->name[0] + (skb->data - skb->head);
 	return 0;
 }
 

@@ -141,7 +141,8 @@ int rewrite(struct xdp_md *ctx)
 	udp = packet_at(data, end, p.l4, sizeof(*udp));
 	if (!ip || !udp)
 		return XDP_ABORTED;
-	ip->check = csum_replace2(ip->check, bpf_htons(ip->ttl << 8), bpf_htons((ip->ttl - 1) << 8));
+	ip->check =
+		csum_replace2(ip->check, bpf_htons(ip->ttl << 8), bpf_htons((ip->ttl - 1) << 8));
 	ip->ttl--;
 	ip->check = csum_replace4(ip->check, ip->daddr, to);
 	udp->check = udp_csum_replace4(udp->check, ip->daddr, to);

@@ -54,8 +54,7 @@ static __always_inline void write_payload(struct payload *payload, __u32 flow, _
 	payload->sent_ns = now;
 }
 
-/* A frame comes back with whatever its receiver made of it, so all headers are written each time.
- */
+/* A frame comes back as its receiver left it, so all headers are written each time. */
 static __always_inline int write_frame(void *data, void *end, __u32 index, struct live_flow *flow,
 				       const __u32 length)
 {

@@ -7,7 +7,6 @@ mod far_end;
 mod frame;
 mod lateness;
 mod live;
-mod pcap;
 mod replay;
 mod schedule;
 mod skel;

@@ -1,26 +1,28 @@
 //! Replaying a capture: at its own pace, scaled, or at a rate; as it is, or with every UDP datagram
 //! sent to one target.
 
+use std::fs::File;
+use std::io::BufReader;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use packet::checksum;
 use packet::parse::{Fragment, Parsed, Verdict, parse};
+use packet::pcap::{Captured, ETHERNET, Reader};
 use packet::protocol;
 use sys::mmsg::{self, Family, Outgoing};
 
 use crate::lateness::Lateness;
-use crate::pcap::{self, Record};
 use crate::schedule::{LEAD_NS, Monotonic, Pacer, Schedule, interval_ps};
 use crate::{Amount, Error, Load, Sent};
 
 /// Which capture, when, and where to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
-    /// A classic pcap file of Ethernet frames; it is read whole before the first frame is sent.
+    /// A pcap or pcapng file; it is read whole before the first frame is sent.
     pub path: PathBuf,
     pub timing: Timing,
     /// Send only UDP, to the load's first destination and destination MAC. Everything else is sent
@@ -44,6 +46,8 @@ pub enum Timing {
 pub struct Skipped {
     /// The capture does not hold all of the frame.
     pub truncated: u64,
+    /// Not an Ethernet frame.
+    pub link_type: u64,
     /// Longer than the device's MTU allows.
     pub too_long: u64,
     /// Redirecting: not UDP, or not IP.
@@ -70,7 +74,7 @@ pub(crate) fn run(load: &Load, replay: &Replay, stop: &AtomicBool) -> Result<Sen
         (false, _) => None,
     };
     let link = netdev::Netlink::new()?.link_by_index(load.ifindex)?;
-    let records = pcap::read(&replay.path)?;
+    let records = read(&replay.path)?;
     let (frames, skipped) = prepare(records, replay.timing, target, link.mtu as usize + 14)?;
     let socket = sys::socket::raw_sender(load.ifindex)
         .map_err(Error::io(format!("sending from {}", link.name)))?;
@@ -79,9 +83,17 @@ pub(crate) fn run(load: &Load, replay: &Replay, stop: &AtomicBool) -> Result<Sen
     Ok(sent)
 }
 
+fn read(path: &Path) -> Result<Vec<Captured>, Error> {
+    let name = path.display();
+    let file = File::open(path).map_err(Error::io(format!("opening {name}")))?;
+    Reader::new(BufReader::new(file))
+        .and_then(Iterator::collect)
+        .map_err(|error| Error::Load(format!("{name}: {error}")))
+}
+
 /// What to send when, and what not.
 fn prepare(
-    records: Vec<Record>,
+    records: Vec<Captured>,
     timing: Timing,
     target: Option<(SocketAddr, [u8; 6])>,
     longest: usize,
@@ -106,7 +118,7 @@ fn prepare(
             ));
         }
     };
-    let first = records.first().map_or(0, |record| record.time_ns);
+    let first = records.first().map_or(0, |record| record.timestamp_ns);
     let mut frames: Vec<Due> = Vec::with_capacity(records.len());
     let mut skipped = Skipped::default();
     for mut record in records {
@@ -115,11 +127,11 @@ fn prepare(
         };
         let after_ns = match schedule {
             Some(schedule) => schedule.due(frames.len() as u64),
-            None => scale(record.time_ns.saturating_sub(first), speed),
+            None => scale(record.timestamp_ns.saturating_sub(first), speed),
         };
         frames.push(Due {
             after_ns: frames.last().map_or(0, |due| due.after_ns).max(after_ns),
-            frame: record.bytes,
+            frame: record.frame,
         });
     }
     Ok((frames, skipped))
@@ -127,17 +139,19 @@ fn prepare(
 
 /// Makes a record ready to be sent, or counts why it is not.
 fn keep(
-    record: &mut Record,
+    record: &mut Captured,
     target: Option<(SocketAddr, [u8; 6])>,
     longest: usize,
     skipped: &mut Skipped,
 ) -> Option<()> {
-    let counter = if record.bytes.len() < record.original_len as usize {
+    let counter = if record.link_type != ETHERNET {
+        &mut skipped.link_type
+    } else if record.frame.len() < record.original_length as usize {
         &mut skipped.truncated
-    } else if record.bytes.len() > longest {
+    } else if record.frame.len() > longest {
         &mut skipped.too_long
     } else {
-        match target.map(|(to, mac)| redirect(&mut record.bytes, to, mac)) {
+        match target.map(|(to, mac)| redirect(&mut record.frame, to, mac)) {
             None | Some(Ok(())) => return Some(()),
             Some(Err(Unfit::Malformed)) => &mut skipped.malformed,
             Some(Err(Unfit::Fragment)) => &mut skipped.fragment,
@@ -279,11 +293,12 @@ mod tests {
 
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
-    fn record(time_ns: u64, bytes: Vec<u8>) -> Record {
-        Record {
-            time_ns,
-            original_len: u32::try_from(bytes.len()).unwrap(),
-            bytes,
+    fn record(timestamp_ns: u64, frame: Vec<u8>) -> Captured {
+        Captured {
+            timestamp_ns,
+            original_length: u32::try_from(frame.len()).unwrap(),
+            link_type: ETHERNET,
+            frame,
         }
     }
 
@@ -329,11 +344,14 @@ mod tests {
         let v4: SocketAddr = "192.0.2.1:7".parse().unwrap();
         let v6: SocketAddr = "[2001:db8::1]:7".parse().unwrap();
         let mut cut = record(0, build::udp(v4, v4).payload([0; 90]).frame());
-        cut.original_len += 1;
+        cut.original_length += 1;
+        let mut cooked = record(0, vec![0; 60]);
+        cooked.link_type = 113;
         let mut bad_version = build::udp(v4, v4).frame();
         bad_version[14] = 0x75;
         let records = vec![
             cut,
+            cooked,
             record(0, build::udp(v4, v4).payload(vec![0; 1500]).frame()),
             record(0, build::tcp(v4, v4, 2, 0).frame()),
             record(
@@ -351,6 +369,7 @@ mod tests {
             prepare(records.clone(), Timing::Original, Some((v4, MAC)), 1514).unwrap();
         let each = Skipped {
             truncated: 1,
+            link_type: 1,
             too_long: 1,
             not_udp: 1,
             fragment: 1,

@@ -7,12 +7,12 @@
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::process::Command;
 use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Xdp, XdpFlags, libbpf_sys};
+use netdev::{LinkSpec, Netlink};
 use sys::mmap::Pages;
 use xsk::{Bind, Error, Frame, Kick, Mode, Socket, Umem};
 
@@ -39,22 +39,15 @@ struct Link {
 
 impl Link {
     fn new() -> Self {
-        ip(
-            "link add left numtxqueues 2 numrxqueues 2 type veth peer name right numtxqueues 2 numrxqueues 2",
-        );
-        ip("link set left up");
-        ip("link set right up");
-        let index = |name| nix::net::if_::if_nametoindex(name).unwrap();
-        Self {
-            left: index("left"),
-            right: index("right"),
+        let mut netlink = Netlink::new().unwrap();
+        let spec = |name| LinkSpec::new(name).queues(QUEUES);
+        netlink.add_veth(&spec("left"), &spec("right")).unwrap();
+        let [left, right] = ["left", "right"].map(|name| netlink.link_by_name(name).unwrap().index);
+        for index in [left, right] {
+            netlink.set_link(index, &LinkSpec::unnamed().up()).unwrap();
         }
+        Self { left, right }
     }
-}
-
-fn ip(arguments: &str) {
-    let status = Command::new("ip").args(arguments.split(' ')).status();
-    assert!(status.unwrap().success(), "ip {arguments}");
 }
 
 /// An XDP program that hands each queue's packets to the socket in its map, else up.

@@ -69,8 +69,10 @@ fn states(usages: &[Usage], analysis: &Analysis<'_>, load: &str, at: usize) -> S
         .collect();
     figure(
         &bars,
-        "The whole machine, generator and receivers included, softirq where it ran. Counted by \
-         tracepoints at every change of state, not sampled by the clock tick.",
+        &format!(
+            "{load}: the whole machine, generator and receivers included, softirq where it ran. \
+             Counted by tracepoints at every change of state, not sampled by the clock tick."
+        ),
     ) + &table(&format!("Percent of all CPUs, {load}"), &heads, rows)
 }
 

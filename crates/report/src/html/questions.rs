@@ -145,22 +145,35 @@ fn rows_table(analysis: &Analysis<'_>, metric: &Metric, load: &str) -> String {
         .rows
         .iter()
         .filter(|row| row.metric.name == metric.name && row.load == load && row.skip.is_none());
+    let mut heads = vec![
+        "arm",
+        "against",
+        "#median",
+        "#other",
+        "#effect",
+        "#interval",
+        "#A/A",
+        "#n",
+        "#p",
+        "verdict",
+    ];
+    let rows: Vec<&Row<'_>> = rows.collect();
+    let any_flagged = rows.iter().any(|row| flagged(row) > 0);
+    if any_flagged {
+        heads.push("#with flagged");
+    }
+    let cells = rows.into_iter().map(|row| {
+        let mut cells = cells(analysis, row);
+        if any_flagged {
+            cells.push(with_flagged(row));
+        }
+        cells
+    });
     let primary = if metric.primary { ", primary" } else { "" };
     table(
         &format!("{} [{}]{primary}, {load}", metric.name, metric.unit),
-        &[
-            "arm",
-            "against",
-            "#median",
-            "#other",
-            "#effect",
-            "#interval",
-            "#A/A",
-            "#n",
-            "#p",
-            "verdict",
-        ],
-        rows.map(|row| cells(analysis, row)).collect(),
+        &heads,
+        cells.collect(),
     )
 }
 
@@ -200,6 +213,26 @@ pub(super) fn arm_cell(analysis: &Analysis<'_>, arm: &str) -> Cell {
         look.class,
         escape(arm)
     ))
+}
+
+fn flagged(row: &Row<'_>) -> usize {
+    row.comparison
+        .as_ref()
+        .map_or(0, |comparison| comparison.flagged)
+}
+
+/// Effect and interval over all blocks, the flagged ones too.
+fn with_flagged(row: &Row<'_>) -> Cell {
+    let all = row
+        .comparison
+        .as_ref()
+        .and_then(|comparison| comparison.all.as_ref());
+    Cell::number(all.map_or_else(String::new, |all| {
+        let interval = all.interval.map_or_else(String::new, |at| {
+            format!(" ({})", range(at.lower, at.upper))
+        });
+        format!("{}{interval}, n={}", digits(all.effect), all.n)
+    }))
 }
 
 fn verdict_cell(row: &Row<'_>) -> Cell {

@@ -85,7 +85,6 @@ fn blocks(figure: &mut Figure, analysis: &Analysis<'_>, load: &str, last: usize,
         if analysis.is_flagged(load, block) {
             let look = "fill=\"currentColor\" fill-opacity=\"0.18\"";
             figure.rect((x, TOP), (step, BOTTOM - TOP), look);
-            figure.text((x + step / 2.0, BOTTOM - 6.0), "middle", "flagged");
         }
         if block % every == 0 {
             figure.text(

@@ -9,10 +9,11 @@ mod run;
 mod tally;
 mod test;
 
+use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::tally::Tally;
 
@@ -24,6 +25,18 @@ usage: cargo xtask VERB
   guest [COMMAND]    boots Debian's 6.1 kernel and runs the BPF tests there, or one shell command
 ";
 
+/// Arguments that no task understands.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -32,7 +45,7 @@ fn main() -> ExitCode {
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
         }
     }
 }
@@ -48,7 +61,7 @@ fn dispatch(arguments: &[&str]) -> Result<Tally> {
         ["test", options @ ..] => test::run(&test::Options::parse(options)?),
         ["guest"] => guest::run(),
         ["guest", command @ ..] => guest::shell(&command.join(" ")),
-        _ => bail!("no such task\n{USAGE}"),
+        _ => Err(Usage(USAGE.to_owned()).into()),
     }
 }
 

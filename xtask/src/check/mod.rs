@@ -10,8 +10,9 @@ mod spelling;
 
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
+use crate::Usage;
 use crate::tally::{Outcome, Tally};
 
 /// A check: `Ok(Some(..))` when it cannot run here, an error that says what to change.
@@ -76,7 +77,8 @@ pub(crate) fn run(names: &[&str]) -> Result<Tally> {
         .iter()
         .find(|name| !CHECKS.iter().any(|check| check.name == **name))
     {
-        bail!("no check is called {unknown}: see `cargo xtask check --list`");
+        let message = format!("no check is called {unknown}: see `cargo xtask check --list`");
+        return Err(Usage(message).into());
     }
     let mut tally = Tally::default();
     run_into(&mut tally, names);

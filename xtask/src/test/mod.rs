@@ -5,8 +5,9 @@ mod runner;
 
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
+use crate::Usage;
 use crate::check;
 use crate::guest;
 use crate::tally::Tally;
@@ -32,7 +33,9 @@ impl Options {
                 "--full" => options.full = true,
                 "--sudo" => options.sudo = true,
                 "--no-guest" => options.no_guest = true,
-                flag if flag.starts_with('-') => bail!("test does not know {flag}"),
+                flag if flag.starts_with('-') => {
+                    return Err(Usage(format!("test does not know {flag}")).into());
+                }
                 filter => options.filter = Some(filter.to_owned()),
             }
         }

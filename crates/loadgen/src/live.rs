@@ -14,8 +14,10 @@ use crate::schedule::{Monotonic, Pacer};
 use crate::skel::live::{LiveSkel, LiveSkelBuilder, types};
 use crate::{Amount, Error, Load, Sent};
 
-/// Frames in one call.
+/// Frames in the first call, and at most in later ones: each call sleeps some 25 ms for its set-up,
+/// and only between calls it is found out that the time is over.
 const CALL: u64 = 262_144;
+const LONGEST_CALL: u64 = 4 * CALL;
 const MAX_BATCH: usize = 256;
 
 const _: () = assert!(size_of::<types::live_flow>() == 80, "live.bpf.c");
@@ -77,7 +79,7 @@ fn send(
         && Duration::from_nanos(sent.elapsed_ns) < time
         && !stop.load(Ordering::Relaxed)
     {
-        let call = CALL.min(packets - sent.sent);
+        let call = next_call(&sent, time).min(packets - sent.sent);
         let done = run_program(skel, &frame, call, load.burst.min(MAX_BATCH))?;
         sent.sent += done;
         sent.elapsed_ns = sys::clock::monotonic_ns() - start;
@@ -90,6 +92,16 @@ fn send(
         sent.achieved_pps = sent.sent as f64 * 1e9 / sent.elapsed_ns.max(1) as f64;
     }
     Ok(sent)
+}
+
+/// Frames that fit the time that is left, at the rate so far.
+fn next_call(sent: &Sent, time: Duration) -> u64 {
+    let elapsed = u128::from(sent.elapsed_ns);
+    let left = time.as_nanos().saturating_sub(elapsed);
+    let fit = left.saturating_mul(u128::from(sent.sent)) / elapsed.max(1);
+    u64::try_from(fit)
+        .unwrap_or(LONGEST_CALL)
+        .clamp(CALL, LONGEST_CALL)
 }
 
 /// Runs the program on `repeat` frames and returns that number.
@@ -130,4 +142,24 @@ fn next_sequence(skel: &LiveSkel<'_>, index: u32) -> Result<u64, Error> {
         .map_err(Error::bpf("reading the flow table"))?;
     let next = value.and_then(|value| value.get(72..80)?.try_into().ok());
     Ok(next.map_or(0, u64::from_ne_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_grow_to_what_fits_the_time() {
+        let sent = |sent, elapsed_ns| Sent {
+            sent,
+            elapsed_ns,
+            ..Sent::default()
+        };
+        let second = Duration::from_secs(1);
+        assert_eq!(next_call(&Sent::default(), second), CALL);
+        assert_eq!(next_call(&sent(CALL, 100_000_000), second), LONGEST_CALL);
+        assert_eq!(next_call(&sent(CALL, 333_333_333), second), 2 * CALL);
+        assert_eq!(next_call(&sent(4 * CALL, 999_000_000), second), CALL);
+        assert_eq!(next_call(&sent(CALL, 1), Duration::MAX), LONGEST_CALL);
+    }
 }

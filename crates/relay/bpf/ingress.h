@@ -129,9 +129,30 @@ static __always_inline int claim(struct ingress *in, __u32 ifindex)
 	return in->stream->road == ROAD_PASSING ? VERDICT_PASS : VERDICT_FORWARD;
 }
 
-/* `in` zeroed, but for packets. `verified`: the network stack vouches for the checksum. */
+/* Which UDP checksums are right without being summed. */
+enum trust {
+	/* None: who forwards the frame itself needs the payload's sum for every copy. */
+	TRUST_NONE,
+	/* Those that the sender left to its device: the network stack completes them. */
+	TRUST_PARTIAL,
+	/* All: the receiving device has checked. */
+	TRUST_ALL,
+};
+
+static __always_inline int judge_checksum(struct datagram *d, void *data, void *end, int trust)
+{
+	if (d->check && trust == TRUST_ALL)
+		return CHECK_RIGHT;
+	if (d->check && trust == TRUST_PARTIAL && d->check == d->pseudo_sum) {
+		d->partial = 1;
+		return CHECK_RIGHT;
+	}
+	return check_sum(d, data, end);
+}
+
+/* `in` zeroed, but for packets. */
 static __always_inline int judge(struct ingress *in, void *data, void *end, __u32 ifindex,
-				 bool verified)
+				 int trust)
 {
 	int shape = parse(&in->datagram, data, end);
 	int verdict;
@@ -147,13 +168,11 @@ static __always_inline int judge(struct ingress *in, void *data, void *end, __u3
 		return pass(in);
 	if (shape == SHAPE_MALFORMED)
 		return drop(in, DROP_MALFORMED);
-	if (!verified || !in->datagram.check) {
-		int checked = check_sum(&in->datagram, data, end);
-
-		if (checked == CHECK_UNREADABLE)
-			return pass(in);
-		if (checked == CHECK_WRONG)
-			return drop(in, DROP_BAD_CHECKSUM);
+	switch (judge_checksum(&in->datagram, data, end, trust)) {
+	case CHECK_UNREADABLE:
+		return pass(in);
+	case CHECK_WRONG:
+		return drop(in, DROP_BAD_CHECKSUM);
 	}
 	return permit(in);
 }

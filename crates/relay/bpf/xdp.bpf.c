@@ -80,7 +80,7 @@ static __always_inline int relay(struct xdp_md *ctx)
 	void *data = (void *)(long)ctx->data;
 	void *end = (void *)(long)ctx->data_end;
 
-	switch (judge(&in, data, end, ctx->ingress_ifindex, false)) {
+	switch (judge(&in, data, end, ctx->ingress_ifindex, TRUST_NONE)) {
 	case VERDICT_PASS:
 		return XDP_PASS;
 	case VERDICT_DIVERT:

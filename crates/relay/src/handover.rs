@@ -38,7 +38,9 @@ pub trait FastPath: Send + Sync {
     fn diverted(&self, stream: StreamId) -> Result<u64, datapath::Error>;
 
     /// Tells the program how many diverted datagrams userspace is done with: sent, refused and
-    /// counted, or lost to a full shadow socket and counted.
+    /// counted, or lost to a full shadow socket and counted. Nothing is taken over before the
+    /// first call, so that what the ingest socket still holds is not overtaken: it is made, with
+    /// 0 if need be, once that is empty.
     ///
     /// The datagram that compares and the one that takes over must be one atomic step against
     /// diverting: a datagram diverted on one CPU while another takes over would be overtaken.

@@ -4,6 +4,7 @@ pub mod counters;
 pub mod handover;
 mod kernel;
 pub mod plan;
+pub mod tc;
 pub mod userspace;
 pub mod xdp;
 
@@ -27,6 +28,7 @@ pub fn datapaths() -> Vec<Box<dyn datapath::Datapath<Relay>>> {
         Box::new(userspace::mmsg()),
         Box::new(userspace::gso()),
         Box::new(userspace::busy()),
+        Box::new(tc::Tc),
         Box::new(xdp::Xdp),
     ]
 }

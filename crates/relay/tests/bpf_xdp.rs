@@ -25,6 +25,7 @@ fn expected(rig: &Rig, i: u32, frame: &Frame) -> Arrived {
         tos: frame.tos,
         ttl: frame.ttl - 1,
         payload: frame.payload.clone(),
+        partial: false,
     }
 }
 

@@ -17,7 +17,7 @@ use super::{Loaded, write};
 use crate::plan::{MAX_FANOUT, Subscriber, drop_reason};
 
 /// Free slots of a size kept ready: so many changes take effect at once without a wait.
-const SPARE: usize = 4;
+const SPARE: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Groups {

@@ -202,10 +202,49 @@ impl Rig {
             .run(|| test_run(program, frame, self.ingress, LIVE_FRAMES));
     }
 
+    /// Has the sender send the frame as it is.
+    pub fn send(&self, frame: &frame::Frame) {
+        let mut bytes = frame.bytes();
+        bytes[..6].copy_from_slice(&mac(2));
+        self.sender.run(|| send_raw(&bytes));
+    }
+
     /// The verdict on a frame, which goes nowhere, and the bytes it had become.
     pub fn verdict(&self, program: &OwnedFd, frame: &[u8]) -> (u32, Vec<u8>) {
         self.relay.run(|| test_run(program, frame, self.ingress, 0))
     }
+}
+
+/// Sends by the interface src0 of the calling thread's namespace.
+fn send_raw(frame: &[u8]) {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: 0,
+        sll_ifindex: Netlink::new().unwrap().link_by_name("src0").unwrap().index as i32,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 6,
+        sll_addr: [0; 8],
+    };
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let socket = socket(AddressFamily::Packet, SockType::Raw, flags, None).unwrap();
+    // SAFETY: the frame and the address are read for the lengths given, during the call only.
+    let sent = unsafe {
+        libc::sendto(
+            socket.as_raw_fd(),
+            frame.as_ptr().cast(),
+            frame.len(),
+            0,
+            (&raw const address).cast(),
+            size_of_val(&address) as u32,
+        )
+    };
+    assert_eq!(
+        sent,
+        frame.len() as isize,
+        "{}",
+        std::io::Error::last_os_error()
+    );
 }
 
 fn cable(relay: &Space, space: &Space, name: &str, other: &str, number: u8) {
@@ -298,7 +337,7 @@ impl Capture {
     fn next(&self) -> Option<Option<Arrived>> {
         let mut buffer = vec![0; 65536];
         let length = recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty()).ok()?;
-        let relayed = buffer[..6] != [0xff; 6] && length > 42;
+        let relayed = buffer[..6] != [0xff; 6];
         Some(relayed.then(|| frame::read(&buffer[..length])).flatten())
     }
 }

@@ -1,0 +1,472 @@
+//! Every kernel datapath sends the same copies and counts the same refusals, whatever arrives: frames
+//! come from a sender's raw and ordinary sockets, and are read where the receivers are.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test's numbers are small"
+)]
+
+mod common;
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use common::frame::{Arrived, Checksum, Frame};
+use common::{INGEST, INGEST6, Rig, SENDER, SENDER6, assert_identities, dropped, mac, stream};
+use datapath::Datapath;
+use netdev::{NextHop, Unresolved};
+use relay::Relay;
+use relay::counters::DropReason;
+use relay::handover::Road;
+use relay::plan::{Handover, Limits, Plan, Prefix, SourcePolicy, Stream};
+use relay::tc::Tc;
+use relay::xdp::Xdp;
+
+const DATAPATHS: [&dyn Datapath<Relay>; 2] = [&Xdp, &Tc];
+
+fn plan(stream: &Stream) -> Plan {
+    Plan {
+        streams: vec![stream.clone()],
+        ..Plan::default()
+    }
+}
+
+fn expected(rig: &Rig, i: u32, v4: bool, frame: &Frame) -> Arrived {
+    let subscriber = rig.subscriber(i, v4);
+    let net = (i % 2 + 2) as u8;
+    Arrived {
+        macs: [mac(net * 2 + 1), mac(net * 2)]
+            .concat()
+            .try_into()
+            .unwrap(),
+        source: subscriber.source,
+        destination: subscriber.destination,
+        tos: frame.tos,
+        ttl: frame.ttl - 1,
+        payload: frame.payload.clone(),
+        partial: false,
+    }
+}
+
+/// Subscribers 0..n of IPv4 and n..2n of IPv6.
+fn both_families(rig: &Rig, ingest: &str, each: u32) -> Stream {
+    let mut stream = rig.stream(0, ingest);
+    stream.subscribers = (0..each)
+        .map(|i| rig.subscriber(i, true))
+        .chain((each..2 * each).map(|i| rig.subscriber(i, false)))
+        .collect();
+    stream
+}
+
+#[test]
+fn frames_of_every_size_and_family_reach_subscribers_of_both() {
+    if !sys::require::root() {
+        return;
+    }
+    let rig = Rig::new();
+    let capture = rig.capture();
+    for datapath in DATAPATHS {
+        for (sender, ingest) in [(SENDER, INGEST), (SENDER6, INGEST6)] {
+            let running = rig.start(datapath, &plan(&both_families(&rig, ingest, 3)));
+            let mut sent = 0;
+            for size in [0, 1, 2, 3, 5, 31, 32, 33, 63, 200, 511, 1199, 1200, 1444] {
+                for checksum in [Checksum::Right, Checksum::Partial] {
+                    if checksum == Checksum::Partial && datapath.name() == "tc" {
+                        // The stack marks a partial sum on its buffer; a raw frame cannot.
+                        continue;
+                    }
+                    for tags in [vec![], vec![(0x8100, 5)], vec![(0x88a8, 6), (0x8100, 5)]] {
+                        let mut frame = Frame::new(sender, ingest, size);
+                        (frame.checksum, frame.tags) = (checksum, tags);
+                        frame.padding = 18_usize.saturating_sub(size);
+                        rig.send(&frame);
+                        sent += 1;
+                        let mut arrived = capture.take(6);
+                        arrived.sort_by_key(|arrived| arrived.destination.port());
+                        for (i, arrived) in (0..).zip(arrived) {
+                            let expected = expected(&rig, i, i < 3, &frame);
+                            assert_eq!(arrived, expected, "{} {frame:?}", datapath.name());
+                        }
+                    }
+                }
+            }
+            let counters = running.stop();
+            assert_identities(stream(&counters));
+            assert_eq!(
+                stream(&counters).forwarded.packets,
+                sent,
+                "{}",
+                datapath.name()
+            );
+        }
+    }
+    assert_eq!(capture.rest(), []);
+}
+
+#[test]
+fn an_ordinary_sender_is_relayed() {
+    if !sys::require::root() {
+        return;
+    }
+    let rig = Rig::new();
+    let capture = rig.capture();
+    for datapath in DATAPATHS {
+        for (sender, ingest) in [(SENDER, INGEST), (SENDER6, INGEST6)] {
+            let running = rig.start(datapath, &plan(&both_families(&rig, ingest, 2)));
+            let socket = rig.sender.run(|| UdpSocket::bind(sender).unwrap());
+            for size in [1, 700, 1452] {
+                socket.send_to(&vec![0x5a; size], ingest).unwrap();
+                let arrived = capture.take(4);
+                assert!(
+                    arrived
+                        .iter()
+                        .all(|arrived| arrived.payload == vec![0x5a; size])
+                );
+            }
+            let counters = running.stop();
+            let counters = stream(&counters);
+            assert_identities(counters);
+            assert!(
+                counters
+                    .subscribers
+                    .values()
+                    .all(|one| one.delivered.packets == 3)
+            );
+        }
+    }
+}
+
+/// What a spoiled frame is counted as; `None`: passed up the stack.
+fn refusals() -> Vec<(&'static str, Frame, Option<DropReason>)> {
+    let v4 = |spoil: fn(&mut Frame)| spoiled(Frame::new(SENDER, INGEST, 100), spoil);
+    let v6 = |spoil: fn(&mut Frame)| spoiled(Frame::new(SENDER6, INGEST6, 100), spoil);
+    let malformed = Some(DropReason::Malformed);
+    let wrong = Some(DropReason::BadChecksum);
+    let last_hop = Some(DropReason::TtlExceeded);
+    vec![
+        ("wrong sum", v4(|f| f.checksum = Checksum::Wrong), wrong),
+        ("wrong sum", v6(|f| f.checksum = Checksum::Wrong), wrong),
+        ("no sum", v6(|f| f.checksum = Checksum::None), wrong),
+        ("IP too long", v4(|f| f.network_lie = 40), malformed),
+        ("IP too long", v6(|f| f.network_lie = 40), malformed),
+        ("UDP too long", v4(|f| f.udp_lie = 1), malformed),
+        ("UDP too long", v6(|f| f.udp_lie = 1), malformed),
+        ("UDP too short", v4(|f| f.udp_lie = -101), malformed),
+        ("last hop", v4(|f| f.ttl = 1), last_hop),
+        ("last hop", v6(|f| f.ttl = 1), last_hop),
+        ("options", v4(|f| f.options = 4), None),
+        ("fragment", v4(|f| f.fragment = 0x2000), None),
+    ]
+}
+
+fn spoiled(mut frame: Frame, spoil: fn(&mut Frame)) -> Frame {
+    spoil(&mut frame);
+    frame
+}
+
+#[test]
+fn what_is_not_relayed_is_counted_under_its_reason() {
+    if !sys::require::root() {
+        return;
+    }
+    let rig = Rig::new();
+    let capture = rig.capture();
+    for datapath in DATAPATHS {
+        for (what, frame, reason) in refusals() {
+            let ingest = frame.destination.to_string();
+            let running = rig.start(datapath, &plan(&both_families(&rig, &ingest, 1)));
+            rig.send(&frame);
+            // The one after it shows that it has been seen.
+            rig.send(&Frame::new(&frame.source.to_string(), &ingest, 60));
+            assert!(
+                capture
+                    .take(2)
+                    .iter()
+                    .all(|arrived| arrived.payload.len() == 60),
+                "{what}"
+            );
+            let counters = running.stop();
+            let counters = stream(&counters);
+            let name = datapath.name();
+            assert_identities(counters);
+            assert_eq!(counters.received.packets, 2, "{name}: {what}");
+            match reason {
+                Some(reason) => assert_eq!(dropped(counters, reason), 1, "{name}: {what}"),
+                None => assert_eq!(counters.passed.packets, 1, "{name}: {what}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_missing_ipv4_checksum_is_computed() {
+    if !sys::require::root() {
+        return;
+    }
+    let rig = Rig::new();
+    let capture = rig.capture();
+    for datapath in DATAPATHS {
+        let running = rig.start(datapath, &plan(&both_families(&rig, INGEST, 1)));
+        rig.send(&Frame {
+            checksum: Checksum::None,
+            ..Frame::new(SENDER, INGEST, 99)
+        });
+        assert_eq!(
+            capture.take(2).len(),
+            2,
+            "and read() has found the sums right"
+        );
+        drop(running);
+    }
+}
+
+#[test]
+fn sources_and_rates_are_policed() {
+    if !sys::require::root() {
+        return;
+    }
+    let rig = Rig::new();
+    let capture = rig.capture();
+    let allow = |text: &str, length| {
+        SourcePolicy::Allow(vec![Prefix {
+            address: text.parse().unwrap(),
+            length,
+        }])
+    };
+    for datapath in DATAPATHS {
+        for (policy, denied) in [
+            (allow("10.1.0.0", 24), 0),
+            (allow("10.9.0.0", 16), 2),
+            (allow("::", 0), 2),
+            (
+                SourcePolicy::Latch {
+                    timeout: Duration::from_secs(60),
+                    held_by: None,
+                },
+                1,
+            ),
+        ] {
+            let mut relayed = both_families(&rig, INGEST, 1);
+            relayed.source = policy.clone();
+            let running = rig.start(datapath, &plan(&relayed));
+            rig.send(&Frame::new(SENDER, INGEST, 60));
+            rig.send(&Frame::new("10.1.0.1:4001", INGEST, 60));
+            capture.take((2 - denied) * 2);
+            let counters = running.stop();
+            let counters = stream(&counters);
+            assert_eq!(
+                dropped(counters, DropReason::SourceDenied),
+                denied as u64,
+                "{policy:?}"
+            );
+            assert_identities(counters);
+        }
+        for (stream_pps, source_pps) in [(Some(1), None), (None, Some(1))] {
+            let mut relayed = both_families(&rig, INGEST, 1);
+            relayed.limits = Limits {
+                stream_pps,
+                source_pps,
+            };
+            let running = rig.start(datapath, &plan(&relayed));
+            for _ in 0..3 {
+                rig.send(&Frame::new(SENDER, INGEST, 60));
+            }
+            capture.take(2);
+            let counters = running.stop();
+            assert!(dropped(stream(&counters), DropReason::RateLimited) >= 1);
+            assert_identities(stream(&counters));
+        }
+    }
+}
+
+#[test]
+fn copies_that_cannot_be_made_are_counted_for_their_subscriber() {
+    if !sys::require::root() {
+        return;
+    }
+    let rig = Rig::new();
+    let capture = rig.capture();
+    for datapath in DATAPATHS {
+        let mut relayed = both_families(&rig, INGEST, 2);
+        if let NextHop::Ready { mtu, .. } = &mut relayed.subscribers[1].next_hop {
+            *mtu = 1000;
+        }
+        let gateway = relayed.subscribers[3].destination.ip();
+        relayed.subscribers[3].next_hop = NextHop::Unresolved(Unresolved::NoNeighbour {
+            ifindex: rig.out[1],
+            gateway,
+        });
+        let running = rig.start(datapath, &plan(&relayed));
+        rig.send(&Frame::new(SENDER, INGEST, 1200));
+        let mut ports: Vec<u16> = capture
+            .take(2)
+            .iter()
+            .map(|arrived| arrived.destination.port())
+            .collect();
+        ports.sort_unstable();
+        assert_eq!(ports, [7000, 7002], "{}", datapath.name());
+        let counters = running.stop();
+        let drops = |slot| &stream(&counters).subscribers[&slot].drops.0;
+        assert_eq!(drops(101)[&DropReason::TooBig], 1);
+        assert_eq!(drops(103)[&DropReason::NoNeighbour], 1);
+        assert!(drops(100).is_empty() && drops(102).is_empty());
+        assert_eq!(capture.rest(), []);
+    }
+}
+
+fn listen(rig: &Rig, at: &str) -> UdpSocket {
+    let socket = rig.relay.run(|| UdpSocket::bind(at).unwrap());
+    socket
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
+    socket
+}
+
+fn hear(socket: &UdpSocket) -> (usize, String) {
+    let mut buffer = [0; 2048];
+    let (length, from) = socket.recv_from(&mut buffer).unwrap();
+    (length, from.to_string())
+}
+
+#[test]
+fn a_stream_is_taken_over_exactly_when_userspace_has_caught_up() {
+    if !sys::require::root() {
+        return;
+    }
+    let rig = Rig::new();
+    let capture = rig.capture();
+    for datapath in DATAPATHS {
+        let mut relayed = both_families(&rig, INGEST, 1);
+        relayed.handover = Some(Handover { shadow_port: 6001 });
+        relayed
+            .socket
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
+        let shadow = listen(&rig, "10.1.0.2:6001");
+        let running = rig.start(datapath, &plan(&relayed));
+        let road = running.fast_path().unwrap();
+        let send = |size| rig.send(&Frame::new(SENDER, INGEST, size));
+        for size in [11, 12] {
+            send(size);
+            assert_eq!(hear(&shadow), (size, SENDER.into()), "{}", datapath.name());
+        }
+        assert_eq!(road.diverted(relayed.id).unwrap(), 2);
+        road.publish_done(relayed.id, 1).unwrap();
+        send(13);
+        assert_eq!(hear(&shadow).0, 13, "one was not yet done with");
+        assert_eq!(road.road(relayed.id).unwrap(), Road::Diverted);
+        assert_eq!(capture.rest(), []);
+        road.publish_done(relayed.id, 3).unwrap();
+        send(14);
+        assert!(
+            capture
+                .take(2)
+                .iter()
+                .all(|arrived| arrived.payload.len() == 14)
+        );
+        assert_eq!(road.road(relayed.id).unwrap(), Road::Fast);
+        assert_eq!(road.diverted(relayed.id).unwrap(), 3);
+        road.pass(relayed.id).unwrap();
+        send(15);
+        assert_eq!(hear(&relayed.socket).0, 15);
+        let counters = running.stop();
+        assert_identities(stream(&counters));
+        assert_eq!(stream(&counters).passed.packets, 3);
+        assert_eq!(capture.rest(), []);
+    }
+}
+
+#[test]
+fn a_copy_reaches_userspace_with_the_senders_address() {
+    if !sys::require::root() {
+        return;
+    }
+    let rig = Rig::new();
+    let capture = rig.capture();
+    for datapath in DATAPATHS {
+        for (sender, ingest, copy_at) in [
+            (SENDER, INGEST, "10.1.0.2:6002"),
+            (SENDER6, INGEST6, "[fd01::2]:6002"),
+        ] {
+            let mut relayed = both_families(&rig, ingest, 2);
+            relayed.copy_port = Some(6002);
+            let copies = listen(&rig, copy_at);
+            let running = rig.start(datapath, &plan(&relayed));
+            rig.send(&Frame::new(sender, copy_at, 99));
+            for size in [20, 600, 1400] {
+                rig.send(&Frame::new(sender, ingest, size));
+                assert_eq!(hear(&copies), (size, sender.into()), "{}", datapath.name());
+                assert!(
+                    capture
+                        .take(4)
+                        .iter()
+                        .all(|arrived| arrived.payload.len() == size)
+                );
+            }
+            assert_identities(stream(&running.stop()));
+        }
+    }
+    assert_eq!(capture.rest(), []);
+}
+
+#[test]
+fn subscribers_come_and_go_without_a_gap_or_a_stray_copy() {
+    const FRAMES: u32 = 1000;
+    if !sys::require::root() {
+        return;
+    }
+    let rig = Rig::new();
+    let capture = rig.capture();
+    for datapath in DATAPATHS {
+        let few = rig.stream(2, INGEST);
+        let many = Stream {
+            subscribers: (0..7).map(|i| rig.subscriber(i, true)).collect(),
+            ..few.clone()
+        };
+        let mut running = rig.start(datapath, &plan(&few));
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                for number in 0..FRAMES {
+                    let mut frame = Frame::new(SENDER, INGEST, 64);
+                    frame.payload[..4].copy_from_slice(&number.to_be_bytes());
+                    rig.send(&frame);
+                }
+            });
+            while !sender.is_finished() {
+                rig.relay.run(|| running.reconfigure(&plan(&many)).unwrap());
+                rig.relay.run(|| running.reconfigure(&plan(&few)).unwrap());
+            }
+        });
+        let counters = running.stop();
+        // Those two had every datagram; nothing of the others is on its way after the last.
+        let mut arrived = Vec::new();
+        while arrived
+            .iter()
+            .filter(|one: &&Arrived| one.destination.port() < 7002)
+            .count()
+            < 2 * FRAMES as usize
+        {
+            arrived.extend(capture.take(1));
+        }
+        arrived.extend(capture.rest());
+        for port in 7000..7007_u16 {
+            let numbers: Vec<u32> = arrived
+                .iter()
+                .filter(|arrived| arrived.destination.port() == port)
+                .map(|arrived| u32::from_be_bytes(arrived.payload[..4].try_into().unwrap()))
+                .collect();
+            assert!(
+                numbers.is_sorted_by(|a, b| a < b),
+                "{}: {port}",
+                datapath.name()
+            );
+            assert!(
+                port > 7001 || numbers.len() == FRAMES as usize,
+                "{}: {port}",
+                datapath.name()
+            );
+        }
+        assert_identities(stream(&counters));
+    }
+    assert_eq!(capture.rest(), []);
+}

@@ -86,7 +86,7 @@ pub struct Load {
     pub run: u32,
     /// Keep the sending thread to this CPU.
     pub cpu: Option<usize>,
-    /// Real-time priority. The thread then sleeps at least 6 % of the time, in naps of some 20 us
+    /// Real-time priority. The thread then sleeps at least a tenth of the time, in naps of some 20 us
     /// where the schedule leaves no longer ones: the kernel stops a real-time thread that spins for
     /// about 50 ms each second.
     pub fifo: bool,

@@ -9,7 +9,7 @@ const WAKE_EARLY_NS: u64 = 70_000;
 const SHORTEST_SLEEP_NS: u64 = 20_000;
 /// Sleep that a real-time thread owes for its time awake, in per cent: the kernel stops one that
 /// takes more than 95 % of the time for the rest of the second.
-const REST_PCT: u64 = 7;
+const REST_PCT: u64 = 12;
 /// The shortest rest. It ends some 8 us late, and many short rests make packets less late than few
 /// long ones.
 const SHORTEST_REST_NS: u64 = 10_000;
@@ -199,14 +199,14 @@ mod tests {
     }
 
     #[test]
-    fn a_real_time_thread_sleeps_seven_parts_to_a_hundred_awake() {
+    fn a_real_time_thread_sleeps_twelve_parts_to_a_hundred_awake() {
         let clock = Fake::at(0);
         let mut pacer = Pacer::new(&clock, true);
         for packet in 1..10_000 {
             pacer.wait(packet * 10_000);
         }
         let asleep = clock.asleep.get() as f64 / clock.now.get() as f64;
-        assert!((0.070..0.075).contains(&asleep), "{asleep}");
+        assert!((0.115..0.122).contains(&asleep), "{asleep}");
         let other = Fake::at(0);
         let mut pacer = Pacer::new(&other, false);
         for packet in 1..1000 {
@@ -222,7 +222,7 @@ mod tests {
         assert!(pacer.rest() < 100);
         clock.now.set(1_000_000);
         let woken = pacer.rest();
-        assert!((1_119_900..1_120_100).contains(&woken), "{woken}");
+        assert!((1_169_900..1_170_100).contains(&woken), "{woken}");
         assert!(pacer.rest() < woken + 100);
     }
 

@@ -14,6 +14,7 @@
 //! left, until the slot is used again.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +53,9 @@ pub struct StreamCounters {
     pub passed: Traffic,
     /// Datagrams refused before fan-out, by reason.
     pub drops: Drops,
+    /// Who holds the stream's latch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latched: Option<SocketAddr>,
     /// By subscriber slot.
     pub subscribers: BTreeMap<u32, SubscriberCounters>,
 }
@@ -65,6 +69,7 @@ impl StreamCounters {
         self.received.add(other.received);
         self.forwarded.add(other.forwarded);
         self.drops.merge(&other.drops);
+        self.latched = other.latched.or(self.latched);
         for (slot, theirs) in &other.subscribers {
             let ours = self.subscribers.entry(*slot).or_default();
             ours.delivered.add(theirs.delivered);

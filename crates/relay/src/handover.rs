@@ -9,7 +9,10 @@
 //! Out of a fast path: userspace stops reading the ingest socket, the stream is set to *passing*,
 //! and once no CPU runs the program as it was, userspace reads on.
 
-use std::net::SocketAddr;
+use std::fmt;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::plan::{StreamId, SubscriberId};
 
@@ -52,4 +55,63 @@ pub trait FastPath: Send + Sync {
     /// Why this fast path does not send to this subscriber (or not this stream at all), beyond
     /// what its next hop and its drop counters say; `None` when it does.
     fn slow_reason(&self, stream: StreamId, subscriber: SubscriberId) -> Option<String>;
+}
+
+/// Userspace's side of a hand-over: the shadow socket, and how much of it is done.
+pub(crate) struct Handing {
+    pub(crate) stream: StreamId,
+    pub(crate) socket: Arc<UdpSocket>,
+    fast_path: Arc<dyn FastPath>,
+    done: AtomicU64,
+}
+
+impl Handing {
+    pub(crate) fn new(
+        stream: StreamId,
+        socket: Arc<UdpSocket>,
+        fast_path: Arc<dyn FastPath>,
+    ) -> Self {
+        Self {
+            stream,
+            socket,
+            fast_path,
+            done: AtomicU64::new(0),
+        }
+    }
+
+    /// More diverted datagrams are done with; tells the fast path.
+    pub(crate) fn add_done(&self, datagrams: u64) {
+        let done = self.done.fetch_add(datagrams, Ordering::SeqCst) + datagrams;
+        if let Err(error) = self.fast_path.publish_done(self.stream, done) {
+            tracing::warn!(stream = self.stream.0, %error, "the hand-over stalls");
+        }
+    }
+
+    /// Whether the fast path has taken over, or does so at the next datagram.
+    pub(crate) fn is_over(&self) -> Result<bool, datapath::Error> {
+        if self.fast_path.road(self.stream)? == Road::Fast {
+            return Ok(true);
+        }
+        self.is_level()
+    }
+
+    /// Whether everything diverted up to now is done.
+    pub(crate) fn is_level(&self) -> Result<bool, datapath::Error> {
+        let done = self.done.load(Ordering::SeqCst);
+        Ok(self.fast_path.diverted(self.stream)? == done)
+    }
+
+    /// Back to userspace: what comes from now on is left to the ingest socket.
+    pub(crate) fn pass(&self) -> Result<(), datapath::Error> {
+        self.fast_path.pass(self.stream)
+    }
+}
+
+impl fmt::Debug for Handing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handing")
+            .field("stream", &self.stream)
+            .field("done", &self.done)
+            .finish_non_exhaustive()
+    }
 }

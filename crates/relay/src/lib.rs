@@ -1,10 +1,15 @@
 //! One stream in, many receivers out.
 
+pub mod config;
+pub mod control;
+pub mod core;
 pub mod counters;
 pub mod handover;
 mod kernel;
 pub mod plan;
+pub mod spec;
 pub mod tc;
+pub mod units;
 pub mod userspace;
 pub mod xdp;
 

@@ -74,7 +74,8 @@ pub struct Stream {
     pub subscribers: Vec<Subscriber>,
 }
 
-/// How a stream that userspace relays now comes to a fast path.
+/// How a stream that userspace relays now comes to a fast path. It counts when the stream enters
+/// the plan; a stream that is in it already stays on its road.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handover {
     /// Where diverted datagrams are passed up: a port on every ingest address. Datagrams that a

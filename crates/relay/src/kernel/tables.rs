@@ -271,6 +271,7 @@ impl Tables {
             forwarded: layout::traffic(at(2)),
             passed: layout::traffic(at(4)),
             drops: layout::drops(at(7)),
+            latched: self.latched(StreamId(id)),
             subscribers: BTreeMap::new(),
         }
     }

@@ -1,8 +1,7 @@
 //! One stream in a worker: what comes in, whether it may, and on to the subscribers.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,36 +14,25 @@ use super::policing::Policing;
 use super::runs;
 use super::tally::Tally;
 use crate::counters::{DropReason, StreamCounters, SubscriberCounters, Traffic};
-use crate::handover::FastPath;
+use crate::handover::Handing;
 use crate::plan::{self, StreamId};
 
 /// A socket a worker reads for a stream.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Input {
     pub(crate) socket: Arc<UdpSocket>,
     pub(crate) role: Role,
 }
 
 /// What arrives at an input.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) enum Role {
     /// The stream itself.
     Ingest,
     /// What a fast path diverts during a hand-over; it is told how much of that is done.
-    Shadow(Arc<dyn FastPath>),
+    Shadow(Arc<Handing>),
     /// Copies of what a fast path forwards, for subscribers on this machine.
     Copies,
-}
-
-impl fmt::Debug for Input {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let role = match self.role {
-            Role::Ingest => "ingest",
-            Role::Shadow(_) => "shadow",
-            Role::Copies => "copies",
-        };
-        write!(f, "Input({role}, {:?})", self.socket)
-    }
 }
 
 /// What a worker relays of one stream.
@@ -87,8 +75,6 @@ pub(super) struct Lane {
 struct Watched {
     input: Input,
     losses: Losses,
-    /// Diverted datagrams that are done with.
-    done: u64,
 }
 
 /// The buffers a worker sends with.
@@ -136,13 +122,9 @@ impl Lane {
     }
 
     /// What it reads.
-    pub(super) fn sockets(&self) -> Vec<Arc<UdpSocket>> {
-        let socket = |watched: &Watched| watched.input.socket.clone();
-        self.inputs.iter().map(socket).collect()
-    }
-
-    pub(super) fn latched(&self) -> Option<SocketAddr> {
-        self.policing.latched()
+    pub(super) fn inputs(&self) -> Vec<Input> {
+        let input = |watched: &Watched| watched.input.clone();
+        self.inputs.iter().map(input).collect()
     }
 
     /// How many received datagrams to relay before others may look at the lane: about a
@@ -234,41 +216,29 @@ impl Lane {
         }
     }
 
-    /// Tells the fast path how much of what it diverted is done, with what the queue lost.
+    /// Tells the fast path how much of what it diverted is done.
     fn publish(&mut self, input: usize, seen: u64) {
-        let watched = &mut self.inputs[input];
-        let Role::Shadow(fast_path) = &watched.input.role else {
+        let Role::Shadow(handing) = self.inputs[input].input.role.clone() else {
             return;
         };
-        let lost = watched.losses.take(&watched.input.socket);
-        watched.done += seen + lost.bad_checksum + lost.queue_full;
-        let (done, fast_path) = (watched.done, fast_path.clone());
-        self.tally
-            .dropped(DropReason::BadChecksum, lost.bad_checksum);
-        self.tally.dropped(DropReason::QueueFull, lost.queue_full);
-        self.received.packets += lost.bad_checksum + lost.queue_full;
-        if let Err(error) = fast_path.publish_done(self.id, done) {
-            tracing::warn!(stream = self.id.0, %error, "hand-over stalls");
-        }
+        // What the queue lost is done with as well: the fast path must not wait for it.
+        self.count_losses();
+        handing.add_done(seen);
     }
 
     fn count_losses(&mut self) {
         for watched in &mut self.inputs {
             let lost = watched.losses.take(&watched.input.socket);
             let sum = lost.bad_checksum + lost.queue_full;
-            if sum == 0 {
+            if sum == 0 || matches!(watched.input.role, Role::Copies) {
                 continue;
             }
-            if let Role::Shadow(fast_path) = &watched.input.role {
-                watched.done += sum;
-                // The worker publishes again after its next batch.
-                let _published = fast_path.publish_done(self.id, watched.done);
-            }
-            if !matches!(watched.input.role, Role::Copies) {
-                self.tally
-                    .dropped(DropReason::BadChecksum, lost.bad_checksum);
-                self.tally.dropped(DropReason::QueueFull, lost.queue_full);
-                self.received.packets += sum;
+            self.tally
+                .dropped(DropReason::BadChecksum, lost.bad_checksum);
+            self.tally.dropped(DropReason::QueueFull, lost.queue_full);
+            self.received.packets += sum;
+            if let Role::Shadow(handing) = &watched.input.role {
+                handing.add_done(sum);
             }
         }
     }
@@ -288,6 +258,7 @@ impl Lane {
             forwarded: self.tally.traffic(),
             passed: Traffic::default(),
             drops: self.tally.drops(),
+            latched: self.policing.latched(),
             subscribers: subscribers.collect(),
         }
     }
@@ -305,7 +276,6 @@ fn watch(inputs: &[Input], mut known: Vec<Watched>, stack: &Arc<Stack>) -> Vec<W
             None => Watched {
                 input: input.clone(),
                 losses: Losses::watch(&input.socket, stack.clone()),
-                done: 0,
             },
         }
     };

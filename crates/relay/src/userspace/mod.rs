@@ -20,6 +20,9 @@ use crate::Relay;
 use crate::counters::Counters;
 use crate::plan::Plan;
 
+/// The datapaths of this module.
+pub(crate) const NAMES: [&str; 4] = ["recv", "mmsg", "gso", "busy"];
+
 /// How a userspace datapath reads and sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {

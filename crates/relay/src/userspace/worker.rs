@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use sys::clock::monotonic_ns;
 use super::Settings;
 use super::fan_out::Outlet;
 use super::intake::Intake;
-use super::lane::{Lane, Work, Workshop};
+use super::lane::{Input, Lane, Role, Work, Workshop};
 use super::losses::Stack;
 use crate::counters::{Counters, StreamCounters};
 use crate::plan::StreamId;
@@ -56,6 +56,8 @@ struct Lanes {
     /// Final counts of streams that left.
     left: BTreeMap<u32, StreamCounters>,
     stopping: bool,
+    /// The generation whose sockets the thread reads.
+    taken_up: u64,
 }
 
 impl Worker {
@@ -89,8 +91,8 @@ impl Worker {
         })
     }
 
-    /// Moves to new work. Streams that are no longer in it are let go of: when this returns, what
-    /// was read of them is sent, and what was not is in their sockets.
+    /// Moves to new work; when this returns it is in effect. Of streams that are no longer in it,
+    /// what was read is sent, and what was not is in their sockets.
     pub(crate) fn set_work(&self, work: &[Work]) -> Result<(), Error> {
         let now_ns = monotonic_ns();
         let shared = &self.shared;
@@ -107,9 +109,9 @@ impl Worker {
                 .find(|lane| lane.id() == work.stream.id)
             {
                 Some(lane) => {
-                    let before = lane.sockets();
+                    let before = lane.inputs();
                     lane.update(work, &shared.stack, now_ns);
-                    sockets_change |= !same(&before, &lane.sockets());
+                    sockets_change |= !same(&before, &lane.inputs());
                 }
                 None => {
                     lanes.left.remove(&work.stream.id.0);
@@ -123,7 +125,8 @@ impl Worker {
         }
         shared.announce();
         let deadline = Instant::now() + TAKE_UP;
-        while lanes.open.iter().any(|lane| lane.leaving) {
+        let generation = shared.generation.load(Ordering::SeqCst);
+        while lanes.taken_up < generation {
             if Instant::now() > deadline || self.is_dead() {
                 return Err(Error::Failed {
                     what: "the worker does not let go of a stream".into(),
@@ -145,12 +148,6 @@ impl Worker {
             streams.insert(lane.id().0, lane.counters());
         }
         Counters { streams }
-    }
-
-    pub(crate) fn latched(&self, stream: StreamId) -> Option<SocketAddr> {
-        let lanes = self.shared.lock();
-        let lane = lanes.open.iter().find(|lane| lane.id() == stream)?;
-        lane.latched()
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -220,7 +217,8 @@ impl Shared {
                     break;
                 }
                 lanes.let_go();
-                sockets = lanes.sockets();
+                lanes.taken_up = known;
+                sockets = lanes.readings();
                 self.taken_up.notify_all();
                 drop(lanes);
                 prepare(&sockets, settings);
@@ -243,12 +241,12 @@ impl Shared {
             _ if settings.spin => {
                 for reading in sockets {
                     let result = intake.poll(&reading.socket);
-                    self.relay(reading, result, intake, workshop);
+                    self.relay(reading, count(&result), intake, workshop);
                 }
             }
             [only] => {
                 let result = intake.wait(&only.socket);
-                self.relay(only, result, intake, workshop);
+                self.relay(only, count(&result), intake, workshop);
             }
             _ => self.poll(sockets, intake, workshop),
         }
@@ -269,21 +267,26 @@ impl Shared {
         }
         for (reading, fd) in sockets.iter().zip(&polled) {
             if marked(fd) {
+                self.empty_first(reading, intake, workshop);
                 let result = intake.poll(&reading.socket);
-                self.relay(reading, result, intake, workshop);
+                self.relay(reading, count(&result), intake, workshop);
             }
         }
     }
 
-    fn relay(
-        &self,
-        reading: &Reading,
-        result: io::Result<usize>,
-        intake: &Intake,
-        workshop: &mut Workshop,
-    ) {
-        // Errors are timeouts, interruptions, or what ICMP said of an earlier datagram.
-        let Ok(count) = result else { return };
+    fn empty_first(&self, reading: &Reading, intake: &mut Intake, workshop: &mut Workshop) {
+        let Some(first) = &reading.first else { return };
+        let first = Reading {
+            stream: reading.stream,
+            socket: first.clone(),
+            first: None,
+        };
+        while let Ok(count) = intake.poll(&first.socket) {
+            self.relay(&first, count, intake, workshop);
+        }
+    }
+
+    fn relay(&self, reading: &Reading, count: usize, intake: &Intake, workshop: &mut Workshop) {
         let now_ns = monotonic_ns();
         let mut next = 0;
         while next < count {
@@ -306,7 +309,7 @@ impl Shared {
         for reading in sockets {
             while Instant::now() < deadline {
                 match intake.poll(&reading.socket) {
-                    Ok(count) => self.relay(reading, Ok(count), intake, workshop),
+                    Ok(count) => self.relay(reading, count, intake, workshop),
                     Err(_) => break,
                 }
             }
@@ -324,15 +327,29 @@ impl Lanes {
         }
     }
 
-    fn sockets(&self) -> Vec<Reading> {
+    fn readings(&self) -> Vec<Reading> {
         let of_lane = |lane: &Lane| {
-            let stream = lane.id();
-            lane.sockets()
-                .into_iter()
-                .map(move |socket| Reading { stream, socket })
+            let (stream, inputs) = (lane.id(), lane.inputs());
+            let ingest = inputs
+                .iter()
+                .find(|input| matches!(input.role, Role::Ingest));
+            let ingest = ingest.map(|input| input.socket.clone());
+            inputs.into_iter().map(move |input| Reading {
+                stream,
+                first: ingest
+                    .clone()
+                    .filter(|_| matches!(input.role, Role::Shadow(_))),
+                socket: input.socket,
+            })
         };
         self.open.iter().flat_map(of_lane).collect()
     }
+}
+
+/// How many datagrams a receive call brought. Errors are timeouts, interruptions, or what ICMP
+/// said of an earlier datagram: none ends the relaying.
+fn count(received: &io::Result<usize>) -> usize {
+    *received.as_ref().unwrap_or(&0)
 }
 
 /// A socket to read, and whose it is.
@@ -340,10 +357,13 @@ impl Lanes {
 struct Reading {
     stream: StreamId,
     socket: Arc<UdpSocket>,
+    /// A socket that is emptied before this one is read: what it holds came earlier.
+    first: Option<Arc<UdpSocket>>,
 }
 
-fn same(ours: &[Arc<UdpSocket>], theirs: &[Arc<UdpSocket>]) -> bool {
-    ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| Arc::ptr_eq(a, b))
+fn same(ours: &[Input], theirs: &[Input]) -> bool {
+    let pairs = || ours.iter().zip(theirs);
+    ours.len() == theirs.len() && pairs().all(|(a, b)| Arc::ptr_eq(&a.socket, &b.socket))
 }
 
 /// Sets the sockets' own state for this way of reading; a socket that refuses is read all the same.

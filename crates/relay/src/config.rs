@@ -1,0 +1,239 @@
+//! The configuration file: its shape, and every complaint with its line.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use control::config::{Document, Error, Spanned};
+use serde::Deserialize;
+
+use crate::spec::{StreamSpec, SubscriberSpec};
+
+/// Where the control socket is by default.
+pub const CONTROL: &str = "/run/lowroad/relay.sock";
+
+/// A checked configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub control: PathBuf,
+    pub http: Option<Http>,
+    /// CPUs the datapaths' threads are pinned to, in turn; empty: anywhere.
+    pub cpus: Vec<usize>,
+    pub streams: Vec<StreamSpec>,
+}
+
+/// The HTTP interface, off until its token file exists.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    pub listen: SocketAddr,
+    pub token_file: PathBuf,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    relay: RelaySection,
+    #[serde(default)]
+    stream: Vec<Spanned<StreamSpec<Spanned<SubscriberSpec>>>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RelaySection {
+    control: Option<PathBuf>,
+    http: Option<Spanned<Http>>,
+    #[serde(default)]
+    cpus: Vec<usize>,
+}
+
+/// Reads and checks a file; `datapaths` are the names there are.
+pub fn load(path: &Path, datapaths: &[&str]) -> Result<Config, Error> {
+    check(&Document::read(path)?, datapaths)
+}
+
+fn check(document: &Document, datapaths: &[&str]) -> Result<Config, Error> {
+    let File { relay, stream } = document.parse()?;
+    let mut streams: Vec<StreamSpec> = Vec::new();
+    for written in stream {
+        let span = written.span();
+        let (spec, spans) = without_spans(written.into_inner());
+        spec.check(datapaths, &streams).map_err(|problem| {
+            let span = problem
+                .subscriber
+                .map_or(span, |index| spans[index].clone());
+            document.error(span, problem.message)
+        })?;
+        streams.push(spec);
+    }
+    if let Some(http) = &relay.http
+        && !http.get_ref().listen.ip().is_loopback()
+    {
+        let message = format!("http: {} is not a loopback address", http.get_ref().listen);
+        return Err(document.error(http.span(), message));
+    }
+    Ok(Config {
+        control: relay.control.unwrap_or_else(|| CONTROL.into()),
+        http: relay.http.map(Spanned::into_inner),
+        cpus: relay.cpus,
+        streams,
+    })
+}
+
+type Span = std::ops::Range<usize>;
+
+fn without_spans(spec: StreamSpec<Spanned<SubscriberSpec>>) -> (StreamSpec, Vec<Span>) {
+    let spans = spec.subscribers.iter().map(Spanned::span).collect();
+    let spec = StreamSpec {
+        name: spec.name,
+        listen: spec.listen,
+        datapath: spec.datapath,
+        source: spec.source,
+        interfaces: spec.interfaces,
+        copy_to_user: spec.copy_to_user,
+        rate: spec.rate,
+        latch_timeout: spec.latch_timeout,
+        multicast: spec.multicast,
+        subscribers: spec
+            .subscribers
+            .into_iter()
+            .map(Spanned::into_inner)
+            .collect(),
+    };
+    (spec, spans)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STREAM: &str = "[[stream]]\nname = \"cam1\"\nlisten = \"192.0.2.1:5004\"\n\
+                          datapath = \"recv\"\nsource = \"any\"\n";
+
+    fn read(text: &str) -> Result<Config, String> {
+        check(&Document::new("r.toml", text), &["recv", "xdp"]).map_err(|error| error.to_string())
+    }
+
+    fn complaint(more: &str) -> String {
+        read(&format!("{STREAM}{more}")).unwrap_err()
+    }
+
+    fn subscriber(more: &str) -> String {
+        complaint(&format!(
+            "[[stream.subscriber]]\nname = \"edge-3\"\n{more}\n"
+        ))
+    }
+
+    #[test]
+    fn a_complete_file_is_read() {
+        let config = read(
+            "[relay]\ncontrol = \"/tmp/r.sock\"\ncpus = [1]\n\
+             http = { listen = \"127.0.0.1:8640\", token_file = \"/etc/lowroad/token\" }\n\
+             [[stream]]\nname = \"cam1\"\nlisten = \"232.1.1.1:5004\"\ndatapath = \"xdp\"\n\
+             source = [\"10.0.0.0/8\"]\ninterfaces = [\"eth0\"]\ncopy_to_user = true\n\
+             rate = { stream = \"50kpps\", source = \"10kpps\" }\nlatch_timeout = \"30s\"\n\
+             multicast = { interface = \"eth0\", source = \"10.0.0.9\" }\n\
+             [[stream.subscriber]]\nname = \"edge-1\"\nto = \"192.0.2.4:6000\"\n\
+             [[stream.subscriber]]\nname = \"group\"\nto = \"[ff3e::5]:6000\"\ninterface = \"eth1\"\nttl = 8\n",
+        )
+        .unwrap();
+        assert_eq!(config.streams[0].subscribers.len(), 2);
+        assert_eq!(config.streams[0].rate.stream.unwrap().0, 50_000);
+        assert_eq!(config.cpus, [1]);
+    }
+
+    #[test]
+    fn a_loop_names_its_line() {
+        assert_eq!(
+            subscriber("to = \"192.0.2.1:5004\""),
+            "r.toml:6: subscriber \"edge-3\": destination 192.0.2.1:5004 is this relay's own ingest (loop)"
+        );
+    }
+
+    #[test]
+    fn loops_through_other_streams_are_found_whichever_comes_first() {
+        let feeds = "[[stream.subscriber]]\nname = \"s\"\nto = \"192.0.2.9:7000\"\n";
+        let fed = "[[stream]]\nname = \"b\"\nlisten = \"192.0.2.9:7000\"\ndatapath = \"recv\"\nsource = \"any\"\n";
+        let message = read(&format!("{STREAM}{feeds}{fed}")).unwrap_err();
+        assert_eq!(
+            message,
+            "r.toml:9: stream \"b\": 192.0.2.9:7000 is where subscriber \"s\" of stream \"cam1\" is sent (loop)"
+        );
+        let message = read(&format!("{fed}{STREAM}{feeds}")).unwrap_err();
+        assert!(message.contains("own ingest (loop)"), "{message}");
+    }
+
+    #[test]
+    fn each_complaint_says_what() {
+        for (more, expected) in [
+            ("to = \"192.0.2.4\"", "invalid socket address syntax"),
+            ("to = \"0.0.0.0:1\"", "0.0.0.0:1 is no destination"),
+            (
+                "to = \"239.1.1.1:1\"",
+                "239.1.1.1 is a group: say interface",
+            ),
+            ("to = \"192.0.2.4:1\"\nttl = 5", "ttl is for groups"),
+            (
+                "to = \"192.0.2.4:1\"\nfrom = \"[::1]:5\"",
+                "different families",
+            ),
+            (
+                "to = \"192.0.2.4:1\"\nfrmo = \"192.0.2.1:5\"",
+                "did you mean \"from\"?",
+            ),
+            ("to = \"192.0.2.4:1\"\nexpires = \"soon\"", "is no duration"),
+        ] {
+            let message = subscriber(more);
+            assert!(message.contains(expected), "{more}: {message}");
+        }
+        for (from, to, expected) in [
+            ("recv", "udp", "no datapath \"udp\"; there are recv, xdp"),
+            ("\"any\"", "[]", "the list of sources is empty"),
+            (
+                "\"any\"",
+                "[\"2001:db8::/32\"]",
+                "not of the ingest's family",
+            ),
+            (
+                "\"any\"",
+                "\"some\"",
+                "expected \"any\", \"latch\" or a list of prefixes",
+            ),
+            (
+                "192.0.2.1:5004",
+                "239.1.1.1:5004",
+                "239.1.1.1 is a group: say multicast",
+            ),
+            (":5004", ":0", "the ingest needs a port"),
+        ] {
+            let message = read(&STREAM.replace(from, to)).unwrap_err();
+            assert!(message.contains(expected), "{to}: {message}");
+        }
+    }
+
+    #[test]
+    fn duplicates_are_refused() {
+        let second = STREAM.replace("cam1", "cam2");
+        assert!(complaint(STREAM).contains("this name is taken"));
+        assert!(complaint(&second).contains("is the ingest of stream \"cam1\""));
+        let wildcard = second.replace("192.0.2.1", "0.0.0.0");
+        assert!(complaint(&wildcard).contains("is the ingest of stream"));
+        let edge = "[[stream.subscriber]]\nname = \"a\"\nto = \"192.0.2.4:1\"\n";
+        assert!(complaint(&format!("{edge}{edge}")).contains("this name is taken"));
+        let same = edge.replace("\"a\"", "\"b\"");
+        assert!(complaint(&format!("{edge}{same}")).contains("is subscriber \"a\" already"));
+    }
+
+    #[test]
+    fn a_stream_has_at_most_256_subscribers() {
+        let many: String = (0..257)
+            .map(|n| {
+                format!(
+                    "[[stream.subscriber]]\nname = \"s{n}\"\nto = \"192.0.2.4:{}\"\n",
+                    1000 + n
+                )
+            })
+            .collect();
+        assert!(complaint(&many).contains("257 subscribers; 256 at most"));
+    }
+}

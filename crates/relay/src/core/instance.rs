@@ -1,0 +1,233 @@
+//! A running datapath and, beside a fast path, the userspace worker for what it passes up.
+
+use control::{Error, Kind};
+use datapath::Error as DatapathError;
+
+use super::stream::Stream;
+use super::{State, total};
+use crate::Running;
+use crate::counters::{Counters, StreamCounters};
+use crate::plan::{Plan, StreamId};
+use crate::userspace::{SLOW_PATH, Work, Worker};
+
+pub(super) struct Instance {
+    pub(super) running: Running,
+    slow: Option<Worker>,
+}
+
+/// What a datapath and its slow path counted.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    fast: Counters,
+    slow: Counters,
+}
+
+impl Counts {
+    /// Both together, each datagram once.
+    pub(super) fn of(&self, stream: StreamId) -> StreamCounters {
+        let mut counters = self
+            .fast
+            .streams
+            .get(&stream.0)
+            .cloned()
+            .unwrap_or_default();
+        if let Some(slow) = self.slow.streams.get(&stream.0) {
+            counters.merge(slow);
+        }
+        counters
+    }
+
+    pub(super) fn passed(&self, stream: StreamId) -> u64 {
+        let counters = self.fast.streams.get(&stream.0);
+        counters.map_or(0, |counters| counters.passed.packets)
+    }
+}
+
+impl Instance {
+    fn counts(&self) -> Counts {
+        Counts {
+            fast: self.running.counters(),
+            slow: self.slow.as_ref().map(Worker::counters).unwrap_or_default(),
+        }
+    }
+
+    /// The fast path first: what it passes up until it is detached is still read.
+    fn stop(self) -> Counts {
+        Counts {
+            fast: self.running.stop(),
+            slow: self.slow.map(Worker::stop).unwrap_or_default(),
+        }
+    }
+}
+
+impl State {
+    /// Brings a datapath to what the streams say: starts, reconfigures or stops it.
+    pub(super) fn apply(&mut self, name: &str) -> Result<(), Error> {
+        let plan = self.plan(name);
+        if plan.streams.is_empty() {
+            self.halt(name);
+            return Ok(());
+        }
+        match self.instances.get_mut(name) {
+            Some(instance) => instance.running.reconfigure(&plan).map_err(refused)?,
+            None => {
+                let running = self.start(name, &plan)?;
+                let instance = Instance {
+                    running,
+                    slow: None,
+                };
+                self.instances.insert(name.into(), instance);
+            }
+        }
+        self.apply_slow(name)
+    }
+
+    /// Brings the slow path beside a fast path to what the streams say.
+    pub(super) fn apply_slow(&mut self, name: &str) -> Result<(), Error> {
+        let on_it = |stream: &&Stream| stream.place.datapath.as_deref() == Some(name);
+        let handing = |stream: &&Stream| {
+            stream.place.datapath.is_none()
+                && matches!(&stream.place.incoming, Some((incoming, _)) if incoming == name)
+        };
+        let streams = self.streams.iter();
+        let work: Vec<Work> = streams
+            .filter(|stream| on_it(stream) || handing(stream))
+            .filter_map(Stream::slow_work)
+            .collect();
+        let Some(instance) = self.instances.get_mut(name) else {
+            return Ok(());
+        };
+        if instance.running.fast_path().is_none() {
+            return Ok(());
+        }
+        if instance.slow.is_none() {
+            let worker = Worker::start("slow", SLOW_PATH, &self.cpus).map_err(refused)?;
+            instance.slow = Some(worker);
+        }
+        match &instance.slow {
+            Some(slow) => slow.set_work(&work).map_err(refused),
+            None => Ok(()),
+        }
+    }
+
+    /// Brings the datapath a stream is on to what the stream says.
+    pub(super) fn apply_stream(&mut self, at: usize) -> Result<(), Error> {
+        match self.streams[at].place.datapath.clone() {
+            Some(name) => self.apply(&name),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops a datapath that nobody needs and keeps its counts.
+    pub(super) fn halt(&mut self, name: &str) {
+        if let Some(instance) = self.instances.remove(name) {
+            self.finals.insert(name.into(), instance.stop());
+        }
+    }
+
+    /// Takes a stream off its datapath; its packets wait in the ingest socket.
+    pub(super) fn take_off(&mut self, at: usize) -> Result<(), Error> {
+        let Some(name) = self.streams[at].place.datapath.take() else {
+            return Ok(());
+        };
+        self.apply(&name)?;
+        self.fold(at, &name);
+        Ok(())
+    }
+
+    /// Adds what a datapath that a stream has left counted of it.
+    pub(super) fn fold(&mut self, at: usize, name: &str) {
+        let id = self.streams[at].id;
+        let counters = match self.instances.get(name) {
+            Some(instance) => instance.counts().of(id),
+            None => self
+                .finals
+                .get(name)
+                .map(|counts| counts.of(id))
+                .unwrap_or_default(),
+        };
+        let stream = &mut self.streams[at];
+        stream.keep_latch(counters.latched);
+        stream.past = total(&stream.past, std::iter::once(counters));
+    }
+
+    /// What a stream has counted on every datapath, and what of it a fast path passed up.
+    pub(super) fn counters(&self, stream: &Stream) -> (StreamCounters, u64) {
+        let incoming = stream.place.incoming.as_ref().map(|(name, _)| name);
+        let names = stream.place.datapath.iter().chain(incoming);
+        let counts: Vec<_> = names
+            .filter_map(|name| self.instances.get(name))
+            .map(Instance::counts)
+            .collect();
+        let passed = counts.iter().map(|counts| counts.passed(stream.id)).sum();
+        let present = counts.iter().map(|counts| counts.of(stream.id));
+        (total(&stream.past, present), passed)
+    }
+
+    /// Datapaths that stopped by themselves, or could not be started; their instances are dropped.
+    pub(super) fn restartable(&mut self) -> Vec<String> {
+        let mut names = Vec::new();
+        for (name, instance) in &self.instances {
+            if let Some(reason) = instance.running.failed() {
+                tracing::error!(
+                    datapath = name,
+                    reason,
+                    "has stopped by itself, starts again"
+                );
+                names.push(name.clone());
+            }
+        }
+        for name in &names {
+            self.halt(name);
+        }
+        for stream in &self.streams {
+            let wanted = stream.place.datapath.iter();
+            names.extend(
+                wanted
+                    .filter(|name| !self.instances.contains_key(*name))
+                    .cloned(),
+            );
+        }
+        names
+    }
+
+    fn start(&self, name: &str, plan: &Plan) -> Result<Running, Error> {
+        let datapath = self
+            .datapaths
+            .iter()
+            .find(|datapath| datapath.name() == name)
+            .ok_or_else(|| Error::bad_request(format!("no datapath \"{name}\"")))?;
+        datapath
+            .check()
+            .map_err(|missing| refused(missing.into()))?;
+        datapath.start(plan).map_err(refused)
+    }
+
+    fn plan(&self, name: &str) -> Plan {
+        let streams = self.streams.iter().filter_map(|stream| {
+            let place = &stream.place;
+            match &place.incoming {
+                Some((incoming, port)) if incoming == name => Some(stream.plan(Some(*port))),
+                _ if place.datapath.as_deref() == Some(name) => Some(stream.plan(None)),
+                _ => None,
+            }
+        });
+        Plan {
+            streams: streams.collect(),
+            cpus: self.cpus.clone(),
+        }
+    }
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the shape that map_err wants"
+)]
+pub(super) fn refused(error: DatapathError) -> Error {
+    let kind = match &error {
+        DatapathError::Missing(_) => Kind::Missing,
+        DatapathError::Plan(_) => Kind::BadRequest,
+        DatapathError::Failed { .. } => Kind::Failed,
+    };
+    Error::new(kind, error.to_string())
+}

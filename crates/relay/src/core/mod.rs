@@ -1,0 +1,405 @@
+//! The relay itself: it owns sockets, slots and next hops, makes the plans, and keeps every
+//! datapath on its plan. How packets are handled is the datapaths' business.
+
+mod instance;
+mod routes;
+mod sockets;
+mod stream;
+mod switch;
+mod view;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use control::{Error, Kind};
+use datapath::Datapath;
+use netdev::{NextHop, Unresolved};
+
+use crate::Relay;
+use crate::config::Config;
+use crate::counters::StreamCounters;
+use crate::plan::{MAX_FANOUT, MAX_STREAMS, MAX_SUBSCRIBERS, StreamId, SubscriberId};
+use crate::spec::{StreamSpec, SubscriberSpec};
+use instance::Instance;
+use routes::Routes;
+use stream::Stream;
+
+pub use view::{Explanation, StreamView, SubscriberView};
+
+/// How often addresses, interfaces, expiries and the datapaths' health are looked at. Next hops
+/// are followed as they change.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long a start waits for the neighbours to answer.
+const NEIGHBOURS: Duration = Duration::from_secs(1);
+
+/// A running relay. Dropping it stops every datapath.
+#[derive(Debug)]
+pub struct Core {
+    shared: Arc<Shared>,
+    follower: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    stopping: AtomicBool,
+}
+
+struct State {
+    datapaths: Vec<Box<dyn Datapath<Relay>>>,
+    cpus: Vec<usize>,
+    routes: Routes,
+    streams: Vec<Stream>,
+    instances: BTreeMap<String, Instance>,
+    /// Final counts of instances that were stopped.
+    finals: BTreeMap<String, instance::Counts>,
+    /// Slots go round, so that a slot's late counts are not taken for its next user's.
+    next_stream: u32,
+    next_subscriber: u32,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State")
+            .field("streams", &self.streams.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    /// Opens every stream's sockets, starts the datapaths they ask for, and returns once packets
+    /// are handled and the neighbours have answered or had their time.
+    pub fn start(config: &Config) -> Result<Self, Error> {
+        let handle = Arc::new(OnceLock::<Thread>::new());
+        let woken = handle.clone();
+        let wake = move || {
+            if let Some(thread) = woken.get() {
+                thread.unpark();
+            }
+        };
+        let mut state = State {
+            datapaths: crate::datapaths(),
+            cpus: config.cpus.clone(),
+            routes: Routes::new(wake)?,
+            streams: Vec::new(),
+            instances: BTreeMap::new(),
+            finals: BTreeMap::new(),
+            next_stream: 0,
+            next_subscriber: 0,
+        };
+        for spec in &config.streams {
+            state.open(spec.clone())?;
+        }
+        state.await_neighbours();
+        let mut names: Vec<_> = config.streams.iter().map(|spec| &spec.datapath).collect();
+        names.sort();
+        names.dedup();
+        for name in names {
+            state.apply(name)?;
+        }
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            stopping: AtomicBool::new(false),
+        });
+        let kept = shared.clone();
+        let follower = thread::Builder::new()
+            .name("relay-follower".into())
+            .spawn(move || kept.keep())
+            .map_err(Error::failed)?;
+        // Changes from before are taken over by its first look.
+        let _first = handle.set(follower.thread().clone());
+        Ok(Self {
+            shared,
+            follower: Some(follower),
+        })
+    }
+
+    /// Adds a stream with its subscribers and starts relaying it.
+    pub fn add_stream(&self, spec: StreamSpec) -> Result<(), Error> {
+        let mut state = self.lock();
+        state.check(&spec)?;
+        let (name, datapath) = (spec.name.clone(), spec.datapath.clone());
+        let added = state.open(spec).and_then(|()| state.apply(&datapath));
+        if added.is_err()
+            && let Ok(at) = state.find(&name)
+        {
+            state.streams.remove(at);
+            let _restored = state.apply(&datapath);
+        }
+        added
+    }
+
+    /// Stops relaying a stream and closes its sockets.
+    pub fn remove_stream(&self, name: &str) -> Result<(), Error> {
+        let mut state = self.lock();
+        let at = state.find(name)?;
+        state.streams[at].settled()?;
+        let stream = state.streams.remove(at);
+        for subscriber in &stream.subscribers {
+            state.forget(subscriber);
+        }
+        match &stream.place.datapath {
+            Some(datapath) => state.apply(datapath),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds a subscriber, or renews one of the same name and destination. Once this returns, the
+    /// next datagram goes to it.
+    pub fn add_subscriber(&self, stream: &str, spec: SubscriberSpec) -> Result<(), Error> {
+        let mut state = self.lock();
+        let at = state.find(stream)?;
+        state.streams[at].settled()?;
+        let same = |known: &&mut stream::Subscriber| known.spec == spec;
+        if let Some(known) = state.streams[at].subscribers.iter_mut().find(same) {
+            known.expires = spec.expires.map(|span| Instant::now() + span.0);
+            return Ok(());
+        }
+        state.check_subscriber(at, &spec)?;
+        state.subscribe(at, spec)?;
+        let applied = state.apply_stream(at);
+        if applied.is_err() {
+            state.streams[at].subscribers.pop();
+            let _restored = state.apply_stream(at);
+        }
+        applied
+    }
+
+    /// Removes a subscriber. Once this returns, nothing more is sent to it.
+    pub fn remove_subscriber(&self, stream: &str, name: &str) -> Result<(), Error> {
+        let mut state = self.lock();
+        let at = state.find(stream)?;
+        state.streams[at].settled()?;
+        let subscriber = state.streams[at].subscriber(name)?;
+        let subscriber = state.streams[at].subscribers.remove(subscriber);
+        let applied = state.apply_stream(at);
+        state.forget(&subscriber);
+        applied
+    }
+
+    /// The streams as described, with the datapath each is on now.
+    pub fn streams(&self) -> Vec<StreamSpec> {
+        self.lock().streams.iter().map(Stream::describe).collect()
+    }
+
+    /// Stops every datapath, after what is queued is sent, and returns the final counts.
+    pub fn stop(mut self) -> Vec<StreamView> {
+        self.end();
+        let mut state = self.lock();
+        for name in state.instances.keys().cloned().collect::<Vec<_>>() {
+            state.halt(&name);
+        }
+        state.views()
+    }
+
+    fn end(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        if let Some(follower) = self.follower.take() {
+            follower.thread().unpark();
+            if follower.join().is_err() {
+                tracing::error!("the follower thread had panicked");
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.lock()
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows the machine until the relay stops.
+    fn keep(&self) {
+        while !self.stopping.load(Ordering::SeqCst) {
+            self.lock().follow();
+            thread::park_timeout(LOOK);
+        }
+    }
+}
+
+impl State {
+    fn find(&self, name: &str) -> Result<usize, Error> {
+        let named = |stream: &Stream| stream.spec.name == name;
+        self.streams
+            .iter()
+            .position(named)
+            .ok_or_else(|| Error::not_found(format!("no stream \"{name}\"")))
+    }
+
+    fn check(&self, spec: &StreamSpec) -> Result<(), Error> {
+        let names: Vec<_> = self
+            .datapaths
+            .iter()
+            .map(|datapath| datapath.name())
+            .collect();
+        let others: Vec<_> = self.streams.iter().map(Stream::describe).collect();
+        spec.check(&names, &others)
+            .map_err(|problem| Error::bad_request(problem.message))
+    }
+
+    fn check_subscriber(&self, at: usize, spec: &SubscriberSpec) -> Result<(), Error> {
+        let described: Vec<_> = self.streams.iter().map(Stream::describe).collect();
+        let stream = &described[at];
+        if stream.subscribers.len() == MAX_FANOUT {
+            let message = format!(
+                "stream \"{}\" has {MAX_FANOUT} subscribers already",
+                stream.name
+            );
+            return Err(Error::new(Kind::Conflict, message));
+        }
+        stream
+            .check_subscriber(spec, &stream.subscribers, &described)
+            .map_err(|what| Error::bad_request(format!("subscriber \"{}\": {what}", spec.name)))
+    }
+
+    /// Opens a stream that was checked, with its subscribers; no datapath has it yet.
+    fn open(&mut self, mut spec: StreamSpec) -> Result<(), Error> {
+        let id = self.stream_slot()?;
+        let subscribers = std::mem::take(&mut spec.subscribers);
+        let stream = Stream::open(id, spec, &mut self.routes)?;
+        self.streams.push(stream);
+        let at = self.streams.len() - 1;
+        for subscriber in subscribers {
+            if let Err(error) = self.subscribe(at, subscriber) {
+                self.streams.pop();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn subscribe(&mut self, at: usize, spec: SubscriberSpec) -> Result<(), Error> {
+        let id = self.subscriber_slot()?;
+        self.streams[at].subscribe(id, spec, &mut self.routes)
+    }
+
+    /// Stops following the way to a subscriber that is gone, unless another needs it.
+    fn forget(&self, gone: &stream::Subscriber) {
+        let way = |subscriber: &stream::Subscriber| (subscriber.spec.to.ip(), subscriber.ifindex);
+        let mut others = self.streams.iter().flat_map(|stream| &stream.subscribers);
+        if !others.any(|other| way(other) == way(gone)) {
+            self.routes.forget(gone.spec.to.ip(), gone.ifindex);
+        }
+    }
+
+    fn stream_slot(&mut self) -> Result<StreamId, Error> {
+        let used: Vec<_> = self.streams.iter().map(|stream| stream.id.0).collect();
+        let slot = free_slot(&used, &mut self.next_stream, MAX_STREAMS);
+        slot.map(StreamId)
+            .ok_or_else(|| full("streams", MAX_STREAMS))
+    }
+
+    fn subscriber_slot(&mut self) -> Result<SubscriberId, Error> {
+        let subscribers = self.streams.iter().flat_map(|stream| &stream.subscribers);
+        let used: Vec<_> = subscribers.map(|subscriber| subscriber.id.0).collect();
+        let slot = free_slot(&used, &mut self.next_subscriber, MAX_SUBSCRIBERS);
+        slot.map(SubscriberId)
+            .ok_or_else(|| full("subscribers", MAX_SUBSCRIBERS))
+    }
+
+    fn waits_for_neighbours(&self) -> bool {
+        let subscribers = self.streams.iter().flat_map(|stream| &stream.subscribers);
+        subscribers.into_iter().any(|subscriber| {
+            matches!(
+                subscriber.next_hop,
+                NextHop::Unresolved(Unresolved::NoNeighbour { .. })
+            )
+        })
+    }
+
+    fn await_neighbours(&mut self) {
+        let deadline = Instant::now() + NEIGHBOURS;
+        while self.waits_for_neighbours() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+            for stream in &mut self.streams {
+                stream.resolve(&self.routes);
+            }
+        }
+    }
+
+    /// Takes over what changed on the machine: routes, neighbours, addresses, interfaces,
+    /// subscribers whose time is over, datapaths that failed.
+    fn follow(&mut self) {
+        let now = Instant::now();
+        let mut stale: Vec<String> = Vec::new();
+        let mut gone = Vec::new();
+        for stream in &mut self.streams {
+            let expired = |subscriber: &mut stream::Subscriber| {
+                subscriber.expires.is_some_and(|at| at <= now)
+            };
+            let before = gone.len();
+            gone.extend(stream.subscribers.extract_if(.., expired));
+            let mut changed = gone.len() != before;
+            changed |= stream.resolve(&self.routes);
+            // An interface that is gone comes back under another index: until then nothing changes.
+            changed |= stream.look_around(&mut self.routes).unwrap_or(false);
+            if changed {
+                stale.extend(stream.place.datapath.clone());
+            }
+        }
+        for subscriber in &gone {
+            self.forget(subscriber);
+        }
+        stale.extend(self.restartable());
+        stale.sort();
+        stale.dedup();
+        for name in stale {
+            if let Err(error) = self.apply(&name) {
+                tracing::warn!(datapath = name, %error, "does not follow the machine");
+            }
+        }
+    }
+}
+
+/// The next unused number below `limit`, going round.
+fn free_slot(used: &[u32], next: &mut u32, limit: u32) -> Option<u32> {
+    let slot = (0..limit)
+        .map(|step| (*next + step) % limit)
+        .find(|slot| !used.contains(slot))?;
+    *next = (slot + 1) % limit;
+    Some(slot)
+}
+
+fn full(what: &str, limit: u32) -> Error {
+    Error::new(
+        Kind::Conflict,
+        format!("{limit} {what} already: no more fit"),
+    )
+}
+
+/// What a stream has counted in all, on the datapaths it left and on those it is on.
+fn total(past: &StreamCounters, present: impl Iterator<Item = StreamCounters>) -> StreamCounters {
+    let mut total = past.clone();
+    for counters in present {
+        total.merge(&counters);
+    }
+    total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::free_slot;
+
+    #[test]
+    fn slots_go_round_and_skip_what_is_used() {
+        let mut next = 0;
+        assert_eq!(free_slot(&[], &mut next, 3), Some(0));
+        assert_eq!(free_slot(&[0], &mut next, 3), Some(1));
+        assert_eq!(free_slot(&[], &mut next, 3), Some(2));
+        assert_eq!(free_slot(&[0], &mut next, 3), Some(1));
+        assert_eq!(free_slot(&[0, 1, 2], &mut next, 3), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! What the machine's tables say: next hops, source addresses, interfaces, own addresses.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use control::Error;
+use netdev::{Destination, Keeper, Netlink, NextHop, Unresolved};
+
+/// The namespace's tables: next hops are followed, the rest is looked at again now and then.
+#[derive(Debug)]
+pub(super) struct Routes {
+    keeper: Keeper,
+    netlink: Netlink,
+}
+
+impl Routes {
+    /// `on_change` is called, from another thread, when a next hop has changed.
+    pub(super) fn new(on_change: impl Fn() + Send + 'static) -> Result<Self, Error> {
+        let keeper = Keeper::start(move |_, _| on_change()).map_err(Error::failed)?;
+        Ok(Self {
+            keeper,
+            netlink: Netlink::new().map_err(Error::failed)?,
+        })
+    }
+
+    /// The way to an address, followed from now on.
+    pub(super) fn next_hop(&self, address: IpAddr, ifindex: Option<u32>) -> NextHop {
+        let destination = Destination { address, ifindex };
+        if let Some(known) = self.keeper.next_hop(&destination) {
+            return known;
+        }
+        self.keeper.watch(destination).unwrap_or_else(|error| {
+            tracing::warn!(%address, %error, "no next hop");
+            NextHop::Unresolved(Unresolved::NoRoute)
+        })
+    }
+
+    /// Follows an address no longer.
+    pub(super) fn forget(&self, address: IpAddr, ifindex: Option<u32>) {
+        self.keeper.forget(&Destination { address, ifindex });
+    }
+
+    pub(super) fn interface(&mut self, name: &str) -> Result<u32, Error> {
+        let link = self.netlink.link_by_name(name);
+        link.map(|link| link.index)
+            .map_err(|_| Error::bad_request(format!("there is no interface \"{name}\"")))
+    }
+
+    /// Every interface that is up.
+    pub(super) fn interfaces(&mut self) -> Result<Vec<u32>, Error> {
+        let links = self.netlink.links().map_err(Error::failed)?;
+        let up = links.iter().filter(|link| link.up);
+        Ok(up.map(|link| link.index).collect())
+    }
+
+    /// The machine's own addresses that a wildcard of this family stands for.
+    pub(super) fn own_addresses(&mut self, v4: bool) -> Result<Vec<IpAddr>, Error> {
+        let addresses = self.netlink.addresses().map_err(Error::failed)?;
+        let mut own: Vec<_> = addresses
+            .into_iter()
+            .filter(|own| own.address.is_ipv4() == v4 && !own.tentative)
+            .map(|own| own.address)
+            .collect();
+        own.sort_unstable();
+        own.dedup();
+        Ok(own)
+    }
+}
+
+/// The address the kernel would send from, when there is a way at all.
+pub(super) fn preferred_source(to: SocketAddr, next_hop: &NextHop) -> Option<IpAddr> {
+    if let NextHop::Ready { source, .. } = next_hop
+        && !source.is_unspecified()
+    {
+        return Some(*source);
+    }
+    let any: IpAddr = match to {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    // Connecting a datagram socket sends nothing: it asks the routing table.
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect(to).ok()?;
+    socket.local_addr().ok().map(|local| local.ip())
+}

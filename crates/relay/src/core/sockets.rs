@@ -1,0 +1,67 @@
+//! Opening the sockets of a stream.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use control::{Error, Kind};
+use sys::multicast::{self, Membership};
+use sys::socket::{self, Family};
+
+/// Bytes of queue asked for: 40 ms of 200 kpps. The kernel doubles it for its own overhead.
+const QUEUE: usize = 8 << 20;
+
+/// The socket a stream comes in by.
+pub(super) fn ingest(
+    listen: SocketAddr,
+    membership: Option<&Membership>,
+) -> Result<Arc<UdpSocket>, Error> {
+    let socket = open(listen).map_err(|error| refused(listen, &error))?;
+    if let Some(membership) = membership {
+        multicast::only_own_groups(&socket, listen.ip().into())
+            .and_then(|()| multicast::join(&socket, membership))
+            .map_err(|error| Error::failed(format!("cannot join {}: {error}", membership.group)))?;
+    }
+    Ok(socket.into())
+}
+
+/// A socket that sends from `source`, or takes what a fast path passes up at a port of its own.
+pub(super) fn beside(address: SocketAddr) -> Result<Arc<UdpSocket>, Error> {
+    let socket = open(address).map_err(|error| refused(address, &error))?;
+    Ok(socket.into())
+}
+
+fn open(address: SocketAddr) -> io::Result<UdpSocket> {
+    let family = Family::from(address.ip());
+    let socket = socket::unbound(family)?;
+    if family == Family::V6 {
+        socket::v6_only(&socket)?;
+        socket::no_flow_label(&socket)?;
+    }
+    socket::packet_info(&socket, family)?;
+    socket::receive_ttl(&socket, family)?;
+    socket::receive_tos(&socket, family)?;
+    socket::never_fragment(&socket, family)?;
+    multicast::loop_back(&socket, family, false)?;
+    socket::receive_buffer(&socket, QUEUE)?;
+    socket::send_buffer(&socket, QUEUE)?;
+    socket::bind(&socket, address)?;
+    Ok(socket)
+}
+
+fn refused(address: SocketAddr, error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => Error::new(
+            Kind::Conflict,
+            format!("{address} is in use by another program; stop it or choose another port"),
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            Error::bad_request(format!("{address} is not an address of this machine"))
+        }
+        io::ErrorKind::PermissionDenied => Error::new(
+            Kind::Missing,
+            format!("{address}: not permitted; run with sudo, or choose a port from 1024 on"),
+        ),
+        _ => Error::failed(format!("{address}: {error}")),
+    }
+}

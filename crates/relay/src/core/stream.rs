@@ -1,0 +1,358 @@
+//! One stream as the core keeps it, and the plan made of it.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Instant;
+
+use control::{Error, Kind};
+use netdev::{NextHop, Unresolved};
+use sys::multicast::Membership;
+
+use super::routes::{self, Routes};
+use super::sockets;
+use crate::counters::StreamCounters;
+use crate::handover::Handing;
+use crate::plan::{self, Limits, SourcePolicy, StreamId, SubscriberId};
+use crate::spec::{Source, StreamSpec, SubscriberSpec};
+use crate::userspace::{Input, Role, Work};
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) id: StreamId,
+    pub(super) spec: StreamSpec,
+    pub(super) subscribers: Vec<Subscriber>,
+    /// Counts of the datapaths it has left.
+    pub(super) past: StreamCounters,
+    pub(super) place: Place,
+    pub(super) socket: Arc<UdpSocket>,
+    ingest: Vec<SocketAddr>,
+    interfaces: Vec<u32>,
+    egress: BTreeMap<SocketAddr, Arc<UdpSocket>>,
+    /// Where a fast path's copies arrive, when somebody wants them.
+    copies: Option<Arc<UdpSocket>>,
+    latch: Option<SocketAddr>,
+}
+
+/// Which datapath has a stream, and what the slow path beside a fast one reads of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Place {
+    /// None while it changes hands.
+    pub(super) datapath: Option<String>,
+    /// A fast path that starts it diverted to this port.
+    pub(super) incoming: Option<(String, u16)>,
+    pub(super) slow: SlowPath,
+}
+
+/// What the slow path beside a fast path reads of a stream.
+#[derive(Clone, Debug, Default)]
+pub(super) enum SlowPath {
+    /// What the fast path passes up.
+    #[default]
+    Passed,
+    /// Nothing: the ingest socket keeps it.
+    Held,
+    /// The ingest socket to its end, then the shadow socket.
+    Handing(Arc<Handing>),
+    /// The shadow socket only: its hand-over is called off.
+    Shadow(Arc<Handing>),
+}
+
+#[derive(Debug)]
+pub(super) struct Subscriber {
+    pub(super) id: SubscriberId,
+    pub(super) spec: SubscriberSpec,
+    pub(super) source: SocketAddr,
+    pub(super) next_hop: NextHop,
+    /// Since when the next hop is as it is.
+    pub(super) since: Instant,
+    pub(super) expires: Option<Instant>,
+    pub(super) ifindex: Option<u32>,
+}
+
+impl Stream {
+    /// Opens the sockets; subscribers are added afterwards.
+    pub(super) fn open(id: StreamId, spec: StreamSpec, routes: &mut Routes) -> Result<Self, Error> {
+        let membership = match &spec.multicast {
+            None => None,
+            Some(multicast) => Some(Membership {
+                group: spec.listen.ip(),
+                source: multicast.source,
+                ifindex: routes.interface(&multicast.interface)?,
+            }),
+        };
+        let socket = sockets::ingest(spec.listen, membership.as_ref())?;
+        let mut stream = Self {
+            id,
+            subscribers: Vec::new(),
+            past: StreamCounters::default(),
+            place: Place::default(),
+            socket,
+            ingest: Vec::new(),
+            interfaces: Vec::new(),
+            egress: BTreeMap::new(),
+            copies: None,
+            latch: None,
+            spec,
+        };
+        stream.place.datapath = Some(stream.spec.datapath.clone());
+        stream.look_around(routes)?;
+        stream.want_copies()?;
+        Ok(stream)
+    }
+
+    /// Reads again which interfaces and addresses it comes in by; whether that changed.
+    pub(super) fn look_around(&mut self, routes: &mut Routes) -> Result<bool, Error> {
+        let named = match &self.spec.multicast {
+            Some(multicast) if self.spec.interfaces.is_empty() => vec![multicast.interface.clone()],
+            _ => self.spec.interfaces.clone(),
+        };
+        let interfaces = if named.is_empty() {
+            routes.interfaces()?
+        } else {
+            let index = |name: &String| routes.interface(name);
+            named.iter().map(index).collect::<Result<_, _>>()?
+        };
+        let listen = self.spec.listen;
+        let ingest = if listen.ip().is_unspecified() {
+            let own = routes.own_addresses(listen.is_ipv4())?;
+            own.into_iter()
+                .map(|ip| SocketAddr::new(ip, listen.port()))
+                .collect()
+        } else {
+            vec![listen]
+        };
+        let changed = (&self.interfaces, &self.ingest) != (&interfaces, &ingest);
+        self.interfaces = interfaces;
+        self.ingest = ingest;
+        Ok(changed)
+    }
+
+    /// Adds a subscriber that `check_subscriber` has passed.
+    pub(super) fn subscribe(
+        &mut self,
+        id: SubscriberId,
+        spec: SubscriberSpec,
+        routes: &mut Routes,
+    ) -> Result<(), Error> {
+        let ifindex = match &spec.interface {
+            None => None,
+            Some(name) => Some(routes.interface(name)?),
+        };
+        if self.ingest.contains(&spec.to) {
+            return Err(Error::bad_request(format!(
+                "subscriber \"{}\": destination {} is this relay's own ingest (loop)",
+                spec.name, spec.to
+            )));
+        }
+        let next_hop = routes.next_hop(spec.to.ip(), ifindex);
+        let now = Instant::now();
+        let mut subscriber = Subscriber {
+            id,
+            source: self.source_of(&spec, &next_hop),
+            expires: spec.expires.map(|span| now + span.0),
+            spec,
+            next_hop,
+            since: now,
+            ifindex,
+        };
+        self.open_egress(&mut subscriber)?;
+        self.subscribers.push(subscriber);
+        self.want_copies()
+    }
+
+    /// Takes over every next hop as it is now; whether one changed.
+    pub(super) fn resolve(&mut self, routes: &Routes) -> bool {
+        let mut changed = false;
+        for at in 0..self.subscribers.len() {
+            let subscriber = &self.subscribers[at];
+            let next_hop = routes.next_hop(subscriber.spec.to.ip(), subscriber.ifindex);
+            if next_hop == subscriber.next_hop {
+                continue;
+            }
+            changed = true;
+            let source = self.source_of(&subscriber.spec, &next_hop);
+            let subscriber = &mut self.subscribers[at];
+            subscriber.next_hop = next_hop;
+            subscriber.since = Instant::now();
+            if source.ip().is_unspecified() || source == subscriber.source {
+                continue;
+            }
+            self.move_source(at, source);
+        }
+        changed
+    }
+
+    /// A route's preferred source changed: sends from the new one if it can be had.
+    fn move_source(&mut self, at: usize, source: SocketAddr) {
+        let known = self.egress.contains_key(&source) || self.sends_by_ingest(source);
+        if !known {
+            match sockets::beside(source) {
+                Ok(socket) => {
+                    self.egress.insert(source, socket);
+                }
+                Err(error) => {
+                    tracing::warn!(%source, %error, "keeps the old source address");
+                    return;
+                }
+            }
+        }
+        self.subscribers[at].source = source;
+    }
+
+    /// The address packets come from: as configured, else the ingest's own, else the kernel's
+    /// choice with the ingest's port.
+    fn source_of(&self, spec: &SubscriberSpec, next_hop: &NextHop) -> SocketAddr {
+        let listen = self.spec.listen;
+        let concrete = !listen.ip().is_unspecified() && !listen.ip().is_multicast();
+        match spec.from {
+            Some(from) => from,
+            None if concrete && listen.is_ipv4() == spec.to.is_ipv4() => listen,
+            None => {
+                let unknown: IpAddr = match spec.to {
+                    SocketAddr::V4(_) => [0; 4].into(),
+                    SocketAddr::V6(_) => [0; 16].into(),
+                };
+                let ip = routes::preferred_source(spec.to, next_hop).unwrap_or(unknown);
+                SocketAddr::new(ip, listen.port())
+            }
+        }
+    }
+
+    fn open_egress(&mut self, subscriber: &mut Subscriber) -> Result<(), Error> {
+        let source = subscriber.source;
+        let known = self.egress.contains_key(&source) || self.sends_by_ingest(source);
+        if !known && !source.ip().is_unspecified() {
+            let socket = sockets::beside(source).map_err(|error| {
+                let name = &subscriber.spec.name;
+                Error::new(error.kind, format!("subscriber \"{name}\": from {error}"))
+            })?;
+            self.egress.insert(source, socket);
+        }
+        Ok(())
+    }
+
+    /// Whether the ingest socket can send from an address: it has the port, and is bound to it or
+    /// to any.
+    fn sends_by_ingest(&self, source: SocketAddr) -> bool {
+        let listen = self.spec.listen;
+        let any = listen.ip().is_unspecified() || listen.ip().is_multicast();
+        source == listen
+            || (any && source.port() == listen.port() && source.is_ipv4() == listen.is_ipv4())
+    }
+
+    fn want_copies(&mut self) -> Result<(), Error> {
+        let local = NextHop::Unresolved(Unresolved::Local);
+        let wanted = self.spec.copy_to_user
+            || self
+                .subscribers
+                .iter()
+                .any(|subscriber| subscriber.next_hop == local);
+        if wanted && self.copies.is_none() {
+            self.copies = Some(sockets::beside(SocketAddr::new(self.spec.listen.ip(), 0))?);
+        }
+        Ok(())
+    }
+
+    /// Remembers who holds the latch, for the datapath that comes next.
+    pub(super) fn keep_latch(&mut self, holder: Option<SocketAddr>) {
+        self.latch = holder;
+    }
+
+    /// What a datapath is asked to do for this stream; `handover` when it starts diverted.
+    pub(super) fn plan(&self, handover: Option<u16>) -> plan::Stream {
+        let fixed_ttl = |subscriber: &Subscriber| subscriber.spec.ttl.is_some();
+        let all_fixed = !self.subscribers.is_empty() && self.subscribers.iter().all(fixed_ttl);
+        plan::Stream {
+            id: self.id,
+            name: self.spec.name.clone(),
+            ingest: self.ingest.clone(),
+            interfaces: self.interfaces.clone(),
+            socket: self.socket.clone(),
+            egress: self.egress.clone(),
+            source: self.source_policy(),
+            limits: Limits {
+                stream_pps: self.spec.rate.stream.map(|rate| rate.0),
+                source_pps: self.spec.rate.source.map(|rate| rate.0),
+            },
+            min_ttl: if all_fixed { 0 } else { 2 },
+            copy_port: self.copies.as_ref().and_then(|socket| port(socket)),
+            handover: handover.map(|shadow_port| plan::Handover { shadow_port }),
+            subscribers: self.subscribers.iter().map(Subscriber::plan).collect(),
+        }
+    }
+
+    fn source_policy(&self) -> SourcePolicy {
+        match &self.spec.source {
+            Source::Any => SourcePolicy::Any,
+            Source::Prefixes(prefixes) => SourcePolicy::Allow(prefixes.clone()),
+            Source::Latch => SourcePolicy::Latch {
+                timeout: self.spec.latch_timeout.0,
+                held_by: self.latch,
+            },
+        }
+    }
+
+    /// What the slow path beside a fast path relays of this stream.
+    pub(super) fn slow_work(&self) -> Option<Work> {
+        let input = |socket: &Arc<UdpSocket>, role| Input {
+            socket: socket.clone(),
+            role,
+        };
+        let ingest = || input(&self.socket, Role::Ingest);
+        let shadow = |handing: &Arc<Handing>| input(&handing.socket, Role::Shadow(handing.clone()));
+        let mut inputs = match &self.place.slow {
+            SlowPath::Held => return None,
+            SlowPath::Passed => vec![ingest()],
+            SlowPath::Handing(handing) => vec![ingest(), shadow(handing)],
+            SlowPath::Shadow(handing) => vec![shadow(handing)],
+        };
+        inputs.extend(self.copies.iter().map(|socket| input(socket, Role::Copies)));
+        Some(Work {
+            stream: self.plan(None),
+            inputs,
+        })
+    }
+
+    pub(super) fn subscriber(&self, name: &str) -> Result<usize, Error> {
+        let named = |subscriber: &Subscriber| subscriber.spec.name == name;
+        self.subscribers.iter().position(named).ok_or_else(|| {
+            let stream = &self.spec.name;
+            Error::not_found(format!("stream \"{stream}\" has no subscriber \"{name}\""))
+        })
+    }
+
+    /// The stream's description as it is now.
+    pub(super) fn describe(&self) -> StreamSpec {
+        let mut spec = self.spec.clone();
+        spec.datapath = self.place.datapath.clone().unwrap_or_default();
+        spec.subscribers = self.subscribers.iter().map(|s| s.spec.clone()).collect();
+        spec
+    }
+
+    /// Why a stream that changes hands cannot be changed.
+    pub(super) fn settled(&self) -> Result<(), Error> {
+        if self.place.incoming.is_none() && self.place.datapath.is_some() {
+            return Ok(());
+        }
+        let message = format!("stream \"{}\" is being switched", self.spec.name);
+        Err(Error::new(Kind::Conflict, message))
+    }
+}
+
+impl Subscriber {
+    fn plan(&self) -> plan::Subscriber {
+        plan::Subscriber {
+            id: self.id,
+            name: self.spec.name.clone(),
+            destination: self.spec.to,
+            source: self.source,
+            ttl: self.spec.ttl,
+            next_hop: self.next_hop,
+        }
+    }
+}
+
+pub(super) fn port(socket: &UdpSocket) -> Option<u16> {
+    socket.local_addr().ok().map(|address| address.port())
+}

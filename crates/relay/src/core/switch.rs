@@ -1,0 +1,212 @@
+//! Moving a stream to another datapath while it runs, without loss or reordering.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use control::{Error, Kind};
+
+use super::instance::refused;
+use super::stream::{self, Place, SlowPath};
+use super::{Core, sockets};
+use crate::handover::{FastPath, Handing};
+use crate::userspace;
+
+/// How long frames that a CPU took before a change may take to reach their socket.
+const SETTLE: Duration = Duration::from_millis(2);
+/// How often a hand-over is looked at.
+const LOOK: Duration = Duration::from_micros(500);
+/// How long diverted datagrams may take to be sent once no more come.
+const EMPTYING: Duration = Duration::from_secs(2);
+
+impl Core {
+    /// Moves a stream to another datapath. When the backlog does not drain in time, the stream
+    /// stays where it was, and the error says `not switched`.
+    pub fn switch(&self, stream: &str, datapath: &str, timeout: Duration) -> Result<(), Error> {
+        let from = {
+            let state = self.lock();
+            let at = state.find(stream)?;
+            state.streams[at].settled()?;
+            let known: Vec<_> = state.datapaths.iter().map(|known| known.name()).collect();
+            if !known.contains(&datapath) {
+                let known = known.join(", ");
+                let message = format!("no datapath \"{datapath}\"; there are {known}");
+                return Err(Error::bad_request(message));
+            }
+            state.streams[at].place.datapath.clone().unwrap_or_default()
+        };
+        if from == datapath {
+            return Ok(());
+        }
+        match (is_fast(&from), is_fast(datapath)) {
+            (_, false) => self.to_userspace(stream, datapath),
+            (false, true) => self.to_fast_path(stream, &from, datapath, timeout),
+            (true, true) => {
+                self.to_userspace(stream, BETWEEN)?;
+                let moved = self.to_fast_path(stream, BETWEEN, datapath, timeout);
+                if moved.is_err() {
+                    self.to_fast_path(stream, BETWEEN, &from, timeout)?;
+                }
+                moved
+            }
+        }
+    }
+
+    /// From anywhere: the stream waits in its ingest socket while it changes hands.
+    fn to_userspace(&self, name: &str, to: &str) -> Result<(), Error> {
+        let mut state = self.lock();
+        let at = state.find(name)?;
+        let from = state.streams[at].place.datapath.clone().unwrap_or_default();
+        if let Some(fast) = state.fast_path(&from) {
+            state.streams[at].place.slow = SlowPath::Held;
+            state.apply_slow(&from)?;
+            if let Err(error) = fast.pass(state.streams[at].id) {
+                state.streams[at].place.slow = SlowPath::Passed;
+                state.apply_slow(&from)?;
+                return Err(refused(error));
+            }
+        }
+        state.take_off(at)?;
+        state.streams[at].place = on(to);
+        let moved = state.apply(to);
+        if moved.is_err() {
+            state.streams[at].place = on(&from);
+            state.apply(to)?;
+            state.apply(&from)?;
+        }
+        moved
+    }
+
+    fn to_fast_path(
+        &self,
+        name: &str,
+        from: &str,
+        to: &str,
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        let handing = self.divert(name, to)?;
+        let handed = self.hand_over(name, to, &handing, timeout);
+        let settled = match &handed {
+            Ok(()) => self.settle_on(name, to),
+            Err(_) => self.call_off(name, from, to, &handing),
+        };
+        handed.and(settled)
+    }
+
+    /// Attaches the fast path with the stream diverted, beside the datapath that has it.
+    fn divert(&self, name: &str, to: &str) -> Result<Arc<Handing>, Error> {
+        let mut state = self.lock();
+        let at = state.find(name)?;
+        let stream = &mut state.streams[at];
+        let socket = sockets::beside(SocketAddr::new(stream.spec.listen.ip(), 0))?;
+        let port = stream::port(&socket).unwrap_or_default();
+        stream.place.incoming = Some((to.into(), port));
+        let id = stream.id;
+        let applied = state.apply(to);
+        match (applied, state.fast_path(to)) {
+            (Ok(()), Some(fast)) => Ok(Arc::new(Handing::new(id, socket, fast))),
+            (applied, _) => {
+                state.streams[at].place.incoming = None;
+                let _restored = state.apply(to);
+                applied?;
+                Err(Error::failed(format!("{to} is no fast path")))
+            }
+        }
+    }
+
+    /// Sends what the ingest socket holds, then what is diverted, until the fast path takes over.
+    fn hand_over(
+        &self,
+        name: &str,
+        to: &str,
+        handing: &Arc<Handing>,
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        let deadline = Instant::now() + timeout;
+        grace_period();
+        thread::sleep(SETTLE);
+        {
+            let mut state = self.lock();
+            let at = state.find(name)?;
+            state.take_off(at)?;
+            state.streams[at].place.slow = SlowPath::Handing(handing.clone());
+            state.apply_slow(to)?;
+        }
+        while !handing.is_over().map_err(refused)? {
+            if Instant::now() > deadline {
+                let message = format!(
+                    "not switched: stream \"{name}\" did not catch up within {} ms; \
+                     it is faster than userspace, or try a longer --switch-timeout",
+                    timeout.as_millis()
+                );
+                return Err(Error::new(Kind::Failed, message));
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// The fast path has the stream.
+    fn settle_on(&self, name: &str, to: &str) -> Result<(), Error> {
+        let mut state = self.lock();
+        let at = state.find(name)?;
+        state.streams[at].place = on(to);
+        state.apply(to)
+    }
+
+    /// Back to where it was: what is diverted first, then the ingest socket.
+    fn call_off(
+        &self,
+        name: &str,
+        from: &str,
+        to: &str,
+        handing: &Arc<Handing>,
+    ) -> Result<(), Error> {
+        let mut state = self.lock();
+        let at = state.find(name)?;
+        if state.streams[at].place.datapath.is_none() {
+            state.streams[at].place.slow = SlowPath::Shadow(handing.clone());
+            state.apply_slow(to)?;
+            handing.pass().map_err(refused)?;
+            thread::sleep(SETTLE);
+            let deadline = Instant::now() + EMPTYING;
+            while !handing.is_level().map_err(refused)? && Instant::now() < deadline {
+                thread::sleep(LOOK);
+            }
+        }
+        state.streams[at].place.incoming = None;
+        state.apply(to)?;
+        state.fold(at, to);
+        state.streams[at].place = on(from);
+        state.apply(from)
+    }
+}
+
+/// Where a stream waits between two fast paths.
+const BETWEEN: &str = "mmsg";
+
+fn on(datapath: &str) -> Place {
+    Place {
+        datapath: Some(datapath.into()),
+        ..Place::default()
+    }
+}
+
+fn is_fast(datapath: &str) -> bool {
+    !userspace::NAMES.contains(&datapath)
+}
+
+/// After this no CPU runs what was replaced before. Kernels that cannot say get time instead.
+fn grace_period() {
+    if let Err(error) = sys::rcu::synchronize() {
+        tracing::debug!(%error, "no grace period; waits instead");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+impl super::State {
+    pub(super) fn fast_path(&self, name: &str) -> Option<Arc<dyn FastPath>> {
+        self.instances.get(name)?.running.fast_path()
+    }
+}

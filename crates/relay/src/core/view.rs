@@ -1,0 +1,343 @@
+//! What users are told: counts by name, and for each subscriber which road it is on and why.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use control::metrics::Text;
+use netdev::{NextHop, Unresolved};
+use serde::{Deserialize, Serialize};
+
+use super::stream::{Stream, Subscriber};
+use super::{Core, State};
+use crate::counters::{DropReason, Drops, SubscriberCounters, Traffic};
+use crate::handover::FastPath;
+use crate::plan::drop_reason;
+
+/// A stream's counts since it was added, whatever datapaths it was on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamView {
+    pub stream: String,
+    pub listen: SocketAddr,
+    /// Absent while it changes hands.
+    pub datapath: Option<String>,
+    pub received: Traffic,
+    pub forwarded: Traffic,
+    /// Datagrams that the present fast path left to userspace; they are in `received` once.
+    pub passed_packets: u64,
+    pub drops: Drops,
+    pub latched: Option<SocketAddr>,
+    pub subscribers: Vec<SubscriberView>,
+}
+
+/// A subscriber's counts since it was added.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubscriberView {
+    pub subscriber: String,
+    pub to: SocketAddr,
+    pub from: SocketAddr,
+    pub delivered: Traffic,
+    pub drops: Drops,
+}
+
+/// Which road a stream's subscribers are on, and why not the fast one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    pub stream: String,
+    pub listen: SocketAddr,
+    pub datapath: Option<String>,
+    /// The datapath keeps packets out of userspace.
+    pub has_fast_path: bool,
+    /// Subscribers served the datapath's own way, of all.
+    pub served: usize,
+    pub subscribers: usize,
+    pub latched: Option<SocketAddr>,
+    pub drops: Drops,
+    /// Why not, for each that is not, or that lost copies.
+    pub slow: Vec<Slow>,
+}
+
+/// A subscriber that does not get every packet the datapath's own way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slow {
+    pub subscriber: String,
+    pub to: SocketAddr,
+    pub reason: String,
+    pub drops: Drops,
+}
+
+impl Core {
+    /// Every stream's counts.
+    pub fn counters(&self) -> Vec<StreamView> {
+        self.lock().views()
+    }
+
+    /// Every stream's roads, or one's.
+    pub fn explain(&self, stream: Option<&str>) -> Result<Vec<Explanation>, control::Error> {
+        let state = self.lock();
+        let streams = match stream {
+            None => &state.streams[..],
+            Some(name) => std::slice::from_ref(&state.streams[state.find(name)?]),
+        };
+        Ok(streams.iter().map(|stream| state.explain(stream)).collect())
+    }
+
+    /// The counts in the Prometheus text format.
+    pub fn metrics(&self) -> String {
+        let mut text = Text::new();
+        for view in self.counters() {
+            view.write(&mut text);
+        }
+        text.to_string()
+    }
+}
+
+impl State {
+    pub(super) fn views(&self) -> Vec<StreamView> {
+        self.streams
+            .iter()
+            .map(|stream| self.view(stream))
+            .collect()
+    }
+
+    fn view(&self, stream: &Stream) -> StreamView {
+        let (mut counters, passed_packets) = self.counters(stream);
+        let subscribers = stream.subscribers.iter().map(|subscriber| {
+            let counts = counters.subscribers.remove(&subscriber.id.0);
+            let SubscriberCounters { delivered, drops } = counts.unwrap_or_default();
+            SubscriberView {
+                subscriber: subscriber.spec.name.clone(),
+                to: subscriber.spec.to,
+                from: subscriber.source,
+                delivered,
+                drops,
+            }
+        });
+        StreamView {
+            subscribers: subscribers.collect(),
+            stream: stream.spec.name.clone(),
+            listen: stream.spec.listen,
+            datapath: stream.place.datapath.clone(),
+            received: counters.received,
+            forwarded: counters.forwarded,
+            passed_packets,
+            drops: counters.drops,
+            latched: counters.latched,
+        }
+    }
+
+    fn explain(&self, stream: &Stream) -> Explanation {
+        let view = self.view(stream);
+        let datapath = view.datapath.as_deref();
+        let fast = datapath.and_then(|name| self.fast_path(name));
+        let running = datapath.is_some_and(|name| self.instances.contains_key(name));
+        let mut slow = Vec::new();
+        let mut served = 0;
+        for (subscriber, counts) in stream.subscribers.iter().zip(view.subscribers) {
+            let refusal = if running {
+                refusal(stream, subscriber, fast.as_deref())
+            } else {
+                Some("the datapath does not run; see the relay's log".into())
+            };
+            served += usize::from(refusal.is_none());
+            let lost = || lost(subscriber, &counts.drops);
+            if let Some(reason) = refusal.or_else(lost) {
+                slow.push(Slow {
+                    subscriber: counts.subscriber,
+                    to: counts.to,
+                    reason,
+                    drops: counts.drops,
+                });
+            }
+        }
+        Explanation {
+            has_fast_path: fast.is_some(),
+            served,
+            subscribers: stream.subscribers.len(),
+            stream: view.stream,
+            listen: view.listen,
+            datapath: view.datapath,
+            latched: view.latched,
+            drops: view.drops,
+            slow,
+        }
+    }
+}
+
+/// Why a subscriber gets nothing now, or gets it through userspace.
+fn refusal(
+    stream: &Stream,
+    subscriber: &Subscriber,
+    fast: Option<&dyn FastPath>,
+) -> Option<String> {
+    let since = subscriber.since.elapsed().as_secs();
+    match (&subscriber.next_hop, fast) {
+        (NextHop::Unresolved(Unresolved::NoRoute), _) => {
+            Some(format!("no route to {}", subscriber.spec.to.ip()))
+        }
+        (NextHop::Unresolved(Unresolved::LinkDown { ifindex }), _) => {
+            Some(format!("its interface (index {ifindex}) is down or gone"))
+        }
+        (NextHop::Unresolved(Unresolved::NoNeighbour { ifindex, gateway }), _) => Some(format!(
+            "no neighbour entry for {gateway} on interface {ifindex}; asking for it since {since} s"
+        )),
+        (NextHop::Unresolved(Unresolved::Local), Some(_)) => {
+            Some("on this machine: userspace sends to it".into())
+        }
+        (_, Some(fast)) => fast.slow_reason(stream.id, subscriber.id),
+        (_, None) => None,
+    }
+}
+
+/// What copies were lost although the way is open.
+fn lost(subscriber: &Subscriber, drops: &Drops) -> Option<String> {
+    if drops.total() == 0 {
+        return None;
+    }
+    let mtu = match subscriber.next_hop {
+        NextHop::Ready { mtu, .. } => Some(mtu),
+        NextHop::Unresolved(_) => None,
+    };
+    let reasons = drops.0.keys().map(|reason| match (reason, mtu) {
+        (DropReason::TooBig, Some(mtu)) => format!("packets exceed the path MTU {mtu}"),
+        (DropReason::Transmit, _) => "the interface refused packets".into(),
+        _ if drop_reason(&subscriber.next_hop).is_none() => {
+            format!("{} in the past", name(*reason))
+        }
+        _ => name(*reason),
+    });
+    Some(reasons.collect::<Vec<_>>().join(", "))
+}
+
+fn name(reason: DropReason) -> String {
+    serde_json::to_value(reason)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .unwrap_or_default()
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            stream,
+            listen,
+            served,
+            subscribers,
+            ..
+        } = self;
+        let datapath = self.datapath.as_deref().unwrap_or("being switched");
+        let road = if self.has_fast_path {
+            "on the fast path"
+        } else {
+            "served in userspace"
+        };
+        write!(
+            f,
+            "{stream}  ingest {listen}   datapath {datapath}   {served} of {subscribers} subscribers {road}"
+        )?;
+        if let Some(holder) = self.latched {
+            write!(f, "   latched by {holder}")?;
+        }
+        if self.drops.total() > 0 {
+            write!(f, "\n  refused  {}", Counted(&self.drops))?;
+        }
+        for slow in &self.slow {
+            let to = slow.to.to_string();
+            write!(f, "\n  slow  {to:<24} {}", slow.reason)?;
+            if slow.drops.total() > 0 {
+                write!(f, "   ({})", Counted(&slow.drops))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `drops.too_big 18, drops.no_route 2`
+struct Counted<'a>(&'a Drops);
+
+impl fmt::Display for Counted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (reason, packets)) in self.0.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str(", ")?;
+            }
+            write!(f, "drops.{} {packets}", name(*reason))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for StreamView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            stream, received, ..
+        } = self;
+        let datapath = self.datapath.as_deref().unwrap_or("being switched");
+        writeln!(
+            f,
+            "{stream}  datapath {datapath}   received {} packets {} bytes   forwarded {} packets",
+            received.packets, received.bytes, self.forwarded.packets
+        )?;
+        if self.drops.total() > 0 {
+            writeln!(f, "  refused  {}", Counted(&self.drops))?;
+        }
+        for subscriber in &self.subscribers {
+            let SubscriberView {
+                to,
+                delivered,
+                drops,
+                ..
+            } = subscriber;
+            write!(
+                f,
+                "  {}  {to}   delivered {} packets {} bytes",
+                subscriber.subscriber, delivered.packets, delivered.bytes
+            )?;
+            if drops.total() > 0 {
+                write!(f, "   ({})", Counted(drops))?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl StreamView {
+    fn write(&self, text: &mut Text) {
+        let stream = [("stream", self.stream.as_str())];
+        text.counter(
+            "lowroad_relay_received_packets_total",
+            "Datagrams that reached the ingest.",
+        )
+        .sample(&stream, self.received.packets);
+        text.counter(
+            "lowroad_relay_received_bytes_total",
+            "Payload bytes that reached the ingest.",
+        )
+        .sample(&stream, self.received.bytes);
+        text.counter(
+            "lowroad_relay_forwarded_packets_total",
+            "Datagrams offered to the subscribers.",
+        )
+        .sample(&stream, self.forwarded.packets);
+        for (reason, packets) in &self.drops.0 {
+            let labels = [stream[0], ("reason", &name(*reason))];
+            text.counter(
+                "lowroad_relay_refused_packets_total",
+                "Datagrams refused before fan-out.",
+            )
+            .sample(&labels, packets);
+        }
+        for subscriber in &self.subscribers {
+            let who = [stream[0], ("subscriber", subscriber.subscriber.as_str())];
+            text.counter("lowroad_relay_delivered_packets_total", "Copies sent.")
+                .sample(&who, subscriber.delivered.packets);
+            text.counter("lowroad_relay_delivered_bytes_total", "Payload bytes sent.")
+                .sample(&who, subscriber.delivered.bytes);
+            for (reason, packets) in &subscriber.drops.0 {
+                let labels = [who[0], who[1], ("reason", &name(*reason))];
+                text.counter("lowroad_relay_dropped_packets_total", "Copies not sent.")
+                    .sample(&labels, packets);
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What users say about streams and subscribers, in configuration files and control requests, and
+//! what is wrong with it. Whether the machine can carry it out is decided later.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::plan::{MAX_FANOUT, Prefix};
+use crate::units::{Pps, Span};
+
+/// A stream as users describe it; `S` is how its subscribers are written.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamSpec<S = SubscriberSpec> {
+    pub name: String,
+    /// Where it comes in: an address of this machine, a wildcard, or a group.
+    pub listen: SocketAddr,
+    pub datapath: String,
+    pub source: Source,
+    /// Interfaces it may arrive on; none named: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<String>,
+    #[serde(default)]
+    pub copy_to_user: bool,
+    #[serde(default)]
+    pub rate: Rate,
+    /// How long a latch survives its holder's silence.
+    #[serde(default = "latch_timeout")]
+    pub latch_timeout: Span,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multicast: Option<Multicast>,
+    #[serde(default = "Vec::new", rename = "subscriber")]
+    pub subscribers: Vec<S>,
+}
+
+fn latch_timeout() -> Span {
+    Span(Duration::from_secs(30))
+}
+
+/// A receiver as users describe it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubscriberSpec {
+    pub name: String,
+    pub to: SocketAddr,
+    /// The address packets come from; by default the stream's own where it can be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<SocketAddr>,
+    /// The interface packets leave by; groups and link-local addresses need one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// A fixed TTL or hop limit; groups only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<u8>,
+    /// How long it stays without being added again; absent: for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Span>,
+}
+
+/// Packet rate limits.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rate {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<Pps>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Pps>,
+}
+
+/// How a group is joined.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Multicast {
+    pub interface: String,
+    /// Join for this sender only (source-specific multicast).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpAddr>,
+}
+
+/// Who may send: `"any"`, `"latch"`, or a list of prefixes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    Any,
+    Latch,
+    Prefixes(Vec<Prefix>),
+}
+
+impl<'de> Deserialize<'de> for Source {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Words;
+        impl<'de> Visitor<'de> for Words {
+            type Value = Source;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"any\", \"latch\" or a list of prefixes")
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<Source, E> {
+                match word {
+                    "any" => Ok(Source::Any),
+                    "latch" => Ok(Source::Latch),
+                    other => Err(E::invalid_value(de::Unexpected::Str(other), &self)),
+                }
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Source, A::Error> {
+                let mut prefixes = Vec::new();
+                while let Some(text) = list.next_element::<String>()? {
+                    prefixes.push(text.parse().map_err(de::Error::custom)?);
+                }
+                Ok(Source::Prefixes(prefixes))
+            }
+        }
+        deserializer.deserialize_any(Words)
+    }
+}
+
+impl Serialize for Source {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Any => serializer.serialize_str("any"),
+            Self::Latch => serializer.serialize_str("latch"),
+            Self::Prefixes(prefixes) => {
+                serializer.collect_seq(prefixes.iter().map(|prefix| prefix.to_string()))
+            }
+        }
+    }
+}
+
+/// What is wrong with a description, and which part it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Problem {
+    /// Index of the subscriber it is about, when not the stream itself.
+    pub subscriber: Option<usize>,
+    pub message: String,
+}
+
+impl StreamSpec {
+    /// Checks the description by itself; `datapaths` are the names there are, `others` the streams
+    /// it will run beside.
+    pub fn check(&self, datapaths: &[&str], others: &[Self]) -> Result<(), Problem> {
+        self.check_stream(datapaths, others)
+            .map_err(|what| Problem {
+                subscriber: None,
+                message: format!("stream \"{}\": {what}", self.name),
+            })?;
+        for (index, subscriber) in self.subscribers.iter().enumerate() {
+            self.check_subscriber(subscriber, &self.subscribers[..index], others)
+                .map_err(|what| Problem {
+                    subscriber: Some(index),
+                    message: format!("subscriber \"{}\": {what}", subscriber.name),
+                })?;
+        }
+        Ok(())
+    }
+
+    fn check_stream(&self, datapaths: &[&str], others: &[Self]) -> Result<(), String> {
+        if self.name.is_empty() {
+            return Err("a stream needs a name".into());
+        }
+        if !datapaths.contains(&self.datapath.as_str()) {
+            let known = datapaths.join(", ");
+            return Err(format!(
+                "no datapath \"{}\"; there are {known}",
+                self.datapath
+            ));
+        }
+        if others.iter().any(|other| other.name == self.name) {
+            return Err("this name is taken".into());
+        }
+        if let Some(other) = others
+            .iter()
+            .find(|other| overlaps(other.listen, self.listen))
+        {
+            return Err(format!(
+                "{} is the ingest of stream \"{}\"",
+                self.listen, other.name
+            ));
+        }
+        let mut fed = others
+            .iter()
+            .flat_map(|other| other.subscribers.iter().map(move |to| (other, to)));
+        if let Some((other, subscriber)) = fed.find(|(_, subscriber)| self.leads_to(subscriber.to))
+        {
+            return Err(format!(
+                "{} is where subscriber \"{}\" of stream \"{}\" is sent (loop)",
+                self.listen, subscriber.name, other.name
+            ));
+        }
+        self.check_ingest()?;
+        if self.subscribers.len() > MAX_FANOUT {
+            return Err(format!(
+                "{} subscribers; {MAX_FANOUT} at most",
+                self.subscribers.len()
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_ingest(&self) -> Result<(), String> {
+        if self.listen.port() == 0 {
+            return Err("the ingest needs a port".into());
+        }
+        match (&self.multicast, is_group(self.listen)) {
+            (None, true) => {
+                return Err(format!(
+                    "{} is a group: say multicast = {{ interface = \"...\" }}",
+                    self.listen.ip()
+                ));
+            }
+            (Some(_), false) => return Err(format!("{} is no group", self.listen.ip())),
+            (
+                Some(Multicast {
+                    source: Some(source),
+                    ..
+                }),
+                true,
+            ) if source.is_ipv4() != self.listen.is_ipv4() => {
+                return Err(format!(
+                    "sender {source} and group are of different families"
+                ));
+            }
+            _ => {}
+        }
+        let Source::Prefixes(prefixes) = &self.source else {
+            return Ok(());
+        };
+        let foreign = |prefix: &&Prefix| prefix.address.is_ipv4() != self.listen.is_ipv4();
+        match prefixes.iter().find(foreign) {
+            Some(prefix) => Err(format!("source {prefix} is not of the ingest's family")),
+            None if prefixes.is_empty() => {
+                Err("the list of sources is empty: nobody may send".into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Checks one subscriber against those before it and against every ingest.
+    pub fn check_subscriber(
+        &self,
+        subscriber: &SubscriberSpec,
+        before: &[SubscriberSpec],
+        others: &[Self],
+    ) -> Result<(), String> {
+        let to = subscriber.to;
+        if subscriber.name.is_empty() {
+            return Err("a subscriber needs a name".into());
+        }
+        if before.iter().any(|other| other.name == subscriber.name) {
+            return Err("this name is taken".into());
+        }
+        if let Some(other) = before.iter().find(|other| other.to == to) {
+            return Err(format!("{to} is subscriber \"{}\" already", other.name));
+        }
+        if to.port() == 0 || to.ip().is_unspecified() {
+            return Err(format!("{to} is no destination"));
+        }
+        if to.ip() == IpAddr::from([255, 255, 255, 255]) {
+            return Err("broadcast is no destination".into());
+        }
+        if self.leads_to(to) || others.iter().any(|other| other.leads_to(to)) {
+            return Err(format!(
+                "destination {to} is this relay's own ingest (loop)"
+            ));
+        }
+        if is_group(to) && subscriber.interface.is_none() {
+            return Err(format!("{} is a group: say interface = \"...\"", to.ip()));
+        }
+        if subscriber.ttl == Some(0) || (subscriber.ttl.is_some() && !is_group(to)) {
+            return Err(
+                "ttl is for groups, from 1 on: elsewhere it is one less than on arrival".into(),
+            );
+        }
+        match subscriber.from {
+            Some(from) if from.is_ipv4() != to.is_ipv4() => {
+                Err(format!("from {from} and to {to} are of different families"))
+            }
+            Some(from) if from.ip().is_unspecified() || is_group(from) || from.port() == 0 => {
+                Err(format!("{from} is no address to send from"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether packets to this destination come in here again. A wildcard's own addresses are
+    /// known to the machine only: see `core`.
+    fn leads_to(&self, to: SocketAddr) -> bool {
+        let listens_on_all =
+            self.listen.ip().is_unspecified() && self.listen.is_ipv4() == to.is_ipv4();
+        self.listen == to
+            || (listens_on_all && to.ip().is_loopback() && self.listen.port() == to.port())
+    }
+}
+
+fn is_group(address: SocketAddr) -> bool {
+    address.ip().is_multicast()
+}
+
+/// Whether one socket's address covers the other's.
+fn overlaps(one: SocketAddr, other: SocketAddr) -> bool {
+    one.port() == other.port()
+        && one.is_ipv4() == other.is_ipv4()
+        && (one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified())
+}

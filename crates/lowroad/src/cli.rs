@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::doctor;
+use crate::{doctor, relay};
 
 /// What `lowroad` alone prints: three groups, an example each.
 pub(crate) const OVERVIEW: &str = "\
@@ -33,6 +33,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// One stream in, many receivers out
+    Relay(Box<relay::Arguments>),
     /// List what this machine can run, and how to get what it cannot
     Doctor(doctor::Arguments),
     /// Run an experiment: every datapath under the same conditions

@@ -6,6 +6,7 @@ mod compare;
 mod doctor;
 mod documents;
 mod exit;
+mod relay;
 
 use std::process::ExitCode;
 
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
 fn run(command: Option<Command>) -> Result<(), Failure> {
     match command {
         None => exit::print(cli::OVERVIEW),
+        Some(Command::Relay(arguments)) => relay::run(*arguments),
         Some(Command::Doctor(arguments)) => doctor::run(&arguments),
         Some(Command::Compare(passed)) => compare::exec("compare", &passed),
         Some(Command::Report(passed)) => compare::exec("report", &passed),

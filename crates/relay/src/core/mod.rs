@@ -191,6 +191,11 @@ impl Core {
         let mut state = self.lock();
         for name in state.instances.keys().cloned().collect::<Vec<_>>() {
             state.halt(&name);
+            for at in 0..state.streams.len() {
+                if state.streams[at].place.datapath.as_deref() == Some(&*name) {
+                    state.fold(at, &name);
+                }
+            }
         }
         state.views()
     }

@@ -40,24 +40,18 @@ struct {
 /* To another port of this machine. A partial checksum does not cover the ports. */
 static __always_inline void readdress(struct udphdr *udp, const struct datagram *d, __be16 port)
 {
-	if (!d->partial && udp->check) {
-		__u16 check = ~fold((__u64)(__u16)~udp->check + (__u16)~udp->dest + port);
-
-		udp->check = check ? check : 0xffff;
-	}
+	if (!d->partial)
+		udp->check = udp_csum_replace2(udp->check, udp->dest, port);
 	udp->dest = port;
 }
 
 static __always_inline int divert(struct xdp_md *ctx, const struct ingress *in)
 {
 	const struct datagram *d = &in->datagram;
-	__u32 at = d->network + network_length(d);
-	struct udphdr *udp;
+	struct udphdr *udp = packet_at((void *)(long)ctx->data, (void *)(long)ctx->data_end,
+				       d->packet.l4, sizeof(*udp));
 
-	if (at > ETH_HLEN + 8 + sizeof(struct ipv6hdr))
-		return XDP_ABORTED;
-	udp = (void *)(long)ctx->data + at;
-	if ((void *)(udp + 1) > (void *)(long)ctx->data_end)
+	if (!udp)
 		return XDP_ABORTED;
 	readdress(udp, d, in->stream->shadow_port);
 	return XDP_PASS;
@@ -68,21 +62,20 @@ static __always_inline int fill(struct xdp_md *ctx, const struct ingress *in, st
 				__u8 *packet, __u32 room)
 {
 	const struct datagram *d = &in->datagram;
-	__u32 header = network_length(d);
+	__u16 family = d->packet.family;
+	__u32 header = network_length(family);
 	__u32 length = header + sizeof(struct udphdr) + d->payload_length;
-	struct udphdr *udp = (void *)packet + (d->family == AF_INET6 ? 40 : 20);
-	__u64 sum;
+	struct udphdr *udp = (void *)packet + (family == AF_INET6 ? 40 : 20);
+	__u32 sum;
 
-	if (length < 1 || length > room || bpf_xdp_load_bytes(ctx, d->network, packet, length))
+	if (length < 1 || length > room || bpf_xdp_load_bytes(ctx, d->packet.l3, packet, length))
 		return -1;
 	head->stream = in->slot;
 	head->length = length;
-	head->family = d->family;
+	head->family = family;
 	udp->dest = in->stream->copy_port;
-	sum = (__u64)d->payload_sum + d->pseudo_sum + d->source_port + udp->dest + udp->len;
-	udp->check = ~fold(sum);
-	if (!udp->check)
-		udp->check = 0xffff;
+	sum = (__u32)d->payload_sum + d->pseudo_sum + udp->source + udp->dest + udp->len;
+	udp->check = csum_udp_nonzero(~csum_fold(sum));
 	return 0;
 }
 

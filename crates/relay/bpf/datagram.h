@@ -3,146 +3,118 @@
 #ifndef RELAY_DATAGRAM_H
 #define RELAY_DATAGRAM_H
 
-#include "checksum.h"
+#include "lowroad/csum.h"
+#include "lowroad/parse.h"
 
 enum shape {
 	/* Not UDP, or without the ports to tell whose it is: the network stack's. */
 	SHAPE_OTHER,
 	SHAPE_PLAIN,
-	/* A fragment, IPv4 options: valid, and left to the network stack. */
+	/* A first fragment, IPv4 options, extension headers: valid, and left to the network stack.
+	 */
 	SHAPE_ODD,
 	SHAPE_MALFORMED,
 };
 
 struct datagram {
-	struct address source;
-	struct address destination;
-	__be16 source_port;
-	__be16 destination_port;
-	__u16 family;
-	/* Of the network header, from the start of the frame. */
-	__u16 network;
-	__u16 payload_length;
+	struct packet packet;
+	__u32 payload_length;
 	/* As in the header; in partial form when the sender left it to the device to complete. */
-	__u16 check;
+	__sum16 check;
 	/* Folded sums: of addresses, protocol and length; and of the payload. */
 	__u16 pseudo_sum;
 	__u16 payload_sum;
-	__u8 tos;
-	__u8 ttl;
 	__u8 partial;
 	__u8 zero;
 };
 
-/* IPv4 addresses as ::ffff:a.b.c.d, whose prefix adds nothing to a sum once folded. */
-static __always_inline void map_address(struct address *address, __be32 v4)
+static __always_inline __u32 network_length(__u16 family)
 {
-	address->high = 0;
-	address->low = (__u64)v4 << 32 | 0xffff0000;
+	return family == AF_INET6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 }
 
-static __always_inline __u16 network_length(const struct datagram *d)
+/*
+ * The parser stops at a header that lies, and so tells nobody's datagram: finds whose counter a
+ * malformed one belongs to, by the addresses and ports that are where they would be otherwise.
+ */
+static __always_inline int blame(struct packet *p, void *data, void *end)
 {
-	return d->family == AF_INET ? sizeof(struct iphdr) : sizeof(struct ipv6hdr);
-}
+	struct ipv6hdr *ip6 = packet_at(data, end, p->l3, sizeof(*ip6));
+	struct iphdr *ip = packet_at(data, end, p->l3, sizeof(*ip));
+	struct udphdr *udp;
 
-/* `room`: bytes the network header says follow it; `at`: the UDP header. */
-static __always_inline int parse_udp(struct datagram *d, void *at, void *end, __u32 room, int shape)
-{
-	struct udphdr *udp = at;
-	__u32 length;
-	__u64 sum;
-
-	if ((void *)(udp + 1) > end)
+	if (ip && p->ethertype == ETH_P_IP) {
+		if (ip->protocol != IPPROTO_UDP || ip->frag_off & bpf_htons(IP_OFFSET))
+			return SHAPE_OTHER;
+		p->family = AF_INET;
+		packet_map_ipv4(&p->destination, ip->daddr);
+		udp = packet_at(data, end, p->l3 + ip->ihl * 4, sizeof(*udp));
+	} else if (ip6 && p->ethertype == ETH_P_IPV6) {
+		if (ip6->nexthdr != IPPROTO_UDP)
+			return SHAPE_OTHER;
+		p->family = AF_INET6;
+		p->destination = ip6->daddr;
+		udp = packet_at(data, end, p->l3 + sizeof(*ip6), sizeof(*udp));
+	} else {
 		return SHAPE_OTHER;
-	length = bpf_ntohs(udp->len);
-	d->source_port = udp->source;
-	d->destination_port = udp->dest;
-	d->check = udp->check;
-	if (shape != SHAPE_PLAIN)
-		return shape;
-	if (length < sizeof(*udp) || length > room)
+	}
+	if (!udp)
+		return SHAPE_OTHER;
+	p->destination_port = bpf_ntohs(udp->dest);
+	return SHAPE_MALFORMED;
+}
+
+/* The stack drops an IPv6 packet from a mapped address; here it would pass for an IPv4 one. */
+static __always_inline bool poses_as_ipv4(const struct packet *p)
+{
+	const __u32 *words = p->source.in6_u.u6_addr32;
+
+	return p->family == AF_INET6 && !words[0] && !words[1] && words[2] == bpf_htonl(0xffff);
+}
+
+static __always_inline bool header_right(const struct iphdr *ip)
+{
+	const __u32 *words = (const void *)ip;
+	__u32 sum = 0;
+
+#pragma unroll
+	for (int i = 0; i < sizeof(*ip) / sizeof(*words); i++)
+		sum = csum_add(sum, words[i]);
+	return csum_fold(sum) == 0xffff;
+}
+
+/* `verdict`: what the parser said. */
+static __always_inline int shape_of(struct datagram *d, void *data, void *end, int verdict)
+{
+	struct packet *p = &d->packet;
+	struct udphdr *udp;
+	struct iphdr *ip;
+
+	if (verdict == PARSE_BAD_TOTAL_LENGTH || verdict == PARSE_BAD_UDP_LENGTH)
+		return blame(p, data, end);
+	if (p->protocol != IPPROTO_UDP || poses_as_ipv4(p))
+		return SHAPE_OTHER;
+	/* Only the first fragment has the ports; the others follow it up the stack unseen. */
+	if (verdict == PARSE_FRAGMENT)
+		return p->fragment == FRAGMENT_FIRST ? SHAPE_ODD : SHAPE_OTHER;
+	if (verdict != PARSE_OK)
+		return SHAPE_OTHER;
+	if (p->l4 - p->l3 != network_length(p->family))
+		return SHAPE_ODD;
+	ip = packet_at(data, end, p->l3, sizeof(*ip));
+	udp = packet_at(data, end, p->l4, sizeof(*udp));
+	if (!udp || !ip || (p->family == AF_INET && !header_right(ip)))
 		return SHAPE_MALFORMED;
-	d->payload_length = length - sizeof(*udp);
-	sum = sum_address(&d->source) + sum_address(&d->destination);
-	d->pseudo_sum = fold(sum + udp->len + bpf_htons(IPPROTO_UDP));
+	d->check = udp->check;
+	d->payload_length = p->udp_length - sizeof(*udp);
+	d->pseudo_sum =
+		csum_fold(csum_pseudo(&p->source, &p->destination, IPPROTO_UDP, p->udp_length));
 	return SHAPE_PLAIN;
 }
 
-static __always_inline int parse_ipv4(struct datagram *d, void *at, void *end)
+static __always_inline int read_datagram(struct datagram *d, void *data, void *end)
 {
-	struct iphdr *ip = at;
-	int shape = SHAPE_PLAIN;
-	__u32 length, header;
-	__u64 sum = 0;
-
-	if ((void *)(ip + 1) > end || ip->version != 4 || ip->protocol != IPPROTO_UDP)
-		return SHAPE_OTHER;
-	header = ip->ihl * 4;
-	length = bpf_ntohs(ip->tot_len);
-	/* Only the first fragment has the ports; the others follow it up the stack unseen. */
-	if (header < sizeof(*ip) || (ip->frag_off & bpf_htons(IP_OFFSET)))
-		return SHAPE_OTHER;
-	d->family = AF_INET;
-	d->tos = ip->tos;
-	d->ttl = ip->ttl;
-	map_address(&d->source, ip->saddr);
-	map_address(&d->destination, ip->daddr);
-	if (header != sizeof(*ip) || (ip->frag_off & bpf_htons(IP_MF)))
-		shape = SHAPE_ODD;
-	else if (at + length > end || length < sizeof(*ip) ||
-		 sum_bytes(ip, end, sizeof(*ip), &sum) || fold(sum) != 0xffff)
-		shape = SHAPE_MALFORMED;
-	return parse_udp(d, at + header, end, length - header, shape);
-}
-
-static __always_inline int parse_ipv6(struct datagram *d, void *at, void *end)
-{
-	struct ipv6hdr *ip = at;
-	__u32 length;
-
-	/* Extension headers: left to the network stack, which finds out whose it is. */
-	if ((void *)(ip + 1) > end || ip->version != 6 || ip->nexthdr != IPPROTO_UDP)
-		return SHAPE_OTHER;
-	length = bpf_ntohs(ip->payload_len);
-	d->family = AF_INET6;
-	d->tos = ip->priority << 4 | ip->flow_lbl[0] >> 4;
-	d->ttl = ip->hop_limit;
-	__builtin_memcpy(&d->source, &ip->saddr, sizeof(d->source));
-	__builtin_memcpy(&d->destination, &ip->daddr, sizeof(d->destination));
-	/* The stack drops a mapped source; here it would pass for an IPv4 one. */
-	if (!d->source.high && (d->source.low & 0xffffffff) == 0xffff0000)
-		return SHAPE_OTHER;
-	return parse_udp(d, ip + 1, end, length,
-			 (void *)(ip + 1) + length > end ? SHAPE_MALFORMED : SHAPE_PLAIN);
-}
-
-/* `d` zeroed by the caller. */
-static __always_inline int parse(struct datagram *d, void *data, void *end)
-{
-	struct ethhdr *eth = data;
-	void *at = eth + 1;
-	__be16 protocol;
-
-	if ((void *)(eth + 1) > end)
-		return SHAPE_OTHER;
-	protocol = eth->h_proto;
-	for (int tags = 0; tags < 2; tags++) {
-		struct vlan_hdr *vlan = at;
-
-		if (protocol != bpf_htons(ETH_P_8021Q) && protocol != bpf_htons(ETH_P_8021AD))
-			break;
-		if ((void *)(vlan + 1) > end)
-			return SHAPE_OTHER;
-		protocol = vlan->h_vlan_encapsulated_proto;
-		at = vlan + 1;
-	}
-	d->network = at - data;
-	if (protocol == bpf_htons(ETH_P_IP))
-		return parse_ipv4(d, at, end);
-	if (protocol == bpf_htons(ETH_P_IPV6))
-		return parse_ipv6(d, at, end);
-	return SHAPE_OTHER;
+	return shape_of(d, data, end, parse_packet(data, end, &d->packet));
 }
 
 enum checked {
@@ -151,26 +123,28 @@ enum checked {
 	CHECK_UNREADABLE,
 };
 
-/* Sums the payload, once for all copies, and checks the UDP checksum over it. */
-static __always_inline int check_sum(struct datagram *d, void *data, void *end)
+/* The UDP checksum that the datagram should carry, its payload summed. */
+static __always_inline __sum16 right_check(const struct datagram *d)
 {
-	__u32 header = d->network + network_length(d) + sizeof(struct udphdr);
-	__u64 sum = 0;
+	const struct packet *p = &d->packet;
+	__u32 sum = (__u32)d->payload_sum + d->pseudo_sum + bpf_htons(p->source_port) +
+		    bpf_htons(p->destination_port) + bpf_htons(p->udp_length);
 
-	/* What parse() found, told again to the verifier, which loses it through the stack. */
-	if (header > ETH_HLEN + 8 + sizeof(struct ipv6hdr) + sizeof(struct udphdr))
+	return csum_udp_nonzero(~csum_fold(sum));
+}
+
+/* Checks the UDP checksum, given the payload's sum, which is negative where it cannot be read. */
+static __always_inline int check_sum(struct datagram *d, int payload_sum)
+{
+	if (payload_sum < 0)
 		return CHECK_UNREADABLE;
-	if (d->payload_length > SUM_MAX || sum_bytes(data + header, end, d->payload_length, &sum))
-		return CHECK_UNREADABLE;
-	d->payload_sum = fold(sum);
+	d->payload_sum = payload_sum;
 	if (!d->check)
-		return d->family == AF_INET ? CHECK_RIGHT : CHECK_WRONG;
-	sum = (__u64)d->payload_sum + d->pseudo_sum + d->source_port + d->destination_port +
-	      bpf_htons(d->payload_length + sizeof(struct udphdr)) + d->check;
-	if (fold(sum) == 0xffff)
+		return d->packet.family == AF_INET ? CHECK_RIGHT : CHECK_WRONG;
+	if (d->check == right_check(d))
 		return CHECK_RIGHT;
 	/* A sender on this host leaves the sum of the pseudo-header for the device to complete. */
-	d->partial = d->check == d->pseudo_sum;
+	d->partial = udp_csum_is_partial(d->check, d->pseudo_sum);
 	return d->partial ? CHECK_RIGHT : CHECK_WRONG;
 }
 

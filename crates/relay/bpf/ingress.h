@@ -69,13 +69,13 @@ static __always_inline bool take_over(__u32 slot, __u32 packets)
 	return taken;
 }
 
-static __always_inline struct ingest *find(const struct datagram *d, __u32 ifindex)
+static __always_inline struct ingest *find(const struct packet *p, __u32 ifindex)
 {
 	struct ingest_key key = {
-		.address = d->destination,
+		.address = p->destination,
 		.ifindex = ifindex,
-		.port = d->destination_port,
-		.family = d->family,
+		.port = bpf_htons(p->destination_port),
+		.family = p->family,
 	};
 
 	return bpf_map_lookup_elem(&ingests, &key);
@@ -96,17 +96,17 @@ static __always_inline int pass(struct ingress *in)
 /* The checks in the order that relay::plan gives, so that every datapath counts the same. */
 static __always_inline int permit(struct ingress *in)
 {
-	const struct datagram *d = &in->datagram;
+	const struct packet *p = &in->datagram.packet;
 
 	if (in->stream->road == ROAD_DIVERTED && !take_over(in->slot, in->packets)) {
 		pass(in);
 		return VERDICT_DIVERT;
 	}
-	if (!source_accepted(in->stream, in->slot, d))
+	if (!source_accepted(in->stream, in->slot, p))
 		return drop(in, DROP_SOURCE_DENIED);
-	if (!within_rates(in->stream, in->slot, d))
+	if (!within_rates(in->stream, in->slot, p))
 		return drop(in, DROP_RATE_LIMITED);
-	if (d->ttl < in->stream->min_ttl)
+	if (p->ttl < in->stream->min_ttl)
 		return drop(in, DROP_TTL_EXCEEDED);
 	count(&in->counters->forwarded, in->packets, in->bytes);
 	return VERDICT_FORWARD;
@@ -115,7 +115,7 @@ static __always_inline int permit(struct ingress *in)
 /* Whose a parsed frame is: sets stream, counters and slot, or gives the verdict. */
 static __always_inline int claim(struct ingress *in, __u32 ifindex)
 {
-	struct ingest *ingest = find(&in->datagram, ifindex);
+	struct ingest *ingest = find(&in->datagram.packet, ifindex);
 
 	if (!ingest)
 		return VERDICT_PASS;
@@ -139,7 +139,15 @@ enum trust {
 	TRUST_ALL,
 };
 
-static __always_inline int judge_checksum(struct datagram *d, void *data, void *end, int trust)
+/* A global function, so that the verifier looks at it once and not on every way here. */
+__noinline int payload_sum(context *ctx, __u32 offset, __u32 length)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+
+	return csum_bytes(data, end, offset, length, 0);
+}
+
+static __always_inline int judge_checksum(context *ctx, struct datagram *d, int trust)
 {
 	if (d->check && trust == TRUST_ALL)
 		return CHECK_RIGHT;
@@ -147,14 +155,14 @@ static __always_inline int judge_checksum(struct datagram *d, void *data, void *
 		d->partial = 1;
 		return CHECK_RIGHT;
 	}
-	return check_sum(d, data, end);
+	return check_sum(d, payload_sum(ctx, d->packet.payload, d->payload_length));
 }
 
 /* `in` zeroed, but for packets. */
-static __always_inline int judge(struct ingress *in, void *data, void *end, __u32 ifindex,
-				 int trust)
+static __always_inline int judge(context *ctx, struct ingress *in, __u32 ifindex, int trust)
 {
-	int shape = parse(&in->datagram, data, end);
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	int shape = read_datagram(&in->datagram, data, end);
 	int verdict;
 
 	if (shape == SHAPE_OTHER)
@@ -168,7 +176,7 @@ static __always_inline int judge(struct ingress *in, void *data, void *end, __u3
 		return pass(in);
 	if (shape == SHAPE_MALFORMED)
 		return drop(in, DROP_MALFORMED);
-	switch (judge_checksum(&in->datagram, data, end, trust)) {
+	switch (judge_checksum(ctx, &in->datagram, trust)) {
 	case CHECK_UNREADABLE:
 		return pass(in);
 	case CHECK_WRONG:

@@ -31,30 +31,43 @@ struct {
 	__type(value, __u64);
 } source_buckets SEC(".maps");
 
-static __always_inline bool same(const struct address *a, const struct address *b)
+static __always_inline bool same(const struct in6_addr *a, const struct in6_addr *b)
 {
-	return a->high == b->high && a->low == b->low;
+	const __u32 *left = a->in6_u.u6_addr32, *right = b->in6_u.u6_addr32;
+
+	return left[0] == right[0] && left[1] == right[1] && left[2] == right[2] &&
+	       left[3] == right[3];
 }
 
-static __always_inline bool allowed(const struct stream *stream, const struct datagram *d)
+static __always_inline bool contains(const struct prefix *prefix, const struct in6_addr *address)
+{
+	const __u32 *mask = prefix->mask.in6_u.u6_addr32;
+
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		if ((address->in6_u.u6_addr32[i] & mask[i]) != prefix->address.in6_u.u6_addr32[i])
+			return false;
+	return true;
+}
+
+static __always_inline bool allowed(const struct stream *stream, const struct packet *p)
 {
 	for (__u32 i = 0; i < MAX_PREFIXES && i < stream->prefixes; i++) {
 		const struct prefix *prefix = &stream->allowed[i];
 
 		/* Of the prefixes that contain mapped addresses, those of IPv6 mean IPv6 only. */
-		if (d->family == AF_INET && (__u32)prefix->mask.low != 0xffffffff)
+		if (p->family == AF_INET && prefix->mask.in6_u.u6_addr32[2] != 0xffffffff)
 			continue;
-		if ((d->source.high & prefix->mask.high) == prefix->address.high &&
-		    (d->source.low & prefix->mask.low) == prefix->address.low)
+		if (contains(prefix, &p->source))
 			return true;
 	}
 	return false;
 }
 
-static __always_inline bool latched(const struct stream *stream, __u32 slot,
-				    const struct datagram *d)
+static __always_inline bool latched(const struct stream *stream, __u32 slot, const struct packet *p)
 {
 	struct latch *latch = bpf_map_lookup_elem(&latches, &slot);
+	__be16 port = bpf_htons(p->source_port);
 	__u64 now = bpf_ktime_get_ns();
 	bool ours;
 
@@ -62,11 +75,11 @@ static __always_inline bool latched(const struct stream *stream, __u32 slot,
 		return false;
 	bpf_spin_lock(&latch->lock);
 	if (!latch->held || now - latch->seen > stream->latch_timeout) {
-		latch->address = d->source;
-		latch->port = d->source_port;
+		latch->address = p->source;
+		latch->port = port;
 		latch->held = 1;
 	}
-	ours = same(&latch->address, &d->source) && latch->port == d->source_port;
+	ours = same(&latch->address, &p->source) && latch->port == port;
 	if (ours)
 		latch->seen = now;
 	bpf_spin_unlock(&latch->lock);
@@ -74,15 +87,15 @@ static __always_inline bool latched(const struct stream *stream, __u32 slot,
 }
 
 static __always_inline bool source_accepted(const struct stream *stream, __u32 slot,
-					    const struct datagram *d)
+					    const struct packet *p)
 {
 	switch (stream->source_policy) {
 	case SOURCE_ANY:
 		return true;
 	case SOURCE_ALLOW:
-		return allowed(stream, d);
+		return allowed(stream, p);
 	default:
-		return latched(stream, slot, d);
+		return latched(stream, slot, p);
 	}
 }
 
@@ -103,9 +116,9 @@ static __always_inline bool take(__u64 *bucket, __u64 interval, __u64 depth, __u
 }
 
 static __always_inline bool source_within(const struct stream *stream, __u32 slot,
-					  const struct datagram *d, __u64 now)
+					  const struct packet *p, __u64 now)
 {
-	struct source_key key = { .address = d->source, .stream = slot };
+	struct source_key key = { .address = p->source, .stream = slot };
 	__u64 *bucket = bpf_map_lookup_elem(&source_buckets, &key);
 	__u64 empty = 0;
 
@@ -118,7 +131,7 @@ static __always_inline bool source_within(const struct stream *stream, __u32 slo
 
 /* Both buckets: what the source's refuses, the stream's gets back. */
 static __always_inline bool within_rates(const struct stream *stream, __u32 slot,
-					 const struct datagram *d)
+					 const struct packet *p)
 {
 	__u64 *bucket = bpf_map_lookup_elem(&stream_buckets, &slot);
 	__u64 now;
@@ -131,7 +144,7 @@ static __always_inline bool within_rates(const struct stream *stream, __u32 slot
 	if (stream->stream_interval &&
 	    !take(bucket, stream->stream_interval, stream->stream_depth, now))
 		return false;
-	if (!stream->source_interval || source_within(stream, slot, d, now))
+	if (!stream->source_interval || source_within(stream, slot, p, now))
 		return true;
 	if (stream->stream_interval)
 		__sync_fetch_and_sub(bucket, stream->stream_interval);

@@ -3,7 +3,7 @@
 #ifndef RELAY_REWRITE_H
 #define RELAY_REWRITE_H
 
-#include "checksum.h"
+#include "datagram.h"
 #include "table.h"
 
 /* What copies of one datagram have in common. */
@@ -16,9 +16,7 @@ struct origin {
 
 static __always_inline __u32 header_length(__u16 family)
 {
-	__u32 network = family == AF_INET6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
-
-	return ETH_HLEN + network + sizeof(struct udphdr);
+	return ETH_HLEN + network_length(family) + sizeof(struct udphdr);
 }
 
 static __always_inline __u8 ttl_of(const struct member *member, const struct origin *origin)
@@ -39,7 +37,7 @@ static __always_inline void write_ipv4(struct iphdr *ip, const struct member *me
 {
 	__be16 length = bpf_htons(origin->payload_length + sizeof(struct udphdr) + sizeof(*ip));
 	__u8 ttl = ttl_of(member, origin);
-	__u64 sum = (__u64)member->address_sum + bpf_htons(0x4500 | origin->tos) + length +
+	__u32 sum = (__u32)member->address_sum + bpf_htons(0x4500 | origin->tos) + length +
 		    bpf_htons(IP_DF) + bpf_htons(ttl << 8 | IPPROTO_UDP);
 
 	ip->version = 4;
@@ -50,9 +48,9 @@ static __always_inline void write_ipv4(struct iphdr *ip, const struct member *me
 	ip->frag_off = bpf_htons(IP_DF);
 	ip->ttl = ttl;
 	ip->protocol = IPPROTO_UDP;
-	ip->check = ~fold(sum);
-	ip->saddr = member->source.low >> 32;
-	ip->daddr = member->destination.low >> 32;
+	ip->check = ~csum_fold(sum);
+	ip->saddr = member->source.in6_u.u6_addr32[3];
+	ip->daddr = member->destination.in6_u.u6_addr32[3];
 }
 
 static __always_inline void write_ipv6(struct ipv6hdr *ip, const struct member *member,
@@ -66,8 +64,8 @@ static __always_inline void write_ipv6(struct ipv6hdr *ip, const struct member *
 	ip->payload_len = bpf_htons(origin->payload_length + sizeof(struct udphdr));
 	ip->nexthdr = IPPROTO_UDP;
 	ip->hop_limit = ttl_of(member, origin);
-	__builtin_memcpy(&ip->saddr, &member->source, sizeof(ip->saddr));
-	__builtin_memcpy(&ip->daddr, &member->destination, sizeof(ip->daddr));
+	ip->saddr = member->source;
+	ip->daddr = member->destination;
 }
 
 static __always_inline void write_udp(struct udphdr *udp, const struct member *member,
@@ -75,14 +73,13 @@ static __always_inline void write_udp(struct udphdr *udp, const struct member *m
 {
 	__be16 length = bpf_htons(origin->payload_length + sizeof(*udp));
 	/* The length counts twice: once in the pseudo-header. */
-	__u64 sum = (__u64)origin->payload_sum + member->address_sum + member->port_sum +
-		    bpf_htons(IPPROTO_UDP) + 2 * (__u64)length;
-	__u16 check = ~fold(sum);
+	__u32 sum = (__u32)origin->payload_sum + member->address_sum + member->port_sum +
+		    bpf_htons(IPPROTO_UDP) + 2 * (__u32)length;
 
 	udp->source = member->source_port;
 	udp->dest = member->destination_port;
 	udp->len = length;
-	udp->check = check ? check : 0xffff;
+	udp->check = csum_udp_nonzero(~csum_fold(sum));
 }
 
 /* Writes all headers at the start of a frame; negative when it is too short for them. */

@@ -3,17 +3,12 @@
 #ifndef RELAY_SKB_UP_H
 #define RELAY_SKB_UP_H
 
-static __always_inline __u32 udp_at(const struct datagram *d)
-{
-	return d->network + network_length(d);
-}
-
 /* Sends the datagram up to another port of this machine. */
 static __always_inline int readdress(struct __sk_buff *skb, const struct ingress *in, __be16 port)
 {
 	const struct datagram *d = &in->datagram;
-	__u32 at = udp_at(d);
-	__u32 ports = (__u32)(__u16)~d->destination_port + port;
+	__u32 at = d->packet.l4;
+	__u32 ports = (__u32)(__u16)~bpf_htons(d->packet.destination_port) + port;
 
 	bpf_l4_csum_replace(skb, at + __builtin_offsetof(struct udphdr, check), 0, ports,
 			    BPF_F_MARK_MANGLED_0);
@@ -25,15 +20,11 @@ static __always_inline int readdress(struct __sk_buff *skb, const struct ingress
 /* Gives a datagram without a checksum one, as copies must have and IPv6 demands. */
 static __always_inline int complete(struct __sk_buff *skb, const struct datagram *d)
 {
-	__u32 at = header_length(d->family) - sizeof(struct udphdr);
-	__u16 check;
+	__u32 at = header_length(d->packet.family) - sizeof(struct udphdr);
+	__sum16 check = right_check(d);
 
 	if (d->check)
 		return 0;
-	check = ~fold((__u64)d->payload_sum + d->pseudo_sum + d->source_port + d->destination_port +
-		      bpf_htons(d->payload_length + sizeof(struct udphdr)));
-	if (!check)
-		check = 0xffff;
 	return bpf_skb_store_bytes(skb, at + __builtin_offsetof(struct udphdr, check), &check,
 				   sizeof(check), 0);
 }
@@ -41,16 +32,17 @@ static __always_inline int complete(struct __sk_buff *skb, const struct datagram
 /* The frame as it arrived but for its port, after its clones have been sent. */
 static __always_inline int restore(struct walk *walk, const struct ingress *in)
 {
-	const struct datagram *d = &in->datagram;
+	const struct packet *p = &in->datagram.packet;
+	__be16 source_port = bpf_htons(p->source_port);
 	struct member original = {
-		.source = d->source,
-		.destination = d->destination,
-		.source_port = d->source_port,
+		.source = p->source,
+		.destination = p->destination,
+		.source_port = source_port,
 		.destination_port = in->stream->copy_port,
-		.address_sum = fold(sum_address(&d->source) + sum_address(&d->destination)),
-		.port_sum = fold((__u64)d->source_port + in->stream->copy_port),
-		.family = d->family,
-		.ttl = d->ttl,
+		.address_sum = address_sum(p),
+		.port_sum = csum_fold((__u32)source_port + in->stream->copy_port),
+		.family = p->family,
+		.ttl = p->ttl,
 	};
 
 	/* The stack looks at the addresses of Ethernet before a program can write them. */

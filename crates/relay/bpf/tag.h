@@ -40,8 +40,9 @@ static __always_inline __u64 next_nonce(void)
 /* Cuts VLAN tags in front and padding behind, so that headers are where copies expect them. */
 static __always_inline int trim(struct xdp_md *ctx, const struct datagram *d)
 {
-	__u32 frame = ETH_HLEN + network_length(d) + sizeof(struct udphdr) + d->payload_length;
-	__u32 tags = d->network - ETH_HLEN;
+	__u32 frame = ETH_HLEN + network_length(d->packet.family) + sizeof(struct udphdr) +
+		      d->payload_length;
+	__u32 tags = d->packet.l3 - ETH_HLEN;
 	__u32 length = bpf_xdp_get_buff_len(ctx);
 
 	if (length - tags != frame && bpf_xdp_adjust_tail(ctx, (int)(frame + tags - length)))
@@ -65,9 +66,9 @@ static __always_inline int attach_tag(struct xdp_md *ctx, const struct ingress *
 	tag->group = in->stream->group;
 	tag->payload_length = d->payload_length;
 	tag->payload_sum = d->payload_sum;
-	tag->family = d->family;
-	tag->tos = d->tos;
-	tag->ttl = d->ttl;
+	tag->family = d->packet.family;
+	tag->tos = d->packet.tos;
+	tag->ttl = d->packet.ttl;
 	tag->zero = 0;
 	return 0;
 }

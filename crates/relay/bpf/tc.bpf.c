@@ -7,6 +7,9 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "lowroad/license.h"
+
+typedef struct __sk_buff context;
+
 #include "ingress.h"
 #include "rewrite.h"
 
@@ -117,8 +120,8 @@ static long send_next(__u32 i, struct walk *walk)
 /* Cuts VLAN tags in front and padding behind. */
 static __always_inline int trim_skb(struct __sk_buff *skb, const struct datagram *d)
 {
-	__u32 length = header_length(d->family) + d->payload_length;
-	__u32 tags = (d->network - ETH_HLEN) / sizeof(struct vlan_hdr) + !!skb->vlan_present;
+	__u32 length = header_length(d->packet.family) + d->payload_length;
+	__u32 tags = (d->packet.l3 - ETH_HLEN) / sizeof(struct vlan_hdr) + !!skb->vlan_present;
 
 	if (tags && bpf_skb_vlan_pop(skb))
 		return -1;
@@ -127,19 +130,26 @@ static __always_inline int trim_skb(struct __sk_buff *skb, const struct datagram
 	return skb->len > length ? bpf_skb_change_tail(skb, length, 0) : 0;
 }
 
+static __always_inline __u16 address_sum(const struct packet *p)
+{
+	return csum_fold(csum_address(csum_address(0, &p->source), &p->destination));
+}
+
 #include "skb_up.h"
 
 static __always_inline int fan_out(struct __sk_buff *skb, const struct ingress *in)
 {
 	const struct datagram *d = &in->datagram;
+	const struct packet *p = &d->packet;
 	__u32 slot = in->stream->group;
 	struct group *group = bpf_map_lookup_elem(&groups, &slot);
 	struct walk walk = {
 		.skb = skb,
-		.origin = { .payload_length = d->payload_length, .tos = d->tos, .ttl = d->ttl },
-		.family = d->family,
-		.address_sum = fold(sum_address(&d->source) + sum_address(&d->destination)),
-		.port_sum = fold((__u64)d->source_port + d->destination_port),
+		.origin = { .payload_length = d->payload_length, .tos = p->tos, .ttl = p->ttl },
+		.family = p->family,
+		.address_sum = address_sum(p),
+		.port_sum = csum_fold((__u32)bpf_htons(p->source_port) +
+				      bpf_htons(p->destination_port)),
 		.group = slot,
 		.packets = in->packets,
 		.bytes = in->bytes,
@@ -168,8 +178,7 @@ static __always_inline int relay(struct __sk_buff *skb)
 	/* Headers and payload in one piece; most frames are, and superframes pay for it. */
 	if (bpf_skb_pull_data(skb, skb->len))
 		return TC_ACT_UNSPEC;
-	switch (judge(&in, (void *)(long)skb->data, (void *)(long)skb->data_end, skb->ifindex,
-		      trust)) {
+	switch (judge(skb, &in, skb->ifindex, trust)) {
 	case VERDICT_PASS:
 		return TC_ACT_UNSPEC;
 	case VERDICT_DIVERT:

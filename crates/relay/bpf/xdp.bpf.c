@@ -4,6 +4,9 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "lowroad/license.h"
+
+typedef struct xdp_md context;
+
 #include "copy.h"
 #include "rewrite.h"
 #include "tag.h"
@@ -56,7 +59,7 @@ static __always_inline int fan_out(struct xdp_md *ctx, const struct ingress *in)
 {
 	__u32 slot = in->stream->group;
 	struct group *group = bpf_map_lookup_elem(&groups, &slot);
-	__u32 length = header_length(in->datagram.family) + in->datagram.payload_length;
+	__u32 length = header_length(in->datagram.packet.family) + in->datagram.payload_length;
 	void *fanout;
 
 	if (!group)
@@ -77,10 +80,8 @@ static __always_inline int fan_out(struct xdp_md *ctx, const struct ingress *in)
 static __always_inline int relay(struct xdp_md *ctx)
 {
 	struct ingress in = { .packets = 1 };
-	void *data = (void *)(long)ctx->data;
-	void *end = (void *)(long)ctx->data_end;
 
-	switch (judge(&in, data, end, ctx->ingress_ifindex, TRUST_NONE)) {
+	switch (judge(ctx, &in, ctx->ingress_ifindex, TRUST_NONE)) {
 	case VERDICT_PASS:
 		return XDP_PASS;
 	case VERDICT_DIVERT:

@@ -1,4 +1,4 @@
-//! What the BPF programs' tables hold, byte by byte: the twin of bpf/table.h.
+//! What the BPF programs' tables hold, byte by byte: the twin of bpf/layout.h.
 
 use std::net::{IpAddr, SocketAddr};
 

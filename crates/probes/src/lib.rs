@@ -5,6 +5,7 @@
 
 pub mod account;
 pub mod delay;
+pub mod disturb;
 mod error;
 pub mod foreign;
 pub mod programs;

@@ -45,11 +45,23 @@ impl Routes {
             .map_err(|_| Error::bad_request(format!("there is no interface \"{name}\"")))
     }
 
-    /// Every interface that is up.
-    pub(super) fn interfaces(&mut self) -> Result<Vec<u32>, Error> {
+    /// The interfaces a stream comes in by when it names none: those that have one of its ingest
+    /// addresses, or every one that is up when none has. Loopback is left to userspace.
+    pub(super) fn interfaces(&mut self, ingest: &[SocketAddr]) -> Result<Vec<u32>, Error> {
         let links = self.netlink.links().map_err(Error::failed)?;
-        let up = links.iter().filter(|link| link.up);
-        Ok(up.map(|link| link.index).collect())
+        let addresses = self.netlink.addresses().map_err(Error::failed)?;
+        let usable: Vec<u32> = links
+            .iter()
+            .filter(|link| link.up && !link.loopback)
+            .map(|link| link.index)
+            .collect();
+        let holds = |index: &u32| {
+            addresses
+                .iter()
+                .any(|own| own.ifindex == *index && ingest.iter().any(|at| at.ip() == own.address))
+        };
+        let holding: Vec<u32> = usable.iter().copied().filter(holds).collect();
+        Ok(if holding.is_empty() { usable } else { holding })
     }
 
     /// The machine's own addresses that a wildcard of this family stands for.

@@ -107,12 +107,6 @@ impl Stream {
             Some(multicast) if self.spec.interfaces.is_empty() => vec![multicast.interface.clone()],
             _ => self.spec.interfaces.clone(),
         };
-        let interfaces = if named.is_empty() {
-            routes.interfaces()?
-        } else {
-            let index = |name: &String| routes.interface(name);
-            named.iter().map(index).collect::<Result<_, _>>()?
-        };
         let listen = self.spec.listen;
         let ingest = if listen.ip().is_unspecified() {
             let own = routes.own_addresses(listen.is_ipv4())?;
@@ -121,6 +115,12 @@ impl Stream {
                 .collect()
         } else {
             vec![listen]
+        };
+        let interfaces = if named.is_empty() {
+            routes.interfaces(&ingest)?
+        } else {
+            let index = |name: &String| routes.interface(name);
+            named.iter().map(index).collect::<Result<_, _>>()?
         };
         let changed = (&self.interfaces, &self.ingest) != (&interfaces, &ingest);
         self.interfaces = interfaces;

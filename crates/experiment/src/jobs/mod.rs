@@ -1,0 +1,58 @@
+//! What a job brings to an experiment: how one trial of one arm is run.
+
+pub mod relay;
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use datapath::Missing;
+use report::record::Stacks;
+use stats::Histogram;
+
+use crate::plan::{IdlePolicy, Load, Measure, Plan};
+
+/// One trial to run.
+#[derive(Clone, Copy, Debug)]
+pub struct TrialSpec<'a> {
+    pub arm: &'a str,
+    pub load: &'a Load,
+    pub measure: Measure,
+    pub idle: IdlePolicy,
+    pub seed: u64,
+}
+
+/// What one trial gave.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    pub flags: Vec<String>,
+    pub environment: BTreeMap<String, serde_json::Value>,
+    pub values: BTreeMap<String, f64>,
+    pub counts: BTreeMap<String, u64>,
+    pub histograms: BTreeMap<String, Histogram>,
+    pub cpu: BTreeMap<String, f64>,
+    pub stacks: Option<Stacks>,
+    pub noise: BTreeMap<String, f64>,
+}
+
+/// A job under measurement.
+pub trait Bench {
+    /// Why this machine cannot run the arm.
+    fn check(&self, arm: &str) -> Result<(), Missing>;
+
+    /// Why this machine cannot offer the load.
+    fn check_load(&self, load: &Load) -> Result<(), Missing>;
+
+    /// Whether the arm means anything under this load; an arm that does not is left out.
+    fn applies(&self, arm: &str, load: &Load) -> bool;
+
+    /// Runs one trial in a fresh topology.
+    fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome>;
+}
+
+/// The bench of a plan's job.
+pub fn bench(plan: &Plan) -> Result<Box<dyn Bench>> {
+    match plan.job.as_str() {
+        "relay" => Ok(Box::new(relay::RelayBench::new()?)),
+        other => anyhow::bail!("{}: no job is called {other:?}", plan.name),
+    }
+}

@@ -1,0 +1,205 @@
+//! A change trial: a subscriber joins and leaves a running stream again and again, while the
+//! others' packets are accounted for exactly.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use packet::payload::Header;
+use probes::delay::MatchKey;
+use serde_json::json;
+use sys::clock::monotonic_ns;
+
+use super::RelayBench;
+use super::delay::{generate, probe, run_id};
+use super::process::RelayProcess;
+use super::stage::Stage;
+use crate::jobs::{Outcome, TrialSpec};
+
+/// Time between two changes: many packets at the rates used here.
+const BETWEEN: Duration = Duration::from_millis(20);
+/// A change that has no effect by then failed.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome> {
+    let stage = Stage::set(&bench.layout(spec))?;
+    let relay = stage.relay().context("only a relay changes live")?;
+    let run = run_id(spec.seed);
+    let probe = probe(&stage, MatchKey::Lowroad { run }, false, 1 << 16)?;
+    let visitor = Visitor::listen(&stage, run)?;
+    let done = AtomicBool::new(false);
+    let (sent, changes) = thread::scope(|scope| {
+        let done = &done;
+        let changing = scope.spawn(move || visit(relay, &visitor, done));
+        let sent = generate(bench, &stage, spec.load, run, None);
+        done.store(true, Ordering::Relaxed);
+        let changes = changing
+            .join()
+            .map_err(|_| anyhow::anyhow!("a thread died"));
+        (sent, changes)
+    });
+    let (sent, changes) = (sent?, changes??);
+    probe.settle(
+        sent.sent * spec.load.subscribers as u64,
+        Duration::from_millis(200),
+    )?;
+    let report = probe.report(None)?;
+    let mut outcome = Outcome::default();
+    outcome.counts.extend(
+        report
+            .counts()
+            .map(|(name, count)| (name.to_owned(), count)),
+    );
+    // The visitor's own packets are no subscriber's to the probe: what it received while it
+    // subscribed is not foreign.
+    let foreign = outcome.counts["foreign"].saturating_sub(changes.welcome);
+    outcome
+        .counts
+        .insert("foreign".to_owned(), foreign + changes.late);
+    outcome.values.insert(
+        "foreign_packets".to_owned(),
+        (foreign + changes.late) as f64,
+    );
+    if let Some(median) = stats::median(&changes.effect_ms) {
+        outcome
+            .values
+            .insert("subscriber_change_ms".to_owned(), median);
+    }
+    if report
+        .subscribers
+        .iter()
+        .any(|s| s.missing > 0 || s.duplicates > 0)
+    {
+        outcome
+            .flags
+            .push("stable subscribers did not get every packet once".to_owned());
+    }
+    outcome
+        .counts
+        .insert("changes".to_owned(), changes.effect_ms.len() as u64);
+    stage.note(&mut outcome)?;
+    Ok(outcome)
+}
+
+/// What joining and leaving gave.
+#[derive(Debug, Default)]
+struct Changes {
+    /// From the request to the first packet got, or the last one, in milliseconds.
+    effect_ms: Vec<f64>,
+    /// Packets the visitor got while it subscribed.
+    welcome: u64,
+    /// Packets it got that were sent after its leaving was confirmed.
+    late: u64,
+}
+
+/// Joins and leaves until the load ends.
+fn visit(relay: &RelayProcess, visitor: &Visitor, done: &AtomicBool) -> Result<Changes> {
+    let mut changes = Changes::default();
+    let mut client = relay.client()?;
+    thread::sleep(BETWEEN);
+    while !done.load(Ordering::Relaxed) {
+        let asked = monotonic_ns();
+        client.call(
+            "subscriber.add",
+            json!({"stream": "stream", "name": "visitor", "to": visitor.address.to_string()}),
+        )?;
+        let Some(first) = visitor.first(done)? else {
+            break;
+        };
+        changes.welcome += 1;
+        changes
+            .effect_ms
+            .push(first.saturating_sub(asked) as f64 / 1e6);
+        thread::sleep(BETWEEN);
+        let asked = monotonic_ns();
+        client.call(
+            "subscriber.remove",
+            json!({"stream": "stream", "name": "visitor"}),
+        )?;
+        let confirmed = monotonic_ns();
+        thread::sleep(BETWEEN);
+        let mut last = confirmed;
+        for sent in visitor.sent_times.try_iter() {
+            changes.welcome += 1;
+            last = last.max(sent);
+            changes.late += u64::from(sent > confirmed);
+        }
+        changes
+            .effect_ms
+            .push(last.saturating_sub(asked) as f64 / 1e6);
+    }
+    Ok(changes)
+}
+
+/// A socket in the receiver's namespace, and a thread that notes when its packets were sent.
+struct Visitor {
+    address: SocketAddr,
+    sent_times: Receiver<u64>,
+    stop: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Visitor {
+    fn listen(stage: &Stage, run: u32) -> Result<Self> {
+        let mut address = stage.subscribers[0];
+        address.set_port(address.port() - 1);
+        let socket = stage
+            .bed
+            .host("receiver")?
+            .run(move || UdpSocket::bind(address))??;
+        socket.set_read_timeout(Some(Duration::from_millis(50)))?;
+        let (sender, sent_times) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&stop);
+        let thread = thread::spawn(move || {
+            let mut buffer = [0; 2048];
+            while !ended.load(Ordering::Relaxed) {
+                let Ok(length) = socket.recv(&mut buffer) else {
+                    continue;
+                };
+                if let Some(header) = Header::read(&buffer[..length]).filter(|h| h.run == run)
+                    && sender.send(header.sent_ns).is_err()
+                {
+                    return;
+                }
+            }
+        });
+        Ok(Self {
+            address,
+            sent_times,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// When the first packet that comes now was sent; `None` when the load ended before.
+    fn first(&self, done: &AtomicBool) -> Result<Option<u64>> {
+        let deadline = Instant::now() + DEADLINE;
+        while Instant::now() < deadline {
+            if let Ok(sent) = self.sent_times.recv_timeout(Duration::from_millis(5)) {
+                return Ok(Some(sent));
+            }
+            if done.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+        }
+        bail!(
+            "an added subscriber got nothing for {} s",
+            DEADLINE.as_secs()
+        );
+    }
+}
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been reported by the thread itself.
+            let _ = thread.join();
+        }
+    }
+}

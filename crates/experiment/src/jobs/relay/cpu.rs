@@ -1,0 +1,113 @@
+//! A CPU trial: what a delivery costs the whole machine, softirq included, less what the machine
+//! does when idle and what the generator itself costs.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use probes::account::{Accountant, Options, State, Usage};
+use probes::delay::MatchKey;
+use probes::ps;
+
+use super::delay::{generate, probe, run_id};
+use super::stage::Stage;
+use super::{RelayBench, noise};
+use crate::jobs::{Outcome, TrialSpec};
+
+/// The accountant's group of this process, which generates the load.
+const GENERATOR: u32 = 1;
+/// How long the idle machine is watched.
+const BASELINE: Duration = Duration::from_millis(200);
+const DRAIN: Duration = Duration::from_millis(200);
+
+pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome> {
+    let accountant = Accountant::attach(&Options {
+        groups: BTreeMap::from([(std::process::id(), GENERATOR)]),
+        time_programs: true,
+    })?;
+    // Before the relay starts: a busy-polling one is never idle.
+    let idle = watch(&accountant, || {
+        thread::sleep(BASELINE);
+        Ok(())
+    })?
+    .0;
+    let stage = Stage::set(&bench.layout(spec))?;
+    let run = run_id(spec.seed);
+    generate(bench, &stage, spec.load, run ^ 1, Some(64))?;
+    let probe = probe(&stage, MatchKey::Lowroad { run }, false, 1 << 16)?;
+    let pids = stage.relay_pids();
+    let ps_before = ps_ns(&pids)?;
+    let mut outcome = Outcome::default();
+    let (usage, sent) = noise::watched(&bench.foreign, &pids, &mut outcome, || {
+        watch(&accountant, || {
+            generate(bench, &stage, spec.load, run, None)
+        })
+    })?;
+    let ps_spent = ps_ns(&pids)? - ps_before;
+    probe.settle(sent.sent * spec.load.subscribers as u64, DRAIN)?;
+    let report = probe.report(None)?;
+    let deliveries: u64 = report.subscribers.iter().map(|s| s.unique).sum();
+    ensure!(deliveries > 0, "nothing was delivered");
+
+    let mut value = |name: &str, value: f64| outcome.values.insert(name.to_owned(), value);
+    let each = deliveries as f64;
+    let (user, softirq) = (foreground(&usage, State::User), usage.softirq_ns() as f64);
+    let bpf: u64 = usage.programs.iter().map(|program| program.run_ns).sum();
+    value("cpu_ns_per_delivery", spent(&usage, &idle) / each);
+    value("cpu_ns_per_delivery_user", user / each);
+    value("cpu_ns_per_delivery_softirq", softirq / each);
+    value(
+        "cpu_ns_per_delivery_bpf",
+        bpf.saturating_sub(usage.own_ns) as f64 / each,
+    );
+    value(
+        "ps_cpu_pct",
+        100.0 * ps_spent as f64 / usage.wall_ns.max(1) as f64,
+    );
+    outcome.cpu = usage.by_name();
+    outcome.flags.extend(usage.violations());
+    outcome.flags.extend(report.violations());
+    for (name, count) in report.counts() {
+        outcome.counts.insert(name.to_owned(), count);
+    }
+    outcome
+        .noise
+        .insert("cpu_sum_pct".to_owned(), usage.worst_sum_percent());
+    stage.note(&mut outcome)?;
+    Ok(outcome)
+}
+
+/// The account of what `work` did to the machine.
+fn watch<T>(accountant: &Accountant, work: impl FnOnce() -> Result<T>) -> Result<(Usage, T)> {
+    let before = accountant.snapshot()?;
+    let done = work()?;
+    let after = accountant.snapshot()?;
+    Ok((accountant.between(&before, &after), done))
+}
+
+/// Busy time less the generator's own and the instrument's, in nanoseconds.
+fn net_busy(usage: &Usage) -> f64 {
+    let group = &usage.groups[GENERATOR as usize];
+    // Softirqs that the generator was made to run are the datapath's work: they stay.
+    let generator = group[State::User as usize] + group[State::Syscall as usize];
+    usage.busy_ns() as f64 - generator as f64 - usage.own_ns as f64
+}
+
+/// What the load cost beyond what the idle machine does in the same time.
+fn spent(usage: &Usage, idle: &Usage) -> f64 {
+    let idle_share = net_busy(idle).max(0.0) / idle.wall_ns.max(1) as f64;
+    net_busy(usage) - idle_share * usage.wall_ns as f64
+}
+
+/// A state's time outside the generator.
+fn foreground(usage: &Usage, state: State) -> f64 {
+    let generator = usage.groups[GENERATOR as usize][state as usize];
+    usage.total(state).saturating_sub(generator) as f64
+}
+
+fn ps_ns(pids: &[u32]) -> Result<u64> {
+    pids.iter()
+        .map(|&pid| ps::cpu_ns(pid).context("reading what ps reads"))
+        .sum()
+}

@@ -1,0 +1,194 @@
+//! A delay trial: one load through the stage, stamped at the sender's egress and matched at the
+//! receiver's ingress.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use loadgen::{Amount, Load as Offered, Sent};
+use probes::delay::{DelayConfig, DelayProbe, MatchKey, Report, StampFrom, Subscriber};
+use stats::Histogram;
+
+use super::stage::{Layout, Stage};
+use super::{FLOOR, NULL_PROBE, RelayBench, media, noise};
+use crate::jobs::{Outcome, TrialSpec};
+use crate::plan::{Load, LoadSource};
+
+/// Packets sent before the measured ones, to fill caches and neighbour tables.
+const WARM_UP: u64 = 64;
+/// Silence after which the rest counts as lost.
+const DRAIN: Duration = Duration::from_millis(500);
+
+pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome> {
+    let stage = Stage::set(&Layout {
+        arm: if spec.arm == NULL_PROBE {
+            FLOOR
+        } else {
+            spec.arm
+        },
+        ..bench.layout(spec)
+    })?;
+    on_stage(bench, &stage, spec)
+}
+
+/// The trial on a stage that is set.
+pub(crate) fn on_stage(bench: &RelayBench, stage: &Stage, spec: &TrialSpec<'_>) -> Result<Outcome> {
+    let null = spec.arm == NULL_PROBE;
+    let mut outcome = Outcome::default();
+    let report = match spec.load.from {
+        LoadSource::Generator => generated(bench, stage, spec, &mut outcome)?,
+        LoadSource::Rtp => streamed(bench, stage, spec, &mut outcome)?,
+    };
+    if !null {
+        note_delay(&mut outcome, &report);
+    }
+    stage.note(&mut outcome)?;
+    Ok(outcome)
+}
+
+fn generated(
+    bench: &RelayBench,
+    stage: &Stage,
+    spec: &TrialSpec<'_>,
+    outcome: &mut Outcome,
+) -> Result<Report> {
+    let run = run_id(spec.seed);
+    let null = spec.arm == NULL_PROBE;
+    generate(bench, stage, spec.load, run ^ 1, Some(WARM_UP))?;
+    let probe = probe(stage, MatchKey::Lowroad { run }, null, 1 << 16)?;
+    let sent = noise::watched(&bench.foreign, &stage.relay_pids(), outcome, || {
+        generate(bench, stage, spec.load, run, None)
+    })?;
+    note_generator(outcome, &sent, spec.load);
+    if null {
+        return Ok(probe.report(None)?);
+    }
+    finish(&probe, sent.sent * spec.load.subscribers as u64)
+}
+
+fn streamed(
+    bench: &RelayBench,
+    stage: &Stage,
+    spec: &TrialSpec<'_>,
+    outcome: &mut Outcome,
+) -> Result<Report> {
+    let key = MatchKey::Rtp {
+        sources: vec![media::SSRC],
+    };
+    let probe = probe(stage, key, false, 1 << 14)?;
+    let mut video = media::Video::start(stage, spec.load.duration.0)?;
+    let mut own = stage.relay_pids();
+    own.push(video.pid());
+    noise::watched(&bench.foreign, &own, outcome, || video.finish())?;
+    let sent = probe.report(None)?.sent.iter().sum::<u64>();
+    finish(&probe, sent * spec.load.subscribers as u64)
+}
+
+/// Attaches the probe pair between the sender's and the receiver's device.
+pub(super) fn probe(stage: &Stage, key: MatchKey, null: bool, capacity: u32) -> Result<DelayProbe> {
+    let config = DelayConfig {
+        sender: Some(stage.sender_point()?),
+        receivers: vec![stage.receiver_point()?],
+        key,
+        stamp: StampFrom::Egress,
+        subscribers: stage
+            .subscribers
+            .iter()
+            .map(|&address| Subscriber { address, flow: 0 })
+            .collect(),
+        capacity,
+        window: 1 << 14,
+        split_histograms: false,
+        null,
+    };
+    DelayProbe::attach(&config).context("the delay probes")
+}
+
+/// Sends the load, or `packets` of it, from the sender's namespace.
+pub(super) fn generate(
+    bench: &RelayBench,
+    stage: &Stage,
+    load: &Load,
+    run: u32,
+    packets: Option<u64>,
+) -> Result<Sent> {
+    let offered = Offered {
+        rate: load.rate.map(|rate| rate.0),
+        amount: packets.map_or(Amount::Time(load.duration.0), Amount::Packets),
+        fifo: true,
+        ..bench.offered(stage, load, run)?
+    };
+    let sender = stage.bed.host("sender")?;
+    Ok(sender.run(|| loadgen::generate(&offered, &AtomicBool::new(false)))??)
+}
+
+fn finish(probe: &DelayProbe, expected: u64) -> Result<Report> {
+    probe.settle(expected, DRAIN)?;
+    Ok(probe.report(None)?)
+}
+
+/// Lateness is the generator's own only outside its send; inside, the datapath held it back.
+fn note_generator(outcome: &mut Outcome, sent: &Sent, load: &Load) {
+    outcome
+        .histograms
+        .insert("lateness".to_owned(), sent.lateness.clone());
+    let interval_ns = load.rate.map_or(0.0, |rate| 1e9 / rate.0);
+    let paced = load.rate.is_some_and(|rate| rate.0 <= 100e3);
+    let late = sent.lateness_outside_send.quantile(0.99).unwrap_or(0.0);
+    outcome
+        .noise
+        .insert("lateness_outside_p99_us".to_owned(), late / 1e3);
+    if paced && late > (interval_ns / 10.0).max(20e3) {
+        outcome.flags.push(format!(
+            "generator late by {:.0} us at p99 outside its send",
+            late / 1e3
+        ));
+    }
+    if sent.refused > 0 {
+        outcome.counts.insert("refused".to_owned(), sent.refused);
+    }
+}
+
+fn note_delay(outcome: &mut Outcome, report: &Report) {
+    let mut value = |name: &str, value: Option<f64>| {
+        if let Some(value) = value {
+            outcome.values.insert(name.to_owned(), value);
+        }
+    };
+    let us = |histogram: &Histogram, q: f64| histogram.quantile(q).map(|ns| ns / 1e3);
+    let delay = &report.delay;
+    value("delay_p50", us(delay, 0.5));
+    value("delay_p99", us(delay, 0.99));
+    let quartiles = us(delay, 0.75).zip(us(delay, 0.25));
+    // Two delays in one bucket are equal as far as the instrument sees: its resolution, not 0.
+    let resolution = delay.quantile(0.5).map(|ns| ns / 32.0 / 1e3);
+    value(
+        "delay_iqr",
+        quartiles
+            .zip(resolution)
+            .map(|((high, low), least)| (high - low).max(least)),
+    );
+    let jitters: Vec<f64> = report
+        .subscribers
+        .iter()
+        .map(|subscriber| subscriber.jitter_ns as f64 / 1e3)
+        .collect();
+    value("jitter", stats::median(&jitters));
+    for (name, count) in report.counts() {
+        outcome.counts.insert(name.to_owned(), count);
+    }
+    let due: u64 = report.subscribers.iter().map(|s| s.sent).sum();
+    let missing: u64 = report.subscribers.iter().map(|s| s.missing).sum();
+    if due > 0 {
+        value("loss_pct", Some(100.0 * missing as f64 / due as f64));
+    }
+    outcome.flags.extend(report.violations());
+    outcome
+        .histograms
+        .insert("delay".to_owned(), report.delay.clone());
+}
+
+/// A run id nobody else uses: the trial's seed, even so that the warm-up's is another.
+pub(super) fn run_id(seed: u64) -> u32 {
+    u32::try_from(seed & 0xffff_fffe).unwrap_or(2)
+}

@@ -1,0 +1,116 @@
+//! A real stream as a load: ffmpeg sends H.264 video as RTP, at the stream's own pace.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use datapath::Missing;
+use testbed::Child;
+
+use super::stage::Stage;
+
+/// The synchronisation source of the stream.
+pub(super) const SSRC: u32 = 0x6c6f_7772;
+/// Seconds of video in the file; trials send a part of it.
+const FILE_SECONDS: u32 = 20;
+
+pub(super) fn check() -> Result<(), Missing> {
+    let found = Command::new("ffmpeg")
+        .arg("-version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    match found {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(Missing::new(
+            "ffmpeg is not installed",
+            "apt-get install ffmpeg",
+        )),
+    }
+}
+
+/// ffmpeg sending the video from the stage's sender.
+#[derive(Debug)]
+pub(super) struct Video {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Video {
+    /// Starts sending `duration` of the video to the stage's ingest.
+    pub(super) fn start(stage: &Stage, duration: Duration) -> Result<Self> {
+        let file = file()?;
+        let log = stage.folder.path().join("ffmpeg.log");
+        let mut command = Command::new("ffmpeg");
+        command
+            .args(["-hide_banner", "-nostdin", "-loglevel", "warning"])
+            .args(["-re", "-i"])
+            .arg(file)
+            .args(["-t", &duration.as_secs_f64().to_string()])
+            .args(["-c", "copy", "-an", "-f", "rtp", "-payload_type", "96"])
+            .args(["-ssrc", &SSRC.to_string()])
+            .arg(format!("rtp://{}?pkt_size=1200", stage.ingest))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(&log)?);
+        let child = stage.bed.host("sender")?.spawn(command)?;
+        Ok(Self { child, log })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until all is sent.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        let status = self.child.wait()?;
+        if !status.success() {
+            let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+            bail!("ffmpeg: {}", said.lines().last().unwrap_or("failed"));
+        }
+        Ok(())
+    }
+}
+
+/// The video, made once a run: encoding during a trial would compete with what is measured.
+fn file() -> Result<&'static Path> {
+    static FILE: OnceLock<Result<(tempfile::TempDir, PathBuf), String>> = OnceLock::new();
+    let made = FILE.get_or_init(|| make().map_err(|error| format!("{error:#}")));
+    match made {
+        Ok((_, path)) => Ok(path),
+        Err(error) => bail!("{error}"),
+    }
+}
+
+fn make() -> Result<(tempfile::TempDir, PathBuf)> {
+    let folder = tempfile::Builder::new()
+        .prefix("lowroad-video-")
+        .tempdir()?;
+    let path = folder.path().join("video.mp4");
+    let source = format!("testsrc2=size=1280x720:rate=50:duration={FILE_SECONDS}");
+    let output = Command::new("ffmpeg")
+        .args(["-hide_banner", "-nostdin", "-loglevel", "error"])
+        .args(["-f", "lavfi", "-i", &source])
+        .args([
+            "-c:v",
+            "libx264",
+            "-preset",
+            "ultrafast",
+            "-tune",
+            "zerolatency",
+        ])
+        .args(["-g", "50", "-b:v", "6M", "-minrate", "6M", "-maxrate", "6M"])
+        .args(["-bufsize", "600k", "-x264-params", "nal-hrd=cbr"])
+        .arg(&path)
+        .output()
+        .context("ffmpeg")?;
+    if !output.status.success() {
+        bail!(
+            "ffmpeg made no video: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok((folder, path))
+}

@@ -1,0 +1,151 @@
+//! Trials of the relay: seven datapaths, the bare link, and the peers.
+
+mod change;
+mod cpu;
+mod delay;
+mod media;
+mod noise;
+mod peers;
+mod process;
+mod stage;
+mod throughput;
+
+use anyhow::Result;
+use datapath::Missing;
+use loadgen::{Amount, Backend, Load as Offered};
+use probes::foreign::Foreign;
+use sys::clock::Gaps;
+
+pub(crate) use self::delay::on_stage as delay_on;
+use self::stage::Layout;
+pub(crate) use self::stage::Stage;
+use super::{Bench, Outcome, TrialSpec};
+use crate::plan::{Load, LoadSource, Measure};
+
+/// The bare link, without a relay.
+const FLOOR: &str = "floor";
+/// The floor, measured by probes that neither stamp nor match: what the probes themselves cost.
+const NULL_PROBE: &str = "null-probe";
+
+/// Bytes of payload where the load does not say.
+const PAYLOAD: usize = 200;
+
+/// Runs relay trials.
+#[derive(Debug)]
+pub struct RelayBench {
+    /// Sends and, on machines with more than two CPUs, sinks.
+    sender_cpu: usize,
+    relay_cpu: usize,
+    /// What the gap detector saw after the last trial.
+    gaps: Option<Gaps>,
+    foreign: Foreign,
+}
+
+impl RelayBench {
+    pub fn new() -> Result<Self> {
+        let cpus = std::thread::available_parallelism()?.get();
+        Ok(Self {
+            sender_cpu: 0,
+            relay_cpu: cpus - 1,
+            gaps: None,
+            foreign: Foreign::attach()?,
+        })
+    }
+
+    fn layout<'a>(&self, spec: &TrialSpec<'a>) -> Layout<'a> {
+        Layout {
+            arm: spec.arm,
+            load: spec.load,
+            sender_cpu: self.sender_cpu,
+            relay_cpu: self.relay_cpu,
+        }
+    }
+
+    /// The bare link under this load.
+    pub(crate) fn bare<'a>(&self, load: &'a Load) -> Layout<'a> {
+        Layout {
+            arm: FLOOR,
+            load,
+            sender_cpu: self.sender_cpu,
+            relay_cpu: self.relay_cpu,
+        }
+    }
+
+    /// The CPU that relays run on.
+    pub(crate) fn relay_cpu(&self) -> usize {
+        self.relay_cpu
+    }
+
+    /// A load from the stage's sender to its ingest: through a socket, as fast as it goes.
+    pub(crate) fn offered(&self, stage: &Stage, load: &Load, run: u32) -> Result<Offered> {
+        let (device, next) = stage.first_hop()?;
+        Ok(Offered {
+            backend: Backend::Socket,
+            ifindex: device.ifindex,
+            source: stage.sender,
+            destinations: vec![stage.ingest],
+            source_mac: device.mac,
+            destination_mac: next.mac,
+            payload_len: load.payload.map_or(PAYLOAD, |size| size.0),
+            rate: None,
+            amount: Amount::Time(load.duration.0),
+            burst: 1,
+            run,
+            cpu: Some(self.sender_cpu),
+            fifo: false,
+        })
+    }
+}
+
+impl Bench for RelayBench {
+    fn check(&self, arm: &str) -> Result<(), Missing> {
+        if arm == FLOOR || arm == NULL_PROBE {
+            return Ok(());
+        }
+        if let Some(peer) = peers::find(arm) {
+            return peer.check();
+        }
+        match relay::datapaths().iter().find(|path| path.name() == arm) {
+            Some(datapath) => datapath.check(),
+            None => Err(Missing::new(
+                format!("{arm:?} is neither a datapath nor a peer of relay"),
+                "lowroad doctor lists the datapaths",
+            )),
+        }
+    }
+
+    fn check_load(&self, load: &Load) -> Result<(), Missing> {
+        match load.from {
+            LoadSource::Generator => Ok(()),
+            LoadSource::Rtp => media::check(),
+        }
+    }
+
+    fn applies(&self, arm: &str, load: &Load) -> bool {
+        let our_packets = load.from == LoadSource::Generator;
+        match arm {
+            // Without a relay there is one copy only.
+            FLOOR => load.subscribers == 1,
+            NULL_PROBE => load.subscribers == 1 && our_packets,
+            arm => peers::find(arm).is_none() || load.subscribers == 1,
+        }
+    }
+
+    fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
+        let before = match self.gaps {
+            Some(gaps) => gaps,
+            None => noise::between_trials()?,
+        };
+        let outcome = match spec.measure {
+            Measure::Delay => delay::trial(self, spec),
+            Measure::Throughput => throughput::trial(self, spec),
+            Measure::Cpu => cpu::trial(self, spec),
+            Measure::Change => change::trial(self, spec),
+        };
+        let after = noise::between_trials()?;
+        self.gaps = Some(after);
+        let mut outcome = outcome?;
+        noise::note(&mut outcome, &before, &after);
+        Ok(outcome)
+    }
+}

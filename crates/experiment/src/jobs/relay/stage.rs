@@ -1,0 +1,250 @@
+//! The stage of a relay trial: sender, relay and receiver in namespaces of their own, fresh each
+//! time, with the relay (or a peer, or nothing) in the middle.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result};
+use probes::delay::Point;
+use testbed::{Bed, Child, Host, HostSpec, Interface, LinkKind, LinkSpec, Peer, Topology};
+
+use super::FLOOR;
+use super::peers::{self, Route};
+use super::process::RelayProcess;
+use crate::jobs::Outcome;
+use crate::plan::Load;
+
+/// The port streams come in on.
+const INGEST_PORT: u16 = 5004;
+/// The port the generator sends from.
+const SENDER_PORT: u16 = 40_004;
+/// Subscriber `i` listens on this port plus `i`.
+const FIRST_SUBSCRIBER_PORT: u16 = 7000;
+
+/// Hosts by name, each with the CPUs it is confined to, in one row.
+fn row(hosts: &[(&str, &[usize])]) -> Topology {
+    let mut topology = Topology::default();
+    for (name, cpus) in hosts {
+        let mut host = HostSpec::native();
+        host.cpus = cpus.to_vec();
+        topology.host.insert((*name).to_owned(), host);
+    }
+    for pair in hosts.windows(2) {
+        let mut link = LinkSpec::new(LinkKind::Direct, &[pair[0].0, pair[1].0]);
+        // A veth would carry 64 datagrams as one frame, which is not forwarding 64 packets: the
+        // stack segments before the device.
+        link.settings.udp_segmentation = false;
+        topology.link.push(link);
+    }
+    topology
+}
+
+/// What is in the middle.
+#[derive(Debug)]
+pub(super) enum Middle {
+    Nothing,
+    Relay(RelayProcess),
+    Peer(peers::Started),
+}
+
+/// A stage that is up: packets sent to `ingest` reach every subscriber.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    // Dropped in this order: the relay ends before its namespaces do.
+    middle: Middle,
+    bare: bool,
+    pub(crate) bed: Bed,
+    pub ingest: SocketAddr,
+    pub sender: SocketAddr,
+    pub subscribers: Vec<SocketAddr>,
+    pub folder: tempfile::TempDir,
+}
+
+/// How the stage is laid out for an arm.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout<'a> {
+    pub arm: &'a str,
+    pub load: &'a Load,
+    pub sender_cpu: usize,
+    pub relay_cpu: usize,
+}
+
+impl Stage {
+    pub(crate) fn set(layout: &Layout<'_>) -> Result<Self> {
+        let folder = tempfile::Builder::new()
+            .prefix("lowroad-trial-")
+            .tempdir()?;
+        let bare = layout.arm == FLOOR;
+        let topology = if bare {
+            row(&[("sender", &[layout.sender_cpu]), ("receiver", &[])])
+        } else {
+            row(&[
+                ("sender", &[layout.sender_cpu]),
+                ("relay", &[layout.relay_cpu]),
+                ("receiver", &[]),
+            ])
+        };
+        let bed = Bed::up(&topology, &trial_name())?;
+        let (after_sender, before_receiver) = neighbours(bare);
+        let near = bed.host("sender")?.interface(after_sender)?.v4;
+        let far = bed.host("receiver")?.interface(before_receiver)?.v4;
+        let subscribers: Vec<_> = (FIRST_SUBSCRIBER_PORT..)
+            .take(layout.load.subscribers)
+            .map(|port| SocketAddr::new(far, port))
+            .collect();
+        let mut stage = Self {
+            middle: Middle::Nothing,
+            bare,
+            ingest: subscribers[0],
+            bed,
+            sender: SocketAddr::new(near, SENDER_PORT),
+            subscribers,
+            folder,
+        };
+        if !bare {
+            stage.middle = stage.place(layout)?;
+        }
+        Ok(stage)
+    }
+
+    /// Starts what is in the middle, and learns where packets must be sent to.
+    fn place(&mut self, layout: &Layout<'_>) -> Result<Middle> {
+        let relay = self.bed.host("relay")?;
+        let inside = relay.interface("sender")?.v4;
+        let outside = relay.interface("receiver")?.v4;
+        self.ingest = SocketAddr::new(inside, INGEST_PORT);
+        if let Some(peer) = peers::find(layout.arm) {
+            let started = peer
+                .start(&Route {
+                    host: relay,
+                    sender: self.sender,
+                    ingest: self.ingest,
+                    subscriber: self.subscribers[0],
+                    egress: SocketAddr::new(outside, INGEST_PORT),
+                    folder: self.folder.path(),
+                })
+                .with_context(|| layout.arm.to_owned())?;
+            self.ingest = started.ingest;
+            return Ok(Middle::Peer(started));
+        }
+        let config = self.config(layout);
+        let process = RelayProcess::start(relay, self.folder.path(), &config)?;
+        Ok(Middle::Relay(process))
+    }
+
+    /// The relay's configuration file.
+    fn config(&self, layout: &Layout<'_>) -> String {
+        let mut text = format!(
+            "[relay]\ncontrol = \"{}\"\ncpus = [{}]\n\n[[stream]]\nname = \"stream\"\nlisten = \"{}\"\ndatapath = \"{}\"\nsource = \"any\"\n",
+            self.folder.path().join("relay.sock").display(),
+            layout.relay_cpu,
+            self.ingest,
+            layout.arm,
+        );
+        for (key, value) in &layout.load.options {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{key} = {value}");
+        }
+        for (index, subscriber) in self.subscribers.iter().enumerate() {
+            // Writing to a String cannot fail.
+            let _ = write!(
+                text,
+                "\n[[stream.subscriber]]\nname = \"r{index}\"\nto = \"{subscriber}\"\n"
+            );
+        }
+        text
+    }
+
+    /// The relay process, in arms that have one.
+    pub(super) fn relay(&self) -> Option<&RelayProcess> {
+        match &self.middle {
+            Middle::Relay(relay) => Some(relay),
+            Middle::Nothing | Middle::Peer(_) => None,
+        }
+    }
+
+    /// The process that relays, in arms that have one.
+    pub(super) fn relay_pids(&self) -> Vec<u32> {
+        match &self.middle {
+            Middle::Nothing => Vec::new(),
+            Middle::Relay(relay) => vec![relay.pid()],
+            Middle::Peer(peer) => peer.children.iter().map(Child::id).collect(),
+        }
+    }
+
+    /// The sender's device and the one it sends to.
+    pub(super) fn first_hop(&self) -> Result<(&Interface, &Peer)> {
+        let interface = self
+            .bed
+            .host("sender")?
+            .interface(neighbours(self.bare).0)?;
+        let peer = interface.peers.first().context("a link has two ends")?;
+        Ok((interface, peer))
+    }
+
+    pub(super) fn sender_point(&self) -> Result<Point> {
+        point(self.bed.host("sender")?, neighbours(self.bare).0)
+    }
+
+    pub(crate) fn receiver_point(&self) -> Result<Point> {
+        point(self.bed.host("receiver")?, neighbours(self.bare).1)
+    }
+
+    /// Notes what was set, and the relay's own counters.
+    pub(super) fn note(&self, outcome: &mut Outcome) -> Result<()> {
+        outcome.environment.extend(self.bed.settings().clone());
+        match &self.middle {
+            Middle::Nothing => {}
+            Middle::Peer(peer) => {
+                let settings = peer.settings.clone().into();
+                outcome.environment.insert("peer".to_owned(), settings);
+            }
+            Middle::Relay(relay) => {
+                let counters = relay.client()?.call("counters", serde_json::json!({}))?;
+                outcome.environment.insert("relay".to_owned(), counters);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A name for a bed that no other bed of this process has.
+fn trial_name() -> String {
+    static TRIALS: AtomicU32 = AtomicU32::new(0);
+    format!("t{}", TRIALS.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Whom the sender sends to, and whom the receiver receives from.
+fn neighbours(bare: bool) -> (&'static str, &'static str) {
+    if bare {
+        ("receiver", "sender")
+    } else {
+        ("relay", "relay")
+    }
+}
+
+fn point(host: &Host, toward: &str) -> Result<Point> {
+    Ok(Point {
+        namespace: host.namespace().try_clone()?,
+        ifindex: host.interface(toward)?.ifindex,
+    })
+}
+
+/// The `lowroad` binary: beside this one, else in PATH.
+pub(super) fn lowroad() -> PathBuf {
+    std::env::current_exe()
+        .ok()
+        .and_then(|own| Some(own.parent()?.join("lowroad")))
+        .filter(|path| path.is_file())
+        .unwrap_or_else(|| Path::new("lowroad").to_path_buf())
+}
+
+/// A command of the `lowroad` binary.
+pub(super) fn lowroad_command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(lowroad());
+    command.args(arguments);
+    command
+}

@@ -1,0 +1,123 @@
+//! A throughput trial: the highest rate without loss, and what is left beyond it. Copies are
+//! counted by an XDP program on the receiver's device, the same for every arm.
+
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use loadgen::{Backend, FarEnd, Load as Offered, Sent, Verdict};
+
+use super::RelayBench;
+use super::delay::run_id;
+use super::stage::Stage;
+use crate::jobs::{Outcome, TrialSpec};
+use crate::plan::Load;
+use crate::search::{Step, search};
+
+/// Loss a passing step may have: `quick` of RFC 2544 searches; long runs are stricter.
+const LOSS: f64 = 1e-3;
+/// Overload that tells a graceful limit from livelock.
+const OVERLOAD: f64 = 1.5;
+/// Frames in one call: the datapath sees them back to back, as from a busy NIC queue.
+const BURST: usize = 16;
+/// Silence after which the rest counts as lost.
+const QUIET: Duration = Duration::from_millis(60);
+
+pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome> {
+    let stage = Stage::set(&bench.layout(spec))?;
+    let rig = Rig::new(bench, &stage, spec)?;
+    rig.step(Some(1e3))?;
+    let found = search(LOSS, |rate| rig.step(rate))?;
+    let over = rig.step(Some(found.ndr_pps * OVERLOAD))?;
+    let copies = spec.load.subscribers as f64;
+    let mut outcome = Outcome::default();
+    let mut value = |name: &str, value: f64| outcome.values.insert(name.to_owned(), value);
+    value("ndr_pps", found.ndr_pps);
+    value("deliveries_per_s", found.ndr_pps * copies);
+    value("goodput_pps", over.achieved_pps * over.delivered * copies);
+    outcome
+        .counts
+        .insert("steps".to_owned(), found.steps.len() as u64);
+    outcome.counts.insert(
+        "generator_bound".to_owned(),
+        u64::from(found.generator_bound),
+    );
+    stage.note(&mut outcome)?;
+    Ok(outcome)
+}
+
+/// Sends at given rates and counts at the far end.
+struct Rig<'a> {
+    bench: &'a RelayBench,
+    stage: &'a Stage,
+    load: &'a Load,
+    far: FarEnd,
+    run: u32,
+}
+
+impl<'a> Rig<'a> {
+    fn new(bench: &'a RelayBench, stage: &'a Stage, spec: &'a TrialSpec<'_>) -> Result<Self> {
+        let run = run_id(spec.seed);
+        let point = stage.receiver_point()?;
+        let receiver = stage.bed.host("receiver")?;
+        let far = receiver.run(|| FarEnd::attach(point.ifindex, run, 1, Verdict::Drop))??;
+        Ok(Self {
+            bench,
+            stage,
+            load: spec.load,
+            far,
+            run,
+        })
+    }
+
+    /// One window at `rate`, flat out for `None`.
+    fn step(&self, rate: Option<f64>) -> Result<Step> {
+        let before = self.counted()?;
+        let sent = self.send(rate)?;
+        let due = sent.sent * self.load.subscribers as u64;
+        let delivered = self.settle(before, due)?;
+        ensure!(
+            delivered <= due,
+            "{delivered} copies delivered of {due} that were due"
+        );
+        Ok(Step {
+            achieved_pps: sent.achieved_pps,
+            delivered: if due == 0 {
+                0.0
+            } else {
+                delivered as f64 / due as f64
+            },
+        })
+    }
+
+    fn send(&self, rate: Option<f64>) -> Result<Sent> {
+        let offered = Offered {
+            backend: Backend::AfXdp,
+            rate,
+            burst: BURST,
+            ..self.bench.offered(self.stage, self.load, self.run)?
+        };
+        let host = self.stage.bed.host("sender")?;
+        Ok(host.run(|| loadgen::generate(&offered, &AtomicBool::new(false)))??)
+    }
+
+    fn counted(&self) -> Result<u64> {
+        Ok(self.far.counts()?.packets())
+    }
+
+    /// Waits until all that is due has arrived, or nothing more does.
+    fn settle(&self, before: u64, due: u64) -> Result<u64> {
+        let mut seen = self.counted()? - before;
+        let mut since = Instant::now();
+        while seen < due && since.elapsed() < QUIET {
+            thread::sleep(Duration::from_millis(2));
+            let now = self.counted()? - before;
+            if now != seen {
+                seen = now;
+                since = Instant::now();
+            }
+        }
+        Ok(seen)
+    }
+}

@@ -1,0 +1,81 @@
+//! What the record says of the machine, so that two runs can be told comparable or not.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde_json::{Value, json};
+
+/// Facts of this machine, by name.
+pub(crate) fn facts() -> BTreeMap<String, Value> {
+    let mut facts = BTreeMap::new();
+    let mut add = |name: &str, value: Value| facts.insert(name.to_owned(), value);
+    add("kernel", json!(read("/proc/sys/kernel/osrelease")));
+    add("kernel_version", json!(read("/proc/sys/kernel/version")));
+    add("cpu", json!(cpu_field("model name")));
+    add(
+        "cpus",
+        json!(std::thread::available_parallelism().map_or(0, usize::from)),
+    );
+    add(
+        "hypervisor",
+        json!(
+            cpu_field("flags")
+                .split(' ')
+                .any(|flag| flag == "hypervisor")
+        ),
+    );
+    add("memory_kib", json!(memory_kib()));
+    let clock = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    add("clocksource", json!(read(clock)));
+    add(
+        "cpuidle",
+        json!(read("/sys/devices/system/cpu/cpuidle/current_driver")),
+    );
+    add(
+        "governor",
+        json!(read(
+            "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
+        )),
+    );
+    add("bpf_jit", json!(read("/proc/sys/net/core/bpf_jit_enable")));
+    add("mitigations", json!(mitigations()));
+    add("lowroad", json!(env!("CARGO_PKG_VERSION")));
+    facts
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}
+
+fn cpu_field(name: &str) -> String {
+    read("/proc/cpuinfo")
+        .lines()
+        .find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            (key.trim() == name).then(|| value.trim().to_owned())
+        })
+        .unwrap_or_default()
+}
+
+fn memory_kib() -> u64 {
+    read("/proc/meminfo")
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next())
+        .and_then(|value| value.parse().ok())
+        .unwrap_or_default()
+}
+
+/// Vulnerability to mitigation, for those that cost something.
+fn mitigations() -> BTreeMap<String, String> {
+    let Ok(folder) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else {
+        return BTreeMap::new();
+    };
+    folder
+        .flatten()
+        .map(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            (name, read(&entry.path().to_string_lossy()))
+        })
+        .filter(|(_, state)| state.starts_with("Mitigation"))
+        .collect()
+}

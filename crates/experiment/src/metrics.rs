@@ -1,0 +1,68 @@
+//! The names, units and directions of every metric: one table for all experiments.
+
+use report::record::{Better, Effect, Metric};
+
+/// (name, unit, better, effect)
+const METRICS: &[(&str, &str, Better, Effect)] = &[
+    ("delay_p50", "us", Better::Lower, Effect::Ratio),
+    ("delay_p99", "us", Better::Lower, Effect::Ratio),
+    ("added_delay_p50", "us", Better::Lower, Effect::Difference),
+    ("delay_iqr", "us", Better::Lower, Effect::Ratio),
+    ("jitter", "us", Better::Lower, Effect::Ratio),
+    ("loss_pct", "%", Better::Lower, Effect::Difference),
+    ("deliveries_per_s", "1/s", Better::Higher, Effect::Ratio),
+    ("ndr_pps", "pps", Better::Higher, Effect::Ratio),
+    ("goodput_pps", "pps", Better::Higher, Effect::Ratio),
+    ("cpu_ns_per_delivery", "ns", Better::Lower, Effect::Ratio),
+    (
+        "cpu_ns_per_delivery_user",
+        "ns",
+        Better::Lower,
+        Effect::Difference,
+    ),
+    (
+        "cpu_ns_per_delivery_softirq",
+        "ns",
+        Better::Lower,
+        Effect::Difference,
+    ),
+    (
+        "cpu_ns_per_delivery_bpf",
+        "ns",
+        Better::Lower,
+        Effect::Difference,
+    ),
+    ("ps_cpu_pct", "%", Better::Lower, Effect::Difference),
+    ("subscriber_change_ms", "ms", Better::Lower, Effect::Ratio),
+    (
+        "foreign_packets",
+        "packets",
+        Better::Lower,
+        Effect::Difference,
+    ),
+    (
+        "frames_differing",
+        "frames",
+        Better::Lower,
+        Effect::Difference,
+    ),
+];
+
+/// The metric of this name.
+pub fn find(name: &str) -> Option<Metric> {
+    METRICS
+        .iter()
+        .find(|(known, ..)| *known == name)
+        .map(|(name, unit, better, effect)| Metric {
+            name: (*name).to_owned(),
+            unit: (*unit).to_owned(),
+            better: *better,
+            primary: false,
+            effect: *effect,
+        })
+}
+
+/// Every metric, for documentation.
+pub fn all() -> impl Iterator<Item = Metric> {
+    METRICS.iter().filter_map(|(name, ..)| find(name))
+}

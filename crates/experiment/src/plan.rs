@@ -1,0 +1,321 @@
+//! What an experiment file says: arms, loads, questions and how many blocks. Written before the
+//! experiment runs; nothing here is decided from results.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use report::record::Question;
+use serde::Deserialize;
+
+use crate::metrics;
+use crate::units::{Bytes, PacketRate, Span};
+
+/// An experiment as its TOML file states it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    pub name: String,
+    pub job: String,
+    /// One line for `--list`.
+    pub about: String,
+    /// The arm every other is compared with; it runs three times a block.
+    pub baseline: String,
+    pub arms: Vec<String>,
+    pub blocks: usize,
+    /// What keeps the CPUs from sleeping deeply.
+    #[serde(default)]
+    pub idle: IdlePolicy,
+    /// What a trial measures, where its load does not say otherwise.
+    pub measure: Measure,
+    /// Metrics that carry the experiment's claims; all others are corrected for their number.
+    pub primary: Vec<String>,
+    #[serde(rename = "load")]
+    pub loads: Vec<Load>,
+    #[serde(rename = "question")]
+    pub questions: Vec<AskedQuestion>,
+    /// Published figures of the work this experiment reproduces.
+    #[serde(default)]
+    pub origin: Vec<String>,
+    pub quick: Quick,
+}
+
+/// What `--quick` leaves out.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quick {
+    pub blocks: usize,
+    pub arms: Vec<String>,
+    /// Indices into the loads.
+    pub loads: Vec<usize>,
+}
+
+/// A question and what answers it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AskedQuestion {
+    pub text: String,
+    pub metrics: Vec<String>,
+    /// Arms the others are compared with; the baseline when empty.
+    #[serde(default)]
+    pub against: Vec<String>,
+    /// The arms the question is about; all when empty.
+    #[serde(default)]
+    pub arms: Vec<String>,
+}
+
+/// What a trial measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// One-way delay from the sender's egress to the receiver's ingress.
+    Delay,
+    /// The highest rate without loss, by bracketing, and goodput beyond it.
+    Throughput,
+    /// Whole-machine CPU per delivery at a fixed rate.
+    Cpu,
+    /// Effect of membership changes on a running stream.
+    Change,
+}
+
+impl Measure {
+    /// How many windows of the load's duration a trial has.
+    fn windows(self) -> f64 {
+        match self {
+            Self::Delay | Self::Change => 1.0,
+            Self::Cpu => 1.5,
+            Self::Throughput => 8.0,
+        }
+    }
+}
+
+/// What keeps the CPUs from sleeping deeply during trials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IdlePolicy {
+    #[default]
+    None,
+    /// One SCHED_IDLE spinner a CPU.
+    Burner,
+}
+
+/// One offered load.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// What a trial under this load measures, when not what the experiment does.
+    pub measure: Option<Measure>,
+    /// Where the packets come from.
+    #[serde(default)]
+    pub from: LoadSource,
+    pub payload: Option<Bytes>,
+    /// Absent for a throughput search and for a media stream, which has its own rate.
+    pub rate: Option<PacketRate>,
+    pub subscribers: usize,
+    pub duration: Span,
+    /// Microseconds of work on each packet before it is forwarded (the `work` settings of a relay).
+    #[serde(default)]
+    pub options: BTreeMap<String, toml::Value>,
+}
+
+/// Where a load's packets come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadSource {
+    /// Our generator.
+    #[default]
+    Generator,
+    /// ffmpeg sending H.264 video as RTP.
+    Rtp,
+}
+
+impl Load {
+    /// A paced load of our own, as an experiment file would state it.
+    pub(crate) fn paced(payload: &str, rate: &str, subscribers: usize, time: &str) -> Result<Self> {
+        Ok(Self {
+            measure: None,
+            from: LoadSource::Generator,
+            payload: Some(payload.parse()?),
+            rate: Some(rate.parse()?),
+            subscribers,
+            duration: time.parse()?,
+            options: BTreeMap::new(),
+        })
+    }
+
+    /// The load's name in every record: `200B 10kpps N=1`.
+    pub fn label(&self) -> String {
+        let mut words = Vec::new();
+        if self.from == LoadSource::Rtp {
+            words.push("rtp-h264".to_owned());
+        }
+        words.extend(self.payload.map(|size| size.to_string()));
+        words.extend(self.rate.map(|rate| rate.to_string()));
+        words.push(format!("N={}", self.subscribers));
+        if self.measure == Some(Measure::Change) {
+            words.push("churn".to_owned());
+        }
+        words.extend(self.options.iter().map(|(key, value)| {
+            let value = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            format!("{key}={value}")
+        }));
+        words.join(" ")
+    }
+}
+
+/// Seconds a trial takes beside its load.
+const OVERHEAD_S: f64 = 0.6;
+
+/// The experiments that ship, by name.
+const SHIPPED: &[&str] = &[
+    include_str!("../../../experiments/relay-delay.toml"),
+    include_str!("../../../experiments/relay-throughput.toml"),
+    include_str!("../../../experiments/relay-cpu.toml"),
+    include_str!("../../../experiments/relay-peers.toml"),
+];
+
+impl Plan {
+    /// Every experiment that ships.
+    pub fn shipped() -> Result<Vec<Self>> {
+        SHIPPED.iter().map(|text| Self::parse(text)).collect()
+    }
+
+    /// An experiment by name, or from a TOML file.
+    pub fn find(name: &str) -> Result<Self> {
+        if Path::new(name).extension().is_some_and(|ext| ext == "toml") {
+            let text = std::fs::read_to_string(name).with_context(|| name.to_owned())?;
+            return Self::parse(&text).with_context(|| name.to_owned());
+        }
+        let shipped = Self::shipped()?;
+        let names: Vec<_> = shipped.iter().map(|plan| plan.name.clone()).collect();
+        shipped
+            .into_iter()
+            .find(|plan| plan.name == name)
+            .with_context(|| {
+                format!(
+                    "no experiment is called {name:?}; there are: {}",
+                    names.join(", ")
+                )
+            })
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        let plan: Self = toml::from_str(text)?;
+        plan.validate().with_context(|| plan.name.clone())?;
+        Ok(plan)
+    }
+
+    fn validate(&self) -> Result<()> {
+        if !self.arms.contains(&self.baseline) {
+            bail!("the baseline {:?} is not among the arms", self.baseline);
+        }
+        if let Some(arm) = self.quick.arms.iter().find(|arm| !self.arms.contains(arm)) {
+            bail!("quick arm {arm:?} is not among the arms");
+        }
+        if let Some(index) = self.quick.loads.iter().find(|i| **i >= self.loads.len()) {
+            bail!("quick load {index} does not exist");
+        }
+        let asked = self.questions.iter().flat_map(|q| &q.metrics);
+        if let Some(name) = asked
+            .chain(&self.primary)
+            .find(|name| metrics::find(name).is_none())
+        {
+            bail!("unknown metric {name:?}");
+        }
+        Ok(())
+    }
+
+    /// The plan as `--quick`, `--arms` and `--blocks` change it.
+    pub fn narrowed(mut self, quick: bool, arms: &[String], blocks: Option<usize>) -> Result<Self> {
+        if quick {
+            self.blocks = self.quick.blocks;
+            self.arms.retain(|arm| self.quick.arms.contains(arm));
+            let mut index = 0;
+            self.loads.retain(|_| {
+                index += 1;
+                self.quick.loads.contains(&(index - 1))
+            });
+        }
+        if !arms.is_empty() {
+            if let Some(arm) = arms.iter().find(|arm| !self.arms.contains(arm)) {
+                bail!(
+                    "{} has no arm {arm:?}; it has: {}",
+                    self.name,
+                    self.arms.join(", ")
+                );
+            }
+            self.arms.retain(|arm| arms.contains(arm));
+            if !self.arms.contains(&self.baseline) {
+                self.baseline = self.arms[0].clone();
+            }
+        }
+        self.blocks = blocks.unwrap_or(self.blocks);
+        Ok(self)
+    }
+
+    /// About how long a trial takes: its load, and setting up and taking down the topology.
+    pub fn trial_seconds(&self) -> f64 {
+        let windows = |load: &Load| load.measure.unwrap_or(self.measure).windows();
+        let seconds = |load: &Load| load.duration.0.as_secs_f64() * windows(load);
+        let sum: f64 = self.loads.iter().map(seconds).sum();
+        sum / self.loads.len().max(1) as f64 + OVERHEAD_S
+    }
+
+    /// About how long the whole experiment takes.
+    pub fn seconds(&self) -> f64 {
+        // The baseline runs two more times a block.
+        let trials = self.blocks * self.loads.len() * (self.arms.len() + 2);
+        trials as f64 * self.trial_seconds()
+    }
+
+    /// About how long `--quick` takes.
+    pub fn quick_seconds(&self) -> f64 {
+        self.clone()
+            .narrowed(true, &[], None)
+            .map_or(0.0, |plan| plan.seconds())
+    }
+
+    /// The questions as the record keeps them.
+    pub fn questions(&self) -> Vec<Question> {
+        self.questions
+            .iter()
+            .map(|asked| Question {
+                text: asked.text.clone(),
+                metrics: asked.metrics.clone(),
+                against: asked.against.clone(),
+                arms: asked.arms.clone(),
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shipped_experiments_are_valid_and_named_once() {
+        let plans = Plan::shipped().unwrap();
+        let mut names: Vec<_> = plans.iter().map(|plan| &plan.name).collect();
+        names.dedup();
+        assert_eq!(names.len(), SHIPPED.len());
+    }
+
+    #[test]
+    fn an_unknown_arm_is_refused_by_name() {
+        let plan = Plan::find("relay-delay").unwrap();
+        let error = plan
+            .narrowed(false, &["warp".into()], None)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("warp") && error.contains("xdp"), "{error}");
+    }
+
+    #[test]
+    fn labels_have_one_fixed_form() {
+        let plan = Plan::find("relay-delay").unwrap();
+        assert_eq!(plan.loads[0].label(), "200B 10kpps N=1");
+    }
+}

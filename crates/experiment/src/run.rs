@@ -1,0 +1,286 @@
+//! Runs a plan: blocks of trials into a record, until done, interrupted, or an arm keeps failing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use datapath::Missing;
+use report::record::{Header, Skip, Trial};
+
+use crate::jobs::{self, Bench, Outcome, TrialSpec};
+use crate::lock::MachineLock;
+use crate::plan::Plan;
+use crate::record::{self, Record, timestamp};
+use crate::{machine, metrics, schedule};
+
+/// Flagged blocks are repeated, up to this share of the planned ones.
+const EXTRA_BLOCKS: f64 = 0.2;
+/// An arm that fails this often in a row ends the experiment.
+const FAILURES_IN_A_ROW: usize = 3;
+
+/// How to run a plan.
+#[derive(Debug)]
+pub struct Options<'a> {
+    pub quick: bool,
+    pub seed: u64,
+    pub resume: bool,
+    /// The command that repeats this run, for the report.
+    pub command: String,
+    /// Set from outside to stop after the current trial.
+    pub stop: &'a AtomicBool,
+}
+
+/// What is shown while an experiment runs.
+pub trait Watch {
+    /// The experiment starts: how many trials there are, and about how many seconds they take.
+    fn begin(&mut self, header: &Header, trials: usize, seconds: f64);
+    /// A trial is done; the next one follows.
+    fn trial(&mut self, trial: &Trial, done: usize);
+    /// A block is complete and in the record.
+    fn block(&mut self, block: &[Trial], complete: usize, flagged: usize);
+}
+
+/// How an experiment ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Complete,
+    /// Stopped from outside; the record holds this many complete blocks.
+    Interrupted {
+        blocks: usize,
+    },
+}
+
+/// Runs `plan` into `folder/record.jsonl`.
+pub fn run(
+    plan: &Plan,
+    folder: &Path,
+    options: &Options<'_>,
+    watch: &mut dyn Watch,
+) -> Result<End> {
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let _lock = MachineLock::take()?;
+    let mut bench = jobs::bench(plan)?;
+    let (plan, skipped) = runnable(plan, bench.as_ref())?;
+    let mut record = if options.resume && record::exists(folder) {
+        let mut record = Record::resume(folder)?;
+        same_plan(&mut record.header, &plan)?;
+        record
+    } else {
+        Record::begin(folder, header(&plan, options, skipped))?
+    };
+    let mut runner = Runner {
+        plan: &plan,
+        bench: bench.as_mut(),
+        stop: options.stop,
+        seed: record.header.seed,
+        started: Instant::now(),
+        failures: BTreeMap::new(),
+    };
+    runner.blocks(&mut record, watch)
+}
+
+/// The plan without the arms and loads this machine cannot run, and why it cannot.
+fn runnable(plan: &Plan, bench: &dyn Bench) -> Result<(Plan, Vec<Skip>)> {
+    let mut plan = plan.clone();
+    let mut skipped = Vec::new();
+    let mut keep = |name: String, found: Result<(), Missing>| match found {
+        Ok(()) => true,
+        Err(missing) => {
+            skipped.push(Skip {
+                arm: name,
+                reason: missing.what,
+                remedy: missing.remedy,
+            });
+            false
+        }
+    };
+    plan.arms.retain(|arm| keep(arm.clone(), bench.check(arm)));
+    plan.loads
+        .retain(|load| keep(load.label(), bench.check_load(load)));
+    if !plan.arms.contains(&plan.baseline) {
+        let why = skipped
+            .iter()
+            .find(|skip| skip.arm == plan.baseline)
+            .map_or("it was left out", |skip| skip.reason.as_str());
+        return Err(crate::CannotRun(format!(
+            "{}: the baseline {} cannot run here: {why}",
+            plan.name, plan.baseline
+        ))
+        .into());
+    }
+    Ok((plan, skipped))
+}
+
+fn header(plan: &Plan, options: &Options<'_>, skipped: Vec<Skip>) -> Header {
+    let mut all: Vec<_> = metrics::all().collect();
+    for metric in &mut all {
+        metric.primary = plan.primary.contains(&metric.name);
+    }
+    Header {
+        schema: 1,
+        experiment: plan.name.clone(),
+        job: plan.job.clone(),
+        questions: plan.questions(),
+        seed: options.seed,
+        quick: options.quick,
+        blocks: plan.blocks,
+        baseline: plan.baseline.clone(),
+        arms: plan.arms.clone(),
+        loads: plan.loads.iter().map(crate::plan::Load::label).collect(),
+        metrics: all,
+        machine: machine::facts(),
+        skipped,
+        command: options.command.clone(),
+        started: timestamp(),
+        origin: plan.origin.clone(),
+    }
+}
+
+/// A resumed record must be of the same plan, else its blocks would not be comparable.
+fn same_plan(found: &mut Header, plan: &Plan) -> Result<()> {
+    let loads: Vec<_> = plan.loads.iter().map(crate::plan::Load::label).collect();
+    if found.experiment != plan.name || found.arms != plan.arms || found.loads != loads {
+        bail!(
+            "the record there is of another plan ({}, arms {}); resume it with the same arms and loads, or choose another --out",
+            found.experiment,
+            found.arms.join(",")
+        );
+    }
+    found.blocks = found.blocks.max(plan.blocks);
+    Ok(())
+}
+
+struct Runner<'a> {
+    plan: &'a Plan,
+    bench: &'a mut dyn Bench,
+    stop: &'a AtomicBool,
+    seed: u64,
+    started: Instant,
+    failures: BTreeMap<String, usize>,
+}
+
+impl Runner<'_> {
+    fn blocks(&mut self, record: &mut Record, watch: &mut dyn Watch) -> Result<End> {
+        let planned = record.header.blocks;
+        let left = planned.saturating_sub(record.blocks);
+        let trials = self.slots(0).len() * left;
+        #[expect(clippy::cast_precision_loss, reason = "an estimate of a small count")]
+        let seconds = trials as f64 * self.plan.trial_seconds();
+        watch.begin(&record.header, trials, seconds);
+        let mut done = 0;
+        while record.blocks < planned + record.flagged.min(extra_blocks(planned)) {
+            let Some(trials) = self.block(record.blocks, &mut done, watch)? else {
+                return Ok(End::Interrupted {
+                    blocks: record.blocks,
+                });
+            };
+            let finished = trials.clone();
+            record.block(trials)?;
+            watch.block(&finished, record.blocks, record.flagged);
+        }
+        Ok(End::Complete)
+    }
+
+    /// The trials of one block, or `None` when it was interrupted.
+    fn block(
+        &mut self,
+        block: usize,
+        done: &mut usize,
+        watch: &mut dyn Watch,
+    ) -> Result<Option<Vec<Trial>>> {
+        let mut trials = Vec::new();
+        for (order, slot) in self.slots(block).into_iter().enumerate() {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let arm = &self.plan.arms[slot.arm];
+            let load = &self.plan.loads[slot.load];
+            let spec = TrialSpec {
+                arm,
+                load,
+                measure: load.measure.unwrap_or(self.plan.measure),
+                idle: self.plan.idle,
+                seed: slot.seed,
+            };
+            let outcome = self.bench.trial(&spec);
+            let stopped = self.stop.load(Ordering::Relaxed);
+            let outcome = match outcome {
+                Err(_) if stopped => return Ok(None),
+                outcome => self.judge(arm, outcome)?,
+            };
+            *done += 1;
+            let trial = Trial {
+                arm: arm.clone(),
+                repeat: slot.repeat,
+                load: load.label(),
+                block,
+                order,
+                seed: slot.seed,
+                flags: outcome.flags,
+                environment: outcome.environment,
+                values: outcome.values,
+                counts: outcome.counts,
+                histograms: outcome.histograms,
+                cpu: outcome.cpu,
+                stacks: outcome.stacks,
+                noise: outcome.noise,
+                at_s: self.started.elapsed().as_secs_f64(),
+            };
+            watch.trial(&trial, *done);
+            trials.push(trial);
+        }
+        Ok(Some(trials))
+    }
+
+    /// A failed trial flags its block; an arm that keeps failing ends the experiment.
+    fn judge(&mut self, arm: &str, outcome: Result<Outcome>) -> Result<Outcome> {
+        let count = self.failures.entry(arm.to_owned()).or_default();
+        match outcome {
+            Ok(outcome) => {
+                *count = 0;
+                Ok(outcome)
+            }
+            Err(error) => {
+                *count += 1;
+                if *count >= FAILURES_IN_A_ROW {
+                    return Err(error.context(format!("{arm} failed {count} times in a row")));
+                }
+                tracing::warn!("{arm}: {error:#}");
+                Ok(Outcome {
+                    flags: vec![format!("failed: {error:#}")],
+                    ..Outcome::default()
+                })
+            }
+        }
+    }
+
+    fn slots(&self, block: usize) -> Vec<schedule::Slot> {
+        let baseline = self
+            .plan
+            .arms
+            .iter()
+            .position(|arm| *arm == self.plan.baseline)
+            .unwrap_or_default();
+        let (loads, arms) = (self.plan.loads.len(), self.plan.arms.len());
+        let mut slots = schedule::block(self.seed, block, loads, arms, baseline);
+        slots.retain(|slot| {
+            self.bench
+                .applies(&self.plan.arms[slot.arm], &self.plan.loads[slot.load])
+        });
+        slots
+    }
+}
+
+fn extra_blocks(planned: usize) -> usize {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a fifth of a small count"
+    )]
+    let extra = (planned as f64 * EXTRA_BLOCKS) as usize;
+    extra
+}

@@ -1,0 +1,21 @@
+//! `lowroad clean`: removes what a killed run left behind.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+
+/// Remove namespaces, links, filters and processes that a killed run left behind.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {}
+
+#[expect(clippy::print_stdout, reason = "what was removed is the result")]
+pub(crate) fn run() -> Result<ExitCode> {
+    crate::need_root("clean")?;
+    let cleaned = testbed::clean()?;
+    println!(
+        "removed: {} namespaces, {} processes, {} filters, {} pinned objects",
+        cleaned.namespaces, cleaned.processes, cleaned.filters, cleaned.pins
+    );
+    Ok(ExitCode::SUCCESS)
+}

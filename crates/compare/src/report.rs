@@ -1,0 +1,100 @@
+//! `lowroad report`: a record as sentences, summary.json and a page; or two records side by side.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use report::{Analysis, Record, Summary};
+
+use crate::BadInput;
+
+/// Write the report of a run again, or put two runs side by side.
+///
+/// Examples:
+///   lowroad report lowroad-relay-delay-1120-1412
+///   lowroad report before after
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// The folder of a run
+    run: PathBuf,
+    /// The folder of another run, to put beside it
+    other: Option<PathBuf>,
+    /// Also write every figure as PNG into the run's folder
+    #[arg(long)]
+    png: bool,
+    /// Print the summary as JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if let Some(other) = &arguments.other {
+        return side_by_side(&arguments.run, other);
+    }
+    if arguments.png {
+        pictures(&arguments.run)?;
+    }
+    write(&arguments.run, arguments.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes summary.json and report.html beside the record, and prints the results.
+#[expect(clippy::print_stdout, reason = "the results go to standard output")]
+pub(crate) fn write(folder: &Path, json: bool) -> Result<()> {
+    let record = read(folder)?;
+    let analysis = Analysis::new(&record);
+    let summary = Summary::of(&analysis).to_json()?;
+    put(folder, "summary.json", &summary)?;
+    put(folder, "report.html", &report::page(&analysis))?;
+    if json {
+        println!("{summary}");
+        return Ok(());
+    }
+    println!("{}", report::terminal::results(&analysis));
+    println!(
+        "report: {}      record: {}",
+        folder.join("report.html").display(),
+        folder.join("record.jsonl").display()
+    );
+    Ok(())
+}
+
+fn read(folder: &Path) -> Result<Record> {
+    let path = folder.join("record.jsonl");
+    Ok(Record::read(&path).map_err(|error| BadInput(error.to_string()))?)
+}
+
+fn put(folder: &Path, name: &str, text: &str) -> Result<()> {
+    let path = folder.join(name);
+    fs::write(&path, text).with_context(|| path.display().to_string())
+}
+
+#[expect(clippy::print_stdout, reason = "the comparison is the result")]
+fn side_by_side(first: &Path, second: &Path) -> Result<ExitCode> {
+    let records = (read(first)?, read(second)?);
+    let runs = (Analysis::new(&records.0), Analysis::new(&records.1));
+    let changes =
+        report::pair::pair(&runs.0, &runs.1).map_err(|error| BadInput(error.to_string()))?;
+    println!("{}", report::pair::side_by_side(&runs.0, &changes));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Pixels per unit of the figures: sharp on a dense screen.
+const SCALE: f32 = 2.0;
+
+/// Writes the headline figure and all others as PNG.
+fn pictures(folder: &Path) -> Result<()> {
+    let record = read(folder)?;
+    let analysis = Analysis::new(&record);
+    let mut figures = report::figures::all(&analysis);
+    figures.extend(report::figures::headline(&analysis));
+    for figure in &figures {
+        let path = folder.join(format!("{}.png", figure.id()));
+        let picture = report::png(figure, SCALE)?;
+        fs::write(&path, picture).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}

@@ -4,11 +4,14 @@ use control::{Error, Kind};
 use datapath::Error as DatapathError;
 
 use super::stream::Stream;
-use super::{State, total};
+use super::{State, switch, total};
 use crate::Running;
 use crate::counters::{Counters, StreamCounters};
 use crate::plan::{Plan, StreamId};
 use crate::userspace::{SLOW_PATH, Work, Worker};
+
+/// The kernel gives the loopback this index in every namespace.
+const LOOPBACK: u32 = 1;
 
 pub(super) struct Instance {
     pub(super) running: Running,
@@ -206,11 +209,17 @@ impl State {
     fn plan(&self, name: &str) -> Plan {
         let streams = self.streams.iter().filter_map(|stream| {
             let place = &stream.place;
-            match &place.incoming {
-                Some((incoming, port)) if incoming == name => Some(stream.plan(Some(*port))),
-                _ if place.datapath.as_deref() == Some(name) => Some(stream.plan(None)),
-                _ => None,
+            let handover = match &place.incoming {
+                Some((incoming, port)) if incoming == name => Some(*port),
+                _ if place.datapath.as_deref() == Some(name) => None,
+                _ => return None,
+            };
+            let mut plan = stream.plan(handover);
+            // No fast path for what this machine sends itself, unless it is asked for by name.
+            if switch::is_fast(name) && stream.spec.interfaces.is_empty() {
+                plan.interfaces.retain(|index| *index != LOOPBACK);
             }
+            Some(plan)
         });
         Plan {
             streams: streams.collect(),

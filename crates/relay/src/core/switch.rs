@@ -193,7 +193,8 @@ fn on(datapath: &str) -> Place {
     }
 }
 
-fn is_fast(datapath: &str) -> bool {
+/// Whether a datapath keeps packets out of userspace; known before it runs.
+pub(super) fn is_fast(datapath: &str) -> bool {
     !userspace::NAMES.contains(&datapath)
 }
 

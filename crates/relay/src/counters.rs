@@ -7,8 +7,9 @@
 //! the two so that each datagram is in the sum once.
 //!
 //! What the network stack drops before userspace reads it: `malformed` is counted by fast paths
-//! only, since the stack tells nobody which socket was meant. `bad_checksum` and `queue_full` come
-//! from the socket's own drop counter, told apart by which of the namespace's counters moved.
+//! only, since the stack tells nobody which socket was meant. `queue_full` is the socket's own
+//! counter. `bad_checksum` is the namespace's, taken to be the stream's where a worker has one
+//! stream only; with several, nobody can say whose it was, and none of them counts it.
 //!
 //! A slot counts from zero when it enters a datapath's plan. Its counts stay readable after it
 //! left, until the slot is used again.

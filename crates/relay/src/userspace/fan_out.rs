@@ -126,6 +126,13 @@ impl FanOut {
         self.doors.iter().map(|door| door.targets.len()).sum()
     }
 
+    /// The largest payload that every subscriber can get.
+    pub(super) fn smallest_limit(&self) -> usize {
+        let targets = self.doors.iter().flat_map(|door| &door.targets);
+        let limits = targets.map(|target| target.largest_payload);
+        limits.min().unwrap_or(MAX_V4_PAYLOAD)
+    }
+
     /// Every subscriber's slot and counts.
     pub(super) fn tallies(&self) -> impl Iterator<Item = (u32, &Tally)> {
         let targets = self.doors.iter().flat_map(|door| &door.targets);

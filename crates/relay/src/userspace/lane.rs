@@ -102,8 +102,8 @@ impl Lane {
     }
 
     /// Moves to changed work; the counts of what stays go on.
-    pub(super) fn update(&mut self, work: &Work, stack: &Arc<Stack>, now_ns: u64) {
-        self.count_losses();
+    pub(super) fn update(&mut self, work: &Work, stack: &Arc<Stack>, now_ns: u64, alone: bool) {
+        self.count_losses(alone);
         let stream = &work.stream;
         self.inputs = watch(&work.inputs, std::mem::take(&mut self.inputs), stack);
         self.interfaces.clone_from(&stream.interfaces);
@@ -205,7 +205,7 @@ impl Lane {
         let Workshop { outlet, staging } = workshop;
         match staging {
             Some(staging) => {
-                let joined = runs::join(trains, staging);
+                let joined = runs::join(trains, self.fan_out.smallest_limit(), staging);
                 self.fan_out.send(&joined, local_only, outlet);
             }
             None if trains.iter().any(|train| train.segment.is_some()) => {
@@ -222,13 +222,14 @@ impl Lane {
             return;
         };
         // What the queue lost is done with as well: the fast path must not wait for it.
-        self.count_losses();
+        self.count_losses(false);
         handing.add_done(seen);
     }
 
-    fn count_losses(&mut self) {
+    fn count_losses(&mut self, alone: bool) {
         for watched in &mut self.inputs {
-            let lost = watched.losses.take(&watched.input.socket);
+            let alone = alone && matches!(watched.input.role, Role::Ingest);
+            let lost = watched.losses.take(&watched.input.socket, alone);
             let sum = lost.bad_checksum + lost.queue_full;
             if sum == 0 || matches!(watched.input.role, Role::Copies) {
                 continue;
@@ -243,9 +244,9 @@ impl Lane {
         }
     }
 
-    /// Everything counted up to now.
-    pub(super) fn counters(&mut self) -> StreamCounters {
-        self.count_losses();
+    /// Everything counted up to now; `alone` when the worker has no other stream.
+    pub(super) fn counters(&mut self, alone: bool) -> StreamCounters {
+        self.count_losses(alone);
         let subscribers = self.fan_out.tallies().map(|(slot, tally)| {
             let counters = SubscriberCounters {
                 delivered: tally.traffic(),

@@ -14,12 +14,6 @@ pub(super) struct Stack {
     v6: Option<File>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct StackDrops {
-    bad_checksum: u64,
-    queue_full: u64,
-}
-
 impl Stack {
     pub(super) fn open() -> io::Result<Self> {
         Ok(Self {
@@ -28,22 +22,19 @@ impl Stack {
         })
     }
 
-    fn read(&self) -> StackDrops {
-        let v4 = text(&self.v4);
+    fn bad_checksums(&self) -> u64 {
         let v6 = self.v6.as_ref().map(text).unwrap_or_default();
-        StackDrops {
-            bad_checksum: v4_counter(&v4, "InCsumErrors") + v6_counter(&v6, "Udp6InCsumErrors"),
-            queue_full: v4_counter(&v4, "RcvbufErrors") + v6_counter(&v6, "Udp6RcvbufErrors"),
-        }
+        v4_counter(&text(&self.v4), "InCsumErrors") + v6_counter(&v6, "Udp6InCsumErrors")
     }
 }
 
-/// Follows one socket's drop counter, which does not say why it moved; the stack's do.
+/// Follows what one socket lost. Its own counter has what its full queue refused. Checksums are
+/// verified as datagrams are copied to userspace, and wrong ones are counted for the namespace.
 #[derive(Debug)]
 pub(super) struct Losses {
     stack: Arc<Stack>,
     socket_drops: u32,
-    stack_drops: StackDrops,
+    bad_checksums: u64,
 }
 
 /// Datagrams lost since the last look.
@@ -57,34 +48,26 @@ impl Losses {
     pub(super) fn watch(socket: &UdpSocket, stack: Arc<Stack>) -> Self {
         Self {
             socket_drops: sys::socket::drops(socket).unwrap_or(0),
-            stack_drops: stack.read(),
+            bad_checksums: stack.bad_checksums(),
             stack,
         }
     }
 
-    /// When both of the stack's counters moved, its checksum errors are taken to be this socket's.
-    pub(super) fn take(&mut self, socket: &UdpSocket) -> Lost {
+    /// `alone` says that the namespace's wrong checksums can be taken to be this socket's.
+    pub(super) fn take(&mut self, socket: &UdpSocket, alone: bool) -> Lost {
         let drops = sys::socket::drops(socket).unwrap_or(self.socket_drops);
-        let lost = u64::from(drops.wrapping_sub(self.socket_drops));
-        if lost == 0 {
-            return Lost::default();
-        }
-        let before = std::mem::replace(&mut self.stack_drops, self.stack.read());
+        let queue_full = u64::from(drops.wrapping_sub(self.socket_drops));
         self.socket_drops = drops;
-        split(lost, before, self.stack_drops)
-    }
-}
-
-fn split(lost: u64, before: StackDrops, after: StackDrops) -> Lost {
-    let checksums = after.bad_checksum - before.bad_checksum.min(after.bad_checksum);
-    let bad_checksum = if after.queue_full == before.queue_full {
-        lost
-    } else {
-        checksums.min(lost)
-    };
-    Lost {
-        bad_checksum,
-        queue_full: lost - bad_checksum,
+        let mut bad_checksum = 0;
+        if alone {
+            let bad_checksums = self.stack.bad_checksums();
+            bad_checksum = bad_checksums.saturating_sub(self.bad_checksums);
+            self.bad_checksums = bad_checksums;
+        }
+        Lost {
+            bad_checksum,
+            queue_full,
+        }
     }
 }
 
@@ -134,21 +117,5 @@ mod tests {
         assert_eq!(v4_counter(v4, "Absent"), 0);
         let v6 = "Udp6InDatagrams                 \t3\nUdp6InCsumErrors                \t5\n";
         assert_eq!(v6_counter(v6, "Udp6InCsumErrors"), 5);
-    }
-
-    #[test]
-    fn the_stack_says_why_a_socket_dropped() {
-        let drops = |bad_checksum, queue_full| StackDrops {
-            bad_checksum,
-            queue_full,
-        };
-        let lost = |lost, after| {
-            let lost = split(lost, drops(10, 10), after);
-            (lost.bad_checksum, lost.queue_full)
-        };
-        assert_eq!(lost(4, drops(14, 10)), (4, 0));
-        assert_eq!(lost(4, drops(10, 14)), (0, 4));
-        assert_eq!(lost(4, drops(13, 11)), (3, 1));
-        assert_eq!(lost(2, drops(13, 12)), (2, 0));
     }
 }

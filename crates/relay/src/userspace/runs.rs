@@ -9,9 +9,20 @@ const MAX_BYTES: usize = 65_000;
 
 /// Joins neighbours of equal size, TTL and TOS (the last of a run may be shorter) by copying them
 /// into `staging`. What cannot be joined stays as it is, in order.
-pub(super) fn join<'a>(trains: &[Train<'a>], staging: &'a mut Vec<u8>) -> Vec<Train<'a>> {
+///
+/// Datagrams above `limit` bytes are too big for some subscriber and travel alone: a train is
+/// refused as a whole, and must not take a shorter last one with it.
+pub(super) fn join<'a>(
+    trains: &[Train<'a>],
+    limit: usize,
+    staging: &'a mut Vec<u8>,
+) -> Vec<Train<'a>> {
     staging.clear();
-    let runs: Vec<_> = runs(trains).collect();
+    let trains: Vec<_> = trains
+        .iter()
+        .flat_map(|train| fitting(*train, limit))
+        .collect();
+    let runs: Vec<_> = runs(&trains, limit).collect();
     for run in runs.iter().filter(|run| run.len() > 1) {
         for train in *run {
             staging.extend_from_slice(train.payload);
@@ -35,25 +46,33 @@ pub(super) fn join<'a>(trains: &[Train<'a>], staging: &'a mut Vec<u8>) -> Vec<Tr
     runs.iter().map(joined).collect()
 }
 
-fn runs<'t, 'a>(trains: &'t [Train<'a>]) -> impl Iterator<Item = &'t [Train<'a>]> {
+/// A train as it is, or cut up where its datagrams are above the limit.
+fn fitting<'a>(train: Train<'a>, limit: usize) -> impl Iterator<Item = Train<'a>> {
+    let too_big = train.segment.is_some_and(|size| usize::from(size) > limit);
+    let whole = (!too_big).then_some(train);
+    let parts = too_big.then(|| train.cut()).into_iter().flatten();
+    whole.into_iter().chain(parts)
+}
+
+fn runs<'t, 'a>(trains: &'t [Train<'a>], limit: usize) -> impl Iterator<Item = &'t [Train<'a>]> {
     let mut rest = trains;
     std::iter::from_fn(move || {
-        let length = run_length(rest)?;
+        let length = run_length(rest, limit)?;
         let (run, after) = rest.split_at(length);
         rest = after;
         Some(run)
     })
 }
 
-fn run_length(trains: &[Train<'_>]) -> Option<usize> {
+fn run_length(trains: &[Train<'_>], limit: usize) -> Option<usize> {
     let first = trains.first()?;
     let size = first.payload.len();
-    if first.segment.is_some() || size == 0 {
+    if first.segment.is_some() || size == 0 || size > limit {
         return Some(1);
     }
     let mut length = 1;
-    let limit = MAX_SEGMENTS.min(MAX_BYTES / size).max(1);
-    while length < limit
+    let longest = MAX_SEGMENTS.min(MAX_BYTES / size).max(1);
+    while length < longest
         && let Some(next) = trains.get(length)
         && next.segment.is_none()
         && (next.ttl, next.tos) == (first.ttl, first.tos)
@@ -81,9 +100,9 @@ mod tests {
     }
 
     /// Payload length and segment size of each train after joining.
-    fn shape(trains: &[Train<'_>]) -> Vec<(usize, Option<u16>)> {
+    fn shape(trains: &[Train<'_>], limit: usize) -> Vec<(usize, Option<u16>)> {
         let mut staging = Vec::new();
-        let joined = join(trains, &mut staging);
+        let joined = join(trains, limit, &mut staging);
         let before: Vec<u8> = trains
             .iter()
             .flat_map(|train| train.payload)
@@ -109,7 +128,10 @@ mod tests {
             .iter()
             .map(|size| single(&bytes[..*size], 64))
             .collect();
-        assert_eq!(shape(&trains), [(260, Some(100)), (60, None), (70, None)]);
+        assert_eq!(
+            shape(&trains, 65_507),
+            [(260, Some(100)), (60, None), (70, None)]
+        );
     }
 
     #[test]
@@ -120,16 +142,32 @@ mod tests {
             single(&[], 63),
             single(&[], 63),
         ];
-        assert_eq!(shape(&trains), [(2, None), (2, None), (0, None), (0, None)]);
+        assert_eq!(
+            shape(&trains, 65_507),
+            [(2, None), (2, None), (0, None), (0, None)]
+        );
     }
 
     #[test]
     fn trains_keep_to_the_kernels_limits() {
         let small = [5; 10];
         let trains = vec![single(&small, 64); 65];
-        assert_eq!(shape(&trains), [(640, Some(10)), (10, None)]);
+        assert_eq!(shape(&trains, 65_507), [(640, Some(10)), (10, None)]);
         let large = vec![6; 40_000];
         let trains = vec![single(&large, 64); 2];
-        assert_eq!(shape(&trains), [(40_000, None), (40_000, None)]);
+        assert_eq!(shape(&trains, 65_507), [(40_000, None), (40_000, None)]);
+    }
+
+    #[test]
+    fn what_is_too_big_for_some_travels_alone() {
+        let (large, small) = ([7; 900], [8; 5]);
+        let trains = [single(&large, 64), single(&small, 64), single(&small, 64)];
+        assert_eq!(shape(&trains, 800), [(900, None), (10, Some(5))]);
+        let superframe = Train {
+            segment: Some(300),
+            ..single(&large, 64)
+        };
+        assert_eq!(shape(&[superframe], 300), [(900, Some(300))]);
+        assert_eq!(shape(&[superframe], 299), [(300, None); 3]);
     }
 }

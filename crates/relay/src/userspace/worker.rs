@@ -98,6 +98,7 @@ impl Worker {
         let shared = &self.shared;
         let mut lanes = shared.lock();
         let mut sockets_change = false;
+        let alone = lanes.open.len() == 1;
         for lane in &mut lanes.open {
             lane.leaving = !work.iter().any(|work| work.stream.id == lane.id());
             sockets_change |= lane.leaving;
@@ -110,7 +111,7 @@ impl Worker {
             {
                 Some(lane) => {
                     let before = lane.inputs();
-                    lane.update(work, &shared.stack, now_ns);
+                    lane.update(work, &shared.stack, now_ns, alone);
                     sockets_change |= !same(&before, &lane.inputs());
                 }
                 None => {
@@ -144,8 +145,9 @@ impl Worker {
     pub(crate) fn counters(&self) -> Counters {
         let mut lanes = self.shared.lock();
         let mut streams = lanes.left.clone();
+        let alone = lanes.open.len() == 1;
         for lane in &mut lanes.open {
-            streams.insert(lane.id().0, lane.counters());
+            streams.insert(lane.id().0, lane.counters(alone));
         }
         Counters { streams }
     }
@@ -319,11 +321,12 @@ impl Shared {
 
 impl Lanes {
     fn let_go(&mut self) {
+        let alone = self.open.len() == 1;
         let (leaving, staying) = self.open.drain(..).partition(|lane| lane.leaving);
         self.open = staying;
         let leaving: Vec<Lane> = leaving;
         for mut lane in leaving {
-            self.left.insert(lane.id().0, lane.counters());
+            self.left.insert(lane.id().0, lane.counters(alone));
         }
     }
 

@@ -1,0 +1,367 @@
+//! A sender, a relay and receivers in three network namespaces: frames go in as bytes and what
+//! reaches the receivers' two devices is captured as bytes.
+//!
+//! ```text
+//! sender s0 10.91.0.1 ---- in0 10.91.0.2  relay  out1 10.91.1.1 ---- c1 10.91.1.2
+//!        fd91::1                fd91::2           out2 10.91.2.1 ---- c2 10.91.2.2   receivers
+//! ```
+//! The second half of each IPv6 address is the same: fd91:0:0:1::1, fd91:0:0:2::2 and so on.
+#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use netdev::{LinkSpec, NeighbourState, Netlink};
+use nix::sys::socket::{
+    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, recvfrom, sendto, socket,
+};
+use packet::build::{Builder, udp};
+use relay::config::Config;
+use relay::core::{Core, StreamView};
+use relay::spec::{StreamSpec, SubscriberSpec};
+use sys::netns::{self, Namespace};
+
+pub(crate) const SENDER_MAC: [u8; 6] = [2, 0x91, 0, 0, 0, 1];
+pub(crate) const INGRESS_MAC: [u8; 6] = [2, 0x91, 0, 0, 0, 2];
+const EGRESS_MACS: [[u8; 6]; 2] = [[2, 0x91, 0, 0, 1, 1], [2, 0x91, 0, 0, 2, 1]];
+const RECEIVER_MACS: [[u8; 6]; 2] = [[2, 0x91, 0, 0, 1, 2], [2, 0x91, 0, 0, 2, 2]];
+
+/// The three namespaces. Dropping it removes them.
+pub(crate) struct Rig {
+    names: Vec<String>,
+    pub(crate) sender: Namespace,
+    pub(crate) relay: Namespace,
+    pub(crate) receivers: Namespace,
+    injector: Injector,
+}
+
+/// A raw socket on the sender's device.
+struct Injector {
+    socket: OwnedFd,
+    device: LinkAddr,
+}
+
+/// A datagram as a receiver's device got it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Delivered {
+    /// 1 or 2: c1 or c2.
+    pub(crate) device: u8,
+    pub(crate) source: SocketAddr,
+    pub(crate) destination: SocketAddr,
+    pub(crate) ttl: u8,
+    pub(crate) tos: u8,
+    /// DF, or true for IPv6.
+    pub(crate) whole: bool,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Rig {
+    /// With this MTU on the device to c1, where one is named.
+    pub(crate) fn new(mtu: Option<u32>) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = |role: &str| format!("lr-{}-{number}-{role}", std::process::id());
+        let names: Vec<_> = ["s", "r", "c"].into_iter().map(name).collect();
+        let create = |at: usize| Namespace::create(&names[at]).unwrap();
+        let (sender, relay, receivers) = (create(0), create(1), create(2));
+        relay.run(|| wire(&sender, &receivers, mtu)).unwrap();
+        sender
+            .run(|| address("s0", "10.91.0.1", "fd91::1"))
+            .unwrap();
+        receivers
+            .run(|| {
+                address("c1", "10.91.1.2", "fd91:0:0:1::2");
+                address("c2", "10.91.2.2", "fd91:0:0:2::2");
+                // Without GRO a veth takes no frames that XDP redirects to it.
+                for device in ["c1", "c2"] {
+                    let device = sys::ethtool::Ethtool::open(device).unwrap();
+                    device.set_features(&[("rx-gro", true)]).unwrap();
+                }
+            })
+            .unwrap();
+        relay.run(neighbours).unwrap();
+        let injector = sender.run(Injector::new).unwrap();
+        Self {
+            names,
+            sender,
+            relay,
+            receivers,
+            injector,
+        }
+    }
+
+    /// Starts a relay in its namespace.
+    pub(crate) fn serve(&self, streams: Vec<StreamSpec>) -> Core {
+        self.try_serve(streams).unwrap()
+    }
+
+    pub(crate) fn try_serve(&self, streams: Vec<StreamSpec>) -> Result<Core, control::Error> {
+        let config = Config {
+            control: "/nonexistent".into(),
+            http: None,
+            cpus: Vec::new(),
+            streams,
+        };
+        self.relay.run(|| Core::start(&config)).unwrap()
+    }
+
+    /// Sends a frame into the relay's ingress device.
+    pub(crate) fn inject(&self, frame: &[u8]) {
+        let Injector { socket, device } = &self.injector;
+        sendto(socket.as_raw_fd(), frame, device, MsgFlags::empty()).unwrap();
+    }
+
+    /// Listens on the receivers' devices from now on.
+    pub(crate) fn capture(&self) -> Capture {
+        self.receivers.run(Capture::new).unwrap()
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = netns::remove(name);
+        }
+    }
+}
+
+/// A datagram from the sender to the relay's ingest, to be changed before it is framed.
+pub(crate) fn datagram(from: &str, to: &str, payload: impl Into<Vec<u8>>) -> Builder {
+    udp(from.parse().unwrap(), to.parse().unwrap())
+        .macs(SENDER_MAC, INGRESS_MAC)
+        .payload(payload)
+}
+
+/// A stream that anyone may send.
+pub(crate) fn stream(datapath: &str, listen: &str, subscribers: Vec<SubscriberSpec>) -> StreamSpec {
+    let text = format!(
+        "{{\"name\":\"s\",\"listen\":\"{listen}\",\"datapath\":\"{datapath}\",\"source\":\"any\"}}"
+    );
+    let mut spec: StreamSpec = serde_json::from_str(&text).unwrap();
+    spec.subscribers = subscribers;
+    spec
+}
+
+pub(crate) fn subscriber(name: &str, to: &str) -> SubscriberSpec {
+    serde_json::from_str(&format!("{{\"name\":\"{name}\",\"to\":\"{to}\"}}")).unwrap()
+}
+
+/// Waits until the relay's counts satisfy `enough`, and returns them.
+pub(crate) fn await_counts(core: &Core, enough: impl Fn(&StreamView) -> bool) -> StreamView {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let view = core.counters().remove(0);
+        if enough(&view) {
+            return view;
+        }
+        assert!(Instant::now() < deadline, "still {view:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What arrives at the receivers' devices.
+pub(crate) struct Capture {
+    socket: OwnedFd,
+    devices: [usize; 2],
+}
+
+impl Capture {
+    fn new() -> Self {
+        let socket = raw();
+        sys::socket::receive_buffer(socket.as_fd(), 64 << 20).unwrap();
+        let index = |name: &str| Netlink::new().unwrap().link_by_name(name).unwrap().index as usize;
+        Self {
+            devices: [index("c1"), index("c2")],
+            socket,
+        }
+    }
+
+    /// The next `count` relayed datagrams, in order of arrival; fewer when they do not come.
+    pub(crate) fn take(&self, count: usize) -> Vec<Delivered> {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let mut taken = Vec::new();
+        while taken.len() < count && Instant::now() < deadline {
+            match self.next() {
+                Some(delivered) => taken.push(delivered),
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        taken
+    }
+
+    /// Everything that has arrived by now.
+    pub(crate) fn rest(&self) -> Vec<Delivered> {
+        std::iter::from_fn(|| self.next()).collect()
+    }
+
+    fn next(&self) -> Option<Delivered> {
+        let mut frame = vec![0; 70_000];
+        loop {
+            let received = recvfrom::<LinkAddr>(self.socket.as_raw_fd(), &mut frame[..]);
+            let Ok((length, Some(from))) = received else {
+                return None;
+            };
+            let device = self
+                .devices
+                .iter()
+                .position(|index| *index == from.ifindex());
+            if let Some(device) = device
+                && let Some(mut delivered) = read(&frame[..length])
+            {
+                delivered.device = u8::try_from(device + 1).unwrap();
+                return Some(delivered);
+            }
+        }
+    }
+}
+
+/// A UDP datagram on its way to a receiver; everything else on the wire is none.
+fn read(frame: &[u8]) -> Option<Delivered> {
+    let source_mac: [u8; 6] = frame.get(6..12)?.try_into().ok()?;
+    if !EGRESS_MACS.contains(&source_mac) {
+        return None;
+    }
+    let (source, destination, ttl, tos, whole, datagram): (IpAddr, IpAddr, _, _, _, _) =
+        match frame.get(12..14)? {
+            [8, 0] => {
+                let ip = packet::ipv4::Packet::new_checked(frame.get(14..)?).ok()?;
+                (ip.protocol() == 17).then_some(())?;
+                let header = 14 + ip.header_len();
+                let end = 14 + ip.total_len();
+                (
+                    ip.source().into(),
+                    ip.destination().into(),
+                    ip.ttl(),
+                    ip.tos(),
+                    ip.dont_fragment(),
+                    frame.get(header..end)?,
+                )
+            }
+            [0x86, 0xdd] => {
+                let ip = frame.get(14..54)?;
+                (ip[6] == 17).then_some(())?;
+                let tos = (ip[0] << 4) | (ip[1] >> 4);
+                let label = u32::from_be_bytes([0, ip[1] & 0xf, ip[2], ip[3]]);
+                assert_eq!(label, 0, "the flow label is 0");
+                let address = |at: usize| {
+                    IpAddr::from(<[u8; 16]>::try_from(&frame[14 + at..14 + at + 16]).unwrap())
+                };
+                let length = usize::from(u16::from_be_bytes([ip[4], ip[5]]));
+                (
+                    address(8),
+                    address(24),
+                    ip[7],
+                    tos,
+                    true,
+                    frame.get(54..54 + length)?,
+                )
+            }
+            _ => return None,
+        };
+    let port = |at: usize| u16::from_be_bytes([datagram[at], datagram[at + 1]]);
+    Some(Delivered {
+        device: 0,
+        source: SocketAddr::new(source, port(0)),
+        destination: SocketAddr::new(destination, port(2)),
+        ttl,
+        tos,
+        whole,
+        payload: datagram.get(8..)?.to_vec(),
+    })
+}
+
+impl Injector {
+    fn new() -> Self {
+        let mut devices = nix::ifaddrs::getifaddrs().unwrap();
+        let device = devices
+            .find_map(|one| {
+                let link = one.address?.as_link_addr().copied()?;
+                (one.interface_name == "s0").then_some(link)
+            })
+            .unwrap();
+        Self {
+            socket: raw(),
+            device,
+        }
+    }
+}
+
+fn raw() -> OwnedFd {
+    socket(
+        AddressFamily::Packet,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
+        SockProtocol::EthAll,
+    )
+    .unwrap()
+}
+
+fn wire(sender: &Namespace, receivers: &Namespace, mtu: Option<u32>) {
+    let mut netlink = Netlink::new().unwrap();
+    netlink
+        .add_veth(
+            &LinkSpec::new("in0").mac(INGRESS_MAC).up(),
+            &LinkSpec::new("s0")
+                .mac(SENDER_MAC)
+                .namespace(sender.as_fd()),
+        )
+        .unwrap();
+    for (at, [ours, theirs]) in [["out1", "c1"], ["out2", "c2"]].into_iter().enumerate() {
+        let mut spec = LinkSpec::new(ours).mac(EGRESS_MACS[at]).up();
+        if let (0, Some(mtu)) = (at, mtu) {
+            spec = spec.mtu(mtu);
+        }
+        let far = LinkSpec::new(theirs)
+            .mac(RECEIVER_MACS[at])
+            .namespace(receivers.as_fd());
+        netlink.add_veth(&spec, &far).unwrap();
+        // Superframes are cut before the wire, as for a device that cannot cut them.
+        let device = sys::ethtool::Ethtool::open(ours).unwrap();
+        device
+            .set_features(&[("tx-udp-segmentation", false)])
+            .unwrap();
+    }
+    address("in0", "10.91.0.2", "fd91::2");
+    address("out1", "10.91.1.1", "fd91:0:0:1::1");
+    address("out2", "10.91.2.1", "fd91:0:0:2::1");
+    std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+    std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
+}
+
+/// Brings a device and the loopback up, with both addresses.
+fn address(device: &str, v4: &str, v6: &str) {
+    let mut netlink = Netlink::new().unwrap();
+    for name in ["lo", device] {
+        let index = netlink.link_by_name(name).unwrap().index;
+        netlink.set_link(index, &LinkSpec::unnamed().up()).unwrap();
+    }
+    let index = netlink.link_by_name(device).unwrap().index;
+    netlink
+        .add_addresses(&[
+            (index, v4.parse().unwrap(), 24),
+            (index, v6.parse().unwrap(), 64),
+        ])
+        .unwrap();
+}
+
+/// The relay knows the receivers and the sender for good: no test waits for ARP.
+fn neighbours() {
+    let mut netlink = Netlink::new().unwrap();
+    let known = [
+        ("in0", SENDER_MAC, "10.91.0.1", "fd91::1"),
+        ("out1", RECEIVER_MACS[0], "10.91.1.2", "fd91:0:0:1::2"),
+        ("out2", RECEIVER_MACS[1], "10.91.2.2", "fd91:0:0:2::2"),
+    ];
+    let mut entries: Vec<(u32, IpAddr, [u8; 6])> = Vec::new();
+    for (device, mac, v4, v6) in known {
+        let index = netlink.link_by_name(device).unwrap().index;
+        entries.push((index, v4.parse().unwrap(), mac));
+        entries.push((index, v6.parse().unwrap(), mac));
+    }
+    netlink
+        .set_neighbours(&entries, NeighbourState::Permanent)
+        .unwrap();
+}

@@ -185,37 +185,4 @@ static __always_inline int judge(context *ctx, struct ingress *in, __u32 ifindex
 	return permit(in);
 }
 
-struct refusal {
-	__u32 slot;
-	__u32 from;
-	/* DROP_REASONS: each member's own. */
-	__u32 reason;
-	__u32 packets;
-};
-
-static long refuse_next(__u32 i, struct refusal *refusal)
-{
-	struct member *member = member_at(refusal->slot, refusal->from + i);
-	__u32 reason = refusal->reason;
-
-	if (!member)
-		return 1;
-	refuse(member, reason == DROP_REASONS ? member->refused : reason, refusal->packets);
-	return 0;
-}
-
-/* Counts the copies that a group does not make: one for each of so many members. */
-static __always_inline void refuse_members(__u32 slot, __u32 from, __u32 members, __u32 reason,
-					   __u32 packets)
-{
-	struct refusal refusal = {
-		.slot = slot,
-		.from = from,
-		.reason = reason,
-		.packets = packets,
-	};
-
-	bpf_loop(members, refuse_next, &refusal, 0);
-}
-
 #endif

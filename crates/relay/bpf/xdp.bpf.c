@@ -10,6 +10,7 @@ typedef struct xdp_md context;
 #include "copy.h"
 #include "rewrite.h"
 #include "tag.h"
+#include "transmit.h"
 
 struct fanout {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
@@ -163,6 +164,7 @@ static __always_inline int address_copy(struct xdp_md *ctx)
 	if (write_headers((void *)(long)ctx->data, (void *)(long)ctx->data_end, member, &origin))
 		return XDP_ABORTED;
 	deliver(member, 1, tag.payload_length);
+	note(ctx->egress_ifindex, member, tag.payload_length);
 	return XDP_PASS;
 }
 

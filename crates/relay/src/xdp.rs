@@ -6,13 +6,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use datapath::{Datapath, Error, Missing};
+use libbpf_rs::Link;
 use netdev::attach::{self, Attached};
-use netdev::{Netlink, NextHop, XdpMode};
+use netdev::capability::{RedirectTarget, redirect_target};
+use netdev::{Netlink, XdpMode};
 
 use crate::counters::Counters;
 use crate::handover::FastPath;
-use crate::kernel::{self, Copies, Loaded, Tables, interfaces};
-use crate::plan::{Plan, Subscriber};
+use crate::kernel::{self, Copies, Loaded, Tables, Watch, interfaces};
+use crate::plan::Plan;
 use crate::{Relay, Running};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o"));
@@ -27,17 +29,20 @@ impl Datapath<Relay> for Xdp {
     }
 
     fn check(&self) -> Result<(), Missing> {
-        kernel::check()
+        kernel::check()?;
+        kernel::can_trace()
     }
 
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
-        let object = Loaded::load("xdp", OBJECT)?;
-        let tables = Tables::new(&object, Some("relay_egress"), slow)?;
+        let mut object = Loaded::load("xdp", OBJECT)?;
+        let tables = Arc::new(Tables::new(&object, Some("relay_egress"), slow)?);
         let mut running = RunningXdp {
             program: object.program("relay_ingress")?,
             _copies: Copies::deliver(object.map("copies")?)?,
-            tables: Arc::new(tables),
+            _transmitted: object.trace("relay_transmitted")?,
+            _watch: Watch::start(&tables)?,
+            tables,
             attached: BTreeMap::new(),
         };
         running.apply(plan)?;
@@ -52,6 +57,9 @@ struct RunningXdp {
     program: OwnedFd,
     tables: Arc<Tables>,
     _copies: Copies,
+    /// What counts the copies that a driver did not take.
+    _transmitted: Link,
+    _watch: Watch,
 }
 
 impl RunningXdp {
@@ -94,12 +102,24 @@ impl datapath::Running<Relay> for RunningXdp {
     }
 }
 
-/// A device that no driver sends redirected frames on.
-fn slow(subscriber: &Subscriber) -> Option<String> {
-    let NextHop::Ready { ifindex, .. } = subscriber.next_hop else {
-        return None;
-    };
+/// Why no driver sends redirected frames on a device. Where that cannot be found out they are sent,
+/// and what the driver does not take is counted.
+fn slow(ifindex: u32) -> Option<String> {
     let link = Netlink::new().ok()?.link_by_index(ifindex).ok()?;
-    (link.loopback || !link.ethernet)
-        .then(|| format!("{} cannot send redirected frames", link.name))
+    let name = &link.name;
+    if link.loopback || !link.ethernet {
+        return Some(format!("{name} cannot send redirected frames"));
+    }
+    let target = redirect_target(ifindex).ok()?;
+    let what = match target {
+        RedirectTarget::Ready | RedirectTarget::Unknown(_) => return None,
+        RedirectTarget::PeerWithoutNapi => {
+            format!("the other end of {name} loses redirected frames")
+        }
+        RedirectTarget::Unsupported => format!("{name} cannot send redirected frames"),
+    };
+    Some(match target.remedy() {
+        Some(remedy) => format!("{what}; {remedy}"),
+        None => what,
+    })
 }

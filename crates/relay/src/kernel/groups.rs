@@ -14,7 +14,8 @@ use netdev::{Netlink, NextHop};
 
 use super::layout::{self, Device, GROUP_SLOTS, MAX_DEVICES, MAX_GROUP_DEVICES};
 use super::{Loaded, write};
-use crate::plan::{MAX_FANOUT, Subscriber, drop_reason};
+use crate::counters::DropReason;
+use crate::plan::{MAX_FANOUT, Subscriber};
 
 /// Free slots of a size kept ready: so many changes take effect at once without a wait.
 const SPARE: usize = 2;
@@ -36,6 +37,9 @@ struct Fanout {
     devmaps: MapHandle,
     egress: OwnedFd,
 }
+
+/// A subscriber, and why it is not sent to.
+pub(super) type Member<'a> = (&'a Subscriber, Option<DropReason>);
 
 /// A place for one version of a group.
 #[derive(Debug)]
@@ -71,35 +75,18 @@ impl Groups {
     }
 
     /// Writes a version with these subscribers, which no program reads before its index is told.
-    pub(super) fn write(
-        &mut self,
-        stream: u32,
-        subscribers: &[&Subscriber],
-    ) -> Result<Slot, Error> {
-        let (mut ready, refused): (Vec<_>, Vec<_>) = subscribers
+    /// Those with a reason get nothing but a count of it.
+    pub(super) fn write(&mut self, stream: u32, subscribers: &[Member<'_>]) -> Result<Slot, Error> {
+        let (mut ready, refused): (Vec<Member<'_>>, Vec<_>) = subscribers
             .iter()
-            .filter_map(|subscriber| match subscriber.next_hop {
-                NextHop::Ready { ifindex, .. } => Some((ifindex, *subscriber)),
-                NextHop::Unresolved(_) => {
-                    drop_reason(&subscriber.next_hop).map(|_| (0, *subscriber))
-                }
-            })
-            .partition(|(ifindex, _)| *ifindex != 0);
-        ready.sort_by_key(|(ifindex, _)| *ifindex);
-        let devices = self.devices_of(
-            &ready
-                .iter()
-                .map(|(ifindex, _)| *ifindex)
-                .collect::<Vec<_>>(),
-        )?;
+            .partition(|(subscriber, refused)| refused.is_none() && egress(subscriber).is_some());
+        ready.sort_by_key(|(subscriber, _)| egress(subscriber));
+        let ifindexes: Vec<u32> = ready.iter().filter_map(|(one, _)| egress(one)).collect();
+        let devices = self.devices_of(&ifindexes)?;
         let mut slot = self.take(capacity(ready.len()))?;
-        let members: Vec<&Subscriber> = ready
-            .iter()
-            .chain(&refused)
-            .map(|(_, member)| *member)
-            .collect();
+        let members = [ready.as_slice(), &refused].concat();
         self.write_members(&slot, &members)?;
-        self.write_devmap(&mut slot, &ready)?;
+        self.write_devmap(&mut slot, &ifindexes)?;
         let group = layout::group(stream, count(ready.len()), count(members.len()), &devices);
         write(&self.groups, &slot.index.to_ne_bytes(), &group)?;
         Ok(slot)
@@ -206,7 +193,7 @@ impl Groups {
         })
     }
 
-    fn write_members(&self, slot: &Slot, members: &[&Subscriber]) -> Result<(), Error> {
+    fn write_members(&self, slot: &Slot, members: &[Member<'_>]) -> Result<(), Error> {
         if members.is_empty() {
             return Ok(());
         }
@@ -216,7 +203,7 @@ impl Groups {
             .collect();
         let values: Vec<u8> = members
             .iter()
-            .flat_map(|member| layout::member(member))
+            .flat_map(|(subscriber, refused)| layout::member(subscriber, *refused))
             .collect();
         let (any, none) = (MapFlags::ANY, MapFlags::ANY);
         self.members
@@ -224,17 +211,17 @@ impl Groups {
             .map_err(|error| Error::failed("writing a group's members", error))
     }
 
-    fn write_devmap(&self, slot: &mut Slot, ready: &[(u32, &Subscriber)]) -> Result<(), Error> {
+    fn write_devmap(&self, slot: &mut Slot, ifindexes: &[u32]) -> Result<(), Error> {
         let (Some(fanout), Some(devmap)) = (&self.fanout, &slot.devmap) else {
             return Ok(());
         };
-        for (key, (ifindex, _)) in (0u32..).zip(ready) {
+        for (key, ifindex) in (0u32..).zip(ifindexes) {
             let mut value = [0; 8];
             value[..4].copy_from_slice(&ifindex.to_ne_bytes());
             value[4..].copy_from_slice(&fanout.egress.as_raw_fd().to_ne_bytes());
             write(devmap, &key.to_ne_bytes(), &value)?;
         }
-        slot.filled = ready.len();
+        slot.filled = ifindexes.len();
         Ok(())
     }
 
@@ -270,6 +257,14 @@ impl Groups {
             )));
         }
         Ok(*self.devices.entry(ifindex).or_insert(next))
+    }
+}
+
+/// The device a ready next hop leaves by.
+pub(super) fn egress(subscriber: &Subscriber) -> Option<u32> {
+    match subscriber.next_hop {
+        NextHop::Ready { ifindex, .. } => Some(ifindex),
+        NextHop::Unresolved(_) => None,
     }
 }
 

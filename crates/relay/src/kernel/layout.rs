@@ -6,7 +6,7 @@ use netdev::NextHop;
 
 use crate::counters::{DROP_REASONS, DropReason, Drops, Traffic};
 use crate::handover::Road;
-use crate::plan::{Prefix, SourcePolicy, Stream, Subscriber, drop_reason};
+use crate::plan::{Prefix, SourcePolicy, Stream, Subscriber};
 
 pub(super) const GROUP_SLOTS: u32 = 320;
 pub(super) const MAX_GROUP_DEVICES: usize = 32;
@@ -162,8 +162,8 @@ pub(super) fn group(stream: u32, ready: u32, members: u32, devices: &[Device]) -
     bytes
 }
 
-/// `struct member`; without a ready next hop, one that only counts why.
-pub(super) fn member(subscriber: &Subscriber) -> Vec<u8> {
+/// `struct member`; with a reason, one that only counts refusals.
+pub(super) fn member(subscriber: &Subscriber, refused: Option<DropReason>) -> Vec<u8> {
     let (ifindex, source_mac, destination_mac, mtu) = match subscriber.next_hop {
         NextHop::Ready {
             ifindex,
@@ -174,7 +174,7 @@ pub(super) fn member(subscriber: &Subscriber) -> Vec<u8> {
         } => (ifindex, source_mac, destination_mac, mtu),
         NextHop::Unresolved(_) => (0, [0; 6], [0; 6], 0),
     };
-    let refused = drop_reason(&subscriber.next_hop).map_or(0, |reason| code(reason as u32));
+    let refused = refused.map_or(0, |reason| code(reason as u32));
     let (from, to) = (subscriber.source, subscriber.destination);
     let addresses = [address(from.ip()), address(to.ip())].concat();
     let ports = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();

@@ -7,6 +7,7 @@ pub(crate) mod interfaces;
 mod layout;
 mod object;
 mod tables;
+mod watch;
 
 use datapath::{Error, Missing};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -15,6 +16,7 @@ use sys::caps::{Capability, Effective};
 pub(crate) use copies::Copies;
 pub(crate) use object::Loaded;
 pub(crate) use tables::Tables;
+pub(crate) use watch::Watch;
 
 fn write(map: &MapHandle, key: &[u8], value: &[u8]) -> Result<(), Error> {
     map.update(key, value, MapFlags::ANY)
@@ -34,12 +36,7 @@ fn grace() -> Result<(), Error> {
 /// What every fast path needs of the machine.
 pub(crate) fn check() -> Result<(), Missing> {
     let wanted = [Capability::Bpf, Capability::NetAdmin, Capability::NetRaw];
-    let held = Effective::read().map_err(|error| {
-        Missing::new(
-            format!("cannot read this process's capabilities: {error}"),
-            "mount /proc",
-        )
-    })?;
+    let held = Effective::read().map_err(|error| unreadable(&error))?;
     let missing = held.missing(&wanted);
     if missing.is_empty() {
         return Ok(());
@@ -49,6 +46,28 @@ pub(crate) fn check() -> Result<(), Missing> {
         format!("needs {}", names.join(" and ")),
         "run with sudo",
     ))
+}
+
+fn unreadable(error: &std::io::Error) -> Missing {
+    Missing::new(
+        format!("cannot read this process's capabilities: {error}"),
+        "mount /proc",
+    )
+}
+
+/// What following a tracepoint needs of the machine.
+pub(crate) fn can_trace() -> Result<(), Missing> {
+    if !sys::kernel::has_btf() {
+        return Err(Missing::new(
+            "the kernel has no type information (/sys/kernel/btf/vmlinux)",
+            "use the tc datapath, or a kernel built with CONFIG_DEBUG_INFO_BTF",
+        ));
+    }
+    let held = Effective::read().map_err(|error| unreadable(&error))?;
+    if held.missing(&[Capability::Perfmon]).is_empty() {
+        return Ok(());
+    }
+    Err(Missing::new("needs CAP_PERFMON", "run with sudo"))
 }
 
 /// Which of the interfaces that programs are attached to has disappeared, in words.

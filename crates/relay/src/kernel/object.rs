@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use datapath::Error;
-use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder};
+use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder};
 
 /// A loaded object. Its programs and maps live as long as it does.
 #[derive(Debug)]
@@ -32,6 +32,20 @@ impl Loaded {
             .ok_or_else(|| Error::Plan(format!("the {} program has no map {map}", self.name)))?;
         MapHandle::try_from(&found)
             .map_err(|error| Error::failed(format!("map {map} of {}", self.name), error))
+    }
+
+    /// Has the program called `program` follow the tracepoint it names, until the link is dropped.
+    pub(crate) fn trace(&mut self, program: &str) -> Result<Link, Error> {
+        let found = self
+            .object
+            .progs_mut()
+            .find(|found| found.name() == program);
+        let found = found.ok_or_else(|| {
+            Error::Plan(format!("the {} object has no program {program}", self.name))
+        })?;
+        found
+            .attach()
+            .map_err(|error| Error::failed(format!("attaching program {program}"), error))
     }
 
     /// A descriptor of the program called `program`.

@@ -8,11 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use datapath::Error;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use super::groups::{Groups, Slot};
+use super::groups::{self, Groups, Member, Slot};
 use super::{Loaded, grace, layout, write};
-use crate::counters::{Counters, StreamCounters, SubscriberCounters};
+use crate::counters::{Counters, DropReason, StreamCounters, SubscriberCounters};
 use crate::handover::{FastPath, Road};
-use crate::plan::{Plan, SourcePolicy, Stream, StreamId, Subscriber, SubscriberId};
+use crate::plan::{Plan, SourcePolicy, Stream, StreamId, SubscriberId, drop_reason};
 
 /// Nothing is taken over before userspace has first said how far it is.
 const NEVER: u64 = u64::MAX;
@@ -27,8 +27,8 @@ pub(crate) struct Tables {
     latches: MapHandle,
     diverts: MapHandle,
     done: MapHandle,
-    /// Why a ready subscriber cannot be sent to by this fast path.
-    slow: fn(&Subscriber) -> Option<String>,
+    /// Why a device cannot send what this fast path hands it.
+    slow: fn(u32) -> Option<String>,
     state: Mutex<State>,
 }
 
@@ -39,6 +39,8 @@ struct State {
     /// Every subscriber that has been counted, with its stream.
     subscribers: BTreeMap<u32, u32>,
     counted: BTreeSet<u32>,
+    /// Why an egress device cannot send; `None`: it can.
+    devices: BTreeMap<u32, Option<String>>,
 }
 
 /// A stream that the tables hold.
@@ -48,7 +50,6 @@ struct Carried {
     road: Road,
     group: Slot,
     keys: BTreeSet<[u8; 24]>,
-    slow: BTreeMap<SubscriberId, String>,
 }
 
 impl Tables {
@@ -56,7 +57,7 @@ impl Tables {
     pub(crate) fn new(
         object: &Loaded,
         egress: Option<&str>,
-        slow: fn(&Subscriber) -> Option<String>,
+        slow: fn(u32) -> Option<String>,
     ) -> Result<Self, Error> {
         Ok(Self {
             ingests: object.map("ingests")?,
@@ -72,6 +73,7 @@ impl Tables {
                 streams: BTreeMap::new(),
                 subscribers: BTreeMap::new(),
                 counted: BTreeSet::new(),
+                devices: BTreeMap::new(),
             }),
         })
     }
@@ -135,7 +137,7 @@ impl Tables {
             Road::Fast
         };
         self.start_handover(stream.id)?;
-        let (group, slow) = self.write_group(state, stream)?;
+        let group = self.write_group(state, stream)?;
         let value = layout::stream(stream, group.index, road).map_err(Error::Plan)?;
         write(&self.streams, &key, &value)?;
         let keys = keys(stream);
@@ -147,7 +149,6 @@ impl Tables {
                 road,
                 group,
                 keys,
-                slow,
             },
         );
         Ok(())
@@ -171,7 +172,7 @@ impl Tables {
         let Some(carried) = state.streams.get_mut(&stream.id.0) else {
             return Ok(());
         };
-        let group = replaced.as_ref().map_or(&carried.group, |(group, _)| group);
+        let group = replaced.as_ref().unwrap_or(&carried.group);
         let value = layout::stream(stream, group.index, road).map_err(Error::Plan)?;
         // The kernel stores word by word: programs see the old group or the new one.
         write(&self.streams, &stream.id.0.to_ne_bytes(), &value)?;
@@ -180,8 +181,7 @@ impl Tables {
         let keys = keys(stream);
         let old_keys = mem::replace(&mut carried.keys, keys);
         self.write_keys(stream, &carried.keys, &old_keys)?;
-        if let Some((group, slow)) = replaced {
-            carried.slow = slow;
+        if let Some(group) = replaced {
             let retired = mem::replace(&mut carried.group, group);
             state.groups.retire(retired);
         }
@@ -198,19 +198,73 @@ impl Tables {
         }
     }
 
-    fn write_group(
-        &self,
-        state: &mut State,
-        stream: &Stream,
-    ) -> Result<(Slot, BTreeMap<SubscriberId, String>), Error> {
-        let mut slow = BTreeMap::new();
-        let mut fast = Vec::new();
-        for subscriber in &stream.subscribers {
-            match (self.slow)(subscriber) {
-                Some(reason) => drop(slow.insert(subscriber.id, reason)),
-                None => fast.push(subscriber),
+    /// Looks at every egress device again, and changes the groups it has come to or left.
+    pub(crate) fn look_again(&self) -> Result<(), Error> {
+        let known: Vec<u32> = self.state().devices.keys().copied().collect();
+        // Without the lock: asking takes longer than a change of subscribers may.
+        let found = known
+            .iter()
+            .map(|ifindex| (*ifindex, (self.slow)(*ifindex)));
+        let found: Vec<_> = found.collect();
+        let mut state = self.state();
+        let mut changed = BTreeSet::new();
+        for (ifindex, reason) in found {
+            if state.devices.get(&ifindex) != Some(&reason) {
+                tell(ifindex, reason.as_deref());
+                state.devices.insert(ifindex, reason);
+                changed.insert(ifindex);
             }
         }
+        let affected: Vec<u32> = state
+            .streams
+            .iter()
+            .filter(|(_, carried)| {
+                let mut devices = carried.plan.subscribers.iter().filter_map(groups::egress);
+                devices.any(|ifindex| changed.contains(&ifindex))
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        affected
+            .iter()
+            .try_for_each(|id| self.rewrite(&mut state, *id))
+    }
+
+    /// The same subscribers in a new version of their group.
+    fn rewrite(&self, state: &mut State, id: u32) -> Result<(), Error> {
+        let plan = carried(state, StreamId(id))?.plan.clone();
+        let group = self.write_group(state, &plan)?;
+        if let Some(carried) = state.streams.get_mut(&id) {
+            let value = layout::stream(&plan, group.index, carried.road).map_err(Error::Plan)?;
+            write(&self.streams, &id.to_ne_bytes(), &value)?;
+            let retired = mem::replace(&mut carried.group, group);
+            state.groups.retire(retired);
+        }
+        Ok(())
+    }
+
+    fn members<'a>(&self, state: &mut State, stream: &'a Stream) -> Vec<Member<'a>> {
+        let mut members = Vec::new();
+        for subscriber in &stream.subscribers {
+            let Some(ifindex) = groups::egress(subscriber) else {
+                // One of this machine's own is userspace's to count.
+                let refused = drop_reason(&subscriber.next_hop);
+                members.extend(refused.map(|reason| (subscriber, Some(reason))));
+                continue;
+            };
+            let reason = state.devices.entry(ifindex).or_insert_with(|| {
+                let reason = (self.slow)(ifindex);
+                if reason.is_some() {
+                    tell(ifindex, reason.as_deref());
+                }
+                reason
+            });
+            members.push((subscriber, reason.as_ref().map(|_| DropReason::Transmit)));
+        }
+        members
+    }
+
+    fn write_group(&self, state: &mut State, stream: &Stream) -> Result<Slot, Error> {
+        let members = self.members(state, stream);
         let known = state
             .streams
             .get(&stream.id.0)
@@ -224,7 +278,7 @@ impl Tables {
             entering.push((subscriber.id.0, stream.id.0));
         }
         state.subscribers.extend(entering);
-        Ok((state.groups.write(stream.id.0, &fast)?, slow))
+        state.groups.write(stream.id.0, &members)
     }
 
     /// Adds the keys that are new, then removes those that are no more.
@@ -330,13 +384,22 @@ impl FastPath for Tables {
 
     fn slow_reason(&self, stream: StreamId, subscriber: SubscriberId) -> Option<String> {
         let state = self.state();
-        carried(&state, stream).ok()?.slow.get(&subscriber).cloned()
+        let subscribers = &carried(&state, stream).ok()?.plan.subscribers;
+        let subscriber = subscribers.iter().find(|known| known.id == subscriber)?;
+        state.devices.get(&groups::egress(subscriber)?)?.clone()
     }
 }
 
 fn carried(state: &State, stream: StreamId) -> Result<&Carried, Error> {
     let carried = state.streams.get(&stream.0);
     carried.ok_or_else(|| Error::Plan(format!("stream slot {} is not in the plan", stream.0)))
+}
+
+fn tell(ifindex: u32, reason: Option<&str>) {
+    match reason {
+        Some(reason) => tracing::warn!(ifindex, reason, "subscribers get nothing"),
+        None => tracing::info!(ifindex, "takes copies again"),
+    }
 }
 
 /// The ingest, and the ports that only this machine may send to, on every interface.

@@ -9,6 +9,8 @@ use anyhow::{Context, Result, ensure};
 use probes::account::{Accountant, Options, State, Usage};
 use probes::delay::MatchKey;
 use probes::ps;
+use probes::stacks::{HERTZ, Sampler};
+use report::record::Stacks;
 
 use super::delay::{generate, probe, run_id};
 use super::stage::Stage;
@@ -74,8 +76,22 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome>
     outcome
         .noise
         .insert("cpu_sum_pct".to_owned(), usage.worst_sum_percent());
+    // Sampling costs time of its own: it has a window of its own.
+    outcome.stacks = Some(sampled(bench, &stage, spec)?);
     stage.note(&mut outcome)?;
     Ok(outcome)
+}
+
+/// Which functions the load's time goes to, over every CPU.
+fn sampled(bench: &RelayBench, stage: &Stage, spec: &TrialSpec<'_>) -> Result<Stacks> {
+    let sampler = Sampler::start(HERTZ)?;
+    generate(bench, stage, spec.load, run_id(spec.seed) ^ 1, None)?;
+    let profile = sampler.stop()?;
+    Ok(Stacks {
+        obtained: profile.obtained,
+        expected: profile.expected,
+        folded: profile.folded,
+    })
 }
 
 /// The account of what `work` did to the machine.

@@ -3,6 +3,7 @@
 //! It decides which trial runs when, and what is written down; what a trial is belongs to
 //! [`jobs`], and what the numbers mean to `stats` and `report`.
 
+mod idle;
 pub mod jobs;
 mod lock;
 mod machine;

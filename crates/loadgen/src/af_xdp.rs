@@ -1,5 +1,6 @@
 //! The AF_XDP back end: frames written in shared memory, past queueing disciplines and tc.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use packet::payload::Header;
@@ -22,11 +23,28 @@ pub(crate) struct Sender {
     burst: Vec<Frame>,
 }
 
+/// How long the kernel may take to release the queue of a socket that was closed.
+const RELEASE: Duration = Duration::from_secs(1);
+
+/// Binds to queue 0. A closed socket keeps its queue until an RCU grace period has passed, so a
+/// queue that is taken is asked for again.
+fn bind(umem: &Umem, ifindex: u32) -> Result<Socket, Error> {
+    let deadline = Instant::now() + RELEASE;
+    loop {
+        match Socket::bind(umem, &Bind::new(ifindex, 0, Mode::Copy)) {
+            Err(xsk::Error::Taken { .. }) if Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(2));
+            }
+            bound => return Ok(bound?),
+        }
+    }
+}
+
 impl Sender {
     pub(crate) fn new(load: &Load) -> Result<Self, Error> {
         let frame_size = u32::try_from(frame::MAX).unwrap_or(u32::MAX);
         let (umem, mut free) = Umem::new(FRAMES, frame_size, 0, Pages::Ordinary)?;
-        let socket = Socket::bind(&umem, &Bind::new(load.ifindex, 0, Mode::Copy))?;
+        let socket = bind(&umem, load.ifindex)?;
         let to_template = |&to| Template::new(load, to);
         let templates: Vec<_> = load.destinations.iter().map(to_template).collect();
         let filler = frame::filler(load.payload_len);

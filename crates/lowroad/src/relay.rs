@@ -209,12 +209,18 @@ fn serve(path: &Path, check: bool, json: bool) -> Result<(), Failure> {
         relay::control::handle(&handled, request)
     })
     .map_err(|error| Failure::Failed(error.into()))?;
+    let web = config
+        .http
+        .as_ref()
+        .map(|http| serve_http(http, &core))
+        .transpose()?
+        .flatten();
     announce(&config, json)?;
     while !shutdown.wait(Duration::from_secs(3600)) {}
     if let Err(error) = ready::stopping() {
         tracing::warn!(%error, "the service manager does not hear that the relay stops");
     }
-    drop(server);
+    drop((server, web));
     let views = stop(core);
     if json {
         print_json(&views)
@@ -252,6 +258,33 @@ fn can_run(
         return Ok(());
     }
     Err(Failure::Missing(missing))
+}
+
+/// The same methods over HTTP, and the metrics; off while there is no token file.
+fn serve_http(
+    http: &config::Http,
+    core: &std::sync::Arc<Core>,
+) -> Result<Option<control::http::Server>, Failure> {
+    if !http.token_file.exists() {
+        tracing::warn!(
+            "HTTP is off: there is no token file {}",
+            http.token_file.display()
+        );
+        return Ok(None);
+    }
+    let (handled, measured) = (core.clone(), core.clone());
+    control::http::Server::start(
+        control::http::Config {
+            address: http.listen,
+            token: http.token_file.clone(),
+            hosts: Vec::new(),
+            limits: control::Limits::default(),
+        },
+        move |request| relay::control::handle(&handled, request),
+        move || measured.metrics(),
+    )
+    .map(Some)
+    .map_err(|error| Failure::Failed(error.into()))
 }
 
 /// One line, once packets are handled and the control socket answers.

@@ -19,6 +19,7 @@ use super::delay::{generate, probe, run_id};
 use super::process::RelayProcess;
 use super::stage::Stage;
 use crate::jobs::{Outcome, TrialSpec};
+use crate::plan::Load;
 
 /// Time between two changes: many packets at the rates used here.
 const BETWEEN: Duration = Duration::from_millis(20);
@@ -30,7 +31,7 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome>
     let relay = stage.relay().context("only a relay changes live")?;
     let run = run_id(spec.seed);
     let probe = probe(&stage, MatchKey::Lowroad { run }, false, 1 << 16)?;
-    let visitor = Visitor::listen(&stage, run)?;
+    let visitor = Visitor::listen(&stage, run, interval_ns(spec.load))?;
     let done = AtomicBool::new(false);
     let (sent, changes) = thread::scope(|scope| {
         let done = &done;
@@ -85,6 +86,12 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome>
     Ok(outcome)
 }
 
+fn interval_ns(load: &Load) -> u64 {
+    load.rate
+        .and_then(|rate| u64::try_from(Duration::from_secs_f64(1.0 / rate.0).as_nanos()).ok())
+        .unwrap_or_default()
+}
+
 /// What joining and leaving gave.
 #[derive(Debug, Default)]
 struct Changes {
@@ -105,7 +112,10 @@ fn visit(relay: &RelayProcess, visitor: &Visitor, done: &AtomicBool) -> Result<C
         let asked = monotonic_ns();
         client.call(
             "subscriber.add",
-            json!({"stream": "stream", "name": "visitor", "to": visitor.address.to_string()}),
+            json!({
+                "stream": "stream",
+                "subscriber": {"name": "visitor", "to": visitor.address.to_string()},
+            }),
         )?;
         let Some(first) = visitor.first(done)? else {
             break;
@@ -118,19 +128,20 @@ fn visit(relay: &RelayProcess, visitor: &Visitor, done: &AtomicBool) -> Result<C
         let asked = monotonic_ns();
         client.call(
             "subscriber.remove",
-            json!({"stream": "stream", "name": "visitor"}),
+            json!({"stream": "stream", "subscriber": "visitor"}),
         )?;
         let confirmed = monotonic_ns();
         thread::sleep(BETWEEN);
-        let mut last = confirmed;
+        let mut last = asked;
         for sent in visitor.sent_times.try_iter() {
             changes.welcome += 1;
             last = last.max(sent);
             changes.late += u64::from(sent > confirmed);
         }
+        // Packets tell the time of a change to within their interval.
         changes
             .effect_ms
-            .push(last.saturating_sub(asked) as f64 / 1e6);
+            .push((last - asked).max(visitor.interval_ns) as f64 / 1e6);
     }
     Ok(changes)
 }
@@ -139,12 +150,14 @@ fn visit(relay: &RelayProcess, visitor: &Visitor, done: &AtomicBool) -> Result<C
 struct Visitor {
     address: SocketAddr,
     sent_times: Receiver<u64>,
+    /// Between two packets of the load.
+    interval_ns: u64,
     stop: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Visitor {
-    fn listen(stage: &Stage, run: u32) -> Result<Self> {
+    fn listen(stage: &Stage, run: u32, interval_ns: u64) -> Result<Self> {
         let mut address = stage.subscribers[0];
         address.set_port(address.port() - 1);
         let socket = stage
@@ -171,6 +184,7 @@ impl Visitor {
         Ok(Self {
             address,
             sent_times,
+            interval_ns,
             stop,
             thread: Some(thread),
         })

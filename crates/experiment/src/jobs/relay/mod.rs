@@ -20,6 +20,7 @@ pub(crate) use self::delay::on_stage as delay_on;
 use self::stage::Layout;
 pub(crate) use self::stage::Stage;
 use super::{Bench, Outcome, TrialSpec};
+use crate::idle::Burners;
 use crate::plan::{Load, LoadSource, Measure};
 
 /// The bare link, without a relay.
@@ -136,12 +137,14 @@ impl Bench for RelayBench {
             Some(gaps) => gaps,
             None => noise::between_trials()?,
         };
+        let burners = Burners::start(spec.idle)?;
         let outcome = match spec.measure {
             Measure::Delay => delay::trial(self, spec),
             Measure::Throughput => throughput::trial(self, spec),
             Measure::Cpu => cpu::trial(self, spec),
             Measure::Change => change::trial(self, spec),
         };
+        drop(burners);
         let after = noise::between_trials()?;
         self.gaps = Some(after);
         let mut outcome = outcome?;

@@ -81,7 +81,7 @@ impl Sender {
         loop {
             match self.socket.kick() {
                 Ok(Kick::Done) => return Rest::Nothing,
-                Ok(Kick::Again) => {
+                Ok(Kick::Again | Kick::Dropped) => {
                     self.socket.complete(&mut self.free);
                     if self.socket.unsent() == 0 {
                         return Rest::Nothing;

@@ -8,7 +8,7 @@ mod ring;
 mod socket;
 mod umem;
 
-pub use socket::{Bind, Kick, Mode, Socket, Statistics};
+pub use socket::{Bind, Kick, Mode, Socket, Statistics, check};
 pub use umem::{Frame, Umem};
 
 use std::io;

@@ -67,6 +67,8 @@ pub enum Kick {
     /// It stopped early (its budget, a busy device, a full completion ring): collect completions
     /// and ask again.
     Again,
+    /// The device refused the last packet it took, and lost it (copy mode). Ask again for others.
+    Dropped,
 }
 
 /// A bound socket.
@@ -208,7 +210,8 @@ impl Socket {
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
-            Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => Ok(Kick::Again),
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => Ok(Kick::Again),
+            Some(libc::EBUSY) => Ok(Kick::Dropped),
             _ => Err(error),
         }
     }
@@ -297,6 +300,18 @@ impl Socket {
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// Whether this kernel has AF_XDP and this process may open its sockets.
+///
+/// # Errors
+/// Not built in, or not allowed.
+pub fn check() -> Result<(), Error> {
+    match open_socket() {
+        Ok(_) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => Err(Error::NotBuilt),
+        Err(_) => Err(Error::Denied),
     }
 }
 

@@ -158,7 +158,7 @@ fn send_all(umem: &Umem, socket: &mut Socket, frames: &mut Vec<Frame>, first: u6
     while done.len() < wanted {
         assert!(Instant::now() < deadline, "{} of {wanted} sent", done.len());
         socket.send(frames);
-        while socket.kick().unwrap() == Kick::Again {
+        while socket.kick().unwrap() != Kick::Done {
             socket.complete(&mut done);
             assert!(Instant::now() < deadline, "the device stays busy");
         }

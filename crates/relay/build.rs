@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-const PROGRAMS: [&str; 2] = ["tc", "xdp"];
+const PROGRAMS: [&str; 3] = ["steer", "tc", "xdp"];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));

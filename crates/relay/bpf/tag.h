@@ -17,9 +17,10 @@ struct tag {
 	__u16 family;
 	__u8 tos;
 	__u8 ttl;
-	__u32 zero;
+	__u32 stream;
 };
 
+/* Userspace reads it too: src/af_xdp/tag.rs. */
 _Static_assert(sizeof(struct tag) == 24, "a multiple of 4, below the 32 bytes every driver has");
 
 struct {
@@ -69,7 +70,7 @@ static __always_inline int attach_tag(struct xdp_md *ctx, const struct ingress *
 	tag->family = d->packet.family;
 	tag->tos = d->packet.tos;
 	tag->ttl = d->packet.ttl;
-	tag->zero = 0;
+	tag->stream = in->slot;
 	return 0;
 }
 

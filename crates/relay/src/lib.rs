@@ -1,5 +1,6 @@
 //! One stream in, many receivers out.
 
+pub mod af_xdp;
 pub mod config;
 pub mod control;
 pub mod core;
@@ -35,5 +36,6 @@ pub fn datapaths() -> Vec<Box<dyn datapath::Datapath<Relay>>> {
         Box::new(userspace::busy()),
         Box::new(tc::Tc),
         Box::new(xdp::Xdp),
+        Box::new(af_xdp::AfXdp),
     ]
 }

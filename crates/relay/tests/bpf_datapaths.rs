@@ -16,13 +16,14 @@ use common::{INGEST, INGEST6, Rig, SENDER, SENDER6, assert_identities, dropped, 
 use datapath::Datapath;
 use netdev::{NextHop, Unresolved};
 use relay::Relay;
+use relay::af_xdp::AfXdp;
 use relay::counters::DropReason;
 use relay::handover::Road;
 use relay::plan::{Handover, Limits, Plan, Prefix, SourcePolicy, Stream};
 use relay::tc::Tc;
 use relay::xdp::Xdp;
 
-const DATAPATHS: [&dyn Datapath<Relay>; 2] = [&Xdp, &Tc];
+const DATAPATHS: [&dyn Datapath<Relay>; 3] = [&Xdp, &Tc, &AfXdp];
 
 fn plan(stream: &Stream) -> Plan {
     Plan {

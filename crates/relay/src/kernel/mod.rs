@@ -24,7 +24,7 @@ fn write(map: &MapHandle, key: &[u8], value: &[u8]) -> Result<(), Error> {
 }
 
 /// Waits until no CPU runs a program that saw the tables as they were.
-fn grace() -> Result<(), Error> {
+pub(crate) fn grace() -> Result<(), Error> {
     sys::rcu::synchronize().map_err(|error| {
         Error::failed(
             "waiting for the CPUs to leave the BPF programs (membarrier)",

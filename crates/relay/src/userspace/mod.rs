@@ -8,7 +8,7 @@ mod lane;
 mod losses;
 pub(crate) mod policing;
 mod runs;
-mod tally;
+pub(crate) mod tally;
 mod worker;
 
 use datapath::{Datapath, Error, Missing, Running};

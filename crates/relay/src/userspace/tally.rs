@@ -1,31 +1,31 @@
-//! Plain counters of one worker, and their form for everyone else.
+//! Plain counters of one worker thread, and their form for everyone else.
 
 use crate::counters::{DROP_REASONS, DropReason, Drops, Traffic};
 
 /// Packets that passed, and those dropped by reason.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     passed: Traffic,
     drops: [u64; DROP_REASONS],
 }
 
 impl Tally {
-    pub(super) fn passed(&mut self, packets: u64, bytes: usize) {
+    pub(crate) fn passed(&mut self, packets: u64, bytes: usize) {
         self.passed.add(Traffic {
             packets,
             bytes: bytes as u64,
         });
     }
 
-    pub(super) fn dropped(&mut self, reason: DropReason, packets: u64) {
+    pub(crate) fn dropped(&mut self, reason: DropReason, packets: u64) {
         self.drops[reason as usize] += packets;
     }
 
-    pub(super) fn traffic(&self) -> Traffic {
+    pub(crate) fn traffic(&self) -> Traffic {
         self.passed
     }
 
-    pub(super) fn drops(&self) -> Drops {
+    pub(crate) fn drops(&self) -> Drops {
         let mut drops = Drops::default();
         for reason in DropReason::ALL {
             drops.add(reason, self.drops[reason as usize]);

@@ -1,0 +1,336 @@
+//! Receives steered datagrams, makes every subscriber's copy of each, and has them sent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+
+use datapath::Error;
+use netdev::{Link, NextHop};
+use sys::mmap::Pages;
+use xsk::{Frame, Umem};
+
+use super::copies::Copies;
+use super::headers::Headers;
+use super::port::{Port, refused};
+use super::steering::{Steering, slow};
+use super::tag::Steered;
+use crate::counters::{DropReason, Traffic};
+use crate::plan::{MAX_STREAMS, Plan, Stream, Subscriber, drop_reason};
+
+/// One memory for all sockets: a payload is copied once for each subscriber but the last.
+const FRAMES: u32 = 8192;
+const FRAME_SIZE: u32 = 4096;
+/// Of these frames, what all receiving sockets together may hold.
+const RECEIVING: usize = FRAMES as usize / 2;
+/// The most one of them holds: its rings have no more room.
+const RING: usize = 2048;
+/// Datagrams taken from a socket before the next socket's turn.
+const BATCH: usize = 64;
+/// Where payloads are in copies: on a cache line, after the longest headers.
+const PAYLOAD_AT: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Engine {
+    umem: Umem,
+    copies: Copies,
+    /// They stay open, and in their places, to the end: closing one would lose its frames.
+    ports: Vec<Port>,
+    /// By stream slot.
+    streams: Vec<Fan>,
+    steering: Steering,
+    batch: Vec<Frame>,
+}
+
+/// Where one stream's copies go.
+#[derive(Debug, Default)]
+struct Fan {
+    planned: bool,
+    /// Those that are sent to come last.
+    members: Vec<Member>,
+    subscribers: BTreeSet<u32>,
+    seen: Traffic,
+    /// Losses of all ports when the stream came.
+    lost_before: u64,
+}
+
+#[derive(Debug)]
+struct Member {
+    subscriber: u32,
+    way: Result<Way, DropReason>,
+}
+
+#[derive(Debug)]
+struct Way {
+    port: usize,
+    mtu: usize,
+    headers: Headers,
+}
+
+impl Engine {
+    pub(super) fn new(steering: Steering) -> Result<Self, Error> {
+        let (umem, frames) = Umem::new(FRAMES, FRAME_SIZE, 0, Pages::Ordinary)
+            .map_err(|error| Error::failed("AF_XDP packet memory", error))?;
+        let mut streams = Vec::new();
+        streams.resize_with(MAX_STREAMS as usize, Fan::default);
+        Ok(Self {
+            umem,
+            copies: Copies::new(frames),
+            ports: Vec::new(),
+            streams,
+            steering,
+            batch: Vec::with_capacity(BATCH),
+        })
+    }
+
+    /// Opens what a plan needs, and sends to its subscribers from now on. Streams that only the
+    /// old plan had go on until [`Self::retire`].
+    pub(super) fn admit(&mut self, plan: &Plan, links: &BTreeMap<u32, Link>) -> Result<(), Error> {
+        let ingress = plan.streams.iter().flat_map(|stream| &stream.interfaces);
+        for ifindex in ingress.collect::<BTreeSet<_>>() {
+            let queues = links.get(ifindex).map_or(1, |link| link.rx_queues.max(1));
+            self.receive_from(*ifindex, queues)?;
+        }
+        for stream in &plan.streams {
+            self.admit_stream(stream)?;
+        }
+        Ok(())
+    }
+
+    /// Whether streams go on here that the plan does not have.
+    pub(super) fn has_others(&self, plan: &Plan) -> bool {
+        let planned = |id| plan.streams.iter().any(|stream| stream.id.0 == id);
+        (0..)
+            .zip(&self.streams)
+            .any(|(id, fan)| fan.planned && !planned(id))
+    }
+
+    /// Forgets the streams that the plan does not have.
+    pub(super) fn retire(&mut self, plan: &Plan) {
+        let kept: BTreeSet<u32> = plan.streams.iter().map(|stream| stream.id.0).collect();
+        for (id, fan) in (0..).zip(&mut self.streams) {
+            if !kept.contains(&id) {
+                fan.planned = false;
+                fan.members.clear();
+                fan.subscribers.clear();
+            }
+        }
+    }
+
+    /// Relays what has arrived; returns how many datagrams that were.
+    pub(super) fn round(&mut self) -> usize {
+        let mut received = 0;
+        let mut batch = mem::take(&mut self.batch);
+        for index in 0..self.ports.len() {
+            let port = &mut self.ports[index];
+            if port.receives() {
+                port.receive(&mut batch, BATCH);
+                port.refill(&mut self.copies.free);
+            }
+            received += batch.len();
+            for frame in batch.drain(..) {
+                self.fan_out(frame);
+            }
+        }
+        self.batch = batch;
+        self.flush();
+        received
+    }
+
+    /// Relays all that had arrived when this was called.
+    pub(super) fn drain(&mut self) {
+        for _ in 0..=RING / BATCH {
+            if self.round() == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Whether a device holds up copies, so that it must be asked again.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.ports.iter().any(Port::is_waiting)
+    }
+
+    /// What copies have been made of, since the stream came; and how many datagrams the sockets
+    /// have lost since then, of this stream and others.
+    pub(super) fn seen(&self, stream: u32) -> (Traffic, u64) {
+        let Some(fan) = self.streams.get(stream as usize) else {
+            return Default::default();
+        };
+        (fan.seen, self.lost() - fan.lost_before)
+    }
+
+    pub(super) fn copies(&self) -> &Copies {
+        &self.copies
+    }
+
+    fn receive_from(&mut self, ifindex: u32, queues: u32) -> Result<(), Error> {
+        for queue in 0..queues {
+            let index = match self.port(ifindex, queue) {
+                Ok(index) => index,
+                // A device may have fewer queues in use than it has.
+                Err(xsk::Error::NoQueue { .. }) if queue > 0 => break,
+                Err(error) => return Err(refused(error)),
+            };
+            if !self.ports[index].receives() {
+                self.start_receiving(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start_receiving(&mut self, index: usize) -> Result<(), Error> {
+        let receiving = self.ports.iter().filter(|port| port.receives()).count() + 1;
+        let quota = (RECEIVING / receiving).clamp(BATCH, RING);
+        self.ports[index].set_quota(quota);
+        for port in self.ports.iter_mut().filter(|port| port.receives()) {
+            port.set_quota(quota);
+            port.refill(&mut self.copies.free);
+        }
+        let place = u32::try_from(index).unwrap_or(u32::MAX);
+        self.steering.open(place, &self.ports[index])
+    }
+
+    /// The place of the port of a queue, which is opened if it is not.
+    fn port(&mut self, ifindex: u32, queue: u32) -> Result<usize, xsk::Error> {
+        let same = |port: &Port| (port.ifindex, port.queue) == (ifindex, queue);
+        if let Some(index) = self.ports.iter().position(same) {
+            return Ok(index);
+        }
+        self.ports.push(Port::bind(&self.umem, ifindex, queue)?);
+        Ok(self.ports.len() - 1)
+    }
+
+    fn admit_stream(&mut self, stream: &Stream) -> Result<(), Error> {
+        let mut members = Vec::new();
+        for subscriber in &stream.subscribers {
+            members.extend(self.member(subscriber)?);
+        }
+        members.sort_by_key(|member| member.way.is_ok());
+        let lost = self.lost();
+        let Some(fan) = self.streams.get_mut(stream.id.0 as usize) else {
+            return Ok(());
+        };
+        if !fan.planned {
+            *fan = Fan {
+                planned: true,
+                lost_before: lost,
+                ..Fan::default()
+            };
+        }
+        let subscribers = stream.subscribers.iter().map(|one| one.id.0).collect();
+        for entering in BTreeSet::difference(&subscribers, &fan.subscribers) {
+            self.copies.restart(*entering);
+        }
+        fan.subscribers = subscribers;
+        fan.members = members;
+        Ok(())
+    }
+
+    /// `None` for one of this machine's own, which is userspace's to send to and to count.
+    fn member(&mut self, subscriber: &Subscriber) -> Result<Option<Member>, Error> {
+        let way = match subscriber.next_hop {
+            NextHop::Ready {
+                ifindex,
+                source_mac,
+                destination_mac,
+                mtu,
+                ..
+            } if slow(ifindex).is_none() => Ok(Way {
+                port: self.port(ifindex, 0).map_err(refused)?,
+                mtu: mtu as usize,
+                headers: Headers::new(subscriber, source_mac, destination_mac),
+            }),
+            NextHop::Ready { .. } => Err(DropReason::Transmit),
+            NextHop::Unresolved(_) => match drop_reason(&subscriber.next_hop) {
+                Some(reason) => Err(reason),
+                None => return Ok(None),
+            },
+        };
+        let subscriber = subscriber.id.0;
+        Ok(Some(Member { subscriber, way }))
+    }
+
+    fn lost(&self) -> u64 {
+        self.ports.iter().map(Port::lost).sum()
+    }
+
+    fn flush(&mut self) {
+        for port in &mut self.ports {
+            port.flush(&mut self.copies);
+        }
+    }
+
+    /// Makes the copies of one datagram; the last is made in the frame that it came in.
+    fn fan_out(&mut self, mut frame: Frame) {
+        let steered = Steered::read(&self.umem, &mut frame);
+        let Some((steered, fan)) = steered.and_then(|steered| {
+            let fan = self.streams.get_mut(steered.stream as usize)?;
+            Some((steered, fan))
+        }) else {
+            return self.copies.free.push(frame);
+        };
+        let length = steered.origin.payload_length;
+        fan.seen.add(Traffic {
+            packets: 1,
+            bytes: length.into(),
+        });
+        let mut original = Some(frame);
+        let last = fan.members.len().saturating_sub(1);
+        for (number, member) in fan.members.iter().enumerate() {
+            let way = match &member.way {
+                Ok(way) if way.headers.packet_length(length) > way.mtu => Err(DropReason::TooBig),
+                Ok(way) => Ok(way),
+                Err(reason) => Err(*reason),
+            };
+            let made = way.and_then(|way| {
+                let frames = (&self.umem, &mut self.copies, &mut self.ports[..]);
+                let copy = make(frames, &mut original, number == last, steered, &way.headers);
+                copy.map(|copy| (way, copy)).ok_or(DropReason::Transmit)
+            });
+            match made {
+                Ok((way, copy)) => self.ports[way.port].stage(copy, member.subscriber, length),
+                Err(reason) => self.copies.dropped(member.subscriber, reason),
+            }
+        }
+        self.copies.free.extend(original);
+    }
+}
+
+/// One copy, in a frame of its own or, for the last, in the original's.
+fn make(
+    (umem, copies, ports): (&Umem, &mut Copies, &mut [Port]),
+    original: &mut Option<Frame>,
+    last: bool,
+    steered: Steered,
+    headers: &Headers,
+) -> Option<Frame> {
+    let payload = usize::from(steered.origin.payload_length);
+    let whole = headers.len() + payload;
+    let mut copy;
+    if last {
+        copy = original.take()?;
+        if !copy.set(steered.payload_at - headers.len(), whole) {
+            return None;
+        }
+    } else {
+        let source = original.as_mut()?;
+        copy = free_frame(copies, ports)?;
+        if !source.set(steered.payload_at, payload) || !copy.set(PAYLOAD_AT - headers.len(), whole)
+        {
+            copies.free.push(copy);
+            return None;
+        }
+        umem.bytes_mut(&mut copy)[headers.len()..].copy_from_slice(umem.bytes(source));
+    }
+    headers.write(steered.origin, umem.bytes_mut(&mut copy));
+    Some(copy)
+}
+
+/// A frame that nobody uses; when there is none, one that a device gives back.
+fn free_frame(copies: &mut Copies, ports: &mut [Port]) -> Option<Frame> {
+    if copies.free.is_empty() {
+        for port in ports {
+            port.flush(copies);
+        }
+    }
+    copies.free.pop()
+}

@@ -1,0 +1,222 @@
+//! The `af-xdp` datapath: the driver hands datagrams to a thread in shared memory, which makes the
+//! copies and hands them to the drivers that send them. The network stack sees neither.
+//!
+//! What is a stream's and may be relayed is decided, and counted, by bpf/steer.bpf.c with the
+//! tables of the other fast paths. The thread sleeps while nothing arrives.
+
+mod copies;
+mod engine;
+mod headers;
+mod port;
+mod steering;
+mod tag;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use datapath::{Datapath, Error, Missing};
+use netdev::attach::{self, Attached};
+use netdev::{Link, Netlink, XdpMode};
+use nix::sys::epoll::{Epoll, EpollCreateFlags};
+
+use crate::counters::{Counters, DropReason};
+use crate::handover::{FastPath, Road};
+use crate::kernel::{self, Copies, Loaded, Tables, interfaces};
+use crate::plan::{Plan, StreamId, SubscriberId};
+use crate::{Relay, Running};
+use engine::Engine;
+use steering::{Steering, slow};
+use worker::Worker;
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
+
+/// The datapath; in copy mode, which every driver has.
+#[derive(Clone, Copy, Debug)]
+pub struct AfXdp;
+
+impl Datapath<Relay> for AfXdp {
+    fn name(&self) -> &'static str {
+        "af-xdp"
+    }
+
+    fn check(&self) -> Result<(), Missing> {
+        kernel::check()?;
+        xsk::check().map_err(|error| port::missing(&error))
+    }
+
+    fn start(&self, plan: &Plan) -> Result<Running, Error> {
+        self.check()?;
+        let object = Loaded::load("af-xdp", OBJECT)?;
+        let sleep = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
+            .map(Arc::new)
+            .map_err(|error| Error::failed("epoll", error))?;
+        let engine = Engine::new(Steering::new(&object, Arc::clone(&sleep))?)?;
+        let steered = Steered {
+            worker: Worker::start(engine, sleep, plan.cpus.first().copied())?,
+            tables: Tables::new(&object, None, slow)?,
+        };
+        let mut running = RunningAfXdp {
+            attached: BTreeMap::new(),
+            program: object.program("relay_ingress")?,
+            _copies: Copies::deliver(object.map("copies")?)?,
+            steered: Arc::new(steered),
+        };
+        running.apply(plan)?;
+        Ok(Box::new(running))
+    }
+}
+
+#[derive(Debug)]
+struct RunningAfXdp {
+    /// First, so that it is dropped first: no frame is steered to sockets that are going.
+    attached: BTreeMap<u32, Attached>,
+    program: OwnedFd,
+    _copies: Copies,
+    steered: Arc<Steered>,
+}
+
+impl RunningAfXdp {
+    /// The thread knows streams before the program steers them, and until it no longer does.
+    fn apply(&mut self, plan: &Plan) -> Result<(), Error> {
+        let plan = interfaces::resolved(plan)?;
+        let wanted = interfaces::all(&plan);
+        let links = links()?;
+        let steered = &self.steered;
+        steered.worker.with(|engine| engine.admit(&plan, &links))?;
+        steered.tables.apply(&plan)?;
+        for ifindex in &wanted {
+            if !self.attached.contains_key(ifindex) {
+                let attached = attach::xdp(self.program.as_fd(), *ifindex, XdpMode::Native)
+                    .map_err(|error| Error::failed("attaching the af-xdp datapath", error))?;
+                self.attached.insert(*ifindex, attached);
+            }
+        }
+        self.attached.retain(|ifindex, _| wanted.contains(ifindex));
+        if steered.worker.with(|engine| engine.has_others(&plan)) {
+            steered.drain()?;
+            steered.worker.with(|engine| engine.retire(&plan));
+        }
+        Ok(())
+    }
+}
+
+impl datapath::Running<Relay> for RunningAfXdp {
+    fn reconfigure(&mut self, plan: &Plan) -> Result<(), Error> {
+        self.apply(plan)
+    }
+
+    fn counters(&self) -> Counters {
+        self.steered.counters(Past::Running)
+    }
+
+    fn failed(&self) -> Option<String> {
+        if self.steered.worker.is_dead() {
+            return Some("the af-xdp thread has ended".into());
+        }
+        kernel::gone(self.attached.keys())
+    }
+
+    fn fast_path(&self) -> Option<Arc<dyn FastPath>> {
+        Some(Arc::clone(&self.steered) as Arc<dyn FastPath>)
+    }
+
+    fn stop(mut self: Box<Self>) -> Counters {
+        self.attached.clear();
+        match self.steered.drain() {
+            Ok(()) => self.steered.counters(Past::Drained),
+            Err(error) => {
+                tracing::warn!(%error, "datagrams on their way are counted as forwarded");
+                self.steered.counters(Past::Running)
+            }
+        }
+    }
+}
+
+/// The program's tables and the thread behind them.
+#[derive(Debug)]
+struct Steered {
+    tables: Tables,
+    worker: Worker,
+}
+
+/// Whether datagrams may be on their way between program and thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Past {
+    Running,
+    Drained,
+}
+
+impl Steered {
+    /// Returns once everything that was steered before is sent.
+    fn drain(&self) -> Result<(), Error> {
+        kernel::grace()?;
+        self.worker.with(Engine::drain);
+        Ok(())
+    }
+
+    /// The program counts what it steers as forwarded. What the thread did not see of that was
+    /// lost on its way, or is on its way: the sockets say how much was lost at most.
+    fn counters(&self, past: Past) -> Counters {
+        let seen: Vec<_> = self.worker.with(|engine| {
+            let streams = 0..crate::plan::MAX_STREAMS;
+            streams.map(|stream| engine.seen(stream)).collect()
+        });
+        let mut counters = self.tables.counters();
+        for (id, stream) in &mut counters.streams {
+            let (seen, lost) = seen.get(*id as usize).copied().unwrap_or_default();
+            let unseen = stream.forwarded.packets.saturating_sub(seen.packets);
+            let lost = match past {
+                Past::Running => unseen.min(lost),
+                Past::Drained => unseen,
+            };
+            if lost > 0 {
+                stream.forwarded.packets -= lost;
+                stream.forwarded.bytes = seen.bytes;
+                stream.drops.add(DropReason::QueueFull, lost);
+            }
+            self.worker.with(|engine| {
+                for (subscriber, counters) in &mut stream.subscribers {
+                    *counters = engine.copies().counters(*subscriber);
+                }
+            });
+        }
+        counters
+    }
+}
+
+impl FastPath for Steered {
+    fn road(&self, stream: StreamId) -> Result<Road, Error> {
+        self.tables.road(stream)
+    }
+
+    fn pass(&self, stream: StreamId) -> Result<(), Error> {
+        self.tables.pass(stream)?;
+        self.drain()
+    }
+
+    fn diverted(&self, stream: StreamId) -> Result<u64, Error> {
+        self.tables.diverted(stream)
+    }
+
+    fn publish_done(&self, stream: StreamId, datagrams: u64) -> Result<(), Error> {
+        self.tables.publish_done(stream, datagrams)
+    }
+
+    fn latched(&self, stream: StreamId) -> Option<SocketAddr> {
+        self.tables.latched(stream)
+    }
+
+    fn slow_reason(&self, stream: StreamId, subscriber: SubscriberId) -> Option<String> {
+        self.tables.slow_reason(stream, subscriber)
+    }
+}
+
+fn links() -> Result<BTreeMap<u32, Link>, Error> {
+    let failed = |error| Error::failed("listing interfaces", error);
+    let links = Netlink::new().and_then(|mut netlink| netlink.links());
+    let links = links.map_err(failed)?;
+    Ok(links.into_iter().map(|link| (link.index, link)).collect())
+}

@@ -68,7 +68,11 @@ static __always_inline int fill(struct xdp_md *ctx, const struct ingress *in, st
 	struct udphdr *udp = (void *)packet + (family == AF_INET6 ? 40 : 20);
 	__u32 sum;
 
-	if (length < 1 || length > room || bpf_xdp_load_bytes(ctx, d->packet.l3, packet, length))
+	if (length > room)
+		return -1;
+	/* The compiler knows that there are headers; 6.1 wants to see it. */
+	barrier_var(length);
+	if (length < sizeof(struct iphdr) || bpf_xdp_load_bytes(ctx, d->packet.l3, packet, length))
 		return -1;
 	head->stream = in->slot;
 	head->length = length;

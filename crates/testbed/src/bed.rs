@@ -139,12 +139,13 @@ impl Bed {
     fn set_host(&mut self, topology: &Topology, ends: &[End], name: &str) -> Result<(), Error> {
         let own: Vec<&End> = ends.iter().filter(|end| end.host == name).collect();
         let host = &self.hosts[name];
+        let interfaces = bring_up(host, &own, ends).map_err(at(name))?;
+        // A veth takes up GRO's NAPI for certain only when GRO changes while it is up.
         let features = host.run(|| {
             own.iter()
                 .map(|end| set_features(name, &end.device, &topology.link[end.link].settings))
                 .collect::<Result<Vec<_>, Error>>()
         })??;
-        let interfaces = bring_up(host, &own, ends).map_err(at(name))?;
         if topology.host[name].settings.neighbours == Neighbours::Permanent {
             introduce(host, &interfaces).map_err(at(name))?;
         }

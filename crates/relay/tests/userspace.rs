@@ -217,7 +217,9 @@ fn a_stream_moves_between_datapaths_under_load() {
 #[test]
 fn a_stream_moves_to_fast_paths_and_back_under_load() {
     if sys::require::root() {
-        moves_under_load(&["xdp", "mmsg", "tc", "recv", "xdp", "tc", "gso"]);
+        moves_under_load(&[
+            "xdp", "mmsg", "tc", "af-xdp", "recv", "af-xdp", "xdp", "af-xdp", "gso",
+        ]);
     }
 }
 

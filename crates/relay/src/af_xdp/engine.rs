@@ -144,6 +144,14 @@ impl Engine {
         }
     }
 
+    /// Relays all that had arrived, for the last time.
+    pub(super) fn finish(&mut self) {
+        self.drain();
+        for port in &mut self.ports {
+            port.give_up(&mut self.copies);
+        }
+    }
+
     /// Whether a device holds up copies, so that it must be asked again.
     pub(super) fn is_waiting(&self) -> bool {
         self.ports.iter().any(Port::is_waiting)

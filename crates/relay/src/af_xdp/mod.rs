@@ -126,7 +126,10 @@ impl datapath::Running<Relay> for RunningAfXdp {
     fn stop(mut self: Box<Self>) -> Counters {
         self.attached.clear();
         match self.steered.drain() {
-            Ok(()) => self.steered.counters(Past::Drained),
+            Ok(()) => {
+                self.steered.worker.with(Engine::finish);
+                self.steered.counters(Past::Drained)
+            }
             Err(error) => {
                 tracing::warn!(%error, "datagrams on their way are counted as forwarded");
                 self.steered.counters(Past::Running)

@@ -29,6 +29,8 @@ pub(super) struct Port {
     staged: Vec<Frame>,
     /// Whose copies the kernel has not taken: those in the ring, then those staged.
     waiting: VecDeque<Waiting>,
+    /// The device was down at the last kick.
+    down: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +50,7 @@ impl Port {
             spare: Vec::new(),
             staged: Vec::new(),
             waiting: VecDeque::new(),
+            down: false,
         })
     }
 
@@ -87,13 +90,13 @@ impl Port {
     pub(super) fn flush(&mut self, copies: &mut Copies) {
         let mut stalled = 0;
         self.socket.complete(&mut copies.free);
-        while !self.waiting.is_empty() && stalled < STALLED {
+        if self.down {
+            // What is put into the ring now would leave when the device comes back, too late.
+            self.push(copies);
+        }
+        while !self.waiting.is_empty() && !self.down && stalled < STALLED {
             let queued = self.socket.send(&mut self.staged);
-            let taken = match self.socket.kick() {
-                Ok(kick) => self.settle(kick, copies),
-                // The device is down: nothing leaves by it.
-                Err(_) => break,
-            };
+            let taken = self.push(copies);
             self.socket.complete(&mut copies.free);
             stalled = if queued + taken == 0 { stalled + 1 } else { 0 };
         }
@@ -105,9 +108,16 @@ impl Port {
         }
     }
 
-    /// Whether the kernel has copies that it has not taken.
+    /// Whether the kernel has copies that it has not taken, and may when it is asked again.
     pub(super) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() && !self.down
+    }
+
+    /// Counts what the kernel has not taken as dropped: the socket is about to close.
+    pub(super) fn give_up(&mut self, copies: &mut Copies) {
+        for copy in self.waiting.drain(..) {
+            copies.dropped(copy.subscriber, DropReason::Transmit);
+        }
     }
 
     /// Datagrams that were handed to this socket and did not fit, since it was bound.
@@ -116,12 +126,15 @@ impl Port {
         statistics.dropped + statistics.receive_full
     }
 
-    /// Counts what the kernel took since the last time; returns how many.
-    fn settle(&mut self, kick: Kick, copies: &mut Copies) -> usize {
+    /// Has the kernel take what is in the ring, and counts that; returns how many it took.
+    fn push(&mut self, copies: &mut Copies) -> usize {
+        let kick = self.socket.kick();
+        self.down = kick.is_err();
+        let dropped = kick.is_ok_and(|kick| kick == Kick::Dropped);
         let left = self.socket.unsent() + self.staged.len();
         let taken = self.waiting.len().saturating_sub(left);
         for (number, copy) in (1..).zip(self.waiting.drain(..taken)) {
-            if kick == Kick::Dropped && number == taken {
+            if dropped && number == taken {
                 copies.dropped(copy.subscriber, DropReason::Transmit);
             } else {
                 copies.delivered(copy.subscriber, copy.bytes);

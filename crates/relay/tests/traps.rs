@@ -17,6 +17,7 @@ use common::{INGEST, INGEST6, Rig, SENDER, SENDER6, Space, assert_identities, st
 use datapath::Datapath;
 use netdev::{LinkSpec, NextHop, Unresolved};
 use nix::sys::socket::{setsockopt, sockopt};
+use relay::af_xdp::AfXdp;
 use relay::counters::{DropReason, SubscriberCounters};
 use relay::plan::{Plan, Stream, SubscriberId};
 use relay::tc::Tc;
@@ -24,7 +25,7 @@ use relay::xdp::Xdp;
 use relay::{Relay, Running};
 use sys::ethtool::Ethtool;
 
-const DATAPATHS: [&dyn Datapath<Relay>; 2] = [&Xdp, &Tc];
+const DATAPATHS: [&dyn Datapath<Relay>; 3] = [&Xdp, &Tc, &AfXdp];
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn plan(stream: &Stream) -> Plan {

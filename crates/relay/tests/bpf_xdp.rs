@@ -46,7 +46,7 @@ fn every_subscriber_gets_its_own_copy_of_every_datagram() {
         let frame = Frame::new(SENDER, INGEST, 200);
         assert_eq!(rig.verdict(&program, &frame.bytes()).0, REDIRECT);
         for _ in 0..3 {
-            rig.arrive(&program, &frame.bytes());
+            rig.send(&frame);
             let mut arrived = capture.take(subscribers as usize);
             arrived.sort_by_key(|arrived| arrived.destination.port());
             for (i, arrived) in (0..).zip(arrived) {

@@ -151,9 +151,12 @@ fn copies_that_find_a_full_device_are_counted_one_by_one() {
     let rig = Rig::new();
     let capture = rig.capture();
     let running = rig.start(&Xdp, &plan(&rig.stream(SUBSCRIBERS, INGEST)));
-    let program = rig.xdp_program();
-    // 3200 copies for each receiver before it can take the first from its queue of 256.
-    rig.arrive_at_once(&program, &Frame::new(SENDER, INGEST, 40).bytes(), DATAGRAMS);
+    let socket = rig.sender.run(|| UdpSocket::bind(SENDER).unwrap());
+    // Segments arrive in one go: 3200 copies for each device before its queue of 256 is read.
+    setsockopt(&socket, sockopt::UdpGsoSegment, &40).unwrap();
+    socket
+        .send_to(&[7; 40 * DATAGRAMS as usize], INGEST)
+        .unwrap();
     let counters = running.stop();
     let mut arrived = BTreeMap::<u32, u64>::new();
     let delivered: u64 = stream(&counters)

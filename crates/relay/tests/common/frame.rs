@@ -146,7 +146,7 @@ pub fn read(frame: &[u8]) -> Option<Arrived> {
             assert_eq!(ip[0], 0x45, "no options");
             assert_eq!(sum(0, &ip[..20]), 0xffff, "IPv4 header checksum");
             assert_eq!(ip[4..8], [0, 0, 0x40, 0], "identification 0, DF");
-            assert_eq!(usize::from(half(ip, 2)), ip.len(), "total length");
+            assert_eq!(usize::from(half(ip, 2)), ip.len(), "of {frame:02x?}");
             let v4 = |at: usize| <[u8; 4]>::try_from(&ip[at..at + 4]).unwrap().into();
             (v4(12), v4(16), ip[1], ip[8], &ip[20..])
         }

@@ -195,18 +195,6 @@ impl Rig {
         Program::fd_from_id(link.xdp_program.expect("a program is attached")).unwrap()
     }
 
-    /// Has the frame arrive by the ingress device, with all that follows from it.
-    pub fn arrive(&self, program: &OwnedFd, frame: &[u8]) {
-        self.arrive_at_once(program, frame, 1);
-    }
-
-    /// Has the frame arrive so many times without a pause, in batches of 64.
-    pub fn arrive_at_once(&self, program: &OwnedFd, frame: &[u8], times: u32) {
-        const LIVE_FRAMES: u32 = 1 << 1;
-        self.relay
-            .run(|| test_run(program, frame, self.ingress, LIVE_FRAMES, times));
-    }
-
     /// Has the sender send the frame as it is.
     pub fn send(&self, frame: &frame::Frame) {
         let mut bytes = frame.bytes();
@@ -216,8 +204,7 @@ impl Rig {
 
     /// The verdict on a frame, which goes nowhere, and the bytes it had become.
     pub fn verdict(&self, program: &OwnedFd, frame: &[u8]) -> (u32, Vec<u8>) {
-        self.relay
-            .run(|| test_run(program, frame, self.ingress, 0, 1))
+        self.relay.run(|| test_run(program, frame, self.ingress))
     }
 }
 
@@ -275,30 +262,21 @@ fn cable(relay: &Space, space: &Space, name: &str, other: &str, number: u8) {
     }
 }
 
-fn test_run(
-    program: &OwnedFd,
-    frame: &[u8],
-    ifindex: u32,
-    flags: u32,
-    repeat: u32,
-) -> (u32, Vec<u8>) {
+fn test_run(program: &OwnedFd, frame: &[u8], ifindex: u32) -> (u32, Vec<u8>) {
     let length = frame.len() as u32;
     let context: [u32; 6] = [0, length, 0, ifindex, 0, 0];
-    let mut out = vec![0; if flags == 0 { frame.len() + 256 } else { 0 }];
+    let mut out = vec![0; frame.len() + 256];
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
         data_in: frame.as_ptr().cast(),
         data_size_in: length,
         ctx_in: context.as_ptr().cast(),
         ctx_size_in: size_of_val(&context) as u32,
-        repeat: repeat as i32,
-        flags,
+        data_out: out.as_mut_ptr().cast(),
+        data_size_out: out.len() as u32,
+        repeat: 1,
         ..Default::default()
     };
-    if flags == 0 {
-        options.data_out = out.as_mut_ptr().cast();
-        options.data_size_out = out.len() as u32;
-    }
     // SAFETY: every pointer in the options is to a buffer above, of the length beside it.
     let result =
         unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };

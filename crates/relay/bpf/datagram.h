@@ -64,12 +64,33 @@ static __always_inline int blame(struct packet *p, void *data, void *end)
 	return SHAPE_MALFORMED;
 }
 
-/* The stack drops an IPv6 packet from a mapped address; here it would pass for an IPv4 one. */
+/* Of an IPv6 packet; here it would pass for an IPv4 one. */
 static __always_inline bool poses_as_ipv4(const struct packet *p)
 {
 	const __u32 *words = p->source.in6_u.u6_addr32;
 
 	return p->family == AF_INET6 && !words[0] && !words[1] && words[2] == bpf_htonl(0xffff);
+}
+
+/* An address that nobody sends from: the stack drops such a packet. */
+static __always_inline bool source_impossible(const struct packet *p)
+{
+	const __u32 *words = p->source.in6_u.u6_addr32;
+	const __u32 *to = p->destination.in6_u.u6_addr32;
+	__u8 first = bpf_ntohl(words[3]) >> 24;
+
+	if (p->family == AF_INET)
+		return first == 0 || first == 127 || first >> 4 == 0xe || !~words[3] ||
+		       words[3] == to[3];
+	if (p->source.in6_u.u6_addr8[0] == 0xff)
+		return true;
+	return !words[0] && !words[1] && !words[2] && words[3] == bpf_htonl(1);
+}
+
+/* A tag may carry a priority only: a frame of a VLAN belongs to another device than this. */
+static __always_inline bool of_vlan(const struct packet *p)
+{
+	return (p->vlan_tci[0] | p->vlan_tci[1]) & 0xfff;
 }
 
 static __always_inline bool header_right(const struct iphdr *ip)
@@ -90,9 +111,11 @@ static __always_inline int shape_of(struct datagram *d, void *data, void *end, i
 	struct udphdr *udp;
 	struct iphdr *ip;
 
+	if (of_vlan(p))
+		return SHAPE_OTHER;
 	if (verdict == PARSE_BAD_TOTAL_LENGTH || verdict == PARSE_BAD_UDP_LENGTH)
 		return blame(p, data, end);
-	if (p->protocol != IPPROTO_UDP || poses_as_ipv4(p))
+	if (p->protocol != IPPROTO_UDP || poses_as_ipv4(p) || source_impossible(p))
 		return SHAPE_OTHER;
 	/* Only the first fragment has the ports; the others follow it up the stack unseen. */
 	if (verdict == PARSE_FRAGMENT)

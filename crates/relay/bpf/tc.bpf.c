@@ -175,6 +175,9 @@ static __always_inline int relay(struct __sk_buff *skb)
 	struct ingress in = { .packets = skb->gso_segs > 1 ? skb->gso_segs : 1 };
 	int trust = bpf_csum_level(skb, BPF_CSUM_LEVEL_QUERY) >= 0 ? TRUST_ALL : TRUST_PARTIAL;
 
+	/* The frame of a VLAN belongs to another device; its tag is no longer in the frame. */
+	if (skb->vlan_present && skb->vlan_tci & 0xfff)
+		return TC_ACT_UNSPEC;
 	/* Headers and payload in one piece; most frames are, and superframes pay for it. */
 	if (bpf_skb_pull_data(skb, skb->len))
 		return TC_ACT_UNSPEC;

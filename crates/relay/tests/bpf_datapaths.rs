@@ -76,7 +76,11 @@ fn frames_of_every_size_and_family_reach_subscribers_of_both() {
                         // The stack marks a partial sum on its buffer; a raw frame cannot.
                         continue;
                     }
-                    for tags in [vec![], vec![(0x8100, 5)], vec![(0x88a8, 6), (0x8100, 5)]] {
+                    for tags in [
+                        vec![],
+                        vec![(0x8100, 0xe000)],
+                        vec![(0x88a8, 0), (0x8100, 0)],
+                    ] {
                         let mut frame = Frame::new(sender, ingest, size);
                         (frame.checksum, frame.tags) = (checksum, tags);
                         frame.padding = 18_usize.saturating_sub(size);

@@ -9,7 +9,8 @@
 //! What the network stack drops before userspace reads it: `malformed` is counted by fast paths
 //! only, since the stack tells nobody which socket was meant. `queue_full` is the socket's own
 //! counter. `bad_checksum` is the namespace's, taken to be the stream's where a worker has one
-//! stream only; with several, nobody can say whose it was, and none of them counts it.
+//! stream only; with several, it is the socket's, which lacks short datagrams. Such datagrams count
+//! no bytes where only the stack has seen them; malformed ones never do, as their length is a lie.
 //!
 //! A slot counts from zero when it enters a datapath's plan. Its counts stay readable after it
 //! left, until the slot is used again.

@@ -22,19 +22,32 @@ impl Stack {
         })
     }
 
-    fn bad_checksums(&self) -> u64 {
+    fn read(&self) -> StackDrops {
+        let v4 = text(&self.v4);
         let v6 = self.v6.as_ref().map(text).unwrap_or_default();
-        v4_counter(&text(&self.v4), "InCsumErrors") + v6_counter(&v6, "Udp6InCsumErrors")
+        let both = |name: &str| v4_counter(&v4, name) + v6_counter(&v6, &format!("Udp6{name}"));
+        StackDrops {
+            bad_checksum: both("InCsumErrors"),
+            queue_full: both("RcvbufErrors") + both("MemErrors"),
+        }
     }
 }
 
-/// Follows what one socket lost. Its own counter has what its full queue refused. Checksums are
-/// verified as datagrams are copied to userspace, and wrong ones are counted for the namespace.
+/// What the namespace's sockets lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct StackDrops {
+    bad_checksum: u64,
+    queue_full: u64,
+}
+
+/// Follows what one socket lost. Its own counter has what its full queue refused and, of wrong
+/// checksums, those of longer datagrams, which are verified as they are copied to userspace. Short
+/// ones are verified before the socket is known, and are in the namespace's counter only.
 #[derive(Debug)]
 pub(super) struct Losses {
     stack: Arc<Stack>,
     socket_drops: u32,
-    bad_checksums: u64,
+    stack_drops: StackDrops,
 }
 
 /// Datagrams lost since the last look.
@@ -47,27 +60,40 @@ pub(super) struct Lost {
 impl Losses {
     pub(super) fn watch(socket: &UdpSocket, stack: Arc<Stack>) -> Self {
         Self {
+            stack_drops: stack.read(),
             socket_drops: sys::socket::drops(socket).unwrap_or(0),
-            bad_checksums: stack.bad_checksums(),
             stack,
         }
     }
 
     /// `alone` says that the namespace's wrong checksums can be taken to be this socket's.
     pub(super) fn take(&mut self, socket: &UdpSocket, alone: bool) -> Lost {
+        // Read on both sides of the socket's: what that has is in the later, and what the earlier
+        // lacks is in the next difference.
+        let earlier = self.stack.read();
         let drops = sys::socket::drops(socket).unwrap_or(self.socket_drops);
-        let queue_full = u64::from(drops.wrapping_sub(self.socket_drops));
+        let later = self.stack.read();
+        let dropped = u64::from(drops.wrapping_sub(self.socket_drops));
+        let lost = split(dropped, self.stack_drops, later, alone);
         self.socket_drops = drops;
-        let mut bad_checksum = 0;
-        if alone {
-            let bad_checksums = self.stack.bad_checksums();
-            bad_checksum = bad_checksums.saturating_sub(self.bad_checksums);
-            self.bad_checksums = bad_checksums;
-        }
-        Lost {
-            bad_checksum,
-            queue_full,
-        }
+        self.stack_drops = StackDrops {
+            queue_full: earlier.queue_full,
+            ..later
+        };
+        lost
+    }
+}
+
+fn split(dropped: u64, before: StackDrops, after: StackDrops, alone: bool) -> Lost {
+    let queue_full = dropped.min(after.queue_full.saturating_sub(before.queue_full));
+    let bad_checksum = if alone {
+        after.bad_checksum.saturating_sub(before.bad_checksum)
+    } else {
+        dropped - queue_full
+    };
+    Lost {
+        bad_checksum,
+        queue_full,
     }
 }
 
@@ -117,5 +143,26 @@ mod tests {
         assert_eq!(v4_counter(v4, "Absent"), 0);
         let v6 = "Udp6InDatagrams                 \t3\nUdp6InCsumErrors                \t5\n";
         assert_eq!(v6_counter(v6, "Udp6InCsumErrors"), 5);
+    }
+
+    #[test]
+    fn the_stack_says_why_a_socket_dropped() {
+        let drops = |bad_checksum, queue_full| StackDrops {
+            bad_checksum,
+            queue_full,
+        };
+        let lost = |dropped, after, alone| {
+            let lost = split(dropped, drops(10, 10), after, alone);
+            (lost.bad_checksum, lost.queue_full)
+        };
+        assert_eq!(lost(2, drops(13, 10), true), (3, 0), "one was short");
+        assert_eq!(
+            lost(2, drops(13, 10), false),
+            (2, 0),
+            "the short one may be another's"
+        );
+        assert_eq!(lost(4, drops(10, 14), true), (0, 4));
+        assert_eq!(lost(4, drops(12, 12), true), (2, 2));
+        assert_eq!(lost(4, drops(10, 20), false), (0, 4));
     }
 }

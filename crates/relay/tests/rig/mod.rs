@@ -22,6 +22,7 @@ use packet::build::{Builder, udp};
 use relay::config::Config;
 use relay::core::{Core, StreamView};
 use relay::spec::{StreamSpec, SubscriberSpec};
+use sys::mmsg::Outgoing;
 use sys::netns::{self, Namespace};
 
 pub(crate) const SENDER_MAC: [u8; 6] = [2, 0x91, 0, 0, 0, 1];
@@ -112,6 +113,17 @@ impl Rig {
     pub(crate) fn inject(&self, frame: &[u8]) {
         let Injector { socket, device } = &self.injector;
         sendto(socket.as_raw_fd(), frame, device, MsgFlags::empty()).unwrap();
+    }
+
+    /// Sends as a program does: the stack makes the headers and leaves the checksum to the device.
+    pub(crate) fn send(&self, from: SocketAddr, to: SocketAddr, payload: &[u8], ttl: u8, tos: u8) {
+        let mut outgoing = Outgoing::to(to);
+        (outgoing.ttl, outgoing.tos) = (Some(ttl), Some(tos));
+        let send = || {
+            let socket = std::net::UdpSocket::bind(from).unwrap();
+            sys::mmsg::send_one(&socket, payload, &outgoing, 0).unwrap()
+        };
+        assert_eq!(self.sender.run(send).unwrap(), payload.len());
     }
 
     /// Listens on the receivers' devices from now on.
@@ -229,6 +241,10 @@ fn read(frame: &[u8]) -> Option<Delivered> {
             [8, 0] => {
                 let ip = packet::ipv4::Packet::new_checked(frame.get(14..)?).ok()?;
                 (ip.protocol() == 17).then_some(())?;
+                assert!(
+                    ip.verify_checksum(),
+                    "every IPv4 header has a right checksum"
+                );
                 let header = 14 + ip.header_len();
                 let end = 14 + ip.total_len();
                 (
@@ -261,6 +277,11 @@ fn read(frame: &[u8]) -> Option<Delivered> {
             }
             _ => return None,
         };
+    let udp = packet::udp::Packet::new_checked(datagram).unwrap();
+    assert!(
+        udp.checksum() != 0 && udp.verify_checksum(source, destination),
+        "every copy has a right checksum"
+    );
     let port = |at: usize| u16::from_be_bytes([datagram[at], datagram[at + 1]]);
     Some(Delivered {
         device: 0,
@@ -303,9 +324,10 @@ fn wire(sender: &Namespace, receivers: &Namespace, mtu: Option<u32>) {
     let mut netlink = Netlink::new().unwrap();
     netlink
         .add_veth(
-            &LinkSpec::new("in0").mac(INGRESS_MAC).up(),
+            &LinkSpec::new("in0").mac(INGRESS_MAC).queues(2).up(),
             &LinkSpec::new("s0")
                 .mac(SENDER_MAC)
+                .queues(2)
                 .namespace(sender.as_fd()),
         )
         .unwrap();
@@ -318,10 +340,14 @@ fn wire(sender: &Namespace, receivers: &Namespace, mtu: Option<u32>) {
             .mac(RECEIVER_MACS[at])
             .namespace(receivers.as_fd());
         netlink.add_veth(&spec, &far).unwrap();
-        // Superframes are cut before the wire, as for a device that cannot cut them.
+        // Superframes are cut and checksums made before the wire, as for a device that can do
+        // neither: what is captured is what a receiver far away would get.
         let device = sys::ethtool::Ethtool::open(ours).unwrap();
         device
-            .set_features(&[("tx-udp-segmentation", false)])
+            .set_features(&[
+                ("tx-udp-segmentation", false),
+                ("tx-checksum-ip-generic", false),
+            ])
             .unwrap();
     }
     address("in0", "10.91.0.2", "fd91::2");

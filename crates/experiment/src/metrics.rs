@@ -8,6 +8,7 @@ const METRICS: &[(&str, &str, Better, Effect)] = &[
     ("delay_p99", "us", Better::Lower, Effect::Ratio),
     ("added_delay_p50", "us", Better::Lower, Effect::Difference),
     ("delay_iqr", "us", Better::Lower, Effect::Ratio),
+    ("app_delay_p50", "us", Better::Lower, Effect::Ratio),
     ("jitter", "us", Better::Lower, Effect::Ratio),
     ("loss_pct", "%", Better::Lower, Effect::Difference),
     ("deliveries_per_s", "1/s", Better::Higher, Effect::Ratio),

@@ -105,6 +105,9 @@ pub enum IdlePolicy {
 pub struct Load {
     /// What a trial under this load measures, when not what the experiment does.
     pub measure: Option<Measure>,
+    /// From where to where delay is measured.
+    #[serde(default)]
+    pub scope: Scope,
     /// Where the packets come from.
     #[serde(default)]
     pub from: LoadSource,
@@ -129,11 +132,23 @@ pub enum LoadSource {
     Rtp,
 }
 
+/// From where to where delay is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// From the sender's egress to the receiver's ingress; nobody receives.
+    #[default]
+    StampToStamp,
+    /// From the intended time of sending to a receiving application, waking up included.
+    Application,
+}
+
 impl Load {
     /// A paced load of our own, as an experiment file would state it.
     pub(crate) fn paced(payload: &str, rate: &str, subscribers: usize, time: &str) -> Result<Self> {
         Ok(Self {
             measure: None,
+            scope: Scope::default(),
             from: LoadSource::Generator,
             payload: Some(payload.parse()?),
             rate: Some(rate.parse()?),
@@ -154,6 +169,9 @@ impl Load {
         words.push(format!("N={}", self.subscribers));
         if self.measure == Some(Measure::Change) {
             words.push("churn".to_owned());
+        }
+        if self.scope == Scope::Application {
+            words.push("application".to_owned());
         }
         words.extend(self.options.iter().map(|(key, value)| {
             let value = value
@@ -208,6 +226,17 @@ impl Plan {
     }
 
     fn validate(&self) -> Result<()> {
+        let unanswered = |load: &&Load| {
+            let measure = load.measure.unwrap_or(self.measure);
+            load.scope == Scope::Application
+                && (measure != Measure::Delay || load.from != LoadSource::Generator)
+        };
+        if let Some(load) = self.loads.iter().find(unanswered) {
+            bail!(
+                "load {:?}: the scope application is for delay under generated packets",
+                load.label()
+            );
+        }
         if !self.arms.contains(&self.baseline) {
             bail!("the baseline {:?} is not among the arms", self.baseline);
         }
@@ -316,6 +345,18 @@ mod tests {
     #[test]
     fn labels_have_one_fixed_form() {
         let plan = Plan::find("relay-delay").unwrap();
-        assert_eq!(plan.loads[0].label(), "200B 10kpps N=1");
+        let labels: Vec<_> = plan.loads.iter().map(Load::label).collect();
+        assert_eq!(labels[0], "200B 10kpps N=1");
+        assert!(labels.contains(&"200B 10kpps N=1 application".to_owned()));
+    }
+
+    #[test]
+    fn the_application_scope_needs_packets_with_our_header() {
+        let text = SHIPPED[0].replace("from = \"rtp\"", "from = \"rtp\"\nscope = \"application\"");
+        let error = Plan::parse(&text).unwrap_err();
+        assert!(
+            format!("{error:#}").contains("scope application"),
+            "{error:#}"
+        );
     }
 }

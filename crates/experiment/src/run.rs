@@ -86,20 +86,27 @@ pub fn run(
 fn runnable(plan: &Plan, bench: &dyn Bench) -> Result<(Plan, Vec<Skip>)> {
     let mut plan = plan.clone();
     let mut skipped = Vec::new();
-    let mut keep = |name: String, found: Result<(), Missing>| match found {
+    let mut keep = |arm: String, load: Option<String>, found: Result<(), Missing>| match found {
         Ok(()) => true,
         Err(missing) => {
             skipped.push(Skip {
-                arm: name,
+                arm,
+                load,
                 reason: missing.what,
                 remedy: missing.remedy,
             });
             false
         }
     };
-    plan.arms.retain(|arm| keep(arm.clone(), bench.check(arm)));
+    plan.arms
+        .retain(|arm| keep(arm.clone(), None, bench.check(arm)));
     plan.loads
-        .retain(|load| keep(load.label(), bench.check_load(load)));
+        .retain(|load| keep(load.label(), None, bench.check_load(load)));
+    for load in &plan.loads {
+        for arm in &plan.arms {
+            keep(arm.clone(), Some(load.label()), bench.applies(arm, load));
+        }
+    }
     if !plan.arms.contains(&plan.baseline) {
         let why = skipped
             .iter()
@@ -269,6 +276,7 @@ impl Runner<'_> {
         slots.retain(|slot| {
             self.bench
                 .applies(&self.plan.arms[slot.arm], &self.plan.loads[slot.load])
+                .is_ok()
         });
         slots
     }

@@ -55,7 +55,7 @@ impl<'a> Analysis<'a> {
         for metric in &record.header.metrics {
             for load in &record.header.loads {
                 rows.extend(values.rows(record, metric, load));
-                rows.extend(skipped(record, metric, load));
+                rows.extend(skipped(record, &values, metric, load));
             }
         }
         adjust(&mut rows);
@@ -294,20 +294,35 @@ fn asks_about(question: &Question, arm: &str) -> bool {
     question.arms.is_empty() || question.arms.iter().any(|asked| asked == arm)
 }
 
+/// Arms that ran nowhere have every row; those that did not run under this load, the rows of what
+/// the baseline measured under it.
 fn skipped<'a>(
     record: &'a Record,
+    values: &Values<'_>,
     metric: &'a Metric,
     load: &'a str,
-) -> impl Iterator<Item = Row<'a>> {
-    record.header.skipped.iter().map(move |skip| Row {
-        metric,
-        load,
-        arm: skip.arm.clone(),
-        baseline: &record.header.baseline,
-        comparison: None,
-        skip: Some(skip),
-        adjusted_p: None,
-    })
+) -> Vec<Row<'a>> {
+    let baseline = record.header.baseline.as_str();
+    let measured = values.get(&metric.name, load, baseline).is_some();
+    let concerns = |skip: &&Skip| match &skip.load {
+        None => true,
+        Some(at) => at == load && measured,
+    };
+    record
+        .header
+        .skipped
+        .iter()
+        .filter(concerns)
+        .map(|skip| Row {
+            metric,
+            load,
+            arm: skip.arm.clone(),
+            baseline,
+            comparison: None,
+            skip: Some(skip),
+            adjusted_p: None,
+        })
+        .collect()
 }
 
 /// Corrects the p-values of rows that were not named as primary before the run.

@@ -23,7 +23,7 @@ pub struct Header {
     pub loads: Vec<String>,
     pub metrics: Vec<Metric>,
     pub machine: BTreeMap<String, serde_json::Value>,
-    /// Arms this machine cannot run, with the reason and the remedy.
+    /// Arms that do not run, here or under some load, with the reason and the remedy.
     pub skipped: Vec<Skip>,
     /// The exact command that repeats this run.
     pub command: String,
@@ -61,6 +61,9 @@ pub struct Metric {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Skip {
     pub arm: String,
+    /// The load under which it does not run; none named: under no load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<String>,
     pub reason: String,
     pub remedy: String,
 }
@@ -111,6 +114,16 @@ pub struct Stacks {
 pub enum Line {
     Header(Header),
     Trial(Trial),
+}
+
+impl Skip {
+    /// What did not run: `xdp`, or `xdp under 1200B 4kpps N=1 fec`.
+    pub fn what(&self) -> String {
+        match &self.load {
+            Some(load) => format!("{} under {load}", self.arm),
+            None => self.arm.clone(),
+        }
+    }
 }
 
 impl Header {

@@ -23,7 +23,12 @@ pub fn results(analysis: &Analysis<'_>) -> String {
     for skip in &analysis.record.header.skipped {
         line(
             &mut text,
-            &format!("{} did not run: {}; {}", skip.arm, skip.reason, skip.remedy),
+            &format!(
+                "{} did not run: {}; {}",
+                skip.what(),
+                skip.reason,
+                skip.remedy
+            ),
         );
     }
     honesty(&mut text, analysis);

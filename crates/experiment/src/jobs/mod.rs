@@ -42,8 +42,8 @@ pub trait Bench {
     /// Why this machine cannot offer the load.
     fn check_load(&self, load: &Load) -> Result<(), Missing>;
 
-    /// Whether the arm means anything under this load; an arm that does not is left out.
-    fn applies(&self, arm: &str, load: &Load) -> bool;
+    /// Why the arm cannot run under this load, where it can under others.
+    fn applies(&self, arm: &str, load: &Load) -> Result<(), Missing>;
 
     /// Runs one trial in a fresh topology.
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome>;

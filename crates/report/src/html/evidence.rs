@@ -145,17 +145,13 @@ fn skips(analysis: &Analysis<'_>) -> String {
         .iter()
         .map(|skip| {
             vec![
-                Cell::text(&skip.arm),
+                Cell::text(&skip.what()),
                 Cell::text(&skip.reason),
                 Cell::text(&skip.remedy),
             ]
         })
         .collect();
-    table(
-        "Arms this machine cannot run",
-        &["arm", "reason", "remedy"],
-        rows,
-    )
+    table("Arms that cannot run", &["arm", "reason", "remedy"], rows)
 }
 
 fn origin(analysis: &Analysis<'_>) -> String {

@@ -105,6 +105,7 @@ fn header(blocks: usize, loads: usize) -> Header {
         ]),
         skipped: vec![Skip {
             arm: "af-xdp".to_owned(),
+            load: None,
             reason: "kernel lacks CONFIG_XDP_SOCKETS".to_owned(),
             remedy: "no remedy on this kernel; --arms recv,tc,xdp leaves it out".to_owned(),
         }],

@@ -9,15 +9,18 @@ use loadgen::{Amount, Load as Offered, Sent};
 use probes::delay::{DelayConfig, DelayProbe, MatchKey, Report, StampFrom, Subscriber};
 use stats::Histogram;
 
+use super::application::Applications;
 use super::stage::{Layout, Stage};
 use super::{FLOOR, NULL_PROBE, RelayBench, media, noise};
 use crate::jobs::{Outcome, TrialSpec};
-use crate::plan::{Load, LoadSource};
+use crate::plan::{Load, LoadSource, Scope};
 
 /// Packets sent before the measured ones, to fill caches and neighbour tables.
 const WARM_UP: u64 = 64;
+/// Packets a trial can send at most.
+const CAPACITY: u32 = 1 << 16;
 /// Silence after which the rest counts as lost.
-const DRAIN: Duration = Duration::from_millis(500);
+pub(super) const DRAIN: Duration = Duration::from_millis(500);
 
 pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome> {
     let stage = Stage::set(&Layout {
@@ -33,14 +36,14 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome>
 
 /// The trial on a stage that is set.
 pub(crate) fn on_stage(bench: &RelayBench, stage: &Stage, spec: &TrialSpec<'_>) -> Result<Outcome> {
-    let null = spec.arm == NULL_PROBE;
     let mut outcome = Outcome::default();
     let report = match spec.load.from {
         LoadSource::Generator => generated(bench, stage, spec, &mut outcome)?,
         LoadSource::Rtp => streamed(bench, stage, spec, &mut outcome)?,
     };
-    if !null {
-        note_delay(&mut outcome, &report);
+    match spec.load.scope {
+        Scope::StampToStamp => note_delay(&mut outcome, &report),
+        Scope::Application => outcome.flags.extend(report.violations()),
     }
     stage.note(&mut outcome)?;
     Ok(outcome)
@@ -54,12 +57,19 @@ fn generated(
 ) -> Result<Report> {
     let run = run_id(spec.seed);
     let null = spec.arm == NULL_PROBE;
+    let applications = match spec.load.scope {
+        Scope::StampToStamp => None,
+        Scope::Application => Some(Applications::start(stage, run, CAPACITY)?),
+    };
     generate(bench, stage, spec.load, run ^ 1, Some(WARM_UP))?;
-    let probe = probe(stage, MatchKey::Lowroad { run }, null, 1 << 16)?;
+    let probe = probe(stage, MatchKey::Lowroad { run }, null, CAPACITY)?;
     let sent = noise::watched(&bench.foreign, &stage.relay_pids(), outcome, || {
         generate(bench, stage, spec.load, run, None)
     })?;
     note_generator(outcome, &sent, spec.load);
+    if let Some(applications) = applications {
+        applications.finish(sent.sent, outcome)?;
+    }
     if null {
         return Ok(probe.report(None)?);
     }

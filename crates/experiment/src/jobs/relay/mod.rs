@@ -1,5 +1,7 @@
 //! Trials of the relay: seven datapaths, the bare link, and the peers.
 
+mod application;
+mod applies;
 mod change;
 mod cpu;
 mod delay;
@@ -37,6 +39,7 @@ pub struct RelayBench {
     /// Sends and, on machines with more than two CPUs, sinks.
     sender_cpu: usize,
     relay_cpu: usize,
+    cpus: usize,
     /// What the gap detector saw after the last trial.
     gaps: Option<Gaps>,
     foreign: Foreign,
@@ -48,6 +51,7 @@ impl RelayBench {
         Ok(Self {
             sender_cpu: 0,
             relay_cpu: cpus - 1,
+            cpus,
             gaps: None,
             foreign: Foreign::attach()?,
         })
@@ -122,14 +126,8 @@ impl Bench for RelayBench {
         }
     }
 
-    fn applies(&self, arm: &str, load: &Load) -> bool {
-        let our_packets = load.from == LoadSource::Generator;
-        match arm {
-            // Without a relay there is one copy only.
-            FLOOR => load.subscribers == 1,
-            NULL_PROBE => load.subscribers == 1 && our_packets,
-            arm => peers::find(arm).is_none() || load.subscribers == 1,
-        }
+    fn applies(&self, arm: &str, load: &Load) -> Result<(), Missing> {
+        applies::applies(arm, load, self.cpus)
     }
 
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {

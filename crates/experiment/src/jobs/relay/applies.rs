@@ -1,0 +1,55 @@
+//! Which arms mean anything under which loads, and why others do not.
+
+use datapath::Missing;
+
+use super::{FLOOR, NULL_PROBE, peers};
+use crate::plan::{Load, Scope};
+
+/// Why `arm` does not run under `load` on a machine with this many CPUs.
+pub(super) fn applies(arm: &str, load: &Load, cpus: usize) -> Result<(), Missing> {
+    let refuse = |what: &str, remedy: &str| Err(Missing::new(what, remedy));
+    let one_copy = load.subscribers == 1;
+    let application = load.scope == Scope::Application;
+    match arm {
+        FLOOR | NULL_PROBE if !one_copy => refuse(
+            "without a relay there is one copy only",
+            "see the loads with N=1",
+        ),
+        NULL_PROBE if !application => refuse(
+            "probes that do not stamp have no delay to tell",
+            "see the loads with the scope application",
+        ),
+        "busy" if application && cpus <= 2 => refuse(
+            "it would take the CPU that the receiving application wakes up on",
+            "see the loads without the scope application, or use a machine with three CPUs",
+        ),
+        arm if peers::find(arm).is_some() && !one_copy => refuse(
+            "the peer is set up for one receiver",
+            "see the loads with N=1",
+        ),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(subscribers: usize, scope: Scope) -> Load {
+        Load {
+            scope,
+            ..Load::paced("200B", "10kpps", subscribers, "1s").unwrap()
+        }
+    }
+
+    #[test]
+    fn arms_run_where_they_mean_something() {
+        let stamps = |arm, n| applies(arm, &load(n, Scope::StampToStamp), 2).is_ok();
+        let application = |arm, cpus| applies(arm, &load(1, Scope::Application), cpus).is_ok();
+        assert!(stamps("xdp", 16) && stamps("busy", 16));
+        assert!(stamps(FLOOR, 1) && !stamps(FLOOR, 4));
+        assert!(stamps("nginx", 1) && !stamps("nginx", 4));
+        assert!(!stamps(NULL_PROBE, 1) && application(NULL_PROBE, 2));
+        assert!(!application("busy", 2) && application("busy", 4));
+    }
+}

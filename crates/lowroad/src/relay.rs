@@ -332,6 +332,9 @@ fn described(new: NewStream) -> Result<StreamSpec, Failure> {
             stream: new.rate,
             source: new.source_rate,
         },
+        // Measuring aids, for configuration files.
+        work: None,
+        fec: None,
         latch_timeout: new.latch_timeout,
         multicast: new.multicast_interface.map(|interface| Multicast {
             interface,

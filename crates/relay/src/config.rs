@@ -92,6 +92,8 @@ fn without_spans(spec: StreamSpec<Spanned<SubscriberSpec>>) -> (StreamSpec, Vec<
         interfaces: spec.interfaces,
         copy_to_user: spec.copy_to_user,
         rate: spec.rate,
+        work: spec.work,
+        fec: spec.fec,
         latch_timeout: spec.latch_timeout,
         multicast: spec.multicast,
         subscribers: spec
@@ -208,6 +210,35 @@ mod tests {
         ] {
             let message = read(&STREAM.replace(from, to)).unwrap_err();
             assert!(message.contains(expected), "{to}: {message}");
+        }
+    }
+
+    #[test]
+    fn work_keeps_a_stream_in_userspace() {
+        let config = read(&format!(
+            "{STREAM}work = \"50us\"\nfec = {{ group = 10 }}\n"
+        ))
+        .unwrap();
+        let work = config.streams[0].per_packet();
+        assert_eq!((work.spin.as_micros(), work.fec_group), (50, Some(10)));
+        let fast = STREAM.replace("\"recv\"", "\"xdp\"");
+        assert!(read(&format!("{fast}work = \"0us\"\n")).is_ok());
+        for (stream, more, expected) in [
+            (
+                fast.as_str(),
+                "work = \"1us\"",
+                "the fast path does not apply",
+            ),
+            (
+                fast.as_str(),
+                "fec = { group = 10 }",
+                "the fast path does not apply",
+            ),
+            (STREAM, "fec = { group = 1 }", "2 to 64 packets"),
+            (STREAM, "work = \"2s\"", "at most 10ms"),
+        ] {
+            let message = read(&format!("{stream}{more}\n")).unwrap_err();
+            assert!(message.contains(expected), "{more}: {message}");
         }
     }
 

@@ -72,7 +72,25 @@ pub struct Stream {
     pub copy_port: Option<u16>,
     /// A fast path starts this stream diverted: see [`crate::handover`].
     pub handover: Option<Handover>,
+    /// Work on each packet, which only userspace does: a fast path refuses a stream that has any.
+    pub work: PerPacket,
     pub subscribers: Vec<Subscriber>,
+}
+
+/// What is done with each packet of a stream before it is forwarded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PerPacket {
+    /// CPU time spent on it.
+    pub spin: Duration,
+    /// After every so many packets a parity datagram is sent to each subscriber.
+    pub fec_group: Option<u8>,
+}
+
+impl PerPacket {
+    /// Whether there is nothing to do.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How a stream that userspace relays now comes to a fast path. It counts when the stream enters

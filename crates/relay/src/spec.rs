@@ -8,8 +8,12 @@ use std::time::Duration;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::plan::{MAX_FANOUT, Prefix};
+use crate::plan::{MAX_FANOUT, PerPacket, Prefix};
 use crate::units::{Pps, Span};
+use crate::userspace;
+
+/// A packet may take a worker this long at most.
+const MOST_WORK: Duration = Duration::from_millis(10);
 
 /// A stream as users describe it; `S` is how its subscribers are written.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -27,6 +31,13 @@ pub struct StreamSpec<S = SubscriberSpec> {
     pub copy_to_user: bool,
     #[serde(default)]
     pub rate: Rate,
+    /// CPU time spent on each packet before it is forwarded: a measuring aid that stands for what
+    /// a relay does beyond forwarding. Userspace datapaths only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Span>,
+    /// Parity datagrams for each subscriber. Userspace datapaths only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fec: Option<Fec>,
     /// How long a latch survives its holder's silence.
     #[serde(default = "latch_timeout")]
     pub latch_timeout: Span,
@@ -68,6 +79,17 @@ pub struct Rate {
     pub stream: Option<Pps>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Pps>,
+}
+
+/// After every `group` packets, the exclusive or of their payloads is sent as one more datagram,
+/// from which any one of them can be rebuilt; its header is described in
+/// `userspace/fec.rs`.
+/// Payloads are best 16 bytes shorter than the path allows: the parity is longer than the longest.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fec {
+    /// 2 to 64.
+    pub group: u8,
 }
 
 /// How a group is joined.
@@ -169,6 +191,7 @@ impl StreamSpec {
                 self.datapath
             ));
         }
+        self.check_work(&self.datapath)?;
         if others.iter().any(|other| other.name == self.name) {
             return Err("this name is taken".into());
         }
@@ -199,6 +222,35 @@ impl StreamSpec {
             ));
         }
         Ok(())
+    }
+
+    /// The work on each packet as datapaths are told it.
+    pub fn per_packet(&self) -> PerPacket {
+        PerPacket {
+            spin: self.work.map_or(Duration::ZERO, |work| work.0),
+            fec_group: self.fec.map(|fec| fec.group),
+        }
+    }
+
+    /// Whether `datapath` can do the work on each packet.
+    pub(crate) fn check_work(&self, datapath: &str) -> Result<(), String> {
+        let work = self.per_packet();
+        if work.spin > MOST_WORK {
+            return Err("work is at most 10ms for each packet".into());
+        }
+        if work
+            .fec_group
+            .is_some_and(|group| !(2..=64).contains(&group))
+        {
+            return Err("a group of fec has 2 to 64 packets".into());
+        }
+        if work.is_none() || userspace::has(datapath) {
+            return Ok(());
+        }
+        Err(format!(
+            "work and fec are done in userspace: the fast path does not apply, choose {} instead of {datapath}",
+            userspace::NAMES.join(", ")
+        ))
     }
 
     fn check_ingest(&self) -> Result<(), String> {

@@ -277,6 +277,7 @@ impl Stream {
             },
             min_ttl: if all_fixed { 0 } else { 2 },
             copy_port: self.copies.as_ref().and_then(|socket| port(socket)),
+            work: self.spec.per_packet(),
             handover: handover.map(|shadow_port| plan::Handover { shadow_port }),
             subscribers: self.subscribers.iter().map(Subscriber::plan).collect(),
         }

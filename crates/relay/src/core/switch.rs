@@ -34,6 +34,9 @@ impl Core {
                 let message = format!("no datapath \"{datapath}\"; there are {known}");
                 return Err(Error::bad_request(message));
             }
+            let spec = &state.streams[at].spec;
+            spec.check_work(datapath)
+                .map_err(|what| Error::bad_request(format!("stream \"{stream}\": {what}")))?;
             state.streams[at].place.datapath.clone().unwrap_or_default()
         };
         if from == datapath {

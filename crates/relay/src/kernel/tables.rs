@@ -80,6 +80,12 @@ impl Tables {
 
     /// Carries out a plan: what both plans cover goes on without a gap.
     pub(crate) fn apply(&self, plan: &Plan) -> Result<(), Error> {
+        if let Some(stream) = plan.streams.iter().find(|s| !s.work.is_none()) {
+            return Err(Error::Plan(format!(
+                "stream \"{}\" has work or fec for userspace: the fast path does not apply",
+                stream.name
+            )));
+        }
         let mut state = self.state();
         let kept: BTreeSet<u32> = plan.streams.iter().map(|stream| stream.id.0).collect();
         let gone: Vec<u32> = state

@@ -9,6 +9,7 @@ use sys::mmsg::Received;
 
 use super::fan_out::{FanOut, Outlet, Train};
 use super::intake::Intake;
+use super::labour::{Labour, Parity};
 use super::losses::{Losses, Stack};
 use super::policing::Policing;
 use super::runs;
@@ -63,6 +64,7 @@ pub(super) struct Lane {
     interfaces: Vec<u32>,
     min_ttl: u8,
     policing: Policing,
+    labour: Labour,
     fan_out: FanOut,
     received: Traffic,
     /// Datagrams offered to the subscribers, and those refused.
@@ -94,6 +96,7 @@ impl Lane {
             interfaces: stream.interfaces.clone(),
             min_ttl: stream.min_ttl,
             policing: Policing::new(&stream.source, stream.limits, now_ns),
+            labour: Labour::new(&stream.work),
             fan_out: FanOut::new(stream, |_| Tally::default()),
             received: Traffic::default(),
             tally: Tally::default(),
@@ -109,6 +112,7 @@ impl Lane {
         self.interfaces.clone_from(&stream.interfaces);
         self.min_ttl = stream.min_ttl;
         self.policing.update(&stream.source, stream.limits, now_ns);
+        self.labour.update(&stream.work);
         let known: BTreeMap<_, _> = self
             .fan_out
             .tallies()
@@ -130,7 +134,8 @@ impl Lane {
     /// How many received datagrams to relay before others may look at the lane: about a
     /// millisecond of sending.
     pub(super) fn stride(&self) -> usize {
-        (512 / self.fan_out.len().max(1)).max(1)
+        let sending = (512 / self.fan_out.len().max(1)).max(1);
+        sending.min(self.labour.stride())
     }
 
     /// Relays datagrams of the intake that came from the input with this socket.
@@ -161,7 +166,16 @@ impl Lane {
                 trains.push(admitted);
             }
         }
+        let parities = if copies {
+            Vec::new()
+        } else {
+            self.labour.on(&trains)
+        };
         self.send(&trains, copies, workshop);
+        if !parities.is_empty() {
+            let trains: Vec<_> = parities.iter().map(Parity::train).collect();
+            self.send(&trains, copies, workshop);
+        }
         self.publish(at, seen);
     }
 

@@ -3,7 +3,9 @@
 //! thread sleeps. It decides nothing about which stream goes where.
 
 mod fan_out;
+mod fec;
 mod intake;
+mod labour;
 mod lane;
 mod losses;
 pub(crate) mod policing;
@@ -19,6 +21,11 @@ pub(crate) use worker::Worker;
 use crate::Relay;
 use crate::counters::Counters;
 use crate::plan::Plan;
+
+/// Whether the datapath of this name hands every packet to userspace.
+pub fn has(datapath: &str) -> bool {
+    NAMES.contains(&datapath)
+}
 
 /// The datapaths of this module.
 pub(crate) const NAMES: [&str; 4] = ["recv", "mmsg", "gso", "busy"];

@@ -152,6 +152,7 @@ impl Rig {
             min_ttl: 2,
             copy_port: None,
             handover: None,
+            work: relay::plan::PerPacket::default(),
             subscribers: (0..subscribers)
                 .map(|i| self.subscriber(i, address.is_ipv4()))
                 .collect(),

@@ -116,7 +116,7 @@ pub struct Load {
     pub rate: Option<PacketRate>,
     pub subscribers: usize,
     pub duration: Span,
-    /// Microseconds of work on each packet before it is forwarded (the `work` settings of a relay).
+    /// Settings of the stream in the relay's configuration, such as `work` and `fec`.
     #[serde(default)]
     pub options: BTreeMap<String, toml::Value>,
 }
@@ -173,13 +173,23 @@ impl Load {
         if self.scope == Scope::Application {
             words.push("application".to_owned());
         }
-        words.extend(self.options.iter().map(|(key, value)| {
-            let value = value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned);
-            format!("{key}={value}")
-        }));
+        for (key, value) in &self.options {
+            options(&mut words, key, value);
+        }
         words.join(" ")
+    }
+}
+
+/// `work=50us`, and `fec-group=10` of a table.
+fn options(words: &mut Vec<String>, key: &str, value: &toml::Value) {
+    match value {
+        toml::Value::Table(table) => {
+            for (inner, value) in table {
+                options(words, &format!("{key}-{inner}"), value);
+            }
+        }
+        toml::Value::String(text) => words.push(format!("{key}={text}")),
+        other => words.push(format!("{key}={other}")),
     }
 }
 
@@ -192,6 +202,7 @@ const SHIPPED: &[&str] = &[
     include_str!("../../../experiments/relay-throughput.toml"),
     include_str!("../../../experiments/relay-cpu.toml"),
     include_str!("../../../experiments/relay-peers.toml"),
+    include_str!("../../../experiments/relay-work.toml"),
 ];
 
 impl Plan {
@@ -348,6 +359,10 @@ mod tests {
         let labels: Vec<_> = plan.loads.iter().map(Load::label).collect();
         assert_eq!(labels[0], "200B 10kpps N=1");
         assert!(labels.contains(&"200B 10kpps N=1 application".to_owned()));
+        let plan = Plan::find("relay-work").unwrap();
+        let labels: Vec<_> = plan.loads.iter().map(Load::label).collect();
+        assert_eq!(labels[1], "200B 2kpps N=1 work=10us");
+        assert_eq!(labels[4], "200B 2kpps N=1 fec-group=10");
     }
 
     #[test]

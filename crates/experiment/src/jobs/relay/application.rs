@@ -54,3 +54,35 @@ impl Applications {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{FLOOR, NULL_PROBE, RelayBench};
+    use crate::jobs::{Bench, TrialSpec};
+    use crate::plan::{IdlePolicy, Load, Measure, Scope};
+
+    #[test]
+    fn both_bare_arms_tell_when_the_application_has_it() {
+        if !sys::require::root() {
+            return;
+        }
+        let load = Load {
+            scope: Scope::Application,
+            ..Load::paced("200B", "1kpps", 1, "100ms").unwrap()
+        };
+        let mut bench = RelayBench::new().unwrap();
+        for arm in [FLOOR, NULL_PROBE] {
+            let spec = TrialSpec {
+                arm,
+                load: &load,
+                measure: Measure::Delay,
+                idle: IdlePolicy::None,
+                seed: 6,
+            };
+            let outcome = bench.trial(&spec).unwrap();
+            assert!(outcome.values["app_delay_p50"] > 0.0, "{arm}");
+            assert_eq!(outcome.counts["app_unique"], 100, "{arm}");
+            assert!(!outcome.values.contains_key("delay_p50"), "{arm}");
+        }
+    }
+}

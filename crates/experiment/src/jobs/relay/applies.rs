@@ -23,12 +23,24 @@ pub(super) fn applies(arm: &str, load: &Load, cpus: usize) -> Result<(), Missing
             "it would take the CPU that the receiving application wakes up on",
             "see the loads without the scope application, or use a machine with three CPUs",
         ),
+        arm if has_work(load) && !relay::userspace::has(arm) => refuse(
+            "work on each packet is done in userspace: the fast path does not apply",
+            "see the load work=0us, or choose a userspace datapath for such streams",
+        ),
         arm if peers::find(arm).is_some() && !one_copy => refuse(
             "the peer is set up for one receiver",
             "see the loads with N=1",
         ),
         _ => Ok(()),
     }
+}
+
+/// Whether the relay does more with each packet than forward it.
+fn has_work(load: &Load) -> bool {
+    load.options.iter().any(|(key, value)| match key.as_str() {
+        "work" => value.as_str() != Some("0us"),
+        key => key == "fec",
+    })
 }
 
 #[cfg(test)]
@@ -50,6 +62,16 @@ mod tests {
         assert!(stamps(FLOOR, 1) && !stamps(FLOOR, 4));
         assert!(stamps("nginx", 1) && !stamps("nginx", 4));
         assert!(!stamps(NULL_PROBE, 1) && application(NULL_PROBE, 2));
+        let work = |arm, text: &str| {
+            let options = toml::from_str(text).unwrap();
+            let load = Load {
+                options,
+                ..load(1, Scope::StampToStamp)
+            };
+            applies(arm, &load, 2).is_ok()
+        };
+        assert!(work("xdp", "work = \"0us\"") && work("recv", "work = \"50us\""));
+        assert!(!work("tc", "work = \"50us\"") && !work("xdp", "fec = { group = 10 }"));
         assert!(!application("busy", 2) && application("busy", 4));
     }
 }

@@ -157,6 +157,13 @@ fn copies_that_find_a_full_device_are_counted_one_by_one() {
     socket
         .send_to(&[7; 40 * DATAGRAMS as usize], INGEST)
         .unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while subscriber(&running, 199).delivered.packets + refused(&running, 199, DropReason::Transmit)
+        < u64::from(DATAGRAMS)
+    {
+        assert!(Instant::now() < deadline, "the datagrams have not come");
+        std::thread::yield_now();
+    }
     let counters = running.stop();
     let mut arrived = BTreeMap::<u32, u64>::new();
     let delivered: u64 = stream(&counters)

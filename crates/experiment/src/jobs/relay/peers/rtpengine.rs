@@ -10,6 +10,9 @@ use super::{Peer, Route, Started, logged, program, wait_bound};
 
 pub(super) struct RtpEngine;
 
+/// From the interface called `in` to the one called `out`: a bencoded key and its list.
+const DIRECTION: &str = concat!("9:direction", "l", "2:in", "3:out", "e");
+
 /// Where its control socket listens, inside the namespace.
 const CONTROL: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 2223);
 
@@ -59,7 +62,7 @@ fn call(sender: SocketAddr, subscriber: SocketAddr) -> Result<SocketAddr> {
     socket.connect(CONTROL)?;
     let common = "7:call-id8:lowroad18:from-tag1:a";
     let offer = format!(
-        "d7:command5:offer{common}9:directionl2:in3:oute3:sdp{}e",
+        "d7:command5:offer{common}{DIRECTION}3:sdp{}e",
         bencoded(&sdp(sender))
     );
     ask(&socket, "offer", &offer)?;

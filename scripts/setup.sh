@@ -5,8 +5,8 @@
 packages_to() {
 	case $1 in
 	build) echo gcc libc6-dev make pkg-config clang libelf-dev ca-certificates curl git ;;
-	run) echo iproute2 ;;
-	test) echo clang-format python3-venv qemu-system-x86 busybox-static iproute2 ;;
+	run) echo iproute2 ffmpeg ;;
+	test) echo clang-format python3-venv qemu-system-x86 busybox-static iproute2 ffmpeg ;;
 	esac
 }
 

@@ -14,6 +14,7 @@ use sys::owner::Owner;
 use crate::environment::Native;
 use crate::error::at;
 use crate::host::Peer;
+use crate::impaired::Impaired;
 use crate::plan::{self, End};
 use crate::wiring::{Switch, Wiring};
 use crate::{Error, Host, Interface, LinkSettings, LinkSpec, Neighbours, Topology, clean};
@@ -34,6 +35,7 @@ const LOOPBACK: u32 = 1;
 pub struct Bed {
     // The order of the fields is the order of the teardown: programs end before wires do.
     hosts: BTreeMap<String, Host>,
+    impaired: Vec<Impaired>,
     switches: Vec<Switch>,
     settings: BTreeMap<String, Value>,
 }
@@ -48,6 +50,7 @@ impl Bed {
         check_run_id(run_id)?;
         let mut bed = Self {
             hosts: BTreeMap::new(),
+            impaired: Vec::new(),
             switches: Vec::new(),
             settings: BTreeMap::new(),
         };
@@ -68,6 +71,10 @@ impl Bed {
             let switch = wiring.make(clean::name(owner, run_id, &format!("switch{number}")))?;
             if let Some(switch) = switch {
                 bed.set_switch(&link.name(), &switch, &link.settings)?;
+                if let Some(impairment) = link.impairment {
+                    let running = switch.impair(&link.name(), impairment)?;
+                    bed.impaired.push(running);
+                }
                 bed.switches.push(switch);
             }
         }
@@ -169,6 +176,10 @@ impl Bed {
         let name = link.name();
         self.settings
             .insert(format!("link.{name}.kind"), json!(link.kind));
+        if let Some(impairment) = link.impairment {
+            let key = format!("link.{name}.impairment");
+            self.settings.insert(key, json!(impairment));
+        }
         if let Value::Object(settings) = json!(link.settings) {
             for (key, value) in settings {
                 self.settings.insert(format!("link.{name}.{key}"), value);

@@ -29,6 +29,8 @@ pub enum Error {
         value: String,
         source: io::Error,
     },
+    #[error("link {link}: {what}")]
+    Impaired { link: String, what: String },
     #[error("{0}: no carrier, or an address that accepts no packets, after {1} s")]
     NotReady(String, u64),
     #[error("{host}: starting {program}: {source}")]

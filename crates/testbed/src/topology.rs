@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::Impairment;
 use crate::settings::{HostSettings, LinkSettings};
 
 /// A device's name has room for this many bytes.
@@ -45,6 +46,9 @@ pub struct LinkSpec {
     pub v4: Option<Subnet>,
     /// IPv6 network, likewise.
     pub v6: Option<Subnet>,
+    /// What the link does to frames; for `impaired` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub impairment: Option<Impairment>,
     #[serde(flatten)]
     pub settings: LinkSettings,
 }
@@ -59,6 +63,8 @@ pub enum LinkKind {
     Bridge,
     /// A macvlan device per host on one parent.
     Macvlan,
+    /// Two cables with a program between them that delays, jitters and loses frames.
+    Impaired,
 }
 
 /// An address and prefix length, as `10.1.0.0/24`.
@@ -108,7 +114,37 @@ impl LinkSpec {
             kind,
             v4: None,
             v6: None,
+            impairment: None,
             settings: LinkSettings::default(),
+        }
+    }
+
+    /// An impaired link between two hosts; checksums are the senders' to finish.
+    pub fn impaired(ends: &[&str], impairment: Impairment) -> Self {
+        let mut link = Self::new(LinkKind::Impaired, ends);
+        link.impairment = Some(impairment);
+        link.settings.tx_checksum = false;
+        link.settings.tso = false;
+        link.settings.udp_segmentation = false;
+        link
+    }
+
+    fn check_impairment(&self) -> Result<(), String> {
+        let settings = &self.settings;
+        match (self.kind, self.impairment) {
+            (LinkKind::Impaired, None) => {
+                Err("an impaired link needs an impairment, such as { delay-us = 500 }".to_owned())
+            }
+            (LinkKind::Impaired, Some(_)) if settings.tx_checksum || settings.queues != 1 => Err(
+                "an impaired link needs tx-checksum, tso and udp-segmentation = false and one queue: \
+                 what passes through userspace is complete"
+                    .to_owned(),
+            ),
+            (LinkKind::Impaired, Some(impairment)) if impairment.loss_ppm > 1_000_000 => {
+                Err("loss-ppm is at most 1000000".to_owned())
+            }
+            (LinkKind::Impaired, Some(_)) | (_, None) => Ok(()),
+            (_, Some(_)) => Err("an impairment needs kind = \"impaired\"".to_owned()),
         }
     }
 
@@ -126,8 +162,9 @@ impl LinkSpec {
             return Err("a host cannot be at two of its ends".to_owned());
         }
         match (self.kind, self.ends.len()) {
-            (LinkKind::Direct, 2) => {}
+            (LinkKind::Direct | LinkKind::Impaired, 2) => {}
             (LinkKind::Direct, _) => return Err("a direct link has two ends".to_owned()),
+            (LinkKind::Impaired, _) => return Err("an impaired link has two ends".to_owned()),
             (_, 2..=MOST_ENDS) => {}
             _ => return Err(format!("a link has 2 to {MOST_ENDS} ends")),
         }
@@ -143,6 +180,7 @@ impl LinkSpec {
                 _ => {}
             }
         }
+        self.check_impairment()?;
         self.settings
             .contradiction()
             .map_or(Ok(()), |why| Err(why.to_owned()))
@@ -230,6 +268,8 @@ struct LinkKeys {
     v4: Option<Subnet>,
     #[serde(default)]
     v6: Option<Subnet>,
+    #[serde(default)]
+    impairment: Option<Impairment>,
 }
 
 impl TryFrom<toml::Table> for HostSpec {
@@ -250,13 +290,14 @@ impl TryFrom<toml::Table> for LinkSpec {
     type Error = toml::de::Error;
 
     fn try_from(table: toml::Table) -> Result<Self, toml::de::Error> {
-        let (keys, settings) = split(table, &["ends", "kind", "v4", "v6"]);
+        let (keys, settings) = split(table, &["ends", "kind", "v4", "v6", "impairment"]);
         let keys: LinkKeys = keys.try_into()?;
         Ok(Self {
             ends: keys.ends,
             kind: keys.kind,
             v4: keys.v4,
             v6: keys.v6,
+            impairment: keys.impairment,
             settings: settings.try_into()?,
         })
     }
@@ -353,6 +394,13 @@ mod tests {
             ("192.0.2.0/24", "fd00::/64", "other family"),
             ("192.0.2.0/24", "192.0.2.0/30", "too small"),
             ("host.sender", "host.Sender", "names have"),
+            ("\"direct\"", "\"impaired\"", "needs an impairment"),
+            ("queues = 2", "impairment = { delay-us = 5 }", "needs kind"),
+            (
+                "kind = \"direct\"",
+                "kind = \"impaired\"\nimpairment = { delay-us = 5 }",
+                "one queue",
+            ),
         ] {
             assert!(THREE_HOSTS.contains(from), "{from}");
             let text = THREE_HOSTS.replace(from, to);

@@ -7,8 +7,9 @@ use netdev::Netlink;
 use sys::netns::{self, Namespace};
 
 use crate::error::at;
+use crate::impaired::Impaired;
 use crate::plan::End;
-use crate::{Error, Host, LinkKind, LinkSettings, LinkSpec};
+use crate::{Error, Host, Impairment, LinkKind, LinkSettings, LinkSpec};
 
 /// A namespace that holds a bridge or a macvlan parent, and nobody's programs.
 #[derive(Debug)]
@@ -53,6 +54,19 @@ impl Switch {
             .collect())
     }
 
+    /// Joins its two devices by a program that impairs what passes.
+    pub(crate) fn impair(&self, link: &str, impairment: Impairment) -> Result<Impaired, Error> {
+        self.namespace.run(|| {
+            let mut netlink = Netlink::new().map_err(at(&self.name))?;
+            let mut port = |name| Ok::<_, netdev::Error>(netlink.link_by_name(name)?.index);
+            let ports = [
+                port("port0").map_err(at(&self.name))?,
+                port("port1").map_err(at(&self.name))?,
+            ];
+            Impaired::start(link, ports, impairment)
+        })?
+    }
+
     pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         Ok(self.namespace.run(work)?)
     }
@@ -81,6 +95,7 @@ impl Wiring<'_> {
             LinkKind::Direct => self.direct().map(|()| None),
             LinkKind::Bridge => self.bridge(name).map(Some),
             LinkKind::Macvlan => self.macvlan(name).map(Some),
+            LinkKind::Impaired => self.two_cables(name).map(Some),
         }
     }
 
@@ -111,6 +126,19 @@ impl Wiring<'_> {
             netlink.add_veth(&port, &self.end(end))?;
         }
         Ok(())
+    }
+
+    fn two_cables(&self, name: String) -> Result<Switch, Error> {
+        let mut switch = Switch::up(name)?;
+        for (number, end) in self.ends.iter().enumerate() {
+            let name = format!("port{number}");
+            let port = device(&name, &self.link.settings).up();
+            switch
+                .netlink
+                .add_veth(&port, &self.end(end))
+                .map_err(at(&self.link.name()))?;
+        }
+        Ok(switch)
     }
 
     fn macvlan(&self, name: String) -> Result<Switch, Error> {

@@ -1,0 +1,5 @@
+//! Compiles the impaired link's BPF program.
+
+fn main() {
+    bpf::build("bpf/to_socket.bpf.c");
+}

@@ -1,0 +1,144 @@
+//! A link that delays, jitters and loses frames by a seeded plan, whatever the kernel has: frames
+//! wait in AF_XDP memory between two devices of a switch. When each is due is decided by `fate`.
+
+mod fate;
+mod forwarder;
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags};
+use netdev::XdpMode;
+use netdev::attach::{self, Attached};
+use serde::{Deserialize, Serialize};
+use sys::mmap::Pages;
+use xsk::{Bind, Frame, Mode, Socket, Umem};
+
+use self::fate::Fate;
+use self::forwarder::Forwarder;
+use crate::Error;
+
+/// Frames that can be under way at once, both directions together.
+const FRAMES: u32 = 8192;
+const FRAME_SIZE: u32 = 2048;
+
+/// The generated BPF skeleton.
+#[allow(
+    warnings,
+    clippy::all,
+    clippy::undocumented_unsafe_blocks,
+    reason = "generated code"
+)]
+mod skel {
+    include!(concat!(env!("OUT_DIR"), "/to_socket.skel.rs"));
+}
+
+/// What a link does to frames, in each direction by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Impairment {
+    /// The least delay, in microseconds.
+    pub delay_us: u32,
+    /// Random delay beyond it, in microseconds: the most for `uniform`, the scale for `normal`.
+    pub jitter_us: u32,
+    pub distribution: Distribution,
+    /// Frames lost of a million.
+    pub loss_ppm: u32,
+    /// Frames leave in the order they came, the later as late as the earlier.
+    pub keep_order: bool,
+    /// Equal seeds and equal traffic have equal fates.
+    pub seed: u64,
+}
+
+/// How random delays are distributed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Distribution {
+    /// From 0 to the jitter.
+    #[default]
+    Uniform,
+    /// The magnitude of a normal deviate whose standard deviation is the jitter.
+    Normal,
+}
+
+/// A running link. Dropping it stops it; frames that wait are lost.
+#[derive(Debug)]
+pub(crate) struct Impaired {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    _attached: [Attached; 2],
+}
+
+impl Impaired {
+    /// Joins two devices of the calling thread's namespace.
+    pub(crate) fn start(
+        link: &str,
+        ports: [u32; 2],
+        impairment: Impairment,
+    ) -> Result<Self, Error> {
+        let failed = |what: String| Error::Impaired {
+            link: link.to_owned(),
+            what,
+        };
+        let (umem, mut free) = Umem::new(FRAMES, FRAME_SIZE, 0, Pages::Ordinary)
+            .map_err(|error| failed(error.to_string()))?;
+        let mut attach =
+            |port| attach_port(&umem, &mut free, port).map_err(|error| failed(error.to_string()));
+        let ((near, near_program), (far, far_program)) = (attach(ports[0])?, attach(ports[1])?);
+        let stop = Arc::new(AtomicBool::new(false));
+        let fates = [0, 1].map(|direction| Fate::new(impairment, direction));
+        let mut forwarder = Forwarder::new([near, far], fates, free);
+        let stopped = Arc::clone(&stop);
+        let name = link.to_owned();
+        let thread = thread::Builder::new()
+            .name("impaired-link".into())
+            .spawn(move || {
+                if let Err(error) = forwarder.run(&stopped) {
+                    tracing::error!("link {name}: {error}");
+                }
+            })
+            .map_err(|error| failed(error.to_string()))?;
+        Ok(Self {
+            stop,
+            thread: Some(thread),
+            _attached: [near_program, far_program],
+        })
+    }
+}
+
+impl Drop for Impaired {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of an impaired link had panicked");
+        }
+    }
+}
+
+type Failure = Box<dyn std::error::Error>;
+
+/// A socket that gets everything that arrives at a device.
+fn attach_port(
+    umem: &Umem,
+    free: &mut Vec<Frame>,
+    port: u32,
+) -> Result<(Socket, Attached), Failure> {
+    let mut socket = Socket::bind(umem, &Bind::new(port, 0, Mode::Copy))?;
+    socket.fill(free);
+    let mut storage = MaybeUninit::uninit();
+    let skel = skel::ToSocketSkelBuilder::default()
+        .open(&mut storage)?
+        .load()?;
+    let fd = socket.as_fd().as_raw_fd();
+    skel.maps
+        .sockets
+        .update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
+    let program = skel.progs.to_socket.as_fd();
+    Ok((socket, attach::xdp(program, port, XdpMode::Native)?))
+}

@@ -116,6 +116,9 @@ pub struct Load {
     pub rate: Option<PacketRate>,
     pub subscribers: usize,
     pub duration: Span,
+    /// Random delay, from 0 to this and the same in every trial, on the link before the relay: that
+    /// link is then an impaired one.
+    pub jitter: Option<Span>,
     /// Settings of the stream in the relay's configuration, such as `work` and `fec`.
     #[serde(default)]
     pub options: BTreeMap<String, toml::Value>,
@@ -149,6 +152,7 @@ impl Load {
         Ok(Self {
             measure: None,
             scope: Scope::default(),
+            jitter: None,
             from: LoadSource::Generator,
             payload: Some(payload.parse()?),
             rate: Some(rate.parse()?),
@@ -173,6 +177,7 @@ impl Load {
         if self.scope == Scope::Application {
             words.push("application".to_owned());
         }
+        words.extend(self.jitter.map(|jitter| format!("jitter={jitter}")));
         for (key, value) in &self.options {
             options(&mut words, key, value);
         }
@@ -203,6 +208,7 @@ const SHIPPED: &[&str] = &[
     include_str!("../../../experiments/relay-cpu.toml"),
     include_str!("../../../experiments/relay-peers.toml"),
     include_str!("../../../experiments/relay-work.toml"),
+    include_str!("../../../experiments/relay-jitter.toml"),
 ];
 
 impl Plan {
@@ -363,6 +369,8 @@ mod tests {
         let labels: Vec<_> = plan.loads.iter().map(Load::label).collect();
         assert_eq!(labels[1], "200B 2kpps N=1 work=10us");
         assert_eq!(labels[4], "200B 2kpps N=1 fec-group=10");
+        let plan = Plan::find("relay-jitter").unwrap();
+        assert_eq!(plan.loads[1].label(), "200B 1kpps N=1 jitter=100us");
     }
 
     #[test]

@@ -120,6 +120,15 @@ macro_rules! from_string {
 }
 from_string!(Bytes PacketRate Span);
 
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_micros() {
+            us if us > 0 && us.is_multiple_of(1000) => write!(f, "{}ms", us / 1000),
+            us => write!(f, "{us}us"),
+        }
+    }
+}
+
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}B", self.0)

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 use probes::delay::Point;
-use testbed::{Bed, Child, Host, HostSpec, Interface, LinkKind, LinkSpec, Peer, Topology};
+use testbed::{
+    Bed, Child, Host, HostSpec, Impairment, Interface, LinkKind, LinkSpec, Peer, Topology,
+};
 
 use super::FLOOR;
 use super::peers::{self, Route};
@@ -40,6 +42,20 @@ fn row(hosts: &[(&str, &[usize])]) -> Topology {
         topology.link.push(link);
     }
     topology
+}
+
+/// The topology with the load's jitter on the link that the sender is on.
+fn with_jitter(mut topology: Topology, load: &Load) -> Result<Topology> {
+    let (Some(jitter), Some(first)) = (load.jitter, topology.link.first_mut()) else {
+        return Ok(topology);
+    };
+    let impairment = Impairment {
+        jitter_us: u32::try_from(jitter.0.as_micros()).context("a jitter of hours")?,
+        ..Impairment::default()
+    };
+    let ends: Vec<&str> = first.ends.iter().map(String::as_str).collect();
+    *first = LinkSpec::impaired(&ends, impairment);
+    Ok(topology)
 }
 
 /// What is in the middle.
@@ -87,6 +103,7 @@ impl Stage {
                 ("receiver", &[]),
             ])
         };
+        let topology = with_jitter(topology, layout.load)?;
         let bed = Bed::up(&topology, &trial_name())?;
         let (after_sender, before_receiver) = neighbours(bare);
         let near = bed.host("sender")?.interface(after_sender)?.v4;

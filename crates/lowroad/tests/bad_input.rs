@@ -1,0 +1,280 @@
+//! The real binary and what it must not be brought down by: garbage, strangers, lost interfaces.
+#![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::UdpSocket;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use netdev::{LinkSpec, Netlink};
+use sys::netns::{self, Namespace};
+use tempfile::TempDir;
+
+const STREAM: &str = "[[stream]]\nname = \"good\"\nlisten = \"127.0.0.1:5004\"\n\
+    datapath = \"recv\"\nsource = \"any\"\ninterfaces = [\"lo\"]\n\
+    [[stream.subscriber]]\nname = \"a\"\nto = \"127.0.0.1:6000\"\n";
+
+fn lowroad() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_lowroad"))
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn garbage_is_one_clear_line_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("relay.toml");
+    for (garbage, line, what) in [
+        ("\u{0}\u{1}\u{2}".to_owned(), 1, ""),
+        ("[[stream]\n".to_owned(), 1, ""),
+        (STREAM.replace("127.0.0.1:5004", "nowhere"), 3, "address"),
+        (
+            STREAM.replace("recv", "teleport"),
+            1,
+            "no datapath \"teleport\"",
+        ),
+        (STREAM.replace("source", "sauce"), 5, "sauce"),
+        (format!("{STREAM}{STREAM}"), 10, "taken"),
+        (
+            STREAM.replace("127.0.0.1:6000", "127.0.0.1:5004"),
+            7,
+            "loop",
+        ),
+        ("a = [".repeat(5000), 1, ""),
+    ] {
+        fs::write(&path, &garbage).unwrap();
+        let output = lowroad()
+            .args(["relay", "serve", "--config"])
+            .arg(&path)
+            .output()
+            .unwrap();
+        let said = errors(&output);
+        let shown: String = garbage.chars().take(80).collect();
+        assert_eq!(output.status.code(), Some(2), "{shown}: {said}");
+        let place = format!("{}:{line}: ", path.display());
+        assert!(
+            said.contains(&place) && said.contains(what),
+            "{shown}: {said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{shown}: {said}");
+    }
+    let missing = lowroad()
+        .args(["relay", "serve", "--config", "/nonexistent.toml"])
+        .output()
+        .unwrap();
+    assert_eq!(missing.status.code(), Some(2));
+}
+
+#[test]
+fn without_rights_it_says_how_to_get_them() {
+    if !sys::require::root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (program, config) = (folder.path().join("lowroad"), folder.path().join("r.toml"));
+    fs::copy(env!("CARGO_BIN_EXE_lowroad"), &program).unwrap();
+    fs::write(&config, STREAM.replace("recv", "xdp")).unwrap();
+    for path in [folder.path(), &program, &config] {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(path, mode).unwrap();
+    }
+    let output = Command::new(&program)
+        .args(["relay", "serve", "--config"])
+        .arg(&config)
+        .uid(65534)
+        .gid(65534)
+        .output()
+        .unwrap();
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("sudo"), "{said}");
+}
+
+/// A relay in a namespace of its own.
+struct Relay {
+    name: String,
+    namespace: Namespace,
+    folder: TempDir,
+    child: Child,
+}
+
+impl Relay {
+    fn serve() -> Self {
+        let name = format!("lr-{}-bad", std::process::id());
+        let namespace = Namespace::create(&name).unwrap();
+        namespace.run(wire).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let more = "[[stream]]\nname = \"far\"\nlisten = \"127.0.0.1:5005\"\n\
+            datapath = \"recv\"\nsource = \"any\"\n\
+            [[stream.subscriber]]\nname = \"b\"\nto = \"192.0.2.2:6000\"\n";
+        let mut command = serving(folder.path(), "relay", &format!("{STREAM}{more}"));
+        let mut child = namespace
+            .run(|| command.stdout(Stdio::piped()).spawn().unwrap())
+            .unwrap();
+        let mut line = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut line).unwrap();
+        assert!(line.starts_with("ready"), "{line}");
+        Self {
+            name,
+            namespace,
+            folder,
+            child,
+        }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("relay.sock")
+    }
+
+    fn ask(&self, words: &[&str]) -> Output {
+        lowroad()
+            .args(["relay", "--control"])
+            .arg(self.socket())
+            .args(words)
+            .output()
+            .unwrap()
+    }
+
+    /// Panics unless a datagram still comes through.
+    fn relays(&self, number: u8) {
+        let work = || {
+            let receiver = UdpSocket::bind("127.0.0.1:6000").unwrap();
+            let wait = Some(Duration::from_secs(10));
+            receiver.set_read_timeout(wait).unwrap();
+            let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+            sender.send_to(&[number], "127.0.0.1:5004").unwrap();
+            let mut payload = [0; 2];
+            assert_eq!(receiver.recv(&mut payload).unwrap(), 1);
+            assert_eq!(payload[0], number);
+        };
+        self.namespace.run(work).unwrap();
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let _ended = self.child.kill().and_then(|()| self.child.wait());
+        let _ = netns::remove(&self.name);
+    }
+}
+
+fn serving(folder: &Path, name: &str, streams: &str) -> Command {
+    let (socket, config) = (folder.join(format!("{name}.sock")), folder.join(name));
+    let control = format!("[relay]\ncontrol = \"{}\"\n", socket.display());
+    fs::write(&config, format!("{control}{streams}")).unwrap();
+    let mut command = lowroad();
+    command.args(["relay", "serve", "--config"]).arg(config);
+    command
+}
+
+/// The loopback, and a device to 192.0.2.0/24 that can be taken away.
+fn wire() {
+    let mut netlink = Netlink::new().unwrap();
+    let (near, far) = (LinkSpec::new("near"), LinkSpec::new("far"));
+    netlink.add_veth(&near, &far).unwrap();
+    for name in ["lo", "near", "far"] {
+        let index = netlink.link_by_name(name).unwrap().index;
+        netlink.set_link(index, &LinkSpec::unnamed().up()).unwrap();
+    }
+    let index = netlink.link_by_name("near").unwrap().index;
+    let address = "192.0.2.1".parse().unwrap();
+    netlink.add_addresses(&[(index, address, 24)]).unwrap();
+}
+
+#[test]
+fn a_serving_relay_takes_everything_and_keeps_relaying() {
+    if !sys::require::root() {
+        return;
+    }
+    let relay = Relay::serve();
+    relay.relays(1);
+    strangers_are_told(&relay);
+    a_taken_port_is_named(&relay);
+    an_endless_request_is_refused(&relay);
+    half_open_clients_do_no_harm(&relay);
+    a_lost_interface_is_explained(&relay);
+    relay.relays(9);
+}
+
+fn strangers_are_told(relay: &Relay) {
+    for words in [
+        &["stream", "remove", "nobody"][..],
+        &["subscriber", "add", "nobody", "x", "192.0.2.9:1"],
+        &["subscriber", "remove", "nobody", "x"],
+        &["subscriber", "list", "nobody"],
+        &["switch", "nobody", "--datapath", "mmsg"],
+        &["explain", "nobody"],
+    ] {
+        let output = relay.ask(words);
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains("no stream \"nobody\""), "{words:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
+    }
+    let output = relay.ask(&["subscriber", "remove", "good", "nobody"]);
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+    relay.relays(2);
+}
+
+fn a_taken_port_is_named(relay: &Relay) {
+    let mut second = serving(relay.folder.path(), "second", STREAM);
+    let output = relay.namespace.run(|| second.output().unwrap()).unwrap();
+    let said = errors(&output);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("127.0.0.1:5004 is in use"), "{said}");
+    relay.relays(3);
+}
+
+fn an_endless_request_is_refused(relay: &Relay) {
+    let mut client = UnixStream::connect(relay.socket()).unwrap();
+    let mut body = b"{\"method\":\"".to_vec();
+    body.resize(10 << 20, b'x');
+    body.push(b'\n');
+    // The relay may hang up before it has read everything.
+    let _written = client.write_all(&body);
+    let mut answer = [0; 512];
+    let length = client.read(&mut answer).unwrap_or(0);
+    let answer = String::from_utf8_lossy(&answer[..length]);
+    assert!(answer.contains("too-large"), "{answer}");
+    assert!(relay.ask(&["counters"]).status.success());
+    relay.relays(4);
+}
+
+fn half_open_clients_do_no_harm(relay: &Relay) {
+    let connect = |_| {
+        let mut client = UnixStream::connect(relay.socket()).unwrap();
+        client.write_all(b"{\"method\":").unwrap();
+        client
+    };
+    let clients: Vec<_> = (0..200).map(connect).collect();
+    relay.relays(5);
+    drop(clients);
+    assert!(relay.ask(&["counters"]).status.success());
+}
+
+fn a_lost_interface_is_explained(relay: &Relay) {
+    let remove = || {
+        let mut netlink = Netlink::new().unwrap();
+        let index = netlink.link_by_name("near").unwrap().index;
+        netlink.delete_link(index).unwrap();
+    };
+    relay.namespace.run(remove).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let output = relay.ask(&["explain", "far"]);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        if said.contains("no route to 192.0.2.2") || said.contains("down or gone") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{said}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    relay.relays(6);
+}

@@ -199,12 +199,13 @@ impl Item {
         self
     }
 
-    /// The frame's flow, by the bytes where an untagged frame has its source port.
-    pub(crate) fn flow(&self) -> Option<&[u8]> {
-        match self.frame.get(12..14)? {
-            [8, 0] => self.frame.get(34..36),
-            _ => self.frame.get(54..56),
-        }
+    /// The frame's flow: sender's address and port, by the bytes where untagged frames have them.
+    pub(crate) fn flow(&self) -> Option<(&[u8], &[u8])> {
+        let (address, port) = match self.frame.get(12..14)? {
+            [8, 0] => (26..30, 34..36),
+            _ => (22..38, 54..56),
+        };
+        Some((self.frame.get(address)?, self.frame.get(port)?))
     }
 
     /// Sends it on the wire.

@@ -46,7 +46,8 @@ impl Routes {
     }
 
     /// The interfaces a stream comes in by when it names none: those that have one of its ingest
-    /// addresses, or every one that is up when none has. Loopback is left to userspace.
+    /// addresses, or every one that is up when none has; and the loopback, by which this machine's
+    /// own datagrams come.
     pub(super) fn interfaces(&mut self, ingest: &[SocketAddr]) -> Result<Vec<u32>, Error> {
         let links = self.netlink.links().map_err(Error::failed)?;
         let addresses = self.netlink.addresses().map_err(Error::failed)?;
@@ -61,7 +62,10 @@ impl Routes {
                 .any(|own| own.ifindex == *index && ingest.iter().any(|at| at.ip() == own.address))
         };
         let holding: Vec<u32> = usable.iter().copied().filter(holds).collect();
-        Ok(if holding.is_empty() { usable } else { holding })
+        let loopback = links.iter().filter(|link| link.loopback);
+        let mut interfaces = if holding.is_empty() { usable } else { holding };
+        interfaces.extend(loopback.map(|link| link.index));
+        Ok(interfaces)
     }
 
     /// The machine's own addresses that a wildcard of this family stands for.

@@ -58,10 +58,15 @@ fn having(stream: &Stream, links: &[Link], addresses: &[(u32, IpAddr)]) -> Vec<u
     found.into_iter().collect()
 }
 
-/// Every interface of a resolved plan.
+/// The loopback, in every namespace. It has no native XDP, and what this machine sends itself is
+/// userspace's to relay.
+const LOOPBACK: u32 = 1;
+
+/// Every interface of a resolved plan that programs are attached to.
 pub(crate) fn all(plan: &Plan) -> BTreeSet<u32> {
     plan.streams
         .iter()
         .flat_map(|stream| stream.interfaces.iter().copied())
+        .filter(|ifindex| *ifindex != LOOPBACK)
         .collect()
 }

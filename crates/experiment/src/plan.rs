@@ -76,6 +76,8 @@ pub enum Measure {
     Cpu,
     /// Effect of membership changes on a running stream.
     Change,
+    /// Decoded frames of a real stream against its source's.
+    Video,
 }
 
 impl Measure {
@@ -84,6 +86,8 @@ impl Measure {
         match self {
             Self::Delay | Self::Change => 1.0,
             Self::Cpu => 1.5,
+            // Its tail, two starts of ffmpeg, silence at the end, and decoding.
+            Self::Video => 2.5,
             Self::Throughput => 8.0,
         }
     }
@@ -133,6 +137,8 @@ pub enum LoadSource {
     Generator,
     /// ffmpeg sending H.264 video as RTP.
     Rtp,
+    /// ffmpeg sending H.264 video as MPEG-TS over UDP.
+    MpegTs,
 }
 
 /// From where to where delay is measured.
@@ -165,8 +171,10 @@ impl Load {
     /// The load's name in every record: `200B 10kpps N=1`.
     pub fn label(&self) -> String {
         let mut words = Vec::new();
-        if self.from == LoadSource::Rtp {
-            words.push("rtp-h264".to_owned());
+        match self.from {
+            LoadSource::Generator => {}
+            LoadSource::Rtp => words.push("rtp-h264".to_owned()),
+            LoadSource::MpegTs => words.push("mpeg-ts".to_owned()),
         }
         words.extend(self.payload.map(|size| size.to_string()));
         words.extend(self.rate.map(|rate| rate.to_string()));
@@ -209,6 +217,7 @@ const SHIPPED: &[&str] = &[
     include_str!("../../../experiments/relay-peers.toml"),
     include_str!("../../../experiments/relay-work.toml"),
     include_str!("../../../experiments/relay-jitter.toml"),
+    include_str!("../../../experiments/relay-video.toml"),
 ];
 
 impl Plan {

@@ -39,7 +39,7 @@ pub(crate) fn on_stage(bench: &RelayBench, stage: &Stage, spec: &TrialSpec<'_>) 
     let mut outcome = Outcome::default();
     let report = match spec.load.from {
         LoadSource::Generator => generated(bench, stage, spec, &mut outcome)?,
-        LoadSource::Rtp => streamed(bench, stage, spec, &mut outcome)?,
+        LoadSource::Rtp | LoadSource::MpegTs => streamed(bench, stage, spec, &mut outcome)?,
     };
     match spec.load.scope {
         Scope::StampToStamp => note_delay(&mut outcome, &report),
@@ -82,16 +82,23 @@ fn streamed(
     spec: &TrialSpec<'_>,
     outcome: &mut Outcome,
 ) -> Result<Report> {
-    let key = MatchKey::Rtp {
-        sources: vec![media::SSRC],
-    };
-    let probe = probe(stage, key, false, 1 << 14)?;
-    let mut video = media::Video::start(stage, spec.load.duration.0)?;
+    let probe = probe(stage, key(spec.load.from), false, 1 << 14)?;
+    let mut video = media::Video::start(stage, spec.load.from, spec.load.duration.0)?;
     let mut own = stage.relay_pids();
     own.push(video.pid());
     noise::watched(&bench.foreign, &own, outcome, || video.finish())?;
     let sent = probe.report(None)?.sent.iter().sum::<u64>();
     finish(&probe, sent * spec.load.subscribers as u64)
+}
+
+/// What tells the packets of ffmpeg's stream apart.
+pub(super) fn key(from: LoadSource) -> MatchKey {
+    match from {
+        LoadSource::MpegTs => MatchKey::PayloadHash,
+        LoadSource::Generator | LoadSource::Rtp => MatchKey::Rtp {
+            sources: vec![media::SSRC],
+        },
+    }
 }
 
 /// Attaches the probe pair between the sender's and the receiver's device.
@@ -132,7 +139,7 @@ pub(super) fn generate(
     Ok(sender.run(|| loadgen::generate(&offered, &AtomicBool::new(false)))??)
 }
 
-fn finish(probe: &DelayProbe, expected: u64) -> Result<Report> {
+pub(super) fn finish(probe: &DelayProbe, expected: u64) -> Result<Report> {
     probe.settle(expected, DRAIN)?;
     Ok(probe.report(None)?)
 }
@@ -159,7 +166,7 @@ fn note_generator(outcome: &mut Outcome, sent: &Sent, load: &Load) {
     }
 }
 
-fn note_delay(outcome: &mut Outcome, report: &Report) {
+pub(super) fn note_delay(outcome: &mut Outcome, report: &Report) {
     let mut value = |name: &str, value: Option<f64>| {
         if let Some(value) = value {
             outcome.values.insert(name.to_owned(), value);

@@ -1,4 +1,4 @@
-//! A real stream as a load: ffmpeg sends H.264 video as RTP, at the stream's own pace.
+//! A real stream as a load: ffmpeg sends H.264 video as RTP or MPEG-TS, at the stream's own pace.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,11 +10,15 @@ use datapath::Missing;
 use testbed::Child;
 
 use super::stage::Stage;
+use crate::plan::LoadSource;
 
 /// The synchronisation source of the stream.
 pub(super) const SSRC: u32 = 0x6c6f_7772;
 /// Seconds of video in the file; trials send a part of it.
 const FILE_SECONDS: u32 = 20;
+
+/// Its frame rate.
+pub(super) const FRAMES_PER_SECOND: u32 = 50;
 
 pub(super) fn check() -> Result<(), Missing> {
     let found = Command::new("ffmpeg")
@@ -40,7 +44,7 @@ pub(super) struct Video {
 
 impl Video {
     /// Starts sending `duration` of the video to the stage's ingest.
-    pub(super) fn start(stage: &Stage, duration: Duration) -> Result<Self> {
+    pub(super) fn start(stage: &Stage, from: LoadSource, duration: Duration) -> Result<Self> {
         let file = file()?;
         let log = stage.folder.path().join("ffmpeg.log");
         let mut command = Command::new("ffmpeg");
@@ -49,9 +53,20 @@ impl Video {
             .args(["-re", "-i"])
             .arg(file)
             .args(["-t", &duration.as_secs_f64().to_string()])
-            .args(["-c", "copy", "-an", "-f", "rtp", "-payload_type", "96"])
-            .args(["-ssrc", &SSRC.to_string()])
-            .arg(format!("rtp://{}?pkt_size=1200", stage.ingest))
+            .args(["-c", "copy", "-an"])
+            // A receiver needs the parameter sets with each keyframe.
+            .args(["-bsf:v", "h264_mp4toannexb"]);
+        if from == LoadSource::Rtp {
+            command
+                .args(["-f", "rtp", "-payload_type", "96"])
+                .args(["-ssrc", &SSRC.to_string()])
+                .arg(format!("rtp://{}?pkt_size=1200", stage.ingest));
+        } else {
+            command
+                .args(["-f", "mpegts"])
+                .arg(format!("udp://{}?pkt_size=1316", stage.ingest));
+        }
+        command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(&log)?);
@@ -75,7 +90,7 @@ impl Video {
 }
 
 /// The video, made once a run: encoding during a trial would compete with what is measured.
-fn file() -> Result<&'static Path> {
+pub(super) fn file() -> Result<&'static Path> {
     static FILE: OnceLock<Result<(tempfile::TempDir, PathBuf), String>> = OnceLock::new();
     let made = FILE.get_or_init(|| make().map_err(|error| format!("{error:#}")));
     match made {
@@ -89,7 +104,7 @@ fn make() -> Result<(tempfile::TempDir, PathBuf)> {
         .prefix("lowroad-video-")
         .tempdir()?;
     let path = folder.path().join("video.mp4");
-    let source = format!("testsrc2=size=1280x720:rate=50:duration={FILE_SECONDS}");
+    let source = format!("testsrc2=size=1280x720:rate={FRAMES_PER_SECOND}:duration={FILE_SECONDS}");
     let output = Command::new("ffmpeg")
         .args(["-hide_banner", "-nostdin", "-loglevel", "error"])
         .args(["-f", "lavfi", "-i", &source])

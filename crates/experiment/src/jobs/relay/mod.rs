@@ -11,6 +11,7 @@ mod peers;
 mod process;
 mod stage;
 mod throughput;
+mod video;
 
 use anyhow::Result;
 use datapath::Missing;
@@ -122,7 +123,7 @@ impl Bench for RelayBench {
     fn check_load(&self, load: &Load) -> Result<(), Missing> {
         match load.from {
             LoadSource::Generator => Ok(()),
-            LoadSource::Rtp => media::check(),
+            LoadSource::Rtp | LoadSource::MpegTs => media::check(),
         }
     }
 
@@ -141,6 +142,7 @@ impl Bench for RelayBench {
             Measure::Throughput => throughput::trial(self, spec),
             Measure::Cpu => cpu::trial(self, spec),
             Measure::Change => change::trial(self, spec),
+            Measure::Video => video::trial(self, spec),
         };
         drop(burners);
         let after = noise::between_trials()?;

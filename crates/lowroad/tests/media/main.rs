@@ -1,5 +1,6 @@
 //! Real media through the real relay: unmodified senders and receivers, and every decoded frame
 //! compared with the source's.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod ffmpeg;
 mod frames;

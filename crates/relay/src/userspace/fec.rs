@@ -115,8 +115,7 @@ mod tests {
         for group in [2, 3, 10, 64] {
             let sent = datagrams(u64::from(group) * 3);
             let mut encoder = Encoder::new(group);
-            let mut groups = 0;
-            for whole in sent.chunks(usize::from(group)) {
+            for (groups, whole) in (0..).zip(sent.chunks(usize::from(group))) {
                 let parities: Vec<_> = whole.iter().filter_map(|d| encoder.add(d)).collect();
                 assert_eq!(parities.len(), 1);
                 let base = u64::from_be_bytes(parities[0][8..16].try_into().unwrap());
@@ -126,7 +125,6 @@ mod tests {
                     let original = others.remove(lost);
                     assert_eq!(rebuild(&parities[0], &others), original);
                 }
-                groups += 1;
             }
         }
     }

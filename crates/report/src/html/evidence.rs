@@ -145,7 +145,7 @@ fn skips(analysis: &Analysis<'_>) -> String {
         .iter()
         .map(|skip| {
             vec![
-                Cell::text(&skip.what()),
+                Cell::text(skip.what()),
                 Cell::text(&skip.reason),
                 Cell::text(&skip.remedy),
             ]

@@ -28,7 +28,8 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome>
     let stage = Stage::set(&bench.layout(spec))?;
     let duration = spec.load.duration.0;
     let source = source_frames()?;
-    let due = (duration.as_secs_f64() * f64::from(FRAMES_PER_SECOND)) as usize;
+    let frames = duration.as_millis() * u128::from(FRAMES_PER_SECOND) / 1000;
+    let due = usize::try_from(frames)?;
     ensure!(due <= source.len(), "the video is shorter than the load");
     let receiver = Receiver::start(&stage, spec.load.from)?;
     let probe = delay::probe(&stage, delay::key(spec.load.from), false, 1 << 14)?;

@@ -6,6 +6,7 @@
 )]
 
 use std::ffi::CString;
+use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::thread;
@@ -25,6 +26,8 @@ fn in_namespace(test: impl FnOnce(&Link) + Send + 'static) {
     }
     thread::spawn(|| {
         nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+        // A router solicitation among the packets would take one of the frames that they need.
+        fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap();
         test(&Link::new());
     })
     .join()
@@ -140,7 +143,7 @@ fn write_packet(umem: &Umem, frame: &mut Frame, number: u64) {
     bytes[14..22].copy_from_slice(&number.to_be_bytes());
 }
 
-/// The number in a packet of ours; the namespace's own IPv6 chatter has none.
+/// The number in a packet of ours.
 fn number(packet: &[u8]) -> Option<u64> {
     let ours = packet.get(12..14)? == [0x88, 0xb5];
     let number = packet.get(14..22)?.try_into().ok()?;

@@ -24,10 +24,8 @@ const IN_GUEST: &[&str] = &[
 ];
 /// Programs left to the host: emulated they take minutes, or they need what the guest lacks. The
 /// kernel datapaths they use are loaded and tried there by `lowroad relay_smoke`, `relay bpf_xdp`
-/// and `relay traps`. `loadgen replay` loses the last frame of a capture on 6.1: a fault that is
-/// known and not yet found.
+/// and `relay traps`.
 const HOST_ONLY: &[&str] = &[
-    "loadgen replay",
     "lowroad bad_input",
     "lowroad media",
     "relay af_xdp",

@@ -26,7 +26,7 @@ const BETWEEN: Duration = Duration::from_millis(20);
 /// A change that has no effect by then failed.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome> {
+pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, Outcome)> {
     let stage = Stage::set(&bench.layout(spec))?;
     let relay = stage.relay().context("only a relay changes live")?;
     let run = run_id(spec.seed);
@@ -82,8 +82,7 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome>
     outcome
         .counts
         .insert("changes".to_owned(), changes.effect_ms.len() as u64);
-    stage.note(&mut outcome)?;
-    Ok(outcome)
+    Ok((stage, outcome))
 }
 
 fn interval_ns(load: &Load) -> u64 {

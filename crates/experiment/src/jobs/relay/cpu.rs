@@ -23,7 +23,7 @@ const GENERATOR: u32 = 1;
 const BASELINE: Duration = Duration::from_millis(200);
 const DRAIN: Duration = Duration::from_millis(200);
 
-pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome> {
+pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, Outcome)> {
     let accountant = Accountant::attach(&Options {
         groups: BTreeMap::from([(std::process::id(), GENERATOR)]),
         time_programs: true,
@@ -78,8 +78,7 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome>
         .insert("cpu_sum_pct".to_owned(), usage.worst_sum_percent());
     // Sampling costs time of its own: it has a window of its own.
     outcome.stacks = Some(sampled(bench, &stage, spec)?);
-    stage.note(&mut outcome)?;
-    Ok(outcome)
+    Ok((stage, outcome))
 }
 
 /// Which functions the load's time goes to, over every CPU.

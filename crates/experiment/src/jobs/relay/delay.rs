@@ -22,7 +22,7 @@ const CAPACITY: u32 = 1 << 16;
 /// Silence after which the rest counts as lost.
 pub(super) const DRAIN: Duration = Duration::from_millis(500);
 
-pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome> {
+pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, Outcome)> {
     let stage = Stage::set(&Layout {
         arm: if spec.arm == NULL_PROBE {
             FLOOR
@@ -31,7 +31,8 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome>
         },
         ..bench.layout(spec)
     })?;
-    on_stage(bench, &stage, spec)
+    let outcome = on_stage(bench, &stage, spec)?;
+    Ok((stage, outcome))
 }
 
 /// The trial on a stage that is set.
@@ -45,7 +46,6 @@ pub(crate) fn on_stage(bench: &RelayBench, stage: &Stage, spec: &TrialSpec<'_>) 
         Scope::StampToStamp => note_delay(&mut outcome, &report),
         Scope::Application => outcome.flags.extend(report.violations()),
     }
-    stage.note(&mut outcome)?;
     Ok(outcome)
 }
 

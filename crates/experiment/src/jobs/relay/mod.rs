@@ -17,9 +17,9 @@ use anyhow::Result;
 use datapath::Missing;
 use loadgen::{Amount, Backend, Load as Offered};
 use probes::foreign::Foreign;
-use sys::clock::Gaps;
 
 pub(crate) use self::delay::on_stage as delay_on;
+use self::noise::Beside;
 use self::stage::Layout;
 pub(crate) use self::stage::Stage;
 use super::{Bench, Outcome, TrialSpec};
@@ -41,8 +41,7 @@ pub struct RelayBench {
     sender_cpu: usize,
     relay_cpu: usize,
     cpus: usize,
-    /// What the gap detector saw after the last trial.
-    gaps: Option<Gaps>,
+    beside: Beside,
     foreign: Foreign,
 }
 
@@ -53,7 +52,7 @@ impl RelayBench {
             sender_cpu: 0,
             relay_cpu: cpus - 1,
             cpus,
-            gaps: None,
+            beside: Beside::new()?,
             foreign: Foreign::attach()?,
         })
     }
@@ -132,23 +131,19 @@ impl Bench for RelayBench {
     }
 
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-        let before = match self.gaps {
-            Some(gaps) => gaps,
-            None => noise::between_trials()?,
-        };
-        let burners = Burners::start(spec.idle)?;
-        let outcome = match spec.measure {
+        let _burners = Burners::start(spec.idle)?;
+        let (mut stage, mut outcome) = match spec.measure {
             Measure::Delay => delay::trial(self, spec),
             Measure::Throughput => throughput::trial(self, spec),
             Measure::Cpu => cpu::trial(self, spec),
             Measure::Change => change::trial(self, spec),
             Measure::Video => video::trial(self, spec),
-        };
-        drop(burners);
-        let after = noise::between_trials()?;
-        self.gaps = Some(after);
-        let mut outcome = outcome?;
-        noise::note(&mut outcome, &before, &after);
+        }?;
+        stage.note(&mut outcome)?;
+        stage.stop();
+        // While the hosts stand: the kernel's threads remove them for long after, which is no noise
+        // beside the trial.
+        self.beside.note(&mut outcome)?;
         Ok(outcome)
     }
 }

@@ -210,6 +210,11 @@ impl Stage {
         point(self.bed.host("receiver")?, neighbours(self.bare).1)
     }
 
+    /// Ends what is in the middle.
+    pub(super) fn stop(&mut self) {
+        self.middle = Middle::Nothing;
+    }
+
     /// Notes what was set, and the relay's own counters.
     pub(super) fn note(&self, outcome: &mut Outcome) -> Result<()> {
         outcome.environment.extend(self.bed.settings().clone());

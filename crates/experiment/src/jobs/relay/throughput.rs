@@ -27,12 +27,13 @@ const GRACE: Duration = Duration::from_millis(5);
 /// Silence after which no more of a window's copies will come.
 const QUIET: Duration = Duration::from_millis(60);
 
-pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome> {
+pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, Outcome)> {
     let stage = Stage::set(&bench.layout(spec))?;
     let rig = Rig::new(bench, &stage, spec)?;
     rig.step(Some(1e3))?;
     let found = search(LOSS, |rate| rig.step(rate))?;
     let over = rig.step(Some(found.ndr_pps * OVERLOAD))?;
+    drop(rig);
     let copies = spec.load.subscribers as f64;
     let mut outcome = Outcome::default();
     let mut value = |name: &str, value: f64| outcome.values.insert(name.to_owned(), value);
@@ -46,8 +47,7 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome>
         "generator_bound".to_owned(),
         u64::from(found.generator_bound),
     );
-    stage.note(&mut outcome)?;
-    Ok(outcome)
+    Ok((stage, outcome))
 }
 
 /// Sends at given rates and counts at the far end.

@@ -24,7 +24,7 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 /// Silence after which the rest counts as lost.
 const QUIET: Duration = Duration::from_millis(500);
 
-pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome> {
+pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, Outcome)> {
     let stage = Stage::set(&bench.layout(spec))?;
     let duration = spec.load.duration.0;
     let source = source_frames()?;
@@ -50,8 +50,7 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<Outcome>
     outcome
         .values
         .insert("frames_differing".to_owned(), differing as f64);
-    stage.note(&mut outcome)?;
-    Ok(outcome)
+    Ok((stage, outcome))
 }
 
 /// How many of the frames due did not arrive as they were sent, in their order.

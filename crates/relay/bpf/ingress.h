@@ -112,12 +112,27 @@ static __always_inline int permit(struct ingress *in)
 	return VERDICT_FORWARD;
 }
 
+/* Of a frame's first eight bytes: where it goes, and whether that is a group of devices. */
+#define MAC_BITS bpf_cpu_to_be64(0xffffffffffff0000)
+#define MAC_GROUP bpf_cpu_to_be64(0x0100000000000000)
+
+/* A promiscuous or bridged device sees frames that are for others: the stack's, to drop or pass. */
+static __always_inline bool for_this_device(const struct ingest *ingest, context *ctx)
+{
+	__u64 *frame =
+		packet_at((void *)(long)ctx->data, (void *)(long)ctx->data_end, 0, sizeof(*frame));
+
+	if (!frame)
+		return false;
+	return *frame & MAC_GROUP ? ingest->groups : (*frame & MAC_BITS) == ingest->mac;
+}
+
 /* Whose a parsed frame is: sets stream, counters and slot, or gives the verdict. */
-static __always_inline int claim(struct ingress *in, __u32 ifindex)
+static __always_inline int claim(context *ctx, struct ingress *in, __u32 ifindex)
 {
 	struct ingest *ingest = find(&in->datagram.packet, ifindex);
 
-	if (!ingest)
+	if (!ingest || !for_this_device(ingest, ctx))
 		return VERDICT_PASS;
 	in->slot = ingest->stream;
 	in->stream = bpf_map_lookup_elem(&streams, &in->slot);
@@ -167,7 +182,7 @@ static __always_inline int judge(context *ctx, struct ingress *in, __u32 ifindex
 
 	if (shape == SHAPE_OTHER)
 		return VERDICT_PASS;
-	verdict = claim(in, ifindex);
+	verdict = claim(ctx, in, ifindex);
 	if (verdict != VERDICT_FORWARD)
 		return verdict;
 	in->bytes = in->datagram.payload_length;

@@ -56,7 +56,11 @@ struct ingest_key {
 struct ingest {
 	__u32 stream;
 	/* A port that only this machine may send to: what arrives for it is dropped. */
-	__u32 guard;
+	__u16 guard;
+	/* Frames to all devices, or to a group of them, are meant as well. */
+	__u16 groups;
+	/* The device's own address as the first eight bytes of a frame have it, zeros after it. */
+	__u64 mac;
 };
 
 struct prefix {
@@ -166,6 +170,7 @@ struct subscriber_counters {
 };
 
 _Static_assert(sizeof(struct ingest_key) == 24, "layout.rs");
+_Static_assert(sizeof(struct ingest) == 16, "layout.rs");
 _Static_assert(sizeof(struct stream) == 568, "layout.rs");
 _Static_assert(sizeof(struct latch) == 32, "layout.rs");
 _Static_assert(sizeof(struct divert) == 16, "layout.rs");

@@ -5,6 +5,7 @@
 //!
 //! - payload: as it arrived. VLAN tags, IPv4 options and IPv6 extension headers are not sent on.
 //!   Tags are those of no VLAN, which carry a priority: the frame of a VLAN is another device's.
+//!   So is a frame to another link-layer address: the network stack drops it or passes it on.
 //! - addresses: [`Subscriber::source`] to [`Subscriber::destination`].
 //! - DSCP and ECN: as they arrived. IPv6 flow label 0. IPv4 identification: any.
 //! - TTL or hop limit: one less than it arrived with, or [`Subscriber::ttl`].

@@ -45,6 +45,11 @@ impl Routes {
             .map_err(|_| Error::bad_request(format!("there is no interface \"{name}\"")))
     }
 
+    /// The link-layer address of an interface, if it is there.
+    pub(super) fn mac(&mut self, ifindex: u32) -> Option<[u8; 6]> {
+        Some(self.netlink.link_by_index(ifindex).ok()?.mac)
+    }
+
     /// The interfaces a stream comes in by when it names none: those that have one of its ingest
     /// addresses, or every one that is up when none has; and the loopback, by which this machine's
     /// own datagrams come.

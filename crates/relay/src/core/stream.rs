@@ -28,6 +28,8 @@ pub(super) struct Stream {
     pub(super) socket: Arc<UdpSocket>,
     ingest: Vec<SocketAddr>,
     interfaces: Vec<u32>,
+    /// The interfaces' link-layer addresses, which fast paths read again when one has changed.
+    macs: Vec<Option<[u8; 6]>>,
     egress: BTreeMap<SocketAddr, Arc<UdpSocket>>,
     /// Where a fast path's copies arrive, when somebody wants them.
     copies: Option<Arc<UdpSocket>>,
@@ -90,6 +92,7 @@ impl Stream {
             socket,
             ingest: Vec::new(),
             interfaces: Vec::new(),
+            macs: Vec::new(),
             egress: BTreeMap::new(),
             copies: None,
             latch: None,
@@ -122,8 +125,11 @@ impl Stream {
             let index = |name: &String| routes.interface(name);
             named.iter().map(index).collect::<Result<_, _>>()?
         };
-        let changed = (&self.interfaces, &self.ingest) != (&interfaces, &ingest);
+        let macs = interfaces.iter().map(|index| routes.mac(*index)).collect();
+        let now = (&interfaces, &macs, &ingest);
+        let changed = (&self.interfaces, &self.macs, &self.ingest) != now;
         self.interfaces = interfaces;
+        self.macs = macs;
         self.ingest = ingest;
         Ok(changed)
     }

@@ -1,6 +1,7 @@
-//! On which interfaces a stream's programs must run, where the plan leaves that open.
+//! On which interfaces a stream's programs must run, where the plan leaves that open, and which
+//! frames are for these interfaces.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use datapath::Error;
@@ -69,4 +70,12 @@ pub(crate) fn all(plan: &Plan) -> BTreeSet<u32> {
         .flat_map(|stream| stream.interfaces.iter().copied())
         .filter(|ifindex| *ifindex != LOOPBACK)
         .collect()
+}
+
+/// The link-layer address of each of these interfaces that is there.
+pub(crate) fn macs(plan: &Plan) -> Result<BTreeMap<u32, [u8; 6]>, Error> {
+    let failed = |error| Error::failed("reading the interfaces' addresses", error);
+    let mut netlink = Netlink::new().map_err(failed)?;
+    let mut mac = |ifindex| Some((ifindex, netlink.link_by_index(ifindex).ok()?.mac));
+    Ok(all(plan).into_iter().filter_map(&mut mac).collect())
 }

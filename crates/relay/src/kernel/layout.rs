@@ -37,10 +37,15 @@ pub(super) fn ingest_key(at: SocketAddr, ifindex: u32) -> [u8; 24] {
     key
 }
 
-pub(super) fn ingest(stream: u32, guard: bool) -> [u8; 8] {
-    let mut value = [0; 8];
+/// `struct ingest`, of a device with this address. A guarded port is guarded from whole groups of
+/// devices too; other datagrams come to a group only by a group's frame.
+pub(super) fn ingest(stream: u32, at: SocketAddr, guard: bool, mac: [u8; 6]) -> [u8; 16] {
+    let groups = guard || at.ip().is_multicast();
+    let mut value = [0; 16];
     value[..4].copy_from_slice(&stream.to_ne_bytes());
-    value[4] = guard.into();
+    value[4..6].copy_from_slice(&u16::from(guard).to_ne_bytes());
+    value[6..8].copy_from_slice(&u16::from(groups).to_ne_bytes());
+    value[8..14].copy_from_slice(&mac);
     value
 }
 

@@ -9,7 +9,7 @@ use datapath::Error;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::groups::{self, Groups, Member, Slot};
-use super::{Loaded, grace, layout, write};
+use super::{Loaded, grace, interfaces, layout, write};
 use crate::counters::{Counters, DropReason, StreamCounters, SubscriberCounters};
 use crate::handover::{FastPath, Road};
 use crate::plan::{Plan, SourcePolicy, Stream, StreamId, SubscriberId, drop_reason};
@@ -49,8 +49,11 @@ struct Carried {
     plan: Stream,
     road: Road,
     group: Slot,
-    keys: BTreeSet<[u8; 24]>,
+    ingests: Ingests,
 }
+
+/// What the table of ingests holds for a stream: `struct ingest` by `struct ingest_key`.
+type Ingests = BTreeMap<[u8; 24], [u8; 16]>;
 
 impl Tables {
     /// `egress`: the program that addresses copies, in objects that broadcast.
@@ -86,6 +89,7 @@ impl Tables {
                 stream.name
             )));
         }
+        let macs = interfaces::macs(plan)?;
         let mut state = self.state();
         let kept: BTreeSet<u32> = plan.streams.iter().map(|stream| stream.id.0).collect();
         let gone: Vec<u32> = state
@@ -98,7 +102,7 @@ impl Tables {
             self.remove(&mut state, id);
         }
         for stream in &plan.streams {
-            self.change(&mut state, stream)?;
+            self.change(&mut state, stream, ingests(stream, &macs))?;
         }
         // After everything has taken effect: this may wait.
         for stream in &plan.streams {
@@ -124,7 +128,7 @@ impl Tables {
         counters
     }
 
-    fn add(&self, state: &mut State, stream: &Stream) -> Result<(), Error> {
+    fn add(&self, state: &mut State, stream: &Stream, ingests: Ingests) -> Result<(), Error> {
         let key = stream.id.0.to_ne_bytes();
         zero(&self.stream_counters, &key)?;
         state.counted.insert(stream.id.0);
@@ -146,23 +150,22 @@ impl Tables {
         let group = self.write_group(state, stream)?;
         let value = layout::stream(stream, group.index, road).map_err(Error::Plan)?;
         write(&self.streams, &key, &value)?;
-        let keys = keys(stream);
-        self.write_keys(stream, &keys, &BTreeSet::new())?;
+        self.write_ingests(&ingests, &Ingests::new())?;
         state.streams.insert(
             stream.id.0,
             Carried {
                 plan: stream.clone(),
                 road,
                 group,
-                keys,
+                ingests,
             },
         );
         Ok(())
     }
 
-    fn change(&self, state: &mut State, stream: &Stream) -> Result<(), Error> {
+    fn change(&self, state: &mut State, stream: &Stream, ingests: Ingests) -> Result<(), Error> {
         let Some(old) = state.streams.get(&stream.id.0) else {
-            return self.add(state, stream);
+            return self.add(state, stream, ingests);
         };
         let road = match (old.road, stream.handover) {
             (Road::Passing, Some(_)) => {
@@ -184,9 +187,8 @@ impl Tables {
         write(&self.streams, &stream.id.0.to_ne_bytes(), &value)?;
         carried.road = road;
         carried.plan = stream.clone();
-        let keys = keys(stream);
-        let old_keys = mem::replace(&mut carried.keys, keys);
-        self.write_keys(stream, &carried.keys, &old_keys)?;
+        let before = mem::replace(&mut carried.ingests, ingests);
+        self.write_ingests(&carried.ingests, &before)?;
         if let Some(group) = replaced {
             let retired = mem::replace(&mut carried.group, group);
             state.groups.retire(retired);
@@ -196,7 +198,7 @@ impl Tables {
 
     fn remove(&self, state: &mut State, id: u32) {
         if let Some(old) = state.streams.remove(&id) {
-            for key in &old.keys {
+            for key in old.ingests.keys() {
                 // A key that is not there is as good as deleted.
                 let _ = self.ingests.delete(key);
             }
@@ -287,19 +289,15 @@ impl Tables {
         state.groups.write(stream.id.0, &members)
     }
 
-    /// Adds the keys that are new, then removes those that are no more.
-    fn write_keys(
-        &self,
-        stream: &Stream,
-        keys: &BTreeSet<[u8; 24]>,
-        old: &BTreeSet<[u8; 24]>,
-    ) -> Result<(), Error> {
-        let own: BTreeSet<u16> = stream.ingest.iter().map(SocketAddr::port).collect();
-        for key in keys.difference(old) {
-            let guard = !own.contains(&u16::from_be_bytes([key[20], key[21]]));
-            write(&self.ingests, key, &layout::ingest(stream.id.0, guard))?;
+    /// Writes what is new or another, then removes what is no more.
+    fn write_ingests(&self, ingests: &Ingests, before: &Ingests) -> Result<(), Error> {
+        for (key, value) in ingests {
+            if before.get(key) != Some(value) {
+                write(&self.ingests, key, value)?;
+            }
         }
-        for key in old.difference(keys) {
+        for key in before.keys().filter(|key| !ingests.contains_key(*key)) {
+            // A key that is not there is as good as deleted.
             let _ = self.ingests.delete(key);
         }
         Ok(())
@@ -408,22 +406,24 @@ fn tell(ifindex: u32, reason: Option<&str>) {
     }
 }
 
-/// The ingest, and the ports that only this machine may send to, on every interface.
-fn keys(stream: &Stream) -> BTreeSet<[u8; 24]> {
+/// The ingest, and the ports that only this machine may send to, on every interface. An interface
+/// whose address is unknown has none that a frame could be sent to.
+fn ingests(stream: &Stream, macs: &BTreeMap<u32, [u8; 6]>) -> Ingests {
     let shadow = stream.handover.map(|handover| handover.shadow_port);
     let guarded = || stream.copy_port.into_iter().chain(shadow);
-    stream
-        .ingest
-        .iter()
-        .flat_map(|at| {
-            let ports = std::iter::once(at.port()).chain(guarded());
-            ports.map(|port| SocketAddr::new(at.ip(), port))
-        })
-        .flat_map(|at| {
-            let interfaces = stream.interfaces.iter();
-            interfaces.map(move |ifindex| layout::ingest_key(at, *ifindex))
-        })
-        .collect()
+    let mut ingests = Ingests::new();
+    for at in &stream.ingest {
+        let own = std::iter::once((at.port(), false));
+        for (port, guard) in guarded().map(|port| (port, true)).chain(own) {
+            let at = SocketAddr::new(at.ip(), port);
+            for ifindex in &stream.interfaces {
+                let mac = macs.get(ifindex).copied().unwrap_or_default();
+                let value = layout::ingest(stream.id.0, at, guard, mac);
+                ingests.insert(layout::ingest_key(at, *ifindex), value);
+            }
+        }
+    }
+    ingests
 }
 
 fn zero(map: &MapHandle, key: &[u8]) -> Result<(), Error> {

@@ -50,7 +50,7 @@ impl Frame {
     }
 
     pub fn bytes(&self) -> Vec<u8> {
-        let mut frame = vec![0x02, 0, 0, 0, 0, 1, 0x02, 0, 0, 0, 0, 9];
+        let mut frame = vec![0x02, 0, 0, 0, 0x10, 2, 0x02, 0, 0, 0, 0, 9];
         for (protocol, tci) in &self.tags {
             frame.extend(protocol.to_be_bytes());
             frame.extend(tci.to_be_bytes());

@@ -198,8 +198,13 @@ impl Rig {
 
     /// Has the sender send the frame as it is.
     pub fn send(&self, frame: &frame::Frame) {
+        self.send_to(mac(2), frame);
+    }
+
+    /// Has the sender send the frame to another device than the relay's.
+    pub fn send_to(&self, device: [u8; 6], frame: &frame::Frame) {
         let mut bytes = frame.bytes();
-        bytes[..6].copy_from_slice(&mac(2));
+        bytes[..6].copy_from_slice(&device);
         self.sender.run(|| send_raw(&bytes));
     }
 

@@ -75,6 +75,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// Runs the plan into `folder`; an interruption keeps what is complete and says how to go on.
 #[expect(clippy::print_stderr, reason = "tells the user how to resume")]
 pub(crate) fn measure(plan: &Plan, folder: &Path, arguments: &Arguments) -> Result<()> {
+    let record = folder.join("record.jsonl");
+    if record.exists() && !arguments.resume {
+        return Err(BadInput(format!(
+            "{} exists; add --resume to continue it, or choose another --out",
+            record.display()
+        ))
+        .into());
+    }
     let stop = stop::catch()?;
     let seed = arguments.seed.unwrap_or_else(seed_from_time);
     let options = Options {

@@ -84,7 +84,9 @@ impl Watch for Progress {
         for skip in &header.skipped {
             self.line(&format!(
                 "  skipped {}: {}   {}",
-                skip.arm, skip.reason, skip.remedy
+                skip.what(),
+                skip.reason,
+                skip.remedy
             ));
         }
         self.bar.set_length(trials as u64);

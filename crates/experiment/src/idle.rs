@@ -54,3 +54,37 @@ impl Drop for Burners {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Threads of this process under SCHED_IDLE, the 41st field of their stat.
+    fn idlers() -> usize {
+        let policy =
+            |stat: String| Some(stat.rsplit_once(')')?.1.split_whitespace().nth(38)? == "5");
+        fs::read_dir("/proc/self/task")
+            .unwrap()
+            .filter_map(|task| fs::read_to_string(task.unwrap().path().join("stat")).ok())
+            .filter(|stat| policy(stat.clone()) == Some(true))
+            .count()
+    }
+
+    #[test]
+    fn a_burner_spins_on_every_cpu_until_dropped() {
+        let cpus = thread::available_parallelism().unwrap().get();
+        let burners = Burners::start(IdlePolicy::Burner).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while idlers() < cpus {
+            assert!(Instant::now() < deadline, "{} of {cpus}", idlers());
+            thread::yield_now();
+        }
+        drop(burners);
+        assert_eq!(idlers(), 0);
+        let none = Burners::start(IdlePolicy::None).unwrap();
+        assert!(none.threads.is_empty());
+    }
+}

@@ -219,6 +219,8 @@ impl Runner<'_> {
                 outcome => self.judge(arm, outcome)?,
             };
             *done += 1;
+            let mut environment = outcome.environment;
+            environment.insert("idle".to_owned(), serde_json::to_value(self.plan.idle)?);
             let trial = Trial {
                 arm: arm.clone(),
                 repeat: slot.repeat,
@@ -227,7 +229,7 @@ impl Runner<'_> {
                 order,
                 seed: slot.seed,
                 flags: outcome.flags,
-                environment: outcome.environment,
+                environment,
                 values: outcome.values,
                 counts: outcome.counts,
                 histograms: outcome.histograms,

@@ -215,7 +215,8 @@ fn serve(path: &Path, check: bool, json: bool) -> Result<(), Failure> {
         .map(|http| serve_http(http, &core))
         .transpose()?
         .flatten();
-    announce(&config, json)?;
+    let web_address = web.as_ref().map(control::http::Server::address);
+    announce(&config, web_address, json)?;
     while !shutdown.wait(Duration::from_secs(3600)) {}
     if let Err(error) = ready::stopping() {
         tracing::warn!(%error, "the service manager does not hear that the relay stops");
@@ -288,7 +289,7 @@ fn serve_http(
 }
 
 /// One line, once packets are handled and the control socket answers.
-fn announce(config: &config::Config, json: bool) -> Result<(), Failure> {
+fn announce(config: &config::Config, web: Option<SocketAddr>, json: bool) -> Result<(), Failure> {
     let subscribers: usize = config
         .streams
         .iter()
@@ -299,10 +300,12 @@ fn announce(config: &config::Config, json: bool) -> Result<(), Failure> {
     if json {
         print_line(&json!({ "ready": {
             "streams": streams, "subscribers": subscribers, "control": control.to_string(),
+            "http": web,
         }}))?;
     } else {
+        let http = web.map_or_else(String::new, |address| format!("  http {address}"));
         exit::print(&format!(
-            "ready  streams {streams}  subscribers {subscribers}  control {control}\n"
+            "ready  streams {streams}  subscribers {subscribers}  control {control}{http}\n"
         ))?;
     }
     ready::notify().map_err(|error| Failure::Failed(error.into()))

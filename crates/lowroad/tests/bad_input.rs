@@ -1,30 +1,23 @@
 //! The real binary and what it must not be brought down by: garbage, strangers, lost interfaces.
 #![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
 
+mod serving;
+
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::UdpSocket;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use netdev::{LinkSpec, Netlink};
-use sys::netns::{self, Namespace};
-use tempfile::TempDir;
+use netdev::Netlink;
 
-const STREAM: &str = "[[stream]]\nname = \"good\"\nlisten = \"127.0.0.1:5004\"\n\
-    datapath = \"recv\"\nsource = \"any\"\ninterfaces = [\"lo\"]\n\
-    [[stream.subscriber]]\nname = \"a\"\nto = \"127.0.0.1:6000\"\n";
+use serving::{Relay, STREAM, command, errors, lowroad};
 
-fn lowroad() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_lowroad"))
-}
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+/// A stream whose subscriber is behind a device that goes away.
+const FAR: &str = "[[stream]]\nname = \"far\"\nlisten = \"127.0.0.1:5005\"\n\
+    datapath = \"recv\"\nsource = \"any\"\n\
+    [[stream.subscriber]]\nname = \"b\"\nto = \"192.0.2.2:6000\"\n";
 
 #[test]
 fn garbage_is_one_clear_line_with_its_place() {
@@ -96,104 +89,12 @@ fn without_rights_it_says_how_to_get_them() {
     assert!(said.contains("sudo"), "{said}");
 }
 
-/// A relay in a namespace of its own.
-struct Relay {
-    name: String,
-    namespace: Namespace,
-    folder: TempDir,
-    child: Child,
-}
-
-impl Relay {
-    fn serve() -> Self {
-        let name = format!("lr-{}-bad", std::process::id());
-        let namespace = Namespace::create(&name).unwrap();
-        namespace.run(wire).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let more = "[[stream]]\nname = \"far\"\nlisten = \"127.0.0.1:5005\"\n\
-            datapath = \"recv\"\nsource = \"any\"\n\
-            [[stream.subscriber]]\nname = \"b\"\nto = \"192.0.2.2:6000\"\n";
-        let mut command = serving(folder.path(), "relay", &format!("{STREAM}{more}"));
-        let mut child = namespace
-            .run(|| command.stdout(Stdio::piped()).spawn().unwrap())
-            .unwrap();
-        let mut line = String::new();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        stdout.read_line(&mut line).unwrap();
-        assert!(line.starts_with("ready"), "{line}");
-        Self {
-            name,
-            namespace,
-            folder,
-            child,
-        }
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.folder.path().join("relay.sock")
-    }
-
-    fn ask(&self, words: &[&str]) -> Output {
-        lowroad()
-            .args(["relay", "--control"])
-            .arg(self.socket())
-            .args(words)
-            .output()
-            .unwrap()
-    }
-
-    /// Panics unless a datagram still comes through.
-    fn relays(&self, number: u8) {
-        let work = || {
-            let receiver = UdpSocket::bind("127.0.0.1:6000").unwrap();
-            let wait = Some(Duration::from_secs(10));
-            receiver.set_read_timeout(wait).unwrap();
-            let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
-            sender.send_to(&[number], "127.0.0.1:5004").unwrap();
-            let mut payload = [0; 2];
-            assert_eq!(receiver.recv(&mut payload).unwrap(), 1);
-            assert_eq!(payload[0], number);
-        };
-        self.namespace.run(work).unwrap();
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        let _ended = self.child.kill().and_then(|()| self.child.wait());
-        let _ = netns::remove(&self.name);
-    }
-}
-
-fn serving(folder: &Path, name: &str, streams: &str) -> Command {
-    let (socket, config) = (folder.join(format!("{name}.sock")), folder.join(name));
-    let control = format!("[relay]\ncontrol = \"{}\"\n", socket.display());
-    fs::write(&config, format!("{control}{streams}")).unwrap();
-    let mut command = lowroad();
-    command.args(["relay", "serve", "--config"]).arg(config);
-    command
-}
-
-/// The loopback, and a device to 192.0.2.0/24 that can be taken away.
-fn wire() {
-    let mut netlink = Netlink::new().unwrap();
-    let (near, far) = (LinkSpec::new("near"), LinkSpec::new("far"));
-    netlink.add_veth(&near, &far).unwrap();
-    for name in ["lo", "near", "far"] {
-        let index = netlink.link_by_name(name).unwrap().index;
-        netlink.set_link(index, &LinkSpec::unnamed().up()).unwrap();
-    }
-    let index = netlink.link_by_name("near").unwrap().index;
-    let address = "192.0.2.1".parse().unwrap();
-    netlink.add_addresses(&[(index, address, 24)]).unwrap();
-}
-
 #[test]
 fn a_serving_relay_takes_everything_and_keeps_relaying() {
     if !sys::require::root() {
         return;
     }
-    let relay = Relay::serve();
+    let relay = Relay::serve("bad", &format!("{STREAM}{FAR}"));
     relay.relays(1);
     strangers_are_told(&relay);
     a_taken_port_is_named(&relay);
@@ -224,8 +125,8 @@ fn strangers_are_told(relay: &Relay) {
 }
 
 fn a_taken_port_is_named(relay: &Relay) {
-    let mut second = serving(relay.folder.path(), "second", STREAM);
-    let output = relay.namespace.run(|| second.output().unwrap()).unwrap();
+    let mut second = command(relay.folder.path(), "second", STREAM);
+    let output = relay.home.run(|| second.output().unwrap());
     let said = errors(&output);
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("127.0.0.1:5004 is in use"), "{said}");
@@ -265,7 +166,7 @@ fn a_lost_interface_is_explained(relay: &Relay) {
         let index = netlink.link_by_name("near").unwrap().index;
         netlink.delete_link(index).unwrap();
     };
-    relay.namespace.run(remove).unwrap();
+    relay.home.run(remove);
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let output = relay.ask(&["explain", "far"]);

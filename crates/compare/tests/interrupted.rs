@@ -1,0 +1,145 @@
+//! Ctrl-C in the middle of an experiment, and going on: as if it had never been pressed.
+#![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{alone, lowroad, path, record, stderr, stdout, succeeded};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// The bare link alone: what is tested is the experiment around it. The peer is in no PATH here.
+const PLAN: &str = r#"
+name = "bare"
+job = "relay"
+about = "The bare link under two loads"
+measure = "delay"
+baseline = "floor"
+arms = ["floor", "quilkin"]
+blocks = 3
+idle = "burner"
+primary = ["delay_p50"]
+
+[[load]]
+payload = "200B"
+rate = "1kpps"
+subscribers = 1
+duration = "20ms"
+
+[[load]]
+payload = "1200B"
+rate = "1kpps"
+subscribers = 1
+duration = "20ms"
+
+[[question]]
+text = "Is a bare link as fast as itself?"
+metrics = ["delay_p50"]
+
+[quick]
+blocks = 2
+arms = ["floor"]
+loads = [0]
+"#;
+
+fn compare(plan: &Path, out: &Path, more: &[&str]) -> std::process::Command {
+    let mut command = lowroad(&["compare", path(plan), "--out", path(out)]);
+    command.args(more).env("PATH", "/usr/bin:/bin");
+    command
+}
+
+/// Starts the experiment and sends SIGINT once the first block is in the record.
+fn interrupted(plan: &Path, out: &Path) -> Output {
+    alone(|| {
+        let mut command = compare(plan, out, &["--seed", "7"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while record(out).len() < 2 && child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "no block in a minute");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+        // An error here is the child having ended by itself: its status tells.
+        let _sent = kill(pid, Signal::SIGINT);
+        child.wait_with_output().unwrap()
+    })
+}
+
+/// Which trials ran, in their order.
+fn trials(record: &[Value]) -> Vec<[Value; 5]> {
+    let of =
+        |trial: &Value| ["block", "load", "arm", "repeat", "seed"].map(|key| trial[key].clone());
+    record.iter().skip(1).map(of).collect()
+}
+
+#[test]
+fn ctrl_c_keeps_whole_blocks_and_resume_goes_on_with_the_same_seed() {
+    if !sys::require::root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("bare.toml");
+    fs::write(&plan, PLAN).unwrap();
+    let [cut, whole] = ["cut", "whole"].map(|name| folder.path().join(name));
+
+    let output = interrupted(&plan, &cut);
+    succeeded(&output);
+    let kept = record(&cut);
+    let blocks = (kept.len() - 1) / 6;
+    assert!(
+        (1..3).contains(&blocks),
+        "{blocks} blocks:\n{}",
+        stderr(&output)
+    );
+    assert_eq!(kept.len() - 1, 6 * blocks, "only whole blocks");
+    let said = stderr(&output);
+    assert!(
+        said.contains(&format!("interrupted: {blocks} blocks kept")),
+        "{said}"
+    );
+    assert!(
+        said.contains("--seed 7") && said.contains("--resume"),
+        "{said}"
+    );
+    assert!(
+        said.contains("skipped quilkin: quilkin is not installed"),
+        "{said}"
+    );
+    assert!(
+        cut.join("report.html").is_file(),
+        "what there is was reported"
+    );
+
+    // Another seed is asked for, and not taken: the record's own decides.
+    succeeded(&alone(|| {
+        compare(&plan, &cut, &["--resume", "--seed", "8"])
+            .output()
+            .unwrap()
+    }));
+    succeeded(&alone(|| {
+        compare(&plan, &whole, &["--seed", "7"]).output().unwrap()
+    }));
+    let (resumed, never_cut) = (trials(&record(&cut)), trials(&record(&whole)));
+    assert_eq!(resumed[..18], never_cut[..18]);
+    assert_eq!(trials(&kept), never_cut[..6 * blocks]);
+
+    let burning = |trial: &Value| trial["environment"]["idle"] == "burner";
+    assert!(record(&whole).iter().skip(1).all(burning));
+    let refused = compare(&plan, &whole, &[]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    let both = lowroad(&["report", path(&cut), path(&whole)])
+        .output()
+        .unwrap();
+    succeeded(&both);
+    assert!(
+        stdout(&both).contains("delay_p50   200B 1kpps N=1"),
+        "{}",
+        stdout(&both)
+    );
+}

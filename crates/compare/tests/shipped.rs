@@ -1,0 +1,96 @@
+//! Experiments that ship, in the small and for real: what they record must make sense.
+#![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
+
+mod common;
+
+use std::path::Path;
+
+use common::{alone, lowroad, path, record, succeeded};
+use serde_json::Value;
+use sys::require::{Class, skip};
+
+/// The trials of one block at `--quick`, none of which failed; `None` where this cannot be run.
+fn block(experiment: &str) -> Option<Vec<Value>> {
+    if !sys::require::root() {
+        return None;
+    }
+    let relay = Path::new(env!("CARGO_BIN_EXE_lowroad-compare")).with_file_name("lowroad");
+    if !relay.is_file() {
+        skip(Class::Core, "lowroad is not built: cargo build -p lowroad");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let words = [
+        "compare", experiment, "--quick", "--blocks", "1", "--seed", "5", "--out",
+    ];
+    succeeded(&alone(|| {
+        lowroad(&words)
+            .arg(folder.path().join("out"))
+            .output()
+            .unwrap()
+    }));
+    let mut lines = record(&folder.path().join("out"));
+    let summary = std::fs::read_to_string(folder.path().join("out/summary.json")).unwrap();
+    let summary: Value = serde_json::from_str(&summary).unwrap();
+    assert_eq!(
+        summary["experiment"],
+        experiment,
+        "in {}",
+        path(folder.path())
+    );
+    let trials = lines.split_off(1);
+    for trial in &trials {
+        let sent = trial["counts"]["sent"].as_u64();
+        assert!(sent > Some(0) && trial["counts"]["foreign"] == 0, "{trial}");
+        assert_eq!(trial["counts"]["unique"].as_u64(), sent, "{trial}");
+    }
+    Some(trials)
+}
+
+fn under<'a>(trials: &'a [Value], load: &str) -> Vec<&'a Value> {
+    let found: Vec<_> = trials
+        .iter()
+        .filter(|trial| trial["load"].as_str().unwrap().ends_with(load))
+        .collect();
+    assert!(!found.is_empty(), "no trial under {load}");
+    found
+}
+
+fn median_us(trial: &Value) -> f64 {
+    trial["values"]["delay_p50"].as_f64().unwrap()
+}
+
+#[test]
+fn work_on_each_packet_is_done_in_userspace_and_takes_its_time() {
+    let Some(trials) = block("relay-work") else {
+        return;
+    };
+    assert!(
+        under(&trials, "work=0us")
+            .iter()
+            .any(|trial| trial["arm"] == "xdp")
+    );
+    for load in ["work=50us", "fec-group=10"] {
+        assert!(
+            under(&trials, load)
+                .iter()
+                .all(|trial| trial["arm"] != "xdp")
+        );
+    }
+    // Work is spun: it cannot take less.
+    for trial in under(&trials, "work=50us") {
+        assert!(median_us(trial) >= 50.0, "{trial}");
+    }
+}
+
+#[test]
+fn jitter_is_on_the_link_for_every_arm() {
+    let Some(trials) = block("relay-jitter") else {
+        return;
+    };
+    assert_eq!(trials.len(), 2 * 4);
+    // The plan of delays is seeded, uniform from 0 to 1 ms, and nothing shortens them.
+    for trial in under(&trials, "jitter=1ms") {
+        assert!(median_us(trial) >= 400.0, "{trial}");
+    }
+}

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{alone, lowroad, path, record, stderr, stdout, succeeded};
+use common::{alone, lowroad, path, record, stderr, succeeded};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -137,9 +137,4 @@ fn ctrl_c_keeps_whole_blocks_and_resume_goes_on_with_the_same_seed() {
         .output()
         .unwrap();
     succeeded(&both);
-    assert!(
-        stdout(&both).contains("delay_p50   200B 1kpps N=1"),
-        "{}",
-        stdout(&both)
-    );
 }

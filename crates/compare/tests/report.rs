@@ -134,6 +134,19 @@ fn two_runs_stand_side_by_side_and_nothing_is_claimed() {
     );
     assert!(said.contains("nothing is claimed"), "{said}");
     assert!(!before.join("report.html").exists(), "it only reads");
+
+    let disturbed = folder.path().join("disturbed");
+    fs::create_dir(&disturbed).unwrap();
+    let text = fs::read_to_string(after.join("record.jsonl")).unwrap();
+    let text = text.replace("\"flags\":[]", "\"flags\":[\"foreign CPU\"]");
+    fs::write(disturbed.join("record.jsonl"), text).unwrap();
+    let output = report(&[path(&before), path(&disturbed)]);
+    succeeded(&output);
+    let said = stdout(&output);
+    assert!(
+        said.contains("no arm has a clean block in both runs"),
+        "{said}"
+    );
 }
 
 #[test]

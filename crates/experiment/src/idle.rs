@@ -8,6 +8,14 @@ use anyhow::Result;
 
 use crate::plan::IdlePolicy;
 
+/// The policy as experiment files write it.
+pub(crate) fn name(policy: IdlePolicy) -> &'static str {
+    match policy {
+        IdlePolicy::None => "none",
+        IdlePolicy::Burner => "burner",
+    }
+}
+
 /// One spinning SCHED_IDLE thread a CPU: it yields to whatever else wants to run. Stops when
 /// dropped.
 #[derive(Debug)]

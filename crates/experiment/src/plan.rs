@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use report::record::Question;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::metrics;
 use crate::units::{Bytes, PacketRate, Span};
@@ -94,7 +94,7 @@ impl Measure {
 }
 
 /// What keeps the CPUs from sleeping deeply during trials.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdlePolicy {
     #[default]

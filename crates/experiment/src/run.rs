@@ -14,7 +14,7 @@ use crate::jobs::{self, Bench, Outcome, TrialSpec};
 use crate::lock::MachineLock;
 use crate::plan::Plan;
 use crate::record::{self, Record, timestamp};
-use crate::{machine, metrics, schedule};
+use crate::{idle, machine, metrics, schedule};
 
 /// Flagged blocks are repeated, up to this share of the planned ones.
 const EXTRA_BLOCKS: f64 = 0.2;
@@ -220,7 +220,7 @@ impl Runner<'_> {
             };
             *done += 1;
             let mut environment = outcome.environment;
-            environment.insert("idle".to_owned(), serde_json::to_value(self.plan.idle)?);
+            environment.insert("idle".to_owned(), idle::name(self.plan.idle).into());
             let trial = Trial {
                 arm: arm.clone(),
                 repeat: slot.repeat,

@@ -142,6 +142,12 @@ pub fn side_by_side(first: &Analysis<'_>, changes: &[Change]) -> String {
             ),
         );
     }
+    if changes.is_empty() {
+        text.push_str(
+            "no arm has a clean block in both runs: there is nothing to put side by side\n",
+        );
+        return text;
+    }
     line(
         &mut text,
         "unpaired: the runs share no blocks and no A/A band, so nothing is claimed; intervals cover \

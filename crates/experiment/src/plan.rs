@@ -48,6 +48,8 @@ pub struct Quick {
     pub arms: Vec<String>,
     /// Indices into the loads.
     pub loads: Vec<usize>,
+    /// How long each of them lasts at most.
+    pub duration: Option<Span>,
 }
 
 /// A question and what answers it.
@@ -292,6 +294,11 @@ impl Plan {
                 index += 1;
                 self.quick.loads.contains(&(index - 1))
             });
+            if let Some(longest) = self.quick.duration {
+                for load in &mut self.loads {
+                    load.duration.0 = load.duration.0.min(longest.0);
+                }
+            }
         }
         if !arms.is_empty() {
             if let Some(arm) = arms.iter().find(|arm| !self.arms.contains(arm)) {

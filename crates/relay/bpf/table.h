@@ -71,9 +71,8 @@ static __always_inline void refuse(const struct member *member, __u32 reason, __
 		counters->drops[reason] += packets;
 }
 
-static __always_inline void deliver(const struct member *member, __u32 packets, __u32 bytes)
+static __always_inline void deliver(__u32 subscriber, __u32 packets, __u32 bytes)
 {
-	__u32 subscriber = member->subscriber;
 	struct subscriber_counters *counters =
 		bpf_map_lookup_elem(&subscriber_counters, &subscriber);
 

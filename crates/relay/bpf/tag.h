@@ -51,17 +51,26 @@ static __always_inline int trim(struct xdp_md *ctx, const struct datagram *d)
 	return tags ? bpf_xdp_adjust_head(ctx, tags) : 0;
 }
 
+/* Room for `size` bytes in front of the frame, and no more: a driver may have put its own metadata
+ * there, and the other end of a veth another's.
+ */
+static __always_inline void *make_room(struct xdp_md *ctx, __u32 size)
+{
+	long present = (long)ctx->data - (long)ctx->data_meta;
+	void *room;
+
+	if (bpf_xdp_adjust_meta(ctx, (int)present - (int)size))
+		return NULL;
+	room = (void *)(long)ctx->data_meta;
+	return room + size > (void *)(long)ctx->data ? NULL : room;
+}
+
 static __always_inline int attach_tag(struct xdp_md *ctx, const struct ingress *in)
 {
 	const struct datagram *d = &in->datagram;
-	long present = (long)ctx->data - (long)ctx->data_meta;
-	struct tag *tag;
+	struct tag *tag = make_room(ctx, sizeof(*tag));
 
-	/* A driver may have put its own metadata there, and the other end of a veth another's. */
-	if (bpf_xdp_adjust_meta(ctx, (int)present - (int)sizeof(*tag)))
-		return -1;
-	tag = (void *)(long)ctx->data_meta;
-	if ((void *)(tag + 1) > (void *)(long)ctx->data)
+	if (!tag)
 		return -1;
 	tag->nonce = next_nonce();
 	tag->group = in->stream->group;

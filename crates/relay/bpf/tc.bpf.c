@@ -113,7 +113,7 @@ static long send_next(__u32 i, struct walk *walk)
 		refuse(member, DROP_TRANSMIT, walk->packets);
 		return 0;
 	}
-	deliver(member, walk->packets, walk->bytes);
+	deliver(member->subscriber, walk->packets, walk->bytes);
 	return 0;
 }
 

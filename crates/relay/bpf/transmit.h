@@ -10,7 +10,7 @@
 #define RELAY_TRANSMIT_H
 
 #include <bpf/bpf_tracing.h>
-#include "table.h"
+#include "tag.h"
 
 /* The kernel's bulk queue. */
 #define BATCH_MAX 16
@@ -19,6 +19,8 @@ struct addressed {
 	__u32 subscriber;
 	__u32 bytes;
 };
+
+_Static_assert(sizeof(struct addressed) < sizeof(struct tag), "what tells them apart");
 
 /* Copies addressed since this CPU last handed a batch to a driver. */
 struct batch {
@@ -34,7 +36,20 @@ struct {
 	__type(value, struct batch);
 } batches SEC(".maps");
 
-static __always_inline void note(__u32 ifindex, const struct member *member, __u32 bytes)
+/* In front of a frame that is addressed already, instead of a tag. */
+static __always_inline int attach_addressed(struct xdp_md *ctx, const struct member *member,
+					    __u32 bytes)
+{
+	struct addressed *copy = make_room(ctx, sizeof(*copy));
+
+	if (!copy)
+		return -1;
+	copy->subscriber = member->subscriber;
+	copy->bytes = bytes;
+	return 0;
+}
+
+static __always_inline void note(__u32 ifindex, __u32 subscriber, __u32 bytes)
 {
 	__u32 zero = 0;
 	struct batch *batch = bpf_map_lookup_elem(&batches, &zero);
@@ -46,7 +61,7 @@ static __always_inline void note(__u32 ifindex, const struct member *member, __u
 	if (at >= BATCH_MAX)
 		return;
 	batch->ifindex = ifindex;
-	batch->copies[at].subscriber = member->subscriber;
+	batch->copies[at].subscriber = subscriber;
 	batch->copies[at].bytes = bytes;
 	batch->count = at + 1;
 }

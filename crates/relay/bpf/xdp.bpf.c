@@ -8,6 +8,7 @@
 typedef struct xdp_md context;
 
 #include "copy.h"
+#include "ordinal.h"
 #include "rewrite.h"
 #include "tag.h"
 #include "transmit.h"
@@ -28,23 +29,6 @@ struct {
 	__array(values, struct fanout);
 } fanouts SEC(".maps");
 
-struct cursor {
-	__u64 nonce;
-	__u32 ordinal;
-	__u32 zero;
-};
-
-/*
- * How far a CPU is through a datagram's copies, for each device by itself: a driver takes copies in
- * batches of one device, so those of two devices come in turns that one counter cannot follow.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, MAX_DEVICES);
-	__type(key, __u32);
-	__type(value, struct cursor);
-} cursors SEC(".maps");
-
 /* The frame is too long for a device, which the kernel would skip without a word. */
 static __always_inline void refuse_devices(const struct group *group, __u32 slot, __u32 length)
 {
@@ -54,6 +38,43 @@ static __always_inline void refuse_devices(const struct group *group, __u32 slot
 		if (length > device->frame_max)
 			refuse_members(slot, device->first, device->count, DROP_TOO_BIG, 1);
 	}
+}
+
+/* Makes room for the headers of another family, or takes it away. */
+static __always_inline int change_family(struct xdp_md *ctx, __u16 from, __u16 to)
+{
+	if (from == to)
+		return 0;
+	return bpf_xdp_adjust_head(ctx, (int)header_length(from) - (int)header_length(to));
+}
+
+/* Makes the frame itself the copy: a broadcast to one would copy it to send the copy. */
+static __always_inline int forward(struct xdp_md *ctx, const struct ingress *in, __u32 slot,
+				   void *fanout)
+{
+	const struct datagram *d = &in->datagram;
+	struct member *member = member_at(slot, 0);
+	struct origin origin = {
+		.payload_length = d->payload_length,
+		.payload_sum = d->payload_sum,
+		.tos = d->packet.tos,
+		.ttl = d->packet.ttl,
+	};
+
+	if (!member)
+		return XDP_DROP;
+	if (header_length(member->family) - ETH_HLEN + d->payload_length > member->mtu) {
+		refuse(member, DROP_TOO_BIG, 1);
+		return XDP_DROP;
+	}
+	if (change_family(ctx, d->packet.family, member->family) ||
+	    attach_addressed(ctx, member, d->payload_length)) {
+		refuse(member, DROP_TRANSMIT, 1);
+		return XDP_DROP;
+	}
+	if (write_headers((void *)(long)ctx->data, (void *)(long)ctx->data_end, member, &origin))
+		return XDP_ABORTED;
+	return bpf_redirect_map(fanout, 0, XDP_DROP);
 }
 
 static __always_inline int fan_out(struct xdp_md *ctx, const struct ingress *in)
@@ -69,13 +90,19 @@ static __always_inline int fan_out(struct xdp_md *ctx, const struct ingress *in)
 		refuse_members(slot, group->ready, group->members - group->ready, DROP_REASONS, 1);
 	if (!group->ready)
 		return XDP_DROP;
-	if (length > group->frame_max)
-		refuse_devices(group, slot, length);
 	fanout = bpf_map_lookup_elem(&fanouts, &slot);
 	if (!fanout)
 		return XDP_DROP;
-	/* No broadcast to one: it would copy the frame to send the copy. */
-	return bpf_redirect_map(fanout, 0, group->ready == 1 ? XDP_DROP : BPF_F_BROADCAST);
+	if (length > group->frame_max) {
+		refuse_devices(group, slot, length);
+		if (group->devices == 1)
+			return XDP_DROP;
+	}
+	if (group->ready == 1)
+		return forward(ctx, in, slot, fanout);
+	if (attach_tag(ctx, in))
+		return XDP_ABORTED;
+	return bpf_redirect_map(fanout, 0, BPF_F_BROADCAST);
 }
 
 static __always_inline int relay(struct xdp_md *ctx)
@@ -94,40 +121,27 @@ static __always_inline int relay(struct xdp_md *ctx)
 	}
 	if (in.stream->copy_port)
 		copy_up(ctx, &in);
-	if (trim(ctx, &in.datagram) || attach_tag(ctx, &in))
+	if (trim(ctx, &in.datagram))
 		return XDP_ABORTED;
 	return fan_out(ctx, &in);
 }
 
-/* Which of a device's members this copy is for: the order of the keys is the order of the copies.
+/*
+ * What `forward` sends comes here too, where it is only counted: a driver's batch has one program
+ * for all its frames, which is that of the first.
  */
-static __always_inline struct member *next_member(const struct tag *tag, __u32 ifindex)
+static __always_inline int count_forwarded(struct xdp_md *ctx)
 {
-	__u32 slot = tag->group;
-	struct group *group = bpf_map_lookup_elem(&groups, &slot);
-	struct cursor *cursor;
-	__u32 at = 0;
+	struct addressed *carried = (void *)(long)ctx->data_meta;
+	struct addressed copy;
 
-	if (!group)
-		return NULL;
-	/* One device is the rule: a scan beats a hash of (group, device). */
-	for (; at < MAX_GROUP_DEVICES - 1 && at + 1 < group->devices; at++)
-		if (group->device[at].ifindex == ifindex)
-			break;
-	at &= MAX_GROUP_DEVICES - 1;
-	if (group->device[at].ifindex != ifindex)
-		return NULL;
-	slot = group->device[at].slot;
-	cursor = bpf_map_lookup_elem(&cursors, &slot);
-	if (!cursor)
-		return NULL;
-	if (cursor->nonce != tag->nonce) {
-		cursor->nonce = tag->nonce;
-		cursor->ordinal = 0;
-	}
-	if (cursor->ordinal >= group->device[at].count)
-		return NULL;
-	return member_at(tag->group, group->device[at].first + cursor->ordinal++);
+	if ((void *)(carried + 1) > (void *)(long)ctx->data)
+		return XDP_ABORTED;
+	copy = *carried;
+	bpf_xdp_adjust_meta(ctx, sizeof(copy));
+	deliver(copy.subscriber, 1, copy.bytes);
+	note(ctx->egress_ifindex, copy.subscriber, copy.bytes);
+	return XDP_PASS;
 }
 
 static __always_inline int address_copy(struct xdp_md *ctx)
@@ -138,7 +152,7 @@ static __always_inline int address_copy(struct xdp_md *ctx)
 	struct tag tag;
 
 	if ((void *)(carried + 1) > (void *)(long)ctx->data)
-		return XDP_ABORTED;
+		return count_forwarded(ctx);
 	tag = *carried;
 	member = next_member(&tag, ctx->egress_ifindex);
 	if (!member)
@@ -149,9 +163,7 @@ static __always_inline int address_copy(struct xdp_md *ctx)
 	}
 	/* The tag ends here: at the far end of a veth it would be read as somebody's metadata. */
 	bpf_xdp_adjust_meta(ctx, sizeof(tag));
-	if (member->family != tag.family &&
-	    bpf_xdp_adjust_head(ctx, (int)header_length(tag.family) -
-					     (int)header_length(member->family))) {
+	if (change_family(ctx, tag.family, member->family)) {
 		refuse(member, DROP_TRANSMIT, 1);
 		return XDP_DROP;
 	}
@@ -163,8 +175,8 @@ static __always_inline int address_copy(struct xdp_md *ctx)
 	};
 	if (write_headers((void *)(long)ctx->data, (void *)(long)ctx->data_end, member, &origin))
 		return XDP_ABORTED;
-	deliver(member, 1, tag.payload_length);
-	note(ctx->egress_ifindex, member, tag.payload_length);
+	deliver(member->subscriber, 1, tag.payload_length);
+	note(ctx->egress_ifindex, member->subscriber, tag.payload_length);
 	return XDP_PASS;
 }
 

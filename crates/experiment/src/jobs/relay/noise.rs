@@ -75,6 +75,25 @@ fn look() -> Result<Gaps> {
 /// More CPU than this, used by processes that are no part of the trial, flags it, in per cent.
 const FOREIGN_PCT: f64 = 2.0;
 
+/// How long, and how often, the machine is watched for what still runs.
+const BREATH: Duration = Duration::from_millis(10);
+const BREATHS: u32 = 40;
+
+/// Waits until the kernel's threads are done with what setting up this trial and taking down the
+/// last one left them: freed maps and namespaces take them tens of milliseconds. A machine that is
+/// busy for other reasons is not waited for longer than that takes.
+fn settle(foreign: &Foreign, allowed: &[u32], cpus: &[usize]) -> Result<Duration> {
+    for breath in 0..BREATHS {
+        let before = foreign.snapshot()?;
+        thread::sleep(BREATH);
+        let percent = foreign.snapshot()?.foreign_percent(&before, allowed, cpus);
+        if percent < FOREIGN_PCT / 2.0 {
+            return Ok(BREATH * breath);
+        }
+    }
+    Ok(BREATH * BREATHS)
+}
+
 /// Runs the loaded part of a trial and notes which processes beside `own` and this one ran on the
 /// machine's CPUs meanwhile.
 pub(super) fn watched<T>(
@@ -83,11 +102,14 @@ pub(super) fn watched<T>(
     outcome: &mut Outcome,
     load: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
+    let allowed: Vec<u32> = own.iter().copied().chain([std::process::id()]).collect();
+    let cpus: Vec<usize> = (0..thread::available_parallelism()?.get()).collect();
+    let waited = settle(foreign, &allowed, &cpus)?;
     let before = foreign.snapshot()?;
     let done = load()?;
     let after = foreign.snapshot()?;
-    let allowed: Vec<u32> = own.iter().copied().chain([std::process::id()]).collect();
-    let cpus: Vec<usize> = (0..thread::available_parallelism()?.get()).collect();
+    let waited_ms = waited.as_secs_f64() * 1e3;
+    outcome.noise.insert("settled_ms".to_owned(), waited_ms);
     let percent = after.foreign_percent(&before, &allowed, &cpus);
     outcome.noise.insert("foreign_cpu_pct".to_owned(), percent);
     if percent > FOREIGN_PCT {

@@ -18,9 +18,9 @@ use hyper::{Method, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::places::{Place, Places};
 use crate::serve::{Handler, Limits, Reactor, Request, StartError, handle};
 use crate::token::Token;
 use crate::{Error, Kind};
@@ -110,18 +110,12 @@ fn hosts(address: SocketAddr, named: Vec<String>) -> Vec<String> {
 }
 
 async fn accept(listener: TcpListener, site: Arc<Site>) {
-    let places = Arc::new(Semaphore::new(site.limits.clients));
+    let places = Places::new(&site.limits);
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let site = site.clone();
-                tokio::spawn(async move {
-                    converse(stream, site).await;
-                    drop(place);
-                });
+                let place = places.take().await;
+                tokio::spawn(converse(stream, place.into(), site.clone()));
             }
             Err(error) => {
                 tracing::warn!("control address: {error}");
@@ -132,22 +126,27 @@ async fn accept(listener: TcpListener, site: Arc<Site>) {
     }
 }
 
-async fn converse(stream: TcpStream, site: Arc<Site>) {
-    let idle = site.limits.idle;
+async fn converse(stream: TcpStream, place: Arc<Place>, site: Arc<Site>) {
+    let arrival = site.limits.arrival;
+    let serving = place.clone();
     let service = service_fn(move |request| {
-        let site = site.clone();
-        async move { Ok::<_, Infallible>(site.answer(request).await) }
+        let (site, place) = (site.clone(), serving.clone());
+        async move { Ok::<_, Infallible>(site.answer(request, &place).await) }
     });
-    // An error here is the client's connection ending.
-    let _ = http1::Builder::new()
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(idle)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+        .header_read_timeout(arrival)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    // An error here is the client's connection ending.
+    if place.unless_asked(connection.as_mut()).await.is_none() && place.works() {
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
+    }
 }
 
 impl Site {
-    async fn answer(&self, request: hyper::Request<Incoming>) -> Answer {
+    async fn answer(&self, request: hyper::Request<Incoming>, place: &Place) -> Answer {
         if !self.is_ours(request.headers()) {
             let error = Error::bad_request("the Host header names another host");
             return refusal(StatusCode::MISDIRECTED_REQUEST, &error);
@@ -161,7 +160,7 @@ impl Site {
         }
         let path = request.uri().path().to_owned();
         match (path.strip_prefix("/v1/"), request.method()) {
-            (Some(method), &Method::POST) => self.call(method, request).await,
+            (Some(method), &Method::POST) => self.call(method, request, place).await,
             (None, &Method::GET) if path == "/metrics" => {
                 let kind = "text/plain; version=0.0.4; charset=utf-8";
                 response(StatusCode::OK, kind, (self.metrics)())
@@ -189,7 +188,7 @@ impl Site {
             .is_some_and(|value| self.token.opens(value.as_bytes()))
     }
 
-    async fn call(&self, method: &str, request: hyper::Request<Incoming>) -> Answer {
+    async fn call(&self, method: &str, request: hyper::Request<Incoming>, place: &Place) -> Answer {
         if !is_json(request.headers()) {
             let error = Error::bad_request("needs Content-Type: application/json");
             return refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, &error);
@@ -197,7 +196,8 @@ impl Site {
         let result = match self.read(request).await {
             Ok(params) => {
                 let method = method.to_owned();
-                handle(self.handler.clone(), Request { method, params }).await
+                let request = Request { method, params };
+                place.work(handle(self.handler.clone(), request)).await
             }
             Err(error) => Err(error),
         };
@@ -214,7 +214,7 @@ impl Site {
     async fn read(&self, request: hyper::Request<Incoming>) -> Result<Value, Error> {
         let limit = self.limits.request;
         let body = Limited::new(request.into_body(), limit).collect();
-        let body = match timeout(self.limits.idle, body).await {
+        let body = match timeout(self.limits.arrival, body).await {
             Err(_) => return Err(Error::bad_request("no whole request arrived in time")),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
                 return Err(Error::too_large(limit));

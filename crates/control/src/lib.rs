@@ -8,6 +8,7 @@ pub mod config;
 mod error;
 pub mod http;
 pub mod metrics;
+mod places;
 pub mod ready;
 mod serve;
 pub mod shutdown;

@@ -44,18 +44,24 @@ pub(crate) type Handler = dyn Fn(&Request) -> Result<Value, Error> + Send + Sync
 pub struct Limits {
     /// Bytes of one request.
     pub request: usize,
-    /// How long a client may take to send a request, counted from the last answer.
+    /// How long a request may take to arrive, from its first byte to its last.
+    pub arrival: Duration,
+    /// How long a client may leave the server waiting between an answer and the next request.
     pub idle: Duration,
-    /// Connections served at a time; more wait.
+    /// Connections served at a time. For one more, the one that is idle for longest is closed.
     pub clients: usize,
+    /// How long a connection may be idle nevertheless.
+    pub patience: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             request: 1 << 20,
+            arrival: Duration::from_secs(10),
             idle: Duration::from_secs(60),
             clients: 128,
+            patience: Duration::from_millis(250),
         }
     }
 }

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::Error;
+use crate::places::{Place, Places};
 use crate::serve::{Handler, Limits, Reactor, Request, StartError, handle};
+use crate::{Error, Kind};
 
 /// A served socket. Dropping it ends all connections and removes the file.
 #[derive(Debug)]
@@ -113,18 +113,15 @@ fn bind(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
 }
 
 async fn accept(listener: UnixListener, limits: Limits, handler: Arc<Handler>) {
-    let places = Arc::new(Semaphore::new(limits.clients));
+    let places = Places::new(&limits);
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
             Ok((stream, _)) => {
+                let place = places.take().await;
                 let handler = handler.clone();
                 tokio::spawn(async move {
                     // An error here is the client's connection ending.
-                    let _ = converse(stream, limits, handler).await;
-                    drop(place);
+                    let _ = converse(stream, &place, limits, handler).await;
                 });
             }
             Err(error) => {
@@ -136,26 +133,40 @@ async fn accept(listener: UnixListener, limits: Limits, handler: Arc<Handler>) {
     }
 }
 
-async fn converse(mut stream: UnixStream, limits: Limits, handler: Arc<Handler>) -> io::Result<()> {
+async fn converse(
+    mut stream: UnixStream,
+    place: &Place,
+    limits: Limits,
+    handler: Arc<Handler>,
+) -> io::Result<()> {
     let (input, mut output) = stream.split();
     let mut input = BufReader::new(input);
     loop {
-        let answer = match timeout(limits.idle, read_line(&mut input, limits.request)).await {
-            Err(_) => {
+        let next = place.unless_asked(next_line(&mut input, &limits)).await;
+        let answer = match next.unwrap_or(Ok(Line::Crowded))? {
+            Line::End => return Ok(()),
+            Line::Late => {
                 let error = Error::bad_request("no whole request arrived in time; closing");
-                return output.write_all(&line(Err(error))).await;
+                return output.try_write(&line(Err(error))).map(drop);
             }
-            Ok(Ok(Line::End)) => return Ok(()),
-            Ok(Ok(Line::TooLong)) => Err(Error::too_large(limits.request)),
-            Ok(Ok(Line::Text(text))) => match serde_json::from_slice::<Request>(&text) {
-                Ok(request) => handle(handler.clone(), request).await,
+            Line::Crowded => {
+                let error = Error::new(Kind::Unreachable, "too many clients at once; try again");
+                return output.try_write(&line(Err(error))).map(drop);
+            }
+            Line::TooLong => Err(Error::too_large(limits.request)),
+            Line::Text(text) => match serde_json::from_slice::<Request>(&text) {
+                Ok(request) => place.work(handle(handler.clone(), request)).await,
                 Err(error) => Err(Error::bad_request(format!(
                     "not a request of the form {{\"method\": .., \"params\": ..}}: {error}"
                 ))),
             },
-            Ok(Err(error)) => return Err(error),
         };
-        timeout(limits.idle, output.write_all(&line(answer))).await??;
+        let answer = line(answer);
+        let written = timeout(limits.idle, output.write_all(&answer));
+        match place.unless_asked(written).await {
+            Some(written) => written??,
+            None => return Ok(()),
+        }
     }
 }
 
@@ -164,6 +175,18 @@ enum Line {
     /// Longer than the limit; read to its end, and forgotten.
     TooLong,
     End,
+    Late,
+    /// Others need the place.
+    Crowded,
+}
+
+/// A client may be idle for longer than a request may take once it has begun.
+async fn next_line(input: &mut (impl AsyncBufRead + Unpin), limits: &Limits) -> io::Result<Line> {
+    if timeout(limits.idle, input.fill_buf()).await.is_err() {
+        return Ok(Line::Late);
+    }
+    let line = timeout(limits.arrival, read_line(input, limits.request)).await;
+    line.unwrap_or(Ok(Line::Late))
 }
 
 async fn read_line(input: &mut (impl AsyncBufRead + Unpin), limit: usize) -> io::Result<Line> {

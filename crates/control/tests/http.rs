@@ -13,6 +13,8 @@ use control::http::{Config, Server};
 use control::{Error, Limits, Request, StartError};
 use serde_json::{Value, json};
 
+/// An answer takes longer only when something is wrong.
+const PATIENCE: Duration = Duration::from_secs(30);
 const TOKEN: &str = "correct-horse-battery-staple";
 
 struct Site {
@@ -62,6 +64,7 @@ impl Site {
     /// Sends bytes and reads until the server closes; the status and the whole answer.
     fn send(&self, bytes: &[u8]) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         // A server that has heard enough may close while we still send.
         let _ = stream.write_all(bytes);
         let mut answer = String::new();
@@ -207,13 +210,30 @@ fn an_oversized_body_is_refused_and_the_server_goes_on() {
 #[test]
 fn a_client_that_never_finishes_is_let_go() {
     let site = Site::with_limits(Limits {
-        idle: Duration::from_millis(20),
+        arrival: Duration::from_millis(20),
         clients: 1,
         ..Limits::default()
     });
     site.send(b"POST /v1/echo HTTP/1.1\r\nHost: loc");
     let (status, answer) = site.request("POST /v1/echo", &[("Content-Length", "9")], "{");
     assert_eq!(status, 400, "{answer}");
+    assert_eq!(site.request("POST /v1/echo", &[], "{}").0, 200);
+}
+
+#[test]
+fn half_requests_of_a_crowd_hold_up_nobody() {
+    let site = Site::with_limits(Limits {
+        arrival: PATIENCE * 20,
+        ..Limits::default()
+    });
+    let half = |_| {
+        let mut stream = TcpStream::connect(site.address()).unwrap();
+        stream
+            .write_all(b"POST /v1/echo HTTP/1.1\r\nHost: loc")
+            .unwrap();
+        stream
+    };
+    let _crowd: Vec<_> = (0..300).map(half).collect();
     assert_eq!(site.request("POST /v1/echo", &[], "{}").0, 200);
 }
 

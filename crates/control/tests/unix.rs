@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -74,6 +75,7 @@ fn many_clients_at_once_each_get_their_own_answers() {
     let (_folder, path) = place();
     let limits = Limits {
         clients: 4,
+        patience: Duration::from_secs(60),
         ..Limits::default()
     };
     let _server = Server::with_limits(&path, limits, answer).unwrap();
@@ -121,7 +123,7 @@ fn garbage_and_oversized_requests_get_one_error_and_the_server_goes_on() {
 fn a_client_that_never_finishes_its_request_is_let_go() {
     let (_folder, path) = place();
     let limits = Limits {
-        idle: Duration::from_millis(20),
+        arrival: Duration::from_millis(20),
         clients: 1,
         ..Limits::default()
     };
@@ -136,6 +138,65 @@ fn a_client_that_never_finishes_its_request_is_let_go() {
     );
     let mut next = Client::connect(&path).unwrap();
     assert_eq!(next.call("add", json!({ "a": 1, "b": 1 })), Ok(json!(2)));
+}
+
+#[test]
+fn a_client_that_sends_nothing_is_let_go() {
+    let (_folder, path) = place();
+    let limits = Limits {
+        idle: Duration::from_millis(20),
+        ..Limits::default()
+    };
+    let _server = Server::with_limits(&path, limits, answer).unwrap();
+    let mut heard = String::new();
+    let mut silent = UnixStream::connect(&path).unwrap();
+    silent.read_to_string(&mut heard).unwrap();
+    assert!(
+        heard.contains("no whole request arrived in time"),
+        "{heard}"
+    );
+}
+
+/// More than there are places.
+const CROWD: usize = 300;
+
+#[test]
+fn half_requests_of_a_crowd_hold_up_nobody() {
+    let (_folder, path) = place();
+    let (begun, working) = mpsc::channel();
+    let (finish, finished) = mpsc::channel();
+    let finished = Mutex::new(finished);
+    // Nobody leaves just because of the time.
+    let limits = Limits {
+        arrival: Duration::from_secs(600),
+        ..Limits::default()
+    };
+    let _server = Server::with_limits(&path, limits, move |request: &Request| {
+        if request.method == "work" {
+            begun.send(()).map_err(Error::failed)?;
+            finished.lock().unwrap().recv().map_err(Error::failed)?;
+        }
+        answer(request).or_else(|_| Ok(json!("worked")))
+    })
+    .unwrap();
+    let mut worker = Client::connect(&path).unwrap();
+    thread::scope(|scope| {
+        let work = scope.spawn(|| worker.call("work", json!({})));
+        working.recv().unwrap();
+        let half = || {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            stream.write_all(b"{\"method\"").unwrap();
+            stream
+        };
+        let mut crowd: Vec<_> = (0..CROWD).map(|_| half()).collect();
+        let mut client = Client::connect(&path).unwrap();
+        assert_eq!(client.call("add", json!({ "a": 1, "b": 1 })), Ok(json!(2)));
+        let mut heard = String::new();
+        crowd[0].read_to_string(&mut heard).unwrap();
+        assert!(heard.contains("too many clients at once"), "{heard}");
+        finish.send(()).unwrap();
+        assert_eq!(work.join().unwrap(), Ok(json!("worked")));
+    });
 }
 
 #[test]

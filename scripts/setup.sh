@@ -6,7 +6,15 @@ packages_to() {
 	case $1 in
 	build) echo gcc libc6-dev make pkg-config clang libelf-dev ca-certificates curl git ;;
 	run) echo iproute2 ffmpeg ;;
-	test) echo clang-format python3-venv qemu-system-x86 busybox-static iproute2 ffmpeg ;;
+	test) echo clang-format python3-venv qemu-system-x86 busybox-static iproute2 ffmpeg fonts-dejavu-core ;;
+	full)
+		echo chromium rtpengine-daemon nginx-light libnginx-mod-stream socat nftables
+		echo gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
+		echo gstreamer1.0-plugins-bad gstreamer1.0-plugins-ugly
+		# Often installed from elsewhere, and then not to be replaced.
+		command -v npm >/dev/null || echo nodejs npm
+		command -v go >/dev/null || echo golang-go
+		;;
 	esac
 }
 
@@ -42,13 +50,29 @@ need_packages() {
 		exit 3
 	fi
 	export DEBIAN_FRONTEND=noninteractive
+	services_stay_off
 	# shellcheck disable=SC2086 # words on purpose
 	if ! { $sudo apt-get update -q && $sudo $install; } >.setup.log 2>&1; then
 		tail -n 5 .setup.log >&2
 		echo "apt could not install:$missing (no network? see .setup.log)" >&2
 		exit 3
 	fi
+	services_as_before
 	rm -f .setup.log
+}
+
+# A test must not leave a web server running: tests start what they need by themselves.
+services_stay_off() {
+	policy=/usr/sbin/policy-rc.d
+	[ ! -e "$policy" ] || return 0
+	trap services_as_before EXIT
+	printf '#!/bin/sh\nexit 101\n' | $sudo tee "$policy" >/dev/null
+	$sudo chmod 755 "$policy"
+}
+
+services_as_before() {
+	trap - EXIT
+	[ "$(cat "$policy")" != "$(printf '#!/bin/sh\nexit 101\n')" ] || $sudo rm -f "$policy"
 }
 
 # Makes the pinned toolchain usable: rustup installs what rust-toolchain.toml names.

@@ -236,7 +236,7 @@ fn for_ten_seeds<S: Strategy>(strategy: &S, property: impl Fn(S::Value)) {
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
         let config = Config {
             failure_persistence: None,
-            ..Config::with_cases(100)
+            ..Config::with_cases(100 * sys::require::fuzz())
         };
         TestRunner::new_with_rng(config, rng)
             .run(strategy, |value| {

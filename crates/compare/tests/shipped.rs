@@ -5,12 +5,13 @@ mod common;
 
 use std::path::Path;
 
-use common::{alone, lowroad, path, record, succeeded};
+use common::{alone, lowroad, record, succeeded};
 use serde_json::Value;
 use sys::require::{Class, skip};
 
-/// The trials of one block at `--quick`, none of which failed; `None` where this cannot be run.
-fn block(experiment: &str) -> Option<Vec<Value>> {
+/// The trials of one block at `--quick`, or of the named arms, after the header; `None` where this
+/// cannot be run.
+fn block(experiment: &str, arms: &[&str]) -> Option<Vec<Value>> {
     if !sys::require::root() {
         return None;
     }
@@ -20,31 +21,32 @@ fn block(experiment: &str) -> Option<Vec<Value>> {
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
-    let words = [
-        "compare", experiment, "--quick", "--blocks", "1", "--seed", "5", "--out",
-    ];
+    let mut words = vec!["compare", experiment, "--blocks", "1", "--seed", "5"];
+    let arms = arms.join(",");
+    words.extend(if arms.is_empty() {
+        vec!["--quick"]
+    } else {
+        vec!["--arms", &arms]
+    });
+    let out = folder.path().join("out");
     succeeded(&alone(|| {
-        lowroad(&words)
-            .arg(folder.path().join("out"))
-            .output()
-            .unwrap()
+        lowroad(&words).arg("--out").arg(&out).output().unwrap()
     }));
-    let mut lines = record(&folder.path().join("out"));
-    let summary = std::fs::read_to_string(folder.path().join("out/summary.json")).unwrap();
+    let summary = std::fs::read_to_string(out.join("summary.json")).unwrap();
     let summary: Value = serde_json::from_str(&summary).unwrap();
-    assert_eq!(
-        summary["experiment"],
-        experiment,
-        "in {}",
-        path(folder.path())
-    );
-    let trials = lines.split_off(1);
+    assert_eq!(summary["experiment"], experiment);
+    Some(record(&out))
+}
+
+/// The trials of a record, each of which delivered what was sent.
+fn trials(mut record: Vec<Value>) -> Vec<Value> {
+    let trials = record.split_off(1);
     for trial in &trials {
         let sent = trial["counts"]["sent"].as_u64();
         assert!(sent > Some(0) && trial["counts"]["foreign"] == 0, "{trial}");
         assert_eq!(trial["counts"]["unique"].as_u64(), sent, "{trial}");
     }
-    Some(trials)
+    trials
 }
 
 fn under<'a>(trials: &'a [Value], load: &str) -> Vec<&'a Value> {
@@ -62,7 +64,7 @@ fn median_us(trial: &Value) -> f64 {
 
 #[test]
 fn work_on_each_packet_is_done_in_userspace_and_takes_its_time() {
-    let Some(trials) = block("relay-work") else {
+    let Some(trials) = block("relay-work", &[]).map(trials) else {
         return;
     };
     assert!(
@@ -85,12 +87,38 @@ fn work_on_each_packet_is_done_in_userspace_and_takes_its_time() {
 
 #[test]
 fn jitter_is_on_the_link_for_every_arm() {
-    let Some(trials) = block("relay-jitter") else {
+    let Some(trials) = block("relay-jitter", &[]).map(trials) else {
         return;
     };
     assert_eq!(trials.len(), 2 * 4);
     // The plan of delays is seeded, uniform from 0 to 1 ms, and nothing shortens them.
     for trial in under(&trials, "jitter=1ms") {
         assert!(median_us(trial) >= 400.0, "{trial}");
+    }
+}
+
+#[test]
+#[ignore = "needs rtpengine, nginx, socat and nftables"]
+fn every_peer_of_this_machine_delivers() {
+    let peers = ["rtpengine", "nginx", "socat", "dnat"];
+    let Some(mut record) = block("relay-peers", &[&["recv"][..], &peers].concat()) else {
+        return;
+    };
+    let trials = record.split_off(1);
+    assert_eq!(record[0]["skipped"], serde_json::json!([]));
+    for peer in peers {
+        let mut own = trials.iter().filter(|trial| trial["arm"] == peer);
+        let counts = &own.next().unwrap()["counts"];
+        let count = |name: &str| counts[name].as_u64().unwrap_or_default();
+        // How much each may lose is for experiments to say.
+        assert!(
+            count("sent") > 0 && 2 * count("unique") > count("sent"),
+            "{peer}: {counts}"
+        );
+        assert_eq!(
+            count("foreign") + count("duplicates"),
+            0,
+            "{peer}: {counts}"
+        );
     }
 }

@@ -36,7 +36,7 @@ fn every_line_gets_one_answer() {
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
         let config = Config {
             failure_persistence: None,
-            ..Config::with_cases(200)
+            ..Config::with_cases(200 * sys::require::fuzz())
         };
         let result = TestRunner::new_with_rng(config, rng).run(&changes, |changes| {
             let mut line = GOOD.to_vec();

@@ -1,10 +1,10 @@
-//! The report in a real browser. Opt-in: `LOWROAD_BROWSER=1`, with Chromium and npm installed.
+//! The report in a real browser. Opt-in: `LOWROAD_OPT_IN=1`, with Chromium and npm installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use report::{Analysis, page};
-use sys::require::{Class, skip};
+use sys::require::{self, Class};
 
 mod common;
 
@@ -12,31 +12,27 @@ const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 #[test]
 fn the_report_reads_well_in_chromium_wide_and_narrow_light_and_dark() {
-    if std::env::var_os("LOWROAD_BROWSER").is_none() {
-        return skip(
-            Class::OptIn,
-            "LOWROAD_BROWSER=1 opens the report in Chromium",
-        );
+    if !require::requested("opens the report in Chromium") {
+        return;
     }
     let Some(browser) = BROWSERS.iter().find_map(|name| on_path(name)) else {
-        return skip(Class::OptIn, "no Chromium: apt-get install chromium");
+        return require::skip(Class::OptIn, "no Chromium: apt-get install chromium");
     };
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser");
-    let cache = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/browser");
-    std::fs::create_dir_all(&cache).unwrap();
+    let folder = tempfile::tempdir().unwrap();
     for name in ["package.json", "check.mjs"] {
-        std::fs::copy(scripts.join(name), cache.join(name)).unwrap();
+        std::fs::copy(scripts.join(name), folder.path().join(name)).unwrap();
     }
     let record = common::record(20, 2);
-    let report = cache.join("report.html");
+    let report = folder.path().join("report.html");
     std::fs::write(&report, page(&Analysis::new(&record))).unwrap();
 
     let install = ["install", "--no-audit", "--no-fund", "--silent"];
-    run(Command::new("npm").args(install).current_dir(&cache));
+    run(Command::new("npm").args(install).current_dir(&folder));
     run(Command::new("node")
         .arg("check.mjs")
-        .args([report.as_path(), &browser, &cache])
-        .current_dir(&cache));
+        .args([report.as_path(), &browser, folder.path()])
+        .current_dir(&folder));
 }
 
 fn on_path(name: &str) -> Option<PathBuf> {

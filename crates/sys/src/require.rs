@@ -53,6 +53,21 @@ pub fn root() -> bool {
     present
 }
 
+/// Whether what runs on request was requested; reports the skip when not, saying what is left out.
+pub fn requested(what: &str) -> bool {
+    let requested = env::var_os("LOWROAD_OPT_IN").is_some();
+    if !requested {
+        skip(Class::OptIn, &format!("LOWROAD_OPT_IN=1 {what}"));
+    }
+    requested
+}
+
+/// How many times its usual cases a test on random input runs: `LOWROAD_FUZZ`, else once.
+pub fn fuzz() -> u32 {
+    let asked = env::var("LOWROAD_FUZZ").ok();
+    asked.and_then(|times| times.parse().ok()).unwrap_or(1)
+}
+
 /// The folder of outside data; reports the skip when there is none.
 pub fn corpus() -> Option<std::path::PathBuf> {
     let folder = env::var_os("LOWROAD_CORPUS").map(std::path::PathBuf::from);

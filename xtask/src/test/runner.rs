@@ -18,6 +18,8 @@ use crate::tally::{Outcome, Skip, Tally};
 const DEADLINE_S: u32 = 120;
 /// Tests of `--full` may take this long.
 const FULL_DEADLINE_S: u32 = 1800;
+/// What `--full` sets: everything that runs on request, and longer fuzzing.
+const FULL: [(&str, &str); 2] = [("LOWROAD_OPT_IN", "1"), ("LOWROAD_FUZZ", "300")];
 /// How many of the slowest tests are named.
 const SLOWEST: usize = 8;
 
@@ -114,6 +116,9 @@ fn run_one(test: &Test<'_>, options: &Options) -> Run {
             Outcome::Skipped(skip) if skip.reason == "needs root" && options.sudo => {
                 attempt(test, options, true)
             }
+            Outcome::Skipped(skip) if skip.class == "opt-in" && options.full => {
+                Outcome::Failed(format!("--full runs what is opt-in: {}", skip.reason))
+            }
             outcome => outcome,
         }
     };
@@ -146,6 +151,7 @@ fn attempt(test: &Test<'_>, options: &Options, sudo: bool) -> Outcome {
         .env("CARGO_MANIFEST_DIR", &test.binary.folder)
         // The tally decides what a core skip means, after sudo had its turn.
         .env_remove("LOWROAD_REQUIRE")
+        .envs(FULL.into_iter().filter(|_| options.full))
         .stdin(Stdio::null())
         .output();
     match output {

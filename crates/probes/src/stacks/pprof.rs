@@ -132,8 +132,6 @@ impl Message {
 mod tests {
     use std::process::Command;
 
-    use sys::require::{Class, skip};
-
     use super::*;
 
     fn profile() -> Profile {
@@ -160,8 +158,8 @@ mod tests {
 
     #[test]
     fn the_reference_reader_finds_the_same_stacks() {
-        if std::env::var_os("LOWROAD_OPT_IN").is_none() {
-            return skip(Class::OptIn, "LOWROAD_OPT_IN=1 builds and runs Go's pprof");
+        if !sys::require::requested("runs Go's pprof") {
+            return;
         }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("profile.pb");

@@ -68,6 +68,8 @@ fn replay(world: &World, load: &mut Load, to: SocketAddr, redirect: bool) -> (Ve
         .run(|| {
             let at = load.destinations[0];
             let receiver = socket::unbound(Family::from(at.ip())).unwrap();
+            // Behind an XDP program each datagram takes a page, and the usual buffer has 50.
+            socket::receive_buffer(&receiver, 1 << 20).unwrap();
             socket::bind(&receiver, at).unwrap();
             let far = FarEnd::attach(world.far_index, load.run, 1, Verdict::Pass).unwrap();
             let sent = world.generate(load).unwrap();

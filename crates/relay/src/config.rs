@@ -214,6 +214,20 @@ mod tests {
     }
 
     #[test]
+    fn a_group_joined_for_one_sender_has_no_other_source() {
+        let joined = STREAM.replace("192.0.2.1", "232.1.1.1");
+        let by = "multicast = { interface = \"eth0\", source = \"10.0.0.9\" }\n";
+        assert!(read(&format!("{joined}{by}")).is_ok());
+        for (source, expected) in [
+            ("\"latch\"", "nobody else to latch"),
+            ("[\"10.1.0.0/16\"]", "10.0.0.9, which may not send"),
+        ] {
+            let message = read(&format!("{}{by}", joined.replace("\"any\"", source))).unwrap_err();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
     fn work_keeps_a_stream_in_userspace() {
         let config = read(&format!(
             "{STREAM}work = \"50us\"\nfec = {{ group = 10 }}\n"

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::plan::{MAX_FANOUT, PerPacket, Prefix};
 use crate::units::{Pps, Span};
-use crate::userspace;
+use crate::userspace::{self, policing};
 
 /// A packet may take a worker this long at most.
 const MOST_WORK: Duration = Duration::from_millis(10);
@@ -278,9 +278,26 @@ impl StreamSpec {
             }
             _ => {}
         }
+        let sender = self.multicast.as_ref().and_then(|by| by.source);
+        if let Some(sender) = sender
+            && self.source == Source::Latch
+        {
+            return Err(format!(
+                "the group is joined for {sender} only: there is nobody else to latch; say source = \"any\""
+            ));
+        }
         let Source::Prefixes(prefixes) = &self.source else {
             return Ok(());
         };
+        if let Some(sender) = sender
+            && !prefixes
+                .iter()
+                .any(|prefix| policing::covers(prefix, sender))
+        {
+            return Err(format!(
+                "the group is joined for {sender}, which may not send"
+            ));
+        }
         let foreign = |prefix: &&Prefix| prefix.address.is_ipv4() != self.listen.is_ipv4();
         match prefixes.iter().find(foreign) {
             Some(prefix) => Err(format!("source {prefix} is not of the ingest's family")),

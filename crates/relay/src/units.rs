@@ -99,6 +99,14 @@ impl fmt::Display for Span {
     }
 }
 
+impl From<IpAddr> for Prefix {
+    /// This address alone.
+    fn from(address: IpAddr) -> Self {
+        let length = if address.is_ipv4() { 32 } else { 128 };
+        Self { address, length }
+    }
+}
+
 impl FromStr for Prefix {
     type Err = String;
 

@@ -31,8 +31,8 @@ pub(super) struct Stream {
     /// The interfaces' link-layer addresses, which fast paths read again when one has changed.
     macs: Vec<Option<[u8; 6]>>,
     egress: BTreeMap<SocketAddr, Arc<UdpSocket>>,
-    /// Where a fast path's copies arrive, when somebody wants them.
-    copies: Option<Arc<UdpSocket>>,
+    /// Where a fast path's copies arrive, when somebody wants them: all at the same port.
+    copies: Vec<Arc<UdpSocket>>,
     latch: Option<SocketAddr>,
 }
 
@@ -94,7 +94,7 @@ impl Stream {
             interfaces: Vec::new(),
             macs: Vec::new(),
             egress: BTreeMap::new(),
-            copies: None,
+            copies: Vec::new(),
             latch: None,
             spec,
         };
@@ -254,8 +254,8 @@ impl Stream {
                 .subscribers
                 .iter()
                 .any(|subscriber| subscriber.next_hop == local);
-        if wanted && self.copies.is_none() {
-            self.copies = Some(sockets::beside(SocketAddr::new(self.spec.listen.ip(), 0))?);
+        if wanted && self.copies.is_empty() {
+            self.copies = sockets::for_copies(self.spec.listen.ip())?;
         }
         Ok(())
     }
@@ -282,7 +282,7 @@ impl Stream {
                 source_pps: self.spec.rate.source.map(|rate| rate.0),
             },
             min_ttl: if all_fixed { 0 } else { 2 },
-            copy_port: self.copies.as_ref().and_then(|socket| port(socket)),
+            copy_port: self.copies.first().and_then(|socket| port(socket)),
             work: self.spec.per_packet(),
             handover: handover.map(|shadow_port| plan::Handover { shadow_port }),
             subscribers: self.subscribers.iter().map(Subscriber::plan).collect(),
@@ -290,6 +290,10 @@ impl Stream {
     }
 
     fn source_policy(&self) -> SourcePolicy {
+        // Whoever else sends to the group may come by, and the network stack drops it.
+        if let Some(sender) = self.spec.multicast.as_ref().and_then(|by| by.source) {
+            return SourcePolicy::Allow(vec![sender.into()]);
+        }
         match &self.spec.source {
             Source::Any => SourcePolicy::Any,
             Source::Prefixes(prefixes) => SourcePolicy::Allow(prefixes.clone()),

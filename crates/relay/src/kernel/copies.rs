@@ -2,7 +2,7 @@
 //! addresses they had: a raw socket sends them to this machine itself.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,19 +69,78 @@ impl Sockets {
     fn deliver(&self, record: &[u8]) -> Option<()> {
         let half = |at: usize| Some(u16::from_ne_bytes(record.get(at..at + 2)?.try_into().ok()?));
         let packet = record.get(HEAD..HEAD + usize::from(half(4)?))?;
-        let flags = MsgFlags::MSG_DONTWAIT;
-        // A full socket buffer loses the copy like any datagram: the receiver's counter tells.
-        let _ = if half(6)? == AF_INET {
-            let to: [u8; 4] = packet.get(16..20)?.try_into().ok()?;
-            let to = SockaddrIn::from(SocketAddrV4::new(Ipv4Addr::from(to), 0));
-            sendto(self.v4.as_raw_fd(), packet, &to, flags)
+        let to: IpAddr = if half(6)? == AF_INET {
+            <[u8; 4]>::try_from(packet.get(16..20)?).ok()?.into()
         } else {
-            let to: [u8; 16] = packet.get(24..40)?.try_into().ok()?;
-            let to = SockaddrIn6::from(SocketAddrV6::new(Ipv6Addr::from(to), 0, 0, 0));
-            sendto(self.v6.as_raw_fd(), packet, &to, flags)
+            <[u8; 16]>::try_from(packet.get(24..40)?).ok()?.into()
         };
+        match group_copies_at(to) {
+            None => self.send(packet, to),
+            Some(loopback) => self.send(&redirected(packet, loopback)?, loopback),
+        }
         Some(())
     }
+
+    /// A full socket buffer loses the copy like any datagram: the receiver's counter tells.
+    fn send(&self, packet: &[u8], to: IpAddr) {
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let _ = match to {
+            IpAddr::V4(to) => {
+                let to = SockaddrIn::from(SocketAddrV4::new(to, 0));
+                sendto(self.v4.as_raw_fd(), packet, &to, flags)
+            }
+            IpAddr::V6(to) => {
+                let to = SockaddrIn6::from(SocketAddrV6::new(to, 0, 0, 0));
+                sendto(self.v6.as_raw_fd(), packet, &to, flags)
+            }
+        };
+    }
+}
+
+/// Where copies of what came to this address are delivered, if not there: what is sent to a group
+/// leaves the machine.
+pub(crate) fn group_copies_at(address: IpAddr) -> Option<IpAddr> {
+    address.is_multicast().then(|| match address {
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    })
+}
+
+/// A packet to another address of its family, its UDP checksum changed with it; the kernel itself
+/// fills in that of an IPv4 header.
+fn redirected(packet: &[u8], to: IpAddr) -> Option<Vec<u8>> {
+    let (to, at, header) = match to {
+        IpAddr::V4(to) => (to.octets().to_vec(), 16, 20),
+        IpAddr::V6(to) => (to.octets().to_vec(), 24, 40),
+    };
+    let mut packet = packet.to_vec();
+    let address = packet.get_mut(at..at + to.len())?;
+    let before = sum(address);
+    address.copy_from_slice(&to);
+    let check = packet.get_mut(header + 6..header + 8)?;
+    let old = u16::from_be_bytes([check[0], check[1]]);
+    // RFC 1624, equation 3.
+    let check_sum = !folded(u32::from(!old) + u32::from(!before) + u32::from(sum(&to)));
+    // 0 says that there is no checksum.
+    let check_sum = if check_sum == 0 { u16::MAX } else { check_sum };
+    check.copy_from_slice(&check_sum.to_be_bytes());
+    Some(packet)
+}
+
+fn sum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks_exact(2);
+    folded(
+        words
+            .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
+            .sum(),
+    )
+}
+
+fn folded(mut sum: u32) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    u16::try_from(sum).unwrap_or(0)
 }
 
 fn run(ring: &MapHandle, sockets: &Sockets, stop: &AtomicBool) {

@@ -13,7 +13,7 @@ use datapath::{Error, Missing};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use sys::caps::{Capability, Effective};
 
-pub(crate) use copies::Copies;
+pub(crate) use copies::{Copies, group_copies_at};
 pub(crate) use object::Loaded;
 pub(crate) use tables::Tables;
 pub(crate) use watch::Watch;

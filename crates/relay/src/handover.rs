@@ -12,7 +12,7 @@
 use std::fmt;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::plan::{StreamId, SubscriberId};
 
@@ -62,6 +62,8 @@ pub(crate) struct Handing {
     pub(crate) stream: StreamId,
     pub(crate) socket: Arc<UdpSocket>,
     fast_path: Arc<dyn FastPath>,
+    /// What the ingest socket held is sent.
+    begun: AtomicBool,
     done: AtomicU64,
 }
 
@@ -75,13 +77,31 @@ impl Handing {
             stream,
             socket,
             fast_path,
+            begun: AtomicBool::new(false),
             done: AtomicU64::new(0),
         }
+    }
+
+    /// The ingest socket is empty, and nothing more reaches it: from now on the fast path may take
+    /// over without overtaking.
+    pub(crate) fn begin(&self) {
+        self.begun.store(true, Ordering::SeqCst);
+        self.publish(self.done.load(Ordering::SeqCst));
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::SeqCst)
     }
 
     /// More diverted datagrams are done with; tells the fast path.
     pub(crate) fn add_done(&self, datagrams: u64) {
         let done = self.done.fetch_add(datagrams, Ordering::SeqCst) + datagrams;
+        if self.has_begun() {
+            self.publish(done);
+        }
+    }
+
+    fn publish(&self, done: u64) {
         if let Err(error) = self.fast_path.publish_done(self.stream, done) {
             tracing::warn!(stream = self.stream.0, %error, "the hand-over stalls");
         }
@@ -92,7 +112,7 @@ impl Handing {
         if self.fast_path.road(self.stream)? == Road::Fast {
             return Ok(true);
         }
-        self.is_level()
+        Ok(self.has_begun() && self.is_level()?)
     }
 
     /// Whether everything diverted up to now is done.

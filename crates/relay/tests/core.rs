@@ -3,15 +3,20 @@
 
 mod rig;
 
+use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use netdev::{LinkSpec, Netlink};
 use relay::counters::DropReason;
-use rig::{Rig, datagram, stream};
+use relay::spec::{Source, SubscriberSpec};
+use relay::units::Span;
+use rig::{Rig, await_counts, datagram, stream, subscriber};
 
+const DATAPATHS: [&str; 4] = ["mmsg", "xdp", "tc", "af-xdp"];
 const FAST: [&str; 3] = ["xdp", "tc", "af-xdp"];
 const SENDER: &str = "10.91.0.1:4000";
 const INGEST: &str = "10.91.0.2:5004";
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_fast_path_follows_its_devices_address() {
@@ -33,7 +38,7 @@ fn a_fast_path_follows_its_devices_address() {
         let mut frame = datagram(SENDER, INGEST, *b"lie").frame();
         frame[..6].copy_from_slice(&NEW_MAC);
         frame[39] += 1;
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + PATIENCE;
         while !core.counters()[0]
             .drops
             .0
@@ -43,5 +48,159 @@ fn a_fast_path_follows_its_devices_address() {
             rig.inject(&frame);
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+}
+
+#[test]
+fn a_latch_is_the_first_senders_until_it_is_silent() {
+    const TIMEOUT: Duration = Duration::from_secs(1);
+    const SECOND: &str = "10.91.0.1:4001";
+    if !sys::require::root() {
+        return;
+    }
+    for datapath in DATAPATHS {
+        let rig = Rig::new(None);
+        let mut spec = stream(datapath, INGEST, vec![subscriber("s", "10.91.1.2:6000")]);
+        spec.source = Source::Latch;
+        spec.latch_timeout = Span(TIMEOUT);
+        let core = rig.serve(vec![spec]);
+        let send = |from| rig.inject(&datagram(from, INGEST, *b"x").frame());
+        let holder = |text: &str| Some(text.parse::<SocketAddr>().unwrap());
+        let began = Instant::now();
+        send(SENDER);
+        await_counts(&core, |view| view.forwarded.packets == 1);
+        send(SECOND);
+        let view = await_counts(&core, |view| view.received.packets == 2);
+        // Unless it took as long as a silence to come here.
+        if began.elapsed() < TIMEOUT {
+            assert_eq!(view.latched, holder(SENDER), "{datapath}");
+            let denied = view.drops.0.get(&DropReason::SourceDenied);
+            assert_eq!(denied, Some(&1), "{datapath}");
+        }
+        let forwarded = view.forwarded.packets;
+        let deadline = Instant::now() + PATIENCE;
+        while core.counters()[0].forwarded.packets == forwarded {
+            assert!(Instant::now() < deadline, "{datapath}: latched for ever");
+            send(SECOND);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(core.counters()[0].latched, holder(SECOND), "{datapath}");
+    }
+}
+
+#[test]
+fn a_subscriber_on_this_machine_gets_every_datagram() {
+    const REMOTE: &str = "10.91.1.2:6000";
+    const LOCAL: &str = "10.91.2.1:6500";
+    if !sys::require::root() {
+        return;
+    }
+    for datapath in DATAPATHS {
+        let rig = Rig::new(None);
+        let socket = rig.relay.run(|| UdpSocket::bind(LOCAL).unwrap()).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let subscribers = vec![subscriber("remote", REMOTE), subscriber("local", LOCAL)];
+        let core = rig.serve(vec![stream(datapath, INGEST, subscribers)]);
+        let capture = rig.capture();
+        for size in [0, 1, 700, 1400] {
+            rig.inject(&datagram(SENDER, INGEST, vec![7; size]).frame());
+            let mut buffer = [0; 2048];
+            let (length, from) = socket.recv_from(&mut buffer).unwrap();
+            assert_eq!(
+                (length, from.to_string()),
+                (size, INGEST.into()),
+                "{datapath}"
+            );
+            let lengths = capture.take(1).into_iter().map(|copy| copy.payload.len());
+            assert_eq!(lengths.collect::<Vec<_>>(), [size], "{datapath}");
+        }
+        let view = await_counts(&core, |view| {
+            view.subscribers
+                .iter()
+                .all(|one| one.delivered.packets == 4)
+        });
+        assert_eq!(
+            (view.received.packets, view.forwarded.packets),
+            (4, 4),
+            "{datapath}"
+        );
+        let explanation = core.explain(None).unwrap().remove(0);
+        if explanation.has_fast_path {
+            assert_eq!(explanation.served, 1, "{datapath}");
+            let reason = &explanation.slow[0].reason;
+            assert!(reason.contains("on this machine"), "{datapath}: {reason}");
+        }
+    }
+}
+
+/// So many that a datagram takes userspace much longer than it takes to arrive.
+fn crowd() -> Vec<SubscriberSpec> {
+    let one = |number| {
+        subscriber(
+            &format!("s{number}"),
+            &format!("10.91.1.2:{}", 6000 + number),
+        )
+    };
+    (0..256).map(one).collect()
+}
+
+/// The relay's sender, which numbers its datagrams.
+struct Numbers<'a> {
+    rig: &'a Rig,
+    sent: u32,
+}
+
+impl Numbers<'_> {
+    fn send(&mut self, count: u32) {
+        for number in self.sent..self.sent + count {
+            let frame = datagram(SENDER, INGEST, number.to_be_bytes()).frame();
+            self.rig.inject(&frame);
+        }
+        self.sent += count;
+    }
+}
+
+#[test]
+fn a_stream_whose_backlog_does_not_drain_stays_where_it_was() {
+    if !sys::require::root() {
+        return;
+    }
+    for datapath in FAST {
+        let rig = Rig::new(None);
+        let first = || UdpSocket::bind("10.91.1.2:6000").unwrap();
+        let first = rig.receivers.run(first).unwrap();
+        first.set_read_timeout(Some(PATIENCE)).unwrap();
+        sys::socket::receive_buffer(&first, 16 << 20).unwrap();
+        let core = rig.serve(vec![stream("mmsg", INGEST, crowd())]);
+        let mut numbers = Numbers { rig: &rig, sent: 0 };
+        let switch = |patience| {
+            let switch = || core.switch("s", datapath, patience);
+            rig.relay.run(switch).unwrap()
+        };
+        numbers.send(500);
+        let tried = std::thread::scope(|scope| {
+            let switch = scope.spawn(|| switch(Duration::from_millis(1)));
+            while !switch.is_finished() && numbers.sent < 2500 {
+                numbers.send(1);
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            switch.join().unwrap()
+        });
+        let error = tried.unwrap_err();
+        assert!(error.message.starts_with("not switched: "), "{error}");
+        let view = core.counters().remove(0);
+        assert_eq!(view.datapath.as_deref(), Some("mmsg"), "{datapath}");
+        numbers.send(100);
+        switch(PATIENCE).unwrap();
+        numbers.send(100);
+        for number in 0..numbers.sent {
+            let mut buffer = [0; 16];
+            assert_eq!(first.recv(&mut buffer).unwrap(), 4, "{datapath}");
+            assert_eq!(buffer[..4], number.to_be_bytes(), "{datapath}");
+        }
+        let all = u64::from(numbers.sent);
+        let view = await_counts(&core, |view| view.forwarded.packets == all);
+        assert_eq!(view.received.packets, all, "{datapath}");
+        assert_eq!(view.datapath.as_deref(), Some(datapath));
     }
 }

@@ -17,8 +17,9 @@ use crate::userspace;
 const SETTLE: Duration = Duration::from_millis(2);
 /// How often a hand-over is looked at.
 const LOOK: Duration = Duration::from_micros(500);
-/// How long diverted datagrams may take to be sent once no more come.
-const EMPTYING: Duration = Duration::from_secs(2);
+/// How long each full queue may take to be sent when a hand-over is called off: to 256 subscribers
+/// that is ten seconds' work.
+const EMPTYING: Duration = Duration::from_secs(30);
 
 impl Core {
     /// Moves a stream to another datapath. When the backlog does not drain in time, the stream
@@ -126,7 +127,7 @@ impl Core {
         handing: &Arc<Handing>,
         timeout: Duration,
     ) -> Result<(), Error> {
-        let deadline = Instant::now() + timeout;
+        let began = Instant::now();
         grace_period();
         thread::sleep(SETTLE);
         {
@@ -136,18 +137,16 @@ impl Core {
             state.streams[at].place.slow = SlowPath::Handing(handing.clone());
             state.apply_slow(to)?;
         }
-        while !handing.is_over().map_err(refused)? {
-            if Instant::now() > deadline {
-                let message = format!(
-                    "not switched: stream \"{name}\" did not catch up within {} ms; \
-                     it is faster than userspace, or try a longer --switch-timeout",
-                    timeout.as_millis()
-                );
-                return Err(Error::new(Kind::Failed, message));
-            }
-            thread::sleep(LOOK);
+        let left = timeout.saturating_sub(began.elapsed());
+        if wait(left, || handing.is_over().map_err(refused))? {
+            return Ok(());
         }
-        Ok(())
+        let message = format!(
+            "not switched: stream \"{name}\" did not catch up within {} ms; \
+             it is faster than userspace, or try a longer --switch-timeout",
+            timeout.as_millis()
+        );
+        Err(Error::new(Kind::Failed, message))
     }
 
     /// The fast path has the stream.
@@ -158,7 +157,8 @@ impl Core {
         state.apply(to)
     }
 
-    /// Back to where it was: what is diverted first, then the ingest socket.
+    /// Back to where it was: the ingest socket to its end, what is diverted, then the ingest socket
+    /// again.
     fn call_off(
         &self,
         name: &str,
@@ -166,23 +166,49 @@ impl Core {
         to: &str,
         handing: &Arc<Handing>,
     ) -> Result<(), Error> {
+        if self.is_handing(name)? {
+            wait(EMPTYING, || Ok(handing.has_begun()))?;
+        }
+        let taken_off = {
+            let mut state = self.lock();
+            let at = state.find(name)?;
+            let taken_off = state.streams[at].place.datapath.is_none();
+            if taken_off {
+                state.streams[at].place.slow = SlowPath::Shadow(handing.clone());
+                state.apply_slow(to)?;
+                handing.pass().map_err(refused)?;
+            }
+            taken_off
+        };
+        // Others are served meanwhile: nobody may change a stream that is being switched.
+        if taken_off {
+            thread::sleep(SETTLE);
+            wait(EMPTYING, || handing.is_level().map_err(refused))?;
+        }
         let mut state = self.lock();
         let at = state.find(name)?;
-        if state.streams[at].place.datapath.is_none() {
-            state.streams[at].place.slow = SlowPath::Shadow(handing.clone());
-            state.apply_slow(to)?;
-            handing.pass().map_err(refused)?;
-            thread::sleep(SETTLE);
-            let deadline = Instant::now() + EMPTYING;
-            while !handing.is_level().map_err(refused)? && Instant::now() < deadline {
-                thread::sleep(LOOK);
-            }
-        }
         state.streams[at].place.incoming = None;
         state.apply(to)?;
         state.fold(at, to);
         state.streams[at].place = on(from);
         state.apply(from)
+    }
+
+    fn is_handing(&self, name: &str) -> Result<bool, Error> {
+        let state = self.lock();
+        let slow = &state.streams[state.find(name)?].place.slow;
+        Ok(matches!(slow, SlowPath::Handing(_)))
+    }
+}
+
+/// Looks again and again until it is so, or the time is over.
+fn wait(time: Duration, is_so: impl Fn() -> Result<bool, Error>) -> Result<bool, Error> {
+    let deadline = Instant::now() + time;
+    loop {
+        match is_so()? {
+            false if Instant::now() < deadline => thread::sleep(LOOK),
+            so => return Ok(so),
+        }
     }
 }
 

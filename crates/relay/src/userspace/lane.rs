@@ -230,6 +230,17 @@ impl Lane {
         }
     }
 
+    /// What is before the shadow socket's first datagram is sent.
+    pub(super) fn begin(&self, shadow: &Arc<UdpSocket>) {
+        for watched in &self.inputs {
+            if let Role::Shadow(handing) = &watched.input.role
+                && Arc::ptr_eq(&watched.input.socket, shadow)
+            {
+                handing.begin();
+            }
+        }
+    }
+
     /// Tells the fast path how much of what it diverted is done.
     fn publish(&mut self, input: usize, seen: u64) {
         let Role::Shadow(handing) = self.inputs[input].input.role.clone() else {

@@ -224,6 +224,7 @@ impl Shared {
                 self.taken_up.notify_all();
                 drop(lanes);
                 prepare(&sockets, settings);
+                self.begin(&sockets, &mut intake, &mut workshop);
             }
             self.turn(&sockets, settings, &mut intake, &mut workshop);
         }
@@ -268,24 +269,45 @@ impl Shared {
             let _count = self.wake.read();
         }
         for (reading, fd) in sockets.iter().zip(&polled) {
-            if marked(fd) {
-                self.empty_first(reading, intake, workshop);
+            if marked(fd) && self.empty_first(reading, intake, workshop) {
                 let result = intake.poll(&reading.socket);
                 self.relay(reading, count(&result), intake, workshop);
             }
         }
     }
 
-    fn empty_first(&self, reading: &Reading, intake: &mut Intake, workshop: &mut Workshop) {
-        let Some(first) = &reading.first else { return };
+    /// Begins the hand-overs: each once its ingest socket is empty, even if nothing is diverted.
+    fn begin(&self, sockets: &[Reading], intake: &mut Intake, workshop: &mut Workshop) {
+        for reading in sockets.iter().filter(|reading| reading.first.is_some()) {
+            if !self.empty_first(reading, intake, workshop) {
+                return;
+            }
+            let lanes = self.lock_last();
+            let lane = lanes.open.iter().find(|lane| lane.id() == reading.stream);
+            if let Some(lane) = lane {
+                lane.begin(&reading.socket);
+            }
+        }
+    }
+
+    /// Relays what comes before a socket's own datagrams, unless other work comes up meanwhile.
+    fn empty_first(&self, reading: &Reading, intake: &mut Intake, workshop: &mut Workshop) -> bool {
+        let Some(first) = &reading.first else {
+            return true;
+        };
         let first = Reading {
             stream: reading.stream,
             socket: first.clone(),
             first: None,
         };
+        let generation = self.generation.load(Ordering::SeqCst);
         while let Ok(count) = intake.poll(&first.socket) {
             self.relay(&first, count, intake, workshop);
+            if self.generation.load(Ordering::SeqCst) != generation {
+                return false;
+            }
         }
+        true
     }
 
     fn relay(&self, reading: &Reading, count: usize, intake: &Intake, workshop: &mut Workshop) {

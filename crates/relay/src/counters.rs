@@ -55,6 +55,10 @@ pub struct StreamCounters {
     pub passed: Traffic,
     /// Datagrams refused before fan-out, by reason.
     pub drops: Drops,
+    /// Copies of forwarded datagrams that were lost on their way from a fast path to userspace:
+    /// subscribers on this machine have missed them.
+    #[serde(default)]
+    pub copies_lost: u64,
     /// Who holds the stream's latch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latched: Option<SocketAddr>,
@@ -71,6 +75,7 @@ impl StreamCounters {
         self.received.add(other.received);
         self.forwarded.add(other.forwarded);
         self.drops.merge(&other.drops);
+        self.copies_lost += other.copies_lost;
         self.latched = other.latched.or(self.latched);
         for (slot, theirs) in &other.subscribers {
             let ours = self.subscribers.entry(*slot).or_default();

@@ -44,7 +44,7 @@ fn every_subscriber_gets_its_own_copy_of_every_datagram() {
         let running = rig.start(&Xdp, &plan);
         let program = rig.xdp_program();
         let frame = Frame::new(SENDER, INGEST, 200);
-        assert_eq!(rig.verdict(&program, &frame.bytes()).0, REDIRECT);
+        assert_eq!(rig.verdict(&program, &frame.bytes(), 1), REDIRECT);
         for _ in 0..3 {
             rig.send(&frame);
             let mut arrived = capture.take(subscribers as usize);
@@ -63,4 +63,28 @@ fn every_subscriber_gets_its_own_copy_of_every_datagram() {
             assert_eq!(subscriber.delivered.packets, 3, "one was a trial run");
         }
     }
+}
+
+#[test]
+fn a_copy_that_finds_no_room_is_counted() {
+    const DATAGRAMS: u32 = 200_000;
+    if !sys::require::root() {
+        return;
+    }
+    let rig = Rig::new();
+    let mut relayed = rig.stream(2, INGEST);
+    relayed.copy_port = Some(6002);
+    let plan = Plan {
+        streams: vec![relayed],
+        ..Plan::default()
+    };
+    let running = rig.start(&Xdp, &plan);
+    let frame = Frame::new(SENDER, INGEST, 40).bytes();
+    // In one go: whoever reads the copies has to make a system call for each.
+    assert_eq!(rig.verdict(&rig.xdp_program(), &frame, DATAGRAMS), REDIRECT);
+    let counters = running.stop();
+    let counters = stream(&counters);
+    assert_eq!(counters.forwarded.packets, u64::from(DATAGRAMS));
+    assert!(counters.copies_lost > 0, "{counters:?}");
+    assert!(counters.copies_lost < counters.forwarded.packets);
 }

@@ -25,6 +25,9 @@ pub struct StreamView {
     /// Datagrams that the present fast path left to userspace; they are in `received` once.
     pub passed_packets: u64,
     pub drops: Drops,
+    /// Copies for subscribers on this machine that a fast path or a full queue lost.
+    #[serde(default)]
+    pub copies_lost: u64,
     pub latched: Option<SocketAddr>,
     pub subscribers: Vec<SubscriberView>,
 }
@@ -52,6 +55,8 @@ pub struct Explanation {
     pub subscribers: usize,
     pub latched: Option<SocketAddr>,
     pub drops: Drops,
+    #[serde(default)]
+    pub copies_lost: u64,
     /// Why not, for each that is not, or that lost copies.
     pub slow: Vec<Slow>,
 }
@@ -121,6 +126,7 @@ impl State {
             forwarded: counters.forwarded,
             passed_packets,
             drops: counters.drops,
+            copies_lost: counters.copies_lost,
             latched: counters.latched,
         }
     }
@@ -158,6 +164,7 @@ impl State {
             datapath: view.datapath,
             latched: view.latched,
             drops: view.drops,
+            copies_lost: view.copies_lost,
             slow,
         }
     }
@@ -240,6 +247,9 @@ impl fmt::Display for Explanation {
         if self.drops.total() > 0 {
             write!(f, "\n  refused  {}", Counted(&self.drops))?;
         }
+        if self.copies_lost > 0 {
+            write!(f, "\n  {}", LostCopies(self.copies_lost))?;
+        }
         for slow in &self.slow {
             let to = slow.to.to_string();
             write!(f, "\n  slow  {to:<24} {}", slow.reason)?;
@@ -266,6 +276,14 @@ impl fmt::Display for Counted<'_> {
     }
 }
 
+struct LostCopies(u64);
+
+impl fmt::Display for LostCopies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lost on the way to userspace  copies_lost {}", self.0)
+    }
+}
+
 impl fmt::Display for StreamView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -279,6 +297,9 @@ impl fmt::Display for StreamView {
         )?;
         if self.drops.total() > 0 {
             writeln!(f, "  refused  {}", Counted(&self.drops))?;
+        }
+        if self.copies_lost > 0 {
+            writeln!(f, "  {}", LostCopies(self.copies_lost))?;
         }
         for subscriber in &self.subscribers {
             let SubscriberView {
@@ -319,6 +340,11 @@ impl StreamView {
             "Datagrams offered to the subscribers.",
         )
         .sample(&stream, self.forwarded.packets);
+        text.counter(
+            "lowroad_relay_lost_copies_total",
+            "Copies for subscribers on this machine that did not reach userspace.",
+        )
+        .sample(&stream, self.copies_lost);
         for (reason, packets) in &self.drops.0 {
             let labels = [stream[0], ("reason", &name(*reason))];
             text.counter(
@@ -339,5 +365,34 @@ impl StreamView {
                     .sample(&labels, packets);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_copies_are_told_where_counts_are() {
+        let listen = "192.0.2.1:5004".parse().unwrap();
+        let mut view = StreamView {
+            stream: "cam1".into(),
+            listen,
+            datapath: Some("xdp".into()),
+            received: Traffic::default(),
+            forwarded: Traffic::default(),
+            passed_packets: 0,
+            drops: Drops::default(),
+            copies_lost: 0,
+            latched: None,
+            subscribers: Vec::new(),
+        };
+        assert!(!view.to_string().contains("copies_lost"));
+        view.copies_lost = 3;
+        assert!(view.to_string().contains("copies_lost 3"), "{view}");
+        let mut text = Text::new();
+        view.write(&mut text);
+        let line = "lowroad_relay_lost_copies_total{stream=\"cam1\"} 3\n";
+        assert!(text.to_string().contains(line), "{text}");
     }
 }

@@ -329,6 +329,7 @@ impl Tables {
             forwarded: layout::traffic(at(2)),
             passed: layout::traffic(at(4)),
             drops: layout::drops(at(7)),
+            copies_lost: words.get(6).copied().unwrap_or(0),
             latched: self.latched(StreamId(id)),
             subscribers: BTreeMap::new(),
         }

@@ -69,6 +69,7 @@ pub(super) struct Lane {
     received: Traffic,
     /// Datagrams offered to the subscribers, and those refused.
     tally: Tally,
+    copies_lost: u64,
     /// Set when the stream leaves this worker, which lets go of it between two batches.
     pub(super) leaving: bool,
 }
@@ -100,6 +101,7 @@ impl Lane {
             fan_out: FanOut::new(stream, |_| Tally::default()),
             received: Traffic::default(),
             tally: Tally::default(),
+            copies_lost: 0,
             leaving: false,
         }
     }
@@ -256,7 +258,11 @@ impl Lane {
             let alone = alone && matches!(watched.input.role, Role::Ingest);
             let lost = watched.losses.take(&watched.input.socket, alone);
             let sum = lost.bad_checksum + lost.queue_full;
-            if sum == 0 || matches!(watched.input.role, Role::Copies) {
+            if matches!(watched.input.role, Role::Copies) {
+                self.copies_lost += sum;
+                continue;
+            }
+            if sum == 0 {
                 continue;
             }
             self.tally
@@ -284,6 +290,7 @@ impl Lane {
             forwarded: self.tally.traffic(),
             passed: Traffic::default(),
             drops: self.tally.drops(),
+            copies_lost: self.copies_lost,
             latched: self.policing.latched(),
             subscribers: subscribers.collect(),
         }

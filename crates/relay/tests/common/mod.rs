@@ -208,9 +208,10 @@ impl Rig {
         self.sender.run(|| send_raw(&bytes));
     }
 
-    /// The verdict on a frame, which goes nowhere, and the bytes it had become.
-    pub fn verdict(&self, program: &OwnedFd, frame: &[u8]) -> (u32, Vec<u8>) {
-        self.relay.run(|| test_run(program, frame, self.ingress))
+    /// The verdict on a frame that comes so many times and goes nowhere.
+    pub fn verdict(&self, program: &OwnedFd, frame: &[u8], times: u32) -> u32 {
+        self.relay
+            .run(|| test_run(program, frame, self.ingress, times))
     }
 }
 
@@ -268,7 +269,7 @@ fn cable(relay: &Space, space: &Space, name: &str, other: &str, number: u8) {
     }
 }
 
-fn test_run(program: &OwnedFd, frame: &[u8], ifindex: u32) -> (u32, Vec<u8>) {
+fn test_run(program: &OwnedFd, frame: &[u8], ifindex: u32, times: u32) -> u32 {
     let length = frame.len() as u32;
     let context: [u32; 6] = [0, length, 0, ifindex, 0, 0];
     let mut out = vec![0; frame.len() + 256];
@@ -280,7 +281,7 @@ fn test_run(program: &OwnedFd, frame: &[u8], ifindex: u32) -> (u32, Vec<u8>) {
         ctx_size_in: size_of_val(&context) as u32,
         data_out: out.as_mut_ptr().cast(),
         data_size_out: out.len() as u32,
-        repeat: 1,
+        repeat: times as i32,
         ..Default::default()
     };
     // SAFETY: every pointer in the options is to a buffer above, of the length beside it.
@@ -292,8 +293,7 @@ fn test_run(program: &OwnedFd, frame: &[u8], ifindex: u32) -> (u32, Vec<u8>) {
         "test run: {}",
         std::io::Error::from_raw_os_error(-result)
     );
-    out.truncate(options.data_size_out as usize);
-    (options.retval, out)
+    options.retval
 }
 
 /// A socket that sees every frame of the receivers' namespace.

@@ -1,19 +1,16 @@
 //! The `xdp` datapath: the driver sends the copies before the network stack has seen the frame.
 //! Which frames, to whom and with what headers is decided by bpf/xdp.bpf.c and its tables.
 
-use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use datapath::{Datapath, Error, Missing};
 use libbpf_rs::Link;
-use netdev::attach::{self, Attached};
+use netdev::Netlink;
 use netdev::capability::{RedirectTarget, redirect_target};
-use netdev::{Netlink, XdpMode};
 
 use crate::counters::Counters;
 use crate::handover::FastPath;
-use crate::kernel::{self, Copies, Loaded, Tables, Watch, interfaces};
+use crate::kernel::{self, Attachments, Copies, Loaded, Tables, Watch, interfaces};
 use crate::plan::Plan;
 use crate::{Relay, Running};
 
@@ -38,12 +35,11 @@ impl Datapath<Relay> for Xdp {
         let mut object = Loaded::load("xdp", OBJECT)?;
         let tables = Arc::new(Tables::new(&object, Some("relay_egress"), slow)?);
         let mut running = RunningXdp {
-            program: object.program("relay_ingress")?,
+            attached: Attachments::xdp("xdp", object.program("relay_ingress")?),
             _copies: Copies::deliver(object.map("copies")?)?,
             _transmitted: object.trace("relay_transmitted")?,
             _watch: Watch::start(&tables)?,
             tables,
-            attached: BTreeMap::new(),
         };
         running.apply(plan)?;
         Ok(Box::new(running))
@@ -53,8 +49,7 @@ impl Datapath<Relay> for Xdp {
 #[derive(Debug)]
 struct RunningXdp {
     /// First, so that it is dropped first: no frame is redirected by tables that are going.
-    attached: BTreeMap<u32, Attached>,
-    program: OwnedFd,
+    attached: Attachments,
     tables: Arc<Tables>,
     _copies: Copies,
     /// What counts the copies that a driver did not take.
@@ -65,17 +60,8 @@ struct RunningXdp {
 impl RunningXdp {
     fn apply(&mut self, plan: &Plan) -> Result<(), Error> {
         let plan = interfaces::resolved(plan)?;
-        let wanted = interfaces::all(&plan);
         self.tables.apply(&plan)?;
-        for ifindex in &wanted {
-            if !self.attached.contains_key(ifindex) {
-                let attached = attach::xdp(self.program.as_fd(), *ifindex, XdpMode::Native)
-                    .map_err(|error| Error::failed("attaching the xdp datapath", error))?;
-                self.attached.insert(*ifindex, attached);
-            }
-        }
-        self.attached.retain(|ifindex, _| wanted.contains(ifindex));
-        Ok(())
+        self.attached.follow(&interfaces::all(&plan))
     }
 }
 
@@ -89,7 +75,7 @@ impl datapath::Running<Relay> for RunningXdp {
     }
 
     fn failed(&self) -> Option<String> {
-        kernel::gone(self.attached.keys())
+        self.attached.gone()
     }
 
     fn fast_path(&self) -> Option<Arc<dyn FastPath>> {

@@ -14,17 +14,15 @@ mod worker;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use datapath::{Datapath, Error, Missing};
-use netdev::attach::{self, Attached};
-use netdev::{Link, Netlink, XdpMode};
+use netdev::{Link, Netlink};
 use nix::sys::epoll::{Epoll, EpollCreateFlags};
 
 use crate::counters::{Counters, DropReason};
 use crate::handover::{FastPath, Road};
-use crate::kernel::{self, Copies, Loaded, Tables, interfaces};
+use crate::kernel::{self, Attachments, Copies, Loaded, Tables, interfaces};
 use crate::plan::{Plan, StreamId, SubscriberId};
 use crate::{Relay, Running};
 use engine::Engine;
@@ -59,8 +57,7 @@ impl Datapath<Relay> for AfXdp {
             tables: Tables::new(&object, None, slow)?,
         };
         let mut running = RunningAfXdp {
-            attached: BTreeMap::new(),
-            program: object.program("relay_ingress")?,
+            attached: Attachments::xdp("af-xdp", object.program("relay_ingress")?),
             _copies: Copies::deliver(object.map("copies")?)?,
             steered: Arc::new(steered),
         };
@@ -72,8 +69,7 @@ impl Datapath<Relay> for AfXdp {
 #[derive(Debug)]
 struct RunningAfXdp {
     /// First, so that it is dropped first: no frame is steered to sockets that are going.
-    attached: BTreeMap<u32, Attached>,
-    program: OwnedFd,
+    attached: Attachments,
     _copies: Copies,
     steered: Arc<Steered>,
 }
@@ -82,19 +78,11 @@ impl RunningAfXdp {
     /// The thread knows streams before the program steers them, and until it no longer does.
     fn apply(&mut self, plan: &Plan) -> Result<(), Error> {
         let plan = interfaces::resolved(plan)?;
-        let wanted = interfaces::all(&plan);
         let links = links()?;
         let steered = &self.steered;
         steered.worker.with(|engine| engine.admit(&plan, &links))?;
         steered.tables.apply(&plan)?;
-        for ifindex in &wanted {
-            if !self.attached.contains_key(ifindex) {
-                let attached = attach::xdp(self.program.as_fd(), *ifindex, XdpMode::Native)
-                    .map_err(|error| Error::failed("attaching the af-xdp datapath", error))?;
-                self.attached.insert(*ifindex, attached);
-            }
-        }
-        self.attached.retain(|ifindex, _| wanted.contains(ifindex));
+        self.attached.follow(&interfaces::all(&plan))?;
         if steered.worker.with(|engine| engine.has_others(&plan)) {
             steered.drain()?;
             steered.worker.with(|engine| engine.retire(&plan));
@@ -116,7 +104,7 @@ impl datapath::Running<Relay> for RunningAfXdp {
         if self.steered.worker.is_dead() {
             return Some("the af-xdp thread has ended".into());
         }
-        kernel::gone(self.attached.keys())
+        self.attached.gone()
     }
 
     fn fast_path(&self) -> Option<Arc<dyn FastPath>> {

@@ -1,6 +1,7 @@
 //! What the kernel's fast paths have in common: the tables that userspace writes and BPF programs
 //! read, their counters, and who relays a stream. Frames are the programs' own affair.
 
+mod attachments;
 mod copies;
 mod groups;
 pub(crate) mod interfaces;
@@ -13,6 +14,7 @@ use datapath::{Error, Missing};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use sys::caps::{Capability, Effective};
 
+pub(crate) use attachments::Attachments;
 pub(crate) use copies::{Copies, group_copies_at};
 pub(crate) use object::Loaded;
 pub(crate) use tables::Tables;
@@ -68,11 +70,4 @@ pub(crate) fn can_trace() -> Result<(), Missing> {
         return Ok(());
     }
     Err(Missing::new("needs CAP_PERFMON", "run with sudo"))
-}
-
-/// Which of the interfaces that programs are attached to has disappeared, in words.
-pub(crate) fn gone<'a>(mut ifindexes: impl Iterator<Item = &'a u32>) -> Option<String> {
-    let mut netlink = netdev::Netlink::new().ok()?;
-    let index = ifindexes.find(|index| netlink.link_by_index(**index).is_err())?;
-    Some(format!("interface {index} has disappeared"))
 }

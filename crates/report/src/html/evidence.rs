@@ -194,7 +194,7 @@ fn machine(analysis: &Analysis<'_>) -> String {
             let mut said: Vec<String> = values
                 .into_iter()
                 .take(4)
-                .map(|(value, trials)| format!("{value} ({trials})"))
+                .map(|(value, trials)| format!("{} ({trials})", shortened(&value)))
                 .collect();
             if many > 4 {
                 said.push(format!("and {} more", many - 4));
@@ -207,7 +207,17 @@ fn machine(analysis: &Analysis<'_>) -> String {
         &["setting", "values"],
         rows,
     ));
-    html
+    format!("<div class=\"facts\">{html}</div>")
+}
+
+/// Counters of a whole relay are for record.jsonl.
+fn shortened(value: &str) -> String {
+    const SHOWN: usize = 120;
+    let mut start: String = value.chars().take(SHOWN).collect();
+    if start.len() < value.len() {
+        start.push_str("..");
+    }
+    start
 }
 
 fn flatten(key: &str, value: &serde_json::Value, rows: &mut Vec<Vec<Cell>>) {

@@ -27,6 +27,13 @@ for (const width of [1280, 390]) {
     await page.evaluate(() => document.querySelectorAll("details").forEach((at) => (at.open = true)));
     const wide = await page.evaluate(() => document.documentElement.scrollWidth);
     if (wide > width) faults.push(`${where}: the page is ${wide} px wide`);
+    // A phone may scroll inside a box; a desk has the room.
+    const cut = await page.evaluate(() =>
+      [...document.querySelectorAll(".scroll")]
+        .filter((box) => box.scrollWidth > box.clientWidth)
+        .map((box) => `${box.getAttribute("aria-label")} (${box.scrollWidth} px of ${box.clientWidth})`),
+    );
+    if (width >= 1280) faults.push(...cut.map((box) => `${where}: cut off: ${box}`));
     await page.evaluate(axe);
     const { violations } = await page.evaluate(() => axe.run());
     for (const fault of violations) {

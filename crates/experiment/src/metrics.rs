@@ -33,6 +33,7 @@ const METRICS: &[(&str, &str, Better, Effect)] = &[
         Better::Lower,
         Effect::Difference,
     ),
+    ("energy_uj_per_delivery", "uJ", Better::Lower, Effect::Ratio),
     ("ps_cpu_pct", "%", Better::Lower, Effect::Difference),
     ("subscriber_change_ms", "ms", Better::Lower, Effect::Ratio),
     (

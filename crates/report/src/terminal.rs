@@ -6,7 +6,7 @@ use stats::Verdict;
 
 use crate::analysis::{Analysis, Row};
 use crate::record::Question;
-use crate::words::{Sentence, delay_split, ps_says};
+use crate::words::{Sentence, delay_split, energy_says, ps_says};
 
 /// Column of the load beside a question.
 const LOAD_COLUMN: usize = 66;
@@ -63,6 +63,7 @@ fn answer(text: &mut String, analysis: &Analysis<'_>, question: &Question, load:
     let more = [
         delay_split(analysis, question, load),
         ps_says(analysis, question, load),
+        energy_says(analysis, question, load),
     ];
     for more in more.into_iter().flatten() {
         line(text, &format!("  {more}"));

@@ -1,13 +1,16 @@
 //! How results are said: numbers with three significant digits, sentences that come first and the
 //! figures that back them.
 
-use stats::{Better, Comparison, Effect, Estimate, Interval, Verdict};
+use stats::{Comparison, Effect, Estimate, Interval, Verdict};
 
-use crate::analysis::{Analysis, Row};
+use crate::analysis::{Analysis, FLOOR, Row};
 use crate::record::{Metric, Question};
 
 /// A factor below this is said in percent.
 const FACTOR_FROM: f64 = 1.1;
+
+/// Energy of the processors for each delivery, where the machine tells it.
+const ENERGY: &str = "energy_uj_per_delivery";
 
 /// One answer: the claim, and what it rests on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -255,41 +258,68 @@ pub(crate) fn equality(effect: Effect) -> f64 {
     }
 }
 
-/// Splits the delay that the sleeping baseline adds over the fastest kernel arm into the wake-up (what
-/// the busy-polling arm saves) and work (the rest).
+/// Splits the delay of a baseline that sleeps into waking up (what the busy-polling arm saves) and work
+/// (what that one adds to the bare link). Said once a load: where the median delay is asked for first.
 pub(crate) fn delay_split(
     analysis: &Analysis<'_>,
     question: &Question,
     load: &str,
 ) -> Option<String> {
-    let metric = analysis.record.header.metric(question.metrics.first()?)?;
-    let delay = metric.name.starts_with("delay_") && metric.better == Better::Lower;
-    let baseline = &analysis.record.header.baseline;
-    let kernel = ["xdp", "tc"]
-        .into_iter()
-        .find(|arm| analysis.values(&metric.name, load, arm).is_some())?;
-    if !delay || baseline == "busy" {
+    const DELAY: &str = "delay_p50";
+    const BUSY: &str = "busy";
+    let header = &analysis.record.header;
+    let asks = |question: &&Question| question.metrics.first().is_some_and(|name| name == DELAY);
+    let unit = &header.metric(DELAY)?.unit;
+    let baseline = &header.baseline;
+    if baseline == BUSY || header.questions.iter().find(asks) != Some(question) {
         return None;
     }
-    let extra = analysis.paired_difference(&metric.name, load, baseline, kernel)?;
-    let wake = analysis.paired_difference(&metric.name, load, baseline, "busy")?;
-    let say = |value: f64| quantity(value, &metric.unit);
-    if extra <= 0.0 || wake <= 0.0 {
-        return None;
+    let wake = analysis.paired_difference(DELAY, load, baseline, BUSY)?;
+    if wake <= 0.0 {
+        return Some(format!(
+            "a relay that never sleeps ({BUSY}) is no faster than {baseline}: none of its delay is waking up"
+        ));
     }
-    Some(if wake < extra {
-        format!(
-            "of {baseline}'s {} extra, {} are a sleeping process waking up (busy-poll arm), {} are work",
-            say(extra),
-            say(wake),
-            say(extra - wake)
-        )
+    let wake = quantity(wake, unit);
+    let Some(work) = analysis.paired_difference(DELAY, load, BUSY, FLOOR) else {
+        return Some(format!(
+            "of {baseline}'s delay, {wake} are a sleeping process waking up ({baseline} less {BUSY}); \
+             link and work are not told apart here"
+        ));
+    };
+    Some(format!(
+        "of {baseline}'s delay over the bare link, {wake} are a sleeping process waking up ({baseline} less \
+         {BUSY}) and {} are work ({BUSY} less {FLOOR})",
+        quantity(work, unit)
+    ))
+}
+
+/// The machine's energy for each delivery, or that this machine does not tell it; where a question asks
+/// for CPU time.
+pub(crate) fn energy_says(
+    analysis: &Analysis<'_>,
+    question: &Question,
+    load: &str,
+) -> Option<String> {
+    question
+        .metrics
+        .first()
+        .filter(|name| name.starts_with("cpu_"))?;
+    let measured: Vec<String> = analysis
+        .record
+        .header
+        .arms
+        .iter()
+        .filter_map(|arm| {
+            let spent = stats::median(&analysis.clean_values(ENERGY, load, arm))?;
+            Some(format!("{arm} {} uJ", digits(spent)))
+        })
+        .collect();
+    Some(if measured.is_empty() {
+        "RAPL energy: unavailable".to_owned()
     } else {
-        format!(
-            "all of {baseline}'s {} extra is a sleeping process waking up: the busy-poll arm saves {}",
-            say(extra),
-            say(wake)
-        )
+        let measured = measured.join(", ");
+        format!("RAPL energy for each delivery, whole machine: {measured}")
     })
 }
 

@@ -9,7 +9,7 @@ use crate::analysis::{Analysis, Row};
 use crate::palette::look_of;
 use crate::record::{Metric, Question};
 use crate::svg::{self, escape};
-use crate::words::{Sentence, delay_split, digits, ps_says, quantity, range};
+use crate::words::{Sentence, delay_split, digits, energy_says, ps_says, quantity, range};
 
 /// Every question with its sentences.
 pub(super) fn answers(analysis: &Analysis<'_>) -> String {
@@ -59,6 +59,7 @@ fn answer(analysis: &Analysis<'_>, question: &Question, load: &str) -> String {
     let more = [
         delay_split(analysis, question, load),
         ps_says(analysis, question, load),
+        energy_says(analysis, question, load),
     ];
     for more in more.into_iter().flatten() {
         let _ = write!(html, "<li>{}</li>", escape(&more));

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use probes::account::{Accountant, Options, State, Usage};
 use probes::delay::MatchKey;
-use probes::ps;
 use probes::stacks::{HERTZ, Sampler};
+use probes::{energy, ps};
 use report::record::Stacks;
 
 use super::delay::{generate, probe, run_id};
@@ -40,6 +40,7 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
     let probe = probe(&stage, MatchKey::Lowroad { run }, false, 1 << 16)?;
     let pids = stage.relay_pids();
     let ps_before = ps_ns(&pids)?;
+    let energy = energy::Meter::start();
     let mut outcome = Outcome::default();
     let (usage, sent) = noise::watched(&bench.foreign, &pids, &mut outcome, || {
         watch(&accountant, || {
@@ -47,6 +48,7 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
         })
     })?;
     let ps_spent = ps_ns(&pids)? - ps_before;
+    let energy_uj = energy.and_then(|meter| meter.microjoules());
     probe.settle(sent.sent * spec.load.subscribers as u64, DRAIN)?;
     let report = probe.report(None)?;
     let deliveries: u64 = report.subscribers.iter().map(|s| s.unique).sum();
@@ -57,6 +59,9 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
     let (user, softirq) = (foreground(&usage, State::User), usage.softirq_ns() as f64);
     let bpf: u64 = usage.programs.iter().map(|program| program.run_ns).sum();
     value("cpu_ns_per_delivery", spent(&usage, &idle) / each);
+    if let Some(energy_uj) = energy_uj {
+        value("energy_uj_per_delivery", energy_uj as f64 / each);
+    }
     value("cpu_ns_per_delivery_user", user / each);
     value("cpu_ns_per_delivery_softirq", softirq / each);
     value(

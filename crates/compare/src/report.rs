@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use probes::stacks::{HERTZ, Profile, pprof};
 use report::{Analysis, Record, Summary};
 
 use crate::BadInput;
@@ -23,10 +24,16 @@ pub(crate) struct Arguments {
     /// The folder of another run, to put beside it
     other: Option<PathBuf>,
     /// Also write every figure as PNG into the run's folder
-    #[arg(long)]
+    #[arg(long, conflicts_with = "other")]
     png: bool,
+    /// Also write each arm's stack samples as pprof profiles into the run's folder
+    #[arg(long, conflicts_with = "other")]
+    pprof: bool,
+    /// Also write the record as a Parquet file
+    #[arg(long, value_name = "FILE", conflicts_with = "other")]
+    parquet: Option<PathBuf>,
     /// Print the summary as JSON on standard output
-    #[arg(long)]
+    #[arg(long, conflicts_with = "other")]
     json: bool,
 }
 
@@ -36,6 +43,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     if arguments.png {
         pictures(&arguments.run)?;
+    }
+    if arguments.pprof {
+        profiles(&arguments.run)?;
+    }
+    if let Some(file) = &arguments.parquet {
+        columns(&arguments.run, file)?;
     }
     write(&arguments.run, arguments.json)?;
     Ok(ExitCode::SUCCESS)
@@ -59,6 +72,43 @@ pub(crate) fn write(folder: &Path, json: bool) -> Result<()> {
         folder.join("report.html").display(),
         folder.join("record.jsonl").display()
     );
+    Ok(())
+}
+
+fn columns(folder: &Path, file: &Path) -> Result<()> {
+    let record = read(folder)?;
+    let named = || file.display().to_string();
+    let out = fs::File::create(file).with_context(named)?;
+    report::columns::write(&record, out).with_context(named)
+}
+
+/// Writes `ARM-LOAD.pb` for every arm that was sampled, the load by its place.
+fn profiles(folder: &Path) -> Result<()> {
+    let record = read(folder)?;
+    let analysis = Analysis::new(&record);
+    let mut written = 0;
+    for (at, load) in record.header.loads.iter().enumerate() {
+        for arm in &record.header.arms {
+            let Some(stacks) = report::stacks::of_arm(&analysis, load, arm) else {
+                continue;
+            };
+            let profile = Profile {
+                folded: stacks.folded,
+                obtained: stacks.obtained,
+                expected: stacks.expected,
+                lost: 0,
+                hertz: HERTZ,
+            };
+            let path = folder.join(format!("{arm}-{at}.pb"));
+            fs::write(&path, pprof::encode(&profile))
+                .with_context(|| path.display().to_string())?;
+            written += 1;
+        }
+    }
+    if written == 0 {
+        let why = "no clean block of this run has stack samples; relay-cpu takes them";
+        return Err(BadInput(format!("{}: {why}", folder.display())).into());
+    }
     Ok(())
 }
 

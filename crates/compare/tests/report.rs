@@ -116,6 +116,30 @@ fn one_run_is_reported_again_with_its_figures() {
 }
 
 #[test]
+fn one_run_is_exported_as_parquet_and_pprof() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = run(folder.path(), "run", 5.0, |_| {});
+    let file = folder.path().join("run.parquet");
+    succeeded(&report(&[path(&run), "--parquet", path(&file)]));
+    let bytes = fs::read(&file).unwrap();
+    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+
+    let refused = report(&[path(&run), "--pprof"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("no clean block of this run has stack samples"));
+    let record = run.join("record.jsonl");
+    let text = fs::read_to_string(&record).unwrap();
+    let sampled = r#""stacks":{"obtained":3,"expected":4,"folded":{"lowroad;relay_loop":3}}"#;
+    fs::write(&record, text.replace("\"stacks\":null", sampled)).unwrap();
+    succeeded(&report(&[path(&run), "--pprof"]));
+    for arm in ["recv", "xdp"] {
+        let profile = fs::read(run.join(format!("{arm}-0.pb"))).unwrap();
+        let name = b"relay_loop";
+        assert!(profile.windows(name.len()).any(|at| at == name), "{arm}");
+    }
+}
+
+#[test]
 fn two_runs_stand_side_by_side_and_nothing_is_claimed() {
     let folder = tempfile::tempdir().unwrap();
     let before = run(folder.path(), "before", 5.0, |_| {});

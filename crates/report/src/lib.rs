@@ -1,6 +1,7 @@
-//! From records to summary.json, terminal tables, HTML, SVG and PNG. Nothing here measures.
+//! From records to summary.json, terminal tables, HTML, SVG, PNG and Parquet. Nothing here measures.
 
 pub mod analysis;
+pub mod columns;
 mod cpu;
 pub mod figures;
 mod html;
@@ -10,7 +11,7 @@ pub mod pair;
 mod palette;
 mod png;
 pub mod record;
-mod stacks;
+pub mod stacks;
 mod summary;
 mod svg;
 pub mod terminal;

@@ -43,7 +43,7 @@ impl Frame {
 }
 
 /// The samples of an arm's clean trials under a load; none where none were taken.
-pub(crate) fn of_arm(analysis: &Analysis<'_>, load: &str, arm: &str) -> Option<Stacks> {
+pub fn of_arm(analysis: &Analysis<'_>, load: &str, arm: &str) -> Option<Stacks> {
     let mut merged = Stacks::default();
     for trial in &analysis.record.trials {
         let wanted = trial.arm == arm && trial.repeat == 0 && trial.load == load;

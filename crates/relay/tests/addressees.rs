@@ -8,15 +8,11 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use common::frame::Frame;
-use common::{INGEST, INGEST6, Rig, SENDER, SENDER6, assert_identities, mac, stream};
-use datapath::Datapath;
-use relay::Relay;
-use relay::af_xdp::AfXdp;
-use relay::plan::{Handover, Plan, Stream};
-use relay::tc::Tc;
-use relay::xdp::Xdp;
+use common::plan_rig::{
+    DATAPATHS, INGEST, INGEST6, Rig, SENDER, SENDER6, assert_identities, mac, plan, stream,
+};
+use relay::plan::Handover;
 
-const DATAPATHS: [&dyn Datapath<Relay>; 3] = [&Xdp, &Tc, &AfXdp];
 /// The relay's own address but for one bit.
 const OTHER: [u8; 6] = [0x02, 0, 0, 0, 0x10, 0x82];
 const EVERYONE: [u8; 6] = [0xff; 6];
@@ -24,13 +20,6 @@ const GROUP: &str = "239.1.2.3:5000";
 const GROUP_MAC: [u8; 6] = [0x01, 0x00, 0x5e, 1, 2, 3];
 const GROUP6: &str = "[ff15::7]:5000";
 const GROUP6_MAC: [u8; 6] = [0x33, 0x33, 0, 0, 0, 7];
-
-fn plan(stream: &Stream) -> Plan {
-    Plan {
-        streams: vec![stream.clone()],
-        ..Plan::default()
-    }
-}
 
 fn hear(socket: &UdpSocket) -> usize {
     socket

@@ -11,18 +11,10 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use common::frame::Frame;
-use common::{INGEST, Rig, SENDER, assert_identities, dropped, mac, stream};
+use common::plan_rig::{INGEST, Rig, SENDER, assert_identities, dropped, mac, plan, stream};
 use netdev::{LinkSpec, NextHop};
 use relay::af_xdp::AfXdp;
 use relay::counters::{DropReason, StreamCounters};
-use relay::plan::{Plan, Stream};
-
-fn plan(stream: Stream) -> Plan {
-    Plan {
-        streams: vec![stream],
-        ..Plan::default()
-    }
-}
 
 /// Every copy of every datagram that was forwarded is counted.
 fn assert_complete(counters: &StreamCounters) {
@@ -41,7 +33,7 @@ fn every_subscriber_gets_its_copy_and_an_overload_is_counted() {
     }
     let rig = Rig::new();
     for subscribers in [1, 64, 256] {
-        let running = rig.start(&AfXdp, &plan(rig.stream(subscribers, INGEST)));
+        let running = rig.start(&AfXdp, &plan(&rig.stream(subscribers, INGEST)));
         let capture = rig.capture();
         rig.send(&Frame::new(SENDER, INGEST, 200));
         let mut ports: Vec<u16> = capture
@@ -91,7 +83,7 @@ fn copies_leave_by_the_device_their_datagram_came_in_by() {
         mtu: 1500,
         source: subscriber.source.ip(),
     };
-    let running = rig.start(&AfXdp, &plan(relayed));
+    let running = rig.start(&AfXdp, &plan(&relayed));
     for size in [5, 1400] {
         rig.send(&Frame::new(SENDER, INGEST, size));
         let mut buffer = [0; 2048];
@@ -108,7 +100,7 @@ fn a_device_that_is_down_takes_nothing_until_it_is_up() {
     }
     let rig = Rig::new();
     let capture = rig.capture();
-    let running = rig.start(&AfXdp, &plan(rig.stream(2, INGEST)));
+    let running = rig.start(&AfXdp, &plan(&rig.stream(2, INGEST)));
     let set = |spec: LinkSpec<'_>| rig.relay.netlink().set_link(rig.out[0], &spec).unwrap();
     let ports = |count| -> Vec<u16> {
         let arrived = capture.take(count);

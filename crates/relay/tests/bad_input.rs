@@ -2,15 +2,14 @@
 //! beside them loses nothing, and nobody gets what was not meant for them.
 #![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
 
-mod rig;
-mod traffic;
+mod common;
 
 use std::time::{Duration, Instant};
 
+use common::relay_rig::{Rig, await_counts, stream, subscriber};
+use common::traffic::{self, Ends, Fate, Item};
 use relay::counters::DropReason;
 use relay::spec::SubscriberSpec;
-use rig::{Rig, await_counts, stream, subscriber};
-use traffic::{Ends, Fate, Item};
 
 /// Rounds of every bad frame between two good datagrams; the queues on the way hold one burst.
 const ROUNDS: usize = 8;

@@ -11,43 +11,14 @@ mod common;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use common::frame::{Arrived, Checksum, Frame};
-use common::{INGEST, INGEST6, Rig, SENDER, SENDER6, assert_identities, dropped, mac, stream};
-use datapath::Datapath;
+use common::frame::{Checksum, Frame};
+use common::plan_rig::{
+    DATAPATHS, INGEST, INGEST6, Rig, SENDER, SENDER6, assert_identities, dropped, plan, stream,
+};
 use netdev::{NextHop, Unresolved};
-use relay::Relay;
-use relay::af_xdp::AfXdp;
 use relay::counters::DropReason;
 use relay::handover::Road;
-use relay::plan::{Handover, Limits, Plan, Prefix, SourcePolicy, Stream};
-use relay::tc::Tc;
-use relay::xdp::Xdp;
-
-const DATAPATHS: [&dyn Datapath<Relay>; 3] = [&Xdp, &Tc, &AfXdp];
-
-fn plan(stream: &Stream) -> Plan {
-    Plan {
-        streams: vec![stream.clone()],
-        ..Plan::default()
-    }
-}
-
-fn expected(rig: &Rig, i: u32, v4: bool, frame: &Frame) -> Arrived {
-    let subscriber = rig.subscriber(i, v4);
-    let net = (i % 2 + 2) as u8;
-    Arrived {
-        macs: [mac(net * 2 + 1), mac(net * 2)]
-            .concat()
-            .try_into()
-            .unwrap(),
-        source: subscriber.source,
-        destination: subscriber.destination,
-        tos: frame.tos,
-        ttl: frame.ttl - 1,
-        payload: frame.payload.clone(),
-        partial: false,
-    }
-}
+use relay::plan::{Handover, Limits, Prefix, SourcePolicy, Stream};
 
 /// Subscribers 0..n of IPv4 and n..2n of IPv6.
 fn both_families(rig: &Rig, ingest: &str, each: u32) -> Stream {
@@ -89,7 +60,7 @@ fn frames_of_every_size_and_family_reach_subscribers_of_both() {
                         let mut arrived = capture.take(6);
                         arrived.sort_by_key(|arrived| arrived.destination.port());
                         for (i, arrived) in (0..).zip(arrived) {
-                            let expected = expected(&rig, i, i < 3, &frame);
+                            let expected = rig.copy(i, i < 3, &frame);
                             assert_eq!(arrived, expected, "{} {frame:?}", datapath.name());
                         }
                     }

@@ -8,26 +8,9 @@
 
 mod common;
 
-use common::frame::{Arrived, Frame};
-use common::{INGEST, REDIRECT, Rig, SENDER, assert_identities, mac, stream};
-use relay::plan::Plan;
+use common::frame::Frame;
+use common::plan_rig::{INGEST, REDIRECT, Rig, SENDER, assert_identities, plan, stream};
 use relay::xdp::Xdp;
-
-fn expected(rig: &Rig, i: u32, frame: &Frame) -> Arrived {
-    let v4 = frame.destination.is_ipv4();
-    let subscriber = rig.subscriber(i, v4);
-    let net = (i % 2 + 2) as u8;
-    let macs: Vec<u8> = [mac(net * 2 + 1), mac(net * 2)].concat();
-    Arrived {
-        macs: macs.try_into().unwrap(),
-        source: subscriber.source,
-        destination: subscriber.destination,
-        tos: frame.tos,
-        ttl: frame.ttl - 1,
-        payload: frame.payload.clone(),
-        partial: false,
-    }
-}
 
 #[test]
 fn every_subscriber_gets_its_own_copy_of_every_datagram() {
@@ -37,10 +20,7 @@ fn every_subscriber_gets_its_own_copy_of_every_datagram() {
     let rig = Rig::new();
     let capture = rig.capture();
     for subscribers in [1, 2, 4, 17, 33, 256] {
-        let plan = Plan {
-            streams: vec![rig.stream(subscribers, INGEST)],
-            ..Plan::default()
-        };
+        let plan = plan(&rig.stream(subscribers, INGEST));
         let running = rig.start(&Xdp, &plan);
         let program = rig.xdp_program();
         let frame = Frame::new(SENDER, INGEST, 200);
@@ -50,7 +30,7 @@ fn every_subscriber_gets_its_own_copy_of_every_datagram() {
             let mut arrived = capture.take(subscribers as usize);
             arrived.sort_by_key(|arrived| arrived.destination.port());
             for (i, arrived) in (0..).zip(arrived) {
-                assert_eq!(arrived, expected(&rig, i, &frame), "of {subscribers}");
+                assert_eq!(arrived, rig.copy(i, true, &frame), "of {subscribers}");
             }
         }
         assert_eq!(capture.rest(), []);
@@ -74,11 +54,7 @@ fn a_copy_that_finds_no_room_is_counted() {
     let rig = Rig::new();
     let mut relayed = rig.stream(2, INGEST);
     relayed.copy_port = Some(6002);
-    let plan = Plan {
-        streams: vec![relayed],
-        ..Plan::default()
-    };
-    let running = rig.start(&Xdp, &plan);
+    let running = rig.start(&Xdp, &plan(&relayed));
     let frame = Frame::new(SENDER, INGEST, 40).bytes();
     // In one go: whoever reads the copies has to make a system call for each.
     assert_eq!(rig.verdict(&rig.xdp_program(), &frame, DATAGRAMS), REDIRECT);

@@ -1,16 +1,16 @@
 //! What the relay sees to around its datapaths: it follows its devices, latches and hand-overs.
 #![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
 
-mod rig;
+mod common;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use common::relay_rig::{Rig, await_counts, datagram, stream, subscriber};
 use netdev::{LinkSpec, Netlink};
 use relay::counters::DropReason;
 use relay::spec::{Source, SubscriberSpec};
 use relay::units::Span;
-use rig::{Rig, await_counts, datagram, stream, subscriber};
 
 const DATAPATHS: [&str; 4] = ["mmsg", "xdp", "tc", "af-xdp"];
 const FAST: [&str; 3] = ["xdp", "tc", "af-xdp"];
@@ -33,7 +33,7 @@ fn a_fast_path_follows_its_devices_address() {
             let spec = LinkSpec::unnamed().mac(NEW_MAC);
             netlink.set_link(index, &spec).unwrap();
         };
-        rig.relay.run(rename).unwrap();
+        rig.relay.run(rename);
         // Only a fast path counts a datagram that lies about its length.
         let mut frame = datagram(SENDER, INGEST, *b"lie").frame();
         frame[..6].copy_from_slice(&NEW_MAC);
@@ -97,7 +97,7 @@ fn a_subscriber_on_this_machine_gets_every_datagram() {
     }
     for datapath in DATAPATHS {
         let rig = Rig::new(None);
-        let socket = rig.relay.run(|| UdpSocket::bind(LOCAL).unwrap()).unwrap();
+        let socket = rig.relay.run(|| UdpSocket::bind(LOCAL).unwrap());
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let subscribers = vec![subscriber("remote", REMOTE), subscriber("local", LOCAL)];
         let core = rig.serve(vec![stream(datapath, INGEST, subscribers)]);
@@ -168,14 +168,14 @@ fn a_stream_whose_backlog_does_not_drain_stays_where_it_was() {
     for datapath in FAST {
         let rig = Rig::new(None);
         let first = || UdpSocket::bind("10.91.1.2:6000").unwrap();
-        let first = rig.receivers.run(first).unwrap();
+        let first = rig.receivers.run(first);
         first.set_read_timeout(Some(PATIENCE)).unwrap();
         sys::socket::receive_buffer(&first, 16 << 20).unwrap();
         let core = rig.serve(vec![stream("mmsg", INGEST, crowd())]);
         let mut numbers = Numbers { rig: &rig, sent: 0 };
         let switch = |patience| {
             let switch = || core.switch("s", datapath, patience);
-            rig.relay.run(switch).unwrap()
+            rig.relay.run(switch)
         };
         numbers.send(500);
         let tried = std::thread::scope(|scope| {

@@ -2,16 +2,15 @@
 //! fields, and the counters tell the same story.
 #![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
 
-mod rig;
-mod traffic;
+mod common;
 
 use std::net::{IpAddr, SocketAddr};
 
+use common::relay_rig::{Capture, Delivered, Rig, await_counts, stream, subscriber};
+use common::traffic::{self, Content, Ends, Fate, Item};
 use relay::core::{Core, StreamView};
 use relay::counters::{DropReason, Drops, Traffic};
 use relay::spec::SubscriberSpec;
-use rig::{Capture, Delivered, Rig, await_counts, stream, subscriber};
-use traffic::{Content, Ends, Fate, Item};
 
 const FANOUTS: [usize; 5] = [1, 4, 17, 33, 256];
 /// IP packets on every link.
@@ -56,7 +55,7 @@ fn same_everywhere(ends: Ends, fanouts: &[usize], capture: &[Item]) {
     let rig = Rig::new(None);
     for datapath in relay::datapaths() {
         let name = datapath.name();
-        if let Err(missing) = rig.relay.run(|| datapath.check()).unwrap() {
+        if let Err(missing) = rig.relay.run(|| datapath.check()) {
             sys::require::skip(sys::require::Class::Core, &format!("{name}: {missing}"));
             continue;
         }

@@ -13,27 +13,20 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use common::frame::{Checksum, Frame};
-use common::{INGEST, INGEST6, Rig, SENDER, SENDER6, Space, assert_identities, stream};
-use datapath::Datapath;
+use common::plan_rig::{
+    DATAPATHS, INGEST, INGEST6, Rig, SENDER, SENDER6, assert_identities, plan, stream,
+};
+use common::space::Space;
 use netdev::{LinkSpec, NextHop, Unresolved};
 use nix::sys::socket::{setsockopt, sockopt};
-use relay::af_xdp::AfXdp;
+use relay::Running;
 use relay::counters::{DropReason, SubscriberCounters};
-use relay::plan::{Plan, Stream, SubscriberId};
+use relay::plan::{Stream, SubscriberId};
 use relay::tc::Tc;
 use relay::xdp::Xdp;
-use relay::{Relay, Running};
 use sys::ethtool::Ethtool;
 
-const DATAPATHS: [&dyn Datapath<Relay>; 3] = [&Xdp, &Tc, &AfXdp];
 const PATIENCE: Duration = Duration::from_secs(5);
-
-fn plan(stream: &Stream) -> Plan {
-    Plan {
-        streams: vec![stream.clone()],
-        ..Plan::default()
-    }
-}
 
 fn feature(space: &Space, device: &str, name: &str, on: bool) {
     space.run(|| {

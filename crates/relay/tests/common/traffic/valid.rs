@@ -5,7 +5,7 @@ use packet::{ethertype, protocol};
 use relay::counters::DropReason;
 
 use super::{Content, Ends, Fate, Item, numbered};
-use crate::rig::{INGRESS_MAC, SENDER_MAC};
+use crate::common::relay_rig::{INGRESS_MAC, SENDER_MAC};
 
 const SIZES: [usize; 24] = [
     0, 1, 2, 3, 7, 18, 19, 31, 64, 65, 127, 200, 200, 201, 499, 512, 1000, 1001, 1199, 1200, 1399,

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use packet::build::Builder;
 use relay::counters::DropReason;
 
-use crate::rig::{self, INGRESS_MAC, SENDER_MAC};
+use crate::common::relay_rig::{INGRESS_MAC, Rig, SENDER_MAC};
 
 /// A frame of the capture.
 #[derive(Clone, Debug)]
@@ -209,7 +209,7 @@ impl Item {
     }
 
     /// Sends it on the wire.
-    pub(crate) fn send(&self, rig: &rig::Rig, ends: Ends) {
+    pub(crate) fn send(&self, rig: &Rig, ends: Ends) {
         match &self.fate {
             Fate::Relayed(content) if self.partial => {
                 rig.send(

@@ -1,4 +1,4 @@
-//! A sender, a relay and receivers in three network namespaces: frames go in as bytes and what
+//! A whole relay: a sender, the relay and receivers in three network namespaces. Frames go in as bytes and what
 //! reaches the receivers' two devices is captured as bytes.
 //!
 //! ```text
@@ -6,149 +6,118 @@
 //!        fd91::1                fd91::2           out2 10.91.2.1 ---- c2 10.91.2.2   receivers
 //! ```
 //! The second half of each IPv6 address is the same: fd91:0:0:1::1, fd91:0:0:2::2 and so on.
-#![allow(dead_code, reason = "each test file uses a part")]
-#![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use netdev::{LinkSpec, NeighbourState, Netlink};
-use nix::sys::socket::{
-    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, recvfrom, sendto, socket,
-};
+use nix::sys::socket::{LinkAddr, recvfrom};
 use packet::build::{Builder, udp};
 use relay::config::Config;
 use relay::core::{Core, StreamView};
 use relay::spec::{StreamSpec, SubscriberSpec};
 use sys::mmsg::Outgoing;
-use sys::netns::{self, Namespace};
 
-pub(crate) const SENDER_MAC: [u8; 6] = [2, 0x91, 0, 0, 0, 1];
-pub(crate) const INGRESS_MAC: [u8; 6] = [2, 0x91, 0, 0, 0, 2];
+use super::space::{Injector, Space, packet_socket};
+
+pub const SENDER_MAC: [u8; 6] = [2, 0x91, 0, 0, 0, 1];
+pub const INGRESS_MAC: [u8; 6] = [2, 0x91, 0, 0, 0, 2];
 const EGRESS_MACS: [[u8; 6]; 2] = [[2, 0x91, 0, 0, 1, 1], [2, 0x91, 0, 0, 2, 1]];
 const RECEIVER_MACS: [[u8; 6]; 2] = [[2, 0x91, 0, 0, 1, 2], [2, 0x91, 0, 0, 2, 2]];
 
-/// The three namespaces. Dropping it removes them.
-pub(crate) struct Rig {
-    names: Vec<String>,
-    pub(crate) sender: Namespace,
-    pub(crate) relay: Namespace,
-    pub(crate) receivers: Namespace,
+/// The three namespaces.
+pub struct Rig {
+    pub sender: Space,
+    pub relay: Space,
+    pub receivers: Space,
     injector: Injector,
-}
-
-/// A raw socket on the sender's device.
-struct Injector {
-    socket: OwnedFd,
-    device: LinkAddr,
 }
 
 /// A datagram as a receiver's device got it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Delivered {
+pub struct Delivered {
     /// 1 or 2: c1 or c2.
-    pub(crate) device: u8,
-    pub(crate) source: SocketAddr,
-    pub(crate) destination: SocketAddr,
-    pub(crate) ttl: u8,
-    pub(crate) tos: u8,
+    pub device: u8,
+    pub source: SocketAddr,
+    pub destination: SocketAddr,
+    pub ttl: u8,
+    pub tos: u8,
     /// DF, or true for IPv6.
-    pub(crate) whole: bool,
-    pub(crate) payload: Vec<u8>,
+    pub whole: bool,
+    pub payload: Vec<u8>,
 }
 
 impl Rig {
     /// With this MTU on the device to c1, where one is named.
-    pub(crate) fn new(mtu: Option<u32>) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = |role: &str| format!("lr-{}-{number}-{role}", std::process::id());
-        let names: Vec<_> = ["s", "r", "c"].into_iter().map(name).collect();
-        let create = |at: usize| Namespace::create(&names[at]).unwrap();
-        let (sender, relay, receivers) = (create(0), create(1), create(2));
-        relay.run(|| wire(&sender, &receivers, mtu)).unwrap();
-        sender
-            .run(|| address("s0", "10.91.0.1", "fd91::1"))
-            .unwrap();
-        receivers
-            .run(|| {
-                address("c1", "10.91.1.2", "fd91:0:0:1::2");
-                address("c2", "10.91.2.2", "fd91:0:0:2::2");
-                // Without GRO a veth takes no frames that XDP redirects to it.
-                for device in ["c1", "c2"] {
-                    let device = sys::ethtool::Ethtool::open(device).unwrap();
-                    device.set_features(&[("rx-gro", true)]).unwrap();
-                }
-            })
-            .unwrap();
-        relay.run(neighbours).unwrap();
-        let injector = sender.run(Injector::new).unwrap();
+    pub fn new(mtu: Option<u32>) -> Self {
+        let (sender, relay, receivers) = (Space::new(), Space::new(), Space::new());
+        relay.run(|| wire(&sender, &receivers, mtu));
+        sender.run(|| address("s0", "10.91.0.1", "fd91::1"));
+        receivers.run(|| {
+            address("c1", "10.91.1.2", "fd91:0:0:1::2");
+            address("c2", "10.91.2.2", "fd91:0:0:2::2");
+            // Without GRO a veth takes no frames that XDP redirects to it.
+            for device in ["c1", "c2"] {
+                let device = sys::ethtool::Ethtool::open(device).unwrap();
+                device.set_features(&[("rx-gro", true)]).unwrap();
+            }
+        });
+        relay.run(neighbours);
         Self {
-            names,
+            injector: Injector::new(&sender, "s0"),
             sender,
             relay,
             receivers,
-            injector,
         }
     }
 
     /// Starts a relay in its namespace.
-    pub(crate) fn serve(&self, streams: Vec<StreamSpec>) -> Core {
+    pub fn serve(&self, streams: Vec<StreamSpec>) -> Core {
         self.try_serve(streams).unwrap()
     }
 
-    pub(crate) fn try_serve(&self, streams: Vec<StreamSpec>) -> Result<Core, control::Error> {
+    pub fn try_serve(&self, streams: Vec<StreamSpec>) -> Result<Core, control::Error> {
         let config = Config {
             control: "/nonexistent".into(),
             http: None,
             cpus: Vec::new(),
             streams,
         };
-        self.relay.run(|| Core::start(&config)).unwrap()
+        self.relay.run(|| Core::start(&config))
     }
 
     /// Sends a frame into the relay's ingress device.
-    pub(crate) fn inject(&self, frame: &[u8]) {
-        let Injector { socket, device } = &self.injector;
-        sendto(socket.as_raw_fd(), frame, device, MsgFlags::empty()).unwrap();
+    pub fn inject(&self, frame: &[u8]) {
+        self.injector.send(frame);
     }
 
     /// Sends as a program does: the stack makes the headers and leaves the checksum to the device.
-    pub(crate) fn send(&self, from: SocketAddr, to: SocketAddr, payload: &[u8], ttl: u8, tos: u8) {
+    pub fn send(&self, from: SocketAddr, to: SocketAddr, payload: &[u8], ttl: u8, tos: u8) {
         let mut outgoing = Outgoing::to(to);
         (outgoing.ttl, outgoing.tos) = (Some(ttl), Some(tos));
         let send = || {
             let socket = std::net::UdpSocket::bind(from).unwrap();
             sys::mmsg::send_one(&socket, payload, &outgoing, 0).unwrap()
         };
-        assert_eq!(self.sender.run(send).unwrap(), payload.len());
+        assert_eq!(self.sender.run(send), payload.len());
     }
 
     /// Listens on the receivers' devices from now on.
-    pub(crate) fn capture(&self) -> Capture {
-        self.receivers.run(Capture::new).unwrap()
-    }
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        for name in &self.names {
-            let _ = netns::remove(name);
-        }
+    pub fn capture(&self) -> Capture {
+        self.receivers.run(Capture::new)
     }
 }
 
 /// A datagram from the sender to the relay's ingest, to be changed before it is framed.
-pub(crate) fn datagram(from: &str, to: &str, payload: impl Into<Vec<u8>>) -> Builder {
+pub fn datagram(from: &str, to: &str, payload: impl Into<Vec<u8>>) -> Builder {
     udp(from.parse().unwrap(), to.parse().unwrap())
         .macs(SENDER_MAC, INGRESS_MAC)
         .payload(payload)
 }
 
 /// A stream that anyone may send.
-pub(crate) fn stream(datapath: &str, listen: &str, subscribers: Vec<SubscriberSpec>) -> StreamSpec {
+pub fn stream(datapath: &str, listen: &str, subscribers: Vec<SubscriberSpec>) -> StreamSpec {
     let text = format!(
         "{{\"name\":\"s\",\"listen\":\"{listen}\",\"datapath\":\"{datapath}\",\"source\":\"any\"}}"
     );
@@ -157,12 +126,12 @@ pub(crate) fn stream(datapath: &str, listen: &str, subscribers: Vec<SubscriberSp
     spec
 }
 
-pub(crate) fn subscriber(name: &str, to: &str) -> SubscriberSpec {
+pub fn subscriber(name: &str, to: &str) -> SubscriberSpec {
     serde_json::from_str(&format!("{{\"name\":\"{name}\",\"to\":\"{to}\"}}")).unwrap()
 }
 
 /// Waits until the relay's counts satisfy `enough`, and returns them.
-pub(crate) fn await_counts(core: &Core, enough: impl Fn(&StreamView) -> bool) -> StreamView {
+pub fn await_counts(core: &Core, enough: impl Fn(&StreamView) -> bool) -> StreamView {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let view = core.counters().remove(0);
@@ -175,14 +144,14 @@ pub(crate) fn await_counts(core: &Core, enough: impl Fn(&StreamView) -> bool) ->
 }
 
 /// What arrives at the receivers' devices.
-pub(crate) struct Capture {
+pub struct Capture {
     socket: OwnedFd,
     devices: [usize; 2],
 }
 
 impl Capture {
     fn new() -> Self {
-        let socket = raw();
+        let socket = packet_socket();
         sys::socket::receive_buffer(socket.as_fd(), 64 << 20).unwrap();
         let index = |name: &str| Netlink::new().unwrap().link_by_name(name).unwrap().index as usize;
         Self {
@@ -192,7 +161,7 @@ impl Capture {
     }
 
     /// The next `count` relayed datagrams, in order of arrival; fewer when they do not come.
-    pub(crate) fn take(&self, count: usize) -> Vec<Delivered> {
+    pub fn take(&self, count: usize) -> Vec<Delivered> {
         let deadline = Instant::now() + Duration::from_secs(10);
         let mut taken = Vec::new();
         while taken.len() < count && Instant::now() < deadline {
@@ -205,7 +174,7 @@ impl Capture {
     }
 
     /// Everything that has arrived by now.
-    pub(crate) fn rest(&self) -> Vec<Delivered> {
+    pub fn rest(&self) -> Vec<Delivered> {
         std::iter::from_fn(|| self.next()).collect()
     }
 
@@ -294,33 +263,7 @@ fn read(frame: &[u8]) -> Option<Delivered> {
     })
 }
 
-impl Injector {
-    fn new() -> Self {
-        let mut devices = nix::ifaddrs::getifaddrs().unwrap();
-        let device = devices
-            .find_map(|one| {
-                let link = one.address?.as_link_addr().copied()?;
-                (one.interface_name == "s0").then_some(link)
-            })
-            .unwrap();
-        Self {
-            socket: raw(),
-            device,
-        }
-    }
-}
-
-fn raw() -> OwnedFd {
-    socket(
-        AddressFamily::Packet,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
-        SockProtocol::EthAll,
-    )
-    .unwrap()
-}
-
-fn wire(sender: &Namespace, receivers: &Namespace, mtu: Option<u32>) {
+fn wire(sender: &Space, receivers: &Space, mtu: Option<u32>) {
     let mut netlink = Netlink::new().unwrap();
     netlink
         .add_veth(
@@ -328,7 +271,7 @@ fn wire(sender: &Namespace, receivers: &Namespace, mtu: Option<u32>) {
             &LinkSpec::new("s0")
                 .mac(SENDER_MAC)
                 .queues(2)
-                .namespace(sender.as_fd()),
+                .namespace(sender.namespace.as_fd()),
         )
         .unwrap();
     for (at, [ours, theirs]) in [["out1", "c1"], ["out2", "c2"]].into_iter().enumerate() {
@@ -338,7 +281,7 @@ fn wire(sender: &Namespace, receivers: &Namespace, mtu: Option<u32>) {
         }
         let far = LinkSpec::new(theirs)
             .mac(RECEIVER_MACS[at])
-            .namespace(receivers.as_fd());
+            .namespace(receivers.namespace.as_fd());
         netlink.add_veth(&spec, &far).unwrap();
         // Superframes are cut and checksums made before the wire, as for a device that can do
         // neither: what is captured is what a receiver far away would get.
@@ -357,14 +300,11 @@ fn wire(sender: &Namespace, receivers: &Namespace, mtu: Option<u32>) {
     std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
 }
 
-/// Brings a device and the loopback up, with both addresses.
+/// Brings a device up, with both addresses.
 fn address(device: &str, v4: &str, v6: &str) {
     let mut netlink = Netlink::new().unwrap();
-    for name in ["lo", device] {
-        let index = netlink.link_by_name(name).unwrap().index;
-        netlink.set_link(index, &LinkSpec::unnamed().up()).unwrap();
-    }
     let index = netlink.link_by_name(device).unwrap().index;
+    netlink.set_link(index, &LinkSpec::unnamed().up()).unwrap();
     netlink
         .add_addresses(&[
             (index, v4.parse().unwrap(), 24),

@@ -3,7 +3,7 @@
 use packet::build::{Extension, other, tcp};
 
 use super::{Content, Ends, Fate, Item, numbered};
-use crate::rig::{INGRESS_MAC, SENDER_MAC};
+use crate::common::relay_rig::{INGRESS_MAC, SENDER_MAC};
 
 /// The payload of a frame that is spoiled.
 const SIZE: usize = 108;

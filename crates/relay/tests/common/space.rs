@@ -1,0 +1,95 @@
+//! Network namespaces, and what goes in and comes out of them as frames.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use netdev::{LinkSpec, Netlink};
+use nix::sys::socket::{
+    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, sendto, socket,
+};
+use sys::netns::{self, Namespace};
+
+/// A namespace whose name is removed with it.
+pub struct Space {
+    name: String,
+    pub namespace: Namespace,
+}
+
+impl Space {
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("lr-{}-relay-{number}", std::process::id());
+        let namespace = Namespace::create(&name).unwrap();
+        let space = Self { name, namespace };
+        space
+            .netlink()
+            .set_link(1, &LinkSpec::unnamed().up())
+            .unwrap();
+        space.run(|| std::fs::write("/proc/sys/net/ipv6/conf/default/accept_dad", "0").unwrap());
+        space
+    }
+
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.namespace.run(work).unwrap()
+    }
+
+    pub fn netlink(&self) -> Netlink {
+        self.run(|| Netlink::new().unwrap())
+    }
+
+    pub fn index(&self, name: &str) -> u32 {
+        self.netlink().link_by_name(name).unwrap().index
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        let _ = netns::remove(&self.name);
+    }
+}
+
+/// A socket that sees every frame of the calling thread's namespace.
+pub fn packet_socket() -> OwnedFd {
+    socket(
+        AddressFamily::Packet,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
+        SockProtocol::EthAll,
+    )
+    .unwrap()
+}
+
+/// Sends frames as they are, by one device.
+pub struct Injector {
+    socket: OwnedFd,
+    device: LinkAddr,
+}
+
+impl Injector {
+    pub fn new(space: &Space, device: &str) -> Self {
+        space.run(|| {
+            let mut devices = nix::ifaddrs::getifaddrs().unwrap();
+            let found = devices.find_map(|one| {
+                let link = one.address?.as_link_addr().copied()?;
+                (one.interface_name == device).then_some(link)
+            });
+            // For no protocol: it only sends.
+            let flags = SockFlag::SOCK_CLOEXEC;
+            Self {
+                socket: socket(AddressFamily::Packet, SockType::Raw, flags, None).unwrap(),
+                device: found.unwrap(),
+            }
+        })
+    }
+
+    pub fn send(&self, frame: &[u8]) {
+        let sent = sendto(
+            self.socket.as_raw_fd(),
+            frame,
+            &self.device,
+            MsgFlags::empty(),
+        );
+        assert_eq!(sent, Ok(frame.len()));
+    }
+}

@@ -16,17 +16,19 @@ fn the_relay_page_lists_the_datapaths_there_are() {
 }
 
 #[test]
-fn the_relay_pages_configuration_is_correct() {
-    let text = RELAY.split("```toml\n").nth(1).unwrap();
-    let text = text.split("```").next().unwrap();
+fn the_relay_pages_configurations_are_correct() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("relay.toml");
-    fs::write(&file, text).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_lowroad"))
-        .args(["relay", "serve", "--check", "--config"])
-        .arg(&file)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let blocks: Vec<_> = RELAY.split("```toml\n").skip(1).collect();
+    assert_eq!(blocks.len(), 2);
+    for text in blocks {
+        fs::write(&file, text.split("```").next().unwrap()).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_lowroad"))
+            .args(["relay", "serve", "--check", "--config"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+    }
 }

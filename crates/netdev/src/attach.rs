@@ -119,20 +119,17 @@ pub fn tc(
             how: How::Clsact { _filter: filter },
         });
     }
-    let hook = match direction {
-        Direction::Ingress => libbpf_sys::BPF_TCX_INGRESS,
-        Direction::Egress => libbpf_sys::BPF_TCX_EGRESS,
-    };
-    let link = create_link(program, ifindex, hook, 0).map_err(|source| Error::Attach {
-        program: "a tcx program",
-        interface: ifindex.to_string(),
-        remedy: match source.raw_os_error() {
-            Some(libc::EINVAL) => "tcx needs Linux 6.6; clsact works on older kernels",
-            Some(libc::EPERM) => "needs CAP_BPF and CAP_NET_ADMIN: run with sudo",
-            _ => "the kernel's log may say more: dmesg | tail",
-        },
-        source,
-    })?;
+    let link =
+        create_link(program, ifindex, hook(direction), 0).map_err(|source| Error::Attach {
+            program: "a tcx program",
+            interface: ifindex.to_string(),
+            remedy: match source.raw_os_error() {
+                Some(libc::EINVAL) => "tcx needs Linux 6.6; clsact works on older kernels",
+                Some(libc::EPERM) => "needs CAP_BPF and CAP_NET_ADMIN: run with sudo",
+                _ => "the kernel's log may say more: dmesg | tail",
+            },
+            source,
+        })?;
     Ok(Attached {
         ifindex,
         how: How::Tcx { _link: link },
@@ -146,19 +143,34 @@ pub fn xdp_mode(ifindex: u32) -> Result<Option<XdpMode>, Error> {
 
 /// Whether this kernel attaches tc programs by tcx; clsact is what there is otherwise.
 pub fn tc_via() -> TcVia {
-    const LOOPBACK: i32 = 1;
+    const LOOPBACK: u32 = 1;
+    match tcx_programs(LOOPBACK, Direction::Ingress) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => TcVia::Clsact,
+        _ => TcVia::Tcx,
+    }
+}
+
+/// How many programs one side of a device has by tcx; `EINVAL` where the kernel has no tcx.
+pub(crate) fn tcx_programs(ifindex: u32, direction: Direction) -> io::Result<u32> {
+    let target = i32::try_from(ifindex).map_err(io::Error::other)?;
     let mut options = libbpf_sys::bpf_prog_query_opts {
         sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as u64,
         ..Default::default()
     };
     // SAFETY: `options` is as long as it says, asks for no list, and outlives the call.
-    let result = unsafe {
-        libbpf_sys::bpf_prog_query_opts(LOOPBACK, libbpf_sys::BPF_TCX_INGRESS, &raw mut options)
-    };
-    if result == -libc::EINVAL {
-        TcVia::Clsact
-    } else {
-        TcVia::Tcx
+    let result =
+        unsafe { libbpf_sys::bpf_prog_query_opts(target, hook(direction), &raw mut options) };
+    if result < 0 {
+        return Err(io::Error::from_raw_os_error(-result));
+    }
+    // SAFETY: both names of the union are the same integer.
+    Ok(unsafe { options.__bindgen_anon_1.count })
+}
+
+fn hook(direction: Direction) -> libbpf_sys::bpf_attach_type {
+    match direction {
+        Direction::Ingress => libbpf_sys::BPF_TCX_INGRESS,
+        Direction::Egress => libbpf_sys::BPF_TCX_EGRESS,
     }
 }
 

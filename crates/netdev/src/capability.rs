@@ -9,6 +9,8 @@ use sys::netns::{self, Namespace};
 
 use crate::{Error, Link, Netlink, generic};
 
+pub use crate::peer::{PeerDelivery, peer_delivery};
+
 /// `NETDEV_XDP_ACT_NDO_XMIT`
 const CAN_TRANSMIT: u64 = 1 << 2;
 /// Drivers that transmit redirected frames in Linux 6.1, which cannot be asked.

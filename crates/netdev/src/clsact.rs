@@ -208,6 +208,15 @@ fn ours(
         .collect())
 }
 
+/// How many filters one side of a device has, whoever added them.
+pub(crate) fn count(
+    netlink: &mut Netlink,
+    ifindex: u32,
+    direction: Direction,
+) -> Result<usize, Error> {
+    filters(netlink, ifindex, direction).map(|filters| filters.len())
+}
+
 /// Every filter on one side of a device; none without a clsact qdisc.
 fn filters(
     netlink: &mut Netlink,

@@ -10,8 +10,10 @@ mod generic;
 mod keeper;
 mod link;
 mod neighbour;
+mod netfilter;
 mod netlink;
 mod next_hop;
+mod peer;
 mod route;
 
 pub use address::Address;

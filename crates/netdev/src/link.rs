@@ -37,6 +37,8 @@ pub struct Link {
     pub link: Option<u32>,
     /// This namespace's number for the one `link` is in; none when it is this one.
     pub link_namespace: Option<i32>,
+    /// The queueing discipline at the root: `noqueue`, `fq_codel`, `mq`.
+    pub qdisc: String,
     pub tx_queue_len: u32,
     pub tx_queues: u32,
     pub rx_queues: u32,
@@ -198,6 +200,14 @@ impl Netlink {
         self.link(request, &index.to_string())
     }
 
+    /// The device with this index in the namespace of this number.
+    pub(crate) fn link_elsewhere(&mut self, index: u32, namespace: i32) -> Result<Link, Error> {
+        let mut request = LinkMessage::default();
+        request.header.index = index;
+        request.attributes.push(LinkAttribute::IfNetnsId(namespace));
+        self.link(request, &format!("{index} of namespace {namespace}"))
+    }
+
     fn link(&mut self, request: LinkMessage, name: &str) -> Result<Link, Error> {
         let action = format!("reading interface {name}");
         match self.get(RouteNetlinkMessage::GetLink(request), &action) {
@@ -301,6 +311,7 @@ impl From<LinkMessage> for Link {
                 LinkAttribute::Controller(index) => link.controller = Some(index),
                 LinkAttribute::Link(index) => link.link = Some(index),
                 LinkAttribute::LinkNetNsId(id) => link.link_namespace = Some(id),
+                LinkAttribute::Qdisc(kind) => link.qdisc = kind,
                 LinkAttribute::TxQueueLen(packets) => link.tx_queue_len = packets,
                 LinkAttribute::NumTxQueues(queues) => link.tx_queues = queues,
                 LinkAttribute::NumRxQueues(queues) => link.rx_queues = queues,

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Pair, Space};
 use netdev::LinkSpec;
-use netdev::capability::{RedirectTarget, redirect_target, veth_peer};
+use netdev::capability::{PeerDelivery, RedirectTarget, peer_delivery, redirect_target, veth_peer};
 use sys::ethtool::Ethtool;
 use sys::netns;
 
@@ -50,6 +50,36 @@ fn a_veth_is_ready_when_its_other_end_has_napi() {
         matches!(searched, RedirectTarget::Unknown(_)),
         "{searched:?}"
     );
+}
+
+fn why_not(space: &Space, ifindex: u32) -> String {
+    match space.run(|| peer_delivery(ifindex).unwrap()) {
+        PeerDelivery::Through(why) => why,
+        PeerDelivery::Direct { .. } => String::new(),
+    }
+}
+
+#[test]
+fn the_other_end_is_reached_directly_across_namespaces_only() {
+    if !sys::require::root() {
+        return;
+    }
+    let pair = Pair::new();
+    let mac = pair.far.netlink().link_by_name("eth0").unwrap().mac;
+    let delivery = pair.near.run(|| peer_delivery(pair.ifindex).unwrap());
+    assert_eq!(delivery, PeerDelivery::Direct { mac });
+    // By its number, so that the namespace needs no name.
+    netns::remove(&pair.far.name).unwrap();
+    let delivery = pair.near.run(|| peer_delivery(pair.ifindex).unwrap());
+    assert_eq!(delivery, PeerDelivery::Direct { mac });
+    let down = LinkSpec::unnamed().down();
+    pair.near.netlink().set_link(pair.ifindex, &down).unwrap();
+    assert_eq!(why_not(&pair.near, pair.ifindex), "eth0 is down");
+
+    let (one, other) = (LinkSpec::new("one").up(), LinkSpec::new("other"));
+    pair.near.netlink().add_veth(&one, &other).unwrap();
+    let why = why_not(&pair.near, pair.near.index("one"));
+    assert!(why.contains("another network namespace"), "{why}");
 }
 
 #[test]

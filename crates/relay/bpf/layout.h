@@ -126,9 +126,13 @@ struct group {
 	__u32 devices;
 	/* The smallest frame_max of the devices. */
 	__u32 frame_max;
-	__u32 zero;
+	/* When the last copy last went through a device that it may pass by: enum queued. */
+	__u32 queued;
 	struct device device[MAX_GROUP_DEVICES];
 };
+
+/* The frame that is the last copy may go to the other end of the member's veth directly. */
+#define MEMBER_DIRECT 1
 
 struct member {
 	__u8 destination_mac[6];
@@ -148,7 +152,7 @@ struct member {
 	__u8 ttl;
 	/* Why nothing is sent to a member that is not ready. */
 	__u8 refused;
-	__u32 zero;
+	__u32 flags;
 };
 
 struct traffic {

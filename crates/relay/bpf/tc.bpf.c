@@ -28,6 +28,7 @@ struct walk {
 	/* The member that gets the frame itself instead of a clone; none when it goes up after. */
 	__u32 last;
 	__u32 redirect;
+	bool direct;
 };
 
 /*
@@ -107,9 +108,10 @@ static long send_next(__u32 i, struct walk *walk)
 		refuse(member, DROP_TRANSMIT, walk->packets);
 		return 0;
 	}
-	if (i == walk->last)
+	if (i == walk->last) {
 		walk->redirect = member->ifindex;
-	else if (bpf_clone_redirect(walk->skb, member->ifindex, 0)) {
+		walk->direct = member->flags & MEMBER_DIRECT;
+	} else if (bpf_clone_redirect(walk->skb, member->ifindex, 0)) {
 		refuse(member, DROP_TRANSMIT, walk->packets);
 		return 0;
 	}
@@ -136,6 +138,7 @@ static __always_inline __u16 address_sum(const struct packet *p)
 }
 
 #include "skb_up.h"
+#include "skb_out.h"
 
 static __always_inline int fan_out(struct __sk_buff *skb, const struct ingress *in)
 {
@@ -167,7 +170,7 @@ static __always_inline int fan_out(struct __sk_buff *skb, const struct ingress *
 	bpf_loop(group->ready, send_next, &walk, 0);
 	if (in->stream->copy_port)
 		return restore(&walk, in);
-	return walk.redirect ? bpf_redirect(walk.redirect, 0) : TC_ACT_SHOT;
+	return redirect(&walk, group);
 }
 
 static __always_inline int relay(struct __sk_buff *skb)

@@ -55,6 +55,12 @@ pub trait FastPath: Send + Sync {
     /// Why this fast path does not send to this subscriber (or not this stream at all), beyond
     /// what its next hop and its drop counters say; `None` when it does.
     fn slow_reason(&self, stream: StreamId, subscriber: SubscriberId) -> Option<String>;
+
+    /// Which way the last copy of a datagram goes, which is the frame itself, and why; `None` where
+    /// there is one way only.
+    fn last_copy(&self, _stream: StreamId) -> Option<String> {
+        None
+    }
 }
 
 /// Userspace's side of a hand-over: the shadow socket, and how much of it is done.

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use datapath::{Datapath, Error, Missing};
+use netdev::capability::{PeerDelivery, peer_delivery};
 
 use crate::counters::Counters;
 use crate::handover::FastPath;
-use crate::kernel::{self, Attachments, Loaded, Tables, interfaces};
+use crate::kernel::{self, Attachments, Exit, Loaded, Tables, Watch, interfaces};
 use crate::plan::Plan;
 use crate::{Relay, Running};
 
@@ -29,10 +30,11 @@ impl Datapath<Relay> for Tc {
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
         let object = Loaded::load("tc", OBJECT)?;
+        let tables = Arc::new(Tables::new(&object, None, look)?);
         let mut running = RunningTc {
             attached: Attachments::tc("tc", object.program("relay_ingress")?),
-            // The stack sends on every device it has.
-            tables: Arc::new(Tables::new(&object, None, |_| None)?),
+            _watch: Watch::start(&tables)?,
+            tables,
         };
         running.apply(plan)?;
         Ok(Box::new(running))
@@ -44,6 +46,7 @@ struct RunningTc {
     /// First, so that it is dropped first: no frame is cloned by tables that are going.
     attached: Attachments,
     tables: Arc<Tables>,
+    _watch: Watch,
 }
 
 impl RunningTc {
@@ -74,5 +77,15 @@ impl datapath::Running<Relay> for RunningTc {
     fn stop(mut self: Box<Self>) -> Counters {
         self.attached.clear();
         self.tables.counters()
+    }
+}
+
+/// The stack sends on every device it has.
+fn look(ifindex: u32) -> Exit {
+    let peer = peer_delivery(ifindex)
+        .unwrap_or_else(|error| PeerDelivery::Through(format!("it cannot be looked at: {error}")));
+    Exit {
+        slow: None,
+        peer: Some(peer),
     }
 }

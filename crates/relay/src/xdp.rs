@@ -10,7 +10,7 @@ use netdev::capability::{RedirectTarget, redirect_target};
 
 use crate::counters::Counters;
 use crate::handover::FastPath;
-use crate::kernel::{self, Attachments, Copies, Loaded, Tables, Watch, interfaces};
+use crate::kernel::{self, Attachments, Copies, Exit, Loaded, Tables, Watch, interfaces};
 use crate::plan::Plan;
 use crate::{Relay, Running};
 
@@ -33,7 +33,7 @@ impl Datapath<Relay> for Xdp {
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
         let mut object = Loaded::load("xdp", OBJECT)?;
-        let tables = Arc::new(Tables::new(&object, Some("relay_egress"), slow)?);
+        let tables = Arc::new(Tables::new(&object, Some("relay_egress"), look)?);
         let mut running = RunningXdp {
             attached: Attachments::xdp("xdp", object.program("relay_ingress")?),
             _copies: Copies::deliver(object.map("copies")?)?,
@@ -85,6 +85,13 @@ impl datapath::Running<Relay> for RunningXdp {
     fn stop(mut self: Box<Self>) -> Counters {
         self.attached.clear();
         self.tables.counters()
+    }
+}
+
+fn look(ifindex: u32) -> Exit {
+    Exit {
+        slow: slow(ifindex),
+        peer: None,
     }
 }
 

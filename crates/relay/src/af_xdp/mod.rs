@@ -26,7 +26,7 @@ use crate::kernel::{self, Attachments, Copies, Loaded, Tables, interfaces};
 use crate::plan::{Plan, StreamId, SubscriberId};
 use crate::{Relay, Running};
 use engine::Engine;
-use steering::{Steering, slow};
+use steering::{Steering, look};
 use worker::Worker;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
@@ -54,7 +54,7 @@ impl Datapath<Relay> for AfXdp {
         let engine = Engine::new(Steering::new(&object, Arc::clone(&sleep))?)?;
         let steered = Steered {
             worker: Worker::start(engine, sleep, plan.cpus.first().copied())?,
-            tables: Tables::new(&object, None, slow)?,
+            tables: Tables::new(&object, None, look)?,
         };
         let mut running = RunningAfXdp {
             attached: Attachments::xdp("af-xdp", object.program("relay_ingress")?),

@@ -9,7 +9,7 @@ use netdev::Netlink;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
 use super::port::Port;
-use crate::kernel::Loaded;
+use crate::kernel::{Exit, Loaded};
 
 /// Tells the program, and the thread that sleeps, of sockets that receive.
 #[derive(Debug)]
@@ -49,6 +49,13 @@ impl Steering {
                 .map_err(|error| Error::failed("steering to an AF_XDP socket", error))?;
         }
         Ok(())
+    }
+}
+
+pub(super) fn look(ifindex: u32) -> Exit {
+    Exit {
+        slow: slow(ifindex),
+        peer: None,
     }
 }
 

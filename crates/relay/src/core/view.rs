@@ -57,6 +57,9 @@ pub struct Explanation {
     pub drops: Drops,
     #[serde(default)]
     pub copies_lost: u64,
+    /// To whom the last copy of a datagram goes and which way, where there is more than one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_copy: Option<String>,
     /// Why not, for each that is not, or that lost copies.
     pub slow: Vec<Slow>,
 }
@@ -165,6 +168,7 @@ impl State {
             latched: view.latched,
             drops: view.drops,
             copies_lost: view.copies_lost,
+            last_copy: fast.and_then(|fast| fast.last_copy(stream.id)),
             slow,
         }
     }
@@ -249,6 +253,9 @@ impl fmt::Display for Explanation {
         }
         if self.copies_lost > 0 {
             write!(f, "\n  {}", LostCopies(self.copies_lost))?;
+        }
+        if let Some(way) = &self.last_copy {
+            write!(f, "\n  last copy  {way}")?;
         }
         for slow in &self.slow {
             let to = slow.to.to_string();

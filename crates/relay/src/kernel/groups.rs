@@ -38,8 +38,22 @@ struct Fanout {
     egress: OwnedFd,
 }
 
-/// A subscriber, and why it is not sent to.
-pub(super) type Member<'a> = (&'a Subscriber, Option<DropReason>);
+/// A subscriber, and how it is sent to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member<'a> {
+    pub subscriber: &'a Subscriber,
+    /// Why it is not sent to.
+    pub refused: Option<DropReason>,
+    /// The last copy may go to the other end of its veth directly.
+    pub direct: bool,
+}
+
+impl Member<'_> {
+    /// The device that copies for it leave by.
+    pub(super) fn egress(&self) -> Option<u32> {
+        egress(self.subscriber).filter(|_| self.refused.is_none())
+    }
+}
 
 /// A place for one version of a group.
 #[derive(Debug)]
@@ -74,14 +88,13 @@ impl Groups {
         })
     }
 
-    /// Writes a version with these subscribers, which no program reads before its index is told.
+    /// Writes a version with these members, which no program reads before its index is told.
     /// Those with a reason get nothing but a count of it.
-    pub(super) fn write(&mut self, stream: u32, subscribers: &[Member<'_>]) -> Result<Slot, Error> {
-        let (mut ready, refused): (Vec<Member<'_>>, Vec<_>) = subscribers
-            .iter()
-            .partition(|(subscriber, refused)| refused.is_none() && egress(subscriber).is_some());
-        ready.sort_by_key(|(subscriber, _)| egress(subscriber));
-        let ifindexes: Vec<u32> = ready.iter().filter_map(|(one, _)| egress(one)).collect();
+    pub(super) fn write(&mut self, stream: u32, members: &[Member<'_>]) -> Result<Slot, Error> {
+        let (mut ready, refused): (Vec<Member<'_>>, Vec<_>) =
+            members.iter().partition(|member| member.egress().is_some());
+        ready.sort_by_key(Member::egress);
+        let ifindexes: Vec<u32> = ready.iter().filter_map(Member::egress).collect();
         let devices = self.devices_of(&ifindexes)?;
         let mut slot = self.take(capacity(ready.len()))?;
         let members = [ready.as_slice(), &refused].concat();
@@ -201,10 +214,7 @@ impl Groups {
         let keys: Vec<u8> = (first..first + count(members.len()))
             .flat_map(u32::to_ne_bytes)
             .collect();
-        let values: Vec<u8> = members
-            .iter()
-            .flat_map(|(subscriber, refused)| layout::member(subscriber, *refused))
-            .collect();
+        let values: Vec<u8> = members.iter().flat_map(layout::member).collect();
         let (any, none) = (MapFlags::ANY, MapFlags::ANY);
         self.members
             .update_batch(&keys, &values, count(members.len()), any, none)

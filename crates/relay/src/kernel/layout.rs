@@ -4,13 +4,15 @@ use std::net::{IpAddr, SocketAddr};
 
 use netdev::NextHop;
 
+use super::groups::Member;
 use crate::counters::{DROP_REASONS, DropReason, Drops, Traffic};
 use crate::handover::Road;
-use crate::plan::{Prefix, SourcePolicy, Stream, Subscriber};
+use crate::plan::{Prefix, SourcePolicy, Stream};
 
 pub(super) const GROUP_SLOTS: u32 = 320;
 pub(super) const MAX_GROUP_DEVICES: usize = 32;
 pub(super) const MAX_DEVICES: u16 = 256;
+const MEMBER_DIRECT: u32 = 1;
 const MAX_PREFIXES: usize = 16;
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
@@ -168,7 +170,8 @@ pub(super) fn group(stream: u32, ready: u32, members: u32, devices: &[Device]) -
 }
 
 /// `struct member`; with a reason, one that only counts refusals.
-pub(super) fn member(subscriber: &Subscriber, refused: Option<DropReason>) -> Vec<u8> {
+pub(super) fn member(member: &Member<'_>) -> Vec<u8> {
+    let subscriber = member.subscriber;
     let (ifindex, source_mac, destination_mac, mtu) = match subscriber.next_hop {
         NextHop::Ready {
             ifindex,
@@ -179,7 +182,7 @@ pub(super) fn member(subscriber: &Subscriber, refused: Option<DropReason>) -> Ve
         } => (ifindex, source_mac, destination_mac, mtu),
         NextHop::Unresolved(_) => (0, [0; 6], [0; 6], 0),
     };
-    let refused = refused.map_or(0, |reason| code(reason as u32));
+    let refused = member.refused.map_or(0, |reason| code(reason as u32));
     let (from, to) = (subscriber.source, subscriber.destination);
     let addresses = [address(from.ip()), address(to.ip())].concat();
     let ports = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();
@@ -195,7 +198,8 @@ pub(super) fn member(subscriber: &Subscriber, refused: Option<DropReason>) -> Ve
         bytes.extend(half.to_ne_bytes());
     }
     bytes.extend([subscriber.ttl.unwrap_or(0), refused.to_le_bytes()[0]]);
-    bytes.extend([0; 4]);
+    let flags = if member.direct { MEMBER_DIRECT } else { 0 };
+    bytes.extend(flags.to_ne_bytes());
     bytes
 }
 

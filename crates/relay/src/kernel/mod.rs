@@ -3,6 +3,7 @@
 
 mod attachments;
 mod copies;
+mod exit;
 mod groups;
 pub(crate) mod interfaces;
 mod layout;
@@ -16,6 +17,7 @@ use sys::caps::{Capability, Effective};
 
 pub(crate) use attachments::Attachments;
 pub(crate) use copies::{Copies, group_copies_at};
+pub(crate) use exit::Exit;
 pub(crate) use object::Loaded;
 pub(crate) use tables::Tables;
 pub(crate) use watch::Watch;

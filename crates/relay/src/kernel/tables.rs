@@ -1,5 +1,7 @@
 //! The tables of one loaded fast path: moved from plan to plan, counted, and switched road by road.
 
+mod roads;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::net::SocketAddr;
@@ -8,14 +10,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use datapath::Error;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
+use super::exit::Exit;
 use super::groups::{self, Groups, Member, Slot};
-use super::{Loaded, grace, interfaces, layout, write};
+use super::{Loaded, interfaces, layout, write};
 use crate::counters::{Counters, DropReason, StreamCounters, SubscriberCounters};
 use crate::handover::{FastPath, Road};
-use crate::plan::{Plan, SourcePolicy, Stream, StreamId, SubscriberId, drop_reason};
-
-/// Nothing is taken over before userspace has first said how far it is.
-const NEVER: u64 = u64::MAX;
+use crate::plan::{Plan, SourcePolicy, Stream, StreamId, Subscriber, drop_reason};
 
 /// A fast path's tables. One lock: plans, roads and counters may be asked for by any thread.
 #[derive(Debug)]
@@ -27,8 +27,7 @@ pub(crate) struct Tables {
     latches: MapHandle,
     diverts: MapHandle,
     done: MapHandle,
-    /// Why a device cannot send what this fast path hands it.
-    slow: fn(u32) -> Option<String>,
+    look: fn(u32) -> Exit,
     state: Mutex<State>,
 }
 
@@ -39,8 +38,8 @@ struct State {
     /// Every subscriber that has been counted, with its stream.
     subscribers: BTreeMap<u32, u32>,
     counted: BTreeSet<u32>,
-    /// Why an egress device cannot send; `None`: it can.
-    devices: BTreeMap<u32, Option<String>>,
+    /// Every egress device, as last seen.
+    devices: BTreeMap<u32, Exit>,
 }
 
 /// A stream that the tables hold.
@@ -50,17 +49,28 @@ struct Carried {
     road: Road,
     group: Slot,
     ingests: Ingests,
+    /// Looks in a row that have found the fast path in charge.
+    fast_for: u8,
+}
+
+impl Carried {
+    /// Whether nothing that userspace sent is on its way any more, so that copies may pass over the
+    /// queues on that way.
+    fn is_settled(&self) -> bool {
+        self.fast_for >= 2
+    }
 }
 
 /// What the table of ingests holds for a stream: `struct ingest` by `struct ingest_key`.
 type Ingests = BTreeMap<[u8; 24], [u8; 16]>;
 
 impl Tables {
-    /// `egress`: the program that addresses copies, in objects that broadcast.
+    /// `egress`: the program that addresses copies, in objects that broadcast. `look`: what can be
+    /// done with a device of the calling thread's namespace.
     pub(crate) fn new(
         object: &Loaded,
         egress: Option<&str>,
-        slow: fn(u32) -> Option<String>,
+        look: fn(u32) -> Exit,
     ) -> Result<Self, Error> {
         Ok(Self {
             ingests: object.map("ingests")?,
@@ -70,7 +80,7 @@ impl Tables {
             latches: object.map("latches")?,
             diverts: object.map("diverts")?,
             done: object.map("done")?,
-            slow,
+            look,
             state: Mutex::new(State {
                 groups: Groups::new(object, egress)?,
                 streams: BTreeMap::new(),
@@ -158,6 +168,7 @@ impl Tables {
                 road,
                 group,
                 ingests,
+                fast_for: 0,
             },
         );
         Ok(())
@@ -175,7 +186,12 @@ impl Tables {
             (Road::Diverted, None) => Road::Fast,
             (road, _) => road,
         };
-        let replaced = (old.plan.subscribers != stream.subscribers)
+        let taken = old.road == Road::Passing && road == Road::Diverted;
+        let replace = taken || old.plan.subscribers != stream.subscribers;
+        if taken && let Some(carried) = state.streams.get_mut(&stream.id.0) {
+            carried.fast_for = 0;
+        }
+        let replaced = replace
             .then(|| self.write_group(state, stream))
             .transpose()?;
         let Some(carried) = state.streams.get_mut(&stream.id.0) else {
@@ -212,29 +228,50 @@ impl Tables {
         // Without the lock: asking takes longer than a change of subscribers may.
         let found = known
             .iter()
-            .map(|ifindex| (*ifindex, (self.slow)(*ifindex)));
+            .map(|ifindex| (*ifindex, (self.look)(*ifindex)));
         let found: Vec<_> = found.collect();
         let mut state = self.state();
         let mut changed = BTreeSet::new();
-        for (ifindex, reason) in found {
-            if state.devices.get(&ifindex) != Some(&reason) {
-                tell(ifindex, reason.as_deref());
-                state.devices.insert(ifindex, reason);
+        for (ifindex, exit) in found {
+            if state.devices.get(&ifindex) != Some(&exit) {
+                let before = state.devices.insert(ifindex, exit.clone());
+                exit.tell(ifindex, &before.unwrap_or_default());
                 changed.insert(ifindex);
             }
         }
+        let settled = self.settle(&mut state)?;
         let affected: Vec<u32> = state
             .streams
             .iter()
-            .filter(|(_, carried)| {
+            .filter(|(id, carried)| {
                 let mut devices = carried.plan.subscribers.iter().filter_map(groups::egress);
-                devices.any(|ifindex| changed.contains(&ifindex))
+                settled.contains(id) || devices.any(|ifindex| changed.contains(&ifindex))
             })
             .map(|(id, _)| *id)
             .collect();
         affected
             .iter()
             .try_for_each(|id| self.rewrite(&mut state, *id))
+    }
+
+    /// Finds the streams that have settled since the last look, and may use another way now.
+    fn settle(&self, state: &mut State) -> Result<BTreeSet<u32>, Error> {
+        let mut settled = BTreeSet::new();
+        for (id, carried) in &mut state.streams {
+            let before = carried.is_settled();
+            carried.fast_for = match self.road_of(StreamId(*id), carried)? {
+                Road::Fast => carried.fast_for.saturating_add(1),
+                Road::Passing | Road::Diverted => 0,
+            };
+            let directly = |subscriber: &Subscriber| {
+                let exit = groups::egress(subscriber).and_then(|at| state.devices.get(&at));
+                exit.is_some_and(|exit| exit.is_direct_to(subscriber))
+            };
+            if !before && carried.is_settled() && carried.plan.subscribers.iter().any(directly) {
+                settled.insert(*id);
+            }
+        }
+        Ok(settled)
     }
 
     /// The same subscribers in a new version of their group.
@@ -251,22 +288,30 @@ impl Tables {
     }
 
     fn members<'a>(&self, state: &mut State, stream: &'a Stream) -> Vec<Member<'a>> {
+        let carried = state.streams.get(&stream.id.0);
+        let settled = carried.is_some_and(Carried::is_settled);
         let mut members = Vec::new();
         for subscriber in &stream.subscribers {
             let Some(ifindex) = groups::egress(subscriber) else {
                 // One of this machine's own is userspace's to count.
                 let refused = drop_reason(&subscriber.next_hop);
-                members.extend(refused.map(|reason| (subscriber, Some(reason))));
+                members.extend(refused.map(|reason| Member {
+                    subscriber,
+                    refused: Some(reason),
+                    direct: false,
+                }));
                 continue;
             };
-            let reason = state.devices.entry(ifindex).or_insert_with(|| {
-                let reason = (self.slow)(ifindex);
-                if reason.is_some() {
-                    tell(ifindex, reason.as_deref());
-                }
-                reason
+            let exit = state.devices.entry(ifindex).or_insert_with(|| {
+                let exit = (self.look)(ifindex);
+                exit.tell(ifindex, &Exit::default());
+                exit
             });
-            members.push((subscriber, reason.as_ref().map(|_| DropReason::Transmit)));
+            members.push(Member {
+                subscriber,
+                refused: exit.slow.as_ref().map(|_| DropReason::Transmit),
+                direct: settled && exit.is_direct_to(subscriber),
+            });
         }
         members
     }
@@ -303,24 +348,6 @@ impl Tables {
         Ok(())
     }
 
-    fn start_handover(&self, stream: StreamId) -> Result<(), Error> {
-        let key = stream.0.to_ne_bytes();
-        write(&self.done, &key, &NEVER.to_ne_bytes())?;
-        write(&self.diverts, &key, &[0; 16])
-    }
-
-    /// struct divert.
-    fn divert(&self, stream: StreamId) -> Result<(bool, u64), Error> {
-        let value = self
-            .diverts
-            .lookup(&stream.0.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|error| Error::failed("reading map diverts", error))?
-            .unwrap_or_default();
-        let word = |at: usize| value.get(at..at + 8).and_then(|word| word.try_into().ok());
-        let diverted = word(8).map_or(0, u64::from_ne_bytes);
-        Ok((value.get(4) == Some(&1), diverted))
-    }
-
     fn count_stream(&self, id: u32) -> StreamCounters {
         let words = per_cpu_words(&self.stream_counters, id);
         let at = |from: usize| words.get(from..).unwrap_or_default();
@@ -349,62 +376,9 @@ impl Tables {
     }
 }
 
-impl FastPath for Tables {
-    fn road(&self, stream: StreamId) -> Result<Road, Error> {
-        let state = self.state();
-        let road = carried(&state, stream)?.road;
-        Ok(match road {
-            Road::Diverted if self.divert(stream)?.0 => Road::Fast,
-            road => road,
-        })
-    }
-
-    fn pass(&self, stream: StreamId) -> Result<(), Error> {
-        let mut state = self.state();
-        let group = carried(&state, stream)?.group.index;
-        if let Some(carried) = state.streams.get_mut(&stream.0) {
-            let value = layout::stream(&carried.plan, group, Road::Passing).map_err(Error::Plan)?;
-            write(&self.streams, &stream.0.to_ne_bytes(), &value)?;
-            carried.road = Road::Passing;
-        }
-        grace()
-    }
-
-    fn diverted(&self, stream: StreamId) -> Result<u64, Error> {
-        self.divert(stream).map(|(_, diverted)| diverted)
-    }
-
-    fn publish_done(&self, stream: StreamId, datagrams: u64) -> Result<(), Error> {
-        write(
-            &self.done,
-            &stream.0.to_ne_bytes(),
-            &datagrams.to_ne_bytes(),
-        )
-    }
-
-    fn latched(&self, stream: StreamId) -> Option<SocketAddr> {
-        let value = self.latches.lookup(&stream.0.to_ne_bytes(), MapFlags::ANY);
-        layout::latch_holder(&value.ok()??)
-    }
-
-    fn slow_reason(&self, stream: StreamId, subscriber: SubscriberId) -> Option<String> {
-        let state = self.state();
-        let subscribers = &carried(&state, stream).ok()?.plan.subscribers;
-        let subscriber = subscribers.iter().find(|known| known.id == subscriber)?;
-        state.devices.get(&groups::egress(subscriber)?)?.clone()
-    }
-}
-
 fn carried(state: &State, stream: StreamId) -> Result<&Carried, Error> {
     let carried = state.streams.get(&stream.0);
     carried.ok_or_else(|| Error::Plan(format!("stream slot {} is not in the plan", stream.0)))
-}
-
-fn tell(ifindex: u32, reason: Option<&str>) {
-    match reason {
-        Some(reason) => tracing::warn!(ifindex, reason, "subscribers get nothing"),
-        None => tracing::info!(ifindex, "takes copies again"),
-    }
 }
 
 /// The ingest, and the ports that only this machine may send to, on every interface. An interface

@@ -1,5 +1,5 @@
-//! Looks at the egress devices again and again: whether one transmits redirected frames may change
-//! at its other end, and nothing of this namespace changes with it.
+//! Looks at the egress devices again and again: what can be done with one may change at its other
+//! end, and nothing of this namespace changes with it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,8 @@ use datapath::Error;
 
 use super::Tables;
 
-/// For so long may copies to a device that stopped taking them be lost uncounted.
+/// For so long may copies to a device that stopped taking them be lost uncounted, and may they pass
+/// over what was put in their way since.
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// The thread that looks. Dropping it stops the thread.

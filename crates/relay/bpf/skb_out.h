@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* How a tc program sends the last copy, which is the frame itself. */
+#ifndef RELAY_SKB_OUT_H
+#define RELAY_SKB_OUT_H
+
+#define PACKET_HOST 0
+
+/* What is known of the frames that may wait at the other end; anything else is a time. */
+enum queued {
+	QUEUED_UNKNOWN = 0,
+	QUEUED_NONE = 1,
+};
+
+/* In 1024 nanoseconds: by then the other end has taken in what it was sent. */
+#define QUEUED_FOR 50
+
+/*
+ * A frame that goes directly overtakes those that wait for their turn at the other end. The first
+ * that may go waits for a pause of those that go through the device; after it there are no more,
+ * but for superframes.
+ */
+static __always_inline bool may_overtake(struct group *group, bool superframe)
+{
+	__u32 now;
+
+	if (superframe) {
+		group->queued = QUEUED_UNKNOWN;
+		return true;
+	}
+	if (group->queued == QUEUED_NONE)
+		return false;
+	now = bpf_ktime_get_ns() >> 10 | 2;
+	if (group->queued != QUEUED_UNKNOWN && now - group->queued > QUEUED_FOR) {
+		group->queued = QUEUED_NONE;
+		return false;
+	}
+	group->queued = now;
+	return true;
+}
+
+/*
+ * To the other end of a veth in this very pass, where userspace has seen that nothing on the way
+ * between would miss the frame, and by the device otherwise.
+ */
+static __always_inline int redirect(const struct walk *walk, struct group *group)
+{
+	struct __sk_buff *skb = walk->skb;
+
+	if (!walk->redirect)
+		return TC_ACT_SHOT;
+	if (!walk->direct || may_overtake(group, skb->gso_size))
+		return bpf_redirect(walk->redirect, 0);
+	/* As a veth leaves a frame for the other end's address that changes its namespace. */
+	skb->mark = 0;
+	skb->priority = 0;
+	if (skb->pkt_type != PACKET_HOST)
+		bpf_skb_change_type(skb, PACKET_HOST);
+	return bpf_redirect_peer(walk->redirect, 0);
+}
+
+#endif

@@ -14,13 +14,15 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::frame::{Arrived, Checksum, Frame};
-use common::{Capture, INGEST, INGEST6, Rig, SENDER, SENDER6, Space, assert_identities, stream};
+use common::plan_rig::{
+    Capture, INGEST, INGEST6, Rig, SENDER, SENDER6, assert_identities, mac, plan, stream,
+};
+use common::space::{Space, packet_socket};
 use libbpf_rs::libbpf_sys;
 use netdev::attach::{self, Attached, Direction, TcVia};
 use netdev::{LinkSpec, NextHop, XdpMode};
-use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use relay::Running;
-use relay::plan::{Plan, Stream};
+use relay::plan::Stream;
 use relay::tc::Tc;
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -39,12 +41,8 @@ struct Trial<'a> {
 
 impl<'a> Trial<'a> {
     fn new(rig: &'a Rig, stream: Stream) -> Self {
-        let plan = Plan {
-            streams: vec![stream.clone()],
-            ..Plan::default()
-        };
         Self {
-            running: rig.start(&Tc, &plan),
+            running: rig.start(&Tc, &plan(&stream)),
             rig,
             stream,
         }
@@ -316,9 +314,9 @@ fn what_is_put_in_the_way_is_honoured() {
     trial.await_way("smaller MTU");
     change(&LinkSpec::unnamed().mtu(1500));
     trial.await_way(DIRECTLY);
-    change(&LinkSpec::unnamed().mac(common::mac(99)));
+    change(&LinkSpec::unnamed().mac(mac(99)));
     trial.await_way("not for the address");
-    change(&LinkSpec::unnamed().mac(common::mac(5)));
+    change(&LinkSpec::unnamed().mac(mac(5)));
     trial.await_way(DIRECTLY);
     change(&LinkSpec::unnamed().down());
     trial.await_way("is down");
@@ -336,7 +334,7 @@ fn what_is_put_in_the_way_is_honoured() {
     trial.await_way("makes checksums");
     checksums(true);
     trial.await_way(DIRECTLY);
-    let listener = rig.relay.run(listen_to_all);
+    let listener = rig.relay.run(packet_socket);
     trial.await_way("packet socket");
     drop(listener);
     trial.await_way(DIRECTLY);
@@ -347,13 +345,6 @@ fn what_is_put_in_the_way_is_honoured() {
         nft("delete table netdev t").unwrap();
         trial.await_way(DIRECTLY);
     }
-}
-
-/// As a packet capture does.
-fn listen_to_all() -> OwnedFd {
-    let flags = SockFlag::SOCK_CLOEXEC;
-    let protocol = SockProtocol::EthAll;
-    socket(AddressFamily::Packet, SockType::Raw, flags, protocol).unwrap()
 }
 
 #[test]
@@ -379,7 +370,7 @@ fn another_end_in_the_same_namespace_is_reached_through_the_device() {
         return;
     }
     let rig = Rig::new();
-    let (near, far) = (common::mac(50), common::mac(51));
+    let (near, far) = (mac(50), mac(51));
     rig.relay
         .netlink()
         .add_veth(

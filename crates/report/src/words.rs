@@ -295,7 +295,7 @@ pub(crate) fn delay_split(
 }
 
 /// The machine's energy for each delivery, or that this machine does not tell it; where a question asks
-/// for CPU time.
+/// what a delivery costs.
 pub(crate) fn energy_says(
     analysis: &Analysis<'_>,
     question: &Question,
@@ -304,7 +304,7 @@ pub(crate) fn energy_says(
     question
         .metrics
         .first()
-        .filter(|name| name.starts_with("cpu_"))?;
+        .filter(|name| *name == "cpu_ns_per_delivery")?;
     let measured: Vec<String> = analysis
         .record
         .header

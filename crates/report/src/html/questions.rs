@@ -117,9 +117,9 @@ fn of_load(analysis: &Analysis<'_>, question: &Question, load: &str, id: &str) -
         if let Some(boxes) = svg::boxes(analysis, metric, load, format!("{id}-boxes"), title) {
             html.push_str(&figure(&boxes, BOXES));
         }
-        let delay = metric.name.starts_with("delay_");
         let title = format!("Distribution of delay, {load}");
-        if let Some(ecdf) = svg::ecdf(analysis, load, format!("{id}-ecdf"), title).filter(|_| delay)
+        if asks_for_delay_first(analysis, question)
+            && let Some(ecdf) = svg::ecdf(analysis, load, format!("{id}-ecdf"), title)
         {
             html.push_str(&figure(&ecdf, ECDF));
         }
@@ -132,6 +132,16 @@ fn of_load(analysis: &Analysis<'_>, question: &Question, load: &str, id: &str) -
         html.push_str(&rows_table(analysis, metric, load));
     }
     html
+}
+
+/// One distribution holds the answers to every question on delay: it stands with the first.
+fn asks_for_delay_first(analysis: &Analysis<'_>, question: &Question) -> bool {
+    let questions = &analysis.record.header.questions;
+    let on_delay = |asked: &&Question| {
+        let metric = asked.metrics.first();
+        metric.is_some_and(|name| name.starts_with("delay_"))
+    };
+    questions.iter().find(on_delay) == Some(question)
 }
 
 const BOXES: &str = "A point is a block. The box holds the middle half of them, the thick line is the \

@@ -91,7 +91,8 @@ pub fn veth_peer(ifindex: u32) -> Result<RedirectTarget, Error> {
         let Ok(namespace) = Namespace::named(&name) else {
             continue;
         };
-        if netlink.namespace_id(&namespace)? == Some(id) {
+        // One that is just being made or removed is not asked about.
+        if netlink.namespace_id(&namespace).ok().flatten() == Some(id) {
             let asked = namespace.run(|| Netlink::new().map(|mut there| napi_of(&mut there, peer)));
             return asked.unwrap_or_else(|error| Ok(unknown(&error.to_string())));
         }

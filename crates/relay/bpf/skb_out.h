@@ -1,9 +1,22 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* How a tc program sends the last copy, which is the frame itself. */
+/* What a tc program makes copies of, and how it sends the last one: the frame itself. */
 #ifndef RELAY_SKB_OUT_H
 #define RELAY_SKB_OUT_H
 
 #define PACKET_HOST 0
+
+/* Cuts VLAN tags in front and padding behind. */
+static __always_inline int trim_skb(struct __sk_buff *skb, const struct datagram *d)
+{
+	__u32 length = header_length(d->packet.family) + d->payload_length;
+	__u32 tags = (d->packet.l3 - ETH_HLEN) / sizeof(struct vlan_hdr) + !!skb->vlan_present;
+
+	if (tags && bpf_skb_vlan_pop(skb))
+		return -1;
+	if (tags > 1 && bpf_skb_vlan_pop(skb))
+		return -1;
+	return skb->len > length ? bpf_skb_change_tail(skb, length, 0) : 0;
+}
 
 /* What is known of the frames that may wait at the other end; anything else is a time. */
 enum queued {

@@ -119,19 +119,6 @@ static long send_next(__u32 i, struct walk *walk)
 	return 0;
 }
 
-/* Cuts VLAN tags in front and padding behind. */
-static __always_inline int trim_skb(struct __sk_buff *skb, const struct datagram *d)
-{
-	__u32 length = header_length(d->packet.family) + d->payload_length;
-	__u32 tags = (d->packet.l3 - ETH_HLEN) / sizeof(struct vlan_hdr) + !!skb->vlan_present;
-
-	if (tags && bpf_skb_vlan_pop(skb))
-		return -1;
-	if (tags > 1 && bpf_skb_vlan_pop(skb))
-		return -1;
-	return skb->len > length ? bpf_skb_change_tail(skb, length, 0) : 0;
-}
-
 static __always_inline __u16 address_sum(const struct packet *p)
 {
 	return csum_fold(csum_address(csum_address(0, &p->source), &p->destination));

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use datapath::{Datapath, Error, Missing};
 use netdev::capability::{PeerDelivery, peer_delivery};
 
-use crate::counters::Counters;
-use crate::handover::FastPath;
-use crate::kernel::{self, Attachments, Exit, Loaded, Tables, Watch, interfaces};
+use crate::kernel::{self, Attachments, Exit, InKernel, Loaded, Tables, Watch};
 use crate::plan::Plan;
 use crate::{Relay, Running};
 
@@ -31,52 +29,9 @@ impl Datapath<Relay> for Tc {
         self.check()?;
         let object = Loaded::load("tc", OBJECT)?;
         let tables = Arc::new(Tables::new(&object, None, look)?);
-        let mut running = RunningTc {
-            attached: Attachments::tc("tc", object.program("relay_ingress")?),
-            _watch: Watch::start(&tables)?,
-            tables,
-        };
-        running.apply(plan)?;
-        Ok(Box::new(running))
-    }
-}
-
-#[derive(Debug)]
-struct RunningTc {
-    /// First, so that it is dropped first: no frame is cloned by tables that are going.
-    attached: Attachments,
-    tables: Arc<Tables>,
-    _watch: Watch,
-}
-
-impl RunningTc {
-    fn apply(&mut self, plan: &Plan) -> Result<(), Error> {
-        let plan = interfaces::resolved(plan)?;
-        self.tables.apply(&plan)?;
-        self.attached.follow(&interfaces::all(&plan))
-    }
-}
-
-impl datapath::Running<Relay> for RunningTc {
-    fn reconfigure(&mut self, plan: &Plan) -> Result<(), Error> {
-        self.apply(plan)
-    }
-
-    fn counters(&self) -> Counters {
-        self.tables.counters()
-    }
-
-    fn failed(&self) -> Option<String> {
-        self.attached.gone()
-    }
-
-    fn fast_path(&self) -> Option<Arc<dyn FastPath>> {
-        Some(Arc::clone(&self.tables) as Arc<dyn FastPath>)
-    }
-
-    fn stop(mut self: Box<Self>) -> Counters {
-        self.attached.clear();
-        self.tables.counters()
+        let attached = Attachments::tc("tc", object.program("relay_ingress")?);
+        let watch = Watch::start(&tables)?;
+        InKernel::start(attached, tables, watch, plan)
     }
 }
 

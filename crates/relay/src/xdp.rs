@@ -4,13 +4,10 @@
 use std::sync::Arc;
 
 use datapath::{Datapath, Error, Missing};
-use libbpf_rs::Link;
 use netdev::Netlink;
 use netdev::capability::{RedirectTarget, redirect_target};
 
-use crate::counters::Counters;
-use crate::handover::FastPath;
-use crate::kernel::{self, Attachments, Copies, Exit, Loaded, Tables, Watch, interfaces};
+use crate::kernel::{self, Attachments, Copies, Exit, InKernel, Loaded, Tables, Watch};
 use crate::plan::Plan;
 use crate::{Relay, Running};
 
@@ -34,57 +31,14 @@ impl Datapath<Relay> for Xdp {
         self.check()?;
         let mut object = Loaded::load("xdp", OBJECT)?;
         let tables = Arc::new(Tables::new(&object, Some("relay_egress"), look)?);
-        let mut running = RunningXdp {
-            attached: Attachments::xdp("xdp", object.program("relay_ingress")?),
-            _copies: Copies::deliver(object.map("copies")?)?,
-            _transmitted: object.trace("relay_transmitted")?,
-            _watch: Watch::start(&tables)?,
-            tables,
-        };
-        running.apply(plan)?;
-        Ok(Box::new(running))
-    }
-}
-
-#[derive(Debug)]
-struct RunningXdp {
-    /// First, so that it is dropped first: no frame is redirected by tables that are going.
-    attached: Attachments,
-    tables: Arc<Tables>,
-    _copies: Copies,
-    /// What counts the copies that a driver did not take.
-    _transmitted: Link,
-    _watch: Watch,
-}
-
-impl RunningXdp {
-    fn apply(&mut self, plan: &Plan) -> Result<(), Error> {
-        let plan = interfaces::resolved(plan)?;
-        self.tables.apply(&plan)?;
-        self.attached.follow(&interfaces::all(&plan))
-    }
-}
-
-impl datapath::Running<Relay> for RunningXdp {
-    fn reconfigure(&mut self, plan: &Plan) -> Result<(), Error> {
-        self.apply(plan)
-    }
-
-    fn counters(&self) -> Counters {
-        self.tables.counters()
-    }
-
-    fn failed(&self) -> Option<String> {
-        self.attached.gone()
-    }
-
-    fn fast_path(&self) -> Option<Arc<dyn FastPath>> {
-        Some(Arc::clone(&self.tables) as Arc<dyn FastPath>)
-    }
-
-    fn stop(mut self: Box<Self>) -> Counters {
-        self.attached.clear();
-        self.tables.counters()
+        let beside = (
+            Copies::deliver(object.map("copies")?)?,
+            // What counts the copies that a driver did not take.
+            object.trace("relay_transmitted")?,
+            Watch::start(&tables)?,
+        );
+        let attached = Attachments::xdp("xdp", object.program("relay_ingress")?);
+        InKernel::start(attached, tables, beside, plan)
     }
 }
 

@@ -8,6 +8,7 @@ mod groups;
 pub(crate) mod interfaces;
 mod layout;
 mod object;
+mod running;
 mod tables;
 mod watch;
 
@@ -19,6 +20,7 @@ pub(crate) use attachments::Attachments;
 pub(crate) use copies::{Copies, group_copies_at};
 pub(crate) use exit::Exit;
 pub(crate) use object::Loaded;
+pub(crate) use running::InKernel;
 pub(crate) use tables::Tables;
 pub(crate) use watch::Watch;
 

@@ -1,0 +1,68 @@
+//! A fast path that the kernel runs by itself: userspace brings its tables from plan to plan.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use datapath::Error;
+
+use super::{Attachments, Tables, interfaces};
+use crate::counters::Counters;
+use crate::handover::FastPath;
+use crate::plan::Plan;
+use crate::{Relay, Running};
+
+/// A running one.
+#[derive(Debug)]
+pub(crate) struct InKernel<B> {
+    /// First, so that it is dropped first: no frame is sent by tables that are going.
+    attached: Attachments,
+    tables: Arc<Tables>,
+    _beside: B,
+}
+
+impl<B: Debug + Send + 'static> InKernel<B> {
+    /// Attaches what the plan asks for. `beside` is what the program needs for as long as it runs.
+    pub(crate) fn start(
+        attached: Attachments,
+        tables: Arc<Tables>,
+        beside: B,
+        plan: &Plan,
+    ) -> Result<Running, Error> {
+        let mut running = Self {
+            attached,
+            tables,
+            _beside: beside,
+        };
+        running.apply(plan)?;
+        Ok(Box::new(running))
+    }
+
+    fn apply(&mut self, plan: &Plan) -> Result<(), Error> {
+        let plan = interfaces::resolved(plan)?;
+        self.tables.apply(&plan)?;
+        self.attached.follow(&interfaces::all(&plan))
+    }
+}
+
+impl<B: Debug + Send + 'static> datapath::Running<Relay> for InKernel<B> {
+    fn reconfigure(&mut self, plan: &Plan) -> Result<(), Error> {
+        self.apply(plan)
+    }
+
+    fn counters(&self) -> Counters {
+        self.tables.counters()
+    }
+
+    fn failed(&self) -> Option<String> {
+        self.attached.gone()
+    }
+
+    fn fast_path(&self) -> Option<Arc<dyn FastPath>> {
+        Some(Arc::clone(&self.tables) as Arc<dyn FastPath>)
+    }
+
+    fn stop(mut self: Box<Self>) -> Counters {
+        self.attached.clear();
+        self.tables.counters()
+    }
+}

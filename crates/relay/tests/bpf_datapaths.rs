@@ -112,6 +112,41 @@ fn an_ordinary_sender_is_relayed() {
     }
 }
 
+#[test]
+fn a_right_checksum_that_looks_unfinished_comes_out_right() {
+    if !sys::require::root() {
+        return;
+    }
+    let rig = Rig::new();
+    let capture = rig.capture();
+    for datapath in DATAPATHS {
+        for (sender, ingest) in [(SENDER, INGEST), (SENDER6, INGEST6)] {
+            let mut relayed = both_families(&rig, ingest, 1);
+            relayed.handover = Some(Handover { shadow_port: 6001 });
+            let shadow = listen(&rig, &ingest.replace("5000", "6001"));
+            let running = rig.start(datapath, &plan(&relayed));
+            let frames = [2, 3, 60, 1201].map(|size| Frame::new(sender, ingest, size).ambiguous());
+            for frame in &frames {
+                rig.send(frame);
+                assert_eq!(hear(&shadow).0, frame.payload.len(), "{}", datapath.name());
+            }
+            let road = running.fast_path().unwrap();
+            road.publish_done(relayed.id, 4).unwrap();
+            for frame in &frames {
+                rig.send(frame);
+                let mut arrived = capture.take(2);
+                arrived.sort_by_key(|arrived| arrived.destination.port());
+                for (i, arrived) in (0..).zip(arrived) {
+                    let expected = rig.copy(i, i < 1, frame);
+                    assert_eq!(arrived, expected, "{} {frame:?}", datapath.name());
+                }
+            }
+            assert_identities(stream(&running.stop()));
+        }
+    }
+    assert_eq!(capture.rest(), []);
+}
+
 /// What a spoiled frame is counted as; `None`: passed up the stack.
 fn refusals() -> Vec<(&'static str, Frame, Option<DropReason>)> {
     let v4 = |spoil: fn(&mut Frame)| spoiled(Frame::new(SENDER, INGEST, 100), spoil);

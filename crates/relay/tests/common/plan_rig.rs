@@ -72,6 +72,9 @@ impl Rig {
                     .unwrap();
             }
         });
+        for device in ["in0", "out0", "out1"] {
+            relay.await_running(device);
+        }
         let ingress = relay.index("in0");
         let out = [relay.index("out0"), relay.index("out1")];
         Self {

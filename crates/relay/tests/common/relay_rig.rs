@@ -64,6 +64,9 @@ impl Rig {
             }
         });
         relay.run(neighbours);
+        for device in ["in0", "out1", "out2"] {
+            relay.await_running(device);
+        }
         Self {
             injector: Injector::new(&sender, "s0"),
             sender,

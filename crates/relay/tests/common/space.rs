@@ -2,8 +2,10 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use netdev::{LinkSpec, Netlink};
+use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::{
     AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, sendto, socket,
 };
@@ -36,6 +38,23 @@ impl Space {
 
     pub fn netlink(&self) -> Netlink {
         self.run(|| Netlink::new().unwrap())
+    }
+
+    /// Waits until the kernel has taken note of a device's cable: before, it discards what is sent
+    /// by the device, and IPv6 does not use it. Only of the end that came up first it does at once.
+    pub fn await_running(&self, device: &str) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let runs = || {
+            let mut devices = nix::ifaddrs::getifaddrs().unwrap();
+            let runs = InterfaceFlags::IFF_RUNNING;
+            devices.any(|one| one.interface_name == device && one.flags.contains(runs))
+        };
+        self.run(|| {
+            while !runs() {
+                assert!(Instant::now() < deadline, "{device} does not come up");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
     }
 
     pub fn index(&self, name: &str) -> u32 {

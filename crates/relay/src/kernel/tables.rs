@@ -254,6 +254,13 @@ impl Tables {
             .try_for_each(|id| self.rewrite(&mut state, *id))
     }
 
+    /// Whether a stream will settle at one of the next looks.
+    pub(crate) fn is_settling(&self) -> bool {
+        let state = self.state();
+        let mut fast = state.streams.values().filter(|c| c.road == Road::Fast);
+        fast.any(|carried| !carried.is_settled())
+    }
+
     /// Finds the streams that have settled since the last look, and may use another way now.
     fn settle(&self, state: &mut State) -> Result<BTreeSet<u32>, Error> {
         let mut settled = BTreeSet::new();

@@ -13,6 +13,8 @@ use super::Tables;
 /// For so long may copies to a device that stopped taking them be lost uncounted, and may they pass
 /// over what was put in their way since.
 const PERIOD: Duration = Duration::from_millis(500);
+/// Between looks while a stream settles: what userspace sent last has long arrived after two.
+const SETTLING: Duration = Duration::from_millis(20);
 
 /// The thread that looks. Dropping it stops the thread.
 #[derive(Debug)]
@@ -30,7 +32,8 @@ impl Watch {
             .name("relay-devices".into())
             .spawn(move || {
                 loop {
-                    thread::park_timeout(PERIOD);
+                    let settling = tables.is_settling();
+                    thread::park_timeout(if settling { SETTLING } else { PERIOD });
                     if asked.load(Ordering::Relaxed) {
                         return;
                     }

@@ -151,11 +151,18 @@ struct Numbers<'a> {
 }
 
 impl Numbers<'_> {
+    /// Always from the same CPU: a veth queues the frames of each apart, and a sender that moves
+    /// overtakes itself.
     fn send(&mut self, count: u32) {
-        for number in self.sent..self.sent + count {
-            let frame = datagram(SENDER, INGEST, number.to_be_bytes()).frame();
-            self.rig.inject(&frame);
-        }
+        let (rig, numbers) = (self.rig, self.sent..self.sent + count);
+        let sending = move || {
+            sys::sched::pin(0).unwrap();
+            for number in numbers {
+                let frame = datagram(SENDER, INGEST, number.to_be_bytes()).frame();
+                rig.inject(&frame);
+            }
+        };
+        std::thread::scope(|scope| scope.spawn(sending).join().unwrap());
         self.sent += count;
     }
 }

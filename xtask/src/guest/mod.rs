@@ -32,6 +32,7 @@ const HOST_ONLY: &[&str] = &[
     "relay bad_input",
     "relay bpf_datapaths",
     "relay bpf_membership",
+    "relay core",
     "relay same_output",
     "relay userspace",
     "testbed impaired",

@@ -17,6 +17,7 @@ use relay::plan::Stream;
 #[test]
 fn subscribers_come_and_go_without_a_gap_or_a_stray_copy() {
     const CHANGES: usize = 50;
+    const MOST: u32 = 5000;
     if !sys::require::root() {
         return;
     }
@@ -33,13 +34,14 @@ fn subscribers_come_and_go_without_a_gap_or_a_stray_copy() {
         let sent = std::thread::scope(|scope| {
             let sender = scope.spawn(|| {
                 let mut number = 0_u32;
-                while !done.load(Ordering::Relaxed) {
+                // No more than the capture has room for, however long the changes take.
+                while !done.load(Ordering::Relaxed) && number < MOST {
                     let mut frame = Frame::new(SENDER, INGEST, 64);
                     frame.payload[..4].copy_from_slice(&number.to_be_bytes());
                     rig.send(&frame);
                     number += 1;
                     // Receivers and this test share the CPUs with the relay.
-                    std::thread::sleep(Duration::from_micros(100));
+                    std::thread::sleep(Duration::from_micros(500));
                 }
                 number
             });

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
-/// Remove namespaces, links, filters and processes that a killed run left behind.
+/// Remove namespaces, links, filters, processes and temporary folders that a killed run left behind.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {}
 
@@ -14,8 +14,8 @@ pub(crate) fn run() -> Result<ExitCode> {
     crate::need_root("clean")?;
     let cleaned = testbed::clean()?;
     println!(
-        "removed: {} namespaces, {} processes, {} filters, {} pinned objects",
-        cleaned.namespaces, cleaned.processes, cleaned.filters, cleaned.pins
+        "removed: {} namespaces, {} processes, {} filters, {} pinned objects, {} folders",
+        cleaned.namespaces, cleaned.processes, cleaned.filters, cleaned.pins, cleaned.folders
     );
     Ok(ExitCode::SUCCESS)
 }

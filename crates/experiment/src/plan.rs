@@ -355,6 +355,8 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -373,6 +375,31 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("warp") && error.contains("xdp"), "{error}");
+    }
+
+    #[test]
+    fn quick_shortens_long_loads_and_leaves_short_ones() {
+        let mut plan = Plan::find("relay-delay").unwrap();
+        plan.quick.duration = Some(Span(Duration::from_millis(300)));
+        plan.quick.loads = vec![0, 1];
+        plan.loads[0].duration = Span(Duration::from_millis(100));
+        plan.loads[1].duration = Span(Duration::from_secs(1));
+        let lasts = |plan: Plan| {
+            plan.loads
+                .iter()
+                .map(|load| load.duration.0)
+                .collect::<Vec<_>>()
+        };
+        let whole = lasts(plan.clone());
+        assert_eq!(
+            lasts(plan.clone().narrowed(false, &[], None).unwrap()),
+            whole
+        );
+        let quick = lasts(plan.narrowed(true, &[], None).unwrap());
+        assert_eq!(
+            quick,
+            [Duration::from_millis(100), Duration::from_millis(300)]
+        );
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub struct Comparison {
     pub effect: Effect,
     /// Without flagged blocks: the result.
     pub clean: Option<Estimate>,
-    /// With them.
+    /// With them, but for those whose disturbed values have no ratio.
     pub all: Option<Estimate>,
     /// Blocks flagged.
     pub flagged: usize,
@@ -97,18 +97,24 @@ impl Comparison {
     /// between the shares of flagged trials of the two arms.
     pub fn new(effect: Effect, better: Better, blocks: &[Block], flag_gap: f64) -> Self {
         let clean: Vec<Block> = blocks.iter().copied().filter(|b| !b.flagged).collect();
+        // A disturbed value may have no ratio; one that is asked for without disturbance must.
+        let all: Vec<Block> = blocks
+            .iter()
+            .copied()
+            .filter(|b| !b.flagged || effect == Effect::Difference || b.has_ratio())
+            .collect();
         let scaled: Vec<f64> = clean.iter().map(|b| effect.of(b.arm, b.baseline)).collect();
         let mut comparison = Self {
             effect,
             clean: Estimate::of(effect, &clean),
-            all: Estimate::of(effect, blocks),
+            all: Estimate::of(effect, &all),
             flagged: blocks.len() - clean.len(),
             p: signed_rank_p(&scaled),
             share_below: share_below(&scaled),
             verdict: Verdict::Unreliable,
             reason: None,
         };
-        match comparison.direction(blocks, flag_gap) {
+        match comparison.direction(&clean, flag_gap) {
             Ok(direction) => comparison.verdict = better.verdict(direction),
             Err(Doubt::Unreliable(reason)) => comparison.reason = Some(reason),
             Err(Doubt::NoDifference(reason)) => {
@@ -119,9 +125,9 @@ impl Comparison {
         comparison
     }
 
-    /// The side of equality that both sets of blocks agree on.
+    /// The side of equality that both sets of blocks agree on; `blocks` are the clean ones.
     fn direction(&self, blocks: &[Block], flag_gap: f64) -> Result<Direction, Doubt> {
-        if self.effect == Effect::Ratio && blocks.iter().any(|block| !block.has_ratio()) {
+        if self.effect == Effect::Ratio && !blocks.iter().all(Block::has_ratio) {
             return Err(Doubt::because("a value is not above 0, so it has no ratio"));
         }
         let (Some(clean), Some(all)) = (&self.clean, &self.all) else {
@@ -410,6 +416,16 @@ mod tests {
         let mut alone = blocks(20, 0.5);
         alone.iter_mut().for_each(|block| block.aa = None);
         assert_eq!(reason(&alone, 0.0), "fewer than 6 clean A/A pairs");
+    }
+
+    #[test]
+    fn a_disturbed_value_without_a_ratio_spoils_its_own_block_only() {
+        let mut mixed = blocks(20, 0.5);
+        mixed[3].arm = -1.0;
+        mixed[3].flagged = true;
+        let result = compare(&mixed);
+        assert_eq!((result.verdict, result.flagged), (Verdict::Better, 1));
+        assert_eq!(result.all.unwrap().n, 19);
     }
 
     #[test]

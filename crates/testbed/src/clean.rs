@@ -1,16 +1,18 @@
 //! What a bed's maker left behind when it was killed: found by name, removed when the maker is dead.
 
-use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use sys::netns::{self, Namespace};
 use sys::owner::Owner;
+use tempfile::TempDir;
 
 use crate::Error;
 use crate::environment::kill_inside;
 
 const PREFIX: &str = "lr-bed-";
+const FOLDER: &str = "lowroad-";
 
 /// Where programs and maps are pinned that outlive their maker, each under a name that starts with
 /// the maker's [`Owner`].
@@ -27,6 +29,14 @@ pub struct Cleaned {
     /// tc filters outside the beds.
     pub filters: usize,
     pub pins: usize,
+    /// Folders of temporary files.
+    pub folders: usize,
+}
+
+/// A folder for temporary files, removed when dropped, and by [`clean`] when its maker was killed.
+pub fn folder() -> io::Result<TempDir> {
+    let prefix = format!("{FOLDER}{}-", Owner::current());
+    tempfile::Builder::new().prefix(&prefix).tempdir()
 }
 
 /// The namespace's name of a bed's host or switch.
@@ -35,7 +45,7 @@ pub(crate) fn name(owner: Owner, run: &str, host: &str) -> String {
 }
 
 /// Removes the namespaces of dead makers with all devices and processes in them, and their tc
-/// filters and pins. What a living maker has stays.
+/// filters, pins and temporary folders. What a living maker has stays.
 pub fn clean() -> Result<Cleaned, Error> {
     let mut cleaned = Cleaned::default();
     for name in netns::names() {
@@ -46,7 +56,8 @@ pub fn clean() -> Result<Cleaned, Error> {
         }
     }
     cleaned.filters = netdev::clsact::clean().map_err(crate::error::at("cleaning"))?;
-    cleaned.pins = remove_pins(Path::new(PINS));
+    cleaned.pins = remove_of_dead(Path::new(PINS), "");
+    cleaned.folders = remove_of_dead(&std::env::temp_dir(), FOLDER);
     Ok(cleaned)
 }
 
@@ -74,13 +85,14 @@ fn kill_all_in(name: &str) -> usize {
     first
 }
 
-fn remove_pins(folder: &Path) -> usize {
+/// Removes what dead makers left in `folder` under names of `prefix` and their [`Owner`].
+fn remove_of_dead(folder: &Path, prefix: &str) -> usize {
     let mut removed = 0;
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let dead = entry
             .file_name()
             .to_str()
-            .and_then(leading_owner)
+            .and_then(|name| leading_owner(name.strip_prefix(prefix)?))
             .is_some_and(|owner| !owner.alive());
         let path = entry.path();
         if dead && (fs::remove_file(&path).is_ok() || fs::remove_dir_all(&path).is_ok()) {
@@ -107,16 +119,24 @@ mod tests {
     }
 
     #[test]
-    fn pins_of_the_dead_go_and_pins_of_the_living_stay() {
+    fn what_the_dead_left_goes_and_what_the_living_have_stays() {
         let folder = tempfile::tempdir().unwrap();
-        let living = folder.path().join(format!("{}-relay", Owner::current()));
-        let dead = folder.path().join("1-1-relay");
-        let other = folder.path().join("notes");
-        for path in [&living, &other] {
+        let living = folder.path().join(format!("x-{}-relay", Owner::current()));
+        let dead = folder.path().join("x-1-1-relay");
+        let others = ["1-1-relay", "x-notes"].map(|name| folder.path().join(name));
+        for path in others.iter().chain([&living]) {
             fs::write(path, "").unwrap();
         }
         fs::create_dir(&dead).unwrap();
-        assert_eq!(remove_pins(folder.path()), 1);
-        assert!(living.exists() && other.exists() && !dead.exists());
+        assert_eq!(remove_of_dead(folder.path(), "x-"), 1);
+        assert!(living.exists() && others.iter().all(|path| path.exists()) && !dead.exists());
+    }
+
+    #[test]
+    fn a_temporary_folder_is_known_by_its_name() {
+        let folder = folder().unwrap();
+        let name = folder.path().file_name().unwrap().to_str().unwrap();
+        let owner = name.strip_prefix(FOLDER).and_then(leading_owner);
+        assert_eq!(owner, Some(Owner::current()));
     }
 }

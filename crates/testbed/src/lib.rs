@@ -15,7 +15,7 @@ mod topology;
 mod wiring;
 
 pub use bed::Bed;
-pub use clean::{Cleaned, PINS, clean};
+pub use clean::{Cleaned, PINS, clean, folder};
 pub use environment::{Child, Environment, Native};
 pub use error::Error;
 pub use host::{Host, Interface, Peer};

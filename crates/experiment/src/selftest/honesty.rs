@@ -20,7 +20,7 @@ const SEED: u64 = 0xaa;
 pub(super) fn check(experiments: usize, stop: &AtomicBool) -> Result<Vec<Check>> {
     let (mut covered, mut claims, mut judged) = (0, 0, 0);
     for number in 0..experiments {
-        let folder = tempfile::Builder::new().prefix("lowroad-aa-").tempdir()?;
+        let folder = testbed::folder()?;
         let options = Options {
             quick: true,
             seed: SEED + number as u64,

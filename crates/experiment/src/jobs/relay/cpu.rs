@@ -12,9 +12,10 @@ use probes::stacks::{HERTZ, Sampler};
 use probes::{energy, ps};
 use report::record::Stacks;
 
+use super::RelayBench;
 use super::delay::{generate, probe, run_id};
+use super::noise::Watch;
 use super::stage::Stage;
-use super::{RelayBench, noise};
 use crate::jobs::{Outcome, TrialSpec};
 
 /// The accountant's group of this process, which generates the load.
@@ -39,16 +40,16 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
     generate(bench, &stage, spec.load, run ^ 1, Some(64))?;
     let probe = probe(&stage, MatchKey::Lowroad { run }, false, 1 << 16)?;
     let pids = stage.relay_pids();
+    let mut outcome = Outcome::default();
+    let noise = Watch::start(&bench.foreign, &pids)?;
     let ps_before = ps_ns(&pids)?;
     let energy = energy::Meter::start();
-    let mut outcome = Outcome::default();
-    let (usage, sent) = noise::watched(&bench.foreign, &pids, &mut outcome, || {
-        watch(&accountant, || {
-            generate(bench, &stage, spec.load, run, None)
-        })
+    let (usage, sent) = watch(&accountant, || {
+        generate(bench, &stage, spec.load, run, None)
     })?;
-    let ps_spent = ps_ns(&pids)? - ps_before;
     let energy_uj = energy.and_then(|meter| meter.microjoules());
+    let ps_spent = ps_ns(&pids)? - ps_before;
+    noise.end(&pids, &mut outcome)?;
     probe.settle(sent.sent * spec.load.subscribers as u64, DRAIN)?;
     let report = probe.report(None)?;
     let deliveries: u64 = report.subscribers.iter().map(|s| s.unique).sum();

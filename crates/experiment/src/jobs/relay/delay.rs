@@ -10,8 +10,9 @@ use probes::delay::{DelayConfig, DelayProbe, MatchKey, Report, StampFrom, Subscr
 use stats::Histogram;
 
 use super::application::Applications;
+use super::noise::Watch;
 use super::stage::{Layout, Stage};
-use super::{FLOOR, NULL_PROBE, RelayBench, media, noise};
+use super::{FLOOR, NULL_PROBE, RelayBench, media};
 use crate::jobs::{Outcome, TrialSpec};
 use crate::plan::{Load, LoadSource, Scope};
 
@@ -63,9 +64,10 @@ fn generated(
     };
     generate(bench, stage, spec.load, run ^ 1, Some(WARM_UP))?;
     let probe = probe(stage, MatchKey::Lowroad { run }, null, CAPACITY)?;
-    let sent = noise::watched(&bench.foreign, &stage.relay_pids(), outcome, || {
-        generate(bench, stage, spec.load, run, None)
-    })?;
+    let own = stage.relay_pids();
+    let watch = Watch::start(&bench.foreign, &own)?;
+    let sent = generate(bench, stage, spec.load, run, None)?;
+    watch.end(&own, outcome)?;
     note_generator(outcome, &sent, spec.load);
     if let Some(applications) = applications {
         applications.finish(sent.sent, outcome)?;
@@ -83,10 +85,13 @@ fn streamed(
     outcome: &mut Outcome,
 ) -> Result<Report> {
     let probe = probe(stage, key(spec.load.from), false, 1 << 14)?;
-    let mut video = media::Video::start(stage, spec.load.from, spec.load.duration.0)?;
+    let file = bench.video.file()?;
     let mut own = stage.relay_pids();
+    let watch = Watch::start(&bench.foreign, &own)?;
+    let mut video = media::Video::start(stage, file, spec.load.from, spec.load.duration.0)?;
     own.push(video.pid());
-    noise::watched(&bench.foreign, &own, outcome, || video.finish())?;
+    video.finish()?;
+    watch.end(&own, outcome)?;
     let sent = probe.report(None)?.sent.iter().sum::<u64>();
     finish(&probe, sent * spec.load.subscribers as u64)
 }

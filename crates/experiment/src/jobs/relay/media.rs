@@ -1,8 +1,8 @@
 //! A real stream as a load: ffmpeg sends H.264 video as RTP or MPEG-TS, at the stream's own pace.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -43,9 +43,13 @@ pub(super) struct Video {
 }
 
 impl Video {
-    /// Starts sending `duration` of the video to the stage's ingest.
-    pub(super) fn start(stage: &Stage, from: LoadSource, duration: Duration) -> Result<Self> {
-        let file = file()?;
+    /// Starts sending `duration` of the video in `file` to the stage's ingest.
+    pub(super) fn start(
+        stage: &Stage,
+        file: &Path,
+        from: LoadSource,
+        duration: Duration,
+    ) -> Result<Self> {
         let log = stage.folder.path().join("ffmpeg.log");
         let mut command = Command::new("ffmpeg");
         command
@@ -90,19 +94,35 @@ impl Video {
 }
 
 /// The video, made once a run: encoding during a trial would compete with what is measured.
-pub(super) fn file() -> Result<&'static Path> {
-    static FILE: OnceLock<Result<(tempfile::TempDir, PathBuf), String>> = OnceLock::new();
-    let made = FILE.get_or_init(|| make().map_err(|error| format!("{error:#}")));
-    match made {
-        Ok((_, path)) => Ok(path),
-        Err(error) => bail!("{error}"),
+#[derive(Debug, Default)]
+pub(super) struct Source {
+    file: OnceCell<(tempfile::TempDir, PathBuf)>,
+    frames: OnceCell<Vec<String>>,
+}
+
+impl Source {
+    /// The file that holds it, for as long as this lives.
+    pub(super) fn file(&self) -> Result<&Path> {
+        let (_, path) = once(&self.file, make)?;
+        Ok(path)
+    }
+
+    /// A hash of each of its frames, decoded.
+    pub(super) fn frames(&self) -> Result<&[String]> {
+        once(&self.frames, || decode(self.file()?)).map(Vec::as_slice)
     }
 }
 
+fn once<T>(cell: &OnceCell<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+    if let Some(made) = cell.get() {
+        return Ok(made);
+    }
+    let made = make()?;
+    Ok(cell.get_or_init(|| made))
+}
+
 fn make() -> Result<(tempfile::TempDir, PathBuf)> {
-    let folder = tempfile::Builder::new()
-        .prefix("lowroad-video-")
-        .tempdir()?;
+    let folder = testbed::folder()?;
     let path = folder.path().join("video.mp4");
     let source = format!("testsrc2=size=1280x720:rate={FRAMES_PER_SECOND}:duration={FILE_SECONDS}");
     let output = Command::new("ffmpeg")
@@ -128,4 +148,23 @@ fn make() -> Result<(tempfile::TempDir, PathBuf)> {
         );
     }
     Ok((folder, path))
+}
+
+/// A hash of each frame that decoding the file gives; none of a file that holds no frame.
+pub(super) fn decode(file: &Path) -> Result<Vec<String>> {
+    if std::fs::metadata(file).map_or(0, |found| found.len()) == 0 {
+        return Ok(Vec::new());
+    }
+    let output = Command::new("ffmpeg")
+        .args(["-hide_banner", "-nostdin", "-loglevel", "error", "-i"])
+        .arg(file)
+        .args(["-map", "0:v", "-fps_mode", "passthrough"])
+        .args(["-f", "framemd5", "-"])
+        .output()
+        .context("ffmpeg")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let frames = text.lines().filter(|line| !line.starts_with('#'));
+    Ok(frames
+        .filter_map(|line| Some(line.rsplit(',').next()?.trim().to_owned()))
+        .collect())
 }

@@ -43,6 +43,7 @@ pub struct RelayBench {
     cpus: usize,
     beside: Beside,
     foreign: Foreign,
+    video: media::Source,
 }
 
 impl RelayBench {
@@ -54,6 +55,7 @@ impl RelayBench {
             cpus,
             beside: Beside::new()?,
             foreign: Foreign::attach()?,
+            video: media::Source::default(),
         })
     }
 
@@ -131,7 +133,7 @@ impl Bench for RelayBench {
     }
 
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-        let _burners = Burners::start(spec.idle)?;
+        let burners = Burners::start(spec.idle)?;
         let (mut stage, mut outcome) = match spec.measure {
             Measure::Delay => delay::trial(self, spec),
             Measure::Throughput => throughput::trial(self, spec),
@@ -141,6 +143,7 @@ impl Bench for RelayBench {
         }?;
         stage.note(&mut outcome)?;
         stage.stop();
+        drop(burners);
         // While the hosts stand: the kernel's threads remove them for long after, which is no noise
         // beside the trial.
         self.beside.note(&mut outcome)?;

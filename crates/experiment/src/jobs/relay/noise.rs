@@ -5,7 +5,7 @@ use std::time::Duration;
 use std::{mem, thread};
 
 use anyhow::Result;
-use probes::foreign::Foreign;
+use probes::foreign::{Foreign, Occupancy};
 use sys::clock::{Gaps, gaps};
 
 use crate::jobs::Outcome;
@@ -32,16 +32,25 @@ pub(super) struct Beside {
 impl Beside {
     pub(super) fn new() -> Result<Self> {
         let looks: Vec<Gaps> = (0..LOOKS).map(|_| look()).collect::<Result<_>>()?;
+        Ok(Self::of(&looks))
+    }
+
+    /// What the quiet machine loses, of what was seen of it.
+    fn of(looks: &[Gaps]) -> Self {
         let lost: Vec<f64> = looks.iter().map(|gaps| gaps.lost_pct).collect();
-        Ok(Self {
+        Self {
             quiet_pct: stats::median(&lost).unwrap_or(0.0).min(QUIET_PCT),
             before: looks.last().copied().unwrap_or_default(),
-        })
+        }
     }
 
     /// Looks after a trial, and notes the worse of the windows before and after.
     pub(super) fn note(&mut self, outcome: &mut Outcome) -> Result<()> {
-        let after = look()?;
+        self.judge(look()?, outcome);
+        Ok(())
+    }
+
+    fn judge(&mut self, after: Gaps, outcome: &mut Outcome) {
         let before = mem::replace(&mut self.before, after);
         let lost = before.lost_pct.max(after.lost_pct);
         let longest = before.longest_ns.max(after.longest_ns);
@@ -58,7 +67,6 @@ impl Beside {
                 self.quiet_pct
             ));
         }
-        Ok(())
     }
 }
 
@@ -79,6 +87,55 @@ const FOREIGN_PCT: f64 = 2.0;
 const BREATH: Duration = Duration::from_millis(10);
 const BREATHS: u32 = 40;
 
+/// The machine during the loaded part of a trial.
+pub(super) struct Watch<'a> {
+    foreign: &'a Foreign,
+    cpus: Vec<usize>,
+    settled: Duration,
+    before: Occupancy,
+}
+
+impl<'a> Watch<'a> {
+    /// Waits until the machine has come to rest but for `own` and this process, and watches it from
+    /// then on. What is measured of the load starts after this, or the wait is part of it.
+    pub(super) fn start(foreign: &'a Foreign, own: &[u32]) -> Result<Self> {
+        let cpus: Vec<usize> = (0..thread::available_parallelism()?.get()).collect();
+        let settled = settle(foreign, &allowed(own), &cpus)?;
+        Ok(Self {
+            before: foreign.snapshot()?,
+            foreign,
+            cpus,
+            settled,
+        })
+    }
+
+    /// Notes which processes beside `own` and this one ran on the machine's CPUs.
+    pub(super) fn end(self, own: &[u32], outcome: &mut Outcome) -> Result<()> {
+        let after = self.foreign.snapshot()?;
+        let allowed = allowed(own);
+        let percent = after.foreign_percent(&self.before, &allowed, &self.cpus);
+        for (name, value) in [
+            ("settled_ms", self.settled.as_secs_f64() * 1e3),
+            ("foreign_cpu_pct", percent),
+        ] {
+            outcome.noise.insert(name.to_owned(), value);
+        }
+        if percent > FOREIGN_PCT {
+            let longest = after.foreign(&self.before, &allowed, &self.cpus);
+            let name = longest.first().map_or("?", |(name, _)| name.as_str());
+            outcome
+                .flags
+                .push(format!("foreign CPU {percent:.1} %, most by {name}"));
+        }
+        Ok(())
+    }
+}
+
+/// `own` and this process.
+fn allowed(own: &[u32]) -> Vec<u32> {
+    own.iter().copied().chain([std::process::id()]).collect()
+}
+
 /// Waits until the kernel's threads are done with what setting up this trial and taking down the
 /// last one left them: freed maps and namespaces take them tens of milliseconds. A machine that is
 /// busy for other reasons is not waited for longer than that takes.
@@ -94,30 +151,43 @@ fn settle(foreign: &Foreign, allowed: &[u32], cpus: &[usize]) -> Result<Duration
     Ok(BREATH * BREATHS)
 }
 
-/// Runs the loaded part of a trial and notes which processes beside `own` and this one ran on the
-/// machine's CPUs meanwhile.
-pub(super) fn watched<T>(
-    foreign: &Foreign,
-    own: &[u32],
-    outcome: &mut Outcome,
-    load: impl FnOnce() -> Result<T>,
-) -> Result<T> {
-    let allowed: Vec<u32> = own.iter().copied().chain([std::process::id()]).collect();
-    let cpus: Vec<usize> = (0..thread::available_parallelism()?.get()).collect();
-    let waited = settle(foreign, &allowed, &cpus)?;
-    let before = foreign.snapshot()?;
-    let done = load()?;
-    let after = foreign.snapshot()?;
-    let waited_ms = waited.as_secs_f64() * 1e3;
-    outcome.noise.insert("settled_ms".to_owned(), waited_ms);
-    let percent = after.foreign_percent(&before, &allowed, &cpus);
-    outcome.noise.insert("foreign_cpu_pct".to_owned(), percent);
-    if percent > FOREIGN_PCT {
-        let longest = after.foreign(&before, &allowed, &cpus);
-        let name = longest.first().map_or("?", |(name, _)| name.as_str());
-        outcome
-            .flags
-            .push(format!("foreign CPU {percent:.1} %, most by {name}"));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gaps(lost_pct: f64) -> Gaps {
+        Gaps {
+            lost_pct,
+            ..Gaps::default()
+        }
     }
-    Ok(done)
+
+    /// Whether a trial is flagged on a machine that usually loses `quiet`, with these windows
+    /// before and after it.
+    fn flags(quiet: [f64; 5], after: &[f64]) -> Vec<bool> {
+        let mut beside = Beside::of(&quiet.map(gaps));
+        let judged = after.iter().map(|&lost| {
+            let mut outcome = Outcome::default();
+            beside.judge(gaps(lost), &mut outcome);
+            !outcome.flags.is_empty()
+        });
+        judged.collect()
+    }
+
+    #[test]
+    fn what_the_machine_always_loses_flags_nothing() {
+        assert_eq!(flags([1.5, 1.4, 9.0, 1.6, 1.5], &[1.5, 2.4]), [false; 2]);
+    }
+
+    #[test]
+    fn a_disturbance_flags_the_trials_on_both_sides_of_its_window() {
+        let flagged = flags([0.1; 5], &[0.1, 1.3, 0.1, 0.1]);
+        assert_eq!(flagged, [false, true, true, false]);
+    }
+
+    #[test]
+    fn a_machine_that_always_loses_much_is_not_quiet() {
+        assert_eq!(flags([8.0; 5], &[8.0, 3.9]), [true, true]);
+        assert_eq!(flags([8.0, 8.0, 8.0, 8.0, 3.9], &[3.9]), [false]);
+    }
 }

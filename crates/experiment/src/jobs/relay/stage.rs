@@ -90,9 +90,7 @@ pub(crate) struct Layout<'a> {
 
 impl Stage {
     pub(crate) fn set(layout: &Layout<'_>) -> Result<Self> {
-        let folder = tempfile::Builder::new()
-            .prefix("lowroad-trial-")
-            .tempdir()?;
+        let folder = testbed::folder()?;
         let bare = layout.arm == FLOOR;
         let topology = if bare {
             row(&[("sender", &[layout.sender_cpu]), ("receiver", &[])])

@@ -2,18 +2,18 @@
 //! compared with the source's.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use testbed::Child;
 
 use super::media::{self, FRAMES_PER_SECOND, Video};
+use super::noise::Watch;
 use super::stage::Stage;
-use super::{RelayBench, delay, noise};
+use super::{RelayBench, delay};
 use crate::jobs::{Outcome, TrialSpec};
 use crate::plan::LoadSource;
 
@@ -27,20 +27,23 @@ const QUIET: Duration = Duration::from_millis(500);
 pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, Outcome)> {
     let stage = Stage::set(&bench.layout(spec))?;
     let duration = spec.load.duration.0;
-    let source = source_frames()?;
+    let source = bench.video.frames()?;
     let frames = duration.as_millis() * u128::from(FRAMES_PER_SECOND) / 1000;
     let due = usize::try_from(frames)?;
     ensure!(due <= source.len(), "the video is shorter than the load");
     let receiver = Receiver::start(&stage, spec.load.from)?;
     let probe = delay::probe(&stage, delay::key(spec.load.from), false, 1 << 14)?;
-    let mut video = Video::start(&stage, spec.load.from, duration + TAIL)?;
     let mut own = stage.relay_pids();
-    own.extend([video.pid(), receiver.child.id()]);
+    own.push(receiver.child.id());
+    let watch = Watch::start(&bench.foreign, &own)?;
+    let mut video = Video::start(&stage, bench.video.file()?, spec.load.from, duration + TAIL)?;
+    own.push(video.pid());
+    video.finish()?;
     let mut outcome = Outcome::default();
-    noise::watched(&bench.foreign, &own, &mut outcome, || video.finish())?;
+    watch.end(&own, &mut outcome)?;
     let sent = probe.report(None)?.sent.iter().sum::<u64>();
     let report = delay::finish(&probe, sent * spec.load.subscribers as u64)?;
-    let got = decode(&receiver.finish()?)?;
+    let got = media::decode(&receiver.finish()?)?;
     delay::note_delay(&mut outcome, &report);
     outcome.counts.insert("frames_due".to_owned(), due as u64);
     outcome
@@ -134,39 +137,6 @@ impl Receiver {
         self.child.stop(Duration::from_secs(5))?;
         Ok(self.file)
     }
-}
-
-/// The decoded frames of the whole source, hashed once a run.
-fn source_frames() -> Result<&'static [String]> {
-    static FRAMES: OnceLock<Result<Vec<String>, String>> = OnceLock::new();
-    let frames = FRAMES.get_or_init(|| {
-        media::file()
-            .and_then(decode)
-            .map_err(|error| format!("{error:#}"))
-    });
-    match frames {
-        Ok(frames) => Ok(frames),
-        Err(error) => bail!("{error}"),
-    }
-}
-
-/// A hash of each frame that decoding the file gives; none of a file that holds no frame.
-fn decode(file: &Path) -> Result<Vec<String>> {
-    if fs::metadata(file).map_or(0, |found| found.len()) == 0 {
-        return Ok(Vec::new());
-    }
-    let output = Command::new("ffmpeg")
-        .args(["-hide_banner", "-nostdin", "-loglevel", "error", "-i"])
-        .arg(file)
-        .args(["-map", "0:v", "-fps_mode", "passthrough"])
-        .args(["-f", "framemd5", "-"])
-        .output()
-        .context("ffmpeg")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let frames = text.lines().filter(|line| !line.starts_with('#'));
-    Ok(frames
-        .filter_map(|line| Some(line.rsplit(',').next()?.trim().to_owned()))
-        .collect())
 }
 
 #[cfg(test)]

@@ -99,13 +99,6 @@ fn one(rig: &Rig, ingest: &str, v4: bool) -> Stream {
     stream
 }
 
-fn discipline(rig: &Rig, arguments: &[&str]) {
-    let done = rig
-        .relay
-        .run(|| Command::new("tc").args(arguments).output().unwrap());
-    assert!(done.status.success(), "{done:?}");
-}
-
 fn frames(sender: &str, ingest: &str) -> Vec<Frame> {
     let mut frames = Vec::new();
     for size in [0, 1, 31, 200, 1199, 1444] {
@@ -146,12 +139,12 @@ fn frames_arrive_the_same_directly_and_through_the_device() {
             trial.await_way(DIRECTLY);
             let (direct, sent) = relay();
             assert!(sent < 10, "out0 has sent {sent}");
-            discipline(&rig, &["qdisc", "add", "dev", "out0", "root", "pfifo"]);
+            rig.relay.tc("qdisc add dev out0 root pfifo");
             trial.await_way("pfifo");
             let (through, sent) = relay();
             assert!(sent >= frames.len() as u64, "out0 has sent {sent}");
             assert_eq!(through, direct);
-            discipline(&rig, &["qdisc", "del", "dev", "out0", "root"]);
+            rig.relay.tc("qdisc del dev out0 root");
             trial.await_way(DIRECTLY);
             let counters = trial.running.stop();
             let counters = stream(&counters);
@@ -173,8 +166,7 @@ fn programs_exchange_datagrams_directly() {
         for v4 in [true, false] {
             let relayed = one(&rig, ingest, v4);
             let to = relayed.subscribers[0].destination;
-            let receiver = rig.client.run(|| UdpSocket::bind(to).unwrap());
-            receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+            let receiver = rig.client.listen(to);
             let socket = rig.sender.run(|| UdpSocket::bind(sender).unwrap());
             let trial = Trial::new(&rig, relayed);
             trial.await_way(DIRECTLY);

@@ -1,6 +1,8 @@
 //! Network namespaces, and what goes in and comes out of them as frames.
 
+use std::net::{ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -55,6 +57,25 @@ impl Space {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
+    }
+
+    /// A socket of a program here that waits for datagrams, for five seconds each.
+    pub fn listen(&self, at: impl ToSocketAddrs + Send) -> UdpSocket {
+        let socket = self.run(|| UdpSocket::bind(at).unwrap());
+        let patience = Some(Duration::from_secs(5));
+        socket.set_read_timeout(patience).unwrap();
+        socket
+    }
+
+    /// Runs `tc` with these words.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn tc(&self, words: &str) {
+        let mut tc = Command::new("tc");
+        tc.args(words.split_whitespace());
+        let done = self.run(|| tc.output().unwrap());
+        assert!(done.status.success(), "tc {words}: {done:?}");
     }
 
     pub fn index(&self, name: &str) -> u32 {

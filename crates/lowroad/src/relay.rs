@@ -90,9 +90,6 @@ struct NewStream {
     /// Interfaces it may arrive on; by default all
     #[arg(long, value_delimiter = ',')]
     interface: Vec<String>,
-    /// Hand a copy of each datagram to userspace
-    #[arg(long)]
-    copy_to_user: bool,
     /// At most this rate altogether
     #[arg(long, value_name = "RATE")]
     rate: Option<Pps>,
@@ -330,7 +327,6 @@ fn described(new: NewStream) -> Result<StreamSpec, Failure> {
         listen: new.listen,
         datapath: new.datapath,
         interfaces: new.interface,
-        copy_to_user: new.copy_to_user,
         rate: Rate {
             stream: new.rate,
             source: new.source_rate,

@@ -90,7 +90,6 @@ fn without_spans(spec: StreamSpec<Spanned<SubscriberSpec>>) -> (StreamSpec, Vec<
         datapath: spec.datapath,
         source: spec.source,
         interfaces: spec.interfaces,
-        copy_to_user: spec.copy_to_user,
         rate: spec.rate,
         work: spec.work,
         fec: spec.fec,
@@ -132,7 +131,7 @@ mod tests {
             "[relay]\ncontrol = \"/tmp/r.sock\"\ncpus = [1]\n\
              http = { listen = \"127.0.0.1:8640\", token_file = \"/etc/lowroad/token\" }\n\
              [[stream]]\nname = \"cam1\"\nlisten = \"232.1.1.1:5004\"\ndatapath = \"xdp\"\n\
-             source = [\"10.0.0.0/8\"]\ninterfaces = [\"eth0\"]\ncopy_to_user = true\n\
+             source = [\"10.0.0.0/8\"]\ninterfaces = [\"eth0\"]\n\
              rate = { stream = \"50kpps\", source = \"10kpps\" }\nlatch_timeout = \"30s\"\n\
              multicast = { interface = \"eth0\", source = \"10.0.0.9\" }\n\
              [[stream.subscriber]]\nname = \"edge-1\"\nto = \"192.0.2.4:6000\"\n\

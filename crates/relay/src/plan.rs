@@ -67,7 +67,8 @@ pub struct Stream {
     /// Datagrams that arrive with a smaller TTL are dropped (`ttl_exceeded`). 2, so that loops
     /// die; 0 where every subscriber has a TTL of its own.
     pub min_ttl: u8,
-    /// Each valid datagram is also handed to userspace, at this port of the address it came to.
+    /// Each valid datagram is also handed to userspace, at this port of the address it came to:
+    /// set while a subscriber is on this machine, whom only userspace can send to.
     /// A fast path passes such a copy up with its UDP destination port rewritten; datapaths in
     /// userspace have it already and ignore this.
     pub copy_port: Option<u16>,

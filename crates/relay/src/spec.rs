@@ -28,8 +28,6 @@ pub struct StreamSpec<S = SubscriberSpec> {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<String>,
     #[serde(default)]
-    pub copy_to_user: bool,
-    #[serde(default)]
     pub rate: Rate,
     /// CPU time spent on each packet before it is forwarded: a measuring aid that stands for what
     /// a relay does beyond forwarding. Userspace datapaths only.

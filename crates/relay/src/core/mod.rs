@@ -27,7 +27,7 @@ use instance::Instance;
 use routes::Routes;
 use stream::Stream;
 
-pub use view::{Explanation, StreamView, SubscriberView};
+pub use view::{Explanation, Slow, StreamView, SubscriberView};
 
 /// How often addresses, interfaces, expiries and the datapaths' health are looked at. Next hops
 /// are followed as they change.

@@ -31,7 +31,7 @@ pub(super) struct Stream {
     /// The interfaces' link-layer addresses, which fast paths read again when one has changed.
     macs: Vec<Option<[u8; 6]>>,
     egress: BTreeMap<SocketAddr, Arc<UdpSocket>>,
-    /// Where a fast path's copies arrive, when somebody wants them: all at the same port.
+    /// Where a fast path's copies for subscribers on this machine arrive: all at the same port.
     copies: Vec<Arc<UdpSocket>>,
     latch: Option<SocketAddr>,
 }
@@ -249,12 +249,8 @@ impl Stream {
 
     fn want_copies(&mut self) -> Result<(), Error> {
         let local = NextHop::Unresolved(Unresolved::Local);
-        let wanted = self.spec.copy_to_user
-            || self
-                .subscribers
-                .iter()
-                .any(|subscriber| subscriber.next_hop == local);
-        if wanted && self.copies.is_empty() {
+        let is_local = |subscriber: &Subscriber| subscriber.next_hop == local;
+        if self.copies.is_empty() && self.subscribers.iter().any(is_local) {
             self.copies = sockets::for_copies(self.spec.listen.ip())?;
         }
         Ok(())

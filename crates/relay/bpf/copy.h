@@ -8,29 +8,16 @@
 
 #include "ingress.h"
 
-/* Two sizes of record, so that small datagrams do not waste the ring. */
+/* Two sizes of record, this head included, so that small datagrams do not waste the ring. */
 #define COPY_SMALL 512
 #define COPY_LARGE 9216
 
 struct copy {
 	__u32 stream;
-	/* Of the IP packet in `packet`, which has no options and a right UDP checksum. */
+	/* Of the IP packet behind it, which has no options and a right UDP checksum. */
 	__u16 length;
 	__u16 family;
 };
-
-struct small_copy {
-	struct copy head;
-	__u8 packet[COPY_SMALL - sizeof(struct copy)];
-};
-
-struct large_copy {
-	struct copy head;
-	__u8 packet[COPY_LARGE - sizeof(struct copy)];
-};
-
-_Static_assert(sizeof(struct small_copy) == COPY_SMALL, "layout.rs");
-_Static_assert(sizeof(struct large_copy) == COPY_LARGE, "layout.rs");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -83,27 +70,14 @@ static __always_inline int fill(struct xdp_md *ctx, const struct ingress *in, st
 	return 0;
 }
 
-static __always_inline int copy_small(struct xdp_md *ctx, const struct ingress *in)
+/* `size`: of the record, a constant. */
+static __always_inline int copy_in(struct xdp_md *ctx, const struct ingress *in, __u32 size)
 {
-	struct small_copy *copy = bpf_ringbuf_reserve(&copies, sizeof(*copy), 0);
+	struct copy *copy = bpf_ringbuf_reserve(&copies, size, 0);
 
 	if (!copy)
 		return -1;
-	if (fill(ctx, in, &copy->head, copy->packet, sizeof(copy->packet))) {
-		bpf_ringbuf_discard(copy, 0);
-		return -1;
-	}
-	bpf_ringbuf_submit(copy, 0);
-	return 0;
-}
-
-static __always_inline int copy_large(struct xdp_md *ctx, const struct ingress *in)
-{
-	struct large_copy *copy = bpf_ringbuf_reserve(&copies, sizeof(*copy), 0);
-
-	if (!copy)
-		return -1;
-	if (fill(ctx, in, &copy->head, copy->packet, sizeof(copy->packet))) {
+	if (fill(ctx, in, copy, (__u8 *)(copy + 1), size - sizeof(*copy))) {
 		bpf_ringbuf_discard(copy, 0);
 		return -1;
 	}
@@ -116,7 +90,7 @@ static __always_inline void copy_up(struct xdp_md *ctx, const struct ingress *in
 	__u32 headers = sizeof(struct copy) + sizeof(struct ipv6hdr) + sizeof(struct udphdr);
 	bool small = in->datagram.payload_length + headers <= COPY_SMALL;
 
-	if (small ? copy_small(ctx, in) : copy_large(ctx, in))
+	if (small ? copy_in(ctx, in, COPY_SMALL) : copy_in(ctx, in, COPY_LARGE))
 		in->counters->copies_lost++;
 }
 

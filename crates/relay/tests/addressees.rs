@@ -4,13 +4,11 @@
 
 mod common;
 
-use std::net::UdpSocket;
-use std::time::Duration;
-
 use common::frame::Frame;
 use common::plan_rig::{
-    DATAPATHS, INGEST, INGEST6, Rig, SENDER, SENDER6, assert_identities, mac, plan, stream,
+    DATAPATHS, INGEST, Rig, SENDER, SENDER6, assert_identities, everywhere, mac, plan, stream,
 };
+use common::space::hear;
 use relay::plan::Handover;
 
 /// The relay's own address but for one bit.
@@ -21,13 +19,6 @@ const GROUP_MAC: [u8; 6] = [0x01, 0x00, 0x5e, 1, 2, 3];
 const GROUP6: &str = "[ff15::7]:5000";
 const GROUP6_MAC: [u8; 6] = [0x33, 0x33, 0, 0, 0, 7];
 
-fn hear(socket: &UdpSocket) -> usize {
-    socket
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .unwrap();
-    socket.recv(&mut [0; 2048]).unwrap()
-}
-
 #[test]
 fn only_frames_for_the_device_itself_are_relayed() {
     if !sys::require::root() {
@@ -35,21 +26,19 @@ fn only_frames_for_the_device_itself_are_relayed() {
     }
     let rig = Rig::new();
     let capture = rig.capture();
-    for datapath in DATAPATHS {
-        for (sender, ingest) in [(SENDER, INGEST), (SENDER6, INGEST6)] {
-            let relayed = rig.stream(2, ingest);
-            let running = rig.start(datapath, &plan(&relayed));
-            let frame = |size| Frame::new(sender, ingest, size);
-            rig.send_to(OTHER, &frame(50));
-            rig.send_to(EVERYONE, &frame(51));
-            assert_eq!(hear(&relayed.socket), 51, "{}", datapath.name());
-            rig.send(&frame(52));
-            let lengths = capture.take(2).into_iter().map(|one| one.payload.len());
-            assert_eq!(lengths.collect::<Vec<_>>(), [52, 52]);
-            let counters = running.stop();
-            assert_identities(stream(&counters));
-            assert_eq!(stream(&counters).received.packets, 1, "{}", datapath.name());
-        }
+    for (datapath, sender, ingest) in everywhere() {
+        let relayed = rig.stream(2, ingest);
+        let running = rig.start(datapath, &plan(&relayed));
+        let frame = |size| Frame::new(sender, ingest, size);
+        rig.send_to(OTHER, &frame(50));
+        rig.send_to(EVERYONE, &frame(51));
+        assert_eq!(hear(&relayed.socket).0, 51, "{}", datapath.name());
+        rig.send(&frame(52));
+        let lengths = capture.take(2).into_iter().map(|one| one.payload.len());
+        assert_eq!(lengths.collect::<Vec<_>>(), [52, 52]);
+        let counters = running.stop();
+        assert_identities(stream(&counters));
+        assert_eq!(stream(&counters).received.packets, 1, "{}", datapath.name());
     }
     assert_eq!(capture.rest(), []);
 }
@@ -89,13 +78,13 @@ fn a_guarded_port_is_guarded_from_frames_to_everyone() {
     for datapath in DATAPATHS {
         let mut relayed = rig.stream(1, INGEST);
         relayed.handover = Some(Handover { shadow_port: 6001 });
-        let shadow = rig.relay.run(|| UdpSocket::bind("10.1.0.2:6001").unwrap());
+        let shadow = rig.relay.listen("10.1.0.2:6001");
         let running = rig.start(datapath, &plan(&relayed));
         for device in [mac(2), EVERYONE] {
             rig.send_to(device, &Frame::new(SENDER, "10.1.0.2:6001", 70));
         }
         rig.send(&Frame::new(SENDER, INGEST, 71));
-        assert_eq!(hear(&shadow), 71, "{}", datapath.name());
+        assert_eq!(hear(&shadow).0, 71, "{}", datapath.name());
         drop(running);
     }
 }

@@ -8,10 +8,10 @@
 mod common;
 
 use std::net::UdpSocket;
-use std::time::Duration;
 
 use common::frame::Frame;
 use common::plan_rig::{INGEST, Rig, SENDER, assert_identities, dropped, mac, plan, stream};
+use common::space::hear;
 use netdev::{LinkSpec, NextHop};
 use relay::af_xdp::AfXdp;
 use relay::counters::{DropReason, StreamCounters};
@@ -68,10 +68,7 @@ fn copies_leave_by_the_device_their_datagram_came_in_by() {
         return;
     }
     let rig = Rig::new();
-    let receiver = rig.sender.run(|| UdpSocket::bind("10.1.0.1:7000").unwrap());
-    receiver
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .unwrap();
+    let receiver = rig.sender.listen("10.1.0.1:7000");
     let mut relayed = rig.stream(1, INGEST);
     let subscriber = &mut relayed.subscribers[0];
     subscriber.source = INGEST.parse().unwrap();
@@ -86,9 +83,7 @@ fn copies_leave_by_the_device_their_datagram_came_in_by() {
     let running = rig.start(&AfXdp, &plan(&relayed));
     for size in [5, 1400] {
         rig.send(&Frame::new(SENDER, INGEST, size));
-        let mut buffer = [0; 2048];
-        let (length, from) = receiver.recv_from(&mut buffer).unwrap();
-        assert_eq!((length, from.to_string()), (size, INGEST.into()));
+        assert_eq!(hear(&receiver), (size, INGEST.into()));
     }
     assert_complete(stream(&running.stop()));
 }

@@ -13,8 +13,10 @@ use std::time::Duration;
 
 use common::frame::{Checksum, Frame};
 use common::plan_rig::{
-    DATAPATHS, INGEST, INGEST6, Rig, SENDER, SENDER6, assert_identities, dropped, plan, stream,
+    DATAPATHS, INGEST, INGEST6, Rig, SENDER, SENDER6, assert_identities, dropped, everywhere, plan,
+    stream,
 };
+use common::space::hear;
 use netdev::{NextHop, Unresolved};
 use relay::counters::DropReason;
 use relay::handover::Road;
@@ -37,44 +39,40 @@ fn frames_of_every_size_and_family_reach_subscribers_of_both() {
     }
     let rig = Rig::new();
     let capture = rig.capture();
-    for datapath in DATAPATHS {
-        for (sender, ingest) in [(SENDER, INGEST), (SENDER6, INGEST6)] {
-            let running = rig.start(datapath, &plan(&both_families(&rig, ingest, 3)));
-            let mut sent = 0;
-            for size in [0, 1, 2, 3, 5, 31, 32, 33, 63, 200, 511, 1199, 1200, 1444] {
-                for checksum in [Checksum::Right, Checksum::Partial] {
-                    if checksum == Checksum::Partial && datapath.name() == "tc" {
-                        // The stack marks a partial sum on its buffer; a raw frame cannot.
-                        continue;
-                    }
-                    for tags in [
-                        vec![],
-                        vec![(0x8100, 0xe000)],
-                        vec![(0x88a8, 0), (0x8100, 0)],
-                    ] {
-                        let mut frame = Frame::new(sender, ingest, size);
-                        (frame.checksum, frame.tags) = (checksum, tags);
-                        frame.padding = 18_usize.saturating_sub(size);
-                        rig.send(&frame);
-                        sent += 1;
-                        let mut arrived = capture.take(6);
-                        arrived.sort_by_key(|arrived| arrived.destination.port());
-                        for (i, arrived) in (0..).zip(arrived) {
-                            let expected = rig.copy(i, i < 3, &frame);
-                            assert_eq!(arrived, expected, "{} {frame:?}", datapath.name());
-                        }
+    for (datapath, sender, ingest) in everywhere() {
+        let running = rig.start(datapath, &plan(&both_families(&rig, ingest, 3)));
+        let mut sent = 0;
+        for size in [0, 1, 2, 3, 5, 31, 32, 33, 63, 200, 511, 1199, 1200, 1444] {
+            for checksum in [Checksum::Right, Checksum::Partial] {
+                if checksum == Checksum::Partial && datapath.name() == "tc" {
+                    // The stack marks a partial sum on its buffer; a raw frame cannot.
+                    continue;
+                }
+                for tags in [
+                    vec![],
+                    vec![(0x8100, 0xe000)],
+                    vec![(0x88a8, 0), (0x8100, 0)],
+                ] {
+                    let mut frame = Frame::new(sender, ingest, size);
+                    (frame.checksum, frame.tags) = (checksum, tags);
+                    frame.padding = 18_usize.saturating_sub(size);
+                    rig.send(&frame);
+                    sent += 1;
+                    for (i, arrived) in (0..).zip(capture.take_by_port(6)) {
+                        let expected = rig.copy(i, i < 3, &frame);
+                        assert_eq!(arrived, expected, "{} {frame:?}", datapath.name());
                     }
                 }
             }
-            let counters = running.stop();
-            assert_identities(stream(&counters));
-            assert_eq!(
-                stream(&counters).forwarded.packets,
-                sent,
-                "{}",
-                datapath.name()
-            );
         }
+        let counters = running.stop();
+        assert_identities(stream(&counters));
+        assert_eq!(
+            stream(&counters).forwarded.packets,
+            sent,
+            "{}",
+            datapath.name()
+        );
     }
     assert_eq!(capture.rest(), []);
 }
@@ -86,29 +84,27 @@ fn an_ordinary_sender_is_relayed() {
     }
     let rig = Rig::new();
     let capture = rig.capture();
-    for datapath in DATAPATHS {
-        for (sender, ingest) in [(SENDER, INGEST), (SENDER6, INGEST6)] {
-            let running = rig.start(datapath, &plan(&both_families(&rig, ingest, 2)));
-            let socket = rig.sender.run(|| UdpSocket::bind(sender).unwrap());
-            for size in [1, 700, 1452] {
-                socket.send_to(&vec![0x5a; size], ingest).unwrap();
-                let arrived = capture.take(4);
-                assert!(
-                    arrived
-                        .iter()
-                        .all(|arrived| arrived.payload == vec![0x5a; size])
-                );
-            }
-            let counters = running.stop();
-            let counters = stream(&counters);
-            assert_identities(counters);
+    for (datapath, sender, ingest) in everywhere() {
+        let running = rig.start(datapath, &plan(&both_families(&rig, ingest, 2)));
+        let socket = rig.sender.run(|| UdpSocket::bind(sender).unwrap());
+        for size in [1, 700, 1452] {
+            socket.send_to(&vec![0x5a; size], ingest).unwrap();
+            let arrived = capture.take(4);
             assert!(
-                counters
-                    .subscribers
-                    .values()
-                    .all(|one| one.delivered.packets == 3)
+                arrived
+                    .iter()
+                    .all(|arrived| arrived.payload == vec![0x5a; size])
             );
         }
+        let counters = running.stop();
+        let counters = stream(&counters);
+        assert_identities(counters);
+        assert!(
+            counters
+                .subscribers
+                .values()
+                .all(|one| one.delivered.packets == 3)
+        );
     }
 }
 
@@ -119,30 +115,26 @@ fn a_right_checksum_that_looks_unfinished_comes_out_right() {
     }
     let rig = Rig::new();
     let capture = rig.capture();
-    for datapath in DATAPATHS {
-        for (sender, ingest) in [(SENDER, INGEST), (SENDER6, INGEST6)] {
-            let mut relayed = both_families(&rig, ingest, 1);
-            relayed.handover = Some(Handover { shadow_port: 6001 });
-            let shadow = listen(&rig, &ingest.replace("5000", "6001"));
-            let running = rig.start(datapath, &plan(&relayed));
-            let frames = [2, 3, 60, 1201].map(|size| Frame::new(sender, ingest, size).ambiguous());
-            for frame in &frames {
-                rig.send(frame);
-                assert_eq!(hear(&shadow).0, frame.payload.len(), "{}", datapath.name());
-            }
-            let road = running.fast_path().unwrap();
-            road.publish_done(relayed.id, 4).unwrap();
-            for frame in &frames {
-                rig.send(frame);
-                let mut arrived = capture.take(2);
-                arrived.sort_by_key(|arrived| arrived.destination.port());
-                for (i, arrived) in (0..).zip(arrived) {
-                    let expected = rig.copy(i, i < 1, frame);
-                    assert_eq!(arrived, expected, "{} {frame:?}", datapath.name());
-                }
-            }
-            assert_identities(stream(&running.stop()));
+    for (datapath, sender, ingest) in everywhere() {
+        let mut relayed = both_families(&rig, ingest, 1);
+        relayed.handover = Some(Handover { shadow_port: 6001 });
+        let shadow = rig.relay.listen(ingest.replace("5000", "6001"));
+        let running = rig.start(datapath, &plan(&relayed));
+        let frames = [2, 3, 60, 1201].map(|size| Frame::new(sender, ingest, size).ambiguous());
+        for frame in &frames {
+            rig.send(frame);
+            assert_eq!(hear(&shadow).0, frame.payload.len(), "{}", datapath.name());
         }
+        let road = running.fast_path().unwrap();
+        road.publish_done(relayed.id, 4).unwrap();
+        for frame in &frames {
+            rig.send(frame);
+            for (i, arrived) in (0..).zip(capture.take_by_port(2)) {
+                let expected = rig.copy(i, i < 1, frame);
+                assert_eq!(arrived, expected, "{} {frame:?}", datapath.name());
+            }
+        }
+        assert_identities(stream(&running.stop()));
     }
     assert_eq!(capture.rest(), []);
 }
@@ -359,20 +351,6 @@ fn copies_that_cannot_be_made_are_counted_for_their_subscriber() {
     }
 }
 
-fn listen(rig: &Rig, at: &str) -> UdpSocket {
-    let socket = rig.relay.run(|| UdpSocket::bind(at).unwrap());
-    socket
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .unwrap();
-    socket
-}
-
-fn hear(socket: &UdpSocket) -> (usize, String) {
-    let mut buffer = [0; 2048];
-    let (length, from) = socket.recv_from(&mut buffer).unwrap();
-    (length, from.to_string())
-}
-
 #[test]
 fn a_stream_is_taken_over_exactly_when_userspace_has_caught_up() {
     if !sys::require::root() {
@@ -383,11 +361,7 @@ fn a_stream_is_taken_over_exactly_when_userspace_has_caught_up() {
     for datapath in DATAPATHS {
         let mut relayed = both_families(&rig, INGEST, 1);
         relayed.handover = Some(Handover { shadow_port: 6001 });
-        relayed
-            .socket
-            .set_read_timeout(Some(Duration::from_secs(5)))
-            .unwrap();
-        let shadow = listen(&rig, "10.1.0.2:6001");
+        let shadow = rig.relay.listen("10.1.0.2:6001");
         let running = rig.start(datapath, &plan(&relayed));
         let road = running.fast_path().unwrap();
         let send = |size| rig.send(&Frame::new(SENDER, INGEST, size));
@@ -435,7 +409,7 @@ fn a_copy_reaches_userspace_with_the_senders_address() {
         ] {
             let mut relayed = both_families(&rig, ingest, 2);
             relayed.copy_port = Some(6002);
-            let copies = listen(&rig, copy_at);
+            let copies = rig.relay.listen(copy_at);
             let running = rig.start(datapath, &plan(&relayed));
             rig.send(&Frame::new(sender, copy_at, 99));
             for size in [20, 600, 1400] {

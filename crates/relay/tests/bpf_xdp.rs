@@ -27,9 +27,7 @@ fn every_subscriber_gets_its_own_copy_of_every_datagram() {
         assert_eq!(rig.verdict(&program, &frame.bytes(), 1), REDIRECT);
         for _ in 0..3 {
             rig.send(&frame);
-            let mut arrived = capture.take(subscribers as usize);
-            arrived.sort_by_key(|arrived| arrived.destination.port());
-            for (i, arrived) in (0..).zip(arrived) {
+            for (i, arrived) in (0..).zip(capture.take_by_port(subscribers as usize)) {
                 assert_eq!(arrived, rig.copy(i, true, &frame), "of {subscribers}");
             }
         }

@@ -7,6 +7,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use common::relay_rig::{Rig, await_counts, datagram, stream, subscriber};
+use common::space::hear;
 use netdev::{LinkSpec, Netlink};
 use relay::core::Slow;
 use relay::counters::DropReason;
@@ -98,7 +99,7 @@ fn programs_on_this_machine_get_every_datagram() {
     }
     for datapath in DATAPATHS {
         let rig = Rig::new(None);
-        let programs = LOCAL.map(|local| rig.relay.run(|| UdpSocket::bind(local).unwrap()));
+        let programs = LOCAL.map(|local| rig.relay.listen(local));
         let mut subscribers = vec![subscriber("remote", REMOTE)];
         subscribers.extend(LOCAL.map(|local| subscriber(local, local)));
         let core = rig.serve(vec![stream(datapath, INGEST, subscribers)]);
@@ -106,10 +107,7 @@ fn programs_on_this_machine_get_every_datagram() {
         for size in [0, 1, 700, 1400] {
             rig.inject(&datagram(SENDER, INGEST, vec![7; size]).frame());
             for program in &programs {
-                program.set_read_timeout(Some(PATIENCE)).unwrap();
-                let (length, from) = program.recv_from(&mut [0; 2048]).unwrap();
-                let heard = (length, from.to_string());
-                assert_eq!(heard, (size, INGEST.into()), "{datapath}");
+                assert_eq!(hear(program), (size, INGEST.into()), "{datapath}");
             }
             let lengths = capture.take(1).into_iter().map(|copy| copy.payload.len());
             assert_eq!(lengths.collect::<Vec<_>>(), [size], "{datapath}");

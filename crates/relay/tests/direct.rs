@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use common::frame::{Arrived, Checksum, Frame};
 use common::plan_rig::{
-    Capture, INGEST, INGEST6, Rig, SENDER, SENDER6, assert_identities, mac, plan, stream,
+    Capture, FAMILIES, INGEST, Rig, SENDER, assert_identities, mac, plan, stream,
 };
 use common::space::{Space, packet_socket};
 use libbpf_rs::libbpf_sys;
@@ -128,7 +128,7 @@ fn frames_arrive_the_same_directly_and_through_the_device() {
     }
     let rig = Rig::new();
     let capture = rig.capture();
-    for (sender, ingest) in [(SENDER, INGEST), (SENDER6, INGEST6)] {
+    for (sender, ingest) in FAMILIES {
         for v4 in [true, false] {
             let frames = frames(sender, ingest);
             let trial = Trial::new(&rig, one(&rig, ingest, v4));
@@ -162,7 +162,7 @@ fn programs_exchange_datagrams_directly() {
         return;
     }
     let rig = Rig::new();
-    for (sender, ingest) in [(SENDER, INGEST), (SENDER6, INGEST6)] {
+    for (sender, ingest) in FAMILIES {
         for v4 in [true, false] {
             let relayed = one(&rig, ingest, v4);
             let to = relayed.subscribers[0].destination;

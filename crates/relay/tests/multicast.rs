@@ -171,8 +171,7 @@ fn a_group_reaches_a_subscriber_on_this_machine() {
     for datapath in DATAPATHS {
         for at in [V4, V6] {
             let rig = Rig::new(None);
-            let socket = rig.relay.run(|| UdpSocket::bind(LOCAL).unwrap());
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            let socket = rig.relay.listen(LOCAL);
             let unicast = subscriber("unicast", at.unicast);
             let subscribers = vec![unicast, subscriber("local", LOCAL)];
             let core = rig.serve(vec![at.spec(datapath, subscribers)]);

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use common::frame::{Checksum, Frame};
 use common::plan_rig::{
-    DATAPATHS, INGEST, INGEST6, Rig, SENDER, SENDER6, assert_identities, plan, stream,
+    DATAPATHS, FAMILIES, INGEST, Rig, SENDER, assert_identities, everywhere, plan, stream,
 };
-use common::space::Space;
+use common::space::{Space, hear};
 use netdev::{LinkSpec, NextHop, Unresolved};
 use nix::sys::socket::{setsockopt, sockopt};
 use relay::Running;
@@ -40,22 +40,13 @@ fn receivers(rig: &Rig, stream: &Stream) -> Vec<UdpSocket> {
     stream
         .subscribers
         .iter()
-        .map(|subscriber| {
-            let socket = rig.client.run(|| UdpSocket::bind(subscriber.destination));
-            let socket = socket.unwrap();
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
-            socket
-        })
+        .map(|subscriber| rig.client.listen(subscriber.destination))
         .collect()
 }
 
 /// The next datagram's length at every receiver.
 fn heard(receivers: &[UdpSocket]) -> Vec<usize> {
-    let mut buffer = [0; 4096];
-    receivers
-        .iter()
-        .map(|socket| socket.recv(&mut buffer).unwrap())
-        .collect()
+    receivers.iter().map(|socket| hear(socket).0).collect()
 }
 
 fn subscriber(running: &Running, slot: u32) -> SubscriberCounters {
@@ -204,7 +195,7 @@ fn checksums_that_senders_or_devices_leave_out_arrive_right() {
             for out in ["out0", "out1"] {
                 feature(&rig.relay, out, "tx-checksum-ip-generic", offload);
             }
-            for (sender, ingest) in [(SENDER, INGEST), (SENDER6, INGEST6)] {
+            for (sender, ingest) in FAMILIES {
                 let relayed = rig.stream(4, ingest);
                 let receivers = receivers(&rig, &relayed);
                 let running = rig.start(datapath, &plan(&relayed));
@@ -237,15 +228,13 @@ fn forwarding_need_not_be_on() {
         })
     });
     assert_eq!(off, ["0\n", "0\n"]);
-    for datapath in DATAPATHS {
-        for (sender, ingest) in [(SENDER, INGEST), (SENDER6, INGEST6)] {
-            let relayed = rig.stream(2, ingest);
-            let receivers = receivers(&rig, &relayed);
-            let running = rig.start(datapath, &plan(&relayed));
-            rig.send(&Frame::new(sender, ingest, 100));
-            assert_eq!(heard(&receivers), [100; 2], "{}", datapath.name());
-            drop(running);
-        }
+    for (datapath, sender, ingest) in everywhere() {
+        let relayed = rig.stream(2, ingest);
+        let receivers = receivers(&rig, &relayed);
+        let running = rig.start(datapath, &plan(&relayed));
+        rig.send(&Frame::new(sender, ingest, 100));
+        assert_eq!(heard(&receivers), [100; 2], "{}", datapath.name());
+        drop(running);
     }
 }
 
@@ -352,30 +341,28 @@ fn a_superframe_is_as_many_datagrams_as_it_holds() {
         return;
     }
     let rig = Rig::new();
-    for datapath in DATAPATHS {
-        for (sender, ingest) in [(SENDER, INGEST), (SENDER6, INGEST6)] {
-            let relayed = rig.stream(3, ingest);
-            let receivers = receivers(&rig, &relayed);
-            let running = rig.start(datapath, &plan(&relayed));
-            let socket = rig.sender.run(|| UdpSocket::bind(sender).unwrap());
-            setsockopt(&socket, sockopt::UdpGsoSegment, &500).unwrap();
-            let payload: Vec<u8> = (0..2200_u32).map(|i| (i % 251) as u8).collect();
-            socket.send_to(&payload, ingest).unwrap();
-            for receiver in &receivers {
-                for part in payload.chunks(500) {
-                    let mut buffer = [0; 4096];
-                    let length = receiver.recv(&mut buffer).unwrap();
-                    assert_eq!(&buffer[..length], part, "{}", datapath.name());
-                }
+    for (datapath, sender, ingest) in everywhere() {
+        let relayed = rig.stream(3, ingest);
+        let receivers = receivers(&rig, &relayed);
+        let running = rig.start(datapath, &plan(&relayed));
+        let socket = rig.sender.run(|| UdpSocket::bind(sender).unwrap());
+        setsockopt(&socket, sockopt::UdpGsoSegment, &500).unwrap();
+        let payload: Vec<u8> = (0..2200_u32).map(|i| (i % 251) as u8).collect();
+        socket.send_to(&payload, ingest).unwrap();
+        for receiver in &receivers {
+            for part in payload.chunks(500) {
+                let mut buffer = [0; 4096];
+                let length = receiver.recv(&mut buffer).unwrap();
+                assert_eq!(&buffer[..length], part, "{}", datapath.name());
             }
-            let counters = running.stop();
-            let counters = stream(&counters);
-            assert_identities(counters);
-            let counted = |traffic: relay::counters::Traffic| (traffic.packets, traffic.bytes);
-            assert_eq!(counted(counters.received), (5, 2200), "{}", datapath.name());
-            for one in counters.subscribers.values() {
-                assert_eq!(counted(one.delivered), (5, 2200), "{}", datapath.name());
-            }
+        }
+        let counters = running.stop();
+        let counters = stream(&counters);
+        assert_identities(counters);
+        let counted = |traffic: relay::counters::Traffic| (traffic.packets, traffic.bytes);
+        assert_eq!(counted(counters.received), (5, 2200), "{}", datapath.name());
+        for one in counters.subscribers.values() {
+            assert_eq!(counted(one.delivered), (5, 2200), "{}", datapath.name());
         }
     }
 }

@@ -329,15 +329,15 @@ fn reason(error: &io::Error) -> DropReason {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn train(payload: &[u8], segment: Option<u16>) -> Train<'_> {
+    pub(in crate::userspace) fn train(payload: &[u8], segment: Option<u16>) -> Train<'_> {
         Train {
             payload,
             segment,
-            ttl: 64,
-            tos: 0,
+            ttl: 61,
+            tos: 0xb8,
         }
     }
 

@@ -96,15 +96,7 @@ fn spend(each: Duration, packets: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn train(payload: &[u8], segment: Option<u16>) -> Train<'_> {
-        Train {
-            payload,
-            segment,
-            ttl: 61,
-            tos: 0xb8,
-        }
-    }
+    use crate::userspace::fan_out::tests::train;
 
     #[test]
     fn parity_is_made_of_packets_not_of_trains() {

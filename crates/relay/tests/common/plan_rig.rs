@@ -1,7 +1,7 @@
 //! A datapath asked by plans: a sender's, a relay's and a receivers' namespace, and frames put into
 //! the relay's.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,6 +31,16 @@ pub const REDIRECT: u32 = 4;
 
 /// The kernel's datapaths, which only plans reach by themselves.
 pub const DATAPATHS: [&dyn Datapath<Relay>; 3] = [&Xdp, &Tc, &AfXdp];
+
+/// A sender and the ingest it sends to, of either family.
+pub const FAMILIES: [(&str, &str); 2] = [(SENDER, INGEST), (SENDER6, INGEST6)];
+
+/// Each of the kernel's datapaths with a sender and an ingest of each family.
+pub fn everywhere()
+-> impl Iterator<Item = (&'static dyn Datapath<Relay>, &'static str, &'static str)> {
+    let families = |datapath| FAMILIES.map(|(sender, ingest)| (datapath, sender, ingest));
+    DATAPATHS.into_iter().flat_map(families)
+}
 
 /// A plan of this stream alone.
 pub fn plan(stream: &Stream) -> Plan {
@@ -97,7 +107,7 @@ impl Rig {
     /// A stream of `subscribers`, the even ones by out0 and the odd ones by out1, port 7000 + i.
     pub fn stream(&self, subscribers: u32, ingest: &str) -> Stream {
         let address: SocketAddr = ingest.parse().unwrap();
-        let socket = self.relay.run(|| UdpSocket::bind(address).unwrap());
+        let socket = self.relay.listen(address);
         // Where the tests crowd the CPUs, the relay may be away for longer than the usual buffer.
         sys::socket::receive_buffer(&socket, 16 << 20).unwrap();
         Stream {
@@ -262,6 +272,13 @@ impl Capture {
                 None => std::thread::yield_now(),
             }
         }
+        frames
+    }
+
+    /// The same, in order of the ports they are for.
+    pub fn take_by_port(&self, count: usize) -> Vec<Arrived> {
+        let mut frames = self.take(count);
+        frames.sort_by_key(|frame| frame.destination.port());
         frames
     }
 

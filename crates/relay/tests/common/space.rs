@@ -89,6 +89,13 @@ impl Drop for Space {
     }
 }
 
+/// The next datagram's length and sender.
+pub fn hear(socket: &UdpSocket) -> (usize, String) {
+    let mut buffer = [0; 2048];
+    let (length, from) = socket.recv_from(&mut buffer).unwrap();
+    (length, from.to_string())
+}
+
 /// A socket that sees every frame of the calling thread's namespace.
 pub fn packet_socket() -> OwnedFd {
     socket(

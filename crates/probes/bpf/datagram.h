@@ -19,6 +19,9 @@ struct datagram {
 	__u64 address[2];
 	__be16 port;
 	void *payload;
+	/* Bytes of payload as UDP says: a short frame is padded, a long one is linear in part. */
+	__u32 length;
+	/* Of what can be read. */
 	void *end;
 };
 
@@ -62,10 +65,11 @@ static __always_inline int read_datagram(struct __sk_buff *skb, struct datagram 
 		udp = ipv4_payload(datagram, ethernet + 1);
 	else if (ethernet->h_proto == bpf_htons(ETH_P_IPV6))
 		udp = ipv6_payload(datagram, ethernet + 1);
-	if (!udp || (void *)(udp + 1) > datagram->end)
+	if (!udp || (void *)(udp + 1) > datagram->end || bpf_ntohs(udp->len) < sizeof(*udp))
 		return 0;
 	datagram->port = udp->dest;
 	datagram->payload = udp + 1;
+	datagram->length = bpf_ntohs(udp->len) - sizeof(*udp);
 	return 1;
 }
 

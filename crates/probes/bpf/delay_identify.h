@@ -92,25 +92,35 @@ static __always_inline __u64 mix(__u64 hash, __u64 word)
 	return hash ^ hash >> 29;
 }
 
-static __always_inline int identify_payload(const struct datagram *datagram,
-					    struct identity *identity)
+static __always_inline __u64 hash_payload(const struct datagram *datagram)
 {
 	const __u8 *at = datagram->payload;
-	__u64 hash = mix(0, datagram->end - datagram->payload);
+	__u32 left = datagram->length;
+	__u64 hash = mix(0, left);
 	int i;
 
-	for (i = 0; i < HASHED_WORDS; i++) {
+	for (i = 0; i < HASHED_WORDS && left >= sizeof(__u64); i++) {
 		if ((const void *)(at + sizeof(__u64)) > datagram->end)
 			break;
 		hash = mix(hash, *(const __u64 *)at);
 		at += sizeof(__u64);
+		left -= sizeof(__u64);
 	}
-	for (i = 0; i < (int)sizeof(__u64) - 1; i++) {
+	for (i = 0; i < (int)sizeof(__u64) - 1 && left; i++) {
 		if ((const void *)(at + 1) > datagram->end)
 			break;
 		hash = mix(hash, *at);
 		at++;
+		left--;
 	}
+	return hash;
+}
+
+static __always_inline int identify_payload(const struct datagram *datagram,
+					    struct identity *identity)
+{
+	__u64 hash = hash_payload(datagram);
+
 	identity->flow = 0;
 	identity->tag = hash >> 32;
 	identity->sequence = 0;

@@ -6,8 +6,11 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use netdev::{LinkSpec, Netlink};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::UdpGsoSegment;
 use packet::payload::Header;
 use probes::delay::{DelayConfig, DelayProbe, MatchKey, Point, StampFrom, Subscriber};
+use sys::ethtool::Ethtool;
 use sys::netns::{self, Namespace};
 
 const RUN: u32 = 4711;
@@ -138,6 +141,59 @@ fn every_packet_over_a_cable_is_timed_and_nothing_stays_attached() {
     again.settle(5, Duration::from_secs(5)).unwrap();
     let report = again.report(None).unwrap();
     assert_eq!((report.sent[0], report.delay.count()), (5, 5));
+}
+
+/// A relay's GSO leaves segments whose payload is in pages, where the sender's was linear.
+#[test]
+fn a_payload_is_the_same_in_pages_as_in_one_piece() {
+    const PAYLOAD: usize = 1_316;
+    if !sys::require::root() {
+        return;
+    }
+    let (near, far) = (Space::new("whole"), Space::new("pages"));
+    cable(&near, &far);
+    let segment_here = || {
+        let ethtool = Ethtool::open("eth0").unwrap();
+        ethtool.set_features(&[("tx-udp-segmentation", false)])
+    };
+    near.namespace.run(segment_here).unwrap().unwrap();
+    let loopback = Point {
+        namespace: near.namespace.try_clone().unwrap(),
+        ifindex: 1,
+    };
+    near.netlink()
+        .set_link(loopback.ifindex, &LinkSpec::unnamed().up())
+        .unwrap();
+    let sink = far.socket("10.8.0.2:0");
+    let to = sink.local_addr().unwrap();
+    let unused = "10.8.0.2:9".parse().unwrap();
+    let probe = DelayProbe::attach(&DelayConfig {
+        sender: Some(loopback),
+        key: MatchKey::PayloadHash,
+        subscribers: vec![Subscriber {
+            address: to,
+            flow: 0,
+        }],
+        ..config(&near, &far, to, unused)
+    })
+    .unwrap();
+
+    let payloads: Vec<u8> = (0..30)
+        .flat_map(|i| [[i; PAYLOAD / 2], [0xff; PAYLOAD / 2]].concat())
+        .collect();
+    let stamped = near.socket("127.0.0.1:0");
+    for payload in payloads.chunks(PAYLOAD) {
+        stamped.send_to(payload, "127.0.0.1:9").unwrap();
+    }
+    let relay = near.socket("10.8.0.1:0");
+    setsockopt(&relay, UdpGsoSegment, &i32::try_from(PAYLOAD).unwrap()).unwrap();
+    relay.send_to(&payloads, to).unwrap();
+
+    probe.settle(30, Duration::from_secs(5)).unwrap();
+    let report = probe.report(None).unwrap();
+    let only = &report.subscribers[0];
+    assert_eq!((report.sent[0], only.unique, only.foreign), (30, 30, 0));
+    assert_eq!(report.violations(), Vec::<String>::new());
 }
 
 #[test]

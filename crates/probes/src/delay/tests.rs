@@ -273,6 +273,25 @@ fn payloads_are_told_apart_by_their_last_byte_and_equal_ones_are_counted() {
 }
 
 #[test]
+fn the_padding_of_a_short_frame_is_no_payload() {
+    if !sys::require::root() {
+        return;
+    }
+    let config = config(MatchKey::PayloadHash);
+    let mut storage = MaybeUninit::uninit();
+    let bench = Bench::of(&config, &mut storage);
+    bench.departs(b"short");
+    let mut padded = frame(FIRST, b"short");
+    padded.resize(60, 0);
+    pass(&bench.skel.progs.match_arrival_1, &padded);
+    bench.arrives(FIRST, b"short\0");
+    let report = bench.report();
+    let first = &report.subscribers[0];
+    assert_eq!((first.received, first.unique, first.foreign), (2, 1, 1));
+    assert_eq!(report.violations(), Vec::<String>::new());
+}
+
+#[test]
 fn superframes_are_flagged() {
     if !sys::require::root() {
         return;

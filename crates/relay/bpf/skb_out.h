@@ -18,32 +18,33 @@ static __always_inline int trim_skb(struct __sk_buff *skb, const struct datagram
 	return skb->len > length ? bpf_skb_change_tail(skb, length, 0) : 0;
 }
 
-/* What is known of the frames that may wait at the other end; anything else is a time. */
+/* What is known of the frames that may wait at the other end; an odd number is a time. */
 enum queued {
 	QUEUED_UNKNOWN = 0,
-	QUEUED_NONE = 1,
+	QUEUED_NONE = 2,
 };
 
-/* In 1024 nanoseconds: by then the other end has taken in what it was sent. */
+/* In 1024 nanoseconds: by then the other end should have taken in what it was sent. */
 #define QUEUED_FOR 50
 
 /*
  * A frame that goes directly overtakes those that wait for their turn at the other end. The first
  * that may go waits for a pause of those that go through the device; after it there are no more,
- * but for superframes.
+ * but for superframes. The time may lie ahead: another CPU has sent since this one looked.
  */
 static __always_inline bool may_overtake(struct group *group, bool superframe)
 {
+	__u32 queued = group->queued;
 	__u32 now;
 
 	if (superframe) {
 		group->queued = QUEUED_UNKNOWN;
 		return true;
 	}
-	if (group->queued == QUEUED_NONE)
+	if (queued == QUEUED_NONE)
 		return false;
-	now = bpf_ktime_get_ns() >> 10 | 2;
-	if (group->queued != QUEUED_UNKNOWN && now - group->queued > QUEUED_FOR) {
+	now = bpf_ktime_get_ns() >> 10 | 1;
+	if (queued != QUEUED_UNKNOWN && (__s32)(now - queued) > QUEUED_FOR) {
 		group->queued = QUEUED_NONE;
 		return false;
 	}

@@ -1,4 +1,5 @@
-//! Experiments that ship, in the small and for real: what they record must make sense.
+//! Experiments, most of them those that ship, in the small and for real: what they record must make
+//! sense.
 #![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
 
 mod common;
@@ -34,8 +35,9 @@ fn block(experiment: &str, arms: &[&str]) -> Option<Vec<Value>> {
     }));
     let summary = std::fs::read_to_string(out.join("summary.json")).unwrap();
     let summary: Value = serde_json::from_str(&summary).unwrap();
-    assert_eq!(summary["experiment"], experiment);
-    Some(record(&out))
+    let record = record(&out);
+    assert_eq!(summary["experiment"], record[0]["experiment"]);
+    Some(record)
 }
 
 /// The trials of a record, each of which delivered what was sent.
@@ -94,6 +96,56 @@ fn jitter_is_on_the_link_for_every_arm() {
     // The plan of delays is seeded, uniform from 0 to 1 ms, and nothing shortens them.
     for trial in under(&trials, "jitter=1ms") {
         assert!(median_us(trial) >= 400.0, "{trial}");
+    }
+}
+
+/// A stream offered four times the packets that its limit lets through.
+const LIMITED: &str = r#"
+name = "limited"
+job = "relay"
+about = "A stream beyond its rate limit"
+measure = "delay"
+baseline = "mmsg"
+arms = ["mmsg", "tc", "xdp"]
+blocks = 1
+idle = "none"
+primary = ["delay_p50"]
+
+[[load]]
+payload = "200B"
+rate = "4kpps"
+subscribers = 4
+duration = "200ms"
+options = { rate = { stream = "1kpps" } }
+
+[[question]]
+text = "Is what is missing what was refused?"
+metrics = ["loss_pct"]
+
+[quick]
+blocks = 1
+arms = ["mmsg", "xdp"]
+loads = [0]
+"#;
+
+#[test]
+fn what_a_relay_refuses_is_what_its_receivers_miss() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("limited.toml");
+    std::fs::write(&plan, LIMITED).unwrap();
+    let Some(record) = block(common::path(&plan), &["mmsg", "tc", "xdp"]) else {
+        return;
+    };
+    assert_eq!(record[0]["experiment"], "limited");
+    for trial in &record[1..] {
+        let count = |name: &str| trial["counts"][name].as_u64().unwrap();
+        let missing = count("missing");
+        assert!(missing > count("due") / 2, "{trial}");
+        assert_eq!(count("drops.rate_limited"), missing, "{trial}");
+        assert_eq!(count("due"), 4 * count("sent"), "{trial}");
+        assert_eq!(count("unique") + missing, count("due"), "{trial}");
+        let flags = trial["flags"].to_string();
+        assert!(!flags.contains("counted where dropped"), "{trial}");
     }
 }
 

@@ -72,7 +72,7 @@ pub struct AskedQuestion {
 pub enum Measure {
     /// One-way delay from the sender's egress to the receiver's ingress.
     Delay,
-    /// The highest rate without loss, by bracketing, and goodput beyond it.
+    /// The highest rate that loses next to nothing, by bracketing, and goodput beyond it.
     Throughput,
     /// Whole-machine CPU per delivery at a fixed rate.
     Cpu,
@@ -375,6 +375,52 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("warp") && error.contains("xdp"), "{error}");
+    }
+
+    #[test]
+    fn kernel_paths_are_compared_with_every_kind_of_userspace() {
+        let against = |name: &str, metric: &str| {
+            let plan = Plan::find(name).unwrap();
+            let asked = plan
+                .questions
+                .iter()
+                .filter(|asked| asked.metrics.iter().any(|m| m == metric));
+            let mut others: Vec<String> = asked.flat_map(|asked| asked.against.clone()).collect();
+            others.push(plan.baseline.clone());
+            others
+        };
+        for (name, metric, others) in [
+            (
+                "relay-delay",
+                "delay_p50",
+                &["recv", "mmsg", "busy", "floor"][..],
+            ),
+            ("relay-delay", "delay_p99", &["recv", "mmsg"]),
+            (
+                "relay-throughput",
+                "deliveries_per_s",
+                &["recv", "mmsg", "gso", "busy", "af-xdp", "tc"],
+            ),
+            ("relay-cpu", "cpu_ns_per_delivery", &["recv"]),
+            (
+                "relay-peers",
+                "delay_p50",
+                &["recv", "rtpengine", "nginx", "socat", "dnat"],
+            ),
+            (
+                "relay-peers",
+                "delay_p99",
+                &["recv", "rtpengine", "nginx", "socat"],
+            ),
+        ] {
+            let asked = against(name, metric);
+            for other in others {
+                assert!(
+                    asked.iter().any(|arm| arm == other),
+                    "{name} {metric} {other}"
+                );
+            }
+        }
     }
 
     #[test]

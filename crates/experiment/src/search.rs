@@ -1,4 +1,4 @@
-//! The bracketing search for the highest rate without loss (RFC 2544 throughput, NDR).
+//! The bracketing search for the highest rate that passes (RFC 2544 throughput, NDR).
 //!
 //! Only rates that were offered are ever reported: the answer is the best step that passed.
 
@@ -16,11 +16,11 @@ pub(crate) struct Step {
 /// The search's answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Found {
-    /// The highest offered rate without loss, in packets a second into the relay.
+    /// The highest offered rate that passed, in packets a second into the relay.
     pub(crate) ndr_pps: f64,
     /// Every step in order.
     pub(crate) steps: Vec<Step>,
-    /// The generator was the limit: nothing was lost at its full rate.
+    /// The generator was the limit: its full rate passed.
     pub(crate) generator_bound: bool,
 }
 

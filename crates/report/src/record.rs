@@ -86,7 +86,8 @@ pub struct Trial {
     /// `ps_cpu_pct`, what `ps` shows for the datapath's process, and `added_NAME`, which the report
     /// derives (NAME less NAME of arm `floor` in the same block) where the trial does not hold it.
     pub values: BTreeMap<String, f64>,
-    /// Exact counts: sent, received, unique, duplicates, missing, foreign, reordered, drops.NAME.
+    /// Exact counts: sent, due (to all subscribers), received, unique, duplicates, missing, foreign,
+    /// reordered, negative_delays, drops.NAME (deliveries lost, by what counted them).
     pub counts: BTreeMap<String, u64>,
     /// Histograms by name, in nanoseconds: `delay`, `lateness`.
     pub histograms: BTreeMap<String, Histogram>,

@@ -68,20 +68,22 @@ pub struct SubscriberReport {
 }
 
 impl Report {
-    /// Sums over subscribers: sent, received, unique, duplicates, missing, foreign, reordered.
-    /// `foreign` includes packets to addresses that are no subscriber's.
-    pub fn counts(&self) -> [(&'static str, u64); 7] {
+    /// What was sent, and sums over the subscribers, `due` being what was sent to be delivered to
+    /// each. `received` and `foreign` include packets to addresses that are no subscriber's.
+    pub fn counts(&self) -> [(&'static str, u64); 9] {
         let sum =
             |field: fn(&SubscriberReport) -> u64| self.subscribers.iter().map(field).sum::<u64>();
         let astray: u64 = self.receivers.iter().map(|d| d.foreign + d.stale).sum();
         [
             ("sent", self.sent.iter().sum()),
-            ("received", sum(|s| s.received)),
+            ("due", sum(|s| s.sent)),
+            ("received", sum(|s| s.received) + astray),
             ("unique", sum(|s| s.unique)),
             ("duplicates", sum(|s| s.duplicates)),
             ("missing", sum(|s| s.missing)),
             ("foreign", sum(|s| s.foreign) + astray),
             ("reordered", sum(|s| s.reordered)),
+            ("negative_delays", sum(|s| s.negative)),
         ]
     }
 

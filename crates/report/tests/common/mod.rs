@@ -202,6 +202,7 @@ fn trial(random: &mut Random, arm: &str, repeat: u8, load: &str) -> Trial {
         values,
         counts: BTreeMap::from([
             ("sent".to_owned(), 20_000),
+            ("due".to_owned(), 20_000),
             ("received".to_owned(), 19_999),
             ("unique".to_owned(), 19_999),
             ("duplicates".to_owned(), 0),

@@ -16,6 +16,7 @@ use sys::clock::monotonic_ns;
 
 use super::RelayBench;
 use super::delay::{generate, probe, run_id};
+use super::losses::Losses;
 use super::process::RelayProcess;
 use super::stage::Stage;
 use crate::jobs::{Outcome, TrialSpec};
@@ -31,6 +32,7 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
     let relay = stage.relay().context("only a relay changes live")?;
     let run = run_id(spec.seed);
     let probe = probe(&stage, MatchKey::Lowroad { run }, false, 1 << 16)?;
+    let losses = Losses::watch(&stage)?;
     let visitor = Visitor::listen(&stage, run, interval_ns(spec.load))?;
     let done = AtomicBool::new(false);
     let (sent, changes) = thread::scope(|scope| {
@@ -55,16 +57,17 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
             .counts()
             .map(|(name, count)| (name.to_owned(), count)),
     );
-    // The visitor's own packets are no subscriber's to the probe: what it received while it
-    // subscribed is not foreign.
-    let foreign = outcome.counts["foreign"].saturating_sub(changes.welcome);
-    outcome
-        .counts
-        .insert("foreign".to_owned(), foreign + changes.late);
-    outcome.values.insert(
-        "foreign_packets".to_owned(),
-        (foreign + changes.late) as f64,
-    );
+    // The visitor's packets are no subscriber's to the probe; those it was to get are not foreign.
+    let welcome = changes.welcome - changes.late;
+    for name in ["received", "foreign"] {
+        outcome
+            .counts
+            .entry(name.to_owned())
+            .and_modify(|count| *count -= welcome.min(*count));
+    }
+    let foreign = outcome.counts["foreign"] as f64;
+    outcome.values.insert("foreign_packets".to_owned(), foreign);
+    losses.note(&mut outcome)?;
     if let Some(median) = stats::median(&changes.effect_ms) {
         outcome
             .values
@@ -96,7 +99,7 @@ fn interval_ns(load: &Load) -> u64 {
 struct Changes {
     /// From the request to the first packet got, or the last one, in milliseconds.
     effect_ms: Vec<f64>,
-    /// Packets the visitor got while it subscribed.
+    /// Packets the visitor got, the late ones too.
     welcome: u64,
     /// Packets it got that were sent after its leaving was confirmed.
     late: u64,

@@ -14,6 +14,7 @@ use report::record::Stacks;
 
 use super::RelayBench;
 use super::delay::{generate, probe, run_id};
+use super::losses::Losses;
 use super::noise::Watch;
 use super::stage::Stage;
 use crate::jobs::{Outcome, TrialSpec};
@@ -40,6 +41,7 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
     generate(bench, &stage, spec.load, run ^ 1, Some(64))?;
     let probe = probe(&stage, MatchKey::Lowroad { run }, false, 1 << 16)?;
     let pids = stage.relay_pids();
+    let losses = Losses::watch(&stage)?;
     let mut outcome = Outcome::default();
     let noise = Watch::start(&bench.foreign, &pids)?;
     let ps_before = ps_ns(&pids)?;
@@ -79,6 +81,7 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
     for (name, count) in report.counts() {
         outcome.counts.insert(name.to_owned(), count);
     }
+    losses.note(&mut outcome)?;
     outcome
         .noise
         .insert("cpu_sum_pct".to_owned(), usage.worst_sum_percent());

@@ -10,6 +10,7 @@ use probes::delay::{DelayConfig, DelayProbe, MatchKey, Report, StampFrom, Subscr
 use stats::Histogram;
 
 use super::application::Applications;
+use super::losses::Losses;
 use super::noise::Watch;
 use super::stage::{Layout, Stage};
 use super::{FLOOR, NULL_PROBE, RelayBench, media};
@@ -39,7 +40,7 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
 /// The trial on a stage that is set.
 pub(crate) fn on_stage(bench: &RelayBench, stage: &Stage, spec: &TrialSpec<'_>) -> Result<Outcome> {
     let mut outcome = Outcome::default();
-    let report = match spec.load.from {
+    let (report, losses) = match spec.load.from {
         LoadSource::Generator => generated(bench, stage, spec, &mut outcome)?,
         LoadSource::Rtp | LoadSource::MpegTs => streamed(bench, stage, spec, &mut outcome)?,
     };
@@ -47,15 +48,16 @@ pub(crate) fn on_stage(bench: &RelayBench, stage: &Stage, spec: &TrialSpec<'_>) 
         Scope::StampToStamp => note_delay(&mut outcome, &report),
         Scope::Application => outcome.flags.extend(report.violations()),
     }
+    losses.note(&mut outcome)?;
     Ok(outcome)
 }
 
-fn generated(
+fn generated<'a>(
     bench: &RelayBench,
-    stage: &Stage,
+    stage: &'a Stage,
     spec: &TrialSpec<'_>,
     outcome: &mut Outcome,
-) -> Result<Report> {
+) -> Result<(Report, Losses<'a>)> {
     let run = run_id(spec.seed);
     let null = spec.arm == NULL_PROBE;
     let applications = match spec.load.scope {
@@ -64,6 +66,7 @@ fn generated(
     };
     generate(bench, stage, spec.load, run ^ 1, Some(WARM_UP))?;
     let probe = probe(stage, MatchKey::Lowroad { run }, null, CAPACITY)?;
+    let losses = Losses::watch(stage)?;
     let own = stage.relay_pids();
     let watch = Watch::start(&bench.foreign, &own)?;
     let sent = generate(bench, stage, spec.load, run, None)?;
@@ -72,19 +75,22 @@ fn generated(
     if let Some(applications) = applications {
         applications.finish(sent.sent, outcome)?;
     }
-    if null {
-        return Ok(probe.report(None)?);
-    }
-    finish(&probe, sent.sent * spec.load.subscribers as u64)
+    let report = if null {
+        probe.report(None)?
+    } else {
+        finish(&probe, sent.sent * spec.load.subscribers as u64)?
+    };
+    Ok((report, losses))
 }
 
-fn streamed(
+fn streamed<'a>(
     bench: &RelayBench,
-    stage: &Stage,
+    stage: &'a Stage,
     spec: &TrialSpec<'_>,
     outcome: &mut Outcome,
-) -> Result<Report> {
+) -> Result<(Report, Losses<'a>)> {
     let probe = probe(stage, key(spec.load.from), false, 1 << 14)?;
+    let losses = Losses::watch(stage)?;
     let file = bench.video.file()?;
     let mut own = stage.relay_pids();
     let watch = Watch::start(&bench.foreign, &own)?;
@@ -93,7 +99,8 @@ fn streamed(
     video.finish()?;
     watch.end(&own, outcome)?;
     let sent = probe.report(None)?.sent.iter().sum::<u64>();
-    finish(&probe, sent * spec.load.subscribers as u64)
+    let report = finish(&probe, sent * spec.load.subscribers as u64)?;
+    Ok((report, losses))
 }
 
 /// What tells the packets of ffmpeg's stream apart.

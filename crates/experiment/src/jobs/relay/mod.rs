@@ -5,6 +5,7 @@ mod applies;
 mod change;
 mod cpu;
 mod delay;
+mod losses;
 mod media;
 mod noise;
 mod peers;

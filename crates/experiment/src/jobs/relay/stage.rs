@@ -181,6 +181,11 @@ impl Stage {
         }
     }
 
+    /// Whether what relays is not ours.
+    pub(super) fn has_peer(&self) -> bool {
+        matches!(self.middle, Middle::Peer(_))
+    }
+
     /// The process that relays, in arms that have one.
     pub(super) fn relay_pids(&self) -> Vec<u32> {
         match &self.middle {

@@ -1,4 +1,4 @@
-//! A throughput trial: the highest rate without loss, and what is left beyond it. Copies are
+//! A throughput trial: the highest rate that passes, and what is left beyond it. Copies are
 //! counted by an XDP program on the receiver's device, the same for every arm.
 
 use std::sync::atomic::AtomicBool;
@@ -15,7 +15,8 @@ use crate::jobs::{Outcome, TrialSpec};
 use crate::plan::Load;
 use crate::search::{Step, search};
 
-/// Loss a passing step may have: `quick` of RFC 2544 searches; long runs are stricter.
+/// Loss a passing step may have. RFC 2544 has none, and longer steps; in these, a lost time slice
+/// would then decide, and not the datapath.
 const LOSS: f64 = 1e-3;
 /// Overload that tells a graceful limit from livelock.
 const OVERLOAD: f64 = 1.5;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use testbed::Child;
 
+use super::losses::Losses;
 use super::media::{self, FRAMES_PER_SECOND, Video};
 use super::noise::Watch;
 use super::stage::Stage;
@@ -33,6 +34,7 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
     ensure!(due <= source.len(), "the video is shorter than the load");
     let receiver = Receiver::start(&stage, spec.load.from)?;
     let probe = delay::probe(&stage, delay::key(spec.load.from), false, 1 << 14)?;
+    let losses = Losses::watch(&stage)?;
     let mut own = stage.relay_pids();
     own.push(receiver.child.id());
     let watch = Watch::start(&bench.foreign, &own)?;
@@ -45,6 +47,7 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
     let report = delay::finish(&probe, sent * spec.load.subscribers as u64)?;
     let got = media::decode(&receiver.finish()?)?;
     delay::note_delay(&mut outcome, &report);
+    losses.note(&mut outcome)?;
     outcome.counts.insert("frames_due".to_owned(), due as u64);
     outcome
         .counts

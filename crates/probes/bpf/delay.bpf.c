@@ -51,14 +51,26 @@ static __always_inline int note_departure(struct device *device, struct identity
 	return 1;
 }
 
+static __always_inline struct stamp *slot_for(struct device *device,
+					      const struct identity *identity)
+{
+	struct stamp *equal;
+
+	if (match_key != DELAY_KEY_PAYLOAD)
+		return bpf_map_lookup_elem(&stamps, &identity->slot);
+	equal = tagged_stamp(identity);
+	if (!equal)
+		return oldest_stamp(identity);
+	device->collisions++;
+	return equal;
+}
+
 static __always_inline void put_stamp(struct device *device, const struct identity *identity)
 {
-	struct stamp *stamp = bpf_map_lookup_elem(&stamps, &identity->slot);
+	struct stamp *stamp = slot_for(device, identity);
 
 	if (!stamp)
 		return;
-	if (match_key == DELAY_KEY_PAYLOAD && stamp->tag == identity->tag && stamp->ns)
-		device->collisions++;
 	stamp->tag = identity->tag;
 	stamp->sequence = identity->sequence;
 	/* Last: what the probe costs here must not be part of the delay. */

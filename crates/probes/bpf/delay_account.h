@@ -27,12 +27,15 @@ static __always_inline __u64 find_stamp(struct identity *identity)
 
 	if (stamp_in_payload)
 		return identity->sent_ns;
-	stamp = bpf_map_lookup_elem(&stamps, &identity->slot);
-	if (!stamp || stamp->tag != identity->tag)
-		return 0;
-	if (match_key == DELAY_KEY_PAYLOAD)
+	if (match_key == DELAY_KEY_PAYLOAD) {
+		stamp = tagged_stamp(identity);
+		if (!stamp)
+			return 0;
 		identity->sequence = stamp->sequence;
-	else if (stamp->sequence != identity->sequence)
+		return stamp->ns;
+	}
+	stamp = bpf_map_lookup_elem(&stamps, &identity->slot);
+	if (!stamp || stamp->tag != identity->tag || stamp->sequence != identity->sequence)
 		return 0;
 	return stamp->ns;
 }

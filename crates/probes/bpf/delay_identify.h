@@ -12,6 +12,8 @@
 #define RTP_VERSION_MASK 0xc0
 /* By payload, bytes past this are told apart by their number only. */
 #define HASHED_WORDS 16
+/* By payload, slots a packet may take: hashes that share one must not cost a packet under way. */
+#define STAMP_WAYS 4
 
 struct rtp_header {
 	__u8 version;
@@ -21,7 +23,10 @@ struct rtp_header {
 	__be32 ssrc;
 };
 
-/* A packet's identity. By payload, `tag` and `slot` identify it and the stamp has its sequence. */
+/*
+ * A packet's identity. By payload, `tag` and the first of its slots, `slot`, identify it, and the
+ * stamp has its sequence.
+ */
 struct identity {
 	__u32 flow;
 	__u32 tag;
@@ -124,7 +129,7 @@ static __always_inline int identify_payload(const struct datagram *datagram,
 	identity->flow = 0;
 	identity->tag = hash >> 32;
 	identity->sequence = 0;
-	identity->slot = stamp_slot(0, hash);
+	identity->slot = stamp_slot(0, hash) & ~(STAMP_WAYS - 1);
 	identity->run = run;
 	return 1;
 }
@@ -137,6 +142,37 @@ static __always_inline int identify(const struct datagram *datagram, struct iden
 	if (match_key == DELAY_KEY_RTP)
 		return identify_rtp(datagram, identity);
 	return identify_payload(datagram, identity);
+}
+
+/* By payload: the stamp with the packet's tag, or NULL. */
+static __always_inline struct stamp *tagged_stamp(const struct identity *identity)
+{
+	int way;
+
+	for (way = 0; way < STAMP_WAYS; way++) {
+		__u32 slot = identity->slot + way;
+		struct stamp *stamp = bpf_map_lookup_elem(&stamps, &slot);
+
+		if (stamp && stamp->ns && stamp->tag == identity->tag)
+			return stamp;
+	}
+	return NULL;
+}
+
+/* By payload: the slot that was not used for longest. */
+static __always_inline struct stamp *oldest_stamp(const struct identity *identity)
+{
+	struct stamp *oldest = NULL;
+	int way;
+
+	for (way = 0; way < STAMP_WAYS; way++) {
+		__u32 slot = identity->slot + way;
+		struct stamp *stamp = bpf_map_lookup_elem(&stamps, &slot);
+
+		if (stamp && (!oldest || stamp->ns < oldest->ns))
+			oldest = stamp;
+	}
+	return oldest;
 }
 
 #endif

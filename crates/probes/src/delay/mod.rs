@@ -39,6 +39,8 @@ pub(crate) mod skel {
 const RECEIVERS: usize = 4;
 /// Flows told apart by SSRC; twin of `DELAY_FLOWS`.
 const RTP_FLOWS: usize = 16;
+/// Slots a packet may take by payload; twin of `STAMP_WAYS`.
+const STAMP_WAYS: u32 = 4;
 /// The sender's index among `devices`; twin of `DELAY_SENDER`.
 const SENDER: u32 = 4;
 
@@ -333,6 +335,9 @@ fn check(config: &DelayConfig) -> Result<(), Error> {
             refuse("each flow needs its SSRC, 16 at most")
         }
         MatchKey::PayloadHash if flows > 1 => refuse("by payload there is one flow"),
+        MatchKey::PayloadHash if config.window < STAMP_WAYS => {
+            refuse("by payload the window is 4 or more")
+        }
         MatchKey::Rtp { .. } | MatchKey::PayloadHash => Ok(()),
     }
 }

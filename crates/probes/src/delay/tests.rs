@@ -273,6 +273,28 @@ fn payloads_are_told_apart_by_their_last_byte_and_equal_ones_are_counted() {
 }
 
 #[test]
+fn payloads_whose_hashes_share_a_slot_are_all_found() {
+    if !sys::require::root() {
+        return;
+    }
+    let mut config = config(MatchKey::PayloadHash);
+    config.window = 4;
+    let mut storage = MaybeUninit::uninit();
+    let bench = Bench::of(&config, &mut storage);
+    let payloads = |i: std::ops::Range<u8>| i.map(|i| [i; 100]);
+    payloads(0..4).for_each(|payload| bench.departs(&payload));
+    payloads(0..4).for_each(|payload| bench.arrives(FIRST, &payload));
+    // The oldest makes room.
+    payloads(4..5).for_each(|payload| bench.departs(&payload));
+    payloads(0..5).for_each(|payload| bench.arrives(SECOND, &payload));
+    let report = bench.report();
+    let [first, second] = [0, 1].map(|at: usize| &report.subscribers[at]);
+    assert_eq!((first.unique, first.foreign, first.reordered), (4, 0, 0));
+    assert_eq!((second.unique, second.foreign, second.reordered), (4, 1, 0));
+    assert_eq!(report.violations(), Vec::<String>::new());
+}
+
+#[test]
 fn the_padding_of_a_short_frame_is_no_payload() {
     if !sys::require::root() {
         return;
@@ -368,6 +390,10 @@ fn contradictions_are_refused() {
     assert!(refused(|c| {
         c.key = MatchKey::PayloadHash;
         c.subscribers[1].flow = 1;
+    }));
+    assert!(refused(|c| {
+        c.key = MatchKey::PayloadHash;
+        c.window = 3;
     }));
     assert!(refused(|c| {
         c.key = MatchKey::PayloadHash;

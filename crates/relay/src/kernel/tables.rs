@@ -257,8 +257,10 @@ impl Tables {
     /// Whether a stream will settle at one of the next looks.
     pub(crate) fn is_settling(&self) -> bool {
         let state = self.state();
-        let mut fast = state.streams.values().filter(|c| c.road == Road::Fast);
-        fast.any(|carried| !carried.is_settled())
+        // Of one that is diverted, only a look tells that the fast path has taken over.
+        let settles = |one: &Carried| one.road == Road::Fast || one.fast_for > 0;
+        let mut streams = state.streams.values();
+        streams.any(|carried| !carried.is_settled() && settles(carried))
     }
 
     /// Finds the streams that have settled since the last look, and may use another way now.

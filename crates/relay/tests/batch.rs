@@ -9,10 +9,9 @@
 mod common;
 
 use common::frame::{Arrived, Frame};
-use common::plan_rig::{Capture, DATAPATHS, Rig, SENDER, SENDER6, assert_identities};
+use common::plan_rig::{DATAPATHS, Rig, SENDER, SENDER6, assert_identities};
 use relay::counters::{Counters, Traffic};
 use relay::plan::{Plan, Stream, StreamId};
-use sys::ethtool::{Channels, Ethtool};
 
 /// Whose a frame is: a stream with these subscribers (number, IPv4), or, without any, the stack's.
 struct Owner {
@@ -93,26 +92,6 @@ fn mixed() -> Vec<Sent> {
     frames.collect()
 }
 
-/// A bucket that the first long frame empties, for longer than the test takes.
-const HOLD: &str = "qdisc add dev src0 root tbf rate 400bit burst 1600 limit 1mb";
-/// One that lets everything through, from the next frame on.
-const RELEASE: &str = "qdisc change dev src0 root tbf rate 1gbit burst 1mb limit 1mb";
-const REMOVE: &str = "qdisc del dev src0 root";
-
-/// Has the relay's device take in all of these frames at one go; the ones around them are nobody's.
-fn send_at_one_go(rig: &Rig, capture: &Capture, frames: &[Sent]) {
-    let nobodys = |size| rig.send(&Frame::new(SENDER, "10.1.0.2:4999", size));
-    rig.sender.tc(HOLD);
-    nobodys(1472);
-    for (_, frame) in frames {
-        rig.send(frame);
-    }
-    assert_eq!(capture.rest(), [], "frames are held back");
-    rig.sender.tc(RELEASE);
-    nobodys(20);
-    rig.sender.tc(REMOVE);
-}
-
 fn of<'a>(frames: &'a [Sent], owner: &Owner) -> impl Iterator<Item = &'a Sent> {
     let ingest = owner.ingest;
     frames
@@ -155,7 +134,7 @@ fn what_a_frame_carries_is_no_other_frames() {
     }
     let rig = Rig::new();
     let capture = rig.capture();
-    rig.sender.run(|| use_one_queue("src0"));
+    rig.use_one_queue();
     let bystander = rig.relay.listen(STACKS.ingest);
     let frames = mixed();
     for datapath in DATAPATHS {
@@ -168,7 +147,7 @@ fn what_a_frame_carries_is_no_other_frames() {
             ..Plan::default()
         };
         let running = rig.start(datapath, &plan);
-        send_at_one_go(&rig, &capture, &frames);
+        rig.send_at_one_go(frames.iter().map(|(_, frame)| frame));
 
         let copies = |(owner, frame): &Sent| {
             let copy = |(i, v4): &(u32, bool)| rig.copy(*i, *v4, frame);
@@ -191,11 +170,4 @@ fn what_a_frame_carries_is_no_other_frames() {
         assert_counts(&running.stop(), &frames, name);
         assert_eq!(capture.rest(), [], "{name}: for nobody");
     }
-}
-
-/// One queue to send by, so that all frames come in by one.
-fn use_one_queue(device: &str) {
-    let device = Ethtool::open(device).unwrap();
-    let channels = device.channels().unwrap();
-    device.set_channels(Channels { tx: 1, ..channels }).unwrap();
 }

@@ -16,7 +16,7 @@ use relay::plan::{Limits, Plan, SourcePolicy, Stream, StreamId, Subscriber, Subs
 use relay::tc::Tc;
 use relay::xdp::Xdp;
 use relay::{Relay, Running};
-use sys::ethtool::Ethtool;
+use sys::ethtool::{Channels, Ethtool};
 
 use super::frame::{self, Arrived, Frame};
 use super::space::{Injector, Space, packet_socket};
@@ -192,6 +192,34 @@ impl Rig {
         let mut bytes = frame.bytes();
         bytes[..6].copy_from_slice(&device);
         self.injector.send(&bytes);
+    }
+
+    /// Has the sender use one of its queues only, so that all frames come in by one.
+    pub fn use_one_queue(&self) {
+        self.sender.run(|| {
+            let device = Ethtool::open("src0").unwrap();
+            let channels = device.channels().unwrap();
+            device.set_channels(Channels { tx: 1, ..channels }).unwrap();
+        });
+    }
+
+    /// Has the relay's device take in these frames at one go, if they are 64 at the most. There is
+    /// one that is nobody's before them and one after.
+    pub fn send_at_one_go<'a>(&self, frames: impl IntoIterator<Item = &'a Frame>) {
+        let nobodys = |size| self.send(&Frame::new(SENDER, "10.1.0.2:4999", size));
+        // The long one empties the bucket, for longer than the others take.
+        let bucket = "tbf rate 400bit burst 1600 limit 1mb";
+        self.sender.tc(&format!("qdisc add dev src0 root {bucket}"));
+        nobodys(1472);
+        for frame in frames {
+            self.send(frame);
+        }
+        // From the next frame on, it lets everything through.
+        let bucket = "tbf rate 1gbit burst 1mb limit 1mb";
+        self.sender
+            .tc(&format!("qdisc change dev src0 root {bucket}"));
+        nobodys(20);
+        self.sender.tc("qdisc del dev src0 root");
     }
 
     /// The verdict on a frame that comes so many times and goes nowhere.

@@ -1,5 +1,6 @@
 //! Network namespaces, and what goes in and comes out of them as frames.
 
+use std::io::ErrorKind;
 use std::net::{ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
@@ -60,10 +61,20 @@ impl Space {
     }
 
     /// A socket of a program here that waits for datagrams, for five seconds each.
-    pub fn listen(&self, at: impl ToSocketAddrs + Send) -> UdpSocket {
-        let socket = self.run(|| UdpSocket::bind(at).unwrap());
-        let patience = Some(Duration::from_secs(5));
-        socket.set_read_timeout(patience).unwrap();
+    pub fn listen(&self, at: impl ToSocketAddrs + Sync) -> UdpSocket {
+        let patience = Duration::from_secs(5);
+        let deadline = Instant::now() + patience;
+        let bind = || loop {
+            match UdpSocket::bind(&at) {
+                // A child that another test starts holds what was open here until it is executed.
+                Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
+                    std::thread::yield_now();
+                }
+                bound => break bound.unwrap(),
+            }
+        };
+        let socket = self.run(bind);
+        socket.set_read_timeout(Some(patience)).unwrap();
         socket
     }
 

@@ -29,11 +29,11 @@ fn garbage_is_one_clear_line_with_its_place() {
         (STREAM.replace("127.0.0.1:5004", "nowhere"), 3, "address"),
         (
             STREAM.replace("recv", "teleport"),
-            1,
+            4,
             "no datapath \"teleport\"",
         ),
         (STREAM.replace("source", "sauce"), 5, "sauce"),
-        (format!("{STREAM}{STREAM}"), 10, "taken"),
+        (format!("{STREAM}{STREAM}"), 11, "taken"),
         (
             STREAM.replace("127.0.0.1:6000", "127.0.0.1:5004"),
             7,

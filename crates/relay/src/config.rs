@@ -1,12 +1,15 @@
 //! The configuration file: its shape, and every complaint with its line.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use control::config::{Document, Error, Spanned};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
-use crate::spec::{StreamSpec, SubscriberSpec};
+use crate::spec::{Part, StreamSpec};
 
 /// Where the control socket is by default.
 pub const CONTROL: &str = "/run/lowroad/relay.sock";
@@ -16,7 +19,7 @@ pub const CONTROL: &str = "/run/lowroad/relay.sock";
 pub struct Config {
     pub control: PathBuf,
     pub http: Option<Http>,
-    /// CPUs the datapaths' threads are pinned to, in turn; empty: anywhere.
+    /// CPUs that the datapaths are pinned to, in turn; empty: anywhere.
     pub cpus: Vec<usize>,
     pub streams: Vec<StreamSpec>,
 }
@@ -35,7 +38,7 @@ struct File {
     #[serde(default)]
     relay: RelaySection,
     #[serde(default)]
-    stream: Vec<Spanned<StreamSpec<Spanned<SubscriberSpec>>>>,
+    stream: Vec<StreamSpec>,
 }
 
 #[derive(Default, Deserialize)]
@@ -55,14 +58,10 @@ pub fn load(path: &Path, datapaths: &[&str]) -> Result<Config, Error> {
 fn check(document: &Document, datapaths: &[&str]) -> Result<Config, Error> {
     let File { relay, stream } = document.parse()?;
     let mut streams: Vec<StreamSpec> = Vec::new();
-    for written in stream {
-        let span = written.span();
-        let (spec, spans) = without_spans(written.into_inner());
+    for spec in stream {
         spec.check(datapaths, &streams).map_err(|problem| {
-            let span = problem
-                .subscriber
-                .map_or(span, |index| spans[index].clone());
-            document.error(span, problem.message)
+            let span = place(document, streams.len(), problem.part);
+            document.error(span.unwrap_or_default(), problem.message)
         })?;
         streams.push(spec);
     }
@@ -80,28 +79,32 @@ fn check(document: &Document, datapaths: &[&str]) -> Result<Config, Error> {
     })
 }
 
-type Span = std::ops::Range<usize>;
+/// Where the streams stand in a file that has been read already.
+#[derive(Deserialize)]
+struct Places<T> {
+    stream: Vec<Spanned<T>>,
+}
 
-fn without_spans(spec: StreamSpec<Spanned<SubscriberSpec>>) -> (StreamSpec, Vec<Span>) {
-    let spans = spec.subscribers.iter().map(Spanned::span).collect();
-    let spec = StreamSpec {
-        name: spec.name,
-        listen: spec.listen,
-        datapath: spec.datapath,
-        source: spec.source,
-        interfaces: spec.interfaces,
-        rate: spec.rate,
-        work: spec.work,
-        fec: spec.fec,
-        latch_timeout: spec.latch_timeout,
-        multicast: spec.multicast,
-        subscribers: spec
-            .subscribers
-            .into_iter()
-            .map(Spanned::into_inner)
-            .collect(),
-    };
-    (spec, spans)
+#[derive(Deserialize)]
+struct Subscribers {
+    subscriber: Vec<Spanned<IgnoredAny>>,
+}
+
+/// Where a part of a stream stands: of a key that is not there, where the stream does.
+fn place(document: &Document, stream: usize, part: Part) -> Option<Range<usize>> {
+    match part {
+        Part::Subscriber(at) => {
+            let places: Places<Subscribers> = document.parse().ok()?;
+            let subscribers = &places.stream.get(stream)?.get_ref().subscriber;
+            subscribers.get(at).map(Spanned::span)
+        }
+        Part::Key(key) => {
+            let places: Places<BTreeMap<String, Spanned<IgnoredAny>>> = document.parse().ok()?;
+            let stream = places.stream.get(stream)?;
+            let key = stream.get_ref().get(key);
+            Some(key.map_or_else(|| stream.span(), Spanned::span))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -152,13 +155,30 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_key_names_its_line() {
+        for (from, to, line) in [
+            ("recv", "udp", 4),
+            (":5004", ":0", 3),
+            ("\"any\"", "[]", 5),
+            ("192.0.2.1", "239.1.1.1", 3),
+            ("source = \"any\"", "source = \"any\"\nwork = \"2s\"", 6),
+        ] {
+            let message = read(&STREAM.replace(from, to)).unwrap_err();
+            assert!(
+                message.starts_with(&format!("r.toml:{line}: ")),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
     fn loops_through_other_streams_are_found_whichever_comes_first() {
         let feeds = "[[stream.subscriber]]\nname = \"s\"\nto = \"192.0.2.9:7000\"\n";
         let fed = "[[stream]]\nname = \"b\"\nlisten = \"192.0.2.9:7000\"\ndatapath = \"recv\"\nsource = \"any\"\n";
         let message = read(&format!("{STREAM}{feeds}{fed}")).unwrap_err();
         assert_eq!(
             message,
-            "r.toml:9: stream \"b\": 192.0.2.9:7000 is where subscriber \"s\" of stream \"cam1\" is sent (loop)"
+            "r.toml:11: stream \"b\": 192.0.2.9:7000 is where subscriber \"s\" of stream \"cam1\" is sent (loop)"
         );
         let message = read(&format!("{fed}{STREAM}{feeds}")).unwrap_err();
         assert!(message.contains("own ingest (loop)"), "{message}");

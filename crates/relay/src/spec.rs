@@ -15,10 +15,10 @@ use crate::userspace::{self, policing};
 /// A packet may take a worker this long at most.
 const MOST_WORK: Duration = Duration::from_millis(10);
 
-/// A stream as users describe it; `S` is how its subscribers are written.
+/// A stream as users describe it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct StreamSpec<S = SubscriberSpec> {
+pub struct StreamSpec {
     pub name: String,
     /// Where it comes in: an address of this machine, a wildcard, or a group.
     pub listen: SocketAddr,
@@ -41,8 +41,8 @@ pub struct StreamSpec<S = SubscriberSpec> {
     pub latch_timeout: Span,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multicast: Option<Multicast>,
-    #[serde(default = "Vec::new", rename = "subscriber")]
-    pub subscribers: Vec<S>,
+    #[serde(default, rename = "subscriber")]
+    pub subscribers: Vec<SubscriberSpec>,
 }
 
 fn latch_timeout() -> Span {
@@ -154,45 +154,71 @@ impl Serialize for Source {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Problem {
-    /// Index of the subscriber it is about, when not the stream itself.
-    pub subscriber: Option<usize>,
+    pub part: Part,
     pub message: String,
 }
+
+/// A part of a stream's description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What this key says, or does not say.
+    Key(&'static str),
+    /// The subscriber at this index.
+    Subscriber(usize),
+}
+
+/// What is wrong with which key of a stream.
+type Complaint = (&'static str, String);
 
 impl StreamSpec {
     /// Checks the description by itself; `datapaths` are the names there are, `others` the streams
     /// it will run beside.
     pub fn check(&self, datapaths: &[&str], others: &[Self]) -> Result<(), Problem> {
         self.check_stream(datapaths, others)
-            .map_err(|what| Problem {
-                subscriber: None,
+            .map_err(|(key, what)| Problem {
+                part: Part::Key(key),
                 message: format!("stream \"{}\": {what}", self.name),
             })?;
         for (index, subscriber) in self.subscribers.iter().enumerate() {
             self.check_subscriber(subscriber, &self.subscribers[..index], others)
                 .map_err(|what| Problem {
-                    subscriber: Some(index),
+                    part: Part::Subscriber(index),
                     message: format!("subscriber \"{}\": {what}", subscriber.name),
                 })?;
         }
         Ok(())
     }
 
-    fn check_stream(&self, datapaths: &[&str], others: &[Self]) -> Result<(), String> {
+    fn check_stream(&self, datapaths: &[&str], others: &[Self]) -> Result<(), Complaint> {
         if self.name.is_empty() {
-            return Err("a stream needs a name".into());
+            return Err(("name", "a stream needs a name".into()));
         }
         if !datapaths.contains(&self.datapath.as_str()) {
             let known = datapaths.join(", ");
-            return Err(format!(
-                "no datapath \"{}\"; there are {known}",
-                self.datapath
-            ));
+            let message = format!("no datapath \"{}\"; there are {known}", self.datapath);
+            return Err(("datapath", message));
         }
-        self.check_work(&self.datapath)?;
+        let costly = if self.work.is_some() { "work" } else { "fec" };
+        self.check_work(&self.datapath)
+            .map_err(|what| (costly, what))?;
         if others.iter().any(|other| other.name == self.name) {
-            return Err("this name is taken".into());
+            return Err(("name", "this name is taken".into()));
         }
+        self.check_loop(others).map_err(|what| ("listen", what))?;
+        self.check_ingest()?;
+        self.check_source().map_err(|what| ("source", what))?;
+        if self.subscribers.len() > MAX_FANOUT {
+            let message = format!(
+                "{} subscribers; {MAX_FANOUT} at most",
+                self.subscribers.len()
+            );
+            return Err(("subscriber", message));
+        }
+        Ok(())
+    }
+
+    /// Checks that no other stream comes in at the same place or is sent there.
+    fn check_loop(&self, others: &[Self]) -> Result<(), String> {
         if let Some(other) = others
             .iter()
             .find(|other| overlaps(other.listen, self.listen))
@@ -205,21 +231,13 @@ impl StreamSpec {
         let mut fed = others
             .iter()
             .flat_map(|other| other.subscribers.iter().map(move |to| (other, to)));
-        if let Some((other, subscriber)) = fed.find(|(_, subscriber)| self.leads_to(subscriber.to))
-        {
-            return Err(format!(
+        match fed.find(|(_, subscriber)| self.leads_to(subscriber.to)) {
+            Some((other, subscriber)) => Err(format!(
                 "{} is where subscriber \"{}\" of stream \"{}\" is sent (loop)",
                 self.listen, subscriber.name, other.name
-            ));
+            )),
+            None => Ok(()),
         }
-        self.check_ingest()?;
-        if self.subscribers.len() > MAX_FANOUT {
-            return Err(format!(
-                "{} subscribers; {MAX_FANOUT} at most",
-                self.subscribers.len()
-            ));
-        }
-        Ok(())
     }
 
     /// The work on each packet as datapaths are told it.
@@ -251,31 +269,29 @@ impl StreamSpec {
         ))
     }
 
-    fn check_ingest(&self) -> Result<(), String> {
+    fn check_ingest(&self) -> Result<(), Complaint> {
         if self.listen.port() == 0 {
-            return Err("the ingest needs a port".into());
+            return Err(("listen", "the ingest needs a port".into()));
         }
-        match (&self.multicast, is_group(self.listen)) {
-            (None, true) => {
-                return Err(format!(
-                    "{} is a group: say multicast = {{ interface = \"...\" }}",
-                    self.listen.ip()
-                ));
-            }
-            (Some(_), false) => return Err(format!("{} is no group", self.listen.ip())),
-            (
-                Some(Multicast {
-                    source: Some(source),
-                    ..
-                }),
-                true,
-            ) if source.is_ipv4() != self.listen.is_ipv4() => {
-                return Err(format!(
-                    "sender {source} and group are of different families"
-                ));
-            }
-            _ => {}
+        let group = self.listen.ip();
+        match &self.multicast {
+            None if is_group(self.listen) => Err((
+                "listen",
+                format!("{group} is a group: say multicast = {{ interface = \"...\" }}"),
+            )),
+            Some(_) if !is_group(self.listen) => Err(("listen", format!("{group} is no group"))),
+            Some(Multicast {
+                source: Some(sender),
+                ..
+            }) if sender.is_ipv4() != group.is_ipv4() => Err((
+                "multicast",
+                format!("sender {sender} and group are of different families"),
+            )),
+            _ => Ok(()),
         }
+    }
+
+    fn check_source(&self) -> Result<(), String> {
         let sender = self.multicast.as_ref().and_then(|by| by.source);
         if let Some(sender) = sender
             && self.source == Source::Latch

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
@@ -12,6 +13,67 @@ fn the_relay_page_lists_the_datapaths_there_are() {
     for datapath in relay::datapaths() {
         let row = format!("| `{}` |", datapath.name());
         assert!(RELAY.contains(&row), "{row} is missing");
+    }
+}
+
+#[test]
+fn the_relay_page_explains_the_keys_there_are() {
+    for (heading, table, nested) in [
+        ("`[relay]`", "[relay]", &["http"][..]),
+        (
+            "`[[stream]]`",
+            "[[stream]]",
+            &["rate", "multicast", "fec"][..],
+        ),
+        (
+            "`[[stream.subscriber]]`",
+            "[[stream]]\n[[stream.subscriber]]",
+            &[][..],
+        ),
+    ] {
+        let mut known = keys(&format!("{table}\n\"?\" = 0\n"));
+        for key in nested {
+            assert!(known.remove(*key), "{table} has no {key}");
+            let within = keys(&format!("{table}\n{key} = {{ \"?\" = 0 }}\n"));
+            known.extend(within.iter().map(|inner| format!("{key}.{inner}")));
+        }
+        assert_eq!(explained(heading), known, "the table of {heading}");
+    }
+}
+
+/// The keys that are known where a configuration has an unknown one.
+fn keys(text: &str) -> BTreeSet<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("relay.toml");
+    fs::write(&file, text).unwrap();
+    let message = relay::config::load(&file, &[]).unwrap_err().message;
+    let (_, known) = message.split_once("known here: ").unwrap();
+    known.split(", ").map(str::to_owned).collect()
+}
+
+/// The keys in the table under a heading of the page.
+fn explained(heading: &str) -> BTreeSet<String> {
+    let (_, section) = RELAY.split_once(&format!("### {heading}\n")).unwrap();
+    let section = section.split("\n#").next().unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.map(|row| row.split('`').next().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn the_services_user_is_made_and_may_read_its_files() {
+    let unit = include_str!("../../../packaging/lowroad-relay.service");
+    let users = include_str!("../../../packaging/lowroad.sysusers");
+    let user = unit.lines().find_map(|line| line.strip_prefix("User="));
+    let user = user.expect("the unit names a user");
+    assert!(users.contains(&format!("u {user} ")));
+    for (owner, path) in [
+        (format!("-g {user} -m 0750"), "/etc/lowroad"),
+        (format!("-g {user} -m 0640"), "/etc/lowroad/relay.toml"),
+        (format!("chown {user}"), "/etc/lowroad/token"),
+    ] {
+        let given = |line: &&str| line.contains(&owner) && line.contains(path);
+        assert!(RELAY.lines().any(|line| given(&line)), "{owner} {path}");
     }
 }
 

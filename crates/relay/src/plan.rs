@@ -43,7 +43,7 @@ pub const MAX_SUBSCRIBERS: u32 = 4096;
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     pub streams: Vec<Stream>,
-    /// Where the datapath's own threads run, in turn; empty: anywhere. Read at the start only.
+    /// The datapath's own thread runs on the first; empty: anywhere. Read at the start only.
     pub cpus: Vec<usize>,
 }
 

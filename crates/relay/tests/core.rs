@@ -131,6 +131,40 @@ fn programs_on_this_machine_get_every_datagram() {
     }
 }
 
+#[test]
+fn the_cpus_take_turns() {
+    if !sys::require::root() || std::thread::available_parallelism().unwrap().get() < 2 {
+        return;
+    }
+    let rig = Rig::new(None);
+    let mut streams = Vec::new();
+    for (port, datapath) in [(5004, "recv"), (5006, "mmsg"), (5008, "tc")] {
+        let mut spec = stream(datapath, &format!("10.91.0.2:{port}"), Vec::new());
+        spec.name = datapath.to_owned();
+        streams.push(spec);
+    }
+    let core = rig.serve_on(vec![0, 1], streams).unwrap();
+    // In the order of their names.
+    for (thread, cpu) in [("relay-mmsg", 0), ("relay-recv", 1), ("relay-slow", 0)] {
+        let deadline = Instant::now() + PATIENCE;
+        while !runs_on(thread, cpu) {
+            assert!(Instant::now() < deadline, "{thread} is not on CPU {cpu}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    drop(core);
+}
+
+/// Whether a thread of this name is pinned to this CPU.
+fn runs_on(thread: &str, cpu: usize) -> bool {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    tasks.flatten().any(|task| {
+        let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        status.contains(&format!("Name:\t{thread}\n"))
+            && status.contains(&format!("Cpus_allowed_list:\t{cpu}\n"))
+    })
+}
+
 /// So many that a datagram takes userspace much longer than it takes to arrive.
 fn crowd() -> Vec<SubscriberSpec> {
     let one = |number| {

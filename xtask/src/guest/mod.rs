@@ -33,6 +33,7 @@ const HOST_ONLY: &[&str] = &[
     "relay bpf_datapaths",
     "relay bpf_membership",
     "relay core",
+    "relay devices",
     "relay same_output",
     "relay userspace",
     "testbed impaired",

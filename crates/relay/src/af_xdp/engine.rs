@@ -85,9 +85,9 @@ impl Engine {
     /// old plan had go on until [`Self::retire`].
     pub(super) fn admit(&mut self, plan: &Plan, links: &BTreeMap<u32, Link>) -> Result<(), Error> {
         let ingress = plan.streams.iter().flat_map(|stream| &stream.interfaces);
-        for ifindex in ingress.collect::<BTreeSet<_>>() {
-            let queues = links.get(ifindex).map_or(1, |link| link.rx_queues.max(1));
-            self.receive_from(*ifindex, queues)?;
+        let ingress = ingress.collect::<BTreeSet<_>>();
+        for link in ingress.into_iter().filter_map(|index| links.get(index)) {
+            self.receive_from(link.index, link.rx_queues.max(1))?;
         }
         for stream in &plan.streams {
             self.admit_stream(stream)?;

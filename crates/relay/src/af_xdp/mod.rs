@@ -82,7 +82,7 @@ impl RunningAfXdp {
         let steered = &self.steered;
         steered.worker.with(|engine| engine.admit(&plan, &links))?;
         steered.tables.apply(&plan)?;
-        self.attached.follow(&interfaces::all(&plan))?;
+        self.attached.follow(&interfaces::present(&plan)?)?;
         if steered.worker.with(|engine| engine.has_others(&plan)) {
             steered.drain()?;
             steered.worker.with(|engine| engine.retire(&plan));

@@ -80,6 +80,9 @@ impl State {
                     slow: None,
                 };
                 self.instances.insert(name.into(), instance);
+                self.apply_slow(name)?;
+                self.next_cpu();
+                return Ok(());
             }
         }
         self.apply_slow(name)
@@ -110,6 +113,13 @@ impl State {
         match &instance.slow {
             Some(slow) => slow.set_work(&work).map_err(refused),
             None => Ok(()),
+        }
+    }
+
+    /// The CPUs take turns: the next datapath starts on another.
+    fn next_cpu(&mut self) {
+        if !self.cpus.is_empty() {
+            self.cpus.rotate_left(1);
         }
     }
 
@@ -154,6 +164,18 @@ impl State {
         stream.past = total(&stream.past, std::iter::once(counters));
     }
 
+    /// Keeps what streams have counted on a datapath that starts again.
+    fn keep_counts(&mut self, name: &str) {
+        for at in 0..self.streams.len() {
+            let place = &self.streams[at].place;
+            let incoming = place.incoming.as_ref().map(|(name, _)| name);
+            if place.datapath.iter().chain(incoming).any(|its| its == name) {
+                self.fold(at, name);
+            }
+        }
+        self.finals.remove(name);
+    }
+
     /// What a stream has counted on every datapath, and what of it a fast path passed up.
     pub(super) fn counters(&self, stream: &Stream) -> (StreamCounters, u64) {
         let incoming = stream.place.incoming.as_ref().map(|(name, _)| name);
@@ -182,6 +204,7 @@ impl State {
         }
         for name in &names {
             self.halt(name);
+            self.keep_counts(name);
         }
         for stream in &self.streams {
             let wanted = stream.place.datapath.iter();

@@ -50,6 +50,7 @@ struct Shared {
 
 struct State {
     datapaths: Vec<Box<dyn Datapath<Relay>>>,
+    /// The next datapath is pinned to the first.
     cpus: Vec<usize>,
     routes: Routes,
     streams: Vec<Stream>,
@@ -330,7 +331,7 @@ impl State {
         while self.waits_for_neighbours() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
             for stream in &mut self.streams {
-                stream.resolve(&self.routes);
+                stream.resolve(&mut self.routes);
             }
         }
     }
@@ -348,9 +349,8 @@ impl State {
             let before = gone.len();
             gone.extend(stream.subscribers.extract_if(.., expired));
             let mut changed = gone.len() != before;
-            changed |= stream.resolve(&self.routes);
-            // An interface that is gone comes back under another index: until then nothing changes.
-            changed |= stream.look_around(&mut self.routes).unwrap_or(false);
+            changed |= stream.resolve(&mut self.routes);
+            changed |= stream.follow(&mut self.routes);
             if changed {
                 stale.extend(stream.place.datapath.clone());
             }

@@ -13,18 +13,20 @@ use crate::kernel::group_copies_at;
 /// Bytes of queue asked for: 40 ms of 200 kpps. The kernel doubles it for its own overhead.
 const QUEUE: usize = 8 << 20;
 
-/// The socket a stream comes in by.
-pub(super) fn ingest(
-    listen: SocketAddr,
-    membership: Option<&Membership>,
-) -> Result<Arc<UdpSocket>, Error> {
+/// The socket a stream comes in by; a group is still to be joined.
+pub(super) fn ingest(listen: SocketAddr, group: bool) -> Result<Arc<UdpSocket>, Error> {
     let socket = open(listen).map_err(|error| refused(listen, &error))?;
-    if let Some(membership) = membership {
+    if group {
         multicast::only_own_groups(&socket, listen.ip().into())
-            .and_then(|()| multicast::join(&socket, membership))
-            .map_err(|error| Error::failed(format!("cannot join {}: {error}", membership.group)))?;
+            .map_err(|error| refused(listen, &error))?;
     }
     Ok(socket.into())
+}
+
+/// Has a group's datagrams come to the socket.
+pub(super) fn join(socket: &UdpSocket, membership: &Membership) -> Result<(), Error> {
+    let refused = |error| Error::failed(format!("cannot join {}: {error}", membership.group));
+    multicast::join(socket, membership).map_err(refused)
 }
 
 /// A socket that sends from `source`, or takes what a fast path passes up at a port of its own.

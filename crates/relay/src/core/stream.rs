@@ -26,8 +26,12 @@ pub(super) struct Stream {
     pub(super) past: StreamCounters,
     pub(super) place: Place,
     pub(super) socket: Arc<UdpSocket>,
+    /// Why nothing can come in now, when the machine has lost what the stream comes in by.
+    pub(super) absent: Option<String>,
     ingest: Vec<SocketAddr>,
     interfaces: Vec<u32>,
+    /// The interface its group is joined on.
+    joined: Option<u32>,
     /// The interfaces' link-layer addresses, which fast paths read again when one has changed.
     macs: Vec<Option<[u8; 6]>>,
     egress: BTreeMap<SocketAddr, Arc<UdpSocket>>,
@@ -75,23 +79,17 @@ pub(super) struct Subscriber {
 impl Stream {
     /// Opens the sockets; subscribers are added afterwards.
     pub(super) fn open(id: StreamId, spec: StreamSpec, routes: &mut Routes) -> Result<Self, Error> {
-        let membership = match &spec.multicast {
-            None => None,
-            Some(multicast) => Some(Membership {
-                group: spec.listen.ip(),
-                source: multicast.source,
-                ifindex: routes.interface(&multicast.interface)?,
-            }),
-        };
-        let socket = sockets::ingest(spec.listen, membership.as_ref())?;
+        let socket = sockets::ingest(spec.listen, spec.multicast.is_some())?;
         let mut stream = Self {
             id,
             subscribers: Vec::new(),
             past: StreamCounters::default(),
             place: Place::default(),
             socket,
+            absent: None,
             ingest: Vec::new(),
             interfaces: Vec::new(),
+            joined: None,
             macs: Vec::new(),
             egress: BTreeMap::new(),
             copies: Vec::new(),
@@ -104,8 +102,55 @@ impl Stream {
         Ok(stream)
     }
 
+    /// Takes over which interfaces and addresses it comes in by now; whether that changed. One that
+    /// is gone may come back, an interface under another index: until then nothing changes.
+    pub(super) fn follow(&mut self, routes: &mut Routes) -> bool {
+        let looked = self.look_around(routes);
+        let (changed, absent) = match looked {
+            Ok(changed) => (changed, self.absent_address(routes)),
+            Err(error) => (false, Some(error.message)),
+        };
+        if absent != self.absent {
+            let stream = &self.spec.name;
+            match &absent {
+                Some(reason) => tracing::warn!(stream, reason, "nothing can come in"),
+                None => tracing::info!(stream, "can come in again"),
+            }
+            self.absent = absent;
+        }
+        changed
+    }
+
+    /// Says so when the address it comes in at is no longer this machine's.
+    fn absent_address(&self, routes: &mut Routes) -> Option<String> {
+        let address = self.spec.listen.ip();
+        let concrete = !address.is_unspecified() && !address.is_multicast();
+        let own = routes.own_addresses(address.is_ipv4()).ok()?;
+        (concrete && !address.is_loopback() && !own.contains(&address))
+            .then(|| format!("{address} is no longer an address of this machine"))
+    }
+
+    /// Joins the group on its interface, again when that has come back as another.
+    fn join(&mut self, routes: &mut Routes) -> Result<(), Error> {
+        let Some(multicast) = &self.spec.multicast else {
+            return Ok(());
+        };
+        let ifindex = routes.interface(&multicast.interface)?;
+        if self.joined != Some(ifindex) {
+            let membership = Membership {
+                group: self.spec.listen.ip(),
+                source: multicast.source,
+                ifindex,
+            };
+            sockets::join(&self.socket, &membership)?;
+            self.joined = Some(ifindex);
+        }
+        Ok(())
+    }
+
     /// Reads again which interfaces and addresses it comes in by; whether that changed.
-    pub(super) fn look_around(&mut self, routes: &mut Routes) -> Result<bool, Error> {
+    fn look_around(&mut self, routes: &mut Routes) -> Result<bool, Error> {
+        self.join(routes)?;
         let named = match &self.spec.multicast {
             Some(multicast) if self.spec.interfaces.is_empty() => vec![multicast.interface.clone()],
             _ => self.spec.interfaces.clone(),
@@ -168,9 +213,10 @@ impl Stream {
     }
 
     /// Takes over every next hop as it is now; whether one changed.
-    pub(super) fn resolve(&mut self, routes: &Routes) -> bool {
+    pub(super) fn resolve(&mut self, routes: &mut Routes) -> bool {
         let mut changed = false;
         for at in 0..self.subscribers.len() {
+            self.subscribers[at].find_interface(routes);
             let subscriber = &self.subscribers[at];
             let next_hop = routes.next_hop(subscriber.spec.to.ip(), subscriber.ifindex);
             if next_hop == subscriber.next_hop {
@@ -348,6 +394,20 @@ impl Stream {
 }
 
 impl Subscriber {
+    /// An interface that has gone may have come back under another index.
+    fn find_interface(&mut self, routes: &mut Routes) {
+        let (Some(name), NextHop::Unresolved(_)) = (&self.spec.interface, self.next_hop) else {
+            return;
+        };
+        match routes.interface(name) {
+            Ok(ifindex) if self.ifindex != Some(ifindex) => {
+                routes.forget(self.spec.to.ip(), self.ifindex);
+                self.ifindex = Some(ifindex);
+            }
+            _ => {}
+        }
+    }
+
     fn plan(&self) -> plan::Subscriber {
         plan::Subscriber {
             id: self.id,

@@ -54,6 +54,9 @@ pub struct Explanation {
     pub served: usize,
     pub subscribers: usize,
     pub latched: Option<SocketAddr>,
+    /// Why nothing can come in, while the machine lacks what the stream comes in by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absent: Option<String>,
     pub drops: Drops,
     #[serde(default)]
     pub copies_lost: u64,
@@ -166,6 +169,7 @@ impl State {
             listen: view.listen,
             datapath: view.datapath,
             latched: view.latched,
+            absent: stream.absent.clone(),
             drops: view.drops,
             copies_lost: view.copies_lost,
             last_copy: fast.and_then(|fast| fast.last_copy(stream.id)),
@@ -247,6 +251,9 @@ impl fmt::Display for Explanation {
         )?;
         if let Some(holder) = self.latched {
             write!(f, "   latched by {holder}")?;
+        }
+        if let Some(reason) = &self.absent {
+            write!(f, "\n  nothing can come in  {reason}")?;
         }
         if self.drops.total() > 0 {
             write!(f, "\n  refused  {}", Counted(&self.drops))?;

@@ -63,8 +63,14 @@ fn having(stream: &Stream, links: &[Link], addresses: &[(u32, IpAddr)]) -> Vec<u
 /// userspace's to relay.
 const LOOPBACK: u32 = 1;
 
-/// Every interface of a resolved plan that programs are attached to.
-pub(crate) fn all(plan: &Plan) -> BTreeSet<u32> {
+/// Every interface of a resolved plan that programs are attached to now: one that is gone comes
+/// back under another index, in another plan.
+pub(crate) fn present(plan: &Plan) -> Result<BTreeSet<u32>, Error> {
+    Ok(macs(plan)?.into_keys().collect())
+}
+
+/// Every interface of a resolved plan that programs may be attached to.
+fn all(plan: &Plan) -> BTreeSet<u32> {
     plan.streams
         .iter()
         .flat_map(|stream| stream.interfaces.iter().copied())

@@ -40,7 +40,7 @@ impl<B: Debug + Send + 'static> InKernel<B> {
     fn apply(&mut self, plan: &Plan) -> Result<(), Error> {
         let plan = interfaces::resolved(plan)?;
         self.tables.apply(&plan)?;
-        self.attached.follow(&interfaces::all(&plan))
+        self.attached.follow(&interfaces::present(&plan)?)
     }
 }
 

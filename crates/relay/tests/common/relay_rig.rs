@@ -17,6 +17,7 @@ use packet::build::{Builder, udp};
 use relay::config::Config;
 use relay::core::{Core, StreamView};
 use relay::spec::{StreamSpec, SubscriberSpec};
+use sys::ethtool::Ethtool;
 use sys::mmsg::Outgoing;
 
 use super::space::{Injector, Space, packet_socket};
@@ -52,27 +53,36 @@ impl Rig {
     /// With this MTU on the device to c1, where one is named.
     pub fn new(mtu: Option<u32>) -> Self {
         let (sender, relay, receivers) = (Space::new(), Space::new(), Space::new());
-        relay.run(|| wire(&sender, &receivers, mtu));
-        sender.run(|| address("s0", "10.91.0.1", "fd91::1"));
-        receivers.run(|| {
-            address("c1", "10.91.1.2", "fd91:0:0:1::2");
-            address("c2", "10.91.2.2", "fd91:0:0:2::2");
-            // Without GRO a veth takes no frames that XDP redirects to it.
-            for device in ["c1", "c2"] {
-                let device = sys::ethtool::Ethtool::open(device).unwrap();
-                device.set_features(&[("rx-gro", true)]).unwrap();
-            }
+        relay.run(|| {
+            std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+            std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
         });
-        relay.run(neighbours);
-        for device in ["in0", "out1", "out2"] {
-            relay.await_running(device);
-        }
+        let injector = wire_ingress(&relay, &sender);
+        wire_egress(&relay, &receivers, 1, mtu);
+        wire_egress(&relay, &receivers, 2, None);
         Self {
-            injector: Injector::new(&sender, "s0"),
+            injector,
             sender,
             relay,
             receivers,
         }
+    }
+
+    /// Removes a device of the relay's, and with it the other end of its cable.
+    pub fn cut(&self, device: &str) {
+        let mut netlink = self.relay.netlink();
+        let index = netlink.link_by_name(device).unwrap().index;
+        netlink.delete_link(index).unwrap();
+    }
+
+    /// Puts back the device that frames come in by.
+    pub fn restore_ingress(&mut self) {
+        self.injector = wire_ingress(&self.relay, &self.sender);
+    }
+
+    /// Puts back out1 or out2.
+    pub fn restore_egress(&self, number: u8) {
+        wire_egress(&self.relay, &self.receivers, number, None);
     }
 
     /// Starts a relay in its namespace.
@@ -81,10 +91,19 @@ impl Rig {
     }
 
     pub fn try_serve(&self, streams: Vec<StreamSpec>) -> Result<Core, control::Error> {
+        self.serve_on(Vec::new(), streams)
+    }
+
+    /// Starts a relay whose threads are pinned to these CPUs in turn.
+    pub fn serve_on(
+        &self,
+        cpus: Vec<usize>,
+        streams: Vec<StreamSpec>,
+    ) -> Result<Core, control::Error> {
         let config = Config {
             control: "/nonexistent".into(),
             http: None,
-            cpus: Vec::new(),
+            cpus,
             streams,
         };
         self.relay.run(|| Core::start(&config))
@@ -266,41 +285,49 @@ fn read(frame: &[u8]) -> Option<Delivered> {
     })
 }
 
-fn wire(sender: &Space, receivers: &Space, mtu: Option<u32>) {
-    let mut netlink = Netlink::new().unwrap();
-    netlink
-        .add_veth(
-            &LinkSpec::new("in0").mac(INGRESS_MAC).queues(2).up(),
-            &LinkSpec::new("s0")
-                .mac(SENDER_MAC)
-                .queues(2)
-                .namespace(sender.namespace.as_fd()),
-        )
-        .unwrap();
-    for (at, [ours, theirs]) in [["out1", "c1"], ["out2", "c2"]].into_iter().enumerate() {
-        let mut spec = LinkSpec::new(ours).mac(EGRESS_MACS[at]).up();
-        if let (0, Some(mtu)) = (at, mtu) {
-            spec = spec.mtu(mtu);
-        }
-        let far = LinkSpec::new(theirs)
-            .mac(RECEIVER_MACS[at])
-            .namespace(receivers.namespace.as_fd());
-        netlink.add_veth(&spec, &far).unwrap();
-        // Superframes are cut and checksums made before the wire, as for a device that can do
-        // neither: what is captured is what a receiver far away would get.
-        let device = sys::ethtool::Ethtool::open(ours).unwrap();
-        device
-            .set_features(&[
-                ("tx-udp-segmentation", false),
-                ("tx-checksum-ip-generic", false),
-            ])
-            .unwrap();
+fn wire_ingress(relay: &Space, sender: &Space) -> Injector {
+    let near = LinkSpec::new("in0").mac(INGRESS_MAC).queues(2).up();
+    let far = LinkSpec::new("s0").mac(SENDER_MAC).queues(2);
+    let far = far.namespace(sender.namespace.as_fd());
+    relay.netlink().add_veth(&near, &far).unwrap();
+    relay.run(|| address("in0", "10.91.0.2", "fd91::2"));
+    sender.run(|| address("s0", "10.91.0.1", "fd91::1"));
+    relay.run(|| neighbour("in0", SENDER_MAC, "10.91.0.1", "fd91::1"));
+    relay.await_running("in0");
+    Injector::new(sender, "s0")
+}
+
+/// Wires out1 to c1, or out2 to c2.
+fn wire_egress(relay: &Space, receivers: &Space, number: u8, mtu: Option<u32>) {
+    let (ours, theirs) = (format!("out{number}"), format!("c{number}"));
+    let at = usize::from(number - 1);
+    let mut near = LinkSpec::new(&ours).mac(EGRESS_MACS[at]).up();
+    if let Some(mtu) = mtu {
+        near = near.mtu(mtu);
     }
-    address("in0", "10.91.0.2", "fd91::2");
-    address("out1", "10.91.1.1", "fd91:0:0:1::1");
-    address("out2", "10.91.2.1", "fd91:0:0:2::1");
-    std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
-    std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
+    let far = LinkSpec::new(&theirs).mac(RECEIVER_MACS[at]);
+    let far = far.namespace(receivers.namespace.as_fd());
+    relay.netlink().add_veth(&near, &far).unwrap();
+    // Superframes are cut and checksums made before the wire, as for a device that can do neither:
+    // what is captured is what a receiver far away would get.
+    let neither = [
+        ("tx-udp-segmentation", false),
+        ("tx-checksum-ip-generic", false),
+    ];
+    relay
+        .run(|| Ethtool::open(&ours)?.set_features(&neither))
+        .unwrap();
+    let v4 = |host: u8| format!("10.91.{number}.{host}");
+    let v6 = |host: u8| format!("fd91:0:0:{number}::{host}");
+    relay.run(|| address(&ours, &v4(1), &v6(1)));
+    receivers.run(|| address(&theirs, &v4(2), &v6(2)));
+    // Without GRO a veth takes no frames that XDP redirects to it.
+    let gro = [("rx-gro", true)];
+    receivers
+        .run(|| Ethtool::open(&theirs)?.set_features(&gro))
+        .unwrap();
+    relay.run(|| neighbour(&ours, RECEIVER_MACS[at], &v4(2), &v6(2)));
+    relay.await_running(&ours);
 }
 
 /// Brings a device up, with both addresses.
@@ -317,19 +344,10 @@ fn address(device: &str, v4: &str, v6: &str) {
 }
 
 /// The relay knows the receivers and the sender for good: no test waits for ARP.
-fn neighbours() {
+fn neighbour(device: &str, mac: [u8; 6], v4: &str, v6: &str) {
     let mut netlink = Netlink::new().unwrap();
-    let known = [
-        ("in0", SENDER_MAC, "10.91.0.1", "fd91::1"),
-        ("out1", RECEIVER_MACS[0], "10.91.1.2", "fd91:0:0:1::2"),
-        ("out2", RECEIVER_MACS[1], "10.91.2.2", "fd91:0:0:2::2"),
-    ];
-    let mut entries: Vec<(u32, IpAddr, [u8; 6])> = Vec::new();
-    for (device, mac, v4, v6) in known {
-        let index = netlink.link_by_name(device).unwrap().index;
-        entries.push((index, v4.parse().unwrap(), mac));
-        entries.push((index, v6.parse().unwrap(), mac));
-    }
+    let index = netlink.link_by_name(device).unwrap().index;
+    let entries = [v4, v6].map(|address| (index, address.parse().unwrap(), mac));
     netlink
         .set_neighbours(&entries, NeighbourState::Permanent)
         .unwrap();

@@ -149,6 +149,61 @@ fn what_a_relay_refuses_is_what_its_receivers_miss() {
     }
 }
 
+/// A capture of a UDP datagram each millisecond.
+fn capture(datagrams: u16) -> Vec<u8> {
+    let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    file.extend([65535_u32, 1].iter().flat_map(|word| word.to_le_bytes()));
+    for number in 0..datagrams {
+        let payload = [number.to_be_bytes(), [0x55; 2]].concat().repeat(20);
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
+        frame.extend((28 + 80_u16).to_be_bytes());
+        frame.extend([0, 0, 0, 0, 64, 17, 0xf6, 0x7d, 192, 0, 2, 1, 192, 0, 2, 2]);
+        frame.extend(
+            [5004_u16, 5004, 8 + 80, 0]
+                .iter()
+                .flat_map(|word| word.to_be_bytes()),
+        );
+        frame.extend(payload);
+        let length = u32::try_from(frame.len()).unwrap();
+        let record = [0, 1000 * u32::from(number), length, length];
+        file.extend(record.iter().flat_map(|word| word.to_le_bytes()));
+        file.extend(frame);
+    }
+    file
+}
+
+#[test]
+fn a_capture_is_relayed_over_a_bridge() {
+    let folder = tempfile::tempdir().unwrap();
+    let (plan, pcap) = (
+        folder.path().join("calls.toml"),
+        folder.path().join("calls.pcap"),
+    );
+    std::fs::write(&pcap, capture(60)).unwrap();
+    let load = format!(
+        "[[load]]\nfrom = {{ pcap = {:?} }}\nlink = \"bridge\"\nsubscribers = 2\nduration = \"200ms\"\n",
+        pcap.display()
+    );
+    let (head, rest) = LIMITED.split_once("[[load]]").unwrap();
+    let (_, questions) = rest.split_once("[[question]]").unwrap();
+    std::fs::write(&plan, format!("{head}{load}\n[[question]]{questions}")).unwrap();
+    let Some(record) = block(common::path(&plan), &["mmsg", "tc", "xdp"]) else {
+        return;
+    };
+    assert_eq!(
+        record[0]["loads"],
+        serde_json::json!(["calls.pcap N=2 bridge"])
+    );
+    for trial in &record[1..] {
+        let count = |name: &str| trial["counts"][name].as_u64().unwrap();
+        assert_eq!(
+            [count("sent"), count("due"), count("unique")],
+            [60, 120, 120],
+            "{trial}"
+        );
+    }
+}
+
 #[test]
 #[ignore = "needs rtpengine, nginx, socat and nftables"]
 fn every_peer_of_this_machine_delivers() {

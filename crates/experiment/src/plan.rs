@@ -2,7 +2,7 @@
 //! experiment runs; nothing here is decided from results.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use report::record::Question;
@@ -122,6 +122,9 @@ pub struct Load {
     pub rate: Option<PacketRate>,
     pub subscribers: usize,
     pub duration: Span,
+    /// What joins the hosts.
+    #[serde(default)]
+    pub link: Link,
     /// Random delay, from 0 to this and the same in every trial, on the link before the relay: that
     /// link is then an impaired one.
     pub jitter: Option<Span>,
@@ -130,8 +133,19 @@ pub struct Load {
     pub options: BTreeMap<String, toml::Value>,
 }
 
-/// Where a load's packets come from.
+/// What joins two hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Link {
+    /// A veth pair.
+    #[default]
+    Direct,
+    /// A Linux bridge between a veth pair to each.
+    Bridge,
+}
+
+/// Where a load's packets come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadSource {
     /// Our generator.
@@ -141,6 +155,8 @@ pub enum LoadSource {
     Rtp,
     /// ffmpeg sending H.264 video as MPEG-TS over UDP.
     MpegTs,
+    /// The UDP datagrams of a capture, at their own pace, or at the load's rate where it has one.
+    Pcap(PathBuf),
 }
 
 /// From where to where delay is measured.
@@ -160,6 +176,7 @@ impl Load {
         Ok(Self {
             measure: None,
             scope: Scope::default(),
+            link: Link::default(),
             jitter: None,
             from: LoadSource::Generator,
             payload: Some(payload.parse()?),
@@ -173,10 +190,14 @@ impl Load {
     /// The load's name in every record: `200B 10kpps N=1`.
     pub fn label(&self) -> String {
         let mut words = Vec::new();
-        match self.from {
+        match &self.from {
             LoadSource::Generator => {}
             LoadSource::Rtp => words.push("rtp-h264".to_owned()),
             LoadSource::MpegTs => words.push("mpeg-ts".to_owned()),
+            LoadSource::Pcap(path) => {
+                let name = path.file_name().unwrap_or(path.as_os_str());
+                words.push(name.to_string_lossy().into_owned());
+            }
         }
         words.extend(self.payload.map(|size| size.to_string()));
         words.extend(self.rate.map(|rate| rate.to_string()));
@@ -186,6 +207,10 @@ impl Load {
         }
         if self.scope == Scope::Application {
             words.push("application".to_owned());
+        }
+        match self.link {
+            Link::Direct => {}
+            Link::Bridge => words.push("bridge".to_owned()),
         }
         words.extend(self.jitter.map(|jitter| format!("jitter={jitter}")));
         for (key, value) in &self.options {
@@ -264,6 +289,17 @@ impl Plan {
                 "load {:?}: the scope application is for delay under generated packets",
                 load.label()
             );
+        }
+        let replayed = |load: &&Load| {
+            let measure = load.measure.unwrap_or(self.measure);
+            matches!(load.from, LoadSource::Pcap(_)) && measure != Measure::Delay
+        };
+        if let Some(load) = self.loads.iter().find(replayed) {
+            bail!("load {:?}: a capture is for delay", load.label());
+        }
+        let impaired = |load: &&Load| load.jitter.is_some() && load.link != Link::Direct;
+        if let Some(load) = self.loads.iter().find(impaired) {
+            bail!("load {:?}: jitter is for direct links", load.label());
         }
         if !self.arms.contains(&self.baseline) {
             bail!("the baseline {:?} is not among the arms", self.baseline);
@@ -458,8 +494,30 @@ mod tests {
         let labels: Vec<_> = plan.loads.iter().map(Load::label).collect();
         assert_eq!(labels[1], "200B 2kpps N=1 work=10us");
         assert_eq!(labels[4], "200B 2kpps N=1 fec-group=10");
-        let plan = Plan::find("relay-jitter").unwrap();
+        let mut plan = Plan::find("relay-jitter").unwrap();
         assert_eq!(plan.loads[1].label(), "200B 1kpps N=1 jitter=100us");
+        let load = &mut plan.loads[1];
+        (load.from, load.payload) = (LoadSource::Pcap("calls/voice.pcap".into()), None);
+        (load.link, load.jitter) = (Link::Bridge, None);
+        assert_eq!(load.label(), "voice.pcap 1kpps N=1 bridge");
+    }
+
+    #[test]
+    fn loads_that_nothing_measures_are_refused() {
+        for (keys, said) in [
+            (
+                "from = { pcap = \"x.pcap\" }\nmeasure = \"cpu\"",
+                "a capture is for delay",
+            ),
+            (
+                "link = \"bridge\"\njitter = \"1ms\"",
+                "jitter is for direct links",
+            ),
+        ] {
+            let text = SHIPPED[0].replacen("[[load]]", &format!("[[load]]\n{keys}"), 1);
+            let error = format!("{:#}", Plan::parse(&text).unwrap_err());
+            assert!(error.contains(said), "{error}");
+        }
     }
 
     #[test]

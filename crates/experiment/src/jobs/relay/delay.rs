@@ -1,11 +1,12 @@
 //! A delay trial: one load through the stage, stamped at the sender's egress and matched at the
 //! receiver's ingress.
 
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use loadgen::{Amount, Load as Offered, Sent};
+use anyhow::{Context, Result, ensure};
+use loadgen::{Amount, Backend, Load as Offered, Replay, Sent, Timing};
 use probes::delay::{DelayConfig, DelayProbe, MatchKey, Report, StampFrom, Subscriber};
 use stats::Histogram;
 
@@ -40,8 +41,9 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
 /// The trial on a stage that is set.
 pub(crate) fn on_stage(bench: &RelayBench, stage: &Stage, spec: &TrialSpec<'_>) -> Result<Outcome> {
     let mut outcome = Outcome::default();
-    let (report, losses) = match spec.load.from {
+    let (report, losses) = match &spec.load.from {
         LoadSource::Generator => generated(bench, stage, spec, &mut outcome)?,
+        LoadSource::Pcap(path) => replayed(bench, stage, spec, path, &mut outcome)?,
         LoadSource::Rtp | LoadSource::MpegTs => streamed(bench, stage, spec, &mut outcome)?,
     };
     match spec.load.scope {
@@ -89,12 +91,12 @@ fn streamed<'a>(
     spec: &TrialSpec<'_>,
     outcome: &mut Outcome,
 ) -> Result<(Report, Losses<'a>)> {
-    let probe = probe(stage, key(spec.load.from), false, 1 << 14)?;
+    let probe = probe(stage, key(&spec.load.from), false, 1 << 14)?;
     let losses = Losses::watch(stage)?;
     let file = bench.video.file()?;
     let mut own = stage.relay_pids();
     let watch = Watch::start(&bench.foreign, &own)?;
-    let mut video = media::Video::start(stage, file, spec.load.from, spec.load.duration.0)?;
+    let mut video = media::Video::start(stage, file, &spec.load.from, spec.load.duration.0)?;
     own.push(video.pid());
     video.finish()?;
     watch.end(&own, outcome)?;
@@ -103,10 +105,39 @@ fn streamed<'a>(
     Ok((report, losses))
 }
 
-/// What tells the packets of ffmpeg's stream apart.
-pub(super) fn key(from: LoadSource) -> MatchKey {
+fn replayed<'a>(
+    bench: &RelayBench,
+    stage: &'a Stage,
+    spec: &TrialSpec<'_>,
+    path: &Path,
+    outcome: &mut Outcome,
+) -> Result<(Report, Losses<'a>)> {
+    let rate = spec.load.rate.map(|rate| rate.0);
+    let offered = Offered {
+        backend: Backend::Pcap(Replay {
+            path: path.to_owned(),
+            timing: rate.map_or(Timing::Original, Timing::Rate),
+            redirect: true,
+        }),
+        fifo: true,
+        ..bench.offered(stage, spec.load, run_id(spec.seed))?
+    };
+    let probe = probe(stage, key(&spec.load.from), false, CAPACITY)?;
+    let losses = Losses::watch(stage)?;
+    let own = stage.relay_pids();
+    let watch = Watch::start(&bench.foreign, &own)?;
+    let sent = send(stage, &offered)?;
+    watch.end(&own, outcome)?;
+    ensure!(sent.sent > 0, "{}: no UDP datagram to send", path.display());
+    note_generator(outcome, &sent, spec.load);
+    let report = finish(&probe, sent.sent * spec.load.subscribers as u64)?;
+    Ok((report, losses))
+}
+
+/// What tells the packets of a stream apart that is not our generator's.
+pub(super) fn key(from: &LoadSource) -> MatchKey {
     match from {
-        LoadSource::MpegTs => MatchKey::PayloadHash,
+        LoadSource::MpegTs | LoadSource::Pcap(_) => MatchKey::PayloadHash,
         LoadSource::Generator | LoadSource::Rtp => MatchKey::Rtp {
             sources: vec![media::SSRC],
         },
@@ -147,8 +178,12 @@ pub(super) fn generate(
         fifo: true,
         ..bench.offered(stage, load, run)?
     };
+    send(stage, &offered)
+}
+
+fn send(stage: &Stage, offered: &Offered) -> Result<Sent> {
     let sender = stage.bed.host("sender")?;
-    Ok(sender.run(|| loadgen::generate(&offered, &AtomicBool::new(false)))??)
+    Ok(sender.run(|| loadgen::generate(offered, &AtomicBool::new(false)))??)
 }
 
 pub(super) fn finish(probe: &DelayProbe, expected: u64) -> Result<Report> {

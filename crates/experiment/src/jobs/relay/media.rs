@@ -47,7 +47,7 @@ impl Video {
     pub(super) fn start(
         stage: &Stage,
         file: &Path,
-        from: LoadSource,
+        from: &LoadSource,
         duration: Duration,
     ) -> Result<Self> {
         let log = stage.folder.path().join("ffmpeg.log");
@@ -60,7 +60,7 @@ impl Video {
             .args(["-c", "copy", "-an"])
             // A receiver needs the parameter sets with each keyframe.
             .args(["-bsf:v", "h264_mp4toannexb"]);
-        if from == LoadSource::Rtp {
+        if *from == LoadSource::Rtp {
             command
                 .args(["-f", "rtp", "-payload_type", "96"])
                 .args(["-ssrc", &SSRC.to_string()])

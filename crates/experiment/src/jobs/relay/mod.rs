@@ -123,9 +123,16 @@ impl Bench for RelayBench {
     }
 
     fn check_load(&self, load: &Load) -> Result<(), Missing> {
-        match load.from {
+        match &load.from {
             LoadSource::Generator => Ok(()),
             LoadSource::Rtp | LoadSource::MpegTs => media::check(),
+            LoadSource::Pcap(path) => match std::fs::File::open(path) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(Missing::new(
+                    format!("{}: {error}", path.display()),
+                    "captures are looked for from the working directory",
+                )),
+            },
         }
     }
 

@@ -17,7 +17,7 @@ use super::FLOOR;
 use super::peers::{self, Route};
 use super::process::RelayProcess;
 use crate::jobs::Outcome;
-use crate::plan::Load;
+use crate::plan::{Link, Load};
 
 /// The port streams come in on.
 const INGEST_PORT: u16 = 5004;
@@ -27,7 +27,11 @@ const SENDER_PORT: u16 = 40_004;
 const FIRST_SUBSCRIBER_PORT: u16 = 7000;
 
 /// Hosts by name, each with the CPUs it is confined to, in one row.
-fn row(hosts: &[(&str, &[usize])]) -> Topology {
+fn row(hosts: &[(&str, &[usize])], link: Link) -> Topology {
+    let kind = match link {
+        Link::Direct => LinkKind::Direct,
+        Link::Bridge => LinkKind::Bridge,
+    };
     let mut topology = Topology::default();
     for (name, cpus) in hosts {
         let mut host = HostSpec::native();
@@ -35,7 +39,7 @@ fn row(hosts: &[(&str, &[usize])]) -> Topology {
         topology.host.insert((*name).to_owned(), host);
     }
     for pair in hosts.windows(2) {
-        let mut link = LinkSpec::new(LinkKind::Direct, &[pair[0].0, pair[1].0]);
+        let mut link = LinkSpec::new(kind, &[pair[0].0, pair[1].0]);
         // A veth would carry 64 datagrams as one frame, which is not forwarding 64 packets: the
         // stack segments before the device.
         link.settings.udp_segmentation = false;
@@ -92,15 +96,12 @@ impl Stage {
     pub(crate) fn set(layout: &Layout<'_>) -> Result<Self> {
         let folder = testbed::folder()?;
         let bare = layout.arm == FLOOR;
-        let topology = if bare {
-            row(&[("sender", &[layout.sender_cpu]), ("receiver", &[])])
-        } else {
-            row(&[
-                ("sender", &[layout.sender_cpu]),
-                ("relay", &[layout.relay_cpu]),
-                ("receiver", &[]),
-            ])
-        };
+        let (sender_cpu, relay_cpu) = ([layout.sender_cpu], [layout.relay_cpu]);
+        let mut hosts: Vec<(&str, &[usize])> = vec![("sender", &sender_cpu), ("receiver", &[])];
+        if !bare {
+            hosts.insert(1, ("relay", &relay_cpu));
+        }
+        let topology = row(&hosts, layout.load.link);
         let topology = with_jitter(topology, layout.load)?;
         let bed = Bed::up(&topology, &trial_name())?;
         let (after_sender, before_receiver) = neighbours(bare);

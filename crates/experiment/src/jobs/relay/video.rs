@@ -32,13 +32,18 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
     let frames = duration.as_millis() * u128::from(FRAMES_PER_SECOND) / 1000;
     let due = usize::try_from(frames)?;
     ensure!(due <= source.len(), "the video is shorter than the load");
-    let receiver = Receiver::start(&stage, spec.load.from)?;
-    let probe = delay::probe(&stage, delay::key(spec.load.from), false, 1 << 14)?;
+    let receiver = Receiver::start(&stage, &spec.load.from)?;
+    let probe = delay::probe(&stage, delay::key(&spec.load.from), false, 1 << 14)?;
     let losses = Losses::watch(&stage)?;
     let mut own = stage.relay_pids();
     own.push(receiver.child.id());
     let watch = Watch::start(&bench.foreign, &own)?;
-    let mut video = Video::start(&stage, bench.video.file()?, spec.load.from, duration + TAIL)?;
+    let mut video = Video::start(
+        &stage,
+        bench.video.file()?,
+        &spec.load.from,
+        duration + TAIL,
+    )?;
     own.push(video.pid());
     video.finish()?;
     let mut outcome = Outcome::default();
@@ -83,14 +88,14 @@ struct Receiver {
 
 impl Receiver {
     /// Starts it at the first subscriber's address, and waits until it has bound its port.
-    fn start(stage: &Stage, from: LoadSource) -> Result<Self> {
+    fn start(stage: &Stage, from: &LoadSource) -> Result<Self> {
         let address = stage.subscribers[0];
         let folder = stage.folder.path();
         let file = folder.join("received.h264");
         let log = folder.join("receiver.log");
         let mut command = Command::new("ffmpeg");
         command.args(["-hide_banner", "-nostdin", "-loglevel", "warning"]);
-        if from == LoadSource::Rtp {
+        if *from == LoadSource::Rtp {
             let session = folder.join("session.sdp");
             let (ip, port) = (address.ip(), address.port());
             let description = format!(

@@ -1,10 +1,12 @@
 //! Keeps the CPUs from sleeping deeply during a trial, where the plan asks for it.
 
+use std::fs::File;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::plan::IdlePolicy;
 
@@ -13,26 +15,35 @@ pub(crate) fn name(policy: IdlePolicy) -> &'static str {
     match policy {
         IdlePolicy::None => "none",
         IdlePolicy::Burner => "burner",
+        IdlePolicy::CpuDmaLatency => "cpu_dma_latency",
     }
 }
 
-/// One spinning SCHED_IDLE thread a CPU: it yields to whatever else wants to run. Stops when
-/// dropped.
+/// Whoever holds this open says how many microseconds its work can wait for a CPU to wake up.
+const LATENCY: &str = "/dev/cpu_dma_latency";
+
+/// The policy in force, until dropped.
 #[derive(Debug)]
-pub(crate) struct Burners {
+pub(crate) struct Awake {
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    /// One spinning SCHED_IDLE thread a CPU: it yields to whatever else wants to run.
+    burners: Vec<JoinHandle<()>>,
+    _latency: Option<File>,
 }
 
-impl Burners {
+impl Awake {
     /// Starts what `policy` asks for.
     pub(crate) fn start(policy: IdlePolicy) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let cpus = match policy {
-            IdlePolicy::None => 0,
             IdlePolicy::Burner => thread::available_parallelism()?.get(),
+            IdlePolicy::None | IdlePolicy::CpuDmaLatency => 0,
         };
-        let threads = (0..cpus)
+        let latency = match policy {
+            IdlePolicy::CpuDmaLatency => Some(no_latency().context(LATENCY)?),
+            IdlePolicy::None | IdlePolicy::Burner => None,
+        };
+        let burners = (0..cpus)
             .map(|cpu| {
                 let stop = Arc::clone(&stop);
                 thread::spawn(move || {
@@ -49,14 +60,24 @@ impl Burners {
                 })
             })
             .collect();
-        Ok(Self { stop, threads })
+        Ok(Self {
+            stop,
+            burners,
+            _latency: latency,
+        })
     }
 }
 
-impl Drop for Burners {
+fn no_latency() -> io::Result<File> {
+    let mut request = File::options().write(true).open(LATENCY)?;
+    request.write_all(&0_i32.to_ne_bytes())?;
+    Ok(request)
+}
+
+impl Drop for Awake {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
+        for thread in self.burners.drain(..) {
             // A burner cannot panic; there is nothing to hear from it.
             let _ended = thread.join();
         }
@@ -66,7 +87,11 @@ impl Drop for Burners {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Read;
+    use std::path::Path;
     use std::time::{Duration, Instant};
+
+    use sys::require::{Class, skip};
 
     use super::*;
 
@@ -84,7 +109,7 @@ mod tests {
     #[test]
     fn a_burner_spins_on_every_cpu_until_dropped() {
         let cpus = thread::available_parallelism().unwrap().get();
-        let burners = Burners::start(IdlePolicy::Burner).unwrap();
+        let burners = Awake::start(IdlePolicy::Burner).unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
         while idlers() < cpus {
             assert!(Instant::now() < deadline, "{} of {cpus}", idlers());
@@ -92,7 +117,31 @@ mod tests {
         }
         drop(burners);
         assert_eq!(idlers(), 0);
-        let none = Burners::start(IdlePolicy::None).unwrap();
-        assert!(none.threads.is_empty());
+        let none = Awake::start(IdlePolicy::None).unwrap();
+        assert!(none.burners.is_empty());
+    }
+
+    #[test]
+    fn the_latency_that_the_kernel_keeps_to_is_none_until_dropped() {
+        let keeps_to = || {
+            let mut latency = [0; 4];
+            File::open(LATENCY)
+                .unwrap()
+                .read_exact(&mut latency)
+                .unwrap();
+            i32::from_ne_bytes(latency)
+        };
+        if !sys::require::root() {
+            return;
+        }
+        if !Path::new(LATENCY).exists() {
+            skip(Class::Core, "the kernel has no /dev/cpu_dma_latency");
+            return;
+        }
+        let before = keeps_to();
+        let awake = Awake::start(IdlePolicy::CpuDmaLatency).unwrap();
+        assert_eq!(keeps_to(), 0);
+        drop(awake);
+        assert_eq!(keeps_to(), before);
     }
 }

@@ -103,6 +103,8 @@ pub enum IdlePolicy {
     None,
     /// One SCHED_IDLE spinner a CPU.
     Burner,
+    /// A request to the kernel that none enters a state it takes time to wake up from.
+    CpuDmaLatency,
 }
 
 /// One offered load.

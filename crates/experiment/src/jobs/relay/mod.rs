@@ -24,7 +24,7 @@ use self::noise::Beside;
 use self::stage::Layout;
 pub(crate) use self::stage::Stage;
 use super::{Bench, Outcome, TrialSpec};
-use crate::idle::Burners;
+use crate::idle::Awake;
 use crate::plan::{Load, LoadSource, Measure};
 
 /// The bare link, without a relay.
@@ -141,7 +141,7 @@ impl Bench for RelayBench {
     }
 
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-        let burners = Burners::start(spec.idle)?;
+        let awake = Awake::start(spec.idle)?;
         let (mut stage, mut outcome) = match spec.measure {
             Measure::Delay => delay::trial(self, spec),
             Measure::Throughput => throughput::trial(self, spec),
@@ -151,7 +151,7 @@ impl Bench for RelayBench {
         }?;
         stage.note(&mut outcome)?;
         stage.stop();
-        drop(burners);
+        drop(awake);
         // While the hosts stand: the kernel's threads remove them for long after, which is no noise
         // beside the trial.
         self.beside.note(&mut outcome)?;

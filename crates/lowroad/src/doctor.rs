@@ -5,6 +5,7 @@ use clap::Args;
 use datapath::Missing;
 use serde::Serialize;
 use sys::caps::{Capability, Effective};
+use sys::energy::Meter;
 use sys::kernel::{self, Config, Release, Setting};
 
 use crate::exit::{self, Failure};
@@ -89,7 +90,7 @@ impl Machine {
         })
     }
 
-    fn probes(&self) -> [Check; 3] {
+    fn probes(&self) -> [Check; 5] {
         let tracing = || {
             self.btf()?;
             self.capabilities(&[Capability::Bpf, Capability::Perfmon])
@@ -108,10 +109,12 @@ impl Machine {
                 "stacks",
                 tracing().and_then(|()| self.option("CONFIG_PERF_EVENTS")),
             ),
+            Check::new("probe", "foreign", tracing()),
+            Check::new("probe", "energy", energy()),
         ]
     }
 
-    fn generators(&self) -> [Check; 3] {
+    fn generators(&self) -> [Check; 4] {
         [
             Check::new("generator", "socket", Ok(())),
             Check::new(
@@ -125,6 +128,11 @@ impl Machine {
                 "af-xdp",
                 self.option("CONFIG_XDP_SOCKETS")
                     .and_then(|()| self.capabilities(&[Capability::NetRaw, Capability::Bpf])),
+            ),
+            Check::new(
+                "generator",
+                "pcap",
+                self.capabilities(&[Capability::NetRaw]),
             ),
         ]
     }
@@ -170,6 +178,16 @@ impl Machine {
             "run with sudo",
         ))
     }
+}
+
+fn energy() -> Result<(), Missing> {
+    if Meter::start().is_some() {
+        return Ok(());
+    }
+    Err(Missing::new(
+        "no energy meter (RAPL) that can be read",
+        "as root on the bare machine, where its processor has one",
+    ))
 }
 
 fn table(diagnosis: &Diagnosis) -> String {

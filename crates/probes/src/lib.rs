@@ -6,7 +6,6 @@
 pub mod account;
 pub mod delay;
 pub mod disturb;
-pub mod energy;
 mod error;
 pub mod foreign;
 pub mod programs;

@@ -4,6 +4,7 @@ pub mod caps;
 pub mod child;
 pub mod clock;
 mod cmsg;
+pub mod energy;
 pub mod ethtool;
 pub mod kernel;
 pub mod mmap;

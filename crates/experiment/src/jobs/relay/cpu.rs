@@ -8,9 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use probes::account::{Accountant, Options, State, Usage};
 use probes::delay::MatchKey;
+use probes::ps;
 use probes::stacks::{HERTZ, Sampler};
-use probes::{energy, ps};
 use report::record::Stacks;
+use sys::energy::Meter;
 
 use super::RelayBench;
 use super::delay::{generate, probe, run_id};
@@ -45,7 +46,7 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
     let mut outcome = Outcome::default();
     let noise = Watch::start(&bench.foreign, &pids)?;
     let ps_before = ps_ns(&pids)?;
-    let energy = energy::Meter::start();
+    let energy = Meter::start();
     let (usage, sent) = watch(&accountant, || {
         generate(bench, &stage, spec.load, run, None)
     })?;

@@ -53,8 +53,9 @@ impl<B: Debug + Send + 'static> datapath::Running<Relay> for InKernel<B> {
         self.tables.counters()
     }
 
+    /// A device that goes takes its attachment with it; the others' stay as they are.
     fn failed(&self) -> Option<String> {
-        self.attached.gone()
+        None
     }
 
     fn fast_path(&self) -> Option<Arc<dyn FastPath>> {

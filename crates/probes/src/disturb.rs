@@ -52,3 +52,18 @@ impl Disturb {
         Ok(Self(point.namespace.run(attach)??))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_loads() {
+        if !sys::require::root() {
+            return;
+        }
+        let mut storage = MaybeUninit::uninit();
+        let open = skel::DisturbSkelBuilder::default().open(&mut storage);
+        open.unwrap().load().unwrap();
+    }
+}

@@ -142,3 +142,18 @@ fn attach_port(
     let program = skel.progs.to_socket.as_fd();
     Ok((socket, attach::xdp(program, port, XdpMode::Native)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_loads() {
+        if !sys::require::root() {
+            return;
+        }
+        let mut storage = MaybeUninit::uninit();
+        let open = skel::ToSocketSkelBuilder::default().open(&mut storage);
+        open.unwrap().load().unwrap();
+    }
+}

@@ -64,9 +64,9 @@ impl Server {
         metrics: impl Fn() -> String + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
         let token = Token::read(&config.token)?;
-        let refuse = |source| StartError::Address {
+        let refuse = |cause| StartError::Address {
             address: config.address.to_string(),
-            source,
+            cause,
         };
         let listener = BlockingListener::bind(config.address).map_err(refuse)?;
         listener.set_nonblocking(true).map_err(refuse)?;

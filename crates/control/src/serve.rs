@@ -73,10 +73,10 @@ pub enum StartError {
     InUse(PathBuf),
     #[error("{}: exists and is not a socket; remove it or choose another path", .0.display())]
     NotASocket(PathBuf),
-    #[error("{}: {source}", path.display())]
-    Socket { path: PathBuf, source: io::Error },
-    #[error("{address}: {source}")]
-    Address { address: String, source: io::Error },
+    #[error("{}: {cause}", path.display())]
+    Socket { path: PathBuf, cause: io::Error },
+    #[error("{address}: {cause}")]
+    Address { address: String, cause: io::Error },
     #[error("{}: {reason}", path.display())]
     Token { path: PathBuf, reason: String },
     #[error("control thread: {0}")]

@@ -47,9 +47,9 @@ impl Server {
     ) -> Result<Self, StartError> {
         let path = path.into();
         refuse_if_served(&path)?;
-        let listener = bind(&path).map_err(|source| StartError::Socket {
+        let listener = bind(&path).map_err(|cause| StartError::Socket {
             path: path.clone(),
-            source,
+            cause,
         })?;
         let handler: Arc<Handler> = Arc::new(handler);
         let reactor = Reactor::start("control-unix", move || async move {
@@ -79,16 +79,16 @@ impl Drop for Server {
 fn refuse_if_served(path: &Path) -> Result<(), StartError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(StartError::Socket {
+        Err(cause) => Err(StartError::Socket {
             path: path.into(),
-            source,
+            cause,
         }),
         Ok(file) if !file.file_type().is_socket() => Err(StartError::NotASocket(path.into())),
         Ok(_) => match BlockingStream::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
-            Err(source) => Err(StartError::Socket {
+            Err(cause) => Err(StartError::Socket {
                 path: path.into(),
-                source,
+                cause,
             }),
             Ok(_) => Err(StartError::InUse(path.into())),
         },

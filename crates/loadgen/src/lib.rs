@@ -125,14 +125,14 @@ pub struct Sent {
 pub enum Error {
     #[error("{0}")]
     Load(String),
-    #[error("{what}: {source}")]
-    Io { what: String, source: io::Error },
+    #[error("{what}: {cause}")]
+    Io { what: String, cause: io::Error },
     #[error(transparent)]
     AfXdp(#[from] xsk::Error),
-    #[error("{what}: {source}")]
+    #[error("{what}: {cause}")]
     Bpf {
         what: &'static str,
-        source: libbpf_rs::Error,
+        cause: libbpf_rs::Error,
     },
     #[error(transparent)]
     Device(#[from] netdev::Error),
@@ -140,14 +140,14 @@ pub enum Error {
 
 impl Error {
     fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-        |source| Self::Io {
+        |cause| Self::Io {
             what: what.into(),
-            source,
+            cause,
         }
     }
 
     fn bpf(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
-        move |source| Self::Bpf { what, source }
+        move |cause| Self::Bpf { what, cause }
     }
 }
 

@@ -57,6 +57,15 @@ fn garbage_is_one_clear_line_with_its_place() {
         );
         assert_eq!(said.lines().count(), 1, "{shown}: {said}");
     }
+    let nowhere = format!("[relay]\ncontrol = \"/dev/null/x\"\n{STREAM}");
+    fs::write(&path, nowhere).unwrap();
+    let output = lowroad()
+        .args(["relay", "serve", "--config"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    let said = errors(&output);
+    assert_eq!(said.matches("os error").count(), 1, "{said}");
     let missing = lowroad()
         .args(["relay", "serve", "--config", "/nonexistent.toml"])
         .output()

@@ -82,10 +82,10 @@ pub fn xdp(program: BorrowedFd<'_>, ifindex: u32, mode: XdpMode) -> Result<Attac
         XdpMode::Multiple => Err(io::Error::other("one program cannot be in several modes")),
     }
     .and_then(|flags| create_link(program, ifindex, libbpf_sys::BPF_XDP, flags));
-    let fd = created.map_err(|source| Error::Attach {
+    let fd = created.map_err(|cause| Error::Attach {
         program: "an XDP program",
         interface: link.name,
-        remedy: match (source.raw_os_error(), mode) {
+        remedy: match (cause.raw_os_error(), mode) {
             (Some(libc::EOPNOTSUPP), XdpMode::Native) => {
                 "its driver has no native XDP; generic mode works on any device"
             }
@@ -96,7 +96,7 @@ pub fn xdp(program: BorrowedFd<'_>, ifindex: u32, mode: XdpMode) -> Result<Attac
             }
             _ => "the kernel's log may say more: dmesg | tail",
         },
-        source,
+        cause,
     })?;
     Ok(Attached {
         ifindex,
@@ -120,15 +120,15 @@ pub fn tc(
         });
     }
     let link =
-        create_link(program, ifindex, hook(direction), 0).map_err(|source| Error::Attach {
+        create_link(program, ifindex, hook(direction), 0).map_err(|cause| Error::Attach {
             program: "a tcx program",
             interface: ifindex.to_string(),
-            remedy: match source.raw_os_error() {
+            remedy: match cause.raw_os_error() {
                 Some(libc::EINVAL) => "tcx needs Linux 6.6; clsact works on older kernels",
                 Some(libc::EPERM) => "needs CAP_BPF and CAP_NET_ADMIN: run with sudo",
                 _ => "the kernel's log may say more: dmesg | tail",
             },
-            source,
+            cause,
         })?;
     Ok(Attached {
         ifindex,

@@ -1,4 +1,5 @@
-//! What the kernel refused, in its own words where it gives any.
+//! What the kernel refused, in its own words where it gives any. A message holds its cause, so no
+//! error names it as its source: whoever prints the chain would print it twice.
 
 use std::io;
 
@@ -6,12 +7,12 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("opening a netlink socket: {0}")]
-    Socket(#[source] io::Error),
+    Socket(io::Error),
     /// The kernel answered with an error; `said` is its explanation, when there is one.
-    #[error("{action}: {source}{}", said.as_ref().map(|said| format!(" ({said})")).unwrap_or_default())]
+    #[error("{action}: {cause}{}", said.as_ref().map(|said| format!(" ({said})")).unwrap_or_default())]
     Refused {
         action: String,
-        source: io::Error,
+        cause: io::Error,
         said: Option<String>,
     },
     #[error("no interface {0} in this network namespace")]
@@ -27,11 +28,11 @@ pub enum Error {
         program: u32,
         mode: &'static str,
     },
-    #[error("attaching {program} to {interface}: {source}; {remedy}")]
+    #[error("attaching {program} to {interface}: {cause}; {remedy}")]
     Attach {
         program: &'static str,
         interface: String,
-        source: io::Error,
+        cause: io::Error,
         remedy: &'static str,
     },
 }
@@ -40,17 +41,17 @@ impl Error {
     /// The errno of a refusal.
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::Socket(source) | Self::Refused { source, .. } | Self::Attach { source, .. } => {
-                source.raw_os_error()
+            Self::Socket(cause) | Self::Refused { cause, .. } | Self::Attach { cause, .. } => {
+                cause.raw_os_error()
             }
             _ => None,
         }
     }
 
-    pub(crate) fn refused(action: impl Into<String>, source: io::Error) -> Self {
+    pub(crate) fn refused(action: impl Into<String>, cause: io::Error) -> Self {
         Self::Refused {
             action: action.into(),
-            source,
+            cause,
             said: None,
         }
     }

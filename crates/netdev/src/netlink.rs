@@ -223,7 +223,7 @@ fn refusal(action: &str, code: i32, header: &[u8]) -> Error {
         });
     Error::Refused {
         action: action.to_owned(),
-        source: io::Error::from_raw_os_error(-code),
+        cause: io::Error::from_raw_os_error(-code),
         said,
     }
 }

@@ -96,7 +96,7 @@ impl Netlink {
             RouteNetlinkMessage::NewRoute(message) => {
                 Lookup::read(&message).ok_or_else(|| Error::Refused {
                     action,
-                    source: std::io::Error::from_raw_os_error(libc::ENETUNREACH),
+                    cause: std::io::Error::from_raw_os_error(libc::ENETUNREACH),
                     said: None,
                 })
             }

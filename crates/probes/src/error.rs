@@ -12,10 +12,10 @@ pub enum Error {
     #[error("{0}")]
     Config(String),
     /// The kernel refused.
-    #[error("{action}: {source}")]
+    #[error("{action}: {cause}")]
     Bpf {
         action: String,
-        source: libbpf_rs::Error,
+        cause: libbpf_rs::Error,
     },
     #[error(transparent)]
     Namespace(#[from] sys::netns::Error),
@@ -25,9 +25,9 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn bpf(action: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> Self {
-        |source| Self::Bpf {
+        |cause| Self::Bpf {
             action: action.into(),
-            source,
+            cause,
         }
     }
 }

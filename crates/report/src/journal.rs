@@ -38,8 +38,8 @@ pub struct Writer {
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{path}: {source}")]
-    File { path: PathBuf, source: io::Error },
+    #[error("{path}: {cause}")]
+    File { path: PathBuf, cause: io::Error },
     #[error("{path}:{line}: not a line of a record: {reason}")]
     Line {
         path: PathBuf,
@@ -195,10 +195,10 @@ impl Writer {
 }
 
 impl Error {
-    fn file(path: &Path, source: io::Error) -> Self {
+    fn file(path: &Path, cause: io::Error) -> Self {
         Self::File {
             path: path.to_owned(),
-            source,
+            cause,
         }
     }
 

@@ -52,11 +52,11 @@ pub struct Channels {
 /// What a device refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{action} of {name}: {source}")]
+    #[error("{action} of {name}: {cause}")]
     Refused {
         action: &'static str,
         name: String,
-        source: io::Error,
+        cause: io::Error,
     },
     #[error("{name} has no feature {feature}; ethtool -k {name} lists them")]
     NoSuchFeature { name: String, feature: String },
@@ -83,7 +83,7 @@ impl Ethtool {
             Err(errno) => Err(Error::Refused {
                 action: "opening a socket for the features",
                 name,
-                source: errno.into(),
+                cause: errno.into(),
             }),
         }
     }
@@ -196,10 +196,10 @@ impl Ethtool {
 
     /// `request` is the command's structure, as words; the answer replaces it.
     fn call(&self, action: &'static str, request: &mut [u32]) -> Result<i32, Error> {
-        let refused = |source| Error::Refused {
+        let refused = |cause| Error::Refused {
             action,
             name: self.name.clone(),
-            source,
+            cause,
         };
         // SAFETY: ifreq is plain data, for which zeroes are a value.
         let mut interface: libc::ifreq = unsafe { std::mem::zeroed() };

@@ -24,11 +24,11 @@ pub struct Namespace {
 
 /// What a namespace could not do.
 #[derive(Debug, thiserror::Error)]
-#[error("{action} network namespace {name}: {source}")]
+#[error("{action} network namespace {name}: {cause}")]
 pub struct Error {
     action: &'static str,
     name: String,
-    source: io::Error,
+    cause: io::Error,
 }
 
 impl Namespace {
@@ -216,11 +216,11 @@ fn bind(source: &Path, target: &Path) -> io::Result<()> {
     Ok(mount(Some(source), target, none, MsFlags::MS_BIND, none)?)
 }
 
-fn error(action: &'static str, name: &str, source: io::Error) -> Error {
+fn error(action: &'static str, name: &str, cause: io::Error) -> Error {
     Error {
         action,
         name: name.to_owned(),
-        source,
+        cause,
     }
 }
 

@@ -311,9 +311,9 @@ fn set_features(place: &str, device: &str, settings: &LinkSettings) -> Result<Va
         ethtool.set_features(&settings.features())?;
         ethtool.features()
     };
-    let features = apply().map_err(|source| Error::Feature {
+    let features = apply().map_err(|cause| Error::Feature {
         place: place.to_owned(),
-        source,
+        cause,
     })?;
     let active = features.iter().filter(|(_, feature)| feature.active);
     Ok(active.map(|(name, _)| name.as_str()).collect())
@@ -323,20 +323,20 @@ fn thread_napi(host: &Host, device: &str) -> Result<(), Error> {
     let path = format!("/sys/class/net/{device}/threaded");
     host.namespace()
         .run_with_sysfs(|| fs::write(&path, "1"))?
-        .map_err(|source| Error::Setting {
+        .map_err(|cause| Error::Setting {
             place: host.name().to_owned(),
             key: path,
             value: "1".to_owned(),
-            source,
+            cause,
         })
 }
 
 fn set(place: &str, key: &str, value: &str) -> Result<(), Error> {
-    fs::write(Path::new("/proc/sys/net").join(key), value).map_err(|source| Error::Setting {
+    fs::write(Path::new("/proc/sys/net").join(key), value).map_err(|cause| Error::Setting {
         place: place.to_owned(),
         key: key.to_owned(),
         value: value.to_owned(),
-        source,
+        cause,
     })
 }
 

@@ -89,11 +89,11 @@ impl Native {
         }
     }
 
-    fn starting(&self, program: &str, source: io::Error) -> Error {
+    fn starting(&self, program: &str, cause: io::Error) -> Error {
         Error::Spawn {
             host: self.name.clone(),
             program: program.to_owned(),
-            source,
+            cause,
         }
     }
 }

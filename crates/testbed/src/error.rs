@@ -9,35 +9,32 @@ pub enum Error {
     #[error("topology: {0}")]
     Topology(String),
     #[error("{}; {}", .0.what, .0.remedy)]
-    Missing(#[from] datapath::Missing),
+    Missing(datapath::Missing),
     #[error(transparent)]
     Namespace(#[from] sys::netns::Error),
-    #[error("{place}: {source}")]
-    Device {
-        place: String,
-        source: netdev::Error,
-    },
-    #[error("{place}: {source}")]
+    #[error("{place}: {cause}")]
+    Device { place: String, cause: netdev::Error },
+    #[error("{place}: {cause}")]
     Feature {
         place: String,
-        source: sys::ethtool::Error,
+        cause: sys::ethtool::Error,
     },
-    #[error("{place}: setting {key} to {value}: {source}")]
+    #[error("{place}: setting {key} to {value}: {cause}")]
     Setting {
         place: String,
         key: String,
         value: String,
-        source: io::Error,
+        cause: io::Error,
     },
     #[error("link {link}: {what}")]
     Impaired { link: String, what: String },
     #[error("{0}: no carrier, or an address that accepts no packets, after {1} s")]
     NotReady(String, u64),
-    #[error("{host}: starting {program}: {source}")]
+    #[error("{host}: starting {program}: {cause}")]
     Spawn {
         host: String,
         program: String,
-        source: io::Error,
+        cause: io::Error,
     },
     #[error("no host {0} in this topology")]
     NoHost(String),
@@ -47,8 +44,14 @@ pub enum Error {
 
 /// Says where a device's refusal happened.
 pub(crate) fn at(place: &str) -> impl Fn(netdev::Error) -> Error + '_ {
-    move |source| Error::Device {
+    move |cause| Error::Device {
         place: place.to_owned(),
-        source,
+        cause,
+    }
+}
+
+impl From<datapath::Missing> for Error {
+    fn from(missing: datapath::Missing) -> Self {
+        Self::Missing(missing)
     }
 }

@@ -94,10 +94,10 @@ impl Host {
         let ran = self
             .namespace()
             .run(move || confine(confined).map(|()| work()))?;
-        ran.map_err(|source| Error::Spawn {
+        ran.map_err(|cause| Error::Spawn {
             host: self.name.clone(),
             program: "a thread on its CPUs".to_owned(),
-            source,
+            cause,
         })
     }
 
@@ -106,10 +106,10 @@ impl Host {
         let program = command.get_program().to_string_lossy().into_owned();
         self.environment
             .spawn(command)
-            .map_err(|source| Error::Spawn {
+            .map_err(|cause| Error::Spawn {
                 host: self.name.clone(),
                 program,
-                source,
+                cause,
             })
     }
 

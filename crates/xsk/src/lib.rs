@@ -22,11 +22,11 @@ pub enum Error {
     RingSize(u32),
     #[error("headroom of {0} bytes leaves no room for a packet")]
     Headroom(u32),
-    #[error("no memory for {frames} frames of {size} bytes: {source}")]
+    #[error("no memory for {frames} frames of {size} bytes: {cause}")]
     Memory {
         frames: u32,
         size: u32,
-        source: io::Error,
+        cause: io::Error,
     },
     #[error("interface {ifindex} has no queue {queue} (`ethtool -l` shows its channels)")]
     NoQueue { ifindex: u32, queue: u32 },
@@ -40,12 +40,12 @@ pub enum Error {
     Denied,
     #[error("AF_XDP is not built into this kernel (CONFIG_XDP_SOCKETS)")]
     NotBuilt,
-    #[error("AF_XDP socket on queue {queue} of interface {ifindex}: {step}: {source}")]
+    #[error("AF_XDP socket on queue {queue} of interface {ifindex}: {step}: {cause}")]
     System {
         ifindex: u32,
         queue: u32,
         /// The call that failed.
         step: &'static str,
-        source: io::Error,
+        cause: io::Error,
     },
 }

@@ -407,9 +407,9 @@ const fn len_of<T>() -> libc::socklen_t {
     size_of::<T>() as libc::socklen_t
 }
 
-fn explain(bind: &Bind, step: &'static str, source: io::Error) -> Error {
+fn explain(bind: &Bind, step: &'static str, cause: io::Error) -> Error {
     let (ifindex, queue) = (bind.ifindex, bind.queue);
-    match (step, source.raw_os_error()) {
+    match (step, cause.raw_os_error()) {
         ("socket", Some(libc::EAFNOSUPPORT)) => Error::NotBuilt,
         (_, Some(libc::EPERM)) | ("register UMEM", Some(libc::ENOBUFS)) => Error::Denied,
         ("bind", Some(libc::EINVAL)) => Error::NoQueue { ifindex, queue },
@@ -420,7 +420,7 @@ fn explain(bind: &Bind, step: &'static str, source: io::Error) -> Error {
             ifindex,
             queue,
             step,
-            source,
+            cause,
         },
     }
 }

@@ -68,10 +68,10 @@ impl Umem {
             return Err(Error::Headroom(headroom));
         }
         let bytes = frames as usize * usize::from(size);
-        let region = Region::anonymous(bytes, pages).map_err(|source| Error::Memory {
+        let region = Region::anonymous(bytes, pages).map_err(|cause| Error::Memory {
             frames,
             size: frame_size,
-            source,
+            cause,
         })?;
         let umem = Self(Arc::new(Shared {
             id: NEXT.fetch_add(1, Ordering::Relaxed),

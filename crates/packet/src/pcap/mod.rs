@@ -36,8 +36,8 @@ pub enum Error {
     Truncated { packets: u64 },
     #[error("after {packets} packets: {what}")]
     Broken { packets: u64, what: &'static str },
-    #[error("after {packets} packets: {source}")]
-    Io { packets: u64, source: io::Error },
+    #[error("after {packets} packets: {cause}")]
+    Io { packets: u64, cause: io::Error },
 }
 
 /// Frames in file order. After an error it ends.
@@ -179,11 +179,11 @@ impl<R: Read> Input<R> {
             .map_err(|source| self.failed(source))
     }
 
-    fn failed(&self, source: io::Error) -> Error {
+    fn failed(&self, cause: io::Error) -> Error {
         let packets = self.packets;
-        match source.kind() {
+        match cause.kind() {
             io::ErrorKind::UnexpectedEof => Error::Truncated { packets },
-            _ => Error::Io { packets, source },
+            _ => Error::Io { packets, cause },
         }
     }
 

@@ -3,6 +3,7 @@
 //! It decides which trial runs when, and what is written down; what a trial is belongs to
 //! [`jobs`], and what the numbers mean to `stats` and `report`.
 
+mod build;
 mod idle;
 pub mod jobs;
 mod lock;
@@ -17,10 +18,15 @@ pub mod selftest;
 pub mod units;
 mod wait;
 
-pub use record::timestamp;
+pub use record::{timestamp, unfinished};
 pub use run::{End, Options, Watch, run};
 
 /// This machine cannot run what was asked (exit code 3).
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct CannotRun(pub String);
+
+/// Arguments, files or a record that no retry can make work (exit code 2).
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BadInput(pub String);

@@ -1,9 +1,15 @@
 //! What the record says of the machine, so that two runs can be told comparable or not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use report::record::Header;
 use serde_json::{Value, json};
+
+use crate::build;
+
+/// May differ where nothing that was measured does: a host gives a guest a page more or less.
+const VARIES: &str = "memory_kib";
 
 /// Facts of this machine, by name.
 pub(crate) fn facts() -> BTreeMap<String, Value> {
@@ -40,7 +46,22 @@ pub(crate) fn facts() -> BTreeMap<String, Value> {
     add("bpf_jit", json!(read("/proc/sys/net/core/bpf_jit_enable")));
     add("mitigations", json!(mitigations()));
     add("lowroad", json!(env!("CARGO_PKG_VERSION")));
+    add("build", json!(build::identity()));
     facts
+}
+
+/// What differs between this machine and build and those of the record, by name.
+pub(crate) fn differences(then: &Header) -> Vec<String> {
+    differing(&then.machine, &facts())
+}
+
+fn differing(then: &BTreeMap<String, Value>, now: &BTreeMap<String, Value>) -> Vec<String> {
+    let names: BTreeSet<_> = then.keys().chain(now.keys()).collect();
+    names
+        .into_iter()
+        .filter(|name| *name != VARIES && then.get(*name) != now.get(*name))
+        .cloned()
+        .collect()
 }
 
 fn read(path: &str) -> String {
@@ -78,4 +99,21 @@ fn mitigations() -> BTreeMap<String, String> {
         })
         .filter(|(_, state)| state.starts_with("Mitigation"))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_kernel_or_build_differs_and_a_page_of_memory_does_not() {
+        let then = facts();
+        assert_eq!(differing(&then, &facts()), Vec::<String>::new());
+        let mut now = then.clone();
+        now.insert("memory_kib".to_owned(), json!(1));
+        assert_eq!(differing(&then, &now), Vec::<String>::new());
+        now.insert("kernel".to_owned(), json!("2.6.32"));
+        now.remove("build");
+        assert_eq!(differing(&then, &now), ["build", "kernel"]);
+    }
 }

@@ -1,11 +1,15 @@
 //! The record of a run on disk: appended block by block, so that an interruption loses one block.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 use report::record::{Header, Trial};
 use report::{Record as Written, Writer};
+
+use crate::BadInput;
+use crate::run::planned;
 
 /// A record being written.
 #[derive(Debug)]
@@ -23,11 +27,10 @@ impl Record {
     pub(crate) fn begin(folder: &Path, header: Header) -> Result<Self> {
         let path = path(folder);
         if path.exists() {
-            bail!(
-                "{} exists; add --resume to continue it, or choose another --out",
-                path.display()
-            );
+            let what = "exists; add --resume to continue it, or choose another --out";
+            return Err(BadInput(format!("{} {what}", path.display())).into());
         }
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         Ok(Self {
             writer: Writer::create(&path, &header)?,
             header,
@@ -38,19 +41,19 @@ impl Record {
 
     /// Continues the record in `folder`, after its last complete block.
     pub(crate) fn resume(folder: &Path) -> Result<Self> {
-        let (writer, written) = Writer::resume(&path(folder))?;
-        let blocks = whole_blocks(&written);
-        let flagged: BTreeSet<_> = written
-            .trials
-            .iter()
-            .filter(|trial| trial.block < blocks && !trial.flags.is_empty())
-            .map(|trial| trial.block)
-            .collect();
+        let path = path(folder);
+        if !path.exists() {
+            let what = "there is no such record to continue; leave --resume out";
+            return Err(BadInput(format!("{}: {what}", path.display())).into());
+        }
+        let (writer, written) =
+            Writer::resume(&path).map_err(|error| BadInput(error.to_string()))?;
+        let (blocks, flagged) = done(&written);
         Ok(Self {
             writer,
             header: written.header,
             blocks,
-            flagged: flagged.len(),
+            flagged,
         })
     }
 
@@ -65,9 +68,26 @@ impl Record {
     }
 }
 
-/// Whether there is a record in `folder`.
-pub(crate) fn exists(folder: &Path) -> bool {
-    path(folder).exists()
+/// Whether the record in `folder` has blocks left to run.
+///
+/// # Errors
+/// When there is none, or it cannot be read.
+pub fn unfinished(folder: &Path) -> Result<bool> {
+    let written = Written::read(&path(folder))?;
+    let (blocks, flagged) = done(&written);
+    Ok(blocks < planned(written.header.blocks, flagged))
+}
+
+/// Complete blocks, and those of them with a flagged trial.
+fn done(written: &Written) -> (usize, usize) {
+    let blocks = whole_blocks(written);
+    let flagged: BTreeSet<_> = written
+        .trials
+        .iter()
+        .filter(|trial| trial.block < blocks && !trial.flags.is_empty())
+        .map(|trial| trial.block)
+        .collect();
+    (blocks, flagged.len())
 }
 
 fn path(folder: &Path) -> PathBuf {
@@ -117,6 +137,39 @@ fn rfc3339(seconds: u64, nanos: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn trial(block: usize, flags: &[&str]) -> Trial {
+        serde_json::from_value(serde_json::json!({
+            "arm": "xdp", "repeat": 0, "load": "l", "block": block, "order": 0, "seed": 1,
+            "flags": flags, "environment": {}, "values": {}, "counts": {}, "histograms": {},
+            "cpu": {}, "stacks": null, "noise": {}, "at_s": 1.0,
+        }))
+        .unwrap()
+    }
+
+    fn header(blocks: usize) -> Header {
+        serde_json::from_value(serde_json::json!({
+            "schema": 1, "experiment": "e", "job": "relay", "questions": [], "seed": 1,
+            "quick": false, "blocks": blocks, "baseline": "xdp", "arms": ["xdp"], "loads": ["l"],
+            "metrics": [], "machine": {}, "skipped": [], "command": "", "started": "", "origin": [],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_record_is_finished_after_its_blocks_and_those_that_replace_flagged_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(unfinished(folder.path()).is_err());
+        let mut record = Record::begin(folder.path(), header(5)).unwrap();
+        for block in 0..5 {
+            assert!(unfinished(folder.path()).unwrap(), "{block}");
+            let flags = if block == 2 { &["noise"][..] } else { &[] };
+            record.block(vec![trial(block, flags)]).unwrap();
+        }
+        assert!(unfinished(folder.path()).unwrap(), "one was flagged");
+        record.block(vec![trial(5, &[])]).unwrap();
+        assert!(!unfinished(folder.path()).unwrap());
+    }
 
     #[test]
     fn dates_are_civil() {

@@ -1,19 +1,19 @@
 //! Runs a plan: blocks of trials into a record, until done, interrupted, or an arm keeps failing.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use datapath::Missing;
 use report::record::{Header, Skip, Trial};
 
+use crate::BadInput;
 use crate::jobs::{self, Bench, Outcome, TrialSpec};
 use crate::lock::MachineLock;
 use crate::plan::Plan;
-use crate::record::{self, Record, timestamp};
+use crate::record::{Record, timestamp};
 use crate::{idle, machine, metrics, schedule};
 
 /// Flagged blocks are repeated, up to this share of the planned ones.
@@ -26,6 +26,7 @@ const FAILURES_IN_A_ROW: usize = 3;
 pub struct Options<'a> {
     pub quick: bool,
     pub seed: u64,
+    /// Go on with the record that is there.
     pub resume: bool,
     /// The command that repeats this run, for the report.
     pub command: String,
@@ -54,22 +55,29 @@ pub enum End {
 }
 
 /// Runs `plan` into `folder/record.jsonl`.
+///
+/// # Errors
+/// [`BadInput`] when a record to resume is missing, or is of another plan, build or machine;
+/// [`crate::CannotRun`] when the baseline cannot run here.
 pub fn run(
     plan: &Plan,
     folder: &Path,
     options: &Options<'_>,
     watch: &mut dyn Watch,
 ) -> Result<End> {
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let _lock = MachineLock::take()?;
+    let begun = options.resume.then(|| Record::resume(folder)).transpose()?;
+    if let Some(record) = &begun {
+        same_machine(&record.header)?;
+    }
     let mut bench = jobs::bench(plan)?;
     let (plan, skipped) = runnable(plan, bench.as_ref())?;
-    let mut record = if options.resume && record::exists(folder) {
-        let mut record = Record::resume(folder)?;
-        same_plan(&mut record.header, &plan)?;
-        record
-    } else {
-        Record::begin(folder, header(&plan, options, skipped))?
+    let mut record = match begun {
+        Some(mut record) => {
+            same_plan(&mut record.header, &plan, options.quick)?;
+            record
+        }
+        None => Record::begin(folder, header(&plan, options, skipped))?,
     };
     let mut runner = Runner {
         plan: &plan,
@@ -146,15 +154,34 @@ fn header(plan: &Plan, options: &Options<'_>, skipped: Vec<Skip>) -> Header {
     }
 }
 
-/// A resumed record must be of the same plan, else its blocks would not be comparable.
-fn same_plan(found: &mut Header, plan: &Plan) -> Result<()> {
+/// Blocks of another build or machine would not be comparable.
+fn same_machine(found: &Header) -> Result<()> {
+    let differing = machine::differences(found);
+    if differing.is_empty() {
+        return Ok(());
+    }
+    Err(BadInput(format!(
+        "the record there cannot be continued: {} differ from when it began ({}); choose another --out, or leave it as it is: lowroad report shows it",
+        differing.join(", "),
+        found.started
+    ))
+    .into())
+}
+
+/// Nor would blocks of another plan.
+fn same_plan(found: &mut Header, plan: &Plan, quick: bool) -> Result<()> {
     let loads: Vec<_> = plan.loads.iter().map(crate::plan::Load::label).collect();
-    if found.experiment != plan.name || found.arms != plan.arms || found.loads != loads {
-        bail!(
-            "the record there is of another plan ({}, arms {}); resume it with the same arms and loads, or choose another --out",
-            found.experiment,
-            found.arms.join(",")
-        );
+    let same = found.experiment == plan.name
+        && found.quick == quick
+        && found.baseline == plan.baseline
+        && found.arms == plan.arms
+        && found.loads == loads;
+    if !same {
+        return Err(BadInput(format!(
+            "the record there is of another plan; continue it with the options that began it ({}), or choose another --out",
+            found.command
+        ))
+        .into());
     }
     found.blocks = found.blocks.max(plan.blocks);
     Ok(())
@@ -171,14 +198,14 @@ struct Runner<'a> {
 
 impl Runner<'_> {
     fn blocks(&mut self, record: &mut Record, watch: &mut dyn Watch) -> Result<End> {
-        let planned = record.header.blocks;
-        let left = planned.saturating_sub(record.blocks);
+        let asked = record.header.blocks;
+        let left = asked.saturating_sub(record.blocks);
         let trials = self.slots(0).len() * left;
         #[expect(clippy::cast_precision_loss, reason = "an estimate of a small count")]
         let seconds = trials as f64 * self.plan.trial_seconds();
         watch.begin(&record.header, trials, seconds);
         let mut done = 0;
-        while record.blocks < planned + record.flagged.min(extra_blocks(planned)) {
+        while record.blocks < planned(asked, record.flagged) {
             let Some(trials) = self.block(record.blocks, &mut done, watch)? else {
                 return Ok(End::Interrupted {
                     blocks: record.blocks,
@@ -282,6 +309,11 @@ impl Runner<'_> {
         });
         slots
     }
+}
+
+/// How many blocks there are to be: those asked for, and some more for flagged ones.
+pub(crate) fn planned(asked: usize, flagged: usize) -> usize {
+    asked + flagged.min(extra_blocks(asked))
 }
 
 fn extra_blocks(planned: usize) -> usize {

@@ -22,7 +22,7 @@ use probes::foreign::Foreign;
 pub(crate) use self::delay::on_stage as delay_on;
 use self::noise::Beside;
 use self::stage::Layout;
-pub(crate) use self::stage::Stage;
+pub(crate) use self::stage::{Stage, lowroad};
 use super::{Bench, Outcome, TrialSpec};
 use crate::idle::Awake;
 use crate::plan::{Load, LoadSource, Measure};

@@ -260,7 +260,7 @@ fn point(host: &Host, toward: &str) -> Result<Point> {
 }
 
 /// The `lowroad` binary: beside this one, else in PATH.
-pub(super) fn lowroad() -> PathBuf {
+pub(crate) fn lowroad() -> PathBuf {
     std::env::current_exe()
         .ok()
         .and_then(|own| Some(own.parent()?.join("lowroad")))

@@ -3,15 +3,13 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Args;
-
-/// Remove namespaces, links, filters, processes and temporary folders that a killed run left behind.
-#[derive(Debug, Args)]
-pub(crate) struct Arguments {}
 
 #[expect(clippy::print_stdout, reason = "what was removed is the result")]
 pub(crate) fn run() -> Result<ExitCode> {
-    crate::need_root("clean")?;
+    crate::need_root(
+        "clean",
+        "removes network namespaces and BPF programs that a killed run left behind",
+    )?;
     let cleaned = testbed::clean()?;
     println!(
         "removed: {} namespaces, {} processes, {} filters, {} pinned objects, {} folders",

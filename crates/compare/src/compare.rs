@@ -4,51 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::Args;
+use arguments::Compare;
 use experiment::plan::Plan;
-use experiment::{End, Options};
+use experiment::{BadInput, End, Options};
 
 use crate::progress::{Progress, span};
-use crate::{BadInput, report, stop};
+use crate::{report, stop};
 
-/// Run an experiment: its datapaths side by side, in randomised blocks.
-///
-/// Examples:
-///   sudo lowroad compare relay-delay --quick
-///   sudo lowroad compare relay-throughput --out results --arms tc,xdp,mmsg
-#[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
-pub(crate) struct Arguments {
-    /// An experiment's name, or a TOML file
-    #[arg(required_unless_present = "list")]
-    pub(crate) experiment: Option<String>,
-    /// Where the record and the report go [default: lowroad-EXPERIMENT-TIME]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Fewer blocks, arms and loads: a look, not a result to quote
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Only these arms
-    #[arg(long, value_delimiter = ',', value_name = "A,B")]
-    pub(crate) arms: Vec<String>,
-    /// How many blocks
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub(crate) blocks: Option<u16>,
-    /// Seed of the random order
-    #[arg(long)]
-    pub(crate) seed: Option<u64>,
-    /// Continue the record in --out
-    #[arg(long)]
-    pub(crate) resume: bool,
-    /// List the experiments and how long they take
-    #[arg(long)]
-    pub(crate) list: bool,
-    /// Print the summary as JSON on standard output
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Compare) -> Result<ExitCode> {
     if arguments.list {
         return list(arguments.json);
     }
@@ -62,7 +25,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             )
         })
         .map_err(|error| BadInput(format!("{error:#}")))?;
-    crate::need_root(&format!("compare {name}"))?;
+    crate::need_root(&format!("compare {name}"), crate::BUILDS)?;
     let folder = arguments
         .out
         .clone()
@@ -74,7 +37,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// Runs the plan into `folder`; an interruption keeps what is complete and says how to go on.
 #[expect(clippy::print_stderr, reason = "tells the user how to resume")]
-pub(crate) fn measure(plan: &Plan, folder: &Path, arguments: &Arguments) -> Result<()> {
+pub(crate) fn measure(plan: &Plan, folder: &Path, arguments: &Compare) -> Result<()> {
     let record = folder.join("record.jsonl");
     if record.exists() && !arguments.resume {
         return Err(BadInput(format!(
@@ -109,7 +72,7 @@ pub(crate) fn measure(plan: &Plan, folder: &Path, arguments: &Arguments) -> Resu
 }
 
 /// The command that repeats this run.
-fn command(plan: &Plan, arguments: &Arguments, seed: u64) -> String {
+fn command(plan: &Plan, arguments: &Compare, seed: u64) -> String {
     let mut words = vec![format!(
         "sudo lowroad compare {}",
         arguments.experiment.as_deref().unwrap_or(&plan.name)

@@ -1,10 +1,12 @@
 //! `lowroad demo`: every job that exists, quickly, into one folder.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
-use clap::Args;
+use anyhow::{Context, Result};
+use arguments::{Compare, Demo};
+use experiment::BadInput;
 use experiment::plan::Plan;
 
 use crate::{compare, report};
@@ -12,40 +14,72 @@ use crate::{compare, report};
 /// One experiment of each job.
 const EXPERIMENTS: &[&str] = &["relay-delay"];
 
-/// Run each job's main experiment at --quick, and report it.
-///
-/// Example:
-///   sudo lowroad demo --out demo
-#[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
-pub(crate) struct Arguments {
-    /// Where the reports go
-    #[arg(long, value_name = "DIR", default_value = "lowroad-demo")]
-    out: PathBuf,
-    /// Seed of the random order
-    #[arg(long, default_value_t = 4711)]
-    seed: u64,
-}
-
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    crate::need_root("demo")?;
+pub(crate) fn run(arguments: &Demo) -> Result<ExitCode> {
+    crate::need_root("demo", crate::BUILDS)?;
     for name in EXPERIMENTS {
         let plan = Plan::find(name)?.narrowed(true, &[], None)?;
         let folder = arguments.out.join(name);
-        let asked = compare::Arguments {
-            experiment: Some((*name).to_owned()),
-            out: Some(folder.clone()),
-            quick: true,
-            arms: Vec::new(),
-            blocks: None,
-            seed: Some(arguments.seed),
-            // A demo that was interrupted goes on where it was.
-            resume: folder.join("record.jsonl").exists(),
-            list: false,
-            json: false,
-        };
-        compare::measure(&plan, &folder, &asked)?;
+        measure(&plan, &folder, arguments.seed)?;
         report::write(&folder, false)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Goes on with what is there where that is possible, else begins anew.
+#[expect(clippy::print_stderr, reason = "says why earlier blocks are not used")]
+fn measure(plan: &Plan, folder: &Path, seed: u64) -> Result<()> {
+    let run = |resume| {
+        let asked = Compare {
+            experiment: Some(plan.name.clone()),
+            out: Some(folder.to_owned()),
+            quick: true,
+            seed: Some(seed),
+            resume,
+            ..Compare::default()
+        };
+        compare::measure(plan, folder, &asked)
+    };
+    if !folder.exists() {
+        return run(false);
+    }
+    if experiment::unfinished(folder).unwrap_or(false) {
+        match run(true) {
+            Err(error) if error.is::<BadInput>() => eprintln!("{error}"),
+            ended => return ended,
+        }
+    }
+    let kept = set_aside(folder)?;
+    eprintln!("the earlier results are kept in {}", kept.display());
+    run(false)
+}
+
+/// Renames the folder to the first of `NAME.1`, `NAME.2`, .. that is free.
+fn set_aside(folder: &Path) -> Result<PathBuf> {
+    let numbered = |number: usize| folder.with_extension(number.to_string());
+    let free = (1..)
+        .map(numbered)
+        .find(|path| !path.exists())
+        .context("every number is taken")?;
+    fs::rename(folder, &free).with_context(|| free.display().to_string())?;
+    Ok(free)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earlier_results_are_kept_under_the_next_number() {
+        let out = tempfile::tempdir().unwrap();
+        let folder = out.path().join("relay-delay");
+        for number in ["1", "2"] {
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("record.jsonl"), number).unwrap();
+            let kept = set_aside(&folder).unwrap();
+            assert_eq!(kept, out.path().join(format!("relay-delay.{number}")));
+            let text = fs::read_to_string(kept.join("record.jsonl")).unwrap();
+            assert_eq!(text, number);
+            assert!(!folder.exists());
+        }
+    }
 }

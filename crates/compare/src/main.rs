@@ -11,46 +11,36 @@ mod stop;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use arguments::{Comparison, Verbosity};
+use clap::Parser;
+use experiment::BadInput;
 
 /// Runs the experiments and reports what each datapath costs.
 #[derive(Debug, Parser)]
 #[command(name = "lowroad", version, max_term_width = 100)]
 struct Arguments {
+    #[command(flatten)]
+    verbosity: Verbosity,
     #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    Compare(compare::Arguments),
-    Report(report::Arguments),
-    Selftest(selftest::Arguments),
-    Demo(demo::Arguments),
-    Clean(clean::Arguments),
+    command: Comparison,
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_env("LOWROAD_LOG")
-                .unwrap_or_else(|_| "warn".into()),
-        )
-        .with_writer(std::io::stderr)
-        .init();
-    match dispatch(Arguments::parse().command) {
+    let arguments = Arguments::parse();
+    arguments.verbosity.log();
+    match dispatch(arguments.command) {
         Ok(code) => code,
         Err(error) => fail(&error),
     }
 }
 
-fn dispatch(command: Command) -> Result<ExitCode> {
+fn dispatch(command: Comparison) -> Result<ExitCode> {
     match command {
-        Command::Compare(arguments) => compare::run(&arguments),
-        Command::Report(arguments) => report::run(&arguments),
-        Command::Selftest(arguments) => selftest::run(&arguments),
-        Command::Demo(arguments) => demo::run(&arguments),
-        Command::Clean(_) => clean::run(),
+        Comparison::Compare(arguments) => compare::run(&arguments),
+        Comparison::Report(arguments) => report::run(&arguments),
+        Comparison::Selftest(arguments) => selftest::run(&arguments),
+        Comparison::Demo(arguments) => demo::run(&arguments),
+        Comparison::Clean(_) => clean::run(),
     }
 }
 
@@ -67,18 +57,16 @@ fn fail(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// Arguments or files that no retry can make work (exit code 2).
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct BadInput(String);
-
-/// Refuses early what needs root, with the command to run instead.
-fn need_root(command: &str) -> Result<()> {
+/// Refuses early what needs root for what it `does`, with the command to run instead.
+fn need_root(command: &str, does: &str) -> Result<()> {
     if nix::unistd::geteuid().is_root() {
         return Ok(());
     }
     Err(experiment::CannotRun(format!(
-        "{command} creates network namespaces and loads BPF programs, which needs root; run: sudo lowroad {command}"
+        "{command} {does}, which needs root; run: sudo lowroad {command}"
     ))
     .into())
 }
+
+/// What everything that measures does.
+const BUILDS: &str = "creates network namespaces and loads BPF programs";

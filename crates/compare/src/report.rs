@@ -1,43 +1,15 @@
 //! `lowroad report`: a record as sentences, summary.json and a page; or two records side by side.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::Args;
+use experiment::BadInput;
 use probes::stacks::{HERTZ, Profile, pprof};
 use report::{Analysis, Record, Summary};
 
-use crate::BadInput;
-
-/// Write the report of a run again, or put two runs side by side.
-///
-/// Examples:
-///   lowroad report lowroad-relay-delay-1120-1412
-///   lowroad report before after
-#[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
-pub(crate) struct Arguments {
-    /// The folder of a run
-    run: PathBuf,
-    /// The folder of another run, to put beside it
-    other: Option<PathBuf>,
-    /// Also write every figure as PNG into the run's folder
-    #[arg(long, conflicts_with = "other")]
-    png: bool,
-    /// Also write each arm's stack samples as pprof profiles into the run's folder
-    #[arg(long, conflicts_with = "other")]
-    pprof: bool,
-    /// Also write the record as a Parquet file
-    #[arg(long, value_name = "FILE", conflicts_with = "other")]
-    parquet: Option<PathBuf>,
-    /// Print the summary as JSON on standard output
-    #[arg(long, conflicts_with = "other")]
-    json: bool,
-}
-
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &arguments::Report) -> Result<ExitCode> {
     if let Some(other) = &arguments.other {
         return side_by_side(&arguments.run, other);
     }

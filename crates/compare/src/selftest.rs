@@ -3,33 +3,14 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Args;
+use arguments::Selftest;
 use experiment::selftest::{self, Check};
 
 use crate::stop;
 
-/// Check the instruments live: A/A, injected delay and loss, probe cost, accounting, generators.
-///
-/// Examples:
-///   sudo lowroad selftest --quick
-///   sudo lowroad selftest --only delay,loss
-#[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
-pub(crate) struct Arguments {
-    /// Fewer repetitions
-    #[arg(long)]
-    quick: bool,
-    /// Only these checks
-    #[arg(long, value_delimiter = ',', value_name = "A,B", value_parser = clap::builder::PossibleValuesParser::new(selftest::NAMES))]
-    only: Vec<String>,
-    /// Print the results as JSON
-    #[arg(long)]
-    json: bool,
-}
-
 #[expect(clippy::print_stdout, reason = "the checks are the result")]
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    crate::need_root("selftest")?;
+pub(crate) fn run(arguments: &Selftest) -> Result<ExitCode> {
+    crate::need_root("selftest", crate::BUILDS)?;
     let stop = stop::catch()?;
     let mut checks: Vec<Check> = Vec::new();
     for name in selftest::NAMES {
@@ -54,5 +35,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Ok(ExitCode::SUCCESS)
     } else {
         Ok(ExitCode::FAILURE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_check_can_be_asked_for() {
+        assert_eq!(arguments::CHECKS, experiment::selftest::NAMES);
     }
 }

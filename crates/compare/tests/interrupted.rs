@@ -75,6 +75,56 @@ fn trials(record: &[Value]) -> Vec<[Value; 5]> {
     record.iter().skip(1).map(of).collect()
 }
 
+/// Blocks of two builds are never put into one record.
+fn of_another_build_is_refused(plan: &Path, out: &Path) {
+    let path = out.join("record.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let header: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let build = header["machine"]["build"]["lowroad-compare"]
+        .as_str()
+        .unwrap();
+    fs::write(&path, text.replace(build, "0123456789abcdef")).unwrap();
+    let refused = alone(|| {
+        let output = compare(plan, out, &["--resume"]).output().unwrap();
+        assert!(!output.status.success());
+        output
+    });
+    let said = stderr(&refused);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("build differ") && said.contains("--out") && said.lines().count() == 1,
+        "{said}"
+    );
+    assert_eq!(record(out).len(), text.lines().count(), "nothing was added");
+    fs::write(&path, text).unwrap();
+}
+
+#[test]
+fn resume_needs_a_record_to_go_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let nothing = lowroad(&["compare", "relay-delay", "--resume"])
+        .output()
+        .unwrap();
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(stderr(&nothing).contains("--out"), "{}", stderr(&nothing));
+    if !sys::require::root() {
+        return;
+    }
+    let out = folder.path().join("none");
+    let absent = alone(|| {
+        lowroad(&["compare", "relay-delay", "--resume", "--out", path(&out)])
+            .output()
+            .unwrap()
+    });
+    let said = stderr(&absent);
+    assert_eq!(absent.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("leave --resume out") && said.lines().count() == 1,
+        "{said}"
+    );
+    assert!(!out.exists(), "no folder is made");
+}
+
 #[test]
 fn ctrl_c_keeps_whole_blocks_and_resume_goes_on_with_the_same_seed() {
     if !sys::require::root() {
@@ -112,6 +162,8 @@ fn ctrl_c_keeps_whole_blocks_and_resume_goes_on_with_the_same_seed() {
         cut.join("report.html").is_file(),
         "what there is was reported"
     );
+
+    of_another_build_is_refused(&plan, &cut);
 
     // Another seed is asked for, and not taken: the record's own decides.
     succeeded(&alone(|| {

@@ -1,9 +1,9 @@
 //! The arguments, in one definition: parsing, help, completions and man pages come from it.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use arguments::{Comparison, Verbosity};
+use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::{doctor, relay};
@@ -24,9 +24,8 @@ lowroad COMMAND --help says more.
 #[derive(Debug, Parser)]
 #[command(name = "lowroad", version, max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// Say more on standard error; repeat for more
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
-    pub(crate) verbose: u8,
+    #[command(flatten)]
+    pub(crate) verbosity: Verbosity,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
@@ -37,16 +36,8 @@ pub(crate) enum Command {
     Relay(Box<relay::Arguments>),
     /// List what this machine can run, and how to get what it cannot
     Doctor(doctor::Arguments),
-    /// Run an experiment: every datapath under the same conditions
-    Compare(Passed),
-    /// Render a run's record again, or compare two runs
-    Report(Passed),
-    /// Check the instruments: no false differences, injected delay and loss recovered
-    Selftest(Passed),
-    /// Compare the jobs that exist, briefly, and write one report
-    Demo(Passed),
-    /// Remove what an interrupted experiment left behind
-    Clean(Passed),
+    #[command(flatten)]
+    Comparison(Comparison),
     /// Print a shell's completion script
     Completions { shell: Shell },
     /// Write the man pages
@@ -55,14 +46,6 @@ pub(crate) enum Command {
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
     },
-}
-
-/// Everything after the verb, which lowroad-compare reads.
-#[derive(Debug, Args)]
-#[command(disable_help_flag = true)]
-pub(crate) struct Passed {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-    pub(crate) arguments: Vec<OsString>,
 }
 
 #[cfg(test)]

@@ -6,22 +6,21 @@ use std::process::Command;
 
 use anyhow::anyhow;
 
-use crate::cli::Passed;
 use crate::exit::Failure;
 
 const PROGRAM: &str = "lowroad-compare";
 
-/// Becomes `lowroad-compare VERB ..`; returns only if that did not work.
-pub(crate) fn exec(verb: &str, passed: &Passed) -> Result<(), Failure> {
+/// Becomes `lowroad-compare` with our own arguments, which both parse alike; returns only if that did
+/// not work.
+pub(crate) fn exec() -> Failure {
     let program = beside_us().unwrap_or_else(|| PROGRAM.into());
     let error = Command::new(&program)
-        .arg(verb)
-        .args(&passed.arguments)
+        .args(std::env::args_os().skip(1))
         .exec();
-    Err(Failure::Failed(anyhow!(
-        "`lowroad {verb}` is done by {PROGRAM}, which is neither beside lowroad nor in PATH \
-         ({error}); build it with: cargo build --release --bin {PROGRAM}"
-    )))
+    Failure::Failed(anyhow!(
+        "comparison is done by {PROGRAM}, which is neither beside lowroad nor in PATH ({error}); \
+         build it with: cargo build --release --bin {PROGRAM}"
+    ))
 }
 
 fn beside_us() -> Option<PathBuf> {

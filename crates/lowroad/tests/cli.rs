@@ -111,13 +111,74 @@ fn completions_and_man_pages_know_every_command() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().to_str().expect("a path");
     assert_eq!(lowroad(&["man", "--out", out]).status.code(), Some(0));
-    for command in ["doctor", "compare", "report", "selftest", "demo", "clean"] {
-        assert!(script.contains(command), "{command}");
+    for (command, option) in OPTIONS {
+        let words = script.split_ascii_whitespace();
         assert!(
-            folder.path().join(format!("lowroad-{command}.1")).is_file(),
-            "{command}"
+            words.into_iter().any(|word| word == *option),
+            "{command} {option}"
         );
+        let page = fs::read_to_string(folder.path().join(format!("lowroad-{command}.1")))
+            .expect("a page of its own");
+        // Hyphens are escaped on man pages.
+        assert!(page.replace('\\', "").contains(option), "{command}: {page}");
     }
+}
+
+/// An option of every command that has some, those of lowroad-compare among them.
+const OPTIONS: &[(&str, &str)] = &[
+    ("doctor", "--json"),
+    ("compare", "--resume"),
+    ("report", "--parquet"),
+    ("selftest", "--only"),
+    ("demo", "--seed"),
+    ("clean", "--verbose"),
+];
+
+#[test]
+fn help_shows_the_options_of_every_command() {
+    for (command, option) in OPTIONS {
+        for words in [["help", command], [command, "--help"]] {
+            let output = lowroad(&words);
+            assert_eq!(output.status.code(), Some(0), "{words:?}");
+            let text = stdout(&output);
+            assert!(text.contains(option), "{words:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn what_is_logged_into_a_file_has_no_colours() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("relay.toml");
+    let control = folder.path().join("relay.sock");
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let listen = free.expect("a free port");
+    // This datapath says, at -v, what it costs.
+    let text = format!(
+        "[relay]\ncontrol = {control:?}\n[[stream]]\nname = \"a\"\nlisten = \"{listen}\"\n\
+         datapath = \"busy\"\nsource = \"any\"\n"
+    );
+    fs::write(&config, text).expect("a file");
+    let errors = folder.path().join("errors");
+    let mut relay = Command::new(env!("CARGO_BIN_EXE_lowroad"))
+        .args(["-v", "relay", "serve", "--config"])
+        .arg(&config)
+        .stdout(std::process::Stdio::piped())
+        .stderr(fs::File::create(&errors).expect("a file"))
+        .spawn()
+        .expect("lowroad starts");
+    let mut ready = String::new();
+    let output = relay.stdout.take().expect("a pipe");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut ready).expect("text");
+    assert!(ready.starts_with("ready"), "{ready}");
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(relay.id()).expect("a pid"));
+    nix::sys::signal::kill(pid, nix::sys::signal::SIGTERM).expect("it runs");
+    relay.wait().expect("an end");
+    let said = fs::read_to_string(&errors).expect("text");
+    assert!(
+        said.contains("busy") && !said.contains('\u{1b}'),
+        "{said:?}"
+    );
 }
 
 #[test]

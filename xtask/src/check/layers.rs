@@ -9,6 +9,8 @@ use crate::tally::Outcome;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layer {
     Floor,
+    /// What both binaries are asked, known to nothing below them.
+    Arguments,
     /// What users run in production; knows nothing of how it is compared.
     Job,
     /// What measures; knows no job.
@@ -29,6 +31,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("packet", Layer::Floor),
     ("sys", Layer::Floor),
     ("xsk", Layer::Floor),
+    ("arguments", Layer::Arguments),
     ("relay", Layer::Job),
     ("loadgen", Layer::Comparison),
     ("probes", Layer::Comparison),
@@ -85,7 +88,7 @@ fn ours(package: &Value) -> impl Iterator<Item = (&str, &str)> {
 }
 
 fn allowed(from: Layer, to: Layer, name: &str, kind: &str) -> bool {
-    use Layer::{CompareBinary, Comparison, Experiment, Floor, Job, Production, Task};
+    use Layer::{Arguments, CompareBinary, Comparison, Experiment, Floor, Job, Production, Task};
     // Tests of any layer may build networks, make packets and measure them.
     if kind == "dev" && matches!(to, Floor | Comparison) {
         return true;
@@ -94,10 +97,12 @@ fn allowed(from: Layer, to: Layer, name: &str, kind: &str) -> bool {
         Floor | Job => to == Floor,
         Comparison => matches!(to, Floor | Comparison),
         Experiment => matches!(to, Floor | Comparison | Job),
+        Arguments => false,
         Production => {
-            matches!(to, Floor | Job) || (to == Comparison && ASKED_BY_DOCTOR.contains(&name))
+            matches!(to, Floor | Job | Arguments)
+                || (to == Comparison && ASKED_BY_DOCTOR.contains(&name))
         }
-        CompareBinary => matches!(to, Floor | Comparison | Job | Experiment),
+        CompareBinary => matches!(to, Floor | Comparison | Job | Experiment | Arguments),
         Task => false,
     }
 }

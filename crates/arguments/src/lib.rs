@@ -1,0 +1,136 @@
+//! The arguments of comparison, in one definition for both binaries: `lowroad` parses, explains and
+//! documents them, and `lowroad-compare` acts on them.
+
+mod verbosity;
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+
+pub use verbosity::Verbosity;
+
+/// The groups of checks of `lowroad selftest`, in the order they run.
+pub const CHECKS: [&str; 7] = [
+    "probe",
+    "accounting",
+    "generator",
+    "delay",
+    "loss",
+    "neighbour",
+    "aa",
+];
+
+/// What lowroad-compare does.
+#[derive(Debug, Subcommand)]
+pub enum Comparison {
+    Compare(Compare),
+    Report(Report),
+    Selftest(Selftest),
+    Demo(Demo),
+    Clean(Clean),
+}
+
+/// Run an experiment: its datapaths side by side, in randomised blocks.
+///
+/// Examples:
+///   sudo lowroad compare relay-delay --quick
+///   sudo lowroad compare relay-throughput --out results --arms tc,xdp,mmsg
+#[derive(Clone, Debug, Default, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Compare {
+    /// An experiment's name, or a TOML file
+    #[arg(required_unless_present = "list")]
+    pub experiment: Option<String>,
+    /// Where the record and the report go [default: lowroad-EXPERIMENT-TIME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Fewer blocks, arms and loads: a look, not a result to quote
+    #[arg(long)]
+    pub quick: bool,
+    /// Only these arms
+    #[arg(long, value_delimiter = ',', value_name = "A,B")]
+    pub arms: Vec<String>,
+    /// How many blocks
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub blocks: Option<u16>,
+    /// Seed of the random order
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Continue the record in --out
+    #[arg(long, requires = "out")]
+    pub resume: bool,
+    /// List the experiments and how long they take
+    #[arg(long)]
+    pub list: bool,
+    /// Print the summary as JSON on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Write the report of a run again, or put two runs side by side.
+///
+/// Examples:
+///   lowroad report lowroad-relay-delay-1120-1412
+///   lowroad report before after
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Report {
+    /// The folder of a run
+    pub run: PathBuf,
+    /// The folder of another run, to put beside it
+    pub other: Option<PathBuf>,
+    /// Also write every figure as PNG into the run's folder
+    #[arg(long, conflicts_with = "other")]
+    pub png: bool,
+    /// Also write each arm's stack samples as pprof profiles into the run's folder
+    #[arg(long, conflicts_with = "other")]
+    pub pprof: bool,
+    /// Also write the record as a Parquet file
+    #[arg(long, value_name = "FILE", conflicts_with = "other")]
+    pub parquet: Option<PathBuf>,
+    /// Print the summary as JSON on standard output
+    #[arg(long, conflicts_with = "other")]
+    pub json: bool,
+}
+
+/// Check the instruments live: A/A, injected delay and loss, probe cost, accounting, generators.
+///
+/// Examples:
+///   sudo lowroad selftest --quick
+///   sudo lowroad selftest --only delay,loss
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Selftest {
+    /// Fewer repetitions
+    #[arg(long)]
+    pub quick: bool,
+    /// Only these checks
+    #[arg(long, value_delimiter = ',', value_name = "A,B", value_parser = PossibleValuesParser::new(CHECKS))]
+    pub only: Vec<String>,
+    /// Print the results as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Run each job's main experiment at --quick, and report it.
+///
+/// A demo that was interrupted goes on where it was. The results of a complete one are kept beside the
+/// new ones, in a folder with a number.
+///
+/// Example:
+///   sudo lowroad demo --out demo
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Demo {
+    /// Where the reports go
+    #[arg(long, value_name = "DIR", default_value = "lowroad-demo")]
+    pub out: PathBuf,
+    /// Seed of the random order
+    #[arg(long, default_value_t = 4711)]
+    pub seed: u64,
+}
+
+/// Remove namespaces, links, filters, processes and temporary folders that a killed run left behind.
+#[derive(Debug, Args)]
+pub struct Clean {}

@@ -1,0 +1,32 @@
+//! How much a binary says on standard error.
+
+use std::io::{IsTerminal, stderr};
+
+use clap::Args;
+use tracing_subscriber::filter::LevelFilter;
+
+/// Warnings by default; each `-v` says more.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Verbosity {
+    /// Say more on standard error; repeat for more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+impl Verbosity {
+    /// Has this process log to standard error, in colours on a terminal only.
+    pub fn log(self) {
+        let level = match self.verbose {
+            0 => LevelFilter::WARN,
+            1 => LevelFilter::INFO,
+            2 => LevelFilter::DEBUG,
+            _ => LevelFilter::TRACE,
+        };
+        tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_writer(stderr)
+            .with_ansi(stderr().is_terminal())
+            .with_target(false)
+            .init();
+    }
+}

@@ -1,9 +1,11 @@
 //! A delay and a loss of known size, put between the probes: the instruments must find them.
 
+use std::sync::atomic::AtomicBool;
+
 use anyhow::Result;
 use probes::disturb::{Disturb, Disturbance};
 
-use super::Check;
+use super::{Check, go_on};
 use crate::jobs::relay::{RelayBench, Stage, delay_on};
 use crate::jobs::{Outcome, TrialSpec};
 use crate::lock::MachineLock;
@@ -15,13 +17,15 @@ const DELAY_NS: u32 = 50_000;
 const LOSE_EVERY: u32 = 1000;
 
 /// Blocks of a trial with the delay and one without; the difference is what was recovered.
-pub(super) fn delay(blocks: usize) -> Result<Vec<Check>> {
+pub(super) fn delay(blocks: usize, stop: &AtomicBool) -> Result<Vec<Check>> {
     let _lock = MachineLock::take()?;
     let bench = RelayBench::new()?;
     let load = Load::paced("200B", "2kpps", 1, "400ms")?;
     let mut differences = Vec::new();
     for block in 0..blocks {
+        go_on(stop)?;
         let plain = p50(&trial(&bench, &load, None, block)?);
+        go_on(stop)?;
         let delayed = p50(&trial(
             &bench,
             &load,

@@ -7,7 +7,7 @@ use anyhow::Result;
 use loadgen::{Amount, Backend, FarEnd, Load as Offered, Sent, Verdict};
 use probes::{account, delay};
 
-use super::Check;
+use super::{Check, go_on};
 use crate::jobs::relay::{RelayBench, Stage};
 use crate::lock::MachineLock;
 use crate::plan::Load;
@@ -38,10 +38,11 @@ pub(super) fn accounting() -> Result<Vec<Check>> {
 }
 
 /// The generators' ceilings into XDP_DROP, and the accuracy of the paced one.
-pub(super) fn generator() -> Result<Vec<Check>> {
+pub(super) fn generator(stop: &AtomicBool) -> Result<Vec<Check>> {
     let _lock = MachineLock::take()?;
     let bench = RelayBench::new()?;
     let rate = |backend, rate, burst| -> Result<(Sent, f64)> {
+        go_on(stop)?;
         let load = Load::paced("64B", "100kpps", 1, "500ms")?;
         let stage = Stage::set(&bench.bare(&load))?;
         let receiver = stage.receiver_point()?.ifindex;
@@ -59,7 +60,9 @@ pub(super) fn generator() -> Result<Vec<Check>> {
         let sent = stage
             .bed
             .host("sender")?
-            .run(|| loadgen::generate(&offered, &AtomicBool::new(false)))??;
+            .run(|| loadgen::generate(&offered, stop))??;
+        // One that was cut short reached nothing.
+        go_on(stop)?;
         let arrived = far.counts()?.packets() as f64;
         let seconds = sent.elapsed_ns as f64 / 1e9;
         Ok((sent, arrived / seconds))

@@ -6,9 +6,9 @@ mod inject;
 mod instruments;
 mod neighbour;
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use serde::Serialize;
 
 /// One known answer and what was found.
@@ -43,15 +43,38 @@ pub const NAMES: [&str; 7] = [
 ];
 
 /// Runs one group of checks; `quick` repeats less.
+///
+/// # Errors
+/// Also when `stop` is set before the group is done: it ends at its next step.
 pub fn run(name: &str, quick: bool, stop: &AtomicBool) -> Result<Vec<Check>> {
+    go_on(stop)?;
     match name {
         "probe" => instruments::probe(),
         "accounting" => instruments::accounting(),
-        "generator" => instruments::generator(),
-        "delay" => inject::delay(if quick { 6 } else { 20 }),
+        "generator" => instruments::generator(stop),
+        "delay" => inject::delay(if quick { 6 } else { 20 }, stop),
         "loss" => inject::loss(),
-        "neighbour" => neighbour::check(if quick { 10 } else { 40 }),
+        "neighbour" => neighbour::check(if quick { 10 } else { 40 }, stop),
         "aa" => honesty::check(if quick { 4 } else { 20 }, stop),
         other => bail!("no check is called {other:?}"),
+    }
+}
+
+/// Looked at before every step.
+fn go_on(stop: &AtomicBool) -> Result<()> {
+    ensure!(!stop.load(Ordering::Relaxed), "interrupted");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_group_stops_when_it_is_told_to() {
+        for name in NAMES {
+            let error = run(name, true, &AtomicBool::new(true)).unwrap_err();
+            assert_eq!(error.to_string(), "interrupted", "{name}");
+        }
     }
 }

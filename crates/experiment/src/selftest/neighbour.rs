@@ -1,10 +1,12 @@
 //! A busy process beside the trial: its blocks must be flagged.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
+use sys::child::die_with_parent;
 
-use super::Check;
+use super::{Check, go_on};
 use crate::jobs::relay::RelayBench;
 use crate::jobs::{Bench, TrialSpec};
 use crate::lock::MachineLock;
@@ -13,20 +15,15 @@ use crate::plan::{IdlePolicy, Load, Measure};
 /// Share of the disturbed trials that must be flagged.
 const GOAL: f64 = 0.95;
 
-pub(super) fn check(trials: usize) -> Result<Vec<Check>> {
+pub(super) fn check(trials: usize, stop: &AtomicBool) -> Result<Vec<Check>> {
     let _lock = MachineLock::take()?;
     let mut bench = RelayBench::new()?;
     let load = Load::paced("200B", "10kpps", 1, "200ms")?;
     let cpu = bench.relay_cpu().to_string();
-    let mut neighbour = Command::new("taskset")
-        .args(["-c", &cpu, "sh", "-c", "while :; do :; done"])
-        .stdin(Stdio::null())
-        .spawn()
-        .context("taskset")?;
-    let flagged = flagged(&mut bench, &load, trials);
-    neighbour.kill()?;
-    neighbour.wait()?;
-    let share = flagged? as f64 / trials as f64;
+    let neighbour = Neighbour::start(&cpu)?;
+    let flagged = flagged(&mut bench, &load, trials, stop)?;
+    drop(neighbour);
+    let share = flagged as f64 / trials as f64;
     Ok(vec![Check::new(
         "a busy neighbour on a pinned CPU",
         "flags at least 95 % of trials",
@@ -35,9 +32,32 @@ pub(super) fn check(trials: usize) -> Result<Vec<Check>> {
     )])
 }
 
-fn flagged(bench: &mut RelayBench, load: &Load, trials: usize) -> Result<usize> {
+/// A process that never rests; it ends when dropped, or with us.
+struct Neighbour(Child);
+
+impl Neighbour {
+    fn start(cpu: &str) -> Result<Self> {
+        let mut command = Command::new("taskset");
+        command
+            .args(["-c", cpu, "sh", "-c", "while :; do :; done"])
+            .stdin(Stdio::null());
+        let child = die_with_parent(&mut command).spawn().context("taskset")?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        // An error is its having ended by itself, which is all that is wanted.
+        let _killed = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+fn flagged(bench: &mut RelayBench, load: &Load, trials: usize, stop: &AtomicBool) -> Result<usize> {
     let mut flagged = 0;
     for number in 0..trials {
+        go_on(stop)?;
         let outcome = bench.trial(&TrialSpec {
             arm: "floor",
             load,

@@ -21,7 +21,7 @@ about = "The bare link alone"
 measure = "delay"
 baseline = "floor"
 arms = ["floor", "quilkin"]
-blocks = 3
+blocks = 6
 idle = "burner"
 primary = ["delay_p50"]
 
@@ -36,9 +36,7 @@ text = "Is a bare link as fast as itself?"
 metrics = ["delay_p50"]
 
 [quick]
-blocks = 2
 arms = ["floor"]
-loads = [0]
 "#;
 
 /// Trials in a block: the baseline's three.
@@ -140,7 +138,7 @@ fn ctrl_c_keeps_whole_blocks_and_resume_goes_on_with_the_same_seed() {
     let kept = record(&cut);
     let blocks = (kept.len() - 1) / BLOCK;
     assert!(
-        (1..3).contains(&blocks),
+        (1..6).contains(&blocks),
         "{blocks} blocks:\n{}",
         stderr(&output)
     );
@@ -175,7 +173,7 @@ fn ctrl_c_keeps_whole_blocks_and_resume_goes_on_with_the_same_seed() {
         compare(&plan, &whole, &["--seed", "7"]).output().unwrap()
     }));
     let (resumed, never_cut) = (trials(&record(&cut)), trials(&record(&whole)));
-    assert_eq!(resumed[..3 * BLOCK], never_cut[..3 * BLOCK]);
+    assert_eq!(resumed[..6 * BLOCK], never_cut[..6 * BLOCK]);
     assert_eq!(trials(&kept), never_cut[..BLOCK * blocks]);
 
     let burning = |trial: &Value| trial["environment"]["idle"] == "burner";

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use control::config::{Document, Error};
 use report::record::Question;
 use serde::Deserialize;
 
-use crate::metrics;
+use crate::file;
 use crate::units::{Bytes, PacketRate, Span};
 
-/// An experiment as its TOML file states it.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// An experiment; `crate::file` reads and checks the file that states it.
+#[derive(Clone, Debug)]
 pub struct Plan {
     pub name: String,
     pub job: String,
@@ -24,25 +24,20 @@ pub struct Plan {
     pub arms: Vec<String>,
     pub blocks: usize,
     /// What keeps the CPUs from sleeping deeply.
-    #[serde(default)]
     pub idle: IdlePolicy,
     /// What a trial measures, where its load does not say otherwise.
     pub measure: Measure,
     /// Metrics that carry the experiment's claims; all others are corrected for their number.
     pub primary: Vec<String>,
-    #[serde(rename = "load")]
     pub loads: Vec<Load>,
-    #[serde(rename = "question")]
-    pub questions: Vec<AskedQuestion>,
+    pub questions: Vec<Question>,
     /// Published figures of the work this experiment reproduces.
-    #[serde(default)]
     pub origin: Vec<String>,
     pub quick: Quick,
 }
 
-/// What `--quick` leaves out.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// What `--quick` leaves.
+#[derive(Clone, Debug)]
 pub struct Quick {
     pub blocks: usize,
     pub arms: Vec<String>,
@@ -50,20 +45,6 @@ pub struct Quick {
     pub loads: Vec<usize>,
     /// How long each of them lasts at most.
     pub duration: Option<Span>,
-}
-
-/// A question and what answers it.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AskedQuestion {
-    pub text: String,
-    pub metrics: Vec<String>,
-    /// Arms the others are compared with; the baseline when empty.
-    #[serde(default)]
-    pub against: Vec<String>,
-    /// The arms the question is about; all when empty.
-    #[serde(default)]
-    pub arms: Vec<String>,
 }
 
 /// What a trial measures.
@@ -252,14 +233,14 @@ const SHIPPED: &[&str] = &[
 impl Plan {
     /// Every experiment that ships.
     pub fn shipped() -> Result<Vec<Self>> {
-        SHIPPED.iter().map(|text| Self::parse(text)).collect()
+        let parse = |text: &&str| Ok(Self::parse(&Document::new("experiment", *text))?);
+        SHIPPED.iter().map(parse).collect()
     }
 
     /// An experiment by name, or from a TOML file.
     pub fn find(name: &str) -> Result<Self> {
         if Path::new(name).extension().is_some_and(|ext| ext == "toml") {
-            let text = std::fs::read_to_string(name).with_context(|| name.to_owned())?;
-            return Self::parse(&text).with_context(|| name.to_owned());
+            return Ok(Self::parse(&Document::read(name)?)?);
         }
         let shipped = Self::shipped()?;
         let names: Vec<_> = shipped.iter().map(|plan| plan.name.clone()).collect();
@@ -268,58 +249,18 @@ impl Plan {
             .find(|plan| plan.name == name)
             .with_context(|| {
                 format!(
-                    "no experiment is called {name:?}; there are: {}",
+                    "no experiment is called {name:?}; there are: {}, and your own files (NAME.toml)",
                     names.join(", ")
                 )
             })
     }
 
-    fn parse(text: &str) -> Result<Self> {
-        let plan: Self = toml::from_str(text)?;
-        plan.validate().with_context(|| plan.name.clone())?;
-        Ok(plan)
-    }
-
-    fn validate(&self) -> Result<()> {
-        let unanswered = |load: &&Load| {
-            let measure = load.measure.unwrap_or(self.measure);
-            load.scope == Scope::Application
-                && (measure != Measure::Delay || load.from != LoadSource::Generator)
-        };
-        if let Some(load) = self.loads.iter().find(unanswered) {
-            bail!(
-                "load {:?}: the scope application is for delay under generated packets",
-                load.label()
-            );
-        }
-        let replayed = |load: &&Load| {
-            let measure = load.measure.unwrap_or(self.measure);
-            matches!(load.from, LoadSource::Pcap(_)) && measure != Measure::Delay
-        };
-        if let Some(load) = self.loads.iter().find(replayed) {
-            bail!("load {:?}: a capture is for delay", load.label());
-        }
-        let impaired = |load: &&Load| load.jitter.is_some() && load.link != Link::Direct;
-        if let Some(load) = self.loads.iter().find(impaired) {
-            bail!("load {:?}: jitter is for direct links", load.label());
-        }
-        if !self.arms.contains(&self.baseline) {
-            bail!("the baseline {:?} is not among the arms", self.baseline);
-        }
-        if let Some(arm) = self.quick.arms.iter().find(|arm| !self.arms.contains(arm)) {
-            bail!("quick arm {arm:?} is not among the arms");
-        }
-        if let Some(index) = self.quick.loads.iter().find(|i| **i >= self.loads.len()) {
-            bail!("quick load {index} does not exist");
-        }
-        let asked = self.questions.iter().flat_map(|q| &q.metrics);
-        if let Some(name) = asked
-            .chain(&self.primary)
-            .find(|name| metrics::find(name).is_none())
-        {
-            bail!("unknown metric {name:?}");
-        }
-        Ok(())
+    /// An experiment as a file states it.
+    ///
+    /// # Errors
+    /// With the line of what is not TOML, not known, or makes no sense.
+    pub fn parse(document: &Document) -> Result<Self, Error> {
+        file::read(document)
     }
 
     /// The plan as `--quick`, `--arms` and `--blocks` change it.
@@ -375,19 +316,6 @@ impl Plan {
         self.clone()
             .narrowed(true, &[], None)
             .map_or(0.0, |plan| plan.seconds())
-    }
-
-    /// The questions as the record keeps them.
-    pub fn questions(&self) -> Vec<Question> {
-        self.questions
-            .iter()
-            .map(|asked| Question {
-                text: asked.text.clone(),
-                metrics: asked.metrics.clone(),
-                against: asked.against.clone(),
-                arms: asked.arms.clone(),
-            })
-            .collect()
     }
 }
 
@@ -502,33 +430,5 @@ mod tests {
         (load.from, load.payload) = (LoadSource::Pcap("calls/voice.pcap".into()), None);
         (load.link, load.jitter) = (Link::Bridge, None);
         assert_eq!(load.label(), "voice.pcap 1kpps N=1 bridge");
-    }
-
-    #[test]
-    fn loads_that_nothing_measures_are_refused() {
-        for (keys, said) in [
-            (
-                "from = { pcap = \"x.pcap\" }\nmeasure = \"cpu\"",
-                "a capture is for delay",
-            ),
-            (
-                "link = \"bridge\"\njitter = \"1ms\"",
-                "jitter is for direct links",
-            ),
-        ] {
-            let text = SHIPPED[0].replacen("[[load]]", &format!("[[load]]\n{keys}"), 1);
-            let error = format!("{:#}", Plan::parse(&text).unwrap_err());
-            assert!(error.contains(said), "{error}");
-        }
-    }
-
-    #[test]
-    fn the_application_scope_needs_packets_with_our_header() {
-        let text = SHIPPED[0].replace("from = \"rtp\"", "from = \"rtp\"\nscope = \"application\"");
-        let error = Plan::parse(&text).unwrap_err();
-        assert!(
-            format!("{error:#}").contains("scope application"),
-            "{error:#}"
-        );
     }
 }

@@ -138,7 +138,7 @@ fn header(plan: &Plan, options: &Options<'_>, skipped: Vec<Skip>) -> Header {
         schema: 1,
         experiment: plan.name.clone(),
         job: plan.job.clone(),
-        questions: plan.questions(),
+        questions: plan.questions.clone(),
         seed: options.seed,
         quick: options.quick,
         blocks: plan.blocks,

@@ -49,6 +49,25 @@ pub trait Bench {
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome>;
 }
 
+/// What a job lets an experiment file say.
+pub(crate) struct Stated {
+    /// Every arm there is.
+    pub(crate) arms: Vec<&'static str>,
+    /// What is wrong with a load that measures this.
+    pub(crate) check: fn(&Load, Measure) -> Result<(), String>,
+}
+
+/// The jobs that can be measured.
+pub(crate) const NAMES: [&str; 1] = ["relay"];
+
+/// What the job of this name lets an experiment file say.
+pub(crate) fn stated(job: &str) -> Option<Stated> {
+    NAMES.contains(&job).then(|| Stated {
+        arms: relay::arms(),
+        check: relay::check_stated,
+    })
+}
+
 /// The bench of a plan's job.
 pub fn bench(plan: &Plan) -> Result<Box<dyn Bench>> {
     match plan.job.as_str() {

@@ -11,6 +11,7 @@ mod noise;
 mod peers;
 mod process;
 mod stage;
+mod stated;
 mod throughput;
 mod video;
 
@@ -23,6 +24,7 @@ pub(crate) use self::delay::on_stage as delay_on;
 use self::noise::Beside;
 use self::stage::Layout;
 pub(crate) use self::stage::{Stage, lowroad};
+pub(crate) use self::stated::{arms, check as check_stated};
 use super::{Bench, Outcome, TrialSpec};
 use crate::idle::Awake;
 use crate::plan::{Load, LoadSource, Measure};

@@ -58,6 +58,10 @@ pub(super) fn find(name: &str) -> Option<&'static dyn Peer> {
     PEERS.iter().copied().find(|peer| peer.name() == name)
 }
 
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    PEERS.iter().map(|peer| peer.name())
+}
+
 /// Whether a program is in PATH; else what to install.
 fn program(name: &str, remedy: &str) -> Result<(), Missing> {
     let path = std::env::var_os("PATH").unwrap_or_default();

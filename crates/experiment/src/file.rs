@@ -1,0 +1,265 @@
+//! Reads experiment files, and refuses with its line whatever a run could not make sense of.
+
+use std::collections::BTreeSet;
+
+use control::config::{Document, Error, Spanned, nearest};
+use report::record::Question;
+use serde::Deserialize;
+
+use crate::plan::{IdlePolicy, Load, Measure, Plan, Quick};
+use crate::units::Span;
+use crate::{jobs, metrics};
+
+/// No interval of 95 % can be had from fewer.
+const LEAST_BLOCKS: usize = 6;
+const MOST_BLOCKS: usize = 1000;
+/// Blocks of `--quick` where the file does not say.
+const QUICK_BLOCKS: usize = 10;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: Spanned<String>,
+    job: Spanned<String>,
+    about: String,
+    baseline: Spanned<String>,
+    arms: Vec<Spanned<String>>,
+    blocks: Spanned<usize>,
+    #[serde(default)]
+    idle: IdlePolicy,
+    measure: Measure,
+    primary: Vec<Spanned<String>>,
+    #[serde(rename = "load")]
+    loads: Vec<Spanned<Load>>,
+    #[serde(default, rename = "question")]
+    questions: Vec<Asked>,
+    #[serde(default)]
+    origin: Vec<String>,
+    #[serde(default)]
+    quick: Shortened,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    text: String,
+    metrics: Vec<Spanned<String>>,
+    #[serde(default)]
+    against: Vec<Spanned<String>>,
+    #[serde(default)]
+    arms: Vec<Spanned<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Shortened {
+    blocks: Option<Spanned<usize>>,
+    arms: Option<Vec<Spanned<String>>>,
+    /// Indices into the loads.
+    loads: Option<Vec<Spanned<usize>>>,
+    duration: Option<Spanned<Span>>,
+}
+
+/// The experiment that a file states.
+pub(crate) fn read(document: &Document) -> Result<Plan, Error> {
+    let file: File = document.parse()?;
+    check(document, &file)?;
+    let plain = |words: Vec<Spanned<String>>| -> Vec<String> {
+        words.into_iter().map(Spanned::into_inner).collect()
+    };
+    let (arms, primary) = (plain(file.arms), plain(file.primary));
+    let blocks = file.blocks.into_inner();
+    let mut questions: Vec<_> = file
+        .questions
+        .into_iter()
+        .map(|asked| Question {
+            text: asked.text,
+            metrics: plain(asked.metrics),
+            against: plain(asked.against),
+            arms: plain(asked.arms),
+        })
+        .collect();
+    if questions.is_empty() {
+        questions.push(Question {
+            text: "How do the arms differ?".to_owned(),
+            metrics: primary.clone(),
+            ..Question::default()
+        });
+    }
+    let quick = Quick {
+        blocks: file
+            .quick
+            .blocks
+            .map_or_else(|| blocks.min(QUICK_BLOCKS), Spanned::into_inner),
+        arms: file.quick.arms.map_or_else(|| arms.clone(), plain),
+        loads: file.quick.loads.map_or_else(
+            || vec![0],
+            |loads| loads.into_iter().map(Spanned::into_inner).collect(),
+        ),
+        duration: file.quick.duration.map(Spanned::into_inner),
+    };
+    Ok(Plan {
+        name: file.name.into_inner(),
+        job: file.job.into_inner(),
+        about: file.about,
+        baseline: file.baseline.into_inner(),
+        arms,
+        blocks,
+        idle: file.idle,
+        measure: file.measure,
+        primary,
+        loads: file.loads.into_iter().map(Spanned::into_inner).collect(),
+        questions,
+        origin: file.origin,
+        quick,
+    })
+}
+
+fn check(document: &Document, file: &File) -> Result<(), Error> {
+    let wrong = |span, message: String| Err(document.error(span, message));
+    let name = file.name.get_ref();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || !name.chars().all(plain) {
+        let what = "names a folder: letters, digits, and -_. only";
+        return wrong(file.name.span(), format!("the name {name:?} {what}"));
+    }
+    let Some(job) = jobs::stated(file.job.get_ref()) else {
+        let known = jobs::NAMES.join(", ");
+        let what = format!(
+            "no job is called {:?}; there is {known}",
+            file.job.get_ref()
+        );
+        return wrong(file.job.span(), what);
+    };
+    check_arms(document, file, &job.arms)?;
+    check_blocks(document, &file.blocks)?;
+    check_loads(document, file, job.check)?;
+    let asked = file.questions.iter().flat_map(|asked| &asked.metrics);
+    for metric in asked.chain(&file.primary) {
+        check_metric(document, metric)?;
+    }
+    check_quick(document, file)
+}
+
+/// Every arm exists and stands once; all other places name arms of the experiment.
+fn check_arms(document: &Document, file: &File, known: &[&str]) -> Result<(), Error> {
+    let mut arms = BTreeSet::new();
+    for arm in &file.arms {
+        if !known.contains(&arm.get_ref().as_str()) {
+            let what = format!("{} has no arm {:?}", file.job.get_ref(), arm.get_ref());
+            return Err(document.error(arm.span(), unknown(&what, arm.get_ref(), known)));
+        }
+        if !arms.insert(arm.get_ref()) {
+            let what = format!("arm {:?} is there twice", arm.get_ref());
+            return Err(document.error(arm.span(), what));
+        }
+    }
+    let asked = file.questions.iter();
+    let named = asked
+        .flat_map(|asked| asked.against.iter().chain(&asked.arms))
+        .chain(file.quick.arms.iter().flatten())
+        .chain([&file.baseline]);
+    for arm in named {
+        if !arms.contains(arm.get_ref()) {
+            let what = format!("{:?} is not among the arms", arm.get_ref());
+            return Err(document.error(arm.span(), what));
+        }
+    }
+    Ok(())
+}
+
+fn check_blocks(document: &Document, blocks: &Spanned<usize>) -> Result<(), Error> {
+    if (LEAST_BLOCKS..=MOST_BLOCKS).contains(blocks.get_ref()) {
+        return Ok(());
+    }
+    let what = format!(
+        "{} blocks; an interval needs {LEAST_BLOCKS} to {MOST_BLOCKS} (for a look, run it with --blocks)",
+        blocks.get_ref()
+    );
+    Err(document.error(blocks.span(), what))
+}
+
+fn check_loads(
+    document: &Document,
+    file: &File,
+    check: fn(&Load, Measure) -> Result<(), String>,
+) -> Result<(), Error> {
+    let wrong = |at: &Spanned<Load>, what| {
+        let named = format!("load {:?}: {what}", at.get_ref().label());
+        Err(document.error(at.span(), named))
+    };
+    let mut labels = BTreeSet::new();
+    for written in &file.loads {
+        let load = written.get_ref();
+        if load.duration.0.is_zero() {
+            return wrong(written, "the duration is 0".to_owned());
+        }
+        if let Err(what) = check(load, load.measure.unwrap_or(file.measure)) {
+            return wrong(written, what);
+        }
+        if !labels.insert(load.label()) {
+            return wrong(written, "an earlier load has this name".to_owned());
+        }
+    }
+    if file.loads.is_empty() {
+        return Err(document.error(0..0, "there is no load"));
+    }
+    Ok(())
+}
+
+fn check_metric(document: &Document, metric: &Spanned<String>) -> Result<(), Error> {
+    let name = metric.get_ref();
+    if metrics::find(name).is_some() {
+        return Ok(());
+    }
+    let names: Vec<_> = metrics::all().map(|metric| metric.name).collect();
+    let known: Vec<_> = names.iter().map(String::as_str).collect();
+    let what = unknown(&format!("unknown metric {name:?}"), name, &known);
+    Err(document.error(metric.span(), what))
+}
+
+fn check_quick(document: &Document, file: &File) -> Result<(), Error> {
+    if let Some(blocks) = &file.quick.blocks {
+        check_blocks(document, blocks)?;
+    }
+    for index in file.quick.loads.iter().flatten() {
+        if *index.get_ref() >= file.loads.len() {
+            let what = format!("there is no load {}; they count from 0", index.get_ref());
+            return Err(document.error(index.span(), what));
+        }
+    }
+    let empty = file.quick.arms.as_ref().is_some_and(Vec::is_empty)
+        || file.quick.loads.as_ref().is_some_and(Vec::is_empty);
+    if empty {
+        return Err(document.error(0..0, "quick leaves nothing to run"));
+    }
+    let arms = file.quick.arms.iter().flatten();
+    if file.quick.arms.is_some()
+        && !arms
+            .clone()
+            .any(|arm| arm.get_ref() == file.baseline.get_ref())
+    {
+        let what = format!(
+            "quick leaves out the baseline {:?}",
+            file.baseline.get_ref()
+        );
+        return Err(document.error(arms.clone().next().map_or(0..0, Spanned::span), what));
+    }
+    match &file.quick.duration {
+        Some(longest) if longest.get_ref().0.is_zero() => {
+            Err(document.error(longest.span(), "the duration is 0"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `what`, with the word that was probably meant, else all there are.
+fn unknown(what: &str, word: &str, known: &[&str]) -> String {
+    match nearest(word, known) {
+        Some(near) => format!("{what}; did you mean {near:?}?"),
+        None => format!("{what}; there are: {}", known.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

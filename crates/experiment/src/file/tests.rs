@@ -1,0 +1,225 @@
+//! What is refused, on which line, and what a file may leave out.
+
+use super::*;
+
+const LEAST: &str = r#"name = "mine"
+job = "relay"
+about = "The least there is to say"
+measure = "delay"
+baseline = "recv"
+arms = ["recv", "xdp"]
+blocks = 12
+primary = ["delay_p50"]
+
+[[load]]
+payload = "200B"
+rate = "10kpps"
+subscribers = 1
+duration = "600ms"
+"#;
+
+/// The page that shows a whole file.
+const PAGE: &str = include_str!("../../../../docs/src/compare.md");
+
+fn parse(text: &str) -> Result<Plan, Error> {
+    Plan::parse(&Document::new("mine.toml", text))
+}
+
+/// What is said of the least file with `from` replaced.
+fn complaint(from: &str, to: &str) -> String {
+    assert!(LEAST.contains(from), "{from}");
+    parse(&LEAST.replacen(from, to, 1)).unwrap_err().to_string()
+}
+
+#[test]
+fn questions_and_quick_may_be_left_out() {
+    let plan = parse(LEAST).unwrap();
+    assert_eq!(plan.questions.len(), 1);
+    assert_eq!(plan.questions[0].metrics, ["delay_p50"]);
+    assert_eq!(plan.quick.blocks, 10);
+    let quick = plan.narrowed(true, &[], None).unwrap();
+    assert_eq!((quick.arms.len(), quick.loads.len()), (2, 1));
+}
+
+#[test]
+fn the_file_in_the_documentation_is_correct() {
+    let text = PAGE.split("```toml\n").nth(1).unwrap();
+    let plan = parse(text.split("```").next().unwrap()).unwrap();
+    assert!(!plan.questions.is_empty() && plan.loads.len() > 1);
+}
+
+#[test]
+fn the_least_number_of_blocks_is_that_of_an_interval() {
+    assert!(stats::median_ranks(LEAST_BLOCKS).is_some());
+    assert!(stats::median_ranks(LEAST_BLOCKS - 1).is_none());
+}
+
+#[test]
+fn every_complaint_is_one_line_with_its_place() {
+    for (from, to, line, what) in [
+        ("blocks = 12", "blocks = ", 7, ""),
+        ("blocks = 12", "blocks = 12\nblokcs = 3", 8, "blokcs"),
+        ("blocks = 12", "blocks = 0", 7, "an interval needs 6"),
+        ("blocks = 12", "blocks = 5", 7, "an interval needs 6"),
+        ("blocks = 12", "blocks = 1001", 7, "1000"),
+        ("\"mine\"", "\"a/b\"", 1, "names a folder"),
+        (
+            "\"relay\"",
+            "\"router\"",
+            2,
+            "no job is called \"router\"; there is relay",
+        ),
+        ("\"delay\"", "\"dealy\"", 4, "did you mean \"delay\"?"),
+        (
+            "baseline = \"recv\"",
+            "baseline = \"mmsg\"",
+            5,
+            "not among the arms",
+        ),
+        (
+            "\"xdp\"]",
+            "\"xdpp\"]",
+            6,
+            "relay has no arm \"xdpp\"; did you mean \"xdp\"?",
+        ),
+        ("\"xdp\"]", "\"recv\"]", 6, "twice"),
+        ("delay_p50", "delay_p05", 8, "did you mean \"delay_p50\"?"),
+        (
+            "delay_p50",
+            "beauty",
+            8,
+            "unknown metric \"beauty\"; there are: delay_p50",
+        ),
+    ] {
+        says(&complaint(from, to), line, what);
+    }
+}
+
+#[test]
+fn a_load_that_cannot_be_offered_is_refused_by_its_name() {
+    for (from, to, what) in [
+        ("subscribers = 1", "subscribers = 0", "1 to 256"),
+        ("subscribers = 1", "subscribers = 257", "1 to 256"),
+        (
+            "subscribers = 1",
+            "subscribers = 256\nmeasure = \"change\"",
+            "1 to 255",
+        ),
+        ("\"200B\"", "\"39B\"", "40B (the generated header) to 1472B"),
+        ("\"200B\"", "\"1473B\"", "1472B"),
+        (
+            "\"200B\"",
+            "\"1472B\"\noptions = { fec = { group = 4 } }",
+            "1456B",
+        ),
+        ("\"600ms\"", "\"0ms\"", "the duration is 0"),
+        ("\"600ms\"", "\"50us\"", "not one packet"),
+        ("rate = \"10kpps\"\n", "", "a rate is missing"),
+        (
+            "subscribers = 1",
+            "subscribers = 1\nmeasure = \"throughput\"",
+            "leave it out",
+        ),
+        (
+            "subscribers = 1",
+            "subscribers = 1\nmeasure = \"video\"",
+            "mpeg-ts",
+        ),
+        (
+            "subscribers = 1",
+            "subscribers = 1\nfrom = \"rtp\"",
+            "its own payload and rate",
+        ),
+        (
+            "subscribers = 1",
+            "subscribers = 1\noptions = { wrok = \"1us\" }",
+            "wrok",
+        ),
+        (
+            "subscribers = 1",
+            "subscribers = 1\noptions = { work = \"1h\" }",
+            "options",
+        ),
+        (
+            "subscribers = 1",
+            "subscribers = 1\noptions = { work = \"1s\" }",
+            "10ms",
+        ),
+        (
+            "subscribers = 1",
+            "subscribers = 1\noptions = { name = \"x\" }",
+            "for the experiment",
+        ),
+        (
+            "subscribers = 1",
+            "subscribers = 1\nmeasure = \"cpu\"\nscope = \"application\"",
+            "the scope application",
+        ),
+        (
+            "payload = \"200B\"",
+            "measure = \"cpu\"\nfrom = { pcap = \"x.pcap\" }",
+            "a capture is measured for delay",
+        ),
+        (
+            "subscribers = 1",
+            "subscribers = 1\nfrom = { pcap = \"x.pcap\" }",
+            "its own payloads",
+        ),
+        (
+            "subscribers = 1",
+            "subscribers = 1\nlink = \"bridge\"\njitter = \"1ms\"",
+            "jitter is for direct links",
+        ),
+    ] {
+        let said = complaint(from, to);
+        says(&said, 10, what);
+        assert!(said.contains("load \""), "{said}");
+    }
+    says(&complaint("\"10kpps\"", "\"0kpps\""), 12, "10kpps");
+    let load = &LEAST[LEAST.find("[[load]]").unwrap()..];
+    says(
+        &parse(&format!("{LEAST}{load}")).unwrap_err().to_string(),
+        15,
+        "this name",
+    );
+}
+
+#[test]
+fn what_quick_and_questions_name_must_exist() {
+    for (more, line, what) in [
+        (
+            "[quick]\narms = [\"recv\", \"tc\"]",
+            16,
+            "\"tc\" is not among the arms",
+        ),
+        ("[quick]\narms = [\"xdp\"]", 16, "the baseline \"recv\""),
+        ("[quick]\nloads = [0, 1]", 16, "there is no load 1"),
+        ("[quick]\nblocks = 2", 16, "an interval needs"),
+        ("[quick]\nduration = \"0s\"", 16, "the duration is 0"),
+        ("[quick]\nloads = []", 1, "nothing to run"),
+        (
+            "[[question]]\ntext = \"?\"\nmetrics = [\"x\"]",
+            17,
+            "unknown metric \"x\"",
+        ),
+        (
+            "[[question]]\ntext = \"?\"\nmetrics = []\nagainst = [\"busy\"]",
+            18,
+            "\"busy\"",
+        ),
+    ] {
+        says(
+            &parse(&format!("{LEAST}{more}\n")).unwrap_err().to_string(),
+            line,
+            what,
+        );
+    }
+}
+
+fn says(said: &str, line: usize, what: &str) {
+    assert!(
+        said.starts_with(&format!("mine.toml:{line}: ")) && said.contains(what),
+        "{line}: {what}: {said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+}

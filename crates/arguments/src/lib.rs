@@ -60,6 +60,9 @@ pub struct Compare {
     /// Continue the record in --out
     #[arg(long, requires = "out")]
     pub resume: bool,
+    /// Print what would run, what would be skipped and why, and run nothing
+    #[arg(long, conflicts_with_all = ["resume", "json"])]
+    pub dry_run: bool,
     /// List the experiments and how long they take
     #[arg(long)]
     pub list: bool,

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use arguments::Compare;
 use experiment::plan::Plan;
-use experiment::{BadInput, End, Options};
+use experiment::{BadInput, End, Options, Survey};
 
-use crate::progress::{Progress, span};
+use crate::progress::{Progress, skip_line, span};
 use crate::{report, stop};
 
 pub(crate) fn run(arguments: &Compare) -> Result<ExitCode> {
@@ -25,6 +25,9 @@ pub(crate) fn run(arguments: &Compare) -> Result<ExitCode> {
             )
         })
         .map_err(|error| BadInput(format!("{error:#}")))?;
+    if arguments.dry_run {
+        return dry_run(&plan);
+    }
     crate::need_root(&format!("compare {name}"), crate::BUILDS)?;
     let folder = arguments
         .out
@@ -39,12 +42,13 @@ pub(crate) fn run(arguments: &Compare) -> Result<ExitCode> {
 #[expect(clippy::print_stderr, reason = "tells the user how to resume")]
 pub(crate) fn measure(plan: &Plan, folder: &Path, arguments: &Compare) -> Result<()> {
     let record = folder.join("record.jsonl");
-    if record.exists() && !arguments.resume {
-        return Err(BadInput(format!(
-            "{} exists; add --resume to continue it, or choose another --out",
-            record.display()
-        ))
-        .into());
+    let refuse = |what: &str| Err(BadInput(format!("{} {what}", record.display())).into());
+    match (record.exists(), arguments.resume) {
+        (true, false) => {
+            return refuse("exists; add --resume to continue it, or choose another --out");
+        }
+        (false, true) => return refuse("does not exist to be continued; leave --resume out"),
+        (true, true) | (false, false) => {}
     }
     let stop = stop::catch()?;
     let seed = arguments.seed.unwrap_or_else(seed_from_time);
@@ -98,6 +102,27 @@ fn default_folder(name: &str) -> PathBuf {
     let stamp = experiment::timestamp();
     let short = stamp[5..16].replace(['-', ':'], "").replace('T', "-");
     PathBuf::from(format!("lowroad-{name}-{short}"))
+}
+
+#[expect(clippy::print_stdout, reason = "the plan is the result")]
+fn dry_run(plan: &Plan) -> Result<ExitCode> {
+    let survey = Survey::new(plan)?;
+    let Plan { arms, blocks, .. } = &survey.plan;
+    println!(
+        "{}: {} trials in {blocks} blocks, about {}",
+        plan.name,
+        survey.trials,
+        span(survey.seconds)
+    );
+    println!("baseline  {}", plan.baseline);
+    println!("arms      {}", arms.join(", "));
+    for load in survey.loads() {
+        println!("load      {load}");
+    }
+    for skip in &survey.skipped {
+        println!("{}", skip_line(skip));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 #[expect(clippy::print_stdout, reason = "the list is the result")]

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, stderr};
 
 use experiment::Watch;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use report::record::{Header, Trial};
+use report::record::{Header, Skip, Trial};
 
 /// The metric shown beside the bar, whichever of these a trial has.
 const SHOWN: [(&str, &str); 4] = [
@@ -82,12 +82,7 @@ impl Watch for Progress {
             header.seed
         ));
         for skip in &header.skipped {
-            self.line(&format!(
-                "  skipped {}: {}   {}",
-                skip.what(),
-                skip.reason,
-                skip.remedy
-            ));
+            self.line(&format!("  {}", skip_line(skip)));
         }
         self.bar.set_length(trials as u64);
         if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {eta} left   {wide_msg}") {
@@ -127,6 +122,11 @@ impl Watch for Progress {
         }
         self.show(complete);
     }
+}
+
+/// What does not run, why, and what to do.
+pub(crate) fn skip_line(skip: &Skip) -> String {
+    format!("skipped {}: {}   {}", skip.what(), skip.reason, skip.remedy)
 }
 
 /// Seconds as people say them.

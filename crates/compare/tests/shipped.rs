@@ -107,7 +107,7 @@ about = "A stream beyond its rate limit"
 measure = "delay"
 baseline = "mmsg"
 arms = ["mmsg", "tc", "xdp"]
-blocks = 1
+blocks = 6
 idle = "none"
 primary = ["delay_p50"]
 
@@ -123,7 +123,6 @@ text = "Is what is missing what was refused?"
 metrics = ["loss_pct"]
 
 [quick]
-blocks = 1
 arms = ["mmsg", "xdp"]
 loads = [0]
 "#;

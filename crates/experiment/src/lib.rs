@@ -16,11 +16,13 @@ mod run;
 mod schedule;
 mod search;
 pub mod selftest;
+mod survey;
 pub mod units;
 mod wait;
 
 pub use record::{timestamp, unfinished};
 pub use run::{End, Options, Watch, run};
+pub use survey::Survey;
 
 /// This machine cannot run what was asked (exit code 3).
 #[derive(Clone, Debug, thiserror::Error)]

@@ -304,6 +304,13 @@ impl Plan {
         sum / self.loads.len().max(1) as f64 + OVERHEAD_S
     }
 
+    /// About how long so many trials take.
+    pub(crate) fn seconds_of(&self, trials: usize) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "an estimate of a small count")]
+        let trials = trials as f64;
+        trials * self.trial_seconds()
+    }
+
     /// About how long the whole experiment takes.
     pub fn seconds(&self) -> f64 {
         // The baseline runs two more times a block.

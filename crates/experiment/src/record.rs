@@ -41,13 +41,8 @@ impl Record {
 
     /// Continues the record in `folder`, after its last complete block.
     pub(crate) fn resume(folder: &Path) -> Result<Self> {
-        let path = path(folder);
-        if !path.exists() {
-            let what = "there is no such record to continue; leave --resume out";
-            return Err(BadInput(format!("{}: {what}", path.display())).into());
-        }
         let (writer, written) =
-            Writer::resume(&path).map_err(|error| BadInput(error.to_string()))?;
+            Writer::resume(&path(folder)).map_err(|error| BadInput(error.to_string()))?;
         let (blocks, flagged) = done(&written);
         Ok(Self {
             writer,

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::Result;
-use datapath::Missing;
 use report::record::{Header, Skip, Trial};
 
 use crate::BadInput;
-use crate::jobs::{self, Bench, Outcome, TrialSpec};
+use crate::jobs::{self, Bench, Fit, Outcome, TrialSpec};
 use crate::lock::MachineLock;
 use crate::plan::Plan;
 use crate::record::{Record, timestamp};
+use crate::survey::{Survey, slots};
 use crate::{idle, machine, metrics, schedule};
 
 /// Flagged blocks are repeated, up to this share of the planned ones.
@@ -70,8 +70,9 @@ pub fn run(
     if let Some(record) = &begun {
         same_machine(&record.header)?;
     }
-    let mut bench = jobs::bench(plan)?;
-    let (plan, skipped) = runnable(plan, bench.as_ref())?;
+    let fit = jobs::fit(plan)?;
+    let Survey { plan, skipped, .. } = Survey::runnable(plan, fit.as_ref())?;
+    let mut bench = jobs::bench(&plan)?;
     let mut record = match begun {
         Some(mut record) => {
             same_plan(&mut record.header, &plan, options.quick)?;
@@ -81,6 +82,7 @@ pub fn run(
     };
     let mut runner = Runner {
         plan: &plan,
+        fit: fit.as_ref(),
         bench: bench.as_mut(),
         stop: options.stop,
         seed: record.header.seed,
@@ -88,45 +90,6 @@ pub fn run(
         failures: BTreeMap::new(),
     };
     runner.blocks(&mut record, watch)
-}
-
-/// The plan without the arms and loads this machine cannot run, and why it cannot.
-fn runnable(plan: &Plan, bench: &dyn Bench) -> Result<(Plan, Vec<Skip>)> {
-    let mut plan = plan.clone();
-    let mut skipped = Vec::new();
-    let mut keep = |arm: String, load: Option<String>, found: Result<(), Missing>| match found {
-        Ok(()) => true,
-        Err(missing) => {
-            skipped.push(Skip {
-                arm,
-                load,
-                reason: missing.what,
-                remedy: missing.remedy,
-            });
-            false
-        }
-    };
-    plan.arms
-        .retain(|arm| keep(arm.clone(), None, bench.check(arm)));
-    plan.loads
-        .retain(|load| keep(load.label(), None, bench.check_load(load)));
-    for load in &plan.loads {
-        for arm in &plan.arms {
-            keep(arm.clone(), Some(load.label()), bench.applies(arm, load));
-        }
-    }
-    if !plan.arms.contains(&plan.baseline) {
-        let why = skipped
-            .iter()
-            .find(|skip| skip.arm == plan.baseline)
-            .map_or("it was left out", |skip| skip.reason.as_str());
-        return Err(crate::CannotRun(format!(
-            "{}: the baseline {} cannot run here: {why}",
-            plan.name, plan.baseline
-        ))
-        .into());
-    }
-    Ok((plan, skipped))
 }
 
 fn header(plan: &Plan, options: &Options<'_>, skipped: Vec<Skip>) -> Header {
@@ -189,6 +152,7 @@ fn same_plan(found: &mut Header, plan: &Plan, quick: bool) -> Result<()> {
 
 struct Runner<'a> {
     plan: &'a Plan,
+    fit: &'a dyn Fit,
     bench: &'a mut dyn Bench,
     stop: &'a AtomicBool,
     seed: u64,
@@ -201,8 +165,7 @@ impl Runner<'_> {
         let asked = record.header.blocks;
         let left = asked.saturating_sub(record.blocks);
         let trials = self.slots(0).len() * left;
-        #[expect(clippy::cast_precision_loss, reason = "an estimate of a small count")]
-        let seconds = trials as f64 * self.plan.trial_seconds();
+        let seconds = self.plan.seconds_of(trials);
         watch.begin(&record.header, trials, seconds);
         let mut done = 0;
         while record.blocks < planned(asked, record.flagged) {
@@ -294,20 +257,7 @@ impl Runner<'_> {
     }
 
     fn slots(&self, block: usize) -> Vec<schedule::Slot> {
-        let baseline = self
-            .plan
-            .arms
-            .iter()
-            .position(|arm| *arm == self.plan.baseline)
-            .unwrap_or_default();
-        let (loads, arms) = (self.plan.loads.len(), self.plan.arms.len());
-        let mut slots = schedule::block(self.seed, block, loads, arms, baseline);
-        slots.retain(|slot| {
-            self.bench
-                .applies(&self.plan.arms[slot.arm], &self.plan.loads[slot.load])
-                .is_ok()
-        });
-        slots
+        slots(self.plan, self.fit, self.seed, block)
     }
 }
 

@@ -58,7 +58,7 @@ fn the_least_number_of_blocks_is_that_of_an_interval() {
 fn every_complaint_is_one_line_with_its_place() {
     for (from, to, line, what) in [
         ("blocks = 12", "blocks = ", 7, ""),
-        ("blocks = 12", "blocks = 12\nblokcs = 3", 8, "blokcs"),
+        ("blocks = 12", "blocks = 12\nblock = 3", 8, "block"),
         ("blocks = 12", "blocks = 0", 7, "an interval needs 6"),
         ("blocks = 12", "blocks = 5", 7, "an interval needs 6"),
         ("blocks = 12", "blocks = 1001", 7, "1000"),
@@ -69,7 +69,7 @@ fn every_complaint_is_one_line_with_its_place() {
             2,
             "no job is called \"router\"; there is relay",
         ),
-        ("\"delay\"", "\"dealy\"", 4, "did you mean \"delay\"?"),
+        ("\"delay\"", "\"delays\"", 4, "did you mean \"delay\"?"),
         (
             "baseline = \"recv\"",
             "baseline = \"mmsg\"",
@@ -132,8 +132,8 @@ fn a_load_that_cannot_be_offered_is_refused_by_its_name() {
         ),
         (
             "subscribers = 1",
-            "subscribers = 1\noptions = { wrok = \"1us\" }",
-            "wrok",
+            "subscribers = 1\noptions = { works = \"1us\" }",
+            "works",
         ),
         (
             "subscribers = 1",

@@ -34,8 +34,8 @@ pub struct Outcome {
     pub noise: BTreeMap<String, f64>,
 }
 
-/// A job under measurement.
-pub trait Bench {
+/// What of a plan this machine can run. It changes nothing and needs no rights.
+pub trait Fit {
     /// Why this machine cannot run the arm.
     fn check(&self, arm: &str) -> Result<(), Missing>;
 
@@ -44,7 +44,10 @@ pub trait Bench {
 
     /// Why the arm cannot run under this load, where it can under others.
     fn applies(&self, arm: &str, load: &Load) -> Result<(), Missing>;
+}
 
+/// A job under measurement.
+pub trait Bench {
     /// Runs one trial in a fresh topology.
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome>;
 }
@@ -66,6 +69,14 @@ pub(crate) fn stated(job: &str) -> Option<Stated> {
         arms: relay::arms(),
         check: relay::check_stated,
     })
+}
+
+/// What this machine can run of a plan's job.
+pub fn fit(plan: &Plan) -> Result<Box<dyn Fit>> {
+    match plan.job.as_str() {
+        "relay" => Ok(Box::new(relay::RelayFit::new()?)),
+        other => anyhow::bail!("{}: no job is called {other:?}", plan.name),
+    }
 }
 
 /// The bench of a plan's job.

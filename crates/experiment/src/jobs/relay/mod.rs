@@ -5,6 +5,7 @@ mod applies;
 mod change;
 mod cpu;
 mod delay;
+mod fit;
 mod losses;
 mod media;
 mod noise;
@@ -16,18 +17,18 @@ mod throughput;
 mod video;
 
 use anyhow::Result;
-use datapath::Missing;
 use loadgen::{Amount, Backend, Load as Offered};
 use probes::foreign::Foreign;
 
 pub(crate) use self::delay::on_stage as delay_on;
+pub(crate) use self::fit::RelayFit;
 use self::noise::Beside;
 use self::stage::Layout;
 pub(crate) use self::stage::{Stage, lowroad};
 pub(crate) use self::stated::{arms, check as check_stated};
 use super::{Bench, Outcome, TrialSpec};
 use crate::idle::Awake;
-use crate::plan::{Load, LoadSource, Measure};
+use crate::plan::{Load, Measure};
 
 /// The bare link, without a relay.
 const FLOOR: &str = "floor";
@@ -43,7 +44,6 @@ pub struct RelayBench {
     /// Sends and, on machines with more than two CPUs, sinks.
     sender_cpu: usize,
     relay_cpu: usize,
-    cpus: usize,
     beside: Beside,
     foreign: Foreign,
     video: media::Source,
@@ -55,7 +55,6 @@ impl RelayBench {
         Ok(Self {
             sender_cpu: 0,
             relay_cpu: cpus - 1,
-            cpus,
             beside: Beside::new()?,
             foreign: Foreign::attach()?,
             video: media::Source::default(),
@@ -108,40 +107,6 @@ impl RelayBench {
 }
 
 impl Bench for RelayBench {
-    fn check(&self, arm: &str) -> Result<(), Missing> {
-        if arm == FLOOR || arm == NULL_PROBE {
-            return Ok(());
-        }
-        if let Some(peer) = peers::find(arm) {
-            return peer.check();
-        }
-        match relay::datapaths().iter().find(|path| path.name() == arm) {
-            Some(datapath) => datapath.check(),
-            None => Err(Missing::new(
-                format!("{arm:?} is neither a datapath nor a peer of relay"),
-                "lowroad doctor lists the datapaths",
-            )),
-        }
-    }
-
-    fn check_load(&self, load: &Load) -> Result<(), Missing> {
-        match &load.from {
-            LoadSource::Generator => Ok(()),
-            LoadSource::Rtp | LoadSource::MpegTs => media::check(),
-            LoadSource::Pcap(path) => match std::fs::File::open(path) {
-                Ok(_) => Ok(()),
-                Err(error) => Err(Missing::new(
-                    format!("{}: {error}", path.display()),
-                    "captures are looked for from the working directory",
-                )),
-            },
-        }
-    }
-
-    fn applies(&self, arm: &str, load: &Load) -> Result<(), Missing> {
-        applies::applies(arm, load, self.cpus)
-    }
-
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
         let awake = Awake::start(spec.idle)?;
         let (mut stage, mut outcome) = match spec.measure {

@@ -1,0 +1,57 @@
+//! What of the relay this machine can run.
+
+use anyhow::Result;
+use datapath::Missing;
+
+use super::{FLOOR, NULL_PROBE, applies, media, peers};
+use crate::jobs::Fit;
+use crate::plan::{Load, LoadSource};
+
+/// This machine, as far as it decides which arms run.
+#[derive(Debug)]
+pub(crate) struct RelayFit {
+    cpus: usize,
+}
+
+impl RelayFit {
+    pub(crate) fn new() -> Result<Self> {
+        let cpus = std::thread::available_parallelism()?.get();
+        Ok(Self { cpus })
+    }
+}
+
+impl Fit for RelayFit {
+    fn check(&self, arm: &str) -> Result<(), Missing> {
+        if arm == FLOOR || arm == NULL_PROBE {
+            return Ok(());
+        }
+        if let Some(peer) = peers::find(arm) {
+            return peer.check();
+        }
+        match relay::datapaths().iter().find(|path| path.name() == arm) {
+            Some(datapath) => datapath.check(),
+            None => Err(Missing::new(
+                format!("{arm:?} is neither a datapath nor a peer of relay"),
+                "lowroad doctor lists the datapaths",
+            )),
+        }
+    }
+
+    fn check_load(&self, load: &Load) -> Result<(), Missing> {
+        match &load.from {
+            LoadSource::Generator => Ok(()),
+            LoadSource::Rtp | LoadSource::MpegTs => media::check(),
+            LoadSource::Pcap(path) => match std::fs::File::open(path) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(Missing::new(
+                    format!("{}: {error}", path.display()),
+                    "captures are looked for from the working directory",
+                )),
+            },
+        }
+    }
+
+    fn applies(&self, arm: &str, load: &Load) -> Result<(), Missing> {
+        applies::applies(arm, load, self.cpus)
+    }
+}

@@ -1,0 +1,104 @@
+//! What of a plan would run on this machine, what would be skipped and why, before anything runs.
+
+use anyhow::Result;
+use datapath::Missing;
+use report::record::Skip;
+
+use crate::jobs::{self, Fit};
+use crate::plan::{Load, Plan};
+use crate::schedule;
+
+/// A plan as this machine would run it.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// Without the arms and loads that cannot run here.
+    pub plan: Plan,
+    pub skipped: Vec<Skip>,
+    /// Trials in all blocks, but for those that replace flagged ones.
+    pub trials: usize,
+    /// About how long they take.
+    pub seconds: f64,
+}
+
+impl Survey {
+    /// Looks, without root and without changing anything. Without root, that is what is missing of
+    /// the arms that need it.
+    ///
+    /// # Errors
+    /// When nothing can be learnt of this machine.
+    pub fn new(plan: &Plan) -> Result<Self> {
+        Ok(Self::by(plan, jobs::fit(plan)?.as_ref()))
+    }
+
+    /// As `new`, of a plan whose baseline can run here.
+    pub(crate) fn runnable(plan: &Plan, fit: &dyn Fit) -> Result<Self> {
+        let survey = Self::by(plan, fit);
+        if survey.plan.arms.contains(&plan.baseline) {
+            return Ok(survey);
+        }
+        let why = survey
+            .skipped
+            .iter()
+            .find(|skip| skip.arm == plan.baseline)
+            .map_or("it was left out", |skip| skip.reason.as_str());
+        Err(crate::CannotRun(format!(
+            "{}: the baseline {} cannot run here: {why}",
+            plan.name, plan.baseline
+        ))
+        .into())
+    }
+
+    fn by(plan: &Plan, fit: &dyn Fit) -> Self {
+        let mut plan = plan.clone();
+        let mut skipped = Vec::new();
+        let mut keep = |arm: String, load: Option<String>, found: Result<(), Missing>| match found {
+            Ok(()) => true,
+            Err(missing) => {
+                skipped.push(Skip {
+                    arm,
+                    load,
+                    reason: missing.what,
+                    remedy: missing.remedy,
+                });
+                false
+            }
+        };
+        plan.arms
+            .retain(|arm| keep(arm.clone(), None, fit.check(arm)));
+        plan.loads
+            .retain(|load| keep(load.label(), None, fit.check_load(load)));
+        for load in &plan.loads {
+            for arm in &plan.arms {
+                keep(arm.clone(), Some(load.label()), fit.applies(arm, load));
+            }
+        }
+        let trials = plan.blocks * slots(&plan, fit, 0, 0).len();
+        Self {
+            seconds: plan.seconds_of(trials),
+            plan,
+            skipped,
+            trials,
+        }
+    }
+
+    /// The loads' names, as results print them.
+    pub fn loads(&self) -> Vec<String> {
+        self.plan.loads.iter().map(Load::label).collect()
+    }
+}
+
+/// The trials of a block in their order: each arm under each load that it means anything under.
+pub(crate) fn slots(plan: &Plan, fit: &dyn Fit, seed: u64, block: usize) -> Vec<schedule::Slot> {
+    let baseline = plan
+        .arms
+        .iter()
+        .position(|arm| *arm == plan.baseline)
+        .unwrap_or_default();
+    let (loads, arms) = (plan.loads.len(), plan.arms.len());
+    let mut slots = schedule::block(seed, block, loads, arms, baseline);
+    slots.retain(|slot| {
+        fit.applies(&plan.arms[slot.arm], &plan.loads[slot.load])
+            .is_ok()
+    });
+    slots
+}

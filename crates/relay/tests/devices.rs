@@ -226,7 +226,7 @@ fn the_ingest_device_may_go_and_come_back() {
 }
 
 #[test]
-fn a_stream_runs_on_while_anothers_device_is_gone() {
+fn a_stream_runs_on_while_another_streams_device_is_gone() {
     const OTHER: &str = "10.91.2.1:5006";
     if !sys::require::root() {
         return;

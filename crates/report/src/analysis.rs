@@ -10,6 +10,8 @@ use crate::record::{Metric, Question, Skip, Trial};
 
 /// The arm that measures the bare link.
 pub const FLOOR: &str = "floor";
+/// What metrics begin with that are another metric less the floor's.
+const ADDED: &str = "added_";
 
 /// A record and all its comparisons.
 #[derive(Debug)]
@@ -43,7 +45,8 @@ type ByBlock = BTreeMap<usize, f64>;
 #[derive(Debug, Default)]
 struct Values<'a> {
     values: BTreeMap<&'a str, BTreeMap<&'a str, BTreeMap<String, ByBlock>>>,
-    flagged: BTreeSet<(&'a str, usize)>,
+    /// Flagged trials: load, label, block.
+    flagged: BTreeSet<(&'a str, String, usize)>,
     /// (flagged trials, trials) of a series.
     flags: BTreeMap<Series<'a>, (f64, f64)>,
 }
@@ -71,17 +74,23 @@ impl<'a> Analysis<'a> {
         self.values.get(metric, load, label)
     }
 
-    /// Whether a block's trials under a load are flagged.
-    pub fn is_flagged(&self, load: &str, block: usize) -> bool {
-        self.values.flagged.contains(&(load, block))
+    /// Whether a series' trial in a block is flagged.
+    pub fn is_flagged(&self, load: &str, label: &str, block: usize) -> bool {
+        self.values.is_flagged(load, label, block)
     }
 
-    /// Values of the blocks that are not flagged.
+    /// Whether any trial of a block under a load is flagged.
+    pub fn has_flags(&self, load: &str, block: usize) -> bool {
+        let mut flagged = self.values.flagged.iter();
+        flagged.any(|(at, _, number)| *at == load && *number == block)
+    }
+
+    /// Values of the trials that are not flagged.
     pub fn clean_values(&self, metric: &str, load: &str, label: &str) -> Vec<f64> {
         self.values(metric, load, label)
             .into_iter()
             .flatten()
-            .filter(|(block, _)| !self.is_flagged(load, **block))
+            .filter(|(block, _)| !self.is_flagged(load, label, **block))
             .map(|(_, value)| *value)
             .collect()
     }
@@ -98,7 +107,10 @@ impl<'a> Analysis<'a> {
         let differences: Vec<f64> = self
             .values(metric, load, arm)?
             .iter()
-            .filter(|(block, _)| !self.is_flagged(load, **block))
+            .filter(|(block, _)| {
+                let flagged = |label| self.is_flagged(load, label, **block);
+                !flagged(arm) && !flagged(other)
+            })
             .filter_map(|(block, value)| Some(value - others.get(block)?))
             .collect();
         stats::median(&differences)
@@ -144,7 +156,8 @@ impl<'a> Values<'a> {
             count.1 += 1.0;
             if !trial.flags.is_empty() {
                 count.0 += 1.0;
-                values.flagged.insert((&trial.load, trial.block));
+                let flagged = (trial.load.as_str(), trial.label(), trial.block);
+                values.flagged.insert(flagged);
             }
             for (metric, &value) in &trial.values {
                 values.insert(metric, series.clone(), trial.block, value);
@@ -168,7 +181,7 @@ impl<'a> Values<'a> {
     /// Fills in `added_NAME`: NAME less that of the floor in the same block.
     fn derive_added(&mut self, record: &'a Record) {
         for metric in &record.header.metrics {
-            let Some(plain) = metric.name.strip_prefix("added_") else {
+            let Some(plain) = metric.name.strip_prefix(ADDED) else {
                 continue;
             };
             for trial in record.trials.iter().filter(|trial| trial.arm != FLOOR) {
@@ -186,6 +199,11 @@ impl<'a> Values<'a> {
         }
         let floor = self.get(plain, &trial.load, FLOOR)?.get(&trial.block)?;
         Some(trial.values.get(plain)? - floor)
+    }
+
+    fn is_flagged(&self, load: &str, label: &str, block: usize) -> bool {
+        let mut flagged = self.flagged.iter();
+        flagged.any(|(at, series, number)| (*at, series.as_str(), *number) == (load, label, block))
     }
 
     fn get(&self, metric: &str, load: &str, label: &str) -> Option<&ByBlock> {
@@ -233,8 +251,12 @@ impl<'a> Values<'a> {
         let baseline = &record.header.baseline;
         let arms = self.get(&metric.name, load, arm)?;
         let others = self.get(&metric.name, load, other)?;
+        let again = format!("{baseline}'");
         let first = self.get(&metric.name, load, baseline);
-        let second = self.get(&metric.name, load, &format!("{baseline}'"));
+        let second = self.get(&metric.name, load, &again);
+        // The trials that the comparison rests on: others of the block say nothing of it.
+        let mut used = vec![arm, other, baseline, &again];
+        used.extend(metric.name.starts_with(ADDED).then_some(FLOOR));
         let blocks: Vec<Block> = arms
             .iter()
             .filter_map(|(block, &value)| {
@@ -243,7 +265,9 @@ impl<'a> Values<'a> {
                     arm: value,
                     baseline: *others.get(block)?,
                     aa: at(first).zip(at(second)),
-                    flagged: self.flagged.contains(&(load, *block)),
+                    flagged: used
+                        .iter()
+                        .any(|label| self.is_flagged(load, label, *block)),
                 })
             })
             .collect();

@@ -20,7 +20,7 @@ pub struct Summary {
 /// One metric of one arm against one baseline under one load. Numbers are null where the arm was
 /// skipped, and intervals where there are fewer than six blocks.
 ///
-/// The figures are of the blocks that were not flagged; where fewer than six were clean the verdict
+/// The figures are of the blocks in which no trial they rest on was flagged; where fewer than six were clean the verdict
 /// is `unreliable`. For `effect` `difference`, `ratio`, `ci` and `aa` hold differences in `unit`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {

@@ -44,8 +44,40 @@ fn a_block_that_lacks_an_arm_is_left_out_of_that_pair_only() {
         let of = |row: &&report::Outcome| row.arm == arm && row.metric == "delay_p50";
         summary.results.iter().find(of).unwrap().n
     };
-    // Block 3 is flagged.
-    assert_eq!((n("xdp"), n("tc")), (8, 9));
+    // A trial of mmsg is flagged.
+    assert_eq!([n("xdp"), n("tc"), n("mmsg")], [9, 10, 9]);
+}
+
+#[test]
+fn a_flag_counts_where_a_comparison_rests_on_the_trial() {
+    let mut record = common::record(10, 1);
+    for trial in &mut record.trials {
+        trial.flags.clear();
+        if trial.arm == "floor" && trial.block == 5 {
+            trial.flags.push("disturbed".to_owned());
+        }
+    }
+    let summary = Summary::from_record(&record);
+    let flagged = |metric: &str, arm: &str| {
+        let of = |row: &&report::Outcome| row.arm == arm && row.metric == metric;
+        summary.results.iter().find(of).unwrap().flagged
+    };
+    assert_eq!(flagged("delay_p50", "xdp"), 0);
+    assert_eq!(flagged("delay_p50", "floor"), 1);
+    // The floor is in it.
+    assert_eq!(flagged("added_delay_p50", "xdp"), 1);
+    for trial in &mut record.trials {
+        if trial.label() == "recv'" && trial.block == 6 {
+            trial.flags.push("disturbed".to_owned());
+        }
+    }
+    let summary = Summary::from_record(&record);
+    assert!(
+        summary
+            .results
+            .iter()
+            .all(|row| row.n == 0 || row.flagged > 0)
+    );
 }
 
 #[test]

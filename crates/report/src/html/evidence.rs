@@ -125,8 +125,9 @@ fn flags(analysis: &Analysis<'_>) -> String {
         })
         .collect();
     let words = format!(
-        "A flagged trial sets its whole block aside, and the block is run again. Arms flagged more \
-         than {} points apart make their row unreliable.",
+        "A comparison leaves out the blocks in which a trial it rests on is flagged: the arm's, the \
+         other's, or the baseline's. For blocks with a flagged trial others are run. Arms flagged \
+         more than {} points apart make their row unreliable.",
         stats::FLAG_GAP_POINTS
     );
     paragraph(&words)

@@ -149,7 +149,7 @@ const BOXES: &str = "A point is a block. The box holds the middle half of them, 
     Shaded: how far the baseline differs from itself (A/A). Flagged blocks are left out.";
 const ECDF: &str = "All packets of the clean blocks. Further left is faster; a steep curve is a steady \
     delay.";
-const SERIES: &str = "A steady bench draws level lines. Shaded blocks were flagged and repeated.";
+const SERIES: &str = "A steady bench draws level lines. A trial of a shaded block was flagged.";
 
 fn rows_table(analysis: &Analysis<'_>, metric: &Metric, load: &str) -> String {
     let rows = analysis

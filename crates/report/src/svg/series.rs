@@ -11,7 +11,7 @@ const RIGHT: f64 = WIDTH - 14.0;
 const TOP: f64 = 58.0;
 const BOTTOM: f64 = 268.0;
 
-/// A line per arm that measured the metric, flagged blocks shaded; none when no arm did.
+/// A line per arm that measured the metric, blocks with a flagged trial shaded; none when no arm did.
 pub(crate) fn series(
     analysis: &Analysis<'_>,
     metric: &Metric,
@@ -76,13 +76,13 @@ pub(crate) fn series(
     Some(figure)
 }
 
-/// Numbers below, shade behind the flagged.
+/// Numbers below, shade behind those with a flagged trial.
 fn blocks(figure: &mut Figure, analysis: &Analysis<'_>, load: &str, last: usize, step: f64) {
     let every = last / 20 + 1;
     figure.open("soft");
     for block in 0..=last {
         let x = LEFT + step * float(block);
-        if analysis.is_flagged(load, block) {
+        if analysis.has_flags(load, block) {
             let look = "fill=\"currentColor\" fill-opacity=\"0.18\"";
             figure.rect((x, TOP), (step, BOTTOM - TOP), look);
         }

@@ -1,8 +1,9 @@
 //! What else the machine did around a trial: time taken away before and after, and foreign
 //! processes during it.
 
+use std::collections::VecDeque;
+use std::thread;
 use std::time::Duration;
-use std::{mem, thread};
 
 use anyhow::Result;
 use probes::foreign::{Foreign, Occupancy};
@@ -14,34 +15,36 @@ use crate::jobs::Outcome;
 const WINDOW: Duration = Duration::from_millis(100);
 /// More time lost than this, beyond what the machine always loses, flags a trial, in per cent.
 const LOST_PCT: f64 = 1.0;
-/// How often the quiet machine is looked at.
-const LOOKS: usize = 5;
+/// How many looks there are before the first trial.
+const FIRST_LOOKS: usize = 5;
+/// How many looks say what the machine loses of late.
+const LATE_LOOKS: usize = 40;
 /// A machine that always loses more than this is not quiet, in per cent.
 const QUIET_PCT: f64 = 3.0;
 
 /// What the gap detector sees between trials.
 ///
 /// A quiet machine loses time too: to its own timer, and as a guest to its host's, some 10 us a
-/// thousand times a second. That is the same beside every trial; what exceeds it is not.
+/// thousand times a second, more in one hour than in another. What all trials meet tells none from
+/// the others; what exceeds it does.
 #[derive(Debug)]
 pub(super) struct Beside {
-    quiet_pct: f64,
-    before: Gaps,
+    /// The latest look last.
+    looks: VecDeque<Gaps>,
 }
 
 impl Beside {
     pub(super) fn new() -> Result<Self> {
-        let looks: Vec<Gaps> = (0..LOOKS).map(|_| look()).collect::<Result<_>>()?;
-        Ok(Self::of(&looks))
+        let looks = (0..FIRST_LOOKS).map(|_| look()).collect::<Result<_>>()?;
+        Ok(Self { looks })
     }
 
-    /// What the quiet machine loses, of what was seen of it.
-    fn of(looks: &[Gaps]) -> Self {
-        let lost: Vec<f64> = looks.iter().map(|gaps| gaps.lost_pct).collect();
-        Self {
-            quiet_pct: stats::median(&lost).unwrap_or(0.0).min(QUIET_PCT),
-            before: looks.last().copied().unwrap_or_default(),
-        }
+    /// What three of four looks stay below.
+    fn quiet_pct(&self) -> f64 {
+        let mut lost: Vec<f64> = self.looks.iter().map(|gaps| gaps.lost_pct).collect();
+        lost.sort_by(f64::total_cmp);
+        let third = lost.get(lost.len() * 3 / 4).copied();
+        third.unwrap_or_default().min(QUIET_PCT)
     }
 
     /// Looks after a trial, and notes the worse of the windows before and after.
@@ -51,21 +54,25 @@ impl Beside {
     }
 
     fn judge(&mut self, after: Gaps, outcome: &mut Outcome) {
-        let before = mem::replace(&mut self.before, after);
+        let quiet = self.quiet_pct();
+        let before = self.looks.back().copied().unwrap_or_default();
         let lost = before.lost_pct.max(after.lost_pct);
         let longest = before.longest_ns.max(after.longest_ns);
         for (name, value) in [
-            ("tsc_quiet_pct", self.quiet_pct),
+            ("tsc_quiet_pct", quiet),
             ("tsc_lost_pct", lost),
             ("tsc_gap_us_max", longest as f64 / 1e3),
         ] {
             outcome.noise.insert(name.to_owned(), value);
         }
-        if lost > self.quiet_pct + LOST_PCT {
+        if lost > quiet + LOST_PCT {
             outcome.flags.push(format!(
-                "CPU taken away for {lost:.1} % of the time beside the trial, {:.1} % being usual",
-                self.quiet_pct
+                "CPU taken away for {lost:.1} % of the time beside the trial, {quiet:.1} % being usual"
             ));
+        }
+        self.looks.push_back(after);
+        if self.looks.len() > LATE_LOOKS {
+            self.looks.pop_front();
         }
     }
 }
@@ -162,10 +169,11 @@ mod tests {
         }
     }
 
-    /// Whether a trial is flagged on a machine that usually loses `quiet`, with these windows
-    /// before and after it.
-    fn flags(quiet: [f64; 5], after: &[f64]) -> Vec<bool> {
-        let mut beside = Beside::of(&quiet.map(gaps));
+    /// Whether each trial is flagged, with these looks before the first and after each.
+    fn flags(first: [f64; FIRST_LOOKS], after: &[f64]) -> Vec<bool> {
+        let mut beside = Beside {
+            looks: first.map(gaps).into(),
+        };
         let judged = after.iter().map(|&lost| {
             let mut outcome = Outcome::default();
             beside.judge(gaps(lost), &mut outcome);
@@ -180,14 +188,20 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbance_flags_the_trials_on_both_sides_of_its_window() {
-        let flagged = flags([0.1; 5], &[0.1, 1.3, 0.1, 0.1]);
+    fn a_disturbance_flags_the_trials_on_both_sides_of_its_look() {
+        let flagged = flags([0.1; FIRST_LOOKS], &[0.1, 1.3, 0.1, 0.1]);
         assert_eq!(flagged, [false, true, true, false]);
     }
 
     #[test]
+    fn a_machine_that_has_come_to_lose_more_is_no_longer_disturbed() {
+        let flagged = flags([0.1; FIRST_LOOKS], &[1.5; LATE_LOOKS]);
+        assert!(flagged[0] && !flagged[LATE_LOOKS - 1]);
+    }
+
+    #[test]
     fn a_machine_that_always_loses_much_is_not_quiet() {
-        assert_eq!(flags([8.0; 5], &[8.0, 3.9]), [true, true]);
+        assert_eq!(flags([8.0; FIRST_LOOKS], &[8.0; 50]), [true; 50]);
         assert_eq!(flags([8.0, 8.0, 8.0, 8.0, 3.9], &[3.9]), [false]);
     }
 }

@@ -33,16 +33,19 @@ struct account {
 	__u32 depth;
 	__u32 state;
 	__u32 group;
-	__u32 zero;
+	/* The task that the base state is of; kept by who follows tasks. */
+	__u32 task;
 	__u32 saved[ACCOUNT_DEPTH];
 	__u64 events;
 	__u64 switches;
 	/* Task events that found an interrupt still open: its time is attributed wrongly. */
 	__u64 resyncs;
+	/* Task events of another task than the one that was switched to. */
+	__u64 unseen;
 	__u64 ns[ACCOUNT_GROUPS][ACCOUNT_STATES];
 };
 
-_Static_assert(sizeof(struct account) == 1104, "account::raw");
+_Static_assert(sizeof(struct account) == 1112, "account::raw");
 
 /* Gives the time since the last event to the state it was spent in. */
 static __always_inline void account_charge(struct account *account, __u64 now)
@@ -101,6 +104,14 @@ static __always_inline void account_switch(struct account *account, __u64 now, _
 {
 	account_rebase(account, now, state);
 	account->switches++;
+	account->group = group;
+}
+
+/* What the CPU did since the last event was this state's: a switch to it was not seen. */
+static __always_inline void account_follow(struct account *account, __u32 state, __u32 group)
+{
+	account->unseen++;
+	account->state = state;
 	account->group = group;
 }
 

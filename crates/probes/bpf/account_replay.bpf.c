@@ -14,6 +14,7 @@ enum replay_kind {
 	REPLAY_LEAVE = 2,
 	REPLAY_REBASE = 3,
 	REPLAY_SWITCH = 4,
+	REPLAY_FOLLOW = 5,
 };
 
 struct replay_event {
@@ -52,6 +53,8 @@ static __always_inline void apply(struct account *account, const struct replay_e
 		account_rebase(account, event->at_ns, event->state);
 	else if (event->kind == REPLAY_SWITCH)
 		account_switch(account, event->at_ns, event->state, event->group);
+	else if (event->kind == REPLAY_FOLLOW)
+		account_follow(account, event->state, event->group);
 }
 
 SEC("syscall")

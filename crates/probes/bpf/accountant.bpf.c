@@ -53,8 +53,24 @@ static __always_inline struct account *open_account(__u64 now)
 	if (account && !account->last_ns) {
 		task = bpf_get_current_task_btf();
 		account_start(account, now, task_state(task), group_of(task));
+		account->task = task->pid;
 	}
 	return account;
+}
+
+/* Some kernels hide the switches of some tasks: then another task runs than was switched to. */
+static __always_inline void follow(struct account *account)
+{
+	struct task_struct *task;
+
+	/* Within an interrupt it was looked at already. */
+	if (account->depth)
+		return;
+	task = bpf_get_current_task_btf();
+	if (account->task == (__u32)task->pid)
+		return;
+	account_follow(account, task_state(task), group_of(task));
+	account->task = task->pid;
 }
 
 static __always_inline int enter(__u32 state)
@@ -62,8 +78,10 @@ static __always_inline int enter(__u32 state)
 	__u64 now = bpf_ktime_get_ns();
 	struct account *account = open_account(now);
 
-	if (account)
-		account_enter(account, now, state);
+	if (!account)
+		return 0;
+	follow(account);
+	account_enter(account, now, state);
 	return 0;
 }
 
@@ -82,8 +100,10 @@ static __always_inline int rebase(__u32 state)
 	__u64 now = bpf_ktime_get_ns();
 	struct account *account = open_account(now);
 
-	if (account)
-		account_rebase(account, now, state);
+	if (!account)
+		return 0;
+	follow(account);
+	account_rebase(account, now, state);
 	return 0;
 }
 
@@ -133,7 +153,10 @@ int switch_task(__u64 *ctx)
 	__u64 now = bpf_ktime_get_ns();
 	struct account *account = open_account(now);
 
-	if (account)
-		account_switch(account, now, task_state(next), group_of(next));
+	if (!account)
+		return 0;
+	follow(account);
+	account_switch(account, now, task_state(next), group_of(next));
+	account->task = next->pid;
 	return 0;
 }

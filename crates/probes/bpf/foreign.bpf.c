@@ -10,6 +10,8 @@ struct occupant {
 	__u64 since_ns;
 	__u32 tgid;
 	__u32 zero;
+	/* Time of nobody known: a switch was not seen, or the table was full. */
+	__u64 unknown_ns;
 };
 
 struct occupancy {
@@ -17,7 +19,7 @@ struct occupancy {
 	char comm[16];
 };
 
-_Static_assert(sizeof(struct occupant) == 16, "foreign::raw");
+_Static_assert(sizeof(struct occupant) == 24, "foreign::raw");
 _Static_assert(sizeof(struct occupancy) == 24, "foreign::raw");
 
 struct {
@@ -34,21 +36,33 @@ struct {
 	__type(value, struct occupancy);
 } occupancies SEC(".maps");
 
-/* Time of processes that found the table full. */
-__u64 uncounted_ns;
+static __always_inline __u32 process_of(const struct task_struct *task)
+{
+	return task->flags & PF_KTHREAD ? 0 : task->tgid;
+}
 
-static __always_inline void add(const struct task_struct *task, __u32 tgid, __u64 ns)
+static __always_inline int add(const struct task_struct *task, __u32 tgid, __u64 ns)
 {
 	struct occupancy *occupancy = bpf_map_lookup_elem(&occupancies, &tgid);
 	struct occupancy first = { .ns = ns };
 
 	if (occupancy) {
 		occupancy->ns += ns;
-		return;
+		return 0;
 	}
 	bpf_probe_read_kernel(first.comm, sizeof(first.comm), task->group_leader->comm);
-	if (bpf_map_update_elem(&occupancies, &tgid, &first, BPF_NOEXIST))
-		__sync_fetch_and_add(&uncounted_ns, ns);
+	return bpf_map_update_elem(&occupancies, &tgid, &first, BPF_NOEXIST);
+}
+
+/* Some kernels hide the switches of some tasks: who leaves is then not who was seen to come. */
+static __always_inline void leave(struct occupant *occupant, const struct task_struct *task,
+				  __u64 now)
+{
+	__u32 tgid = process_of(task);
+	__u64 ns = now - occupant->since_ns;
+
+	if (occupant->tgid != tgid || (tgid && add(task, tgid, ns)))
+		occupant->unknown_ns += ns;
 }
 
 SEC("tp_btf/sched_switch")
@@ -63,9 +77,9 @@ int note_switch(__u64 *ctx)
 	occupant = bpf_map_lookup_elem(&occupants, &zero);
 	if (!occupant)
 		return 0;
-	if (occupant->since_ns && occupant->tgid)
-		add(previous, occupant->tgid, now - occupant->since_ns);
+	if (occupant->since_ns)
+		leave(occupant, previous, now);
 	occupant->since_ns = now;
-	occupant->tgid = next->flags & PF_KTHREAD ? 0 : next->tgid;
+	occupant->tgid = process_of(next);
 	return 0;
 }

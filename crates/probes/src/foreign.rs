@@ -32,6 +32,9 @@ pub struct Occupancy {
     pub at_ns: u64,
     /// By process id. Idle time and the kernel's own threads are left out.
     pub processes: BTreeMap<u32, Process>,
+    /// Nanoseconds over all CPUs of which nobody knows whose they were: a switch was not seen, or
+    /// there were too many processes.
+    pub unknown_ns: u64,
 }
 
 /// One process.
@@ -79,10 +82,12 @@ impl Foreign {
         }
         let current = raw::per_cpu(&self.occupants, 0)?;
         let at_ns = sys::clock::monotonic_ns();
+        let mut unknown_ns = 0;
         for (cpu, occupant) in current.iter().enumerate() {
-            let &[since_ns, tgid] = occupant.as_slice() else {
+            let &[since_ns, tgid, unknown] = occupant.as_slice() else {
                 continue;
             };
+            unknown_ns += unknown;
             let tgid = u32::try_from(tgid).unwrap_or(0);
             if since_ns == 0 || tgid == 0 {
                 continue;
@@ -91,7 +96,11 @@ impl Foreign {
             process.ns.resize(current.len(), 0);
             process.ns[cpu] += at_ns.saturating_sub(since_ns);
         }
-        Ok(Occupancy { at_ns, processes })
+        Ok(Occupancy {
+            at_ns,
+            processes,
+            unknown_ns,
+        })
     }
 }
 
@@ -119,6 +128,13 @@ impl Occupancy {
             .collect();
         foreign.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
         foreign
+    }
+
+    /// Time since `before` of which nobody knows whose it was, as a percentage of all CPUs' time.
+    pub fn unknown_percent(&self, before: &Self, cpus: usize) -> f64 {
+        let unknown = self.unknown_ns.saturating_sub(before.unknown_ns);
+        let available = self.at_ns.saturating_sub(before.at_ns) as f64 * cpus as f64;
+        100.0 * unknown as f64 / available.max(1.0)
     }
 
     /// Foreign time since `before` as a percentage of the time of `cpus`.
@@ -201,8 +217,10 @@ mod tests {
                 },
             )]
             .into(),
+            unknown_ns: at_ns / 5,
         };
         let (before, after) = (occupancy(0, [100, 50]), occupancy(1_000, [300, 950]));
+        assert!((after.unknown_percent(&before, 2) - 10.0).abs() < 1e-9);
         assert_eq!(
             after.foreign(&before, &[], &[0]),
             [("cc (9)".to_owned(), 200)]

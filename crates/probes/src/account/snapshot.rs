@@ -81,6 +81,8 @@ pub struct Cpu {
     pub events: u64,
     pub switches: u64,
     pub resyncs: u64,
+    /// Task events of another task than the one that was switched to.
+    pub unseen: u64,
 }
 
 /// All CPUs at one moment.
@@ -108,7 +110,7 @@ impl Snapshot {
 impl Cpu {
     /// Reads a `struct account`, with the time since its last event given to its current state.
     pub(super) fn at(words: &[u64], now_ns: u64) -> Option<Self> {
-        const HEADER: usize = 10;
+        const HEADER: usize = 11;
         let (header, times) = words.split_at_checked(HEADER)?;
         let last_ns = header[0];
         if last_ns == 0 || times.len() != GROUPS * State::ALL.len() {
@@ -119,11 +121,12 @@ impl Cpu {
             events: header[7],
             switches: header[8],
             resyncs: header[9],
+            unseen: header[10],
         };
         for (group, times) in cpu.times.iter_mut().zip(times.chunks(State::ALL.len())) {
             group.copy_from_slice(times);
         }
-        // Two 32-bit fields share a word: depth and state, then group and padding.
+        // Two 32-bit fields share a word: depth and state, then group and task.
         let state = (header[1] >> 32) as usize % State::ALL.len();
         let group = (header[2] << 32 >> 32) as usize % GROUPS;
         cpu.times[group][state] += now_ns.saturating_sub(last_ns);

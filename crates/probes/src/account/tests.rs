@@ -23,6 +23,7 @@ enum Event {
     Leave,
     Rebase(State),
     Switch(State, u32),
+    Follow(State, u32),
 }
 
 impl Event {
@@ -34,6 +35,7 @@ impl Event {
             Self::Leave => (2, State::Idle, 0),
             Self::Rebase(state) => (3, state, 0),
             Self::Switch(state, group) => (4, state, group),
+            Self::Follow(state, group) => (5, state, group),
         };
         let mut bytes = at_ns.to_ne_bytes().to_vec();
         for field in [kind, state as u32, group, 0_u32] {
@@ -118,6 +120,29 @@ fn interrupts_nest_and_give_time_back() {
 }
 
 #[test]
+fn a_switch_that_was_not_seen_is_counted_and_its_time_is_the_found_tasks() {
+    if !sys::require::root() {
+        return;
+    }
+    use Event::{Enter, Follow, Leave, Start, Switch};
+    let cpu = after(
+        &[
+            (100, Start(State::User, 3)),
+            // The interrupt finds the idle task, to which nobody was seen to switch.
+            (150, Follow(State::Idle, 0)),
+            (150, Enter(State::Hardirq)),
+            (160, Leave),
+            (190, Switch(State::User, 3)),
+        ],
+        200,
+    );
+    assert_eq!(cpu.unseen, 1);
+    let idle = times(&[(State::Idle, 50 + 30), (State::Hardirq, 10)]);
+    assert_eq!(cpu.times[0], idle);
+    assert_eq!(cpu.times[3], times(&[(State::User, 10)]));
+}
+
+#[test]
 fn a_lost_exit_is_counted_and_does_not_spread() {
     if !sys::require::root() {
         return;
@@ -182,6 +207,7 @@ fn usage_is_the_difference_and_knows_when_it_is_wrong() {
         events: 1,
         switches: 1,
         resyncs,
+        unseen: 0,
     };
     let at = |at_ns, cpus| Snapshot {
         at_ns,

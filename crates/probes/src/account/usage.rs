@@ -18,6 +18,9 @@ pub struct Usage {
     pub switches: u64,
     /// States that had to be guessed again: more than 0 invalidates the trial.
     pub resyncs: u64,
+    /// Switches between tasks that were not seen, and found out later: the time in between is the
+    /// found task's.
+    pub unseen: u64,
     /// BPF programs that ran, when they were timed.
     pub programs: Vec<ProgramRun>,
     /// Time in the accountant's own programs, when they were timed. Part of the states.
@@ -42,6 +45,7 @@ impl Usage {
             events: 0,
             switches: 0,
             resyncs: 0,
+            unseen: 0,
             programs: programs::ran_between(&before.programs, &after.programs),
             own_ns: 0,
             misses: 0,
@@ -62,6 +66,7 @@ impl Usage {
             usage.events += now.events - then.events;
             usage.switches += now.switches - then.switches;
             usage.resyncs += now.resyncs - then.resyncs;
+            usage.unseen += now.unseen - then.unseen;
         }
         for program in usage.programs.iter().filter(|p| own.contains(&p.id)) {
             usage.own_ns += program.run_ns;

@@ -83,9 +83,12 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
         outcome.counts.insert(name.to_owned(), count);
     }
     losses.note(&mut outcome)?;
-    outcome
-        .noise
-        .insert("cpu_sum_pct".to_owned(), usage.worst_sum_percent());
+    for (name, value) in [
+        ("cpu_sum_pct", usage.worst_sum_percent()),
+        ("cpu_unseen_switches", usage.unseen as f64),
+    ] {
+        outcome.noise.insert(name.to_owned(), value);
+    }
     // Sampling costs time of its own: it has a window of its own.
     outcome.stacks = Some(sampled(bench, &stage, spec)?);
     Ok((stage, outcome))

@@ -124,6 +124,10 @@ impl<'a> Watch<'a> {
         for (name, value) in [
             ("settled_ms", self.settled.as_secs_f64() * 1e3),
             ("foreign_cpu_pct", percent),
+            (
+                "unknown_cpu_pct",
+                after.unknown_percent(&self.before, self.cpus.len()),
+            ),
         ] {
             outcome.noise.insert(name.to_owned(), value);
         }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
+use std::thread;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
@@ -69,8 +70,9 @@ impl Foreign {
         })
     }
 
-    /// Everything counted so far, what runs now included.
+    /// Everything counted so far, what runs now included. Takes a moment on each CPU.
     pub fn snapshot(&self) -> Result<Occupancy, Error> {
+        switch_everywhere();
         let mut processes: BTreeMap<u32, Process> = BTreeMap::new();
         for key in self.occupancies.keys() {
             let values = self
@@ -102,6 +104,22 @@ impl Foreign {
             unknown_ns,
         })
     }
+}
+
+/// Makes every CPU switch tasks. Where a kernel hides switches, what has run since the last one that
+/// was seen is known only once another is.
+fn switch_everywhere() {
+    let visit = || {
+        let cpus = thread::available_parallelism().map_or(0, usize::from);
+        for cpu in 0..cpus {
+            // A CPU that this process may not use is not in the account of its trials either.
+            let _refused = sys::sched::pin(cpu);
+        }
+    };
+    // A thread of its own, as it ends up where it was pinned last; it cannot panic.
+    thread::scope(|scope| {
+        scope.spawn(visit);
+    });
 }
 
 impl Occupancy {

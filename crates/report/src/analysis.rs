@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stats::{Block, Comparison, Verdict, holm};
+use stats::{Block, Comparison, Flags, Verdict, holm};
 
 use crate::journal::Record;
 use crate::record::{Metric, Question, Skip, Trial};
@@ -47,8 +47,7 @@ struct Values<'a> {
     values: BTreeMap<&'a str, BTreeMap<&'a str, BTreeMap<String, ByBlock>>>,
     /// Flagged trials: load, label, block.
     flagged: BTreeSet<(&'a str, String, usize)>,
-    /// (flagged trials, trials) of a series.
-    flags: BTreeMap<Series<'a>, (f64, f64)>,
+    flags: BTreeMap<Series<'a>, Flags>,
 }
 
 impl<'a> Analysis<'a> {
@@ -152,10 +151,10 @@ impl<'a> Values<'a> {
         let mut values = Self::default();
         for trial in &record.trials {
             let series = (trial.load.as_str(), trial.label());
-            let count = values.flags.entry(series.clone()).or_insert((0.0, 0.0));
-            count.1 += 1.0;
+            let count = values.flags.entry(series.clone()).or_default();
+            count.trials += 1;
             if !trial.flags.is_empty() {
-                count.0 += 1.0;
+                count.flagged += 1;
                 let flagged = (trial.load.as_str(), trial.label(), trial.block);
                 values.flagged.insert(flagged);
             }
@@ -271,26 +270,19 @@ impl<'a> Values<'a> {
                 })
             })
             .collect();
-        let gap = (self.flagged_pct(load, arm) - self.flagged_pct(load, other)).abs();
+        let gap = self.flags_of(load, arm).gap(self.flags_of(load, other));
         Some(Comparison::new(metric.effect, metric.better, &blocks, gap))
     }
 
-    /// Share of an arm's trials that were flagged; a baseline's runs count together.
-    fn flagged_pct(&self, load: &str, label: &str) -> f64 {
-        let (flagged, trials) = self
-            .flags
-            .iter()
-            .filter(|((at, series), _)| {
-                *at == load && (series == label || series.trim_end_matches('\'') == label)
-            })
-            .fold((0.0, 0.0), |sum, (_, count)| {
-                (sum.0 + count.0, sum.1 + count.1)
-            });
-        if trials > 0.0 {
-            100.0 * flagged / trials
-        } else {
-            0.0
-        }
+    /// An arm's flags; a baseline's runs count together.
+    fn flags_of(&self, load: &str, label: &str) -> Flags {
+        let of_arm = self.flags.iter().filter(|((at, series), _)| {
+            *at == load && (series == label || series.trim_end_matches('\'') == label)
+        });
+        of_arm.fold(Flags::default(), |sum, (_, flags)| Flags {
+            flagged: sum.flagged + flags.flagged,
+            trials: sum.trials + flags.trials,
+        })
     }
 }
 

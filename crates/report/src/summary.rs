@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use stats::{Better, Effect, Verdict};
+use stats::{Better, Effect, Interval, Verdict};
 
 use crate::analysis::{Analysis, Row};
 use crate::journal::{Record, SCHEMA};
@@ -81,7 +81,9 @@ impl Outcome {
     fn of(row: &Row<'_>) -> Self {
         let comparison = row.comparison.as_ref();
         let clean = comparison.and_then(|comparison| comparison.clean.as_ref());
+        // Neither has a number: no value to divide by, and an end that lies below all that was seen.
         let finite = |value: f64| value.is_finite().then_some(value);
+        let ends = |of: Interval| Some([finite(of.lower)?, finite(of.upper)?]);
         Self {
             metric: row.metric.name.clone(),
             unit: row.metric.unit.clone(),
@@ -94,15 +96,11 @@ impl Outcome {
             arm_median: clean.map(|clean| clean.arm_median),
             baseline_median: clean.map(|clean| clean.baseline_median),
             ratio: clean.and_then(|clean| finite(clean.effect)),
-            ci: clean
-                .and_then(|clean| clean.interval)
-                .map(|ci| [ci.lower, ci.upper]),
+            ci: clean.and_then(|clean| clean.interval).and_then(ends),
             confidence: clean
                 .and_then(|clean| clean.interval)
                 .map(|ci| ci.confidence),
-            aa: clean
-                .and_then(|clean| clean.aa)
-                .map(|aa| [aa.lower, aa.upper]),
+            aa: clean.and_then(|clean| clean.aa).and_then(ends),
             n: clean.map_or(0, |clean| clean.n),
             flagged: comparison.map_or(0, |comparison| comparison.flagged),
             verdict: row.verdict(),

@@ -11,9 +11,6 @@ use serde::{Deserialize, Serialize};
 use crate::order::{Interval, median, median_interval};
 use crate::wilcoxon::signed_rank_p;
 
-/// A row whose arms were flagged this many points apart compares disturbed with undisturbed.
-pub const FLAG_GAP_POINTS: f64 = 10.0;
-
 /// Which direction of a metric is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -79,7 +76,7 @@ pub struct Comparison {
     pub effect: Effect,
     /// Without flagged blocks: the result.
     pub clean: Option<Estimate>,
-    /// With them, but for those whose disturbed values have no ratio.
+    /// With them.
     pub all: Option<Estimate>,
     /// Blocks flagged.
     pub flagged: usize,
@@ -93,28 +90,22 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Compares over the blocks that hold both arms. `flag_gap` is the distance in percentage points
-    /// between the shares of flagged trials of the two arms.
-    pub fn new(effect: Effect, better: Better, blocks: &[Block], flag_gap: f64) -> Self {
+    /// Compares over the blocks that hold both arms. `flag_gap` is how far apart the arms' shares of
+    /// flagged trials are where that counts, see [`crate::Flags::gap`].
+    pub fn new(effect: Effect, better: Better, blocks: &[Block], flag_gap: Option<f64>) -> Self {
         let clean: Vec<Block> = blocks.iter().copied().filter(|b| !b.flagged).collect();
-        // A disturbed value may have no ratio; one that is asked for without disturbance must.
-        let all: Vec<Block> = blocks
-            .iter()
-            .copied()
-            .filter(|b| !b.flagged || effect == Effect::Difference || b.has_ratio())
-            .collect();
         let scaled: Vec<f64> = clean.iter().map(|b| effect.of(b.arm, b.baseline)).collect();
         let mut comparison = Self {
             effect,
             clean: Estimate::of(effect, &clean),
-            all: Estimate::of(effect, &all),
+            all: Estimate::of(effect, blocks),
             flagged: blocks.len() - clean.len(),
             p: signed_rank_p(&scaled),
             share_below: share_below(&scaled),
             verdict: Verdict::Unreliable,
             reason: None,
         };
-        match comparison.direction(&clean, flag_gap) {
+        match comparison.direction(flag_gap) {
             Ok(direction) => comparison.verdict = better.verdict(direction),
             Err(Doubt::Unreliable(reason)) => comparison.reason = Some(reason),
             Err(Doubt::NoDifference(reason)) => {
@@ -125,14 +116,16 @@ impl Comparison {
         comparison
     }
 
-    /// The side of equality that both sets of blocks agree on; `blocks` are the clean ones.
-    fn direction(&self, blocks: &[Block], flag_gap: f64) -> Result<Direction, Doubt> {
-        if self.effect == Effect::Ratio && !blocks.iter().all(Block::has_ratio) {
-            return Err(Doubt::because("a value is not above 0, so it has no ratio"));
-        }
+    /// The side of equality that both sets of blocks agree on.
+    fn direction(&self, flag_gap: Option<f64>) -> Result<Direction, Doubt> {
         let (Some(clean), Some(all)) = (&self.clean, &self.all) else {
             return Err(Doubt::because("no clean block holds both arms"));
         };
+        if self.effect == Effect::Ratio && clean.arm_median.min(clean.baseline_median) <= 0.0 {
+            return Err(Doubt::because(
+                "a median is not above 0, so it has no ratio",
+            ));
+        }
         if clean.interval.is_none() {
             return Err(Doubt::Unreliable(format!(
                 "only {} clean blocks, and an interval needs 6",
@@ -142,9 +135,9 @@ impl Comparison {
         if clean.aa.is_none() {
             return Err(Doubt::because("fewer than 6 clean A/A pairs"));
         }
-        if flag_gap > FLAG_GAP_POINTS {
+        if let Some(points) = flag_gap {
             return Err(Doubt::Unreliable(format!(
-                "the arms' flagged shares are {flag_gap:.0} points apart"
+                "the arms' flagged shares are {points:.0} points apart"
             )));
         }
         match (clean.direction(self.effect), all.direction(self.effect)) {
@@ -202,20 +195,19 @@ impl Estimate {
     }
 }
 
-impl Block {
-    fn has_ratio(&self) -> bool {
-        let (first, second) = self.aa.unwrap_or((1.0, 1.0));
-        [self.arm, self.baseline, first, second]
-            .iter()
-            .all(|value| *value > 0.0)
-    }
-}
-
 impl Effect {
     /// On the scale where equality is 0 and effects add: logarithms for ratios.
+    ///
+    /// A value that is not above 0, as what remains of a small one beside a larger that was taken
+    /// off, is less than any that is: order statistics need not know how much less.
     fn of(self, arm: f64, baseline: f64) -> f64 {
         match self {
-            Self::Ratio => (arm / baseline).ln(),
+            Self::Ratio => match (arm > 0.0, baseline > 0.0) {
+                (true, true) => (arm / baseline).ln(),
+                (false, true) => f64::NEG_INFINITY,
+                (true, false) => f64::INFINITY,
+                (false, false) => 0.0,
+            },
             Self::Difference => arm - baseline,
         }
     }

@@ -126,7 +126,7 @@ fn blocks(noise: &[[f64; TRIALS]], role: usize, ratio: f64) -> Vec<Block> {
 }
 
 fn compare(blocks: &[Block], effect: Effect) -> Comparison {
-    Comparison::new(effect, Better::Lower, blocks, 0.0)
+    Comparison::new(effect, Better::Lower, blocks, None)
 }
 
 /// Share of experiments, in percent, whose comparison `role` over baseline meets `claim`.

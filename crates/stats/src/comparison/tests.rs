@@ -18,7 +18,7 @@ fn blocks(n: u32, ratio: f64) -> Vec<Block> {
 }
 
 fn compare(blocks: &[Block]) -> Comparison {
-    Comparison::new(Effect::Ratio, Better::Lower, blocks, 0.0)
+    Comparison::new(Effect::Ratio, Better::Lower, blocks, None)
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_large_effect_is_claimed_with_its_interval() {
 fn direction_and_better_make_the_verdict() {
     let slower = blocks(20, 2.0);
     assert_eq!(compare(&slower).verdict, Verdict::Worse);
-    let higher = Comparison::new(Effect::Ratio, Better::Higher, &slower, 0.0);
+    let higher = Comparison::new(Effect::Ratio, Better::Higher, &slower, None);
     assert_eq!(higher.verdict, Verdict::Better);
 }
 
@@ -83,39 +83,45 @@ fn flagged_blocks_must_not_decide() {
 
 #[test]
 fn what_cannot_carry_a_verdict_says_why() {
-    let reason = |blocks: &[Block], gap: f64| {
+    let reason = |blocks: &[Block], gap: Option<f64>| {
         let result = Comparison::new(Effect::Ratio, Better::Lower, blocks, gap);
         assert_eq!(result.verdict, Verdict::Unreliable);
         result.reason.unwrap()
     };
     assert_eq!(
-        reason(&blocks(5, 0.5), 0.0),
+        reason(&blocks(5, 0.5), None),
         "only 5 clean blocks, and an interval needs 6"
     );
     assert_eq!(
-        reason(&blocks(20, 0.5), 15.0),
+        reason(&blocks(20, 0.5), Some(15.0)),
         "the arms' flagged shares are 15 points apart"
     );
-    assert_eq!(reason(&[], 0.0), "no clean block holds both arms");
+    assert_eq!(reason(&[], None), "no clean block holds both arms");
     let mut zero = blocks(20, 0.5);
-    zero[3].arm = 0.0;
+    zero.iter_mut().take(11).for_each(|block| block.arm = 0.0);
     assert_eq!(
-        reason(&zero, 0.0),
-        "a value is not above 0, so it has no ratio"
+        reason(&zero, None),
+        "a median is not above 0, so it has no ratio"
     );
     let mut alone = blocks(20, 0.5);
     alone.iter_mut().for_each(|block| block.aa = None);
-    assert_eq!(reason(&alone, 0.0), "fewer than 6 clean A/A pairs");
+    assert_eq!(reason(&alone, None), "fewer than 6 clean A/A pairs");
 }
 
 #[test]
-fn a_disturbed_value_without_a_ratio_spoils_its_own_block_only() {
+fn a_value_below_zero_is_less_than_any_above() {
     let mut mixed = blocks(20, 0.5);
     mixed[3].arm = -1.0;
-    mixed[3].flagged = true;
+    mixed[4].aa = Some((10.0, 0.0));
     let result = compare(&mixed);
-    assert_eq!((result.verdict, result.flagged), (Verdict::Better, 1));
-    assert_eq!(result.all.unwrap().n, 19);
+    assert_eq!(result.verdict, Verdict::Better);
+    let clean = result.clean.unwrap();
+    assert!((clean.interval.unwrap().upper - 0.5 * 1.01).abs() < 1e-9);
+    assert!(clean.aa.unwrap().upper < 1.03);
+    // Of the other side, it claims nothing.
+    let mut slower = blocks(20, 2.0);
+    slower.iter_mut().take(8).for_each(|block| block.arm = -1.0);
+    assert_eq!(compare(&slower).verdict, Verdict::NoDifference);
 }
 
 #[test]
@@ -128,7 +134,7 @@ fn differences_may_be_zero_and_negative() {
             flagged: false,
         })
         .collect();
-    let result = Comparison::new(Effect::Difference, Better::Lower, &losses, 0.0);
+    let result = Comparison::new(Effect::Difference, Better::Lower, &losses, None);
     assert_eq!(result.verdict, Verdict::Worse);
     assert_eq!(result.clean.unwrap().effect, 6.0);
 }

@@ -5,7 +5,6 @@
 mod common;
 
 use std::fs::{self, File};
-use std::io::BufReader;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -294,7 +293,7 @@ fn frames_of_outside_captures_parse_alike() {
     let mut compared = 0;
     for entry in fs::read_dir(folder.join("pcap")).unwrap() {
         // Other files there are no captures.
-        let file = BufReader::new(File::open(entry.unwrap().path()).unwrap());
+        let file = File::open(entry.unwrap().path()).unwrap();
         let Ok(reader) = pcap::Reader::new(file) else {
             continue;
         };

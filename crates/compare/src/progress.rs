@@ -5,7 +5,7 @@ use std::io::{IsTerminal, stderr};
 
 use experiment::Watch;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use report::record::{Header, Skip, Trial};
+use report::record::{self, Header, Skip, Trial};
 
 /// The metric shown beside the bar, whichever of these a trial has.
 const SHOWN: [(&str, &str); 4] = [
@@ -105,17 +105,8 @@ impl Watch for Progress {
     fn block(&mut self, block: &[Trial], complete: usize, flagged: usize) {
         self.flagged = flagged;
         if self.plain {
-            let flags: Vec<_> = block
-                .iter()
-                .flat_map(|trial| {
-                    trial
-                        .flags
-                        .iter()
-                        .map(move |f| format!("{}: {f}", trial.arm))
-                })
-                .collect();
-            let flags = match flags.first() {
-                Some(first) => format!("   flagged ({first})"),
+            let flags = match record::flagged(block).first() {
+                Some(trial) => format!("   flagged ({}: {})", trial.arm, trial.flags.join(", ")),
                 None => String::new(),
             };
             self.line(&format!("block {complete}/{}{flags}", self.blocks));

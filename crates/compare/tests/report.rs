@@ -76,6 +76,7 @@ fn trial(arm: &str, repeat: u8, delay_us: f64) -> Trial {
     Trial {
         arm: arm.to_owned(),
         repeat,
+        attempt: 0,
         load: LOAD.to_owned(),
         block: 0,
         order: 0,

@@ -1,4 +1,4 @@
-//! Control socket, HTTP API, metrics and configuration files.
+//! Control socket, HTTP API, metrics, configuration files, and quantities as users write them.
 //!
 //! It decides how a request reaches a program and how an answer leaves it; what a method does
 //! belongs to the handler that the program passes in.
@@ -13,6 +13,7 @@ pub mod ready;
 mod serve;
 pub mod shutdown;
 mod token;
+pub mod units;
 pub mod unix;
 
 pub use client::Client;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use twox_hash::XxHash64;
 
-use crate::jobs::relay::lowroad;
+use crate::jobs::program::lowroad;
 
 /// Program to the hash of its file (XXH64, hexadecimal), or to `unknown`.
 pub(crate) fn identity() -> BTreeMap<&'static str, String> {

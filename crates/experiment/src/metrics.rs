@@ -33,6 +33,8 @@ const METRICS: &[(&str, &str, Better, Effect)] = &[
         Better::Lower,
         Effect::Difference,
     ),
+    ("packets_per_cpu_s", "1/s", Better::Higher, Effect::Ratio),
+    ("packets_per_s", "1/s", Better::Higher, Effect::Ratio),
     ("energy_uj_per_delivery", "uJ", Better::Lower, Effect::Ratio),
     ("ps_cpu_pct", "%", Better::Lower, Effect::Difference),
     ("subscriber_change_ms", "ms", Better::Lower, Effect::Ratio),

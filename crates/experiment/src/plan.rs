@@ -61,13 +61,15 @@ pub enum Measure {
     Change,
     /// Decoded frames of a real stream against its source's.
     Video,
+    /// A capture read to its end, as fast as it can be.
+    File,
 }
 
 impl Measure {
     /// How many windows of the load's duration a trial has.
     fn windows(self) -> f64 {
         match self {
-            Self::Delay | Self::Change => 1.0,
+            Self::Delay | Self::Change | Self::File => 1.0,
             Self::Cpu => 1.5,
             // Its tail, two starts of ffmpeg, silence at the end, and decoding.
             Self::Video => 2.5,
@@ -103,7 +105,10 @@ pub struct Load {
     pub payload: Option<Bytes>,
     /// Absent for a throughput search and for a media stream, which has its own rate.
     pub rate: Option<PacketRate>,
+    #[serde(default)]
     pub subscribers: usize,
+    /// How many packets a capture of our own making has.
+    pub packets: Option<usize>,
     pub duration: Span,
     /// What joins the hosts.
     #[serde(default)]
@@ -162,6 +167,7 @@ impl Load {
             link: Link::default(),
             jitter: None,
             from: LoadSource::Generator,
+            packets: None,
             payload: Some(payload.parse()?),
             rate: Some(rate.parse()?),
             subscribers,
@@ -184,7 +190,10 @@ impl Load {
         }
         words.extend(self.payload.map(|size| size.to_string()));
         words.extend(self.rate.map(|rate| rate.to_string()));
-        words.push(format!("N={}", self.subscribers));
+        words.extend(self.packets.map(|packets| format!("{packets}-packets")));
+        if self.subscribers > 0 {
+            words.push(format!("N={}", self.subscribers));
+        }
         if self.measure == Some(Measure::Change) {
             words.push("churn".to_owned());
         }
@@ -228,6 +237,7 @@ const SHIPPED: &[&str] = &[
     include_str!("../../../experiments/relay-work.toml"),
     include_str!("../../../experiments/relay-jitter.toml"),
     include_str!("../../../experiments/relay-video.toml"),
+    include_str!("../../../experiments/features-pcap-peers.toml"),
 ];
 
 impl Plan {

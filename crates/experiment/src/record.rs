@@ -1,11 +1,11 @@
 //! The record of a run on disk: appended block by block, so that an interruption loses one block.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use report::record::{Header, Trial};
+use report::record::{Header, Trial, flagged};
 use report::{Record as Written, Writer};
 
 use crate::BadInput;
@@ -54,7 +54,7 @@ impl Record {
 
     /// Appends a complete block.
     pub(crate) fn block(&mut self, trials: Vec<Trial>) -> Result<()> {
-        self.flagged += usize::from(trials.iter().any(|trial| !trial.flags.is_empty()));
+        self.flagged += usize::from(!flagged(&trials).is_empty());
         for trial in trials {
             self.writer.trial(trial)?;
         }
@@ -76,13 +76,11 @@ pub fn unfinished(folder: &Path) -> Result<bool> {
 /// Complete blocks, and those of them with a flagged trial.
 fn done(written: &Written) -> (usize, usize) {
     let blocks = whole_blocks(written);
-    let flagged: BTreeSet<_> = written
-        .trials
-        .iter()
-        .filter(|trial| trial.block < blocks && !trial.flags.is_empty())
-        .map(|trial| trial.block)
-        .collect();
-    (blocks, flagged.len())
+    let flagged = (0..blocks).filter(|block| {
+        let of_block = written.trials.iter().filter(|trial| trial.block == *block);
+        !flagged(of_block).is_empty()
+    });
+    (blocks, flagged.count())
 }
 
 fn path(folder: &Path) -> PathBuf {
@@ -92,7 +90,7 @@ fn path(folder: &Path) -> PathBuf {
 /// How many blocks from the first on have as many trials as the first.
 fn whole_blocks(written: &Written) -> usize {
     let mut sizes: BTreeMap<usize, usize> = BTreeMap::new();
-    for trial in &written.trials {
+    for trial in written.trials.iter().filter(|trial| trial.attempt == 0) {
         *sizes.entry(trial.block).or_default() += 1;
     }
     let full = sizes.get(&0).copied().unwrap_or(0);

@@ -13,11 +13,14 @@ use crate::jobs::{self, Bench, Fit, Outcome, TrialSpec};
 use crate::lock::MachineLock;
 use crate::plan::Plan;
 use crate::record::{Record, timestamp};
+use crate::schedule::Slot;
 use crate::survey::{Survey, slots};
-use crate::{idle, machine, metrics, schedule};
+use crate::{idle, machine, metrics};
 
 /// Flagged blocks are repeated, up to this share of the planned ones.
 const EXTRA_BLOCKS: f64 = 0.2;
+/// A trial that was disturbed is tried again at once, this often at most.
+const MORE_ATTEMPTS: u8 = 2;
 /// An arm that fails this often in a row ends the experiment.
 const FAILURES_IN_A_ROW: usize = 3;
 
@@ -181,7 +184,7 @@ impl Runner<'_> {
         Ok(End::Complete)
     }
 
-    /// The trials of one block, or `None` when it was interrupted.
+    /// The trials of one block with all their attempts, or `None` when it was interrupted.
     fn block(
         &mut self,
         block: usize,
@@ -190,48 +193,72 @@ impl Runner<'_> {
     ) -> Result<Option<Vec<Trial>>> {
         let mut trials = Vec::new();
         for (order, slot) in self.slots(block).into_iter().enumerate() {
-            if self.stop.load(Ordering::Relaxed) {
-                return Ok(None);
+            for attempt in 0..=MORE_ATTEMPTS {
+                let Some(mut outcome) = self.outcome(&slot)? else {
+                    return Ok(None);
+                };
+                // What is wrong by itself stays on record: only the machine's doing is tried again.
+                let again = outcome.flags.is_empty() && !outcome.disturbances.is_empty();
+                outcome.flags.append(&mut outcome.disturbances);
+                let trial = self.trial(&slot, (block, order, attempt), outcome);
+                let last = !again || attempt == MORE_ATTEMPTS;
+                *done += usize::from(last);
+                watch.trial(&trial, *done);
+                trials.push(trial);
+                if last {
+                    break;
+                }
             }
-            let arm = &self.plan.arms[slot.arm];
-            let load = &self.plan.loads[slot.load];
-            let spec = TrialSpec {
-                arm,
-                load,
-                measure: load.measure.unwrap_or(self.plan.measure),
-                idle: self.plan.idle,
-                seed: slot.seed,
-            };
-            let outcome = self.bench.trial(&spec);
-            let stopped = self.stop.load(Ordering::Relaxed);
-            let outcome = match outcome {
-                Err(_) if stopped => return Ok(None),
-                outcome => self.judge(arm, outcome)?,
-            };
-            *done += 1;
-            let mut environment = outcome.environment;
-            environment.insert("idle".to_owned(), idle::name(self.plan.idle).into());
-            let trial = Trial {
-                arm: arm.clone(),
-                repeat: slot.repeat,
-                load: load.label(),
-                block,
-                order,
-                seed: slot.seed,
-                flags: outcome.flags,
-                environment,
-                values: outcome.values,
-                counts: outcome.counts,
-                histograms: outcome.histograms,
-                cpu: outcome.cpu,
-                stacks: outcome.stacks,
-                noise: outcome.noise,
-                at_s: self.started.elapsed().as_secs_f64(),
-            };
-            watch.trial(&trial, *done);
-            trials.push(trial);
         }
         Ok(Some(trials))
+    }
+
+    /// Runs a trial; `None` when it was interrupted.
+    fn outcome(&mut self, slot: &Slot) -> Result<Option<Outcome>> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let arm = &self.plan.arms[slot.arm];
+        let load = &self.plan.loads[slot.load];
+        let outcome = self.bench.trial(&TrialSpec {
+            arm,
+            load,
+            measure: load.measure.unwrap_or(self.plan.measure),
+            idle: self.plan.idle,
+            seed: slot.seed,
+        });
+        match outcome {
+            Err(_) if self.stop.load(Ordering::Relaxed) => Ok(None),
+            outcome => self.judge(arm, outcome).map(Some),
+        }
+    }
+
+    fn trial(
+        &self,
+        slot: &Slot,
+        (block, order, attempt): (usize, usize, u8),
+        outcome: Outcome,
+    ) -> Trial {
+        let mut environment = outcome.environment;
+        environment.insert("idle".to_owned(), idle::name(self.plan.idle).into());
+        Trial {
+            arm: self.plan.arms[slot.arm].clone(),
+            repeat: slot.repeat,
+            load: self.plan.loads[slot.load].label(),
+            block,
+            order,
+            attempt,
+            seed: slot.seed,
+            flags: outcome.flags,
+            environment,
+            values: outcome.values,
+            counts: outcome.counts,
+            histograms: outcome.histograms,
+            cpu: outcome.cpu,
+            stacks: outcome.stacks,
+            noise: outcome.noise,
+            at_s: self.started.elapsed().as_secs_f64(),
+        }
     }
 
     /// A failed trial flags its block; an arm that keeps failing ends the experiment.
@@ -256,7 +283,7 @@ impl Runner<'_> {
         }
     }
 
-    fn slots(&self, block: usize) -> Vec<schedule::Slot> {
+    fn slots(&self, block: usize) -> Vec<Slot> {
         slots(self.plan, self.fit, self.seed, block)
     }
 }
@@ -276,3 +303,6 @@ fn extra_blocks(planned: usize) -> usize {
     let extra = (planned as f64 * EXTRA_BLOCKS) as usize;
     extra
 }
+
+#[cfg(test)]
+mod tests;

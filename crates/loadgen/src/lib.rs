@@ -7,6 +7,7 @@ mod far_end;
 mod frame;
 mod lateness;
 mod live;
+pub mod mix;
 mod replay;
 mod schedule;
 mod skel;

@@ -17,7 +17,7 @@ use crate::{Amount, Error, Load, Sent};
 /// Frames in the first call, and at most in later ones: each call sleeps some 25 ms for its set-up,
 /// and only between calls it is found out that the time is over.
 const CALL: u64 = 262_144;
-const LONGEST_CALL: u64 = 4 * CALL;
+const LONGEST_CALL: u64 = 8 * CALL;
 const MAX_BATCH: usize = 256;
 
 const _: () = assert!(size_of::<types::live_flow>() == 80, "live.bpf.c");

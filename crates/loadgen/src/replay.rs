@@ -2,7 +2,6 @@
 //! sent to one target.
 
 use std::fs::File;
-use std::io::BufReader;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -86,7 +85,7 @@ pub(crate) fn run(load: &Load, replay: &Replay, stop: &AtomicBool) -> Result<Sen
 fn read(path: &Path) -> Result<Vec<Captured>, Error> {
     let name = path.display();
     let file = File::open(path).map_err(Error::io(format!("opening {name}")))?;
-    Reader::new(BufReader::new(file))
+    Reader::new(file)
         .and_then(Iterator::collect)
         .map_err(|error| Error::Load(format!("{name}: {error}")))
 }
@@ -127,7 +126,7 @@ fn prepare(
         };
         let after_ns = match schedule {
             Some(schedule) => schedule.due(frames.len() as u64),
-            None => scale(record.timestamp_ns.saturating_sub(first), speed),
+            None => scale(since(first, record.timestamp_ns), speed),
         };
         frames.push(Due {
             after_ns: frames.last().map_or(0, |due| due.after_ns).max(after_ns),
@@ -135,6 +134,11 @@ fn prepare(
         });
     }
     Ok((frames, skipped))
+}
+
+/// Nanoseconds from one time to another; none when that is older.
+fn since(first_ns: i64, time_ns: i64) -> u64 {
+    u64::try_from(time_ns.saturating_sub(first_ns)).unwrap_or(0)
 }
 
 /// Makes a record ready to be sent, or counts why it is not.
@@ -293,7 +297,7 @@ mod tests {
 
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
-    fn record(timestamp_ns: u64, frame: Vec<u8>) -> Captured {
+    fn record(timestamp_ns: i64, frame: Vec<u8>) -> Captured {
         Captured {
             timestamp_ns,
             original_length: u32::try_from(frame.len()).unwrap(),

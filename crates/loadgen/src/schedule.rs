@@ -3,8 +3,13 @@
 /// The first packet is due this long after the start, so that it is not late for having been
 /// prepared.
 pub(crate) const LEAD_NS: u64 = 300_000;
-/// Wake this long before a burst is due and spin the rest: a sleep ends tens of microseconds late.
+/// Wake this long before a burst is due and spin the rest, at first: a sleep ends late, by some
+/// microseconds or some tens of them.
 const WAKE_EARLY_NS: u64 = 70_000;
+/// The shortest and longest such time, once it is known how late sleeps end here.
+const EARLIEST_NS: [u64; 2] = [20_000, 200_000];
+/// Of how many sleeps the latest decides, about.
+const LATE_SLEEPS: u64 = 16;
 /// A sleep shorter than this is spun through.
 const SHORTEST_SLEEP_NS: u64 = 20_000;
 /// Sleep that a real-time thread owes for its time awake, in per cent: the kernel stops one that
@@ -72,6 +77,8 @@ impl Schedule {
 pub(crate) struct Pacer<C> {
     clock: C,
     rest: Option<Rest>,
+    /// How long before a burst is due a sleep is to end: what the latest of late overslept.
+    early_ns: u64,
 }
 
 /// How long a thread should have slept by now and has not.
@@ -85,7 +92,11 @@ impl<C: Clock> Pacer<C> {
     pub(crate) fn new(clock: C, real_time: bool) -> Self {
         let last = clock.now();
         let rest = real_time.then_some(Rest { owed_ns: 0, last });
-        Self { clock, rest }
+        Self {
+            clock,
+            rest,
+            early_ns: WAKE_EARLY_NS,
+        }
     }
 
     pub(crate) fn now(&self) -> u64 {
@@ -97,10 +108,14 @@ impl<C: Clock> Pacer<C> {
     pub(crate) fn wait(&mut self, due: u64) -> u64 {
         let mut now = self.clock.now();
         let owed = self.owed(now);
-        if now + WAKE_EARLY_NS + SHORTEST_SLEEP_NS <= due {
-            now = self.sleep(now, due - WAKE_EARLY_NS);
+        let early = due.saturating_sub(self.early_ns);
+        if now + SHORTEST_SLEEP_NS <= early {
+            now = self.sleep(now, early);
         } else if owed >= SHORTEST_REST_NS {
-            now = self.sleep(now, due.max(now + SHORTEST_REST_NS));
+            // One that does not fit before the burst makes it late.
+            let fits = now + SHORTEST_REST_NS <= early;
+            let until = if fits { early } else { due };
+            now = self.sleep(now, until.max(now + SHORTEST_REST_NS));
         }
         while now < due {
             std::hint::spin_loop();
@@ -130,6 +145,9 @@ impl<C: Clock> Pacer<C> {
     fn sleep(&mut self, from: u64, until: u64) -> u64 {
         self.clock.sleep_until(until);
         let now = self.clock.now();
+        let [least, most] = EARLIEST_NS;
+        let faded = self.early_ns - self.early_ns / LATE_SLEEPS;
+        self.early_ns = faded.max(now.saturating_sub(until)).clamp(least, most);
         if let Some(rest) = &mut self.rest {
             let slept = (now - from).saturating_sub(SWITCH_NS);
             let slept = i64::try_from(slept).unwrap_or(CREDIT_NS);
@@ -183,6 +201,36 @@ mod tests {
         let mut pacer = Pacer::new(&clock, false);
         assert_eq!(pacer.wait(1_000_000), 1_000_000);
         assert_eq!(*clock.sleeps.borrow(), [930_000]);
+    }
+
+    #[test]
+    fn it_wakes_as_early_as_sleeps_end_late() {
+        let clock = Fake::at(0);
+        let mut pacer = Pacer::new(&clock, false);
+        let late = (1..200).filter(|&burst| {
+            let due = burst * 1_000_000;
+            pacer.wait(due) > due + 10
+        });
+        assert_eq!(late.count(), 0);
+        let last = clock.sleeps.borrow().last().copied();
+        // Some 50 us before, and not 70.
+        assert!((199_000_000 - 51_000..199_000_000 - 50_000).contains(&last.unwrap()));
+    }
+
+    #[test]
+    fn a_rest_that_fits_before_the_burst_does_not_make_it_late() {
+        let clock = Fake::at(0);
+        let mut pacer = Pacer::new(&clock, true);
+        let late = (1..1000).filter(|&burst| {
+            let due = burst * 100_000;
+            let entered = pacer.wait(due);
+            clock.now.set(entered + 30_000);
+            entered > due + 10
+        });
+        // The first few show how late sleeps end.
+        assert!(late.count() < 10);
+        let asleep = clock.asleep.get() as f64 / clock.now.get() as f64;
+        assert!(asleep > 0.115, "{asleep}");
     }
 
     #[test]

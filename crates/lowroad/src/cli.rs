@@ -6,11 +6,11 @@ use arguments::{Comparison, Verbosity};
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{doctor, relay};
+use crate::{doctor, features, relay};
 
 /// What `lowroad` alone prints: three groups, an example each.
 pub(crate) const OVERVIEW: &str = "\
-lowroad relay                                       jobs: one stream in, many receivers out
+lowroad relay | features                            jobs: a stream to many receivers; packets to flows
     sudo lowroad relay serve --config relay.toml
 lowroad compare | report | selftest | demo | clean  comparison: what each datapath costs
     sudo lowroad compare relay-delay --quick
@@ -34,6 +34,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// One stream in, many receivers out
     Relay(Box<relay::Arguments>),
+    /// Packets to flow features for machine learning
+    Features(Box<features::Arguments>),
     /// List what this machine can run, and how to get what it cannot
     Doctor(doctor::Arguments),
     #[command(flatten)]

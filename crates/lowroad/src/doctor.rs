@@ -63,6 +63,11 @@ fn diagnose() -> Result<Diagnosis, Failure> {
         .iter()
         .map(|datapath| Check::new("relay", datapath.name(), datapath.check()))
         .collect();
+    let features = features::live::datapaths();
+    let features = features
+        .iter()
+        .map(|datapath| Check::new("features", datapath.name(), datapath.check()));
+    checks.extend(features);
     checks.extend(machine.probes());
     checks.extend(machine.generators());
     Ok(Diagnosis {

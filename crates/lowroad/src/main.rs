@@ -6,6 +6,7 @@ mod compare;
 mod doctor;
 mod documents;
 mod exit;
+mod features;
 mod relay;
 
 use std::process::ExitCode;
@@ -14,6 +15,11 @@ use clap::Parser;
 
 use cli::{Arguments, Command};
 use exit::Failure;
+
+/// Rows and batches come and go by the million: an allocator that keeps its pages saves a fifth of
+/// the time that reading a capture takes.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -28,6 +34,7 @@ fn run(command: Option<Command>) -> Result<(), Failure> {
     match command {
         None => exit::print(cli::OVERVIEW),
         Some(Command::Relay(arguments)) => relay::run(*arguments),
+        Some(Command::Features(arguments)) => features::run(*arguments),
         Some(Command::Doctor(arguments)) => doctor::run(&arguments),
         Some(Command::Comparison(_)) => Err(compare::exec()),
         Some(Command::Completions { shell }) => documents::completions(shell),

@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use control::shutdown::Shutdown;
+use control::units::{Pps, Span};
 use control::{Client, Kind, ready, unix};
 use datapath::Missing;
 use relay::config::{self, CONTROL};
 use relay::core::{Core, Explanation, StreamView};
 use relay::spec::{Multicast, Rate, Source, StreamSpec, SubscriberSpec};
-use relay::units::{Pps, Span};
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -17,6 +17,18 @@ fn the_relay_page_lists_the_datapaths_there_are() {
 }
 
 #[test]
+fn the_features_page_lists_what_there_is() {
+    const FEATURES: &str = include_str!("../../../docs/src/features.md");
+    let datapaths = features::live::datapaths();
+    let datapaths = datapaths.iter().map(|datapath| datapath.name());
+    let schemas = features::schema::SCHEMAS.iter().map(|schema| schema.name);
+    for name in datapaths.chain(schemas) {
+        let row = format!("| `{name}` |");
+        assert!(FEATURES.contains(&row), "{row} is missing");
+    }
+}
+
+#[test]
 fn the_relay_page_explains_the_keys_there_are() {
     for (heading, table, nested) in [
         ("`[relay]`", "[relay]", &["http"][..]),

@@ -8,9 +8,9 @@ pub mod counters;
 pub mod handover;
 mod kernel;
 pub mod plan;
+mod prefix;
 pub mod spec;
 pub mod tc;
-pub mod units;
 pub mod userspace;
 pub mod xdp;
 

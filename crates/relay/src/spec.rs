@@ -9,8 +9,8 @@ use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::plan::{MAX_FANOUT, PerPacket, Prefix};
-use crate::units::{Pps, Span};
 use crate::userspace::{self, policing};
+use control::units::{Pps, Span};
 
 /// A packet may take a worker this long at most.
 const MOST_WORK: Duration = Duration::from_millis(10);

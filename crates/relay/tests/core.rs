@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use common::relay_rig::{Rig, await_counts, datagram, stream, subscriber};
 use common::space::hear;
+use control::units::Span;
 use netdev::{LinkSpec, Netlink};
 use relay::core::Slow;
 use relay::counters::DropReason;
 use relay::spec::{Source, SubscriberSpec};
-use relay::units::Span;
 
 const DATAPATHS: [&str; 4] = ["mmsg", "xdp", "tc", "af-xdp"];
 const FAST: [&str; 3] = ["xdp", "tc", "af-xdp"];

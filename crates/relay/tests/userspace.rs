@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::relay_rig::{Rig, await_counts, datagram, stream, subscriber};
+use control::units::Pps;
 use relay::counters::DropReason;
 use relay::spec::{Source, SubscriberSpec};
-use relay::units::Pps;
 
 const DATAPATHS: [&str; 4] = ["recv", "mmsg", "gso", "busy"];
 const SENDER: &str = "10.91.0.1:4000";

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stats::{Block, Comparison, Flags, Verdict, holm};
 
 use crate::journal::Record;
-use crate::record::{Metric, Question, Skip, Trial};
+use crate::record::{Header, Metric, Question, Skip, Trial};
 
 /// The arm that measures the bare link.
 pub const FLOOR: &str = "floor";
@@ -18,7 +18,7 @@ const ADDED: &str = "added_";
 pub struct Analysis<'a> {
     pub record: &'a Record,
     pub rows: Vec<Row<'a>>,
-    values: Values<'a>,
+    measured: Measured<'a>,
 }
 
 /// One metric of one arm against one baseline under one load.
@@ -43,44 +43,52 @@ type ByBlock = BTreeMap<usize, f64>;
 
 /// Values by metric, load, label and block.
 #[derive(Debug, Default)]
-struct Values<'a> {
-    values: BTreeMap<&'a str, BTreeMap<&'a str, BTreeMap<String, ByBlock>>>,
-    /// Flagged trials: load, label, block.
+struct Values<'a>(BTreeMap<&'a str, BTreeMap<&'a str, BTreeMap<String, ByBlock>>>);
+
+/// What a record's trials measured, and which of them are flagged.
+#[derive(Debug)]
+struct Measured<'a> {
+    /// Of each trial's first attempt.
+    first: Values<'a>,
+    /// Of its last.
+    last: Values<'a>,
+    /// Trials whose last attempt is flagged: load, label, block.
     flagged: BTreeSet<(&'a str, String, usize)>,
+    /// Over all attempts.
     flags: BTreeMap<Series<'a>, Flags>,
 }
 
 impl<'a> Analysis<'a> {
     pub fn new(record: &'a Record) -> Self {
-        let values = Values::of(record);
+        let measured = Measured::of(record);
         let mut rows = Vec::new();
         for metric in &record.header.metrics {
             for load in &record.header.loads {
-                rows.extend(values.rows(record, metric, load));
-                rows.extend(skipped(record, &values, metric, load));
+                rows.extend(measured.rows(record, metric, load));
+                rows.extend(skipped(record, &measured.last, metric, load));
             }
         }
         adjust(&mut rows);
         Self {
             record,
             rows,
-            values,
+            measured,
         }
     }
 
     /// The values of a metric by block, flagged blocks included.
     pub fn values(&self, metric: &str, load: &str, label: &str) -> Option<&ByBlock> {
-        self.values.get(metric, load, label)
+        self.measured.last.get(metric, load, label)
     }
 
     /// Whether a series' trial in a block is flagged.
-    pub fn is_flagged(&self, load: &str, label: &str, block: usize) -> bool {
-        self.values.is_flagged(load, label, block)
+    fn is_flagged(&self, load: &str, label: &str, block: usize) -> bool {
+        self.measured.is_flagged(load, label, block)
     }
 
     /// Whether any trial of a block under a load is flagged.
     pub fn has_flags(&self, load: &str, block: usize) -> bool {
-        let mut flagged = self.values.flagged.iter();
+        let mut flagged = self.measured.flagged.iter();
         flagged.any(|(at, _, number)| *at == load && *number == block)
     }
 
@@ -146,67 +154,33 @@ impl Row<'_> {
     }
 }
 
-impl<'a> Values<'a> {
+impl<'a> Measured<'a> {
     fn of(record: &'a Record) -> Self {
-        let mut values = Self::default();
-        for trial in &record.trials {
+        let trials = || record.trials.iter();
+        let mut measured = Self {
+            first: Values::of(&record.header, &trials().filter(|trial| trial.attempt == 0)),
+            last: Values::of(&record.header, &trials()),
+            flagged: BTreeSet::new(),
+            flags: BTreeMap::new(),
+        };
+        for trial in trials() {
             let series = (trial.load.as_str(), trial.label());
-            let count = values.flags.entry(series.clone()).or_default();
+            let place = (trial.load.as_str(), trial.label(), trial.block);
+            let count = measured.flags.entry(series).or_default();
             count.trials += 1;
-            if !trial.flags.is_empty() {
+            if trial.flags.is_empty() {
+                measured.flagged.remove(&place);
+            } else {
                 count.flagged += 1;
-                let flagged = (trial.load.as_str(), trial.label(), trial.block);
-                values.flagged.insert(flagged);
-            }
-            for (metric, &value) in &trial.values {
-                values.insert(metric, series.clone(), trial.block, value);
+                measured.flagged.insert(place);
             }
         }
-        values.derive_added(record);
-        values
-    }
-
-    fn insert(&mut self, metric: &'a str, (load, label): Series<'a>, block: usize, value: f64) {
-        self.values
-            .entry(metric)
-            .or_default()
-            .entry(load)
-            .or_default()
-            .entry(label)
-            .or_default()
-            .insert(block, value);
-    }
-
-    /// Fills in `added_NAME`: NAME less that of the floor in the same block.
-    fn derive_added(&mut self, record: &'a Record) {
-        for metric in &record.header.metrics {
-            let Some(plain) = metric.name.strip_prefix(ADDED) else {
-                continue;
-            };
-            for trial in record.trials.iter().filter(|trial| trial.arm != FLOOR) {
-                if let Some(added) = self.added(trial, plain, &metric.name) {
-                    let series = (trial.load.as_str(), trial.label());
-                    self.insert(&metric.name, series, trial.block, added);
-                }
-            }
-        }
-    }
-
-    fn added(&self, trial: &Trial, plain: &str, name: &str) -> Option<f64> {
-        if trial.values.contains_key(name) {
-            return None;
-        }
-        let floor = self.get(plain, &trial.load, FLOOR)?.get(&trial.block)?;
-        Some(trial.values.get(plain)? - floor)
+        measured
     }
 
     fn is_flagged(&self, load: &str, label: &str, block: usize) -> bool {
         let mut flagged = self.flagged.iter();
         flagged.any(|(at, series, number)| (*at, series.as_str(), *number) == (load, label, block))
-    }
-
-    fn get(&self, metric: &str, load: &str, label: &str) -> Option<&ByBlock> {
-        self.values.get(metric)?.get(load)?.get(label)
     }
 
     fn rows(&self, record: &'a Record, metric: &'a Metric, load: &'a str) -> Vec<Row<'a>> {
@@ -248,30 +222,34 @@ impl<'a> Values<'a> {
         other: &str,
     ) -> Option<Comparison> {
         let baseline = &record.header.baseline;
-        let arms = self.get(&metric.name, load, arm)?;
-        let others = self.get(&metric.name, load, other)?;
         let again = format!("{baseline}'");
-        let first = self.get(&metric.name, load, baseline);
-        let second = self.get(&metric.name, load, &again);
         // The trials that the comparison rests on: others of the block say nothing of it.
         let mut used = vec![arm, other, baseline, &again];
         used.extend(metric.name.starts_with(ADDED).then_some(FLOOR));
-        let blocks: Vec<Block> = arms
-            .iter()
-            .filter_map(|(block, &value)| {
-                let at = |series: Option<&ByBlock>| series?.get(block).copied();
-                Some(Block {
+        let pair = |values: &Values<'_>| {
+            let of = |label: &str| values.get(&metric.name, load, label);
+            let (first, second) = (of(baseline), of(&again));
+            let (arms, others) = (of(arm)?, of(other)?);
+            let blocks = arms.iter().filter_map(|(number, &value)| {
+                let at = |series: Option<&ByBlock>| series?.get(number).copied();
+                let block = Block {
                     arm: value,
-                    baseline: *others.get(block)?,
+                    baseline: *others.get(number)?,
                     aa: at(first).zip(at(second)),
-                    flagged: used
-                        .iter()
-                        .any(|label| self.is_flagged(load, label, *block)),
-                })
-            })
-            .collect();
+                };
+                Some((*number, block))
+            });
+            Some(blocks.collect::<BTreeMap<usize, Block>>())
+        };
+        let all: Vec<Block> = pair(&self.first)?.into_values().collect();
+        let clean = pair(&self.last)?.into_iter().filter(|(number, _)| {
+            let flagged = |label: &&str| self.is_flagged(load, label, *number);
+            !used.iter().any(flagged)
+        });
+        let clean: Vec<Block> = clean.map(|(_, block)| block).collect();
         let gap = self.flags_of(load, arm).gap(self.flags_of(load, other));
-        Some(Comparison::new(metric.effect, metric.better, &blocks, gap))
+        let (effect, better) = (metric.effect, metric.better);
+        Some(Comparison::new(effect, better, &clean, &all, gap))
     }
 
     /// An arm's flags; a baseline's runs count together.
@@ -283,6 +261,63 @@ impl<'a> Values<'a> {
             flagged: sum.flagged + flags.flagged,
             trials: sum.trials + flags.trials,
         })
+    }
+}
+
+impl<'a> Values<'a> {
+    /// Of trials in the order they ran: of several attempts, the last one counts.
+    fn of(header: &'a Header, trials: &(impl Iterator<Item = &'a Trial> + Clone)) -> Self {
+        let mut values = Self::default();
+        for trial in trials.clone() {
+            for (metric, &value) in &trial.values {
+                let series = (trial.load.as_str(), trial.label());
+                values.insert(metric, series, trial.block, value);
+            }
+        }
+        values.derive_added(header, trials);
+        values
+    }
+
+    fn insert(&mut self, metric: &'a str, (load, label): Series<'a>, block: usize, value: f64) {
+        self.0
+            .entry(metric)
+            .or_default()
+            .entry(load)
+            .or_default()
+            .entry(label)
+            .or_default()
+            .insert(block, value);
+    }
+
+    /// Fills in `added_NAME`: NAME less that of the floor in the same block.
+    fn derive_added(
+        &mut self,
+        header: &'a Header,
+        trials: &(impl Iterator<Item = &'a Trial> + Clone),
+    ) {
+        for metric in &header.metrics {
+            let Some(plain) = metric.name.strip_prefix(ADDED) else {
+                continue;
+            };
+            for trial in trials.clone().filter(|trial| trial.arm != FLOOR) {
+                if let Some(added) = self.added(trial, plain, &metric.name) {
+                    let series = (trial.load.as_str(), trial.label());
+                    self.insert(&metric.name, series, trial.block, added);
+                }
+            }
+        }
+    }
+
+    fn added(&self, trial: &Trial, plain: &str, name: &str) -> Option<f64> {
+        if trial.values.contains_key(name) {
+            return None;
+        }
+        let floor = self.get(plain, &trial.load, FLOOR)?.get(&trial.block)?;
+        Some(trial.values.get(plain)? - floor)
+    }
+
+    fn get(&self, metric: &str, load: &str, label: &str) -> Option<&ByBlock> {
+        self.0.get(metric)?.get(load)?.get(label)
     }
 }
 

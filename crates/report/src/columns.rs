@@ -79,6 +79,7 @@ fn columns(trials: &[Trial]) -> Result<Vec<Column>, Error> {
     let mut all = vec![
         text("arm", trials, |trial| Some(trial.arm.clone())),
         count("repeat", trials, |trial| Some(trial.repeat.into())),
+        count("attempt", trials, |trial| Some(trial.attempt.into())),
         text("load", trials, |trial| Some(trial.load.clone())),
         count("block", trials, |trial| Some(trial.block as u64)),
         count("order", trials, |trial| Some(trial.order as u64)),

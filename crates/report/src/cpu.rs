@@ -32,7 +32,7 @@ fn usage(analysis: &Analysis<'_>, load: &str, arm: &str) -> Option<Usage> {
     let mut shares: BTreeMap<Part, Vec<f64>> = BTreeMap::new();
     for trial in &analysis.record.trials {
         let wanted = trial.arm == arm && trial.repeat == 0 && trial.load == load;
-        if !wanted || trial.cpu.is_empty() || analysis.is_flagged(load, arm, trial.block) {
+        if !wanted || trial.cpu.is_empty() || !trial.is_clean() {
             continue;
         }
         for (part, share) in parts(&trial.cpu) {

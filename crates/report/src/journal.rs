@@ -14,13 +14,13 @@ pub const SCHEMA: u32 = 1;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     pub header: Header,
-    /// In the order they ran; a trial that ran again after `--resume` stands once, as it ran last.
+    /// In the order they ran; a trial that ran again after `--resume` stands as it ran last.
     pub trials: Vec<Trial>,
     /// What a reader should be told, such as a torn last line.
     pub notices: Vec<String>,
 }
 
-/// Which trial: a record holds each once.
+/// Which trial: a record holds each once, with all its attempts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     pub block: usize,
@@ -212,11 +212,15 @@ impl Error {
 }
 
 fn latest(trials: Vec<Trial>) -> Vec<Trial> {
-    let mut last: BTreeMap<Key, usize> = BTreeMap::new();
+    let mut attempts: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
     for (at, trial) in trials.iter().enumerate() {
-        last.insert(Key::of(trial), at);
+        let of_trial = attempts.entry(Key::of(trial)).or_default();
+        if trial.attempt == 0 {
+            of_trial.clear();
+        }
+        of_trial.push(at);
     }
-    let kept: BTreeSet<usize> = last.into_values().collect();
+    let kept: BTreeSet<usize> = attempts.into_values().flatten().collect();
     trials
         .into_iter()
         .enumerate()

@@ -78,6 +78,9 @@ pub struct Trial {
     pub block: usize,
     /// Position in the block.
     pub order: usize,
+    /// 0 for the first; a trial that was disturbed from outside is tried again at once.
+    #[serde(default)]
+    pub attempt: u8,
     pub seed: u64,
     /// Reasons that flag this trial, and so its block. Empty when it is clean.
     pub flags: Vec<String>,
@@ -133,7 +136,23 @@ impl Header {
     }
 }
 
+/// The trials of a block of which no attempt was clean, as last tried.
+pub fn flagged<'a>(block: impl IntoIterator<Item = &'a Trial>) -> Vec<&'a Trial> {
+    let last: BTreeMap<usize, &Trial> = block
+        .into_iter()
+        .map(|trial| (trial.order, trial))
+        .collect();
+    last.into_values()
+        .filter(|trial| !trial.is_clean())
+        .collect()
+}
+
 impl Trial {
+    /// Whether nothing flags it. Of several attempts at most the last is.
+    pub fn is_clean(&self) -> bool {
+        self.flags.is_empty()
+    }
+
     /// The name of the arm as results print it: `recv`, and `recv'`, `recv''` for its repeats.
     pub fn label(&self) -> String {
         self.arm.clone() + &"'".repeat(usize::from(self.repeat))

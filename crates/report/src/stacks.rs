@@ -50,7 +50,7 @@ pub fn of_arm(analysis: &Analysis<'_>, load: &str, arm: &str) -> Option<Stacks> 
         let Some(stacks) = &trial.stacks else {
             continue;
         };
-        if wanted && !analysis.is_flagged(load, arm, trial.block) {
+        if wanted && trial.is_clean() {
             merged.obtained += stacks.obtained;
             merged.expected += stacks.expected;
             for (stack, samples) in &stacks.folded {

@@ -1,6 +1,6 @@
 //! What a record comes to: summary.json and the text on a terminal.
 
-use report::record::Line;
+use report::record::{Line, Trial};
 use report::{Analysis, Record, Summary, Writer, journal, terminal};
 use stats::Verdict;
 
@@ -80,6 +80,47 @@ fn a_flag_counts_where_a_comparison_rests_on_the_trial() {
     );
 }
 
+/// What a disturbed first attempt measured stays among all blocks; the clean one makes the result.
+#[test]
+fn of_several_attempts_the_clean_one_counts() {
+    let mut record = common::record(10, 1);
+    record
+        .trials
+        .iter_mut()
+        .for_each(|trial| trial.flags.clear());
+    let undisturbed = Summary::from_record(&record);
+    let at = |trial: &Trial| trial.arm == "xdp" && trial.block.is_multiple_of(2);
+    let with_attempts = |trial: Trial| {
+        let mut first = trial.clone();
+        if !at(&trial) {
+            return vec![trial];
+        }
+        first.flags.push("disturbed".to_owned());
+        first.values.insert("delay_p50".to_owned(), 1e6);
+        vec![
+            first,
+            Trial {
+                attempt: 1,
+                ..trial
+            },
+        ]
+    };
+    record.trials = record.trials.into_iter().flat_map(with_attempts).collect();
+    let summary = Summary::from_record(&record);
+    let xdp = |summary: &Summary| {
+        let of = |row: &&report::Outcome| row.arm == "xdp" && row.metric == "delay_p50";
+        summary.results.iter().find(of).unwrap().clone()
+    };
+    let (before, after) = (xdp(&undisturbed), xdp(&summary));
+    assert_eq!((after.n, after.flagged, after.ratio), (10, 0, before.ratio));
+    assert_eq!(before.verdict, Verdict::Better);
+    // First attempts read otherwise, and the arm was disturbed oftener than the others: no claim.
+    assert_eq!(after.verdict, Verdict::Unreliable);
+    let flags = report::analysis::flags_by_arm(&record);
+    let of_xdp = flags.iter().find(|flags| flags.label == "xdp").unwrap();
+    assert_eq!((of_xdp.trials, of_xdp.flagged), (15, 5));
+}
+
 #[test]
 fn added_delay_is_paired_with_the_floor_of_the_block() {
     let record = common::record(10, 1);
@@ -127,6 +168,26 @@ fn a_torn_last_line_is_left_out_with_a_notice_and_resumed() {
     assert!(!before.complete().contains(&journal::Key::of(last)));
     writer.trial(last.clone()).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), whole);
+}
+
+/// A block that was cut off while it was written runs again, and may need fewer attempts.
+#[test]
+fn a_trial_that_ran_again_leaves_nothing_of_its_former_attempts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record.jsonl");
+    let record = common::record(1, 1);
+    let mut writer = Writer::create(&path, &record.header).unwrap();
+    let attempts = |numbers: &[u8]| -> Vec<Trial> {
+        let trial = |&attempt: &u8| Trial {
+            attempt,
+            ..record.trials[0].clone()
+        };
+        numbers.iter().map(trial).collect()
+    };
+    for trial in attempts(&[0, 1, 2, 0, 1]) {
+        writer.trial(trial).unwrap();
+    }
+    assert_eq!(Record::read(&path).unwrap().trials, attempts(&[0, 1]));
 }
 
 #[test]

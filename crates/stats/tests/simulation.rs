@@ -120,13 +120,12 @@ fn blocks(noise: &[[f64; TRIALS]], role: usize, ratio: f64) -> Vec<Block> {
             arm: 20.0 * ratio * block[role].exp(),
             baseline: 20.0 * block[0].exp(),
             aa: Some((20.0 * block[0].exp(), 20.0 * block[1].exp())),
-            flagged: false,
         })
         .collect()
 }
 
 fn compare(blocks: &[Block], effect: Effect) -> Comparison {
-    Comparison::new(effect, Better::Lower, blocks, None)
+    Comparison::new(effect, Better::Lower, blocks, blocks, None)
 }
 
 /// Share of experiments, in percent, whose comparison `role` over baseline meets `claim`.

@@ -1,6 +1,8 @@
 //! The unsafe corners of the system: namespaces, socket batches, ethtool, perf events, scheduling.
 mod address;
+pub mod bpf_ring;
 pub mod caps;
+pub mod capture;
 pub mod child;
 pub mod clock;
 mod cmsg;
@@ -12,6 +14,7 @@ pub mod mmsg;
 pub mod multicast;
 pub mod netns;
 pub mod owner;
+pub mod packet_ring;
 pub mod perf;
 pub mod rcu;
 pub mod require;

@@ -12,7 +12,9 @@ pub enum Pages {
     Huge,
 }
 
-/// A readable and writable mapping. It hands out addresses, not slices: whoever shares it with the
+const WRITABLE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
+
+/// A readable and, but for `read_only`, writable mapping. It hands out addresses, not slices: whoever shares it with the
 /// kernel says which bytes are whose.
 #[derive(Debug)]
 pub struct Region {
@@ -33,28 +35,41 @@ impl Region {
             Pages::Ordinary => 0,
             Pages::Huge => libc::MAP_HUGETLB,
         };
-        Self::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | huge, None, 0)
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | huge;
+        Self::map(len, WRITABLE, flags, None, 0)
     }
 
     /// `len` bytes of what `fd` offers at `offset`, shared.
     pub fn shared(fd: impl AsFd, len: usize, offset: u64) -> io::Result<Self> {
-        let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
-        Self::map(len, libc::MAP_SHARED, Some(fd.as_fd()), offset)
+        Self::map(len, WRITABLE, libc::MAP_SHARED, Some(fd.as_fd()), offset)
+    }
+
+    /// As `shared`, of what may only be read: a write through its address is a fault.
+    pub fn read_only(fd: impl AsFd, len: usize, offset: u64) -> io::Result<Self> {
+        Self::map(
+            len,
+            libc::PROT_READ,
+            libc::MAP_SHARED,
+            Some(fd.as_fd()),
+            offset,
+        )
     }
 
     fn map(
         len: usize,
+        protection: libc::c_int,
         flags: libc::c_int,
         fd: Option<BorrowedFd<'_>>,
-        offset: libc::off_t,
+        offset: u64,
     ) -> io::Result<Self> {
+        let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
         let fd = fd.map_or(-1, |fd| fd.as_raw_fd());
         // SAFETY: with no address asked for, the kernel picks one that is unused.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
                 len,
-                libc::PROT_READ | libc::PROT_WRITE,
+                protection,
                 flags | libc::MAP_POPULATE,
                 fd,
                 offset,

@@ -16,6 +16,18 @@ pub fn pin(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
 }
 
+/// Does some work on one CPU; the thread may run afterwards where it might before.
+///
+/// # Errors
+/// There is no such CPU, or it is not allowed to this process.
+pub fn on_cpu<T>(cpu: usize, work: impl FnOnce() -> T) -> io::Result<T> {
+    let before = sched_getaffinity(Pid::from_raw(0))?;
+    pin(cpu)?;
+    let done = work();
+    sched_setaffinity(Pid::from_raw(0), &before)?;
+    Ok(done)
+}
+
 /// The CPUs the calling thread may run on.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(Pid::from_raw(0))?;

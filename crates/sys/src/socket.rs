@@ -75,6 +75,17 @@ pub fn bind(socket: impl AsFd, address: SocketAddr) -> io::Result<()> {
     check(unsafe { libc::bind(socket.as_fd().as_raw_fd(), name.0.as_ptr().cast(), len) }).map(drop)
 }
 
+/// Bytes written to a TCP socket that its peer has not acknowledged; also of a connection that has died.
+///
+/// # Errors
+/// It is no TCP socket, or still connecting.
+pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: `SIOCOUTQ`, which is `TIOCOUTQ`, writes one int, and `bytes` outlives the call.
+    check(unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
+    u64::try_from(bytes).map_err(io::Error::other)
+}
+
 /// Lets another socket bind the same address; for multicast receivers.
 pub fn reuse_address(socket: impl AsFd) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)
@@ -301,7 +312,7 @@ fn get(socket: impl AsFd, level: libc::c_int, name: libc::c_int) -> io::Result<i
     Ok(value)
 }
 
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 {
         return Err(io::Error::last_os_error());
     }

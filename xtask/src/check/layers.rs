@@ -32,6 +32,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("sys", Layer::Floor),
     ("xsk", Layer::Floor),
     ("arguments", Layer::Arguments),
+    ("features", Layer::Job),
     ("relay", Layer::Job),
     ("loadgen", Layer::Comparison),
     ("probes", Layer::Comparison),

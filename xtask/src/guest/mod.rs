@@ -20,12 +20,21 @@ use image::Image;
 
 /// Test programs that meet the kernel; the others ran on this machine.
 const IN_GUEST: &[&str] = &[
-    "loadgen", "lowroad", "netdev", "probes", "relay", "sys", "testbed", "xsk",
+    "features", "loadgen", "lowroad", "netdev", "probes", "relay", "sys", "testbed", "xsk",
 ];
 /// Programs left to the host: emulated they take minutes, or they need what the guest lacks. The
 /// kernel datapaths they use are loaded and tried there by `lowroad relay_smoke`, `relay bpf_xdp`
 /// and `relay traps`.
 const HOST_ONLY: &[&str] = &[
+    "features cic_defects",
+    "features collectors",
+    "features files",
+    "features ipfix",
+    "features nats",
+    "features nfstream",
+    "features payload",
+    "features queue",
+    "features tshark",
     "lowroad bad_input",
     "lowroad media",
     "relay af_xdp",

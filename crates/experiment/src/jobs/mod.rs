@@ -1,5 +1,8 @@
 //! What a job brings to an experiment: how one trial of one arm is run.
 
+pub mod features;
+mod noise;
+pub(crate) mod program;
 pub mod relay;
 
 use std::collections::BTreeMap;
@@ -24,7 +27,10 @@ pub struct TrialSpec<'a> {
 /// What one trial gave.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
+    /// What is wrong with the trial by itself.
     pub flags: Vec<String>,
+    /// What disturbed it from outside: another attempt may be spared that.
+    pub disturbances: Vec<String>,
     pub environment: BTreeMap<String, serde_json::Value>,
     pub values: BTreeMap<String, f64>,
     pub counts: BTreeMap<String, u64>,
@@ -61,20 +67,28 @@ pub(crate) struct Stated {
 }
 
 /// The jobs that can be measured.
-pub(crate) const NAMES: [&str; 1] = ["relay"];
+pub(crate) const NAMES: [&str; 2] = ["relay", "features"];
 
 /// What the job of this name lets an experiment file say.
 pub(crate) fn stated(job: &str) -> Option<Stated> {
-    NAMES.contains(&job).then(|| Stated {
-        arms: relay::arms(),
-        check: relay::check_stated,
-    })
+    match job {
+        "relay" => Some(Stated {
+            arms: relay::arms(),
+            check: relay::check_stated,
+        }),
+        "features" => Some(Stated {
+            arms: features::arms(),
+            check: features::check_stated,
+        }),
+        _ => None,
+    }
 }
 
 /// What this machine can run of a plan's job.
 pub fn fit(plan: &Plan) -> Result<Box<dyn Fit>> {
     match plan.job.as_str() {
         "relay" => Ok(Box::new(relay::RelayFit::new()?)),
+        "features" => Ok(Box::new(features::FeaturesFit)),
         other => anyhow::bail!("{}: no job is called {other:?}", plan.name),
     }
 }
@@ -83,6 +97,7 @@ pub fn fit(plan: &Plan) -> Result<Box<dyn Fit>> {
 pub fn bench(plan: &Plan) -> Result<Box<dyn Bench>> {
     match plan.job.as_str() {
         "relay" => Ok(Box::new(relay::RelayBench::new()?)),
+        "features" => Ok(Box::new(features::FeaturesBench::new()?)),
         other => anyhow::bail!("{}: no job is called {other:?}", plan.name),
     }
 }

@@ -14,6 +14,8 @@ use crate::plan::Load;
 
 const RUN: u32 = 0x5e1f;
 const WINDOW: Duration = Duration::from_millis(500);
+/// A ceiling is the best of so many windows: whatever else the machine does only lowers them.
+const WINDOWS: usize = 5;
 
 /// The delay probes' cost, by the kernel's own test runs.
 pub(super) fn probe() -> Result<Vec<Check>> {
@@ -42,7 +44,6 @@ pub(super) fn generator(stop: &AtomicBool) -> Result<Vec<Check>> {
     let _lock = MachineLock::take()?;
     let bench = RelayBench::new()?;
     let rate = |backend, rate, burst| -> Result<(Sent, f64)> {
-        go_on(stop)?;
         let load = Load::paced("64B", "100kpps", 1, "500ms")?;
         let stage = Stage::set(&bench.bare(&load))?;
         let receiver = stage.receiver_point()?.ifindex;
@@ -57,30 +58,34 @@ pub(super) fn generator(stop: &AtomicBool) -> Result<Vec<Check>> {
             amount: Amount::Time(WINDOW),
             ..bench.offered(&stage, &load, RUN)?
         };
-        let sent = stage
-            .bed
-            .host("sender")?
-            .run(|| loadgen::generate(&offered, stop))??;
-        // One that was cut short reached nothing.
-        go_on(stop)?;
-        let arrived = far.counts()?.packets() as f64;
-        let seconds = sent.elapsed_ns as f64 / 1e9;
-        Ok((sent, arrived / seconds))
+        let sender = stage.bed.host("sender")?;
+        let (mut sent, mut best) = (Sent::default(), 0.0);
+        let windows = if rate.is_none() { WINDOWS } else { 1 };
+        for _ in 0..windows {
+            let before = far.counts()?.packets();
+            sent = sender.run(|| loadgen::generate(&offered, stop))??;
+            // One that was cut short reached nothing.
+            go_on(stop)?;
+            let arrived = (far.counts()?.packets() - before) as f64;
+            best = f64::max(best, arrived / (sent.elapsed_ns as f64 / 1e9));
+        }
+        Ok((sent, best))
     };
     let (_, af_xdp) = rate(Backend::AfXdp, None, 64)?;
     let (_, live) = rate(Backend::Live, None, 256)?;
     let (paced, _) = rate(Backend::Socket, Some(100e3), 1)?;
     let off = 100.0 * (paced.achieved_pps / 100e3 - 1.0);
     let mega = |pps: f64| format!("{:.2} Mpps", pps / 1e6);
+    let best = |name: &str| format!("{name}, best of {WINDOWS}");
     Ok(vec![
         Check::new(
-            "af-xdp generator",
+            &best("af-xdp generator"),
             "at least 0.9 Mpps",
             mega(af_xdp),
             af_xdp >= 0.9e6,
         ),
         Check::new(
-            "live generator into XDP_DROP",
+            &best("live generator into XDP_DROP"),
             "at least 4 Mpps",
             mega(live),
             live >= 4e6,

@@ -67,7 +67,7 @@ fn flagged(bench: &mut RelayBench, load: &Load, trials: usize, stop: &AtomicBool
         })?;
         flagged += usize::from(
             outcome
-                .flags
+                .disturbances
                 .iter()
                 .any(|flag| flag.contains("foreign CPU")),
         );

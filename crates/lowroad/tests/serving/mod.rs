@@ -33,7 +33,7 @@ pub(crate) struct Home {
 
 impl Home {
     pub(crate) fn new(name: &str) -> Self {
-        let name = format!("lr-{}-{name}", std::process::id());
+        let name = format!("lr-bed-{}-test-{name}", sys::owner::Owner::current());
         let namespace = Namespace::create(&name).unwrap();
         let home = Self { name, namespace };
         home.run(wire);

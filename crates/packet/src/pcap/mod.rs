@@ -1,106 +1,127 @@
-//! Capture files: classic pcap and pcapng, read in either byte order, written as nanosecond pcap.
+//! Capture files: classic pcap and pcapng, read in either byte order, compressed or not; written as
+//! nanosecond pcap.
 //!
 //! It decides where a frame starts and when it was seen; frames themselves it leaves alone.
 
+mod block;
 mod classic;
+mod gzip;
 mod ng;
+mod reader;
+mod source;
 mod write;
 
-use std::io::{self, Read};
+use std::io;
 
+pub use block::Block;
+pub use reader::Reader;
 pub use write::{NANOSECOND_MAGIC, Writer};
 
 /// The link type of Ethernet frames.
 pub const ETHERNET: u32 = 1;
 /// No frame is longer; a length beyond it is a broken file, not a request for memory.
-const LONGEST: usize = 1 << 20;
+const LONGEST: u32 = 1 << 20;
 
-/// One captured frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Captured {
-    /// Since the epoch; 0 in a pcapng simple packet, which has no time.
-    pub timestamp_ns: u64,
-    /// Bytes it had on the wire, where the capture cut it to a snapshot length.
+/// A captured frame, borrowed from whoever holds its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Since the epoch; 0 in a pcapng simple packet, which has no time. A time beyond what this
+    /// counts is the last, or the first, that it can.
+    pub timestamp_ns: i64,
+    /// Bytes it had on the wire, where the capture cut it to a snapshot length: what the file
+    /// says, which may be wrong.
     pub original_length: u32,
     /// Of the interface it was seen on.
     pub link_type: u32,
+    /// What was captured of it.
+    pub bytes: &'a [u8],
+}
+
+/// A captured frame that owns its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Captured {
+    /// As in [`Frame`].
+    pub timestamp_ns: i64,
+    /// As in [`Frame`].
+    pub original_length: u32,
+    /// As in [`Frame`].
+    pub link_type: u32,
+    /// What was captured of it.
     pub frame: Vec<u8>,
 }
 
-/// Why a capture cannot be read further.
+impl Captured {
+    /// The frame, borrowed.
+    pub fn as_frame(&self) -> Frame<'_> {
+        Frame {
+            timestamp_ns: self.timestamp_ns,
+            original_length: self.original_length,
+            link_type: self.link_type,
+            bytes: &self.frame,
+        }
+    }
+}
+
+impl From<Frame<'_>> for Captured {
+    fn from(frame: Frame<'_>) -> Self {
+        Self {
+            timestamp_ns: frame.timestamp_ns,
+            original_length: frame.original_length,
+            link_type: frame.link_type,
+            frame: frame.bytes.to_vec(),
+        }
+    }
+}
+
+/// Why a capture cannot be read further: after how many packets, and at which byte the record or
+/// block starts that was being read. Bytes of a compressed file are those it unpacks to.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The first bytes are no capture's.
     #[error("not a pcap or pcapng file")]
     Format,
-    #[error("cut off after {packets} packets")]
-    Truncated { packets: u64 },
-    #[error("after {packets} packets: {what}")]
-    Broken { packets: u64, what: &'static str },
-    #[error("after {packets} packets: {cause}")]
-    Io { packets: u64, cause: io::Error },
+    /// A compression other than gzip's, and what undoes it.
+    #[error("compressed: decompress it first ({program} -dc FILE | lowroad ... -)")]
+    Compressed { program: &'static str },
+    /// The file ends within a record.
+    #[error("cut off after {packets} packets, in the record at byte {offset}")]
+    Truncated { packets: u64, offset: u64 },
+    /// A record contradicts itself or what came before.
+    #[error("after {packets} packets, at byte {offset}: {what}")]
+    Broken {
+        packets: u64,
+        offset: u64,
+        what: &'static str,
+    },
+    /// The file cannot be read, or not be decompressed.
+    #[error("after {packets} packets, at byte {offset}: {cause}")]
+    Io {
+        packets: u64,
+        offset: u64,
+        cause: io::Error,
+    },
 }
 
-/// Frames in file order. After an error it ends.
-#[derive(Debug)]
-pub struct Reader<R> {
-    input: Input<R>,
-    format: Format,
-    ended: bool,
+/// What lies at a place of a file.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A whole record with a frame, whose place counts from the record's start.
+    Frame(block::Record, usize),
+    /// So many bytes without one, which need not all be there.
+    Skip(usize),
+    /// A record that takes at least so many bytes, of which some are missing.
+    Wait(usize),
 }
 
-#[derive(Debug)]
-enum Format {
-    Classic(classic::Header),
-    Ng(ng::Section),
-}
+/// Why a record cannot be understood.
+type Fault = &'static str;
 
-impl<R: Read> Reader<R> {
-    /// Reads the file's header. Wrap files in a `BufReader`.
-    pub fn new(input: R) -> Result<Self, Error> {
-        let mut input = Input { input, packets: 0 };
-        let magic = input.array().map_err(|error| match error {
-            Error::Truncated { .. } => Error::Format,
-            other => other,
-        })?;
-        let format = if magic == ng::SECTION {
-            Format::Ng(ng::Section::read(&mut input)?)
-        } else {
-            let kind = classic::Kind::of(magic).ok_or(Error::Format)?;
-            Format::Classic(classic::Header::read(kind, &mut input)?)
-        };
-        Ok(Self {
-            input,
-            format,
-            ended: false,
-        })
-    }
+const TOO_LONG: Fault = "a length beyond any frame's";
 
-    /// The file's link type and snapshot length; of pcapng's first interface, once it was read.
-    pub fn link(&self) -> Option<(u32, u32)> {
-        match &self.format {
-            Format::Classic(header) => Some((header.link_type, header.snapshot)),
-            Format::Ng(section) => section.first_link(),
-        }
-    }
-}
-
-impl<R: Read> Iterator for Reader<R> {
-    type Item = Result<Captured, Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
-            return None;
-        }
-        let next = match &mut self.format {
-            Format::Classic(header) => header.next(&mut self.input),
-            Format::Ng(section) => section.next(&mut self.input),
-        };
-        match &next {
-            Ok(Some(_)) => self.input.packets += 1,
-            Ok(None) | Err(_) => self.ended = true,
-        }
-        next.transpose()
-    }
+/// A file's records, one after the other.
+trait Layout {
+    /// What the bytes that start here are.
+    fn step(&mut self, bytes: &[u8]) -> Result<Step, Fault>;
 }
 
 /// The byte order a file was written in.
@@ -111,86 +132,29 @@ enum Order {
 }
 
 impl Order {
-    fn u16(self, bytes: [u8; 2]) -> u16 {
+    #[inline]
+    fn u16_at(self, bytes: &[u8], at: usize) -> u16 {
+        let bytes = crate::bytes::array(bytes, at);
         match self {
             Self::Big => u16::from_be_bytes(bytes),
             Self::Little => u16::from_le_bytes(bytes),
         }
     }
 
-    fn u32(self, bytes: [u8; 4]) -> u32 {
+    #[inline]
+    fn u32_at(self, bytes: &[u8], at: usize) -> u32 {
+        let bytes = crate::bytes::array(bytes, at);
         match self {
             Self::Big => u32::from_be_bytes(bytes),
             Self::Little => u32::from_le_bytes(bytes),
         }
     }
 
-    fn u32_at(self, bytes: &[u8], at: usize) -> u32 {
-        self.u32(crate::bytes::array(bytes, at))
-    }
-
-    fn u16_at(self, bytes: &[u8], at: usize) -> u16 {
-        self.u16(crate::bytes::array(bytes, at))
-    }
-}
-
-/// Reads exact lengths and remembers how many packets came before.
-#[derive(Debug)]
-struct Input<R> {
-    input: R,
-    packets: u64,
-}
-
-impl<R: Read> Input<R> {
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
-        let mut bytes = [0; N];
-        self.fill(&mut bytes)?;
-        Ok(bytes)
-    }
-
-    /// As [`Input::array`], or `None` at the end of the file.
-    fn array_or_end<const N: usize>(&mut self) -> Result<Option<[u8; N]>, Error> {
-        let mut bytes = [0; N];
-        let first = loop {
-            match self.input.read(&mut bytes[..1]) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => break other.map_err(|source| self.failed(source))?,
-            }
-        };
-        if first == 0 {
-            return Ok(None);
-        }
-        self.fill(&mut bytes[1..])?;
-        Ok(Some(bytes))
-    }
-
-    fn vec(&mut self, length: usize) -> Result<Vec<u8>, Error> {
-        if length > LONGEST {
-            return Err(self.broken("a length beyond any frame's"));
-        }
-        let mut bytes = vec![0; length];
-        self.fill(&mut bytes)?;
-        Ok(bytes)
-    }
-
-    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
-        self.input
-            .read_exact(bytes)
-            .map_err(|source| self.failed(source))
-    }
-
-    fn failed(&self, cause: io::Error) -> Error {
-        let packets = self.packets;
-        match cause.kind() {
-            io::ErrorKind::UnexpectedEof => Error::Truncated { packets },
-            _ => Error::Io { packets, cause },
-        }
-    }
-
-    fn broken(&self, what: &'static str) -> Error {
-        Error::Broken {
-            packets: self.packets,
-            what,
+    fn i64_at(self, bytes: &[u8], at: usize) -> i64 {
+        let bytes = crate::bytes::array(bytes, at);
+        match self {
+            Self::Big => i64::from_be_bytes(bytes),
+            Self::Little => i64::from_le_bytes(bytes),
         }
     }
 }

@@ -1,19 +1,29 @@
 //! pcapng: blocks in sections; of them only interfaces and packets are read, others are skipped.
 
-use std::io::Read;
-
-use super::{Captured, Error, Input, Order};
+use super::block::Record;
+use super::{Fault, LONGEST, Layout, Order, Step, TOO_LONG};
 
 /// The type of a section header block, the same in either byte order.
 pub(super) const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
 const INTERFACE: u32 = 1;
+/// What preceded the enhanced packet; old files have it.
+const OBSOLETE_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 
-/// The option of an interface block that says what its time stamps count.
+/// Options of an interface block: what its time stamps count, and seconds to add to them.
 const TIMESTAMP_RESOLUTION: u16 = 9;
+const TIMESTAMP_OFFSET: u16 = 14;
 
+/// Blocks that are read are held whole: a frame, and as much again for its options.
+const LONGEST_BLOCK: usize = 2 * LONGEST as usize;
+/// A section with more interfaces is there to fill memory.
+const MOST_INTERFACES: usize = 1 << 16;
+
+const CONTRADICTS: Fault = "a packet block that contradicts itself";
+
+/// The section that is being read.
 #[derive(Debug)]
 pub(super) struct Section {
     order: Order,
@@ -24,150 +34,236 @@ pub(super) struct Section {
 struct Interface {
     link_type: u32,
     snapshot: u32,
-    resolution: Resolution,
+    clock: Clock,
 }
 
-/// Time stamp units in a second.
+/// How time stamps become nanoseconds.
 #[derive(Clone, Copy, Debug)]
-struct Resolution(u64);
+struct Clock {
+    unit: Unit,
+    offset_ns: i128,
+}
+
+/// One unit of a time stamp.
+#[derive(Clone, Copy, Debug)]
+enum Unit {
+    Nanoseconds(u64),
+    /// So many of them are a nanosecond.
+    PerNanosecond(u64),
+    /// A second halved so often.
+    Halved(u32),
+}
 
 impl Section {
-    /// Reads a section header whose type has been read.
-    pub(super) fn read<R: Read>(input: &mut Input<R>) -> Result<Self, Error> {
-        let start: [u8; 8] = input.array()?;
-        let order = match start[4..] {
-            [0x1a, 0x2b, 0x3c, 0x4d] => Order::Big,
-            [0x4d, 0x3c, 0x2b, 0x1a] => Order::Little,
-            _ => return Err(input.broken("a section of no known byte order")),
-        };
-        let length = block_length(order.u32_at(&start, 0), 16, input)?;
-        input.vec(length - 12)?;
-        Ok(Self {
-            order,
+    /// Before the first section header, which a file starts with.
+    pub(super) fn new() -> Self {
+        Self {
+            order: Order::Little,
             interfaces: Vec::new(),
-        })
-    }
-
-    pub(super) fn first_link(&self) -> Option<(u32, u32)> {
-        self.interfaces
-            .first()
-            .map(|interface| (interface.link_type, interface.snapshot))
-    }
-
-    pub(super) fn next<R: Read>(
-        &mut self,
-        input: &mut Input<R>,
-    ) -> Result<Option<Captured>, Error> {
-        loop {
-            let Some(kind) = input.array_or_end::<4>()? else {
-                return Ok(None);
-            };
-            if kind == SECTION {
-                *self = Self::read(input)?;
-                continue;
-            }
-            let length = self.order.u32(input.array()?);
-            let length = block_length(length, 12, input)?;
-            // The body, and the length once more, which is not needed to go forwards.
-            let mut body = input.vec(length - 8)?;
-            body.truncate(length - 12);
-            let captured = match self.order.u32(kind) {
-                INTERFACE => {
-                    let interface = self
-                        .interface(&body)
-                        .ok_or_else(|| input.broken("an interface block that is too short"))?;
-                    self.interfaces.push(interface);
-                    continue;
-                }
-                ENHANCED_PACKET => self.enhanced(body),
-                SIMPLE_PACKET => self.simple(body),
-                _ => continue,
-            };
-            return captured
-                .map(Some)
-                .ok_or_else(|| input.broken("a packet block that contradicts itself"));
         }
     }
 
-    fn interface(&self, body: &[u8]) -> Option<Interface> {
-        (body.len() >= 8).then(|| Interface {
-            link_type: self.order.u16_at(body, 0).into(),
-            snapshot: self.order.u32_at(body, 4),
-            resolution: self.resolution(&body[8..]),
-        })
+    pub(super) fn first_link(&self) -> Option<(u32, u32)> {
+        let first = self.interfaces.first()?;
+        Some((first.link_type, first.snapshot))
     }
 
-    /// Finds the resolution among an interface's options; microseconds when there is none.
-    fn resolution(&self, mut options: &[u8]) -> Resolution {
+    /// Starts a section whose header has these bytes first.
+    fn start(&mut self, bytes: &[u8; 28]) -> Result<Step, Fault> {
+        self.order = match bytes[8..12] {
+            [0x1a, 0x2b, 0x3c, 0x4d] => Order::Big,
+            [0x4d, 0x3c, 0x2b, 0x1a] => Order::Little,
+            _ => return Err("a section of no known byte order"),
+        };
+        if self.order.u16_at(bytes, 12) != 1 {
+            return Err("a section of a version that nobody has described");
+        }
+        self.interfaces.clear();
+        let length = self.block_length(bytes)?;
+        if length < bytes.len() {
+            return Err("a section header that is too short");
+        }
+        Ok(Step::Skip(length))
+    }
+
+    #[inline]
+    fn block_length(&self, bytes: &[u8]) -> Result<usize, Fault> {
+        let length = self.order.u32_at(bytes, 4) as usize;
+        if length < 12 || !length.is_multiple_of(4) {
+            return Err("a block of impossible length");
+        }
+        Ok(length)
+    }
+
+    /// The body of a block that has to be read.
+    #[inline]
+    fn body<'a>(&self, bytes: &'a [u8], length: usize) -> Result<&'a [u8], Fault> {
+        let body = &bytes[8..length - 4];
+        if self.order.u32_at(bytes, length - 4) as usize != length {
+            return Err("a block whose two lengths differ");
+        }
+        Ok(body)
+    }
+
+    fn add_interface(&mut self, body: &[u8]) -> Result<(), Fault> {
+        if body.len() < 8 {
+            return Err("an interface block that is too short");
+        }
+        if self.interfaces.len() == MOST_INTERFACES {
+            return Err("more interfaces than any machine has");
+        }
+        self.interfaces.push(Interface {
+            link_type: self.order.u16_at(body, 0).into(),
+            snapshot: self.order.u32_at(body, 4),
+            clock: self.clock(&body[8..]),
+        });
+        Ok(())
+    }
+
+    /// Finds an interface's clock among its options; microseconds since the epoch when there is
+    /// none.
+    fn clock(&self, mut options: &[u8]) -> Clock {
+        let mut clock = Clock {
+            unit: Unit::Nanoseconds(1000),
+            offset_ns: 0,
+        };
         while options.len() >= 4 {
-            let code = self.order.u16_at(options, 0);
             let length = usize::from(self.order.u16_at(options, 2));
-            if code == TIMESTAMP_RESOLUTION && length == 1 && options.len() > 4 {
-                return Resolution::of(options[4]);
+            let value = options.get(4..4 + length).unwrap_or(&[]);
+            match (self.order.u16_at(options, 0), value) {
+                (0, _) => break,
+                (TIMESTAMP_RESOLUTION, [value]) => clock.unit = Unit::of(*value),
+                (TIMESTAMP_OFFSET, [_, _, _, _, _, _, _, _]) => {
+                    clock.offset_ns = i128::from(self.order.i64_at(value, 0)) * 1_000_000_000;
+                }
+                _ => {}
             }
             let next = 4 + length.next_multiple_of(4);
             options = options.get(next..).unwrap_or(&[]);
         }
-        Resolution(1_000_000)
+        clock
     }
 
-    fn enhanced(&self, body: Vec<u8>) -> Option<Captured> {
-        let interface = usize::try_from(self.order.u32_at(&body, 0)).ok()?;
-        let interface = self.interfaces.get(interface)?;
-        let high = u64::from(self.order.u32_at(&body, 4));
-        let low = u64::from(self.order.u32_at(&body, 8));
-        let length = usize::try_from(self.order.u32_at(&body, 12)).ok()?;
-        Some(Captured {
-            timestamp_ns: interface.resolution.nanoseconds(high << 32 | low),
-            original_length: self.order.u32_at(&body, 16),
+    /// An enhanced or an obsolete packet, which differ in how they number the interface.
+    #[inline]
+    fn timed(&self, body: &[u8], interface: usize) -> Result<Record, Fault> {
+        if body.len() < 20 {
+            return Err(CONTRADICTS);
+        }
+        let interface = self.interface(interface)?;
+        let word = |at| self.order.u32_at(body, at);
+        let units = u64::from(word(4)) << 32 | u64::from(word(8));
+        Ok(Record {
+            timestamp_ns: interface.clock.nanoseconds(units),
+            offset: 8 + 20,
+            length: within(word(12), &body[20..])?,
+            original_length: word(16),
             link_type: interface.link_type,
-            frame: part(body, 20, length)?,
         })
     }
 
-    fn simple(&self, body: Vec<u8>) -> Option<Captured> {
-        let interface = self.interfaces.first()?;
-        let original_length = self.order.u32_at(&body, 0);
+    fn simple(&self, body: &[u8]) -> Result<Record, Fault> {
+        if body.len() < 4 {
+            return Err(CONTRADICTS);
+        }
+        let interface = self.interface(0)?;
+        let original_length = self.order.u32_at(body, 0);
         let length = match interface.snapshot {
             0 => original_length,
             snapshot => original_length.min(snapshot),
         };
-        Some(Captured {
+        Ok(Record {
             timestamp_ns: 0,
+            offset: 8 + 4,
+            length: within(length, &body[4..])?,
             original_length,
             link_type: interface.link_type,
-            frame: part(body, 4, usize::try_from(length).ok()?)?,
         })
     }
+
+    #[inline]
+    fn interface(&self, index: usize) -> Result<&Interface, Fault> {
+        let known = self.interfaces.get(index);
+        known.ok_or("a packet of an interface that no block describes")
+    }
 }
 
-impl Resolution {
-    /// The option's value: a power of ten, or of two when the highest bit is set. Finer than a
-    /// 64-bit second can count reads as nanoseconds.
+impl Layout for Section {
+    #[inline]
+    fn step(&mut self, bytes: &[u8]) -> Result<Step, Fault> {
+        if bytes.len() < 12 {
+            return Ok(Step::Wait(12));
+        }
+        if bytes.starts_with(&SECTION) {
+            return match bytes.first_chunk() {
+                Some(start) => self.start(start),
+                None => Ok(Step::Wait(28)),
+            };
+        }
+        let length = self.block_length(bytes)?;
+        let kind = self.order.u32_at(bytes, 0);
+        if !matches!(
+            kind,
+            ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET | INTERFACE
+        ) {
+            return Ok(Step::Skip(length));
+        }
+        if length > LONGEST_BLOCK {
+            return Err(TOO_LONG);
+        }
+        if bytes.len() < length {
+            return Ok(Step::Wait(length));
+        }
+        let body = self.body(bytes, length)?;
+        let record = match kind {
+            ENHANCED_PACKET => self.timed(body, self.order.u32_at(body, 0) as usize)?,
+            OBSOLETE_PACKET => self.timed(body, self.order.u16_at(body, 0).into())?,
+            SIMPLE_PACKET => self.simple(body)?,
+            _ => {
+                self.add_interface(body)?;
+                return Ok(Step::Skip(length));
+            }
+        };
+        Ok(Step::Frame(record, length))
+    }
+}
+
+/// A length that fits into what follows.
+#[inline]
+fn within(length: u32, bytes: &[u8]) -> Result<u32, Fault> {
+    if length > LONGEST {
+        return Err(TOO_LONG);
+    }
+    if length as usize > bytes.len() {
+        return Err(CONTRADICTS);
+    }
+    Ok(length)
+}
+
+impl Clock {
+    #[inline]
+    fn nanoseconds(self, units: u64) -> i64 {
+        let units_ns = match self.unit {
+            Unit::Nanoseconds(each) => i128::from(units) * i128::from(each),
+            Unit::PerNanosecond(count) => i128::from(units / count),
+            Unit::Halved(times) => (i128::from(units) * 1_000_000_000) >> times,
+        };
+        let time = units_ns + self.offset_ns;
+        let limit = if time < 0 { i64::MIN } else { i64::MAX };
+        i64::try_from(time).unwrap_or(limit)
+    }
+}
+
+impl Unit {
+    /// The option's value: a power of ten, or of two when the highest bit is set.
     fn of(value: u8) -> Self {
         let power = u32::from(value & 0x7f);
-        let base: u64 = if value & 0x80 == 0 { 10 } else { 2 };
-        Self(base.checked_pow(power).unwrap_or(1_000_000_000))
+        if value & 0x80 != 0 {
+            return Self::Halved(power);
+        }
+        match power.checked_sub(9) {
+            None => Self::Nanoseconds(10_u64.pow(9 - power)),
+            Some(finer) => Self::PerNanosecond(10_u64.checked_pow(finer).unwrap_or(u64::MAX)),
+        }
     }
-
-    fn nanoseconds(self, units: u64) -> u64 {
-        let nanoseconds = u128::from(units) * 1_000_000_000 / u128::from(self.0);
-        u64::try_from(nanoseconds).unwrap_or(u64::MAX)
-    }
-}
-
-/// Checks the length of a block of at least `smallest` bytes.
-fn block_length<R: Read>(length: u32, smallest: usize, input: &Input<R>) -> Result<usize, Error> {
-    match usize::try_from(length) {
-        Ok(length) if length >= smallest && length % 4 == 0 => Ok(length),
-        _ => Err(input.broken("a block of impossible length")),
-    }
-}
-
-fn part(mut body: Vec<u8>, from: usize, length: usize) -> Option<Vec<u8>> {
-    let end = from.checked_add(length)?;
-    (end <= body.len()).then(|| {
-        body.truncate(end);
-        body.split_off(from)
-    })
 }

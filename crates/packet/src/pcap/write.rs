@@ -24,8 +24,9 @@ impl<W: Write> Writer<W> {
         Ok(Self { output })
     }
 
-    /// Adds a frame that was seen whole at `timestamp_ns` since the epoch.
-    pub fn write(&mut self, timestamp_ns: u64, frame: &[u8]) -> io::Result<()> {
+    /// Adds a frame that was seen whole at `timestamp_ns` since the epoch; what the file cannot
+    /// count becomes its first or last time.
+    pub fn write(&mut self, timestamp_ns: i64, frame: &[u8]) -> io::Result<()> {
         let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
         self.write_cut(timestamp_ns, length, frame)
     }
@@ -33,13 +34,11 @@ impl<W: Write> Writer<W> {
     /// Adds a frame of which the capture holds the first bytes.
     pub fn write_cut(
         &mut self,
-        timestamp_ns: u64,
+        timestamp_ns: i64,
         original_length: u32,
         frame: &[u8],
     ) -> io::Result<()> {
-        const SECOND: u64 = 1_000_000_000;
-        let seconds = u32::try_from(timestamp_ns / SECOND).unwrap_or(u32::MAX);
-        let fraction = u32::try_from(timestamp_ns % SECOND).unwrap_or(0);
+        let [seconds, fraction] = split(timestamp_ns);
         let length = u32::try_from(frame.len()).unwrap_or(SNAPSHOT).min(SNAPSHOT);
         let kept = usize::try_from(length).unwrap_or(frame.len());
         for word in [seconds, fraction, length, original_length] {
@@ -52,5 +51,15 @@ impl<W: Write> Writer<W> {
     pub fn finish(mut self) -> io::Result<W> {
         self.output.flush()?;
         Ok(self.output)
+    }
+}
+
+/// Seconds and the nanoseconds beyond them, as near as a file can count.
+fn split(timestamp_ns: i64) -> [u32; 2] {
+    const SECOND: u64 = 1_000_000_000;
+    let since = u64::try_from(timestamp_ns).unwrap_or(0);
+    match u32::try_from(since / SECOND) {
+        Ok(seconds) => [seconds, u32::try_from(since % SECOND).unwrap_or(0)],
+        Err(_) => [u32::MAX, 999_999_999],
     }
 }

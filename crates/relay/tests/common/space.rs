@@ -24,7 +24,7 @@ impl Space {
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("lr-{}-relay-{number}", std::process::id());
+        let name = format!("lr-bed-{}-test-{number}", sys::owner::Owner::current());
         let namespace = Namespace::create(&name).unwrap();
         let space = Self { name, namespace };
         space

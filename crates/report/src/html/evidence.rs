@@ -125,15 +125,16 @@ fn flags(analysis: &Analysis<'_>) -> String {
         })
         .collect();
     let words = format!(
-        "A comparison leaves out the blocks in which a trial it rests on is flagged: the arm's, the \
-         other's, or the baseline's. For blocks with a flagged trial others are run. Arms flagged \
-         more than {} points apart make their row unreliable.",
+        "A trial disturbed from outside is tried again at once, at most twice. A comparison leaves out \
+         the blocks in which a trial it rests on has no clean attempt: the arm's, the other's, or the \
+         baseline's. For blocks with such a trial others are run. Arms whose attempts were flagged more \
+         than {} points apart make their row unreliable.",
         stats::FLAG_GAP_POINTS
     );
     paragraph(&words)
         + &table(
             "Flags by arm",
-            &["arm", "#trials", "#flagged", "reasons"],
+            &["arm", "#attempts", "#flagged", "reasons"],
             rows,
         )
 }

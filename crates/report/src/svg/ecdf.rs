@@ -62,7 +62,7 @@ fn merged(analysis: &Analysis<'_>, load: &str, arm: &str) -> Histogram {
         let wanted = trial.arm == arm && trial.repeat == 0 && trial.load == load;
         if let Some(histogram) = trial.histograms.get("delay")
             && wanted
-            && !analysis.is_flagged(load, arm, trial.block)
+            && trial.is_clean()
         {
             merged.merge(histogram);
         }

@@ -193,6 +193,7 @@ fn trial(random: &mut Random, arm: &str, repeat: u8, load: &str) -> Trial {
     Trial {
         arm: arm.to_owned(),
         repeat,
+        attempt: 0,
         load: load.to_owned(),
         block: 0,
         order: 0,

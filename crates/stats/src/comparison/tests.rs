@@ -11,14 +11,13 @@ fn blocks(n: u32, ratio: f64) -> Vec<Block> {
                 arm: 10.0 * ratio * wobble,
                 baseline: 10.0,
                 aa: Some((10.0, 10.0 / wobble)),
-                flagged: false,
             }
         })
         .collect()
 }
 
 fn compare(blocks: &[Block]) -> Comparison {
-    Comparison::new(Effect::Ratio, Better::Lower, blocks, None)
+    Comparison::new(Effect::Ratio, Better::Lower, blocks, blocks, None)
 }
 
 #[test]
@@ -39,7 +38,7 @@ fn a_large_effect_is_claimed_with_its_interval() {
 fn direction_and_better_make_the_verdict() {
     let slower = blocks(20, 2.0);
     assert_eq!(compare(&slower).verdict, Verdict::Worse);
-    let higher = Comparison::new(Effect::Ratio, Better::Higher, &slower, None);
+    let higher = Comparison::new(Effect::Ratio, Better::Higher, &slower, &slower, None);
     assert_eq!(higher.verdict, Verdict::Better);
 }
 
@@ -70,11 +69,14 @@ fn equality_reports_what_would_have_been_seen() {
 fn flagged_blocks_must_not_decide() {
     let mut mixed = blocks(20, 0.5);
     for block in &mut mixed[..8] {
-        block.flagged = true;
         block.arm = 100.0;
     }
-    let result = compare(&mixed);
+    let of = |clean: &[Block]| Comparison::new(Effect::Ratio, Better::Lower, clean, &mixed, None);
+    let result = of(&mixed[8..]);
     assert_eq!((result.verdict, result.flagged), (Verdict::NoDifference, 8));
+    // Nor must further attempts at them.
+    let result = of(&blocks(20, 0.5));
+    assert_eq!((result.verdict, result.flagged), (Verdict::NoDifference, 0));
     assert_eq!(
         result.reason.as_deref(),
         Some("flagged blocks read otherwise")
@@ -84,7 +86,7 @@ fn flagged_blocks_must_not_decide() {
 #[test]
 fn what_cannot_carry_a_verdict_says_why() {
     let reason = |blocks: &[Block], gap: Option<f64>| {
-        let result = Comparison::new(Effect::Ratio, Better::Lower, blocks, gap);
+        let result = Comparison::new(Effect::Ratio, Better::Lower, blocks, blocks, gap);
         assert_eq!(result.verdict, Verdict::Unreliable);
         result.reason.unwrap()
     };
@@ -131,10 +133,9 @@ fn differences_may_be_zero_and_negative() {
             arm: 5.0 + f64::from(i % 3),
             baseline: 0.0,
             aa: Some((0.0, 0.0)),
-            flagged: false,
         })
         .collect();
-    let result = Comparison::new(Effect::Difference, Better::Lower, &losses, None);
+    let result = Comparison::new(Effect::Difference, Better::Lower, &losses, &losses, None);
     assert_eq!(result.verdict, Verdict::Worse);
     assert_eq!(result.clean.unwrap().effect, 6.0);
 }
@@ -157,7 +158,7 @@ proptest! {
     ) {
         let scaled = |k: f64| -> Vec<Block> {
             values.iter().map(|&(arm, baseline, again)| Block {
-                arm: arm * k, baseline: baseline * k, aa: Some((baseline * k, again * k)), flagged: false,
+                arm: arm * k, baseline: baseline * k, aa: Some((baseline * k, again * k)),
             }).collect()
         };
         let (a, b) = (compare(&scaled(1.0)), compare(&scaled(unit)));
@@ -170,7 +171,7 @@ proptest! {
         values in proptest::collection::vec((1.0f64..100.0, 1.0f64..100.0), 6..30),
     ) {
         let there: Vec<Block> = values.iter().map(|&(arm, baseline)| Block {
-            arm, baseline, aa: Some((10.0, 10.1)), flagged: false,
+            arm, baseline, aa: Some((10.0, 10.1)),
         }).collect();
         let back: Vec<Block> = there.iter().map(|b| Block { arm: b.baseline, baseline: b.arm, ..*b }).collect();
         let turned = match compare(&there).verdict {
@@ -186,7 +187,7 @@ proptest! {
         values in proptest::collection::vec((1.0f64..100.0, 1.0f64..100.0, 1.0f64..100.0), 6..30),
     ) {
         let blocks: Vec<Block> = values.iter().map(|&(arm, baseline, again)| Block {
-            arm, baseline, aa: Some((baseline, again)), flagged: false,
+            arm, baseline, aa: Some((baseline, again)),
         }).collect();
         let result = compare(&blocks);
         let clean = result.clean.unwrap();

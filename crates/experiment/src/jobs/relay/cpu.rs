@@ -16,8 +16,8 @@ use sys::energy::Meter;
 use super::RelayBench;
 use super::delay::{generate, probe, run_id};
 use super::losses::Losses;
-use super::noise::Watch;
 use super::stage::Stage;
+use crate::jobs::noise::Watch;
 use crate::jobs::{Outcome, TrialSpec};
 
 /// The accountant's group of this process, which generates the load.

@@ -12,9 +12,9 @@ use stats::Histogram;
 
 use super::application::Applications;
 use super::losses::Losses;
-use super::noise::Watch;
 use super::stage::{Layout, Stage};
 use super::{FLOOR, NULL_PROBE, RelayBench, media};
+use crate::jobs::noise::Watch;
 use crate::jobs::{Outcome, TrialSpec};
 use crate::plan::{Load, LoadSource, Scope};
 
@@ -73,7 +73,7 @@ fn generated<'a>(
     let watch = Watch::start(&bench.foreign, &own)?;
     let sent = generate(bench, stage, spec.load, run, None)?;
     watch.end(&own, outcome)?;
-    note_generator(outcome, &sent, spec.load);
+    note_generator(outcome, &sent, spec.load, bench.beside.late_share());
     if let Some(applications) = applications {
         applications.finish(sent.sent, outcome)?;
     }
@@ -129,7 +129,7 @@ fn replayed<'a>(
     let sent = send(stage, &offered)?;
     watch.end(&own, outcome)?;
     ensure!(sent.sent > 0, "{}: no UDP datagram to send", path.display());
-    note_generator(outcome, &sent, spec.load);
+    note_generator(outcome, &sent, spec.load, bench.beside.late_share());
     let report = finish(&probe, sent.sent * spec.load.subscribers as u64)?;
     Ok((report, losses))
 }
@@ -191,21 +191,24 @@ pub(super) fn finish(probe: &DelayProbe, expected: u64) -> Result<Report> {
     Ok(probe.report(None)?)
 }
 
-/// Lateness is the generator's own only outside its send; inside, the datapath held it back.
-fn note_generator(outcome: &mut Outcome, sent: &Sent, load: &Load) {
+/// Lateness is the generator's own only outside its send; inside, the datapath held it back. `share`
+/// of the packets may be late.
+fn note_generator(outcome: &mut Outcome, sent: &Sent, load: &Load, share: f64) {
     outcome
         .histograms
         .insert("lateness".to_owned(), sent.lateness.clone());
     let interval_ns = load.rate.map_or(0.0, |rate| 1e9 / rate.0);
     let paced = load.rate.is_some_and(|rate| rate.0 <= 100e3);
-    let late = sent.lateness_outside_send.quantile(0.99).unwrap_or(0.0);
+    let late_at = |quantile| sent.lateness_outside_send.quantile(quantile).unwrap_or(0.0);
     outcome
         .noise
-        .insert("lateness_outside_p99_us".to_owned(), late / 1e3);
+        .insert("lateness_outside_p99_us".to_owned(), late_at(0.99) / 1e3);
+    let late = late_at(1.0 - share);
     if paced && late > (interval_ns / 10.0).max(20e3) {
-        outcome.flags.push(format!(
-            "generator late by {:.0} us at p99 outside its send",
-            late / 1e3
+        outcome.disturbances.push(format!(
+            "generator late by {:.0} us or more outside its send, {:.1} % of packets",
+            late / 1e3,
+            share * 100.0
         ));
     }
     if sent.refused > 0 {

@@ -8,7 +8,6 @@ mod delay;
 mod fit;
 mod losses;
 mod media;
-mod noise;
 mod peers;
 mod process;
 mod stage;
@@ -16,16 +15,16 @@ mod stated;
 mod throughput;
 mod video;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use loadgen::{Amount, Backend, Load as Offered};
 use probes::foreign::Foreign;
 
 pub(crate) use self::delay::on_stage as delay_on;
 pub(crate) use self::fit::RelayFit;
-use self::noise::Beside;
 use self::stage::Layout;
-pub(crate) use self::stage::{Stage, lowroad};
+pub(crate) use self::stage::Stage;
 pub(crate) use self::stated::{arms, check as check_stated};
+use super::noise::Beside;
 use super::{Bench, Outcome, TrialSpec};
 use crate::idle::Awake;
 use crate::plan::{Load, Measure};
@@ -108,6 +107,7 @@ impl RelayBench {
 
 impl Bench for RelayBench {
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
+        self.beside.wait()?;
         let awake = Awake::start(spec.idle)?;
         let (mut stage, mut outcome) = match spec.measure {
             Measure::Delay => delay::trial(self, spec),
@@ -115,6 +115,7 @@ impl Bench for RelayBench {
             Measure::Cpu => cpu::trial(self, spec),
             Measure::Change => change::trial(self, spec),
             Measure::Video => video::trial(self, spec),
+            Measure::File => bail!("a relay reads no captures"),
         }?;
         stage.note(&mut outcome)?;
         stage.stop();

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use control::Client;
 use testbed::{Child, Host};
 
-use super::stage::lowroad_command;
+use crate::jobs::program::lowroad_command;
 
 /// A running `lowroad relay serve`; it ends when dropped.
 #[derive(Debug)]

@@ -3,8 +3,6 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
@@ -257,20 +255,4 @@ fn point(host: &Host, toward: &str) -> Result<Point> {
         namespace: host.namespace().try_clone()?,
         ifindex: host.interface(toward)?.ifindex,
     })
-}
-
-/// The `lowroad` binary: beside this one, else in PATH.
-pub(crate) fn lowroad() -> PathBuf {
-    std::env::current_exe()
-        .ok()
-        .and_then(|own| Some(own.parent()?.join("lowroad")))
-        .filter(|path| path.is_file())
-        .unwrap_or_else(|| Path::new("lowroad").to_path_buf())
-}
-
-/// A command of the `lowroad` binary.
-pub(super) fn lowroad_command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(lowroad());
-    command.args(arguments);
-    command
 }

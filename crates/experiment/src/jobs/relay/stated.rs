@@ -26,6 +26,9 @@ pub(crate) fn arms() -> Vec<&'static str> {
 /// Whether the relay can be offered the load, and measured so under it.
 pub(crate) fn check(load: &Load, measure: Measure) -> Result<(), String> {
     check_subscribers(load, measure)?;
+    if measure == Measure::File {
+        return Err("a relay reads no captures".to_owned());
+    }
     match &load.from {
         LoadSource::Generator => check_generated(load, measure)?,
         LoadSource::Rtp | LoadSource::MpegTs => check_media(load, measure)?,

@@ -12,9 +12,9 @@ use testbed::Child;
 
 use super::losses::Losses;
 use super::media::{self, FRAMES_PER_SECOND, Video};
-use super::noise::Watch;
 use super::stage::Stage;
 use super::{RelayBench, delay};
+use crate::jobs::noise::Watch;
 use crate::jobs::{Outcome, TrialSpec};
 use crate::plan::LoadSource;
 

@@ -149,8 +149,8 @@ pub(crate) fn retargeted(name: &str, file: &[u8], ends: Ends, most: usize) -> Ve
 /// The frames as they come back from a capture file.
 fn through_a_file(mut items: Vec<Item>) -> Vec<Item> {
     let mut writer = packet::pcap::Writer::new(Vec::new(), packet::pcap::ETHERNET).unwrap();
-    for (at, item) in items.iter().enumerate() {
-        writer.write(at as u64 * 1000, &item.frame).unwrap();
+    for (time, item) in (0..).step_by(1000).zip(&items) {
+        writer.write(time, &item.frame).unwrap();
     }
     let file = writer.finish().unwrap();
     let mut read = packet::pcap::Reader::new(&file[..]).unwrap();

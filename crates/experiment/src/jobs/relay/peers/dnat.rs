@@ -3,7 +3,8 @@
 use anyhow::{Result, bail};
 use datapath::Missing;
 
-use super::{Peer, Route, Started, program};
+use super::{Peer, Route, Started};
+use crate::jobs::program::program;
 
 pub(super) struct Dnat;
 

@@ -62,19 +62,6 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     PEERS.iter().map(|peer| peer.name())
 }
 
-/// Whether a program is in PATH; else what to install.
-fn program(name: &str, remedy: &str) -> Result<(), Missing> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path)
-        .chain(["/usr/sbin".into(), "/sbin".into()])
-        .any(|folder| folder.join(name).is_file());
-    if found {
-        Ok(())
-    } else {
-        Err(Missing::new(format!("{name} is not installed"), remedy))
-    }
-}
-
 /// A command whose output goes to a file in the peer's folder.
 fn logged(program: &str, folder: &Path) -> Result<Command> {
     let path = folder.join(format!("{program}.log"));

@@ -3,7 +3,8 @@
 use anyhow::Result;
 use datapath::Missing;
 
-use super::{Peer, Route, Started, logged, program, wait_bound};
+use super::{Peer, Route, Started, logged, wait_bound};
+use crate::jobs::program::program;
 
 pub(super) struct Nginx;
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use datapath::Missing;
 
-use super::{Peer, Route, Started, logged, program, wait_bound};
+use super::{Peer, Route, Started, logged, wait_bound};
+use crate::jobs::program::program;
 
 pub(super) struct RtpEngine;
 

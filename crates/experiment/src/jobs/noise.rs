@@ -9,7 +9,7 @@ use anyhow::Result;
 use probes::foreign::{Foreign, Occupancy};
 use sys::clock::{Gaps, gaps};
 
-use crate::jobs::Outcome;
+use super::Outcome;
 
 /// How long the gap detector spins on each CPU.
 const WINDOW: Duration = Duration::from_millis(100);
@@ -19,6 +19,8 @@ const LOST_PCT: f64 = 1.0;
 const FIRST_LOOKS: usize = 5;
 /// How many looks say what the machine loses of late.
 const LATE_LOOKS: usize = 40;
+/// How many looks a trial waits for one that finds the machine as usual.
+const PATIENCE: usize = 5;
 /// A machine that always loses more than this is not quiet, in per cent.
 const QUIET_PCT: f64 = 3.0;
 
@@ -28,15 +30,38 @@ const QUIET_PCT: f64 = 3.0;
 /// thousand times a second, more in one hour than in another. What all trials meet tells none from
 /// the others; what exceeds it does.
 #[derive(Debug)]
-pub(super) struct Beside {
-    /// The latest look last.
+pub(in crate::jobs) struct Beside {
+    /// The looks after trials, the latest last.
     looks: VecDeque<Gaps>,
+    /// The latest of all.
+    before: Gaps,
 }
 
 impl Beside {
-    pub(super) fn new() -> Result<Self> {
-        let looks = (0..FIRST_LOOKS).map(|_| look()).collect::<Result<_>>()?;
-        Ok(Self { looks })
+    pub(in crate::jobs) fn new() -> Result<Self> {
+        let looks = (0..FIRST_LOOKS)
+            .map(|_| look())
+            .collect::<Result<VecDeque<_>>>()?;
+        Ok(Self {
+            before: looks.back().copied().unwrap_or_default(),
+            looks,
+        })
+    }
+
+    /// Waits while time is taken away, but not for ever: until a look finds no more lost than is
+    /// usual, or `PATIENCE` of them have not.
+    pub(in crate::jobs) fn wait(&mut self) -> Result<()> {
+        for _ in 0..PATIENCE {
+            if !self.disturbed(self.before) {
+                break;
+            }
+            self.before = look()?;
+        }
+        Ok(())
+    }
+
+    fn disturbed(&self, gaps: Gaps) -> bool {
+        gaps.lost_pct > self.quiet_pct() + LOST_PCT
     }
 
     /// What three of four looks stay below.
@@ -47,17 +72,22 @@ impl Beside {
         third.unwrap_or_default().min(QUIET_PCT)
     }
 
+    /// The share of a paced load's packets that may be late: one in a hundred, and those that meet
+    /// what the machine always takes away.
+    pub(in crate::jobs) fn late_share(&self) -> f64 {
+        (LOST_PCT + self.quiet_pct()) / 100.0
+    }
+
     /// Looks after a trial, and notes the worse of the windows before and after.
-    pub(super) fn note(&mut self, outcome: &mut Outcome) -> Result<()> {
+    pub(in crate::jobs) fn note(&mut self, outcome: &mut Outcome) -> Result<()> {
         self.judge(look()?, outcome);
         Ok(())
     }
 
     fn judge(&mut self, after: Gaps, outcome: &mut Outcome) {
         let quiet = self.quiet_pct();
-        let before = self.looks.back().copied().unwrap_or_default();
-        let lost = before.lost_pct.max(after.lost_pct);
-        let longest = before.longest_ns.max(after.longest_ns);
+        let lost = self.before.lost_pct.max(after.lost_pct);
+        let longest = self.before.longest_ns.max(after.longest_ns);
         for (name, value) in [
             ("tsc_quiet_pct", quiet),
             ("tsc_lost_pct", lost),
@@ -66,10 +96,11 @@ impl Beside {
             outcome.noise.insert(name.to_owned(), value);
         }
         if lost > quiet + LOST_PCT {
-            outcome.flags.push(format!(
+            outcome.disturbances.push(format!(
                 "CPU taken away for {lost:.1} % of the time beside the trial, {quiet:.1} % being usual"
             ));
         }
+        self.before = after;
         self.looks.push_back(after);
         if self.looks.len() > LATE_LOOKS {
             self.looks.pop_front();
@@ -95,7 +126,7 @@ const BREATH: Duration = Duration::from_millis(10);
 const BREATHS: u32 = 40;
 
 /// The machine during the loaded part of a trial.
-pub(super) struct Watch<'a> {
+pub(in crate::jobs) struct Watch<'a> {
     foreign: &'a Foreign,
     cpus: Vec<usize>,
     settled: Duration,
@@ -105,7 +136,7 @@ pub(super) struct Watch<'a> {
 impl<'a> Watch<'a> {
     /// Waits until the machine has come to rest but for `own` and this process, and watches it from
     /// then on. What is measured of the load starts after this, or the wait is part of it.
-    pub(super) fn start(foreign: &'a Foreign, own: &[u32]) -> Result<Self> {
+    pub(in crate::jobs) fn start(foreign: &'a Foreign, own: &[u32]) -> Result<Self> {
         let cpus: Vec<usize> = (0..thread::available_parallelism()?.get()).collect();
         let settled = settle(foreign, &allowed(own), &cpus)?;
         Ok(Self {
@@ -117,7 +148,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Notes which processes beside `own` and this one ran on the machine's CPUs.
-    pub(super) fn end(self, own: &[u32], outcome: &mut Outcome) -> Result<()> {
+    pub(in crate::jobs) fn end(self, own: &[u32], outcome: &mut Outcome) -> Result<()> {
         let after = self.foreign.snapshot()?;
         let allowed = allowed(own);
         let percent = after.foreign_percent(&self.before, &allowed, &self.cpus);
@@ -135,7 +166,7 @@ impl<'a> Watch<'a> {
             let longest = after.foreign(&self.before, &allowed, &self.cpus);
             let name = longest.first().map_or("?", |(name, _)| name.as_str());
             outcome
-                .flags
+                .disturbances
                 .push(format!("foreign CPU {percent:.1} %, most by {name}"));
         }
         Ok(())
@@ -177,11 +208,12 @@ mod tests {
     fn flags(first: [f64; FIRST_LOOKS], after: &[f64]) -> Vec<bool> {
         let mut beside = Beside {
             looks: first.map(gaps).into(),
+            before: gaps(first[FIRST_LOOKS - 1]),
         };
         let judged = after.iter().map(|&lost| {
             let mut outcome = Outcome::default();
             beside.judge(gaps(lost), &mut outcome);
-            !outcome.flags.is_empty()
+            !outcome.disturbances.is_empty()
         });
         judged.collect()
     }
@@ -201,6 +233,20 @@ mod tests {
     fn a_machine_that_has_come_to_lose_more_is_no_longer_disturbed() {
         let flagged = flags([0.1; FIRST_LOOKS], &[1.5; LATE_LOOKS]);
         assert!(flagged[0] && !flagged[LATE_LOOKS - 1]);
+    }
+
+    #[test]
+    fn packets_may_be_late_for_what_is_usually_lost_and_no_more() {
+        let share = |lost| {
+            let beside = Beside {
+                looks: [gaps(lost); FIRST_LOOKS].into(),
+                before: gaps(lost),
+            };
+            beside.late_share()
+        };
+        assert!((share(0.0) - 0.01).abs() < 1e-12);
+        assert!((share(1.5) - 0.025).abs() < 1e-12);
+        assert!((share(8.0) - 0.04).abs() < 1e-12, "no quiet machine");
     }
 
     #[test]

@@ -1,13 +1,10 @@
-//! Rates, durations and prefixes as users write them.
+//! Rates and durations as users write them.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
-use crate::plan::Prefix;
 
 /// Packets a second: `800pps`, `50kpps`, `1.5Mpps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,42 +96,6 @@ impl fmt::Display for Span {
     }
 }
 
-impl From<IpAddr> for Prefix {
-    /// This address alone.
-    fn from(address: IpAddr) -> Self {
-        let length = if address.is_ipv4() { 32 } else { 128 };
-        Self { address, length }
-    }
-}
-
-impl FromStr for Prefix {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("\"{text}\" is no prefix; write 10.0.0.0/8 or 2001:db8::/32");
-        let (address, length) = match text.split_once('/') {
-            Some((address, length)) => (address, Some(length)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let width = if address.is_ipv4() { 32 } else { 128 };
-        let length = match length {
-            None => width,
-            Some(length) => length.parse().map_err(|_| wrong())?,
-        };
-        if length > width {
-            return Err(wrong());
-        }
-        Ok(Self { address, length })
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.length)
-    }
-}
-
 impl<'de> Deserialize<'de> for Pps {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?
@@ -195,10 +156,5 @@ mod tests {
         for text in ["250ms", "30s", "7us"] {
             assert_eq!(text.parse::<Span>().unwrap().to_string(), text);
         }
-        for text in ["10.0.0.0/8", "2001:db8::/32"] {
-            assert_eq!(text.parse::<Prefix>().unwrap().to_string(), text);
-        }
-        assert!("10.0.0.0/33".parse::<Prefix>().is_err());
-        assert_eq!("192.0.2.1".parse::<Prefix>().unwrap().length, 32);
     }
 }

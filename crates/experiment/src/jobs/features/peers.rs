@@ -1,0 +1,132 @@
+//! Programs that people make flows with today, run as their manuals say. A peer in Python is charged
+//! from the first packet on, without its start.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use datapath::Missing;
+use serde_json::Value;
+
+use super::file::{Taken, timed};
+use crate::jobs::program::program;
+
+pub(super) trait Peer: Sync {
+    fn name(&self) -> &'static str;
+    fn check(&self) -> Result<(), Missing>;
+    /// Reads a capture to its end; what it writes goes below the folder.
+    fn read(&self, capture: &Path, folder: &Path) -> Result<Taken>;
+}
+
+const PEERS: &[&dyn Peer] = &[&NfStream, &Nfpcapd, &Argus];
+
+pub(super) fn find(name: &str) -> Option<&'static dyn Peer> {
+    PEERS.iter().copied().find(|peer| peer.name() == name)
+}
+
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    PEERS.iter().map(|peer| peer.name())
+}
+
+/// NFStream with its statistics, and without nDPI, which costs it more than the statistics do. Flows
+/// are only counted: writing them would be slower.
+struct NfStream;
+
+/// One meter: more share a file by each reading all of it.
+const NFSTREAM: &str = "\
+import json, resource, sys, time
+import nfstream
+def cpu():
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
+wall, used = time.monotonic(), cpu()
+flows = nfstream.NFStreamer(source=sys.argv[1], statistical_analysis=True, n_dissections=0, n_meters=1)
+count = sum(1 for flow in flows)
+print(json.dumps({'flows': count, 'wall_s': time.monotonic() - wall, 'cpu_s': cpu() - used}))
+";
+
+impl Peer for NfStream {
+    fn name(&self) -> &'static str {
+        "nfstream"
+    }
+
+    fn check(&self) -> Result<(), Missing> {
+        let found = Command::new(python())
+            .args(["-c", "import nfstream"])
+            .output()
+            .is_ok_and(|output| output.status.success());
+        found.then_some(()).ok_or_else(|| {
+            Missing::new(
+                "NFStream is not installed",
+                "pip install nfstream==6.6.0 in a virtual environment, and name its python in LOWROAD_PYTHON",
+            )
+        })
+    }
+
+    fn read(&self, capture: &Path, folder: &Path) -> Result<Taken> {
+        let script = folder.join("read.py");
+        std::fs::write(&script, NFSTREAM)?;
+        let (_, said) = timed(Command::new(python()).arg(&script).arg(capture))?;
+        let account: Value = serde_json::from_slice(&said).context("NFStream's account")?;
+        let seconds = |name: &str| {
+            let value = account[name].as_f64();
+            value.with_context(|| format!("NFStream's account has no {name}"))
+        };
+        Ok(Taken {
+            wall: Duration::from_secs_f64(seconds("wall_s")?),
+            cpu: Duration::from_secs_f64(seconds("cpu_s")?),
+        })
+    }
+}
+
+fn python() -> PathBuf {
+    std::env::var_os("LOWROAD_PYTHON").map_or_else(|| "python3".into(), PathBuf::from)
+}
+
+/// nfdump's collector of packets.
+struct Nfpcapd;
+
+impl Peer for Nfpcapd {
+    fn name(&self) -> &'static str {
+        "nfpcapd"
+    }
+
+    fn check(&self) -> Result<(), Missing> {
+        program("nfpcapd", "apt-get install nfdump")
+    }
+
+    fn read(&self, capture: &Path, folder: &Path) -> Result<Taken> {
+        let out = folder.join("nfpcapd");
+        std::fs::create_dir_all(&out)?;
+        let mut command = Command::new("nfpcapd");
+        command.arg("-r").arg(capture).arg("-w").arg(&out);
+        timed(&mut command).map(|(taken, _)| taken)
+    }
+}
+
+/// The flow auditor.
+struct Argus;
+
+impl Peer for Argus {
+    fn name(&self) -> &'static str {
+        "argus"
+    }
+
+    fn check(&self) -> Result<(), Missing> {
+        program("argus", "apt-get install argus-server")
+    }
+
+    fn read(&self, capture: &Path, folder: &Path) -> Result<Taken> {
+        let out = folder.join("argus.out");
+        // It appends to what is there.
+        let _gone = std::fs::remove_file(&out);
+        let mut command = Command::new("argus");
+        command
+            .args(["-F", "/dev/null", "-X", "-r"])
+            .arg(capture)
+            .arg("-w")
+            .arg(&out);
+        timed(&mut command).map(|(taken, _)| taken)
+    }
+}

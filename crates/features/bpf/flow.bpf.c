@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * Flows in the kernel. Each CPU has a table of its own, which only it writes: packets in XDP, and
+ * evictions in a program that userspace runs on that CPU.
+ *
+ * A per-CPU hash would be one table whose entries have a value for each CPU: a flow would cost as
+ * many values as there are CPUs, and deleting it would delete them all, also one that another CPU
+ * is just adding a packet to. With a table for each CPU, what deletes an entry is never beside what
+ * adds to it.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include "lowroad/license.h"
+#include "evict.h"
+#include "flow_table.h"
+#include "frame.h"
+
+EXPORT_STRUCT(account);
+EXPORT_STRUCT(flow);
+EXPORT_STRUCT(metadata);
+
+SEC("xdp.frags")
+int count_flows(struct xdp_md *ctx)
+{
+	struct packet packet = {};
+	struct account *a = account();
+
+	if (a && read_packet(ctx, &packet, a))
+		track(&packet, a);
+	return frame_verdict;
+}
+
+SEC("xdp")
+int evict_flows(struct xdp_md *ctx)
+{
+	evict();
+	return XDP_DROP;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What is kept of a flow: twin of features::flow::Flow, which userspace makes from it. It is a
+ * table's value and a ring's record, so that a flow leaves by one copy.
+ */
+#ifndef FEATURES_FLOW_H
+#define FEATURES_FLOW_H
+
+#include "moments.h"
+#include "packet.h"
+
+/* A flow's first packets that are kept one by one, at most. */
+#define FLOW_STEPS 10
+#define FLOW_FLAGS 8
+
+enum flow_mark {
+	FLOW_MIDSTREAM = 1 << 0,
+	/* The first packet was ICMP. */
+	FLOW_ICMP = 1 << 1,
+	FLOW_RESET = 1 << 2,
+	/* A SYN was seen; `initial` is its sequence number. */
+	FLOW_INITIAL = 1 << 3,
+};
+
+enum window_mark {
+	WINDOW_SEEN = 1 << 0,
+	WINDOW_SCALED = 1 << 1,
+};
+
+/* features::flow::End in its order. */
+enum flow_end {
+	END_IDLE = 0,
+	END_ACTIVE = 1,
+	END_CLOSED = 2,
+	END_STOPPED = 3,
+	END_FULL = 4,
+	END_EARLY = 5,
+	END_NONE = 6,
+};
+
+/* Packets in a row that may become a bulk, or that are one. */
+struct run {
+	__u64 packets;
+	__u64 bytes;
+	__u64 duration_ns;
+	__s64 last_ns;
+};
+
+struct bulks {
+	__u64 count;
+	__u64 packets;
+	__u64 bytes;
+	__u64 duration_ns;
+	struct run run;
+};
+
+struct direction {
+	struct lengths wire;
+	struct lengths payload;
+	struct times gaps;
+	__s64 first_ns;
+	__s64 last_ns;
+	__u64 ip_bytes;
+	__u64 ip_header_bytes;
+	__u64 l4_header_bytes;
+	__u64 payload_packets;
+	struct bulks bulks;
+	__u32 flags[FLOW_FLAGS];
+	__u32 min_l4_header;
+	__u16 first_window;
+	__u16 last_window;
+	__u8 window_marks;
+	__u8 window_scale;
+	__u8 min_ttl;
+	__u8 max_ttl;
+	__u8 tos;
+	__u8 padding[3];
+};
+
+struct periods {
+	struct times closed;
+	struct times idle;
+	__u64 open_ns;
+	__u64 subflow_gaps;
+};
+
+struct flow {
+	struct flow_key key;
+	/* Forward, backward. */
+	struct direction directions[2];
+	struct times gaps;
+	struct periods periods;
+	__s64 first_ns;
+	__s64 last_ns;
+	__u64 out_of_order;
+	__u64 truncated;
+	__u64 malformed;
+	__u64 aggregated;
+	__u64 fragments;
+	struct lengths headless[2];
+	__u64 step_gaps[FLOW_STEPS];
+	__s32 step_payloads[FLOW_STEPS];
+	__s32 step_wires[FLOW_STEPS];
+	__u32 steps;
+	__u32 initial;
+	__u32 cpu;
+	__u16 vlan;
+	__u16 icmp_identifier;
+	__u8 icmp_kind;
+	__u8 icmp_code;
+	__u8 source_mac[ETH_ALEN];
+	__u8 destination_mac[ETH_ALEN];
+	/* The endpoint of the key that sends forward. */
+	__u8 initiator;
+	/* The one that sent the first packet. */
+	__u8 opener;
+	__u8 marks;
+	__u8 end;
+	__u8 padding[6];
+};
+
+_Static_assert(sizeof(struct direction) == 272, "no implicit padding");
+_Static_assert(sizeof(struct flow) == 1064, "no implicit padding");
+
+/* Timers as features::flow::Timers has them; no linger: TCP's flags end no flow. */
+const volatile __u64 idle_ns = 120000000000ULL;
+const volatile __u64 active_ns = 1800000000000ULL;
+const volatile __u64 linger_ns = 5000000000ULL;
+const volatile __u8 lingers = 1;
+const volatile __u64 active_gap_ns = 5000000000ULL;
+const volatile __u64 subflow_gap_ns = 1000000000ULL;
+const volatile __u64 bulk_gap_ns = 1000000000ULL;
+const volatile __u32 most_steps = FLOW_STEPS;
+
+static __always_inline bool has_flag(const struct packet *p, __u8 flag)
+{
+	return p->tcp_flags & flag;
+}
+
+/* A SYN without ACK: it opens a connection. */
+static __always_inline bool is_opening(const struct packet *p)
+{
+	return (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+}
+
+static __always_inline __u64 flow_packets(const struct flow *f)
+{
+	return f->directions[0].wire.count + f->directions[1].wire.count;
+}
+
+static __always_inline bool has_fin(const struct flow *f, __u32 direction)
+{
+	return f->directions[direction].flags[0];
+}
+
+static __always_inline bool is_closed(const struct flow *f)
+{
+	return f->marks & FLOW_RESET || (has_fin(f, 0) && has_fin(f, 1));
+}
+
+static __always_inline bool is_due(__s64 since, __u64 timeout, __s64 now)
+{
+	return now >= since && gap_between(since, now) >= timeout;
+}
+
+/* Why a flow has ended by a time at which nothing has come for it, if it has. */
+static __always_inline int flow_ended_by(const struct flow *f, __s64 now)
+{
+	bool closed = lingers && is_closed(f);
+
+	if (!is_due(f->last_ns, closed ? linger_ns : idle_ns, now))
+		return END_NONE;
+	return closed ? END_CLOSED : END_IDLE;
+}
+
+/* Why a flow has ended before this packet of the same key, if it has. */
+static __always_inline int flow_ended_before(const struct flow *f, const struct packet *p)
+{
+	int end = flow_ended_by(f, p->time_ns);
+	bool ended;
+
+	if (end != END_NONE)
+		return end;
+	if (is_due(f->first_ns, active_ns, p->time_ns))
+		return END_ACTIVE;
+	if (!lingers || !is_opening(p))
+		return END_NONE;
+	ended = f->marks & FLOW_RESET || has_fin(f, 0) || has_fin(f, 1);
+	if (ended && !(f->marks & FLOW_INITIAL && f->initial == p->sequence))
+		return END_CLOSED;
+	return END_NONE;
+}
+
+#endif

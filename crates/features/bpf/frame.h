@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What comes before and after a frame's dissection in every program: its time, its account, its
+ * fate. */
+#ifndef FEATURES_FRAME_H
+#define FEATURES_FRAME_H
+
+#include "dissect.h"
+#include "fragments.h"
+#include "lowroad/export.h"
+
+#define METADATA_MAGIC 0x6d726f66U
+
+/* What a test puts in front of a frame. */
+struct metadata {
+	__u64 time_ns;
+	__u32 wire_length;
+	__u32 magic;
+};
+
+/* What became of frames: every one that was seen is in exactly one of the others, or in a table. */
+struct account {
+	__u64 packets;
+	/* On the wire. */
+	__u64 bytes;
+	__u64 lone_fragments;
+	__u64 refused[REFUSALS];
+	/* Left by the ring: in flows that have ended, or as packets. */
+	__u64 exported;
+	/* Among these, packets that the table had no room for. */
+	__u64 table_full;
+	/* Neither the table nor the ring had room. */
+	__u64 lost_table_full;
+	/* The ring had no room for the flow before it. */
+	__u64 lost_ring_full;
+	/* No table, or no ring, for this CPU: it came after the start. */
+	__u64 lost_cpu;
+	/* No packets: rows about a flow's first packets that the ring had no room for. */
+	__u64 lost_early_rows;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct account);
+} accounts SEC(".maps");
+
+/* What to add to the monotonic clock for time since the epoch; userspace keeps it right. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} clock SEC(".maps");
+
+/* What becomes of a frame: taken out (a tap), or left to the stack. */
+const volatile __u32 frame_verdict = XDP_PASS;
+/* Flows are told apart by their outermost VLAN id. */
+const volatile __u8 by_vlan = 0;
+/* Tests: time and wire length come in front of the frame. */
+const volatile __u8 from_metadata = 0;
+
+static __always_inline struct account *account(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&accounts, &zero);
+}
+
+static __always_inline __s64 now(void)
+{
+	__u32 zero = 0;
+	__u64 *offset = bpf_map_lookup_elem(&clock, &zero);
+
+	return bpf_ktime_get_ns() + (offset ? *offset : 0);
+}
+
+static __always_inline void take_metadata(struct xdp_md *ctx, struct packet *p)
+{
+	struct metadata *metadata = (void *)(long)ctx->data_meta;
+
+	if ((void *)(metadata + 1) > (void *)(long)ctx->data || metadata->magic != METADATA_MAGIC)
+		return;
+	p->time_ns = metadata->time_ns;
+	if (metadata->wire_length > p->wire_length) {
+		p->wire_length = metadata->wire_length;
+		p->marks |= PACKET_TRUNCATED;
+	}
+}
+
+/* Whether there is a packet in the frame; counted, also where there is none. */
+static __always_inline bool read_packet(struct xdp_md *ctx, struct packet *p, struct account *a)
+{
+	__u32 verdict;
+
+	p->wire_length = bpf_xdp_get_buff_len(ctx);
+	if (from_metadata)
+		take_metadata(ctx, p);
+	else
+		p->time_ns = now();
+	a->packets++;
+	a->bytes += p->wire_length;
+	verdict = dissect(ctx, p);
+	if (verdict < REFUSALS)
+		a->refused[verdict]++;
+	if (verdict != DISSECTED)
+		return false;
+	if (by_vlan)
+		p->key.vlan = p->vlan;
+	if (p->fragment != FRAGMENT_NONE && !complete_fragment(p))
+		a->lone_fragments++;
+	return true;
+}
+
+#endif

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * A record for each packet, in a ring of the CPU that it came in on: CPUs that share a ring wait
+ * for each other.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include "lowroad/license.h"
+#include "frame.h"
+
+EXPORT_STRUCT(account);
+EXPORT_STRUCT(packet);
+
+/* Their shape; userspace makes one for each CPU, of its own size. */
+struct packet_ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct packet_ring);
+} rings SEC(".maps");
+
+/* 0: the kernel wakes a reader that has caught up; or BPF_RB_NO_WAKEUP, BPF_RB_FORCE_WAKEUP. */
+const volatile __u64 wakeups = 0;
+
+static __always_inline void record(struct packet *p, struct account *a)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	void *ring = bpf_map_lookup_elem(&rings, &cpu);
+
+	if (!ring)
+		a->lost_cpu++;
+	else if (bpf_ringbuf_output(ring, p, sizeof(*p), wakeups))
+		a->lost_ring_full++;
+	else
+		a->exported++;
+}
+
+SEC("xdp.frags")
+int record_packets(struct xdp_md *ctx)
+{
+	struct packet packet = {};
+	struct account *a = account();
+
+	if (a && read_packet(ctx, &packet, a))
+		record(&packet, a);
+	return frame_verdict;
+}

@@ -1,0 +1,145 @@
+//! What became of every frame: exported in a flow, or dropped under a name.
+
+use crate::flow::{End, Flow};
+
+/// Why a frame is in no flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Of a link layer that is not read.
+    LinkType,
+    /// The link header, a tag or a label is cut off.
+    TruncatedLink,
+    /// More tags and labels than any network uses.
+    TooDeep,
+    /// ARP, spanning tree and the like.
+    NotIp,
+    /// The IP header is cut off.
+    TruncatedIp,
+    /// The IP header's version or header length is impossible.
+    BadIp,
+    /// More extension headers than the kernel's programs read; userspace reads all.
+    TooManyExtensions,
+}
+
+/// All reasons, in the order in which they are shown.
+pub const REFUSALS: [Refused; 7] = [
+    Refused::LinkType,
+    Refused::TruncatedLink,
+    Refused::TooDeep,
+    Refused::NotIp,
+    Refused::TruncatedIp,
+    Refused::BadIp,
+    Refused::TooManyExtensions,
+];
+
+impl Refused {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LinkType => "link_type",
+            Self::TruncatedLink => "truncated_link",
+            Self::TooDeep => "too_deep",
+            Self::NotIp => "not_ip",
+            Self::TruncatedIp => "truncated_ip",
+            Self::BadIp => "bad_ip",
+            Self::TooManyExtensions => "too_many_extensions",
+        }
+    }
+}
+
+/// What came in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Every frame.
+    pub packets: u64,
+    /// Bytes that they had on the wire.
+    pub bytes: u64,
+    /// Later fragments whose first fragment was not seen: in a flow without ports.
+    pub lone_fragments: u64,
+    pub(crate) refused: [u64; REFUSALS.len()],
+}
+
+/// What went out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Packets in flows that have ended.
+    pub packets: u64,
+    /// Flows that have ended.
+    pub flows: u64,
+    /// Of these, flows that ended before their time, because the table was full.
+    pub table_full: u64,
+    /// Rows about a flow's first packets, besides its last row.
+    pub early_rows: u64,
+    /// Flows that have ended whose TLS client may be unknown because a segment was missing or late.
+    pub stream_gaps: u64,
+}
+
+/// The account of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub seen: Seen,
+    pub exported: Exported,
+    /// Packets in flows that have not ended.
+    pub open: u64,
+}
+
+impl Seen {
+    pub(crate) fn refuse(&mut self, why: Refused) {
+        self.refuse_many(why, 1);
+    }
+
+    pub(crate) fn refuse_many(&mut self, why: Refused, packets: u64) {
+        self.refused[why as usize] += packets;
+    }
+
+    pub fn refused(&self, why: Refused) -> u64 {
+        self.refused[why as usize]
+    }
+
+    /// What two workers have seen, as one.
+    pub fn and(mut self, other: Self) -> Self {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.lone_fragments += other.lone_fragments;
+        for (mine, theirs) in self.refused.iter_mut().zip(other.refused) {
+            *mine += theirs;
+        }
+        self
+    }
+
+    /// Frames that are in no flow, whatever the reason.
+    pub fn dropped(&self) -> u64 {
+        self.refused.iter().sum()
+    }
+}
+
+impl Exported {
+    pub(crate) fn row(&mut self, flow: &Flow) {
+        if flow.end == End::Early {
+            self.early_rows += 1;
+            return;
+        }
+        self.flows += 1;
+        self.packets += flow.packets();
+        self.table_full += u64::from(flow.end == End::Full);
+        self.stream_gaps += u64::from(flow.contents.has_gap());
+    }
+
+    /// What two tables have exported, as one.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            packets: self.packets + other.packets,
+            flows: self.flows + other.flows,
+            table_full: self.table_full + other.table_full,
+            early_rows: self.early_rows + other.early_rows,
+            stream_gaps: self.stream_gaps + other.stream_gaps,
+        }
+    }
+}
+
+impl Counters {
+    /// Frames of which nothing is known: none, unless something is wrong.
+    pub fn unaccounted(&self) -> i128 {
+        let known = self.exported.packets + self.open + self.seen.dropped();
+        i128::from(self.seen.packets) - i128::from(known)
+    }
+}

@@ -1,0 +1,121 @@
+//! From a captured frame to the facts that features are made of.
+//!
+//! Lengths are those that headers declare, never those that a capture happened to keep. A packet
+//! with a sound IP header is never refused: what cannot be read beyond it is zero, and flagged.
+
+mod fragments;
+mod ip;
+mod link;
+mod transport;
+mod tunnel;
+
+pub use fragments::Fragments;
+pub use link::Link;
+pub use packet::parse::Fragment;
+pub use tunnel::Tunnels;
+
+use packet::ethertype;
+use packet::pcap::Frame;
+
+use crate::counters::Refused;
+use crate::key::{Key, Sender};
+
+/// TCP flag bits.
+pub mod tcp_flag {
+    pub const FIN: u8 = 0x01;
+    pub const SYN: u8 = 0x02;
+    pub const RST: u8 = 0x04;
+    pub const PSH: u8 = 0x08;
+    pub const ACK: u8 = 0x10;
+    pub const URG: u8 = 0x20;
+    pub const ECE: u8 = 0x40;
+    pub const CWR: u8 = 0x80;
+}
+
+/// What a frame's headers say. Lengths in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// Since the epoch.
+    pub time_ns: i64,
+    /// The whole frame, as long as it was on the wire.
+    pub wire_length: u32,
+    pub link: Link,
+    pub key: Key,
+    pub sender: Sender,
+    /// From the IP header's first byte to the packet's last.
+    pub ip_length: u32,
+    /// The IP header with its options and extension headers.
+    pub ip_header: u32,
+    /// 0 where there is none: later fragments, protocols that are not read.
+    pub l4_header: u32,
+    /// What is left of `ip_length`.
+    pub payload_length: u32,
+    pub ttl: u8,
+    /// DSCP and ECN.
+    pub tos: u8,
+    pub fragment: Fragment,
+    /// The IP identification; of IPv6 only in fragments.
+    pub identification: u32,
+    pub tcp: Option<Tcp>,
+    pub icmp: Option<Icmp>,
+    /// A later fragment, or the transport header is cut off or impossible.
+    pub headless: bool,
+    /// The capture holds less than was on the wire.
+    pub truncated: bool,
+    /// A header contradicts itself, or what surrounds it.
+    pub malformed: bool,
+    /// More than one packet of the wire: the IP length is zero, as in segments left to the device.
+    pub aggregated: bool,
+    /// What was captured of the payload.
+    pub payload: &'a [u8],
+    /// What was captured from the IP header on.
+    pub network: &'a [u8],
+}
+
+/// What a TCP header says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tcp {
+    pub flags: u8,
+    pub sequence: u32,
+    pub acknowledgement: u32,
+    /// As sent, not scaled.
+    pub window: u16,
+    /// The shift of the window scale option (RFC 7323), in SYNs only.
+    pub window_scale: Option<u8>,
+}
+
+/// What an ICMP header says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Icmp {
+    pub kind: u8,
+    pub code: u8,
+    /// Of an echo, else 0.
+    pub identifier: u16,
+}
+
+impl Packet<'_> {
+    pub fn is_tcp(&self) -> bool {
+        self.key.protocol == packet::protocol::TCP
+    }
+
+    pub fn has_flag(&self, flag: u8) -> bool {
+        self.tcp.is_some_and(|tcp| tcp.flags & flag != 0)
+    }
+}
+
+/// Reads a frame, and says why where there is no packet in it.
+pub fn dissect<'a>(frame: &Frame<'a>, tunnels: Tunnels) -> Result<Packet<'a>, Refused> {
+    let link = link::read(frame.link_type, frame.bytes).map_err(|why| match why {
+        link::NoNetwork::LinkType => Refused::LinkType,
+        link::NoNetwork::CutOff => Refused::TruncatedLink,
+        link::NoNetwork::TooDeep => Refused::TooDeep,
+    })?;
+    if !matches!(link.ethertype, ethertype::IPV4 | ethertype::IPV6) {
+        return Err(Refused::NotIp);
+    }
+    let packet = ip::read(frame, link)?;
+    Ok(match tunnels {
+        Tunnels::Outer => packet,
+        Tunnels::Inner => tunnel::innermost(frame, packet),
+    })
+}

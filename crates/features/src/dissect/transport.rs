@@ -1,0 +1,146 @@
+//! Transport headers: ports where a protocol has them, TCP's flags and windows, ICMP's kind.
+
+use packet::parse::Fragment;
+use packet::protocol;
+
+use super::ip::u16_at;
+use super::{Icmp, Tcp, tcp_flag};
+
+const DCCP: u8 = 33;
+const SCTP: u8 = 132;
+const UDP_LITE: u8 = 136;
+
+const SMALLEST_TCP: usize = 20;
+
+#[derive(Debug, Default)]
+pub(super) struct Transport {
+    pub(super) source_port: u16,
+    pub(super) destination_port: u16,
+    /// As declared; never more than the packet has room for.
+    pub(super) header: usize,
+    /// The header should be there, but is cut off or impossible.
+    pub(super) headless: bool,
+    pub(super) malformed: bool,
+    pub(super) tcp: Option<Tcp>,
+    pub(super) icmp: Option<Icmp>,
+}
+
+/// Reads what was captured of a packet of `room` bytes behind its IP header.
+pub(super) fn read(
+    protocol: u8,
+    version: u8,
+    fragment: Fragment,
+    bytes: &[u8],
+    room: usize,
+) -> Transport {
+    if fragment == Fragment::Later {
+        return Transport {
+            headless: true,
+            ..Transport::default()
+        };
+    }
+    match (protocol, version) {
+        (protocol::TCP, _) => tcp(bytes, room),
+        (protocol::UDP, _) => udp(bytes, version, room, fragment),
+        (UDP_LITE, _) => with_ports(bytes, room, 8),
+        (SCTP | DCCP, _) => with_ports(bytes, room, 12),
+        (protocol::ICMP, 4) | (protocol::ICMPV6, 6) => icmp(bytes, room),
+        _ => Transport::default(),
+    }
+}
+
+/// A header of `size` bytes that starts with two ports. Cut off by the capture it is read as far as
+/// it goes; cut off by its own packet it is malformed.
+fn with_ports(bytes: &[u8], room: usize, size: usize) -> Transport {
+    let mut transport = Transport {
+        header: size.min(room),
+        headless: bytes.len() < size,
+        malformed: room < size,
+        ..Transport::default()
+    };
+    if bytes.len() >= 4 {
+        transport.source_port = u16_at(bytes, 0);
+        transport.destination_port = u16_at(bytes, 2);
+    }
+    transport
+}
+
+fn udp(bytes: &[u8], version: u8, room: usize, fragment: Fragment) -> Transport {
+    let mut transport = with_ports(bytes, room, 8);
+    if bytes.len() >= 6 {
+        let declared = usize::from(u16_at(bytes, 4));
+        // A jumbogram declares no length (RFC 2675), a first fragment the whole datagram's.
+        let impossible = declared < 8 && (declared > 0 || version == 4);
+        let too_long = declared > room && fragment == Fragment::None;
+        transport.malformed |= impossible || too_long;
+        transport.headless |= impossible;
+    }
+    transport
+}
+
+fn tcp(bytes: &[u8], room: usize) -> Transport {
+    let mut transport = with_ports(bytes, room, SMALLEST_TCP);
+    let Some(header) = bytes.get(..SMALLEST_TCP) else {
+        return transport;
+    };
+    let size = usize::from(header[12] >> 4) * 4;
+    if size < SMALLEST_TCP || size > room {
+        transport.malformed = true;
+        transport.headless = true;
+    } else {
+        transport.header = size;
+        transport.headless = bytes.len() < size;
+    }
+    let flags = header[13];
+    let options = bytes.get(SMALLEST_TCP..transport.header).unwrap_or(&[]);
+    transport.tcp = Some(Tcp {
+        flags,
+        sequence: u32_at(header, 4),
+        acknowledgement: u32_at(header, 8),
+        window: u16_at(header, 14),
+        window_scale: (flags & tcp_flag::SYN != 0)
+            .then(|| window_scale(options))
+            .flatten(),
+    });
+    transport
+}
+
+/// The shift in a window scale option.
+fn window_scale(mut options: &[u8]) -> Option<u8> {
+    const END: u8 = 0;
+    const NO_OPERATION: u8 = 1;
+    const WINDOW_SCALE: u8 = 3;
+    loop {
+        options = match options {
+            [END, ..] | [] => return None,
+            [NO_OPERATION, rest @ ..] => rest,
+            [WINDOW_SCALE, 3, shift, ..] => return Some(*shift),
+            [_, size, ..] if *size >= 2 => options.get(usize::from(*size)..)?,
+            _ => return None,
+        };
+    }
+}
+
+fn icmp(bytes: &[u8], room: usize) -> Transport {
+    /// Echo request and reply, of both versions: the only ones whose next word is an identifier.
+    const ECHOES: [u8; 4] = [0, 8, 128, 129];
+    let icmp = bytes.get(..8).map(|header| Icmp {
+        kind: header[0],
+        code: header[1],
+        identifier: if ECHOES.contains(&header[0]) {
+            u16_at(header, 4)
+        } else {
+            0
+        },
+    });
+    Transport {
+        header: room.min(8),
+        malformed: room < 8,
+        icmp,
+        ..Transport::default()
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
+}

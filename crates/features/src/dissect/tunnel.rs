@@ -1,0 +1,207 @@
+//! Tunnels: the packet that a packet carries, when flows are to be told apart by what is inside.
+
+use packet::parse::Fragment;
+use packet::pcap::Frame;
+use packet::{ethertype, protocol};
+
+use super::Packet;
+use super::ip::{self, u16_at};
+use super::link::{self, Link};
+
+/// Which addresses make the flow of a packet in a tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tunnels {
+    /// The tunnel's own.
+    #[default]
+    Outer,
+    /// Those of the innermost packet that can be read.
+    Inner,
+}
+
+const IP_IN_IP: u8 = 4;
+const IPV6_IN_IP: u8 = 41;
+const GRE: u8 = 47;
+
+const VXLAN: u16 = 4789;
+const GENEVE: u16 = 6081;
+const GTP_USER: u16 = 2152;
+
+/// Ethernet in GRE, VXLAN or Geneve.
+const TRANSPARENT_BRIDGING: u16 = 0x6558;
+
+/// Tunnels in tunnels beyond this stay unopened.
+const DEEPEST: usize = 4;
+
+/// What a tunnel header says of what it carries.
+struct Inside<'a> {
+    ethertype: u16,
+    id: u32,
+    bytes: &'a [u8],
+}
+
+/// Opens tunnels as long as a sound packet is inside.
+pub(super) fn innermost<'a>(frame: &Frame<'a>, outer: Packet<'a>) -> Packet<'a> {
+    let mut packet = outer;
+    for _ in 0..DEEPEST {
+        let Some(inner) = inside(&packet).and_then(|inside| open(frame, &packet, &inside)) else {
+            break;
+        };
+        packet = inner;
+    }
+    packet
+}
+
+/// The packet in a tunnel, with the frame's time, wire length, tag and hardware addresses.
+fn open<'a>(frame: &Frame<'a>, outer: &Packet<'a>, inside: &Inside<'a>) -> Option<Packet<'a>> {
+    let mut link = Link {
+        l3: 0,
+        ethertype: inside.ethertype,
+        ..outer.link
+    };
+    if inside.ethertype == TRANSPARENT_BRIDGING {
+        link::ethernet(inside.bytes, &mut link).ok()?;
+    }
+    link::unwrap_layers(inside.bytes, &mut link).ok()?;
+    if !matches!(link.ethertype, ethertype::IPV4 | ethertype::IPV6) {
+        return None;
+    }
+    let missing = frame.original_length.saturating_sub(captured(frame));
+    let carried = Frame {
+        original_length: u32::try_from(inside.bytes.len()).ok()? + missing,
+        bytes: inside.bytes,
+        ..*frame
+    };
+    let mut packet = ip::read(&carried, link).ok()?;
+    packet.wire_length = outer.wire_length;
+    packet.key.tunnel = inside.id;
+    packet.malformed |= outer.malformed;
+    packet.link.source_mac = outer.link.source_mac;
+    packet.link.destination_mac = outer.link.destination_mac;
+    Some(packet)
+}
+
+fn captured(frame: &Frame<'_>) -> u32 {
+    u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX)
+}
+
+fn inside<'a>(packet: &Packet<'a>) -> Option<Inside<'a>> {
+    if packet.fragment != Fragment::None {
+        return None;
+    }
+    let bytes = packet.payload;
+    match packet.key.protocol {
+        IP_IN_IP => plain(ethertype::IPV4, bytes),
+        IPV6_IN_IP => plain(ethertype::IPV6, bytes),
+        GRE => gre(bytes),
+        protocol::UDP => udp_tunnel(packet),
+        _ => None,
+    }
+}
+
+fn plain(ethertype: u16, bytes: &[u8]) -> Option<Inside<'_>> {
+    let id = 0;
+    Some(Inside {
+        ethertype,
+        id,
+        bytes,
+    })
+}
+
+/// GRE of version 0 (RFC 2784, RFC 2890) with checksum, key and sequence number.
+fn gre(bytes: &[u8]) -> Option<Inside<'_>> {
+    let header = bytes.get(..4)?;
+    let flags = u16_at(header, 0);
+    if flags & 7 != 0 {
+        return None;
+    }
+    let mut at = 4;
+    if flags & 0x8000 != 0 {
+        at += 4;
+    }
+    let mut id = 0;
+    if flags & 0x2000 != 0 {
+        let key = bytes.get(at..at + 4)?;
+        id = u32::from(u16_at(key, 0)) << 16 | u32::from(u16_at(key, 2));
+        at += 4;
+    }
+    if flags & 0x1000 != 0 {
+        at += 4;
+    }
+    Some(Inside {
+        ethertype: u16_at(header, 2),
+        id,
+        bytes: bytes.get(at..)?,
+    })
+}
+
+/// Tunnels that UDP's destination port announces.
+fn udp_tunnel<'a>(packet: &Packet<'a>) -> Option<Inside<'a>> {
+    let bytes = packet.payload;
+    match packet.key.endpoint(packet.sender.other()).port {
+        VXLAN => vxlan(bytes),
+        GENEVE => geneve(bytes),
+        GTP_USER => gtp(bytes),
+        _ => None,
+    }
+}
+
+/// RFC 7348: the flag that says the network identifier is valid, and that.
+fn vxlan(bytes: &[u8]) -> Option<Inside<'_>> {
+    let header = bytes.get(..8)?;
+    (header[0] & 0x08 != 0).then(|| Inside {
+        ethertype: TRANSPARENT_BRIDGING,
+        id: identifier(header),
+        bytes: &bytes[8..],
+    })
+}
+
+/// RFC 8926: version 0, options skipped.
+fn geneve(bytes: &[u8]) -> Option<Inside<'_>> {
+    let header = bytes.get(..8)?;
+    if header[0] >> 6 != 0 {
+        return None;
+    }
+    Some(Inside {
+        ethertype: u16_at(header, 2),
+        id: identifier(header),
+        bytes: bytes.get(8 + usize::from(header[0] & 0x3f) * 4..)?,
+    })
+}
+
+/// The 24-bit identifier in the second word of VXLAN and Geneve.
+fn identifier(header: &[u8]) -> u32 {
+    u32::from(u16_at(header, 4)) << 8 | u32::from(header[6])
+}
+
+/// GTPv1-U (3GPP TS 29.281): a G-PDU without or with its optional word and extension headers.
+fn gtp(bytes: &[u8]) -> Option<Inside<'_>> {
+    const G_PDU: u8 = 255;
+    let header = bytes.get(..8)?;
+    if header[0] >> 5 != 1 || header[0] & 0x10 == 0 || header[1] != G_PDU {
+        return None;
+    }
+    let mut at = 8;
+    if header[0] & 0x07 != 0 {
+        let mut next = *bytes.get(11)?;
+        at = 12;
+        while header[0] & 0x04 != 0 && next != 0 {
+            let words = usize::from(*bytes.get(at)?);
+            if words == 0 {
+                return None;
+            }
+            at += words * 4;
+            next = *bytes.get(at - 1)?;
+        }
+    }
+    let inner = bytes.get(at..)?;
+    let ethertype = match inner.first()? >> 4 {
+        4 => ethertype::IPV4,
+        6 => ethertype::IPV6,
+        _ => return None,
+    };
+    Some(Inside {
+        ethertype,
+        id: u32::from(u16_at(header, 4)) << 16 | u32::from(u16_at(header, 6)),
+        bytes: inner,
+    })
+}

@@ -1,0 +1,171 @@
+//! The one extractor: frames in, ended flows out, every frame accounted for.
+
+use packet::pcap::Frame;
+
+use crate::counters::{Counters, Exported, Seen};
+use crate::dissect::{Fragments, Packet, Tunnels, dissect};
+use crate::flow::{Flow, Limits, Table, Timers};
+
+/// What an extractor is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    pub timers: Timers,
+    pub limits: Limits,
+    pub tunnels: Tunnels,
+    /// Tell flows apart by their outermost VLAN id.
+    pub by_vlan: bool,
+}
+
+/// Reads frames in order of arrival and keeps the flows of the moment.
+#[derive(Debug)]
+pub struct Extractor {
+    reader: PacketReader,
+    table: Table,
+    exported: Exported,
+}
+
+/// Frames to packets with their ports: what needs memory of earlier packets, but of no flow.
+#[derive(Debug, Default)]
+pub struct PacketReader {
+    tunnels: Tunnels,
+    by_vlan: bool,
+    fragments: Fragments,
+    horizon: Horizon,
+    seen: Seen,
+}
+
+impl PacketReader {
+    pub fn new(options: &Options) -> Self {
+        Self {
+            tunnels: options.tunnels,
+            by_vlan: options.by_vlan,
+            ..Self::default()
+        }
+    }
+
+    /// The packet in a frame; counted, also where there is none.
+    #[inline]
+    pub fn read<'a>(&mut self, frame: &Frame<'a>) -> Option<Packet<'a>> {
+        self.seen.packets += 1;
+        let captured = u64::try_from(frame.bytes.len()).unwrap_or(0);
+        self.seen.bytes += u64::from(frame.original_length).max(captured);
+        self.horizon.frame(frame.timestamp_ns);
+        match dissect(frame, self.tunnels) {
+            Ok(mut packet) => {
+                if self.by_vlan {
+                    packet.key.vlan = packet.link.vlan;
+                }
+                if !self.fragments.complete(&mut packet) {
+                    self.seen.lone_fragments += 1;
+                }
+                Some(packet)
+            }
+            Err(why) => {
+                self.seen.refuse(why);
+                None
+            }
+        }
+    }
+
+    /// What came in so far.
+    pub fn seen(&self) -> Seen {
+        self.seen
+    }
+
+    /// How far time has surely come, each time it is worth a look at the table.
+    pub fn horizon(&mut self) -> Option<i64> {
+        self.horizon.due()
+    }
+}
+
+impl Extractor {
+    pub fn new(options: &Options) -> Self {
+        Self {
+            reader: PacketReader::new(options),
+            table: Table::new(options.timers, options.limits),
+            exported: Exported::default(),
+        }
+    }
+
+    /// Takes a frame; exports the flows that it ends, or that time has ended.
+    #[inline]
+    pub fn frame(&mut self, frame: &Frame<'_>, export: &mut impl FnMut(Box<Flow>)) {
+        let mut export = counted(&mut self.exported, export);
+        if let Some(packet) = self.reader.read(frame) {
+            self.table.add(&packet, &mut export);
+        }
+        if let Some(horizon_ns) = self.reader.horizon() {
+            self.table.sweep(horizon_ns, &mut export);
+        }
+    }
+
+    /// Exports the flows that no packet at or after this time can belong to: for whoever knows the
+    /// time better than the last frame does.
+    pub fn sweep(&mut self, now_ns: i64, export: &mut impl FnMut(Box<Flow>)) {
+        let mut export = counted(&mut self.exported, export);
+        self.table.sweep(now_ns, &mut export);
+    }
+
+    /// Exports what is left.
+    pub fn finish(&mut self, export: &mut impl FnMut(Box<Flow>)) {
+        self.table.drain(&mut counted(&mut self.exported, export));
+    }
+
+    /// Flows in the table.
+    pub fn open_flows(&self) -> usize {
+        self.table.len()
+    }
+
+    pub fn counters(&self) -> Counters {
+        Counters {
+            seen: self.reader.seen,
+            exported: self.exported,
+            open: self.table.packets(),
+        }
+    }
+}
+
+fn counted(exported: &mut Exported, export: &mut impl FnMut(Box<Flow>)) -> impl FnMut(Box<Flow>) {
+    move |flow| {
+        exported.row(&flow);
+        export(flow);
+    }
+}
+
+/// The least time among the latest frames: one wrong clock reading neither ends flows nor keeps them
+/// from ending, and frames may be that much out of order.
+#[derive(Debug)]
+struct Horizon {
+    least_ns: i64,
+    frames: u32,
+}
+
+/// Frames between two looks at the table.
+const LATEST: u32 = 1024;
+
+impl Default for Horizon {
+    fn default() -> Self {
+        Self {
+            least_ns: i64::MAX,
+            frames: 0,
+        }
+    }
+}
+
+impl Horizon {
+    #[inline]
+    fn frame(&mut self, time_ns: i64) {
+        self.least_ns = self.least_ns.min(time_ns);
+        self.frames += 1;
+    }
+
+    #[inline]
+    fn due(&mut self) -> Option<i64> {
+        if self.frames < LATEST {
+            return None;
+        }
+        let least_ns = self.least_ns;
+        *self = Self::default();
+        Some(least_ns)
+    }
+}

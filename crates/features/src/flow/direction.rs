@@ -1,0 +1,118 @@
+//! What one side of a flow has sent.
+
+use crate::dissect::{Packet, Tcp, tcp_flag};
+
+use super::activity::{Bulks, Gaps, gap_between};
+use super::moments::{Lengths, Times};
+
+/// TCP flags in the order of their bits, FIN first.
+const FLAGS: usize = 8;
+
+/// Everything that is counted for one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Direction {
+    /// Whole frames.
+    pub wire: Lengths,
+    /// Payloads, empty ones included.
+    pub payload: Lengths,
+    /// Between packets of this direction.
+    pub gaps: Times,
+    pub first_ns: i64,
+    /// The latest, also where the clock went back after it.
+    pub last_ns: i64,
+    pub ip_bytes: u64,
+    pub ip_header_bytes: u64,
+    pub l4_header_bytes: u64,
+    /// Packets that carried payload.
+    pub payload_packets: u64,
+    /// Packets with each TCP flag, in the order of the bits.
+    pub flags: [u32; FLAGS],
+    pub windows: Option<Windows>,
+    pub min_ttl: u8,
+    pub max_ttl: u8,
+    /// DSCP and ECN of the first packet.
+    pub tos: u8,
+    /// The shortest transport header.
+    pub min_l4_header: u32,
+    pub bulks: Bulks,
+}
+
+/// TCP receive windows as announced, not scaled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Windows {
+    pub first: u16,
+    pub last: u16,
+    /// The shift of the SYN's option.
+    pub scale: Option<u8>,
+}
+
+impl Direction {
+    #[inline]
+    pub(super) fn add(&mut self, packet: &Packet<'_>, gaps: &Gaps) {
+        if self.wire.count == 0 {
+            self.start(packet);
+        } else {
+            self.gaps.add(gap_between(self.last_ns, packet.time_ns));
+            self.last_ns = self.last_ns.max(packet.time_ns);
+            self.min_ttl = self.min_ttl.min(packet.ttl);
+            self.max_ttl = self.max_ttl.max(packet.ttl);
+            self.min_l4_header = self.min_l4_header.min(packet.l4_header);
+        }
+        self.wire.add(packet.wire_length);
+        self.payload.add(packet.payload_length);
+        self.ip_bytes += u64::from(packet.ip_length);
+        self.ip_header_bytes += u64::from(packet.ip_header);
+        self.l4_header_bytes += u64::from(packet.l4_header);
+        if packet.payload_length > 0 {
+            self.payload_packets += 1;
+            self.bulks
+                .packet(packet.time_ns, packet.payload_length, gaps);
+        }
+        if let Some(tcp) = &packet.tcp {
+            self.tcp(tcp);
+        }
+    }
+
+    fn start(&mut self, packet: &Packet<'_>) {
+        self.first_ns = packet.time_ns;
+        self.last_ns = packet.time_ns;
+        self.min_ttl = packet.ttl;
+        self.max_ttl = packet.ttl;
+        self.tos = packet.tos;
+        self.min_l4_header = packet.l4_header;
+    }
+
+    fn tcp(&mut self, tcp: &Tcp) {
+        let mut flags = tcp.flags;
+        while flags != 0 {
+            let bit = flags.trailing_zeros() as usize;
+            self.flags[bit] += 1;
+            flags &= flags - 1;
+        }
+        let windows = self.windows.get_or_insert(Windows {
+            first: tcp.window,
+            last: tcp.window,
+            scale: None,
+        });
+        windows.last = tcp.window;
+        windows.scale = windows.scale.or(tcp.window_scale);
+    }
+
+    pub fn packets(&self) -> u64 {
+        self.wire.count
+    }
+
+    /// Packets with this flag, given as its bit.
+    pub fn flag(&self, flag: u8) -> u64 {
+        self.flags[flag.trailing_zeros() as usize].into()
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.flag(tcp_flag::FIN) > 0
+    }
+
+    /// From the first packet to the last, in nanoseconds.
+    pub fn duration_ns(&self) -> u64 {
+        gap_between(self.first_ns, self.last_ns)
+    }
+}

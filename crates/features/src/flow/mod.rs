@@ -1,0 +1,284 @@
+//! A flow: what both directions of one conversation have sent, between a start and an end.
+
+mod activity;
+mod contents;
+mod direction;
+mod moments;
+mod table;
+mod wheel;
+
+pub(crate) use activity::Run;
+pub use activity::{Bulks, Gaps, Periods};
+pub use contents::Contents;
+pub use direction::{Direction, Windows};
+pub use moments::{Lengths, Times};
+pub use table::{Limits, Table, Timers};
+
+use packet::parse::Fragment;
+use twox_hash::XxHash64;
+
+use crate::dissect::{Icmp, Packet, Tcp, tcp_flag};
+use crate::key::{Endpoint, Key, Sender};
+use activity::gap_between;
+
+/// Why a row was exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// No packet for the idle timeout.
+    Idle,
+    /// The flow has lasted for the active timeout.
+    Active,
+    /// FIN in both directions, or RST, and nothing more came.
+    Closed,
+    /// The capture ended, or the program was stopped.
+    Stopped,
+    /// The table was full.
+    Full,
+    /// Not an end: the flow's first packets. Its last row has the same id.
+    Early,
+}
+
+impl End {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Active => "active",
+            Self::Closed => "closed",
+            Self::Stopped => "stopped",
+            Self::Full => "full",
+            Self::Early => "early",
+        }
+    }
+}
+
+/// A packet among a flow's first: how long it was, and how long after the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Negative when sent backward.
+    pub payload: i32,
+    /// The frame's, negative when sent backward; never zero, so it always tells the direction.
+    pub wire: i32,
+    pub gap_ns: u64,
+}
+
+/// A flow's accumulators. What a feature is, the schemas say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flow {
+    pub key: Key,
+    /// Who sends forward.
+    pub initiator: Sender,
+    /// Who sent the first packet: not the initiator, where that packet answers one that was not seen.
+    pub opener: Sender,
+    pub forward: Direction,
+    pub backward: Direction,
+    /// Between packets of either direction.
+    pub gaps: Times,
+    pub periods: Periods,
+    pub steps: Vec<Step>,
+    pub first_ns: i64,
+    pub last_ns: i64,
+    pub icmp: Option<Icmp>,
+    pub source_mac: [u8; 6],
+    pub destination_mac: [u8; 6],
+    pub vlan: u16,
+    /// The first packet was not a TCP SYN.
+    pub midstream: bool,
+    /// Packets older than the one before.
+    pub out_of_order: u64,
+    pub truncated: u64,
+    pub malformed: u64,
+    pub aggregated: u64,
+    /// Fragments, first ones included.
+    pub fragments: u64,
+    /// Packets without a whole transport header, forward and backward, by their frames' lengths.
+    pub headless: [Lengths; 2],
+    /// What the first payloads tell; nothing where they are not read.
+    pub contents: Contents,
+    pub end: End,
+    pub(crate) closing: Closing,
+}
+
+/// How far a TCP connection has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Closing {
+    /// The initial sequence number of the first SYN.
+    pub(crate) initial: Option<u32>,
+    pub(crate) reset: bool,
+}
+
+impl Flow {
+    /// A flow that starts with this packet, which is still to be added.
+    pub fn start(packet: &Packet<'_>) -> Self {
+        // An answer to a SYN that was not seen: whoever sent it did not start the conversation.
+        let answer = packet.has_flag(tcp_flag::SYN) && packet.has_flag(tcp_flag::ACK);
+        let initiator = if answer {
+            packet.sender.other()
+        } else {
+            packet.sender
+        };
+        let (mut source_mac, mut destination_mac) =
+            (packet.link.source_mac, packet.link.destination_mac);
+        if answer {
+            std::mem::swap(&mut source_mac, &mut destination_mac);
+        }
+        Self {
+            key: packet.key,
+            initiator,
+            opener: packet.sender,
+            forward: Direction::default(),
+            backward: Direction::default(),
+            gaps: Times::default(),
+            periods: Periods::default(),
+            steps: Vec::new(),
+            first_ns: packet.time_ns,
+            last_ns: packet.time_ns,
+            icmp: packet.icmp,
+            source_mac,
+            destination_mac,
+            vlan: packet.link.vlan,
+            midstream: packet.is_tcp() && (answer || !packet.has_flag(tcp_flag::SYN)),
+            out_of_order: 0,
+            truncated: 0,
+            malformed: 0,
+            aggregated: 0,
+            fragments: 0,
+            headless: [Lengths::default(); 2],
+            contents: Contents::default(),
+            end: End::Stopped,
+            closing: Closing::default(),
+        }
+    }
+
+    /// Counts a packet of this flow.
+    #[inline]
+    pub fn add(&mut self, packet: &Packet<'_>, gaps: &Gaps, most_steps: usize) {
+        let gap_ns = gap_between(self.last_ns, packet.time_ns);
+        let forward = packet.sender == self.initiator;
+        if self.packets() > 0 {
+            self.out_of_order += u64::from(packet.time_ns < self.last_ns);
+            self.gaps.add(gap_ns);
+            self.periods.gap(gap_ns, gaps);
+        }
+        self.last_ns = self.last_ns.max(packet.time_ns);
+        if self.steps.len() < most_steps {
+            self.step(packet, forward, gap_ns, most_steps);
+        }
+        let (own, opposite) = if forward {
+            (&mut self.forward, &mut self.backward)
+        } else {
+            (&mut self.backward, &mut self.forward)
+        };
+        own.add(packet, gaps);
+        if packet.payload_length > 0 {
+            opposite.bulks.interrupt();
+        }
+        self.remark(packet, forward);
+    }
+
+    fn step(&mut self, packet: &Packet<'_>, forward: bool, gap_ns: u64, most: usize) {
+        if self.steps.capacity() == 0 {
+            self.steps
+                .reserve_exact(most.min(if self.packets() == 0 { 2 } else { most }));
+        }
+        let signed = |length: u32| {
+            let length = i32::try_from(length).unwrap_or(i32::MAX);
+            if forward { length } else { -length }
+        };
+        self.steps.push(Step {
+            payload: signed(packet.payload_length),
+            wire: signed(packet.wire_length),
+            gap_ns,
+        });
+    }
+
+    /// Looks at a packet that was added, where its payload can tell something. `gathered` is what all
+    /// flows hold of unfinished ClientHellos, in bytes.
+    #[inline]
+    fn read(&mut self, packet: &Packet<'_>, gathered: &mut usize) {
+        let backward = packet.sender != self.initiator;
+        if !self.contents.wants(packet, backward.into()) {
+            return;
+        }
+        let is_known = !backward && !self.midstream;
+        let initial = self.closing.initial.filter(|_| is_known);
+        let first = initial.map(|initial| initial.wrapping_add(1));
+        self.contents.read(packet, backward.into(), first, gathered);
+    }
+
+    /// What few packets have.
+    fn remark(&mut self, packet: &Packet<'_>, forward: bool) {
+        self.truncated += u64::from(packet.truncated);
+        self.malformed += u64::from(packet.malformed);
+        self.aggregated += u64::from(packet.aggregated);
+        self.fragments += u64::from(packet.fragment != Fragment::None);
+        if packet.headless {
+            self.headless[usize::from(!forward)].add(packet.wire_length);
+        }
+        self.closing.reset |= packet.has_flag(tcp_flag::RST);
+        if self.closing.initial.is_none() {
+            self.closing.initial = opening(packet);
+        }
+    }
+
+    pub fn packets(&self) -> u64 {
+        self.forward.packets() + self.backward.packets()
+    }
+
+    /// Whether its TCP connection has ended: RST, or FIN in both directions.
+    fn is_closed(&self) -> bool {
+        self.closing.reset || (self.forward.has_ended() && self.backward.has_ended())
+    }
+
+    /// Whether this packet opens another connection between the same endpoints.
+    fn is_reopened_by(&self, packet: &Packet<'_>) -> bool {
+        let opening = opening(packet);
+        opening.is_some() && opening != self.closing.initial && self.has_ended_once()
+    }
+
+    /// Whether one side has ended its TCP connection.
+    pub(crate) fn has_ended_once(&self) -> bool {
+        self.closing.reset || self.forward.has_ended() || self.backward.has_ended()
+    }
+
+    /// The same for the same key and start, on every datapath and in every run.
+    pub fn id(&self) -> u64 {
+        let mut bytes = [0; 56];
+        bytes[..48].copy_from_slice(&self.key.bytes());
+        bytes[48..].copy_from_slice(&self.first_ns.to_be_bytes());
+        XxHash64::oneshot(0, &bytes)
+    }
+
+    pub fn source(&self) -> Endpoint {
+        self.key.endpoint(self.initiator)
+    }
+
+    pub fn destination(&self) -> Endpoint {
+        self.key.endpoint(self.initiator.other())
+    }
+
+    /// From the first packet to the last, in nanoseconds.
+    pub fn duration_ns(&self) -> u64 {
+        gap_between(self.first_ns, self.last_ns)
+    }
+
+    /// Frames of both directions.
+    pub fn wire(&self) -> Lengths {
+        self.forward.wire.and(&self.backward.wire)
+    }
+
+    /// Payloads of both directions.
+    pub fn payload(&self) -> Lengths {
+        self.forward.payload.and(&self.backward.payload)
+    }
+
+    /// Packets of either direction with this flag, given as its bit.
+    pub fn flag(&self, flag: u8) -> u64 {
+        self.forward.flag(flag) + self.backward.flag(flag)
+    }
+}
+
+/// The initial sequence number of a packet that opens a connection.
+fn opening(packet: &Packet<'_>) -> Option<u32> {
+    let opens = |tcp: &Tcp| tcp.flags & (tcp_flag::SYN | tcp_flag::ACK) == tcp_flag::SYN;
+    packet.tcp.filter(opens).map(|tcp| tcp.sequence)
+}

@@ -1,0 +1,219 @@
+//! One row from the parts of a flow that several CPUs have counted.
+//!
+//! A part waits while another CPU's table has its key. What does not depend on the order of packets on
+//! different CPUs is exact in a merged flow: counts, sums, extremes, flags, first and last, the first
+//! packets one by one, and everything about a direction that one CPU has seen alone. Times between
+//! packets of different CPUs are known to nobody: such gaps are left out (null in a row), and the flow
+//! has one active period. Steering both directions to one CPU is what keeps them.
+
+use hashbrown::HashMap;
+
+use crate::Key;
+use crate::flow::{Direction, End, Flow, Periods, Run, Step, Timers, Times};
+
+/// Ended parts whose flow may go on elsewhere.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    waiting: HashMap<Key, Vec<Flow>, foldhash::fast::RandomState>,
+    merged: u64,
+}
+
+impl Parts {
+    pub(super) fn add(&mut self, part: Flow) {
+        self.waiting.entry(part.key).or_default().push(part);
+    }
+
+    pub(super) fn has(&self, key: &Key) -> bool {
+        self.waiting.contains_key(key)
+    }
+
+    /// How many parts were added to another.
+    pub(super) fn merged(&self) -> u64 {
+        self.merged
+    }
+
+    /// Exports the flows of which no CPU has a part any more; `open` are the parts that tables have.
+    pub(super) fn settle(
+        &mut self,
+        timers: &Timers,
+        steps: usize,
+        mut open: impl FnMut(&Key) -> Vec<Flow>,
+        export: &mut impl FnMut(Box<Flow>),
+    ) {
+        let merged = &mut self.merged;
+        self.waiting.retain(|key, waiting| {
+            let ended = waiting.drain(..).map(|part| (part, false));
+            let mut parts: Vec<_> = ended.collect();
+            parts.extend(open(key).into_iter().map(|part| (part, true)));
+            parts.sort_by_key(|(part, _)| part.first_ns);
+            for group in groups(timers, steps, parts) {
+                if group.is_open {
+                    waiting.extend(group.ended);
+                } else {
+                    *merged += group.joined;
+                    export(Box::new(group.flow));
+                }
+            }
+            !waiting.is_empty()
+        });
+    }
+}
+
+/// Parts of one flow.
+struct Group {
+    flow: Flow,
+    joined: u64,
+    /// Those that have left their tables, where not all have.
+    ended: Vec<Flow>,
+    is_open: bool,
+}
+
+/// Sorts parts with one key, in the order of their starts, by the flow that they are of.
+fn groups(timers: &Timers, steps: usize, parts: Vec<(Flow, bool)>) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (part, is_open) in parts {
+        let end = groups
+            .last()
+            .map(|group| ended_before(timers, &group.flow, &part));
+        if let (Some(None), Some(group)) = (end, groups.last_mut()) {
+            join(&mut group.flow, part.clone(), steps);
+            group.joined += 1;
+            group.is_open |= is_open;
+            group.ended.extend((!is_open).then_some(part));
+            continue;
+        }
+        if let (Some(Some(end)), Some(group)) = (end, groups.last_mut()) {
+            group.flow.end = end;
+        }
+        groups.push(Group {
+            flow: part.clone(),
+            joined: 0,
+            ended: (!is_open).then_some(part).into_iter().collect(),
+            is_open,
+        });
+    }
+    groups
+}
+
+/// Why a flow has ended before the first packet of this part, if it has: `Timers`' rules, of which
+/// the part's first packet is known only as far as its part tells.
+fn ended_before(timers: &Timers, flow: &Flow, part: &Flow) -> Option<End> {
+    let (due, end) = timers.deadline(flow);
+    if part.first_ns >= due {
+        return Some(end);
+    }
+    if part.first_ns.saturating_sub(flow.first_ns) >= timers.active_ns {
+        return Some(End::Active);
+    }
+    let opening = part.closing.initial.filter(|_| !part.midstream);
+    let reopened = opening.is_some() && opening != flow.closing.initial && flow.has_ended_once();
+    (timers.linger_ns.is_some() && reopened).then_some(End::Closed)
+}
+
+/// Adds a part that has started later.
+fn join(flow: &mut Flow, mut part: Flow, steps: usize) {
+    if part.initiator != flow.initiator {
+        turn_round(&mut part);
+    }
+    flow.steps = join_steps(flow, &part, steps);
+    if part.last_ns >= flow.last_ns {
+        flow.end = part.end;
+    }
+    flow.last_ns = flow.last_ns.max(part.last_ns);
+    join_directions(&mut flow.forward, part.forward);
+    join_directions(&mut flow.backward, part.backward);
+    flow.gaps = Times::default();
+    flow.periods = Periods {
+        open_ns: flow.duration_ns(),
+        ..Periods::default()
+    };
+    flow.out_of_order += part.out_of_order;
+    flow.truncated += part.truncated;
+    flow.malformed += part.malformed;
+    flow.aggregated += part.aggregated;
+    flow.fragments += part.fragments;
+    for (own, other) in flow.headless.iter_mut().zip(&part.headless) {
+        *own = own.and(other);
+    }
+    flow.closing.reset |= part.closing.reset;
+    flow.closing.initial = flow.closing.initial.or(part.closing.initial);
+}
+
+fn turn_round(part: &mut Flow) {
+    std::mem::swap(&mut part.forward, &mut part.backward);
+    part.headless.swap(0, 1);
+    for step in &mut part.steps {
+        step.payload = -step.payload;
+        step.wire = -step.wire;
+    }
+}
+
+fn join_directions(own: &mut Direction, other: Direction) {
+    if other.packets() == 0 {
+        return;
+    }
+    if own.packets() == 0 {
+        *own = other;
+        return;
+    }
+    let (first, last) = if own.first_ns <= other.first_ns {
+        (&*own, &other)
+    } else {
+        (&other, &*own)
+    };
+    let windows = match (first.windows, last.windows) {
+        (Some(mut windows), Some(later)) => {
+            windows.last = later.last;
+            windows.scale = windows.scale.or(later.scale);
+            Some(windows)
+        }
+        (windows, later) => windows.or(later),
+    };
+    let mut bulks = own.bulks;
+    bulks.count += other.bulks.count;
+    bulks.packets += other.bulks.packets;
+    bulks.bytes += other.bulks.bytes;
+    bulks.duration_ns += other.bulks.duration_ns;
+    bulks.run = Run::default();
+    *own = Direction {
+        wire: own.wire.and(&other.wire),
+        payload: own.payload.and(&other.payload),
+        gaps: Times::default(),
+        first_ns: first.first_ns,
+        last_ns: own.last_ns.max(other.last_ns),
+        ip_bytes: own.ip_bytes + other.ip_bytes,
+        ip_header_bytes: own.ip_header_bytes + other.ip_header_bytes,
+        l4_header_bytes: own.l4_header_bytes + other.l4_header_bytes,
+        payload_packets: own.payload_packets + other.payload_packets,
+        flags: std::array::from_fn(|bit| own.flags[bit] + other.flags[bit]),
+        windows,
+        min_ttl: own.min_ttl.min(other.min_ttl),
+        max_ttl: own.max_ttl.max(other.max_ttl),
+        tos: first.tos,
+        min_l4_header: own.min_l4_header.min(other.min_l4_header),
+        bulks,
+    };
+}
+
+/// The first packets of both in the order of their times.
+fn join_steps(flow: &Flow, part: &Flow, most: usize) -> Vec<Step> {
+    let mut timed: Vec<(i64, Step)> = times(flow).chain(times(part)).collect();
+    timed.sort_by_key(|(time, _)| *time);
+    timed.truncate(most);
+    let mut before = flow.first_ns;
+    let steps = timed.into_iter().map(|(time, step)| {
+        let gap = time.saturating_sub(std::mem::replace(&mut before, time));
+        Step {
+            gap_ns: u64::try_from(gap).unwrap_or(0),
+            ..step
+        }
+    });
+    steps.collect()
+}
+
+fn times(flow: &Flow) -> impl Iterator<Item = (i64, Step)> + '_ {
+    flow.steps.iter().scan(flow.first_ns, |time, step| {
+        *time = time.saturating_add_unsigned(step.gap_ns);
+        Some((*time, *step))
+    })
+}

@@ -1,0 +1,28 @@
+//! Flows that the kernel counts, and packets that it records: loading and attaching the programs, and reading what they leave.
+//!
+//! What a feature is, the schemas say: a record of the kernel becomes a `Flow` like any other.
+
+mod account;
+mod calls;
+mod clock;
+mod flows;
+mod merge;
+mod outlet;
+mod packets;
+mod record;
+mod settings;
+mod skel;
+mod sweep;
+mod tables;
+
+pub use account::{Account, REFUSALS};
+pub use flows::FlowPlane;
+pub use packets::PacketPlane;
+pub use settings::{Clock, Settings, Verdict};
+pub use sweep::Swept;
+
+use datapath::Error;
+
+fn failed(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Error {
+    move |error| Error::failed(what, error)
+}

@@ -1,0 +1,98 @@
+//! Where flows leave the kernel: from the ring to rows, by way of the other CPUs' tables.
+
+use datapath::Error;
+use sys::bpf_ring::Ring;
+
+use super::merge::Parts;
+use super::record::key_bytes;
+use super::settings::Settings;
+use super::skel::Plain;
+use super::skel::flow::types;
+use super::tables::Tables;
+use crate::flow::{End, Flow, Timers};
+
+#[derive(Debug)]
+pub(super) struct Outlet {
+    ring: Ring,
+    timers: Timers,
+    steps: usize,
+    /// None where CPUs share no flow.
+    parts: Option<Parts>,
+}
+
+impl Outlet {
+    pub(super) fn new(ring: Ring, settings: &Settings) -> Self {
+        Self {
+            ring,
+            timers: settings.options.timers,
+            steps: settings.options.limits.steps,
+            parts: settings.merge.then(Parts::default),
+        }
+    }
+
+    /// Exports the flows in the ring, but for those that another CPU has a part of.
+    pub(super) fn collect(
+        &mut self,
+        tables: &Tables,
+        export: &mut impl FnMut(Box<Flow>),
+    ) -> Result<(), Error> {
+        while let Some(record) = self.ring.peek().map(types::flow::read) {
+            self.ring.pop();
+            if let Some(record) = record {
+                self.take(tables, &record, export)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        tables: &Tables,
+        record: &types::flow,
+        export: &mut impl FnMut(Box<Flow>),
+    ) -> Result<(), Error> {
+        let flow = Flow::from(record);
+        if let Some(parts) = &mut self.parts
+            && !matches!(flow.end, End::Early | End::Full)
+            && (parts.has(&flow.key) || tables.beside(record.cpu, record.key.bytes())?)
+        {
+            parts.add(flow);
+        } else {
+            export(Box::new(flow));
+        }
+        Ok(())
+    }
+
+    /// Exports a flow that no table will have any more; `settle` once all were.
+    pub(super) fn last(&mut self, flow: Flow, export: &mut impl FnMut(Box<Flow>)) {
+        match &mut self.parts {
+            Some(parts) => parts.add(flow),
+            None => export(Box::new(flow)),
+        }
+    }
+
+    /// Exports what has waited for other CPUs, as far as these are done with it.
+    pub(super) fn settle(
+        &mut self,
+        tables: &Tables,
+        export: &mut impl FnMut(Box<Flow>),
+    ) -> Result<(), Error> {
+        let Some(parts) = &mut self.parts else {
+            return Ok(());
+        };
+        let mut failed = None;
+        let open = |key: &_| {
+            let found = tables.find(key_bytes(key).bytes());
+            found.unwrap_or_else(|error| {
+                failed = Some(error);
+                Vec::new()
+            })
+        };
+        parts.settle(&self.timers, self.steps, open, export);
+        failed.map_or(Ok(()), Err)
+    }
+
+    pub(super) fn merged(&self) -> u64 {
+        self.parts.as_ref().map_or(0, Parts::merged)
+    }
+}

@@ -1,0 +1,162 @@
+//! A record for each packet, from a ring for each CPU.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use datapath::Error;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use netdev::XdpMode;
+use netdev::attach::{self, Attached};
+use sys::bpf_ring::Ring;
+
+use super::account::{self, Account};
+use super::clock;
+use super::failed;
+use super::settings::Settings;
+use super::skel::Plain;
+use super::skel::packets::{PacketsSkel, PacketsSkelBuilder, types};
+use super::tables::online;
+use crate::dissect::Packet;
+
+/// The loaded program and its rings. Dropping it detaches the program.
+#[derive(Debug)]
+pub struct PacketPlane {
+    attached: Vec<Attached>,
+    program: OwnedFd,
+    rings: Vec<Head>,
+    accounts: MapHandle,
+    clock: MapHandle,
+}
+
+/// The ring of one CPU, and when its first packet came.
+#[derive(Debug)]
+struct Head {
+    ring: Ring,
+    time_ns: Option<i64>,
+    map: MapHandle,
+}
+
+impl PacketPlane {
+    /// Loads the program, attached nowhere yet. `ring_bytes` is for each CPU.
+    pub fn load(settings: &Settings) -> Result<Self, Error> {
+        settings.check_packets()?;
+        let mut storage = MaybeUninit::uninit();
+        let mut open = PacketsSkelBuilder::default()
+            .open(&mut storage)
+            .map_err(failed("opening the packet program"))?;
+        if let Some(knobs) = open.maps.rodata_data.as_deref_mut() {
+            settings.tell_packets(knobs);
+        }
+        let cpus = libbpf_rs::num_possible_cpus().and_then(|cpus| {
+            let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+            open.maps.rings.set_max_entries(cpus)
+        });
+        cpus.map_err(failed("sizing the packet program's maps"))?;
+        let skel = open.load().map_err(failed("loading the packet program"))?;
+        let plane = Self::of(&skel, settings)?;
+        plane.set_clock()?;
+        Ok(plane)
+    }
+
+    fn of(skel: &PacketsSkel<'_>, settings: &Settings) -> Result<Self, Error> {
+        let handle = |map: &libbpf_rs::MapMut<'_>| {
+            MapHandle::try_from(map).map_err(failed("keeping a map of the packet program"))
+        };
+        let outer = handle(&skel.maps.rings)?;
+        let rings = online()?.into_iter();
+        let rings = rings.map(|cpu| Head::make(&outer, cpu, settings.ring_bytes));
+        let program = skel.progs.record_packets.as_fd().try_clone_to_owned();
+        Ok(Self {
+            attached: Vec::new(),
+            program: program.map_err(|error| Error::failed("keeping the program", error))?,
+            rings: rings.collect::<Result<_, Error>>()?,
+            accounts: handle(&skel.maps.accounts)?,
+            clock: handle(&skel.maps.clock)?,
+        })
+    }
+
+    /// The program, to run it elsewhere than on a device.
+    pub fn program(&self) -> BorrowedFd<'_> {
+        self.program.as_fd()
+    }
+
+    /// Records the packets of a device of the calling thread's namespace, too.
+    pub fn attach(&mut self, ifindex: u32, mode: XdpMode) -> Result<(), Error> {
+        let attached = attach::xdp(self.program.as_fd(), ifindex, mode)
+            .map_err(|error| Error::failed("attaching the packet program", error))?;
+        self.attached.push(attached);
+        Ok(())
+    }
+
+    /// Records no more; what is in the rings can still be read.
+    pub fn detach(&mut self) -> Result<(), Error> {
+        self.attached.clear();
+        sys::rcu::synchronize()
+            .map_err(|error| Error::failed("waiting for the packet program to end", error))
+    }
+
+    /// Tells the program what time it is, as `FlowPlane::set_clock`.
+    pub fn set_clock(&self) -> Result<(), Error> {
+        clock::set(&self.clock)
+    }
+
+    /// The rings' maps: a descriptor that waits for any of these wakes when packets come.
+    pub fn rings(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.rings.iter().map(|head| head.map.as_fd())
+    }
+
+    /// Hands on the packets that came before this time, those of all CPUs in the order of their
+    /// times, and those of one CPU in the order in which they came. What is younger waits in its
+    /// ring, so that a packet that another CPU is just writing is not overtaken.
+    pub fn collect(&mut self, before_ns: i64, mut take: impl FnMut(&Packet<'static>)) {
+        self.rings.iter_mut().for_each(Head::look);
+        loop {
+            let heads = self.rings.iter_mut().filter(|head| head.time_ns.is_some());
+            let Some(first) = heads.min_by_key(|head| head.time_ns) else {
+                break;
+            };
+            if first.time_ns.is_none_or(|time| time >= before_ns) {
+                break;
+            }
+            if let Some(record) = first.ring.peek().and_then(types::packet::read) {
+                take(&(&record).into());
+            }
+            first.ring.pop();
+            first.look();
+        }
+    }
+
+    /// What became of the frames that were seen.
+    pub fn account(&self) -> Result<Account, Error> {
+        account::read(&self.accounts)
+    }
+}
+
+impl Head {
+    fn make(outer: &MapHandle, cpu: u32, bytes: u32) -> Result<Self, Error> {
+        let refused = |error| Error::failed(format!("making CPU {cpu}'s ring"), error);
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
+            ..Default::default()
+        };
+        let map = MapHandle::create(MapType::RingBuf, Some("packet_ring"), 0, 0, bytes, &options)
+            .map_err(refused)?;
+        let fd = map.as_fd().as_raw_fd().to_ne_bytes();
+        outer
+            .update(&cpu.to_ne_bytes(), &fd, MapFlags::ANY)
+            .map_err(refused)?;
+        let ring = Ring::new(map.as_fd(), bytes)
+            .map_err(|error| Error::failed(format!("mapping CPU {cpu}'s ring"), error))?;
+        Ok(Self {
+            ring,
+            time_ns: None,
+            map,
+        })
+    }
+
+    fn look(&mut self) {
+        let record = self.ring.peek().and_then(types::packet::read);
+        self.time_ns = record.map(|record| record.time_ns);
+    }
+}

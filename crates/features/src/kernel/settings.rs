@@ -1,0 +1,124 @@
+//! What the kernel's programs are told when they are loaded.
+
+use datapath::Error;
+
+use super::skel::{flow, packets};
+use crate::dissect::Tunnels;
+use crate::extractor::Options;
+
+/// A flow's first packets that the kernel keeps one by one, at most: FLOW_STEPS of flow.h.
+const MOST_STEPS: usize = 10;
+
+/// What becomes of a frame after it was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on to the network stack.
+    #[default]
+    Inline,
+    /// It is dropped: what comes in is a copy, made for this.
+    Tap,
+}
+
+/// Where a packet's time and length on the wire come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clock {
+    /// The kernel's clock and the frame.
+    #[default]
+    Kernel,
+    /// A `struct metadata` in front of the frame, for tests.
+    Metadata,
+}
+
+/// What the kernel's programs are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub options: Options,
+    pub verdict: Verdict,
+    pub clock: Clock,
+    /// Make one row of what several CPUs have seen of a flow; costs a look at each other table for each
+    /// flow that ends, and is not needed where both directions come in on one CPU.
+    pub merge: bool,
+    /// Flows at a time on each CPU, for which memory is taken at the start.
+    pub flows_per_cpu: u32,
+    /// The ring of ended flows: a power of two, at least a page.
+    pub ring_bytes: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            options: Options::default(),
+            verdict: Verdict::default(),
+            clock: Clock::default(),
+            merge: true,
+            flows_per_cpu: 65_536,
+            ring_bytes: 16 << 20,
+        }
+    }
+}
+
+impl Settings {
+    /// Refuses what the kernel cannot do for flows.
+    pub fn check(&self) -> Result<(), Error> {
+        self.check_packets()?;
+        if self.options.limits.steps > MOST_STEPS {
+            return refuse(
+                "the kernel keeps a flow's first 10 packets; xdp-ringbuf and pcap keep more",
+            );
+        }
+        Ok(())
+    }
+
+    /// Refuses what the kernel cannot do for packets.
+    pub fn check_packets(&self) -> Result<(), Error> {
+        if self.options.tunnels == Tunnels::Inner {
+            return refuse("the kernel opens no tunnels; pcap, tpacket and recv do");
+        }
+        if !self.ring_bytes.is_power_of_two() || self.ring_bytes < 4096 {
+            return refuse("a ring's size is a power of two, and at least a page");
+        }
+        Ok(())
+    }
+
+    pub(super) fn tell(&self, knobs: &mut flow::types::rodata) {
+        let positive = |time: i64| u64::try_from(time).unwrap_or(0);
+        let Options {
+            timers,
+            limits,
+            by_vlan,
+            ..
+        } = self.options;
+        knobs.idle_ns = positive(timers.idle_ns);
+        knobs.active_ns = positive(timers.active_ns);
+        knobs.lingers = u8::from(timers.linger_ns.is_some());
+        knobs.linger_ns = positive(timers.linger_ns.unwrap_or(0));
+        knobs.active_gap_ns = timers.gaps.active_ns;
+        knobs.subflow_gap_ns = timers.gaps.subflow_ns;
+        knobs.bulk_gap_ns = timers.gaps.bulk_ns;
+        knobs.most_steps = u32::try_from(limits.steps).unwrap_or(u32::MAX);
+        knobs.early_packets = limits.early_packets.unwrap_or(0);
+        knobs.by_vlan = u8::from(by_vlan);
+        knobs.from_metadata = u8::from(self.clock == Clock::Metadata);
+        knobs.frame_verdict = self.verdict.action();
+    }
+
+    pub(super) fn tell_packets(&self, knobs: &mut packets::types::rodata) {
+        knobs.by_vlan = u8::from(self.options.by_vlan);
+        knobs.from_metadata = u8::from(self.clock == Clock::Metadata);
+        knobs.frame_verdict = self.verdict.action();
+    }
+}
+
+impl Verdict {
+    /// As `enum xdp_action` numbers it.
+    fn action(self) -> u32 {
+        match self {
+            Self::Tap => 1,
+            Self::Inline => 2,
+        }
+    }
+}
+
+fn refuse(what: &str) -> Result<(), Error> {
+    Err(Error::Plan(what.to_owned()))
+}

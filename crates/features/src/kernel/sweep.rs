@@ -1,0 +1,161 @@
+//! Evictions: which flows look due, seen from here, and the call that takes out those that are.
+//!
+//! Reading and then deleting from here would lose the packets that come between. So the kernel looks
+//! again and deletes, on the CPU whose table it is, where no packet can come between (evict.h).
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use datapath::Error;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use super::calls::{Batch, Cursor, run_live};
+use super::failed;
+use super::skel::Plain;
+use super::skel::flow::types;
+use super::tables::{Table, Tables, batch, records};
+use crate::flow::{Flow, Timers};
+
+/// MOST_EVICTIONS and EVICTIONS_PER_FRAME of evict.h.
+const MOST_EVICTIONS: usize = 4096;
+const PER_FRAME: u32 = 64;
+
+/// How far a sweep has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Every table was looked through; the next sweep starts again.
+    pub whole: bool,
+    /// Flows taken out.
+    pub evicted: u32,
+    /// Flows that stayed although they are due, because the ring was full.
+    pub ring_full: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Sweep {
+    timers: Timers,
+    program: OwnedFd,
+    evictions: MapHandle,
+    candidates: MapHandle,
+    /// Where the last one has stopped.
+    table: usize,
+    cursor: Cursor,
+    batch: Batch,
+    /// Keys of flows that look due, side by side.
+    due: Vec<u8>,
+}
+
+impl Sweep {
+    pub(super) fn new(
+        timers: Timers,
+        program: OwnedFd,
+        evictions: MapHandle,
+        candidates: MapHandle,
+    ) -> Self {
+        Self {
+            timers,
+            program,
+            evictions,
+            candidates,
+            table: 0,
+            cursor: Cursor::default(),
+            batch: batch(),
+            due: Vec::new(),
+        }
+    }
+
+    /// Looks through the tables until the budget is spent, or all were seen. `collect` empties the ring.
+    pub(super) fn go_on(
+        &mut self,
+        tables: &Tables,
+        horizon_ns: i64,
+        budget: Duration,
+        collect: &mut impl FnMut() -> Result<(), Error>,
+    ) -> Result<Swept, Error> {
+        let start = Instant::now();
+        let mut swept = Swept::default();
+        while let Some(table) = tables.get(self.table) {
+            let more = self.look(table, horizon_ns)?;
+            let spent = start.elapsed() >= budget;
+            if !more || spent || self.due.len() + self.batch.keys.len() > MOST_EVICTIONS * KEY {
+                self.evict(table, horizon_ns, &mut swept)?;
+                collect()?;
+            }
+            if !more {
+                self.table += 1;
+            }
+            if spent {
+                break;
+            }
+        }
+        swept.whole = tables.get(self.table).is_none();
+        if swept.whole {
+            self.table = 0;
+        }
+        Ok(swept)
+    }
+
+    /// Reads the next flows of a table and notes those that look due; whether there are more.
+    fn look(&mut self, table: &Table, horizon_ns: i64) -> Result<bool, Error> {
+        let more = table.read(&mut self.batch, &mut self.cursor)?;
+        for record in records(&self.batch) {
+            // No timer is shorter than nothing: most flows need no closer look.
+            if record.last_ns <= horizon_ns
+                && self.timers.deadline(&Flow::from(&record)).0 <= horizon_ns
+            {
+                self.due.extend_from_slice(record.key.bytes());
+            }
+        }
+        Ok(more)
+    }
+
+    /// Has the kernel take out what is due of what was noted.
+    fn evict(&mut self, table: &Table, horizon_ns: i64, swept: &mut Swept) -> Result<(), Error> {
+        for due in self.due.chunks(MOST_EVICTIONS * KEY) {
+            let count = u32::try_from(due.len() / KEY).unwrap_or(0);
+            let done = self.call(table.cpu, horizon_ns, due, count)?;
+            swept.evicted += done.evicted;
+            swept.ring_full += done.ring_full;
+        }
+        self.due.clear();
+        Ok(())
+    }
+
+    fn call(
+        &self,
+        cpu: u32,
+        horizon_ns: i64,
+        due: &[u8],
+        count: u32,
+    ) -> Result<types::eviction, Error> {
+        let order = types::eviction {
+            horizon_ns,
+            count,
+            cpu,
+            ..types::eviction::default()
+        };
+        let numbers: Vec<u8> = (0..count).flat_map(u32::to_ne_bytes).collect();
+        self.candidates
+            .update_batch(&numbers, due, count, MapFlags::ANY, MapFlags::ANY)
+            .map_err(failed("naming the flows that are due"))?;
+        self.evictions
+            .update(&0_u32.to_ne_bytes(), order.bytes(), MapFlags::ANY)
+            .map_err(failed("ordering an eviction"))?;
+        let on_cpu = usize::try_from(cpu).unwrap_or(usize::MAX);
+        sys::sched::on_cpu(on_cpu, || {
+            run_live(&self.program, count.div_ceil(PER_FRAME))
+        })
+        .and_then(|result| result)
+        .map_err(|error| Error::failed(format!("evicting flows on CPU {cpu}"), error))?;
+        let done = self
+            .evictions
+            .lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(failed("reading what was evicted"))?;
+        Ok(done
+            .and_then(|done| types::eviction::read(&done))
+            .unwrap_or_default())
+    }
+}
+
+/// Bytes of a key.
+const KEY: usize = size_of::<types::flow_key>();

@@ -1,0 +1,159 @@
+//! The tables of flows, one for each CPU, read from userspace while programs write them: what is read
+//! of a flow that gets a packet at that moment may be half old, half new.
+
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd};
+
+use datapath::Error;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+
+use super::calls::{Batch, Cursor};
+use super::failed;
+use super::skel::Plain;
+use super::skel::flow::types;
+use crate::flow::Flow;
+
+/// Flows that are read by one call.
+const BATCH: u32 = 256;
+
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+
+/// The table of one CPU.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) cpu: u32,
+    pub(super) map: MapHandle,
+}
+
+#[derive(Debug)]
+pub(super) struct Tables(Vec<Table>);
+
+impl Tables {
+    /// Makes a table for each CPU that is online and gives it to the programs.
+    pub(super) fn make(outer: &MapHandle, flows: u32) -> Result<Self, Error> {
+        let tables = online()?.into_iter().map(|cpu| {
+            let map = make(flows)?;
+            let fd = map.as_fd().as_raw_fd().to_ne_bytes();
+            outer
+                .update(&cpu.to_ne_bytes(), &fd, MapFlags::ANY)
+                .map_err(|error| Error::failed(format!("giving CPU {cpu} its table"), error))?;
+            Ok(Table { cpu, map })
+        });
+        Ok(Self(tables.collect::<Result<_, Error>>()?))
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<&Table> {
+        self.0.get(index)
+    }
+
+    /// Every flow in every table.
+    pub(super) fn each(&self, take: &mut impl FnMut(&types::flow)) -> Result<(), Error> {
+        let mut batch = batch();
+        for table in &self.0 {
+            let mut cursor = Cursor::default();
+            loop {
+                let more = table.read(&mut batch, &mut cursor)?;
+                records(&batch).for_each(|record| take(&record));
+                if !more {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether another CPU's table has this key.
+    pub(super) fn beside(&self, cpu: u32, key: &[u8]) -> Result<bool, Error> {
+        for table in self.0.iter().filter(|table| table.cpu != cpu) {
+            if table.find(key)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What the tables have of this key.
+    pub(super) fn find(&self, key: &[u8]) -> Result<Vec<Flow>, Error> {
+        let found = self.0.iter().map(|table| table.find(key));
+        found.filter_map(Result::transpose).collect()
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Table {
+    fn find(&self, key: &[u8]) -> Result<Option<Flow>, Error> {
+        let found = self.map.lookup(key, MapFlags::ANY);
+        let found = found.map_err(failed("looking a flow up"))?;
+        Ok(found
+            .and_then(|value| types::flow::read(&value))
+            .map(|record| (&record).into()))
+    }
+
+    /// Reads on from the cursor; whether there is more.
+    pub(super) fn read(&self, batch: &mut Batch, cursor: &mut Cursor) -> Result<bool, Error> {
+        batch
+            .read(&self.map, cursor)
+            .map_err(|error| Error::failed(format!("reading CPU {}'s flows", self.cpu), error))
+    }
+}
+
+pub(super) fn batch() -> Batch {
+    let (key, flow) = (size_of::<types::flow_key>(), size_of::<types::flow>());
+    Batch::new(key, flow, BATCH)
+}
+
+/// The flows in a batch.
+pub(super) fn records(batch: &Batch) -> impl Iterator<Item = types::flow> + '_ {
+    let values = batch.values.chunks_exact(size_of::<types::flow>());
+    values.take(batch.count).filter_map(types::flow::read)
+}
+
+fn make(flows: u32) -> Result<MapHandle, Error> {
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
+        ..Default::default()
+    };
+    let size = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+    MapHandle::create(
+        MapType::Hash,
+        Some("flow_table"),
+        size(size_of::<types::flow_key>()),
+        size(size_of::<types::flow>()),
+        flows,
+        &options,
+    )
+    .map_err(|error| Error::failed(format!("making a table of {flows} flows"), error))
+}
+
+/// The CPUs that run programs now.
+pub(super) fn online() -> Result<Vec<u32>, Error> {
+    let list = fs::read_to_string(ONLINE).map_err(|error| Error::failed(ONLINE, error))?;
+    parse_cpus(list.trim())
+        .ok_or_else(|| Error::Plan(format!("{ONLINE} says {list:?}, which is no list of CPUs")))
+}
+
+/// A list such as `0-3,8`.
+fn parse_cpus(list: &str) -> Option<Vec<u32>> {
+    let mut cpus = Vec::new();
+    for part in list.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        assert_eq!(parse_cpus("0"), Some(vec![0]));
+        assert_eq!(parse_cpus("0-2,5,7-8"), Some(vec![0, 1, 2, 5, 7, 8]));
+        assert_eq!(parse_cpus("x"), None);
+    }
+}

@@ -1,0 +1,27 @@
+//! Packets to flow features for machine learning: one definition of every feature, on every datapath.
+//!
+//! A frame is dissected, its packet is counted under a flow, and an ended flow is a row of a schema.
+//! Where frames come from is the datapaths' business, where rows go is the sinks'.
+
+pub mod batch;
+pub mod column;
+pub mod counters;
+pub mod dissect;
+pub mod element;
+mod extractor;
+pub mod flow;
+pub mod kernel;
+mod key;
+pub mod live;
+pub mod payload;
+pub mod pcap;
+mod rows;
+pub mod schema;
+pub mod sink;
+mod text;
+mod work;
+
+pub use extractor::{Extractor, Options, PacketReader};
+pub use key::{Endpoint, Key, Sender};
+pub use rows::RowWriter;
+pub use work::arrow_schema;

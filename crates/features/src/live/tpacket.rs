@@ -1,0 +1,83 @@
+//! The `tpacket` datapath: frames in a ring of blocks that the kernel fills.
+
+use std::io;
+use std::time::Duration;
+
+use datapath::{Datapath, Error, Missing};
+use packet::pcap::Frame;
+use sys::capture::{Capture, Seen, Statistics};
+use sys::packet_ring::{Ring, Shape};
+
+use super::framed::{Framed, Source};
+use super::worker::{PATIENCE, Workers};
+use super::{Features, Plan, Running, may_capture};
+
+/// 32 MiB: a tenth of a second of small packets at two million a second.
+const SHAPE: Shape = Shape {
+    block: 1 << 20,
+    blocks: 32,
+    patience: Duration::from_millis(10),
+};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tpacket;
+
+impl Datapath<Features> for Tpacket {
+    fn name(&self) -> &'static str {
+        "tpacket"
+    }
+
+    fn check(&self) -> Result<(), Missing> {
+        may_capture()
+    }
+
+    fn start(&self, plan: &Plan) -> Result<Running, Error> {
+        self.check()?;
+        let sources: io::Result<Vec<Blocks>> = plan
+            .captures()
+            .map(|capture| Blocks::open(&capture))
+            .collect();
+        let sources = sources.map_err(|error| Error::failed(plan.interface.clone(), error))?;
+        let framed = |source| Framed::new(source, plan);
+        Workers::start("tpacket", sources.into_iter().map(framed).collect())
+    }
+}
+
+#[derive(Debug)]
+struct Blocks {
+    ring: Ring,
+    link_type: u32,
+}
+
+impl Blocks {
+    fn open(capture: &Capture) -> io::Result<Self> {
+        let ring = Ring::open(capture, SHAPE)?;
+        Ok(Self {
+            link_type: super::link_type(ring.socket().hardware()?),
+            ring,
+        })
+    }
+}
+
+impl Source for Blocks {
+    fn frames(&mut self, mut take: impl FnMut(&Frame<'_>)) -> io::Result<bool> {
+        let link_type = self.link_type;
+        let mut take = |seen: Seen, bytes: &[u8]| {
+            take(&Frame {
+                timestamp_ns: seen.time_ns,
+                original_length: seen.length,
+                link_type,
+                bytes,
+            });
+        };
+        if self.ring.next_block(&mut take) {
+            return Ok(true);
+        }
+        self.ring.wait(PATIENCE)?;
+        Ok(self.ring.next_block(&mut take))
+    }
+
+    fn statistics(&mut self) -> io::Result<Statistics> {
+        self.ring.statistics()
+    }
+}

@@ -1,0 +1,76 @@
+//! The `xdp-flow` datapath: flows are counted in the kernel, and only what has ended comes up here.
+//! `xdp-generic` is the same for devices whose driver knows no XDP.
+
+use std::thread;
+use std::time::Duration;
+
+use datapath::{Datapath, Error, Missing};
+use netdev::XdpMode;
+
+use super::kernel::{self, BREATH, PlaneWork};
+use super::worker::{Capturing, Workers};
+use super::{Features, LiveCounters, Plan, Running};
+use crate::kernel::FlowPlane;
+
+/// How long a look at the tables may take: packets wait for none of it, the ring does.
+const SWEEP: Duration = Duration::from_millis(200);
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct XdpFlow {
+    pub(super) name: &'static str,
+    pub(super) mode: XdpMode,
+}
+
+impl Datapath<Features> for XdpFlow {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn check(&self) -> Result<(), Missing> {
+        kernel::check()
+    }
+
+    fn start(&self, plan: &Plan) -> Result<Running, Error> {
+        self.check()?;
+        let mut plane = FlowPlane::load(&kernel::settings(self.name, plan)?)?;
+        plane.attach(plan.ifindex, self.mode)?;
+        let work = PlaneWork::new(plan);
+        Workers::start(self.name, vec![Flows { plane, work }])
+    }
+}
+
+#[derive(Debug)]
+struct Flows {
+    plane: FlowPlane,
+    work: PlaneWork,
+}
+
+impl Capturing for Flows {
+    fn take(&mut self) -> Result<bool, String> {
+        thread::sleep(BREATH);
+        let work = &mut self.work;
+        let collected = self.plane.collect(&mut |flow| work.row(flow));
+        collected.map_err(|error| error.to_string())?;
+        Ok(false)
+    }
+
+    fn tick(&mut self, now_ns: i64) -> Result<(), String> {
+        let work = &mut self.work;
+        self.plane.set_clock().map_err(|error| error.to_string())?;
+        let swept = self.plane.sweep(now_ns, SWEEP, &mut |flow| work.row(flow));
+        work.flush();
+        swept.map(drop).map_err(|error| error.to_string())
+    }
+
+    fn counters(&mut self) -> Result<LiveCounters, String> {
+        let account = self.plane.account().map_err(|error| error.to_string())?;
+        Ok(self.work.counters(&account))
+    }
+
+    fn finish(mut self) -> (LiveCounters, Result<(), String>) {
+        let work = &mut self.work;
+        let finished = self.plane.finish(&mut |flow| work.row(flow));
+        let account = finished.and_then(|()| self.plane.account());
+        self.work.finish(account)
+    }
+}

@@ -1,0 +1,86 @@
+//! The `xdp-ringbuf` datapath: the kernel reads headers and records each packet, flows are counted here.
+
+use std::thread;
+
+use datapath::{Datapath, Error, Missing};
+use netdev::XdpMode;
+
+use super::kernel::{self, BREATH, PlaneWork};
+use super::worker::{Capturing, Workers, now_ns};
+use super::{Features, LiveCounters, Plan, Running};
+use crate::flow::Table;
+use crate::kernel::PacketPlane;
+
+/// A packet this young may be overtaken by one that another CPU is just writing.
+const YOUNG_NS: i64 = 1_000_000;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct XdpRingbuf;
+
+impl Datapath<Features> for XdpRingbuf {
+    fn name(&self) -> &'static str {
+        "xdp-ringbuf"
+    }
+
+    fn check(&self) -> Result<(), Missing> {
+        kernel::check()
+    }
+
+    fn start(&self, plan: &Plan) -> Result<Running, Error> {
+        self.check()?;
+        let settings = kernel::settings(self.name(), plan)?;
+        let mut plane = PacketPlane::load(&settings)?;
+        plane.attach(plan.ifindex, XdpMode::Native)?;
+        let records = Records {
+            plane,
+            table: Table::new(settings.options.timers, settings.options.limits),
+            work: PlaneWork::new(plan),
+        };
+        Workers::start(self.name(), vec![records])
+    }
+}
+
+#[derive(Debug)]
+struct Records {
+    plane: PacketPlane,
+    table: Table,
+    work: PlaneWork,
+}
+
+impl Records {
+    fn collect(&mut self, before_ns: i64) {
+        let (table, work) = (&mut self.table, &mut self.work);
+        self.plane.collect(before_ns, |packet| {
+            table.add(packet, &mut |flow| work.row(flow));
+        });
+    }
+}
+
+impl Capturing for Records {
+    fn take(&mut self) -> Result<bool, String> {
+        thread::sleep(BREATH);
+        self.collect(now_ns() - YOUNG_NS);
+        Ok(false)
+    }
+
+    fn tick(&mut self, now_ns: i64) -> Result<(), String> {
+        let work = &mut self.work;
+        self.table.sweep(now_ns, &mut |flow| work.row(flow));
+        work.flush();
+        self.plane.set_clock().map_err(|error| error.to_string())
+    }
+
+    fn counters(&mut self) -> Result<LiveCounters, String> {
+        let account = self.plane.account().map_err(|error| error.to_string())?;
+        Ok(self.work.counters(&account))
+    }
+
+    fn finish(mut self) -> (LiveCounters, Result<(), String>) {
+        let detached = self.plane.detach();
+        self.collect(i64::MAX);
+        let work = &mut self.work;
+        self.table.drain(&mut |flow| work.row(flow));
+        let account = detached.and_then(|()| self.plane.account());
+        self.work.finish(account)
+    }
+}

@@ -1,0 +1,106 @@
+//! The schemas: versioned lists of columns. A column is added in its schema's file and nowhere else.
+
+mod cic;
+mod flow;
+mod ipfix;
+mod nfstream;
+
+use crate::column::Column;
+use crate::extractor::Options;
+use crate::flow::Flow;
+
+/// A named list of columns. A name with another version is another schema.
+#[derive(Debug)]
+pub struct Schema {
+    pub name: &'static str,
+    /// What it is for.
+    pub about: &'static str,
+    pub rules: Rules,
+    pub rows: Rows,
+}
+
+/// Which packets make a flow, where a schema's model decides that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rules {
+    /// As the options say.
+    Own,
+    /// As NFStream does: only timeouts end a flow, and VLAN ids tell flows apart.
+    NfStream,
+}
+
+/// What a row is about.
+#[derive(Debug)]
+pub enum Rows {
+    Flows(&'static [&'static [Column<Flow>]]),
+}
+
+/// What a column is, without how it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Description {
+    pub name: &'static str,
+    pub kind: &'static str,
+    pub unit: &'static str,
+    pub definition: &'static str,
+    pub needs_payload: bool,
+}
+
+/// Every schema, the default first.
+pub const SCHEMAS: &[Schema] = &[flow::SCHEMA, cic::SCHEMA, nfstream::SCHEMA, ipfix::SCHEMA];
+
+/// The schema of this name.
+pub fn find(name: &str) -> Option<&'static Schema> {
+    SCHEMAS.iter().find(|schema| schema.name == name)
+}
+
+impl Schema {
+    /// The options by which this schema's flows are made, where these were asked for.
+    pub fn options(&self, asked: &Options) -> Options {
+        let mut options = *asked;
+        if self.rules == Rules::NfStream {
+            options.timers.linger_ns = None;
+            options.by_vlan = true;
+        }
+        options
+    }
+
+    /// Whether any column needs bytes behind the headers.
+    pub fn needs_payload(&self) -> bool {
+        self.columns().iter().any(|column| column.needs_payload)
+    }
+
+    pub fn columns(&self) -> Vec<Description> {
+        match &self.rows {
+            Rows::Flows(columns) => describe(columns),
+        }
+    }
+}
+
+fn describe<R>(groups: &[&[Column<R>]]) -> Vec<Description> {
+    let describe = |column: &Column<R>| Description {
+        name: column.name,
+        kind: column.value.kind(),
+        unit: column.unit.name(),
+        definition: column.definition,
+        needs_payload: column.needs_payload,
+    };
+    groups.iter().copied().flatten().map(describe).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_every_column_is_defined() {
+        for schema in SCHEMAS {
+            let columns = schema.columns();
+            let names: HashSet<&str> = columns.iter().map(|column| column.name).collect();
+            assert_eq!(names.len(), columns.len(), "{}", schema.name);
+            for column in columns {
+                assert!(column.definition.ends_with('.'), "{}", column.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Parquet as chunks: a row group each, and a footer that can be written for the first of them alone.
+//!
+//! The library counts a row group as written once it has made its bytes. Whether they reached the disk
+//! is known only here, so that the footer of a file that was cut short is made here as well.
+
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, SchemaRef};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{
+    FileMetaData, ParquetMetaData, ParquetMetaDataWriter, RowGroupMetaData,
+};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+
+use super::format::Chunk;
+
+/// Rows of a row group: after so many, what was written can be read without the rest.
+const GROUP: usize = 65_536;
+/// The most that a footer says of a column in a row group: names, offsets, encodings, and two
+/// statistics of at most 64 bytes.
+const COLUMN_FOOTER: usize = 512;
+
+pub(super) struct Groups {
+    writer: ArrowWriter<Vec<u8>>,
+    /// Of a file without rows, beginning included.
+    empty: usize,
+    columns: usize,
+    stored: usize,
+    /// Once the library has finished.
+    metadata: Option<ParquetMetaData>,
+}
+
+impl Groups {
+    pub(super) fn start(schema: &SchemaRef) -> Result<(Self, Chunk), ParquetError> {
+        let empty = writer(schema)?.into_inner()?.len();
+        let mut groups = Self {
+            writer: writer(schema)?,
+            empty,
+            columns: 0,
+            stored: 0,
+            metadata: None,
+        };
+        let head = groups.chunk(0)?;
+        Ok((groups, head))
+    }
+
+    pub(super) fn rows(&mut self, batch: &RecordBatch) -> Result<Option<Chunk>, ParquetError> {
+        self.writer.write(batch)?;
+        if self.writer.in_progress_rows() < GROUP {
+            return Ok(None);
+        }
+        self.rest()
+    }
+
+    pub(super) fn rest(&mut self) -> Result<Option<Chunk>, ParquetError> {
+        let rows = u64::try_from(self.writer.in_progress_rows()).unwrap_or(0);
+        if rows == 0 {
+            return Ok(None);
+        }
+        self.writer.flush()?;
+        let columns = |group: &RowGroupMetaData| group.num_columns();
+        self.columns += self.writer.flushed_row_groups().last().map_or(0, columns);
+        self.chunk(rows).map(Some)
+    }
+
+    fn chunk(&mut self, rows: u64) -> Result<Chunk, ParquetError> {
+        Ok(Chunk {
+            bytes: self.take()?,
+            rows,
+            tail: self.empty + self.columns * COLUMN_FOOTER,
+        })
+    }
+
+    fn take(&mut self) -> Result<Vec<u8>, ParquetError> {
+        self.writer.sync()?;
+        Ok(std::mem::take(self.writer.inner_mut()))
+    }
+
+    pub(super) fn stored(&mut self) {
+        self.stored = self.writer.flushed_row_groups().len();
+    }
+
+    pub(super) fn tail(&mut self) -> Result<Vec<u8>, ParquetError> {
+        if self.metadata.is_none() {
+            self.metadata = Some(self.writer.finish()?);
+            let whole = self.take()?;
+            if self.stored == self.writer.flushed_row_groups().len() {
+                return Ok(whole);
+            }
+        }
+        let Some(metadata) = &self.metadata else {
+            return Ok(Vec::new());
+        };
+        let mut footer = Vec::new();
+        let kept = first_groups(metadata, self.stored);
+        ParquetMetaDataWriter::new(&mut footer, &kept).finish()?;
+        Ok(footer)
+    }
+
+    pub(super) fn pending(&self) -> u64 {
+        u64::try_from(self.writer.in_progress_size()).unwrap_or(0)
+    }
+}
+
+fn writer(schema: &SchemaRef) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
+    let mut properties = WriterProperties::builder()
+        // Numbers of flows seldom repeat: a dictionary of them costs more time than it saves room.
+        .set_dictionary_enabled(false)
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        // Groups end where this module ends them.
+        .set_max_row_group_row_count(None)
+        // No index of pages: room for it would have to be reserved as well.
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true);
+    for field in schema.fields() {
+        let column = ColumnPath::from(field.name().as_str());
+        let repeats = matches!(field.data_type(), DataType::Utf8);
+        properties = properties.set_column_dictionary_enabled(column, repeats);
+    }
+    ArrowWriter::try_new(Vec::new(), schema.clone(), Some(properties.build()))
+}
+
+/// What a file says of itself that has only the first row groups.
+fn first_groups(metadata: &ParquetMetaData, count: usize) -> ParquetMetaData {
+    let of = metadata.file_metadata();
+    let groups = metadata.row_groups()[..count].to_vec();
+    let file = FileMetaData::new(
+        of.version(),
+        groups.iter().map(RowGroupMetaData::num_rows).sum(),
+        of.created_by().map(str::to_owned),
+        of.key_value_metadata().cloned(),
+        of.schema_descr_ptr(),
+        of.column_orders().cloned(),
+    );
+    ParquetMetaData::new(file, groups)
+}

@@ -1,0 +1,131 @@
+//! A file on a disk that may be full: a chunk is in it as a whole or not at all, and there is always
+//! room for its end.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
+
+use super::format::Chunk;
+use crate::sink::Error;
+
+/// Where chunks are put.
+pub(super) struct Store {
+    path: PathBuf,
+    output: Output,
+    /// Bytes of whole chunks.
+    length: u64,
+}
+
+enum Output {
+    /// Under another name, until it is complete.
+    File {
+        file: File,
+        now: PathBuf,
+    },
+    Stream(Box<dyn Write + Send>),
+}
+
+impl Store {
+    /// A file that gets its name when it is complete.
+    pub(super) fn file(path: PathBuf) -> Result<Self, Error> {
+        let mut now = OsString::from(&path);
+        now.push(".tmp");
+        let now = PathBuf::from(now);
+        let file = File::create(&now).map_err(Error::io(&now))?;
+        Ok(Self {
+            path,
+            output: Output::File { file, now },
+            length: 0,
+        })
+    }
+
+    /// Standard output, a pipe, or a device.
+    pub(super) fn stream(path: &Path) -> Result<Self, Error> {
+        let stream: Box<dyn Write + Send> = if path == Path::new("-") {
+            Box::new(io::stdout())
+        } else {
+            let opened = OpenOptions::new().write(true).open(path);
+            Box::new(opened.map_err(Error::io(path))?)
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            output: Output::Stream(stream),
+            length: 0,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.length
+    }
+
+    /// Appends a chunk, and keeps room for the end behind it. After an error the file is as before.
+    pub(super) fn commit(&mut self, chunk: &Chunk) -> Result<(), Error> {
+        let bytes = &chunk.bytes;
+        match &mut self.output {
+            Output::Stream(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+            Output::File { file, .. } => reserve(file, self.length, bytes.len() + chunk.tail)
+                // What is written in part is no chunk: the end is written over it, and cuts it off.
+                .and_then(|()| file.write_all_at(bytes, self.length)),
+        }
+        .map_err(Error::io(&self.path))?;
+        self.length += u64::try_from(bytes.len()).unwrap_or(0);
+        Ok(())
+    }
+
+    /// Writes the end, gives back what was reserved, and gives the file its name.
+    pub(super) fn complete(&mut self, tail: &[u8]) -> Result<(), Error> {
+        let Output::File { file, now } = &mut self.output else {
+            let tail = Chunk {
+                bytes: tail.to_vec(),
+                ..Chunk::default()
+            };
+            return self.commit(&tail);
+        };
+        let end = self.length + u64::try_from(tail.len()).unwrap_or(0);
+        file.write_all_at(tail, self.length)
+            .and_then(|()| file.set_len(end))
+            .and_then(|()| fs::rename(now, &self.path))
+            .map_err(Error::io(&self.path))?;
+        self.length = end;
+        Ok(())
+    }
+
+    /// Removes a file that has nothing in it.
+    pub(super) fn discard(&mut self) {
+        if let Output::File { now, .. } = &self.output {
+            let _ = fs::remove_file(now);
+        }
+    }
+}
+
+/// Has the file system set blocks aside behind this place, where it can.
+fn reserve(file: &File, from: u64, length: usize) -> io::Result<()> {
+    let (Ok(from), Ok(length)) = (i64::try_from(from), i64::try_from(length)) else {
+        return Ok(());
+    };
+    if length == 0 {
+        return Ok(());
+    }
+    match fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, from, length) {
+        Err(Errno::EOPNOTSUPP | Errno::ENOSYS) | Ok(()) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("path", &self.path)
+            .field("length", &self.length)
+            .finish_non_exhaustive()
+    }
+}

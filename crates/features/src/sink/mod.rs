@@ -1,0 +1,112 @@
+//! Where rows go: files of the formats that people read, another program through a pipe, or a
+//! collector. Every row that was taken is in the output, or counted as lost.
+
+mod dial;
+mod file;
+mod flat;
+pub mod ipfix;
+mod nats;
+mod queue;
+
+use std::path::Path;
+
+use arrow_array::RecordBatch;
+use arrow_schema::ArrowError;
+use parquet::errors::ParquetError;
+
+pub use arrow_schema::SchemaRef;
+pub use file::{FileSink, Format, Rotation};
+pub use nats::NatsSink;
+pub use queue::Queue;
+
+/// Takes record batches of one schema.
+pub trait Sink: Send {
+    /// Takes a batch. After an error it takes no more; what was written before stays readable.
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), Error>;
+
+    /// Does what is due by time; called now and then while there is nothing to write.
+    fn idle(&mut self) {}
+
+    /// Writes what is left, and makes the output complete. The last call but for [`Self::lost`].
+    fn finish(&mut self) -> Result<(), Error>;
+
+    /// Rows that it was given and that are not in the output; exact once finished.
+    fn lost(&self) -> u64;
+}
+
+/// What is done when an output does not take rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The input can wait, and an error ends the run: no row is passed over.
+    Whole,
+    /// Traffic does not wait: rows are lost and counted until the output takes them again.
+    Live,
+}
+
+/// Takes rows and forgets them: for measuring what comes before.
+#[derive(Clone, Copy, Debug)]
+pub struct Nowhere;
+
+impl Sink for Nowhere {
+    fn write(&mut self, _batch: &RecordBatch) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn lost(&self) -> u64 {
+        0
+    }
+}
+
+/// Why rows could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{path}: {source}")]
+    Io {
+        path: String,
+        source: std::io::Error,
+    },
+    #[error("{path}: {source}")]
+    Parquet { path: String, source: ParquetError },
+    #[error("{path}: {source}")]
+    Arrow { path: String, source: ArrowError },
+    #[error("a batch of rows: {0}")]
+    Batch(ArrowError),
+    #[error(
+        "{path}: the name says no format: end it in .parquet, .arrow, .csv, .jsonl or .ipfix, or name one with --format"
+    )]
+    UnknownFormat { path: String },
+    #[error("column {0} is no IPFIX information element; use --schema ipfix")]
+    NoElement(String),
+    #[error("{path}: only files can be rotated")]
+    NotAFile { path: String },
+    #[error("nats://{0}: names no subject; write nats://HOST:PORT/SUBJECT")]
+    NoSubject(String),
+    #[error("the output's thread: {0}")]
+    Thread(std::io::Error),
+    #[error("the output takes nothing more")]
+    Stuck,
+}
+
+impl Error {
+    pub(crate) fn batch(source: ArrowError) -> Self {
+        Self::Batch(source)
+    }
+
+    pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.display().to_string();
+        move |source| Self::Io { path, source }
+    }
+
+    fn address(address: &str) -> impl FnOnce(std::io::Error) -> Self {
+        let path = address.to_owned();
+        move |source| Self::Io { path, source }
+    }
+
+    fn thread(source: std::io::Error) -> Self {
+        Self::Thread(source)
+    }
+}

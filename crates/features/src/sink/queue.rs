@@ -1,0 +1,166 @@
+//! A sink on a thread of its own, behind a bounded queue: a slow output delays nobody who captures.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+
+use super::{Error, Mode, Sink};
+
+/// Batches that wait.
+const DEPTH: usize = 64;
+/// How often a sink that has nothing to write is asked whether it has something to do.
+const IDLE: Duration = Duration::from_millis(200);
+/// How long a live run's end waits for an output that does not move.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Hands batches to a sink's thread. A full queue holds up who fills it, or, live, loses its rows.
+#[derive(Debug)]
+pub struct Queue {
+    mode: Mode,
+    batches: Option<SyncSender<RecordBatch>>,
+    done: Receiver<()>,
+    shared: Arc<Shared>,
+    /// Rows that came.
+    given: u64,
+    /// Of them, rows that found the queue full.
+    refused: u64,
+}
+
+/// What the thread tells.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Rows that the sink was given, and those that it, or its end, has lost.
+    taken: AtomicU64,
+    lost: AtomicU64,
+    finished: AtomicBool,
+    failed: AtomicBool,
+    error: Mutex<Option<Error>>,
+}
+
+impl Queue {
+    /// Starts the thread.
+    pub fn start(sink: Box<dyn Sink>, mode: Mode) -> Result<Self, Error> {
+        let (batches, work) = sync_channel(DEPTH);
+        let (say_done, done) = sync_channel(1);
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        thread::Builder::new()
+            .name("features-sink".to_owned())
+            .spawn(move || {
+                theirs.serve(sink, &work);
+                let _ = say_done.send(());
+            })
+            .map_err(Error::thread)?;
+        Ok(Self {
+            mode,
+            batches: Some(batches),
+            done,
+            shared,
+            given: 0,
+            refused: 0,
+        })
+    }
+
+    /// Waits for the thread; live, only while it gets on.
+    fn wait(&self) {
+        loop {
+            let before = self.shared.taken.load(Ordering::Relaxed);
+            match self.done.recv_timeout(PATIENCE) {
+                Err(RecvTimeoutError::Timeout) => {}
+                _ => return,
+            }
+            let stuck = before == self.shared.taken.load(Ordering::Relaxed);
+            if self.mode == Mode::Live && stuck {
+                return;
+            }
+        }
+    }
+}
+
+impl Sink for Queue {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
+        let rows = rows(batch);
+        self.given += rows;
+        let refused = match (&self.batches, self.mode) {
+            (None, _) => true,
+            (Some(batches), Mode::Whole) => batches.send(batch.clone()).is_err(),
+            (Some(batches), Mode::Live) => match batches.try_send(batch.clone()) {
+                Ok(()) => false,
+                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => true,
+            },
+        };
+        if refused {
+            self.refused += rows;
+        }
+        match self.shared.error() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.batches = None;
+        self.wait();
+        if !self.shared.finished.load(Ordering::Acquire) {
+            return Err(Error::Stuck);
+        }
+        self.shared.error().map_or(Ok(()), Err)
+    }
+
+    fn lost(&self) -> u64 {
+        let lost = self.refused + self.shared.lost.load(Ordering::Relaxed);
+        if self.batches.is_some() || self.shared.finished.load(Ordering::Acquire) {
+            return lost;
+        }
+        // Its thread is stuck: what it has not been given is lost, and what it holds counts as well.
+        let taken = self.shared.taken.load(Ordering::Relaxed);
+        lost + (self.given - self.refused).saturating_sub(taken)
+    }
+}
+
+impl Shared {
+    fn serve(&self, mut sink: Box<dyn Sink>, work: &Receiver<RecordBatch>) {
+        let mut after_failure = 0;
+        loop {
+            match work.recv_timeout(IDLE) {
+                Ok(batch) if self.failed.load(Ordering::Relaxed) => after_failure += rows(&batch),
+                Ok(batch) => {
+                    let written = sink.write(&batch);
+                    self.taken.fetch_add(rows(&batch), Ordering::Relaxed);
+                    self.note(written);
+                }
+                Err(RecvTimeoutError::Timeout) => sink.idle(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.lost
+                .store(sink.lost() + after_failure, Ordering::Relaxed);
+        }
+        let finished = sink.finish();
+        self.lost
+            .store(sink.lost() + after_failure, Ordering::Relaxed);
+        self.note(finished);
+        self.finished.store(true, Ordering::Release);
+    }
+
+    fn note(&self, result: Result<(), Error>) {
+        let Err(error) = result else { return };
+        if !self.failed.swap(true, Ordering::Relaxed)
+            && let Ok(mut first) = self.error.lock()
+        {
+            *first = Some(error);
+        }
+    }
+
+    /// The first error, once.
+    fn error(&self) -> Option<Error> {
+        self.error.lock().ok()?.take()
+    }
+}
+
+fn rows(batch: &RecordBatch) -> u64 {
+    u64::try_from(batch.num_rows()).unwrap_or(0)
+}

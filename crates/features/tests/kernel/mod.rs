@@ -1,0 +1,163 @@
+//! Frames through the kernel's programs by `BPF_PROG_TEST_RUN`, and rows to compare.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each test program uses its part"
+)]
+
+pub(crate) mod frames;
+pub(crate) mod wire;
+
+use std::fs::{self, File};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use features::batch::Batcher;
+use features::flow::Flow;
+use features::kernel::{FlowPlane, Settings};
+use features::schema;
+use libbpf_rs::libbpf_sys;
+use packet::pcap::{self, Captured};
+
+/// `struct metadata` of bpf/frame.h.
+const METADATA: usize = 16;
+const MAGIC: u32 = 0x6d72_6f66;
+/// The kernel runs no shorter frame.
+pub(crate) const SHORTEST: usize = 14;
+
+/// Loads the flow programs. The thread stays on one CPU from now on: each has a table of its own, and
+/// these tests are about one of them.
+pub(crate) fn load(settings: &Settings) -> FlowPlane {
+    pin();
+    FlowPlane::load(settings).unwrap()
+}
+
+/// Keeps the thread on one CPU.
+pub(crate) fn pin() {
+    sys::sched::pin(sys::sched::allowed_cpus().unwrap()[0]).unwrap();
+}
+
+/// Runs an XDP program on a frame with its time and wire length in front; the verdict.
+pub(crate) fn run(program: BorrowedFd<'_>, captured: &Captured) -> u32 {
+    let mut data = Vec::with_capacity(METADATA + captured.frame.len());
+    data.extend_from_slice(&captured.timestamp_ns.to_ne_bytes());
+    data.extend_from_slice(&captured.original_length.to_ne_bytes());
+    data.extend_from_slice(&MAGIC.to_ne_bytes());
+    data.extend_from_slice(&captured.frame);
+    let size = u32::try_from(data.len()).unwrap();
+    // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+    let context: [u32; 6] = [16, size, 0, 0, 0, 0];
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+        ctx_in: context.as_ptr().cast(),
+        ctx_size_in: 24,
+        data_in: data.as_ptr().cast(),
+        data_size_in: size,
+        repeat: 1,
+        ..Default::default()
+    };
+    // SAFETY: context, data and options outlive the call, and their sizes are theirs.
+    let result =
+        unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
+    assert_eq!(result, 0, "running {size} bytes");
+    options.retval
+}
+
+/// An Ethernet frame, captured at this time.
+pub(crate) fn captured(timestamp_ns: i64, frame: Vec<u8>, original_length: u32) -> Captured {
+    Captured {
+        timestamp_ns,
+        original_length,
+        link_type: pcap::ETHERNET,
+        frame,
+    }
+}
+
+/// Every frame of a capture, as Ethernet.
+pub(crate) fn frames(path: &Path) -> Vec<Captured> {
+    let reader = pcap::Reader::new(File::open(path).unwrap()).unwrap();
+    reader.map(Result::unwrap).map(as_ethernet).collect()
+}
+
+/// Captures of the outside data.
+pub(crate) fn captures() -> Option<Vec<PathBuf>> {
+    let folder = sys::require::corpus()?.join("pcap");
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| pcap::Reader::new(File::open(path).unwrap()).is_ok())
+        .collect();
+    paths.sort();
+    Some(paths)
+}
+
+/// The frame with an Ethernet header in place of its own, where that is another: a device that runs
+/// XDP has no other.
+fn as_ethernet(mut captured: Captured) -> Captured {
+    /// What precedes the IP header, and whether BSD, Linux or nobody made it.
+    const OTHERS: [(u32, usize); 8] = [
+        (0, 4),
+        (12, 0),
+        (14, 0),
+        (101, 0),
+        (108, 4),
+        (113, 16),
+        (228, 0),
+        (276, 20),
+    ];
+    let Some((_, header)) = OTHERS.iter().find(|(kind, _)| *kind == captured.link_type) else {
+        assert_eq!(captured.link_type, pcap::ETHERNET);
+        return captured;
+    };
+    let network = captured.frame.split_off(*header);
+    let ethertype: [u8; 2] = match network.first().map(|first| first >> 4) {
+        Some(6) => [0x86, 0xdd],
+        _ => [0x08, 0],
+    };
+    let mut frame = vec![0; 12];
+    frame.extend_from_slice(&ethertype);
+    frame.extend_from_slice(&network);
+    captured.original_length -= u32::try_from(*header).unwrap();
+    captured.original_length += 14;
+    captured.link_type = pcap::ETHERNET;
+    captured.frame = frame;
+    captured
+}
+
+/// In an order that does not depend on when a flow was exported.
+pub(crate) fn sort(flows: &mut [Flow]) {
+    flows.sort_by_key(|flow| (flow.first_ns, flow.id(), flow.end.name(), flow.packets()));
+}
+
+/// The same rows of flow.v1; says which columns and flows differ.
+pub(crate) fn assert_same_rows(what: &str, mut expected: Vec<Flow>, mut found: Vec<Flow>) {
+    sort(&mut expected);
+    sort(&mut found);
+    for (expected, found) in expected.iter().zip(&found) {
+        let mut expected = expected.clone();
+        expected.contents = found.contents.clone();
+        assert_eq!(expected, *found, "{what}");
+    }
+    assert_eq!(expected.len(), found.len(), "{what}: flows");
+    for ((name, expected), (_, found)) in columns(&expected).into_iter().zip(columns(&found)) {
+        assert_eq!(*expected, *found, "{what}: {name}");
+    }
+}
+
+/// The columns of flow.v1 for these flows, but for those that need payload: the kernel has none.
+pub(crate) fn columns(flows: &[Flow]) -> Vec<(String, ArrayRef)> {
+    let schema = schema::find("flow.v1").unwrap();
+    let schema::Rows::Flows(groups) = schema.rows;
+    let batcher = Batcher::new(schema.name, groups, 10);
+    let flows: Vec<Box<Flow>> = flows.iter().cloned().map(Box::new).collect();
+    let batch = batcher.batch(&flows).unwrap();
+    schema
+        .columns()
+        .iter()
+        .zip(batch.columns())
+        .filter(|(description, _)| !description.needs_payload)
+        .map(|(description, column)| (description.name.to_owned(), Arc::clone(column)))
+        .collect()
+}

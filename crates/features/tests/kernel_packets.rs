@@ -1,0 +1,141 @@
+//! The kernel's records of packets against the userspace dissector's packets.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod kernel;
+
+use features::dissect::Packet;
+use features::flow::{Flow, Table};
+use features::kernel::{Clock, PacketPlane, Settings};
+use features::{Options, PacketReader};
+use kernel::frames::{conversation, kinds};
+use kernel::{SHORTEST, assert_same_rows, captured, captures, frames, pin, run};
+use packet::pcap::Captured;
+
+fn load(options: Options, ring_bytes: u32) -> PacketPlane {
+    pin();
+    let settings = Settings {
+        options,
+        clock: Clock::Metadata,
+        ring_bytes,
+        ..Settings::default()
+    };
+    PacketPlane::load(&settings).unwrap()
+}
+
+/// The packets of these frames by both, and the flows that they make; all without loss.
+fn compare(what: &str, options: &Options, frames: &[Captured]) {
+    let mut reader = PacketReader::new(options);
+    let mut expected = Table::new(options.timers, options.limits);
+    let mut expected_flows = Vec::new();
+    let mut found = Table::new(options.timers, options.limits);
+    let mut found_flows = Vec::new();
+    let mut plane = load(*options, 4096);
+    for captured in frames {
+        let packet = reader.read(&captured.as_frame());
+        run(plane.program(), captured);
+        let mut recorded = None;
+        plane.collect(i64::MAX, |packet| recorded = Some(*packet));
+        assert_eq!(text(packet), text(recorded), "{what}: {captured:02x?}");
+        if let (Some(packet), Some(recorded)) = (packet, recorded) {
+            expected.add(&packet, &mut |flow| expected_flows.push(*flow));
+            found.add(&recorded, &mut |flow| found_flows.push(*flow));
+        }
+    }
+    expected.drain(&mut |flow| expected_flows.push(*flow));
+    found.drain(&mut |flow| found_flows.push(*flow));
+    let account = plane.account().unwrap();
+    assert_eq!(account.packets, account.exported + account.refused());
+    let packets: u64 = found_flows.iter().map(Flow::packets).sum();
+    assert_eq!(packets, account.exported);
+    assert_same_rows(what, expected_flows, found_flows);
+}
+
+/// Everything but the bytes, which a record does not carry.
+fn text(packet: Option<Packet<'_>>) -> String {
+    let packet = packet.map(|packet| Packet {
+        payload: &[],
+        network: &[],
+        ..packet
+    });
+    format!("{packet:?}")
+}
+
+#[test]
+fn every_kind_of_frame_is_recorded_alike() {
+    if !sys::require::root() {
+        return;
+    }
+    let frames: Vec<Captured> = (1..)
+        .zip(kinds())
+        .map(|(time, frame)| {
+            let length = u32::try_from(frame.len()).unwrap();
+            captured(time * 1000, frame, length)
+        })
+        .collect();
+    compare("kinds", &Options::default(), &frames);
+    let options = Options {
+        by_vlan: true,
+        ..Options::default()
+    };
+    compare("kinds by VLAN", &options, &frames);
+}
+
+#[test]
+fn conversations_make_the_same_flows() {
+    if !sys::require::root() {
+        return;
+    }
+    compare("conversation", &Options::default(), &conversation(9, 3000));
+}
+
+#[test]
+fn every_outside_capture_is_recorded_alike() {
+    if !sys::require::root() {
+        return;
+    }
+    let Some(captures) = captures() else { return };
+    for path in captures {
+        let mut frames = frames(&path);
+        frames.retain(|captured| captured.frame.len() >= SHORTEST);
+        compare(&path.display().to_string(), &Options::default(), &frames);
+    }
+}
+
+#[test]
+fn packets_without_room_are_dropped_by_name() {
+    if !sys::require::root() {
+        return;
+    }
+    let mut plane = load(Options::default(), 4096);
+    for frame in &conversation(1, 100) {
+        run(plane.program(), frame);
+    }
+    let mut recorded = 0;
+    plane.collect(i64::MAX, |_| recorded += 1);
+    // A record and its header are 128 bytes, and a ring is never quite full.
+    assert_eq!(recorded, 31);
+    let account = plane.account().unwrap();
+    assert_eq!((account.exported, account.lost_ring_full), (31, 69));
+}
+
+#[test]
+fn packets_of_several_cpus_come_in_the_order_of_their_times() {
+    if !sys::require::root() {
+        return;
+    }
+    let cpus = sys::sched::allowed_cpus().unwrap();
+    let mut plane = load(Options::default(), 1 << 16);
+    let frames = conversation(3, 60);
+    let mut times = Vec::new();
+    for (index, mut frame) in frames.into_iter().enumerate() {
+        frame.timestamp_ns = 1000 + i64::try_from(index).unwrap();
+        times.push(frame.timestamp_ns);
+        sys::sched::pin(cpus[index % cpus.len()]).unwrap();
+        run(plane.program(), &frame);
+    }
+    let mut recorded = Vec::new();
+    plane.collect(1030, |packet| recorded.push(packet.time_ns));
+    assert_eq!(recorded, times[..30], "younger ones wait");
+    plane.collect(i64::MAX, |packet| recorded.push(packet.time_ns));
+    assert_eq!(recorded, times);
+}

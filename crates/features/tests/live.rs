@@ -1,0 +1,242 @@
+//! Every live datapath over a veth pair: the rows of the same frames from a capture, but for time; and
+//! an account that adds up.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use arrow_array::RecordBatch;
+use features::live::{LiveCounters, Plan, Running, datapaths};
+use features::pcap::{Progress, Run};
+use features::schema::{self, Schema};
+use features::sink::{Error, Sink};
+use features::{Extractor, Options};
+use netdev::{LinkSpec, Netlink};
+use packet::build;
+use packet::pcap::{ETHERNET, Writer};
+
+/// Keeps what it is given.
+#[derive(Clone, Debug, Default)]
+struct Keeper(Arc<Mutex<Vec<RecordBatch>>>);
+
+impl Sink for Keeper {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
+        self.0.lock().unwrap().push(batch.clone());
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn lost(&self) -> u64 {
+        0
+    }
+}
+
+impl Keeper {
+    /// Rows as text without what depends on time, sorted.
+    fn rows(&self) -> Vec<String> {
+        let mut rows: Vec<String> = self.0.lock().unwrap().iter().flat_map(timeless).collect();
+        rows.sort();
+        rows
+    }
+}
+
+fn timeless(batch: &RecordBatch) -> Vec<String> {
+    let depends_on_time = |field: &arrow_schema::Field| {
+        let unit = field.metadata()["unit"].as_str();
+        let is_id = ["flow_id", "id"].contains(&field.name().as_str());
+        is_id || ["ns", "us", "ms", "s"].contains(&unit) || unit.ends_with("/s")
+    };
+    let schema = batch.schema();
+    let kept: Vec<usize> = (0..batch.num_columns())
+        .filter(|&index| !depends_on_time(schema.field(index)))
+        .collect();
+    let mut json = arrow_json::LineDelimitedWriter::new(Vec::new());
+    json.write(&batch.project(&kept).unwrap()).unwrap();
+    json.finish().unwrap();
+    let text = String::from_utf8(json.into_inner()).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Frames of many kinds, tagged ones among them.
+fn frames() -> Vec<Vec<u8>> {
+    let capture = loadgen::mix::write(Vec::new(), 3000, 7).unwrap();
+    let reader = packet::pcap::Reader::new(capture.as_slice()).unwrap();
+    let mut frames: Vec<Vec<u8>> = reader.map(|one| one.unwrap().frame).collect();
+    let (from, to) = (
+        "192.0.2.1:7".parse().unwrap(),
+        "192.0.2.2:9".parse().unwrap(),
+    );
+    let datagram = || build::udp(from, to).payload(vec![1; 30]);
+    frames.push(datagram().vlan(0x2005).frame());
+    frames.push(datagram().tag(0x88a8, 7).tag(0x8100, 8).frame());
+    frames.push(vec![0xff; 60]);
+    frames
+}
+
+/// What the frames of a capture give, a microsecond apart.
+fn expected(frames: &[Vec<u8>], schema: &'static Schema) -> Vec<String> {
+    let mut writer = Writer::new(Vec::new(), ETHERNET).unwrap();
+    for (time, frame) in (1_700_000_000_000_000_000..).step_by(1000).zip(frames) {
+        writer.write(time, frame).unwrap();
+    }
+    let run = Run {
+        options: Options::default(),
+        schema,
+    };
+    let keeper = Keeper::default();
+    let capture = writer.finish().unwrap();
+    let summary = run.run(
+        capture.as_slice(),
+        Box::new(keeper.clone()),
+        &Progress::default(),
+    );
+    assert_eq!(summary.counters.unaccounted(), 0);
+    keeper.rows()
+}
+
+#[test]
+fn live_rows_are_those_of_a_capture_but_for_time() {
+    if !sys::require::root() {
+        return;
+    }
+    let frames = frames();
+    for datapath in datapaths() {
+        let name = datapath.name();
+        // The kernel's programs read no payload, which flow.v1 needs.
+        let schema = schema::find(if name.starts_with("xdp") {
+            "nfstream.v1"
+        } else {
+            "flow.v1"
+        });
+        let schema = schema.unwrap();
+        let expected = expected(&frames, schema);
+        let sent = frames.clone();
+        let (rows, counters) = in_namespace(move |left, right| {
+            let keeper = Keeper::default();
+            let mut running = datapath.start(&plan(right, schema, &keeper)).unwrap();
+            send(left, &sent);
+            wait(&mut running, sent.len());
+            let counters = running.stop();
+            (keeper.rows(), counters)
+        });
+        assert_eq!(counters.account.unaccounted(), 0, "{name}: {counters:?}");
+        assert_eq!(counters.no_room, 0, "{name}");
+        assert_eq!(counters.account.seen.packets, frames.len() as u64, "{name}");
+        assert_eq!(counters.rows, rows.len() as u64, "{name}");
+        assert_eq!(rows, expected, "{name}");
+    }
+}
+
+fn plan(ifindex: u32, schema: &'static Schema, keeper: &Keeper) -> Plan {
+    let keeper = keeper.clone();
+    Plan {
+        interface: "right".to_owned(),
+        ifindex,
+        options: Options::default(),
+        schema,
+        outgoing: false,
+        promiscuous: false,
+        workers: 1,
+        sink: Arc::new(move || Box::new(keeper.clone())),
+    }
+}
+
+/// Waits until the datapath has told of all frames.
+fn wait(running: &mut Running, frames: usize) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let seen = |counters: LiveCounters| counters.account.seen.packets + counters.no_room;
+    while seen(running.counters()) < frames as u64 {
+        assert!(Instant::now() < deadline, "{:?}", running.counters());
+        assert_eq!(running.failed(), None);
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Sends frames as they are; not so fast that they find no room.
+fn send(ifindex: u32, frames: &[Vec<u8>]) {
+    // Where frames are taken in follows where they are sent: on one CPU they keep their order.
+    sys::sched::pin(sys::sched::allowed_cpus().unwrap()[0]).unwrap();
+    let socket = sys::socket::raw_sender(ifindex).unwrap();
+    for burst in frames.chunks(64) {
+        for frame in burst {
+            let sent = nix::sys::socket::send(
+                socket.as_raw_fd(),
+                frame,
+                nix::sys::socket::MsgFlags::empty(),
+            );
+            assert_eq!(sent.unwrap(), frame.len());
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Runs on a thread in a fresh network namespace with a veth pair, which disappears with the thread.
+fn in_namespace<T: Send + 'static>(test: impl FnOnce(u32, u32) -> T + Send + 'static) -> T {
+    thread::spawn(|| {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+        // No router solicitation among the frames.
+        fs::write(
+            Path::new("/proc/sys/net/ipv6/conf/default/disable_ipv6"),
+            "1",
+        )
+        .unwrap();
+        let mut netlink = Netlink::new().unwrap();
+        netlink
+            .add_veth(&LinkSpec::new("left"), &LinkSpec::new("right"))
+            .unwrap();
+        let [left, right] = ["left", "right"].map(|name| netlink.link_by_name(name).unwrap().index);
+        for index in [left, right] {
+            netlink.set_link(index, &LinkSpec::unnamed().up()).unwrap();
+        }
+        test(left, right)
+    })
+    .join()
+    .unwrap()
+}
+
+#[test]
+fn the_kernel_refuses_columns_made_from_payload_and_names_who_gives_them() {
+    if !sys::require::root() {
+        return;
+    }
+    let schema = schema::find("flow.v1").unwrap();
+    for datapath in datapaths() {
+        let keeper = Keeper::default();
+        let name = datapath.name();
+        let refused = in_namespace(move |_, right| {
+            let refused = datapath.start(&plan(right, schema, &keeper)).err();
+            refused.map(|error| error.to_string())
+        });
+        match refused {
+            Some(why) => assert!(why.contains("tpacket") && why.contains(name), "{why}"),
+            None => assert!(!name.starts_with("xdp"), "{name}"),
+        }
+    }
+}
+
+#[test]
+fn an_extractor_that_is_stopped_early_still_adds_up() {
+    let mut extractor = Extractor::new(&Options::default());
+    for frame in &frames()[..100] {
+        extractor.frame(
+            &packet::pcap::Frame {
+                timestamp_ns: 0,
+                original_length: u32::try_from(frame.len()).unwrap(),
+                link_type: ETHERNET,
+                bytes: frame,
+            },
+            &mut |_| {},
+        );
+    }
+    let counters = extractor.counters();
+    assert!(counters.open > 0);
+    assert_eq!(counters.unaccounted(), 0);
+}

@@ -1,0 +1,81 @@
+//! The arguments that say how packets become flows.
+
+use clap::{Args, ValueEnum};
+use control::units::Span;
+use features::Options;
+use features::dissect::Tunnels;
+use features::flow::{Gaps, Limits, Timers};
+
+/// How packets become flows.
+#[derive(Debug, Args)]
+pub(super) struct Extraction {
+    /// A flow ends after this long without a packet
+    #[arg(long, value_name = "DURATION", default_value = "120s")]
+    idle_timeout: Span,
+    /// A flow that lasts this long is exported, and goes on as another
+    #[arg(long, value_name = "DURATION", default_value = "30m")]
+    active_timeout: Span,
+    /// A closed TCP connection takes stragglers for this long
+    #[arg(long, value_name = "DURATION", default_value = "5s")]
+    linger: Span,
+    /// Only timeouts end flows, not TCP's FIN and RST
+    #[arg(long)]
+    ignore_tcp_end: bool,
+    /// A longer gap ends an active period
+    #[arg(long, value_name = "DURATION", default_value = "5s")]
+    active_gap: Span,
+    /// Whose addresses make a flow of tunnelled packets
+    #[arg(long, value_enum, default_value = "outer")]
+    tunnels: TunnelName,
+    /// Tell flows apart by their outermost VLAN id
+    #[arg(long)]
+    by_vlan: bool,
+    /// First packets of a flow that are kept one by one
+    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u8).range(0..=32))]
+    splt: u8,
+    /// Another row after a flow's first N packets
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    early: Option<u64>,
+    /// Flows in memory at a time; beyond it, quiet ones are exported early, and counted
+    #[arg(long, value_name = "N", default_value = "1000000", value_parser = clap::value_parser!(u32).range(1..))]
+    max_flows: u32,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TunnelName {
+    Outer,
+    Inner,
+}
+
+impl Extraction {
+    pub(super) fn options(&self) -> Options {
+        let linger_ns = (!self.ignore_tcp_end).then(|| signed(self.linger));
+        Options {
+            timers: Timers {
+                idle_ns: signed(self.idle_timeout),
+                active_ns: signed(self.active_timeout),
+                linger_ns,
+                gaps: Gaps {
+                    active_ns: signed(self.active_gap).unsigned_abs(),
+                    ..Gaps::default()
+                },
+            },
+            limits: Limits {
+                most_flows: self.max_flows as usize,
+                steps: self.splt.into(),
+                early_packets: self.early,
+                ..Limits::default()
+            },
+            tunnels: match self.tunnels {
+                TunnelName::Outer => Tunnels::Outer,
+                TunnelName::Inner => Tunnels::Inner,
+            },
+            by_vlan: self.by_vlan,
+        }
+    }
+}
+
+/// In nanoseconds; what is longer than three centuries is as good as for ever.
+fn signed(span: Span) -> i64 {
+    i64::try_from(span.0.as_nanos()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,163 @@
+//! `lowroad features live`: a device's frames, until a signal or a time.
+
+use std::io::{self, IsTerminal};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use clap::{Args, ValueEnum};
+use control::shutdown::Shutdown;
+use control::units::Span;
+use datapath::Datapath;
+use features::live::{Features, LiveCounters, Plan, SinkOf, datapaths};
+use features::sink::{Mode, Sink};
+use serde_json::json;
+
+use super::account;
+use super::extraction::Extraction;
+use super::metrics::{Metrics, Served};
+use super::output::Output;
+use crate::exit::Failure;
+
+#[derive(Debug, Args)]
+pub(super) struct Live {
+    /// The network interface
+    interface: String,
+    /// Where packets are handled; `lowroad doctor` lists what can run here
+    #[arg(long)]
+    datapath: String,
+    /// Stop after this long; by default at SIGINT or SIGTERM
+    #[arg(long, value_name = "DURATION")]
+    duration: Option<Span>,
+    /// Packets that come in, or those that this machine sends as well
+    #[arg(long, value_enum, default_value = "in")]
+    direction: Direction,
+    /// Frames for other machines, too
+    #[arg(long)]
+    promiscuous: bool,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    metrics: Metrics,
+    #[command(flatten)]
+    extraction: Extraction,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Direction {
+    In,
+    Both,
+}
+
+impl Live {
+    pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
+        let shutdown = Shutdown::install().map_err(|error| anyhow!("signals: {error}"))?;
+        let datapath = self.datapath()?;
+        let metrics = self.metrics.serve()?;
+        let running = datapath.start(&self.plan()?)?;
+        let started = Instant::now();
+        let ended = self.watch(&shutdown, &*running, &metrics, started);
+        let failed = running.failed();
+        let counters = running.stop();
+        if io::stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
+        self.output.report(&text(&counters, json))?;
+        match failed {
+            Some(why) if !ended => Err(Failure::Failed(anyhow!("{}: {why}", self.interface))),
+            _ if counters.lost_rows > 0 => {
+                let lost = counters.lost_rows;
+                Err(Failure::Failed(anyhow!("{lost} rows are lost")))
+            }
+            _ => account::check(&counters.account),
+        }
+    }
+
+    fn plan(&self) -> Result<Plan, Failure> {
+        let mut netlink = netdev::Netlink::new().map_err(|error| anyhow!("netlink: {error}"))?;
+        let link = netlink.link_by_name(&self.interface);
+        let link = link.map_err(|error| Failure::Input(format!("{}: {error}", self.interface)))?;
+        let schema = self.output.schema()?;
+        let options = self.extraction.options();
+        let rows = features::arrow_schema(schema, &options);
+        Ok(Plan {
+            interface: self.interface.clone(),
+            ifindex: link.index,
+            options,
+            schema,
+            outgoing: self.direction == Direction::Both,
+            promiscuous: self.promiscuous,
+            workers: 1,
+            sink: once(self.output.create(&rows, Mode::Live)?),
+        })
+    }
+
+    /// The datapath that was asked for, if it can run here.
+    fn datapath(&self) -> Result<Box<dyn Datapath<Features>>, Failure> {
+        let mut all = datapaths();
+        let Some(at) = all.iter().position(|one| one.name() == self.datapath) else {
+            let names: Vec<&str> = all.iter().map(|one| one.name()).collect();
+            let (asked, names) = (&self.datapath, names.join(", "));
+            let what = format!("no live datapath is called \"{asked}\"; there are {names}");
+            return Err(Failure::Input(what));
+        };
+        let datapath = all.swap_remove(at);
+        match datapath.check() {
+            Ok(()) => Ok(datapath),
+            Err(missing) => Err(Failure::Missing(vec![(self.datapath.clone(), missing)])),
+        }
+    }
+
+    /// Waits for the end; whether it was asked for.
+    fn watch(
+        &self,
+        shutdown: &Shutdown,
+        running: &dyn datapath::Running<Features>,
+        metrics: &Served,
+        started: Instant,
+    ) -> bool {
+        while running.failed().is_none() {
+            let left = self
+                .duration
+                .map_or(Duration::MAX, |all| all.0.saturating_sub(started.elapsed()));
+            if left.is_zero() || shutdown.wait(left.min(Duration::from_millis(500))) {
+                return true;
+            }
+            metrics.tell(&running.counters());
+            if io::stderr().is_terminal() {
+                show(&running.counters(), started);
+            }
+        }
+        false
+    }
+}
+
+/// The one sink for the one worker that asks.
+fn once(sink: Box<dyn Sink>) -> SinkOf {
+    let sink = Arc::new(Mutex::new(Some(sink)));
+    Arc::new(move || {
+        let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+        sink.take()
+            .unwrap_or_else(|| Box::new(features::sink::Nowhere))
+    })
+}
+
+fn text(counters: &LiveCounters, json: bool) -> String {
+    let rows = (counters.rows, counters.lost_rows);
+    if json {
+        let more = json!({"no_room": counters.no_room});
+        return format!("{:#}\n", account::json(&counters.account, rows, more));
+    }
+    let words = account::words(&counters.account, counters.rows);
+    let no_room = match counters.no_room {
+        0 => String::new(),
+        some => format!(", {some} more dropped: no room"),
+    };
+    format!("{words}{no_room}\n")
+}
+
+fn show(counters: &LiveCounters, started: Instant) {
+    let elapsed = started.elapsed().as_secs();
+    let words = account::words(&counters.account, counters.rows);
+    eprint!("\r\x1b[K{words}  no room {}  {elapsed} s", counters.no_room);
+}

@@ -1,0 +1,161 @@
+//! A live run's counters for Prometheus, at an address and to who has the token.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::anyhow;
+use clap::Args;
+use control::http::{Config, Server};
+use control::metrics::Text;
+use control::{Error, Limits};
+use features::counters::REFUSALS;
+use features::live::LiveCounters;
+
+use crate::exit::Failure;
+
+#[derive(Debug, Args)]
+pub(super) struct Metrics {
+    /// Serve counters to Prometheus: GET /metrics
+    #[arg(long, value_name = "ADDR:PORT", requires = "metrics_token")]
+    metrics: Option<SocketAddr>,
+    /// A file of mode 0600 with the bearer token that Prometheus shows
+    #[arg(long, value_name = "FILE", requires = "metrics")]
+    metrics_token: Option<PathBuf>,
+}
+
+/// The counters as they were last told; served until dropped.
+#[derive(Debug, Default)]
+pub(super) struct Served {
+    latest: Arc<Mutex<LiveCounters>>,
+    _server: Option<Server>,
+}
+
+impl Metrics {
+    pub(super) fn serve(&self) -> Result<Served, Failure> {
+        let latest = Arc::<Mutex<LiveCounters>>::default();
+        let (Some(address), Some(token)) = (self.metrics, &self.metrics_token) else {
+            return Ok(Served::default());
+        };
+        let config = Config {
+            address,
+            token: token.clone(),
+            hosts: Vec::new(),
+            limits: Limits::default(),
+        };
+        let shown = Arc::clone(&latest);
+        let server = Server::start(
+            config,
+            |request| Err(Error::unknown_method(&request.method)),
+            move || text(&shown.lock().unwrap_or_else(PoisonError::into_inner)).to_string(),
+        );
+        let server = server.map_err(|error| Failure::Failed(anyhow!(error)))?;
+        Ok(Served {
+            latest,
+            _server: Some(server),
+        })
+    }
+}
+
+impl Served {
+    pub(super) fn tell(&self, counters: &LiveCounters) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = *counters;
+    }
+}
+
+fn text(counters: &LiveCounters) -> Text {
+    let (seen, exported) = (&counters.account.seen, &counters.account.exported);
+    let mut text = Text::new();
+    for (name, help, value) in [
+        (
+            "lowroad_features_seen_packets_total",
+            "Packets that came.",
+            seen.packets,
+        ),
+        (
+            "lowroad_features_seen_bytes_total",
+            "Bytes that they had on the wire.",
+            seen.bytes,
+        ),
+        (
+            "lowroad_features_exported_packets_total",
+            "Packets in flows that have ended.",
+            exported.packets,
+        ),
+        (
+            "lowroad_features_exported_flows_total",
+            "Flows that have ended.",
+            exported.flows,
+        ),
+        (
+            "lowroad_features_displaced_flows_total",
+            "Of these, flows that ended because the table was full.",
+            exported.table_full,
+        ),
+        (
+            "lowroad_features_written_rows_total",
+            "Rows that the output has or will have.",
+            counters.rows,
+        ),
+        (
+            "lowroad_features_lost_rows_total",
+            "Rows that the output did not take.",
+            counters.lost_rows,
+        ),
+    ] {
+        text.counter(name, help).sample(&[], value);
+    }
+    drops(&mut text, counters);
+    text.gauge(
+        "lowroad_features_open_packets",
+        "Packets in flows that have not ended.",
+    )
+    .sample(&[], counters.account.open);
+    text
+}
+
+/// Packets that are in no flow: refused, or never handed over.
+fn drops(text: &mut Text, counters: &LiveCounters) {
+    let family = text.counter(
+        "lowroad_features_dropped_packets_total",
+        "Packets in no flow, by reason; those without room did not come.",
+    );
+    for why in REFUSALS {
+        family.sample(
+            &[("reason", why.name())],
+            counters.account.seen.refused(why),
+        );
+    }
+    family.sample(&[("reason", "no_room")], counters.no_room);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_that_a_packet_can_go_is_shown() {
+        let mut counters = LiveCounters {
+            no_room: 7,
+            lost_rows: 3,
+            ..LiveCounters::default()
+        };
+        counters.account.seen.packets = 9;
+        let text = text(&counters).to_string();
+        assert!(
+            text.contains("\nlowroad_features_seen_packets_total 9\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("_dropped_packets_total{reason=\"no_room\"} 7\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\nlowroad_features_lost_rows_total 3\n"),
+            "{text}"
+        );
+        for why in REFUSALS {
+            assert!(text.contains(why.name()), "{}", why.name());
+        }
+    }
+}

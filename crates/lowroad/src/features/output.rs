@@ -1,0 +1,163 @@
+//! Where `lowroad features` writes: the arguments, and the sink that they name.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use clap::{Args, ValueEnum};
+use control::units::Span;
+use features::schema::Schema;
+use features::sink::ipfix::{TcpExporter, UdpExporter};
+use features::sink::{Error, FileSink, Format, Mode, NatsSink, Queue, Rotation, SchemaRef, Sink};
+
+use super::schema;
+use crate::exit::{self, Failure};
+
+#[derive(Debug, Args)]
+pub(super) struct Output {
+    /// Which columns; `lowroad features schema` lists the schemas
+    #[arg(long, default_value = "flow.v1")]
+    schema: String,
+    /// A file, - for standard output, an IPFIX collector, ipfix+udp://HOST:PORT or ipfix+tcp://HOST:PORT,
+    /// or a subject of a NATS stream, nats://HOST:PORT/SUBJECT
+    #[arg(long, short, value_name = "OUTPUT")]
+    out: String,
+    /// By default what the file's name ends in
+    #[arg(long, value_enum)]
+    format: Option<FormatName>,
+    /// Begin another file, NAME-TIME-N, at about this size
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    rotate_size: Option<u64>,
+    /// Begin another file, NAME-TIME-N, after this long
+    #[arg(long, value_name = "DURATION")]
+    rotate_every: Option<Span>,
+    /// The observation domain that IPFIX messages name
+    #[arg(long, value_name = "N", default_value = "0")]
+    ipfix_domain: u32,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FormatName {
+    Parquet,
+    Arrow,
+    Csv,
+    Jsonl,
+    Ipfix,
+}
+
+impl Output {
+    pub(super) fn schema(&self) -> Result<&'static Schema, Failure> {
+        schema::find(&self.schema)
+    }
+
+    /// Whether rows go to standard output, which then holds nothing else.
+    fn is_standard(&self) -> bool {
+        self.out == "-"
+    }
+
+    /// Prints an account where it does not mix with rows.
+    pub(super) fn report(&self, text: &str) -> Result<(), Failure> {
+        if self.is_standard() {
+            eprint!("{text}");
+            return Ok(());
+        }
+        exit::print(text)
+    }
+
+    /// The sink, on a thread of its own.
+    pub(super) fn create(&self, schema: &SchemaRef, mode: Mode) -> Result<Box<dyn Sink>, Failure> {
+        let sink = self.open(schema, mode)?;
+        Ok(Box::new(Queue::start(sink, mode).map_err(failure)?))
+    }
+
+    fn open(&self, schema: &SchemaRef, mode: Mode) -> Result<Box<dyn Sink>, Failure> {
+        let rotation = Rotation {
+            size: self.rotate_size,
+            every: self.rotate_every.map(|every| every.0),
+        };
+        let domain = self.ipfix_domain;
+        Ok(match self.out.split_once("://") {
+            Some(("ipfix+udp", collector)) => {
+                Box::new(UdpExporter::connect(collector, schema, domain).map_err(failure)?)
+            }
+            Some(("ipfix+tcp", collector)) => {
+                Box::new(TcpExporter::connect(collector, schema, domain, mode).map_err(failure)?)
+            }
+            Some(("nats", server)) => Box::new(NatsSink::connect(server, mode).map_err(failure)?),
+            Some((scheme, _)) => {
+                let known = "ipfix+udp, ipfix+tcp and nats";
+                let what = format!("no output is called {scheme}://; there are {known}");
+                return Err(Failure::Input(what));
+            }
+            None => {
+                let path = Path::new(&self.out);
+                let sink = FileSink::create(path, self.file_format()?, schema, rotation, mode);
+                Box::new(sink.map_err(failure)?)
+            }
+        })
+    }
+
+    fn file_format(&self) -> Result<Format, Failure> {
+        match self.format {
+            Some(format) => Ok(format.into()),
+            None if self.is_standard() => Ok(Format::Csv),
+            None => Format::of(Path::new(&self.out)).map_err(failure),
+        }
+    }
+}
+
+/// What the user wrote, or what the machine did.
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::UnknownFormat { .. }
+        | Error::NoElement(_)
+        | Error::NoSubject(_)
+        | Error::NotAFile { .. } => Failure::Input(error.to_string()),
+        other => Failure::Failed(anyhow!(other)),
+    }
+}
+
+impl From<FormatName> for Format {
+    fn from(name: FormatName) -> Self {
+        match name {
+            FormatName::Parquet => Self::Parquet,
+            FormatName::Arrow => Self::Arrow,
+            FormatName::Csv => Self::Csv,
+            FormatName::Jsonl => Self::JsonLines,
+            FormatName::Ipfix => Self::Ipfix,
+        }
+    }
+}
+
+/// Bytes as people write them: 100MB, 256MiB.
+fn size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("\"{text}\" is no size; write 100MB, 256MiB or 1GiB");
+    let letters = text.find(|c: char| c.is_ascii_alphabetic());
+    let (number, unit) = text.split_at(letters.ok_or_else(wrong)?);
+    let unit: u64 = match unit {
+        "B" => 1,
+        "kB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let size = number.checked_mul(unit).filter(|size| *size > 0);
+    size.ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_exact_or_refused() {
+        assert_eq!(size("256MiB"), Ok(268_435_456));
+        assert_eq!(size("100kB"), Ok(100_000));
+        for wrong in ["", "5", "0B", "1.5MiB", "-1B", "5 MiB", "99999999999GiB"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -21,7 +21,7 @@ about = "The bare link alone"
 measure = "delay"
 baseline = "floor"
 arms = ["floor", "quilkin"]
-blocks = 6
+blocks = 4
 idle = "burner"
 primary = ["delay_p50"]
 
@@ -39,6 +39,8 @@ metrics = ["delay_p50"]
 arms = ["floor"]
 "#;
 
+/// Blocks of the whole experiment.
+const BLOCKS: usize = 4;
 /// Trials in a block: the baseline's three.
 const BLOCK: usize = 3;
 
@@ -137,7 +139,7 @@ fn ctrl_c_keeps_whole_blocks_and_resume_goes_on_with_the_same_seed() {
     let kept = trials(&record(&cut));
     let blocks = kept.len() / BLOCK;
     assert!(
-        (1..6).contains(&blocks),
+        (1..BLOCKS).contains(&blocks),
         "{blocks} blocks:\n{}",
         stderr(&output)
     );
@@ -172,7 +174,7 @@ fn ctrl_c_keeps_whole_blocks_and_resume_goes_on_with_the_same_seed() {
         compare(&plan, &whole, &["--seed", "7"]).output().unwrap()
     }));
     let (resumed, never_cut) = (trials(&record(&cut)), trials(&record(&whole)));
-    assert_eq!(resumed[..6 * BLOCK], never_cut[..6 * BLOCK]);
+    assert_eq!(resumed[..BLOCKS * BLOCK], never_cut[..BLOCKS * BLOCK]);
     assert_eq!(kept, never_cut[..BLOCK * blocks]);
 
     let burning = |trial: &Value| trial["environment"]["idle"] == "burner";

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// How long another experiment on this machine may take before ours begins.
-const PATIENCE: Duration = Duration::from_secs(100);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The binary, with `words` after it.
 pub(crate) fn lowroad(words: &[&str]) -> Command {

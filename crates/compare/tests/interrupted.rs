@@ -21,7 +21,7 @@ about = "The bare link alone"
 measure = "delay"
 baseline = "floor"
 arms = ["floor", "quilkin"]
-blocks = 4
+blocks = 6
 idle = "burner"
 primary = ["delay_p50"]
 
@@ -40,7 +40,7 @@ arms = ["floor"]
 "#;
 
 /// Blocks of the whole experiment.
-const BLOCKS: usize = 4;
+const BLOCKS: usize = 6;
 /// Trials in a block: the baseline's three.
 const BLOCK: usize = 3;
 

@@ -17,6 +17,8 @@
 #include "frame.h"
 
 EXPORT_STRUCT(account);
+EXPORT_STRUCT(filter_network);
+EXPORT_STRUCT(filter_step);
 EXPORT_STRUCT(flow);
 EXPORT_STRUCT(metadata);
 

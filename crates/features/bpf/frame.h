@@ -7,6 +7,7 @@
 #include "dissect.h"
 #include "fragments.h"
 #include "lowroad/export.h"
+#include "sample.h"
 
 #define METADATA_MAGIC 0x6d726f66U
 
@@ -24,6 +25,9 @@ struct account {
 	__u64 bytes;
 	__u64 lone_fragments;
 	__u64 refused[REFUSALS];
+	/* The filter was false; not chosen. */
+	__u64 filtered;
+	__u64 sampled_out;
 	/* Left by the ring: in flows that have ended, or as packets. */
 	__u64 exported;
 	/* Among these, packets that the table had no room for. */
@@ -88,7 +92,19 @@ static __always_inline void take_metadata(struct xdp_md *ctx, struct packet *p)
 	}
 }
 
-/* Whether there is a packet in the frame; counted, also where there is none. */
+/* Whether a packet is one that is wanted; counted, where it is not. */
+static __always_inline bool is_selected(struct packet *p, struct account *a)
+{
+	int fate = select_packet(p);
+
+	if (fate == FATE_FILTERED)
+		a->filtered++;
+	if (fate == FATE_SAMPLED_OUT)
+		a->sampled_out++;
+	return fate == FATE_KEPT;
+}
+
+/* Whether there is a wanted packet in the frame; counted, also where there is none. */
 static __always_inline bool read_packet(struct xdp_md *ctx, struct packet *p, struct account *a)
 {
 	__u32 verdict;
@@ -109,7 +125,7 @@ static __always_inline bool read_packet(struct xdp_md *ctx, struct packet *p, st
 		p->key.vlan = p->vlan;
 	if (p->fragment != FRAGMENT_NONE && !complete_fragment(p))
 		a->lone_fragments++;
-	return true;
+	return !selecting || is_selected(p, a);
 }
 
 #endif

@@ -46,6 +46,16 @@ impl<R> Batcher<R> {
         }
     }
 
+    /// The same with more to say of all its rows.
+    pub(crate) fn with_metadata(self, more: impl IntoIterator<Item = (String, String)>) -> Self {
+        let mut schema = ArrowSchema::clone(&self.schema);
+        schema.metadata.extend(more);
+        Self {
+            schema: Arc::new(schema),
+            ..self
+        }
+    }
+
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }

@@ -55,6 +55,10 @@ pub struct Seen {
     pub bytes: u64,
     /// Later fragments whose first fragment was not seen: in a flow without ports.
     pub lone_fragments: u64,
+    /// Packets for which the filter was false.
+    pub filtered: u64,
+    /// Packets that passed the filter and were not among those sampled.
+    pub sampled_out: u64,
     pub(crate) refused: [u64; REFUSALS.len()],
 }
 
@@ -100,15 +104,17 @@ impl Seen {
         self.packets += other.packets;
         self.bytes += other.bytes;
         self.lone_fragments += other.lone_fragments;
+        self.filtered += other.filtered;
+        self.sampled_out += other.sampled_out;
         for (mine, theirs) in self.refused.iter_mut().zip(other.refused) {
             *mine += theirs;
         }
         self
     }
 
-    /// Frames that are in no flow, whatever the reason.
-    pub fn dropped(&self) -> u64 {
-        self.refused.iter().sum()
+    /// Frames that are in no flow, wanted or not.
+    pub fn left_out(&self) -> u64 {
+        self.refused.iter().sum::<u64>() + self.filtered + self.sampled_out
     }
 }
 
@@ -139,7 +145,7 @@ impl Exported {
 impl Counters {
     /// Frames of which nothing is known: none, unless something is wrong.
     pub fn unaccounted(&self) -> i128 {
-        let known = self.exported.packets + self.open + self.seen.dropped();
+        let known = self.exported.packets + self.open + self.seen.left_out();
         i128::from(self.seen.packets) - i128::from(known)
     }
 }

@@ -4,16 +4,19 @@ use packet::pcap::Frame;
 
 use crate::counters::{Counters, Exported, Seen};
 use crate::dissect::{Fragments, Packet, Tunnels, dissect};
+use crate::filter::{Fate, Selection};
 use crate::flow::{Flow, Limits, Table, Timers};
 
 /// What an extractor is told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     pub timers: Timers,
     pub limits: Limits,
     pub tunnels: Tunnels,
     /// Tell flows apart by their outermost VLAN id.
     pub by_vlan: bool,
+    /// Which packets are kept.
+    pub selection: Selection,
 }
 
 /// Reads frames in order of arrival and keeps the flows of the moment.
@@ -29,6 +32,7 @@ pub struct Extractor {
 pub struct PacketReader {
     tunnels: Tunnels,
     by_vlan: bool,
+    selection: Selection,
     fragments: Fragments,
     horizon: Horizon,
     seen: Seen,
@@ -39,11 +43,12 @@ impl PacketReader {
         Self {
             tunnels: options.tunnels,
             by_vlan: options.by_vlan,
+            selection: options.selection.clone(),
             ..Self::default()
         }
     }
 
-    /// The packet in a frame; counted, also where there is none.
+    /// The packet in a frame, if it is wanted; counted, also where there is none.
     #[inline]
     pub fn read<'a>(&mut self, frame: &Frame<'a>) -> Option<Packet<'a>> {
         self.seen.packets += 1;
@@ -58,13 +63,23 @@ impl PacketReader {
                 if !self.fragments.complete(&mut packet) {
                     self.seen.lone_fragments += 1;
                 }
-                Some(packet)
+                self.keep(packet)
             }
             Err(why) => {
                 self.seen.refuse(why);
                 None
             }
         }
+    }
+
+    #[inline]
+    fn keep<'a>(&mut self, packet: Packet<'a>) -> Option<Packet<'a>> {
+        match self.selection.judge(&packet) {
+            Fate::Kept => return Some(packet),
+            Fate::Filtered => self.seen.filtered += 1,
+            Fate::SampledOut => self.seen.sampled_out += 1,
+        }
+        None
     }
 
     /// What came in so far.

@@ -9,6 +9,7 @@ pub mod counters;
 pub mod dissect;
 pub mod element;
 mod extractor;
+pub mod filter;
 pub mod flow;
 pub mod kernel;
 mod key;

@@ -34,7 +34,8 @@ pub fn arrow_schema(schema: &Schema, options: &Options) -> SchemaRef {
 
 pub(crate) fn batcher(schema: &Schema, options: &Options) -> Batcher<Flow> {
     let Rows::Flows(columns) = schema.rows;
-    Batcher::new(schema.name, columns, options.limits.steps)
+    let batcher = Batcher::new(schema.name, columns, options.limits.steps);
+    batcher.with_metadata(options.selection.metadata())
 }
 
 impl FlowWork {

@@ -43,7 +43,7 @@ fn expected(options: &Options, frames: &[Captured]) -> Vec<Flow> {
 
 /// The flows of these frames by the kernel, and that every frame is accounted for.
 fn found(options: &Options, frames: &[Captured]) -> Vec<Flow> {
-    let mut plane = load(&settings(*options));
+    let mut plane = load(&settings(options.clone()));
     let mut flows = Vec::new();
     for captured in frames {
         run(plane.program(), captured);
@@ -103,7 +103,7 @@ fn extracted(options: &Options, frames: &[Captured]) -> Vec<Flow> {
 
 /// The kernel's rows with sweeps as often as the extractor's, and a last one that takes out all.
 fn swept(options: &Options, frames: &[Captured]) -> Vec<Flow> {
-    let mut plane = load(&settings(*options));
+    let mut plane = load(&settings(options.clone()));
     let mut flows = Vec::new();
     let mut export = |flow: Box<Flow>| flows.push(*flow);
     for frames in frames.chunks(1024) {

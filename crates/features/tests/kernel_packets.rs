@@ -29,7 +29,7 @@ fn compare(what: &str, options: &Options, frames: &[Captured]) {
     let mut expected_flows = Vec::new();
     let mut found = Table::new(options.timers, options.limits);
     let mut found_flows = Vec::new();
-    let mut plane = load(*options, 4096);
+    let mut plane = load(options.clone(), 4096);
     for captured in frames {
         let packet = reader.read(&captured.as_frame());
         run(plane.program(), captured);

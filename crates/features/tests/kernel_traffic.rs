@@ -98,7 +98,7 @@ fn replayed_over_a_device_all_but_the_times_are_the_same() {
     let (frames, options) = (even(1500), timeless());
     for mode in [XdpMode::Native, XdpMode::Generic] {
         let wire = Wire::new();
-        let mut plane = FlowPlane::load(&live(options)).unwrap();
+        let mut plane = FlowPlane::load(&live(options.clone())).unwrap();
         wire.near(|| plane.attach(wire.ifindex, mode)).unwrap();
         let sender = wire.sender();
         for frame in &frames {
@@ -119,7 +119,7 @@ fn recorded_over_a_device_all_but_the_times_are_the_same() {
     pin();
     let (frames, options) = (even(1500), timeless());
     let wire = Wire::new();
-    let mut plane = PacketPlane::load(&live(options)).unwrap();
+    let mut plane = PacketPlane::load(&live(options.clone())).unwrap();
     wire.near(|| plane.attach(wire.ifindex, XdpMode::Native))
         .unwrap();
     let sender = wire.sender();
@@ -220,7 +220,7 @@ fn directions_on_different_cpus_make_one_row() {
     let (frames, options) = (even(400), timeless());
     let settings = Settings {
         clock: Clock::Metadata,
-        ..live(options)
+        ..live(options.clone())
     };
     let mut plane = FlowPlane::load(&settings).unwrap();
     let mut found = Vec::new();

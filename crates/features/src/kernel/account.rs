@@ -29,6 +29,10 @@ pub struct Account {
     pub lone_fragments: u64,
     /// Frames without a packet, by `REFUSALS`.
     pub refused: [u64; REFUSALS.len()],
+    /// Packets for which the filter was false.
+    pub filtered: u64,
+    /// Packets that passed the filter and were not among those sampled.
+    pub sampled_out: u64,
     /// Packets that have left by the ring.
     pub exported: u64,
     /// Of these, packets that left alone because the table was full.
@@ -61,6 +65,8 @@ impl Account {
         for (sum, refused) in self.refused.iter_mut().zip(of_cpu.refused) {
             *sum += refused;
         }
+        self.filtered += of_cpu.filtered;
+        self.sampled_out += of_cpu.sampled_out;
         self.exported += of_cpu.exported;
         self.table_full += of_cpu.table_full;
         self.lost_table_full += of_cpu.lost_table_full;

@@ -15,6 +15,7 @@ use super::account::{self, Account};
 use super::clock;
 use super::failed;
 use super::outlet::Outlet;
+use super::selection::Maps;
 use super::settings::Settings;
 use super::skel::flow::{FlowSkel, FlowSkelBuilder, OpenFlowSkel};
 use super::sweep::{Sweep, Swept};
@@ -56,6 +57,12 @@ impl FlowPlane {
             fd.try_clone_to_owned()
                 .map_err(|error| Error::failed("keeping a flow program", error))
         };
+        let filter = Maps {
+            steps: handle(&skel.maps.filter_steps)?,
+            ports: handle(&skel.maps.filter_port_sets)?,
+            networks: handle(&skel.maps.filter_networks)?,
+        };
+        filter.fill(&settings.options.selection)?;
         let outer = handle(&skel.maps.tables)?;
         let ring = Ring::new(skel.maps.ended.as_fd(), settings.ring_bytes)
             .map_err(|error| Error::failed("mapping the ring of ended flows", error))?;
@@ -153,6 +160,12 @@ impl FlowPlane {
 
 /// Sizes the maps, of which all but the tables are made with the programs.
 fn size(open: &mut OpenFlowSkel<'_>, settings: &Settings) -> libbpf_rs::Result<()> {
+    let maps = Maps {
+        steps: &mut open.maps.filter_steps,
+        ports: &mut open.maps.filter_port_sets,
+        networks: &mut open.maps.filter_networks,
+    };
+    maps.size(&settings.options.selection)?;
     let cpus = libbpf_rs::num_possible_cpus()?;
     open.maps
         .tables

@@ -10,6 +10,7 @@ mod merge;
 mod outlet;
 mod packets;
 mod record;
+mod selection;
 mod settings;
 mod skel;
 mod sweep;

@@ -13,9 +13,10 @@ use sys::bpf_ring::Ring;
 use super::account::{self, Account};
 use super::clock;
 use super::failed;
+use super::selection::Maps;
 use super::settings::Settings;
 use super::skel::Plain;
-use super::skel::packets::{PacketsSkel, PacketsSkelBuilder, types};
+use super::skel::packets::{OpenPacketsSkel, PacketsSkel, PacketsSkelBuilder, types};
 use super::tables::online;
 use crate::dissect::Packet;
 
@@ -48,11 +49,7 @@ impl PacketPlane {
         if let Some(knobs) = open.maps.rodata_data.as_deref_mut() {
             settings.tell_packets(knobs);
         }
-        let cpus = libbpf_rs::num_possible_cpus().and_then(|cpus| {
-            let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
-            open.maps.rings.set_max_entries(cpus)
-        });
-        cpus.map_err(failed("sizing the packet program's maps"))?;
+        size(&mut open, settings).map_err(failed("sizing the packet program's maps"))?;
         let skel = open.load().map_err(failed("loading the packet program"))?;
         let plane = Self::of(&skel, settings)?;
         plane.set_clock()?;
@@ -63,6 +60,12 @@ impl PacketPlane {
         let handle = |map: &libbpf_rs::MapMut<'_>| {
             MapHandle::try_from(map).map_err(failed("keeping a map of the packet program"))
         };
+        let filter = Maps {
+            steps: handle(&skel.maps.filter_steps)?,
+            ports: handle(&skel.maps.filter_port_sets)?,
+            networks: handle(&skel.maps.filter_networks)?,
+        };
+        filter.fill(&settings.options.selection)?;
         let outer = handle(&skel.maps.rings)?;
         let rings = online()?.into_iter();
         let rings = rings.map(|cpu| Head::make(&outer, cpu, settings.ring_bytes));
@@ -131,6 +134,20 @@ impl PacketPlane {
     pub fn account(&self) -> Result<Account, Error> {
         account::read(&self.accounts)
     }
+}
+
+/// Sizes the maps, of which all but the rings are made with the program.
+fn size(open: &mut OpenPacketsSkel<'_>, settings: &Settings) -> libbpf_rs::Result<()> {
+    let maps = Maps {
+        steps: &mut open.maps.filter_steps,
+        ports: &mut open.maps.filter_port_sets,
+        networks: &mut open.maps.filter_networks,
+    };
+    maps.size(&settings.options.selection)?;
+    let cpus = libbpf_rs::num_possible_cpus()?;
+    open.maps
+        .rings
+        .set_max_entries(u32::try_from(cpus).unwrap_or(u32::MAX))
 }
 
 impl Head {

@@ -168,10 +168,6 @@ fn key(key: &types::flow_key) -> Key {
 
 /// A key as the tables have it.
 pub(super) fn key_bytes(key: &Key) -> types::flow_key {
-    let halves = |address: u128| {
-        let bytes = address.to_be_bytes();
-        [0, 8].map(|at| u64::from_be_bytes(std::array::from_fn(|byte| bytes[at + byte])))
-    };
     types::flow_key {
         addresses: key.addresses.map(halves),
         ports: key.ports,
@@ -179,6 +175,12 @@ pub(super) fn key_bytes(key: &Key) -> types::flow_key {
         protocol: key.protocol,
         version: key.version,
     }
+}
+
+/// An address as the programs have it: the high and the low half.
+pub(super) fn halves(address: u128) -> [u64; 2] {
+    let bytes = address.to_be_bytes();
+    [0, 8].map(|at| u64::from_be_bytes(std::array::from_fn(|byte| bytes[at + byte])))
 }
 
 fn sender(endpoint: u8) -> Sender {

@@ -5,6 +5,7 @@ use datapath::Error;
 use super::skel::{flow, packets};
 use crate::dissect::Tunnels;
 use crate::extractor::Options;
+use crate::filter::Unit;
 
 /// A flow's first packets that the kernel keeps one by one, at most: FLOW_STEPS of flow.h.
 const MOST_STEPS: usize = 10;
@@ -30,7 +31,7 @@ pub enum Clock {
 }
 
 /// What the kernel's programs are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub options: Options,
     pub verdict: Verdict,
@@ -55,6 +56,22 @@ impl Default for Settings {
             ring_bytes: 16 << 20,
         }
     }
+}
+
+/// Each program has a type of its own for what it is told.
+macro_rules! tell_selection {
+    ($knobs:ident, $selection:expr) => {
+        if let Some(compiled) = $selection.compiled() {
+            let rules = compiled.rules();
+            $knobs.selecting = 1;
+            $knobs.filtering = u8::from(compiled.program.is_some());
+            $knobs.sample_flows = u8::from(rules.unit == Unit::Flows);
+            $knobs.sample_seed = rules.seed;
+            for (told, rate) in $knobs.sample_rates.iter_mut().zip(&compiled.rates) {
+                (told.kept, told.of) = (rate.kept, rate.of);
+            }
+        }
+    };
 }
 
 impl Settings {
@@ -86,6 +103,7 @@ impl Settings {
             timers,
             limits,
             by_vlan,
+            ref selection,
             ..
         } = self.options;
         knobs.idle_ns = positive(timers.idle_ns);
@@ -100,12 +118,14 @@ impl Settings {
         knobs.by_vlan = u8::from(by_vlan);
         knobs.from_metadata = u8::from(self.clock == Clock::Metadata);
         knobs.frame_verdict = self.verdict.action();
+        tell_selection!(knobs, selection);
     }
 
     pub(super) fn tell_packets(&self, knobs: &mut packets::types::rodata) {
         knobs.by_vlan = u8::from(self.options.by_vlan);
         knobs.from_metadata = u8::from(self.clock == Clock::Metadata);
         knobs.frame_verdict = self.verdict.action();
+        tell_selection!(knobs, self.options.selection);
     }
 }
 

@@ -93,7 +93,7 @@ impl PlaneWork {
     /// What was counted so far; what is not exported is taken to be in a table.
     pub(super) fn counters(&self, account: &Account) -> LiveCounters {
         let seen = seen(account);
-        let left = seen.packets.saturating_sub(seen.dropped());
+        let left = seen.packets.saturating_sub(seen.left_out());
         let open = left.saturating_sub(self.exported.packets);
         told(account, self.exported, open, self.rows.counts())
     }
@@ -134,6 +134,8 @@ fn seen(account: &Account) -> Seen {
         packets: account.packets - account.lost(),
         bytes: account.bytes,
         lone_fragments: account.lone_fragments,
+        filtered: account.filtered,
+        sampled_out: account.sampled_out,
         ..Seen::default()
     };
     // The kernel's programs never meet another link type than Ethernet.

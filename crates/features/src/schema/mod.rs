@@ -55,7 +55,7 @@ pub fn find(name: &str) -> Option<&'static Schema> {
 impl Schema {
     /// The options by which this schema's flows are made, where these were asked for.
     pub fn options(&self, asked: &Options) -> Options {
-        let mut options = *asked;
+        let mut options = asked.clone();
         if self.rules == Rules::NfStream {
             options.timers.linger_ns = None;
             options.by_vlan = true;

@@ -35,6 +35,8 @@ pub(super) fn json(counters: &Counters, rows: (u64, u64), more: Value) -> Value 
         "stream_gaps": exported.stream_gaps,
         "table_full": exported.table_full,
         "lone_fragments": seen.lone_fragments,
+        "filtered": seen.filtered,
+        "sampled_out": seen.sampled_out,
         "drops": drops,
     });
     if let (Some(account), Value::Object(more)) = (account.as_object_mut(), more) {
@@ -50,6 +52,14 @@ pub(super) fn words(counters: &Counters, rows: u64) -> String {
         "{} packets, {} flows, {rows} rows",
         seen.packets, exported.flows
     );
+    for (packets, what) in [
+        (seen.filtered, "filtered"),
+        (seen.sampled_out, "sampled out"),
+    ] {
+        if packets > 0 {
+            text += &format!(", {packets} {what}");
+        }
+    }
     for why in REFUSALS {
         if seen.refused(why) > 0 {
             text += &format!(", {} {}", seen.refused(why), why.name());

@@ -6,6 +6,9 @@ use features::Options;
 use features::dissect::Tunnels;
 use features::flow::{Gaps, Limits, Timers};
 
+use super::selection::Selecting;
+use crate::exit::Failure;
+
 /// How packets become flows.
 #[derive(Debug, Args)]
 pub(super) struct Extraction {
@@ -39,6 +42,8 @@ pub(super) struct Extraction {
     /// Flows in memory at a time; beyond it, quiet ones are exported early, and counted
     #[arg(long, value_name = "N", default_value = "1000000", value_parser = clap::value_parser!(u32).range(1..))]
     max_flows: u32,
+    #[command(flatten)]
+    selecting: Selecting,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -48,9 +53,9 @@ enum TunnelName {
 }
 
 impl Extraction {
-    pub(super) fn options(&self) -> Options {
+    pub(super) fn options(&self) -> Result<Options, Failure> {
         let linger_ns = (!self.ignore_tcp_end).then(|| signed(self.linger));
-        Options {
+        Ok(Options {
             timers: Timers {
                 idle_ns: signed(self.idle_timeout),
                 active_ns: signed(self.active_timeout),
@@ -71,7 +76,8 @@ impl Extraction {
                 TunnelName::Inner => Tunnels::Inner,
             },
             by_vlan: self.by_vlan,
-        }
+            selection: self.selecting.selection()?,
+        })
     }
 }
 

@@ -78,7 +78,7 @@ impl Live {
         let link = netlink.link_by_name(&self.interface);
         let link = link.map_err(|error| Failure::Input(format!("{}: {error}", self.interface)))?;
         let schema = self.output.schema()?;
-        let options = self.extraction.options();
+        let options = self.extraction.options()?;
         let rows = features::arrow_schema(schema, &options);
         Ok(Plan {
             interface: self.interface.clone(),

@@ -78,6 +78,16 @@ fn text(counters: &LiveCounters) -> Text {
             seen.bytes,
         ),
         (
+            "lowroad_features_filtered_packets_total",
+            "Packets that the filter was false for.",
+            seen.filtered,
+        ),
+        (
+            "lowroad_features_sampled_out_packets_total",
+            "Packets that passed the filter and were not among those sampled.",
+            seen.sampled_out,
+        ),
+        (
             "lowroad_features_exported_packets_total",
             "Packets in flows that have ended.",
             exported.packets,

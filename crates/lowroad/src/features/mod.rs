@@ -7,6 +7,7 @@ mod metrics;
 mod output;
 mod pcap;
 mod schema;
+mod selection;
 
 use clap::{Args, Subcommand};
 

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Which packets are kept, by a hash: twin of features::filter::sample, and chooses the same flows,
+ * and of the same times the same packets.
+ */
+#ifndef FEATURES_SAMPLE_H
+#define FEATURES_SAMPLE_H
+
+#include "filter.h"
+
+/* The twin's MOST_TIERS. */
+#define MOST_TIERS 15
+
+/* So many are kept of so many. */
+struct rate {
+	__u32 kept;
+	__u32 of;
+};
+
+enum fate {
+	FATE_KEPT = 0,
+	FATE_FILTERED = 1,
+	FATE_SAMPLED_OUT = 2,
+};
+
+/* Whether anything is left out at all; whether there is a program of steps. */
+const volatile __u8 selecting = 0;
+const volatile __u8 filtering = 0;
+/* Whole flows, or packet by packet. */
+const volatile __u8 sample_flows = 1;
+const volatile __u64 sample_seed = 0;
+/* Of packets of no tier, then of each tier. */
+const volatile struct rate sample_rates[1 + MOST_TIERS] = {};
+
+static __always_inline __u64 sample_mix(__u64 hash, __u64 word)
+{
+	__u64 product = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
+
+	return product ^ product >> 32;
+}
+
+/* The same for both directions. */
+static __always_inline __u64 sample_flow_hash(const struct flow_key *key, __u64 seed)
+{
+	__u64 hash = seed;
+
+	for (int i = 0; i < 2; i++) {
+		hash = sample_mix(hash, key->addresses[i][0]);
+		hash = sample_mix(hash, key->addresses[i][1]);
+	}
+	hash = sample_mix(hash, key->ports[0] | (__u64)key->ports[1] << 16 |
+					(__u64)key->vlan << 32 | (__u64)key->protocol << 48 |
+					(__u64)key->version << 56);
+	/* Where the twin has a tunnel. */
+	return sample_mix(hash, 0);
+}
+
+static __always_inline __u64 sample_packet_hash(const struct packet *p, __u64 seed)
+{
+	__u64 hash = sample_flow_hash(&p->key, seed);
+
+	hash = sample_mix(hash, p->time_ns);
+	hash = sample_mix(hash, (__u64)p->identification << 32 | p->wire_length);
+	hash = sample_mix(hash, (__u64)p->sequence << 32 | p->acknowledgement);
+	return sample_mix(hash, 0);
+}
+
+/* Whether a rate keeps what has this hash. */
+static __always_inline bool sample_keeps(__u32 kept, __u32 of, __u64 hash)
+{
+	return (hash >> 32) * of >> 32 < kept;
+}
+
+/* What becomes of a packet, as enum fate. Global, so that the verifier looks at it once. */
+__noinline int select_packet(struct packet *p)
+{
+	__u32 class = 0, kept, of;
+
+	if (!p)
+		return FATE_FILTERED;
+	if (filtering)
+		class = filter_class(p);
+	if (class > MOST_TIERS)
+		return FATE_FILTERED;
+	kept = sample_rates[class].kept;
+	of = sample_rates[class].of;
+	if (kept == of || sample_keeps(kept, of,
+				       sample_flows ? sample_flow_hash(&p->key, sample_seed)
+						    : sample_packet_hash(p, sample_seed)))
+		return FATE_KEPT;
+	return FATE_SAMPLED_OUT;
+}
+
+#endif

@@ -1,0 +1,180 @@
+//! What is kept of the packets that come: a filter, classes of packets, and a rate for each.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::compile::Compiler;
+use super::program::{FILTERED, Program, Target};
+use super::sample::{Rate, Unit};
+use super::{Error, parse};
+use crate::dissect::Packet;
+
+/// Classes of packets besides the base: MOST_TIERS of bpf/sample.h.
+pub(crate) const MOST_TIERS: usize = 15;
+
+/// What is wanted. The default keeps everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Packets for which this is false are left out.
+    pub filter: Option<String>,
+    /// The first that a packet belongs to decides its rate.
+    pub tiers: Vec<Tier>,
+    /// Of packets of no tier.
+    pub rate: Rate,
+    pub unit: Unit,
+    /// Another one keeps others.
+    pub seed: u64,
+}
+
+/// A class of packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tier {
+    pub expression: String,
+    pub rate: Rate,
+}
+
+/// Compiled rules; the default keeps everything. Cheap to clone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection(Option<Arc<Compiled>>);
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Compiled {
+    rules: Rules,
+    /// None where no packet is looked at.
+    pub(crate) program: Option<Program>,
+    /// Of the base, then of the tiers.
+    pub(crate) rates: Vec<Rate>,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Kept,
+    Filtered,
+    SampledOut,
+}
+
+/// Which rule cannot be used, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WrongRule {
+    Filter(Error),
+    /// The tier of this number, from 0.
+    Tier(usize, Error),
+    TooManyTiers,
+}
+
+impl Rules {
+    fn is_sampling(&self) -> bool {
+        !self.tiers.is_empty() || !self.rate.is_all()
+    }
+
+    /// In words: the tiers' rates, then that of the rest.
+    fn sampling(&self) -> String {
+        let mut text = String::new();
+        for tier in &self.tiers {
+            text += &format!("{} where {}; ", tier.rate, tier.expression);
+        }
+        let of = match self.unit {
+            Unit::Flows => "flows",
+            Unit::Packets => "packets",
+        };
+        format!("{text}{} of {of}, seed {}", self.rate, self.seed)
+    }
+}
+
+impl Selection {
+    /// Compiles rules, and reads the files that they name.
+    pub fn new(rules: Rules) -> Result<Self, WrongRule> {
+        if rules.tiers.len() > MOST_TIERS {
+            return Err(WrongRule::TooManyTiers);
+        }
+        if rules.filter.is_none() && rules.tiers.is_empty() && rules.rate.is_all() {
+            return Ok(Self::default());
+        }
+        let mut compiler = Compiler::default();
+        let mut next = Target::End(0);
+        for (index, tier) in rules.tiers.iter().enumerate().rev() {
+            let class = Target::End(u16::try_from(index + 1).unwrap_or(u16::MAX));
+            let added = parse::parse(&tier.expression)
+                .and_then(|expression| compiler.add(&expression, class, next));
+            next = added.map_err(|error| WrongRule::Tier(index, error))?;
+        }
+        if let Some(filter) = &rules.filter {
+            parse::parse(filter)
+                .and_then(|expression| compiler.add(&expression, next, Target::End(FILTERED)))
+                .map_err(WrongRule::Filter)?;
+        }
+        let rates = [rules.rate].into_iter();
+        let rates = rates.chain(rules.tiers.iter().map(|tier| tier.rate));
+        Ok(Self(Some(Arc::new(Compiled {
+            program: compiler.finish(),
+            rates: rates.collect(),
+            rules,
+        }))))
+    }
+
+    /// What becomes of a packet.
+    #[inline]
+    pub fn judge(&self, packet: &Packet<'_>) -> Fate {
+        match &self.0 {
+            None => Fate::Kept,
+            Some(compiled) => compiled.judge(packet),
+        }
+    }
+
+    /// The rules, where there are any.
+    pub fn rules(&self) -> Option<&Rules> {
+        self.0.as_ref().map(|compiled| &compiled.rules)
+    }
+
+    /// What files say of the rows that are made under these rules.
+    pub(crate) fn metadata(&self) -> Vec<(String, String)> {
+        let Some(rules) = self.rules() else {
+            return Vec::new();
+        };
+        let filter = rules.filter.clone();
+        let sampling = rules.is_sampling().then(|| rules.sampling());
+        [("lowroad.filter", filter), ("lowroad.sampling", sampling)]
+            .into_iter()
+            .filter_map(|(name, text)| Some((name.to_owned(), text?)))
+            .collect()
+    }
+
+    pub(crate) fn compiled(&self) -> Option<&Compiled> {
+        self.0.as_deref()
+    }
+}
+
+impl Compiled {
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn judge(&self, packet: &Packet<'_>) -> Fate {
+        let class = self
+            .program
+            .as_ref()
+            .map_or(0, |program| program.run(packet));
+        if class == FILTERED {
+            return Fate::Filtered;
+        }
+        let rate = self.rates[usize::from(class)];
+        if self.rules.unit.keeps(packet, rate, self.rules.seed) {
+            Fate::Kept
+        } else {
+            Fate::SampledOut
+        }
+    }
+}
+
+impl fmt::Display for WrongRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Filter(error) => write!(f, "filter: {error}"),
+            Self::Tier(index, error) => write!(f, "tier {}: {error}", index + 1),
+            Self::TooManyTiers => write!(f, "there can be {MOST_TIERS} tiers"),
+        }
+    }
+}
+
+impl std::error::Error for WrongRule {}

@@ -1,0 +1,75 @@
+//! The arguments that say which packets make rows.
+
+use clap::Args;
+use features::filter::{Rate, Rules, Selection, Tier, Unit, WrongRule};
+
+use crate::exit::Failure;
+
+/// Which packets make rows.
+#[derive(Debug, Args)]
+pub(super) struct Selecting {
+    /// Only packets that this is true for, in tcpdump's language: 'tcp and dst port 443'
+    #[arg(long, value_name = "EXPRESSION")]
+    filter: Option<String>,
+    /// Keep only some of the packets, each by itself, as 1/100
+    #[arg(long, value_name = "RATE", conflicts_with = "sample_flows")]
+    sample: Option<Rate>,
+    /// Keep only some of the flows, both directions of each, as 1/100
+    #[arg(long, value_name = "RATE")]
+    sample_flows: Option<Rate>,
+    /// Another rate for what this is true for, as 'port 22,53=1/10'; the first of several decides
+    #[arg(long, value_name = "EXPRESSION=RATE", value_parser = tier)]
+    tier: Vec<Tier>,
+    /// With another number, others are kept
+    #[arg(long, value_name = "N", default_value = "0")]
+    sample_seed: u64,
+}
+
+impl Selecting {
+    pub(super) fn selection(&self) -> Result<Selection, Failure> {
+        let rules = Rules {
+            filter: self.filter.clone(),
+            tiers: self.tier.clone(),
+            rate: self.sample.or(self.sample_flows).unwrap_or_default(),
+            unit: match self.sample {
+                Some(_) => Unit::Packets,
+                None => Unit::Flows,
+            },
+            seed: self.sample_seed,
+        };
+        Selection::new(rules).map_err(|wrong| {
+            Failure::Input(match wrong {
+                WrongRule::Filter(error) => format!("--filter, {error}"),
+                WrongRule::Tier(index, error) => {
+                    format!("--tier {:?}, {error}", self.tier[index].expression)
+                }
+                WrongRule::TooManyTiers => wrong.to_string(),
+            })
+        })
+    }
+}
+
+fn tier(text: &str) -> Result<Tier, String> {
+    let (expression, rate) = text
+        .rsplit_once('=')
+        .ok_or("a rate is missing; write 'port 22,53=1/10'")?;
+    Ok(Tier {
+        expression: expression.to_owned(),
+        rate: rate.trim().parse()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_equals_sign_begins_the_rate() {
+        let read = tier("net in a=b.txt = 1/10").expect("a tier");
+        assert_eq!(read.expression, "net in a=b.txt ");
+        assert_eq!(read.rate.to_string(), "1/10");
+        for wrong in ["", "tcp", "tcp=", "tcp=2/1", "tcp=0/1", "tcp=1"] {
+            assert!(tier(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -7,6 +7,7 @@
 
 #include "flow_add.h"
 #include "frame.h"
+#include "wake.h"
 
 /* A table's shape; userspace makes one for each CPU, of its own size. Sizes in place of types,
  * because 6.1 takes a table made without type information for another shape than one made with it.
@@ -55,7 +56,7 @@ static __always_inline void *own_table(void)
 static __always_inline int push(struct flow *f, __u8 end)
 {
 	f->end = end;
-	return bpf_ringbuf_output(&ended, f, sizeof(*f), 0);
+	return bpf_ringbuf_output(&ended, f, sizeof(*f), wakeup_flags(&ended, 0));
 }
 
 /* Zeroes a flow in place: nothing can fail between the old flow and the new one. */

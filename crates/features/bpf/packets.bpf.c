@@ -8,6 +8,7 @@
 #include <bpf/bpf_endian.h>
 #include "lowroad/license.h"
 #include "frame.h"
+#include "wake.h"
 
 EXPORT_STRUCT(account);
 EXPORT_STRUCT(packet);
@@ -25,9 +26,6 @@ struct {
 	__array(values, struct packet_ring);
 } rings SEC(".maps");
 
-/* 0: the kernel wakes a reader that has caught up; or BPF_RB_NO_WAKEUP, BPF_RB_FORCE_WAKEUP. */
-const volatile __u64 wakeups = 0;
-
 static __always_inline void record(struct packet *p, struct account *a)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
@@ -35,7 +33,7 @@ static __always_inline void record(struct packet *p, struct account *a)
 
 	if (!ring)
 		a->lost_cpu++;
-	else if (bpf_ringbuf_output(ring, p, sizeof(*p), wakeups))
+	else if (bpf_ringbuf_output(ring, p, sizeof(*p), wakeup_flags(ring, cpu)))
 		a->lost_ring_full++;
 	else
 		a->exported++;

@@ -3,9 +3,12 @@
 
 mod kernel;
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use features::dissect::Packet;
 use features::flow::{Flow, Table};
-use features::kernel::{Clock, PacketPlane, Settings};
+use features::kernel::{Clock, PacketPlane, Settings, Wakeup};
 use features::{Options, PacketReader};
 use kernel::frames::{conversation, kinds};
 use kernel::{SHORTEST, assert_same_rows, captured, captures, frames, pin, run};
@@ -116,6 +119,46 @@ fn packets_without_room_are_dropped_by_name() {
     assert_eq!(recorded, 31);
     let account = plane.account().unwrap();
     assert_eq!((account.exported, account.lost_ring_full), (31, 69));
+}
+
+#[test]
+fn a_sleeping_reader_is_woken_at_half_a_ring_or_for_each_record() {
+    if !sys::require::root() {
+        return;
+    }
+    let frames = conversation(1, 31);
+    for (wakeup, fewest) in [(Wakeup::Adaptive, 16), (Wakeup::Every, 1)] {
+        let settings = Settings {
+            clock: Clock::Metadata,
+            ring_bytes: 4096,
+            wakeup,
+            ..Settings::default()
+        };
+        let mut plane = PacketPlane::load(&settings).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        // A reader that a busy machine keeps from sleeping finds the ring full instead.
+        while !woken(&plane, &frames) {
+            assert!(Instant::now() < deadline, "{wakeup:?}");
+            plane.collect(i64::MAX, |_| {});
+        }
+        let mut recorded = 0;
+        plane.collect(i64::MAX, |_| recorded += 1);
+        assert!(recorded >= fewest, "{recorded}");
+    }
+}
+
+/// Whether one of these frames has woken a reader.
+fn woken(plane: &PacketPlane, frames: &[Captured]) -> bool {
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            pin();
+            for frame in frames {
+                thread::sleep(Duration::from_millis(2));
+                run(plane.program(), frame);
+            }
+        });
+        plane.wait().unwrap()
+    })
 }
 
 #[test]

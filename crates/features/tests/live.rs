@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
+use features::kernel::Wakeup;
 use features::live::{LiveCounters, Plan, Running, datapaths};
 use features::pcap::{Progress, Run};
 use features::schema::{self, Schema};
@@ -145,6 +146,7 @@ fn plan(ifindex: u32, schema: &'static Schema, keeper: &Keeper) -> Plan {
         outgoing: false,
         promiscuous: false,
         workers: 1,
+        wakeup: Wakeup::default(),
         sink: Arc::new(move || Box::new(keeper.clone())),
     }
 }

@@ -74,7 +74,13 @@ impl Ring {
         self.consumer_position().store(next, Ordering::Release);
     }
 
-    fn position(&self) -> u64 {
+    /// Bytes that are there for records.
+    pub fn size(&self) -> u64 {
+        self.size as u64
+    }
+
+    /// Where the next record to be read starts; positions only grow.
+    pub fn position(&self) -> u64 {
         self.consumer_position().load(Ordering::Relaxed)
     }
 

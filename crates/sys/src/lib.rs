@@ -1,5 +1,6 @@
 //! The unsafe corners of the system: namespaces, socket batches, ethtool, perf events, scheduling.
 mod address;
+pub mod bpf_array;
 pub mod bpf_ring;
 pub mod caps;
 pub mod capture;

@@ -12,6 +12,7 @@ use netdev::attach::{self, Attached};
 use sys::bpf_ring::Ring;
 
 use super::account::{self, Account};
+use super::bell::Bell;
 use super::clock;
 use super::failed;
 use super::outlet::Outlet;
@@ -66,13 +67,15 @@ impl FlowPlane {
         let outer = handle(&skel.maps.tables)?;
         let ring = Ring::new(skel.maps.ended.as_fd(), settings.ring_bytes)
             .map_err(|error| Error::failed("mapping the ring of ended flows", error))?;
+        let bell = Bell::new(settings.wakeup, &handle(&skel.maps.alarms)?, 1)?;
+        bell.watch(skel.maps.ended.as_fd())?;
         Ok(Self {
             attached: Vec::new(),
             program: program(skel.progs.count_flows.as_fd())?,
             tables: Tables::make(&outer, settings.flows_per_cpu)?,
             accounts: handle(&skel.maps.accounts)?,
             clock: handle(&skel.maps.clock)?,
-            outlet: Outlet::new(ring, settings),
+            outlet: Outlet::new(ring, bell, settings),
             sweep: Sweep::new(
                 settings.options.timers,
                 program(skel.progs.evict_flows.as_fd())?,
@@ -99,6 +102,11 @@ impl FlowPlane {
     /// the latter is adjusted.
     pub fn set_clock(&self) -> Result<(), Error> {
         clock::set(&self.clock)
+    }
+
+    /// Sleeps until there is reason to collect, as the settings say; whether the program said so.
+    pub fn wait(&self) -> Result<bool, Error> {
+        self.outlet.wait()
     }
 
     /// Exports the flows that have left the tables, but for those that another CPU goes on with.

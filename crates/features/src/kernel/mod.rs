@@ -3,6 +3,7 @@
 //! What a feature is, the schemas say: a record of the kernel becomes a `Flow` like any other.
 
 mod account;
+mod bell;
 mod calls;
 mod clock;
 mod flows;
@@ -15,12 +16,14 @@ mod settings;
 mod skel;
 mod sweep;
 mod tables;
+mod wakeup;
 
 pub use account::{Account, REFUSALS};
 pub use flows::FlowPlane;
 pub use packets::PacketPlane;
 pub use settings::{Clock, Settings, Verdict};
 pub use sweep::Swept;
+pub use wakeup::{LATENCY, Pause, Wakeup};
 
 use datapath::Error;
 

@@ -3,6 +3,7 @@
 use datapath::Error;
 use sys::bpf_ring::Ring;
 
+use super::bell::Bell;
 use super::merge::Parts;
 use super::record::key_bytes;
 use super::settings::Settings;
@@ -14,6 +15,7 @@ use crate::flow::{End, Flow, Timers};
 #[derive(Debug)]
 pub(super) struct Outlet {
     ring: Ring,
+    bell: Bell,
     timers: Timers,
     steps: usize,
     /// None where CPUs share no flow.
@@ -21,13 +23,19 @@ pub(super) struct Outlet {
 }
 
 impl Outlet {
-    pub(super) fn new(ring: Ring, settings: &Settings) -> Self {
+    pub(super) fn new(ring: Ring, bell: Bell, settings: &Settings) -> Self {
         Self {
             ring,
+            bell,
             timers: settings.options.timers,
             steps: settings.options.limits.steps,
             parts: settings.merge.then(Parts::default),
         }
+    }
+
+    /// Sleeps until the ring wants to be read; whether a program said so.
+    pub(super) fn wait(&self) -> Result<bool, Error> {
+        self.bell.wait([(0, &self.ring)].into_iter())
     }
 
     /// Exports the flows in the ring, but for those that another CPU has a part of.

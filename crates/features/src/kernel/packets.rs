@@ -11,6 +11,7 @@ use netdev::attach::{self, Attached};
 use sys::bpf_ring::Ring;
 
 use super::account::{self, Account};
+use super::bell::Bell;
 use super::clock;
 use super::failed;
 use super::selection::Maps;
@@ -28,6 +29,7 @@ pub struct PacketPlane {
     rings: Vec<Head>,
     accounts: MapHandle,
     clock: MapHandle,
+    bell: Bell,
 }
 
 /// The ring of one CPU, and when its first packet came.
@@ -35,7 +37,7 @@ pub struct PacketPlane {
 struct Head {
     ring: Ring,
     time_ns: Option<i64>,
-    map: MapHandle,
+    cpu: u32,
 }
 
 impl PacketPlane {
@@ -67,8 +69,11 @@ impl PacketPlane {
         };
         filter.fill(&settings.options.selection)?;
         let outer = handle(&skel.maps.rings)?;
+        let alarms = handle(&skel.maps.alarms)?;
+        let count = usize::try_from(alarms.max_entries()).unwrap_or(0);
+        let bell = Bell::new(settings.wakeup, &alarms, count)?;
         let rings = online()?.into_iter();
-        let rings = rings.map(|cpu| Head::make(&outer, cpu, settings.ring_bytes));
+        let rings = rings.map(|cpu| Head::make(&outer, cpu, settings.ring_bytes, &bell));
         let program = skel.progs.record_packets.as_fd().try_clone_to_owned();
         Ok(Self {
             attached: Vec::new(),
@@ -76,6 +81,7 @@ impl PacketPlane {
             rings: rings.collect::<Result<_, Error>>()?,
             accounts: handle(&skel.maps.accounts)?,
             clock: handle(&skel.maps.clock)?,
+            bell,
         })
     }
 
@@ -104,9 +110,12 @@ impl PacketPlane {
         clock::set(&self.clock)
     }
 
-    /// The rings' maps: a descriptor that waits for any of these wakes when packets come.
-    pub fn rings(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.rings.iter().map(|head| head.map.as_fd())
+    /// Sleeps until there is reason to collect, as the settings say; whether the program said so.
+    pub fn wait(&self) -> Result<bool, Error> {
+        let number = |cpu| usize::try_from(cpu).unwrap_or(usize::MAX);
+        let rings = self.rings.iter();
+        self.bell
+            .wait(rings.map(|head| (number(head.cpu), &head.ring)))
     }
 
     /// Hands on the packets that came before this time, those of all CPUs in the order of their
@@ -144,14 +153,13 @@ fn size(open: &mut OpenPacketsSkel<'_>, settings: &Settings) -> libbpf_rs::Resul
         networks: &mut open.maps.filter_networks,
     };
     maps.size(&settings.options.selection)?;
-    let cpus = libbpf_rs::num_possible_cpus()?;
-    open.maps
-        .rings
-        .set_max_entries(u32::try_from(cpus).unwrap_or(u32::MAX))
+    let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?).unwrap_or(u32::MAX);
+    open.maps.rings.set_max_entries(cpus)?;
+    open.maps.alarms.set_max_entries(cpus)
 }
 
 impl Head {
-    fn make(outer: &MapHandle, cpu: u32, bytes: u32) -> Result<Self, Error> {
+    fn make(outer: &MapHandle, cpu: u32, bytes: u32, bell: &Bell) -> Result<Self, Error> {
         let refused = |error| Error::failed(format!("making CPU {cpu}'s ring"), error);
         let options = libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
@@ -165,10 +173,11 @@ impl Head {
             .map_err(refused)?;
         let ring = Ring::new(map.as_fd(), bytes)
             .map_err(|error| Error::failed(format!("mapping CPU {cpu}'s ring"), error))?;
+        bell.watch(map.as_fd())?;
         Ok(Self {
             ring,
             time_ns: None,
-            map,
+            cpu,
         })
     }
 

@@ -3,6 +3,7 @@
 use datapath::Error;
 
 use super::skel::{flow, packets};
+use super::wakeup::Wakeup;
 use crate::dissect::Tunnels;
 use crate::extractor::Options;
 use crate::filter::Unit;
@@ -36,6 +37,7 @@ pub struct Settings {
     pub options: Options,
     pub verdict: Verdict,
     pub clock: Clock,
+    pub wakeup: Wakeup,
     /// Make one row of what several CPUs have seen of a flow; costs a look at each other table for each
     /// flow that ends, and is not needed where both directions come in on one CPU.
     pub merge: bool,
@@ -51,6 +53,7 @@ impl Default for Settings {
             options: Options::default(),
             verdict: Verdict::default(),
             clock: Clock::default(),
+            wakeup: Wakeup::default(),
             merge: true,
             flows_per_cpu: 65_536,
             ring_bytes: 16 << 20,
@@ -119,6 +122,7 @@ impl Settings {
         knobs.from_metadata = u8::from(self.clock == Clock::Metadata);
         knobs.frame_verdict = self.verdict.action();
         tell_selection!(knobs, selection);
+        knobs.wake_always = u8::from(self.wakeup == Wakeup::Every);
     }
 
     pub(super) fn tell_packets(&self, knobs: &mut packets::types::rodata) {
@@ -126,6 +130,7 @@ impl Settings {
         knobs.from_metadata = u8::from(self.clock == Clock::Metadata);
         knobs.frame_verdict = self.verdict.action();
         tell_selection!(knobs, self.options.selection);
+        knobs.wake_always = u8::from(self.wakeup == Wakeup::Every);
     }
 }
 

@@ -1,7 +1,5 @@
 //! What the datapaths share whose packets a program in the kernel reads.
 
-use std::time::Duration;
-
 use datapath::{Error, Missing};
 use sys::caps::{Capability, Effective};
 
@@ -11,10 +9,6 @@ use crate::flow::Flow;
 use crate::kernel::{Account, Settings};
 use crate::rows::RowWriter;
 use crate::work;
-
-/// Between two looks at a ring: no program wakes anybody, which would cost more than all else at low
-/// rates, and a ring holds what comes in many such whiles.
-pub(super) const BREATH: Duration = Duration::from_millis(10);
 
 /// What every datapath with a program in the kernel needs.
 pub(super) fn check() -> Result<(), Missing> {
@@ -50,6 +44,7 @@ pub(super) fn settings(name: &str, plan: &Plan) -> Result<Settings, Error> {
     }
     let settings = Settings {
         options: plan.schema.options(&plan.options),
+        wakeup: plan.wakeup,
         ..Settings::default()
     };
     Ok(Settings {

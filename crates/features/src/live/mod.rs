@@ -11,13 +11,14 @@ mod xdp_ringbuf;
 use std::fmt;
 use std::sync::Arc;
 
-use datapath::{Datapath, Missing};
+use datapath::{Datapath, Error, Missing};
 use netdev::XdpMode;
 use sys::caps::{Capability, Effective};
 use sys::capture::Capture;
 
 use crate::counters::{Counters, Exported, Seen};
 use crate::extractor::Options;
+use crate::kernel::Wakeup;
 use crate::schema::Schema;
 use crate::sink::Sink;
 
@@ -62,6 +63,8 @@ pub struct Plan {
     pub promiscuous: bool,
     /// Threads that share the device's flows.
     pub workers: usize,
+    /// When whoever reads the rings of the XDP datapaths wakes.
+    pub wakeup: Wakeup,
     pub sink: SinkOf,
 }
 
@@ -132,6 +135,16 @@ fn link_type(hardware: u16) -> u32 {
         | libc::ARPHRD_IPGRE => RAW,
         _ => packet::pcap::ETHERNET,
     }
+}
+
+/// Refuses a wake-up that was asked for, where there is no ring of records.
+fn wakes_by_itself(name: &str, plan: &Plan) -> Result<(), Error> {
+    if plan.wakeup == Wakeup::default() {
+        return Ok(());
+    }
+    Err(Error::Plan(format!(
+        "{name} has no ring of records whose reader could be woken otherwise; the XDP datapaths have"
+    )))
 }
 
 /// What every datapath that captures with a packet socket needs.

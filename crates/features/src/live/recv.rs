@@ -29,6 +29,7 @@ impl Datapath<Features> for Recv {
 
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
+        super::wakes_by_itself(self.name(), plan)?;
         let sources: io::Result<Vec<Sockets>> = plan
             .captures()
             .map(|capture| Sockets::open(&capture))

@@ -33,6 +33,7 @@ impl Datapath<Features> for Tpacket {
 
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
+        super::wakes_by_itself(self.name(), plan)?;
         let sources: io::Result<Vec<Blocks>> = plan
             .captures()
             .map(|capture| Blocks::open(&capture))

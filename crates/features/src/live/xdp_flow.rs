@@ -1,13 +1,12 @@
 //! The `xdp-flow` datapath: flows are counted in the kernel, and only what has ended comes up here.
 //! `xdp-generic` is the same for devices whose driver knows no XDP.
 
-use std::thread;
 use std::time::Duration;
 
 use datapath::{Datapath, Error, Missing};
 use netdev::XdpMode;
 
-use super::kernel::{self, BREATH, PlaneWork};
+use super::kernel::{self, PlaneWork};
 use super::worker::{Capturing, Workers};
 use super::{Features, LiveCounters, Plan, Running};
 use crate::kernel::FlowPlane;
@@ -47,8 +46,8 @@ struct Flows {
 
 impl Capturing for Flows {
     fn take(&mut self) -> Result<bool, String> {
-        thread::sleep(BREATH);
         let work = &mut self.work;
+        self.plane.wait().map_err(|error| error.to_string())?;
         let collected = self.plane.collect(&mut |flow| work.row(flow));
         collected.map_err(|error| error.to_string())?;
         Ok(false)

@@ -1,15 +1,13 @@
 //! The `xdp-ringbuf` datapath: the kernel reads headers and records each packet, flows are counted here.
 
-use std::thread;
-
 use datapath::{Datapath, Error, Missing};
 use netdev::XdpMode;
 
-use super::kernel::{self, BREATH, PlaneWork};
+use super::kernel::{self, PlaneWork};
 use super::worker::{Capturing, Workers, now_ns};
 use super::{Features, LiveCounters, Plan, Running};
 use crate::flow::Table;
-use crate::kernel::PacketPlane;
+use crate::kernel::{PacketPlane, Wakeup};
 
 /// A packet this young may be overtaken by one that another CPU is just writing.
 const YOUNG_NS: i64 = 1_000_000;
@@ -35,6 +33,10 @@ impl Datapath<Features> for XdpRingbuf {
             plane,
             table: Table::new(settings.options.timers, settings.options.limits),
             work: PlaneWork::new(plan),
+            young_ns: match plan.wakeup {
+                Wakeup::Every => 0,
+                Wakeup::Adaptive | Wakeup::Timer(_) => YOUNG_NS,
+            },
         };
         Workers::start(self.name(), vec![records])
     }
@@ -45,6 +47,8 @@ struct Records {
     plane: PacketPlane,
     table: Table,
     work: PlaneWork,
+    /// What is younger waits in its ring.
+    young_ns: i64,
 }
 
 impl Records {
@@ -58,8 +62,8 @@ impl Records {
 
 impl Capturing for Records {
     fn take(&mut self) -> Result<bool, String> {
-        thread::sleep(BREATH);
-        self.collect(now_ns() - YOUNG_NS);
+        self.plane.wait().map_err(|error| error.to_string())?;
+        self.collect(now_ns() - self.young_ns);
         Ok(false)
     }
 

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use control::shutdown::Shutdown;
 use control::units::Span;
 use datapath::Datapath;
+use features::kernel::Wakeup;
 use features::live::{Features, LiveCounters, Plan, SinkOf, datapaths};
 use features::sink::{Mode, Sink};
 use serde_json::json;
@@ -35,6 +36,9 @@ pub(super) struct Live {
     /// Frames for other machines, too
     #[arg(long)]
     promiscuous: bool,
+    /// When the XDP datapaths' records are read: adaptive, every (wakes for each) or a time as 10ms
+    #[arg(long, value_name = "WHEN", default_value = "adaptive", value_parser = wakeup)]
+    wakeup: Wakeup,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -42,6 +46,9 @@ pub(super) struct Live {
     #[command(flatten)]
     extraction: Extraction,
 }
+
+/// What sleeps less does little else.
+const LEAST_TIMER: Duration = Duration::from_micros(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Direction {
@@ -88,6 +95,7 @@ impl Live {
             outgoing: self.direction == Direction::Both,
             promiscuous: self.promiscuous,
             workers: 1,
+            wakeup: self.wakeup,
             sink: once(self.output.create(&rows, Mode::Live)?),
         })
     }
@@ -132,6 +140,20 @@ impl Live {
     }
 }
 
+fn wakeup(text: &str) -> Result<Wakeup, String> {
+    match text {
+        "adaptive" => Ok(Wakeup::Adaptive),
+        "every" => Ok(Wakeup::Every),
+        time => match time.parse() {
+            // Rows are looked for each second.
+            Ok(Span(time)) if (LEAST_TIMER..=Duration::from_secs(1)).contains(&time) => {
+                Ok(Wakeup::Timer(time))
+            }
+            _ => Err("write adaptive, every, or a time from 100us to 1s".to_owned()),
+        },
+    }
+}
+
 /// The one sink for the one worker that asks.
 fn once(sink: Box<dyn Sink>) -> SinkOf {
     let sink = Arc::new(Mutex::new(Some(sink)));
@@ -160,4 +182,20 @@ fn show(counters: &LiveCounters, started: Instant) {
     let elapsed = started.elapsed().as_secs();
     let words = account::words(&counters.account, counters.rows);
     eprint!("\r\x1b[K{words}  no room {}  {elapsed} s", counters.no_room);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wakeups_are_named_or_times_that_make_sense() {
+        assert_eq!(wakeup("adaptive"), Ok(Wakeup::Adaptive));
+        assert_eq!(wakeup("every"), Ok(Wakeup::Every));
+        let timer = Wakeup::Timer(Duration::from_millis(10));
+        assert_eq!(wakeup("10ms"), Ok(timer));
+        for wrong in ["", "never", "10", "0ms", "50us", "2s"] {
+            assert!(wakeup(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -1,0 +1,36 @@
+//! Numbers at the start of a BPF array's entries, which userspace and programs both see without a call.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::AtomicU64;
+
+use crate::mmap::Region;
+
+/// An entry: a cache line, so that CPUs with entries side by side do not wait for each other.
+pub const ENTRY: usize = 64;
+
+/// A mapped array (`BPF_F_MMAPABLE`) whose entries have [`ENTRY`] bytes.
+#[derive(Debug)]
+pub struct Numbers {
+    region: Region,
+    count: usize,
+}
+
+impl Numbers {
+    /// Maps an array of so many entries, as its map was made.
+    ///
+    /// # Errors
+    /// It was made with fewer, or not to be mapped.
+    pub fn new(map: impl AsFd, count: usize) -> io::Result<Self> {
+        let region = Region::shared(map, count * ENTRY, 0)?;
+        Ok(Self { region, count })
+    }
+
+    /// The first number of an entry, if there is such an entry.
+    pub fn get(&self, index: usize) -> Option<&AtomicU64> {
+        // SAFETY: the entry lies in the mapping, which is aligned to a page and lives as long as
+        // `self`; programs, too, read and write this number in one piece.
+        (index < self.count)
+            .then(|| unsafe { AtomicU64::from_ptr(self.region.as_ptr().add(index * ENTRY).cast()) })
+    }
+}

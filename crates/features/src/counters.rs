@@ -1,5 +1,7 @@
 //! What became of every frame: exported in a flow, or dropped under a name.
 
+use serde_json::{Map, Value, json};
+
 use crate::flow::{End, Flow};
 
 /// Why a frame is in no flow.
@@ -142,10 +144,52 @@ impl Exported {
     }
 }
 
+/// An account that does not add up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} packets are unaccounted for: the rows cannot be relied on")]
+pub struct Unaccounted(i128);
+
 impl Counters {
+    /// Whether every frame is accounted for.
+    pub fn check(&self) -> Result<(), Unaccounted> {
+        match self.unaccounted() {
+            0 => Ok(()),
+            packets => Err(Unaccounted(packets)),
+        }
+    }
+
     /// Frames of which nothing is known: none, unless something is wrong.
     pub fn unaccounted(&self) -> i128 {
         let known = self.exported.packets + self.open + self.seen.left_out();
         i128::from(self.seen.packets) - i128::from(known)
+    }
+
+    /// The account as JSON, with the rows written and lost, and what only some datapaths count.
+    pub fn json(&self, rows: (u64, u64), more: Value) -> Value {
+        let (seen, exported) = (&self.seen, &self.exported);
+        let drops: Map<String, Value> = REFUSALS
+            .iter()
+            .map(|&why| (why.name().to_owned(), seen.refused(why).into()))
+            .collect();
+        let mut account = json!({
+            "packets": seen.packets,
+            "bytes": seen.bytes,
+            "packets_exported": exported.packets,
+            "packets_unaccounted": i64::try_from(self.unaccounted()).unwrap_or(i64::MAX),
+            "flows": exported.flows,
+            "rows": rows.0,
+            "rows_lost": rows.1,
+            "early_rows": exported.early_rows,
+            "stream_gaps": exported.stream_gaps,
+            "table_full": exported.table_full,
+            "lone_fragments": seen.lone_fragments,
+            "filtered": seen.filtered,
+            "sampled_out": seen.sampled_out,
+            "drops": drops,
+        });
+        if let (Some(account), Value::Object(more)) = (account.as_object_mut(), more) {
+            account.extend(more);
+        }
+        account
     }
 }

@@ -19,6 +19,7 @@ pub mod pcap;
 mod rows;
 pub mod schema;
 pub mod sink;
+pub mod stream;
 mod text;
 mod work;
 

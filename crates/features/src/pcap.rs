@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arrow_schema::SchemaRef;
 use packet::pcap::{Error as PcapError, Frame, Reader};
 
-use crate::counters::Counters;
+use crate::counters::{Counters, Refused, Unaccounted};
 use crate::extractor::Options;
 use crate::schema::Schema;
 use crate::sink::{self, Sink};
@@ -33,6 +33,40 @@ pub struct Summary {
     pub output: Option<sink::Error>,
     /// It was stopped.
     pub stopped: bool,
+}
+
+/// Why a run's rows are not those of the whole capture, or cannot be relied on.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    #[error("{0}; the rows of what came before are complete")]
+    Input(String),
+    #[error(
+        "no frame has a link type that is read: Ethernet, raw IP, Linux SLL, PPP, BSD loopback"
+    )]
+    LinkType,
+    #[error("{why}; {lost} rows are lost")]
+    Output { why: String, lost: u64 },
+    #[error(transparent)]
+    Unaccounted(#[from] Unaccounted),
+}
+
+impl Summary {
+    /// What is wrong with the rows, if anything is; that somebody stopped the run is not.
+    pub fn check(&self) -> Result<(), Fault> {
+        if let Some(why) = &self.output {
+            let (why, lost) = (why.to_string(), self.lost_rows);
+            return Err(Fault::Output { why, lost });
+        }
+        if let Some(why) = &self.input {
+            return Err(Fault::Input(why.to_string()));
+        }
+        self.counters.check()?;
+        let seen = &self.counters.seen;
+        if seen.packets > 0 && seen.refused(Refused::LinkType) == seen.packets {
+            return Err(Fault::LinkType);
+        }
+        Ok(())
+    }
 }
 
 /// A run over one capture.

@@ -34,6 +34,7 @@ const HOST_ONLY: &[&str] = &[
     "features nfstream",
     "features payload",
     "features queue",
+    "features stream",
     "features tshark",
     "lowroad bad_input",
     "lowroad media",

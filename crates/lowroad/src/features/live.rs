@@ -76,7 +76,10 @@ impl Live {
                 let lost = counters.lost_rows;
                 Err(Failure::Failed(anyhow!("{lost} rows are lost")))
             }
-            _ => account::check(&counters.account),
+            _ => counters
+                .account
+                .check()
+                .map_err(|unaccounted| Failure::Failed(anyhow!(unaccounted))),
         }
     }
 
@@ -168,7 +171,7 @@ fn text(counters: &LiveCounters, json: bool) -> String {
     let rows = (counters.rows, counters.lost_rows);
     if json {
         let more = json!({"no_room": counters.no_room});
-        return format!("{:#}\n", account::json(&counters.account, rows, more));
+        return format!("{:#}\n", counters.account.json(rows, more));
     }
     let words = account::words(&counters.account, counters.rows);
     let no_room = match counters.no_room {

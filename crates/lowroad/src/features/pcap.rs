@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use clap::Args;
 use control::shutdown::Shutdown;
-use features::counters::Refused;
-use features::pcap::{Progress, Run, Summary};
+use features::pcap::{Fault, Progress, Run, Summary};
 use features::sink::Mode;
 use serde_json::json;
 
@@ -63,21 +62,10 @@ impl Pcap {
     fn finish(&self, summary: &Summary, json: bool) -> Result<(), Failure> {
         self.output.report(&text(summary, json))?;
         let file = self.file.display();
-        if let Some(error) = &summary.output {
-            let lost = summary.lost_rows;
-            return Err(Failure::Failed(anyhow!("{error}; {lost} rows are lost")));
-        }
-        if let Some(error) = &summary.input {
-            let kept = "the rows of what came before are written";
-            return Err(Failure::Input(format!("{file}: {error}; {kept}")));
-        }
-        account::check(&summary.counters)?;
-        let seen = &summary.counters.seen;
-        if seen.packets > 0 && seen.refused(Refused::LinkType) == seen.packets {
-            let what = "no frame has a link type that is read: Ethernet, raw IP, Linux SLL, PPP, BSD loopback";
-            return Err(Failure::Input(format!("{file}: {what}")));
-        }
-        Ok(())
+        summary.check().map_err(|fault| match fault {
+            Fault::Input(_) | Fault::LinkType => Failure::Input(format!("{file}: {fault}")),
+            Fault::Output { .. } | Fault::Unaccounted(_) => Failure::Failed(anyhow!(fault)),
+        })
     }
 }
 
@@ -85,7 +73,7 @@ fn text(summary: &Summary, json: bool) -> String {
     if json {
         let rows = (summary.rows, summary.lost_rows);
         let more = json!({"stopped": summary.stopped});
-        return format!("{:#}\n", account::json(&summary.counters, rows, more));
+        return format!("{:#}\n", summary.counters.json(rows, more));
     }
     let stopped = if summary.stopped { ", stopped" } else { "" };
     let words = account::words(&summary.counters, summary.rows);

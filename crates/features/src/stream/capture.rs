@@ -1,0 +1,91 @@
+//! The rows of a capture.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+use super::{Error, Next, Pull, queue};
+use crate::pcap::{Progress, Run, Summary};
+use crate::sink::Mode;
+
+/// Batches that wait: reading goes on while the last ones are worked on, and no further.
+const DEPTH: usize = 4;
+
+/// Batches of a capture's rows. After a fault in the capture come the rows of what was before it, then
+/// the fault.
+#[derive(Debug)]
+pub struct CaptureStream {
+    schema: SchemaRef,
+    progress: Arc<Progress>,
+    pull: Pull<Summary>,
+    summary: Option<Summary>,
+}
+
+impl CaptureStream {
+    /// Begins to read.
+    pub fn start(run: Run, input: impl Read + Send + 'static) -> io::Result<Self> {
+        let schema = run.arrow_schema();
+        let progress = Arc::<Progress>::default();
+        let theirs = Arc::clone(&progress);
+        let (outlet, batches) = queue(Mode::Whole, DEPTH);
+        let read = move || run.run(input, Box::new(outlet), &theirs);
+        Ok(Self {
+            schema,
+            progress,
+            pull: Pull::start(batches, read)?,
+            summary: None,
+        })
+    }
+
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// How far it has come, and how to end it early: what was read is still exported.
+    pub fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
+    /// What the run has done, once its end was met.
+    pub fn summary(&self) -> Option<&Summary> {
+        self.summary.as_ref()
+    }
+
+    /// The next batch, if it comes in time. The end is met once, and says what is wrong.
+    pub fn next_within(&mut self, patience: Duration) -> Result<Next, Error> {
+        match self.pull.next_within(patience) {
+            Next::End => self.end().map(|()| Next::End),
+            next => Ok(next),
+        }
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        match self.pull.end() {
+            Some(summary) => self.summary.insert(summary?).check().map_err(Error::from),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Iterator for CaptureStream {
+    type Item = Result<RecordBatch, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.next_within(Duration::MAX) {
+            Ok(Next::Batch(batch)) => Some(Ok(batch)),
+            Ok(Next::Pending | Next::End) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+impl Drop for CaptureStream {
+    fn drop(&mut self) {
+        // The thread ends by itself, at its next packet or batch: an input that never ends delays nobody.
+        self.progress.stop.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,153 @@
+//! Rows that are pulled: record batches of a capture or of a device, as an iterator.
+//!
+//! A run has a thread of its own, and a short queue of batches before whoever pulls. A capture waits
+//! where the queue is full; a device does not, and its rows are then lost and counted.
+//!
+//! ```
+//! # use features::{Options, pcap::Run, schema, stream::CaptureStream};
+//! let mut capture = packet::pcap::Writer::new(Vec::new(), packet::pcap::ETHERNET)?;
+//! let (from, to) = ("192.0.2.1:7".parse()?, "192.0.2.2:9".parse()?);
+//! capture.write(0, &packet::build::udp(from, to).frame())?;
+//! let capture = std::io::Cursor::new(capture.finish()?);
+//!
+//! let schema = schema::find("cic.v1").ok_or("no such schema")?;
+//! let run = Run { options: Options::default(), schema };
+//! let mut rows = 0;
+//! for batch in CaptureStream::start(run, capture)? {
+//!     rows += batch?.num_rows();
+//! }
+//! assert_eq!(rows, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod capture;
+mod live;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+
+use crate::counters::Unaccounted;
+use crate::pcap::Fault;
+use crate::sink::{Error as SinkError, Mode, Sink};
+
+pub use capture::CaptureStream;
+pub use live::{LiveHandle, LiveStream};
+
+/// What a wait for rows has brought.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    Batch(RecordBatch),
+    /// Nothing yet.
+    Pending,
+    /// There will be no more.
+    End,
+}
+
+/// Why rows are missing, or cannot be relied on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Capture(#[from] Fault),
+    #[error("{interface}: {why}")]
+    Live { interface: String, why: String },
+    #[error("{0} rows are lost")]
+    Lost(u64),
+    #[error(transparent)]
+    Unaccounted(#[from] Unaccounted),
+    #[error("the run has panicked")]
+    Panicked,
+}
+
+/// The receiving end of a run that ends in a `T`.
+#[derive(Debug)]
+struct Pull<T> {
+    batches: Receiver<RecordBatch>,
+    run: Option<JoinHandle<T>>,
+}
+
+impl<T: Send + 'static> Pull<T> {
+    /// Starts a run that writes to the other end of `batches`.
+    fn start(
+        batches: Receiver<RecordBatch>,
+        run: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<Self> {
+        let run = thread::Builder::new()
+            .name("features-stream".to_owned())
+            .spawn(run)?;
+        Ok(Self {
+            batches,
+            run: Some(run),
+        })
+    }
+
+    fn next_within(&self, patience: Duration) -> Next {
+        match self.batches.recv_timeout(patience) {
+            Ok(batch) => Next::Batch(batch),
+            Err(RecvTimeoutError::Timeout) => Next::Pending,
+            Err(RecvTimeoutError::Disconnected) => Next::End,
+        }
+    }
+
+    /// How the run ended, once: waits for it, but not for its rows to be pulled.
+    fn end(&mut self) -> Option<Result<T, Error>> {
+        let (_nobody, nothing) = sync_channel(0);
+        self.batches = nothing;
+        let ended = self.run.take()?.join();
+        Some(ended.map_err(|_| Error::Panicked))
+    }
+}
+
+/// The sink of whoever writes: hands batches over as they are.
+#[derive(Clone, Debug)]
+struct Outlet {
+    batches: SyncSender<RecordBatch>,
+    mode: Mode,
+    /// Traffic has ended, and what is left can wait.
+    ending: Arc<AtomicBool>,
+    lost: u64,
+}
+
+/// Both ends of a queue in which `depth` batches may wait.
+fn queue(mode: Mode, depth: usize) -> (Outlet, Receiver<RecordBatch>) {
+    let (sender, batches) = sync_channel(depth);
+    let outlet = Outlet {
+        batches: sender,
+        mode,
+        ending: Arc::default(),
+        lost: 0,
+    };
+    (outlet, batches)
+}
+
+impl Sink for Outlet {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
+        let waits = self.mode == Mode::Whole || self.ending.load(Ordering::Relaxed);
+        let taken = if waits {
+            self.batches.send(batch.clone()).is_ok()
+        } else {
+            self.batches.try_send(batch.clone()).is_ok()
+        };
+        if taken {
+            return Ok(());
+        }
+        self.lost += u64::try_from(batch.num_rows()).unwrap_or(0);
+        match self.mode {
+            Mode::Whole => Err(SinkError::Stuck),
+            Mode::Live => Ok(()),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost
+    }
+}

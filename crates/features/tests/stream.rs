@@ -11,6 +11,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use common::{capture, captures, wait_until, write};
 use datapath::{Datapath, Missing};
+use features::kernel::Wakeup;
 use features::live::{Features, LiveCounters, Plan};
 use features::pcap::Run;
 use features::sink::{Error as SinkError, Nowhere, Sink};
@@ -211,6 +212,7 @@ fn live(batches: usize, failure: Option<&str>) -> (LiveStream, Arc<AtomicBool>) 
         outgoing: false,
         promiscuous: false,
         workers: 1,
+        wakeup: Wakeup::default(),
         sink: Arc::new(|| Box::new(Nowhere)),
     };
     (LiveStream::start(&fake, plan, None).unwrap(), fake.stopped)

@@ -25,9 +25,10 @@ struct account {
 	__u64 bytes;
 	__u64 lone_fragments;
 	__u64 refused[REFUSALS];
-	/* The filter was false; not chosen. */
+	/* The filter was false; not chosen; too many in too short a time. */
 	__u64 filtered;
 	__u64 sampled_out;
+	__u64 rate_limited;
 	/* Left by the ring: in flows that have ended, or as packets. */
 	__u64 exported;
 	/* Among these, packets that the table had no room for. */
@@ -101,6 +102,8 @@ static __always_inline bool is_selected(struct packet *p, struct account *a)
 		a->filtered++;
 	if (fate == FATE_SAMPLED_OUT)
 		a->sampled_out++;
+	if (fate == FATE_RATE_LIMITED)
+		a->rate_limited++;
 	return fate == FATE_KEPT;
 }
 

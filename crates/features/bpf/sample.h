@@ -7,6 +7,7 @@
 #define FEATURES_SAMPLE_H
 
 #include "filter.h"
+#include "limit.h"
 
 /* The twin's MOST_TIERS. */
 #define MOST_TIERS 15
@@ -21,6 +22,7 @@ enum fate {
 	FATE_KEPT = 0,
 	FATE_FILTERED = 1,
 	FATE_SAMPLED_OUT = 2,
+	FATE_RATE_LIMITED = 3,
 };
 
 /* Whether anything is left out at all; whether there is a program of steps. */
@@ -71,6 +73,12 @@ static __always_inline bool sample_keeps(__u32 kept, __u32 of, __u64 hash)
 	return (hash >> 32) * of >> 32 < kept;
 }
 
+static __always_inline __u64 sample_hash(const struct packet *p)
+{
+	return sample_flows ? sample_flow_hash(&p->key, sample_seed)
+			    : sample_packet_hash(p, sample_seed);
+}
+
 /* What becomes of a packet, as enum fate. Global, so that the verifier looks at it once. */
 __noinline int select_packet(struct packet *p)
 {
@@ -84,11 +92,11 @@ __noinline int select_packet(struct packet *p)
 		return FATE_FILTERED;
 	kept = sample_rates[class].kept;
 	of = sample_rates[class].of;
-	if (kept == of || sample_keeps(kept, of,
-				       sample_flows ? sample_flow_hash(&p->key, sample_seed)
-						    : sample_packet_hash(p, sample_seed)))
-		return FATE_KEPT;
-	return FATE_SAMPLED_OUT;
+	if (kept != of && !sample_keeps(kept, of, sample_hash(p)))
+		return FATE_SAMPLED_OUT;
+	if (limit_gap_ns && !limit_admits(p->time_ns))
+		return FATE_RATE_LIMITED;
+	return FATE_KEPT;
 }
 
 #endif

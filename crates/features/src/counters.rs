@@ -61,6 +61,8 @@ pub struct Seen {
     pub filtered: u64,
     /// Packets that passed the filter and were not among those sampled.
     pub sampled_out: u64,
+    /// Packets beyond those that may come in a second.
+    pub rate_limited: u64,
     pub(crate) refused: [u64; REFUSALS.len()],
 }
 
@@ -108,6 +110,7 @@ impl Seen {
         self.lone_fragments += other.lone_fragments;
         self.filtered += other.filtered;
         self.sampled_out += other.sampled_out;
+        self.rate_limited += other.rate_limited;
         for (mine, theirs) in self.refused.iter_mut().zip(other.refused) {
             *mine += theirs;
         }
@@ -116,7 +119,8 @@ impl Seen {
 
     /// Frames that are in no flow, wanted or not.
     pub fn left_out(&self) -> u64 {
-        self.refused.iter().sum::<u64>() + self.filtered + self.sampled_out
+        let refused: u64 = self.refused.iter().sum();
+        refused + self.filtered + self.sampled_out + self.rate_limited
     }
 }
 
@@ -185,6 +189,7 @@ impl Counters {
             "lone_fragments": seen.lone_fragments,
             "filtered": seen.filtered,
             "sampled_out": seen.sampled_out,
+            "rate_limited": seen.rate_limited,
             "drops": drops,
         });
         if let (Some(account), Value::Object(more)) = (account.as_object_mut(), more) {

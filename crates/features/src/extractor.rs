@@ -78,6 +78,7 @@ impl PacketReader {
             Fate::Kept => return Some(packet),
             Fate::Filtered => self.seen.filtered += 1,
             Fate::SampledOut => self.seen.sampled_out += 1,
+            Fate::RateLimited => self.seen.rate_limited += 1,
         }
         None
     }

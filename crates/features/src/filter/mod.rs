@@ -6,6 +6,7 @@
 
 mod compile;
 mod expression;
+mod limit;
 mod networks;
 mod operand;
 mod parse;

@@ -20,9 +20,7 @@ pub(super) fn ports(text: &str) -> Result<Ports, String> {
 /// One address.
 pub(super) fn host(text: &str) -> Result<Network, String> {
     if text.contains('/') {
-        return Err(format!(
-            "expected an address, found a network; write net {text}"
-        ));
+        return Err(format!("{} is a network: write net", quoted(text)));
     }
     let address = text.parse().map_err(|_| expected("an address", text))?;
     Ok(whole(address))
@@ -30,20 +28,20 @@ pub(super) fn host(text: &str) -> Result<Network, String> {
 
 /// A network, IPv4 also with its last bytes left out as in tcpdump: 10, 10/8 and 10.0.0.0/8 are the same.
 pub(super) fn network(text: &str) -> Result<Network, String> {
-    let expected = || expected("a network as 10.0.0.0/8 or 2001:db8::/32", text);
+    let none = || expected("a network as 10.0.0.0/8 or 2001:db8::/32", text);
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => (address, Some(bits)),
         None => (text, None),
     };
     let (network, bytes) = match address.parse::<IpAddr>() {
         Ok(address) => (whole(address), 4),
-        Err(_) => short(address).ok_or_else(expected)?,
+        Err(_) => short(address).ok_or_else(none)?,
     };
     let most = if network.version == 4 { 32 } else { 128 };
     let bits = match bits {
         Some(bits) => digits(bits)
             .filter(|&bits| bits <= most)
-            .ok_or_else(|| format!("a prefix has 0 to {most} bits, not \"{bits}\""))?,
+            .ok_or_else(|| expected(&format!("0 to {most} bits"), bits))?,
         None if network.version == 4 => bytes * 8,
         None => 128,
     };
@@ -65,8 +63,16 @@ pub(super) fn number<N: std::str::FromStr>(what: &str, text: &str) -> Result<N, 
 pub(super) fn expected(what: &str, found: &str) -> String {
     match found {
         "" => format!("expected {what}, found the end"),
-        _ => format!("expected {what}, found \"{found}\""),
+        _ => format!("expected {what}, found {}", quoted(found)),
     }
+}
+
+/// As much of a text as a line of an error has room for.
+fn quoted(text: &str) -> String {
+    const ROOM: usize = 50;
+    let short: String = text.chars().take(ROOM).collect();
+    let more = if short.len() < text.len() { "..." } else { "" };
+    format!("{short:?}{more}")
 }
 
 fn digits<N: std::str::FromStr>(text: &str) -> Option<N> {

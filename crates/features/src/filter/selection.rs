@@ -1,9 +1,11 @@
 //! What is kept of the packets that come: a filter, classes of packets, and a rate for each.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::compile::Compiler;
+use super::limit::Limiter;
 use super::program::{FILTERED, Program, Target};
 use super::sample::{Rate, Unit};
 use super::{Error, parse};
@@ -24,6 +26,8 @@ pub struct Rules {
     pub unit: Unit,
     /// Another one keeps others.
     pub seed: u64,
+    /// Packets a second, by their times, that are kept at most: for packets as they come, in their order.
+    pub most_per_second: Option<NonZeroU32>,
 }
 
 /// A class of packets.
@@ -44,6 +48,7 @@ pub(crate) struct Compiled {
     pub(crate) program: Option<Program>,
     /// Of the base, then of the tiers.
     pub(crate) rates: Vec<Rate>,
+    pub(crate) limiter: Option<Limiter>,
 }
 
 /// What becomes of a packet.
@@ -52,6 +57,7 @@ pub enum Fate {
     Kept,
     Filtered,
     SampledOut,
+    RateLimited,
 }
 
 /// Which rule cannot be used, and why.
@@ -88,7 +94,7 @@ impl Selection {
         if rules.tiers.len() > MOST_TIERS {
             return Err(WrongRule::TooManyTiers);
         }
-        if rules.filter.is_none() && rules.tiers.is_empty() && rules.rate.is_all() {
+        if rules.filter.is_none() && !rules.is_sampling() && rules.most_per_second.is_none() {
             return Ok(Self::default());
         }
         let mut compiler = Compiler::default();
@@ -109,6 +115,7 @@ impl Selection {
         Ok(Self(Some(Arc::new(Compiled {
             program: compiler.finish(),
             rates: rates.collect(),
+            limiter: rules.most_per_second.map(Limiter::new),
             rules,
         }))))
     }
@@ -134,8 +141,13 @@ impl Selection {
         };
         let filter = rules.filter.clone();
         let sampling = rules.is_sampling().then(|| rules.sampling());
-        [("lowroad.filter", filter), ("lowroad.sampling", sampling)]
-            .into_iter()
+        let limit = rules.most_per_second.map(|limit| limit.to_string());
+        let said = [
+            ("lowroad.filter", filter),
+            ("lowroad.sampling", sampling),
+            ("lowroad.max_pps", limit),
+        ];
+        said.into_iter()
             .filter_map(|(name, text)| Some((name.to_owned(), text?)))
             .collect()
     }
@@ -159,11 +171,14 @@ impl Compiled {
             return Fate::Filtered;
         }
         let rate = self.rates[usize::from(class)];
-        if self.rules.unit.keeps(packet, rate, self.rules.seed) {
-            Fate::Kept
-        } else {
-            Fate::SampledOut
+        if !self.rules.unit.keeps(packet, rate, self.rules.seed) {
+            return Fate::SampledOut;
         }
+        let limiter = self.limiter.as_ref();
+        if limiter.is_some_and(|limiter| !limiter.admits(packet.time_ns)) {
+            return Fate::RateLimited;
+        }
+        Fate::Kept
     }
 }
 

@@ -4,6 +4,9 @@ use std::net::SocketAddr;
 
 use packet::build::{self, Builder};
 use packet::pcap::{ETHERNET, Frame};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::{Error, Fate, Rate, Rules, Selection, Tier, Unit, WrongRule};
 use crate::dissect::{Packet, Tunnels, dissect};
@@ -126,7 +129,7 @@ const WRONG: [(&str, usize, &str); 38] = [
     ("port 22,", 9, "expected a port"),
     ("port 22,,23", 9, "expected a port"),
     ("host example.org", 6, "expected an address"),
-    ("host 10.0.0.0/8", 6, "write net"),
+    ("host 10.0.0.0/8", 6, "a network: write net"),
     ("net 10.0.0.1/8", 5, "behind its first 8"),
     ("net 10.0.0.0/33", 5, "0 to 32"),
     ("net 2001:db8::/129", 5, "0 to 128"),
@@ -164,6 +167,78 @@ fn wrong_expressions_are_refused_where_they_are_wrong() {
     }
 }
 
+/// Words of the language, and none.
+const WORDS: [&str; 36] = [
+    "and",
+    "or",
+    "not",
+    "&&",
+    "||",
+    "!",
+    "(",
+    ")",
+    ",",
+    "ip",
+    "ip6",
+    "tcp",
+    "udp",
+    "icmp",
+    "host",
+    "net",
+    "port",
+    "portrange",
+    "proto",
+    "src",
+    "dst",
+    "vlan",
+    "greater",
+    "less",
+    "in",
+    "10/8",
+    "10.0.0.1",
+    "::1",
+    "2001:db8::/32",
+    "1-9",
+    "443",
+    "65536",
+    "-",
+    "\"x y\"",
+    "'",
+    "\u{e4}",
+];
+
+/// Texts of ten fixed seeds.
+fn for_ten_seeds(texts: &impl Strategy<Value = String>, mut take: impl FnMut(&str)) {
+    for seed in 0..10 {
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
+        let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+        for _ in 0..500 * sys::require::fuzz() {
+            take(&texts.new_tree(&mut runner).expect("a text").current());
+        }
+    }
+}
+
+#[test]
+fn no_text_is_more_than_refused() {
+    let words = prop::sample::select(WORDS.to_vec());
+    let words = (prop::collection::vec(words, 0..14), "[ ]?");
+    let words = words.prop_map(|(words, between)| words.join(&between));
+    let mut good = 0;
+    let mut check = |text: &str| match select(text) {
+        Ok(_) => good += 1,
+        Err(WrongRule::Filter(error)) => {
+            let columns = 1..=text.chars().count() + 1;
+            assert!(columns.contains(&error.column), "{text:?}: {error}");
+            let line = error.to_string();
+            assert!(!line.contains('\n') && line.len() < 300, "{line}");
+        }
+        Err(other) => panic!("{text:?}: {other}"),
+    };
+    for_ten_seeds(&words, &mut check);
+    for_ten_seeds(&".*", &mut check);
+    assert!(good > 50, "only {good} texts were expressions");
+}
+
 #[test]
 fn depth_and_size_are_bounded() {
     let nested = |depth| format!("{}tcp{}", "(".repeat(depth), ")".repeat(depth));
@@ -193,7 +268,7 @@ fn files_name_their_wrong_line() {
     let fates = [0, 1].map(|frame| selection.judge(&packet(&frames[frame], 0)));
     assert_eq!(fates, [Fate::Kept, Fate::Filtered]);
     for (text, what) in [
-        ("10/8\n10/8/8\n", "line 2: a prefix has 0 to 32 bits"),
+        ("10/8\n10/8/8\n", "line 2: expected 0 to 32 bits"),
         ("\u{1}", "line 1: expected a network"),
     ] {
         std::fs::write(&path, text).expect("written");

@@ -33,6 +33,8 @@ pub struct Account {
     pub filtered: u64,
     /// Packets that passed the filter and were not among those sampled.
     pub sampled_out: u64,
+    /// Packets beyond those that may come in a second.
+    pub rate_limited: u64,
     /// Packets that have left by the ring.
     pub exported: u64,
     /// Of these, packets that left alone because the table was full.
@@ -67,6 +69,7 @@ impl Account {
         }
         self.filtered += of_cpu.filtered;
         self.sampled_out += of_cpu.sampled_out;
+        self.rate_limited += of_cpu.rate_limited;
         self.exported += of_cpu.exported;
         self.table_full += of_cpu.table_full;
         self.lost_table_full += of_cpu.lost_table_full;

@@ -70,6 +70,11 @@ macro_rules! tell_selection {
             $knobs.filtering = u8::from(compiled.program.is_some());
             $knobs.sample_flows = u8::from(rules.unit == Unit::Flows);
             $knobs.sample_seed = rules.seed;
+            let gap_ns = compiled
+                .limiter
+                .as_ref()
+                .map_or(0, |limiter| limiter.gap_ns);
+            $knobs.limit_gap_ns = gap_ns.unsigned_abs();
             for (told, rate) in $knobs.sample_rates.iter_mut().zip(&compiled.rates) {
                 (told.kept, told.of) = (rate.kept, rate.of);
             }

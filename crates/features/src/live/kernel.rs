@@ -131,6 +131,7 @@ fn seen(account: &Account) -> Seen {
         lone_fragments: account.lone_fragments,
         filtered: account.filtered,
         sampled_out: account.sampled_out,
+        rate_limited: account.rate_limited,
         ..Seen::default()
     };
     // The kernel's programs never meet another link type than Ethernet.

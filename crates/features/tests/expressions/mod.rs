@@ -2,6 +2,9 @@
 
 use std::net::SocketAddr;
 
+use features::{PacketReader, Sender};
+use packet::pcap::Captured;
+
 /// A generator: no test here needs to find a smaller case.
 pub(crate) struct Random(u64);
 
@@ -21,6 +24,25 @@ impl Random {
     pub(crate) fn of<'a, T>(&mut self, choice: &'a [T]) -> &'a T {
         &choice[self.below(choice.len())]
     }
+}
+
+/// The endpoints of these frames' packets.
+pub(crate) fn ends(frames: &[Captured]) -> Vec<SocketAddr> {
+    let mut reader = PacketReader::default();
+    let mut ends = Vec::new();
+    for frame in frames {
+        let frame = frame.as_frame();
+        let Some(packet) = reader.read(&frame) else {
+            continue;
+        };
+        ends.extend([Sender::First, Sender::Second].map(|sender| {
+            let end = packet.key.endpoint(sender);
+            SocketAddr::new(end.ip(packet.key.version), end.port)
+        }));
+    }
+    ends.sort();
+    ends.dedup();
+    ends
 }
 
 /// What expressions are made of.

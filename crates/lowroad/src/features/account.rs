@@ -12,6 +12,7 @@ pub(super) fn words(counters: &Counters, rows: u64) -> String {
     for (packets, what) in [
         (seen.filtered, "filtered"),
         (seen.sampled_out, "sampled out"),
+        (seen.rate_limited, "over the rate limit"),
     ] {
         if packets > 0 {
             text += &format!(", {packets} {what}");

@@ -1,5 +1,7 @@
 //! The arguments that say how packets become flows.
 
+use std::num::NonZeroU32;
+
 use clap::{Args, ValueEnum};
 use control::units::Span;
 use features::Options;
@@ -53,7 +55,8 @@ enum TunnelName {
 }
 
 impl Extraction {
-    pub(super) fn options(&self) -> Result<Options, Failure> {
+    /// With as many packets a second at most.
+    pub(super) fn options(&self, most: Option<NonZeroU32>) -> Result<Options, Failure> {
         let linger_ns = (!self.ignore_tcp_end).then(|| signed(self.linger));
         Ok(Options {
             timers: Timers {
@@ -76,7 +79,7 @@ impl Extraction {
                 TunnelName::Inner => Tunnels::Inner,
             },
             by_vlan: self.by_vlan,
-            selection: self.selecting.selection()?,
+            selection: self.selecting.selection(most)?,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! `lowroad features live`: a device's frames, until a signal or a time.
 
 use std::io::{self, IsTerminal};
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,9 @@ pub(super) struct Live {
     /// When the XDP datapaths' records are read: adaptive, every (wakes for each) or a time as 10ms
     #[arg(long, value_name = "WHEN", default_value = "adaptive", value_parser = wakeup)]
     wakeup: Wakeup,
+    /// Beyond so many packets a second, the rest are left out and counted
+    #[arg(long, value_name = "N")]
+    max_pps: Option<NonZeroU32>,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -88,7 +92,7 @@ impl Live {
         let link = netlink.link_by_name(&self.interface);
         let link = link.map_err(|error| Failure::Input(format!("{}: {error}", self.interface)))?;
         let schema = self.output.schema()?;
-        let options = self.extraction.options()?;
+        let options = self.extraction.options(self.max_pps)?;
         let rows = features::arrow_schema(schema, &options);
         Ok(Plan {
             interface: self.interface.clone(),

@@ -88,6 +88,11 @@ fn text(counters: &LiveCounters) -> Text {
             seen.sampled_out,
         ),
         (
+            "lowroad_features_rate_limited_packets_total",
+            "Packets beyond those that may come in a second.",
+            seen.rate_limited,
+        ),
+        (
             "lowroad_features_exported_packets_total",
             "Packets in flows that have ended.",
             exported.packets,

@@ -32,7 +32,7 @@ pub(super) struct Pcap {
 impl Pcap {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let run = Run {
-            options: self.extraction.options()?,
+            options: self.extraction.options(None)?,
             schema: self.output.schema()?,
         };
         let shutdown = Shutdown::install().map_err(|error| anyhow!("signals: {error}"))?;

@@ -1,5 +1,7 @@
 //! The arguments that say which packets make rows.
 
+use std::num::NonZeroU32;
+
 use clap::Args;
 use features::filter::{Rate, Rules, Selection, Tier, Unit, WrongRule};
 
@@ -26,7 +28,8 @@ pub(super) struct Selecting {
 }
 
 impl Selecting {
-    pub(super) fn selection(&self) -> Result<Selection, Failure> {
+    /// Compiled, with as many packets a second at most.
+    pub(super) fn selection(&self, most: Option<NonZeroU32>) -> Result<Selection, Failure> {
         let rules = Rules {
             filter: self.filter.clone(),
             tiers: self.tier.clone(),
@@ -36,6 +39,7 @@ impl Selecting {
                 None => Unit::Flows,
             },
             seed: self.sample_seed,
+            most_per_second: most,
         };
         Selection::new(rules).map_err(|wrong| {
             Failure::Input(match wrong {

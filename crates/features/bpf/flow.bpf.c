@@ -12,6 +12,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "lowroad/license.h"
+#include "access_xdp.h"
 #include "evict.h"
 #include "flow_table.h"
 #include "frame.h"
@@ -23,7 +24,7 @@ EXPORT_STRUCT(flow);
 EXPORT_STRUCT(metadata);
 
 SEC("xdp.frags")
-int count_flows(struct xdp_md *ctx)
+int count_flows(context *ctx)
 {
 	struct packet packet = {};
 	struct account *a = account();

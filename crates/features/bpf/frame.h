@@ -9,14 +9,8 @@
 #include "lowroad/export.h"
 #include "sample.h"
 
-#define METADATA_MAGIC 0x6d726f66U
-
-/* What a test puts in front of a frame. */
-struct metadata {
-	__u64 time_ns;
-	__u32 wire_length;
-	__u32 magic;
-};
+/* Bytes of a VLAN tag. */
+#define TAG_LENGTH 4
 
 /* What became of frames: every one that was seen is in exactly one of the others, or in a table. */
 struct account {
@@ -59,10 +53,10 @@ struct {
 } clock SEC(".maps");
 
 /* What becomes of a frame: taken out (a tap), or left to the stack. */
-const volatile __u32 frame_verdict = XDP_PASS;
+const volatile __u32 frame_verdict = FRAME_GOES_ON;
 /* Flows are told apart by their outermost VLAN id. */
 const volatile __u8 by_vlan = 0;
-/* Tests: time and wire length come in front of the frame. */
+/* Tests: time and wire length come beside the frame. */
 const volatile __u8 from_metadata = 0;
 
 static __always_inline struct account *account(void)
@@ -80,19 +74,6 @@ static __always_inline __s64 now(void)
 	return bpf_ktime_get_ns() + (offset ? *offset : 0);
 }
 
-static __always_inline void take_metadata(struct xdp_md *ctx, struct packet *p)
-{
-	struct metadata *metadata = (void *)(long)ctx->data_meta;
-
-	if ((void *)(metadata + 1) > (void *)(long)ctx->data || metadata->magic != METADATA_MAGIC)
-		return;
-	p->time_ns = metadata->time_ns;
-	if (metadata->wire_length > p->wire_length) {
-		p->wire_length = metadata->wire_length;
-		p->marks |= PACKET_TRUNCATED;
-	}
-}
-
 /* Whether a packet is one that is wanted; counted, where it is not. */
 static __always_inline bool is_selected(struct packet *p, struct account *a)
 {
@@ -108,18 +89,22 @@ static __always_inline bool is_selected(struct packet *p, struct account *a)
 }
 
 /* Whether there is a wanted packet in the frame; counted, also where there is none. */
-static __always_inline bool read_packet(struct xdp_md *ctx, struct packet *p, struct account *a)
+static __always_inline bool read_packet(context *ctx, struct packet *p, struct account *a)
 {
+	__u16 control;
 	__u32 verdict;
 
-	p->wire_length = bpf_xdp_get_buff_len(ctx);
+	p->wire_length = frame_length(ctx);
 	if (from_metadata)
-		take_metadata(ctx, p);
+		frame_metadata(ctx, p);
 	else
 		p->time_ns = now();
+	verdict = dissect(ctx, p);
+	/* Only now: headers are where they are without it. */
+	if (frame_lost_tag(ctx, &control))
+		p->wire_length += TAG_LENGTH;
 	a->packets++;
 	a->bytes += p->wire_length;
-	verdict = dissect(ctx, p);
 	if (verdict < REFUSALS)
 		a->refused[verdict]++;
 	if (verdict != DISSECTED)

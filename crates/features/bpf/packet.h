@@ -9,9 +9,6 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-/* No header is looked for beyond; a power of two, so that a mask tells the verifier. */
-#define PACKET_MAX_OFFSET 32768
-
 /* Twin of features::Key. */
 struct flow_key {
 	/* The high and the low half of each; IPv4 mapped into IPv6. */
@@ -114,14 +111,6 @@ struct walk {
 	__u8 value;
 	__u8 verdict;
 };
-
-/* `size` bytes at `offset`, or NULL when they cannot be read directly. */
-static __always_inline void *packet_at(void *data, void *end, __u32 offset, __u32 size)
-{
-	void *at = data + (offset & (PACKET_MAX_OFFSET - 1));
-
-	return offset >= PACKET_MAX_OFFSET || at + size > end ? NULL : at;
-}
 
 static __always_inline __u32 least(__u32 one, __u32 other)
 {

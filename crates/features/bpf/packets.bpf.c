@@ -7,6 +7,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "lowroad/license.h"
+#include "access_xdp.h"
 #include "frame.h"
 #include "wake.h"
 
@@ -40,7 +41,7 @@ static __always_inline void record(struct packet *p, struct account *a)
 }
 
 SEC("xdp.frags")
-int record_packets(struct xdp_md *ctx)
+int record_packets(context *ctx)
 {
 	struct packet packet = {};
 	struct account *a = account();

@@ -55,6 +55,11 @@ impl Account {
         self.refused.iter().sum()
     }
 
+    /// Frames that are in no flow because they are no packets, or not wanted.
+    pub fn left_out(&self) -> u64 {
+        self.refused() + self.filtered + self.sampled_out + self.rate_limited
+    }
+
     /// Packets that were dropped.
     pub fn lost(&self) -> u64 {
         self.lost_table_full + self.lost_ring_full + self.lost_cpu

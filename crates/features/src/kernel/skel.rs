@@ -15,8 +15,20 @@
     reason = "generated code"
 )]
 
+pub(crate) mod fanout {
+    include!(concat!(env!("OUT_DIR"), "/fanout.skel.rs"));
+}
+
 pub(crate) mod flow {
     include!(concat!(env!("OUT_DIR"), "/flow.skel.rs"));
+}
+
+pub(crate) mod flow_tc {
+    include!(concat!(env!("OUT_DIR"), "/flow_tc.skel.rs"));
+}
+
+pub(crate) mod hand_over {
+    include!(concat!(env!("OUT_DIR"), "/hand_over.skel.rs"));
 }
 
 pub(crate) mod packets {

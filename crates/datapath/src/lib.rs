@@ -15,8 +15,6 @@ pub trait Job {
     type Plan: ?Sized;
     /// Everything counted since `start`.
     type Counters;
-    /// What is known once a datapath has stopped.
-    type Ended;
     /// What a datapath that keeps packets out of userspace offers beyond the common life cycle.
     type FastPath: ?Sized;
 }
@@ -50,7 +48,7 @@ pub trait Running<J: Job>: Send {
     }
 
     /// Detaches, drains, and returns the final counters.
-    fn stop(self: Box<Self>) -> J::Ended;
+    fn stop(self: Box<Self>) -> J::Counters;
 }
 
 /// Something this machine lacks, and how to get it.

@@ -7,7 +7,6 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "lowroad/license.h"
-#include "access_xdp.h"
 #include "frame.h"
 #include "wake.h"
 
@@ -17,6 +16,7 @@ EXPORT_STRUCT(packet);
 /* Their shape; userspace makes one for each CPU, of its own size. */
 struct packet_ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(map_flags, BPF_F_NUMA_NODE);
 	__uint(max_entries, 4096);
 };
 
@@ -41,12 +41,15 @@ static __always_inline void record(struct packet *p, struct account *a)
 }
 
 SEC("xdp.frags")
-int record_packets(context *ctx)
+int record_packets(struct xdp_md *ctx)
 {
 	struct packet packet = {};
 	struct account *a = account();
 
-	if (a && read_packet(ctx, &packet, a))
+	if (!a)
+		return frame_verdict;
+	meet(ctx, &packet, a);
+	if (read_packet(ctx, &packet, a))
 		record(&packet, a);
 	return frame_verdict;
 }

@@ -8,7 +8,7 @@ use features::flow::{Contents, Flow, Table};
 use features::kernel::{Clock, FlowPlane, REFUSALS, Settings};
 use features::{Options, PacketReader};
 use kernel::frames::kinds;
-use kernel::{Hook, SHORTEST, assert_same_rows, captured, run};
+use kernel::{SHORTEST, assert_same_rows, captured, load, run};
 use packet::pcap::Captured;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -30,26 +30,22 @@ fn compare(what: &str, frames: Vec<(Vec<u8>, u32)>) {
         .map(|(time, (bytes, on_wire))| captured(time * 1000, bytes, on_wire))
         .collect();
     for frames in frames.chunks(8000) {
-        for hook in [Hook::Xdp, Hook::Tc] {
-            let mut frames = frames.to_vec();
-            hook.fit(&mut frames);
-            compare_some(hook, &format!("{hook:?}, {what}"), &frames);
-        }
+        compare_some(what, frames);
     }
 }
 
-fn compare_some(hook: Hook, what: &str, frames: &[Captured]) {
+fn compare_some(what: &str, frames: &[Captured]) {
     let options = options();
     let mut reader = PacketReader::new(&options);
     let mut table = Table::new(options.timers, options.limits);
     let mut expected = Vec::new();
-    let mut plane = plane(hook, options);
+    let mut plane = plane(options);
     let mut found = Vec::new();
     for captured in frames {
         if let Some(packet) = reader.read(&captured.as_frame()) {
             table.add(&packet, &mut |flow| expected.push(*flow));
         }
-        hook.run(plane.program(), captured);
+        run(plane.program(), captured);
         plane.collect(&mut |flow| found.push(*flow)).unwrap();
     }
     table.drain(&mut |flow| expected.push(*flow));
@@ -67,7 +63,7 @@ fn compare_some(hook: Hook, what: &str, frames: &[Captured]) {
     assert_eq!(account.bytes, reader.seen().bytes, "{what}");
 }
 
-fn plane(hook: Hook, options: Options) -> FlowPlane {
+fn plane(options: Options) -> FlowPlane {
     let settings = Settings {
         options,
         clock: Clock::Metadata,
@@ -75,7 +71,7 @@ fn plane(hook: Hook, options: Options) -> FlowPlane {
         ring_bytes: 1 << 20,
         ..Settings::default()
     };
-    hook.load(&settings)
+    load(&settings)
 }
 
 fn refused(reader: &PacketReader) -> [u64; 5] {
@@ -183,7 +179,7 @@ fn a_longer_chain_of_extension_headers_is_refused_by_name() {
     );
     let frame = frame.frame();
     let length = u32::try_from(frame.len()).unwrap();
-    let plane = plane(Hook::Xdp, options());
+    let plane = plane(options());
     run(plane.program(), &captured(1, frame, length));
     let account = plane.account().unwrap();
     assert_eq!((account.packets, account.refused), (1, [0, 0, 0, 0, 0, 1]));

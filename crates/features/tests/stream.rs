@@ -12,7 +12,7 @@ use arrow_array::RecordBatch;
 use common::{capture, captures, wait_until, write};
 use datapath::{Datapath, Missing};
 use features::kernel::Wakeup;
-use features::live::{Direction, Ended, Features, LiveCounters, Plan};
+use features::live::{Features, LiveCounters, Plan};
 use features::pcap::Run;
 use features::sink::{Error as SinkError, Nowhere, Sink};
 use features::stream::{CaptureStream, Error, LiveStream};
@@ -184,15 +184,12 @@ impl datapath::Running<Features> for FakeRunning {
         self.failure.clone()
     }
 
-    fn stop(mut self: Box<Self>) -> Ended {
+    fn stop(mut self: Box<Self>) -> LiveCounters {
         self.sink.write(&batch()).unwrap();
         self.sink.finish().unwrap();
         self.rows += 1;
         self.stopped.store(true, Ordering::Relaxed);
-        Ended {
-            counters: self.counters(),
-            failed: self.failed(),
-        }
+        self.counters()
     }
 }
 
@@ -212,11 +209,11 @@ fn live(batches: usize, failure: Option<&str>) -> (LiveStream, Arc<AtomicBool>) 
         ifindex: 1,
         options: Options::default(),
         schema: schema::find("flow.v1").unwrap(),
-        direction: Direction::In,
+        outgoing: false,
         promiscuous: false,
-        tap: false,
-        workers: None,
+        workers: 1,
         wakeup: Wakeup::default(),
+        steer: false,
         sink: Arc::new(|| Box::new(Nowhere)),
     };
     (LiveStream::start(&fake, plan, None).unwrap(), fake.stopped)

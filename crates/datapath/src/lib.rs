@@ -15,6 +15,8 @@ pub trait Job {
     type Plan: ?Sized;
     /// Everything counted since `start`.
     type Counters;
+    /// What is known once a datapath has stopped.
+    type Ended;
     /// What a datapath that keeps packets out of userspace offers beyond the common life cycle.
     type FastPath: ?Sized;
 }
@@ -48,7 +50,7 @@ pub trait Running<J: Job>: Send {
     }
 
     /// Detaches, drains, and returns the final counters.
-    fn stop(self: Box<Self>) -> J::Counters;
+    fn stop(self: Box<Self>) -> J::Ended;
 }
 
 /// Something this machine lacks, and how to get it.

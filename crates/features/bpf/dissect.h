@@ -38,21 +38,19 @@ static __always_inline void set_key(struct packet *p, const struct endpoints *e)
  * Reads a frame whose time and wire length are in `p` already; a verdict of enum refusal. Global,
  * so that the verifier looks at it once, and forgets at its end which of many paths it took.
  */
-__noinline int dissect(struct xdp_md *ctx, struct packet *p)
+__noinline int dissect(context *ctx, struct packet *p)
 {
-	void *end = (void *)(long)ctx->data_end;
-	void *data = (void *)(long)ctx->data;
 	struct endpoints endpoints = {};
 	int verdict;
 
 	if (!p)
 		return REFUSED_TRUNCATED_LINK;
-	verdict = dissect_link(ctx, data, end, p);
+	verdict = dissect_link(ctx, p);
 	if (verdict == DISSECTED)
-		verdict = dissect_network(ctx, data, end, p, &endpoints);
+		verdict = dissect_network(ctx, p, &endpoints);
 	if (verdict != DISSECTED)
 		return verdict;
-	dissect_transport(ctx, data, end, p, &endpoints);
+	dissect_transport(ctx, p, &endpoints);
 	set_key(p, &endpoints);
 	return verdict;
 }

@@ -16,7 +16,7 @@
 #define OPTION_JUMBO 0xc2
 
 struct chain {
-	struct xdp_md *ctx;
+	context *ctx;
 	/* The next header; `value` is its number. */
 	struct walk walk;
 	__u64 ip_end;
@@ -67,7 +67,7 @@ static long next_extension(__u32 index, void *context)
 		c->walk.verdict = DISSECTED;
 		return 1;
 	}
-	if (bpf_xdp_load_bytes(c->ctx, c->walk.at, header, sizeof(header)))
+	if (frame_load(c->ctx, c->walk.at, header, sizeof(header)))
 		return chain_cut_off(c, c->walk.at + sizeof(header));
 	size = (header[1] + 1) * 8;
 	if (c->walk.value == IPPROTO_AH)
@@ -84,9 +84,9 @@ static long next_extension(__u32 index, void *context)
 }
 
 /* Walks up to the transport, or to a later fragment's data; a verdict of enum refusal. */
-static __always_inline int walk_extensions(struct xdp_md *ctx, struct packet *p)
+static __always_inline int walk_extensions(context *ctx, struct packet *p)
 {
-	__u32 captured = bpf_xdp_get_buff_len(ctx);
+	__u32 captured = frame_length(ctx);
 	struct chain chain = {
 		.ctx = ctx,
 		.ip_end = (__u64)p->l3 + p->ip_length,
@@ -109,7 +109,7 @@ static __always_inline int walk_extensions(struct xdp_md *ctx, struct packet *p)
 }
 
 struct options {
-	struct xdp_md *ctx;
+	context *ctx;
 	struct walk walk;
 	__u32 padding;
 	__u32 payload;
@@ -120,34 +120,34 @@ static long next_option(__u32 index, void *context)
 	struct options *o = context;
 	__u8 option[6];
 
-	if (o->walk.at >= o->walk.end || bpf_xdp_load_bytes(o->ctx, o->walk.at, option, 1))
+	if (o->walk.at >= o->walk.end || frame_load(o->ctx, o->walk.at, option, 1))
 		return 1;
 	if (option[0] == OPTION_PAD_ONE) {
 		o->walk.at++;
 		return 0;
 	}
-	if (o->walk.at + 2 > o->walk.end || bpf_xdp_load_bytes(o->ctx, o->walk.at, option, 2))
+	if (o->walk.at + 2 > o->walk.end || frame_load(o->ctx, o->walk.at, option, 2))
 		return 1;
 	if (option[0] != OPTION_JUMBO || option[1] != 4 || o->walk.at + 6 > o->walk.end) {
 		o->walk.at += 2 + option[1];
 		return 0;
 	}
-	if (!bpf_xdp_load_bytes(o->ctx, o->walk.at, option, sizeof(option)))
+	if (!frame_load(o->ctx, o->walk.at, option, sizeof(option)))
 		o->payload = (__u32)option[2] << 24 | option[3] << 16 | option[4] << 8 | option[5];
 	return 1;
 }
 
 /* The payload length in the jumbo option (RFC 2675) of the hop-by-hop header at `at`; 0 without. */
-static __always_inline __u32 jumbo_payload(struct xdp_md *ctx, __u32 at)
+static __always_inline __u32 jumbo_payload(context *ctx, __u32 at)
 {
 	struct options options = { .ctx = ctx };
 	__u32 end;
 	__u8 size;
 
-	if (bpf_xdp_load_bytes(ctx, at + 1, &size, 1))
+	if (frame_load(ctx, at + 1, &size, 1))
 		return 0;
 	end = at + (size + 1) * 8;
-	if (end > bpf_xdp_get_buff_len(ctx))
+	if (end > frame_length(ctx))
 		return 0;
 	options.walk.at = at + 2;
 	options.walk.end = end;

@@ -12,74 +12,26 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "lowroad/license.h"
+#include "access_xdp.h"
 #include "evict.h"
 #include "flow_table.h"
 #include "frame.h"
-#include "steer.h"
 
 EXPORT_STRUCT(account);
 EXPORT_STRUCT(filter_network);
 EXPORT_STRUCT(filter_step);
 EXPORT_STRUCT(flow);
 EXPORT_STRUCT(metadata);
-EXPORT_STRUCT(steering);
 
 SEC("xdp.frags")
-int count_flows(struct xdp_md *ctx)
+int count_flows(context *ctx)
 {
 	struct packet packet = {};
 	struct account *a = account();
 
-	if (!a)
-		return frame_verdict;
-	meet(ctx, &packet, a);
-	if (read_packet(ctx, &packet, a))
+	if (a && read_packet(ctx, &packet, a))
 		track(&packet, a);
 	return frame_verdict;
-}
-
-/* Instead of it, where both directions of a flow are to meet on one CPU. */
-SEC("xdp.frags")
-int steer_frames(struct xdp_md *ctx)
-{
-	struct packet packet = {};
-	struct account *a = account();
-
-	if (!a)
-		return frame_verdict;
-	meet(ctx, &packet, a);
-	return steer(ctx, &packet, a);
-}
-
-/* What it has sent to this CPU. */
-SEC("xdp.frags/cpumap")
-int count_steered(struct xdp_md *ctx)
-{
-	struct packet packet = {};
-	struct account *a = account();
-
-	if (!a)
-		return frame_verdict;
-	if (!arrive(ctx, &packet, a))
-		return XDP_DROP;
-	if (read_packet(ctx, &packet, a))
-		track(&packet, a);
-	forget_arrival(ctx);
-	return frame_verdict;
-}
-
-SEC("raw_tp/xdp_cpumap_enqueue")
-int count_refused(__u64 *args)
-{
-	refuse(args);
-	return 0;
-}
-
-/* Sends a mark after what was sent to a CPU: when it arrives, nothing that was before it waits. */
-SEC("xdp.frags")
-int mark_queue(struct xdp_md *ctx)
-{
-	return mark(ctx);
 }
 
 SEC("xdp")

@@ -74,9 +74,7 @@ struct direction {
 	__u8 min_ttl;
 	__u8 max_ttl;
 	__u8 tos;
-	__u8 padding;
-	/* The device's, by which the last packet came. */
-	__u16 queue;
+	__u8 padding[3];
 };
 
 struct periods {

@@ -9,33 +9,14 @@
 #include "lowroad/export.h"
 #include "sample.h"
 
-#define METADATA_MAGIC 0x6d726f66U
-
-/* What is put in front of a frame: by a test, or by the program that sends it to another CPU. */
-struct metadata {
-	__u64 time_ns;
-	__u32 wire_length;
-	__u32 magic;
-	/* The device's, by which it came in. */
-	__u32 queue;
-	__u32 padding;
-};
+/* Bytes of a VLAN tag. */
+#define TAG_LENGTH 4
 
 /* What became of frames: every one that was seen is in exactly one of the others, or in a table. */
 struct account {
 	__u64 packets;
 	/* On the wire. */
 	__u64 bytes;
-	/* Of them, those that were sent to another CPU, and those that came there. */
-	__u64 sent;
-	__u64 arrived;
-	/* Those that a CPU's queue had no room for, as the kernel tells. */
-	__u64 refused_by_queue;
-	/* No packets: what userspace has put into a queue to follow them. */
-	__u64 marks;
-	/* Came by another of the device's queues than the one before in their flow and direction.
-	 */
-	__u64 changed_queue;
 	__u64 lone_fragments;
 	__u64 refused[REFUSALS];
 	/* The filter was false; not chosen; too many in too short a time. */
@@ -72,10 +53,10 @@ struct {
 } clock SEC(".maps");
 
 /* What becomes of a frame: taken out (a tap), or left to the stack. */
-const volatile __u32 frame_verdict = XDP_PASS;
+const volatile __u32 frame_verdict = FRAME_GOES_ON;
 /* Flows are told apart by their outermost VLAN id. */
 const volatile __u8 by_vlan = 0;
-/* Tests: time and wire length come in front of the frame already where it comes in. */
+/* Tests: time and wire length come beside the frame. */
 const volatile __u8 from_metadata = 0;
 
 static __always_inline struct account *account(void)
@@ -93,37 +74,6 @@ static __always_inline __s64 now(void)
 	return bpf_ktime_get_ns() + (offset ? *offset : 0);
 }
 
-/* The magic number of what is in front of a frame, whose time and length are taken over. */
-static __always_inline __u32 take_metadata(struct xdp_md *ctx, struct packet *p)
-{
-	struct metadata *metadata = (void *)(long)ctx->data_meta;
-
-	if ((void *)(metadata + 1) > (void *)(long)ctx->data)
-		return 0;
-	if (metadata->magic != METADATA_MAGIC)
-		return metadata->magic;
-	p->time_ns = metadata->time_ns;
-	p->queue = metadata->queue;
-	if (metadata->wire_length > p->wire_length) {
-		p->wire_length = metadata->wire_length;
-		p->marks |= PACKET_TRUNCATED;
-	}
-	return METADATA_MAGIC;
-}
-
-/* A frame has come in: when, where, how long it is, and that it was seen. */
-static __always_inline void meet(struct xdp_md *ctx, struct packet *p, struct account *a)
-{
-	p->wire_length = bpf_xdp_get_buff_len(ctx);
-	p->queue = ctx->rx_queue_index;
-	if (from_metadata)
-		take_metadata(ctx, p);
-	else
-		p->time_ns = now();
-	a->packets++;
-	a->bytes += p->wire_length;
-}
-
 /* Whether a packet is one that is wanted; counted, where it is not. */
 static __always_inline bool is_selected(struct packet *p, struct account *a)
 {
@@ -138,11 +88,23 @@ static __always_inline bool is_selected(struct packet *p, struct account *a)
 	return fate == FATE_KEPT;
 }
 
-/* Whether there is a wanted packet in a frame that was met; counted where there is none. */
-static __always_inline bool read_packet(struct xdp_md *ctx, struct packet *p, struct account *a)
+/* Whether there is a wanted packet in the frame; counted, also where there is none. */
+static __always_inline bool read_packet(context *ctx, struct packet *p, struct account *a)
 {
-	__u32 verdict = dissect(ctx, p);
+	__u16 control;
+	__u32 verdict;
 
+	p->wire_length = frame_length(ctx);
+	if (from_metadata)
+		frame_metadata(ctx, p);
+	else
+		p->time_ns = now();
+	verdict = dissect(ctx, p);
+	/* Only now: headers are where they are without it. */
+	if (frame_lost_tag(ctx, &control))
+		p->wire_length += TAG_LENGTH;
+	a->packets++;
+	a->bytes += p->wire_length;
 	if (verdict < REFUSALS)
 		a->refused[verdict]++;
 	if (verdict != DISSECTED)

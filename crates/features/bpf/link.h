@@ -22,7 +22,7 @@
 #define PPP_IPV6 0x0057
 
 struct layers {
-	struct xdp_md *ctx;
+	context *ctx;
 	struct walk walk;
 	__u16 padding;
 	__u16 ethertype;
@@ -37,7 +37,7 @@ static __always_inline int layer_word(const struct layers *l, __u32 offset, __u1
 {
 	__be16 read;
 
-	if (bpf_xdp_load_bytes(l->ctx, l->walk.at + offset, &read, sizeof(read)))
+	if (frame_load(l->ctx, l->walk.at + offset, &read, sizeof(read)))
 		return -1;
 	*word = bpf_ntohs(read);
 	return 0;
@@ -48,7 +48,7 @@ static __always_inline int layer_by_version(struct layers *l)
 {
 	__u8 first;
 
-	if (bpf_xdp_load_bytes(l->ctx, l->walk.at, &first, 1))
+	if (frame_load(l->ctx, l->walk.at, &first, 1))
 		return -1;
 	l->ethertype = first >> 4 == 4 ? ETH_P_IP : first >> 4 == 6 ? ETH_P_IPV6 : 0;
 	return 0;
@@ -93,14 +93,13 @@ static __always_inline bool layer_llc(struct layers *l)
 {
 	__u8 llc[8];
 
-	if (!bpf_xdp_load_bytes(l->ctx, l->walk.at, llc, 8) && llc[0] == 0xaa && llc[1] == 0xaa &&
+	if (!frame_load(l->ctx, l->walk.at, llc, 8) && llc[0] == 0xaa && llc[1] == 0xaa &&
 	    llc[2] == 3 && !llc[3] && !llc[4] && (!llc[5] || llc[5] == 0xf8)) {
 		l->ethertype = llc[6] << 8 | llc[7];
 		l->walk.at += 8;
 		return true;
 	}
-	if (!bpf_xdp_load_bytes(l->ctx, l->walk.at, llc, 3) && llc[0] == 6 && llc[1] == 6 &&
-	    llc[2] == 3) {
+	if (!frame_load(l->ctx, l->walk.at, llc, 3) && llc[0] == 6 && llc[1] == 6 && llc[2] == 3) {
 		l->ethertype = ETH_P_IP;
 		l->walk.at += 3;
 		return true;
@@ -127,22 +126,38 @@ static long unwrap_layer(__u32 index, void *context)
 	return l->walk.verdict != REFUSED_TOO_DEEP;
 }
 
-/* Finds the network header; a verdict of enum refusal. */
-static __always_inline int dissect_link(struct xdp_md *ctx, void *data, void *end, struct packet *p)
+/* Reads the Ethernet header, and the tag that the frame has lost. */
+static __always_inline int link_ethernet(struct layers *l, struct packet *p)
 {
-	struct ethhdr *eth = data;
-	struct layers layers = { .ctx = ctx };
+	struct ethhdr room, *eth = frame_at(l->ctx, 0, &room, sizeof(room));
+	__u16 control;
 
-	if ((void *)(eth + 1) > end)
-		return REFUSED_TRUNCATED_LINK;
+	if (!eth)
+		return -1;
 	__builtin_memcpy(p->source_mac, eth->h_source, ETH_ALEN);
 	__builtin_memcpy(p->destination_mac, eth->h_dest, ETH_ALEN);
-	layers.ethertype = bpf_ntohs(eth->h_proto);
-	layers.walk.at = sizeof(*eth);
+	l->ethertype = bpf_ntohs(eth->h_proto);
+	l->walk.at = sizeof(*eth);
+	if (frame_lost_tag(l->ctx, &control)) {
+		l->vlan = control & VLAN_VID_MASK;
+		l->vlan_tags = 1;
+	}
+	return 0;
+}
+
+/* Finds the network header; a verdict of enum refusal. */
+static __always_inline int dissect_link(context *ctx, struct packet *p)
+{
+	struct layers layers = { .ctx = ctx };
+	int cut_off;
+
 	layers.walk.verdict = REFUSED_TOO_DEEP;
+	cut_off = frame_is_raw() ? layer_by_version(&layers) : link_ethernet(&layers, p);
+	if (cut_off)
+		return REFUSED_TRUNCATED_LINK;
 	if (layers.ethertype != ETH_P_IP && layers.ethertype != ETH_P_IPV6) {
 		/* Once more, to see what is behind the last. */
-		bpf_loop(MOST_LAYERS + 1, unwrap_layer, &layers, 0);
+		bpf_loop(MOST_LAYERS + 1 - layers.vlan_tags, unwrap_layer, &layers, 0);
 		if (layers.walk.verdict != DISSECTED)
 			return layers.walk.verdict;
 	}

@@ -33,10 +33,10 @@ static __always_inline void set_lengths(struct packet *p, __u64 length, __u32 he
 		p->marks |= PACKET_MALFORMED;
 }
 
-static __always_inline int network_v4(struct xdp_md *ctx, void *data, void *end, struct packet *p,
-				      struct endpoints *e, __u32 room)
+static __always_inline int network_v4(context *ctx, struct packet *p, struct endpoints *e,
+				      __u32 room)
 {
-	struct iphdr *ip = packet_at(data, end, p->l3, sizeof(*ip));
+	struct iphdr copy, *ip = frame_at(ctx, p->l3, &copy, sizeof(copy));
 	__u32 header, length;
 	__u16 fragment;
 	int verdict;
@@ -46,7 +46,7 @@ static __always_inline int network_v4(struct xdp_md *ctx, void *data, void *end,
 	header = ip->ihl * 4;
 	if (header < sizeof(*ip))
 		return REFUSED_BAD_IP;
-	if (!packet_at(data, end, p->l3 + header, 0))
+	if (p->l3 + header > frame_readable(ctx))
 		return REFUSED_TRUNCATED_IP;
 	length = bpf_ntohs(ip->tot_len);
 	/* A device that segments by itself may be handed a length of zero. */
@@ -80,10 +80,10 @@ static __always_inline int network_v4(struct xdp_md *ctx, void *data, void *end,
 	return DISSECTED;
 }
 
-static __always_inline int network_v6(struct xdp_md *ctx, void *data, void *end, struct packet *p,
-				      struct endpoints *e, __u32 room)
+static __always_inline int network_v6(context *ctx, struct packet *p, struct endpoints *e,
+				      __u32 room)
 {
-	struct ipv6hdr *ip = packet_at(data, end, p->l3, sizeof(*ip));
+	struct ipv6hdr copy, *ip = frame_at(ctx, p->l3, &copy, sizeof(copy));
 	__u64 payload;
 
 	if (!ip)
@@ -105,20 +105,19 @@ static __always_inline int network_v6(struct xdp_md *ctx, void *data, void *end,
 }
 
 /* Reads the IP header at p->l3, with options and extension headers; a verdict of enum refusal. */
-static __always_inline int dissect_network(struct xdp_md *ctx, void *data, void *end,
-					   struct packet *p, struct endpoints *e)
+static __always_inline int dissect_network(context *ctx, struct packet *p, struct endpoints *e)
 {
 	__u32 room = p->wire_length > p->l3 ? p->wire_length - p->l3 : 0;
-	__u8 *first = packet_at(data, end, p->l3, 1);
+	__u8 copy, *first = frame_at(ctx, p->l3, &copy, sizeof(copy));
 
 	if (!first)
 		return REFUSED_TRUNCATED_IP;
 	/* What calls itself IPv4 is believed its version field, what calls itself IPv6 must be
 	 * that. */
 	if (*first >> 4 == 6)
-		return network_v6(ctx, data, end, p, e, room);
+		return network_v6(ctx, p, e, room);
 	if (*first >> 4 == 4 && p->ethertype == ETH_P_IP)
-		return network_v4(ctx, data, end, p, e, room);
+		return network_v4(ctx, p, e, room);
 	return REFUSED_BAD_IP;
 }
 

@@ -9,9 +9,6 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-/* No header is looked for beyond; a power of two, so that a mask tells the verifier. */
-#define PACKET_MAX_OFFSET 32768
-
 /* Twin of features::Key. */
 struct flow_key {
 	/* The high and the low half of each; IPv4 mapped into IPv6. */
@@ -68,8 +65,6 @@ struct packet {
 	__u16 vlan;
 	__u16 window;
 	__u16 icmp_identifier;
-	/* The device's, by which it came in. */
-	__u16 queue;
 	__u8 icmp_kind;
 	__u8 icmp_code;
 	__u8 source_mac[ETH_ALEN];
@@ -82,7 +77,7 @@ struct packet {
 	__u8 fragment;
 	/* The endpoint of the key that sent it: 0 or 1. */
 	__u8 sender;
-	__u8 padding[3];
+	__u8 padding[5];
 };
 
 _Static_assert(sizeof(struct flow_key) == 40, "no implicit padding");
@@ -116,14 +111,6 @@ struct walk {
 	__u8 value;
 	__u8 verdict;
 };
-
-/* `size` bytes at `offset`, or NULL when they cannot be read directly. */
-static __always_inline void *packet_at(void *data, void *end, __u32 offset, __u32 size)
-{
-	void *at = data + (offset & (PACKET_MAX_OFFSET - 1));
-
-	return offset >= PACKET_MAX_OFFSET || at + size > end ? NULL : at;
-}
 
 static __always_inline __u32 least(__u32 one, __u32 other)
 {

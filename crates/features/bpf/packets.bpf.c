@@ -7,6 +7,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "lowroad/license.h"
+#include "access_xdp.h"
 #include "frame.h"
 #include "wake.h"
 
@@ -16,7 +17,6 @@ EXPORT_STRUCT(packet);
 /* Their shape; userspace makes one for each CPU, of its own size. */
 struct packet_ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(map_flags, BPF_F_NUMA_NODE);
 	__uint(max_entries, 4096);
 };
 
@@ -41,15 +41,12 @@ static __always_inline void record(struct packet *p, struct account *a)
 }
 
 SEC("xdp.frags")
-int record_packets(struct xdp_md *ctx)
+int record_packets(context *ctx)
 {
 	struct packet packet = {};
 	struct account *a = account();
 
-	if (!a)
-		return frame_verdict;
-	meet(ctx, &packet, a);
-	if (read_packet(ctx, &packet, a))
+	if (a && read_packet(ctx, &packet, a))
 		record(&packet, a);
 	return frame_verdict;
 }

@@ -11,49 +11,52 @@
 #define IPPROTO_DCCP 33
 #define IPPROTO_UDPLITE 136
 
-#define UDP_LENGTH_END 6
 #define TCP_SMALLEST 20
 /* RFC 1122: options are up to 40 bytes, and may be one byte each. */
 #define TCP_MOST_OPTIONS 40
 
-/* The transport's bytes: `readable` of them were captured, `room` are the packet's. */
+/* Where the transport is: `readable` of its bytes were captured, `room` are the packet's. */
 struct transport {
-	__u8 *bytes;
-	void *end;
+	context *ctx;
+	__u32 at;
 	__u32 readable;
 	__u32 room;
 };
 
-static __always_inline bool has(const struct transport *t, __u32 size)
+/* Its first `size` bytes, there or in `room`; NULL when they cannot be read. */
+static __always_inline void *transport_bytes(const struct transport *t, void *room, __u32 size)
 {
-	return t->bytes && t->readable >= size && (void *)t->bytes + size <= t->end;
+	return t->readable >= size ? frame_at(t->ctx, t->at, room, size) : NULL;
 }
 
 /* A header of `size` bytes that starts with two ports. */
 static __always_inline void with_ports(const struct transport *t, __u32 size, struct packet *p,
 				       struct endpoints *e)
 {
+	__be16 copy[2], *ports = transport_bytes(t, copy, sizeof(copy));
+
 	p->l4_header = least(size, t->room);
 	if (t->readable < size)
 		p->marks |= PACKET_HEADLESS;
 	if (t->room < size)
 		p->marks |= PACKET_MALFORMED;
-	if (has(t, 4)) {
-		e->source_port = bpf_ntohs(*(__be16 *)t->bytes);
-		e->destination_port = bpf_ntohs(*(__be16 *)(t->bytes + 2));
+	if (ports) {
+		e->source_port = bpf_ntohs(ports[0]);
+		e->destination_port = bpf_ntohs(ports[1]);
 	}
 }
 
 static __always_inline void transport_udp(const struct transport *t, struct packet *p,
 					  struct endpoints *e)
 {
+	__be16 copy[3], *words = transport_bytes(t, copy, sizeof(copy));
 	bool impossible, too_long;
 	__u16 declared;
 
 	with_ports(t, sizeof(struct udphdr), p, e);
-	if (!has(t, UDP_LENGTH_END))
+	if (!words)
 		return;
-	declared = bpf_ntohs(*(__be16 *)(t->bytes + 4));
+	declared = bpf_ntohs(words[2]);
 	/* A jumbogram declares no length (RFC 2675), a first fragment the whole datagram's. */
 	impossible = declared < sizeof(struct udphdr) && (declared || p->key.version == 4);
 	too_long = declared > t->room && p->fragment == FRAGMENT_NONE;
@@ -64,7 +67,7 @@ static __always_inline void transport_udp(const struct transport *t, struct pack
 }
 
 struct tcp_options {
-	struct xdp_md *ctx;
+	context *ctx;
 	/* The verdict: whether `value` is a window scale. */
 	struct walk walk;
 };
@@ -81,16 +84,16 @@ static long next_tcp_option(__u32 index, void *context)
 
 	if (o->walk.at >= o->walk.end)
 		return 1;
-	if (bpf_xdp_load_bytes(o->ctx, o->walk.at, option, 1) || option[0] == END)
+	if (frame_load(o->ctx, o->walk.at, option, 1) || option[0] == END)
 		return 1;
 	if (option[0] == NO_OPERATION) {
 		o->walk.at++;
 		return 0;
 	}
-	if (o->walk.at + 2 > o->walk.end || bpf_xdp_load_bytes(o->ctx, o->walk.at, option, 2))
+	if (o->walk.at + 2 > o->walk.end || frame_load(o->ctx, o->walk.at, option, 2))
 		return 1;
 	if (option[0] == WINDOW_SCALE && option[1] == 3 && o->walk.at + 3 <= o->walk.end) {
-		o->walk.verdict = !bpf_xdp_load_bytes(o->ctx, o->walk.at, option, 3);
+		o->walk.verdict = !frame_load(o->ctx, o->walk.at, option, 3);
 		o->walk.value = option[2];
 		return 1;
 	}
@@ -98,7 +101,7 @@ static long next_tcp_option(__u32 index, void *context)
 	return option[1] < 2;
 }
 
-static __always_inline void read_window_scale(struct xdp_md *ctx, struct packet *p)
+static __always_inline void read_window_scale(context *ctx, struct packet *p)
 {
 	__u32 tcp = p->l3 + p->ip_header;
 	struct tcp_options options = { .ctx = ctx };
@@ -112,15 +115,15 @@ static __always_inline void read_window_scale(struct xdp_md *ctx, struct packet 
 	p->window_scale = options.walk.value;
 }
 
-static __always_inline void transport_tcp(struct xdp_md *ctx, const struct transport *t,
-					  struct packet *p, struct endpoints *e)
+static __always_inline void transport_tcp(const struct transport *t, struct packet *p,
+					  struct endpoints *e)
 {
-	struct tcphdr *tcp = (void *)t->bytes;
+	struct tcphdr copy, *tcp = transport_bytes(t, &copy, sizeof(copy));
 	__u16 offset_flags;
 	__u32 size;
 
 	with_ports(t, TCP_SMALLEST, p, e);
-	if (!has(t, TCP_SMALLEST))
+	if (!tcp)
 		return;
 	offset_flags = bpf_ntohs(tcp->offset_flags);
 	size = (offset_flags >> 12) * 4;
@@ -137,17 +140,17 @@ static __always_inline void transport_tcp(struct xdp_md *ctx, const struct trans
 	p->acknowledgement = bpf_ntohl(tcp->ack_seq);
 	p->window = bpf_ntohs(tcp->window);
 	if (p->tcp_flags & TCP_SYN && t->readable >= p->l4_header)
-		read_window_scale(ctx, p);
+		read_window_scale(t->ctx, p);
 }
 
 static __always_inline void transport_icmp(const struct transport *t, struct packet *p)
 {
-	struct icmphdr *icmp = (void *)t->bytes;
+	struct icmphdr copy, *icmp = transport_bytes(t, &copy, sizeof(copy));
 
 	p->l4_header = least(t->room, sizeof(*icmp));
 	if (t->room < sizeof(*icmp))
 		p->marks |= PACKET_MALFORMED;
-	if (!has(t, sizeof(*icmp)))
+	if (!icmp)
 		return;
 	p->marks |= PACKET_ICMP;
 	p->icmp_kind = icmp->type;
@@ -159,15 +162,14 @@ static __always_inline void transport_icmp(const struct transport *t, struct pac
 }
 
 /* Reads the transport header behind p->ip_header. */
-static __always_inline void dissect_transport(struct xdp_md *ctx, void *data, void *end,
-					      struct packet *p, struct endpoints *e)
+static __always_inline void dissect_transport(context *ctx, struct packet *p, struct endpoints *e)
 {
 	__u32 at = p->l3 + p->ip_header;
-	__u32 captured = end - data;
+	__u32 captured = frame_readable(ctx);
 	__u32 stop = p->ip_length < captured - p->l3 ? p->l3 + p->ip_length : captured;
 	struct transport t = {
-		.bytes = packet_at(data, end, at, 0),
-		.end = end,
+		.ctx = ctx,
+		.at = at,
 		.readable = stop > at ? stop - at : 0,
 		.room = p->payload_length,
 	};
@@ -176,7 +178,7 @@ static __always_inline void dissect_transport(struct xdp_md *ctx, void *data, vo
 	if (p->fragment == FRAGMENT_LATER)
 		p->marks |= PACKET_HEADLESS;
 	else if (p->key.protocol == IPPROTO_TCP)
-		transport_tcp(ctx, &t, p, e);
+		transport_tcp(&t, p, e);
 	else if (p->key.protocol == IPPROTO_UDP)
 		transport_udp(&t, p, e);
 	else if (p->key.protocol == IPPROTO_UDPLITE)

@@ -6,6 +6,7 @@ use packet::pcap::Frame;
 use crate::batch::Batcher;
 use crate::counters::Counters;
 use crate::extractor::{Extractor, Options};
+use crate::filter::Selection;
 use crate::flow::Flow;
 use crate::rows::RowWriter;
 use crate::schema::{Rows, Schema};
@@ -40,11 +41,23 @@ pub(crate) fn batcher(schema: &Schema, options: &Options) -> Batcher<Flow> {
 
 impl FlowWork {
     pub(crate) fn new(schema: &Schema, options: &Options, sink: Box<dyn Sink>) -> Self {
+        Self::choosing(options.selection.clone(), schema, options, sink)
+    }
+
+    /// Of the packets that are wanted, those that come here are chosen by these rules.
+    pub(crate) fn choosing(
+        here: Selection,
+        schema: &Schema,
+        options: &Options,
+        sink: Box<dyn Sink>,
+    ) -> Self {
         let mut options = schema.options(options);
         options.limits.payloads &= schema.needs_payload();
+        let rows = RowWriter::new(batcher(schema, &options), sink);
+        options.selection = here;
         Self {
             extractor: Extractor::new(&options),
-            rows: RowWriter::new(batcher(schema, &options), sink),
+            rows,
         }
     }
 

@@ -8,7 +8,7 @@ use features::flow::{Contents, Flow, Table};
 use features::kernel::{Clock, FlowPlane, REFUSALS, Settings};
 use features::{Options, PacketReader};
 use kernel::frames::kinds;
-use kernel::{SHORTEST, assert_same_rows, captured, load, run};
+use kernel::{Hook, SHORTEST, assert_same_rows, captured, run};
 use packet::pcap::Captured;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -30,22 +30,26 @@ fn compare(what: &str, frames: Vec<(Vec<u8>, u32)>) {
         .map(|(time, (bytes, on_wire))| captured(time * 1000, bytes, on_wire))
         .collect();
     for frames in frames.chunks(8000) {
-        compare_some(what, frames);
+        for hook in [Hook::Xdp, Hook::Tc] {
+            let mut frames = frames.to_vec();
+            hook.fit(&mut frames);
+            compare_some(hook, &format!("{hook:?}, {what}"), &frames);
+        }
     }
 }
 
-fn compare_some(what: &str, frames: &[Captured]) {
+fn compare_some(hook: Hook, what: &str, frames: &[Captured]) {
     let options = options();
     let mut reader = PacketReader::new(&options);
     let mut table = Table::new(options.timers, options.limits);
     let mut expected = Vec::new();
-    let mut plane = plane(options);
+    let mut plane = plane(hook, options);
     let mut found = Vec::new();
     for captured in frames {
         if let Some(packet) = reader.read(&captured.as_frame()) {
             table.add(&packet, &mut |flow| expected.push(*flow));
         }
-        run(plane.program(), captured);
+        hook.run(plane.program(), captured);
         plane.collect(&mut |flow| found.push(*flow)).unwrap();
     }
     table.drain(&mut |flow| expected.push(*flow));
@@ -63,7 +67,7 @@ fn compare_some(what: &str, frames: &[Captured]) {
     assert_eq!(account.bytes, reader.seen().bytes, "{what}");
 }
 
-fn plane(options: Options) -> FlowPlane {
+fn plane(hook: Hook, options: Options) -> FlowPlane {
     let settings = Settings {
         options,
         clock: Clock::Metadata,
@@ -71,7 +75,7 @@ fn plane(options: Options) -> FlowPlane {
         ring_bytes: 1 << 20,
         ..Settings::default()
     };
-    load(&settings)
+    hook.load(&settings)
 }
 
 fn refused(reader: &PacketReader) -> [u64; 5] {
@@ -179,7 +183,7 @@ fn a_longer_chain_of_extension_headers_is_refused_by_name() {
     );
     let frame = frame.frame();
     let length = u32::try_from(frame.len()).unwrap();
-    let plane = plane(options());
+    let plane = plane(Hook::Xdp, options());
     run(plane.program(), &captured(1, frame, length));
     let account = plane.account().unwrap();
     assert_eq!((account.packets, account.refused), (1, [0, 0, 0, 0, 0, 1]));

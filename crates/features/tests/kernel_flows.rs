@@ -9,7 +9,7 @@ use features::flow::{End, Flow, Gaps, Limits, Table, Timers};
 use features::kernel::{Account, Clock, FlowPlane, Settings};
 use features::{Extractor, Options, PacketReader};
 use kernel::frames::{at, conversation};
-use kernel::{SHORTEST, assert_same_rows, captured, captures, frames, load, run};
+use kernel::{Hook, assert_same_rows, captured, captures, frames, load, run, run_at_tc};
 use packet::build;
 use packet::pcap::Captured;
 
@@ -42,11 +42,11 @@ fn expected(options: &Options, frames: &[Captured]) -> Vec<Flow> {
 }
 
 /// The flows of these frames by the kernel, and that every frame is accounted for.
-fn found(options: &Options, frames: &[Captured]) -> Vec<Flow> {
-    let mut plane = load(&settings(options.clone()));
+fn found(hook: Hook, options: &Options, frames: &[Captured]) -> Vec<Flow> {
+    let mut plane = hook.load(&settings(options.clone()));
     let mut flows = Vec::new();
     for captured in frames {
-        run(plane.program(), captured);
+        hook.run(plane.program(), captured);
         plane.collect(&mut |flow| flows.push(*flow)).unwrap();
     }
     let account = finish(plane, &mut flows);
@@ -79,12 +79,15 @@ fn every_outside_capture_gives_the_same_rows() {
     let Some(captures) = captures() else { return };
     let options = Options::default();
     for path in captures {
-        let name = path.display().to_string();
-        let mut frames = frames(&path);
-        frames.retain(|captured| captured.frame.len() >= SHORTEST);
-        assert_same_rows(&name, expected(&options, &frames), found(&options, &frames));
-        let (swept, extracted) = (swept(&options, &frames), extracted(&options, &frames));
-        assert_same_rows(&name, extracted, swept);
+        for hook in [Hook::Xdp, Hook::Tc] {
+            let name = format!("{hook:?}: {}", path.display());
+            let mut frames = frames(&path);
+            hook.fit(&mut frames);
+            let (expected, found) = (expected(&options, &frames), found(hook, &options, &frames));
+            assert_same_rows(&name, expected, found);
+            let (extracted, swept) = (extracted(&options, &frames), swept(hook, &options, &frames));
+            assert_same_rows(&name, extracted, swept);
+        }
     }
 }
 
@@ -102,13 +105,13 @@ fn extracted(options: &Options, frames: &[Captured]) -> Vec<Flow> {
 }
 
 /// The kernel's rows with sweeps as often as the extractor's, and a last one that takes out all.
-fn swept(options: &Options, frames: &[Captured]) -> Vec<Flow> {
-    let mut plane = load(&settings(options.clone()));
+fn swept(hook: Hook, options: &Options, frames: &[Captured]) -> Vec<Flow> {
+    let mut plane = hook.load(&settings(options.clone()));
     let mut flows = Vec::new();
     let mut export = |flow: Box<Flow>| flows.push(*flow);
     for frames in frames.chunks(1024) {
         for captured in frames {
-            run(plane.program(), captured);
+            hook.run(plane.program(), captured);
         }
         let horizon = frames.iter().map(|captured| captured.timestamp_ns).min();
         let horizon = horizon.unwrap();
@@ -166,7 +169,10 @@ fn flows_begin_and_end_alike() {
             let frames = conversation(seed, 2000);
             let expected = expected(&options, &frames);
             assert!(expected.len() > 20, "{} flows", expected.len());
-            assert_same_rows(&format!("{options:?}"), expected, found(&options, &frames));
+            for hook in [Hook::Xdp, Hook::Tc] {
+                let found = found(hook, &options, &frames);
+                assert_same_rows(&format!("{hook:?}, {options:?}"), expected.clone(), found);
+            }
         }
     }
 }
@@ -180,7 +186,10 @@ fn sweeps_take_out_what_is_due_and_nothing_else() {
     for seed in 1..=3 {
         let frames = conversation(seed, 3000);
         let extracted = extracted(&options, &frames);
-        assert_same_rows("swept", extracted, swept(&options, &frames));
+        for hook in [Hook::Xdp, Hook::Tc] {
+            let swept = swept(hook, &options, &frames);
+            assert_same_rows("swept", extracted.clone(), swept);
+        }
     }
 }
 
@@ -252,16 +261,33 @@ fn without_room_in_the_ring_packets_are_dropped_by_name() {
 }
 
 #[test]
+fn at_tc_a_packet_that_stands_for_several_is_marked() {
+    if !sys::require::root() {
+        return;
+    }
+    let plane = Hook::Tc.load(&settings(Options::default()));
+    for (time, segments) in [(1, 0), (2, 1), (3, 44)] {
+        run_at_tc(plane.program(), &single(1, time * SECOND), segments);
+    }
+    let mut flows = Vec::new();
+    finish(plane, &mut flows);
+    assert_eq!((flows[0].packets(), flows[0].aggregated), (3, 1));
+}
+
+#[test]
 fn the_verifier_needs_few_looks() {
     use libbpf_rs::Program;
     use libbpf_rs::query::ProgInfoIter;
     if !sys::require::root() {
         return;
     }
-    let plane = load(&settings(Options::default()));
-    let id = Program::id_from_fd(plane.program()).unwrap();
-    let info = ProgInfoIter::default().find(|info| info.id == id).unwrap();
-    // 10 000 at the time of writing; a program may use a million. More than a loop's worth of it would
-    // mean that the verifier looks at each round anew.
-    assert!(info.verified_insns < 50_000, "{}", info.verified_insns);
+    for hook in [Hook::Xdp, Hook::Tc] {
+        let plane = hook.load(&settings(Options::default()));
+        let id = Program::id_from_fd(plane.program()).unwrap();
+        let info = ProgInfoIter::default().find(|info| info.id == id).unwrap();
+        // 10 000 at the time of writing; a program may use a million. More than a loop's worth of it
+        // would mean that the verifier looks at each round anew.
+        let insns = info.verified_insns;
+        assert!(insns < 50_000, "{hook:?}: {insns}");
+    }
 }

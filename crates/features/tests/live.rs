@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -11,8 +12,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
+use datapath::Datapath;
 use features::kernel::Wakeup;
-use features::live::{LiveCounters, Plan, Running, datapaths};
+use features::live::{Direction, Features, LiveCounters, Plan, Running, datapaths};
 use features::pcap::{Progress, Run};
 use features::schema::{self, Schema};
 use features::sink::{Error, Sink};
@@ -109,51 +111,199 @@ fn live_rows_are_those_of_a_capture_but_for_time() {
         return;
     }
     let frames = frames();
-    let wakeups = [Wakeup::Every, Wakeup::Timer(Duration::from_millis(5))];
-    let defaults = datapaths()
-        .into_iter()
-        .map(|one| (one, Wakeup::default(), false));
-    let timed = wakeups.iter().flat_map(|wakeup| {
-        let xdp = datapaths()
-            .into_iter()
-            .filter(|one| one.name().starts_with("xdp"));
-        xdp.map(|one| (one, *wakeup, false))
-    });
-    let in_kernel = |name: &str| ["xdp-flow", "xdp-generic"].contains(&name);
-    let counting = datapaths().into_iter().filter(|one| in_kernel(one.name()));
-    let steered = counting.map(|one| (one, Wakeup::default(), true));
-    for (datapath, wakeup, steer) in defaults.chain(timed).chain(steered) {
-        let name = datapath.name();
-        // The kernel's programs read no payload, which flow.v1 needs.
-        let schema = schema::find(if name.starts_with("xdp") {
-            "nfstream.v1"
-        } else {
-            "flow.v1"
-        });
-        let schema = schema.unwrap();
+    for datapath in datapaths() {
+        let schema = schema_for(datapath.name());
         let expected = expected(&frames, schema);
-        let sent = frames.clone();
-        let (rows, counters) = in_namespace(move |left, right| {
-            let keeper = Keeper::default();
-            let plan = Plan {
-                wakeup,
-                steer,
-                ..plan(right, schema, &keeper)
-            };
-            let mut running = datapath.start(&plan).unwrap();
-            send(left, &sent);
-            wait(&mut running, sent.len());
-            let counters = running.stop();
-            (keeper.rows(), counters)
-        });
-        assert_eq!(counters.account.unaccounted(), 0, "{name}: {counters:?}");
-        assert_eq!(counters.no_room, 0, "{name}");
-        let told = in_kernel(name).then_some(0);
-        assert_eq!(counters.changed_queue, told, "{name}");
-        assert_eq!(counters.account.seen.packets, frames.len() as u64, "{name}");
-        assert_eq!(counters.rows, rows.len() as u64, "{name}");
-        assert_eq!(rows, expected, "{name}");
+        compare(datapath, &frames, schema, &expected, None);
     }
+}
+
+#[test]
+fn several_workers_write_the_rows_of_one() {
+    if !sys::require::root() {
+        return;
+    }
+    let frames = frames();
+    for name in ["recv", "tpacket"] {
+        let schema = schema_for(name);
+        let expected = expected(&frames, schema);
+        let datapath = find(name);
+        compare(datapath, &frames, schema, &expected, NonZeroUsize::new(3));
+    }
+}
+
+/// What the kernel's programs read is no payload, which flow.v1 needs.
+fn schema_for(name: &str) -> &'static Schema {
+    let schema = if reads_headers_only(name) {
+        "nfstream.v1"
+    } else {
+        "flow.v1"
+    };
+    schema::find(schema).unwrap()
+}
+
+fn find(name: &str) -> Box<dyn Datapath<Features>> {
+    let mut all = datapaths().into_iter();
+    all.find(|datapath| datapath.name() == name).unwrap()
+}
+
+fn compare(
+    datapath: Box<dyn Datapath<Features>>,
+    frames: &[Vec<u8>],
+    schema: &'static Schema,
+    expected: &[String],
+    workers: Option<NonZeroUsize>,
+) {
+    let name = datapath.name();
+    let sent = frames.to_vec();
+    let (rows, counters) = in_namespace(move |left, right| {
+        let keeper = Keeper::default();
+        let plan = Plan {
+            workers,
+            tap: name == "af-xdp",
+            ..plan(right, schema, &keeper)
+        };
+        let mut running = datapath.start(&plan).unwrap();
+        send(left, &sent);
+        wait(&mut running, sent.len());
+        let ended = running.stop();
+        assert_eq!(ended.failed, None);
+        (keeper.rows(), ended.counters)
+    });
+    assert_eq!(counters.account.unaccounted(), 0, "{name}: {counters:?}");
+    assert_eq!(counters.no_room, 0, "{name}");
+    assert_eq!(counters.account.seen.packets, frames.len() as u64, "{name}");
+    assert_eq!(counters.rows, rows.len() as u64, "{name}");
+    assert_eq!(rows, expected, "{name}");
+}
+
+/// Starts what is to see frames in turn, sends them, and says how many each has seen.
+fn seen_by(
+    plans: Vec<(&'static str, Plan)>,
+    from: impl Fn(u32, u32) -> u32 + Send + 'static,
+) -> Vec<u64> {
+    let frames = frames();
+    in_namespace(move |left, right| {
+        let started = plans.into_iter().map(|(name, plan)| {
+            let plan = Plan {
+                ifindex: right,
+                ..plan
+            };
+            find(name).start(&plan).unwrap()
+        });
+        let mut started: Vec<Running> = started.collect();
+        send(from(left, right), &frames);
+        wait(&mut started[0], frames.len());
+        let ended = started.into_iter().map(|running| running.stop());
+        ended
+            .map(|ended| ended.counters.account.seen.packets)
+            .collect()
+    })
+}
+
+#[test]
+fn a_tap_drops_what_it_counts_and_nothing_else_does() {
+    if !sys::require::root() {
+        return;
+    }
+    let frames = frames().len() as u64;
+    let keeper = Keeper::default();
+    for (tap, behind) in [
+        ("xdp-flow", "recv"),
+        ("xdp-generic", "recv"),
+        ("xdp-ringbuf", "recv"),
+        ("tc-flow", "tc-flow"),
+        ("af-xdp", "recv"),
+    ] {
+        let both = [(false, frames), (true, 0)];
+        let only_as_tap = usize::from(tap == "af-xdp");
+        for (is_tap, passed) in both.into_iter().skip(only_as_tap) {
+            let plan = |tap, name| Plan {
+                tap,
+                ..plan(0, schema_for(name), &keeper)
+            };
+            let plans = vec![(tap, plan(is_tap, tap)), (behind, plan(false, behind))];
+            let seen = seen_by(plans, |left, _| left);
+            assert_eq!(seen, [frames, passed], "{tap}");
+        }
+    }
+}
+
+#[test]
+fn tc_tells_what_is_sent_from_what_comes_in() {
+    if !sys::require::root() {
+        return;
+    }
+    let frames = frames().len() as u64;
+    let keeper = Keeper::default();
+    let plan = |direction| Plan {
+        direction,
+        ..plan(0, schema_for("tc-flow"), &keeper)
+    };
+    let [both, out, in_] = [Direction::Both, Direction::Out, Direction::In].map(plan);
+    let plans = |all: [&Plan; 3]| all.map(|plan| ("tc-flow", plan.clone())).to_vec();
+    let sent = seen_by(plans([&both, &out, &in_]), |_, right| right);
+    assert_eq!(sent, [frames, frames, 0]);
+    let received = seen_by(plans([&both, &in_, &out]), |left, _| left);
+    assert_eq!(received, [frames, frames, 0]);
+}
+
+#[test]
+fn a_device_is_promiscuous_for_as_long_as_a_run_wants_it() {
+    if !sys::require::root() {
+        return;
+    }
+    let keeper = Keeper::default();
+    in_namespace(move |_, right| {
+        let promiscuity = || {
+            let link = Netlink::new().unwrap().link_by_index(right);
+            link.unwrap().promiscuity
+        };
+        for datapath in datapaths() {
+            for promiscuous in [false, true] {
+                let plan = Plan {
+                    promiscuous,
+                    tap: datapath.name() == "af-xdp",
+                    ..plan(right, schema_for(datapath.name()), &keeper)
+                };
+                let running = datapath.start(&plan).unwrap();
+                assert_eq!(promiscuity() > 0, promiscuous, "{}", datapath.name());
+                running.stop();
+                assert_eq!(promiscuity(), 0, "{}", datapath.name());
+            }
+        }
+    });
+}
+
+#[test]
+fn what_a_datapath_cannot_do_is_refused_and_who_can_is_named() {
+    if !sys::require::root() {
+        return;
+    }
+    let keeper = Keeper::default();
+    let refusal = |name: &'static str, change: fn(&mut Plan)| {
+        let mut plan = plan(1, schema_for(name), &keeper);
+        change(&mut plan);
+        find(name).start(&plan).err().unwrap().to_string()
+    };
+    for name in ["recv", "tpacket"] {
+        assert!(refusal(name, |plan| plan.tap = true).contains("xdp"));
+        assert!(refusal(name, |plan| plan.direction = Direction::Out).contains("tc-flow"));
+    }
+    for name in ["xdp-flow", "xdp-generic", "xdp-ringbuf"] {
+        assert!(refusal(name, |plan| plan.direction = Direction::Both).contains("tc-flow"));
+    }
+    for name in ["xdp-flow", "tc-flow"] {
+        assert!(refusal(name, |plan| plan.workers = NonZeroUsize::new(2)).contains("tpacket"));
+    }
+    assert!(refusal("af-xdp", |_| ()).contains("--tap"));
+    let sent_tap = |plan: &mut Plan| (plan.tap, plan.direction) = (true, Direction::Both);
+    assert!(refusal("tc-flow", sent_tap).contains("--direction in"));
+}
+
+/// Whether the kernel's programs, which read no payload, are all that sees its packets.
+fn reads_headers_only(name: &str) -> bool {
+    name.starts_with("xdp") || name == "tc-flow"
 }
 
 fn plan(ifindex: u32, schema: &'static Schema, keeper: &Keeper) -> Plan {
@@ -163,11 +313,11 @@ fn plan(ifindex: u32, schema: &'static Schema, keeper: &Keeper) -> Plan {
         ifindex,
         options: Options::default(),
         schema,
-        outgoing: false,
+        direction: Direction::In,
         promiscuous: false,
-        workers: 1,
+        tap: false,
+        workers: None,
         wakeup: Wakeup::default(),
-        steer: false,
         sink: Arc::new(move || Box::new(keeper.clone())),
     }
 }
@@ -235,41 +385,17 @@ fn the_kernel_refuses_columns_made_from_payload_and_names_who_gives_them() {
         let keeper = Keeper::default();
         let name = datapath.name();
         let refused = in_namespace(move |_, right| {
-            let refused = datapath.start(&plan(right, schema, &keeper)).err();
+            let plan = Plan {
+                tap: name == "af-xdp",
+                ..plan(right, schema, &keeper)
+            };
+            let refused = datapath.start(&plan).err();
             refused.map(|error| error.to_string())
         });
         match refused {
             Some(why) => assert!(why.contains("tpacket") && why.contains(name), "{why}"),
-            None => assert!(!name.starts_with("xdp"), "{name}"),
+            None => assert!(!reads_headers_only(name), "{name}"),
         }
-    }
-}
-
-#[test]
-fn what_a_datapath_cannot_be_told_is_refused() {
-    if !sys::require::root() {
-        return;
-    }
-    let schema = schema::find("nfstream.v1").unwrap();
-    for datapath in datapaths() {
-        let name = datapath.name();
-        let [woken, steered] = in_namespace(move |_, right| {
-            [(Wakeup::Every, false), (Wakeup::Adaptive, true)].map(|(wakeup, steer)| {
-                let plan = Plan {
-                    wakeup,
-                    steer,
-                    ..plan(right, schema, &Keeper::default())
-                };
-                let refused = |why: datapath::Error| matches!(why, datapath::Error::Plan(_));
-                datapath.start(&plan).err().is_some_and(refused)
-            })
-        });
-        assert_eq!(woken, !name.starts_with("xdp"), "{name}");
-        assert_eq!(
-            steered,
-            !["xdp-flow", "xdp-generic"].contains(&name),
-            "{name}"
-        );
     }
 }
 

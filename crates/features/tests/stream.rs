@@ -12,7 +12,7 @@ use arrow_array::RecordBatch;
 use common::{capture, captures, wait_until, write};
 use datapath::{Datapath, Missing};
 use features::kernel::Wakeup;
-use features::live::{Features, LiveCounters, Plan};
+use features::live::{Direction, Ended, Features, LiveCounters, Plan};
 use features::pcap::Run;
 use features::sink::{Error as SinkError, Nowhere, Sink};
 use features::stream::{CaptureStream, Error, LiveStream};
@@ -184,12 +184,15 @@ impl datapath::Running<Features> for FakeRunning {
         self.failure.clone()
     }
 
-    fn stop(mut self: Box<Self>) -> LiveCounters {
+    fn stop(mut self: Box<Self>) -> Ended {
         self.sink.write(&batch()).unwrap();
         self.sink.finish().unwrap();
         self.rows += 1;
         self.stopped.store(true, Ordering::Relaxed);
-        self.counters()
+        Ended {
+            counters: self.counters(),
+            failed: self.failed(),
+        }
     }
 }
 
@@ -209,11 +212,11 @@ fn live(batches: usize, failure: Option<&str>) -> (LiveStream, Arc<AtomicBool>) 
         ifindex: 1,
         options: Options::default(),
         schema: schema::find("flow.v1").unwrap(),
-        outgoing: false,
+        direction: Direction::In,
         promiscuous: false,
-        workers: 1,
+        tap: false,
+        workers: None,
         wakeup: Wakeup::default(),
-        steer: false,
         sink: Arc::new(|| Box::new(Nowhere)),
     };
     (LiveStream::start(&fake, plan, None).unwrap(), fake.stopped)

@@ -22,6 +22,8 @@ pub struct Link {
     /// All zero where the device has no Ethernet address.
     pub mac: [u8; 6],
     pub ethernet: bool,
+    /// `ARPHRD_*` of linux/if_arp.h.
+    pub hardware: u16,
     pub mtu: u32,
     /// Administratively up.
     pub up: bool,
@@ -42,6 +44,8 @@ pub struct Link {
     pub tx_queue_len: u32,
     pub tx_queues: u32,
     pub rx_queues: u32,
+    /// How many want it to take frames for other machines.
+    pub promiscuity: u32,
     pub xdp: Option<XdpMode>,
     /// The id of the attached XDP program.
     pub xdp_program: Option<u32>,
@@ -296,6 +300,7 @@ impl From<LinkMessage> for Link {
         let flags = message.header.flags;
         let mut link = Self {
             index: message.header.index,
+            hardware: message.header.link_layer_type.into(),
             ethernet: message.header.link_layer_type == LinkLayerType::Ether,
             up: flags.contains(LinkFlags::Up),
             carrier: flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
@@ -315,6 +320,7 @@ impl From<LinkMessage> for Link {
                 LinkAttribute::TxQueueLen(packets) => link.tx_queue_len = packets,
                 LinkAttribute::NumTxQueues(queues) => link.tx_queues = queues,
                 LinkAttribute::NumRxQueues(queues) => link.rx_queues = queues,
+                LinkAttribute::Promiscuity(count) => link.promiscuity = count,
                 LinkAttribute::Xdp(xdp) => link.read_xdp(&xdp),
                 LinkAttribute::LinkInfo(info) => {
                     link.kind = info.iter().find_map(|info| match info {

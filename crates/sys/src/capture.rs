@@ -8,6 +8,8 @@ use crate::socket::check;
 
 /// `PACKET_IGNORE_OUTGOING`, since Linux 4.20.
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+/// `PACKET_FANOUT_DATA`.
+const PACKET_FANOUT_DATA: libc::c_int = 22;
 /// Says that the tag's identifier in the status is valid.
 pub(crate) const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
 /// Says that the tag's protocol is, too.
@@ -27,7 +29,7 @@ pub struct Capture {
     pub outgoing: bool,
     /// Frames for other machines, too.
     pub promiscuous: bool,
-    /// Shares the device's frames with all sockets of this group, each flow to one of them.
+    /// Shares the device's frames with all sockets of this group.
     pub fanout: Option<u16>,
 }
 
@@ -77,14 +79,7 @@ impl Socket {
         set(PACKET_IGNORE_OUTGOING, libc::c_int::from(!capture.outgoing))?;
         let ifindex = i32::try_from(capture.ifindex).map_err(io::Error::other)?;
         if capture.promiscuous {
-            let membership = libc::packet_mreq {
-                mr_ifindex: ifindex,
-                #[expect(clippy::cast_possible_truncation, reason = "1")]
-                mr_type: libc::PACKET_MR_PROMISC as u16,
-                mr_alen: 0,
-                mr_address: [0; 8],
-            };
-            set_packet(&self.fd, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
+            self.join_promiscuous(ifindex)?;
         }
         #[expect(clippy::cast_possible_truncation, reason = "small constants")]
         let address = libc::sockaddr_ll {
@@ -101,13 +96,57 @@ impl Socket {
         // SAFETY: `address` is `len` bytes and outlives the call.
         check(unsafe { libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), len) })?;
         if let Some(group) = capture.fanout {
-            const HASH_WITH_DEFRAGMENTATION: u32 = 0x8000;
-            set(
-                libc::PACKET_FANOUT,
-                (u32::from(group) | HASH_WITH_DEFRAGMENTATION << 16).cast_signed(),
-            )?;
+            self.join(group, capture.outgoing)?;
         }
         Ok(())
+    }
+
+    /// Joins a group, closed: which socket a frame is for depends on how many there are.
+    fn join(&self, group: u16, outgoing: bool) -> io::Result<()> {
+        const BY_PROGRAM: u32 = 7;
+        /// A group has an answer of its own to `PACKET_IGNORE_OUTGOING`; since Linux 5.12.
+        const IGNORE_OUTGOING: u32 = 0x4000;
+        let flags = if outgoing { 0 } else { IGNORE_OUTGOING };
+        self.close()?;
+        let how = u32::from(group) | (BY_PROGRAM | flags) << 16;
+        set_packet(&self.fd, libc::PACKET_FANOUT, &how.cast_signed())
+    }
+
+    /// Gives the socket's group the program that chooses a socket for each frame.
+    pub fn set_chooser(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        set_packet(&self.fd, PACKET_FANOUT_DATA, &program.as_raw_fd())
+    }
+
+    /// Takes no frame until it is opened, and counts none.
+    fn close(&self) -> io::Result<()> {
+        let mut nothing = libc::sock_filter {
+            #[expect(clippy::cast_possible_truncation, reason = "6")]
+            code: libc::BPF_RET as u16,
+            jt: 0,
+            jf: 0,
+            k: 0,
+        };
+        let filter = libc::sock_fprog {
+            len: 1,
+            filter: &raw mut nothing,
+        };
+        set_option(&self.fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
+    }
+
+    /// Takes frames, once all sockets of its group are there.
+    pub fn open_to_frames(&self) -> io::Result<()> {
+        set_option(&self.fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0)
+    }
+
+    fn join_promiscuous(&self, ifindex: libc::c_int) -> io::Result<()> {
+        let membership = libc::packet_mreq {
+            mr_ifindex: ifindex,
+            #[expect(clippy::cast_possible_truncation, reason = "1")]
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        set_packet(&self.fd, libc::PACKET_ADD_MEMBERSHIP, &membership)
     }
 
     /// The device's hardware type (`ARPHRD_*`), once bound.
@@ -187,6 +226,20 @@ impl Socket {
         self.statistics.packets += u64::from(now.tp_packets);
         self.statistics.drops += u64::from(now.tp_drops);
         Ok(self.statistics)
+    }
+}
+
+/// A device takes frames for other machines while this lives. Needs `CAP_NET_RAW`.
+#[derive(Debug)]
+pub struct Promiscuous {
+    _socket: Socket,
+}
+
+impl Promiscuous {
+    pub fn start(ifindex: u32) -> io::Result<Self> {
+        let socket = Socket::open()?;
+        socket.join_promiscuous(i32::try_from(ifindex).map_err(io::Error::other)?)?;
+        Ok(Self { _socket: socket })
     }
 }
 

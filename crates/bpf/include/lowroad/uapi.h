@@ -155,6 +155,9 @@ enum sk_action {
 	SK_PASS = 1,
 };
 
+/* Of bpf_skb_load_bytes_relative(). */
+#define BPF_HDR_START_MAC 0
+
 #define TC_ACT_UNSPEC (-1)
 #define TC_ACT_OK 0
 #define TC_ACT_RECLASSIFY 1

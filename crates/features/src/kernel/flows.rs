@@ -1,12 +1,12 @@
-//! Flows counted by an XDP program in a table for each CPU, and exported as they end.
+//! Flows counted by a program, in XDP or at tc, in a table for each CPU, and exported as they end.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use datapath::Error;
-use libbpf_rs::MapHandle;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapHandle, MapMut};
 use netdev::XdpMode;
 use netdev::attach::{self, Attached};
 use sys::bpf_ring::Ring;
@@ -18,20 +18,63 @@ use super::failed;
 use super::outlet::Outlet;
 use super::selection::Maps;
 use super::settings::Settings;
-use super::skel::flow::{FlowSkel, FlowSkelBuilder, OpenFlowSkel};
-use super::steer::{self, Steering};
+use super::skel::flow::FlowSkelBuilder;
+use super::skel::flow_tc::FlowTcSkelBuilder;
 use super::sweep::{Sweep, Swept};
 use super::tables::Tables;
 use crate::flow::{End, Flow};
+
+/// Opens, tells, sizes and loads one kind of programs: each has a skeleton of its own type, and all
+/// but the tables are made with the programs.
+macro_rules! load {
+    ($builder:ident, $tell:ident, $settings:expr) => {{
+        $settings.check()?;
+        let mut storage = MaybeUninit::uninit();
+        let mut open = $builder::default()
+            .open(&mut storage)
+            .map_err(failed("opening the flow programs"))?;
+        if let Some(knobs) = open.maps.rodata_data.as_deref_mut() {
+            $settings.$tell(knobs);
+        }
+        let filter = Maps {
+            steps: &mut open.maps.filter_steps,
+            ports: &mut open.maps.filter_port_sets,
+            networks: &mut open.maps.filter_networks,
+        };
+        filter
+            .size(&$settings.options.selection)
+            .and_then(|()| libbpf_rs::num_possible_cpus())
+            .map(|cpus| u32::try_from(cpus).unwrap_or(u32::MAX))
+            .and_then(|cpus| open.maps.tables.set_max_entries(cpus))
+            .and_then(|()| open.maps.ended.set_max_entries($settings.ring_bytes))
+            .map_err(failed("sizing the flow programs' maps"))?;
+        let skel = open.load().map_err(failed("loading the flow programs"))?;
+        let maps = &skel.maps;
+        let loaded = Loaded {
+            count: skel.progs.count_flows.as_fd(),
+            evict: skel.progs.evict_flows.as_fd(),
+            tables: &maps.tables,
+            ended: &maps.ended,
+            accounts: &maps.accounts,
+            clock: &maps.clock,
+            evictions: &maps.evictions,
+            candidates: &maps.candidates,
+            alarms: &maps.alarms,
+            filter: [
+                &maps.filter_steps,
+                &maps.filter_port_sets,
+                &maps.filter_networks,
+            ],
+        };
+        Self::of(&loaded, $settings)
+    }};
+}
 
 /// The loaded programs and what they count. Dropping it detaches them and forgets their flows.
 #[derive(Debug)]
 pub struct FlowPlane {
     attached: Vec<Attached>,
     program: OwnedFd,
-    steering: Option<Steering>,
-    /// Nothing is on its way from one CPU to another, nor will be.
-    drained: bool,
     tables: Tables,
     accounts: MapHandle,
     clock: MapHandle,
@@ -40,72 +83,67 @@ pub struct FlowPlane {
 }
 
 impl FlowPlane {
-    /// Loads the programs, attached nowhere yet.
+    /// Loads the XDP programs, attached nowhere yet.
     pub fn load(settings: &Settings) -> Result<Self, Error> {
-        settings.check()?;
-        let mut storage = MaybeUninit::uninit();
-        let mut open = FlowSkelBuilder::default()
-            .open(&mut storage)
-            .map_err(failed("opening the flow programs"))?;
-        if let Some(knobs) = open.maps.rodata_data.as_deref_mut() {
-            settings.tell(knobs);
-        }
-        size(&mut open, settings).map_err(failed("sizing the flow programs' maps"))?;
-        let skel = open.load().map_err(failed("loading the flow programs"))?;
-        let plane = Self::of(&skel, settings)?;
-        plane.set_clock()?;
-        Ok(plane)
+        load!(FlowSkelBuilder, tell, settings)
     }
 
-    fn of(skel: &FlowSkel<'_>, settings: &Settings) -> Result<Self, Error> {
+    /// Loads the programs for tc, attached nowhere yet.
+    pub fn load_tc(settings: &Settings) -> Result<Self, Error> {
+        load!(FlowTcSkelBuilder, tell_tc, settings)
+    }
+
+    fn of(loaded: &Loaded<'_, '_>, settings: &Settings) -> Result<Self, Error> {
         let program = |fd: BorrowedFd<'_>| {
             fd.try_clone_to_owned()
                 .map_err(|error| Error::failed("keeping a flow program", error))
         };
+        let [steps, ports, networks] = loaded.filter;
         let filter = Maps {
-            steps: handle(&skel.maps.filter_steps)?,
-            ports: handle(&skel.maps.filter_port_sets)?,
-            networks: handle(&skel.maps.filter_networks)?,
+            steps: handle(steps)?,
+            ports: handle(ports)?,
+            networks: handle(networks)?,
         };
         filter.fill(&settings.options.selection)?;
-        let tables = Tables::make(&handle(&skel.maps.tables)?, settings.flows_per_cpu)?;
-        let ring = Ring::new(skel.maps.ended.as_fd(), settings.ring_bytes)
+        let outer = handle(loaded.tables)?;
+        let ring = Ring::new(loaded.ended.as_fd(), settings.ring_bytes)
             .map_err(|error| Error::failed("mapping the ring of ended flows", error))?;
-        let bell = Bell::new(settings.wakeup, &handle(&skel.maps.alarms)?, 1)?;
-        bell.watch(skel.maps.ended.as_fd())?;
-        let steers = !settings.steer.is_empty();
-        let first = if steers {
-            skel.progs.steer_frames.as_fd()
-        } else {
-            skel.progs.count_flows.as_fd()
-        };
-        let steering = steers.then(|| Steering::new(skel, settings));
-        Ok(Self {
+        let bell = Bell::new(settings.wakeup, &handle(loaded.alarms)?, 1)?;
+        bell.watch(loaded.ended.as_fd())?;
+        let plane = Self {
             attached: Vec::new(),
-            program: program(first)?,
-            steering: steering.transpose()?,
-            drained: false,
-            tables,
-            accounts: handle(&skel.maps.accounts)?,
-            clock: handle(&skel.maps.clock)?,
+            program: program(loaded.count)?,
+            tables: Tables::make(&outer, settings.flows_per_cpu)?,
+            accounts: handle(loaded.accounts)?,
+            clock: handle(loaded.clock)?,
             outlet: Outlet::new(ring, bell, settings),
             sweep: Sweep::new(
                 settings.options.timers,
-                program(skel.progs.evict_flows.as_fd())?,
-                handle(&skel.maps.evictions)?,
-                handle(&skel.maps.candidates)?,
+                program(loaded.evict)?,
+                handle(loaded.evictions)?,
+                handle(loaded.candidates)?,
             ),
-        })
+        };
+        plane.set_clock()?;
+        Ok(plane)
     }
 
-    /// The program that takes frames, to run it elsewhere than on a device.
+    /// The program that counts, to run it elsewhere than on a device.
     pub fn program(&self) -> BorrowedFd<'_> {
         self.program.as_fd()
     }
 
-    /// Counts the frames of a device of the calling thread's namespace, too.
+    /// Counts the frames that come in by a device of the calling thread's namespace, too.
     pub fn attach(&mut self, ifindex: u32, mode: XdpMode) -> Result<(), Error> {
         let attached = attach::xdp(self.program.as_fd(), ifindex, mode)
+            .map_err(|error| Error::failed("attaching the flow program", error))?;
+        self.attached.push(attached);
+        Ok(())
+    }
+
+    /// Counts the frames that pass one side of a device, too, where the programs are for tc.
+    pub fn attach_tc(&mut self, ifindex: u32, side: attach::Direction) -> Result<(), Error> {
+        let attached = attach::tc(self.program.as_fd(), ifindex, side, attach::tc_via())
             .map_err(|error| Error::failed("attaching the flow program", error))?;
         self.attached.push(attached);
         Ok(())
@@ -154,7 +192,6 @@ impl FlowPlane {
         self.attached.clear();
         sys::rcu::synchronize()
             .map_err(|error| Error::failed("waiting for the flow programs to end", error))?;
-        self.drain()?;
         self.collect(export)?;
         let outlet = &mut self.outlet;
         self.tables.each(&mut |record| {
@@ -166,23 +203,9 @@ impl FlowPlane {
         self.outlet.settle(&self.tables, export)
     }
 
-    /// Waits until what was sent from CPU to CPU has arrived or is lost.
-    fn drain(&mut self) -> Result<(), Error> {
-        if let Some(steering) = &self.steering {
-            steering.drain()?;
-        }
-        self.drained = true;
-        Ok(())
-    }
-
     /// What became of the frames that were seen.
     pub fn account(&self) -> Result<Account, Error> {
-        let mut account = account::read(&self.accounts)?;
-        if self.drained {
-            // Whatever the reason was: the kernel tells of the usual one only.
-            account.lost_queue_full = account.sent.saturating_sub(account.arrived);
-        }
-        Ok(account)
+        account::read(&self.accounts)
     }
 
     /// Packets in flows that have not left the tables.
@@ -194,22 +217,20 @@ impl FlowPlane {
     }
 }
 
-/// Sizes the maps, of which all but the tables are made with the programs.
-fn size(open: &mut OpenFlowSkel<'_>, settings: &Settings) -> libbpf_rs::Result<()> {
-    let maps = Maps {
-        steps: &mut open.maps.filter_steps,
-        ports: &mut open.maps.filter_port_sets,
-        networks: &mut open.maps.filter_networks,
-    };
-    maps.size(&settings.options.selection)?;
-    steer::prepare(open, &settings.steer)?;
-    let cpus = libbpf_rs::num_possible_cpus()?;
-    open.maps
-        .tables
-        .set_max_entries(u32::try_from(cpus).unwrap_or(u32::MAX))?;
-    open.maps.ended.set_max_entries(settings.ring_bytes)
+/// What both kinds of programs have alike.
+struct Loaded<'a, 'o> {
+    count: BorrowedFd<'a>,
+    evict: BorrowedFd<'a>,
+    tables: &'a MapMut<'o>,
+    ended: &'a MapMut<'o>,
+    accounts: &'a MapMut<'o>,
+    clock: &'a MapMut<'o>,
+    evictions: &'a MapMut<'o>,
+    candidates: &'a MapMut<'o>,
+    alarms: &'a MapMut<'o>,
+    filter: [&'a MapMut<'o>; 3],
 }
 
-fn handle(map: &libbpf_rs::MapMut<'_>) -> Result<MapHandle, Error> {
+fn handle(map: &MapMut<'_>) -> Result<MapHandle, Error> {
     MapHandle::try_from(map).map_err(failed("keeping a map of the flow programs"))
 }

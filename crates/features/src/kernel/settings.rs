@@ -2,7 +2,7 @@
 
 use datapath::Error;
 
-use super::skel::{flow, packets};
+use super::skel::{flow, flow_tc, hand_over, packets};
 use super::wakeup::Wakeup;
 use crate::dissect::Tunnels;
 use crate::extractor::Options;
@@ -27,8 +27,35 @@ pub enum Clock {
     /// The kernel's clock and the frame.
     #[default]
     Kernel,
-    /// A `struct metadata` in front of the frame, for tests.
+    /// What is told beside the frame, for tests: in XDP a `struct metadata` in front of it.
     Metadata,
+}
+
+/// Sets the knobs that both programs of flows have alike, as structures of two types.
+macro_rules! tell_flows {
+    ($settings:expr, $knobs:ident) => {{
+        let positive = |time: i64| u64::try_from(time).unwrap_or(0);
+        let Options {
+            timers,
+            limits,
+            by_vlan,
+            ref selection,
+            ..
+        } = $settings.options;
+        $knobs.idle_ns = positive(timers.idle_ns);
+        $knobs.active_ns = positive(timers.active_ns);
+        $knobs.lingers = u8::from(timers.linger_ns.is_some());
+        $knobs.linger_ns = positive(timers.linger_ns.unwrap_or(0));
+        $knobs.active_gap_ns = timers.gaps.active_ns;
+        $knobs.subflow_gap_ns = timers.gaps.subflow_ns;
+        $knobs.bulk_gap_ns = timers.gaps.bulk_ns;
+        $knobs.most_steps = u32::try_from(limits.steps).unwrap_or(u32::MAX);
+        $knobs.early_packets = limits.early_packets.unwrap_or(0);
+        $knobs.by_vlan = u8::from(by_vlan);
+        $knobs.from_metadata = u8::from($settings.clock == Clock::Metadata);
+        tell_selection!($knobs, selection);
+        $knobs.wake_always = u8::from($settings.wakeup == Wakeup::Every);
+    }};
 }
 
 /// What the kernel's programs are told.
@@ -38,13 +65,11 @@ pub struct Settings {
     pub verdict: Verdict,
     pub clock: Clock,
     pub wakeup: Wakeup,
+    /// At tc: frames of the device begin with an IP header.
+    pub raw: bool,
     /// Make one row of what several CPUs have seen of a flow; costs a look at each other table for each
     /// flow that ends, and is not needed where both directions come in on one CPU.
     pub merge: bool,
-    /// The CPUs to which both directions of a flow are brought; none: each CPU counts what it gets.
-    pub steer: Vec<u32>,
-    /// Frames that may wait for each of these CPUs, at most 16384.
-    pub steer_waiting: u32,
     /// Flows at a time on each CPU, for which memory is taken at the start.
     pub flows_per_cpu: u32,
     /// The ring of ended flows: a power of two, at least a page.
@@ -58,9 +83,8 @@ impl Default for Settings {
             verdict: Verdict::default(),
             clock: Clock::default(),
             wakeup: Wakeup::default(),
+            raw: false,
             merge: true,
-            steer: Vec::new(),
-            steer_waiting: 8192,
             flows_per_cpu: 65_536,
             ring_bytes: 16 << 20,
         }
@@ -112,34 +136,26 @@ impl Settings {
     }
 
     pub(super) fn tell(&self, knobs: &mut flow::types::rodata) {
-        let positive = |time: i64| u64::try_from(time).unwrap_or(0);
-        let Options {
-            timers,
-            limits,
-            by_vlan,
-            ref selection,
-            ..
-        } = self.options;
-        knobs.idle_ns = positive(timers.idle_ns);
-        knobs.active_ns = positive(timers.active_ns);
-        knobs.lingers = u8::from(timers.linger_ns.is_some());
-        knobs.linger_ns = positive(timers.linger_ns.unwrap_or(0));
-        knobs.active_gap_ns = timers.gaps.active_ns;
-        knobs.subflow_gap_ns = timers.gaps.subflow_ns;
-        knobs.bulk_gap_ns = timers.gaps.bulk_ns;
-        knobs.most_steps = u32::try_from(limits.steps).unwrap_or(u32::MAX);
-        knobs.early_packets = limits.early_packets.unwrap_or(0);
-        knobs.by_vlan = u8::from(by_vlan);
-        knobs.from_metadata = u8::from(self.clock == Clock::Metadata);
-        knobs.frame_verdict = self.verdict.action();
-        tell_selection!(knobs, selection);
-        knobs.wake_always = u8::from(self.wakeup == Wakeup::Every);
+        tell_flows!(self, knobs);
+        knobs.frame_verdict = self.verdict.xdp();
+    }
+
+    pub(super) fn tell_tc(&self, knobs: &mut flow_tc::types::rodata) {
+        tell_flows!(self, knobs);
+        knobs.raw_frames = u8::from(self.raw);
+        knobs.frame_verdict = self.verdict.tc();
+    }
+
+    pub(super) fn tell_handing(&self, knobs: &mut hand_over::types::rodata) {
+        knobs.by_vlan = u8::from(self.options.by_vlan);
+        knobs.frame_verdict = self.verdict.xdp();
+        tell_selection!(knobs, self.options.selection);
     }
 
     pub(super) fn tell_packets(&self, knobs: &mut packets::types::rodata) {
         knobs.by_vlan = u8::from(self.options.by_vlan);
         knobs.from_metadata = u8::from(self.clock == Clock::Metadata);
-        knobs.frame_verdict = self.verdict.action();
+        knobs.frame_verdict = self.verdict.xdp();
         tell_selection!(knobs, self.options.selection);
         knobs.wake_always = u8::from(self.wakeup == Wakeup::Every);
     }
@@ -147,10 +163,18 @@ impl Settings {
 
 impl Verdict {
     /// As `enum xdp_action` numbers it.
-    fn action(self) -> u32 {
+    fn xdp(self) -> u32 {
         match self {
             Self::Tap => 1,
             Self::Inline => 2,
+        }
+    }
+
+    /// `TC_ACT_SHOT`; or `TC_ACT_UNSPEC`, which leaves the frame to the next program.
+    fn tc(self) -> u32 {
+        match self {
+            Self::Tap => 2,
+            Self::Inline => (-1_i32).cast_unsigned(),
         }
     }
 }

@@ -15,8 +15,20 @@
     reason = "generated code"
 )]
 
+pub(crate) mod fanout {
+    include!(concat!(env!("OUT_DIR"), "/fanout.skel.rs"));
+}
+
 pub(crate) mod flow {
     include!(concat!(env!("OUT_DIR"), "/flow.skel.rs"));
+}
+
+pub(crate) mod flow_tc {
+    include!(concat!(env!("OUT_DIR"), "/flow_tc.skel.rs"));
+}
+
+pub(crate) mod hand_over {
+    include!(concat!(env!("OUT_DIR"), "/hand_over.skel.rs"));
 }
 
 pub(crate) mod packets {
@@ -49,7 +61,6 @@ unsafe impl Plain for types::flow {}
 unsafe impl Plain for types::flow_key {}
 unsafe impl Plain for types::account {}
 unsafe impl Plain for types::eviction {}
-unsafe impl Plain for types::steering {}
 unsafe impl Plain for types::filter_step {}
 unsafe impl Plain for types::filter_network {}
 unsafe impl Plain for packets::types::packet {}

@@ -7,6 +7,7 @@ use sys::capture::Statistics;
 
 use super::worker::Capturing;
 use super::{LiveCounters, Plan};
+use crate::extractor::Options;
 use crate::work::FlowWork;
 
 /// Where frames come from.
@@ -24,13 +25,16 @@ pub(super) trait Source: Send + 'static {
 pub(super) struct Framed<S> {
     source: S,
     work: FlowWork,
+    /// The kernel's drops, as they were last read.
+    no_room: u64,
 }
 
 impl<S: Source> Framed<S> {
-    pub(super) fn new(source: S, plan: &Plan) -> Self {
+    pub(super) fn new(source: S, plan: &Plan, options: &Options) -> Self {
         Self {
             source,
-            work: FlowWork::new(plan.schema, &plan.options, (plan.sink)()),
+            work: FlowWork::new(plan.schema, options, (plan.sink)()),
+            no_room: 0,
         }
     }
 }
@@ -48,29 +52,32 @@ impl<S: Source> Capturing for Framed<S> {
 
     fn counters(&mut self) -> Result<LiveCounters, String> {
         let statistics = self.source.statistics();
+        self.no_room = statistics.map_err(|error| error.to_string())?.drops;
         let (rows, lost_rows) = self.work.rows();
         Ok(LiveCounters {
             account: self.work.counters(),
-            no_room: statistics.map_err(|error| error.to_string())?.drops,
-            changed_queue: None,
+            no_room: self.no_room,
             rows,
             lost_rows,
         })
     }
 
     fn finish(mut self) -> (LiveCounters, Result<(), String>) {
-        let statistics = self.source.statistics().unwrap_or_default();
+        let statistics = self.source.statistics();
         let done = self.work.finish();
+        let seen = done.counters.seen.packets;
         let counters = LiveCounters {
             account: done.counters,
-            // What was left in the source when we stopped found no room either.
-            no_room: statistics
-                .packets
-                .saturating_sub(done.counters.seen.packets),
-            changed_queue: None,
+            no_room: match &statistics {
+                // What was left in the source when we stopped found no room either.
+                Ok(statistics) => statistics.packets.saturating_sub(seen),
+                Err(_) => self.no_room,
+            },
             rows: done.rows,
             lost_rows: done.lost_rows,
         };
-        (counters, done.output.map_err(|error| error.to_string()))
+        let output = done.output.map_err(|error| error.to_string());
+        let read = statistics.map_err(|error| format!("reading the last counters: {error}"));
+        (counters, output.and_then(|()| read.map(drop)))
     }
 }

@@ -1,15 +1,13 @@
 //! What the datapaths share whose packets a program in the kernel reads.
 
-use std::path::Path;
-
 use datapath::{Error, Missing};
 use sys::caps::{Capability, Effective};
-use sys::numa::{self, Topology};
+use sys::capture::Promiscuous;
 
-use super::{LiveCounters, Plan};
+use super::{Direction, LiveCounters, Plan};
 use crate::counters::{Counters, Exported, REFUSALS, Seen};
 use crate::flow::Flow;
-use crate::kernel::{Account, Settings};
+use crate::kernel::{Account, Settings, Verdict};
 use crate::rows::RowWriter;
 use crate::work;
 
@@ -26,30 +24,26 @@ pub(super) fn check() -> Result<(), Missing> {
     }
 }
 
-/// What the programs are told; refuses what they cannot give, and says who can.
-pub(super) fn settings(name: &str, plan: &Plan) -> Result<Settings, Error> {
-    if plan.outgoing {
-        return Err(Error::Plan(format!(
-            "{name} sees what comes in only; tpacket and recv see what is sent as well"
-        )));
-    }
-    if plan.promiscuous {
-        return Err(Error::Plan(format!(
-            "{name} leaves the device as it is; tpacket and recv take frames for other machines"
-        )));
-    }
+/// Where a program sees frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hook {
+    Xdp,
+    Tc,
+}
+
+/// What the programs are told that count flows or packets; refuses what they cannot give, and says
+/// who can.
+pub(super) fn settings(name: &str, hook: Hook, plan: &Plan) -> Result<Settings, Error> {
     let columns = plan.schema.columns();
     if let Some(column) = columns.iter().find(|column| column.needs_payload) {
         return Err(Error::Plan(format!(
-            "{}: {} is made from payload, which {name} does not read; tpacket and recv do",
+            "{}: {} is made from payload, which {name} does not read; tpacket, recv and af-xdp do",
             plan.schema.name, column.name
         )));
     }
     let settings = Settings {
         options: plan.schema.options(&plan.options),
-        wakeup: plan.wakeup,
-        steer: if plan.steer { near(plan)? } else { Vec::new() },
-        ..Settings::default()
+        ..any_settings(name, hook, plan)?
     };
     Ok(Settings {
         flows_per_cpu: settings.flows_per_cpu.min(share(plan)?),
@@ -57,12 +51,42 @@ pub(super) fn settings(name: &str, plan: &Plan) -> Result<Settings, Error> {
     })
 }
 
-/// The CPUs that are near to a plan's device.
-fn near(plan: &Plan) -> Result<Vec<u32>, Error> {
-    let sysfs = Path::new(numa::SYSFS);
-    let topology = Topology::read(sysfs)
-        .map_err(|error| Error::failed("asking which CPUs and nodes there are", error))?;
-    Ok(topology.near(numa::device_node(sysfs, &plan.interface)))
+/// What any program is told.
+pub(super) fn any_settings(name: &str, hook: Hook, plan: &Plan) -> Result<Settings, Error> {
+    if hook == Hook::Xdp && plan.direction != Direction::In {
+        return Err(Error::Plan(format!(
+            "{name} sees what comes in only; tc-flow, tpacket and recv see what is sent as well"
+        )));
+    }
+    if plan.tap && plan.direction != Direction::In {
+        return Err(Error::Plan(
+            "a tap drops what it counts, which must not be what this machine sends: --direction in"
+                .into(),
+        ));
+    }
+    if plan.workers(1) > 1 {
+        return Err(Error::Plan(format!(
+            "{name} has one worker, as the kernel does the work; tpacket and recv share it among several"
+        )));
+    }
+    let verdict = if plan.tap {
+        Verdict::Tap
+    } else {
+        Verdict::Inline
+    };
+    Ok(Settings {
+        verdict,
+        wakeup: plan.wakeup,
+        ..Settings::default()
+    })
+}
+
+/// Has the device take frames for other machines for as long as this lives, where a plan asks for it.
+pub(super) fn promiscuous(plan: &Plan) -> Result<Option<Promiscuous>, Error> {
+    let wanted = plan.promiscuous.then(|| Promiscuous::start(plan.ifindex));
+    wanted
+        .transpose()
+        .map_err(|error| Error::failed(format!("{}: promiscuous mode", plan.interface), error))
 }
 
 /// Each CPU's part of the flows that a plan allows.
@@ -78,6 +102,8 @@ fn share(plan: &Plan) -> Result<u32, Error> {
 pub(super) struct PlaneWork {
     rows: RowWriter<Flow>,
     exported: Exported,
+    /// As it was last read.
+    account: Account,
 }
 
 impl PlaneWork {
@@ -85,6 +111,7 @@ impl PlaneWork {
         Self {
             rows: RowWriter::new(work::batcher(plan.schema, &plan.options), (plan.sink)()),
             exported: Exported::default(),
+            account: Account::default(),
         }
     }
 
@@ -98,26 +125,29 @@ impl PlaneWork {
     }
 
     /// What was counted so far; what is not exported is taken to be in a table.
-    pub(super) fn counters(&self, account: &Account) -> LiveCounters {
-        let seen = seen(account);
+    pub(super) fn counters(&mut self, account: Account) -> LiveCounters {
+        self.account = account;
+        let seen = seen(&account);
         let left = seen.packets.saturating_sub(seen.left_out());
         let open = left.saturating_sub(self.exported.packets);
-        told(account, self.exported, open, self.rows.counts())
+        told(&account, self.exported, open, self.rows.counts())
     }
 
-    /// Completes the output; from now on nothing is in a table.
+    /// Completes the output; from now on nothing is in a table. Without an account the latest stands.
     pub(super) fn finish(
         self,
         account: Result<Account, Error>,
     ) -> (LiveCounters, Result<(), String>) {
         let (rows, lost_rows, written) = self.rows.finish();
-        match account {
-            Ok(account) => {
-                let counters = told(&account, self.exported, 0, (rows, lost_rows));
-                (counters, written.map_err(|error| error.to_string()))
-            }
-            Err(error) => (LiveCounters::default(), Err(error.to_string())),
-        }
+        let (account, read) = match account {
+            Ok(account) => (account, Ok(())),
+            Err(error) => (self.account, Err(error.to_string())),
+        };
+        let counters = told(&account, self.exported, 0, (rows, lost_rows));
+        (
+            counters,
+            written.map_err(|error| error.to_string()).and(read),
+        )
     }
 }
 
@@ -130,18 +160,25 @@ fn told(account: &Account, exported: Exported, open: u64, rows: (u64, u64)) -> L
             open,
         },
         no_room: account.lost(),
-        changed_queue: None,
         rows: rows.0,
         lost_rows: rows.1,
     }
 }
 
 fn seen(account: &Account) -> Seen {
-    let mut seen = Seen {
+    Seen {
         // A packet without room is counted as that, and as nothing else.
         packets: account.packets - account.lost(),
         bytes: account.bytes,
         lone_fragments: account.lone_fragments,
+        ..left_out(account)
+    }
+}
+
+/// Frames that a program has left out, as if nothing else had come.
+pub(super) fn left_out(account: &Account) -> Seen {
+    let mut seen = Seen {
+        packets: account.left_out(),
         filtered: account.filtered,
         sampled_out: account.sampled_out,
         rate_limited: account.rate_limited,

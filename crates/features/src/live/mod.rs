@@ -1,20 +1,24 @@
 //! Live datapaths: a device's frames to flows, until stopped.
 
+mod af_xdp;
 mod framed;
+mod group;
 mod kernel;
 mod recv;
+mod tc_flow;
 mod tpacket;
 mod worker;
 mod xdp_flow;
 mod xdp_ringbuf;
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::thread;
 
 use datapath::{Datapath, Error, Missing};
 use netdev::XdpMode;
 use sys::caps::{Capability, Effective};
-use sys::capture::Capture;
 
 use crate::counters::{Counters, Exported, Seen};
 use crate::extractor::Options;
@@ -29,6 +33,7 @@ pub enum Features {}
 impl datapath::Job for Features {
     type Plan = Plan;
     type Counters = LiveCounters;
+    type Ended = Ended;
     type FastPath = ();
 }
 
@@ -44,6 +49,8 @@ pub fn datapaths() -> Vec<Box<dyn Datapath<Features>>> {
         Box::new(xdp_ringbuf::XdpRingbuf),
         Box::new(xdp_flow("xdp-flow", XdpMode::Native)),
         Box::new(xdp_flow("xdp-generic", XdpMode::Generic)),
+        Box::new(tc_flow::TcFlow),
+        Box::new(af_xdp::AfXdp),
     ]
 }
 
@@ -57,17 +64,27 @@ pub struct Plan {
     pub ifindex: u32,
     pub options: Options,
     pub schema: &'static Schema,
-    /// Frames that this machine sends, too.
-    pub outgoing: bool,
+    pub direction: Direction,
     /// Frames for other machines, too.
     pub promiscuous: bool,
-    /// Threads that share the device's flows.
-    pub workers: usize,
+    /// Frames are dropped once they are counted: what comes in is a copy, made for this.
+    pub tap: bool,
+    /// Threads that share the device's flows; as many as the datapath thinks best where none is given.
+    pub workers: Option<NonZeroUsize>,
     /// When whoever reads the rings of the XDP datapaths wakes.
     pub wakeup: Wakeup,
-    /// Have both directions of a flow counted on one CPU, wherever they come in.
-    pub steer: bool,
     pub sink: SinkOf,
+}
+
+/// Which of a device's frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// What comes in.
+    #[default]
+    In,
+    /// What this machine sends.
+    Out,
+    Both,
 }
 
 /// Counted since the start.
@@ -76,11 +93,17 @@ pub struct LiveCounters {
     pub account: Counters,
     /// Frames that the kernel had for us and had no room for.
     pub no_room: u64,
-    /// Packets that came by another of the device's queues than the one before in their flow and
-    /// direction; where a program in the kernel counts flows.
-    pub changed_queue: Option<u64>,
     pub rows: u64,
     pub lost_rows: u64,
+}
+
+/// How a run has ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// The last that could be read.
+    pub counters: LiveCounters,
+    /// What went wrong, before the end or at it.
+    pub failed: Option<String>,
 }
 
 impl LiveCounters {
@@ -93,7 +116,6 @@ impl LiveCounters {
                 open: self.account.open + other.account.open,
             },
             no_room: self.no_room + other.no_room,
-            changed_queue: self.changed_queue.or(other.changed_queue),
             rows: self.rows + other.rows,
             lost_rows: self.lost_rows + other.lost_rows,
         }
@@ -112,50 +134,69 @@ impl fmt::Debug for Plan {
 }
 
 impl Plan {
-    /// A capture for each worker; several share the device's flows as a group of their own.
-    fn captures(&self) -> impl Iterator<Item = Capture> {
-        // Groups are the network namespace's: another process must not join this one by chance.
-        let group = (std::process::id() ^ self.ifindex) & 0xffff;
-        let capture = Capture {
-            ifindex: self.ifindex,
-            outgoing: self.outgoing,
-            promiscuous: self.promiscuous,
-            fanout: (self.workers > 1).then(|| u16::try_from(group).unwrap_or(0)),
-        };
-        std::iter::repeat_n(capture, self.workers.max(1))
+    /// Refuses what a packet socket cannot do, and says who can.
+    fn check_socket(&self, name: &str) -> Result<(), Error> {
+        if self.tap {
+            return Err(Error::Plan(format!(
+                "{name} gets copies, and cannot drop what they were made of; the xdp datapaths and tc-flow can"
+            )));
+        }
+        if self.direction == Direction::Out {
+            return Err(Error::Plan(format!(
+                "{name} sees what is sent only beside what comes in (--direction both); tc-flow sees it alone"
+            )));
+        }
+        Ok(())
     }
+
+    /// How many workers there are to be.
+    fn workers(&self, best: usize) -> usize {
+        self.workers.map_or_else(|| best.max(1), NonZeroUsize::get)
+    }
+
+    /// What one of so many workers is told: its part of the flows.
+    fn part(&self, workers: usize) -> Options {
+        let mut options = self.options.clone();
+        options.limits.most_flows = (options.limits.most_flows / workers).max(1);
+        options
+    }
+}
+
+/// Half of the CPUs, as others handle what comes in; more than a few wait for each other.
+fn half_the_cpus() -> usize {
+    const MOST: usize = 4;
+    let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    (cpus / 2).clamp(1, MOST)
 }
 
 /// The link type of frames from a device of this hardware type.
 fn link_type(hardware: u16) -> u32 {
     const RAW: u32 = 101;
-    /// Of linux/if_arp.h.
-    const ARPHRD_RAWIP: u16 = 519;
-    match hardware {
-        libc::ARPHRD_NONE
-        | ARPHRD_RAWIP
-        | libc::ARPHRD_TUNNEL
-        | libc::ARPHRD_TUNNEL6
-        | libc::ARPHRD_SIT
-        | libc::ARPHRD_PPP
-        | libc::ARPHRD_IPGRE => RAW,
-        _ => packet::pcap::ETHERNET,
+    if is_raw(hardware) {
+        RAW
+    } else {
+        packet::pcap::ETHERNET
     }
 }
 
-/// Refuses to steer where all packets meet in one table anyway.
-fn needs_no_steering(name: &str, plan: &Plan) -> Result<(), Error> {
-    if !plan.steer {
-        return Ok(());
-    }
-    Err(Error::Plan(format!(
-        "{name} counts no flows in the kernel, where directions could miss each other; xdp-flow does"
-    )))
+/// Whether frames of a device of this hardware type begin with their IP header.
+fn is_raw(hardware: u16) -> bool {
+    /// Of linux/if_arp.h.
+    const ARPHRD_RAWIP: u16 = 519;
+    matches!(
+        hardware,
+        libc::ARPHRD_NONE
+            | ARPHRD_RAWIP
+            | libc::ARPHRD_TUNNEL
+            | libc::ARPHRD_TUNNEL6
+            | libc::ARPHRD_SIT
+            | libc::ARPHRD_PPP
+            | libc::ARPHRD_IPGRE
+    )
 }
 
 /// Refuses a wake-up that was asked for, where there is no ring of records.
 fn wakes_by_itself(name: &str, plan: &Plan) -> Result<(), Error> {
-    needs_no_steering(name, plan)?;
     if plan.wakeup == Wakeup::default() {
         return Ok(());
     }

@@ -6,7 +6,8 @@ use datapath::{Datapath, Error, Missing};
 use packet::pcap::Frame;
 use sys::capture::{Capture, Socket, Statistics};
 
-use super::framed::{Framed, Source};
+use super::framed::Source;
+use super::group::{self, Member};
 use super::worker::{PATIENCE, Workers};
 use super::{Features, Plan, Running, may_capture};
 
@@ -30,13 +31,9 @@ impl Datapath<Features> for Recv {
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
         super::wakes_by_itself(self.name(), plan)?;
-        let sources: io::Result<Vec<Sockets>> = plan
-            .captures()
-            .map(|capture| Sockets::open(&capture))
-            .collect();
-        let sources = sources.map_err(|error| Error::failed(plan.interface.clone(), error))?;
-        let framed = |source| Framed::new(source, plan);
-        Workers::start("recv", sources.into_iter().map(framed).collect())
+        plan.check_socket(self.name())?;
+        let framed = group::open::<Sockets>(plan, 1)?;
+        Workers::start(self.name(), framed)
     }
 }
 
@@ -47,7 +44,7 @@ struct Sockets {
     link_type: u32,
 }
 
-impl Sockets {
+impl Member for Sockets {
     fn open(capture: &Capture) -> io::Result<Self> {
         let socket = Socket::open()?;
         socket.prepare_receive(PATIENCE)?;
@@ -58,6 +55,10 @@ impl Sockets {
             socket,
             room: vec![0; LONGEST],
         })
+    }
+
+    fn socket(&self) -> &Socket {
+        &self.socket
     }
 }
 

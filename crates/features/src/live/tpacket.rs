@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use datapath::{Datapath, Error, Missing};
 use packet::pcap::Frame;
-use sys::capture::{Capture, Seen, Statistics};
+use sys::capture::{Capture, Seen, Socket, Statistics};
 use sys::packet_ring::{Ring, Shape};
 
-use super::framed::{Framed, Source};
+use super::framed::Source;
+use super::group::{self, Member};
 use super::worker::{PATIENCE, Workers};
-use super::{Features, Plan, Running, may_capture};
+use super::{Features, Plan, Running, half_the_cpus, may_capture};
 
 /// 32 MiB: a tenth of a second of small packets at two million a second.
 const SHAPE: Shape = Shape {
@@ -34,13 +35,9 @@ impl Datapath<Features> for Tpacket {
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
         super::wakes_by_itself(self.name(), plan)?;
-        let sources: io::Result<Vec<Blocks>> = plan
-            .captures()
-            .map(|capture| Blocks::open(&capture))
-            .collect();
-        let sources = sources.map_err(|error| Error::failed(plan.interface.clone(), error))?;
-        let framed = |source| Framed::new(source, plan);
-        Workers::start("tpacket", sources.into_iter().map(framed).collect())
+        plan.check_socket(self.name())?;
+        let framed = group::open::<Blocks>(plan, half_the_cpus())?;
+        Workers::start(self.name(), framed)
     }
 }
 
@@ -50,13 +47,17 @@ struct Blocks {
     link_type: u32,
 }
 
-impl Blocks {
+impl Member for Blocks {
     fn open(capture: &Capture) -> io::Result<Self> {
         let ring = Ring::open(capture, SHAPE)?;
         Ok(Self {
             link_type: super::link_type(ring.socket().hardware()?),
             ring,
         })
+    }
+
+    fn socket(&self) -> &Socket {
+        self.ring.socket()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use datapath::{Error, Running};
 
-use super::{Features, LiveCounters, Plan};
+use super::{Ended, Features, LiveCounters, Plan};
 
 /// What a worker drives. Errors are words for whoever runs the datapath.
 pub(super) trait Capturing: Send + 'static {
@@ -73,13 +73,18 @@ impl Workers {
         Ok(Box::new(workers))
     }
 
-    fn end(&mut self) -> LiveCounters {
+    fn end(&mut self) -> Ended {
         self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            // A worker that panicked has said so, and its counters stand as they were.
-            let _ended = thread.join();
+        for (thread, shared) in self.threads.drain(..).zip(&self.shared) {
+            // The counters of a worker that panicked stand as they were.
+            if thread.join().is_err() {
+                shared.fail("a worker panicked".to_owned());
+            }
         }
-        self.counters()
+        Ended {
+            counters: self.counters(),
+            failed: self.failed(),
+        }
     }
 }
 
@@ -98,12 +103,15 @@ impl Running<Features> for Workers {
     }
 
     fn failed(&self) -> Option<String> {
+        let said = |shared: &Arc<Shared>| lock(&shared.failed).clone();
+        let ended = || self.threads.iter().any(JoinHandle::is_finished);
         self.shared
             .iter()
-            .find_map(|shared| lock(&shared.failed).clone())
+            .find_map(said)
+            .or_else(|| ended().then(|| "a worker has ended".to_owned()))
     }
 
-    fn stop(mut self: Box<Self>) -> LiveCounters {
+    fn stop(mut self: Box<Self>) -> Ended {
         self.end()
     }
 }
@@ -111,6 +119,13 @@ impl Running<Features> for Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+impl Shared {
+    /// The first failure stands.
+    fn fail(&self, why: String) {
+        lock(&self.failed).get_or_insert(why);
     }
 }
 
@@ -122,11 +137,14 @@ struct Worker<C> {
 
 impl<C: Capturing> Worker<C> {
     fn run(mut self) {
-        let captured = self.capture();
+        // Told at once: finishing waits for the other workers, which do not end by themselves.
+        if let Err(why) = self.capture() {
+            self.shared.fail(why);
+        }
         let (counters, finished) = self.capturing.finish();
         *lock(&self.shared.counters) = counters;
-        if let Err(why) = captured.and(finished) {
-            *lock(&self.shared.failed) = Some(why);
+        if let Err(why) = finished {
+            self.shared.fail(why);
         }
     }
 
@@ -164,4 +182,81 @@ pub(super) fn now_ns() -> i64 {
 
 fn nanoseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goes wrong where it is told to.
+    struct Faulty {
+        takes: Result<bool, String>,
+        finishes: Result<(), String>,
+        panics: bool,
+    }
+
+    impl Capturing for Faulty {
+        fn take(&mut self) -> Result<bool, String> {
+            assert!(!self.panics, "on purpose");
+            thread::yield_now();
+            self.takes.clone()
+        }
+
+        fn tick(&mut self, _now_ns: i64) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn counters(&mut self) -> Result<LiveCounters, String> {
+            Ok(LiveCounters::default())
+        }
+
+        fn finish(self) -> (LiveCounters, Result<(), String>) {
+            let counters = LiveCounters {
+                rows: 7,
+                ..LiveCounters::default()
+            };
+            (counters, self.finishes)
+        }
+    }
+
+    fn ended(faulty: Faulty) -> Ended {
+        Workers::start("faulty", vec![faulty]).unwrap().stop()
+    }
+
+    #[test]
+    fn what_goes_wrong_at_the_end_is_told_beside_the_last_counters() {
+        let ended = ended(Faulty {
+            takes: Ok(false),
+            finishes: Err("the disk is full".to_owned()),
+            panics: false,
+        });
+        assert_eq!(ended.failed.as_deref(), Some("the disk is full"));
+        assert_eq!(ended.counters.rows, 7);
+    }
+
+    #[test]
+    fn the_first_failure_is_told() {
+        let ended = ended(Faulty {
+            takes: Err("the device is gone".to_owned()),
+            finishes: Err("and the disk is full".to_owned()),
+            panics: false,
+        });
+        assert_eq!(ended.failed.as_deref(), Some("the device is gone"));
+        assert_eq!(ended.counters.rows, 7);
+    }
+
+    #[test]
+    fn a_worker_that_panics_has_failed() {
+        let faulty = Faulty {
+            takes: Ok(false),
+            finishes: Ok(()),
+            panics: true,
+        };
+        let running = Workers::start("faulty", vec![faulty]).unwrap();
+        while running.failed().is_none() {
+            thread::yield_now();
+        }
+        let failed = running.stop().failed;
+        assert_eq!(failed.as_deref(), Some("a worker panicked"));
+    }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use datapath::{Datapath, Error, Missing};
 use netdev::XdpMode;
+use sys::capture::Promiscuous;
 
-use super::kernel::{self, PlaneWork};
+use super::kernel::{self, Hook, PlaneWork};
 use super::worker::{Capturing, Workers};
 use super::{Features, LiveCounters, Plan, Running};
 use crate::kernel::FlowPlane;
@@ -31,17 +32,31 @@ impl Datapath<Features> for XdpFlow {
 
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
-        let mut plane = FlowPlane::load(&kernel::settings(self.name, plan)?)?;
+        let settings = kernel::settings(self.name, Hook::Xdp, plan)?;
+        let promiscuous = kernel::promiscuous(plan)?;
+        let mut plane = FlowPlane::load(&settings)?;
         plane.attach(plan.ifindex, self.mode)?;
-        let work = PlaneWork::new(plan);
-        Workers::start(self.name, vec![Flows { plane, work }])
+        let flows = Flows::new(plane, PlaneWork::new(plan), promiscuous);
+        Workers::start(self.name, vec![flows])
     }
 }
 
+/// What the kernel's flows become, wherever its programs see frames.
 #[derive(Debug)]
-struct Flows {
+pub(super) struct Flows {
     plane: FlowPlane,
     work: PlaneWork,
+    _promiscuous: Option<Promiscuous>,
+}
+
+impl Flows {
+    pub(super) fn new(plane: FlowPlane, work: PlaneWork, promiscuous: Option<Promiscuous>) -> Self {
+        Self {
+            plane,
+            work,
+            _promiscuous: promiscuous,
+        }
+    }
 }
 
 impl Capturing for Flows {
@@ -63,22 +78,13 @@ impl Capturing for Flows {
 
     fn counters(&mut self) -> Result<LiveCounters, String> {
         let account = self.plane.account().map_err(|error| error.to_string())?;
-        Ok(LiveCounters {
-            changed_queue: Some(account.changed_queue),
-            ..self.work.counters(&account)
-        })
+        Ok(self.work.counters(account))
     }
 
     fn finish(mut self) -> (LiveCounters, Result<(), String>) {
         let work = &mut self.work;
         let finished = self.plane.finish(&mut |flow| work.row(flow));
         let account = finished.and_then(|()| self.plane.account());
-        let changed_queue = account.as_ref().map(|account| account.changed_queue).ok();
-        let (counters, finished) = self.work.finish(account);
-        let counters = LiveCounters {
-            changed_queue,
-            ..counters
-        };
-        (counters, finished)
+        self.work.finish(account)
     }
 }

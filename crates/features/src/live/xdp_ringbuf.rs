@@ -2,8 +2,9 @@
 
 use datapath::{Datapath, Error, Missing};
 use netdev::XdpMode;
+use sys::capture::Promiscuous;
 
-use super::kernel::{self, PlaneWork};
+use super::kernel::{self, Hook, PlaneWork};
 use super::worker::{Capturing, Workers, now_ns};
 use super::{Features, LiveCounters, Plan, Running};
 use crate::flow::Table;
@@ -26,8 +27,8 @@ impl Datapath<Features> for XdpRingbuf {
 
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
-        super::needs_no_steering(self.name(), plan)?;
-        let settings = kernel::settings(self.name(), plan)?;
+        let settings = kernel::settings(self.name(), Hook::Xdp, plan)?;
+        let promiscuous = kernel::promiscuous(plan)?;
         let mut plane = PacketPlane::load(&settings)?;
         plane.attach(plan.ifindex, XdpMode::Native)?;
         let records = Records {
@@ -38,6 +39,7 @@ impl Datapath<Features> for XdpRingbuf {
                 Wakeup::Every => 0,
                 Wakeup::Adaptive | Wakeup::Timer(_) => YOUNG_NS,
             },
+            _promiscuous: promiscuous,
         };
         Workers::start(self.name(), vec![records])
     }
@@ -50,6 +52,7 @@ struct Records {
     work: PlaneWork,
     /// What is younger waits in its ring.
     young_ns: i64,
+    _promiscuous: Option<Promiscuous>,
 }
 
 impl Records {
@@ -77,7 +80,7 @@ impl Capturing for Records {
 
     fn counters(&mut self) -> Result<LiveCounters, String> {
         let account = self.plane.account().map_err(|error| error.to_string())?;
-        Ok(self.work.counters(&account))
+        Ok(self.work.counters(account))
     }
 
     fn finish(mut self) -> (LiveCounters, Result<(), String>) {

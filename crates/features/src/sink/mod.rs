@@ -7,6 +7,7 @@ mod flat;
 pub mod ipfix;
 mod nats;
 mod queue;
+mod shared;
 
 use std::path::Path;
 
@@ -18,6 +19,7 @@ pub use arrow_schema::SchemaRef;
 pub use file::{FileSink, Format, Rotation};
 pub use nats::NatsSink;
 pub use queue::Queue;
+pub use shared::Shared;
 
 /// Takes record batches of one schema.
 pub trait Sink: Send {

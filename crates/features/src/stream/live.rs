@@ -11,7 +11,7 @@ use datapath::Datapath;
 
 use super::{Error, Next, Pull, queue};
 use crate::live::{Features, LiveCounters, Plan, Running};
-use crate::sink::Mode;
+use crate::sink::{Mode, Shared};
 use crate::work;
 
 /// Batches that wait for whoever pulls.
@@ -49,7 +49,8 @@ impl LiveStream {
         let schema = work::arrow_schema(plan.schema, &plan.options);
         let (outlet, batches) = queue(Mode::Live, DEPTH);
         let ending = Arc::clone(&outlet.ending);
-        plan.sink = Arc::new(move || Box::new(outlet.clone()));
+        let outlet = Shared::new(Box::new(outlet));
+        plan.sink = Arc::new(move || outlet.handle());
         let running = datapath.start(&plan)?;
         let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
         let watch = Arc::<Watch>::default();
@@ -127,10 +128,10 @@ impl Watch {
             thread::park_timeout(left());
             *lock(&self.counters) = running.counters();
         }
-        let failed = running.failed();
         ending.store(true, Ordering::Relaxed);
-        *lock(&self.counters) = running.stop();
-        failed
+        let ended = running.stop();
+        *lock(&self.counters) = ended.counters;
+        ended.failed
     }
 }
 

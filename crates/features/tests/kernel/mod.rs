@@ -22,10 +22,60 @@ use libbpf_rs::libbpf_sys;
 use packet::pcap::{self, Captured};
 
 /// `struct metadata` of bpf/frame.h.
-const METADATA: u32 = 24;
+const METADATA: usize = 16;
 const MAGIC: u32 = 0x6d72_6f66;
 /// The kernel runs no shorter frame.
 pub(crate) const SHORTEST: usize = 14;
+
+/// A longer frame is not run at tc: it is one page with room around it.
+const LONGEST_AT_TC: usize = 3500;
+
+/// Where the flow programs see frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hook {
+    Xdp,
+    Tc,
+}
+
+impl Hook {
+    /// As `load`.
+    pub(crate) fn load(self, settings: &Settings) -> FlowPlane {
+        pin();
+        match self {
+            Self::Xdp => FlowPlane::load(settings).unwrap(),
+            Self::Tc => FlowPlane::load_tc(settings).unwrap(),
+        }
+    }
+
+    pub(crate) fn run(self, program: BorrowedFd<'_>, captured: &Captured) -> u32 {
+        match self {
+            Self::Xdp => run(program, captured),
+            Self::Tc => run_at_tc(program, captured, 0),
+        }
+    }
+
+    /// Frames that can be run here: of longer ones as much as fits.
+    pub(crate) fn fit(self, frames: &mut Vec<Captured>) {
+        frames.retain(|captured| captured.frame.len() >= SHORTEST);
+        if self == Self::Tc {
+            frames.retain(|captured| runs_at_tc(&captured.frame));
+            frames.retain(|captured| captured.original_length <= 65_536);
+            for captured in frames {
+                captured.frame.truncate(LONGEST_AT_TC);
+            }
+        }
+    }
+}
+
+/// Newer kernels run no frame at tc that ends within its IP header.
+fn runs_at_tc(frame: &[u8]) -> bool {
+    let shortest = match frame[12..14] {
+        [0x08, 0x00] => 34,
+        [0x86, 0xdd] => 54,
+        _ => SHORTEST,
+    };
+    frame.len() >= shortest
+}
 
 /// Loads the flow programs. The thread stays on one CPU from now on: each has a table of its own, and
 /// these tests are about one of them.
@@ -41,45 +91,53 @@ pub(crate) fn pin() {
 
 /// Runs an XDP program on a frame with its time and wire length in front; the verdict.
 pub(crate) fn run(program: BorrowedFd<'_>, captured: &Captured) -> u32 {
-    run_with(program, captured, 1, 0)
-}
-
-/// Runs an XDP program so often on this CPU, on frames that go where it sends them.
-pub(crate) fn run_live(program: BorrowedFd<'_>, captured: &Captured, times: i32) {
-    run_with(
-        program,
-        captured,
-        times,
-        libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
-    );
-}
-
-fn run_with(program: BorrowedFd<'_>, captured: &Captured, repeat: i32, flags: u32) -> u32 {
-    let mut data = Vec::with_capacity(captured.frame.len() + 24);
+    let mut data = Vec::with_capacity(METADATA + captured.frame.len());
     data.extend_from_slice(&captured.timestamp_ns.to_ne_bytes());
     data.extend_from_slice(&captured.original_length.to_ne_bytes());
     data.extend_from_slice(&MAGIC.to_ne_bytes());
-    // The queue, and padding.
-    data.extend_from_slice(&[0; 8]);
     data.extend_from_slice(&captured.frame);
     let size = u32::try_from(data.len()).unwrap();
     // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
-    let context: [u32; 6] = [METADATA, size, 0, 0, 0, 0];
+    let context: [u32; 6] = [16, size, 0, 0, 0, 0];
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
         ctx_in: context.as_ptr().cast(),
         ctx_size_in: 24,
         data_in: data.as_ptr().cast(),
         data_size_in: size,
-        repeat,
-        flags,
-        batch_size: if flags == 0 { 0 } else { 256 },
+        repeat: 1,
         ..Default::default()
     };
     // SAFETY: context, data and options outlive the call, and their sizes are theirs.
     let result =
         unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
     assert_eq!(result, 0, "running {size} bytes");
+    options.retval
+}
+
+/// Runs a tc program on a frame with its time and wire length beside it, and how many segments it
+/// stands for; the verdict.
+pub(crate) fn run_at_tc(program: BorrowedFd<'_>, captured: &Captured, segments: u32) -> u32 {
+    let mut context = [0_u8; 192];
+    let length = u32::try_from(captured.frame.len()).unwrap();
+    let on_wire = length.max(captured.original_length);
+    // struct __sk_buff: tstamp, wire_len and gso_segs.
+    context[152..160].copy_from_slice(&captured.timestamp_ns.to_ne_bytes());
+    context[160..164].copy_from_slice(&on_wire.to_ne_bytes());
+    context[164..168].copy_from_slice(&segments.to_ne_bytes());
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+        ctx_in: context.as_ptr().cast(),
+        ctx_size_in: 192,
+        data_in: captured.frame.as_ptr().cast(),
+        data_size_in: length,
+        repeat: 1,
+        ..Default::default()
+    };
+    // SAFETY: context, frame and options outlive the call, and their sizes are theirs.
+    let result =
+        unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
+    assert_eq!(result, 0, "running {} bytes", captured.frame.len());
     options.retval
 }
 

@@ -1,8 +1,8 @@
 //! `lowroad features live`: a device's frames, until a signal or a time.
 
 use std::io::{self, IsTerminal};
-use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
@@ -11,8 +11,8 @@ use control::shutdown::Shutdown;
 use control::units::Span;
 use datapath::Datapath;
 use features::kernel::Wakeup;
-use features::live::{Features, LiveCounters, Plan, SinkOf, datapaths};
-use features::sink::{Mode, Sink};
+use features::live::{Direction, Ended, Features, LiveCounters, Plan, datapaths};
+use features::sink::{Mode, Shared};
 use serde_json::json;
 
 use super::account;
@@ -31,9 +31,9 @@ pub(super) struct Live {
     /// Stop after this long; by default at SIGINT or SIGTERM
     #[arg(long, value_name = "DURATION")]
     duration: Option<Span>,
-    /// Packets that come in, or those that this machine sends as well
+    /// Packets that come in, that this machine sends, or both
     #[arg(long, value_enum, default_value = "in")]
-    direction: Direction,
+    direction: DirectionName,
     /// Frames for other machines, too
     #[arg(long)]
     promiscuous: bool,
@@ -43,9 +43,12 @@ pub(super) struct Live {
     /// Beyond so many packets a second, the rest are left out and counted
     #[arg(long, value_name = "N")]
     max_pps: Option<NonZeroU32>,
-    /// Have both directions of a flow counted on one CPU; where the device spreads them over several
+    /// Threads that share the flows, a flow to each; by default what suits the datapath
+    #[arg(long, value_name = "N")]
+    workers: Option<NonZeroUsize>,
+    /// Drop each packet once it is counted: only where what comes in is a copy, as on a mirror port
     #[arg(long)]
-    steer: bool,
+    tap: bool,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -58,9 +61,20 @@ pub(super) struct Live {
 const LEAST_TIMER: Duration = Duration::from_micros(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Direction {
+enum DirectionName {
     In,
+    Out,
     Both,
+}
+
+impl From<DirectionName> for Direction {
+    fn from(name: DirectionName) -> Self {
+        match name {
+            DirectionName::In => Self::In,
+            DirectionName::Out => Self::Out,
+            DirectionName::Both => Self::Both,
+        }
+    }
 }
 
 impl Live {
@@ -70,24 +84,24 @@ impl Live {
         let metrics = self.metrics.serve()?;
         let running = datapath.start(&self.plan()?)?;
         let started = Instant::now();
-        let ended = self.watch(&shutdown, &*running, &metrics, started);
-        let failed = running.failed();
-        let counters = running.stop();
+        self.watch(&shutdown, &*running, &metrics, started);
+        let Ended { counters, failed } = running.stop();
+        metrics.tell(&counters);
         if io::stderr().is_terminal() {
             eprint!("\r\x1b[K");
         }
         self.output.report(&text(&counters, json))?;
-        match failed {
-            Some(why) if !ended => Err(Failure::Failed(anyhow!("{}: {why}", self.interface))),
-            _ if counters.lost_rows > 0 => {
-                let lost = counters.lost_rows;
-                Err(Failure::Failed(anyhow!("{lost} rows are lost")))
-            }
-            _ => counters
-                .account
-                .check()
-                .map_err(|unaccounted| Failure::Failed(anyhow!(unaccounted))),
+        if let Some(why) = failed {
+            return Err(Failure::Failed(anyhow!("{}: {why}", self.interface)));
         }
+        if counters.lost_rows > 0 {
+            let lost = counters.lost_rows;
+            return Err(Failure::Failed(anyhow!("{lost} rows are lost")));
+        }
+        counters
+            .account
+            .check()
+            .map_err(|unaccounted| Failure::Failed(anyhow!(unaccounted)))
     }
 
     fn plan(&self) -> Result<Plan, Failure> {
@@ -97,17 +111,18 @@ impl Live {
         let schema = self.output.schema()?;
         let options = self.extraction.options(self.max_pps)?;
         let rows = features::arrow_schema(schema, &options);
+        let output = Shared::new(self.output.create(&rows, Mode::Live)?);
         Ok(Plan {
             interface: self.interface.clone(),
             ifindex: link.index,
             options,
             schema,
-            outgoing: self.direction == Direction::Both,
+            direction: self.direction.into(),
             promiscuous: self.promiscuous,
-            workers: 1,
+            tap: self.tap,
+            workers: self.workers,
+            sink: Arc::new(move || output.handle()),
             wakeup: self.wakeup,
-            steer: self.steer,
-            sink: once(self.output.create(&rows, Mode::Live)?),
         })
     }
 
@@ -127,27 +142,26 @@ impl Live {
         }
     }
 
-    /// Waits for the end; whether it was asked for.
+    /// Waits for the end.
     fn watch(
         &self,
         shutdown: &Shutdown,
         running: &dyn datapath::Running<Features>,
         metrics: &Served,
         started: Instant,
-    ) -> bool {
+    ) {
         while running.failed().is_none() {
             let left = self
                 .duration
                 .map_or(Duration::MAX, |all| all.0.saturating_sub(started.elapsed()));
             if left.is_zero() || shutdown.wait(left.min(Duration::from_millis(500))) {
-                return true;
+                return;
             }
             metrics.tell(&running.counters());
             if io::stderr().is_terminal() {
                 show(&running.counters(), started);
             }
         }
-        false
     }
 }
 
@@ -165,20 +179,10 @@ fn wakeup(text: &str) -> Result<Wakeup, String> {
     }
 }
 
-/// The one sink for the one worker that asks.
-fn once(sink: Box<dyn Sink>) -> SinkOf {
-    let sink = Arc::new(Mutex::new(Some(sink)));
-    Arc::new(move || {
-        let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
-        sink.take()
-            .unwrap_or_else(|| Box::new(features::sink::Nowhere))
-    })
-}
-
 fn text(counters: &LiveCounters, json: bool) -> String {
     let rows = (counters.rows, counters.lost_rows);
     if json {
-        let more = json!({"no_room": counters.no_room, "changed_queue": counters.changed_queue});
+        let more = json!({"no_room": counters.no_room});
         return format!("{:#}\n", counters.account.json(rows, more));
     }
     let words = account::words(&counters.account, counters.rows);

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* How the dissector reads a frame in XDP. Every program includes one access_*.h before it. */
+#ifndef FEATURES_ACCESS_H
+#define FEATURES_ACCESS_H
+
+#include "packet.h"
+
+/* No header is looked for beyond; a power of two, so that a mask tells the verifier. */
+#define FRAME_MAX_OFFSET 32768
+#define METADATA_MAGIC 0x6d726f66U
+/* What becomes of a frame that is left to the stack. */
+#define FRAME_GOES_ON XDP_PASS
+
+typedef struct xdp_md context;
+
+/* Bytes of the frame. */
+static __always_inline __u32 frame_length(context *ctx)
+{
+	return bpf_xdp_get_buff_len(ctx);
+}
+
+/* Bytes of it in which headers are looked for. */
+static __always_inline __u32 frame_readable(context *ctx)
+{
+	return (void *)(long)ctx->data_end - (void *)(long)ctx->data;
+}
+
+static __always_inline long frame_load(context *ctx, __u32 at, void *to, __u32 size)
+{
+	return bpf_xdp_load_bytes(ctx, at, to, size);
+}
+
+/* `size` bytes at `at`, in the frame or in `room`; NULL when they cannot be read. */
+static __always_inline void *frame_at(context *ctx, __u32 at, void *room, __u32 size)
+{
+	void *end = (void *)(long)ctx->data_end;
+	void *found = (void *)(long)ctx->data + (at & (FRAME_MAX_OFFSET - 1));
+
+	return at >= FRAME_MAX_OFFSET || found + size > end ? NULL : found;
+}
+
+/* Whether the frame has lost its outermost tag on its way here: none has yet. */
+static __always_inline bool frame_lost_tag(context *ctx, __u16 *control)
+{
+	return false;
+}
+
+/* Whether the frame begins with its IP header. */
+static __always_inline bool frame_is_raw(void)
+{
+	return false;
+}
+
+/* What a test puts in front of a frame. */
+struct metadata {
+	__u64 time_ns;
+	__u32 wire_length;
+	__u32 magic;
+};
+
+static __always_inline void frame_metadata(context *ctx, struct packet *p)
+{
+	struct metadata *metadata = (void *)(long)ctx->data_meta;
+
+	if ((void *)(metadata + 1) > (void *)(long)ctx->data || metadata->magic != METADATA_MAGIC)
+		return;
+	p->time_ns = metadata->time_ns;
+	if (metadata->wire_length > p->wire_length) {
+		p->wire_length = metadata->wire_length;
+		p->marks |= PACKET_TRUNCATED;
+	}
+}
+
+#endif

@@ -1,0 +1,88 @@
+//! Packet sockets that share a device's frames: each flow has one of them, and with it one worker.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use datapath::{Error, Missing};
+use netdev::Netlink;
+use sys::caps::{Capability, Effective};
+use sys::capture::{Capture, Socket};
+
+use super::framed::{Framed, Source};
+use super::{Direction, Plan};
+use crate::dissect::Tunnels;
+use crate::kernel::chooser;
+
+/// A source that reads from a packet socket.
+pub(super) trait Member: Source {
+    fn open(capture: &Capture) -> io::Result<Self>
+    where
+        Self: Sized;
+
+    fn socket(&self) -> &Socket;
+}
+
+/// What every worker of a plan drives.
+pub(super) fn open<S: Member>(plan: &Plan, best: usize) -> Result<Vec<Framed<S>>, Error> {
+    let workers = plan.workers(best);
+    let capture = Capture {
+        ifindex: plan.ifindex,
+        outgoing: plan.direction == Direction::Both,
+        promiscuous: plan.promiscuous,
+        fanout: (workers > 1).then(group),
+    };
+    let refused = |error| Error::failed(plan.interface.clone(), error);
+    let sources: io::Result<Vec<S>> = (0..workers).map(|_| S::open(&capture)).collect();
+    let sources = sources.map_err(refused)?;
+    if workers > 1 {
+        share(plan, &sources)?;
+    }
+    let options = plan.part(workers);
+    let framed = |source| Framed::new(source, plan, &options);
+    Ok(sources.into_iter().map(framed).collect())
+}
+
+/// Groups are the network namespace's: another process must not join this one by chance.
+fn group() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let process = u16::try_from(std::process::id() & 0xffff).unwrap_or(0);
+    process.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(257))
+}
+
+/// Tells the kernel which socket a frame is for, then lets frames in.
+fn share(plan: &Plan, sources: &[impl Member]) -> Result<(), Error> {
+    may_share()?;
+    let refused = |error| Error::failed(format!("{}: sharing frames", plan.interface), error);
+    let inner = plan.options.tunnels == Tunnels::Inner;
+    let program = chooser(super::is_raw(hardware(plan)?), inner)?;
+    if let Some(first) = sources.first() {
+        first
+            .socket()
+            .set_chooser(program.as_fd())
+            .map_err(refused)?;
+    }
+    let opened = sources
+        .iter()
+        .map(|source| source.socket().open_to_frames());
+    opened.collect::<io::Result<()>>().map_err(refused)
+}
+
+fn may_share() -> Result<(), Missing> {
+    let wanted = [Capability::Bpf, Capability::NetAdmin];
+    let missing = Effective::read().map(|own| own.missing(&wanted));
+    match missing {
+        Ok(missing) if missing.is_empty() => Ok(()),
+        _ => Err(Missing::new(
+            "several workers need CAP_BPF and CAP_NET_ADMIN to share frames",
+            "run with sudo, or with --workers 1",
+        )),
+    }
+}
+
+/// The hardware type of the plan's device.
+pub(super) fn hardware(plan: &Plan) -> Result<u16, Error> {
+    let link = Netlink::new().and_then(|mut netlink| netlink.link_by_index(plan.ifindex));
+    let link = link.map_err(|error| Error::failed(plan.interface.clone(), error))?;
+    Ok(link.hardware)
+}

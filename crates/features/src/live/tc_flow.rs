@@ -1,0 +1,47 @@
+//! The `tc-flow` datapath: `xdp-flow` at tc, for what this machine sends and for devices without XDP.
+
+use datapath::{Datapath, Error, Missing};
+use netdev::attach::Direction as Side;
+
+use super::group;
+use super::kernel::{self, Hook, PlaneWork};
+use super::worker::Workers;
+use super::xdp_flow::Flows;
+use super::{Direction, Features, Plan, Running};
+use crate::kernel::{FlowPlane, Settings};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TcFlow;
+
+impl Datapath<Features> for TcFlow {
+    fn name(&self) -> &'static str {
+        "tc-flow"
+    }
+
+    fn check(&self) -> Result<(), Missing> {
+        kernel::check()
+    }
+
+    fn start(&self, plan: &Plan) -> Result<Running, Error> {
+        self.check()?;
+        let settings = Settings {
+            raw: super::is_raw(group::hardware(plan)?),
+            ..kernel::settings(self.name(), Hook::Tc, plan)?
+        };
+        let promiscuous = kernel::promiscuous(plan)?;
+        let mut plane = FlowPlane::load_tc(&settings)?;
+        for side in sides(plan.direction) {
+            plane.attach_tc(plan.ifindex, *side)?;
+        }
+        let flows = Flows::new(plane, PlaneWork::new(plan), promiscuous);
+        Workers::start(self.name(), vec![flows])
+    }
+}
+
+fn sides(direction: Direction) -> &'static [Side] {
+    match direction {
+        Direction::In => &[Side::Ingress],
+        Direction::Out => &[Side::Egress],
+        Direction::Both => &[Side::Ingress, Side::Egress],
+    }
+}

@@ -41,7 +41,7 @@ static __always_inline __u64 sample_mix(__u64 hash, __u64 word)
 	return product ^ product >> 32;
 }
 
-/* The same for both directions. */
+/* The same for both directions, and whether or not VLAN ids tell flows apart. */
 static __always_inline __u64 sample_flow_hash(const struct flow_key *key, __u64 seed)
 {
 	__u64 hash = seed;
@@ -51,8 +51,7 @@ static __always_inline __u64 sample_flow_hash(const struct flow_key *key, __u64 
 		hash = sample_mix(hash, key->addresses[i][1]);
 	}
 	hash = sample_mix(hash, key->ports[0] | (__u64)key->ports[1] << 16 |
-					(__u64)key->vlan << 32 | (__u64)key->protocol << 48 |
-					(__u64)key->version << 56);
+					(__u64)key->protocol << 48 | (__u64)key->version << 56);
 	/* Where the twin has a tunnel. */
 	return sample_mix(hash, 0);
 }

@@ -29,6 +29,7 @@ const HOST_ONLY: &[&str] = &[
     "features cic_defects",
     "features collectors",
     "features files",
+    "features filter_tcpdump",
     "features ipfix",
     "features nats",
     "features nfstream",

@@ -80,7 +80,7 @@ impl Unit {
     }
 }
 
-/// The same for both directions.
+/// The same for both directions, and whether or not VLAN ids tell flows apart.
 fn of_flow(key: &Key, seed: u64) -> u64 {
     let mut hash = seed;
     for address in key.addresses {
@@ -91,7 +91,6 @@ fn of_flow(key: &Key, seed: u64) -> u64 {
         hash,
         u64::from(key.ports[0])
             | u64::from(key.ports[1]) << 16
-            | u64::from(key.vlan) << 32
             | u64::from(key.protocol) << 48
             | u64::from(key.version) << 56,
     );

@@ -1,48 +1,50 @@
 //! Rows to Arrow: a schema with units and definitions in its metadata, and record batches.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::builder::{
-    FixedSizeListBuilder, Int32Builder, PrimitiveBuilder, StringBuilder, UInt64Builder,
+use arrow_array::RecordBatch;
+use arrow_schema::{
+    ArrowError, DataType, Field, FieldRef, Schema as ArrowSchema, SchemaRef, TimeUnit,
 };
-use arrow_array::{
-    ArrayRef, ArrowPrimitiveType, BooleanArray, Float64Array, Int64Array, RecordBatch,
-    TimestampNanosecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
-};
-use arrow_schema::{ArrowError, DataType, Field, Schema as ArrowSchema, SchemaRef, TimeUnit};
 
-use crate::column::{Column, Each, Value};
+use crate::column::{Column, Value};
+use crate::flow::Limits;
+use crate::grow::{self, Grow};
 
 /// As an offset, because names need a database of time zones.
 const UTC: &str = "+00:00";
 
 /// Under which a field's metadata holds its IPFIX element.
 pub(crate) const ELEMENT: &str = "ipfix";
+/// Under which the metadata of a list of bits holds the names of their fields, each with its bits:
+/// `ipv4_ver:4,ipv4_hl:4`.
+pub(crate) const FIELDS: &str = "fields";
 
 /// Makes record batches of one schema.
 #[derive(Debug)]
 pub struct Batcher<R: 'static> {
     columns: Vec<&'static Column<R>>,
     schema: SchemaRef,
-    /// Length of the lists of first packets.
-    steps: usize,
+    /// How long lists are.
+    limits: Limits,
 }
 
 impl<R> Batcher<R> {
-    /// `steps` is the length of the lists of first packets; without any, the lists are left out.
-    pub fn new(name: &str, groups: &'static [&'static [Column<R>]], steps: usize) -> Self {
-        let kept = |column: &&Column<R>| steps > 0 || !column.value.is_list();
+    /// Without steps, lists of first packets are left out.
+    pub fn new(name: &str, groups: &'static [&'static [Column<R>]], limits: &Limits) -> Self {
+        let kept = |column: &&Column<R>| limits.steps > 0 || !column.value.is_list();
         let columns: Vec<_> = groups.iter().copied().flatten().filter(kept).collect();
         let fields: Vec<Field> = columns
             .iter()
-            .map(|column| field(name, column, steps))
+            .map(|column| field(name, column, limits))
             .collect();
         let metadata = HashMap::from([("lowroad.schema".to_owned(), name.to_owned())]);
         Self {
             columns,
             schema: Arc::new(ArrowSchema::new_with_metadata(fields, metadata)),
-            steps,
+            limits: *limits,
         }
     }
 
@@ -60,17 +62,60 @@ impl<R> Batcher<R> {
         &self.schema
     }
 
-    pub fn batch(&self, rows: &[Box<R>]) -> Result<RecordBatch, ArrowError> {
-        let arrays = self
-            .columns
-            .iter()
-            .map(|column| array(&column.value, rows, self.steps))
-            .collect();
+    /// These rows as a batch of their own.
+    pub fn batch<H: Borrow<R>>(&self, rows: &[H]) -> Result<RecordBatch, ArrowError> {
+        let mut columns = self.columns(rows.len());
+        columns.add(rows);
+        columns.take()
+    }
+
+    /// Columns for about so many rows.
+    pub(crate) fn columns(&self, rows: usize) -> Columns<R> {
+        let columns = self.columns.iter();
+        let grow = columns.map(|column| {
+            let of = data_type(&column.value, &self.limits);
+            grow::column(&column.value, of, &self.limits, rows)
+        });
+        Columns {
+            grow: grow.collect(),
+            schema: Arc::clone(&self.schema),
+            rows: 0,
+        }
+    }
+}
+
+/// The columns of a batch in the making.
+pub(crate) struct Columns<R> {
+    grow: Vec<Box<dyn Grow<R>>>,
+    schema: SchemaRef,
+    rows: usize,
+}
+
+impl<R> Columns<R> {
+    /// Adds rows: each column takes from all of them before the next does. So they should be few enough
+    /// to stay in the cache.
+    pub(crate) fn add<H: Borrow<R>>(&mut self, rows: &[H]) {
+        let rows: Vec<&R> = rows.iter().map(Borrow::borrow).collect();
+        for column in &mut self.grow {
+            column.add(&rows);
+        }
+        self.rows += rows.len();
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The batch; the columns are empty again.
+    pub(crate) fn take(&mut self) -> Result<RecordBatch, ArrowError> {
+        self.rows = 0;
+        let arrays = self.grow.iter_mut().map(|column| column.take());
+        let arrays = arrays.collect::<Result<_, _>>()?;
         RecordBatch::try_new(Arc::clone(&self.schema), arrays)
     }
 }
 
-fn field<R>(schema: &str, column: &Column<R>, steps: usize) -> Field {
+fn field<R>(schema: &str, column: &Column<R>, limits: &Limits) -> Field {
     let mut metadata = HashMap::from([
         ("unit".to_owned(), column.unit.name().to_owned()),
         ("definition".to_owned(), column.definition.to_owned()),
@@ -79,10 +124,18 @@ fn field<R>(schema: &str, column: &Column<R>, steps: usize) -> Field {
     if let Some(element) = column.element {
         metadata.insert(ELEMENT.to_owned(), element.to_string());
     }
-    Field::new(column.name, data_type(&column.value, steps), true).with_metadata(metadata)
+    if let Value::Bits(bits) = &column.value {
+        let fields = bits.fields(limits.payload_bytes);
+        let fields: Vec<String> = fields
+            .map(|(name, bits)| format!("{name}:{bits}"))
+            .collect();
+        metadata.insert(FIELDS.to_owned(), fields.join(","));
+    }
+    Field::new(column.name, data_type(&column.value, limits), true).with_metadata(metadata)
 }
 
-fn data_type<R>(value: &Value<R>, steps: usize) -> DataType {
+fn data_type<R>(value: &Value<R>, limits: &Limits) -> DataType {
+    let steps = limits.steps;
     match value {
         Value::U8(_) => DataType::UInt8,
         Value::U16(_) => DataType::UInt16,
@@ -95,71 +148,19 @@ fn data_type<R>(value: &Value<R>, steps: usize) -> DataType {
         Value::Text(_) => DataType::Utf8,
         Value::I32List(_) => list(DataType::Int32, steps),
         Value::U64List(_) => list(DataType::UInt64, steps),
+        Value::Bits(bits) => DataType::FixedSizeList(bit(), size(bits.width(limits.payload_bytes))),
     }
 }
 
-fn list(of: DataType, size: usize) -> DataType {
-    let size = i32::try_from(size).unwrap_or(i32::MAX);
-    DataType::FixedSizeList(Arc::new(Field::new_list_field(of, true)), size)
+/// A bit of a packet: there is always one, if only to say that there is none.
+fn bit() -> FieldRef {
+    Arc::new(Field::new_list_field(DataType::Int8, false))
 }
 
-fn array<R>(value: &Value<R>, rows: &[Box<R>], steps: usize) -> ArrayRef {
-    match value {
-        Value::U8(of) => Arc::new(rows.iter().map(|row| of(row)).collect::<UInt8Array>()),
-        Value::U16(of) => Arc::new(rows.iter().map(|row| of(row)).collect::<UInt16Array>()),
-        Value::U32(of) => Arc::new(rows.iter().map(|row| of(row)).collect::<UInt32Array>()),
-        Value::U64(of) => Arc::new(rows.iter().map(|row| of(row)).collect::<UInt64Array>()),
-        Value::I64(of) => Arc::new(rows.iter().map(|row| of(row)).collect::<Int64Array>()),
-        Value::F64(of) => Arc::new(rows.iter().map(|row| of(row)).collect::<Float64Array>()),
-        Value::Bool(of) => Arc::new(rows.iter().map(|row| of(row)).collect::<BooleanArray>()),
-        Value::Time(of) => Arc::new(
-            rows.iter()
-                .map(|row| of(row))
-                .collect::<TimestampNanosecondArray>()
-                .with_timezone(UTC),
-        ),
-        Value::Text(write) => texts(rows, *write),
-        Value::I32List(each) => lists(Int32Builder::new(), rows, *each, steps),
-        Value::U64List(each) => lists(UInt64Builder::new(), rows, *each, steps),
-    }
-}
-
-/// Lists of one length: longer ones are cut, shorter ones end in nulls.
-fn lists<R, T: ArrowPrimitiveType>(
-    values: PrimitiveBuilder<T>,
-    rows: &[Box<R>],
-    each: Each<R, T::Native>,
-    steps: usize,
-) -> ArrayRef {
-    let mut builder = FixedSizeListBuilder::new(values, size(steps));
-    for row in rows {
-        let mut left = steps;
-        each(row, &mut |item| {
-            if left > 0 {
-                builder.values().append_value(item);
-                left -= 1;
-            }
-        });
-        builder.values().append_nulls(left);
-        builder.append(true);
-    }
-    Arc::new(builder.finish())
+fn list(of: DataType, items: usize) -> DataType {
+    DataType::FixedSizeList(Arc::new(Field::new_list_field(of, true)), size(items))
 }
 
 fn size(items: usize) -> i32 {
     i32::try_from(items).unwrap_or(i32::MAX)
-}
-
-fn texts<R>(rows: &[Box<R>], write: fn(&R, &mut dyn std::fmt::Write) -> bool) -> ArrayRef {
-    let mut builder = StringBuilder::new();
-    let mut text = String::new();
-    for row in rows {
-        text.clear();
-        if write(row, &mut text) {
-            builder.append_value(&text);
-        } else {
-            builder.append_null();
-        }
-    }
-    Arc::new(builder.finish())
 }

@@ -63,6 +63,29 @@ pub enum Value<R> {
     /// As many as the run keeps of each flow's first packets, padded with nulls.
     I32List(Each<R, i32>),
     U64List(Each<R, u64>),
+    Bits(Bits<R>),
+}
+
+/// Bits of headers, and of as many bytes of payload as the run keeps.
+#[derive(Debug)]
+pub struct Bits<R> {
+    /// The headers' fields in order, and how many bits each has.
+    pub fields: &'static [(&'static str, usize)],
+    /// 0 and 1, or -1 where the packet has no such bit.
+    pub of: fn(&R) -> &[i8],
+}
+
+impl<R> Bits<R> {
+    /// Fields, and the bits of each, for a run that keeps so much of payloads.
+    pub fn fields(&self, payload_bytes: usize) -> impl Iterator<Item = (&'static str, usize)> {
+        let payload = (payload_bytes > 0).then_some(("payload_bit", 8 * payload_bytes));
+        self.fields.iter().copied().chain(payload)
+    }
+
+    /// All of them.
+    pub fn width(&self, payload_bytes: usize) -> usize {
+        self.fields(payload_bytes).map(|(_, bits)| bits).sum()
+    }
 }
 
 /// One column of a schema whose rows are made from `R`.
@@ -71,7 +94,7 @@ pub struct Column<R> {
     pub unit: Unit,
     /// One sentence that leaves no choice.
     pub definition: &'static str,
-    /// It needs bytes behind the headers, which not every datapath hands over.
+    /// It needs the packets themselves, which not every datapath hands over.
     pub needs_payload: bool,
     /// What it is in IPFIX.
     pub element: Option<Element>,
@@ -126,9 +149,34 @@ impl<R> Value<R> {
             Self::Text(_) => "text",
             Self::I32List(_) => "list of i32",
             Self::U64List(_) => "list of u64",
+            Self::Bits(_) => "list of i8",
         }
     }
 }
+
+impl<R> Clone for Value<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Value<R> {}
+
+impl<R> Clone for Bits<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Bits<R> {}
+
+impl<R> Clone for Column<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Column<R> {}
 
 impl<R> fmt::Debug for Value<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -66,10 +66,9 @@ pub struct Seen {
     pub(crate) refused: [u64; REFUSALS.len()],
 }
 
-/// What went out.
+/// What went out: packets in flows that have ended, or packets with a row of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Packets in flows that have ended.
     pub packets: u64,
     /// Flows that have ended.
     pub flows: u64,
@@ -130,8 +129,13 @@ impl Exported {
             self.early_rows += 1;
             return;
         }
-        self.flows += 1;
         self.packets += flow.packets();
+        self.flow(flow);
+    }
+
+    /// A flow that has ended, whose packets have rows of their own.
+    pub(crate) fn flow(&mut self, flow: &Flow) {
+        self.flows += 1;
         self.table_full += u64::from(flow.end == End::Full);
         self.stream_gaps += u64::from(flow.contents.has_gap());
     }

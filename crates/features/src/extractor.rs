@@ -23,6 +23,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Extractor {
     reader: PacketReader,
+    horizon: Horizon,
     table: Table,
     exported: Exported,
 }
@@ -34,7 +35,6 @@ pub struct PacketReader {
     by_vlan: bool,
     selection: Selection,
     fragments: Fragments,
-    horizon: Horizon,
     seen: Seen,
 }
 
@@ -54,7 +54,6 @@ impl PacketReader {
         self.seen.packets += 1;
         let captured = u64::try_from(frame.bytes.len()).unwrap_or(0);
         self.seen.bytes += u64::from(frame.original_length).max(captured);
-        self.horizon.frame(frame.timestamp_ns);
         match dissect(frame, self.tunnels) {
             Ok(mut packet) => {
                 if self.by_vlan {
@@ -87,17 +86,13 @@ impl PacketReader {
     pub fn seen(&self) -> Seen {
         self.seen
     }
-
-    /// How far time has surely come, each time it is worth a look at the table.
-    pub fn horizon(&mut self) -> Option<i64> {
-        self.horizon.due()
-    }
 }
 
 impl Extractor {
     pub fn new(options: &Options) -> Self {
         Self {
             reader: PacketReader::new(options),
+            horizon: Horizon::default(),
             table: Table::new(options.timers, options.limits),
             exported: Exported::default(),
         }
@@ -110,7 +105,7 @@ impl Extractor {
         if let Some(packet) = self.reader.read(frame) {
             self.table.add(&packet, &mut export);
         }
-        if let Some(horizon_ns) = self.reader.horizon() {
+        if let Some(horizon_ns) = self.horizon.frame(frame.timestamp_ns) {
             self.table.sweep(horizon_ns, &mut export);
         }
     }
@@ -141,7 +136,10 @@ impl Extractor {
     }
 }
 
-fn counted(exported: &mut Exported, export: &mut impl FnMut(Box<Flow>)) -> impl FnMut(Box<Flow>) {
+pub(crate) fn counted(
+    exported: &mut Exported,
+    mut export: impl FnMut(Box<Flow>),
+) -> impl FnMut(Box<Flow>) {
     move |flow| {
         exported.row(&flow);
         export(flow);
@@ -151,7 +149,7 @@ fn counted(exported: &mut Exported, export: &mut impl FnMut(Box<Flow>)) -> impl 
 /// The least time among the latest frames: one wrong clock reading neither ends flows nor keeps them
 /// from ending, and frames may be that much out of order.
 #[derive(Debug)]
-struct Horizon {
+pub(crate) struct Horizon {
     least_ns: i64,
     frames: u32,
 }
@@ -169,14 +167,11 @@ impl Default for Horizon {
 }
 
 impl Horizon {
+    /// Takes a frame's time. How far time has surely come, each time it is worth a look at the table.
     #[inline]
-    fn frame(&mut self, time_ns: i64) {
+    pub(crate) fn frame(&mut self, time_ns: i64) -> Option<i64> {
         self.least_ns = self.least_ns.min(time_ns);
         self.frames += 1;
-    }
-
-    #[inline]
-    fn due(&mut self) -> Option<i64> {
         if self.frames < LATEST {
             return None;
         }

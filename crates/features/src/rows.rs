@@ -1,17 +1,24 @@
 //! From rows to a sink, a batch at a time.
 
+use std::borrow::Borrow;
+
 use arrow_schema::SchemaRef;
 
-use crate::batch::Batcher;
+use crate::batch::{Batcher, Columns};
 use crate::sink::{Error, Sink};
 
-/// Rows of a batch: enough to pay for the columns' overhead, few enough to stay in the cache.
-const BATCH: usize = 1024;
+/// Rows of a batch: enough to pay for what a batch costs.
+const BATCH: usize = 2048;
+/// Rows that wait to be spread over the columns together: few enough to stay in the cache.
+const FEW: usize = 64;
 
 /// Collects rows and hands them on. Once its sink has failed it counts what it keeps back.
-pub struct RowWriter<R: 'static> {
-    batcher: Batcher<R>,
-    rows: Vec<Box<R>>,
+///
+/// `H` is how it is given them: rows that are large are moved less in boxes.
+pub struct RowWriter<R: 'static, H = Box<R>> {
+    schema: SchemaRef,
+    rows: Vec<H>,
+    columns: Columns<R>,
     sink: Box<dyn Sink>,
     failed: Option<Error>,
     /// Rows that the sink was given, and those that it was not.
@@ -19,11 +26,12 @@ pub struct RowWriter<R: 'static> {
     kept_back: u64,
 }
 
-impl<R> RowWriter<R> {
-    pub fn new(batcher: Batcher<R>, sink: Box<dyn Sink>) -> Self {
+impl<R, H: Borrow<R>> RowWriter<R, H> {
+    pub fn new(batcher: &Batcher<R>, sink: Box<dyn Sink>) -> Self {
         Self {
-            batcher,
-            rows: Vec::with_capacity(BATCH),
+            schema: batcher.schema().clone(),
+            rows: Vec::with_capacity(FEW),
+            columns: batcher.columns(BATCH),
             sink,
             failed: None,
             given: 0,
@@ -32,40 +40,46 @@ impl<R> RowWriter<R> {
     }
 
     pub fn schema(&self) -> &SchemaRef {
-        self.batcher.schema()
+        &self.schema
     }
 
-    pub fn push(&mut self, row: Box<R>) {
+    pub fn push(&mut self, row: H) {
         self.rows.push(row);
-        if self.rows.len() == BATCH {
-            self.flush();
+        if self.rows.len() == FEW {
+            self.gather();
+            if self.columns.rows() >= BATCH {
+                self.write();
+            }
         }
     }
 
     /// Hands on what has been collected.
     pub fn flush(&mut self) {
-        let rows = u64::try_from(self.rows.len()).unwrap_or(0);
-        if rows == 0 {
-            return;
+        self.gather();
+        if self.columns.rows() > 0 {
+            self.write();
         }
+    }
+
+    fn gather(&mut self) {
         if self.failed.is_some() {
-            self.kept_back += rows;
+            self.kept_back += u64::try_from(self.rows.len()).unwrap_or(0);
         } else {
-            self.write(rows);
+            self.columns.add(&self.rows);
         }
         self.rows.clear();
     }
 
-    fn write(&mut self, rows: u64) {
-        let batch = self.batcher.batch(&self.rows).map_err(Error::batch);
-        let result = match batch {
+    fn write(&mut self) {
+        let rows = u64::try_from(self.columns.rows()).unwrap_or(0);
+        let result = match self.columns.take() {
             Ok(batch) => {
                 self.given += rows;
                 self.sink.write(&batch)
             }
             Err(error) => {
                 self.kept_back += rows;
-                Err(error)
+                Err(Error::batch(error))
             }
         };
         self.failed = result.err();
@@ -97,7 +111,7 @@ impl<R> RowWriter<R> {
     }
 }
 
-impl<R> std::fmt::Debug for RowWriter<R> {
+impl<R, H> std::fmt::Debug for RowWriter<R, H> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RowWriter")
             .field("given", &self.given)

@@ -1,22 +1,20 @@
-//! What a worker does with frames: keep flows, and write a row for each that ends.
+//! What a worker does with frames: read them, keep flows, and write rows.
 
-use arrow_schema::SchemaRef;
 use packet::pcap::Frame;
 
-use crate::batch::Batcher;
 use crate::counters::Counters;
-use crate::extractor::{Extractor, Options};
+use crate::extractor::{Horizon, Options, PacketReader};
 use crate::filter::Selection;
-use crate::flow::Flow;
-use crate::rows::RowWriter;
-use crate::schema::{Rows, Schema};
+use crate::keep::Keeper;
+use crate::schema::Schema;
 use crate::sink::{self, Sink};
 
-/// One worker's extractor and its rows.
+/// One worker's packets and its rows.
 #[derive(Debug)]
-pub(crate) struct FlowWork {
-    extractor: Extractor,
-    rows: RowWriter<Flow>,
+pub(crate) struct Work {
+    reader: PacketReader,
+    horizon: Horizon,
+    keeper: Keeper,
 }
 
 /// What a worker has done.
@@ -28,18 +26,7 @@ pub(crate) struct Done {
     pub(crate) output: Result<(), sink::Error>,
 }
 
-/// A schema's rows in Arrow's terms.
-pub fn arrow_schema(schema: &Schema, options: &Options) -> SchemaRef {
-    batcher(schema, options).schema().clone()
-}
-
-pub(crate) fn batcher(schema: &Schema, options: &Options) -> Batcher<Flow> {
-    let Rows::Flows(columns) = schema.rows;
-    let batcher = Batcher::new(schema.name, columns, options.limits.steps);
-    batcher.with_metadata(options.selection.metadata())
-}
-
-impl FlowWork {
+impl Work {
     pub(crate) fn new(schema: &Schema, options: &Options, sink: Box<dyn Sink>) -> Self {
         Self::choosing(options.selection.clone(), schema, options, sink)
     }
@@ -51,51 +38,79 @@ impl FlowWork {
         options: &Options,
         sink: Box<dyn Sink>,
     ) -> Self {
-        let mut options = schema.options(options);
-        options.limits.payloads &= schema.needs_payload();
-        let rows = RowWriter::new(batcher(schema, &options), sink);
-        options.selection = here;
+        let reading = Options {
+            selection: here,
+            ..schema.options(options)
+        };
         Self {
-            extractor: Extractor::new(&options),
-            rows,
+            reader: PacketReader::new(&reading),
+            horizon: Horizon::default(),
+            keeper: Keeper::new(schema, options, sink),
         }
     }
 
+    /// Says when the first frame was captured, before it is taken.
+    pub(crate) fn begin(&mut self, time_ns: i64) {
+        self.keeper.begin(time_ns);
+    }
+
+    /// Takes the next frame.
     #[inline]
     pub(crate) fn frame(&mut self, frame: &Frame<'_>) {
-        self.extractor
-            .frame(frame, &mut |flow| self.rows.push(flow));
+        self.part(frame);
+        if let Some(horizon_ns) = self.horizon.frame(frame.timestamp_ns) {
+            self.sweep(horizon_ns);
+        }
+    }
+
+    /// Takes one of the frames that others share, whose time is somebody else's to keep.
+    #[inline]
+    pub(crate) fn part(&mut self, frame: &Frame<'_>) {
+        if let Some(packet) = self.reader.read(frame) {
+            self.keeper.packet(&packet);
+        }
+    }
+
+    /// Exports what has ended by this time.
+    pub(crate) fn sweep(&mut self, now_ns: i64) {
+        self.keeper.sweep(now_ns);
     }
 
     /// Exports what has ended by this time, and hands on what has been collected.
     pub(crate) fn tick(&mut self, now_ns: i64) {
-        self.extractor
-            .sweep(now_ns, &mut |flow| self.rows.push(flow));
-        self.rows.flush();
+        self.keeper.sweep(now_ns);
+        self.keeper.flush();
     }
 
     pub(crate) fn has_failed(&self) -> bool {
-        self.rows.has_failed()
+        self.keeper.has_failed()
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        self.extractor.counters()
+        Counters {
+            seen: self.reader.seen(),
+            exported: self.keeper.exported(),
+            open: self.keeper.open(),
+        }
     }
 
     /// Rows written, and rows lost.
     pub(crate) fn rows(&self) -> (u64, u64) {
-        self.rows.counts()
+        self.keeper.rows()
     }
 
-    pub(crate) fn finish(mut self) -> Done {
-        self.extractor.finish(&mut |flow| self.rows.push(flow));
-        let counters = self.extractor.counters();
-        let (rows, lost_rows, output) = self.rows.finish();
+    pub(crate) fn finish(self) -> Done {
+        let seen = self.reader.seen();
+        let written = self.keeper.finish();
         Done {
-            counters,
-            rows,
-            lost_rows,
-            output,
+            counters: Counters {
+                seen,
+                exported: written.exported,
+                open: 0,
+            },
+            rows: written.rows,
+            lost_rows: written.lost_rows,
+            output: written.output,
         }
     }
 }

@@ -13,7 +13,7 @@ use arrow_array::RecordBatch;
 use common::ipfix::Decoded;
 use common::{arrow_schema, assert_same, capture, captures, expected, write};
 use features::batch::Batcher;
-use features::schema::Rows;
+use features::flow::Limits;
 use features::sink::ipfix::{TcpExporter, UdpExporter};
 use features::sink::{FileSink, Format, Mode, Rotation, Sink};
 
@@ -72,14 +72,8 @@ fn what_a_closed_port_refuses_is_counted() {
 
 /// Batches of a capture's rows, as a run would make them.
 fn batches(capture: &[u8], rows: usize) -> Vec<RecordBatch> {
-    #[allow(
-        irrefutable_let_patterns,
-        reason = "while all schemas have rows of one kind"
-    )]
-    let Rows::Flows(columns) = features::schema::find("ipfix").unwrap().rows else {
-        panic!("of another kind")
-    };
-    let batcher = Batcher::new("ipfix", columns, 10);
+    let schema = features::schema::find("ipfix").unwrap();
+    let batcher = Batcher::new("ipfix", schema.flow_columns().unwrap(), &Limits::default());
     let flows = common::flows(capture);
     flows
         .chunks(rows)

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use arrow_array::RecordBatch;
 use datapath::Datapath;
 use features::kernel::Wakeup;
-use features::live::{Direction, Features, LiveCounters, Plan, Running, datapaths};
+use features::live::{Direction, Features, LiveCounters, Plan, Running, datapaths, givers};
 use features::pcap::{Progress, Run};
 use features::schema::{self, Schema};
 use features::sink::{Error, Sink};
@@ -112,9 +112,10 @@ fn live_rows_are_those_of_a_capture_but_for_time() {
     }
     let frames = frames();
     for datapath in datapaths() {
-        let schema = schema_for(datapath.name());
-        let expected = expected(&frames, schema);
-        compare(datapath, &frames, schema, &expected, None);
+        for schema in schemas(datapath.name()) {
+            let expected = expected(&frames, schema);
+            compare(find(datapath.name()), &frames, schema, &expected, None);
+        }
     }
 }
 
@@ -155,6 +156,7 @@ fn compare(
     workers: Option<NonZeroUsize>,
 ) {
     let name = datapath.name();
+    let what = format!("{name}, {}", schema.name);
     let sent = frames.to_vec();
     let (rows, counters) = in_namespace(move |left, right| {
         let keeper = Keeper::default();
@@ -170,11 +172,11 @@ fn compare(
         assert_eq!(ended.failed, None);
         (keeper.rows(), ended.counters)
     });
-    assert_eq!(counters.account.unaccounted(), 0, "{name}: {counters:?}");
-    assert_eq!(counters.no_room, 0, "{name}");
-    assert_eq!(counters.account.seen.packets, frames.len() as u64, "{name}");
-    assert_eq!(counters.rows, rows.len() as u64, "{name}");
-    assert_eq!(rows, expected, "{name}");
+    assert_eq!(counters.account.unaccounted(), 0, "{what}: {counters:?}");
+    assert_eq!(counters.no_room, 0, "{what}");
+    assert_eq!(counters.account.seen.packets, frames.len() as u64, "{what}");
+    assert_eq!(counters.rows, rows.len() as u64, "{what}");
+    assert_eq!(rows, expected, "{what}");
 }
 
 /// Starts what is to see frames in turn, sends them, and says how many each has seen.
@@ -306,6 +308,20 @@ fn reads_headers_only(name: &str) -> bool {
     name.starts_with("xdp") || name == "tc-flow"
 }
 
+/// A schema of each kind that a datapath gives. The kernel's programs hand up no payload and no bits.
+fn schemas(datapath: &str) -> Vec<&'static Schema> {
+    let find = |name| schema::find(name).unwrap();
+    let headers = || {
+        let left_out = ["payload_entropy".to_owned()];
+        find("packet.v1").without(&left_out).unwrap()
+    };
+    match datapath {
+        "xdp-ringbuf" => vec![find("nfstream.v1"), headers()],
+        name if reads_headers_only(name) => vec![find("nfstream.v1")],
+        _ => ["flow.v1", "packet.v1", "nprint.v1"].map(find).into(),
+    }
+}
+
 fn plan(ifindex: u32, schema: &'static Schema, keeper: &Keeper) -> Plan {
     let keeper = keeper.clone();
     Plan {
@@ -380,23 +396,56 @@ fn the_kernel_refuses_columns_made_from_payload_and_names_who_gives_them() {
     if !sys::require::root() {
         return;
     }
-    let schema = schema::find("flow.v1").unwrap();
     for datapath in datapaths() {
-        let keeper = Keeper::default();
         let name = datapath.name();
-        let refused = in_namespace(move |_, right| {
-            let plan = Plan {
-                tap: name == "af-xdp",
-                ..plan(right, schema, &keeper)
-            };
-            let refused = datapath.start(&plan).err();
-            refused.map(|error| error.to_string())
-        });
-        match refused {
-            Some(why) => assert!(why.contains("tpacket") && why.contains(name), "{why}"),
-            None => assert!(!reads_headers_only(name), "{name}"),
+        for schema in ["flow.v1", "packet.v1", "nprint.v1"] {
+            match refused(name, schema) {
+                Some(why) => assert!(why.contains("tpacket") && why.contains(name), "{why}"),
+                None => assert!(!reads_headers_only(name), "{name}"),
+            }
         }
     }
+}
+
+#[test]
+fn a_column_names_the_datapaths_that_give_it() {
+    let given = |schema: &str, column: &str| {
+        let schema = schema::find(schema).unwrap();
+        let columns = schema.columns();
+        let column = columns.iter().find(|known| known.name == column).unwrap();
+        givers(schema, column)
+    };
+    let all = given("flow.v1", "packets");
+    assert_eq!(all.len(), 1 + datapaths().len());
+    assert!(!given("flow.v1", "tls_sni").contains(&"xdp-flow"));
+    let packets = given("packet.v1", "ttl");
+    assert!(packets.contains(&"xdp-ringbuf") && !packets.contains(&"xdp-flow"));
+    assert!(!given("nprint.v1", "bits").contains(&"xdp-ringbuf"));
+}
+
+#[test]
+fn who_keeps_flows_in_the_kernel_names_who_hands_up_packets() {
+    if !sys::require::root() {
+        return;
+    }
+    for name in ["xdp-flow", "xdp-generic", "tc-flow"] {
+        let why = refused(name, "packet.v1").unwrap();
+        assert!(why.contains("xdp-ringbuf"), "{why}");
+    }
+}
+
+/// Why a datapath does not start with a schema.
+fn refused(name: &'static str, schema: &str) -> Option<String> {
+    let schema = schema::find(schema).unwrap();
+    let keeper = Keeper::default();
+    in_namespace(move |_, right| {
+        let plan = Plan {
+            tap: name == "af-xdp",
+            ..plan(right, schema, &keeper)
+        };
+        let refused = find(name).start(&plan).err();
+        refused.map(|error| error.to_string())
+    })
 }
 
 #[test]

@@ -6,12 +6,14 @@
 mod fragments;
 mod ip;
 mod link;
+mod pair;
 mod transport;
 mod tunnel;
 
 pub use fragments::Fragments;
 pub use link::Link;
 pub use packet::parse::Fragment;
+pub(crate) use pair::shard;
 pub use tunnel::Tunnels;
 
 use packet::ethertype;

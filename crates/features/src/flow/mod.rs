@@ -4,6 +4,7 @@ mod activity;
 mod contents;
 mod direction;
 mod moments;
+mod place;
 mod table;
 mod wheel;
 
@@ -12,6 +13,7 @@ pub use activity::{Bulks, Gaps, Periods};
 pub use contents::Contents;
 pub use direction::{Direction, Windows};
 pub use moments::{Lengths, Times};
+pub use place::Place;
 pub use table::{Limits, Table, Timers};
 
 use packet::parse::Fragment;

@@ -35,8 +35,10 @@ pub struct Limits {
     pub steps: usize,
     /// Another row after this many packets of a flow.
     pub early_packets: Option<u64>,
-    /// Whether first payloads are read.
+    /// Whether payloads are read.
     pub payloads: bool,
+    /// Bytes of each payload that rows about packets have.
+    pub payload_bytes: usize,
 }
 
 impl Default for Timers {
@@ -57,6 +59,7 @@ impl Default for Limits {
             steps: 10,
             early_packets: None,
             payloads: true,
+            payload_bytes: 0,
         }
     }
 }
@@ -98,6 +101,11 @@ impl Table {
         }
     }
 
+    /// Says from when on packets come; else the first one does.
+    pub(crate) fn begin(&mut self, time_ns: i64) {
+        self.wheel.begin(time_ns);
+    }
+
     pub fn len(&self) -> usize {
         self.index.len()
     }
@@ -113,7 +121,18 @@ impl Table {
     }
 
     /// Counts a packet under its flow; exports what it ends.
+    #[inline]
     pub fn add(&mut self, packet: &Packet<'_>, export: &mut impl FnMut(Box<Flow>)) {
+        self.add_and(packet, export, |_| ());
+    }
+
+    /// The same, with a look at the packet's flow as it was before.
+    pub fn add_and<T>(
+        &mut self,
+        packet: &Packet<'_>,
+        export: &mut impl FnMut(Box<Flow>),
+        look: impl FnOnce(&Flow) -> T,
+    ) -> Option<T> {
         let hash = self.hasher.hash_one(packet.key);
         let flows = &self.flows;
         let found = self
@@ -127,9 +146,8 @@ impl Table {
             None => self.insert(hash, packet, export),
         };
         let slot = &mut self.flows[place as usize];
-        let Some(flow) = &mut slot.flow else {
-            return;
-        };
+        let flow = slot.flow.as_mut()?;
+        let seen = look(flow);
         let was_closed = flow.is_closed();
         flow.add(packet, &self.timers.gaps, self.limits.steps);
         if self.limits.payloads {
@@ -153,6 +171,7 @@ impl Table {
             early.contents.close();
             export(early);
         }
+        Some(seen)
     }
 
     /// Exports the flow at this place if this packet comes too late for it, and starts the next.

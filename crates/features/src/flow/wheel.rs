@@ -41,13 +41,16 @@ impl Wheel {
         }
     }
 
-    pub(super) fn set(&mut self, timer: Timer, due_ns: i64) {
+    /// The ring begins at this time, unless it has begun.
+    pub(super) fn begin(&mut self, time_ns: i64) {
         if !self.started {
             self.started = true;
-            self.next = due_ns
-                .saturating_sub(self.longest_ns)
-                .div_euclid(self.width_ns);
+            self.next = time_ns.div_euclid(self.width_ns);
         }
+    }
+
+    pub(super) fn set(&mut self, timer: Timer, due_ns: i64) {
+        self.begin(due_ns.saturating_sub(self.longest_ns));
         let bucket = self.number(due_ns);
         self.bucket(bucket).push(timer);
     }

@@ -24,7 +24,7 @@ use crate::dissect::Tunnels;
 use crate::extractor::Options;
 use crate::filter::Selection;
 use crate::kernel::{Account, HandOver, Settings};
-use crate::work::FlowWork;
+use crate::work::Work;
 
 /// Entries of a socket's rings.
 const RING: u32 = 4096;
@@ -82,7 +82,7 @@ impl Datapath<Features> for AfXdp {
         sockets.handing.attach(plan.ifindex)?;
         let capturing = Frames {
             sockets,
-            work: FlowWork::choosing(here, plan.schema, &options, (plan.sink)()),
+            work: Work::choosing(here, plan.schema, &options, (plan.sink)()),
             account: Account::default(),
             no_room: 0,
             _promiscuous: promiscuous,
@@ -228,7 +228,7 @@ fn stamp(umem: &Umem, frame: &mut xsk::Frame) -> i64 {
 #[derive(Debug)]
 struct Frames {
     sockets: Sockets,
-    work: FlowWork,
+    work: Work,
     /// As they were last read.
     account: Account,
     no_room: u64,

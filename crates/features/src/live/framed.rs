@@ -8,7 +8,7 @@ use sys::capture::Statistics;
 use super::worker::Capturing;
 use super::{LiveCounters, Plan};
 use crate::extractor::Options;
-use crate::work::FlowWork;
+use crate::work::Work;
 
 /// Where frames come from.
 pub(super) trait Source: Send + 'static {
@@ -24,7 +24,7 @@ pub(super) trait Source: Send + 'static {
 #[derive(Debug)]
 pub(super) struct Framed<S> {
     source: S,
-    work: FlowWork,
+    work: Work,
     /// The kernel's drops, as they were last read.
     no_room: u64,
 }
@@ -33,7 +33,7 @@ impl<S: Source> Framed<S> {
     pub(super) fn new(source: S, plan: &Plan, options: &Options) -> Self {
         Self {
             source,
-            work: FlowWork::new(plan.schema, options, (plan.sink)()),
+            work: Work::new(plan.schema, options, (plan.sink)()),
             no_room: 0,
         }
     }

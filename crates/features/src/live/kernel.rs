@@ -7,9 +7,9 @@ use sys::capture::Promiscuous;
 use super::{Direction, LiveCounters, Plan};
 use crate::counters::{Counters, Exported, REFUSALS, Seen};
 use crate::flow::Flow;
+use crate::keep::{self, Written};
 use crate::kernel::{Account, Settings, Verdict};
 use crate::rows::RowWriter;
-use crate::work;
 
 /// What every datapath with a program in the kernel needs.
 pub(super) fn check() -> Result<(), Missing> {
@@ -37,8 +37,10 @@ pub(super) fn settings(name: &str, hook: Hook, plan: &Plan) -> Result<Settings, 
     let columns = plan.schema.columns();
     if let Some(column) = columns.iter().find(|column| column.needs_payload) {
         return Err(Error::Plan(format!(
-            "{}: {} is made from payload, which {name} does not read; tpacket, recv and af-xdp do",
-            plan.schema.name, column.name
+            "{schema}: {column} is made from the packets themselves, which {name} does not hand up; \
+             tpacket, recv and af-xdp do; or leave it out: --without {column}",
+            schema = plan.schema.name,
+            column = column.name
         )));
     }
     let settings = Settings {
@@ -89,6 +91,17 @@ pub(super) fn promiscuous(plan: &Plan) -> Result<Option<Promiscuous>, Error> {
         .map_err(|error| Error::failed(format!("{}: promiscuous mode", plan.interface), error))
 }
 
+/// Refuses rows that are not about flows.
+pub(super) fn only_flows(name: &str, plan: &Plan) -> Result<(), Error> {
+    if plan.schema.flow_columns().is_some() {
+        return Ok(());
+    }
+    Err(Error::Plan(format!(
+        "{}: {name} hands up flows, not packets; xdp-ringbuf, tpacket, recv and af-xdp hand up each packet",
+        plan.schema.name
+    )))
+}
+
 /// Each CPU's part of the flows that a plan allows.
 fn share(plan: &Plan) -> Result<u32, Error> {
     let cpus = libbpf_rs::num_possible_cpus()
@@ -97,7 +110,7 @@ fn share(plan: &Plan) -> Result<u32, Error> {
     Ok(u32::try_from(part).unwrap_or(u32::MAX).max(1))
 }
 
-/// Rows of flows whose packets the kernel has read.
+/// Rows of flows that the kernel has kept.
 #[derive(Debug)]
 pub(super) struct PlaneWork {
     rows: RowWriter<Flow>,
@@ -108,8 +121,10 @@ pub(super) struct PlaneWork {
 
 impl PlaneWork {
     pub(super) fn new(plan: &Plan) -> Self {
+        let columns = plan.schema.flow_columns().unwrap_or_default();
+        let batcher = keep::batcher(plan.schema, columns, &plan.options);
         Self {
-            rows: RowWriter::new(work::batcher(plan.schema, &plan.options), (plan.sink)()),
+            rows: RowWriter::new(&batcher, (plan.sink)()),
             exported: Exported::default(),
             account: Account::default(),
         }
@@ -124,31 +139,49 @@ impl PlaneWork {
         self.rows.flush();
     }
 
-    /// What was counted so far; what is not exported is taken to be in a table.
     pub(super) fn counters(&mut self, account: Account) -> LiveCounters {
         self.account = account;
-        let seen = seen(&account);
-        let left = seen.packets.saturating_sub(seen.left_out());
-        let open = left.saturating_sub(self.exported.packets);
-        told(&account, self.exported, open, self.rows.counts())
+        counters(&account, self.exported, self.rows.counts())
     }
 
     /// Completes the output; from now on nothing is in a table. Without an account the latest stands.
-    pub(super) fn finish(
-        self,
-        account: Result<Account, Error>,
-    ) -> (LiveCounters, Result<(), String>) {
-        let (rows, lost_rows, written) = self.rows.finish();
-        let (account, read) = match account {
-            Ok(account) => (account, Ok(())),
-            Err(error) => (self.account, Err(error.to_string())),
+    pub(super) fn finish(self, account: Result<Account, Error>) -> Finished {
+        let (rows, lost_rows, output) = self.rows.finish();
+        let written = Written {
+            exported: self.exported,
+            rows,
+            lost_rows,
+            output,
         };
-        let counters = told(&account, self.exported, 0, (rows, lost_rows));
-        (
-            counters,
-            written.map_err(|error| error.to_string()).and(read),
-        )
+        finish(account, &self.account, written)
     }
+}
+
+/// The last counters, and whether all went well.
+pub(super) type Finished = (LiveCounters, Result<(), String>);
+
+/// What was counted so far; what is not exported is taken to be in a table.
+pub(super) fn counters(account: &Account, exported: Exported, rows: (u64, u64)) -> LiveCounters {
+    let seen = seen(account);
+    let left = seen.packets.saturating_sub(seen.left_out());
+    let open = left.saturating_sub(exported.packets);
+    told(account, exported, open, rows)
+}
+
+/// What was counted in all, once nothing is in a table. Without an account the latest stands.
+pub(super) fn finish(
+    account: Result<Account, Error>,
+    latest: &Account,
+    written: Written,
+) -> Finished {
+    let (account, read) = match account {
+        Ok(account) => (account, Ok(())),
+        Err(error) => (*latest, Err(error.to_string())),
+    };
+    let rows = (written.rows, written.lost_rows);
+    let counters = told(&account, written.exported, 0, rows);
+    let output = written.output.map_err(|error| error.to_string());
+    (counters, output.and(read))
 }
 
 /// In the words of every other datapath.

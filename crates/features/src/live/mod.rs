@@ -23,7 +23,7 @@ use sys::caps::{Capability, Effective};
 use crate::counters::{Counters, Exported, Seen};
 use crate::extractor::Options;
 use crate::kernel::Wakeup;
-use crate::schema::Schema;
+use crate::schema::{Description, Schema};
 use crate::sink::Sink;
 
 /// The features job: what its datapaths are asked and count.
@@ -52,6 +52,21 @@ pub fn datapaths() -> Vec<Box<dyn Datapath<Features>>> {
         Box::new(tc_flow::TcFlow),
         Box::new(af_xdp::AfXdp),
     ]
+}
+
+/// The datapaths that give a column, captures first. Programs in the kernel hand up what headers say, or
+/// only flows; every other datapath hands over the frames.
+pub fn givers(schema: &Schema, column: &Description) -> Vec<&'static str> {
+    let gives = |name: &&'static str| match *name {
+        "xdp-flow" | "xdp-generic" | "tc-flow" => {
+            schema.flow_columns().is_some() && !column.needs_payload
+        }
+        "xdp-ringbuf" => !column.needs_payload,
+        _ => true,
+    };
+    let live = datapaths();
+    let names = live.iter().map(|datapath| datapath.name());
+    std::iter::once("pcap").chain(names).filter(gives).collect()
 }
 
 /// Makes a worker's sink.

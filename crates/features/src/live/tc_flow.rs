@@ -24,6 +24,7 @@ impl Datapath<Features> for TcFlow {
 
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
+        kernel::only_flows(self.name(), plan)?;
         let settings = Settings {
             raw: super::is_raw(group::hardware(plan)?),
             ..kernel::settings(self.name(), Hook::Tc, plan)?

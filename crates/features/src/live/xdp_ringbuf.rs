@@ -1,14 +1,14 @@
-//! The `xdp-ringbuf` datapath: the kernel reads headers and records each packet, flows are counted here.
+//! The `xdp-ringbuf` datapath: the kernel reads headers and records each packet, flows are kept here.
 
 use datapath::{Datapath, Error, Missing};
 use netdev::XdpMode;
 use sys::capture::Promiscuous;
 
-use super::kernel::{self, Hook, PlaneWork};
+use super::kernel::{self, Hook};
 use super::worker::{Capturing, Workers, now_ns};
 use super::{Features, LiveCounters, Plan, Running};
-use crate::flow::Table;
-use crate::kernel::{PacketPlane, Wakeup};
+use crate::keep::Keeper;
+use crate::kernel::{Account, PacketPlane, Wakeup};
 
 /// A packet this young may be overtaken by one that another CPU is just writing.
 const YOUNG_NS: i64 = 1_000_000;
@@ -33,8 +33,8 @@ impl Datapath<Features> for XdpRingbuf {
         plane.attach(plan.ifindex, XdpMode::Native)?;
         let records = Records {
             plane,
-            table: Table::new(settings.options.timers, settings.options.limits),
-            work: PlaneWork::new(plan),
+            keeper: Keeper::new(plan.schema, &plan.options, (plan.sink)()),
+            account: Account::default(),
             young_ns: match plan.wakeup {
                 Wakeup::Every => 0,
                 Wakeup::Adaptive | Wakeup::Timer(_) => YOUNG_NS,
@@ -48,8 +48,9 @@ impl Datapath<Features> for XdpRingbuf {
 #[derive(Debug)]
 struct Records {
     plane: PacketPlane,
-    table: Table,
-    work: PlaneWork,
+    keeper: Keeper,
+    /// As it was last read.
+    account: Account,
     /// What is younger waits in its ring.
     young_ns: i64,
     _promiscuous: Option<Promiscuous>,
@@ -57,10 +58,9 @@ struct Records {
 
 impl Records {
     fn collect(&mut self, before_ns: i64) {
-        let (table, work) = (&mut self.table, &mut self.work);
-        self.plane.collect(before_ns, |packet| {
-            table.add(packet, &mut |flow| work.row(flow));
-        });
+        let keeper = &mut self.keeper;
+        self.plane
+            .collect(before_ns, |packet| keeper.packet(packet));
     }
 }
 
@@ -72,23 +72,22 @@ impl Capturing for Records {
     }
 
     fn tick(&mut self, now_ns: i64) -> Result<(), String> {
-        let work = &mut self.work;
-        self.table.sweep(now_ns, &mut |flow| work.row(flow));
-        work.flush();
+        self.keeper.sweep(now_ns);
+        self.keeper.flush();
         self.plane.set_clock().map_err(|error| error.to_string())
     }
 
     fn counters(&mut self) -> Result<LiveCounters, String> {
         let account = self.plane.account().map_err(|error| error.to_string())?;
-        Ok(self.work.counters(account))
+        self.account = account;
+        let (exported, rows) = (self.keeper.exported(), self.keeper.rows());
+        Ok(kernel::counters(&account, exported, rows))
     }
 
     fn finish(mut self) -> (LiveCounters, Result<(), String>) {
         let detached = self.plane.detach();
         self.collect(i64::MAX);
-        let work = &mut self.work;
-        self.table.drain(&mut |flow| work.row(flow));
         let account = detached.and_then(|()| self.plane.account());
-        self.work.finish(account)
+        kernel::finish(account, &self.account, self.keeper.finish())
     }
 }

@@ -4,10 +4,14 @@ mod cic;
 mod flow;
 mod ipfix;
 mod nfstream;
+mod nprint;
+mod packet;
+mod without;
 
 use crate::column::Column;
 use crate::extractor::Options;
 use crate::flow::Flow;
+use crate::packets::{Bits, Facts};
 
 /// A named list of columns. A name with another version is another schema.
 #[derive(Debug)]
@@ -32,6 +36,10 @@ pub enum Rules {
 #[derive(Debug)]
 pub enum Rows {
     Flows(&'static [&'static [Column<Flow>]]),
+    /// Packets, by what their headers say.
+    Packets(&'static [&'static [Column<Facts>]]),
+    /// Packets, by their headers' bits.
+    Bits(&'static [&'static [Column<Bits>]]),
 }
 
 /// What a column is, without how it is made.
@@ -45,7 +53,14 @@ pub struct Description {
 }
 
 /// Every schema, the default first.
-pub const SCHEMAS: &[Schema] = &[flow::SCHEMA, cic::SCHEMA, nfstream::SCHEMA, ipfix::SCHEMA];
+pub const SCHEMAS: &[Schema] = &[
+    flow::SCHEMA,
+    cic::SCHEMA,
+    nfstream::SCHEMA,
+    ipfix::SCHEMA,
+    packet::SCHEMA,
+    nprint::SCHEMA,
+];
 
 /// The schema of this name.
 pub fn find(name: &str) -> Option<&'static Schema> {
@@ -60,10 +75,28 @@ impl Schema {
             options.timers.linger_ns = None;
             options.by_vlan = true;
         }
+        options.limits.payloads &= self.needs_payload();
+        if self.flow_columns().is_none() {
+            options.limits.steps = 0;
+            options.limits.early_packets = None;
+        }
         options
     }
 
-    /// Whether any column needs bytes behind the headers.
+    /// Its columns, if its rows are about flows.
+    pub fn flow_columns(&self) -> Option<&'static [&'static [Column<Flow>]]> {
+        match self.rows {
+            Rows::Flows(columns) => Some(columns),
+            Rows::Packets(_) | Rows::Bits(_) => None,
+        }
+    }
+
+    /// Whether its rows are packets' bits.
+    pub fn has_bits(&self) -> bool {
+        matches!(self.rows, Rows::Bits(_))
+    }
+
+    /// Whether any column needs the packets themselves, not only what their headers say.
     pub fn needs_payload(&self) -> bool {
         self.columns().iter().any(|column| column.needs_payload)
     }
@@ -71,6 +104,8 @@ impl Schema {
     pub fn columns(&self) -> Vec<Description> {
         match &self.rows {
             Rows::Flows(columns) => describe(columns),
+            Rows::Packets(columns) => describe(columns),
+            Rows::Bits(columns) => describe(columns),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Lists as columns of their own, for formats that hold none: `splt_payload` becomes `splt_payload_0`
-//! and so on, in its place.
+//! and so on, in its place. Bits are called as their fields: `ipv4_ver_0`.
 
 use std::sync::Arc;
 
@@ -7,7 +7,10 @@ use arrow_array::types::{Int8Type, Int32Type, UInt64Type};
 use arrow_array::{
     Array, ArrayRef, ArrowPrimitiveType, FixedSizeListArray, PrimitiveArray, RecordBatch,
 };
+
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+
+use crate::batch::FIELDS;
 
 /// The columns of a batch without lists.
 pub(super) fn schema(schema: &Schema) -> SchemaRef {
@@ -19,15 +22,22 @@ fn fields(field: &Field) -> Vec<Field> {
     let DataType::FixedSizeList(item, size) = field.data_type() else {
         return vec![field.clone()];
     };
-    (0..*size)
-        .map(|step| {
-            Field::new(
-                format!("{}_{step}", field.name()),
-                item.data_type().clone(),
-                true,
-            )
-        })
+    names(field, usize::try_from(*size).unwrap_or(0))
+        .map(|name| Field::new(name, item.data_type().clone(), true))
         .collect()
+}
+
+fn names(field: &Field, size: usize) -> impl Iterator<Item = String> {
+    let whole = format!("{}:{size}", field.name());
+    let fields = field.metadata().get(FIELDS).cloned().unwrap_or(whole);
+    let numbered = |part: &str| {
+        let (name, items) = part.split_once(':').unwrap_or((part, "0"));
+        let items: usize = items.parse().unwrap_or(0);
+        let names: Vec<String> = (0..items).map(|item| format!("{name}_{item}")).collect();
+        names
+    };
+    let names: Vec<String> = fields.split(',').flat_map(numbered).collect();
+    names.into_iter()
 }
 
 /// A batch of that schema.

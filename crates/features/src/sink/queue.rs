@@ -11,7 +11,7 @@ use arrow_array::RecordBatch;
 use super::{Error, Mode, Sink};
 
 /// Batches that wait.
-const DEPTH: usize = 64;
+const DEPTH: usize = 32;
 /// How often a sink that has nothing to write is asked whether it has something to do.
 const IDLE: Duration = Duration::from_millis(200);
 /// How long a live run's end waits for an output that does not move.

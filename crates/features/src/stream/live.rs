@@ -12,7 +12,6 @@ use datapath::Datapath;
 use super::{Error, Next, Pull, queue};
 use crate::live::{Features, LiveCounters, Plan, Running};
 use crate::sink::{Mode, Shared};
-use crate::work;
 
 /// Batches that wait for whoever pulls.
 const DEPTH: usize = 64;
@@ -46,7 +45,7 @@ impl LiveStream {
         mut plan: Plan,
         duration: Option<Duration>,
     ) -> Result<Self, datapath::Error> {
-        let schema = work::arrow_schema(plan.schema, &plan.options);
+        let schema = crate::arrow_schema(plan.schema, &plan.options);
         let (outlet, batches) = queue(Mode::Live, DEPTH);
         let ending = Arc::clone(&outlet.ending);
         let outlet = Shared::new(Box::new(outlet));

@@ -2,7 +2,7 @@
 
 use features::column::Value;
 use features::flow::Flow;
-use features::schema::{Rows, find};
+use features::schema::find;
 use features::{Extractor, Options};
 use packet::pcap::{ETHERNET, Frame};
 
@@ -45,7 +45,8 @@ pub(super) fn flow(frames: &[Timed]) -> Flow {
 }
 
 pub(super) fn row(flow: &Flow) -> Vec<(&'static str, Cell)> {
-    let Rows::Flows(groups) = &find("cic.v1").expect("the schema").rows;
+    let schema = find("cic.v1").expect("the schema");
+    let groups = schema.flow_columns().expect("rows about flows");
     let columns = groups.iter().copied().flatten();
     columns
         .map(|column| (column.name, cell(&column.value, flow)))

@@ -6,12 +6,15 @@ pub(crate) mod ipfix;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
+use arrow_array::RecordBatch;
 use features::Options;
 use features::flow::{Direction, Flow};
 use features::pcap::{Progress, Run, Summary};
-use features::sink::{SchemaRef, Sink};
+use features::sink::{Error, SchemaRef, Sink};
 use packet::build;
+use serde_json::Value;
 
 const ACK: u8 = 0x10;
 const SYN: u8 = 0x02;
@@ -89,6 +92,39 @@ pub(crate) fn arrow_schema(schema: &str) -> SchemaRef {
 /// Reads a capture into a sink.
 pub(crate) fn write(capture: &[u8], schema: &str, sink: Box<dyn Sink>) -> Summary {
     run(schema).run(capture, sink, &Progress::default())
+}
+
+/// Keeps what it is given.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept(pub(crate) Arc<Mutex<Vec<RecordBatch>>>);
+
+impl Sink for Kept {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
+        self.0.lock().unwrap().push(batch.clone());
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn lost(&self) -> u64 {
+        0
+    }
+}
+
+/// The rows of a run in order, each as an object in JSON.
+pub(crate) fn json_rows(run: &Run, capture: &[u8]) -> (Summary, Vec<Value>) {
+    let kept = Kept::default();
+    let summary = run.run(capture, Box::new(kept.clone()), &Progress::default());
+    let mut json = arrow_json::LineDelimitedWriter::new(Vec::new());
+    for batch in &*kept.0.lock().unwrap() {
+        json.write(batch).unwrap();
+    }
+    json.finish().unwrap();
+    let text = String::from_utf8(json.into_inner()).unwrap();
+    let rows = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    (summary, rows.collect())
 }
 
 /// The flows of a capture, in order.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use features::batch::Batcher;
-use features::flow::Flow;
+use features::flow::{Flow, Limits};
 use features::kernel::{FlowPlane, Settings};
 use features::schema;
 use libbpf_rs::libbpf_sys;
@@ -225,8 +225,8 @@ pub(crate) fn assert_same_rows(what: &str, mut expected: Vec<Flow>, mut found: V
 /// The columns of flow.v1 for these flows, but for those that need payload: the kernel has none.
 pub(crate) fn columns(flows: &[Flow]) -> Vec<(String, ArrayRef)> {
     let schema = schema::find("flow.v1").unwrap();
-    let schema::Rows::Flows(groups) = schema.rows;
-    let batcher = Batcher::new(schema.name, groups, 10);
+    let groups = schema.flow_columns().unwrap();
+    let batcher = Batcher::new(schema.name, groups, &Limits::default());
     let flows: Vec<Box<Flow>> = flows.iter().cloned().map(Box::new).collect();
     let batch = batcher.batch(&flows).unwrap();
     schema

@@ -96,7 +96,8 @@ fn tables() -> impl Iterator<Item = String> {
     })
 }
 
-fn tshark(capture: &Path, arguments: &[String]) -> String {
+/// What it prints.
+pub(super) fn tshark(capture: &Path, arguments: &[String]) -> String {
     let output = Command::new("tshark")
         // Whoever runs the test may have preferences.
         .env("WIRESHARK_CONFIG_DIR", "/nonexistent")

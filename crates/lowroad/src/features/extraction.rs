@@ -7,6 +7,7 @@ use control::units::Span;
 use features::Options;
 use features::dissect::Tunnels;
 use features::flow::{Gaps, Limits, Timers};
+use features::schema::Schema;
 
 use super::selection::Selecting;
 use crate::exit::Failure;
@@ -41,6 +42,9 @@ pub(super) struct Extraction {
     /// Another row after a flow's first N packets
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     early: Option<u64>,
+    /// Bytes of each packet's payload among the bits of nprint.v1
+    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u16).range(0..=1500))]
+    payload_bytes: u16,
     /// Flows in memory at a time; beyond it, quiet ones are exported early, and counted
     #[arg(long, value_name = "N", default_value = "1000000", value_parser = clap::value_parser!(u32).range(1..))]
     max_flows: u32,
@@ -55,8 +59,24 @@ enum TunnelName {
 }
 
 impl Extraction {
-    /// With as many packets a second at most.
-    pub(super) fn options(&self, most: Option<NonZeroU32>) -> Result<Options, Failure> {
+    /// The options for rows of this schema, with as many packets a second at most; refuses what it has no
+    /// rows for.
+    pub(super) fn options(
+        &self,
+        schema: &Schema,
+        most: Option<NonZeroU32>,
+    ) -> Result<Options, Failure> {
+        let refuse = |what: &str| Err(Failure::Input(format!("{}: {what}", schema.name)));
+        if self.early.is_some() && schema.flow_columns().is_none() {
+            return refuse("has a row for each packet; --early asks for rows about flows");
+        }
+        if self.payload_bytes > 0 && !schema.has_bits() {
+            return refuse("has no bits of payloads; --payload-bytes goes with nprint.v1");
+        }
+        self.asked(most)
+    }
+
+    fn asked(&self, most: Option<NonZeroU32>) -> Result<Options, Failure> {
         let linger_ns = (!self.ignore_tcp_end).then(|| signed(self.linger));
         Ok(Options {
             timers: Timers {
@@ -72,6 +92,7 @@ impl Extraction {
                 most_flows: self.max_flows as usize,
                 steps: self.splt.into(),
                 early_packets: self.early,
+                payload_bytes: self.payload_bytes.into(),
                 ..Limits::default()
             },
             tunnels: match self.tunnels {

@@ -109,7 +109,7 @@ impl Live {
         let link = netlink.link_by_name(&self.interface);
         let link = link.map_err(|error| Failure::Input(format!("{}: {error}", self.interface)))?;
         let schema = self.output.schema()?;
-        let options = self.extraction.options(self.max_pps)?;
+        let options = self.extraction.options(schema, self.max_pps)?;
         let rows = features::arrow_schema(schema, &options);
         let output = Shared::new(self.output.create(&rows, Mode::Live)?);
         Ok(Plan {

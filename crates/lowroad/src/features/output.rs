@@ -17,6 +17,9 @@ pub(super) struct Output {
     /// Which columns; `lowroad features schema` lists the schemas
     #[arg(long, default_value = "flow.v1")]
     schema: String,
+    /// Leave columns of the schema out
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    without: Vec<String>,
     /// A file, - for standard output, an IPFIX collector, ipfix+udp://HOST:PORT or ipfix+tcp://HOST:PORT,
     /// or a subject of a NATS stream, nats://HOST:PORT/SUBJECT
     #[arg(long, short, value_name = "OUTPUT")]
@@ -46,7 +49,14 @@ enum FormatName {
 
 impl Output {
     pub(super) fn schema(&self) -> Result<&'static Schema, Failure> {
-        schema::find(&self.schema)
+        let schema = schema::find(&self.schema)?;
+        schema.without(&self.without).map_err(|unknown| {
+            let name = schema.name;
+            let what = "lowroad features schema";
+            Failure::Input(format!(
+                "{name} has no column \"{unknown}\"; `{what} {name}` lists them"
+            ))
+        })
     }
 
     /// Whether rows go to standard output, which then holds nothing else.

@@ -1,7 +1,8 @@
 //! `lowroad features pcap`: a capture, from its first record to its last.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read};
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -23,25 +24,35 @@ use crate::exit::Failure;
 pub(super) struct Pcap {
     /// A pcap or pcapng file, or - for standard input
     file: PathBuf,
+    /// Threads that share the flows; by default 1, and for files of 256 MiB or more one for each CPU
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    threads: Option<u32>,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
     extraction: Extraction,
 }
 
+/// Bytes of a file from which on several threads read it.
+const LARGE: u64 = 256 << 20;
+/// Beyond, whoever reads the file could not keep them busy.
+const MOST_THREADS: u32 = 8;
+
 impl Pcap {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
+        let schema = self.output.schema()?;
         let run = Run {
-            options: self.extraction.options(None)?,
-            schema: self.output.schema()?,
+            options: self.extraction.options(schema, None)?,
+            schema,
         };
         let shutdown = Shutdown::install().map_err(|error| anyhow!("signals: {error}"))?;
         let input = open(&self.file)?;
+        let threads = self.threads();
         let sink = self.output.create(&run.arrow_schema(), Mode::Whole)?;
         let progress = Progress::default();
         let started = Instant::now();
         let summary = thread::scope(|scope| {
-            let running = scope.spawn(|| run.run(input, sink, &progress));
+            let running = scope.spawn(|| run.run_on(threads, input, sink, &progress));
             while !running.is_finished() {
                 if shutdown.wait(Duration::from_millis(20)) {
                     progress.stop.store(true, Ordering::Relaxed);
@@ -58,6 +69,11 @@ impl Pcap {
         self.finish(&summary, json)
     }
 
+    fn threads(&self) -> NonZeroU32 {
+        let threads = self.threads.unwrap_or_else(|| worth_while(&self.file));
+        NonZeroU32::new(threads).unwrap_or(NonZeroU32::MIN)
+    }
+
     /// Says what was done, then what went wrong.
     fn finish(&self, summary: &Summary, json: bool) -> Result<(), Failure> {
         self.output.report(&text(summary, json))?;
@@ -67,6 +83,16 @@ impl Pcap {
             Fault::Output { .. } | Fault::Unaccounted(_) => Failure::Failed(anyhow!(fault)),
         })
     }
+}
+
+/// Threads for a file where none were asked for: more take less time, but not less work.
+fn worth_while(file: &Path) -> u32 {
+    let is_large = fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() >= LARGE);
+    if !is_large {
+        return 1;
+    }
+    let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    u32::try_from(cpus).map_or(MOST_THREADS, |cpus| cpus.min(MOST_THREADS))
 }
 
 fn text(summary: &Summary, json: bool) -> String {

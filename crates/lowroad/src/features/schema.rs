@@ -1,5 +1,6 @@
 //! `lowroad features schema`: what there is, and what each column means.
 
+use features::live::givers;
 use features::schema::{self, SCHEMAS, Schema};
 use serde_json::{Value, json};
 
@@ -46,6 +47,7 @@ pub(super) fn describe(schema: &Schema, json: bool) -> Result<(), Failure> {
                     "unit": column.unit,
                     "definition": column.definition,
                     "needs_payload": column.needs_payload,
+                    "datapaths": givers(schema, column),
                 })
             })
             .collect();

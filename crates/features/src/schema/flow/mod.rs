@@ -45,6 +45,6 @@ pub(super) fn per_second(amount: u64, duration_ns: u64) -> Option<f64> {
 }
 
 /// A hardware address; null where the link has none.
-pub(super) fn mac(address: [u8; 6], out: &mut dyn Write) -> bool {
+pub(in crate::schema) fn mac(address: [u8; 6], out: &mut dyn Write) -> bool {
     address != [0; 6] && text::mac(address, out)
 }

@@ -103,7 +103,7 @@ mod tests {
 
     /// A column's value, as text.
     fn value(flow: &Flow, name: &str) -> String {
-        let Rows::Flows(groups) = SCHEMA.rows;
+        let groups = SCHEMA.flow_columns().unwrap();
         let mut columns = groups.iter().copied().flatten();
         let column = columns.find(|column| column.name == name).unwrap();
         let mut items = Vec::new();

@@ -115,9 +115,16 @@ fn writer(schema: &SchemaRef) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true);
     for field in schema.fields() {
-        let column = ColumnPath::from(field.name().as_str());
-        let repeats = matches!(field.data_type(), DataType::Utf8);
-        properties = properties.set_column_dictionary_enabled(column, repeats);
+        // But text repeats, and bits of packets have three values.
+        let path = match field.data_type() {
+            DataType::Utf8 => vec![field.name().clone()],
+            DataType::FixedSizeList(item, _) if *item.data_type() == DataType::Int8 => {
+                let list = "list".to_owned();
+                vec![field.name().clone(), list, item.name().clone()]
+            }
+            _ => continue,
+        };
+        properties = properties.set_column_dictionary_enabled(ColumnPath::new(path), true);
     }
     ArrowWriter::try_new(Vec::new(), schema.clone(), Some(properties.build()))
 }

@@ -1,16 +1,19 @@
 //! The `pcap` datapath: a capture, from its first record to its last.
 
+mod parallel;
+
 use std::io::Read;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arrow_schema::SchemaRef;
-use packet::pcap::{Error as PcapError, Frame, Reader};
+use packet::pcap::{Block, Error as PcapError, Reader};
 
 use crate::counters::{Counters, Refused, Unaccounted};
 use crate::extractor::Options;
 use crate::schema::Schema;
 use crate::sink::{self, Sink};
-use crate::work::{self, FlowWork};
+use crate::work::{Done, Work};
 
 /// How far a run has come; read by whoever shows it, from another thread.
 #[derive(Debug, Default)]
@@ -79,51 +82,62 @@ pub struct Run {
 impl Run {
     /// Rows in Arrow's terms.
     pub fn arrow_schema(&self) -> SchemaRef {
-        work::arrow_schema(self.schema, &self.options)
+        crate::arrow_schema(self.schema, &self.options)
     }
 
     /// Reads a capture to its end, its first broken record, or a stop, and writes every row.
     pub fn run(&self, input: impl Read, sink: Box<dyn Sink>, progress: &Progress) -> Summary {
-        let mut work = FlowWork::new(self.schema, &self.options, sink);
-        let input = frames(input, progress, |frame| {
-            work.frame(frame);
-            !work.has_failed()
-        });
-        let done = work.finish();
-        Summary {
-            counters: done.counters,
-            rows: done.rows,
-            lost_rows: done.lost_rows,
-            input: input.err(),
-            output: done.output.err(),
-            stopped: progress.stop.load(Ordering::Relaxed),
+        let mut work = Work::new(self.schema, &self.options, sink);
+        let input = frames(input, progress, &mut work);
+        summary(work.finish(), input, progress)
+    }
+
+    /// The same by so many workers: the same rows in another order.
+    pub fn run_on(
+        &self,
+        workers: NonZeroU32,
+        input: impl Read,
+        sink: Box<dyn Sink>,
+        progress: &Progress,
+    ) -> Summary {
+        if workers == NonZeroU32::MIN {
+            return self.run(input, sink, progress);
         }
+        let (done, input) = parallel::run(self, workers, input, sink, progress);
+        summary(done, input, progress)
     }
 }
 
-/// Packets between two looks at the stop flag.
-const BURST: u64 = 4096;
+fn summary(done: Done, input: Result<(), PcapError>, progress: &Progress) -> Summary {
+    Summary {
+        counters: done.counters,
+        rows: done.rows,
+        lost_rows: done.lost_rows,
+        input: input.err(),
+        output: done.output.err(),
+        stopped: progress.stop.load(Ordering::Relaxed),
+    }
+}
 
-/// Hands over every frame until there is none, `take` wants no more, or a stop.
-fn frames(
-    input: impl Read,
-    progress: &Progress,
-    mut take: impl FnMut(&Frame<'_>) -> bool,
-) -> Result<(), PcapError> {
-    let mut packets = 0;
+/// Takes every frame until there is none, the output takes no more, or a stop.
+fn frames(input: impl Read, progress: &Progress, work: &mut Work) -> Result<(), PcapError> {
     let mut reader = Reader::new(input)?;
-    while let Some(frame) = reader.read()? {
-        if !take(&frame) {
+    let mut block = Block::new();
+    let mut packets = 0;
+    while reader.read_block(&mut block)? {
+        if packets == 0
+            && let Some(first) = block.get(0)
+        {
+            work.begin(first.timestamp_ns);
+        }
+        for frame in block.frames() {
+            work.frame(&frame);
+        }
+        packets += u64::try_from(block.len()).unwrap_or(0);
+        progress.packets.store(packets, Ordering::Relaxed);
+        if work.has_failed() || progress.stop.load(Ordering::Relaxed) {
             break;
         }
-        packets += 1;
-        if packets % BURST == 0 {
-            progress.packets.store(packets, Ordering::Relaxed);
-            if progress.stop.load(Ordering::Relaxed) {
-                break;
-            }
-        }
     }
-    progress.packets.store(packets, Ordering::Relaxed);
     Ok(())
 }

@@ -1,0 +1,221 @@
+//! Several workers on one capture. Who reads it hands each frame to the worker whose flows it can be in,
+//! and says when to look for flows that time has ended: all workers at the same frame, and at the same
+//! times as one alone would. So the rows are the same, whoever makes them.
+
+use std::io::Read;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use packet::pcap::{Block, Error as PcapError, Reader};
+
+use super::{Progress, Run};
+use crate::counters::{Counters, Exported, Seen};
+use crate::dissect::shard;
+use crate::extractor::{Horizon, Options};
+use crate::sink::{Shared, Sink};
+use crate::work::{Done, Work};
+
+/// Blocks that wait for a worker, of about 1 MiB each.
+const AHEAD: usize = 4;
+
+/// Reads a capture to its end, its first broken record, or a stop; who made the rows is not told.
+pub(super) fn run(
+    run: &Run,
+    workers: NonZeroU32,
+    input: impl Read,
+    sink: Box<dyn Sink>,
+    progress: &Progress,
+) -> (Done, Result<(), PcapError>) {
+    let sink = Shared::new(sink);
+    let (pool, failed) = (Pool::default(), AtomicBool::new(false));
+    let options = part(run.schema.options(&run.options), workers);
+    let works: Vec<Work> = (0..workers.get())
+        .map(|_| Work::new(run.schema, &options, sink.handle()))
+        .collect();
+    thread::scope(|scope| {
+        let (mut senders, mut threads) = (Vec::new(), Vec::new());
+        for work in works {
+            let (sender, parts) = sync_channel(AHEAD);
+            let (pool, failed) = (&pool, &failed);
+            threads.push(scope.spawn(move || take(work, &parts, pool, failed)));
+            senders.push(sender);
+        }
+        let mut handout = Handout {
+            options: &options,
+            senders,
+            pool: &pool,
+            horizon: Horizon::default(),
+        };
+        let read = handout.read(input, progress, &failed);
+        drop(handout);
+        let done = threads.into_iter().map(|thread| {
+            let ended = thread.join();
+            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        (done.fold(nothing(), and), read)
+    })
+}
+
+/// The options of one of several workers: flows are shared out.
+fn part(mut options: Options, workers: NonZeroU32) -> Options {
+    let workers = usize::try_from(workers.get()).unwrap_or(usize::MAX);
+    options.limits.most_flows = (options.limits.most_flows / workers).max(1);
+    options
+}
+
+/// A worker's part of a block.
+struct Part {
+    block: Arc<Block>,
+    turns: Turns,
+}
+
+/// What a worker does with a block.
+#[derive(Debug, Default)]
+struct Turns {
+    /// Numbers of its frames.
+    frames: Vec<usize>,
+    /// After how many of them it looks for flows that have ended, and by what time.
+    sweeps: Vec<(usize, i64)>,
+    /// When the first frame of the capture was captured, with the first block.
+    begin_ns: Option<i64>,
+}
+
+/// Memory that is used again.
+#[derive(Debug, Default)]
+struct Pool {
+    blocks: Mutex<Vec<Block>>,
+    turns: Mutex<Vec<Turns>>,
+}
+
+impl Pool {
+    fn give_back(&self, part: Part) {
+        let Part { block, mut turns } = part;
+        if let Some(block) = Arc::into_inner(block) {
+            lock(&self.blocks).push(block);
+        }
+        turns.frames.clear();
+        turns.sweeps.clear();
+        turns.begin_ns = None;
+        lock(&self.turns).push(turns);
+    }
+
+    fn block(&self) -> Block {
+        lock(&self.blocks).pop().unwrap_or_default()
+    }
+
+    fn turns(&self) -> Turns {
+        lock(&self.turns).pop().unwrap_or_default()
+    }
+}
+
+/// Who reads.
+struct Handout<'a> {
+    options: &'a Options,
+    senders: Vec<SyncSender<Part>>,
+    pool: &'a Pool,
+    horizon: Horizon,
+}
+
+impl Handout<'_> {
+    fn read(
+        &mut self,
+        input: impl Read,
+        progress: &Progress,
+        failed: &AtomicBool,
+    ) -> Result<(), PcapError> {
+        let mut reader = Reader::new(input)?;
+        let mut packets = 0;
+        loop {
+            let mut block = self.pool.block();
+            if !reader.read_block(&mut block)? {
+                return Ok(());
+            }
+            let begin_ns = block.get(0).filter(|_| packets == 0);
+            packets += u64::try_from(block.len()).unwrap_or(0);
+            let begin_ns = begin_ns.map(|first| first.timestamp_ns);
+            self.hand_out(block, begin_ns);
+            progress.packets.store(packets, Ordering::Relaxed);
+            if failed.load(Ordering::Relaxed) || progress.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn hand_out(&mut self, block: Block, begin_ns: Option<i64>) {
+        let workers = u32::try_from(self.senders.len()).unwrap_or(u32::MAX);
+        let turns = self.senders.iter().map(|_| Turns {
+            begin_ns,
+            ..self.pool.turns()
+        });
+        let mut turns: Vec<Turns> = turns.collect();
+        for (index, frame) in block.frames().enumerate() {
+            let worker = shard(&frame, self.options.tunnels, workers);
+            turns[worker as usize].frames.push(index);
+            if let Some(horizon_ns) = self.horizon.frame(frame.timestamp_ns) {
+                for turns in &mut turns {
+                    turns.sweeps.push((turns.frames.len(), horizon_ns));
+                }
+            }
+        }
+        let block = Arc::new(block);
+        for (turns, sender) in turns.into_iter().zip(&self.senders) {
+            let block = Arc::clone(&block);
+            // A worker takes parts until there are none, or it has panicked, which its join tells.
+            let _taken = sender.send(Part { block, turns });
+        }
+    }
+}
+
+/// A worker.
+fn take(mut work: Work, parts: &Receiver<Part>, pool: &Pool, failed: &AtomicBool) -> Done {
+    for part in parts {
+        if let Some(begin_ns) = part.turns.begin_ns {
+            work.begin(begin_ns);
+        }
+        let mut sweeps = part.turns.sweeps.iter().peekable();
+        for (done, &index) in part.turns.frames.iter().enumerate() {
+            while let Some((_, horizon_ns)) = sweeps.next_if(|(after, _)| *after <= done) {
+                work.sweep(*horizon_ns);
+            }
+            if let Some(frame) = part.block.get(index) {
+                work.part(&frame);
+            }
+        }
+        sweeps.for_each(|(_, horizon_ns)| work.sweep(*horizon_ns));
+        if work.has_failed() {
+            failed.store(true, Ordering::Relaxed);
+        }
+        pool.give_back(part);
+    }
+    work.finish()
+}
+
+fn nothing() -> Done {
+    Done {
+        counters: Counters::default(),
+        rows: 0,
+        lost_rows: 0,
+        output: Ok(()),
+    }
+}
+
+/// What two workers have done, as one.
+fn and(one: Done, other: Done) -> Done {
+    Done {
+        counters: Counters {
+            seen: Seen::and(one.counters.seen, other.counters.seen),
+            exported: Exported::and(one.counters.exported, other.counters.exported),
+            open: one.counters.open + other.counters.open,
+        },
+        rows: one.rows + other.rows,
+        lost_rows: one.lost_rows + other.lost_rows,
+        output: one.output.and(other.output),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

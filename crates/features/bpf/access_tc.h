@@ -7,6 +7,7 @@
 
 /* What becomes of a frame that is left to other programs and the stack. */
 #define FRAME_GOES_ON (__u32) TC_ACT_UNSPEC
+#define FRAME_DROPPED TC_ACT_SHOT
 
 typedef struct __sk_buff context;
 
@@ -47,6 +48,12 @@ static __always_inline bool frame_lost_tag(context *ctx, __u16 *control)
 static __always_inline bool frame_is_raw(void)
 {
 	return raw_frames;
+}
+
+/* The mark that nftables, tc and routing rules know; the packet stays as it is. */
+static __always_inline void frame_mark(context *ctx, const struct packet *p, __u8 dscp)
+{
+	ctx->mark = dscp;
 }
 
 /* What a test says beside a frame. */

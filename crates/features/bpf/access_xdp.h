@@ -10,6 +10,7 @@
 #define METADATA_MAGIC 0x6d726f66U
 /* What becomes of a frame that is left to the stack. */
 #define FRAME_GOES_ON XDP_PASS
+#define FRAME_DROPPED XDP_DROP
 
 typedef struct xdp_md context;
 
@@ -49,6 +50,40 @@ static __always_inline bool frame_lost_tag(context *ctx, __u16 *control)
 static __always_inline bool frame_is_raw(void)
 {
 	return false;
+}
+
+#define DSCP_SHIFT 2
+
+static __always_inline __u16 checksum_replace(__u16 checksum, __u16 old, __u16 new)
+{
+	__u32 sum = (__u16)~checksum + (__u16)~old + new;
+
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~sum;
+}
+
+static __always_inline void mark_v4(struct iphdr *ip, __u8 dscp)
+{
+	__u16 *word = (void *)ip;
+	__u16 old = *word;
+
+	ip->tos = dscp << DSCP_SHIFT | (ip->tos & 3);
+	ip->check = checksum_replace(ip->check, old, *word);
+}
+
+/* XDP knows no mark: the packet gets this DSCP; its ECN bits stay. */
+static __always_inline void frame_mark(context *ctx, const struct packet *p, __u8 dscp)
+{
+	struct iphdr *ip = frame_at(ctx, p->l3, NULL, sizeof(*ip));
+	__be32 *first = (void *)ip;
+
+	if (!ip)
+		return;
+	if (p->key.version == 4)
+		mark_v4(ip, dscp);
+	else
+		*first = (*first & bpf_htonl(0xf03fffff)) | bpf_htonl((__u32)dscp << 22);
 }
 
 /* What a test puts in front of a frame. */

@@ -16,21 +16,27 @@
 #include "evict.h"
 #include "flow_table.h"
 #include "frame.h"
+#include "verdict.h"
 
 EXPORT_STRUCT(account);
 EXPORT_STRUCT(filter_network);
 EXPORT_STRUCT(filter_step);
 EXPORT_STRUCT(flow);
 EXPORT_STRUCT(metadata);
+EXPORT_STRUCT(model);
+EXPORT_STRUCT(tree_account);
 
 SEC("xdp.frags")
 int count_flows(context *ctx)
 {
 	struct packet packet = {};
 	struct account *a = account();
+	struct flow *f = NULL;
 
 	if (a && read_packet(ctx, &packet, a))
-		track(&packet, a);
+		f = track(&packet, a);
+	if (with_models && f)
+		return flow_verdict(ctx, &packet, f);
 	return frame_verdict;
 }
 

@@ -116,7 +116,12 @@ struct flow {
 	__u8 opener;
 	__u8 marks;
 	__u8 end;
-	__u8 padding[6];
+	/* By a model (tree.h): 0 while there is none, else its class + 1, and what that means. */
+	__u8 class;
+	__u8 action;
+	__u16 argument;
+	/* Which model it was that said so last. */
+	__u16 generation;
 };
 
 _Static_assert(sizeof(struct direction) == 272, "no implicit padding");

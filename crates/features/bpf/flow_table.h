@@ -120,22 +120,23 @@ static __always_inline struct flow *flow_of(void *table, const struct packet *p,
 	return f;
 }
 
-/* Counts a packet under its flow; pushes what it ends. */
-static __always_inline void track(const struct packet *p, struct account *a)
+/* Counts a packet under its flow, which is NULL where it is in no table; pushes what it ends. */
+static __always_inline struct flow *track(const struct packet *p, struct account *a)
 {
 	void *table = own_table();
 	struct flow *f;
 
 	if (!table) {
 		a->lost_cpu++;
-		return;
+		return NULL;
 	}
 	f = flow_of(table, p, a);
 	if (!f)
-		return;
+		return NULL;
 	flow_add(f, p);
 	if (early_packets && flow_packets(f) == early_packets && push(f, END_EARLY))
 		a->lost_early_rows++;
+	return f;
 }
 
 #endif

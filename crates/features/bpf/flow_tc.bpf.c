@@ -11,18 +11,22 @@
 #include "evict.h"
 #include "flow_table.h"
 #include "frame.h"
+#include "verdict.h"
 
 SEC("tc")
 int count_flows(context *ctx)
 {
 	struct packet packet = {};
 	struct account *a = account();
+	struct flow *f = NULL;
 
 	/* Segments that the device is left to cut, or has put together. */
 	if (ctx->gso_segs > 1)
 		packet.marks |= PACKET_AGGREGATED;
 	if (a && read_packet(ctx, &packet, a))
-		track(&packet, a);
+		f = track(&packet, a);
+	if (with_models && f)
+		return flow_verdict(ctx, &packet, f);
 	return frame_verdict;
 }
 

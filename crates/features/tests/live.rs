@@ -334,6 +334,7 @@ fn plan(ifindex: u32, schema: &'static Schema, keeper: &Keeper) -> Plan {
         tap: false,
         workers: None,
         wakeup: Wakeup::default(),
+        model: None,
         sink: Arc::new(move || Box::new(keeper.clone())),
     }
 }

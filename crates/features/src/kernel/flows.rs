@@ -15,6 +15,8 @@ use super::account::{self, Account};
 use super::bell::Bell;
 use super::clock;
 use super::failed;
+use super::image::Image;
+use super::models::{Answers, Models};
 use super::outlet::Outlet;
 use super::selection::Maps;
 use super::settings::Settings;
@@ -60,6 +62,7 @@ macro_rules! load {
             evictions: &maps.evictions,
             candidates: &maps.candidates,
             alarms: &maps.alarms,
+            models: [&maps.models, &maps.tree_accounts],
             filter: [
                 &maps.filter_steps,
                 &maps.filter_port_sets,
@@ -80,6 +83,8 @@ pub struct FlowPlane {
     clock: MapHandle,
     outlet: Outlet,
     sweep: Sweep,
+    /// None where the programs were loaded without.
+    models: Option<Models>,
 }
 
 impl FlowPlane {
@@ -117,6 +122,7 @@ impl FlowPlane {
             accounts: handle(loaded.accounts)?,
             clock: handle(loaded.clock)?,
             outlet: Outlet::new(ring, bell, settings),
+            models: models(loaded, settings)?,
             sweep: Sweep::new(
                 settings.options.timers,
                 program(loaded.evict)?,
@@ -158,6 +164,28 @@ impl FlowPlane {
     /// Sleeps until there is reason to collect, as the settings say; whether the program said so.
     pub fn wait(&self) -> Result<bool, Error> {
         self.outlet.wait()
+    }
+
+    /// Puts a model in force, or none; the answers of the one before. `shadow`: nothing becomes of packets,
+    /// it is only counted what would. Each packet meets the one or the other.
+    pub fn set_model(&mut self, image: Option<(&Image, bool)>) -> Result<Answers, Error> {
+        match &mut self.models {
+            Some(models) => models.put(image),
+            None => Err(Error::Plan(
+                "the flow programs were loaded without room for a model".into(),
+            )),
+        }
+    }
+
+    /// The hand on the model, for whoever runs beside the plane.
+    pub(crate) fn take_models(&mut self) -> Option<Models> {
+        self.models.take()
+    }
+
+    /// The answers of the model in force.
+    pub fn answers(&self) -> Result<Answers, Error> {
+        let models = self.models.as_ref();
+        models.map_or(Ok(Answers::default()), Models::answers)
     }
 
     /// Exports the flows that have left the tables, but for those that another CPU goes on with.
@@ -228,7 +256,17 @@ struct Loaded<'a, 'o> {
     evictions: &'a MapMut<'o>,
     candidates: &'a MapMut<'o>,
     alarms: &'a MapMut<'o>,
+    /// The model in force, and what its answers were.
+    models: [&'a MapMut<'o>; 2],
     filter: [&'a MapMut<'o>; 3],
+}
+
+fn models(loaded: &Loaded<'_, '_>, settings: &Settings) -> Result<Option<Models>, Error> {
+    let [in_force, accounts] = loaded.models;
+    settings
+        .models
+        .then(|| Ok(Models::new(handle(in_force)?, handle(accounts)?)))
+        .transpose()
 }
 
 fn handle(map: &MapMut<'_>) -> Result<MapHandle, Error> {

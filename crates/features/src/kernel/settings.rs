@@ -55,6 +55,7 @@ macro_rules! tell_flows {
         $knobs.from_metadata = u8::from($settings.clock == Clock::Metadata);
         tell_selection!($knobs, selection);
         $knobs.wake_always = u8::from($settings.wakeup == Wakeup::Every);
+        $knobs.with_models = u8::from($settings.models);
     }};
 }
 
@@ -74,6 +75,8 @@ pub struct Settings {
     pub flows_per_cpu: u32,
     /// The ring of ended flows: a power of two, at least a page.
     pub ring_bytes: u32,
+    /// Flows may be put before a model; without, nothing of that is in the program.
+    pub models: bool,
 }
 
 impl Default for Settings {
@@ -87,6 +90,7 @@ impl Default for Settings {
             merge: true,
             flows_per_cpu: 65_536,
             ring_bytes: 16 << 20,
+            models: false,
         }
     }
 }

@@ -63,4 +63,8 @@ unsafe impl Plain for types::account {}
 unsafe impl Plain for types::eviction {}
 unsafe impl Plain for types::filter_step {}
 unsafe impl Plain for types::filter_network {}
+unsafe impl Plain for types::model_head {}
+unsafe impl Plain for types::tree {}
+unsafe impl Plain for types::tree_node {}
+unsafe impl Plain for types::tree_account {}
 unsafe impl Plain for packets::types::packet {}

@@ -55,6 +55,7 @@ impl Datapath<Features> for AfXdp {
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
         super::wakes_by_itself(self.name(), plan)?;
+        plan.without_model(self.name())?;
         if !plan.tap {
             return Err(Error::Plan(
                 "af-xdp takes packets away from the network stack: use it with --tap where they are copies, or tpacket"

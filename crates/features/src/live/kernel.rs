@@ -8,7 +8,7 @@ use super::{Direction, LiveCounters, Plan};
 use crate::counters::{Counters, Exported, REFUSALS, Seen};
 use crate::flow::Flow;
 use crate::keep::{self, Written};
-use crate::kernel::{Account, Settings, Verdict};
+use crate::kernel::{Account, FlowPlane, Settings, Verdict};
 use crate::rows::RowWriter;
 
 /// What every datapath with a program in the kernel needs.
@@ -45,6 +45,7 @@ pub(super) fn settings(name: &str, hook: Hook, plan: &Plan) -> Result<Settings, 
     }
     let settings = Settings {
         options: plan.schema.options(&plan.options),
+        models: plan.model.is_some(),
         ..any_settings(name, hook, plan)?
     };
     Ok(Settings {
@@ -108,6 +109,14 @@ fn share(plan: &Plan) -> Result<u32, Error> {
         .map_err(|error| Error::failed("counting the CPUs", error))?;
     let part = plan.options.limits.most_flows / cpus.max(1);
     Ok(u32::try_from(part).unwrap_or(u32::MAX).max(1))
+}
+
+/// Puts the plan's model in force, before the first packet.
+pub(super) fn connect(plan: &Plan, plane: &mut FlowPlane) -> Result<(), Error> {
+    match (&plan.model, plane.take_models()) {
+        (Some(slot), Some(models)) => slot.connect(models),
+        _ => Ok(()),
+    }
 }
 
 /// Rows of flows that the kernel has kept.

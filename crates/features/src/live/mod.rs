@@ -22,7 +22,7 @@ use sys::caps::{Capability, Effective};
 
 use crate::counters::{Counters, Exported, Seen};
 use crate::extractor::Options;
-use crate::kernel::Wakeup;
+use crate::kernel::{ModelSlot, Wakeup};
 use crate::schema::{Description, Schema};
 use crate::sink::Sink;
 
@@ -89,6 +89,8 @@ pub struct Plan {
     /// When whoever reads the rings of the XDP datapaths wakes.
     pub wakeup: Wakeup,
     pub sink: SinkOf,
+    /// Decides in the kernel what becomes of flows.
+    pub model: Option<Arc<ModelSlot>>,
 }
 
 /// Which of a device's frames.
@@ -162,6 +164,16 @@ impl Plan {
             )));
         }
         Ok(())
+    }
+
+    /// Refuses a model where no program of the kernel would ask it.
+    fn without_model(&self, name: &str) -> Result<(), Error> {
+        if self.model.is_none() {
+            return Ok(());
+        }
+        Err(Error::Plan(format!(
+            "{name} asks no model in the kernel; xdp-flow, xdp-generic and tc-flow do, and scores of rows need none"
+        )))
     }
 
     /// How many workers there are to be.

@@ -31,6 +31,7 @@ impl Datapath<Features> for Recv {
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
         super::wakes_by_itself(self.name(), plan)?;
+        plan.without_model(self.name())?;
         plan.check_socket(self.name())?;
         let framed = group::open::<Sockets>(plan, 1)?;
         Workers::start(self.name(), framed)

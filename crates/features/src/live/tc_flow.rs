@@ -31,6 +31,7 @@ impl Datapath<Features> for TcFlow {
         };
         let promiscuous = kernel::promiscuous(plan)?;
         let mut plane = FlowPlane::load_tc(&settings)?;
+        kernel::connect(plan, &mut plane)?;
         for side in sides(plan.direction) {
             plane.attach_tc(plan.ifindex, *side)?;
         }

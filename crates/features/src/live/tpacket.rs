@@ -35,6 +35,7 @@ impl Datapath<Features> for Tpacket {
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
         super::wakes_by_itself(self.name(), plan)?;
+        plan.without_model(self.name())?;
         plan.check_socket(self.name())?;
         let framed = group::open::<Blocks>(plan, half_the_cpus())?;
         Workers::start(self.name(), framed)

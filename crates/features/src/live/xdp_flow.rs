@@ -36,6 +36,7 @@ impl Datapath<Features> for XdpFlow {
         let settings = kernel::settings(self.name, Hook::Xdp, plan)?;
         let promiscuous = kernel::promiscuous(plan)?;
         let mut plane = FlowPlane::load(&settings)?;
+        kernel::connect(plan, &mut plane)?;
         plane.attach(plan.ifindex, self.mode)?;
         let flows = Flows::new(plane, PlaneWork::new(plan), promiscuous);
         Workers::start(self.name, vec![flows])

@@ -27,6 +27,7 @@ impl Datapath<Features> for XdpRingbuf {
 
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
+        plan.without_model(self.name())?;
         let settings = kernel::settings(self.name(), Hook::Xdp, plan)?;
         let promiscuous = kernel::promiscuous(plan)?;
         let mut plane = PacketPlane::load(&settings)?;

@@ -6,6 +6,7 @@ mod ipfix;
 mod nfstream;
 mod nprint;
 mod packet;
+mod tree;
 mod without;
 
 use crate::column::Column;
@@ -60,6 +61,7 @@ pub const SCHEMAS: &[Schema] = &[
     ipfix::SCHEMA,
     packet::SCHEMA,
     nprint::SCHEMA,
+    tree::SCHEMA,
 ];
 
 /// The schema of this name.

@@ -7,6 +7,7 @@ mod flat;
 pub mod ipfix;
 mod nats;
 mod queue;
+mod scored;
 mod shared;
 
 use std::path::Path;
@@ -19,6 +20,7 @@ pub use arrow_schema::SchemaRef;
 pub use file::{FileSink, Format, Rotation};
 pub use nats::NatsSink;
 pub use queue::Queue;
+pub use scored::{Backlog, Scored, Scorer, Unscored, scored_schema};
 pub use shared::Shared;
 
 /// Takes record batches of one schema.
@@ -87,6 +89,8 @@ pub enum Error {
     NotAFile { path: String },
     #[error("nats://{0}: names no subject; write nats://HOST:PORT/SUBJECT")]
     NoSubject(String),
+    #[error("scoring: {0}")]
+    Scores(String),
     #[error("the output's thread: {0}")]
     Thread(std::io::Error),
     #[error("the output takes nothing more")]

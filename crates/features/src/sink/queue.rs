@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 
-use super::{Error, Mode, Sink};
+use super::{Backlog, Error, Mode, Sink};
 
-/// Batches that wait.
-const DEPTH: usize = 32;
+/// Batches that wait, at most.
+pub(super) const DEPTH: usize = 32;
 /// How often a sink that has nothing to write is asked whether it has something to do.
 const IDLE: Duration = Duration::from_millis(200);
 /// How long a live run's end waits for an output that does not move.
@@ -24,6 +24,7 @@ pub struct Queue {
     batches: Option<SyncSender<RecordBatch>>,
     done: Receiver<()>,
     shared: Arc<Shared>,
+    waiting: Backlog,
     /// Rows that came.
     given: u64,
     /// Of them, rows that found the queue full.
@@ -44,14 +45,24 @@ struct Shared {
 impl Queue {
     /// Starts the thread.
     pub fn start(sink: Box<dyn Sink>, mode: Mode) -> Result<Self, Error> {
+        Self::start_counting(sink, mode, Backlog::default())
+    }
+
+    /// The same, and says what waits.
+    pub fn start_counting(
+        sink: Box<dyn Sink>,
+        mode: Mode,
+        waiting: Backlog,
+    ) -> Result<Self, Error> {
         let (batches, work) = sync_channel(DEPTH);
         let (say_done, done) = sync_channel(1);
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
+        let taken = waiting.clone();
         thread::Builder::new()
             .name("features-sink".to_owned())
             .spawn(move || {
-                theirs.serve(sink, &work);
+                theirs.serve(sink, &work, &taken);
                 let _ = say_done.send(());
             })
             .map_err(Error::thread)?;
@@ -60,6 +71,7 @@ impl Queue {
             batches: Some(batches),
             done,
             shared,
+            waiting,
             given: 0,
             refused: 0,
         })
@@ -85,6 +97,8 @@ impl Sink for Queue {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
         let rows = rows(batch);
         self.given += rows;
+        // Before it is sent: its taker may be faster than this thread.
+        self.waiting.0.fetch_add(1, Ordering::Relaxed);
         let refused = match (&self.batches, self.mode) {
             (None, _) => true,
             (Some(batches), Mode::Whole) => batches.send(batch.clone()).is_err(),
@@ -94,6 +108,7 @@ impl Sink for Queue {
             },
         };
         if refused {
+            self.waiting.0.fetch_sub(1, Ordering::Relaxed);
             self.refused += rows;
         }
         match self.shared.error() {
@@ -123,10 +138,14 @@ impl Sink for Queue {
 }
 
 impl Shared {
-    fn serve(&self, mut sink: Box<dyn Sink>, work: &Receiver<RecordBatch>) {
+    fn serve(&self, mut sink: Box<dyn Sink>, work: &Receiver<RecordBatch>, waiting: &Backlog) {
         let mut after_failure = 0;
         loop {
-            match work.recv_timeout(IDLE) {
+            let batch = work.recv_timeout(IDLE);
+            if batch.is_ok() {
+                waiting.0.fetch_sub(1, Ordering::Relaxed);
+            }
+            match batch {
                 Ok(batch) if self.failed.load(Ordering::Relaxed) => after_failure += rows(&batch),
                 Ok(batch) => {
                     let written = sink.write(&batch);

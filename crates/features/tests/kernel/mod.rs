@@ -91,12 +91,18 @@ pub(crate) fn pin() {
 
 /// Runs an XDP program on a frame with its time and wire length in front; the verdict.
 pub(crate) fn run(program: BorrowedFd<'_>, captured: &Captured) -> u32 {
+    run_for_frame(program, captured).0
+}
+
+/// The same, and the frame as the program has left it.
+pub(crate) fn run_for_frame(program: BorrowedFd<'_>, captured: &Captured) -> (u32, Vec<u8>) {
     let mut data = Vec::with_capacity(METADATA + captured.frame.len());
     data.extend_from_slice(&captured.timestamp_ns.to_ne_bytes());
     data.extend_from_slice(&captured.original_length.to_ne_bytes());
     data.extend_from_slice(&MAGIC.to_ne_bytes());
     data.extend_from_slice(&captured.frame);
     let size = u32::try_from(data.len()).unwrap();
+    let mut left = vec![0_u8; data.len()];
     // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
     let context: [u32; 6] = [16, size, 0, 0, 0, 0];
     let mut options = libbpf_sys::bpf_test_run_opts {
@@ -105,14 +111,16 @@ pub(crate) fn run(program: BorrowedFd<'_>, captured: &Captured) -> u32 {
         ctx_size_in: 24,
         data_in: data.as_ptr().cast(),
         data_size_in: size,
+        data_out: left.as_mut_ptr().cast(),
+        data_size_out: size,
         repeat: 1,
         ..Default::default()
     };
-    // SAFETY: context, data and options outlive the call, and their sizes are theirs.
+    // SAFETY: context, both frames and options outlive the call, and their sizes are theirs.
     let result =
         unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
     assert_eq!(result, 0, "running {size} bytes");
-    options.retval
+    (options.retval, left.split_off(METADATA))
 }
 
 /// Runs a tc program on a frame with its time and wire length beside it, and how many segments it

@@ -12,12 +12,13 @@ use control::units::Span;
 use datapath::Datapath;
 use features::kernel::Wakeup;
 use features::live::{Direction, Ended, Features, LiveCounters, Plan, datapaths};
-use features::sink::{Mode, Shared};
+use features::sink::Shared;
 use serde_json::json;
 
 use super::account;
 use super::extraction::Extraction;
 use super::metrics::{Metrics, Served};
+use super::models::{Judges, Models};
 use super::output::Output;
 use crate::exit::Failure;
 
@@ -49,6 +50,8 @@ pub(super) struct Live {
     /// Drop each packet once it is counted: only where what comes in is a copy, as on a mirror port
     #[arg(long)]
     tap: bool,
+    #[command(flatten)]
+    models: Models,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -82,15 +85,16 @@ impl Live {
         let shutdown = Shutdown::install().map_err(|error| anyhow!("signals: {error}"))?;
         let datapath = self.datapath()?;
         let metrics = self.metrics.serve()?;
-        let running = datapath.start(&self.plan()?)?;
+        let mut judges = self.models.load()?;
+        let running = datapath.start(&self.plan(&mut judges)?)?;
         let started = Instant::now();
-        self.watch(&shutdown, &*running, &metrics, started);
+        self.watch(&shutdown, &*running, &metrics, &mut judges, started);
         let Ended { counters, failed } = running.stop();
-        metrics.tell(&counters);
+        metrics.tell(&counters, judges.look());
         if io::stderr().is_terminal() {
             eprint!("\r\x1b[K");
         }
-        self.output.report(&text(&counters, json))?;
+        self.output.report(&text(&counters, &judges, json))?;
         if let Some(why) = failed {
             return Err(Failure::Failed(anyhow!("{}: {why}", self.interface)));
         }
@@ -104,14 +108,17 @@ impl Live {
             .map_err(|unaccounted| Failure::Failed(anyhow!(unaccounted)))
     }
 
-    fn plan(&self) -> Result<Plan, Failure> {
+    fn plan(&self, judges: &mut Judges) -> Result<Plan, Failure> {
         let mut netlink = netdev::Netlink::new().map_err(|error| anyhow!("netlink: {error}"))?;
         let link = netlink.link_by_name(&self.interface);
         let link = link.map_err(|error| Failure::Input(format!("{}: {error}", self.interface)))?;
-        let schema = self.output.schema()?;
+        let schema = match judges.schema() {
+            Some(theirs) => self.output.schema_or(theirs)?,
+            None => self.output.schema()?,
+        };
         let options = self.extraction.options(schema, self.max_pps)?;
         let rows = features::arrow_schema(schema, &options);
-        let output = Shared::new(self.output.create(&rows, Mode::Live)?);
+        let output = Shared::new(judges.sink(&self.output, &rows)?);
         Ok(Plan {
             interface: self.interface.clone(),
             ifindex: link.index,
@@ -123,6 +130,7 @@ impl Live {
             workers: self.workers,
             sink: Arc::new(move || output.handle()),
             wakeup: self.wakeup,
+            model: judges.slot(),
         })
     }
 
@@ -148,6 +156,7 @@ impl Live {
         shutdown: &Shutdown,
         running: &dyn datapath::Running<Features>,
         metrics: &Served,
+        judges: &mut Judges,
         started: Instant,
     ) {
         while running.failed().is_none() {
@@ -157,7 +166,7 @@ impl Live {
             if left.is_zero() || shutdown.wait(left.min(Duration::from_millis(500))) {
                 return;
             }
-            metrics.tell(&running.counters());
+            metrics.tell(&running.counters(), judges.look());
             if io::stderr().is_terminal() {
                 show(&running.counters(), started);
             }
@@ -179,18 +188,20 @@ fn wakeup(text: &str) -> Result<Wakeup, String> {
     }
 }
 
-fn text(counters: &LiveCounters, json: bool) -> String {
+fn text(counters: &LiveCounters, judges: &Judges, json: bool) -> String {
     let rows = (counters.rows, counters.lost_rows);
     if json {
         let more = json!({"no_room": counters.no_room});
-        return format!("{:#}\n", counters.account.json(rows, more));
+        let mut account = counters.account.json(rows, more);
+        judges.json(&mut account);
+        return format!("{account:#}\n");
     }
     let words = account::words(&counters.account, counters.rows);
     let no_room = match counters.no_room {
         0 => String::new(),
         some => format!(", {some} more dropped: no room"),
     };
-    format!("{words}{no_room}\n")
+    format!("{words}{no_room}\n{}", judges.words())
 }
 
 fn show(counters: &LiveCounters, started: Instant) {

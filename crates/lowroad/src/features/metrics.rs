@@ -12,6 +12,7 @@ use control::{Error, Limits};
 use features::counters::REFUSALS;
 use features::live::LiveCounters;
 
+use super::models::Told;
 use crate::exit::Failure;
 
 #[derive(Debug, Args)]
@@ -27,13 +28,13 @@ pub(super) struct Metrics {
 /// The counters as they were last told; served until dropped.
 #[derive(Debug, Default)]
 pub(super) struct Served {
-    latest: Arc<Mutex<LiveCounters>>,
+    latest: Arc<Mutex<(LiveCounters, Told)>>,
     _server: Option<Server>,
 }
 
 impl Metrics {
     pub(super) fn serve(&self) -> Result<Served, Failure> {
-        let latest = Arc::<Mutex<LiveCounters>>::default();
+        let latest = Arc::<Mutex<(LiveCounters, Told)>>::default();
         let (Some(address), Some(token)) = (self.metrics, &self.metrics_token) else {
             return Ok(Served::default());
         };
@@ -47,7 +48,12 @@ impl Metrics {
         let server = Server::start(
             config,
             |request| Err(Error::unknown_method(&request.method)),
-            move || text(&shown.lock().unwrap_or_else(PoisonError::into_inner)).to_string(),
+            move || {
+                let (counters, told) = &*shown.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut text = text(counters);
+                told.metrics(&mut text);
+                text.to_string()
+            },
         );
         let server = server.map_err(|error| Failure::Failed(anyhow!(error)))?;
         Ok(Served {
@@ -58,8 +64,8 @@ impl Metrics {
 }
 
 impl Served {
-    pub(super) fn tell(&self, counters: &LiveCounters) {
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = *counters;
+    pub(super) fn tell(&self, counters: &LiveCounters, told: Told) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = (*counters, told);
     }
 }
 

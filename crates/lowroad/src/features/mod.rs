@@ -4,9 +4,12 @@ mod account;
 mod extraction;
 mod live;
 mod metrics;
+mod model;
+mod models;
 mod output;
 mod pcap;
 mod schema;
+mod score;
 mod selection;
 
 use clap::{Args, Subcommand};
@@ -32,6 +35,11 @@ enum Verb {
     Pcap(Box<pcap::Pcap>),
     /// Capture from an interface and write a row for each flow
     Live(Box<live::Live>),
+    /// Write rows with what a model says of them
+    Score(Box<score::Score>),
+    /// Look at models of trees
+    #[command(subcommand)]
+    Model(model::Verb),
     /// List the schemas, or a schema's columns with units and definitions
     Schema { name: Option<String> },
 }
@@ -40,6 +48,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.verb {
         Verb::Pcap(pcap) => pcap.run(arguments.json),
         Verb::Live(live) => live.run(arguments.json),
+        Verb::Score(score) => score.run(arguments.json),
+        Verb::Model(model) => model.run(arguments.json),
         Verb::Schema { name: None } => schema::list(arguments.json),
         Verb::Schema { name: Some(name) } => schema::describe(schema::find(&name)?, arguments.json),
     }

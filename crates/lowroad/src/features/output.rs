@@ -7,16 +7,19 @@ use clap::{Args, ValueEnum};
 use control::units::Span;
 use features::schema::Schema;
 use features::sink::ipfix::{TcpExporter, UdpExporter};
-use features::sink::{Error, FileSink, Format, Mode, NatsSink, Queue, Rotation, SchemaRef, Sink};
+use features::sink::{
+    Backlog, Error, FileSink, Format, Mode, NatsSink, Queue, Rotation, SchemaRef, Scored, Scorer,
+    Sink, Unscored, scored_schema,
+};
 
 use super::schema;
 use crate::exit::{self, Failure};
 
 #[derive(Debug, Args)]
 pub(super) struct Output {
-    /// Which columns; `lowroad features schema` lists the schemas
-    #[arg(long, default_value = "flow.v1")]
-    schema: String,
+    /// Which columns, flow.v1 unless a model asks for others; `lowroad features schema` lists the schemas
+    #[arg(long)]
+    schema: Option<String>,
     /// Leave columns of the schema out
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     without: Vec<String>,
@@ -49,7 +52,12 @@ enum FormatName {
 
 impl Output {
     pub(super) fn schema(&self) -> Result<&'static Schema, Failure> {
-        let schema = schema::find(&self.schema)?;
+        self.schema_or("flow.v1")
+    }
+
+    /// The schema that was asked for, or this one.
+    pub(super) fn schema_or(&self, name: &str) -> Result<&'static Schema, Failure> {
+        let schema = schema::find(self.schema.as_deref().unwrap_or(name))?;
         schema.without(&self.without).map_err(|unknown| {
             let name = schema.name;
             let what = "lowroad features schema";
@@ -77,6 +85,26 @@ impl Output {
     pub(super) fn create(&self, schema: &SchemaRef, mode: Mode) -> Result<Box<dyn Sink>, Failure> {
         let sink = self.open(schema, mode)?;
         Ok(Box::new(Queue::start(sink, mode).map_err(failure)?))
+    }
+
+    /// The same with scores, where there is a scorer. Live rows go without while too many wait: how many
+    /// did is told beside the sink.
+    pub(super) fn create_scored(
+        &self,
+        schema: &SchemaRef,
+        mode: Mode,
+        scorer: Option<Box<dyn Scorer>>,
+    ) -> Result<(Box<dyn Sink>, Unscored), Failure> {
+        let Some(scorer) = scorer else {
+            return Ok((self.create(schema, mode)?, Unscored::default()));
+        };
+        let sink = self.open(&scored_schema(schema), mode)?;
+        let waiting = Backlog::default();
+        let pressed = (mode == Mode::Live).then(|| waiting.clone());
+        let scored = Scored::new(sink, scorer, schema, pressed);
+        let unscored = scored.unscored();
+        let queue = Queue::start_counting(Box::new(scored), mode, waiting).map_err(failure)?;
+        Ok((Box::new(queue), unscored))
     }
 
     fn open(&self, schema: &SchemaRef, mode: Mode) -> Result<Box<dyn Sink>, Failure> {

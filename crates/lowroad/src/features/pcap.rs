@@ -12,7 +12,7 @@ use anyhow::anyhow;
 use clap::Args;
 use control::shutdown::Shutdown;
 use features::pcap::{Fault, Progress, Run, Summary};
-use features::sink::Mode;
+use features::sink::{Mode, Scorer};
 use serde_json::json;
 
 use super::account;
@@ -45,44 +45,57 @@ impl Pcap {
             options: self.extraction.options(schema, None)?,
             schema,
         };
-        let shutdown = Shutdown::install().map_err(|error| anyhow!("signals: {error}"))?;
-        let input = open(&self.file)?;
-        let threads = self.threads();
-        let sink = self.output.create(&run.arrow_schema(), Mode::Whole)?;
-        let progress = Progress::default();
-        let started = Instant::now();
-        let summary = thread::scope(|scope| {
-            let running = scope.spawn(|| run.run_on(threads, input, sink, &progress));
-            while !running.is_finished() {
-                if shutdown.wait(Duration::from_millis(20)) {
-                    progress.stop.store(true, Ordering::Relaxed);
-                    break;
-                }
-                show(&progress, started);
+        let threads = threads(self.threads, &self.file);
+        read(&self.file, &run, &self.output, None, threads, json)
+    }
+}
+
+/// As many threads as were asked for, or are worth while.
+pub(super) fn threads(asked: Option<u32>, file: &Path) -> NonZeroU32 {
+    let threads = asked.unwrap_or_else(|| worth_while(file));
+    NonZeroU32::new(threads).unwrap_or(NonZeroU32::MIN)
+}
+
+/// Reads a capture, with scores where there is a scorer, and says what became of its packets.
+pub(super) fn read(
+    file: &Path,
+    run: &Run,
+    output: &Output,
+    scorer: Option<Box<dyn Scorer>>,
+    threads: NonZeroU32,
+    json: bool,
+) -> Result<(), Failure> {
+    let shutdown = Shutdown::install().map_err(|error| anyhow!("signals: {error}"))?;
+    let input = open(file)?;
+    let (sink, _unscored) = output.create_scored(&run.arrow_schema(), Mode::Whole, scorer)?;
+    let progress = Progress::default();
+    let started = Instant::now();
+    let summary = thread::scope(|scope| {
+        let running = scope.spawn(|| run.run_on(threads, input, sink, &progress));
+        while !running.is_finished() {
+            if shutdown.wait(Duration::from_millis(20)) {
+                progress.stop.store(true, Ordering::Relaxed);
+                break;
             }
-            running.join()
-        });
-        let summary = summary.map_err(|_| anyhow!("reading {} panicked", self.file.display()))?;
-        if io::stderr().is_terminal() {
-            eprint!("\r\x1b[K");
+            show(&progress, started);
         }
-        self.finish(&summary, json)
+        running.join()
+    });
+    let summary = summary.map_err(|_| anyhow!("reading {} panicked", file.display()))?;
+    if io::stderr().is_terminal() {
+        eprint!("\r\x1b[K");
     }
+    finish(file, output, &summary, json)
+}
 
-    fn threads(&self) -> NonZeroU32 {
-        let threads = self.threads.unwrap_or_else(|| worth_while(&self.file));
-        NonZeroU32::new(threads).unwrap_or(NonZeroU32::MIN)
-    }
-
-    /// Says what was done, then what went wrong.
-    fn finish(&self, summary: &Summary, json: bool) -> Result<(), Failure> {
-        self.output.report(&text(summary, json))?;
-        let file = self.file.display();
-        summary.check().map_err(|fault| match fault {
-            Fault::Input(_) | Fault::LinkType => Failure::Input(format!("{file}: {fault}")),
-            Fault::Output { .. } | Fault::Unaccounted(_) => Failure::Failed(anyhow!(fault)),
-        })
-    }
+/// Says what was done, then what went wrong.
+fn finish(file: &Path, output: &Output, summary: &Summary, json: bool) -> Result<(), Failure> {
+    output.report(&text(summary, json))?;
+    let file = file.display();
+    summary.check().map_err(|fault| match fault {
+        Fault::Input(_) | Fault::LinkType => Failure::Input(format!("{file}: {fault}")),
+        Fault::Output { .. } | Fault::Unaccounted(_) => Failure::Failed(anyhow!(fault)),
+    })
 }
 
 /// Threads for a file where none were asked for: more take less time, but not less work.

@@ -1,0 +1,371 @@
+//! A compiled model as the kernel's programs read it: tree.h's `struct model`, byte for byte.
+
+use std::mem::offset_of;
+
+use super::skel::Plain;
+use super::skel::flow::types;
+use crate::model::{Action, Error, IntegerNode, IntegerTree, Model};
+
+/// The schema whose columns the kernel has.
+const SCHEMA: &str = "tree.v1";
+/// The limits of tree.h.
+const DEPTH: usize = 16;
+const TREES: usize = 32;
+const NODES: usize = 16_384;
+const VALUES: usize = 16_384;
+pub(super) const CLASSES: usize = 8;
+/// `enum tree_load`.
+const PLAIN: u8 = 0;
+const BOTH: u8 = 1;
+const SPAN: u8 = 2;
+const MEAN_LENGTH: u8 = 3;
+const MEAN_TIME: u8 = 4;
+const SOURCE_PORT: u8 = 5;
+const DESTINATION_PORT: u8 = 6;
+const LEAF: u8 = 255;
+
+/// A model that the kernel can evaluate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    pub(super) head: Head,
+    rest: Vec<u8>,
+}
+
+/// What comes before the trees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    base: [i64; CLASSES],
+    bound: i64,
+    outputs: u32,
+    trees: u32,
+    first_packet: u32,
+    last_packet: u32,
+    classes: [(u8, u16); CLASSES],
+}
+
+impl Image {
+    /// Refuses what is beyond the kernel's program, and says what is not.
+    pub fn of(model: &Model) -> Result<Self, Error> {
+        check(model)?;
+        let mut layout = Layout::default();
+        let mut roots = Vec::new();
+        for tree in &model.forest.trees {
+            layout.tree(model, tree, &mut roots)?;
+        }
+        Ok(Self {
+            head: head(model),
+            rest: layout.bytes(&roots),
+        })
+    }
+
+    /// The whole of it, for one map entry.
+    pub(super) fn bytes(&self, account: u32, shadow: bool, generation: u16) -> Vec<u8> {
+        let head = &self.head;
+        let head = types::model_head {
+            base: head.base,
+            bound: head.bound,
+            outputs: head.outputs,
+            trees: head.trees,
+            first_packet: head.first_packet,
+            last_packet: head.last_packet,
+            account,
+            shadow: shadow.into(),
+            generation,
+            classes: head.classes.map(|(action, argument)| types::tree_class {
+                action,
+                padding: 0,
+                argument,
+            }),
+        };
+        let mut bytes = head.bytes().to_vec();
+        bytes.extend_from_slice(&self.rest);
+        debug_assert_eq!(bytes.len(), size_of::<types::model>(), "as the map's value");
+        bytes
+    }
+}
+
+fn check(model: &Model) -> Result<(), Error> {
+    if model.schema != SCHEMA {
+        return Err(Error::Rows(format!(
+            "the model {} asks for columns of {}, and the kernel has those of {SCHEMA}: train on rows of it",
+            model.name, model.schema
+        )));
+    }
+    let forest = &model.forest;
+    let wide = forest.trees.iter().filter(|tree| tree.width > 1);
+    let values = wide.map(|tree| tree.leaves() * tree.width as usize).sum();
+    for (what, has, most) in [
+        ("trees", forest.trees.len(), TREES),
+        ("splits in a row", forest.depth(), DEPTH),
+        ("nodes", forest.nodes(), NODES),
+        ("numbers in its leaves", values, VALUES),
+        ("classes", model.classes.len(), CLASSES),
+    ] {
+        if has > most {
+            return Err(Error::Rows(format!(
+                "the model {} has {has} {what}, and the kernel evaluates at most {most}; lowroad features score has no such limit",
+                model.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn head(model: &Model) -> Head {
+    let mut base = [0; CLASSES];
+    base[..model.forest.base.len()].copy_from_slice(&model.forest.base);
+    let mut classes = [(0, 0); CLASSES];
+    for (to, class) in classes.iter_mut().zip(&model.classes) {
+        let argument = match class.action {
+            Action::Pass | Action::Drop => 0,
+            Action::Sample { one_in } => one_in,
+            Action::Mark { dscp } => dscp.into(),
+        };
+        *to = (small(class.action.number()), argument);
+    }
+    Head {
+        base,
+        bound: model.forest.bound,
+        outputs: number(model.forest.base.len()),
+        trees: number(model.forest.trees.len()),
+        first_packet: model.packets.first,
+        last_packet: model.packets.last,
+        classes,
+    }
+}
+
+#[derive(Default)]
+struct Layout {
+    nodes: Vec<types::tree_node>,
+    values: Vec<i64>,
+}
+
+impl Layout {
+    fn tree(
+        &mut self,
+        model: &Model,
+        tree: &IntegerTree,
+        roots: &mut Vec<types::tree>,
+    ) -> Result<(), Error> {
+        let root = self.nodes.len();
+        roots.push(types::tree {
+            root: place(root),
+            output: small(tree.output as usize),
+            width: small(tree.width as usize),
+        });
+        for node in &tree.nodes {
+            let node = match *node {
+                IntegerNode::Leaf(values) => types::tree_node {
+                    threshold: self.leaf(model, values as usize, tree.width as usize),
+                    load: LEAF,
+                    ..types::tree_node::default()
+                },
+                IntegerNode::Split {
+                    input,
+                    threshold,
+                    left,
+                    right,
+                    ..
+                } => {
+                    let id = &model.columns[input as usize].id;
+                    let load =
+                        load(id).ok_or_else(|| Error::Rows(format!("the kernel has no {id}")))?;
+                    types::tree_node {
+                        threshold,
+                        offset: place(load.offset),
+                        load: load.kind,
+                        shift: load.shift,
+                        left: place(root + left as usize),
+                        right: place(root + right as usize),
+                    }
+                }
+            };
+            self.nodes.push(node);
+        }
+        Ok(())
+    }
+
+    /// A leaf for one output is its value.
+    fn leaf(&mut self, model: &Model, at: usize, width: usize) -> i64 {
+        let values = &model.forest.values[at..at + width];
+        if let [one] = values {
+            return *one;
+        }
+        let at = self.values.len();
+        self.values.extend_from_slice(values);
+        number(at).into()
+    }
+
+    /// Trees, nodes and values, each filled up with zeros.
+    fn bytes(&self, roots: &[types::tree]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(size_of::<types::model>());
+        let start = size_of::<types::model_head>();
+        bytes.extend(roots.iter().flat_map(|root| root.bytes().to_vec()));
+        bytes.resize(offset_of!(types::model, nodes) - start, 0);
+        bytes.extend(self.nodes.iter().flat_map(|node| node.bytes().to_vec()));
+        bytes.resize(offset_of!(types::model, values) - start, 0);
+        bytes.extend(self.values.iter().flat_map(|value| value.to_ne_bytes()));
+        bytes.resize(size_of::<types::model>() - start, 0);
+        bytes
+    }
+}
+
+/// How the kernel reads a column.
+#[derive(Clone, Copy)]
+struct Load {
+    kind: u8,
+    offset: usize,
+    shift: u8,
+}
+
+fn plain(offset: usize, bits: u8) -> Load {
+    Load {
+        kind: PLAIN,
+        offset,
+        shift: 64 - bits,
+    }
+}
+
+/// Where a column of `tree.v1` is in struct flow.
+fn load(id: &str) -> Option<Load> {
+    let name = id.strip_prefix("tree.v1/")?;
+    let forward = offset_of!(types::flow, directions);
+    let backward = forward + size_of::<types::direction>();
+    if let Some(name) = name.strip_prefix("fwd_") {
+        return of_direction(name, forward);
+    }
+    if let Some(name) = name.strip_prefix("bwd_") {
+        return of_direction(name, backward);
+    }
+    let key = offset_of!(types::flow, key);
+    let kind = |kind, offset| Load {
+        kind,
+        offset,
+        shift: 0,
+    };
+    Some(match name {
+        "ip_version" => plain(key + offset_of!(types::flow_key, version), 8),
+        "protocol" => plain(key + offset_of!(types::flow_key, protocol), 8),
+        "src_port" => kind(SOURCE_PORT, 0),
+        "dst_port" => kind(DESTINATION_PORT, 0),
+        "duration_ns" => kind(SPAN, offset_of!(types::flow, first_ns)),
+        "idle_count" => plain(
+            offset_of!(types::flow, periods)
+                + offset_of!(types::periods, idle)
+                + offset_of!(types::times, count),
+            64,
+        ),
+        "subflow_gaps" => plain(
+            offset_of!(types::flow, periods) + offset_of!(types::periods, subflow_gaps),
+            64,
+        ),
+        "out_of_order" => plain(offset_of!(types::flow, out_of_order), 64),
+        "packets" | "bytes" | "payload_bytes" | "fin_packets" | "syn_packets" | "rst_packets"
+        | "psh_packets" | "ack_packets" | "urg_packets" | "ece_packets" | "cwr_packets" => Load {
+            kind: BOTH,
+            ..of_direction(name, forward)?
+        },
+        _ => of_gaps(name, offset_of!(types::flow, gaps))?,
+    })
+}
+
+fn of_direction(name: &str, direction: usize) -> Option<Load> {
+    let bulks = direction + offset_of!(types::direction, bulks);
+    let wire = direction + offset_of!(types::direction, wire);
+    let payload = direction + offset_of!(types::direction, payload);
+    let (offset, bits) = match name {
+        "packets" => (wire + offset_of!(types::lengths, count), 64),
+        "bytes" => (wire + offset_of!(types::lengths, sum), 64),
+        "payload_bytes" => (payload + offset_of!(types::lengths, sum), 64),
+        "ip_bytes" => (direction + offset_of!(types::direction, ip_bytes), 64),
+        "payload_packets" => (
+            direction + offset_of!(types::direction, payload_packets),
+            64,
+        ),
+        "bulks" => (bulks + offset_of!(types::bulks, count), 64),
+        "bulk_packets" => (bulks + offset_of!(types::bulks, packets), 64),
+        "ttl_min" => (direction + offset_of!(types::direction, min_ttl), 8),
+        "ttl_max" => (direction + offset_of!(types::direction, max_ttl), 8),
+        "tos" => (direction + offset_of!(types::direction, tos), 8),
+        "first_window" => (direction + offset_of!(types::direction, first_window), 16),
+        "last_window" => (direction + offset_of!(types::direction, last_window), 16),
+        "duration_ns" => {
+            return Some(Load {
+                kind: SPAN,
+                offset: direction + offset_of!(types::direction, first_ns),
+                shift: 0,
+            });
+        }
+        _ => {
+            let flags = direction + offset_of!(types::direction, flags);
+            let gaps = direction + offset_of!(types::direction, gaps);
+            return of_flags(name, flags)
+                .or_else(|| of_lengths(name.strip_prefix("frame_")?, wire))
+                .or_else(|| of_lengths(name.strip_prefix("payload_")?, payload))
+                .or_else(|| of_gaps(name, gaps));
+        }
+    };
+    Some(plain(offset, bits))
+}
+
+/// Packets with a TCP flag, in the order of the bits.
+fn of_flags(name: &str, flags: usize) -> Option<Load> {
+    const FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
+    let flag = name.strip_suffix("_packets")?;
+    let bit = FLAGS.iter().position(|name| *name == flag)?;
+    Some(plain(flags + bit * size_of::<u32>(), 32))
+}
+
+fn of_lengths(name: &str, lengths: usize) -> Option<Load> {
+    Some(match name {
+        "min" => plain(lengths + offset_of!(types::lengths, min), 32),
+        "max" => plain(lengths + offset_of!(types::lengths, max), 32),
+        "mean_q8" => Load {
+            kind: MEAN_LENGTH,
+            offset: lengths,
+            shift: 0,
+        },
+        _ => return None,
+    })
+}
+
+fn of_gaps(name: &str, gaps: usize) -> Option<Load> {
+    Some(match name {
+        "iat_min_ns" => plain(gaps + offset_of!(types::times, min), 64),
+        "iat_max_ns" => plain(gaps + offset_of!(types::times, max), 64),
+        "iat_mean_ns" => Load {
+            kind: MEAN_TIME,
+            offset: gaps,
+            shift: 0,
+        },
+        _ => return None,
+    })
+}
+
+fn number(value: usize) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+fn place(value: usize) -> u16 {
+    u16::try_from(value).unwrap_or(u16::MAX)
+}
+
+fn small(value: usize) -> u8 {
+    u8::try_from(value).unwrap_or(u8::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema;
+
+    #[test]
+    fn the_kernel_has_every_column() {
+        for column in schema::find(SCHEMA).unwrap().columns() {
+            let id = format!("{SCHEMA}/{}", column.name);
+            let load = load(&id).unwrap_or_else(|| panic!("{id}"));
+            assert!(load.offset + size_of::<u64>() <= size_of::<types::flow>());
+            assert!(load.offset < 1024, "{id}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The model in force in the kernel, and what its answers were.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use datapath::Error;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+
+use super::failed;
+use super::image::{CLASSES, Image};
+use super::skel::Plain;
+use super::skel::flow::types;
+use crate::model::ACTIONS;
+
+/// What a model's answers were, since it came into force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// How often it was asked.
+    pub asked: u64,
+    /// Flows by the class that they got last.
+    pub flows: [u64; CLASSES],
+    /// Packets of flows that have a class, by its action, in the order of `model::ACTIONS`. A flow
+    /// keeps its action when another model comes into force.
+    pub packets: [u64; ACTIONS.len()],
+}
+
+/// A model for a datapath that is to be started, and the hand on it while it runs.
+#[derive(Debug)]
+pub struct ModelSlot(Mutex<Slot>);
+
+#[derive(Debug)]
+struct Slot {
+    image: Image,
+    shadow: bool,
+    /// Once the datapath has started.
+    models: Option<Models>,
+}
+
+impl ModelSlot {
+    /// `shadow`: nothing becomes of packets, it is only counted what would.
+    pub fn new(image: Image, shadow: bool) -> Self {
+        Self(Mutex::new(Slot {
+            image,
+            shadow,
+            models: None,
+        }))
+    }
+
+    /// Puts another model in the place of the one before, whose answers it returns. Each packet meets the
+    /// one or the other.
+    pub fn put(&self, image: Image) -> Result<Answers, Error> {
+        let mut slot = self.lock();
+        slot.image = image;
+        let Slot {
+            image,
+            shadow,
+            models,
+        } = &mut *slot;
+        let models = models.as_mut();
+        models.map_or(Ok(Answers::default()), |models| {
+            models.put(Some((image, *shadow)))
+        })
+    }
+
+    /// The answers of the model in force.
+    pub fn answers(&self) -> Result<Answers, Error> {
+        let slot = self.lock();
+        let models = slot.models.as_ref();
+        models.map_or(Ok(Answers::default()), Models::answers)
+    }
+
+    /// Puts the model in force in programs that were loaded.
+    pub(crate) fn connect(&self, mut models: Models) -> Result<(), Error> {
+        let mut slot = self.lock();
+        models.put(Some((&slot.image, slot.shadow)))?;
+        slot.models = Some(models);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slot> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The model in force in programs that were loaded.
+#[derive(Debug)]
+pub(crate) struct Models {
+    in_force: MapHandle,
+    accounts: MapHandle,
+    /// Of `accounts`, the one that is not in use.
+    spare: u32,
+    is_set: bool,
+    generation: u16,
+}
+
+impl Models {
+    pub(super) fn new(in_force: MapHandle, accounts: MapHandle) -> Self {
+        Self {
+            in_force,
+            accounts,
+            spare: 0,
+            is_set: false,
+            generation: 0,
+        }
+    }
+
+    /// Puts another model in the place of the one before, whose answers it returns: they are all, for the
+    /// kernel waits until no program uses it any more.
+    pub(super) fn put(&mut self, image: Option<(&Image, bool)>) -> Result<Answers, Error> {
+        let zero = 0_u32.to_ne_bytes();
+        match image {
+            Some((image, shadow)) => {
+                self.reset(self.spare)?;
+                self.generation = self.generation.checked_add(1).unwrap_or(1);
+                let bytes = image.bytes(self.spare, shadow, self.generation);
+                let map = map()?;
+                map.update(&zero, &bytes, MapFlags::ANY)
+                    .map_err(failed("writing a model"))?;
+                let fd = map.as_fd().as_raw_fd().to_ne_bytes();
+                self.in_force
+                    .update(&zero, &fd, MapFlags::ANY)
+                    .map_err(failed("putting a model in force"))?;
+            }
+            None if self.is_set => self
+                .in_force
+                .delete(&zero)
+                .map_err(failed("taking a model out of force"))?,
+            None => {}
+        }
+        let before = std::mem::replace(&mut self.is_set, image.is_some());
+        self.spare ^= 1;
+        if before {
+            self.read(self.spare)
+        } else {
+            Ok(Answers::default())
+        }
+    }
+
+    /// The answers of the model in force.
+    pub(super) fn answers(&self) -> Result<Answers, Error> {
+        if self.is_set {
+            self.read(self.spare ^ 1)
+        } else {
+            Ok(Answers::default())
+        }
+    }
+
+    fn read(&self, account: u32) -> Result<Answers, Error> {
+        let values = self
+            .accounts
+            .lookup_percpu(&account.to_ne_bytes(), MapFlags::ANY)
+            .map_err(failed("reading a model's answers"))?;
+        let mut sum = Answers::default();
+        for value in values.unwrap_or_default() {
+            if let Some(of_cpu) = types::tree_account::read(&value) {
+                sum.add(&of_cpu);
+            }
+        }
+        Ok(sum)
+    }
+
+    fn reset(&self, account: u32) -> Result<(), Error> {
+        let cpus = libbpf_rs::num_possible_cpus().map_err(failed("counting the CPUs"))?;
+        let zeros = vec![types::tree_account::default().bytes().to_vec(); cpus];
+        self.accounts
+            .update_percpu(&account.to_ne_bytes(), &zeros, MapFlags::ANY)
+            .map_err(failed("resetting a model's answers"))
+    }
+}
+
+impl Answers {
+    fn add(&mut self, of_cpu: &types::tree_account) {
+        self.asked += of_cpu.asked;
+        for (sum, flows) in self.flows.iter_mut().zip(of_cpu.flows) {
+            *sum += flows;
+        }
+        for (sum, packets) in self.packets.iter_mut().zip(of_cpu.packets) {
+            *sum += packets;
+        }
+    }
+}
+
+/// A map for one model, as tree.h's `struct model_map`.
+fn map() -> Result<MapHandle, Error> {
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
+        ..Default::default()
+    };
+    let size = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+    MapHandle::create(
+        MapType::Array,
+        Some("model"),
+        size(size_of::<u32>()),
+        size(size_of::<types::model>()),
+        1,
+        &options,
+    )
+    .map_err(failed("making room for a model"))
+}

@@ -1,0 +1,183 @@
+//! Trees as they were trained: splits in floating point, and how the program that trained them asks.
+
+use serde::{Deserialize, Serialize};
+
+/// A classifier of trees.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forest {
+    /// How it calls its inputs, in order; none where it has no names for them.
+    pub names: Option<Vec<String>>,
+    pub inputs: usize,
+    /// How it calls its classes, where it has names for them.
+    pub labels: Option<Vec<String>>,
+    pub classes: usize,
+    pub compare: Compare,
+    pub link: Link,
+    /// What each output is before any tree adds to it. Two classes have one output, for the second.
+    pub base: Vec<f64>,
+    pub trees: Vec<Tree>,
+}
+
+/// How a value is held against a threshold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// Left where `single(value) <= threshold`: scikit-learn.
+    SingleAtMost,
+    /// Left where `single(value) < single(threshold)`: XGBoost.
+    SingleBelow,
+    /// Left where `value <= threshold`: LightGBM, and scikit-learn's histogram trees.
+    DoubleAtMost,
+}
+
+/// What makes probabilities of the outputs' sums. All are monotone: decisions are made on sums.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Link {
+    /// Divided by the number of trees.
+    Mean(u32),
+    /// `1 / (1 + exp(-slope * sum))`, of each output alone.
+    Sigmoid(f64),
+    Softmax,
+}
+
+/// Nodes, the root first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tree {
+    /// The output that a leaf's first value is added to.
+    pub output: usize,
+    pub nodes: Vec<Node>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Node {
+    Split(Split),
+    /// For one output, or for all.
+    Leaf(Vec<f64>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Split {
+    pub feature: usize,
+    pub threshold: f64,
+    pub missing: Missing,
+    pub left: usize,
+    pub right: usize,
+}
+
+/// Where a value goes that is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The model was never told.
+    Unknown,
+    Left,
+    Right,
+    /// It is taken for zero.
+    Zero,
+    /// So is zero, and both go left.
+    ZeroLeft,
+    ZeroRight,
+}
+
+impl Compare {
+    /// Whether the value goes left.
+    pub fn is_left(self, value: f64, threshold: f64) -> bool {
+        match self {
+            Self::SingleAtMost => f64::from(single(value)) <= threshold,
+            Self::SingleBelow => single(value) < single(threshold),
+            Self::DoubleAtMost => value <= threshold,
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "these programs keep their inputs in single precision"
+)]
+fn single(value: f64) -> f32 {
+    value as f32
+}
+
+impl Link {
+    /// The sum at which the second of two classes has this probability.
+    pub fn sum_at(self, probability: f64) -> f64 {
+        match self {
+            Self::Mean(trees) => probability * f64::from(trees),
+            Self::Sigmoid(slope) => (probability / (1.0 - probability)).ln() / slope,
+            Self::Softmax => (probability / (1.0 - probability)).ln(),
+        }
+    }
+
+    /// The probability of one output, given all sums.
+    pub fn probability(self, sums: &[f64], output: usize) -> f64 {
+        let sum = sums[output];
+        match self {
+            Self::Mean(trees) => sum / f64::from(trees),
+            Self::Sigmoid(slope) => 1.0 / (1.0 + (-slope * sum).exp()),
+            Self::Softmax => 1.0 / sums.iter().map(|other| (other - sum).exp()).sum::<f64>(),
+        }
+    }
+}
+
+impl Forest {
+    /// Says what is wrong where the trees do not hang together: after it every walk ends at a leaf.
+    pub fn check(&self) -> Result<(), String> {
+        let outputs = self.base.len();
+        if outputs != outputs_of(self.classes) {
+            return Err(format!("{} classes with {outputs} outputs", self.classes));
+        }
+        for (names, size) in [(&self.names, self.inputs), (&self.labels, self.classes)] {
+            if let Some(names) = names
+                && names.len() != size
+            {
+                return Err(format!("{} names for {size}", names.len()));
+            }
+        }
+        if self.base.iter().any(|base| !base.is_finite()) {
+            return Err("a base score that is no number".to_owned());
+        }
+        for (at, tree) in self.trees.iter().enumerate() {
+            tree.check(self.inputs, outputs)
+                .map_err(|why| format!("tree {at}: {why}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// One for two classes: the second's.
+pub(super) fn outputs_of(classes: usize) -> usize {
+    if classes == 2 { 1 } else { classes }
+}
+
+impl Tree {
+    fn check(&self, inputs: usize, outputs: usize) -> Result<(), String> {
+        if self.nodes.is_empty() {
+            return Err("is empty".to_owned());
+        }
+        let mut seen = vec![false; self.nodes.len()];
+        let mut waiting = vec![0];
+        while let Some(at) = waiting.pop() {
+            let node = self.nodes.get(at).ok_or("a child that is not there")?;
+            if std::mem::replace(&mut seen[at], true) {
+                return Err("a node with two parents".to_owned());
+            }
+            match node {
+                Node::Split(split) if split.feature >= inputs => {
+                    return Err(format!("asks for input {} of {inputs}", split.feature));
+                }
+                Node::Split(split) if split.threshold.is_nan() => {
+                    return Err("a threshold that is no number".to_owned());
+                }
+                Node::Split(split) => waiting.extend([split.left, split.right]),
+                Node::Leaf(values) => {
+                    if values.is_empty() || self.output + values.len() > outputs {
+                        return Err("a leaf for outputs that are not there".to_owned());
+                    }
+                    if values.iter().any(|value| !value.is_finite()) {
+                        return Err("a leaf that is no number".to_owned());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

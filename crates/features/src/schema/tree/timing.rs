@@ -1,0 +1,98 @@
+//! How packets follow each other.
+
+use super::mean_ns;
+use crate::column::{Column, Unit, Value};
+use crate::flow::Flow;
+
+pub(super) const COLUMNS: &[Column<Flow>] = &[
+    Column::new(
+        "duration_ns",
+        Unit::Nanoseconds,
+        "From the first packet to the latest.",
+        Value::U64(|f| Some(f.duration_ns())),
+    ),
+    Column::new(
+        "iat_min_ns",
+        Unit::Nanoseconds,
+        "Shortest time between successive packets of either direction.",
+        Value::U64(|f| Some(f.gaps.min)),
+    ),
+    Column::new(
+        "iat_max_ns",
+        Unit::Nanoseconds,
+        "Longest time between successive packets of either direction.",
+        Value::U64(|f| Some(f.gaps.max)),
+    ),
+    Column::new(
+        "iat_mean_ns",
+        Unit::Nanoseconds,
+        "Mean time between successive packets of either direction, rounded down.",
+        Value::U64(|f| Some(mean_ns(&f.gaps))),
+    ),
+    Column::new(
+        "fwd_iat_min_ns",
+        Unit::Nanoseconds,
+        "Shortest time between successive packets sent forward.",
+        Value::U64(|f| Some(f.forward.gaps.min)),
+    ),
+    Column::new(
+        "fwd_iat_max_ns",
+        Unit::Nanoseconds,
+        "Longest time between successive packets sent forward.",
+        Value::U64(|f| Some(f.forward.gaps.max)),
+    ),
+    Column::new(
+        "fwd_iat_mean_ns",
+        Unit::Nanoseconds,
+        "Mean time between successive packets sent forward, rounded down.",
+        Value::U64(|f| Some(mean_ns(&f.forward.gaps))),
+    ),
+    Column::new(
+        "fwd_duration_ns",
+        Unit::Nanoseconds,
+        "From the first packet sent forward to the latest.",
+        Value::U64(|f| Some(f.forward.duration_ns())),
+    ),
+    Column::new(
+        "bwd_iat_min_ns",
+        Unit::Nanoseconds,
+        "Shortest time between successive packets sent backward.",
+        Value::U64(|f| Some(f.backward.gaps.min)),
+    ),
+    Column::new(
+        "bwd_iat_max_ns",
+        Unit::Nanoseconds,
+        "Longest time between successive packets sent backward.",
+        Value::U64(|f| Some(f.backward.gaps.max)),
+    ),
+    Column::new(
+        "bwd_iat_mean_ns",
+        Unit::Nanoseconds,
+        "Mean time between successive packets sent backward, rounded down.",
+        Value::U64(|f| Some(mean_ns(&f.backward.gaps))),
+    ),
+    Column::new(
+        "bwd_duration_ns",
+        Unit::Nanoseconds,
+        "From the first packet sent backward to the latest.",
+        Value::U64(|f| Some(f.backward.duration_ns())),
+    ),
+    Column::new(
+        "idle_count",
+        Unit::Count,
+        "How often there was a gap longer than the active gap.",
+        Value::U64(|f| Some(f.periods.idle.count)),
+    ),
+    Column::new(
+        "subflow_gaps",
+        Unit::Count,
+        "How often there was a gap longer than the subflow gap.",
+        Value::U64(|f| Some(f.periods.subflow_gaps)),
+    ),
+    Column::new(
+        "out_of_order",
+        Unit::Packets,
+        "Packets older than the one before.",
+        Value::U64(|f| Some(f.out_of_order)),
+    ),
+];

@@ -1,0 +1,160 @@
+//! Rows with what a model says of them. Where rows wait for their output, scores are what is left out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema};
+
+use super::queue::DEPTH;
+use super::{Error, SchemaRef, Sink};
+use crate::model::Scores;
+
+/// Says classes and their probabilities of rows of one schema.
+pub trait Scorer: Send {
+    /// What its classes are called, in the order of their numbers.
+    fn classes(&self) -> &[String];
+
+    /// A class and a probability for each row; or what went wrong.
+    fn score(&mut self, rows: &RecordBatch) -> Result<Scores, String>;
+}
+
+/// Batches that wait in a queue, as its writer counts them.
+#[derive(Clone, Debug, Default)]
+pub struct Backlog(pub(super) Arc<AtomicUsize>);
+
+impl Backlog {
+    pub fn batches(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Whether more waits than what is scored in time.
+    fn is_long(&self) -> bool {
+        self.batches() > DEPTH / 2
+    }
+}
+
+/// Rows that were written without a score, so far.
+#[derive(Clone, Debug, Default)]
+pub struct Unscored(Arc<AtomicU64>);
+
+impl Unscored {
+    pub fn rows(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Adds two columns to rows on their way to another sink.
+pub struct Scored {
+    inner: Box<dyn Sink>,
+    scorer: Box<dyn Scorer>,
+    schema: SchemaRef,
+    backlog: Option<Backlog>,
+    unscored: Unscored,
+    /// Rows that could not be scored.
+    lost: u64,
+}
+
+impl Scored {
+    /// `inner` takes rows of [`scored_schema`]. With a backlog, rows go unscored while it is long.
+    pub fn new(
+        inner: Box<dyn Sink>,
+        scorer: Box<dyn Scorer>,
+        rows: &SchemaRef,
+        backlog: Option<Backlog>,
+    ) -> Self {
+        Self {
+            inner,
+            scorer,
+            schema: scored_schema(rows),
+            backlog,
+            unscored: Unscored::default(),
+            lost: 0,
+        }
+    }
+
+    pub fn unscored(&self) -> Unscored {
+        self.unscored.clone()
+    }
+
+    fn columns(&mut self, rows: &RecordBatch) -> Result<[ArrayRef; 2], String> {
+        if self.backlog.as_ref().is_some_and(Backlog::is_long) {
+            let many = rows.num_rows();
+            self.unscored.0.fetch_add(count(rows), Ordering::Relaxed);
+            return Ok([
+                Arc::new(StringArray::new_null(many)),
+                Arc::new(Float64Array::new_null(many)),
+            ]);
+        }
+        let scores = self.scorer.score(rows)?;
+        let names = self.scorer.classes();
+        let classes = scores.classes.iter().map(|class| names.get(*class));
+        Ok([
+            Arc::new(classes.collect::<StringArray>()),
+            Arc::new(Float64Array::from(scores.probabilities)),
+        ])
+    }
+}
+
+impl Sink for Scored {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
+        let added = self.columns(batch).map_err(|why| {
+            self.lost += count(batch);
+            Error::Scores(why)
+        })?;
+        let columns = batch.columns().iter().cloned().chain(added).collect();
+        let scored = RecordBatch::try_new(Arc::clone(&self.schema), columns);
+        self.inner.write(&scored.map_err(Error::batch)?)
+    }
+
+    fn idle(&mut self) {
+        self.inner.idle();
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.inner.finish()
+    }
+
+    fn lost(&self) -> u64 {
+        self.inner.lost() + self.lost
+    }
+}
+
+fn count(rows: &RecordBatch) -> u64 {
+    u64::try_from(rows.num_rows()).unwrap_or(u64::MAX)
+}
+
+impl std::fmt::Debug for Scored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scored").finish_non_exhaustive()
+    }
+}
+
+/// The columns of rows, and those of their scores.
+pub fn scored_schema(rows: &SchemaRef) -> SchemaRef {
+    let field = |name: &str, kind, unit: &str, definition: &str| {
+        let metadata = HashMap::from([
+            ("unit".to_owned(), unit.to_owned()),
+            ("definition".to_owned(), definition.to_owned()),
+            ("id".to_owned(), format!("model/{name}")),
+        ]);
+        Arc::new(Field::new(name, kind, true).with_metadata(metadata))
+    };
+    let added = [
+        field(
+            "class",
+            DataType::Utf8,
+            "",
+            "What the model says the row is; null where there was no time to ask.",
+        ),
+        field(
+            "class_probability",
+            DataType::Float64,
+            "ratio",
+            "How probable the model takes that to be.",
+        ),
+    ];
+    let fields: Vec<_> = rows.fields().iter().cloned().chain(added).collect();
+    Arc::new(Schema::new_with_metadata(fields, rows.metadata().clone()))
+}

@@ -1,0 +1,138 @@
+//! Models that are trained now, on the rows of real captures.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use arrow_array::RecordBatch;
+use features::pcap::Progress;
+use features::sink::{Error, FileSink, Format, Mode, Rotation, Sink};
+use sys::require::{self, Class};
+
+use super::{assert_agrees, rows};
+use crate::common;
+
+const NEEDS: [&str; 4] = [
+    "scikit-learn==1.9.1",
+    "xgboost-cpu==3.2.0",
+    "lightgbm==4.7.0",
+    "pyarrow==26.0.1",
+];
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
+#[test]
+fn models_of_real_flows_decide_as_their_programs() {
+    let Some(python) = python() else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    for schema in ["tree.v1", "flow.v1", "cic.v1"] {
+        let parquet = scratch.path().join(schema).with_extension("parquet");
+        write(schema, &parquet);
+        let folder = scratch.path().join(format!("{schema}-models"));
+        train(&python, &parquet, &folder);
+        let rows = rows(&parquet);
+        let mut models = 0;
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|end| end == "toml") {
+                let uncertain = assert_agrees(&path, &rows);
+                assert!(
+                    uncertain * 20 < rows.num_rows(),
+                    "{uncertain} are uncertain"
+                );
+                models += 1;
+            }
+        }
+        assert_eq!(models, 16, "{schema}");
+    }
+}
+
+/// The flows of every capture, in one file.
+fn write(schema: &str, path: &Path) {
+    let schema = common::run(schema);
+    let rows = schema.arrow_schema();
+    let file = FileSink::create(
+        path,
+        Format::Parquet,
+        &rows,
+        Rotation::default(),
+        Mode::Whole,
+    );
+    let mut file = file.unwrap();
+    let kept = Kept::default();
+    for (_, capture) in common::captures() {
+        schema.run(&capture[..], Box::new(kept.clone()), &Progress::default());
+    }
+    for batch in kept.0.lock().unwrap().iter() {
+        file.write(batch).unwrap();
+    }
+    file.finish().unwrap();
+}
+
+/// Keeps what it is given.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<RecordBatch>>>);
+
+impl Sink for Kept {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
+        self.0.lock().unwrap().push(batch.clone());
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn lost(&self) -> u64 {
+        0
+    }
+}
+
+fn train(python: &Path, rows: &Path, folder: &Path) {
+    let said = Command::new(python)
+        .arg(Path::new(HERE).join("tests/model/train.py"))
+        .arg(Path::new(HERE).join("../../python/lowroad/trees.py"))
+        .args([rows, folder])
+        .arg("large")
+        .output()
+        .unwrap();
+    assert!(
+        said.status.success(),
+        "{}",
+        String::from_utf8_lossy(&said.stderr)
+    );
+}
+
+/// A Python that has what models are trained with; reports the skip where that cannot be.
+fn python() -> Option<PathBuf> {
+    if !require::requested("trains models with scikit-learn, XGBoost and LightGBM") {
+        return None;
+    }
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("trainers");
+    let python = home.join("bin/python");
+    if !home.join("done").exists()
+        && let Err(why) = install(&home, &python)
+    {
+        require::skip(
+            Class::OptIn,
+            &format!("the trainers are not installed: {why}"),
+        );
+        return None;
+    }
+    Some(python)
+}
+
+fn install(home: &Path, python: &Path) -> Result<(), String> {
+    let _left = std::fs::remove_dir_all(home);
+    run(Command::new("python3").args(["-m", "venv"]).arg(home))?;
+    let pip = ["-m", "pip", "install", "--quiet"];
+    run(Command::new(python).args(pip).args(NEEDS))?;
+    std::fs::write(home.join("done"), "").map_err(|error| error.to_string())
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).into_owned())
+}

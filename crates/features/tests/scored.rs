@@ -1,0 +1,164 @@
+//! Rows that are scored on their way to an output.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, RecordBatch};
+use features::model::{Model, Scores, TreeScorer};
+use features::saved::SavedRows;
+use features::sink::{
+    Backlog, Error, FileSink, Format, Mode, Queue, Rotation, Scored, Scorer, Sink, scored_schema,
+};
+
+#[derive(Clone, Debug, Default)]
+struct Keeper(Arc<Mutex<Vec<RecordBatch>>>);
+
+impl Sink for Keeper {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
+        self.0.lock().unwrap().push(batch.clone());
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn lost(&self) -> u64 {
+        0
+    }
+}
+
+fn saved() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/model/saved")
+}
+
+fn rows() -> RecordBatch {
+    let mut rows = SavedRows::open(&saved().join("rows.parquet")).unwrap();
+    rows.next().unwrap().unwrap()
+}
+
+#[test]
+fn every_row_gets_its_class_whichever_file_it_comes_from() {
+    let model = Model::load(&saved().join("forest-2.toml")).unwrap();
+    let batch = rows();
+    let expected = model.score(&model.bind(&batch.schema()).unwrap(), &batch);
+    let folder = tempfile::tempdir().unwrap();
+    for format in [Format::Parquet, Format::Arrow] {
+        let path = folder.path().join("scored");
+        let sink = FileSink::create(
+            &path,
+            format,
+            &scored_schema(&batch.schema()),
+            Rotation::default(),
+            Mode::Whole,
+        );
+        let scorer = TreeScorer::new(model.clone(), &batch.schema()).unwrap();
+        let mut scored = Scored::new(
+            Box::new(sink.unwrap()),
+            Box::new(scorer),
+            &batch.schema(),
+            None,
+        );
+        scored.write(&batch).unwrap();
+        scored.finish().unwrap();
+        let written: Vec<RecordBatch> = SavedRows::open(&path)
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        let found: Vec<usize> = written
+            .iter()
+            .flat_map(|batch| {
+                let classes = batch.column_by_name("class").unwrap().as_string::<i32>();
+                let classes = classes
+                    .iter()
+                    .map(|class| usize::from(class == Some("class1")));
+                classes.collect::<Vec<_>>()
+            })
+            .collect();
+        assert_eq!(found, expected.classes);
+    }
+}
+
+/// Answers once it is told to.
+struct Slow(Receiver<()>, Vec<String>);
+
+impl Scorer for Slow {
+    fn classes(&self) -> &[String] {
+        &self.1
+    }
+
+    fn score(&mut self, rows: &RecordBatch) -> Result<Scores, String> {
+        let _told = self.0.recv();
+        Ok(Scores {
+            classes: vec![0; rows.num_rows()],
+            probabilities: vec![1.0; rows.num_rows()],
+        })
+    }
+}
+
+fn slow() -> (Sender<()>, Box<Slow>) {
+    let (go, wait) = channel();
+    (go, Box::new(Slow(wait, vec!["benign".to_owned()])))
+}
+
+#[test]
+fn rows_that_wait_too_long_go_without_a_score() {
+    let batch = rows();
+    let kept = Keeper::default();
+    let (go, slow) = slow();
+    let backlog = Backlog::default();
+    let scored = Scored::new(
+        Box::new(kept.clone()),
+        slow,
+        &batch.schema(),
+        Some(backlog.clone()),
+    );
+    let unscored = scored.unscored();
+    let mut queue = Queue::start_counting(Box::new(scored), Mode::Live, backlog.clone()).unwrap();
+    queue.write(&batch).unwrap();
+    // Its thread has the first one in its hands, and waits.
+    while backlog.batches() > 0 {
+        std::thread::yield_now();
+    }
+    for _ in 0..20 {
+        queue.write(&batch).unwrap();
+    }
+    drop(go);
+    queue.finish().unwrap();
+    assert_eq!(queue.lost(), 0);
+    let kept = kept.0.lock().unwrap();
+    let nulls: Vec<bool> = kept
+        .iter()
+        .map(|batch| batch.column_by_name("class").unwrap().null_count() > 0)
+        .collect();
+    // 20 wait; as long as more than 16 do, none is scored.
+    assert_eq!(nulls.len(), 21);
+    let scored = |at: usize| at == 0 || at >= 4;
+    for (at, null) in nulls.into_iter().enumerate() {
+        assert_eq!(null, !scored(at), "batch {at}");
+    }
+    assert_eq!(
+        unscored.rows(),
+        3 * u64::try_from(batch.num_rows()).unwrap()
+    );
+}
+
+#[test]
+fn a_whole_input_waits_for_its_scores() {
+    let batch = rows();
+    let kept = Keeper::default();
+    let (go, slow) = slow();
+    let scored = Scored::new(Box::new(kept.clone()), slow, &batch.schema(), None);
+    let unscored = scored.unscored();
+    let mut queue = Queue::start(Box::new(scored), Mode::Whole).unwrap();
+    for _ in 0..60 {
+        queue.write(&batch).unwrap();
+    }
+    drop(go);
+    queue.finish().unwrap();
+    assert_eq!((kept.0.lock().unwrap().len(), unscored.rows()), (60, 0));
+}

@@ -1,0 +1,162 @@
+//! `lowroad features model`: whether a model fits together, what is in it, and one file of it.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use clap::Subcommand;
+use features::kernel::Image;
+use features::model::{Class, Error, IntegerNode, IntegerTree, Model, Quantity};
+use serde_json::{Value, json};
+
+use crate::exit::{self, Failure};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Verb {
+    /// Say whether a model fits together, and whether the kernel can ask it
+    Check {
+        /// A manifest (TOML), or what `compile` wrote
+        model: PathBuf,
+    },
+    /// Print a model's columns, classes and trees
+    Show {
+        /// A manifest (TOML), or what `compile` wrote
+        model: PathBuf,
+    },
+    /// Write a manifest and its trees as one file
+    Compile {
+        /// A manifest (TOML)
+        model: PathBuf,
+        /// The file to write (JSON)
+        #[arg(long, short, value_name = "FILE")]
+        out: PathBuf,
+    },
+}
+
+impl Verb {
+    pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
+        match self {
+            Self::Check { model } => check(&load(model)?, json),
+            Self::Show { model } => exit::print(&show(&load(model)?, json)),
+            Self::Compile { model, out } => {
+                let compiled = load(model)?.to_json();
+                std::fs::write(out, compiled)
+                    .map_err(|error| Failure::Failed(anyhow!("{}: {error}", out.display())))
+            }
+        }
+    }
+}
+
+/// What the user wrote, or what the machine did.
+pub(super) fn failure(error: Error) -> Failure {
+    Failure::Input(error.to_string())
+}
+
+pub(super) fn load(path: &Path) -> Result<Model, Failure> {
+    Model::load(path).map_err(failure)
+}
+
+fn check(model: &Model, json: bool) -> Result<(), Failure> {
+    let kernel = Image::of(model).err().map(|error| error.to_string());
+    if json {
+        let mut account = summary(model);
+        account["kernel"] = json!(kernel.is_none());
+        account["why_not"] = json!(kernel);
+        return exit::print(&format!("{account:#}\n"));
+    }
+    let kernel = kernel.unwrap_or_else(|| "the kernel can ask it".to_owned());
+    exit::print(&format!("{}\n{kernel}\n", line(model)))
+}
+
+fn summary(model: &Model) -> Value {
+    json!({
+        "name": model.name,
+        "schema": model.schema,
+        "columns": model.columns.len(),
+        "classes": model.classes.len(),
+        "trees": model.forest.trees.len(),
+        "nodes": model.forest.nodes(),
+        "depth": model.forest.depth(),
+        "packets": model.packets,
+    })
+}
+
+fn line(model: &Model) -> String {
+    let forest = &model.forest;
+    format!(
+        "{}: {} columns of {}, {} classes, {} trees of at most {} splits in a row, {} nodes",
+        model.name,
+        model.columns.len(),
+        model.schema,
+        model.classes.len(),
+        forest.trees.len(),
+        forest.depth(),
+        forest.nodes()
+    )
+}
+
+fn show(model: &Model, json: bool) -> String {
+    if json {
+        return format!("{}\n", model.to_json());
+    }
+    let mut text = format!("{}\n\ncolumns\n", line(model));
+    for column in &model.columns {
+        let null = column.null.map(|null| format!(", null is {null}"));
+        let kind = match column.quantity {
+            Quantity::Integer => "integer",
+            Quantity::Double => "double",
+        };
+        text += &format!("  {}  {kind}{}\n", column.id, null.unwrap_or_default());
+    }
+    text += "\nclasses\n";
+    for Class { name, action } in &model.classes {
+        text += &format!("  {name}  {}\n", action.name());
+    }
+    let packets = model.packets;
+    text += &format!(
+        "\nasked in the kernel after packets {} to {} of a flow\n",
+        packets.first, packets.last
+    );
+    for (at, tree) in model.forest.trees.iter().enumerate() {
+        text += &format!("\ntree {at}\n");
+        show_tree(model, tree, &mut text);
+    }
+    text
+}
+
+/// A question a line, deeper ones further in; what is at most the number goes to the upper branch.
+fn show_tree(model: &Model, tree: &IntegerTree, text: &mut String) {
+    let mut waiting = vec![(0, 1)];
+    while let Some((at, depth)) = waiting.pop() {
+        let indent = "  ".repeat(depth);
+        let written = match tree.nodes[at] {
+            IntegerNode::Split {
+                input,
+                threshold,
+                left,
+                right,
+                ..
+            } => {
+                waiting.push((right as usize, depth + 1));
+                waiting.push((left as usize, depth + 1));
+                let column = &model.columns[input as usize];
+                let threshold = column.quantity.shown(threshold);
+                writeln!(text, "{indent}{} <= {threshold}", column.id)
+            }
+            IntegerNode::Leaf(values) => {
+                let from = values as usize;
+                let unit = (-f64::from(model.forest.scale)).exp2();
+                let values = &model.forest.values[from..from + tree.width as usize];
+                let shown = values.iter().map(|value| shown(*value, unit));
+                let shown: Vec<String> = shown.collect();
+                writeln!(text, "{indent}{}", shown.join(" "))
+            }
+        };
+        debug_assert!(written.is_ok(), "text grows");
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with four digits")]
+fn shown(value: i64, unit: f64) -> String {
+    format!("{:.4}", value as f64 * unit)
+}

@@ -204,6 +204,149 @@ fn a_capture_is_relayed_over_a_bridge() {
     }
 }
 
+/// The shipped experiment of this name with some of its loads, so short that it is soon over.
+fn small(name: &str, loads: &[usize], folder: &Path) -> std::path::PathBuf {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let text = std::fs::read_to_string(shipped.join(name)).unwrap();
+    let (text, _quick) = text.split_once("[quick]").unwrap();
+    let (before, questions) = text.split_once("[[question]]").unwrap();
+    let parts: Vec<&str> = before.split("[[load]]").collect();
+    let loads = loads
+        .iter()
+        .map(|&load| format!("[[load]]{}", parts[load + 1]));
+    // A class names loads by their place, which is another now.
+    let questions = questions.split("[[question.class]]").next().unwrap();
+    let text = format!(
+        "{}{}[[question]]{questions}",
+        parts[0],
+        loads.collect::<String>()
+    );
+    let lines = text.lines().map(|line| match line.split_once(" = ") {
+        Some(("duration", _)) => "duration = \"300ms\"",
+        _ => line,
+    });
+    let path = folder.join(name);
+    std::fs::write(&path, lines.collect::<Vec<_>>().join("\n")).unwrap();
+    path
+}
+
+/// The trials of a small block of a live experiment; each knows where every packet went.
+fn live(name: &str, loads: &[usize], arms: &[&str]) -> Option<Vec<Value>> {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = small(name, loads, folder.path());
+    let trials = block(common::path(&plan), arms)?.split_off(1);
+    for trial in &trials {
+        let counts = trial["counts"].as_object().unwrap();
+        let count = |name: &str| counts[name].as_u64().unwrap();
+        assert!(
+            count("sent") > 0 && count("due") >= count("sent"),
+            "{trial}"
+        );
+        assert_eq!(count("unique") + count("missing"), count("due"), "{trial}");
+        let drops = counts.iter().filter(|(name, _)| name.starts_with("drops."));
+        let drops: u64 = drops.filter_map(|(_, count)| count.as_u64()).sum();
+        assert_eq!(drops, count("missing"), "{trial}");
+        let flags = trial["flags"].to_string();
+        assert!(!flags.contains("counted where dropped"), "{trial}");
+    }
+    Some(trials)
+}
+
+/// The value of a trial, which every trial of the arm and load has.
+fn value(trial: &Value, name: &str) -> f64 {
+    trial["values"][name]
+        .as_f64()
+        .unwrap_or_else(|| panic!("no {name}: {trial}"))
+}
+
+#[test]
+fn what_a_captured_packet_costs_is_measured_of_every_datapath() {
+    let arms = [
+        "recv",
+        "tpacket",
+        "xdp-ringbuf",
+        "xdp-flow",
+        "xdp-generic",
+        "floor",
+    ];
+    let Some(trials) = live("features-cpu.toml", &[0, 1, 2], &arms) else {
+        return;
+    };
+    for trial in under(&trials, "500ms") {
+        let parts = ["cpu_ns_per_packet_receive", "threads_ns_per_packet"];
+        for name in parts {
+            assert!(value(trial, name) > 0.0, "{name}: {trial}");
+        }
+        assert!(trial["arm"] == "floor" || value(trial, "memory_mib") > 0.0);
+    }
+    let origin: Vec<_> = trials
+        .iter()
+        .filter(|trial| trial["load"].as_str().unwrap().contains("filter=udp"))
+        .collect();
+    let of = |arm: &str| *origin.iter().find(|trial| trial["arm"] == arm).unwrap();
+    // Each packet twice and an error for each: what the origin's method took for speed and success.
+    assert!(value(of("recv"), "origin_pps") > 1.5 * value(of("xdp-generic"), "origin_pps"));
+    for trial in &origin {
+        assert!(
+            (value(trial, "accuracy_pct") - 100.0).abs() < 1e-9,
+            "{trial}"
+        );
+    }
+    let success = value(of("xdp-generic"), "origin_success_pct");
+    assert!((45.0..100.0).contains(&success), "{success}");
+    for trial in under(&trials, "early=1") {
+        assert!(value(trial, "row_latency_us") > 0.0, "{trial}");
+    }
+}
+
+#[test]
+fn an_overloaded_capture_knows_what_it_has_lost() {
+    let Some(trials) = live(
+        "features-overload.toml",
+        &[0, 1],
+        &["recv", "xdp-flow", "floor"],
+    ) else {
+        return;
+    };
+    for trial in &trials {
+        assert!(value(trial, "goodput_pps") > 0.0, "{trial}");
+    }
+}
+
+#[test]
+fn every_wakeup_setting_takes_in_what_comes() {
+    let arms = ["wakeup-adaptive", "wakeup-every", "wakeup-20ms"];
+    let Some(trials) = live("features-batching.toml", &[1], &arms) else {
+        return;
+    };
+    for trial in under(&trials, "500ms") {
+        assert!(value(trial, "threads_ns_per_packet") > 0.0, "{trial}");
+    }
+}
+
+#[test]
+fn every_rate_class_has_its_rows_and_its_cost() {
+    let Some(trials) = live("features-rate.toml", &[2, 9], &["recv", "xdp-flow"]) else {
+        return;
+    };
+    for trial in under(&trials, "early=1") {
+        assert!(value(trial, "row_latency_us") > 0.0, "{trial}");
+    }
+    for trial in under(&trials, "500ms") {
+        assert!(value(trial, "threads_ns_per_packet") > 0.0, "{trial}");
+    }
+}
+
+#[test]
+fn inferences_beside_a_capture_are_counted() {
+    let Some(trials) = live("features-freed.toml", &[0], &["recv", "xdp-flow"]) else {
+        return;
+    };
+    for trial in &trials {
+        assert!(value(trial, "inferences_per_s") > 0.0, "{trial}");
+    }
+}
+
 #[test]
 #[ignore = "needs rtpengine, nginx, socat and nftables"]
 fn every_peer_of_this_machine_delivers() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use control::config::{Document, Error, Spanned, nearest};
-use report::record::Question;
+use report::record::{Class, Question};
 use serde::Deserialize;
 
 use crate::plan::{IdlePolicy, Load, Measure, Plan, Quick};
@@ -48,6 +48,16 @@ struct Asked {
     against: Vec<Spanned<String>>,
     #[serde(default)]
     arms: Vec<Spanned<String>>,
+    #[serde(default, rename = "class")]
+    classes: Vec<Classed>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Classed {
+    name: String,
+    /// Indices into the loads.
+    loads: Vec<Spanned<usize>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -67,6 +77,15 @@ pub(crate) fn read(document: &Document) -> Result<Plan, Error> {
     let plain = |words: Vec<Spanned<String>>| -> Vec<String> {
         words.into_iter().map(Spanned::into_inner).collect()
     };
+    let labels: Vec<String> = file.loads.iter().map(|at| at.get_ref().label()).collect();
+    let classed = |class: Classed| Class {
+        name: class.name,
+        loads: class
+            .loads
+            .into_iter()
+            .filter_map(|index| labels.get(index.into_inner()).cloned())
+            .collect(),
+    };
     let (arms, primary) = (plain(file.arms), plain(file.primary));
     let blocks = file.blocks.into_inner();
     let mut questions: Vec<_> = file
@@ -77,6 +96,7 @@ pub(crate) fn read(document: &Document) -> Result<Plan, Error> {
             metrics: plain(asked.metrics),
             against: plain(asked.against),
             arms: plain(asked.arms),
+            classes: asked.classes.into_iter().map(classed).collect(),
         })
         .collect();
     if questions.is_empty() {
@@ -222,7 +242,10 @@ fn check_quick(document: &Document, file: &File) -> Result<(), Error> {
     if let Some(blocks) = &file.quick.blocks {
         check_blocks(document, blocks)?;
     }
-    for index in file.quick.loads.iter().flatten() {
+    let asked = file.questions.iter();
+    let classes = asked.flat_map(|asked| &asked.classes);
+    let classed = classes.flat_map(|class| &class.loads);
+    for index in file.quick.loads.iter().flatten().chain(classed) {
         if *index.get_ref() >= file.loads.len() {
             let what = format!("there is no load {}; they count from 0", index.get_ref());
             return Err(document.error(index.span(), what));

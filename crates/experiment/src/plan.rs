@@ -55,8 +55,14 @@ pub enum Measure {
     Delay,
     /// The highest rate that loses next to nothing, by bracketing, and goodput beyond it.
     Throughput,
-    /// Whole-machine CPU per delivery at a fixed rate.
+    /// Whole-machine CPU per delivery, or per packet, at a fixed rate.
     Cpu,
+    /// What a capture takes in at a fixed rate, or of all that can be sent.
+    Goodput,
+    /// How long after a packet the row of its flow is there.
+    RowLatency,
+    /// What else the receiving CPU can do beside a capture.
+    Freed,
     /// Effect of membership changes on a running stream.
     Change,
     /// Decoded frames of a real stream against its source's.
@@ -69,8 +75,10 @@ impl Measure {
     /// How many windows of the load's duration a trial has.
     fn windows(self) -> f64 {
         match self {
-            Self::Delay | Self::Change | Self::File => 1.0,
-            Self::Cpu => 1.5,
+            Self::Delay | Self::Change | Self::File | Self::Goodput | Self::Freed => 1.0,
+            // And a wait for rows that are collected for a second.
+            Self::RowLatency => 2.0,
+            Self::Cpu => 2.0,
             // Its tail, two starts of ffmpeg, silence at the end, and decoding.
             Self::Video => 2.5,
             Self::Throughput => 8.0,
@@ -107,6 +115,8 @@ pub struct Load {
     pub rate: Option<PacketRate>,
     #[serde(default)]
     pub subscribers: usize,
+    /// Of a live capture: how many flows the packets belong to.
+    pub flows: Option<usize>,
     /// How many packets a capture of our own making has.
     pub packets: Option<usize>,
     pub duration: Span,
@@ -116,7 +126,8 @@ pub struct Load {
     /// Random delay, from 0 to this and the same in every trial, on the link before the relay: that
     /// link is then an impaired one.
     pub jitter: Option<Span>,
-    /// Settings of the stream in the relay's configuration, such as `work` and `fec`.
+    /// Settings of the stream in the relay's configuration, such as `work` and `fec`; or options of
+    /// `lowroad features live`.
     #[serde(default)]
     pub options: BTreeMap<String, toml::Value>,
 }
@@ -130,6 +141,8 @@ pub enum Link {
     Direct,
     /// A Linux bridge between a veth pair to each.
     Bridge,
+    /// The loopback device of the one host there is then.
+    Loopback,
 }
 
 /// Where a load's packets come from.
@@ -167,6 +180,7 @@ impl Load {
             link: Link::default(),
             jitter: None,
             from: LoadSource::Generator,
+            flows: None,
             packets: None,
             payload: Some(payload.parse()?),
             rate: Some(rate.parse()?),
@@ -190,6 +204,7 @@ impl Load {
         }
         words.extend(self.payload.map(|size| size.to_string()));
         words.extend(self.rate.map(|rate| rate.to_string()));
+        words.extend(self.flows.map(|flows| format!("{flows}-flows")));
         words.extend(self.packets.map(|packets| format!("{packets}-packets")));
         if self.subscribers > 0 {
             words.push(format!("N={}", self.subscribers));
@@ -197,12 +212,16 @@ impl Load {
         if self.measure == Some(Measure::Change) {
             words.push("churn".to_owned());
         }
+        if self.measure == Some(Measure::RowLatency) {
+            words.push("rows".to_owned());
+        }
         if self.scope == Scope::Application {
             words.push("application".to_owned());
         }
         match self.link {
             Link::Direct => {}
             Link::Bridge => words.push("bridge".to_owned()),
+            Link::Loopback => words.push("loopback".to_owned()),
         }
         words.extend(self.jitter.map(|jitter| format!("jitter={jitter}")));
         for (key, value) in &self.options {
@@ -238,6 +257,11 @@ const SHIPPED: &[&str] = &[
     include_str!("../../../experiments/relay-jitter.toml"),
     include_str!("../../../experiments/relay-video.toml"),
     include_str!("../../../experiments/features-pcap-peers.toml"),
+    include_str!("../../../experiments/features-cpu.toml"),
+    include_str!("../../../experiments/features-overload.toml"),
+    include_str!("../../../experiments/features-rate.toml"),
+    include_str!("../../../experiments/features-freed.toml"),
+    include_str!("../../../experiments/features-batching.toml"),
 ];
 
 impl Plan {

@@ -6,6 +6,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "lowroad/csum.h"
+#include "lowroad/histogram.h"
 #include "lowroad/license.h"
 #include "lowroad/payload.h"
 
@@ -16,6 +17,12 @@ const volatile __u32 device;
 const volatile __u32 flow_count;
 const volatile __u32 run_id;
 const volatile __u32 header_length;
+/* Between packets, in picoseconds; 0: as fast as it goes. */
+const volatile __u64 interval_ps;
+/* Packets that are due together. */
+const volatile __u32 burst = 1;
+/* From the first packet until the first one is due, which it then is not late for. */
+const volatile __u64 lead_ns;
 
 struct live_flow {
 	/* Ethernet, IP and UDP, with a zero UDP checksum; the rest is zero. */
@@ -36,8 +43,49 @@ struct {
 	__type(value, struct live_flow);
 } flows SEC(".maps");
 
+/* How late packets were written. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct histogram);
+} lateness SEC(".maps");
+
 /* Whose turn it is. One thread generates, so that nothing here is shared. */
 __u32 turn;
+/* Packets written so far, when the next is due, and when the first one was. */
+__u64 written;
+__u64 due_ns;
+__u64 start_ns;
+
+/* One look at the clock of a wait, for bpf_loop(): 1 ends it. */
+static long is_due(__u32 index, void *unused)
+{
+	return bpf_ktime_get_ns() >= due_ns;
+}
+
+/* Some 0.1 s: no schedule has gaps of that length. */
+#define LOOKS (1 << 22)
+
+/* Waits until the next packet is due; those of a burst are due together. */
+static __always_inline void wait(void)
+{
+	__u64 now;
+	__u32 zero = 0;
+	struct histogram *histogram;
+
+	if (!start_ns)
+		start_ns = bpf_ktime_get_ns() + lead_ns;
+	if (!interval_ps)
+		return;
+	if (written % burst == 0)
+		due_ns = start_ns + written * interval_ps / 1000;
+	bpf_loop(LOOKS, is_due, NULL, 0);
+	now = bpf_ktime_get_ns();
+	histogram = bpf_map_lookup_elem(&lateness, &zero);
+	if (histogram)
+		histogram_count(histogram, now > due_ns ? now - due_ns : 0);
+}
 
 static __always_inline void write_payload(struct payload *payload, __u32 flow, __u64 sequence)
 {
@@ -50,7 +98,7 @@ static __always_inline void write_payload(struct payload *payload, __u32 flow, _
 	payload->run = run_id;
 	payload->flow = flow;
 	payload->sequence = sequence;
-	payload->intended_ns = now;
+	payload->intended_ns = interval_ps ? due_ns : now;
 	payload->sent_ns = now;
 }
 
@@ -65,7 +113,7 @@ static __always_inline __u32 sum_payload(const struct payload *payload)
 	__u64 sum = *(const __u32 *)payload->rtp;
 
 	sum += (__u64)payload->magic + payload->run + payload->flow;
-	sum += halves(payload->sequence) + 2 * halves(payload->sent_ns);
+	sum += halves(payload->sequence) + halves(payload->intended_ns) + halves(payload->sent_ns);
 	return csum_add((__u32)sum, sum >> 32);
 }
 
@@ -95,6 +143,8 @@ int generate(struct xdp_md *ctx)
 	if (!flow)
 		return XDP_ABORTED;
 	turn = index + 1 < flow_count ? index + 1 : 0;
+	wait();
+	written++;
 	if (header_length == HEADERS_V4)
 		return write_frame(data, end, index, flow, HEADERS_V4);
 	return write_frame(data, end, index, flow, HEADERS_V6);

@@ -76,8 +76,8 @@ pub struct Load {
     /// UDP payload bytes, at least [`payload::LEN`]. With `Pcap`, as everything below that says
     /// what to send, it is the capture's business.
     pub payload_len: usize,
-    /// Packets a second over all flows; `None` is as fast as it goes, which `Live` always is.
-    /// `Pcap` has its own timing.
+    /// Packets a second over all flows; `None` is as fast as it goes. `Live` waits in the kernel and
+    /// occupies its CPU all the time. `Pcap` has its own timing.
     pub rate: Option<f64>,
     pub amount: Amount,
     /// Packets that are due together and sent in one call; for `Live`, the kernel's batch
@@ -109,6 +109,9 @@ pub struct Sent {
     pub flows: Vec<u64>,
     /// From the first packet's due time until the last was handed over.
     pub elapsed_ns: u64,
+    /// Of that, what was not spent between calls that each send many packets: `Live` as fast as it goes
+    /// pauses there. 0 with other back ends.
+    pub sending_ns: u64,
     /// Nanoseconds from due to handed over, a value for each packet; empty without a rate.
     pub lateness: Histogram,
     /// The part of `lateness` that is the generator's own and not the time the kernel took for
@@ -172,6 +175,9 @@ pub fn generate(load: &Load, stop: &AtomicBool) -> Result<Sent, Error> {
     }
 }
 
+/// Its wait for a packet has an end.
+const LIVE_SLOWEST: f64 = 100.0;
+
 impl Load {
     fn check(&self) -> Result<(), Error> {
         let refuse = |what: String| Err(Error::Load(what));
@@ -207,7 +213,18 @@ impl Load {
             return refuse("rate must be 0.001 to 1e9 packets a second".into());
         }
         if self.backend == Backend::Live && self.rate.is_some() {
-            return refuse("live frames cannot be paced: leave out rate, or use af-xdp".into());
+            if self.burst > live::MAX_BATCH {
+                return refuse(format!(
+                    "paced live frames go in bursts of at most {}, not {}",
+                    live::MAX_BATCH,
+                    self.burst
+                ));
+            }
+            if self.rate.is_some_and(|rate| rate < LIVE_SLOWEST) {
+                return refuse(format!(
+                    "live frames cannot be paced slower than {LIVE_SLOWEST} a second; use socket or af-xdp"
+                ));
+            }
         }
         Ok(())
     }

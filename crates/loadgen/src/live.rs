@@ -1,5 +1,6 @@
 //! The live-frame back end: a BPF program writes each frame and redirects it, run by the kernel in
-//! long calls (setting one up costs as much as thousands of packets).
+//! long calls (setting one up costs as much as thousands of packets). With a rate it is one call, in
+//! which the program itself waits until a burst is due, and occupies its CPU meanwhile.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
@@ -8,9 +9,10 @@ use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, libbpf_sys};
+use stats::Histogram;
 
 use crate::frame::{self, Template};
-use crate::schedule::{Monotonic, Pacer};
+use crate::schedule::{LEAD_NS, Monotonic, Pacer, Schedule, interval_ps};
 use crate::skel::live::{LiveSkel, LiveSkelBuilder, types};
 use crate::{Amount, Error, Load, Sent};
 
@@ -18,7 +20,7 @@ use crate::{Amount, Error, Load, Sent};
 /// and only between calls it is found out that the time is over.
 const CALL: u64 = 262_144;
 const LONGEST_CALL: u64 = 8 * CALL;
-const MAX_BATCH: usize = 256;
+pub(crate) const MAX_BATCH: usize = 256;
 
 const _: () = assert!(size_of::<types::live_flow>() == 80, "live.bpf.c");
 
@@ -38,12 +40,17 @@ pub(crate) fn run(load: &Load, stop: &AtomicBool) -> Result<Sent, Error> {
         knobs.flow_count = flows;
         knobs.run_id = load.run;
         knobs.header_length = u32::try_from(templates[0].headers.len()).unwrap_or(0);
+        knobs.burst = u32::try_from(load.burst).unwrap_or(1);
+        if let Some(rate) = load.rate {
+            knobs.interval_ps = interval_ps(rate);
+            knobs.lead_ns = LEAD_NS;
+        }
     }
     open.maps
         .flows
         .set_max_entries(flows)
         .map_err(Error::bpf("sizing the flow table"))?;
-    let skel = open
+    let mut skel = open
         .load()
         .map_err(Error::bpf("loading the generator program"))?;
     for (index, template) in (0_u32..).zip(&templates) {
@@ -52,21 +59,91 @@ pub(crate) fn run(load: &Load, stop: &AtomicBool) -> Result<Sent, Error> {
             .update(&index.to_ne_bytes(), &flow(template), MapFlags::ANY)
             .map_err(Error::bpf("writing the flow table"))?;
     }
-    let mut sent = send(load, &skel, &templates[0], stop)?;
+    let mut sent = match load.rate {
+        Some(rate) => send_paced(load, &skel, &templates[0], rate)?,
+        None => send(load, &mut skel, &templates[0], stop)?,
+    };
     sent.flows = (0..flows)
         .map(|index| next_sequence(&skel, index))
         .collect::<Result<_, _>>()?;
     Ok(sent)
 }
 
-fn send(
+/// One call for all, so that no call's set-up makes packets late.
+fn send_paced(
     load: &Load,
     skel: &LiveSkel<'_>,
     template: &Template,
-    stop: &AtomicBool,
+    rate: f64,
 ) -> Result<Sent, Error> {
+    let schedule = Schedule {
+        start_ns: 0,
+        interval_ps: interval_ps(rate),
+    };
+    let packets = match load.amount {
+        Amount::Packets(packets) => packets,
+        Amount::Time(time) => schedule.packets_in(u64::try_from(time.as_nanos()).unwrap_or(0)),
+    };
+    if packets == 0 || i32::try_from(packets).is_err() {
+        return Err(Error::Load(format!(
+            "a paced load of live frames is one call of 1 to {} packets, not {packets}",
+            i32::MAX
+        )));
+    }
+    let cpu_before = sys::clock::thread_cpu_ns();
+    run_program(skel, &blank(load, template), packets, load.burst)?;
+    let ended = sys::clock::monotonic_ns();
+    let started = skel.maps.bss_data.as_deref().map_or(0, |bss| bss.start_ns);
+    let lateness = lateness(skel)?;
+    let mut sent = Sent {
+        scheduled: packets,
+        sent: packets,
+        elapsed_ns: ended.saturating_sub(started),
+        // What pushes packets back is the receiver only where it shares the generator's CPU.
+        lateness_outside_send: lateness.clone(),
+        lateness,
+        thread_cpu_ns: sys::clock::thread_cpu_ns() - cpu_before,
+        ..Sent::default()
+    };
+    sent.sending_ns = sent.elapsed_ns;
+    sent.achieved_pps = per_second(sent.sent, sent.elapsed_ns);
+    Ok(sent)
+}
+
+fn lateness(skel: &LiveSkel<'_>) -> Result<Histogram, Error> {
+    let value = skel
+        .maps
+        .lateness
+        .lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)
+        .map_err(Error::bpf("reading how late packets were"))?
+        .unwrap_or_default();
+    let counts: Vec<u64> = value
+        .chunks_exact(8)
+        .filter_map(|bytes| bytes.try_into().ok().map(u64::from_ne_bytes))
+        .collect();
+    // The program's histogram has exactly the buckets of ours.
+    Ok(Histogram::from_counts(&counts).unwrap_or_default())
+}
+
+/// A frame of the right length; the program writes the rest.
+fn blank(load: &Load, template: &Template) -> Vec<u8> {
     let mut frame = vec![0; template.headers.len()];
     frame.extend(frame::filler(load.payload_len));
+    frame
+}
+
+#[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+fn per_second(packets: u64, elapsed_ns: u64) -> f64 {
+    packets as f64 * 1e9 / elapsed_ns.max(1) as f64
+}
+
+fn send(
+    load: &Load,
+    skel: &mut LiveSkel<'_>,
+    template: &Template,
+    stop: &AtomicBool,
+) -> Result<Sent, Error> {
+    let frame = blank(load, template);
     let start = sys::clock::monotonic_ns();
     let cpu_before = sys::clock::thread_cpu_ns();
     let (packets, time) = match load.amount {
@@ -80,17 +157,24 @@ fn send(
         && !stop.load(Ordering::Relaxed)
     {
         let call = next_call(&sent, time).min(packets - sent.sent);
+        if let Some(bss) = skel.maps.bss_data.as_deref_mut() {
+            bss.start_ns = 0;
+        }
         let done = run_program(skel, &frame, call, load.burst.min(MAX_BATCH))?;
+        let now = sys::clock::monotonic_ns();
+        let first = skel
+            .maps
+            .bss_data
+            .as_deref()
+            .map_or(now, |bss| bss.start_ns);
         sent.sent += done;
-        sent.elapsed_ns = sys::clock::monotonic_ns() - start;
+        sent.sending_ns += now.saturating_sub(first);
+        sent.elapsed_ns = now - start;
         pacer.rest();
     }
     sent.scheduled = sent.sent;
     sent.thread_cpu_ns = sys::clock::thread_cpu_ns() - cpu_before;
-    #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
-    {
-        sent.achieved_pps = sent.sent as f64 * 1e9 / sent.elapsed_ns.max(1) as f64;
-    }
+    sent.achieved_pps = per_second(sent.sent, sent.elapsed_ns);
     Ok(sent)
 }
 

@@ -70,10 +70,8 @@ fn what_is_sent_arrives_whole_in_order_and_counted() {
             let mut load = world.load(backend.clone(), v6, 3);
             // Fewer than a veth ring holds, so that a delayed softirq cannot make it overflow.
             load.amount = Amount::Packets(200);
-            if backend != Backend::Live {
-                load.rate = Some(20_000.0);
-                load.burst = 7;
-            }
+            load.rate = Some(20_000.0);
+            load.burst = 7;
             let (sent, counts, receivers) = world
                 .far
                 .run(|| {
@@ -96,6 +94,61 @@ fn what_is_sent_arrives_whole_in_order_and_counted() {
             }
         }
     }
+}
+
+#[test]
+fn live_frames_are_due_when_their_schedule_says() {
+    if !sys::require::root() {
+        return;
+    }
+    let world = World::new();
+    let mut load = world.load(Backend::Live, false, 1);
+    load.rate = Some(10_000.0);
+    load.burst = 5;
+    load.amount = Amount::Time(std::time::Duration::from_millis(20));
+    world
+        .far
+        .run(|| {
+            let far = FarEnd::attach(world.far_index, 77, 1, Verdict::Pass).unwrap();
+            let socket = receiver(load.destinations[0]);
+            let sent = world.generate(&load).unwrap();
+            assert_eq!(sent.sent, 200);
+            assert_eq!(sent.lateness.count(), 200);
+            arrived(&far, &sent);
+            let mut batch = RecvBatch::new(256, 2048);
+            let mut due = Vec::new();
+            while batch.receive(&socket, DONT_WAIT).is_ok() {
+                due.extend(
+                    batch
+                        .iter()
+                        .filter_map(|(_, bytes)| Header::read(bytes))
+                        .map(|header| header.intended_ns),
+                );
+            }
+            let bursts = (0..200_u64).map(|packet| due[0] + packet / 5 * 5 * 100_000);
+            assert_eq!(due, bursts.collect::<Vec<_>>());
+        })
+        .unwrap();
+}
+
+#[test]
+fn live_frames_go_as_fast_as_they_can_without_a_rate() {
+    if !sys::require::root() {
+        return;
+    }
+    let world = World::new();
+    let mut load = world.load(Backend::Live, false, 2);
+    load.amount = Amount::Packets(100);
+    world
+        .far
+        .run(|| {
+            let far = FarEnd::attach(world.far_index, 77, 2, Verdict::Drop).unwrap();
+            let sent = world.generate(&load).unwrap();
+            assert_eq!((sent.sent, sent.lateness.count()), (100, 0));
+            assert!(sent.sending_ns > 0 && sent.sending_ns <= sent.elapsed_ns);
+            assert_eq!(arrived(&far, &sent).flows, [50, 50]);
+        })
+        .unwrap();
 }
 
 #[test]
@@ -213,7 +266,12 @@ fn loads_that_make_no_sense_are_refused_in_words() {
     };
     refused(|load| load.payload_len = 39, Backend::Socket, "40 to 65507");
     refused(|load| load.burst = 0, Backend::Socket, "1 to 1024");
-    refused(|load| load.rate = Some(1e3), Backend::Live, "paced");
+    refused(|load| load.rate = Some(10.0), Backend::Live, "slower");
+    let large_bursts: fn(&mut Load) = |load| {
+        load.rate = Some(1e3);
+        load.burst = 257;
+    };
+    refused(large_bursts, Backend::Live, "at most 256");
     refused(|load| load.payload_len = 1500, Backend::AfXdp, "MTU");
     refused(
         |load| load.destinations.clear(),

@@ -123,6 +123,12 @@ impl<'a> Analysis<'a> {
         stats::median(&differences)
     }
 
+    /// What is claimed of one arm against another under a load.
+    pub fn judge(&self, metric: &Metric, load: &str, arm: &str, other: &str) -> Option<Verdict> {
+        let compared = self.measured.compare(self.record, metric, load, arm, other);
+        Some(compared?.verdict)
+    }
+
     /// The rows of a metric that a question's sentences are made of.
     pub fn asked<'s>(
         &'s self,

@@ -1,5 +1,6 @@
 //! From records to summary.json, terminal tables, HTML, SVG, PNG and Parquet. Nothing here measures.
 
+mod advice;
 pub mod analysis;
 pub mod columns;
 mod cpu;

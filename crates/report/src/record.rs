@@ -47,6 +47,17 @@ pub struct Question {
     /// when empty.
     #[serde(default)]
     pub arms: Vec<String>,
+    /// Classes of loads for each of which the arm to take is named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<Class>,
+}
+
+/// Loads that are one choice to whoever runs the job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Class {
+    pub name: String,
+    /// As records name them.
+    pub loads: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use stats::Verdict;
 
+use crate::advice;
 use crate::analysis::{Analysis, Row};
 use crate::record::Question;
 use crate::words::{Sentence, delay_split, energy_says, ps_says};
@@ -18,6 +19,9 @@ pub fn results(analysis: &Analysis<'_>) -> String {
     for question in &analysis.record.header.questions {
         for load in &analysis.record.header.loads {
             answer(&mut text, analysis, question, load);
+        }
+        for advice in advice::sentences(analysis, question) {
+            line(&mut text, &advice);
         }
     }
     for skip in &analysis.record.header.skipped {

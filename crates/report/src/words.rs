@@ -330,7 +330,7 @@ pub(crate) fn ps_says(analysis: &Analysis<'_>, question: &Question, load: &str) 
         return None;
     }
     let baseline = &analysis.record.header.baseline;
-    let kernel = ["xdp", "tc"]
+    let kernel = ["xdp", "tc", "xdp-flow", "xdp-generic"]
         .into_iter()
         .find(|arm| analysis.values(PS, load, arm).is_some())?;
     let arm = stats::median(&analysis.clean_values(PS, load, kernel))?;

@@ -1,6 +1,6 @@
 //! What a record comes to: summary.json and the text on a terminal.
 
-use report::record::{Line, Trial};
+use report::record::{Class, Line, Trial};
 use report::{Analysis, Record, Summary, Writer, journal, terminal};
 use stats::Verdict;
 
@@ -226,4 +226,42 @@ fn a_trial_that_ran_again_counts_once() {
     let read = Record::parse(&text, "record.jsonl".as_ref()).unwrap();
     assert_eq!(read.trials.len(), 1);
     assert_eq!(read.trials[0].seed, 99);
+}
+
+#[test]
+fn advice_names_the_arm_of_the_least_cost_that_loses_nothing() {
+    let mut record = common::record(12, 2);
+    let loads = record.header.loads.clone();
+    record.header.questions[1].classes = vec![
+        Class {
+            name: "any rate".to_owned(),
+            loads: loads.clone(),
+        },
+        Class {
+            name: "no such rate".to_owned(),
+            loads: Vec::new(),
+        },
+    ];
+    for trial in &mut record.trials {
+        trial.flags.clear();
+        let lost = if trial.arm == "busy" && trial.load == loads[1] {
+            3.0
+        } else {
+            0.5
+        };
+        trial.values.insert("loss_pct".to_owned(), lost);
+    }
+    let text = terminal::results(&Analysis::new(&record));
+    let advice = text
+        .lines()
+        .find(|line| line.starts_with("any rate: "))
+        .unwrap();
+    // 1210 ns; tc has 1290, and recv 4700.
+    assert!(advice.starts_with("any rate: xdp, "), "{advice}");
+    assert!(advice.ends_with("; loses packets: busy"), "{advice}");
+    assert!(
+        advice.contains("recv 3.") && !advice.contains("floor"),
+        "{advice}"
+    );
+    assert!(!text.contains("no such rate"), "{text}");
 }

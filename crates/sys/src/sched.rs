@@ -52,6 +52,25 @@ pub fn ordinary() -> io::Result<()> {
     set_policy(libc::SCHED_OTHER, 0)
 }
 
+/// The niceness of a task, by its thread id: -20 (first) to 19 (last). Below 0 needs `CAP_SYS_NICE`.
+pub fn nice(task: u32, niceness: i32) -> io::Result<()> {
+    // SAFETY: no pointer is passed.
+    if unsafe { libc::setpriority(libc::PRIO_PROCESS, task, niceness) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Keeps another task, by its thread id, to one CPU.
+///
+/// # Errors
+/// There is no such task or CPU, or it may not be moved.
+pub fn pin_task(task: u32, cpu: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu)?;
+    Ok(sched_setaffinity(Pid::from_raw(task.cast_signed()), &set)?)
+}
+
 fn set_policy(policy: libc::c_int, priority: i32) -> io::Result<()> {
     let parameters = libc::sched_param {
         sched_priority: priority,

@@ -1,5 +1,6 @@
 //! What a job brings to an experiment: how one trial of one arm is run.
 
+mod account;
 pub mod features;
 mod noise;
 pub(crate) mod program;
@@ -88,7 +89,7 @@ pub(crate) fn stated(job: &str) -> Option<Stated> {
 pub fn fit(plan: &Plan) -> Result<Box<dyn Fit>> {
     match plan.job.as_str() {
         "relay" => Ok(Box::new(relay::RelayFit::new()?)),
-        "features" => Ok(Box::new(features::FeaturesFit)),
+        "features" => Ok(Box::new(features::FeaturesFit::new(plan))),
         other => anyhow::bail!("{}: no job is called {other:?}", plan.name),
     }
 }

@@ -6,10 +6,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
+use loadgen::Sent;
 use probes::foreign::{Foreign, Occupancy};
 use sys::clock::{Gaps, gaps};
 
 use super::Outcome;
+use crate::plan::Load;
 
 /// How long the gap detector spins on each CPU.
 const WINDOW: Duration = Duration::from_millis(100);
@@ -191,6 +193,31 @@ fn settle(foreign: &Foreign, allowed: &[u32], cpus: &[usize]) -> Result<Duration
         }
     }
     Ok(BREATH * BREATHS)
+}
+
+/// Lateness is the generator's own only outside its send; inside, the datapath held it back. `share`
+/// of the packets may be late.
+pub(in crate::jobs) fn note_generator(outcome: &mut Outcome, sent: &Sent, load: &Load, share: f64) {
+    outcome
+        .histograms
+        .insert("lateness".to_owned(), sent.lateness.clone());
+    let interval_ns = load.rate.map_or(0.0, |rate| 1e9 / rate.0);
+    let paced = load.rate.is_some_and(|rate| rate.0 <= 100e3);
+    let late_at = |quantile| sent.lateness_outside_send.quantile(quantile).unwrap_or(0.0);
+    outcome
+        .noise
+        .insert("lateness_outside_p99_us".to_owned(), late_at(0.99) / 1e3);
+    let late = late_at(1.0 - share);
+    if paced && late > (interval_ns / 10.0).max(20e3) {
+        outcome.disturbances.push(format!(
+            "generator late by {:.0} us or more outside its send, {:.1} % of packets",
+            late / 1e3,
+            share * 100.0
+        ));
+    }
+    if sent.refused > 0 {
+        outcome.counts.insert("refused".to_owned(), sent.refused);
+    }
 }
 
 #[cfg(test)]

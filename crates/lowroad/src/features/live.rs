@@ -87,6 +87,7 @@ impl Live {
         let metrics = self.metrics.serve()?;
         let mut judges = self.models.load()?;
         let running = datapath.start(&self.plan(&mut judges)?)?;
+        control::ready::notify().map_err(|error| anyhow!("telling that it captures: {error}"))?;
         let started = Instant::now();
         self.watch(&shutdown, &*running, &metrics, &mut judges, started);
         let Ended { counters, failed } = running.stop();

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use stats::Verdict;
 
 use super::element::{Cell, figure, table};
+use crate::advice;
 use crate::analysis::{Analysis, Row};
 use crate::palette::look_of;
 use crate::record::{Metric, Question};
@@ -22,6 +23,9 @@ pub(super) fn answers(analysis: &Analysis<'_>) -> String {
         );
         for load in &analysis.record.header.loads {
             html.push_str(&answer(analysis, question, load));
+        }
+        for advice in advice::sentences(analysis, question) {
+            let _ = write!(html, "<p class=\"lead\">{}</p>", escape(&advice));
         }
     }
     html.push_str("</section>");

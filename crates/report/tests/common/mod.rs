@@ -123,6 +123,7 @@ fn questions() -> Vec<Question> {
             metrics: names(&["delay_p50", "added_delay_p50", "delay_p99"]),
             against: names(&["busy"]),
             arms: names(&["tc", "xdp", "busy"]),
+            ..Question::default()
         },
         Question {
             text: "What does it cost the machine?".to_owned(),

@@ -1,30 +1,44 @@
 //! Trials of the features job: its datapaths, and the programs that people make flows with today.
 
 mod file;
+mod live;
 mod peers;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use datapath::Missing;
+use probes::foreign::Foreign;
 use tempfile::TempDir;
 
 use super::noise::Beside;
 use super::{Bench, Fit, Outcome, TrialSpec};
-use crate::plan::{Load, LoadSource, Measure};
+use crate::idle::Awake;
+use crate::plan::{Link, Load, LoadSource, Measure, Plan};
 
 /// Our reader of captures.
 const PCAP: &str = "pcap";
 
 /// Every arm there is.
 pub(crate) fn arms() -> Vec<&'static str> {
-    std::iter::once(PCAP).chain(peers::names()).collect()
+    let files = std::iter::once(PCAP).chain(peers::names());
+    files.chain(live::arms()).collect()
 }
 
 /// Whether features can be offered the load, and measured so under it.
 pub(crate) fn check_stated(load: &Load, measure: Measure) -> Result<(), String> {
-    if measure != Measure::File {
-        return Err("features are measured by file only".to_owned());
+    match measure {
+        Measure::File => check_capture(load),
+        Measure::Cpu | Measure::Goodput | Measure::RowLatency | Measure::Freed => {
+            live::check(load, measure)
+        }
+        _ => Err("features are measured by file, cpu, goodput, row-latency and freed".to_owned()),
+    }
+}
+
+fn check_capture(load: &Load) -> Result<(), String> {
+    if load.flows.is_some() || !load.options.is_empty() || load.link != Link::Direct {
+        return Err("a capture has no link, flows and options: leave them out".to_owned());
     }
     if load.subscribers > 0 || load.payload.is_some() || load.rate.is_some() {
         return Err("a capture has no subscribers, payload and rate: leave them out".to_owned());
@@ -43,13 +57,24 @@ pub(crate) fn check_stated(load: &Load, measure: Measure) -> Result<(), String> 
 
 /// What of the features job this machine can run.
 #[derive(Debug)]
-pub(crate) struct FeaturesFit;
+pub(crate) struct FeaturesFit {
+    /// What is measured where a load does not say.
+    measure: Measure,
+}
+
+impl FeaturesFit {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self {
+            measure: plan.measure,
+        }
+    }
+}
 
 impl Fit for FeaturesFit {
     fn check(&self, arm: &str) -> Result<(), Missing> {
         match peers::find(arm) {
             Some(peer) => peer.check(),
-            None => Ok(()),
+            None => live::check_arm(arm),
         }
     }
 
@@ -65,8 +90,17 @@ impl Fit for FeaturesFit {
         }
     }
 
-    fn applies(&self, _arm: &str, _load: &Load) -> Result<(), Missing> {
-        Ok(())
+    fn applies(&self, arm: &str, load: &Load) -> Result<(), Missing> {
+        let measure = load.measure.unwrap_or(self.measure);
+        match (measure == Measure::File, live::arms().contains(&arm)) {
+            (true, false) => Ok(()),
+            (false, true) => live::applies(arm, load, measure),
+            (true, true) => Err(Missing::new("it reads no files", "pcap does")),
+            (false, false) => Err(Missing::new(
+                "it is measured with files",
+                "say measure = \"file\"",
+            )),
+        }
     }
 }
 
@@ -74,6 +108,8 @@ impl Fit for FeaturesFit {
 #[derive(Debug)]
 pub struct FeaturesBench {
     beside: Beside,
+    foreign: Foreign,
+    captor_cpu: usize,
     /// For captures and what is made of them.
     folder: TempDir,
 }
@@ -82,8 +118,15 @@ impl FeaturesBench {
     pub fn new() -> Result<Self> {
         Ok(Self {
             beside: Beside::new()?,
+            foreign: Foreign::attach()?,
+            captor_cpu: std::thread::available_parallelism()?.get() - 1,
             folder: tempfile::tempdir()?,
         })
+    }
+
+    /// The generator's CPU, and that of the device and the capture.
+    fn cpus(&self) -> (usize, usize) {
+        (0, self.captor_cpu)
     }
 
     /// The load's capture; a mix is written once, and is the same in every trial.
@@ -113,9 +156,18 @@ fn write_mix(path: &Path, packets: usize) -> Result<()> {
 
 impl Bench for FeaturesBench {
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-        let capture = self.capture(spec.load)?;
+        if spec.measure == Measure::File {
+            let capture = self.capture(spec.load)?;
+            self.beside.wait()?;
+            let mut outcome = file::trial(spec.arm, &capture, self.folder.path())?;
+            self.beside.note(&mut outcome)?;
+            return Ok(outcome);
+        }
         self.beside.wait()?;
-        let mut outcome = file::trial(spec.arm, &capture, self.folder.path())?;
+        let awake = Awake::start(spec.idle)?;
+        let (_stage, mut outcome) = live::trial(self, spec)?;
+        drop(awake);
+        // While the hosts stand: the kernel's threads remove them for long after.
         self.beside.note(&mut outcome)?;
         Ok(outcome)
     }

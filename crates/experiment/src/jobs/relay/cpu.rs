@@ -1,12 +1,10 @@
 //! A CPU trial: what a delivery costs the whole machine, softirq included, less what the machine
 //! does when idle and what the generator itself costs.
 
-use std::collections::BTreeMap;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use probes::account::{Accountant, Options, State, Usage};
+use probes::account::State;
 use probes::delay::MatchKey;
 use probes::ps;
 use probes::stacks::{HERTZ, Sampler};
@@ -17,26 +15,16 @@ use super::RelayBench;
 use super::delay::{generate, probe, run_id};
 use super::losses::Losses;
 use super::stage::Stage;
+use crate::jobs::account::{accountant, foreground, idle, spent, watch};
 use crate::jobs::noise::Watch;
 use crate::jobs::{Outcome, TrialSpec};
 
-/// The accountant's group of this process, which generates the load.
-const GENERATOR: u32 = 1;
-/// How long the idle machine is watched.
-const BASELINE: Duration = Duration::from_millis(200);
 const DRAIN: Duration = Duration::from_millis(200);
 
 pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, Outcome)> {
-    let accountant = Accountant::attach(&Options {
-        groups: BTreeMap::from([(std::process::id(), GENERATOR)]),
-        time_programs: true,
-    })?;
+    let accountant = accountant()?;
     // Before the relay starts: a busy-polling one is never idle.
-    let idle = watch(&accountant, || {
-        thread::sleep(BASELINE);
-        Ok(())
-    })?
-    .0;
+    let idle = idle(&accountant)?;
     let stage = Stage::set(&bench.layout(spec))?;
     let run = run_id(spec.seed);
     generate(bench, &stage, spec.load, run ^ 1, Some(64))?;
@@ -104,34 +92,6 @@ fn sampled(bench: &RelayBench, stage: &Stage, spec: &TrialSpec<'_>) -> Result<St
         expected: profile.expected,
         folded: profile.folded,
     })
-}
-
-/// The account of what `work` did to the machine.
-fn watch<T>(accountant: &Accountant, work: impl FnOnce() -> Result<T>) -> Result<(Usage, T)> {
-    let before = accountant.snapshot()?;
-    let done = work()?;
-    let after = accountant.snapshot()?;
-    Ok((accountant.between(&before, &after), done))
-}
-
-/// Busy time less the generator's own and the instrument's, in nanoseconds.
-fn net_busy(usage: &Usage) -> f64 {
-    let group = &usage.groups[GENERATOR as usize];
-    // Softirqs that the generator was made to run are the datapath's work: they stay.
-    let generator = group[State::User as usize] + group[State::Syscall as usize];
-    usage.busy_ns() as f64 - generator as f64 - usage.own_ns as f64
-}
-
-/// What the load cost beyond what the idle machine does in the same time.
-fn spent(usage: &Usage, idle: &Usage) -> f64 {
-    let idle_share = net_busy(idle).max(0.0) / idle.wall_ns.max(1) as f64;
-    net_busy(usage) - idle_share * usage.wall_ns as f64
-}
-
-/// A state's time outside the generator.
-fn foreground(usage: &Usage, state: State) -> f64 {
-    let generator = usage.groups[GENERATOR as usize][state as usize];
-    usage.total(state).saturating_sub(generator) as f64
 }
 
 fn ps_ns(pids: &[u32]) -> Result<u64> {

@@ -14,7 +14,7 @@ use super::application::Applications;
 use super::losses::Losses;
 use super::stage::{Layout, Stage};
 use super::{FLOOR, NULL_PROBE, RelayBench, media};
-use crate::jobs::noise::Watch;
+use crate::jobs::noise::{Watch, note_generator};
 use crate::jobs::{Outcome, TrialSpec};
 use crate::plan::{Load, LoadSource, Scope};
 
@@ -189,31 +189,6 @@ fn send(stage: &Stage, offered: &Offered) -> Result<Sent> {
 pub(super) fn finish(probe: &DelayProbe, expected: u64) -> Result<Report> {
     probe.settle(expected, DRAIN)?;
     Ok(probe.report(None)?)
-}
-
-/// Lateness is the generator's own only outside its send; inside, the datapath held it back. `share`
-/// of the packets may be late.
-fn note_generator(outcome: &mut Outcome, sent: &Sent, load: &Load, share: f64) {
-    outcome
-        .histograms
-        .insert("lateness".to_owned(), sent.lateness.clone());
-    let interval_ns = load.rate.map_or(0.0, |rate| 1e9 / rate.0);
-    let paced = load.rate.is_some_and(|rate| rate.0 <= 100e3);
-    let late_at = |quantile| sent.lateness_outside_send.quantile(quantile).unwrap_or(0.0);
-    outcome
-        .noise
-        .insert("lateness_outside_p99_us".to_owned(), late_at(0.99) / 1e3);
-    let late = late_at(1.0 - share);
-    if paced && late > (interval_ns / 10.0).max(20e3) {
-        outcome.disturbances.push(format!(
-            "generator late by {:.0} us or more outside its send, {:.1} % of packets",
-            late / 1e3,
-            share * 100.0
-        ));
-    }
-    if sent.refused > 0 {
-        outcome.counts.insert("refused".to_owned(), sent.refused);
-    }
 }
 
 pub(super) fn note_delay(outcome: &mut Outcome, report: &Report) {

@@ -27,7 +27,7 @@ const FIRST_SUBSCRIBER_PORT: u16 = 7000;
 /// Hosts by name, each with the CPUs it is confined to, in one row.
 fn row(hosts: &[(&str, &[usize])], link: Link) -> Topology {
     let kind = match link {
-        Link::Direct => LinkKind::Direct,
+        Link::Direct | Link::Loopback => LinkKind::Direct,
         Link::Bridge => LinkKind::Bridge,
     };
     let mut topology = Topology::default();

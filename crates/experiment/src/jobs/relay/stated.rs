@@ -26,8 +26,15 @@ pub(crate) fn arms() -> Vec<&'static str> {
 /// Whether the relay can be offered the load, and measured so under it.
 pub(crate) fn check(load: &Load, measure: Measure) -> Result<(), String> {
     check_subscribers(load, measure)?;
-    if measure == Measure::File {
-        return Err("a relay reads no captures".to_owned());
+    match measure {
+        Measure::File => return Err("a relay reads no captures".to_owned()),
+        Measure::Goodput | Measure::RowLatency | Measure::Freed => {
+            return Err("goodput, row-latency and freed are of features".to_owned());
+        }
+        _ => {}
+    }
+    if load.flows.is_some() || load.link == Link::Loopback {
+        return Err("flows and the loopback device are of features".to_owned());
     }
     match &load.from {
         LoadSource::Generator => check_generated(load, measure)?,

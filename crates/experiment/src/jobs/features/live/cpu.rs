@@ -1,0 +1,159 @@
+//! A CPU trial: what a packet costs the whole machine, from the link to its flow's row. Twice: by the
+//! accountant's tracepoints, which add to what they measure, and without them, by what the scheduler
+//! says of the two threads that the work is in.
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use loadgen::{Amount, Sent};
+use probes::account::Usage;
+use probes::ps;
+use probes::stacks::{HERTZ, Sampler};
+use report::record::Stacks;
+use sys::energy::Meter;
+
+use super::capture::Rows;
+use super::origin;
+use super::stage::{Stage, ran_ns};
+use crate::jobs::account::{CAPTURE, RECEIVE, accountant, idle, of_group, spent, watch};
+use crate::jobs::features::FeaturesBench;
+use crate::jobs::noise::{Watch, note_generator};
+use crate::jobs::{Outcome, TrialSpec};
+use crate::plan::{Link, Load};
+
+/// Time for what has come in to be taken, by captures that look now and then.
+const SETTLE: Duration = Duration::from_millis(30);
+/// The load's first part, which is not measured.
+const WARM_UP: Duration = Duration::from_millis(50);
+
+const LONGEST_SAMPLING: Duration = Duration::from_secs(1);
+/// Those of features, and the floor's.
+const PROGRAMS: [&str; 4] = ["count_flows", "evict_flows", "record_packets", "count"];
+
+pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stage, Outcome)> {
+    let accountant = accountant()?;
+    let idle = idle(&accountant)?;
+    let mut stage = Stage::set(bench.cpus(), spec, Rows::File)?;
+    let pids = stage.pids();
+    for (&task, group) in pids
+        .iter()
+        .zip([CAPTURE])
+        .chain(stage.napi().iter().zip([RECEIVE]))
+    {
+        accountant.choose(task, group)?;
+    }
+    send(&stage, spec.load, WARM_UP)?;
+    let mut outcome = Outcome::default();
+    let noise = Watch::start(&bench.foreign, &pids)?;
+    let ps_before = ps_ns(&pids)?;
+    let energy = Meter::start();
+    let (usage, sent) = watch(&accountant, || {
+        send(&stage, spec.load, spec.load.duration.0)
+    })?;
+    let energy_uj = energy.and_then(|meter| meter.microjoules());
+    let ps_spent = ps_ns(&pids)? - ps_before;
+    drop(accountant);
+    let threads = threads(&mut stage, spec.load)?;
+    noise.end(&pids, &mut outcome)?;
+    if spec.load.link == Link::Loopback {
+        origin::note(&stage, spec, &usage, &mut outcome)?;
+    }
+    note_generator(&mut outcome, &sent, spec.load, bench.beside.late_share());
+    outcome.stacks = Some(sampled(&stage, spec.load)?);
+    if let Some(process) = stage.process() {
+        let mib = process.memory()? as f64 / f64::from(1 << 20);
+        outcome.values.insert("memory_mib".to_owned(), mib);
+    }
+    stage.finish(&mut outcome)?;
+
+    // What was lost cost something, too, but is not what anybody wants to have for it.
+    let came = 1.0 - outcome.values["loss_pct"] / 100.0;
+    let each = sent.sent as f64 * came;
+    ensure!(each > 0.0, "no packet came");
+    let mut value = |name: &str, value: f64| outcome.values.insert(name.to_owned(), value);
+    value("cpu_ns_per_packet", spent(&usage, &idle) / each);
+    let receive = of_group(&usage, RECEIVE) + usage.softirq_ns() as f64;
+    value(
+        "cpu_ns_per_packet_process",
+        of_group(&usage, CAPTURE) / each,
+    );
+    value("cpu_ns_per_packet_receive", receive / each);
+    value("cpu_ns_per_packet_bpf", bpf_ns(&usage) as f64 / each);
+    if let Some((ns, sent)) = threads {
+        value("threads_ns_per_packet", ns as f64 / (sent as f64 * came));
+    }
+    value(
+        "cpu_pct",
+        100.0 * spent(&usage, &idle) / usage.wall_ns.max(1) as f64,
+    );
+    value("offered_pps", sent.achieved_pps);
+    if let Some(energy_uj) = energy_uj {
+        value("energy_uj_per_packet", energy_uj as f64 / each);
+    }
+    value(
+        "ps_cpu_pct",
+        100.0 * ps_spent as f64 / usage.wall_ns.max(1) as f64,
+    );
+    outcome.cpu = usage.by_name();
+    outcome.flags.extend(usage.violations());
+    for (name, value) in [
+        ("cpu_sum_pct", usage.worst_sum_percent()),
+        ("cpu_unseen_switches", usage.unseen as f64),
+    ] {
+        outcome.noise.insert(name.to_owned(), value);
+    }
+    Ok((stage, outcome))
+}
+
+/// What the datapath's programs ran, and nobody else's.
+fn bpf_ns(usage: &Usage) -> u64 {
+    let programs = usage.programs.iter();
+    let datapath = programs.filter(|program| PROGRAMS.contains(&program.name.as_str()));
+    datapath.map(|program| program.run_ns).sum()
+}
+
+/// Sends a part of a load, and gives what looks now and then the time to look.
+fn send(stage: &Stage, load: &Load, time: Duration) -> Result<Sent> {
+    let sent = stage.generate(load, Amount::Time(time))?;
+    thread::sleep(SETTLE);
+    Ok(sent)
+}
+
+/// Which functions the load's time goes to, over every CPU; in a window of its own, as sampling costs
+/// time.
+fn sampled(stage: &Stage, load: &Load) -> Result<Stacks> {
+    let sampler = Sampler::start(HERTZ)?;
+    send(stage, load, (load.duration.0 / 2).min(LONGEST_SAMPLING))?;
+    let profile = sampler.stop()?;
+    Ok(Stacks {
+        obtained: profile.obtained,
+        expected: profile.expected,
+        folded: profile.folded,
+    })
+}
+
+/// What the thread that takes frames in and those of the capture run for a load, and its packets;
+/// `None` where there is no such thread, and whoever is interrupted does its work.
+fn threads(stage: &mut Stage, load: &Load) -> Result<Option<(u64, u64)>> {
+    let Some(napi) = stage.napi() else {
+        return Ok(None);
+    };
+    let mut tasks = vec![PathBuf::from(format!("/proc/{napi}"))];
+    if let Some(process) = stage.process() {
+        let pid = process.pid();
+        let own = process.tasks()?.into_iter();
+        tasks.extend(own.map(|task| PathBuf::from(format!("/proc/{pid}/task/{task}"))));
+    }
+    let ran = || -> Result<u64> { tasks.iter().map(|task| ran_ns(task)).sum() };
+    let before = ran()?;
+    let sent = send(stage, load, load.duration.0)?;
+    Ok(Some((ran()?.saturating_sub(before), sent.sent)))
+}
+
+fn ps_ns(pids: &[u32]) -> Result<u64> {
+    pids.iter()
+        .map(|&pid| Ok(ps::cpu_ns(pid)?))
+        .sum::<Result<u64>>()
+}

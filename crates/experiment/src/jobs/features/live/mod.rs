@@ -1,0 +1,71 @@
+//! Trials of live captures: a generator's frames come in on a device, and `lowroad features live`, the
+//! program that people run, makes flows of them with each datapath.
+
+mod arm;
+mod capture;
+mod cpu;
+mod freed;
+mod goodput;
+mod origin;
+mod rows;
+mod stage;
+mod stated;
+
+use anyhow::{Result, bail};
+use datapath::Missing;
+use features::live::datapaths;
+
+pub(super) use self::stage::Stage;
+pub(super) use self::stated::check;
+use super::FeaturesBench;
+use crate::jobs::{Outcome, TrialSpec};
+use crate::plan::{Link, Load, Measure};
+
+/// The bare link: an XDP program counts the frames and drops them.
+pub(super) const FLOOR: &str = "floor";
+/// The datapath for devices whose driver knows no XDP.
+const GENERIC: &str = "xdp-generic";
+/// The one that needs no driver.
+const TC: &str = "tc-flow";
+
+/// Every arm there is.
+pub(super) fn arms() -> Vec<&'static str> {
+    let datapaths = datapaths();
+    let datapaths = datapaths.iter().map(|datapath| datapath.name());
+    datapaths.chain([FLOOR]).chain(arm::names()).collect()
+}
+
+/// Why this machine cannot run the arm.
+pub(super) fn check_arm(arm: &str) -> Result<(), Missing> {
+    let (name, _) = arm::of(arm);
+    match datapaths().iter().find(|path| path.name() == name) {
+        Some(datapath) => datapath.check(),
+        None => Ok(()),
+    }
+}
+
+/// Why the arm cannot run under this load, where it can under others.
+pub(super) fn applies(arm: &str, load: &Load, measure: Measure) -> Result<(), Missing> {
+    let refuse = |what: &str| Err(Missing::new(what, "it is measured under other loads"));
+    match load.link {
+        Link::Loopback if !arm::is_socket(arm) && ![GENERIC, TC].contains(&arm) => {
+            refuse("the loopback device has no driver for it")
+        }
+        Link::Direct | Link::Bridge if arm == GENERIC => {
+            refuse("the driver knows XDP: this is for devices whose does not")
+        }
+        _ if arm == FLOOR && measure == Measure::RowLatency => refuse("the bare link has no rows"),
+        _ => Ok(()),
+    }
+}
+
+/// One trial, and the stage it was on, which the caller takes down.
+pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stage, Outcome)> {
+    match spec.measure {
+        Measure::Cpu => cpu::trial(bench, spec),
+        Measure::Goodput => goodput::trial(bench, spec),
+        Measure::RowLatency => rows::trial(bench, spec),
+        Measure::Freed => freed::trial(bench, spec),
+        _ => bail!("a live capture is not measured so"),
+    }
+}

@@ -1,0 +1,438 @@
+//! The stage of a live trial: a generator and the device that is captured, fresh each time, and the
+//! account of every packet on it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use loadgen::{Amount, Backend, FarEnd, Load as Offered, Sent, Verdict};
+use serde_json::Value;
+use tempfile::TempDir;
+use testbed::{Bed, Host, HostSpec, LinkKind, LinkSpec, Topology};
+
+use super::FLOOR;
+use super::capture::{Capture, Rows};
+use crate::jobs::{Outcome, TrialSpec};
+use crate::plan::{Link, Load};
+
+/// Where the generator sends from, and the first of the ports that it sends to.
+const SENDER_PORT: u16 = 40_004;
+const FIRST_PORT: u16 = 20_000;
+/// Bytes of payload where the load does not say: frames of 100 bytes.
+const PAYLOAD: usize = 58;
+/// Whom the frames are for that come in over the link: nobody here, as on a mirror port.
+const ELSEWHERE: ([u8; 6], IpAddr) = (
+    [2, 0x10, 0xad, 0xff, 0, 1],
+    IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
+);
+/// Frames that come within this time come together, as from a NIC that moderates its interrupts.
+const MODERATION: Duration = Duration::from_micros(50);
+/// Frames that come together at most, and without a rate.
+const LARGEST_BURST: usize = 64;
+/// How often the NAPI thread runs before what else there is on its CPU.
+const NICENESS: i32 = -20;
+
+/// What counts the packets.
+#[derive(Debug)]
+enum Captor {
+    Nothing,
+    Floor(FarEnd),
+    Process(Capture),
+}
+
+/// A stage that is up, with a capture that runs.
+#[derive(Debug)]
+pub(in crate::jobs::features) struct Stage {
+    // Dropped in this order: a capture ends before its namespace does.
+    captor: Captor,
+    device: Device,
+    bed: Bed,
+    folder: TempDir,
+    generator_cpu: usize,
+    run: u32,
+    sent: AtomicU64,
+    napi: Option<u32>,
+    /// Whether it filters: for the generator's packets.
+    filtered: bool,
+}
+
+/// The names of the hosts, and what is captured.
+#[derive(Clone, Debug)]
+struct Device {
+    generator: String,
+    captor: String,
+    name: String,
+    ifindex: u32,
+    /// The device at the generator's end, and the address it sends from.
+    sender: (u32, [u8; 6]),
+    source: IpAddr,
+    /// Its counters just before the capture was started, and once it captured: what came in between
+    /// may be in the capture's account.
+    before: [Counted; 2],
+}
+
+/// A device's own counters.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    packets: u64,
+    dropped: u64,
+}
+
+impl Stage {
+    /// Brings a stage up on which the generator has a CPU, and the receiving device and the capture
+    /// have another.
+    pub(super) fn set(
+        (generator_cpu, captor_cpu): (usize, usize),
+        spec: &TrialSpec<'_>,
+        rows: Rows,
+    ) -> Result<Self> {
+        let folder = testbed::folder()?;
+        let names = names();
+        let bed = bed(&names, spec.load.link, captor_cpu)?;
+        let device = Device::find(&bed, names, spec.load.link)?;
+        let mut stage = Self {
+            captor: Captor::Nothing,
+            napi: None,
+            filtered: spec.load.options.contains_key("filter"),
+            device,
+            bed,
+            folder,
+            generator_cpu,
+            run: run_id(spec.seed),
+            sent: AtomicU64::new(0),
+        };
+        if spec.load.link == Link::Direct {
+            stage.napi = Some(napi_thread(&stage.device.name)?);
+        }
+        if let Some(task) = stage.napi {
+            sys::sched::pin_task(task, captor_cpu).context("the NAPI thread's CPU")?;
+            sys::sched::nice(task, NICENESS).context("the NAPI thread's priority")?;
+        }
+        let before = stage.counted()?;
+        stage.captor = stage.capture(spec, rows)?;
+        stage.device.before = [before, stage.counted()?];
+        Ok(stage)
+    }
+
+    fn capture(&self, spec: &TrialSpec<'_>, rows: Rows) -> Result<Captor> {
+        let host = self.host()?;
+        if spec.arm == FLOOR {
+            let flows = u32::try_from(spec.load.flows.unwrap_or(1))?;
+            let ifindex = self.device.ifindex;
+            let attach = || FarEnd::attach(ifindex, self.run, flows, Verdict::Drop);
+            return Ok(Captor::Floor(host.run(attach)??));
+        }
+        let (name, folder) = (&self.device.name, self.folder.path());
+        Ok(Captor::Process(Capture::start(
+            host, name, folder, spec, rows,
+        )?))
+    }
+
+    fn host(&self) -> Result<&Host> {
+        Ok(self.bed.host(&self.device.captor)?)
+    }
+
+    /// The capture's process, in arms that have one.
+    pub(super) fn process(&mut self) -> Option<&mut Capture> {
+        match &mut self.captor {
+            Captor::Process(capture) => Some(capture),
+            Captor::Nothing | Captor::Floor(_) => None,
+        }
+    }
+
+    pub(super) fn pids(&self) -> Vec<u32> {
+        match &self.captor {
+            Captor::Process(capture) => vec![capture.pid()],
+            Captor::Nothing | Captor::Floor(_) => Vec::new(),
+        }
+    }
+
+    /// The thread that takes frames in, on a link that has one.
+    pub(super) fn napi(&self) -> Option<u32> {
+        self.napi
+    }
+
+    /// Sends some of a load.
+    pub(super) fn generate(&self, load: &Load, amount: Amount) -> Result<Sent> {
+        let offered = self.offered(load, amount);
+        let generator = self.bed.host(&self.device.generator)?;
+        let sent = generator.run(|| {
+            // The schedule is the experiment's; what is done with the packets has its own CPU.
+            let _ordinary = sys::sched::nice(0, NICENESS);
+            loadgen::generate(&offered, &AtomicBool::new(false))
+        })??;
+        self.sent.fetch_add(sent.sent, Ordering::Relaxed);
+        Ok(sent)
+    }
+
+    fn offered(&self, load: &Load, amount: Amount) -> Offered {
+        let rate = load.rate.map(|rate| rate.0);
+        let (backend, mac, to) = match load.link {
+            Link::Loopback => (Backend::Socket, [0; 6], self.device.source),
+            Link::Direct | Link::Bridge => (Backend::Live, ELSEWHERE.0, ELSEWHERE.1),
+        };
+        let burst = match backend {
+            Backend::Live => rate.map_or(LARGEST_BURST, burst),
+            _ => 1,
+        };
+        let ports = (FIRST_PORT..).take(load.flows.unwrap_or(1));
+        Offered {
+            backend,
+            ifindex: self.device.sender.0,
+            source: SocketAddr::new(self.device.source, SENDER_PORT),
+            destinations: ports.map(|port| SocketAddr::new(to, port)).collect(),
+            source_mac: self.device.sender.1,
+            destination_mac: mac,
+            payload_len: load.payload.map_or(PAYLOAD, |size| size.0),
+            rate,
+            amount,
+            burst,
+            run: self.run,
+            cpu: Some(self.generator_cpu),
+            fifo: false,
+        }
+    }
+
+    /// Does some work where the capture is.
+    pub(super) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        Ok(self.host()?.run(work)?)
+    }
+
+    /// Packets that the captured device has taken in, of whomever.
+    pub(super) fn came(&self) -> Result<u64> {
+        Ok(self.counted()?.packets)
+    }
+
+    fn counted(&self) -> Result<Counted> {
+        let read = || fs::read_to_string("/proc/thread-self/net/dev");
+        let table = self.host()?.run(read)??;
+        received(&table, &self.device.name)
+            .with_context(|| format!("no statistics of {}", self.device.name))
+    }
+
+    /// Ends the capture, and notes what became of every packet since it began.
+    pub(super) fn finish(&mut self, outcome: &mut Outcome) -> Result<()> {
+        let now = self.counted()?;
+        let [before, started] = self.device.before;
+        let sent = self.sent.load(Ordering::Relaxed);
+        let link = now.dropped - started.dropped;
+        let (unique, mut drops) = match std::mem::replace(&mut self.captor, Captor::Nothing) {
+            Captor::Process(capture) => told(&capture.stop()?, outcome)?,
+            Captor::Floor(far) => {
+                let counts = far.counts()?;
+                (counts.packets() + counts.foreign, BTreeMap::new())
+            }
+            Captor::Nothing => (0, BTreeMap::new()),
+        };
+        drops.insert("link".to_owned(), link);
+        let named: u64 = drops.values().sum();
+        let (least, most) = (now.packets - started.packets, now.packets - before.packets);
+        let due = (unique + named).clamp(least + link, most + link);
+        let missing = due.saturating_sub(unique);
+        if due < sent || unique + named != due {
+            outcome.flags.push(format!(
+                "{sent} packets sent, {due} came or found the link full; {unique} exported, {named} counted where dropped"
+            ));
+        }
+        let drops = drops.into_iter();
+        let drops = drops.map(|(name, count)| (format!("drops.{name}"), count));
+        outcome.counts.extend(drops);
+        for (name, count) in [
+            ("sent", sent),
+            ("foreign", due.saturating_sub(sent)),
+            ("due", due),
+            ("unique", unique),
+            ("missing", missing),
+        ] {
+            outcome.counts.insert(name.to_owned(), count);
+        }
+        outcome.values.insert("loss_pct".to_owned(), lost(outcome));
+        if self.filtered {
+            let accuracy = accuracy(outcome);
+            outcome.values.insert("accuracy_pct".to_owned(), accuracy);
+        }
+        outcome.environment.extend(self.bed.settings().clone());
+        Ok(())
+    }
+}
+
+/// Packets exported, and those dropped by name, as a capture's account tells.
+fn told(account: &Value, outcome: &mut Outcome) -> Result<(u64, BTreeMap<String, u64>)> {
+    let count = |name: &str| {
+        let count = account[name].as_u64();
+        count.with_context(|| format!("a capture's account without {name}: {account}"))
+    };
+    if count("rows_lost")? > 0 {
+        outcome.flags.push("rows are lost".to_owned());
+    }
+    outcome.counts.insert("rows".to_owned(), count("rows")?);
+    let mut drops = BTreeMap::from([("no_room".to_owned(), count("no_room")?)]);
+    for name in ["filtered", "sampled_out"] {
+        drops.insert(name.to_owned(), count(name)?);
+    }
+    for (name, refused) in account["drops"].as_object().into_iter().flatten() {
+        drops.insert(name.clone(), refused.as_u64().unwrap_or(0));
+    }
+    drops.retain(|name, packets| *packets > 0 || name == "no_room");
+    let capture = account.clone();
+    outcome.environment.insert("capture".to_owned(), capture);
+    Ok((count("packets_exported")?, drops))
+}
+
+/// Packets that nobody wanted to be missing.
+fn lost(outcome: &Outcome) -> f64 {
+    let count = |name: &str| outcome.counts.get(name).copied().unwrap_or(0);
+    let wanted_out = count("drops.filtered") + count("drops.sampled_out");
+    let lost = count("missing").saturating_sub(wanted_out);
+    share(lost, count("due") - wanted_out.min(count("due")))
+}
+
+/// Of the packets that came, those that a filter for the generator's did right by: the generator's are in
+/// rows, and all others are filtered out.
+fn accuracy(outcome: &Outcome) -> f64 {
+    let count = |name: &str| outcome.counts.get(name).copied().unwrap_or(0);
+    let wrong = count("unique").abs_diff(count("sent"));
+    share(count("due").saturating_sub(wrong), count("due"))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share")]
+fn share(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
+}
+
+/// How many frames of a rate come together.
+fn burst(rate: f64) -> usize {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a small number of frames"
+    )]
+    let together = (rate * MODERATION.as_secs_f64()).round() as usize;
+    together.clamp(1, LARGEST_BURST)
+}
+
+impl Device {
+    fn find(bed: &Bed, (generator, captor): (String, String), link: Link) -> Result<Self> {
+        if link == Link::Loopback {
+            return Ok(Self {
+                generator: captor.clone(),
+                captor,
+                name: "lo".to_owned(),
+                ifindex: 1,
+                sender: (1, [0; 6]),
+                source: Ipv4Addr::LOCALHOST.into(),
+                before: [Counted::default(); 2],
+            });
+        }
+        let sender = bed.host(&generator)?.interface(&captor)?;
+        let (sender, source) = ((sender.ifindex, sender.mac), sender.v4);
+        let interface = bed.host(&captor)?.interface(&generator)?;
+        Ok(Self {
+            name: interface.name.clone(),
+            ifindex: interface.ifindex,
+            generator,
+            captor,
+            sender,
+            source,
+            before: [Counted::default(); 2],
+        })
+    }
+}
+
+/// Names that no other stage has, of this process or another: the device's, which is the generator's,
+/// is in the name of its NAPI thread.
+fn names() -> (String, String) {
+    static STAGES: AtomicU32 = AtomicU32::new(0);
+    let number = STAGES.fetch_add(1, Ordering::Relaxed) % 10_000;
+    (
+        format!("g{}x{number}", std::process::id()),
+        "tap".to_owned(),
+    )
+}
+
+fn bed((generator, captor): &(String, String), link: Link, captor_cpu: usize) -> Result<Bed> {
+    let mut topology = Topology::default();
+    let mut host = HostSpec::native();
+    host.cpus = vec![captor_cpu];
+    topology.host.insert(captor.clone(), host);
+    if link != Link::Loopback {
+        topology.host.insert(generator.clone(), HostSpec::native());
+        let mut link = LinkSpec::new(LinkKind::Direct, &[generator, captor]);
+        // Receiving has a thread, of which it can be said where it runs and what it takes.
+        link.settings.threaded_napi = true;
+        topology.link.push(link);
+    }
+    Ok(Bed::up(&topology, generator)?)
+}
+
+/// The thread that takes in the frames of a device.
+fn napi_thread(device: &str) -> Result<u32> {
+    let wanted = format!("napi/{device}-");
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let Some(task) = entry.file_name().to_str().and_then(|id| id.parse().ok()) else {
+            continue;
+        };
+        // One may end meanwhile.
+        let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        // Older kernels cut the name off.
+        let name = name.trim();
+        if !name.is_empty()
+            && (name.starts_with(&wanted) || name.len() == 15 && wanted.starts_with(name))
+        {
+            return Ok(task);
+        }
+    }
+    anyhow::bail!("{device} has no NAPI thread")
+}
+
+/// Frames that came in and were dropped there: the first and the fourth of a device's counters but one.
+fn received(table: &str, device: &str) -> Option<Counted> {
+    let counters = table
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'))?;
+    let counters: Vec<u64> = counters
+        .split_whitespace()
+        .map_while(|word| word.parse().ok())
+        .collect();
+    Some(Counted {
+        packets: *counters.get(1)?,
+        dropped: *counters.get(3)?,
+    })
+}
+
+/// A run id nobody else uses.
+fn run_id(seed: u64) -> u32 {
+    u32::try_from(seed & 0xffff_ffff).unwrap_or(1)
+}
+
+/// What a process and its threads, or another task, have run, in nanoseconds.
+pub(super) fn ran_ns(task: &Path) -> Result<u64> {
+    let text = fs::read_to_string(task.join("schedstat"))?;
+    let first = text.split_whitespace().next();
+    first
+        .and_then(|word| word.parse().ok())
+        .with_context(|| format!("{}/schedstat", task.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_devices_counters_are_found_by_its_whole_name() {
+        let table = "  g1x2: 1 2 3 4 5 6 7 8\n   g1x: 10 20 30 40 5 6 7 8\n";
+        let counted = received(table, "g1x").unwrap();
+        assert_eq!((counted.packets, counted.dropped), (20, 40));
+        assert!(received(table, "g1").is_none());
+    }
+
+    #[test]
+    fn frames_come_together_as_often_as_a_nic_interrupts() {
+        let bursts = [500.0, 10e3, 100e3, 700e3, 20e6].map(burst);
+        assert_eq!(bursts, [1, 1, 5, 35, 64]);
+    }
+}

@@ -14,7 +14,7 @@ use std::time::Duration;
 use arrow_array::{RecordBatch, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
 use common::wait_until;
-use features::sink::{FileSink, Format, Mode, Rotation, SchemaRef, Sink};
+use features::sink::{FileSink, Format, Mode, Queue, Rotation, SchemaRef, Sink};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -270,6 +270,17 @@ fn files_are_rotated_by_time_also_when_nothing_comes() {
     });
     sink.finish().unwrap();
     assert_eq!(complete(), 1);
+}
+
+#[test]
+fn a_run_that_has_not_begun_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flows.parquet");
+    fs::write(&path, "as it was").unwrap();
+    let sink = create(&path, Format::Parquet, Rotation::default(), Mode::Live);
+    drop(Queue::start(Box::new(sink), Mode::Live).unwrap());
+    assert_eq!(files(folder.path()), std::slice::from_ref(&path));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "as it was");
 }
 
 #[test]

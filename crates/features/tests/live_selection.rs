@@ -36,6 +36,7 @@ fn capture(datapath: &dyn Datapath<Features>, rules: &Rules, frames: &[Captured]
         workers: None,
         wakeup: Wakeup::default(),
         sink: Arc::new(|| Box::new(Nowhere)),
+        model: None,
     };
     let running = wire.near(|| datapath.start(&plan)).unwrap();
     let sender = wire.sender();

@@ -11,6 +11,7 @@ mod scored;
 mod shared;
 
 use std::path::Path;
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
@@ -34,6 +35,10 @@ pub trait Sink: Send {
     /// Writes what is left, and makes the output complete. The last call but for [`Self::lost`].
     fn finish(&mut self) -> Result<(), Error>;
 
+    /// Leaves no output behind where nothing was written: in place of [`Self::finish`], for a run that has
+    /// not begun.
+    fn abandon(&mut self) {}
+
     /// Rows that it was given and that are not in the output; exact once finished.
     fn lost(&self) -> u64;
 }
@@ -45,6 +50,16 @@ pub enum Mode {
     Whole,
     /// Traffic does not wait: rows are lost and counted until the output takes them again.
     Live,
+}
+
+impl Mode {
+    /// How long a sink whose other end is gone insists on giving what it has: live, people wait for it.
+    pub(crate) fn patience(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Whole => 30,
+            Self::Live => 3,
+        })
+    }
 }
 
 /// Takes rows and forgets them: for measuring what comes before.

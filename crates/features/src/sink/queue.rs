@@ -14,8 +14,9 @@ use super::{Backlog, Error, Mode, Sink};
 pub(super) const DEPTH: usize = 32;
 /// How often a sink that has nothing to write is asked whether it has something to do.
 const IDLE: Duration = Duration::from_millis(200);
-/// How long a live run's end waits for an output that does not move.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a live run's end waits for an output that does not move: longer than a sink insists, and
+/// tries to connect once more.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Hands batches to a sink's thread. A full queue holds up who fills it, or, live, loses its rows.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ struct Shared {
     lost: AtomicU64,
     finished: AtomicBool,
     failed: AtomicBool,
+    /// Dropped before it was given anything.
+    abandoned: AtomicBool,
     error: Mutex<Option<Error>>,
 }
 
@@ -137,6 +140,17 @@ impl Sink for Queue {
     }
 }
 
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if self.batches.is_some() && self.given == 0 {
+            self.shared.abandoned.store(true, Ordering::Release);
+            self.batches = None;
+            // So that nothing is left behind when the process ends at once.
+            let _ended = self.done.recv_timeout(PATIENCE);
+        }
+    }
+}
+
 impl Shared {
     fn serve(&self, mut sink: Box<dyn Sink>, work: &Receiver<RecordBatch>, waiting: &Backlog) {
         let mut after_failure = 0;
@@ -157,6 +171,9 @@ impl Shared {
             }
             self.lost
                 .store(sink.lost() + after_failure, Ordering::Relaxed);
+        }
+        if self.abandoned.load(Ordering::Acquire) {
+            return sink.abandon();
         }
         let finished = sink.finish();
         self.lost

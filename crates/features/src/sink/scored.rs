@@ -116,6 +116,10 @@ impl Sink for Scored {
         self.inner.finish()
     }
 
+    fn abandon(&mut self) {
+        self.inner.abandon();
+    }
+
     fn lost(&self) -> u64 {
         self.inner.lost() + self.lost
     }

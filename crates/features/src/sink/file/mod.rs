@@ -173,6 +173,12 @@ impl Sink for FileSink {
         }
     }
 
+    fn abandon(&mut self) {
+        if let Some(mut open) = self.open.take() {
+            open.abandon();
+        }
+    }
+
     fn finish(&mut self) -> Result<(), Error> {
         let closed = self.close();
         self.survive(closed)

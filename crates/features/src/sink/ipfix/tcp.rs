@@ -20,8 +20,6 @@ use crate::sink::{Error, Mode, Sink};
 const MOST: usize = 16_384;
 /// Between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(250);
-/// How long a run that loses nothing waits for its collector, and any run for the last answers.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Messages that wait for a collector that is gone; beyond it, live rows are lost.
 const MOST_WAITING: usize = 256;
 
@@ -143,7 +141,7 @@ impl TcpExporter {
             if sent.is_ok() && also(self) {
                 return Ok(());
             }
-            if since.elapsed() > PATIENCE {
+            if since.elapsed() > self.mode.patience() {
                 let late = || Err(io::ErrorKind::TimedOut.into());
                 return sent.and_then(|()| late());
             }

@@ -20,8 +20,6 @@ use link::{Answer, Identity, Link, Outcome};
 const PORT: u16 = 4222;
 /// Between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(250);
-/// How long a run that loses nothing waits for its server, and any run for the last answers.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// A server that has not answered for so long has lost the message, or the connection.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Messages that may be without an answer: more would only wait in the server.
@@ -175,7 +173,7 @@ impl NatsSink {
                 Err(error) if error.kind() == io::ErrorKind::Other => return worked,
                 _ => {}
             }
-            if since.elapsed() > PATIENCE {
+            if since.elapsed() > self.mode.patience() {
                 return worked.and_then(|()| Err(io::ErrorKind::TimedOut.into()));
             }
             thread::sleep(Duration::from_millis(1));

@@ -73,6 +73,15 @@ fn every_packet_is_exported_filtered_or_sampled_out() {
     let [flows, filtered, rest] = fates(&["--filter", "port 443", "--sample-flows", "1/4"]);
     assert_eq!((flows % 2, filtered), (0, 0), "flows are kept whole");
     assert!((150..350).contains(&flows) && rest > 0, "{flows}");
+    let parallel = [
+        "--filter",
+        "port 443",
+        "--sample-flows",
+        "1/4",
+        "--threads",
+        "3",
+    ];
+    assert_eq!(fates(&parallel), [flows, filtered, rest]);
     let [packets, _, _] = fates(&["--sample", "1/4"]);
     assert!((150..350).contains(&packets), "{packets}");
 }
@@ -90,6 +99,7 @@ fn wrong_rules_are_one_line_that_says_where() {
             ["--filter", "net in none.txt"],
             "--filter, column 8: none.txt: ",
         ),
+        (["--sample-seed", "3"], "does nothing without --sample"),
         (
             ["--tier", "port=1/2"],
             "--tier \"port\", column 5: expected a port",

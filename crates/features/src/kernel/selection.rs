@@ -26,6 +26,9 @@ const END: u16 = 0x8000;
 /// Bits of a network's key before its address: the set's number and the IP version.
 const BEFORE_ADDRESS: u32 = 32;
 
+/// Networks that one call writes.
+const AT_ONCE: usize = 4096;
+
 /// The maps of a program that filters.
 #[derive(Debug)]
 pub(super) struct Maps<M> {
@@ -70,9 +73,13 @@ impl Maps<MapHandle> {
                 .update(&index.to_ne_bytes(), &words, MapFlags::ANY)?;
         }
         for (index, set) in (0_u16..).zip(&program.networks) {
-            for network in set.all() {
-                let key = key(index, network);
-                self.networks.update(key.bytes(), &[1], MapFlags::ANY)?;
+            for networks in set.all().chunks(AT_ONCE) {
+                let keys: Vec<_> = networks.iter().map(|one| key(index, one)).collect();
+                let bytes: Vec<u8> = keys.iter().flat_map(Plain::bytes).copied().collect();
+                let count = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+                let values = vec![1; keys.len()];
+                self.networks
+                    .update_batch(&bytes, &values, count, MapFlags::ANY, MapFlags::ANY)?;
             }
         }
         Ok(())

@@ -22,14 +22,20 @@ pub(super) struct Selecting {
     /// Another rate for what this is true for, as 'port 22,53=1/10'; the first of several decides
     #[arg(long, value_name = "EXPRESSION=RATE", value_parser = tier)]
     tier: Vec<Tier>,
-    /// With another number, others are kept
-    #[arg(long, value_name = "N", default_value = "0")]
-    sample_seed: u64,
+    /// With another number than 0, others are kept
+    #[arg(long, value_name = "N")]
+    sample_seed: Option<u64>,
 }
 
 impl Selecting {
     /// Compiled, with as many packets a second at most.
     pub(super) fn selection(&self, most: Option<NonZeroU32>) -> Result<Selection, Failure> {
+        let sampling =
+            self.sample.is_some() || self.sample_flows.is_some() || !self.tier.is_empty();
+        if self.sample_seed.is_some() && !sampling {
+            let what = "--sample-seed does nothing without --sample, --sample-flows or --tier";
+            return Err(Failure::Input(what.to_owned()));
+        }
         let rules = Rules {
             filter: self.filter.clone(),
             tiers: self.tier.clone(),
@@ -38,7 +44,7 @@ impl Selecting {
                 Some(_) => Unit::Packets,
                 None => Unit::Flows,
             },
-            seed: self.sample_seed,
+            seed: self.sample_seed.unwrap_or(0),
             most_per_second: most,
         };
         Selection::new(rules).map_err(|wrong| {

@@ -155,10 +155,10 @@ fn a_whole_input_waits_for_its_scores() {
     let scored = Scored::new(Box::new(kept.clone()), slow, &batch.schema(), None);
     let unscored = scored.unscored();
     let mut queue = Queue::start(Box::new(scored), Mode::Whole).unwrap();
-    for _ in 0..60 {
+    for _ in 0..20 {
         queue.write(&batch).unwrap();
     }
     drop(go);
     queue.finish().unwrap();
-    assert_eq!((kept.0.lock().unwrap().len(), unscored.rows()), (60, 0));
+    assert_eq!((kept.0.lock().unwrap().len(), unscored.rows()), (20, 0));
 }

@@ -14,6 +14,8 @@ packages_to() {
 		# Often installed from elsewhere, and then not to be replaced.
 		command -v npm >/dev/null || echo nodejs npm
 		command -v go >/dev/null || echo golang-go
+		command -v java >/dev/null || echo default-jre-headless
+		command -v mvn >/dev/null || echo maven
 		;;
 	esac
 }

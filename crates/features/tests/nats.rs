@@ -6,14 +6,13 @@ mod common;
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{assert_same, capture, expected, wait_until, write};
+use common::{assert_same, capture, expected, free_port, wait_until, write};
 use features::sink::{Mode, NatsSink};
 use serde_json::{Value, json};
 use sys::child::die_with_parent;
@@ -41,18 +40,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-/// Below those that connections are given: whoever asks for a server that is gone must not take it.
-fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    loop {
-        let spread = u16::try_from(std::process::id() % 1000).unwrap() * 10;
-        let port = 20_000 + spread + NEXT.fetch_add(1, Ordering::Relaxed);
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
     }
 }
 

@@ -31,6 +31,7 @@ const HOST_ONLY: &[&str] = &[
     "features files",
     "features filter_tcpdump",
     "features ipfix",
+    "features kafka",
     "features nats",
     "features nfstream",
     "features payload",

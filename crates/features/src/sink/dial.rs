@@ -23,3 +23,28 @@ pub(super) fn dial(to: &str) -> io::Result<TcpStream> {
     }
     Err(last)
 }
+
+/// `HOST[:PORT]` with the port that it has by default.
+pub(super) fn with_port(server: &str, port: u16) -> String {
+    let named = server.rsplit_once(':').is_some_and(|(host, port)| {
+        port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']'))
+    });
+    if named {
+        server.to_owned()
+    } else {
+        format!("{server}:{port}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_added_where_there_is_none() {
+        assert_eq!(with_port("nats.example", 4222), "nats.example:4222");
+        assert_eq!(with_port("127.0.0.1:99", 4222), "127.0.0.1:99");
+        assert_eq!(with_port("[::1]", 4222), "[::1]:4222");
+        assert_eq!(with_port("[::1]:99", 4222), "[::1]:99");
+    }
+}

@@ -5,6 +5,8 @@ mod dial;
 mod file;
 mod flat;
 pub mod ipfix;
+mod kafka;
+mod message;
 mod nats;
 mod queue;
 mod scored;
@@ -19,6 +21,7 @@ use parquet::errors::ParquetError;
 
 pub use arrow_schema::SchemaRef;
 pub use file::{FileSink, Format, Rotation};
+pub use kafka::KafkaSink;
 pub use nats::NatsSink;
 pub use queue::Queue;
 pub use scored::{Backlog, Scored, Scorer, Unscored, scored_schema};
@@ -106,6 +109,8 @@ pub enum Error {
     NoSubject(String),
     #[error("scoring: {0}")]
     Scores(String),
+    #[error("kafka://{0}: names no topic; write kafka://HOST:PORT/TOPIC")]
+    NoTopic(String),
     #[error("the output's thread: {0}")]
     Thread(std::io::Error),
     #[error("the output takes nothing more")]

@@ -4,8 +4,9 @@
 pub(crate) mod ipfix;
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
@@ -184,4 +185,16 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     panic!("never: {what}");
+}
+
+/// Below those that connections are given: whoever asks for a server that is gone must not take it.
+pub(crate) fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let spread = u16::try_from(std::process::id() % 1000).unwrap() * 10;
+        let port = 20_000 + spread + NEXT.fetch_add(1, Ordering::Relaxed);
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }

@@ -8,8 +8,8 @@ use control::units::Span;
 use features::schema::Schema;
 use features::sink::ipfix::{TcpExporter, UdpExporter};
 use features::sink::{
-    Backlog, Error, FileSink, Format, Mode, NatsSink, Queue, Rotation, SchemaRef, Scored, Scorer,
-    Sink, Unscored, scored_schema,
+    Backlog, Error, FileSink, Format, KafkaSink, Mode, NatsSink, Queue, Rotation, SchemaRef,
+    Scored, Scorer, Sink, Unscored, scored_schema,
 };
 
 use super::schema;
@@ -24,7 +24,7 @@ pub(super) struct Output {
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     without: Vec<String>,
     /// A file, - for standard output, an IPFIX collector, ipfix+udp://HOST:PORT or ipfix+tcp://HOST:PORT,
-    /// or a subject of a NATS stream, nats://HOST:PORT/SUBJECT
+    /// a subject of a NATS stream, nats://HOST:PORT/SUBJECT, or a Kafka topic, kafka://HOST:PORT/TOPIC
     #[arg(long, short, value_name = "OUTPUT")]
     out: String,
     /// By default what the file's name ends in
@@ -121,8 +121,9 @@ impl Output {
                 Box::new(TcpExporter::connect(collector, schema, domain, mode).map_err(failure)?)
             }
             Some(("nats", server)) => Box::new(NatsSink::connect(server, mode).map_err(failure)?),
+            Some(("kafka", broker)) => Box::new(KafkaSink::connect(broker, mode).map_err(failure)?),
             Some((scheme, _)) => {
-                let known = "ipfix+udp, ipfix+tcp and nats";
+                let known = "ipfix+udp, ipfix+tcp, nats and kafka";
                 let what = format!("no output is called {scheme}://; there are {known}");
                 return Err(Failure::Input(what));
             }
@@ -149,6 +150,7 @@ fn failure(error: Error) -> Failure {
         Error::UnknownFormat { .. }
         | Error::NoElement(_)
         | Error::NoSubject(_)
+        | Error::NoTopic(_)
         | Error::NotAFile { .. } => Failure::Input(error.to_string()),
         other => Failure::Failed(anyhow!(other)),
     }

@@ -10,10 +10,10 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::UInt64Type;
-use arrow_array::{Array, RecordBatch};
+use arrow_array::RecordBatch;
 
+use super::dial::with_port;
+use super::message::messages;
 use super::{Error, Mode, Sink};
 use link::{Answer, Identity, Link, Outcome};
 
@@ -64,7 +64,7 @@ impl NatsSink {
         }
         let (identity, server) = identity(server);
         let mut sink = Self {
-            server: with_port(server),
+            server: with_port(server, PORT),
             subject: subject.to_owned(),
             identity,
             mode,
@@ -88,19 +88,13 @@ impl NatsSink {
     }
 
     fn add(&mut self, batch: &RecordBatch) -> Result<(), Error> {
-        let mut lines = arrow_json::LineDelimitedWriter::new(Vec::new());
-        lines.write(batch).map_err(Error::batch)?;
-        let lines = lines.into_inner();
-        let bodies = lines
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty());
-        for (row, body) in bodies.enumerate() {
+        for message in messages(batch)? {
             let number = self.next;
             self.next += 1;
             self.waiting.push_back(Row {
                 number,
-                headers: headers(&self.run, number, key(batch, row)),
-                body: body.to_vec(),
+                headers: headers(&self.run, number, message.key),
+                body: message.body,
             });
         }
         Ok(())
@@ -230,17 +224,6 @@ fn identity(server: &str) -> (Identity, &str) {
     }
 }
 
-fn with_port(server: &str) -> String {
-    let named = server.rsplit_once(':').is_some_and(|(host, port)| {
-        port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']'))
-    });
-    if named {
-        server.to_owned()
-    } else {
-        format!("{server}:{PORT}")
-    }
-}
-
 /// Differs from every other run's.
 fn run() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -253,25 +236,12 @@ fn headers(run: &str, number: u64, key: Option<String>) -> String {
     format!("NATS/1.0\r\nNats-Msg-Id: {run}-{number}\r\n{key}\r\n")
 }
 
-/// What rows of one flow share.
-fn key(batch: &RecordBatch, row: usize) -> Option<String> {
-    let column = ["flow_id", "flowId"]
-        .iter()
-        .find_map(|name| batch.column_by_name(name))?;
-    let ids = column.as_primitive_opt::<UInt64Type>()?;
-    ids.is_valid(row).then(|| ids.value(row).to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn addresses_are_taken_apart() {
-        assert_eq!(with_port("nats.example"), "nats.example:4222");
-        assert_eq!(with_port("127.0.0.1:99"), "127.0.0.1:99");
-        assert_eq!(with_port("[::1]"), "[::1]:4222");
-        assert_eq!(with_port("[::1]:99"), "[::1]:99");
         assert!(matches!(identity("h"), (Identity::Nobody, "h")));
         assert!(matches!(identity("t@h:1"), (Identity::Token(t), "h:1") if t == "t"));
         assert!(matches!(identity("u:p@h"), (Identity::User(u, p), "h") if u == "u" && p == "p"));

@@ -19,6 +19,8 @@ enum Layer {
     /// The production binary: jobs, and what `doctor` asks.
     Production,
     CompareBinary,
+    /// The Python package: jobs, and the records of experiments.
+    Package,
     Task,
 }
 
@@ -42,11 +44,15 @@ const LAYERS: &[(&str, Layer)] = &[
     ("experiment", Layer::Experiment),
     ("lowroad", Layer::Production),
     ("compare", Layer::CompareBinary),
+    ("python", Layer::Package),
     ("xtask", Layer::Task),
 ];
 
 /// Comparison crates the production binary may carry: `doctor` asks them what can run here.
 const ASKED_BY_DOCTOR: &[&str] = &["loadgen", "probes", "stats"];
+
+/// The comparison crate that the Python package carries: records are read there as well.
+const READ_BY_PACKAGE: &str = "report";
 
 pub(super) fn check() -> Result<Outcome> {
     let metadata = metadata::load(false)?;
@@ -89,7 +95,9 @@ fn ours(package: &Value) -> impl Iterator<Item = (&str, &str)> {
 }
 
 fn allowed(from: Layer, to: Layer, name: &str, kind: &str) -> bool {
-    use Layer::{Arguments, CompareBinary, Comparison, Experiment, Floor, Job, Production, Task};
+    use Layer::{
+        Arguments, CompareBinary, Comparison, Experiment, Floor, Job, Package, Production, Task,
+    };
     // Tests of any layer may build networks, make packets and measure them.
     if kind == "dev" && matches!(to, Floor | Comparison) {
         return true;
@@ -104,6 +112,7 @@ fn allowed(from: Layer, to: Layer, name: &str, kind: &str) -> bool {
                 || (to == Comparison && ASKED_BY_DOCTOR.contains(&name))
         }
         CompareBinary => matches!(to, Floor | Comparison | Job | Experiment | Arguments),
+        Package => matches!(to, Floor | Job) || name == READ_BY_PACKAGE,
         Task => false,
     }
 }
@@ -125,5 +134,7 @@ mod tests {
             "testbed",
             ""
         ));
+        assert!(allowed(Layer::Package, Layer::Comparison, "report", ""));
+        assert!(!allowed(Layer::Package, Layer::Comparison, "testbed", ""));
     }
 }

@@ -22,8 +22,15 @@ pub(crate) struct Binary {
 /// Builds every test program and every binary that tests start.
 pub(crate) fn build() -> Result<Vec<Binary>> {
     let output = Command::new("cargo")
-        .args(["test", "--workspace", "--locked", "--no-run", "--quiet"])
-        .args(["--lib", "--bins", "--tests"])
+        // `--tests` is libraries and binaries, too, but for those that say they have none.
+        .args([
+            "test",
+            "--workspace",
+            "--locked",
+            "--no-run",
+            "--quiet",
+            "--tests",
+        ])
         .arg("--message-format=json-render-diagnostics")
         .stderr(Stdio::inherit())
         .output()

@@ -1,0 +1,289 @@
+//! Streams of rows for Python: pulled batch by batch, or taken whole through Arrow's C stream.
+//!
+//! Whoever waits for rows does so without Python's lock, and looks for signals now and then.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+use features::live::Plan;
+use features::pcap::{Fault, Progress, Run};
+use features::sink::Nowhere;
+use features::stream::{CaptureStream, Error, LiveHandle, LiveStream, Next};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict};
+use serde_json::json;
+
+use crate::batch::Batch;
+use crate::error::{failed, input, of_datapath, of_stream};
+use crate::machine::{datapath, find};
+use crate::options::{How, options};
+
+/// By which a capsule is known to hold a stream.
+pub(crate) const C_STREAM: &std::ffi::CStr = c"arrow_array_stream";
+/// Between two looks for signals.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Rows as they come.
+#[pyclass(frozen, module = "lowroad._native")]
+#[derive(Debug)]
+pub(crate) struct Stream(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// The capture or the interface.
+    name: String,
+    schema: SchemaRef,
+    control: Control,
+    /// A capture that breaks off ends without an error.
+    partial: bool,
+    source: Mutex<Source>,
+    /// What ended a C stream: whoever took it tells of it in words of its own.
+    raised: Mutex<Option<PyErr>>,
+}
+
+#[derive(Debug)]
+enum Control {
+    Capture(Arc<Progress>),
+    Live(LiveHandle),
+}
+
+#[derive(Debug)]
+enum Source {
+    Capture(Box<CaptureStream>),
+    Live(LiveStream),
+    /// Its rows have been taken, or nobody wants them; with a capture's account.
+    Ended(Option<String>),
+}
+
+#[pyfunction]
+pub(crate) fn read_pcap(
+    py: Python<'_>,
+    path: PathBuf,
+    schema: &str,
+    partial: bool,
+    asked: &Bound<'_, PyDict>,
+) -> PyResult<Stream> {
+    let schema = find(py, schema)?;
+    let run = Run {
+        options: options(asked, schema, None)?,
+        schema,
+    };
+    let name = path.display().to_string();
+    let file = py
+        .detach(move || open(&path))
+        .map_err(|why| input(py, &format!("{name}: {why}")))?;
+    let stream = CaptureStream::start(run, file).map_err(|error| failed(py, &error))?;
+    Ok(Stream(Arc::new(Shared {
+        name,
+        schema: stream.schema().clone(),
+        control: Control::Capture(Arc::clone(stream.progress())),
+        partial,
+        source: Mutex::new(Source::Capture(Box::new(stream))),
+        raised: Mutex::default(),
+    })))
+}
+
+fn open(path: &Path) -> Result<File, String> {
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    match file.metadata() {
+        Ok(found) if found.is_dir() => Err("is a folder".to_owned()),
+        Ok(_) => Ok(file),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[pyfunction]
+pub(crate) fn live(
+    py: Python<'_>,
+    interface: String,
+    datapath_name: &str,
+    schema: &str,
+    how: &Bound<'_, PyDict>,
+    asked: &Bound<'_, PyDict>,
+) -> PyResult<Stream> {
+    let how = How::of(how)?;
+    let schema = find(py, schema)?;
+    let options = options(asked, schema, how.max_pps)?;
+    let chosen = datapath(py, datapath_name)?;
+    let link = netdev::Netlink::new()
+        .and_then(|mut netlink| netlink.link_by_name(&interface))
+        .map_err(|error| input(py, &format!("{interface}: {error}")))?;
+    let plan = Plan {
+        interface: interface.clone(),
+        ifindex: link.index,
+        options,
+        schema,
+        direction: how.direction,
+        promiscuous: how.promiscuous,
+        tap: how.tap,
+        workers: how.workers,
+        wakeup: how.wakeup,
+        sink: Arc::new(|| Box::new(Nowhere)),
+        model: None,
+    };
+    let stream = py
+        .detach(|| LiveStream::start(&*chosen, plan, how.duration))
+        .map_err(|error| of_datapath(py, datapath_name, &error))?;
+    Ok(Stream(Arc::new(Shared {
+        name: interface,
+        schema: stream.schema().clone(),
+        control: Control::Live(stream.handle().clone()),
+        partial: false,
+        source: Mutex::new(Source::Live(stream)),
+        raised: Mutex::default(),
+    })))
+}
+
+#[pymethods]
+impl Stream {
+    /// The next batch; none at the end.
+    fn pull(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        loop {
+            match py.detach(|| self.0.next_within(PATIENCE)) {
+                Ok(Next::Batch(batch)) => return Ok(Some(Batch(batch))),
+                Ok(Next::End) => return Ok(None),
+                Ok(Next::Pending) => py.check_signals()?,
+                Err(error) => return Err(of_stream(py, &self.0.name, &error)),
+            }
+        }
+    }
+
+    /// Everything that is left, as Arrow's C stream.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        // A producer may leave a wish for other types unheard.
+        drop(requested_schema);
+        if py.detach(|| matches!(*lock(&self.0.source), Source::Ended(_))) {
+            return Err(input(
+                py,
+                &format!("{}: its rows have been taken; begin again", self.0.name),
+            ));
+        }
+        let reader = Box::new(Reader(Arc::clone(&self.0)));
+        PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(reader), C_STREAM)
+    }
+
+    /// Raises what ended a C stream early.
+    fn check(&self) -> PyResult<()> {
+        lock(&self.0.raised).take().map_or(Ok(()), Err)
+    }
+
+    /// The account, as JSON; of a capture once all its rows have been taken.
+    fn counters(&self, py: Python<'_>) -> Option<String> {
+        match &self.0.control {
+            Control::Live(handle) => {
+                let counters = handle.counters();
+                let rows = (counters.rows, counters.lost_rows);
+                let more = json!({"no_room": counters.no_room});
+                Some(counters.account.json(rows, more).to_string())
+            }
+            Control::Capture(_) => py.detach(|| match &*lock(&self.0.source) {
+                Source::Ended(account) => account.clone(),
+                _ => None,
+            }),
+        }
+    }
+
+    /// Packets that were read so far.
+    #[getter]
+    fn packets(&self) -> u64 {
+        match &self.0.control {
+            Control::Capture(progress) => progress.packets.load(Ordering::Relaxed),
+            Control::Live(handle) => handle.counters().account.seen.packets,
+        }
+    }
+
+    /// Takes no more packets in; rows of those that came can still be taken.
+    fn stop(&self) {
+        match &self.0.control {
+            Control::Capture(progress) => progress.stop.store(true, Ordering::Relaxed),
+            Control::Live(handle) => handle.stop(),
+        }
+    }
+
+    /// Ends it, and leaves its rows.
+    fn close(&self, py: Python<'_>) {
+        self.stop();
+        py.detach(|| {
+            let mut source = lock(&self.0.source);
+            if !matches!(*source, Source::Ended(_)) {
+                *source = Source::Ended(None);
+            }
+        });
+    }
+}
+
+impl Shared {
+    fn next_within(&self, patience: Duration) -> Result<Next, Error> {
+        let mut source = lock(&self.source);
+        let next = match &mut *source {
+            Source::Capture(stream) => stream.next_within(patience),
+            Source::Live(stream) => stream.next_within(patience),
+            Source::Ended(_) => return Ok(Next::End),
+        };
+        if let Ok(Next::Batch(_) | Next::Pending) = next {
+            return next;
+        }
+        *source = Source::Ended(source.account());
+        match next {
+            Err(Error::Capture(Fault::Input(_))) if self.partial => Ok(Next::End),
+            next => next,
+        }
+    }
+}
+
+impl Source {
+    fn account(&self) -> Option<String> {
+        let Self::Capture(stream) = self else {
+            return None;
+        };
+        let summary = stream.summary()?;
+        let fault = summary.input.as_ref().map(ToString::to_string);
+        let more = json!({"stopped": summary.stopped, "fault": fault});
+        let rows = (summary.rows, summary.lost_rows);
+        Some(summary.counters.json(rows, more).to_string())
+    }
+}
+
+/// What a C stream pulls from.
+struct Reader(Arc<Shared>);
+
+impl Iterator for Reader {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let raised = match self.0.next_within(PATIENCE) {
+                Ok(Next::Batch(batch)) => return Some(Ok(batch)),
+                Ok(Next::End) => return None,
+                Ok(Next::Pending) => Python::try_attach(|py| py.check_signals())?.err(),
+                Err(error) => Python::try_attach(|py| of_stream(py, &self.0.name, &error)),
+            };
+            if let Some(raised) = raised {
+                let message = Python::try_attach(|py| raised.value(py).to_string())?;
+                *lock(&self.0.raised) = Some(raised);
+                return Some(Err(ArrowError::ExternalError(message.into())));
+            }
+        }
+    }
+}
+
+impl RecordBatchReader for Reader {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema.clone()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

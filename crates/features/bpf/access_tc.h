@@ -19,6 +19,12 @@ static __always_inline __u32 frame_length(context *ctx)
 	return ctx->len;
 }
 
+/* Of the device; not known, as a frame that leaves has none yet. */
+static __always_inline __u16 frame_queue(context *ctx)
+{
+	return 0;
+}
+
 static __always_inline __u32 frame_readable(context *ctx)
 {
 	return ctx->len;

@@ -20,6 +20,12 @@ static __always_inline __u32 frame_length(context *ctx)
 	return bpf_xdp_get_buff_len(ctx);
 }
 
+/* The device's, by which it came in. */
+static __always_inline __u16 frame_queue(context *ctx)
+{
+	return ctx->rx_queue_index;
+}
+
 /* Bytes of it in which headers are looked for. */
 static __always_inline __u32 frame_readable(context *ctx)
 {
@@ -86,24 +92,37 @@ static __always_inline void frame_mark(context *ctx, const struct packet *p, __u
 		*first = (*first & bpf_htonl(0xf03fffff)) | bpf_htonl((__u32)dscp << 22);
 }
 
-/* What a test puts in front of a frame. */
+/* What is put in front of a frame: by a test, or by the program that sends it to another CPU. */
 struct metadata {
 	__u64 time_ns;
 	__u32 wire_length;
 	__u32 magic;
+	/* By which it came in. */
+	__u32 queue;
+	__u32 padding;
 };
 
-static __always_inline void frame_metadata(context *ctx, struct packet *p)
+/* The magic number of what is in front of a frame, whose contents are taken over. */
+static __always_inline __u32 take_metadata(context *ctx, struct packet *p)
 {
 	struct metadata *metadata = (void *)(long)ctx->data_meta;
 
-	if ((void *)(metadata + 1) > (void *)(long)ctx->data || metadata->magic != METADATA_MAGIC)
-		return;
+	if ((void *)(metadata + 1) > (void *)(long)ctx->data)
+		return 0;
+	if (metadata->magic != METADATA_MAGIC)
+		return metadata->magic;
 	p->time_ns = metadata->time_ns;
+	p->queue = metadata->queue;
 	if (metadata->wire_length > p->wire_length) {
 		p->wire_length = metadata->wire_length;
 		p->marks |= PACKET_TRUNCATED;
 	}
+	return METADATA_MAGIC;
+}
+
+static __always_inline void frame_metadata(context *ctx, struct packet *p)
+{
+	take_metadata(ctx, p);
 }
 
 #endif

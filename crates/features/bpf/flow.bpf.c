@@ -17,6 +17,7 @@
 #include "flow_table.h"
 #include "frame.h"
 #include "verdict.h"
+#include "steer.h"
 
 EXPORT_STRUCT(account);
 EXPORT_STRUCT(filter_network);
@@ -25,6 +26,7 @@ EXPORT_STRUCT(flow);
 EXPORT_STRUCT(metadata);
 EXPORT_STRUCT(model);
 EXPORT_STRUCT(tree_account);
+EXPORT_STRUCT(steering);
 
 SEC("xdp.frags")
 int count_flows(context *ctx)
@@ -38,6 +40,52 @@ int count_flows(context *ctx)
 	if (with_models && f)
 		return flow_verdict(ctx, &packet, f);
 	return frame_verdict;
+}
+
+/* Instead of it, where both directions of a flow are to meet on one CPU. */
+SEC("xdp.frags")
+int steer_frames(context *ctx)
+{
+	struct packet packet = {};
+	struct account *a = account();
+
+	return a ? steer(ctx, &packet, a) : frame_verdict;
+}
+
+/* Counts what it has sent to this CPU. */
+SEC("xdp.frags/cpumap")
+int count_steered(context *ctx)
+{
+	struct packet packet = {};
+	struct account *a = account();
+
+	struct flow *f = NULL;
+	int fate = frame_verdict;
+
+	if (!a)
+		return fate;
+	if (!arrive(ctx, &packet, a))
+		return XDP_DROP;
+	if (judge(&packet, a, dissect(ctx, &packet)))
+		f = track(&packet, a);
+	if (with_models && f)
+		fate = flow_verdict(ctx, &packet, f);
+	forget_arrival(ctx);
+	return fate;
+}
+
+SEC("raw_tp/xdp_cpumap_enqueue")
+int count_refused(__u64 *args)
+{
+	refuse(args);
+	return 0;
+}
+
+/* Sends a mark after what was sent to a CPU: when it arrives, nothing that was before it waits. */
+SEC("xdp.frags")
+int mark_queue(context *ctx)
+{
+	return mark(ctx);
 }
 
 SEC("xdp")

@@ -74,7 +74,8 @@ struct direction {
 	__u8 min_ttl;
 	__u8 max_ttl;
 	__u8 tos;
-	__u8 padding[3];
+	__u8 padding;
+	__u16 queue; /* by which the last packet came */
 };
 
 struct periods {

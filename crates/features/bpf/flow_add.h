@@ -78,6 +78,7 @@ static __always_inline void direction_follow(struct direction *d, const struct p
 static __always_inline void direction_add(struct direction *d, const struct packet *p)
 {
 	direction_follow(d, p);
+	d->queue = p->queue;
 	lengths_add(&d->wire, p->wire_length);
 	lengths_add(&d->payload, p->payload_length);
 	d->ip_bytes += p->ip_length;

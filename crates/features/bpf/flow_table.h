@@ -14,6 +14,7 @@
  */
 struct flow_table {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NUMA_NODE);
 	__uint(max_entries, 1);
 	__uint(key_size, sizeof(struct flow_key));
 	__uint(value_size, sizeof(struct flow));
@@ -120,6 +121,14 @@ static __always_inline struct flow *flow_of(void *table, const struct packet *p,
 	return f;
 }
 
+/* Whether a packet came by another queue than the one before in its flow and direction. */
+static __always_inline bool changes_queue(const struct flow *f, const struct packet *p)
+{
+	const struct direction *d = &f->directions[(p->sender ^ f->initiator) & 1];
+
+	return d->wire.count && d->queue != p->queue;
+}
+
 /* Counts a packet under its flow, which is NULL where it is in no table; pushes what it ends. */
 static __always_inline struct flow *track(const struct packet *p, struct account *a)
 {
@@ -133,6 +142,7 @@ static __always_inline struct flow *track(const struct packet *p, struct account
 	f = flow_of(table, p, a);
 	if (!f)
 		return NULL;
+	a->changed_queue += changes_queue(f, p);
 	flow_add(f, p);
 	if (early_packets && flow_packets(f) == early_packets && push(f, END_EARLY))
 		a->lost_early_rows++;

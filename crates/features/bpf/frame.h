@@ -17,6 +17,16 @@ struct account {
 	__u64 packets;
 	/* On the wire. */
 	__u64 bytes;
+	/* Of them, those that were sent to another CPU, and those that came there. */
+	__u64 sent;
+	__u64 arrived;
+	/* Those that a CPU's queue had no room for, as the kernel tells. */
+	__u64 refused_by_queue;
+	/* No packets: what userspace has put into a queue to follow them. */
+	__u64 marks;
+	/* Came by another of the device's queues than the one before in their flow and direction.
+	 */
+	__u64 changed_queue;
 	__u64 lone_fragments;
 	__u64 refused[REFUSALS];
 	/* The filter was false; not chosen; too many in too short a time. */
@@ -88,23 +98,20 @@ static __always_inline bool is_selected(struct packet *p, struct account *a)
 	return fate == FATE_KEPT;
 }
 
-/* Whether there is a wanted packet in the frame; counted, also where there is none. */
-static __always_inline bool read_packet(context *ctx, struct packet *p, struct account *a)
+/* When and where a frame came, and how long it is. */
+static __always_inline void meet(context *ctx, struct packet *p)
 {
-	__u16 control;
-	__u32 verdict;
-
 	p->wire_length = frame_length(ctx);
+	p->queue = frame_queue(ctx);
 	if (from_metadata)
 		frame_metadata(ctx, p);
 	else
 		p->time_ns = now();
-	verdict = dissect(ctx, p);
-	/* Only now: headers are where they are without it. */
-	if (frame_lost_tag(ctx, &control))
-		p->wire_length += TAG_LENGTH;
-	a->packets++;
-	a->bytes += p->wire_length;
+}
+
+/* Whether what was dissected is a wanted packet; counted where it is not. */
+static __always_inline bool judge(struct packet *p, struct account *a, __u32 verdict)
+{
 	if (verdict < REFUSALS)
 		a->refused[verdict]++;
 	if (verdict != DISSECTED)
@@ -114,6 +121,22 @@ static __always_inline bool read_packet(context *ctx, struct packet *p, struct a
 	if (p->fragment != FRAGMENT_NONE && !complete_fragment(p))
 		a->lone_fragments++;
 	return !selecting || is_selected(p, a);
+}
+
+/* Whether there is a wanted packet in the frame; counted, also where there is none. */
+static __always_inline bool read_packet(context *ctx, struct packet *p, struct account *a)
+{
+	__u16 control;
+	__u32 verdict;
+
+	meet(ctx, p);
+	verdict = dissect(ctx, p);
+	/* Only now: headers are where they are without it. */
+	if (frame_lost_tag(ctx, &control))
+		p->wire_length += TAG_LENGTH;
+	a->packets++;
+	a->bytes += p->wire_length;
+	return judge(p, a, verdict);
 }
 
 #endif

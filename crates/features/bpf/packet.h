@@ -65,6 +65,8 @@ struct packet {
 	__u16 vlan;
 	__u16 window;
 	__u16 icmp_identifier;
+	/* The device's, by which it came in. */
+	__u16 queue;
 	__u8 icmp_kind;
 	__u8 icmp_code;
 	__u8 source_mac[ETH_ALEN];
@@ -77,7 +79,7 @@ struct packet {
 	__u8 fragment;
 	/* The endpoint of the key that sent it: 0 or 1. */
 	__u8 sender;
-	__u8 padding[5];
+	__u8 padding[3];
 };
 
 _Static_assert(sizeof(struct flow_key) == 40, "no implicit padding");

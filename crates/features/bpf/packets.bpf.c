@@ -17,6 +17,7 @@ EXPORT_STRUCT(packet);
 /* Their shape; userspace makes one for each CPU, of its own size. */
 struct packet_ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(map_flags, BPF_F_NUMA_NODE);
 	__uint(max_entries, 4096);
 };
 

@@ -114,8 +114,29 @@ fn live_rows_are_those_of_a_capture_but_for_time() {
     for datapath in datapaths() {
         for schema in schemas(datapath.name()) {
             let expected = expected(&frames, schema);
-            compare(find(datapath.name()), &frames, schema, &expected, None);
+            compare(find(datapath.name()), &frames, schema, &expected, |_| ());
         }
+    }
+}
+
+#[test]
+fn when_records_are_read_and_where_flows_are_counted_changes_no_row() {
+    if !sys::require::root() {
+        return;
+    }
+    let frames = frames();
+    let expected = expected(&frames, schema_for("xdp-flow"));
+    let told: [(&str, Change); 5] = [
+        ("xdp-ringbuf", |plan| plan.wakeup = Wakeup::Every),
+        ("xdp-ringbuf", |plan| {
+            plan.wakeup = Wakeup::Timer(Duration::from_millis(5));
+        }),
+        ("xdp-flow", |plan| plan.wakeup = Wakeup::Every),
+        ("xdp-flow", |plan| plan.steer = true),
+        ("xdp-generic", |plan| plan.steer = true),
+    ];
+    for (name, change) in told {
+        compare(find(name), &frames, schema_for(name), &expected, change);
     }
 }
 
@@ -129,9 +150,14 @@ fn several_workers_write_the_rows_of_one() {
         let schema = schema_for(name);
         let expected = expected(&frames, schema);
         let datapath = find(name);
-        compare(datapath, &frames, schema, &expected, NonZeroUsize::new(3));
+        compare(datapath, &frames, schema, &expected, |plan| {
+            plan.workers = NonZeroUsize::new(3);
+        });
     }
 }
+
+/// What a plan is told beside what all are.
+type Change = fn(&mut Plan);
 
 /// What the kernel's programs read is no payload, which flow.v1 needs.
 fn schema_for(name: &str) -> &'static Schema {
@@ -153,18 +179,16 @@ fn compare(
     frames: &[Vec<u8>],
     schema: &'static Schema,
     expected: &[String],
-    workers: Option<NonZeroUsize>,
+    change: Change,
 ) {
     let name = datapath.name();
     let what = format!("{name}, {}", schema.name);
     let sent = frames.to_vec();
     let (rows, counters) = in_namespace(move |left, right| {
         let keeper = Keeper::default();
-        let plan = Plan {
-            workers,
-            tap: name == "af-xdp",
-            ..plan(right, schema, &keeper)
-        };
+        let mut plan = plan(right, schema, &keeper);
+        plan.tap = name == "af-xdp";
+        change(&mut plan);
         let mut running = datapath.start(&plan).unwrap();
         send(left, &sent);
         wait(&mut running, sent.len());
@@ -174,6 +198,8 @@ fn compare(
     });
     assert_eq!(counters.account.unaccounted(), 0, "{what}: {counters:?}");
     assert_eq!(counters.no_room, 0, "{what}");
+    let told = ["xdp-flow", "xdp-generic"].contains(&name).then_some(0);
+    assert_eq!(counters.changed_queue, told, "{what}");
     assert_eq!(counters.account.seen.packets, frames.len() as u64, "{what}");
     assert_eq!(counters.rows, rows.len() as u64, "{what}");
     assert_eq!(rows, expected, "{what}");
@@ -298,6 +324,12 @@ fn what_a_datapath_cannot_do_is_refused_and_who_can_is_named() {
     for name in ["xdp-flow", "tc-flow"] {
         assert!(refusal(name, |plan| plan.workers = NonZeroUsize::new(2)).contains("tpacket"));
     }
+    for name in ["recv", "tpacket", "tc-flow", "xdp-ringbuf", "af-xdp"] {
+        assert!(refusal(name, |plan| plan.steer = true).contains("xdp-generic"));
+    }
+    for name in ["recv", "tpacket"] {
+        assert!(refusal(name, |plan| plan.wakeup = Wakeup::Every).contains("XDP"));
+    }
     assert!(refusal("af-xdp", |_| ()).contains("--tap"));
     let sent_tap = |plan: &mut Plan| (plan.tap, plan.direction) = (true, Direction::Both);
     assert!(refusal("tc-flow", sent_tap).contains("--direction in"));
@@ -335,6 +367,7 @@ fn plan(ifindex: u32, schema: &'static Schema, keeper: &Keeper) -> Plan {
         workers: None,
         wakeup: Wakeup::default(),
         model: None,
+        steer: false,
         sink: Arc::new(move || Box::new(keeper.clone())),
     }
 }

@@ -35,6 +35,7 @@ fn capture(datapath: &dyn Datapath<Features>, rules: &Rules, frames: &[Captured]
         tap: datapath.name() == "af-xdp",
         workers: None,
         wakeup: Wakeup::default(),
+        steer: false,
         sink: Arc::new(|| Box::new(Nowhere)),
         model: None,
     };

@@ -49,6 +49,7 @@ impl Done {
         let LiveCounters {
             account,
             no_room,
+            changed_queue: _,
             rows,
             lost_rows,
         } = self.ended.counters;
@@ -87,6 +88,7 @@ fn overload(name: &str, sink: Box<dyn Sink>, meanwhile: impl FnOnce()) -> Done {
         tap: name != "tpacket",
         workers: NonZeroUsize::new(1),
         wakeup: Wakeup::default(),
+        steer: false,
         sink: Arc::new(move || shared.handle()),
         model: None,
     };

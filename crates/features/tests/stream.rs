@@ -217,6 +217,7 @@ fn live(batches: usize, failure: Option<&str>) -> (LiveStream, Arc<AtomicBool>) 
         tap: false,
         workers: None,
         wakeup: Wakeup::default(),
+        steer: false,
         sink: Arc::new(|| Box::new(Nowhere)),
         model: None,
     };

@@ -124,6 +124,7 @@ pub(crate) fn live(
         tap: how.tap,
         workers: how.workers,
         wakeup: how.wakeup,
+        steer: false,
         sink: Arc::new(|| Box::new(Nowhere)),
         model: None,
     };

@@ -14,6 +14,7 @@ pub mod mmap;
 pub mod mmsg;
 pub mod multicast;
 pub mod netns;
+pub mod numa;
 pub mod owner;
 pub mod packet_ring;
 pub mod perf;

@@ -20,8 +20,9 @@ use super::models::{Answers, Models};
 use super::outlet::Outlet;
 use super::selection::Maps;
 use super::settings::Settings;
-use super::skel::flow::FlowSkelBuilder;
-use super::skel::flow_tc::FlowTcSkelBuilder;
+use super::skel::flow::{FlowSkel, FlowSkelBuilder, OpenFlowSkel};
+use super::skel::flow_tc::{FlowTcSkel, FlowTcSkelBuilder, OpenFlowTcSkel};
+use super::steer::{self, Steering};
 use super::sweep::{Sweep, Swept};
 use super::tables::Tables;
 use crate::flow::{End, Flow};
@@ -29,7 +30,7 @@ use crate::flow::{End, Flow};
 /// Opens, tells, sizes and loads one kind of programs: each has a skeleton of its own type, and all
 /// but the tables are made with the programs.
 macro_rules! load {
-    ($builder:ident, $tell:ident, $settings:expr) => {{
+    ($builder:ident, $tell:ident, $settings:expr, $prepare:expr, $steering:expr) => {{
         $settings.check()?;
         let mut storage = MaybeUninit::uninit();
         let mut open = $builder::default()
@@ -38,6 +39,7 @@ macro_rules! load {
         if let Some(knobs) = open.maps.rodata_data.as_deref_mut() {
             $settings.$tell(knobs);
         }
+        $prepare(&mut open).map_err(failed("preparing the steering programs"))?;
         let filter = Maps {
             steps: &mut open.maps.filter_steps,
             ports: &mut open.maps.filter_port_sets,
@@ -52,8 +54,13 @@ macro_rules! load {
             .map_err(failed("sizing the flow programs' maps"))?;
         let skel = open.load().map_err(failed("loading the flow programs"))?;
         let maps = &skel.maps;
+        let steering = $steering(&skel)?;
+        let count = steering.as_ref().map(Steering::program);
         let loaded = Loaded {
-            count: skel.progs.count_flows.as_fd(),
+            count: match &count {
+                Some(steers) => *steers,
+                None => skel.progs.count_flows.as_fd(),
+            },
             evict: skel.progs.evict_flows.as_fd(),
             tables: &maps.tables,
             ended: &maps.ended,
@@ -69,7 +76,8 @@ macro_rules! load {
                 &maps.filter_networks,
             ],
         };
-        Self::of(&loaded, $settings)
+        let plane = Self::of(&loaded, $settings)?;
+        Ok(Self { steering, ..plane })
     }};
 }
 
@@ -78,6 +86,9 @@ macro_rules! load {
 pub struct FlowPlane {
     attached: Vec<Attached>,
     program: OwnedFd,
+    steering: Option<Steering>,
+    /// Nothing is on its way from one CPU to another, nor will be.
+    drained: bool,
     tables: Tables,
     accounts: MapHandle,
     clock: MapHandle,
@@ -90,12 +101,16 @@ pub struct FlowPlane {
 impl FlowPlane {
     /// Loads the XDP programs, attached nowhere yet.
     pub fn load(settings: &Settings) -> Result<Self, Error> {
-        load!(FlowSkelBuilder, tell, settings)
+        let prepare = |open: &mut OpenFlowSkel<'_>| steer::prepare(open, &settings.steer);
+        let steering = |skel: &FlowSkel<'_>| Steering::new(skel, settings);
+        load!(FlowSkelBuilder, tell, settings, prepare, steering)
     }
 
     /// Loads the programs for tc, attached nowhere yet.
     pub fn load_tc(settings: &Settings) -> Result<Self, Error> {
-        load!(FlowTcSkelBuilder, tell_tc, settings)
+        let prepare = |_: &mut OpenFlowTcSkel<'_>| Ok(());
+        let steering = |_: &FlowTcSkel<'_>| Ok::<_, Error>(None);
+        load!(FlowTcSkelBuilder, tell_tc, settings, prepare, steering)
     }
 
     fn of(loaded: &Loaded<'_, '_>, settings: &Settings) -> Result<Self, Error> {
@@ -118,6 +133,8 @@ impl FlowPlane {
         let plane = Self {
             attached: Vec::new(),
             program: program(loaded.count)?,
+            steering: None,
+            drained: false,
             tables: Tables::make(&outer, settings.flows_per_cpu)?,
             accounts: handle(loaded.accounts)?,
             clock: handle(loaded.clock)?,
@@ -134,7 +151,7 @@ impl FlowPlane {
         Ok(plane)
     }
 
-    /// The program that counts, to run it elsewhere than on a device.
+    /// The program that takes frames, to run it elsewhere than on a device.
     pub fn program(&self) -> BorrowedFd<'_> {
         self.program.as_fd()
     }
@@ -220,6 +237,7 @@ impl FlowPlane {
         self.attached.clear();
         sys::rcu::synchronize()
             .map_err(|error| Error::failed("waiting for the flow programs to end", error))?;
+        self.drain()?;
         self.collect(export)?;
         let outlet = &mut self.outlet;
         self.tables.each(&mut |record| {
@@ -231,9 +249,23 @@ impl FlowPlane {
         self.outlet.settle(&self.tables, export)
     }
 
+    /// Waits until what was sent from CPU to CPU has arrived or is lost.
+    fn drain(&mut self) -> Result<(), Error> {
+        if let Some(steering) = &self.steering {
+            steering.drain()?;
+        }
+        self.drained = true;
+        Ok(())
+    }
+
     /// What became of the frames that were seen.
     pub fn account(&self) -> Result<Account, Error> {
-        account::read(&self.accounts)
+        let mut account = account::read(&self.accounts)?;
+        if self.drained {
+            // Whatever the reason was: the kernel tells of the usual one only.
+            account.lost_queue_full = account.sent.saturating_sub(account.arrived);
+        }
+        Ok(account)
     }
 
     /// Packets in flows that have not left the tables.

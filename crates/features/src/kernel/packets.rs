@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use datapath::Error;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use netdev::XdpMode;
 use netdev::attach::{self, Attached};
 use sys::bpf_ring::Ring;
@@ -14,11 +14,11 @@ use super::account::{self, Account};
 use super::bell::Bell;
 use super::clock;
 use super::failed;
+use super::memory;
 use super::selection::Maps;
 use super::settings::Settings;
 use super::skel::Plain;
 use super::skel::packets::{OpenPacketsSkel, PacketsSkel, PacketsSkelBuilder, types};
-use super::tables::online;
 use crate::dissect::Packet;
 
 /// The loaded program and its rings. Dropping it detaches the program.
@@ -72,8 +72,11 @@ impl PacketPlane {
         let alarms = handle(&skel.maps.alarms)?;
         let count = usize::try_from(alarms.max_entries()).unwrap_or(0);
         let bell = Bell::new(settings.wakeup, &alarms, count)?;
-        let rings = online()?.into_iter();
-        let rings = rings.map(|cpu| Head::make(&outer, cpu, settings.ring_bytes, &bell));
+        let topology = memory::topology()?;
+        let rings = topology.cpus().into_iter().map(|cpu| {
+            let node = topology.node_of(cpu);
+            Head::make(&outer, cpu, node, settings.ring_bytes, &bell)
+        });
         let program = skel.progs.record_packets.as_fd().try_clone_to_owned();
         Ok(Self {
             attached: Vec::new(),
@@ -159,12 +162,15 @@ fn size(open: &mut OpenPacketsSkel<'_>, settings: &Settings) -> libbpf_rs::Resul
 }
 
 impl Head {
-    fn make(outer: &MapHandle, cpu: u32, bytes: u32, bell: &Bell) -> Result<Self, Error> {
+    fn make(
+        outer: &MapHandle,
+        cpu: u32,
+        node: u32,
+        bytes: u32,
+        bell: &Bell,
+    ) -> Result<Self, Error> {
         let refused = |error| Error::failed(format!("making CPU {cpu}'s ring"), error);
-        let options = libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
-            ..Default::default()
-        };
+        let options = memory::on(node);
         let map = MapHandle::create(MapType::RingBuf, Some("packet_ring"), 0, 0, bytes, &options)
             .map_err(refused)?;
         let fd = map.as_fd().as_raw_fd().to_ne_bytes();

@@ -71,6 +71,10 @@ pub struct Settings {
     /// Make one row of what several CPUs have seen of a flow; costs a look at each other table for each
     /// flow that ends, and is not needed where both directions come in on one CPU.
     pub merge: bool,
+    /// The CPUs to which both directions of a flow are brought; none: each CPU counts what it gets.
+    pub steer: Vec<u32>,
+    /// Frames that may wait for each of these CPUs, at most 16384.
+    pub steer_waiting: u32,
     /// Flows at a time on each CPU, for which memory is taken at the start.
     pub flows_per_cpu: u32,
     /// The ring of ended flows: a power of two, at least a page.
@@ -88,6 +92,8 @@ impl Default for Settings {
             wakeup: Wakeup::default(),
             raw: false,
             merge: true,
+            steer: Vec::new(),
+            steer_waiting: 8192,
             flows_per_cpu: 65_536,
             ring_bytes: 16 << 20,
             models: false,

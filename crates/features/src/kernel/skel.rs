@@ -61,6 +61,7 @@ unsafe impl Plain for types::flow {}
 unsafe impl Plain for types::flow_key {}
 unsafe impl Plain for types::account {}
 unsafe impl Plain for types::eviction {}
+unsafe impl Plain for types::steering {}
 unsafe impl Plain for types::filter_step {}
 unsafe impl Plain for types::filter_network {}
 unsafe impl Plain for types::model_head {}

@@ -1,22 +1,20 @@
 //! The tables of flows, one for each CPU, read from userspace while programs write them: what is read
 //! of a flow that gets a packet at that moment may be half old, half new.
 
-use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
 
 use datapath::Error;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use super::calls::{Batch, Cursor};
 use super::failed;
+use super::memory;
 use super::skel::Plain;
 use super::skel::flow::types;
 use crate::flow::Flow;
 
 /// Flows that are read by one call.
 const BATCH: u32 = 256;
-
-const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// The table of one CPU.
 #[derive(Debug)]
@@ -29,10 +27,11 @@ pub(super) struct Table {
 pub(super) struct Tables(Vec<Table>);
 
 impl Tables {
-    /// Makes a table for each CPU that is online and gives it to the programs.
+    /// Makes a table for each CPU that is online, in memory near to it, and gives it to the programs.
     pub(super) fn make(outer: &MapHandle, flows: u32) -> Result<Self, Error> {
-        let tables = online()?.into_iter().map(|cpu| {
-            let map = make(flows)?;
+        let topology = memory::topology()?;
+        let tables = topology.cpus().into_iter().map(|cpu| {
+            let map = make(flows, topology.node_of(cpu))?;
             let fd = map.as_fd().as_raw_fd().to_ne_bytes();
             outer
                 .update(&cpu.to_ne_bytes(), &fd, MapFlags::ANY)
@@ -111,11 +110,7 @@ pub(super) fn records(batch: &Batch) -> impl Iterator<Item = types::flow> + '_ {
     values.take(batch.count).filter_map(types::flow::read)
 }
 
-fn make(flows: u32) -> Result<MapHandle, Error> {
-    let options = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
-        ..Default::default()
-    };
+fn make(flows: u32, node: u32) -> Result<MapHandle, Error> {
     let size = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
     MapHandle::create(
         MapType::Hash,
@@ -123,37 +118,7 @@ fn make(flows: u32) -> Result<MapHandle, Error> {
         size(size_of::<types::flow_key>()),
         size(size_of::<types::flow>()),
         flows,
-        &options,
+        &memory::on(node),
     )
     .map_err(|error| Error::failed(format!("making a table of {flows} flows"), error))
-}
-
-/// The CPUs that run programs now.
-pub(super) fn online() -> Result<Vec<u32>, Error> {
-    let list = fs::read_to_string(ONLINE).map_err(|error| Error::failed(ONLINE, error))?;
-    parse_cpus(list.trim())
-        .ok_or_else(|| Error::Plan(format!("{ONLINE} says {list:?}, which is no list of CPUs")))
-}
-
-/// A list such as `0-3,8`.
-fn parse_cpus(list: &str) -> Option<Vec<u32>> {
-    let mut cpus = Vec::new();
-    for part in list.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        cpus.extend(first..=last);
-    }
-    Some(cpus)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_of_cpus_are_read() {
-        assert_eq!(parse_cpus("0"), Some(vec![0]));
-        assert_eq!(parse_cpus("0-2,5,7-8"), Some(vec![0, 1, 2, 5, 7, 8]));
-        assert_eq!(parse_cpus("x"), None);
-    }
 }

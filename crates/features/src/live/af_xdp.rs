@@ -319,6 +319,7 @@ fn told(account: &Account, here: Counters, no_room: u64, rows: (u64, u64)) -> Li
     LiveCounters {
         account: Counters { seen, ..here },
         no_room,
+        changed_queue: None,
         rows: rows.0,
         lost_rows: rows.1,
     }

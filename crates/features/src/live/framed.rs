@@ -57,6 +57,7 @@ impl<S: Source> Capturing for Framed<S> {
         Ok(LiveCounters {
             account: self.work.counters(),
             no_room: self.no_room,
+            changed_queue: None,
             rows,
             lost_rows,
         })
@@ -73,6 +74,7 @@ impl<S: Source> Capturing for Framed<S> {
                 Ok(statistics) => statistics.packets.saturating_sub(seen),
                 Err(_) => self.no_room,
             },
+            changed_queue: None,
             rows: done.rows,
             lost_rows: done.lost_rows,
         };

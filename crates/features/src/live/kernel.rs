@@ -1,8 +1,11 @@
 //! What the datapaths share whose packets a program in the kernel reads.
 
+use std::path::Path;
+
 use datapath::{Error, Missing};
 use sys::caps::{Capability, Effective};
 use sys::capture::Promiscuous;
+use sys::numa::{self, Topology};
 
 use super::{Direction, LiveCounters, Plan};
 use crate::counters::{Counters, Exported, REFUSALS, Seen};
@@ -46,6 +49,7 @@ pub(super) fn settings(name: &str, hook: Hook, plan: &Plan) -> Result<Settings, 
     let settings = Settings {
         options: plan.schema.options(&plan.options),
         models: plan.model.is_some(),
+        steer: if plan.steer { near(plan)? } else { Vec::new() },
         ..any_settings(name, hook, plan)?
     };
     Ok(Settings {
@@ -101,6 +105,14 @@ pub(super) fn only_flows(name: &str, plan: &Plan) -> Result<(), Error> {
         "{}: {name} hands up flows, not packets; xdp-ringbuf, tpacket, recv and af-xdp hand up each packet",
         plan.schema.name
     )))
+}
+
+/// The CPUs that are near to a plan's device.
+fn near(plan: &Plan) -> Result<Vec<u32>, Error> {
+    let sysfs = Path::new(numa::SYSFS);
+    let topology = Topology::read(sysfs)
+        .map_err(|error| Error::failed("asking which CPUs and nodes there are", error))?;
+    Ok(topology.near(numa::device_node(sysfs, &plan.interface)))
 }
 
 /// Each CPU's part of the flows that a plan allows.
@@ -202,6 +214,7 @@ fn told(account: &Account, exported: Exported, open: u64, rows: (u64, u64)) -> L
             open,
         },
         no_room: account.lost(),
+        changed_queue: None,
         rows: rows.0,
         lost_rows: rows.1,
     }

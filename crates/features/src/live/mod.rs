@@ -88,6 +88,8 @@ pub struct Plan {
     pub workers: Option<NonZeroUsize>,
     /// When whoever reads the rings of the XDP datapaths wakes.
     pub wakeup: Wakeup,
+    /// Have both directions of a flow counted on one CPU, wherever they come in.
+    pub steer: bool,
     pub sink: SinkOf,
     /// Decides in the kernel what becomes of flows.
     pub model: Option<Arc<ModelSlot>>,
@@ -110,6 +112,9 @@ pub struct LiveCounters {
     pub account: Counters,
     /// Frames that the kernel had for us and had no room for.
     pub no_room: u64,
+    /// Packets that came by another of the device's queues than the one before in their flow and
+    /// direction; where a program in the kernel counts flows.
+    pub changed_queue: Option<u64>,
     pub rows: u64,
     pub lost_rows: u64,
 }
@@ -133,6 +138,7 @@ impl LiveCounters {
                 open: self.account.open + other.account.open,
             },
             no_room: self.no_room + other.no_room,
+            changed_queue: self.changed_queue.or(other.changed_queue),
             rows: self.rows + other.rows,
             lost_rows: self.lost_rows + other.lost_rows,
         }
@@ -222,8 +228,19 @@ fn is_raw(hardware: u16) -> bool {
     )
 }
 
+/// Refuses to steer, for a datapath that does not.
+fn does_not_steer(name: &str, plan: &Plan) -> Result<(), Error> {
+    if !plan.steer {
+        return Ok(());
+    }
+    Err(Error::Plan(format!(
+        "{name} does not bring the directions of a flow to one CPU; xdp-flow and xdp-generic do"
+    )))
+}
+
 /// Refuses a wake-up that was asked for, where there is no ring of records.
 fn wakes_by_itself(name: &str, plan: &Plan) -> Result<(), Error> {
+    does_not_steer(name, plan)?;
     if plan.wakeup == Wakeup::default() {
         return Ok(());
     }

@@ -25,6 +25,7 @@ impl Datapath<Features> for TcFlow {
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
         kernel::only_flows(self.name(), plan)?;
+        super::does_not_steer(self.name(), plan)?;
         let settings = Settings {
             raw: super::is_raw(group::hardware(plan)?),
             ..kernel::settings(self.name(), Hook::Tc, plan)?
@@ -35,7 +36,7 @@ impl Datapath<Features> for TcFlow {
         for side in sides(plan.direction) {
             plane.attach_tc(plan.ifindex, *side)?;
         }
-        let flows = Flows::new(plane, PlaneWork::new(plan), promiscuous);
+        let flows = Flows::new(plane, PlaneWork::new(plan), Hook::Tc, promiscuous);
         Workers::start(self.name(), vec![flows])
     }
 }

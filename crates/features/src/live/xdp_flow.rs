@@ -38,7 +38,7 @@ impl Datapath<Features> for XdpFlow {
         let mut plane = FlowPlane::load(&settings)?;
         kernel::connect(plan, &mut plane)?;
         plane.attach(plan.ifindex, self.mode)?;
-        let flows = Flows::new(plane, PlaneWork::new(plan), promiscuous);
+        let flows = Flows::new(plane, PlaneWork::new(plan), Hook::Xdp, promiscuous);
         Workers::start(self.name, vec![flows])
     }
 }
@@ -48,14 +48,22 @@ impl Datapath<Features> for XdpFlow {
 pub(super) struct Flows {
     plane: FlowPlane,
     work: PlaneWork,
+    /// A frame in XDP has come by a queue; what leaves has none yet.
+    knows_queues: bool,
     _promiscuous: Option<Promiscuous>,
 }
 
 impl Flows {
-    pub(super) fn new(plane: FlowPlane, work: PlaneWork, promiscuous: Option<Promiscuous>) -> Self {
+    pub(super) fn new(
+        plane: FlowPlane,
+        work: PlaneWork,
+        hook: Hook,
+        promiscuous: Option<Promiscuous>,
+    ) -> Self {
         Self {
             plane,
             work,
+            knows_queues: hook == Hook::Xdp,
             _promiscuous: promiscuous,
         }
     }
@@ -80,13 +88,23 @@ impl Capturing for Flows {
 
     fn counters(&mut self) -> Result<LiveCounters, String> {
         let account = self.plane.account().map_err(|error| error.to_string())?;
-        Ok(self.work.counters(account))
+        Ok(LiveCounters {
+            changed_queue: self.knows_queues.then_some(account.changed_queue),
+            ..self.work.counters(account)
+        })
     }
 
     fn finish(mut self) -> (LiveCounters, Result<(), String>) {
         let work = &mut self.work;
         let finished = self.plane.finish(&mut |flow| work.row(flow));
         let account = finished.and_then(|()| self.plane.account());
-        self.work.finish(account)
+        let told = account.as_ref().ok().filter(|_| self.knows_queues);
+        let changed_queue = told.map(|account| account.changed_queue);
+        let (counters, finished) = self.work.finish(account);
+        let counters = LiveCounters {
+            changed_queue,
+            ..counters
+        };
+        (counters, finished)
     }
 }

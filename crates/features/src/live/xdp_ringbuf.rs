@@ -28,6 +28,7 @@ impl Datapath<Features> for XdpRingbuf {
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
         plan.without_model(self.name())?;
+        super::does_not_steer(self.name(), plan)?;
         let settings = kernel::settings(self.name(), Hook::Xdp, plan)?;
         let promiscuous = kernel::promiscuous(plan)?;
         let mut plane = PacketPlane::load(&settings)?;

@@ -22,7 +22,7 @@ use libbpf_rs::libbpf_sys;
 use packet::pcap::{self, Captured};
 
 /// `struct metadata` of bpf/frame.h.
-const METADATA: usize = 16;
+const METADATA: u32 = 24;
 const MAGIC: u32 = 0x6d72_6f66;
 /// The kernel runs no shorter frame.
 pub(crate) const SHORTEST: usize = 14;
@@ -96,31 +96,55 @@ pub(crate) fn run(program: BorrowedFd<'_>, captured: &Captured) -> u32 {
 
 /// The same, and the frame as the program has left it.
 pub(crate) fn run_for_frame(program: BorrowedFd<'_>, captured: &Captured) -> (u32, Vec<u8>) {
-    let mut data = Vec::with_capacity(METADATA + captured.frame.len());
+    run_with(program, captured, 1, 0)
+}
+
+/// Runs an XDP program so often on this CPU, on frames that go where it sends them.
+pub(crate) fn run_live(program: BorrowedFd<'_>, captured: &Captured, times: i32) {
+    let live = libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES;
+    run_with(program, captured, times, live);
+}
+
+fn run_with(
+    program: BorrowedFd<'_>,
+    captured: &Captured,
+    repeat: i32,
+    flags: u32,
+) -> (u32, Vec<u8>) {
+    let is_live = flags != 0;
+    let mut data = Vec::with_capacity(captured.frame.len() + 24);
     data.extend_from_slice(&captured.timestamp_ns.to_ne_bytes());
     data.extend_from_slice(&captured.original_length.to_ne_bytes());
     data.extend_from_slice(&MAGIC.to_ne_bytes());
+    // The queue, and padding.
+    data.extend_from_slice(&[0; 8]);
     data.extend_from_slice(&captured.frame);
     let size = u32::try_from(data.len()).unwrap();
     let mut left = vec![0_u8; data.len()];
     // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
-    let context: [u32; 6] = [16, size, 0, 0, 0, 0];
+    let context: [u32; 6] = [METADATA, size, 0, 0, 0, 0];
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
         ctx_in: context.as_ptr().cast(),
         ctx_size_in: 24,
         data_in: data.as_ptr().cast(),
         data_size_in: size,
-        data_out: left.as_mut_ptr().cast(),
-        data_size_out: size,
-        repeat: 1,
+        data_out: if is_live {
+            std::ptr::null_mut()
+        } else {
+            left.as_mut_ptr().cast()
+        },
+        data_size_out: if is_live { 0 } else { size },
+        repeat,
+        flags,
+        batch_size: if is_live { 256 } else { 0 },
         ..Default::default()
     };
     // SAFETY: context, both frames and options outlive the call, and their sizes are theirs.
     let result =
         unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
     assert_eq!(result, 0, "running {size} bytes");
-    (options.retval, left.split_off(METADATA))
+    (options.retval, left.split_off(METADATA as usize))
 }
 
 /// Runs a tc program on a frame with its time and wire length beside it, and how many segments it

@@ -63,6 +63,24 @@ impl Wire {
         }
     }
 
+    /// Has frames that a CPU sends come in by the queue of that number.
+    pub(crate) fn queue_for_each_cpu(&self, cpus: &[usize]) {
+        let write = || {
+            for (queue, cpu) in cpus.iter().enumerate() {
+                let file = format!("/sys/class/net/eth0/queues/tx-{queue}/xps_cpus");
+                std::fs::write(file, format!("{:x}", 1_u64 << cpu)).unwrap();
+            }
+        };
+        self.far.namespace.run_with_sysfs(write).unwrap();
+    }
+
+    /// Gives the near end an address.
+    pub(crate) fn address(&self, address: std::net::IpAddr) {
+        let index = self.ifindex;
+        let added = self.near.netlink().add_addresses(&[(index, address, 24)]);
+        added.unwrap();
+    }
+
     /// Does something in the namespace of the near end.
     pub(crate) fn near<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.near.namespace.run(work).unwrap()

@@ -33,6 +33,7 @@ fn plan(ifindex: u32, slot: &Arc<ModelSlot>) -> Plan {
         tap: false,
         workers: None,
         wakeup: Wakeup::default(),
+        steer: false,
         model: Some(Arc::clone(slot)),
         sink: Arc::new(|| Box::new(Nowhere)),
     }

@@ -50,6 +50,9 @@ pub(super) struct Live {
     /// Drop each packet once it is counted: only where what comes in is a copy, as on a mirror port
     #[arg(long)]
     tap: bool,
+    /// Have both directions of a flow counted on one CPU; where the device spreads them over several
+    #[arg(long)]
+    steer: bool,
     #[command(flatten)]
     models: Models,
     #[command(flatten)]
@@ -132,6 +135,7 @@ impl Live {
             sink: Arc::new(move || output.handle()),
             wakeup: self.wakeup,
             model: judges.slot(),
+            steer: self.steer,
         })
     }
 
@@ -192,7 +196,7 @@ fn wakeup(text: &str) -> Result<Wakeup, String> {
 fn text(counters: &LiveCounters, judges: &Judges, json: bool) -> String {
     let rows = (counters.rows, counters.lost_rows);
     if json {
-        let more = json!({"no_room": counters.no_room});
+        let more = json!({"no_room": counters.no_room, "changed_queue": counters.changed_queue});
         let mut account = counters.account.json(rows, more);
         judges.json(&mut account);
         return format!("{account:#}\n");

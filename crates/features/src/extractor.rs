@@ -49,37 +49,46 @@ impl PacketReader {
     }
 
     /// The packet in a frame, if it is wanted; counted, also where there is none.
-    #[inline]
     pub fn read<'a>(&mut self, frame: &Frame<'a>) -> Option<Packet<'a>> {
+        self.look(frame, |packet| *packet)
+    }
+
+    /// The same for whoever only looks at it: a packet is large enough for each copy to be felt.
+    #[inline]
+    pub(crate) fn look<'a, T>(
+        &mut self,
+        frame: &Frame<'a>,
+        take: impl FnOnce(&Packet<'a>) -> T,
+    ) -> Option<T> {
         self.seen.packets += 1;
         let captured = u64::try_from(frame.bytes.len()).unwrap_or(0);
         self.seen.bytes += u64::from(frame.original_length).max(captured);
-        match dissect(frame, self.tunnels) {
-            Ok(mut packet) => {
+        match &mut dissect(frame, self.tunnels) {
+            Ok(packet) => {
                 if self.by_vlan {
                     packet.key.vlan = packet.link.vlan;
                 }
-                if !self.fragments.complete(&mut packet) {
+                if !self.fragments.complete(packet) {
                     self.seen.lone_fragments += 1;
                 }
-                self.keep(packet)
+                self.keeps(packet).then(|| take(packet))
             }
             Err(why) => {
-                self.seen.refuse(why);
+                self.seen.refuse(*why);
                 None
             }
         }
     }
 
     #[inline]
-    fn keep<'a>(&mut self, packet: Packet<'a>) -> Option<Packet<'a>> {
-        match self.selection.judge(&packet) {
-            Fate::Kept => return Some(packet),
+    fn keeps(&mut self, packet: &Packet<'_>) -> bool {
+        match self.selection.judge(packet) {
+            Fate::Kept => return true,
             Fate::Filtered => self.seen.filtered += 1,
             Fate::SampledOut => self.seen.sampled_out += 1,
             Fate::RateLimited => self.seen.rate_limited += 1,
         }
-        None
+        false
     }
 
     /// What came in so far.
@@ -102,9 +111,8 @@ impl Extractor {
     #[inline]
     pub fn frame(&mut self, frame: &Frame<'_>, export: &mut impl FnMut(Box<Flow>)) {
         let mut export = counted(&mut self.exported, export);
-        if let Some(packet) = self.reader.read(frame) {
-            self.table.add(&packet, &mut export);
-        }
+        self.reader
+            .look(frame, |packet| self.table.add(packet, &mut export));
         if let Some(horizon_ns) = self.horizon.frame(frame.timestamp_ns) {
             self.table.sweep(horizon_ns, &mut export);
         }

@@ -66,9 +66,7 @@ impl Work {
     /// Takes one of the frames that others share, whose time is somebody else's to keep.
     #[inline]
     pub(crate) fn part(&mut self, frame: &Frame<'_>) {
-        if let Some(packet) = self.reader.read(frame) {
-            self.keeper.packet(&packet);
-        }
+        self.reader.look(frame, |packet| self.keeper.packet(packet));
     }
 
     /// Exports what has ended by this time.

@@ -115,9 +115,8 @@ pub fn dissect<'a>(frame: &Frame<'a>, tunnels: Tunnels) -> Result<Packet<'a>, Re
     if !matches!(link.ethertype, ethertype::IPV4 | ethertype::IPV6) {
         return Err(Refused::NotIp);
     }
-    let packet = ip::read(frame, link)?;
-    Ok(match tunnels {
-        Tunnels::Outer => packet,
-        Tunnels::Inner => tunnel::innermost(frame, packet),
-    })
+    match tunnels {
+        Tunnels::Outer => ip::read(frame, link),
+        Tunnels::Inner => Ok(tunnel::innermost(frame, ip::read(frame, link)?)),
+    }
 }

@@ -16,8 +16,9 @@ use parquet::schema::types::ColumnPath;
 
 use super::format::Chunk;
 
-/// Rows of a row group: after so many, what was written can be read without the rest.
-const GROUP: usize = 65_536;
+/// Rows of a row group: after so many, what was written can be read without the rest. What a group takes
+/// of memory is taken once for all of them, if it is little.
+const GROUP: usize = 16_384;
 /// The most that a footer says of a column in a row group: names, offsets, encodings, and two
 /// statistics of at most 64 bytes.
 const COLUMN_FOOTER: usize = 512;

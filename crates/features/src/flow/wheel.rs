@@ -96,7 +96,12 @@ impl Wheel {
     pub(super) fn take_first(&mut self) -> Option<(Timer, Place)> {
         for ahead in 0..BUCKETS {
             let bucket = self.next + ahead;
-            if let Some(timer) = self.bucket(bucket).pop() {
+            let timers = self.bucket(bucket);
+            if let Some(timer) = timers.pop() {
+                // Each bucket has been as large as the table lets it: together they would be larger by far.
+                if timers.is_empty() {
+                    *timers = Vec::new();
+                }
                 return Some((timer, Place(bucket)));
             }
         }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * What class a flow is of by a model of trees, and what that means for its packets: twin of
- * features::model::IntegerForest. A node names what it asks for by its place in struct flow, so that
- * only what a walk needs is read.
+ * features::model::IntegerForest. A node names what it asks for by its place in struct flow, so
+ * that only what a walk needs is read.
  */
 #ifndef FEATURES_TREE_H
 #define FEATURES_TREE_H
@@ -36,7 +36,8 @@ struct tree_class {
 
 struct tree {
 	__u16 root;
-	/* The outputs that its leaves add to; a leaf for one has its value in place of a threshold. */
+	/* The outputs that its leaves add to; a leaf for one has its value in place of a threshold.
+	 */
 	__u8 output;
 	__u8 width;
 };

@@ -47,8 +47,8 @@ static __always_inline __u64 tree_mean(const struct tree_node *n, const struct f
 {
 	__u64 count = tree_word(f, n->offset);
 	bool is_length = n->load == LOAD_MEAN_LENGTH;
-	__u64 sum = tree_word(f, n->offset + (is_length ? __builtin_offsetof(struct lengths, sum) :
-							  __builtin_offsetof(struct times, sum)));
+	__u64 sum = tree_word(f, n->offset + (is_length ? __builtin_offsetof(struct lengths, sum)
+							: __builtin_offsetof(struct times, sum)));
 
 	if (is_length)
 		sum = sum >> 56 ? ~0ULL : sum << 8;
@@ -71,8 +71,7 @@ static __always_inline __s64 tree_value(const struct tree_node *n, const struct 
 	if (n->load == LOAD_PLAIN)
 		value = word & mask;
 	else if (n->load == LOAD_BOTH)
-		value = (word & mask) +
-			(tree_word(f, n->offset + sizeof(struct direction)) & mask);
+		value = (word & mask) + (tree_word(f, n->offset + sizeof(struct direction)) & mask);
 	else if (n->load == LOAD_SPAN)
 		value = gap_between(word, tree_word(f, n->offset + sizeof(__s64)));
 	else if (n->load == LOAD_MEAN_LENGTH || n->load == LOAD_MEAN_TIME)

@@ -23,8 +23,8 @@ static __always_inline void ask(const struct model *m, struct flow *f, struct tr
 }
 
 /* Whether a packet goes on, and what it is given on its way. */
-static __always_inline bool goes_on(context *ctx, const struct packet *p,
-				    const struct flow *f, __u64 packets)
+static __always_inline bool goes_on(context *ctx, const struct packet *p, const struct flow *f,
+				    __u64 packets)
 {
 	if (f->action == ACTION_DROP)
 		return false;

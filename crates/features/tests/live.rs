@@ -20,6 +20,7 @@ use features::schema::{self, Schema};
 use features::sink::{Error, Sink};
 use features::{Extractor, Options};
 use netdev::{LinkSpec, Netlink};
+use nix::sys::socket::{self, MsgFlags};
 use packet::build;
 use packet::pcap::{ETHERNET, Writer};
 
@@ -387,14 +388,10 @@ fn wait(running: &mut Running, frames: usize) {
 fn send(ifindex: u32, frames: &[Vec<u8>]) {
     // Where frames are taken in follows where they are sent: on one CPU they keep their order.
     sys::sched::pin(sys::sched::allowed_cpus().unwrap()[0]).unwrap();
-    let socket = sys::socket::raw_sender(ifindex).unwrap();
-    for burst in frames.chunks(64) {
+    let sender = sys::socket::raw_sender(ifindex).unwrap();
+    for burst in frames.chunks(16) {
         for frame in burst {
-            let sent = nix::sys::socket::send(
-                socket.as_raw_fd(),
-                frame,
-                nix::sys::socket::MsgFlags::empty(),
-            );
+            let sent = socket::send(sender.as_raw_fd(), frame, MsgFlags::empty());
             assert_eq!(sent.unwrap(), frame.len());
         }
         thread::sleep(Duration::from_millis(1));

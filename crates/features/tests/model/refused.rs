@@ -72,7 +72,7 @@ fn manifests_that_do_not_fit() {
             "tree.v1 for its schema",
         ),
         ("columns", "threshold = 1.5\ncolumns", "a probability"),
-        ("columns", "columms = 1\ncolumns", "columms"),
+        ("columns", "feathers = 1\ncolumns", "feathers"),
         ("trees = \"", "trees = \"no/", "No such file"),
         (
             "columns",

@@ -48,12 +48,12 @@ impl Verb {
 }
 
 /// What the user wrote, or what the machine did.
-pub(super) fn failure(error: Error) -> Failure {
+pub(super) fn failure(error: &Error) -> Failure {
     Failure::Input(error.to_string())
 }
 
 pub(super) fn load(path: &Path) -> Result<Model, Failure> {
-    Model::load(path).map_err(failure)
+    Model::load(path).map_err(|error| failure(&error))
 }
 
 fn check(model: &Model, json: bool) -> Result<(), Failure> {

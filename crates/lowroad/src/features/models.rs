@@ -171,7 +171,7 @@ impl Watched {
     fn open(path: &Path, shadow: bool) -> Result<Self, Failure> {
         let stamp = stamp(path);
         let model = model::load(path)?;
-        let image = Image::of(&model).map_err(model::failure)?;
+        let image = Image::of(&model).map_err(|error| model::failure(&error))?;
         Ok(Self {
             path: path.to_owned(),
             stamp,

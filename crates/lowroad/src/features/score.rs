@@ -89,7 +89,7 @@ impl Asked {
     }
 
     pub(super) fn scorer(self, rows: &SchemaRef) -> Result<Box<dyn Scorer>, Failure> {
-        let scorer = TreeScorer::new(self.model, rows).map_err(model::failure)?;
+        let scorer = TreeScorer::new(self.model, rows).map_err(|error| model::failure(&error))?;
         Ok(Box::new(scorer))
     }
 }

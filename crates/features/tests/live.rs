@@ -19,6 +19,7 @@ use features::pcap::{Progress, Run};
 use features::schema::{self, Schema};
 use features::sink::{Error, Sink};
 use features::{Extractor, Options};
+use netdev::attach::{TcVia, tc_via};
 use netdev::{LinkSpec, Netlink};
 use nix::sys::socket::{self, MsgFlags};
 use packet::build;
@@ -223,9 +224,9 @@ fn seen_by(
         let mut started: Vec<Running> = started.collect();
         send(from(left, right), &frames);
         wait(&mut started[0], frames.len());
-        let ended = started.into_iter().map(|running| running.stop());
+        let ended = started.into_iter().map(|running| running.stop().counters);
         ended
-            .map(|ended| ended.counters.account.seen.packets)
+            .map(|counters| counters.account.seen.packets)
             .collect()
     })
 }
@@ -244,9 +245,11 @@ fn a_tap_drops_what_it_counts_and_nothing_else_does() {
         ("tc-flow", "tc-flow"),
         ("af-xdp", "recv"),
     ] {
+        if tap == "tc-flow" && tc_via() == TcVia::Clsact {
+            continue; // There the latest filter runs first, before the tap.
+        }
         let both = [(false, frames), (true, 0)];
-        let only_as_tap = usize::from(tap == "af-xdp");
-        for (is_tap, passed) in both.into_iter().skip(only_as_tap) {
+        for (is_tap, passed) in both.into_iter().skip(usize::from(tap == "af-xdp")) {
             let plan = |tap, name| Plan {
                 tap,
                 ..plan(0, schema_for(name), &keeper)
@@ -483,15 +486,13 @@ fn refused(name: &'static str, schema: &str) -> Option<String> {
 fn an_extractor_that_is_stopped_early_still_adds_up() {
     let mut extractor = Extractor::new(&Options::default());
     for frame in &frames()[..100] {
-        extractor.frame(
-            &packet::pcap::Frame {
-                timestamp_ns: 0,
-                original_length: u32::try_from(frame.len()).unwrap(),
-                link_type: ETHERNET,
-                bytes: frame,
-            },
-            &mut |_| {},
-        );
+        let frame = packet::pcap::Frame {
+            timestamp_ns: 0,
+            original_length: u32::try_from(frame.len()).unwrap(),
+            link_type: ETHERNET,
+            bytes: frame,
+        };
+        extractor.frame(&frame, &mut |_| {});
     }
     let counters = extractor.counters();
     assert!(counters.open > 0);

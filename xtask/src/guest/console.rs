@@ -36,7 +36,7 @@ impl Console {
     pub(super) fn boot(kernel: &Path, initrd: &Path) -> Result<Self> {
         let mut qemu = Command::new("qemu-system-x86_64")
             .args(["-M", "pc", "-accel", "tcg,thread=multi", "-cpu", "max"])
-            .args(["-smp", "2", "-m", "1024", "-nodefaults", "-no-reboot"])
+            .args(["-smp", "2", "-m", "2048", "-nodefaults", "-no-reboot"])
             .args(["-display", "none", "-serial", "stdio"])
             .args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off"])
             .arg("-kernel")

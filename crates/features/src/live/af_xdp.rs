@@ -5,7 +5,7 @@
 //! all queues, in the order of their times.
 
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use datapath::{Datapath, Error, Missing};
@@ -38,6 +38,8 @@ const BEFORE: u32 = 256;
 const STAMP: usize = size_of::<i64>();
 /// A frame this young may be overtaken by one that another queue is just given.
 const YOUNG: Duration = Duration::from_millis(1);
+/// The kernel lets go of a closed socket's queue some time after.
+const LETTING_GO: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AfXdp;
@@ -142,7 +144,13 @@ impl Sockets {
             completion: UNUSED_RING,
             ..Bind::new(ifindex, queue, Mode::Copy)
         };
-        let mut socket = Socket::bind(&self.umem, &bind)?;
+        let deadline = Instant::now() + LETTING_GO;
+        let mut socket = loop {
+            match Socket::bind(&self.umem, &bind) {
+                Err(xsk::Error::Taken { .. }) if Instant::now() < deadline => thread::sleep(YOUNG),
+                bound => break bound?,
+            }
+        };
         socket.fill(&mut self.free);
         Ok(socket)
     }

@@ -40,7 +40,7 @@ def read(path: str | os.PathLike[str]) -> Record:
 
     >>> record = read("out/features-cpu")  # doctest: +SKIP
     >>> frame = record.to_pandas()  # doctest: +SKIP
-    >>> frame[frame.flags == ""].groupby("arm")["values.cpu_ns"].median()  # doctest: +SKIP
+    >>> frame[frame.flags == ""].groupby("arm")["values.cpu_ns_per_packet"].median()  # doctest: +SKIP
     """
     path = Path(path)
     return Record(_native.read_record(path / "record.jsonl" if path.is_dir() else path))

@@ -1,5 +1,5 @@
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 class Batch:
@@ -24,12 +24,27 @@ class Table:
     def __len__(self) -> int: ...
 
 def read_pcap(
-    path: str | os.PathLike[str], schema: str, partial: bool, options: Mapping[str, object]
+    path: str | os.PathLike[str],
+    schema: str,
+    without: Sequence[str],
+    threads: int | None,
+    partial: bool,
+    options: Mapping[str, object],
+) -> Stream: ...
+def score(
+    path: str | os.PathLike[str],
+    model: str | os.PathLike[str],
+    schema: str | None,
+    without: Sequence[str],
+    threads: int | None,
+    partial: bool,
+    options: Mapping[str, object],
 ) -> Stream: ...
 def live(
     interface: str,
     datapath: str,
     schema: str,
+    without: Sequence[str],
     how: Mapping[str, object],
     options: Mapping[str, object],
 ) -> Stream: ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence
 
 from . import _native
 from ._arrow import Convertible
@@ -56,6 +56,7 @@ __all__ = [
     "read_pcap",
     "schema",
     "schemas",
+    "score",
 ]
 
 
@@ -128,7 +129,8 @@ class Flows(_Rows):
     def counters(self) -> dict[str, Any] | None:
         """What became of every packet, as ``lowroad features pcap --json`` prints it.
 
-        None until all rows have been taken. ``fault`` says where a capture breaks off.
+        None until all rows have been taken. ``fault`` says where a capture breaks off, ``unscored`` for
+        how many rows a model had no answer.
         """
         account = self._native.counters()
         return None if account is None else json.loads(account)
@@ -147,10 +149,15 @@ def read_pcap(
     path: str | os.PathLike[str],
     schema: str = "flow.v1",
     *,
+    without: Sequence[str] = (),
+    threads: int | None = None,
     partial: bool = False,
     **options: Unpack[Options],
 ) -> Flows:
     """Reads a capture: a row for each of its flows.
+
+    ``without`` leaves columns of the schema out. ``threads`` share the flows; by default 1, and for files
+    of 256 MiB or more one for each CPU. The rows of several come in another order.
 
     Classic pcap and pcapng, packed by gzip or not. Reading goes on while rows are taken, a few batches
     ahead and no further, so memory holds the open flows (``max_flows``) whatever the capture's length.
@@ -161,7 +168,33 @@ def read_pcap(
     >>> flows = read_pcap("capture.pcap", schema="cic.v1", idle_timeout=60)  # doctest: +SKIP
     >>> table = flows.to_pyarrow()  # doctest: +SKIP
     """
-    return Flows(_native.read_pcap(path, schema, partial, options))
+    return Flows(_native.read_pcap(path, schema, without, threads, partial, options))
+
+
+def score(
+    path: str | os.PathLike[str],
+    model: str | os.PathLike[str],
+    *,
+    schema: str | None = None,
+    without: Sequence[str] = (),
+    threads: int | None = None,
+    partial: bool = False,
+    **options: Unpack[Options],
+) -> Flows:
+    """Reads a capture, or rows in a .parquet or .arrow file, with what a model says of each row.
+
+    ``model`` is a manifest of trees or of ONNX, or what ``lowroad features model compile`` wrote. Two
+    columns are added: ``class`` and ``class_probability``, both null where the model has no answer.
+
+    A capture is read as by ``read_pcap``, with the columns of the model's schema unless ``schema`` names
+    another that has them. Rows that were written before are taken as they are, without options; their
+    ``counters()`` are ``rows`` and ``unscored``.
+
+    >>> flows = score("capture.pcap", "model.toml")  # doctest: +SKIP
+    >>> flows.to_polars().group_by("class").len()  # doctest: +SKIP
+    """
+    how = (schema, without, threads, partial)
+    return Flows(_native.score(path, model, *how, options))
 
 
 def live(
@@ -169,6 +202,7 @@ def live(
     *,
     datapath: str,
     schema: str = "flow.v1",
+    without: Sequence[str] = (),
     duration: Duration | None = None,
     direction: str = "in",
     promiscuous: bool = False,
@@ -180,8 +214,9 @@ def live(
 ) -> Live:
     """Captures from an interface: rows of flows as they end.
 
-    ``datapath`` says where packets are handled; ``datapaths()`` lists what can run here. Rows that are
-    not taken in time are lost and counted: a device does not wait.
+    ``datapath`` says where packets are handled; ``datapaths()`` lists what can run here. ``without``
+    leaves columns out, such as one that a datapath cannot give. Rows that are not taken in time are lost
+    and counted: a device does not wait.
 
     >>> with live("eth0", datapath="xdp-flow", schema="cic.v1", duration=60) as rows:  # doctest: +SKIP
     ...     for batch in rows:
@@ -197,7 +232,7 @@ def live(
         "wakeup": wakeup,
         "max_pps": max_pps,
     }
-    return Live(_native.live(interface, datapath, schema, how, options))
+    return Live(_native.live(interface, datapath, schema, without, how, options))
 
 
 class Column(NamedTuple):

@@ -91,6 +91,36 @@ def test_filters_and_samples_are_the_commands(
     assert 0 < ours.num_rows == 3000 - counters["sampled_out"] < 3000
 
 
+def test_threads_share_a_capture_and_give_the_same_rows(
+    command: Command, capture: Path, tmp_path: Path
+) -> None:
+    to = tmp_path / "rows.parquet"
+    done = command.run("features", "pcap", capture, "--threads", "3", "-o", to)
+    assert done.returncode == 0, done.stderr
+    tables = [pyarrow.parquet.read_table(to)]
+    for threads in [None, 1, 3]:
+        flows = features.read_pcap(capture, threads=threads)
+        tables.append(flows.to_pyarrow())
+        assert flows.packets == flows.counters()["packets"] == 4000
+    ours, *others = [table.sort_by("flow_id") for table in tables]
+    assert ours.num_rows == 3000
+    assert all(ours.equals(other) for other in others)
+
+
+def test_columns_are_left_out(command: Command, capture: Path, tmp_path: Path) -> None:
+    to = tmp_path / "rows.parquet"
+    done = command.run("features", "pcap", capture, "--without", "tls_sni,packets", "-o", to)
+    assert done.returncode == 0, done.stderr
+    ours = features.read_pcap(capture, without=["packets", "tls_sni"]).to_pyarrow()
+    assert ours.equals(pyarrow.parquet.read_table(to))
+    left = set(features.read_pcap(capture).to_pyarrow().column_names) - set(ours.column_names)
+    assert left == {"packets", "tls_sni"}
+    expected = command.error("features", "pcap", capture, "--without", "bites", "-o", to)
+    with pytest.raises(lowroad.InputError) as raised:
+        features.read_pcap(capture, without=["bites"])
+    assert str(raised.value) == expected
+
+
 def test_the_account_is_the_commands(command: Command, capture: Path, tmp_path: Path) -> None:
     theirs = command.account("features", "pcap", capture, "-o", tmp_path / "rows.csv")
     flows = features.read_pcap(capture)
@@ -98,6 +128,8 @@ def test_the_account_is_the_commands(command: Command, capture: Path, tmp_path: 
     rows = sum(len(batch) for batch in flows)
     ours = flows.counters()
     assert ours.pop("fault") is None
+    # Of a capture that the command writes beside the rows.
+    assert theirs.pop("pcap_out") is None
     assert ours == theirs
     assert (rows, flows.packets) == (3000, 4000)
 

@@ -65,6 +65,7 @@ def test_another_library_that_meets_the_error_has_its_words(capture: Path) -> No
         ({"sample": "2/1"}, 'sample: "2/1" is no rate; write 1/100, or 1/1 for all'),
         ({"sample": "1/2", "sample_flows": "1/2"}, "sample_flows: sample and "),
         ({"tiers": [("tcp and", "1/10")]}, 'tiers: "tcp and": '),
+        ({"threads": 0}, "threads: 0 is not within 1 and 256"),
         ({"tunnels": "both"}, 'tunnels: "both" is neither "outer" nor "inner"'),
     ],
 )
@@ -74,7 +75,17 @@ def test_values_that_make_no_sense(capture: Path, options: dict, what: str) -> N
     assert str(raised.value).startswith(what)
 
 
-@pytest.mark.parametrize("options", [{"idle_time": 5}, {"splt": "3"}, {"by_vlan": "yes"}, {"tiers": 1}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"idle_time": 5},
+        {"splt": "3"},
+        {"by_vlan": "yes"},
+        {"tiers": 1},
+        {"threads": "2"},
+        {"without": "tls_sni"},
+    ],
+)
 def test_options_that_are_none(capture: Path, options: dict) -> None:
     with pytest.raises(TypeError, match=next(iter(options))):
         features.read_pcap(capture, **options)

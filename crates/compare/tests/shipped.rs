@@ -348,6 +348,32 @@ fn inferences_beside_a_capture_are_counted() {
 }
 
 #[test]
+fn trees_in_the_kernel_say_what_they_say_in_userspace() {
+    let arms = ["xdp-flow", "tree-at-8", "tree-every", "tree-complete"];
+    let Some(trials) = live("features-tree.toml", &[0], &arms) else {
+        return;
+    };
+    let mut compared = 0;
+    for trial in &trials {
+        assert!(value(trial, "program_ns_per_packet") > 0.0, "{trial}");
+        if let Some(differing) = trial["counts"]["classes_differing"].as_u64() {
+            assert_eq!(differing, 0, "{trial}");
+            compared += 1;
+        }
+        let model = &trial["environment"]["capture"]["model"];
+        assert_eq!(model.is_object(), trial["arm"] != "xdp-flow", "{trial}");
+        let asked = model["asked"].as_u64().unwrap_or(0);
+        let packets = trial["counts"]["unique"].as_u64().unwrap();
+        match trial["arm"].as_str().unwrap() {
+            "tree-every" | "tree-complete" => assert_eq!(asked, packets, "{trial}"),
+            "tree-at-8" => assert!(asked > 0 && asked < packets / 4, "{trial}"),
+            _ => {}
+        }
+    }
+    assert!(compared >= 2, "{compared} trials were compared");
+}
+
+#[test]
 #[ignore = "needs rtpengine, nginx, socat and nftables"]
 fn every_peer_of_this_machine_delivers() {
     let peers = ["rtpengine", "nginx", "socat", "dnat"];

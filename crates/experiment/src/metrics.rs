@@ -35,6 +35,7 @@ const METRICS: &[(&str, &str, Better, Effect)] = &[
     ),
     ("cpu_ns_per_packet", "ns", Better::Lower, Effect::Ratio),
     ("threads_ns_per_packet", "ns", Better::Lower, Effect::Ratio),
+    ("program_ns_per_packet", "ns", Better::Lower, Effect::Ratio),
     (
         "cpu_ns_per_packet_receive",
         "ns",

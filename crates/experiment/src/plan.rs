@@ -262,6 +262,7 @@ const SHIPPED: &[&str] = &[
     include_str!("../../../experiments/features-rate.toml"),
     include_str!("../../../experiments/features-freed.toml"),
     include_str!("../../../experiments/features-batching.toml"),
+    include_str!("../../../experiments/features-tree.toml"),
 ];
 
 impl Plan {

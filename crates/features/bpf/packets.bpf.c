@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
  * A record for each packet, in a ring of the CPU that it came in on: CPUs that share a ring wait
- * for each other.
+ * for each other. Where several readers share the flows, each has such rings of its own.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -14,7 +14,7 @@
 EXPORT_STRUCT(account);
 EXPORT_STRUCT(packet);
 
-/* Their shape; userspace makes one for each CPU, of its own size. */
+/* Their shape; userspace makes one for each CPU and reader, of its own size. */
 struct packet_ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(map_flags, BPF_F_NUMA_NODE);
@@ -28,14 +28,20 @@ struct {
 	__array(values, struct packet_ring);
 } rings SEC(".maps");
 
+/* Each gets all packets of its flows. */
+const volatile __u32 readers = 1;
+
 static __always_inline void record(struct packet *p, struct account *a)
 {
-	__u32 cpu = bpf_get_smp_processor_id();
-	void *ring = bpf_map_lookup_elem(&rings, &cpu);
+	__u32 index = bpf_get_smp_processor_id();
+	void *ring;
 
+	if (readers > 1)
+		index = index * readers + share(hash_key(&p->key), readers);
+	ring = bpf_map_lookup_elem(&rings, &index);
 	if (!ring)
 		a->lost_cpu++;
-	else if (bpf_ringbuf_output(ring, p, sizeof(*p), wakeup_flags(ring, cpu)))
+	else if (bpf_ringbuf_output(ring, p, sizeof(*p), wakeup_flags(ring, index)))
 		a->lost_ring_full++;
 	else
 		a->exported++;

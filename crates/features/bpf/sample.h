@@ -7,6 +7,7 @@
 #define FEATURES_SAMPLE_H
 
 #include "filter.h"
+#include "flow_hash.h"
 #include "limit.h"
 
 /* The twin's MOST_TIERS. */
@@ -34,36 +35,25 @@ const volatile __u64 sample_seed = 0;
 /* Of packets of no tier, then of each tier. */
 const volatile struct rate sample_rates[1 + MOST_TIERS] = {};
 
-static __always_inline __u64 sample_mix(__u64 hash, __u64 word)
-{
-	__u64 product = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
-
-	return product ^ product >> 32;
-}
-
 /* The same for both directions, and whether or not VLAN ids tell flows apart. */
 static __always_inline __u64 sample_flow_hash(const struct flow_key *key, __u64 seed)
 {
-	__u64 hash = seed;
+	__u64 hash = mix_addresses(seed, key);
 
-	for (int i = 0; i < 2; i++) {
-		hash = sample_mix(hash, key->addresses[i][0]);
-		hash = sample_mix(hash, key->addresses[i][1]);
-	}
-	hash = sample_mix(hash, key->ports[0] | (__u64)key->ports[1] << 16 |
-					(__u64)key->protocol << 48 | (__u64)key->version << 56);
+	hash = mix(hash, key->ports[0] | (__u64)key->ports[1] << 16 | (__u64)key->protocol << 48 |
+				 (__u64)key->version << 56);
 	/* Where the twin has a tunnel. */
-	return sample_mix(hash, 0);
+	return mix(hash, 0);
 }
 
 static __always_inline __u64 sample_packet_hash(const struct packet *p, __u64 seed)
 {
 	__u64 hash = sample_flow_hash(&p->key, seed);
 
-	hash = sample_mix(hash, p->time_ns);
-	hash = sample_mix(hash, (__u64)p->identification << 32 | p->wire_length);
-	hash = sample_mix(hash, (__u64)p->sequence << 32 | p->acknowledgement);
-	return sample_mix(hash, 0);
+	hash = mix(hash, p->time_ns);
+	hash = mix(hash, (__u64)p->identification << 32 | p->wire_length);
+	hash = mix(hash, (__u64)p->sequence << 32 | p->acknowledgement);
+	return mix(hash, 0);
 }
 
 /* Whether a rate keeps what has this hash. */

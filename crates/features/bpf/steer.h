@@ -10,6 +10,7 @@
 #ifndef FEATURES_STEER_H
 #define FEATURES_STEER_H
 
+#include "flow_hash.h"
 #include "flow_table.h"
 
 struct {
@@ -46,27 +47,10 @@ struct {
 
 #define MARK_MAGIC 0x6b72616dU
 
-static __always_inline __u64 mix(__u64 hash, __u64 word)
-{
-	hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
-	return hash ^ hash >> 32;
-}
-
-/* Equal for both directions, as their keys are. */
-static __always_inline __u32 hash_key(const struct flow_key *key)
-{
-	__u64 ports = (__u64)key->ports[0] << 48 | (__u64)key->ports[1] << 32 | key->vlan << 16 |
-		      key->protocol << 8 | key->version;
-	__u64 hash = mix(mix(0, key->addresses[0][0]), key->addresses[0][1]);
-
-	hash = mix(mix(hash, key->addresses[1][0]), key->addresses[1][1]);
-	return mix(hash, ports) >> 16;
-}
-
 /* The CPU that counts this packet's flow; what is no packet has an empty key. */
 static __always_inline __u32 counting_cpu(const struct packet *p)
 {
-	__u32 index = (__u64)hash_key(&p->key) * counting_cpu_count >> 32;
+	__u32 index = share(hash_key(&p->key), counting_cpu_count);
 	__u32 *cpu = bpf_map_lookup_elem(&counting_cpus, &index);
 
 	return cpu ? *cpu : 0;

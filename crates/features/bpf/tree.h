@@ -36,7 +36,8 @@ struct tree_class {
 
 struct tree {
 	__u16 root;
-	/* The outputs that its leaves add to; a leaf for one has its value in place of a threshold.
+	/* The outputs that its leaves add to. What a leaf has in place of a threshold: for one
+	 * output its value, for several where its values are; in a tree that is alone its class.
 	 */
 	__u8 output;
 	__u8 width;
@@ -106,21 +107,29 @@ struct {
 /* Whether there may be a model: without, nothing of this is in the program. */
 const volatile __u8 with_models = 0;
 
-/* The value of the leaf that a flow comes to, or where its values are. Global, so that the verifier
- * looks at it once.
- */
+/* What is in the leaf that a flow comes to. Global, so that the verifier looks at it once. */
 __noinline __s64 tree_leaf(const struct model *m, const struct flow *f, __u32 root)
 {
-	__u32 at = root;
+	__u32 at = root * sizeof(struct tree_node);
 
 	if (!m || !f)
 		return 0;
 	for (int level = 0; level <= TREE_DEPTH; level++) {
-		const struct tree_node *n = &m->nodes[at & (TREE_NODES - 1)];
+		const struct tree_node *n =
+			(const void *)m->nodes + (at & (TREE_NODES - 1) * sizeof(*n));
+		__u64 value;
 
-		if (n->load == LOAD_LEAF)
-			return n->threshold;
-		at = tree_value(n, f) <= n->threshold ? n->left : n->right;
+		/* Or the compiler makes the address anew for each of its parts. */
+		barrier_var(n);
+		value = tree_word(f, n->place);
+		if (n->load) {
+			if (n->load == LOAD_LEAF)
+				return n->threshold;
+			value = tree_made(n, f);
+		}
+		at = n->left;
+		if (value > n->threshold)
+			at += sizeof(*n);
 	}
 	return 0;
 }
@@ -139,8 +148,8 @@ static __always_inline void tree_add(const struct model *m, const struct tree *t
 	}
 }
 
-/* The class of a flow. */
-__noinline int tree_class(const struct model *m, const struct flow *f)
+/* The class of a flow, by the sums of several trees. */
+__noinline int forest_class(const struct model *m, const struct flow *f)
 {
 	__s64 sums[TREE_CLASSES];
 	int best = 0;
@@ -163,6 +172,12 @@ __noinline int tree_class(const struct model *m, const struct flow *f)
 			best = i;
 	}
 	return best;
+}
+
+/* The class of a flow. The leaves of a tree that is alone are classes. */
+static __always_inline __u32 tree_class(const struct model *m, const struct flow *f)
+{
+	return m->head.trees == 1 ? tree_leaf(m, f, m->trees[0].root) : (__u32)forest_class(m, f);
 }
 
 #endif

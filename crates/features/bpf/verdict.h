@@ -10,10 +10,13 @@ static __always_inline void ask(const struct model *m, struct flow *f, struct tr
 {
 	__u32 class = tree_class(m, f) & (TREE_CLASSES - 1);
 	const struct tree_class *is = &m->head.classes[class];
+	bool again = f->class && f->generation == m->head.generation;
 
 	a->asked++;
+	if (again && f->class == class + 1)
+		return;
 	/* A flow counts under its latest class. */
-	if (f->class && f->generation == m->head.generation)
+	if (again)
 		a->flows[(f->class - 1) & (TREE_CLASSES - 1)]--;
 	a->flows[class]++;
 	f->generation = m->head.generation;

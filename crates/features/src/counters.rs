@@ -158,6 +158,15 @@ impl Exported {
 pub struct Unaccounted(i128);
 
 impl Counters {
+    /// What two workers have counted, as one.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            seen: self.seen.and(other.seen),
+            exported: self.exported.and(other.exported),
+            open: self.open + other.open,
+        }
+    }
+
     /// Whether every frame is accounted for.
     pub fn check(&self) -> Result<(), Unaccounted> {
         match self.unaccounted() {

@@ -1,14 +1,15 @@
 //! Columns in the making: values taken from rows, one type of column after the other.
 
 use std::fmt::Write;
+use std::mem;
 use std::sync::Arc;
 
-use arrow_array::builder::{BooleanBuilder, PrimitiveBuilder, StringBuilder};
+use arrow_array::builder::{BooleanBuilder, NullBufferBuilder, StringBuilder};
 use arrow_array::types::{
     Float64Type, Int32Type, Int64Type, TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type,
     UInt64Type,
 };
-use arrow_array::{ArrayRef, ArrowPrimitiveType, FixedSizeListArray, Int8Array};
+use arrow_array::{ArrayRef, ArrowPrimitiveType, FixedSizeListArray, Int8Array, PrimitiveArray};
 use arrow_schema::{ArrowError, DataType, FieldRef};
 
 use crate::column::{Each, Value};
@@ -29,15 +30,14 @@ pub(crate) fn column<R: 'static>(
     limits: &Limits,
     rows: usize,
 ) -> Box<dyn Grow<R>> {
-    let items = rows * limits.steps;
     match value {
-        Value::U8(take) => Numbers::<R, UInt8Type>::boxed(*take, of, rows),
-        Value::U16(take) => Numbers::<R, UInt16Type>::boxed(*take, of, rows),
-        Value::U32(take) => Numbers::<R, UInt32Type>::boxed(*take, of, rows),
-        Value::U64(take) => Numbers::<R, UInt64Type>::boxed(*take, of, rows),
-        Value::I64(take) => Numbers::<R, Int64Type>::boxed(*take, of, rows),
-        Value::F64(take) => Numbers::<R, Float64Type>::boxed(*take, of, rows),
-        Value::Time(take) => Numbers::<R, TimestampNanosecondType>::boxed(*take, of, rows),
+        Value::U8(take) => Scalars::<R, UInt8Type>::boxed(*take, of, rows),
+        Value::U16(take) => Scalars::<R, UInt16Type>::boxed(*take, of, rows),
+        Value::U32(take) => Scalars::<R, UInt32Type>::boxed(*take, of, rows),
+        Value::U64(take) => Scalars::<R, UInt64Type>::boxed(*take, of, rows),
+        Value::I64(take) => Scalars::<R, Int64Type>::boxed(*take, of, rows),
+        Value::F64(take) => Scalars::<R, Float64Type>::boxed(*take, of, rows),
+        Value::Time(take) => Scalars::<R, TimestampNanosecondType>::boxed(*take, of, rows),
         Value::Bool(take) => Box::new(Truths {
             of: *take,
             values: BooleanBuilder::with_capacity(rows),
@@ -47,8 +47,8 @@ pub(crate) fn column<R: 'static>(
             text: String::new(),
             values: StringBuilder::new(),
         }),
-        Value::I32List(each) => Lists::<R, Int32Type>::boxed(*each, of, limits.steps, items),
-        Value::U64List(each) => Lists::<R, UInt64Type>::boxed(*each, of, limits.steps, items),
+        Value::I32List(each) => Lists::<R, Int32Type>::boxed(*each, of, limits.steps, rows),
+        Value::U64List(each) => Lists::<R, UInt64Type>::boxed(*each, of, limits.steps, rows),
         Value::Bits(bits) => Box::new(Matrix {
             of: bits.of,
             list: of,
@@ -57,35 +57,75 @@ pub(crate) fn column<R: 'static>(
     }
 }
 
-struct Numbers<R, T: ArrowPrimitiveType> {
-    of: fn(&R) -> Option<T::Native>,
-    values: PrimitiveBuilder<T>,
-    kind: DataType,
-    rows: usize,
+/// Numbers in the making. What says which of them are null is there from the first null on.
+struct Numbers<T: ArrowPrimitiveType> {
+    numbers: Vec<T::Native>,
+    valid: NullBufferBuilder,
+    room: usize,
 }
 
-impl<R: 'static, T: ArrowPrimitiveType> Numbers<R, T> {
+impl<T: ArrowPrimitiveType> Numbers<T> {
+    fn with_room(room: usize) -> Self {
+        Self {
+            numbers: Vec::with_capacity(room),
+            valid: NullBufferBuilder::new(room),
+            room,
+        }
+    }
+
+    fn push(&mut self, numbers: impl Iterator<Item = Option<T::Native>>) {
+        let mut run = 0;
+        for number in numbers {
+            if number.is_some() {
+                run += 1;
+            } else {
+                self.valid.append_n_non_nulls(mem::take(&mut run));
+                self.valid.append_null();
+            }
+            self.numbers.push(number.unwrap_or_default());
+        }
+        self.valid.append_n_non_nulls(run);
+    }
+
+    fn pad(&mut self, nulls: usize) {
+        if nulls > 0 {
+            self.valid.append_n_nulls(nulls);
+            self.numbers
+                .resize(self.numbers.len() + nulls, T::default_value());
+        }
+    }
+
+    fn take(&mut self) -> PrimitiveArray<T> {
+        let numbers = mem::replace(&mut self.numbers, Vec::with_capacity(self.room));
+        PrimitiveArray::new(numbers.into(), self.valid.finish())
+    }
+}
+
+/// A number of each row.
+struct Scalars<R, T: ArrowPrimitiveType> {
+    of: fn(&R) -> Option<T::Native>,
+    values: Numbers<T>,
+    kind: DataType,
+}
+
+impl<R: 'static, T: ArrowPrimitiveType> Scalars<R, T> {
     fn boxed(of: fn(&R) -> Option<T::Native>, kind: DataType, rows: usize) -> Box<dyn Grow<R>> {
-        let values = PrimitiveBuilder::with_capacity(rows).with_data_type(kind.clone());
         Box::new(Self {
             of,
-            values,
+            values: Numbers::with_room(rows),
             kind,
-            rows,
         })
     }
 }
 
-impl<R, T: ArrowPrimitiveType> Grow<R> for Numbers<R, T> {
+impl<R, T: ArrowPrimitiveType> Grow<R> for Scalars<R, T> {
     fn add(&mut self, rows: &[&R]) {
-        for row in rows {
-            self.values.append_option((self.of)(row));
-        }
+        self.values.push(rows.iter().map(|row| (self.of)(row)));
     }
 
     fn take(&mut self) -> Result<ArrayRef, ArrowError> {
-        let next = PrimitiveBuilder::with_capacity(self.rows).with_data_type(self.kind.clone());
-        Ok(Arc::new(std::mem::replace(&mut self.values, next).finish()))
+        let values = self.values.take().with_data_type(self.kind.clone());
+        Ok(Arc::new(values))
     }
 }
 
@@ -132,10 +172,9 @@ impl<R> Grow<R> for Texts<R> {
 /// Lists of one length: longer ones are cut, shorter ones end in nulls.
 struct Lists<R, T: ArrowPrimitiveType> {
     each: Each<R, T::Native>,
-    values: PrimitiveBuilder<T>,
+    values: Numbers<T>,
     list: DataType,
     steps: usize,
-    items: usize,
 }
 
 impl<R: 'static, T: ArrowPrimitiveType> Lists<R, T> {
@@ -143,15 +182,13 @@ impl<R: 'static, T: ArrowPrimitiveType> Lists<R, T> {
         each: Each<R, T::Native>,
         list: DataType,
         steps: usize,
-        items: usize,
+        rows: usize,
     ) -> Box<dyn Grow<R>> {
-        let values = PrimitiveBuilder::with_capacity(items);
         Box::new(Self {
             each,
-            values,
+            values: Numbers::with_room(rows * steps),
             list,
             steps,
-            items,
         })
     }
 }
@@ -159,21 +196,18 @@ impl<R: 'static, T: ArrowPrimitiveType> Lists<R, T> {
 impl<R, T: ArrowPrimitiveType> Grow<R> for Lists<R, T> {
     fn add(&mut self, rows: &[&R]) {
         for row in rows {
-            let mut left = self.steps;
-            (self.each)(row, &mut |item| {
-                if left > 0 {
-                    self.values.append_value(item);
-                    left -= 1;
-                }
-            });
-            self.values.append_nulls(left);
+            let values = &mut self.values;
+            let start = values.numbers.len();
+            (self.each)(row, &mut |item| values.numbers.push(item));
+            values.numbers.truncate(start + self.steps);
+            let items = values.numbers.len() - start;
+            values.valid.append_n_non_nulls(items);
+            values.pad(self.steps - items);
         }
     }
 
     fn take(&mut self) -> Result<ArrayRef, ArrowError> {
-        let next = PrimitiveBuilder::with_capacity(self.items);
-        let values = std::mem::replace(&mut self.values, next).finish();
-        lists(&self.list, Arc::new(values))
+        lists(&self.list, Arc::new(self.values.take()))
     }
 }
 
@@ -192,7 +226,7 @@ impl<R> Grow<R> for Matrix<R> {
     }
 
     fn take(&mut self) -> Result<ArrayRef, ArrowError> {
-        let values = std::mem::take(&mut self.values);
+        let values = mem::take(&mut self.values);
         lists(&self.list, Arc::new(Int8Array::from(values)))
     }
 }

@@ -20,6 +20,7 @@ pub mod model;
 pub mod packets;
 pub mod payload;
 pub mod pcap;
+pub mod recording;
 mod rows;
 pub mod saved;
 pub mod schema;

@@ -6,6 +6,7 @@ use crate::counters::Counters;
 use crate::extractor::{Horizon, Options, PacketReader};
 use crate::filter::Selection;
 use crate::keep::Keeper;
+use crate::recording::Recorder;
 use crate::schema::Schema;
 use crate::sink::{self, Sink};
 
@@ -15,6 +16,8 @@ pub(crate) struct Work {
     reader: PacketReader,
     horizon: Horizon,
     keeper: Keeper,
+    /// Gets the frames whose packets are kept.
+    recorder: Option<Recorder>,
 }
 
 /// What a worker has done.
@@ -46,7 +49,13 @@ impl Work {
             reader: PacketReader::new(&reading),
             horizon: Horizon::default(),
             keeper: Keeper::new(schema, options, sink),
+            recorder: None,
         }
+    }
+
+    /// The same, and the frames are recorded.
+    pub(crate) fn recorded_by(self, recorder: Option<Recorder>) -> Self {
+        Self { recorder, ..self }
     }
 
     /// Says when the first frame was captured, before it is taken.
@@ -66,7 +75,10 @@ impl Work {
     /// Takes one of the frames that others share, whose time is somebody else's to keep.
     #[inline]
     pub(crate) fn part(&mut self, frame: &Frame<'_>) {
-        self.reader.look(frame, |packet| self.keeper.packet(packet));
+        let kept = self.reader.look(frame, |packet| self.keeper.packet(packet));
+        if let (Some(()), Some(recorder)) = (kept, &mut self.recorder) {
+            recorder.record(frame);
+        }
     }
 
     /// Exports what has ended by this time.
@@ -78,10 +90,13 @@ impl Work {
     pub(crate) fn tick(&mut self, now_ns: i64) {
         self.keeper.sweep(now_ns);
         self.keeper.flush();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.flush();
+        }
     }
 
     pub(crate) fn has_failed(&self) -> bool {
-        self.keeper.has_failed()
+        self.keeper.has_failed() || self.recorder.as_ref().is_some_and(Recorder::has_failed)
     }
 
     pub(crate) fn counters(&self) -> Counters {
@@ -89,6 +104,17 @@ impl Work {
             seen: self.reader.seen(),
             exported: self.keeper.exported(),
             open: self.keeper.open(),
+        }
+    }
+
+    /// The same at once, however many flows there are: what is not exported is taken to be in the table.
+    pub(crate) fn quick_counters(&self) -> Counters {
+        let (seen, exported) = (self.reader.seen(), self.keeper.exported());
+        let left = seen.packets.saturating_sub(seen.left_out());
+        Counters {
+            seen,
+            exported,
+            open: left.saturating_sub(exported.packets),
         }
     }
 

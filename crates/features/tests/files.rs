@@ -13,10 +13,9 @@ use std::time::Duration;
 
 use arrow_array::{RecordBatch, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
+use common::disk::mount_disk;
 use common::wait_until;
 use features::sink::{FileSink, Format, Mode, Queue, Rotation, SchemaRef, Sink};
-use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 const ROWS: usize = 1024;
@@ -96,18 +95,7 @@ fn with_small_disk(kib: u32, work: impl FnOnce(&Path) + Send) {
     let folder = tempfile::tempdir().unwrap();
     thread::scope(|scope| {
         let ran = scope.spawn(|| {
-            unshare(CloneFlags::CLONE_NEWNS).unwrap();
-            let none: Option<&str> = None;
-            mount(none, "/", none, MsFlags::MS_PRIVATE | MsFlags::MS_REC, none).unwrap();
-            let (size, disk) = (format!("size={kib}k"), Some("tmpfs"));
-            mount(
-                disk,
-                folder.path(),
-                disk,
-                MsFlags::empty(),
-                Some(size.as_str()),
-            )
-            .unwrap();
+            mount_disk(folder.path(), kib);
             work(folder.path());
         });
         ran.join()

@@ -34,12 +34,12 @@ fn settings(rules: Rules) -> Settings {
 fn compare(rules: &Rules, frames: &[Captured]) -> u64 {
     let settings = settings(rules.clone());
     let mut reader = PacketReader::new(&settings.options);
-    let mut plane = PacketPlane::load(&settings).unwrap();
+    let (plane, mut rings) = PacketPlane::load(&settings).unwrap();
     for captured in frames {
         let expected = reader.read(&captured.as_frame()).is_some();
         run(plane.program(), captured);
         let mut recorded = 0;
-        plane.collect(i64::MAX, |_| recorded += 1);
+        rings[0].collect(i64::MAX, |_| recorded += 1);
         assert_eq!(recorded, u32::from(expected), "{rules:?}: {captured:02x?}");
     }
     let (account, seen) = (plane.account().unwrap(), reader.seen());

@@ -271,7 +271,7 @@ fn at_tc_a_packet_that_stands_for_several_is_marked() {
     }
     let mut flows = Vec::new();
     finish(plane, &mut flows);
-    assert_eq!((flows[0].packets(), flows[0].aggregated), (3, 1));
+    assert_eq!((flows[0].packets(), flows[0].remarks().aggregated), (3, 1));
 }
 
 #[test]

@@ -3,18 +3,20 @@
 
 mod kernel;
 
+use std::collections::HashMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use features::dissect::Packet;
 use features::flow::{Flow, Table};
-use features::kernel::{Clock, PacketPlane, Settings, Wakeup};
+use features::kernel::{Clock, PacketPlane, PacketRings, Settings, Wakeup};
 use features::{Options, PacketReader};
 use kernel::frames::{conversation, kinds};
 use kernel::{SHORTEST, assert_same_rows, captured, captures, frames, pin, run};
+use packet::build;
 use packet::pcap::Captured;
 
-fn load(options: Options, ring_bytes: u32) -> PacketPlane {
+fn load(options: Options, ring_bytes: u32) -> (PacketPlane, PacketRings) {
     pin();
     let settings = Settings {
         options,
@@ -22,7 +24,12 @@ fn load(options: Options, ring_bytes: u32) -> PacketPlane {
         ring_bytes,
         ..Settings::default()
     };
-    PacketPlane::load(&settings).unwrap()
+    load_for_one(&settings)
+}
+
+fn load_for_one(settings: &Settings) -> (PacketPlane, PacketRings) {
+    let (plane, mut rings) = PacketPlane::load(settings).unwrap();
+    (plane, rings.remove(0))
 }
 
 /// The packets of these frames by both, and the flows that they make; all without loss.
@@ -32,12 +39,12 @@ fn compare(what: &str, options: &Options, frames: &[Captured]) {
     let mut expected_flows = Vec::new();
     let mut found = Table::new(options.timers, options.limits);
     let mut found_flows = Vec::new();
-    let mut plane = load(options.clone(), 4096);
+    let (plane, mut rings) = load(options.clone(), 4096);
     for captured in frames {
         let packet = reader.read(&captured.as_frame());
         run(plane.program(), captured);
         let mut recorded = None;
-        plane.collect(i64::MAX, |packet| recorded = Some(*packet));
+        rings.collect(i64::MAX, |packet| recorded = Some(*packet));
         assert_eq!(text(packet), text(recorded), "{what}: {captured:02x?}");
         if let (Some(packet), Some(recorded)) = (packet, recorded) {
             expected.add(&packet, &mut |flow| expected_flows.push(*flow));
@@ -109,12 +116,12 @@ fn packets_without_room_are_dropped_by_name() {
     if !sys::require::root() {
         return;
     }
-    let mut plane = load(Options::default(), 4096);
+    let (plane, mut rings) = load(Options::default(), 4096);
     for frame in &conversation(1, 100) {
         run(plane.program(), frame);
     }
     let mut recorded = 0;
-    plane.collect(i64::MAX, |_| recorded += 1);
+    rings.collect(i64::MAX, |_| recorded += 1);
     // A record and its header are 128 bytes, and a ring is never quite full.
     assert_eq!(recorded, 31);
     let account = plane.account().unwrap();
@@ -134,21 +141,21 @@ fn a_sleeping_reader_is_woken_at_half_a_ring_or_for_each_record() {
             wakeup,
             ..Settings::default()
         };
-        let mut plane = PacketPlane::load(&settings).unwrap();
+        let (plane, mut rings) = load_for_one(&settings);
         let deadline = Instant::now() + Duration::from_secs(20);
         // A reader that a busy machine keeps from sleeping finds the ring full instead.
-        while !woken(&plane, &frames) {
+        while !woken(&plane, &rings, &frames) {
             assert!(Instant::now() < deadline, "{wakeup:?}");
-            plane.collect(i64::MAX, |_| {});
+            rings.collect(i64::MAX, |_| {});
         }
         let mut recorded = 0;
-        plane.collect(i64::MAX, |_| recorded += 1);
+        rings.collect(i64::MAX, |_| recorded += 1);
         assert!(recorded >= fewest, "{recorded}");
     }
 }
 
 /// Whether one of these frames has woken a reader.
-fn woken(plane: &PacketPlane, frames: &[Captured]) -> bool {
+fn woken(plane: &PacketPlane, rings: &PacketRings, frames: &[Captured]) -> bool {
     thread::scope(|scope| {
         scope.spawn(|| {
             pin();
@@ -157,7 +164,7 @@ fn woken(plane: &PacketPlane, frames: &[Captured]) -> bool {
                 run(plane.program(), frame);
             }
         });
-        plane.wait().unwrap()
+        rings.wait().unwrap()
     })
 }
 
@@ -167,7 +174,7 @@ fn packets_of_several_cpus_come_in_the_order_of_their_times() {
         return;
     }
     let cpus = sys::sched::allowed_cpus().unwrap();
-    let mut plane = load(Options::default(), 1 << 16);
+    let (plane, mut rings) = load(Options::default(), 1 << 16);
     let frames = conversation(3, 60);
     let mut times = Vec::new();
     for (index, mut frame) in frames.into_iter().enumerate() {
@@ -177,8 +184,62 @@ fn packets_of_several_cpus_come_in_the_order_of_their_times() {
         run(plane.program(), &frame);
     }
     let mut recorded = Vec::new();
-    plane.collect(1030, |packet| recorded.push(packet.time_ns));
+    rings.collect(1030, |packet| recorded.push(packet.time_ns));
     assert_eq!(recorded, times[..30], "younger ones wait");
-    plane.collect(i64::MAX, |packet| recorded.push(packet.time_ns));
+    rings.collect(i64::MAX, |packet| recorded.push(packet.time_ns));
     assert_eq!(recorded, times);
+}
+
+#[test]
+fn readers_share_packets_by_their_flows() {
+    const READERS: u32 = 3;
+    if !sys::require::root() {
+        return;
+    }
+    pin();
+    let settings = Settings {
+        clock: Clock::Metadata,
+        readers: READERS,
+        ..Settings::default()
+    };
+    let (plane, mut rings) = PacketPlane::load(&settings).unwrap();
+    let frames = both_ways(100);
+    for frame in &frames {
+        run(plane.program(), frame);
+    }
+    let mut reader_of = HashMap::new();
+    let mut packets = vec![0; rings.len()];
+    for (reader, rings) in rings.iter_mut().enumerate() {
+        rings.collect(i64::MAX, |packet| {
+            packets[reader] += 1;
+            let flow = format!("{:?}", packet.key);
+            let first = *reader_of.entry(flow).or_insert(reader);
+            assert_eq!(first, reader, "{packet:?}");
+        });
+    }
+    assert_eq!(packets.iter().sum::<usize>(), frames.len());
+    assert!(packets.iter().all(|&got| got > 0), "{packets:?}");
+}
+
+/// A datagram, a first and a later fragment in each direction of so many flows.
+fn both_ways(flows: u16) -> Vec<Captured> {
+    let mut frames = Vec::new();
+    for flow in 0..flows {
+        let ends = [
+            format!("192.0.2.1:{}", 2000 + flow),
+            "192.0.2.2:53".to_owned(),
+        ];
+        let ends = ends.map(|end| end.parse().unwrap());
+        for (source, destination) in [(ends[0], ends[1]), (ends[1], ends[0])] {
+            let datagram = || build::udp(source, destination).identification(flow);
+            frames.push(datagram().frame());
+            frames.push(datagram().fragment(0, true).frame());
+            frames.push(datagram().fragment(64, false).frame());
+        }
+    }
+    let frames = frames.into_iter().map(|frame| {
+        let length = u32::try_from(frame.len()).unwrap();
+        captured(1_700_000_000_000_000_000, frame, length)
+    });
+    frames.collect()
 }

@@ -8,15 +8,14 @@ use std::net::UdpSocket;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use features::flow::{Flow, Table};
+use features::Options;
+use features::flow::Flow;
 use features::kernel::{Account, Clock, FlowPlane, Settings, Verdict};
-use features::{Options, PacketReader};
 use kernel::frames::{at, conversation};
 use kernel::wire::Wire;
-use kernel::{assert_same_rows, columns, pin, run_live};
+use kernel::{assert_same_but_times, assert_same_rows, expected, pin, run_live};
 use netdev::XdpMode;
 use packet::build;
-use packet::pcap::Captured;
 
 /// Two CPUs; none where a test that needs them cannot run.
 fn cpus() -> Option<[usize; 2]> {
@@ -44,18 +43,6 @@ fn settings(cpus: [usize; 2]) -> Settings {
         steer: cpus.map(|cpu| u32::try_from(cpu).unwrap()).to_vec(),
         ..Settings::default()
     }
-}
-
-fn expected(options: &Options, frames: &[Captured]) -> Vec<Flow> {
-    let mut reader = PacketReader::new(options);
-    let mut table = Table::new(options.timers, options.limits);
-    let mut flows = Vec::new();
-    for captured in frames {
-        let packet = reader.read(&captured.as_frame()).unwrap();
-        table.add(&packet, &mut |flow| flows.push(*flow));
-    }
-    table.drain(&mut |flow| flows.push(*flow));
-    flows
 }
 
 /// Which of two directions a frame of a conversation has: its source's last octet, behind a tag.
@@ -224,24 +211,4 @@ fn steered_frames_reach_the_stack() {
     assert_eq!(&room[..length], b"inline");
     let (found, _) = finish(&mut plane);
     assert_eq!(found.iter().map(Flow::packets).sum::<u64>(), 1);
-}
-
-/// Whether a column says when packets came.
-fn is_time(column: &str) -> bool {
-    column.contains("_ns")
-        || column.ends_with("_seen")
-        || column.ends_with("_per_s")
-        || column == "flow_id"
-}
-
-fn assert_same_but_times(mut expected: Vec<Flow>, mut found: Vec<Flow>) {
-    for flows in [&mut expected, &mut found] {
-        flows.sort_by_key(|flow| (flow.key.addresses, flow.key.ports, flow.key.protocol));
-    }
-    for ((name, expected), (_, found)) in columns(&expected).into_iter().zip(columns(&found)) {
-        assert!(
-            is_time(&name) || *expected == *found,
-            "{name}: {expected:?}, not {found:?}"
-        );
-    }
 }

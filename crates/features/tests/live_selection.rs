@@ -36,6 +36,7 @@ fn capture(datapath: &dyn Datapath<Features>, rules: &Rules, frames: &[Captured]
         workers: None,
         wakeup: Wakeup::default(),
         steer: false,
+        recorder: None,
         sink: Arc::new(|| Box::new(Nowhere)),
         model: None,
     };

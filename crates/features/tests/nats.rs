@@ -17,6 +17,7 @@ use features::sink::{Mode, NatsSink};
 use serde_json::{Value, json};
 use sys::child::die_with_parent;
 use sys::require::{Class, skip};
+use tempfile::TempDir;
 
 struct Server(Child);
 
@@ -53,6 +54,38 @@ fn is_missing() -> bool {
         skip(Class::Core, "needs nats-server");
     }
     missing
+}
+
+/// A server with a folder of its own, which may die and come back.
+struct Host {
+    // Dropped in this order: the server writes into its folder.
+    server: Option<Server>,
+    folder: TempDir,
+    port: u16,
+}
+
+impl Host {
+    /// One that runs; none where there is no such program.
+    fn start() -> Option<Self> {
+        if is_missing() {
+            return None;
+        }
+        let mut host = Self {
+            server: None,
+            folder: tempfile::tempdir().unwrap(),
+            port: free_port(),
+        };
+        host.revive();
+        Some(host)
+    }
+
+    fn revive(&mut self) {
+        self.server = Some(Server::start(self.port, self.folder.path()));
+    }
+
+    fn kill(&mut self) {
+        self.server = None;
+    }
 }
 
 /// A client that asks and listens.
@@ -197,12 +230,8 @@ fn sink(port: u16, mode: Mode) -> NatsSink {
 
 #[test]
 fn a_stream_has_every_row_under_its_flow() {
-    if is_missing() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let port = free_port();
-    let _server = Server::start(port, folder.path());
+    let Some(host) = Host::start() else { return };
+    let port = host.port;
     let mut client = Client::connect(port);
     client.create_stream();
     let capture = capture(500);
@@ -214,12 +243,10 @@ fn a_stream_has_every_row_under_its_flow() {
 
 #[test]
 fn a_server_that_dies_and_comes_back_has_every_row_once() {
-    if is_missing() {
+    let Some(mut host) = Host::start() else {
         return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let port = free_port();
-    let server = Server::start(port, folder.path());
+    };
+    let port = host.port;
     Client::connect(port).create_stream();
     let capture = capture(1500);
     let sink = sink(port, Mode::Whole);
@@ -227,13 +254,10 @@ fn a_server_that_dies_and_comes_back_has_every_row_once() {
         let writer = scope.spawn(|| write(&capture, "flow.v1", Box::new(sink)));
         let mut watcher = Client::connect(port);
         wait_until("some rows are stored", || watcher.count() > 100);
-        drop(server);
-        let server = Server::start(port, folder.path());
-        let summary = writer.join().unwrap();
-        drop(watcher);
-        (summary, server)
+        host.kill();
+        host.revive();
+        writer.join().unwrap()
     });
-    let (summary, _server) = summary;
     assert_eq!(summary.lost_rows, 0, "{:?}", summary.output);
     let mut client = Client::connect(port);
     let stored: Vec<_> = client.stored().iter().map(row).collect();
@@ -242,12 +266,8 @@ fn a_server_that_dies_and_comes_back_has_every_row_once() {
 
 #[test]
 fn a_subject_without_a_stream_is_refused_and_the_rows_are_counted() {
-    if is_missing() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let port = free_port();
-    let _server = Server::start(port, folder.path());
+    let Some(host) = Host::start() else { return };
+    let port = host.port;
     let capture = capture(20);
     let summary = write(&capture, "flow.v1", Box::new(sink(port, Mode::Whole)));
     let rows = expected(&capture).len() as u64;
@@ -258,26 +278,23 @@ fn a_subject_without_a_stream_is_refused_and_the_rows_are_counted() {
 
 #[test]
 fn a_live_run_counts_what_a_missing_server_does_not_get() {
-    if is_missing() {
+    let Some(mut host) = Host::start() else {
         return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let port = free_port();
-    let server = Server::start(port, folder.path());
+    };
+    let port = host.port;
     Client::connect(port).create_stream();
     let sink = sink(port, Mode::Live);
-    drop(server);
+    host.kill();
     let capture = capture(4000);
     let rows = expected(&capture).len() as u64;
     assert!(rows > 30_000, "{rows}");
-    let (summary, server) = thread::scope(|scope| {
+    let summary = thread::scope(|scope| {
         let writer = scope.spawn(|| write(&capture, "flow.v1", Box::new(sink)));
         thread::sleep(Duration::from_millis(500));
-        let server = Server::start(port, folder.path());
-        (writer.join().unwrap(), server)
+        host.revive();
+        writer.join().unwrap()
     });
     assert_eq!(summary.rows + summary.lost_rows, rows);
     let stored = Client::connect(port).count();
     assert_eq!(stored, summary.rows);
-    drop(server);
 }

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
@@ -14,6 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
+use common::disk::mount_disk;
 use datapath::Datapath;
 use features::Options;
 use features::kernel::Wakeup;
@@ -23,7 +26,6 @@ use features::sink::ipfix::TcpExporter;
 use features::sink::{Error, FileSink, Format, Mode, Queue, Rotation, SchemaRef, Shared, Sink};
 use loadgen::{Amount, Backend, Load};
 use netdev::{LinkSpec, Netlink};
-use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
@@ -89,6 +91,7 @@ fn overload(name: &str, sink: Box<dyn Sink>, meanwhile: impl FnOnce()) -> Done {
         workers: NonZeroUsize::new(1),
         wakeup: Wakeup::default(),
         steer: false,
+        recorder: None,
         sink: Arc::new(move || shared.handle()),
         model: None,
     };
@@ -127,6 +130,9 @@ fn devices() -> [u32; 2] {
     let indices = ["left", "right"].map(|name| netlink.link_by_name(name).unwrap().index);
     for index in indices {
         netlink.set_link(index, &LinkSpec::unnamed().up()).unwrap();
+    }
+    while !netlink.link_by_index(indices[0]).unwrap().carrier {
+        thread::yield_now();
     }
     // Frames that a program redirects to the other end need this where nothing else is attached.
     let device = sys::ethtool::Ethtool::open("right").unwrap();
@@ -242,7 +248,7 @@ fn a_consumer_that_does_not_move_costs_rows_that_are_counted() {
 fn a_full_disk_costs_rows_that_are_counted_and_leaves_a_readable_file() {
     on_each(|name| {
         let folder = tempfile::tempdir().unwrap();
-        mount_disk(folder.path(), "size=512k");
+        mount_disk(folder.path(), 512);
         let path = folder.path().join("flows.parquet");
         let file = FileSink::create(
             &path,
@@ -259,15 +265,6 @@ fn a_full_disk_costs_rows_that_are_counted_and_leaves_a_readable_file() {
         let rows = files.map(|file| rows_in(&file.unwrap().path()));
         assert_eq!(counters.rows, rows.sum::<u64>(), "{name}");
     });
-}
-
-/// A disk of the calling thread's own.
-fn mount_disk(folder: &Path, size: &str) {
-    unshare(CloneFlags::CLONE_NEWNS).unwrap();
-    let none: Option<&str> = None;
-    mount(none, "/", none, MsFlags::MS_PRIVATE | MsFlags::MS_REC, none).unwrap();
-    let disk = Some("tmpfs");
-    mount(disk, folder, disk, MsFlags::empty(), Some(size)).unwrap();
 }
 
 fn rows_schema() -> SchemaRef {

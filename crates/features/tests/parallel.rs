@@ -9,6 +9,7 @@ use common::{Kept, assert_same, captures, run};
 use features::dissect::Tunnels;
 use features::pcap::{Progress, Run, Summary};
 use features::sink::{Error, Nowhere, Sink};
+use features::{Extractor, Options};
 use packet::pcap::{ETHERNET, Reader, Writer};
 
 /// Rows as text, and what became of packets.
@@ -123,4 +124,16 @@ fn a_full_table_is_shared_out_and_loses_nothing() {
     assert_eq!(counters.unaccounted(), 0);
     assert!(counters.exported.table_full > 0);
     assert_eq!(rows.len() as u64, counters.exported.flows);
+}
+
+#[test]
+fn an_extractor_that_is_stopped_early_still_adds_up() {
+    let mut extractor = Extractor::new(&Options::default());
+    let capture = common::capture(10);
+    for captured in Reader::new(capture.as_slice()).unwrap() {
+        extractor.frame(&captured.unwrap().as_frame(), &mut |_| {});
+    }
+    let counters = extractor.counters();
+    assert!(counters.open > 0);
+    assert_eq!(counters.unaccounted(), 0);
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -13,6 +14,9 @@ use features::saved::SavedRows;
 use features::sink::{
     Backlog, Error, FileSink, Format, Mode, Queue, Rotation, Scored, Scorer, Sink, scored_schema,
 };
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, GzipLevel};
+use parquet::file::properties::WriterProperties;
 
 #[derive(Clone, Debug, Default)]
 struct Keeper(Arc<Mutex<Vec<RecordBatch>>>);
@@ -83,6 +87,28 @@ fn every_row_gets_its_class_whichever_file_it_comes_from() {
     }
 }
 
+#[test]
+fn rows_are_read_however_another_program_compressed_them() {
+    let batch = rows();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    for compression in [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::LZ4_RAW,
+        Compression::GZIP(GzipLevel::default()),
+    ] {
+        let properties = WriterProperties::builder().set_compression(compression);
+        let file = File::create(&path).unwrap();
+        let writer = ArrowWriter::try_new(file, batch.schema(), Some(properties.build()));
+        let mut writer = writer.unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        let found = SavedRows::open(&path).unwrap().next().unwrap().unwrap();
+        assert_eq!(found.columns(), batch.columns(), "{compression}");
+    }
+}
+
 /// Answers once it is told to.
 struct Slow(Receiver<()>, Vec<String>);
 
@@ -145,6 +171,41 @@ fn rows_that_wait_too_long_go_without_a_score() {
         unscored.rows(),
         3 * u64::try_from(batch.num_rows()).unwrap()
     );
+}
+
+/// Has an answer for every other row.
+struct Halting(Vec<String>);
+
+impl Scorer for Halting {
+    fn classes(&self) -> &[String] {
+        &self.0
+    }
+
+    fn score(&mut self, rows: &RecordBatch) -> Result<Scores, String> {
+        let answer = |row| if row % 2 == 0 { 0.75 } else { f64::NAN };
+        Ok(Scores {
+            classes: vec![0; rows.num_rows()],
+            probabilities: (0..rows.num_rows()).map(answer).collect(),
+        })
+    }
+}
+
+#[test]
+fn rows_that_a_model_has_no_answer_for_are_written_and_counted() {
+    let batch = rows();
+    let kept = Keeper::default();
+    let halting = Box::new(Halting(vec!["benign".to_owned()]));
+    let mut scored = Scored::new(Box::new(kept.clone()), halting, &batch.schema(), None);
+    let unscored = scored.unscored();
+    scored.write(&batch).unwrap();
+    let written = kept.0.lock().unwrap().remove(0);
+    let half = batch.num_rows() / 2;
+    assert_eq!(unscored.rows(), u64::try_from(half).unwrap());
+    for name in ["class", "class_probability"] {
+        let column = written.column_by_name(name).unwrap();
+        assert_eq!(column.null_count(), half, "{name}");
+        assert!(column.is_valid(0) && column.is_null(1), "{name}");
+    }
 }
 
 #[test]

@@ -218,6 +218,7 @@ fn live(batches: usize, failure: Option<&str>) -> (LiveStream, Arc<AtomicBool>) 
         workers: None,
         wakeup: Wakeup::default(),
         steer: false,
+        recorder: None,
         sink: Arc::new(|| Box::new(Nowhere)),
         model: None,
     };

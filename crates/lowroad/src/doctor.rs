@@ -3,6 +3,7 @@
 use anyhow::Context;
 use clap::Args;
 use datapath::Missing;
+use features::live::{Device, OFFLOADS};
 use serde::Serialize;
 use sys::caps::{Capability, Effective};
 use sys::energy::Meter;
@@ -68,6 +69,7 @@ fn diagnose() -> Result<Diagnosis, Failure> {
         .iter()
         .map(|datapath| Check::new("features", datapath.name(), datapath.check()));
     checks.extend(features);
+    checks.extend(offloads()?);
     checks.extend(machine.probes());
     checks.extend(machine.generators());
     Ok(Diagnosis {
@@ -183,6 +185,20 @@ impl Machine {
             "run with sudo",
         ))
     }
+}
+
+/// What any device does in the programs' place.
+fn offloads() -> Result<[Check; OFFLOADS.len()], Failure> {
+    let devices = Device::all()?;
+    Ok(OFFLOADS.map(|name| {
+        let asked: Vec<_> = devices.iter().map(|device| device.offload(name)).collect();
+        let any = asked.iter().any(Result::is_ok);
+        let why = asked.into_iter().find_map(Result::err);
+        let why = why.unwrap_or_else(|| Missing::new("no interface", ""));
+        let remedy = "lowroad features interfaces says what each has";
+        let missing = Missing::new(format!("on no interface: {}", why.what), remedy);
+        Check::new("offload", name, if any { Ok(()) } else { Err(missing) })
+    }))
 }
 
 fn energy() -> Result<(), Missing> {

@@ -128,6 +128,74 @@ fn captures_and_rows_are_scored_alike() {
 }
 
 #[test]
+fn networks_score_captures_and_rows_and_are_not_for_the_kernel() {
+    let (_folder, file) = folder();
+    let saved = Path::new(HERE).join("../inference/tests/onnx/saved");
+    let model = saved.join("network-3.toml").display().to_string();
+    let (capture, rows) = (file("mix.pcap"), file("rows.parquet"));
+    let (from_capture, from_rows) = (file("a.jsonl"), file("b.jsonl"));
+    let checked = done(&["model", "check", &model]);
+    assert!(
+        checked.starts_with("network-3: 6 columns of flow.v1, 3 classes"),
+        "{checked}"
+    );
+    assert!(
+        checked.ends_with("the kernel asks trees alone\n"),
+        "{checked}"
+    );
+    let shown = done(&["model", "show", &model]);
+    assert!(
+        shown.contains("\n  flow.v1/fwd_payload_mean  double\n"),
+        "{shown}"
+    );
+    assert!(
+        shown.ends_with("\nclasses\n  benign\n  flood\n  scan\n"),
+        "{shown}"
+    );
+    let account = done(&[
+        "score",
+        &capture,
+        "--model",
+        &model,
+        "-o",
+        &from_capture,
+        "--json",
+    ]);
+    let account: Value = serde_json::from_str(&account).unwrap();
+    assert_eq!(account["unscored"], 0);
+    done(&["pcap", &capture, "-o", &rows]);
+    done(&["score", &rows, "--model", &model, "-o", &from_rows]);
+    let scored = lines(&from_capture);
+    assert_eq!(scored, lines(&from_rows));
+    assert_eq!(account["rows"], scored.len());
+    assert!(scored.iter().all(|row| row["class"].is_string()));
+    let compiled = file("network.json");
+    let live = ["live", "lo", "--datapath", "xdp-generic", "-o", &compiled];
+    let [compile, kernel] = [
+        lowroad(&["model", "compile", &model, "-o", &compiled]),
+        lowroad(&[&live[..], &["--model", &model]].concat()),
+    ];
+    for refused in [compile, kernel] {
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(
+            said.contains("trees are what is compiled, and what the kernel asks"),
+            "{said}"
+        );
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+    }
+    let damaged = file("damaged.toml");
+    let text = fs::read_to_string(&model).unwrap();
+    fs::write(&damaged, text.replace("network-3.onnx", "mix.pcap")).unwrap();
+    let refused = lowroad(&["score", &capture, "--model", &damaged, "-o", &from_rows]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        said.contains("mix.pcap: is no ONNX that can be read"),
+        "{said}"
+    );
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+}
+
+#[test]
 fn the_example_learns_to_tell_scans_from_traffic() {
     if !require::requested("trains a model with scikit-learn") || !require::root() {
         return;

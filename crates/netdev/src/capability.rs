@@ -1,4 +1,5 @@
-//! What a device can do with redirected frames, asked before any is lost silently.
+//! What XDP can do with a device, as far as the kernel says; and what a device does with redirected
+//! frames, asked before any is lost silently.
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
@@ -11,8 +12,65 @@ use crate::{Error, Link, Netlink, generic};
 
 pub use crate::peer::{PeerDelivery, peer_delivery};
 
-/// `NETDEV_XDP_ACT_NDO_XMIT`
-const CAN_TRANSMIT: u64 = 1 << 2;
+/// What XDP can do with a device, as its driver says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct XdpSupport {
+    /// Programs run in the driver.
+    pub native: bool,
+    pub redirect: bool,
+    /// Frames that others redirect to it leave by it.
+    pub transmit: bool,
+    /// AF_XDP sockets share their memory with the device.
+    pub zero_copy: bool,
+    /// Pieces that a frame may then have.
+    pub zero_copy_segments: Option<u32>,
+    /// Programs run in the device.
+    pub offload: bool,
+    /// Frames longer than a buffer.
+    pub fragments: bool,
+    /// What the device has found out of a frame that a program may ask for; none where the kernel does
+    /// not say.
+    pub metadata: Option<Metadata>,
+}
+
+/// Facts of a received frame that a device has and XDP programs may ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metadata {
+    /// When it came, by the device's clock.
+    pub timestamp: bool,
+    /// A hash of its addresses and ports.
+    pub hash: bool,
+    /// The VLAN tag that the device has taken out.
+    pub vlan_tag: bool,
+}
+
+/// Asks the kernel about a device of the calling thread's namespace; none where it cannot be asked
+/// (before Linux 6.3).
+pub fn xdp_support(ifindex: u32) -> Result<Option<XdpSupport>, Error> {
+    Ok(generic::xdp(ifindex)?.map(XdpSupport::from))
+}
+
+impl From<generic::Answer> for XdpSupport {
+    fn from(answer: generic::Answer) -> Self {
+        // `NETDEV_XDP_ACT_*` and `NETDEV_XDP_RX_METADATA_*` of linux/netdev.h.
+        let has = |bit: u32| answer.features >> bit & 1 == 1;
+        Self {
+            native: has(0),
+            redirect: has(1),
+            transmit: has(2),
+            zero_copy: has(3),
+            zero_copy_segments: answer.zero_copy_segments,
+            offload: has(4),
+            fragments: has(5),
+            metadata: answer.metadata.map(|bits| Metadata {
+                timestamp: bits & 1 != 0,
+                hash: bits >> 1 & 1 != 0,
+                vlan_tag: bits >> 2 & 1 != 0,
+            }),
+        }
+    }
+}
+
 /// Drivers that transmit redirected frames in Linux 6.1, which cannot be asked.
 const TRANSMITTERS: [&str; 17] = [
     "atlantic",
@@ -66,8 +124,8 @@ pub fn redirect_target(ifindex: u32) -> Result<RedirectTarget, Error> {
     let link = Netlink::new()?.link_by_index(ifindex)?;
     let is_veth = link.kind.as_deref() == Some("veth");
     // A veth's flag follows its other end's NAPI, wherever that is.
-    match generic::xdp_features(ifindex)? {
-        Some(features) if features & CAN_TRANSMIT != 0 => Ok(RedirectTarget::Ready),
+    match xdp_support(ifindex)? {
+        Some(support) if support.transmit => Ok(RedirectTarget::Ready),
         Some(_) if is_veth => Ok(RedirectTarget::PeerWithoutNapi),
         Some(_) => Ok(RedirectTarget::Unsupported),
         None if is_veth => veth_peer(ifindex),
@@ -148,5 +206,53 @@ impl Netlink {
             }
             _ => Ok(None),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_bit_of_the_kernels_answer_has_its_name() {
+        let of = |features, metadata| {
+            XdpSupport::from(generic::Answer {
+                features,
+                zero_copy_segments: Some(17),
+                metadata,
+            })
+        };
+        let all = of(0x7f, Some(7));
+        assert!(all.native && all.redirect && all.transmit && all.zero_copy);
+        assert!(all.offload && all.fragments);
+        assert_eq!(all.zero_copy_segments, Some(17));
+        let has = |support: XdpSupport| [support.native, support.redirect, support.transmit];
+        assert_eq!(has(of(1, None)), [true, false, false]);
+        assert_eq!(has(of(4, None)), [false, false, true]);
+        assert_eq!(
+            of(8, None),
+            XdpSupport {
+                zero_copy: true,
+                ..of(0, None)
+            }
+        );
+        assert_eq!(
+            of(16, None),
+            XdpSupport {
+                offload: true,
+                ..of(0, None)
+            }
+        );
+        assert_eq!(
+            of(32, None),
+            XdpSupport {
+                fragments: true,
+                ..of(0, None)
+            }
+        );
+        let metadata = |bits| of(0, Some(bits)).metadata.unwrap();
+        assert!(metadata(1).timestamp && !metadata(1).hash && !metadata(1).vlan_tag);
+        assert!(metadata(2).hash && !metadata(2).timestamp);
+        assert!(metadata(4).vlan_tag && !metadata(4).hash);
     }
 }

@@ -1,4 +1,5 @@
-//! The `netdev` family of generic netlink (Linux 6.3): what XDP can do with a device.
+//! The `netdev` family of generic netlink (Linux 6.3): what XDP can do with a device. Numbers are those
+//! of linux/netdev.h.
 
 use std::io;
 
@@ -15,39 +16,50 @@ const FAMILY_NAME: u16 = 2;
 const GET_DEVICE: u8 = 1;
 const DEVICE_IFINDEX: u16 = 1;
 const DEVICE_XDP_FEATURES: u16 = 3;
+const DEVICE_ZERO_COPY_SEGMENTS: u16 = 4;
+const DEVICE_METADATA_FEATURES: u16 = 5;
 const NETLINK_HEADER: usize = 16;
 const GENERIC_HEADER: usize = 4;
 const ERROR: u16 = 2;
 
-/// The `NETDEV_XDP_ACT_*` bits of a device of the calling thread's namespace; none on a kernel
-/// that has no such family.
-pub(crate) fn xdp_features(ifindex: u32) -> Result<Option<u64>, Error> {
+/// What the kernel says of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// `NETDEV_XDP_ACT_*`.
+    pub(crate) features: u64,
+    /// Pieces of one frame in zero-copy mode; none without that mode.
+    pub(crate) zero_copy_segments: Option<u32>,
+    /// `NETDEV_XDP_RX_METADATA_*`; none where the kernel says nothing of it.
+    pub(crate) metadata: Option<u64>,
+}
+
+/// Asks about a device of the calling thread's namespace; none on a kernel that has no such family.
+pub(crate) fn xdp(ifindex: u32) -> Result<Option<Answer>, Error> {
     let read = || {
         let mut socket = Socket::new(NETLINK_GENERIC)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         let name = attribute(FAMILY_NAME, b"netdev\0".to_vec());
-        let family = match ask(&socket, CONTROLLER, GET_FAMILY, &name, FAMILY_ID) {
+        let family = match ask(&socket, CONTROLLER, GET_FAMILY, &name) {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
             answer => answer?,
         };
-        let family = u16::from_ne_bytes(family.try_into().map_err(unreadable)?);
+        let missing = || unreadable("an attribute is missing");
+        let family = find(&family, FAMILY_ID).map(u16::from_ne_bytes);
         let device = attribute(DEVICE_IFINDEX, ifindex.to_ne_bytes().to_vec());
-        let features = ask(&socket, family, GET_DEVICE, &device, DEVICE_XDP_FEATURES)?;
-        let features = features.try_into().map_err(unreadable)?;
-        Ok(Some(u64::from_ne_bytes(features)))
+        let device = ask(&socket, family.ok_or_else(missing)?, GET_DEVICE, &device)?;
+        let features = find(&device, DEVICE_XDP_FEATURES).map(u64::from_ne_bytes);
+        Ok(Some(Answer {
+            features: features.ok_or_else(missing)?,
+            zero_copy_segments: find(&device, DEVICE_ZERO_COPY_SEGMENTS).map(u32::from_ne_bytes),
+            metadata: find(&device, DEVICE_METADATA_FEATURES).map(u64::from_ne_bytes),
+        }))
     };
     read().map_err(|source| Error::refused(format!("reading XDP features of {ifindex}"), source))
 }
 
-/// The value of one attribute of the answer.
-fn ask(
-    socket: &Socket,
-    family: u16,
-    command: u8,
-    attribute: &[u8],
-    wanted: u16,
-) -> io::Result<Vec<u8>> {
+/// The attributes of the answer.
+fn ask(socket: &Socket, family: u16, command: u8, attribute: &[u8]) -> io::Result<Vec<u8>> {
     let length = NETLINK_HEADER + GENERIC_HEADER + attribute.len();
     let mut request = Vec::with_capacity(length);
     request.extend(
@@ -72,11 +84,14 @@ fn ask(
         let code = body.first_chunk().ok_or_else(|| unreadable("short"))?;
         return Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(*code)));
     }
-    NlasIterator::new(body.get(GENERIC_HEADER..).unwrap_or_default())
-        .filter_map(Result::ok)
-        .find(|attribute| attribute.kind() == wanted)
-        .map(|attribute| attribute.value().to_vec())
-        .ok_or_else(|| unreadable("the attribute is missing"))
+    Ok(body.get(GENERIC_HEADER..).unwrap_or_default().to_vec())
+}
+
+/// The value of one attribute, if it is there and as long as that.
+fn find<const N: usize>(attributes: &[u8], wanted: u16) -> Option<[u8; N]> {
+    let mut all = NlasIterator::new(attributes).filter_map(Result::ok);
+    let found = all.find(|attribute| attribute.kind() == wanted)?;
+    found.value().try_into().ok()
 }
 
 fn attribute(kind: u16, value: Vec<u8>) -> Vec<u8> {

@@ -27,7 +27,7 @@ pub struct Link {
     pub mtu: u32,
     /// Administratively up.
     pub up: bool,
-    /// Up, and its other end is there.
+    /// Up, its other end is there, and the kernel has noticed: until then it drops what is sent.
     pub carrier: bool,
     pub loopback: bool,
     /// Sends without asking for neighbours.
@@ -303,7 +303,7 @@ impl From<LinkMessage> for Link {
             hardware: message.header.link_layer_type.into(),
             ethernet: message.header.link_layer_type == LinkLayerType::Ether,
             up: flags.contains(LinkFlags::Up),
-            carrier: flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
+            carrier: flags.contains(LinkFlags::Up | LinkFlags::LowerUp | LinkFlags::Running),
             loopback: flags.contains(LinkFlags::Loopback),
             noarp: flags.contains(LinkFlags::Noarp),
             ..Self::default()

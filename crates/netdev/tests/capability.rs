@@ -6,8 +6,11 @@ mod common;
 
 use common::{Pair, Space};
 use netdev::LinkSpec;
-use netdev::capability::{PeerDelivery, RedirectTarget, peer_delivery, redirect_target, veth_peer};
+use netdev::capability::{
+    Metadata, PeerDelivery, RedirectTarget, peer_delivery, redirect_target, veth_peer, xdp_support,
+};
 use sys::ethtool::Ethtool;
+use sys::kernel::Release;
 use sys::netns;
 
 fn gro(space: &Space, on: bool) {
@@ -99,4 +102,30 @@ fn a_bridge_is_no_target() {
         ),
         "{target:?}"
     );
+}
+
+#[test]
+fn a_veth_reports_native_xdp_and_what_its_frames_know_and_the_loopback_nothing() {
+    if !sys::require::root() {
+        return;
+    }
+    const LOOPBACK: u32 = 1;
+    let pair = Pair::new();
+    let support = |ifindex| pair.near.run(move || xdp_support(ifindex).unwrap());
+    let can_be_asked = Release::running().unwrap().at_least(6, 3);
+    assert_eq!(support(pair.ifindex).is_some(), can_be_asked);
+    assert_eq!(support(LOOPBACK).is_some(), can_be_asked);
+    if !can_be_asked {
+        return;
+    }
+    let veth = support(pair.ifindex).unwrap();
+    assert!(veth.native && veth.redirect && !veth.offload, "{veth:?}");
+    assert!(!veth.zero_copy && veth.zero_copy_segments.is_none());
+    let nothing = support(LOOPBACK).unwrap();
+    assert!(!nothing.native, "{nothing:?}");
+    // The attribute came later than the family, and with it these two.
+    if let (Some(veth), Some(nothing)) = (veth.metadata, nothing.metadata) {
+        assert!(veth.timestamp && veth.hash, "{veth:?}");
+        assert_eq!(nothing, Metadata::default());
+    }
 }

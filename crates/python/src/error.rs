@@ -33,9 +33,8 @@ pub(crate) fn of_datapath(py: Python<'_>, who: &str, error: &datapath::Error) ->
 /// `source` is the capture or the interface.
 pub(crate) fn of_stream(py: Python<'_>, source: &str, error: &StreamError) -> PyErr {
     match error {
-        StreamError::Capture(Fault::Input(_) | Fault::LinkType) => {
-            input(py, &format!("{source}: {error}"))
-        }
+        StreamError::Capture(Fault::Input(_) | Fault::NoCapture(_) | Fault::LinkType)
+        | StreamError::Rows(_) => input(py, &format!("{source}: {error}")),
         _ => failed(py, error),
     }
 }

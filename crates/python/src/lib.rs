@@ -19,5 +19,5 @@ mod native {
     #[pymodule_export]
     use super::record::{Table, read_record};
     #[pymodule_export]
-    use super::stream::{Stream, live, read_pcap};
+    use super::stream::{Stream, live, read_pcap, score};
 }

@@ -19,6 +19,18 @@ pub(crate) fn find(py: Python<'_>, name: &str) -> PyResult<&'static Schema> {
     })
 }
 
+/// The same without these columns.
+pub(crate) fn find_without(
+    py: Python<'_>,
+    name: &str,
+    without: &[String],
+) -> PyResult<&'static Schema> {
+    find(py, name)?.without(without).map_err(|unknown| {
+        let lists = format!("`lowroad features schema {name}` lists them");
+        input(py, &format!("{name} has no column \"{unknown}\"; {lists}"))
+    })
+}
+
 /// The datapath of this name, if it can run here.
 pub(crate) fn datapath(
     py: Python<'_>,

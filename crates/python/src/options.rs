@@ -21,6 +21,8 @@ use crate::error::input;
 const MOST_STEPS: usize = 32;
 /// Bytes of each packet's payload that can be among its bits.
 const MOST_PAYLOAD: usize = 1500;
+/// Threads that can share a capture.
+const MOST_THREADS: u32 = 256;
 /// What sleeps less does little else.
 const LEAST_TIMER: Duration = Duration::from_micros(100);
 
@@ -54,6 +56,13 @@ impl How {
             max_pps: max_pps.and_then(NonZeroU32::new),
         })
     }
+}
+
+/// Threads for a capture.
+pub(crate) fn threads(asked: &Bound<'_, PyAny>) -> PyResult<Option<NonZeroU32>> {
+    let threads = optional(asked, |asked| within(asked, 1, MOST_THREADS));
+    let threads = threads.map_err(|error| named("threads", &error, asked.py()))?;
+    Ok(threads.and_then(NonZeroU32::new))
 }
 
 /// What a dictionary has under a name; an error has the name before it.

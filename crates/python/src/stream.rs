@@ -3,6 +3,7 @@
 //! Whoever waits for rows does so without Python's lock, and looks for signals now and then.
 
 use std::fs::File;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,17 +13,19 @@ use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use features::live::Plan;
-use features::pcap::{Fault, Progress, Run};
-use features::sink::Nowhere;
-use features::stream::{CaptureStream, Error, LiveHandle, LiveStream, Next};
+use features::pcap::{self, Fault, Progress, Run};
+use features::saved::SavedRows;
+use features::sink::{Nowhere, Scorer};
+use features::stream::{CaptureStream, Error, LiveHandle, LiveStream, Next, SavedStream};
+use inference::Classifier;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 use serde_json::json;
 
 use crate::batch::Batch;
 use crate::error::{failed, input, of_datapath, of_stream};
-use crate::machine::{datapath, find};
-use crate::options::{How, options};
+use crate::machine::{datapath, find_without};
+use crate::options::{self, How, options};
 
 /// By which a capsule is known to hold a stream.
 pub(crate) const C_STREAM: &std::ffi::CStr = c"arrow_array_stream";
@@ -36,7 +39,7 @@ pub(crate) struct Stream(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// The capture or the interface.
+    /// The file or the interface.
     name: String,
     schema: SchemaRef,
     control: Control,
@@ -49,44 +52,125 @@ struct Shared {
 
 #[derive(Debug)]
 enum Control {
-    Capture(Arc<Progress>),
+    File(Arc<Progress>),
     Live(LiveHandle),
 }
 
 #[derive(Debug)]
 enum Source {
     Capture(Box<CaptureStream>),
+    Saved(SavedStream),
     Live(LiveStream),
-    /// Its rows have been taken, or nobody wants them; with a capture's account.
+    /// Its rows have been taken, or nobody wants them; with a file's account.
     Ended(Option<String>),
 }
 
 #[pyfunction]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "Python's arguments are extracted into values"
+)]
 pub(crate) fn read_pcap(
     py: Python<'_>,
     path: PathBuf,
     schema: &str,
+    without: Vec<String>,
+    threads: &Bound<'_, PyAny>,
     partial: bool,
     asked: &Bound<'_, PyDict>,
 ) -> PyResult<Stream> {
-    let schema = find(py, schema)?;
+    let schema = find_without(py, schema, &without)?;
     let run = Run {
         options: options(asked, schema, None)?,
         schema,
     };
-    let name = path.display().to_string();
-    let file = py
-        .detach(move || open(&path))
-        .map_err(|why| input(py, &format!("{name}: {why}")))?;
-    let stream = CaptureStream::start(run, file).map_err(|error| failed(py, &error))?;
-    Ok(Stream(Arc::new(Shared {
-        name,
-        schema: stream.schema().clone(),
-        control: Control::Capture(Arc::clone(stream.progress())),
-        partial,
-        source: Mutex::new(Source::Capture(Box::new(stream))),
-        raised: Mutex::default(),
-    })))
+    let threads = options::threads(threads)?;
+    Stream::of_capture(py, path, run, threads, None, partial)
+}
+
+/// A capture, or rows that were written before, with what a model says of each row.
+#[pyfunction]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "as many as Python's function has"
+)]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "Python's arguments are extracted into values"
+)]
+pub(crate) fn score(
+    py: Python<'_>,
+    path: PathBuf,
+    model: PathBuf,
+    schema: Option<&str>,
+    without: Vec<String>,
+    threads: &Bound<'_, PyAny>,
+    partial: bool,
+    asked: &Bound<'_, PyDict>,
+) -> PyResult<Stream> {
+    let model = py.detach(|| Classifier::load(&model));
+    let model = model.map_err(|error| input(py, &error))?;
+    if SavedRows::is_named_so(&path) {
+        let for_captures = schema.is_some() || !without.is_empty() || !threads.is_none();
+        if for_captures || !asked.is_empty() {
+            let path = path.display();
+            let what = format!("{path}: rows are scored as they are; options are for captures");
+            return Err(input(py, &what));
+        }
+        return Stream::of_rows(py, &path, model);
+    }
+    let schema = find_without(py, schema.unwrap_or_else(|| model.schema()), &without)?;
+    let run = Run {
+        options: options(asked, schema, None)?,
+        schema,
+    };
+    let threads = options::threads(threads)?;
+    let scorer = model.scorer(&run.arrow_schema());
+    let scorer = scorer.map_err(|error| input(py, &error))?;
+    Stream::of_capture(py, path, run, threads, Some(scorer), partial)
+}
+
+impl Stream {
+    fn of_capture(
+        py: Python<'_>,
+        path: PathBuf,
+        run: Run,
+        threads: Option<NonZeroU32>,
+        scorer: Option<Box<dyn Scorer>>,
+        partial: bool,
+    ) -> PyResult<Self> {
+        let name = path.display().to_string();
+        let threads = pcap::threads(threads, &path);
+        let file = py
+            .detach(move || open(&path))
+            .map_err(|why| input(py, &format!("{name}: {why}")))?;
+        let stream = CaptureStream::start_on(threads, run, file, scorer);
+        let stream = stream.map_err(|error| failed(py, &error))?;
+        Ok(Self(Arc::new(Shared {
+            name,
+            schema: stream.schema().clone(),
+            control: Control::File(Arc::clone(stream.progress())),
+            partial,
+            source: Mutex::new(Source::Capture(Box::new(stream))),
+            raised: Mutex::default(),
+        })))
+    }
+
+    fn of_rows(py: Python<'_>, path: &Path, model: Classifier) -> PyResult<Self> {
+        let rows = py.detach(|| SavedRows::open(path));
+        let rows = rows.map_err(|why| input(py, &why))?;
+        let scorer = model.scorer(rows.schema());
+        let scorer = scorer.map_err(|error| input(py, &error))?;
+        let stream = SavedStream::start(rows, scorer).map_err(|error| failed(py, &error))?;
+        Ok(Self(Arc::new(Shared {
+            name: path.display().to_string(),
+            schema: stream.schema().clone(),
+            control: Control::File(Arc::clone(stream.progress())),
+            partial: false,
+            source: Mutex::new(Source::Saved(stream)),
+            raised: Mutex::default(),
+        })))
+    }
 }
 
 fn open(path: &Path) -> Result<File, String> {
@@ -99,16 +183,21 @@ fn open(path: &Path) -> Result<File, String> {
 }
 
 #[pyfunction]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "Python's arguments are extracted into values"
+)]
 pub(crate) fn live(
     py: Python<'_>,
     interface: String,
     datapath_name: &str,
     schema: &str,
+    without: Vec<String>,
     how: &Bound<'_, PyDict>,
     asked: &Bound<'_, PyDict>,
 ) -> PyResult<Stream> {
     let how = How::of(how)?;
-    let schema = find(py, schema)?;
+    let schema = find_without(py, schema, &without)?;
     let options = options(asked, schema, how.max_pps)?;
     let chosen = datapath(py, datapath_name)?;
     let link = netdev::Netlink::new()
@@ -125,6 +214,7 @@ pub(crate) fn live(
         workers: how.workers,
         wakeup: how.wakeup,
         steer: false,
+        recorder: None,
         sink: Arc::new(|| Box::new(Nowhere)),
         model: None,
     };
@@ -179,7 +269,7 @@ impl Stream {
         lock(&self.0.raised).take().map_or(Ok(()), Err)
     }
 
-    /// The account, as JSON; of a capture once all its rows have been taken.
+    /// The account, as JSON; of a file once all its rows have been taken.
     fn counters(&self, py: Python<'_>) -> Option<String> {
         match &self.0.control {
             Control::Live(handle) => {
@@ -188,7 +278,7 @@ impl Stream {
                 let more = json!({"no_room": counters.no_room});
                 Some(counters.account.json(rows, more).to_string())
             }
-            Control::Capture(_) => py.detach(|| match &*lock(&self.0.source) {
+            Control::File(_) => py.detach(|| match &*lock(&self.0.source) {
                 Source::Ended(account) => account.clone(),
                 _ => None,
             }),
@@ -199,7 +289,7 @@ impl Stream {
     #[getter]
     fn packets(&self) -> u64 {
         match &self.0.control {
-            Control::Capture(progress) => progress.packets.load(Ordering::Relaxed),
+            Control::File(progress) => progress.packets.load(Ordering::Relaxed),
             Control::Live(handle) => handle.counters().account.seen.packets,
         }
     }
@@ -207,7 +297,7 @@ impl Stream {
     /// Takes no more packets in; rows of those that came can still be taken.
     fn stop(&self) {
         match &self.0.control {
-            Control::Capture(progress) => progress.stop.store(true, Ordering::Relaxed),
+            Control::File(progress) => progress.stop.store(true, Ordering::Relaxed),
             Control::Live(handle) => handle.stop(),
         }
     }
@@ -229,6 +319,7 @@ impl Shared {
         let mut source = lock(&self.source);
         let next = match &mut *source {
             Source::Capture(stream) => stream.next_within(patience),
+            Source::Saved(stream) => stream.next_within(patience),
             Source::Live(stream) => stream.next_within(patience),
             Source::Ended(_) => return Ok(Next::End),
         };
@@ -245,12 +336,20 @@ impl Shared {
 
 impl Source {
     fn account(&self) -> Option<String> {
-        let Self::Capture(stream) = self else {
-            return None;
+        let stream = match self {
+            Self::Capture(stream) => stream,
+            Self::Saved(stream) => {
+                let (rows, unscored) = stream.summary()?;
+                return Some(json!({"rows": rows, "unscored": unscored}).to_string());
+            }
+            Self::Live(_) | Self::Ended(_) => return None,
         };
         let summary = stream.summary()?;
         let fault = summary.input.as_ref().map(ToString::to_string);
-        let more = json!({"stopped": summary.stopped, "fault": fault});
+        let mut more = json!({"stopped": summary.stopped, "fault": fault});
+        if let Some(unscored) = stream.unscored() {
+            more["unscored"] = unscored.into();
+        }
         let rows = (summary.rows, summary.lost_rows);
         Some(summary.counters.json(rows, more).to_string())
     }

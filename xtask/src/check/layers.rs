@@ -13,6 +13,8 @@ enum Layer {
     Arguments,
     /// What users run in production; knows nothing of how it is compared.
     Job,
+    /// What a job's users may ask beside it, and the job does not carry: models that evaluate anything.
+    Inference,
     /// What measures; knows no job.
     Comparison,
     Experiment,
@@ -36,6 +38,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("arguments", Layer::Arguments),
     ("features", Layer::Job),
     ("relay", Layer::Job),
+    ("inference", Layer::Inference),
     ("loadgen", Layer::Comparison),
     ("probes", Layer::Comparison),
     ("report", Layer::Comparison),
@@ -96,7 +99,8 @@ fn ours(package: &Value) -> impl Iterator<Item = (&str, &str)> {
 
 fn allowed(from: Layer, to: Layer, name: &str, kind: &str) -> bool {
     use Layer::{
-        Arguments, CompareBinary, Comparison, Experiment, Floor, Job, Package, Production, Task,
+        Arguments, CompareBinary, Comparison, Experiment, Floor, Inference, Job, Package,
+        Production, Task,
     };
     // Tests of any layer may build networks, make packets and measure them.
     if kind == "dev" && matches!(to, Floor | Comparison) {
@@ -107,12 +111,13 @@ fn allowed(from: Layer, to: Layer, name: &str, kind: &str) -> bool {
         Comparison => matches!(to, Floor | Comparison),
         Experiment => matches!(to, Floor | Comparison | Job),
         Arguments => false,
+        Inference => matches!(to, Floor | Job),
         Production => {
-            matches!(to, Floor | Job | Arguments)
+            matches!(to, Floor | Job | Inference | Arguments)
                 || (to == Comparison && ASKED_BY_DOCTOR.contains(&name))
         }
         CompareBinary => matches!(to, Floor | Comparison | Job | Experiment | Arguments),
-        Package => matches!(to, Floor | Job) || name == READ_BY_PACKAGE,
+        Package => matches!(to, Floor | Job | Inference) || name == READ_BY_PACKAGE,
         Task => false,
     }
 }
@@ -125,6 +130,7 @@ mod tests {
     fn arrows_point_down() {
         assert!(allowed(Layer::Job, Layer::Floor, "packet", ""));
         assert!(!allowed(Layer::Job, Layer::Job, "relay", ""));
+        assert!(!allowed(Layer::Job, Layer::Inference, "inference", ""));
         assert!(!allowed(Layer::Job, Layer::Comparison, "testbed", ""));
         assert!(allowed(Layer::Job, Layer::Comparison, "testbed", "dev"));
         assert!(!allowed(Layer::Comparison, Layer::Job, "relay", "dev"));

@@ -23,6 +23,18 @@ pub(super) struct Console {
     lines: Receiver<String>,
 }
 
+/// The guest's NUMA nodes, each with a CPU and half of the memory.
+const NODES: [[&str; 2]; 2] = [
+    [
+        "memory-backend-ram,id=memory0,size=1G",
+        "node,nodeid=0,cpus=0,memdev=memory0",
+    ],
+    [
+        "memory-backend-ram,id=memory1,size=1G",
+        "node,nodeid=1,cpus=1,memdev=memory1",
+    ],
+];
+
 /// How a command ended: without a status, it did not.
 #[derive(Debug)]
 pub(super) struct Ended {
@@ -37,6 +49,11 @@ impl Console {
         let mut qemu = Command::new("qemu-system-x86_64")
             .args(["-M", "pc", "-accel", "tcg,thread=multi", "-cpu", "max"])
             .args(["-smp", "2", "-m", "2048", "-nodefaults", "-no-reboot"])
+            .args(
+                NODES
+                    .iter()
+                    .flat_map(|node| ["-object", node[0], "-numa", node[1]]),
+            )
             .args(["-display", "none", "-serial", "stdio"])
             .args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off"])
             .arg("-kernel")

@@ -42,6 +42,7 @@ const HOST_ONLY: &[&str] = &[
     "features tshark",
     "lowroad bad_input",
     "lowroad media",
+    "lowroad models",
     "relay af_xdp",
     "relay bad_input",
     "relay bpf_datapaths",

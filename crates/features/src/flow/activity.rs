@@ -24,23 +24,40 @@ impl Default for Gaps {
 }
 
 /// Active and idle periods, of both directions together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Periods {
-    /// Those that a long gap ended.
-    pub(crate) closed: Times,
-    pub idle: Times,
+    /// Those that came to their end: of most flows, none.
+    ended: Option<Box<Ended>>,
     /// How long the present one lasts.
-    pub(crate) open_ns: u64,
+    open_ns: u64,
     /// Gaps that started another subflow.
     pub subflow_gaps: u64,
 }
 
+/// Periods that came to their end. A long gap ends an active one, and is an idle one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ended {
+    active: Times,
+    idle: Times,
+}
+
 impl Periods {
+    /// From active and idle ones that have ended, and how long the present one lasts.
+    pub(crate) fn new(active: Times, idle: Times, open_ns: u64, subflow_gaps: u64) -> Self {
+        let ended = Ended { active, idle };
+        Self {
+            ended: (ended != Ended::default()).then(|| Box::new(ended)),
+            open_ns,
+            subflow_gaps,
+        }
+    }
+
     #[inline]
     pub(super) fn gap(&mut self, gap_ns: u64, gaps: &Gaps) {
         if gap_ns > gaps.active_ns {
-            self.closed.add(self.open_ns);
-            self.idle.add(gap_ns);
+            let ended = self.ended.get_or_insert_default();
+            ended.active.add(self.open_ns);
+            ended.idle.add(gap_ns);
             self.open_ns = 0;
         } else {
             self.open_ns += gap_ns;
@@ -50,9 +67,19 @@ impl Periods {
 
     /// Every active period, the last one included.
     pub fn active(&self) -> Times {
-        let mut active = self.closed;
+        let mut active = self
+            .ended
+            .as_ref()
+            .map_or_else(Times::default, |of| of.active);
         active.add(self.open_ns);
         active
+    }
+
+    /// Every gap that ended an active period.
+    pub fn idle(&self) -> Times {
+        self.ended
+            .as_ref()
+            .map_or_else(Times::default, |of| of.idle)
     }
 }
 
@@ -134,7 +161,7 @@ mod tests {
         }
         let active = periods.active();
         assert_eq!((active.count, active.sum), (2, 4 * SECOND));
-        assert_eq!((periods.idle.count, periods.idle.sum), (1, 6 * SECOND));
+        assert_eq!((periods.idle().count, periods.idle().sum), (1, 6 * SECOND));
         assert_eq!(periods.subflow_gaps, 2);
     }
 

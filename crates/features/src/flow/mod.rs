@@ -5,6 +5,7 @@ mod contents;
 mod direction;
 mod moments;
 mod place;
+mod remarks;
 mod table;
 mod wheel;
 
@@ -14,9 +15,9 @@ pub use contents::Contents;
 pub use direction::{Direction, Windows};
 pub use moments::{Lengths, Times};
 pub use place::Place;
+pub use remarks::Remarks;
 pub use table::{Limits, Table, Timers};
 
-use packet::parse::Fragment;
 use twox_hash::XxHash64;
 
 use crate::dissect::{Icmp, Packet, Tcp, tcp_flag};
@@ -87,13 +88,8 @@ pub struct Flow {
     pub midstream: bool,
     /// Packets older than the one before.
     pub out_of_order: u64,
-    pub truncated: u64,
-    pub malformed: u64,
-    pub aggregated: u64,
-    /// Fragments, first ones included.
-    pub fragments: u64,
-    /// Packets without a whole transport header, forward and backward, by their frames' lengths.
-    pub headless: [Lengths; 2],
+    /// On the heap, because few flows have any: a packet touches as little memory as can be.
+    pub(crate) remarks: Option<Box<Remarks>>,
     /// What the first payloads tell; nothing where they are not read.
     pub contents: Contents,
     pub end: End,
@@ -140,11 +136,7 @@ impl Flow {
             vlan: packet.link.vlan,
             midstream: packet.is_tcp() && (answer || !packet.has_flag(tcp_flag::SYN)),
             out_of_order: 0,
-            truncated: 0,
-            malformed: 0,
-            aggregated: 0,
-            fragments: 0,
-            headless: [Lengths::default(); 2],
+            remarks: None,
             contents: Contents::default(),
             end: End::Stopped,
             closing: Closing::default(),
@@ -174,7 +166,13 @@ impl Flow {
         if packet.payload_length > 0 {
             opposite.bulks.interrupt();
         }
-        self.remark(packet, forward);
+        if Remarks::on(packet) {
+            let remarks = self.remarks.get_or_insert_default();
+            remarks.add(packet, forward);
+        }
+        if packet.tcp.is_some() {
+            self.tcp(packet);
+        }
     }
 
     fn step(&mut self, packet: &Packet<'_>, forward: bool, gap_ns: u64, most: usize) {
@@ -207,19 +205,18 @@ impl Flow {
         self.contents.read(packet, backward.into(), first, gathered);
     }
 
-    /// What few packets have.
-    fn remark(&mut self, packet: &Packet<'_>, forward: bool) {
-        self.truncated += u64::from(packet.truncated);
-        self.malformed += u64::from(packet.malformed);
-        self.aggregated += u64::from(packet.aggregated);
-        self.fragments += u64::from(packet.fragment != Fragment::None);
-        if packet.headless {
-            self.headless[usize::from(!forward)].add(packet.wire_length);
-        }
+    /// How far the connection has come.
+    #[inline]
+    fn tcp(&mut self, packet: &Packet<'_>) {
         self.closing.reset |= packet.has_flag(tcp_flag::RST);
         if self.closing.initial.is_none() {
             self.closing.initial = opening(packet);
         }
+    }
+
+    /// What was odd about its packets.
+    pub fn remarks(&self) -> Remarks {
+        self.remarks.as_deref().copied().unwrap_or_default()
     }
 
     pub fn packets(&self) -> u64 {

@@ -322,6 +322,7 @@ impl Timers {
     }
 }
 
+#[inline]
 fn is_at(flows: &[Slot], place: u32, key: &Key) -> bool {
     let flow = &flows[place as usize].flow;
     flow.as_ref().is_some_and(|flow| flow.key == *key)

@@ -1,8 +1,8 @@
 //! Calls of libbpf that need more than libbpf-rs asks: reading a table from where one stopped, and
-//! running a program on this CPU with softirqs off.
+//! running a program on this CPU.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys;
 
@@ -109,4 +109,56 @@ pub(super) fn run_live(program: impl AsFd, times: u32) -> io::Result<()> {
         return Err(io::Error::from_raw_os_error(-result));
     }
     Ok(())
+}
+
+/// Runs a program once on a frame, with the structure that it is told of it, if any; what that took, in
+/// nanoseconds, as the kernel measures it.
+pub(super) fn run_timed(
+    program: impl AsFd,
+    frame: &[u8],
+    context: Option<&[u8]>,
+) -> io::Result<u32> {
+    let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+        ctx_in: context.map_or(std::ptr::null(), |context| context.as_ptr().cast()),
+        ctx_size_in: context.map_or(0, length),
+        data_in: frame.as_ptr().cast(),
+        data_size_in: length(frame),
+        repeat: 1,
+        ..Default::default()
+    };
+    // SAFETY: frame, context and options outlive the call, and their sizes are theirs.
+    let result = unsafe {
+        libbpf_sys::bpf_prog_test_run_opts(program.as_fd().as_raw_fd(), &raw mut options)
+    };
+    if result < 0 {
+        return Err(io::Error::from_raw_os_error(-result));
+    }
+    Ok(options.duration)
+}
+
+/// Loads an XDP program that passes every frame and does nothing else.
+pub(super) fn load_empty() -> io::Result<OwnedFd> {
+    const XDP_PASS: i32 = 2;
+    let mut code = [libbpf_sys::bpf_insn::default(); 2];
+    // r0 = XDP_PASS; exit
+    (code[0].code, code[0].imm) = (0xb7, XDP_PASS);
+    code[1].code = 0x95;
+    // SAFETY: the name, the licence and the instructions outlive the call, and there are two of them.
+    let program = unsafe {
+        libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_XDP,
+            c"empty".as_ptr(),
+            c"GPL".as_ptr(),
+            code.as_ptr(),
+            2,
+            std::ptr::null_mut(),
+        )
+    };
+    if program < 0 {
+        return Err(io::Error::from_raw_os_error(-program));
+    }
+    // SAFETY: the descriptor was just made, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(program) })
 }

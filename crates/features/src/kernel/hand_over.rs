@@ -1,7 +1,7 @@
 //! Frames handed to AF_XDP sockets by an XDP program.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use datapath::Error;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -62,6 +62,11 @@ impl HandOver {
         };
         handing.set_clock()?;
         Ok(handing)
+    }
+
+    /// The program, to run it elsewhere than on a device.
+    pub(crate) fn program(&self) -> BorrowedFd<'_> {
+        self.program.as_fd()
     }
 
     /// Frames that come in by this queue are for this socket.

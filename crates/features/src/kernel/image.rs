@@ -1,5 +1,6 @@
 //! A compiled model as the kernel's programs read it: tree.h's `struct model`, byte for byte.
 
+use std::collections::VecDeque;
 use std::mem::offset_of;
 
 use super::skel::Plain;
@@ -16,13 +17,13 @@ const VALUES: usize = 16_384;
 pub(super) const CLASSES: usize = 8;
 /// `enum tree_load`.
 const PLAIN: u8 = 0;
-const BOTH: u8 = 1;
-const SPAN: u8 = 2;
-const MEAN_LENGTH: u8 = 3;
-const MEAN_TIME: u8 = 4;
-const SOURCE_PORT: u8 = 5;
-const DESTINATION_PORT: u8 = 6;
-const LEAF: u8 = 255;
+const LEAF: u8 = 1;
+const BOTH: u8 = 2;
+const SPAN: u8 = 3;
+const MEAN_LENGTH: u8 = 4;
+const MEAN_TIME: u8 = 5;
+const SOURCE_PORT: u8 = 6;
+const DESTINATION_PORT: u8 = 7;
 
 /// A model that the kernel can evaluate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,10 +49,9 @@ impl Image {
     pub fn of(model: &Model) -> Result<Self, Error> {
         check(model)?;
         let mut layout = Layout::default();
-        let mut roots = Vec::new();
-        for tree in &model.forest.trees {
-            layout.tree(model, tree, &mut roots)?;
-        }
+        let trees = model.forest.trees.iter();
+        let roots = trees.map(|tree| layout.tree(model, tree));
+        let roots = roots.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             head: head(model),
             rest: layout.bytes(&roots),
@@ -141,53 +141,60 @@ struct Layout {
 }
 
 impl Layout {
-    fn tree(
-        &mut self,
-        model: &Model,
-        tree: &IntegerTree,
-        roots: &mut Vec<types::tree>,
-    ) -> Result<(), Error> {
+    /// Level by level, each split's children side by side.
+    fn tree(&mut self, model: &Model, tree: &IntegerTree) -> Result<types::tree, Error> {
         let root = self.nodes.len();
-        roots.push(types::tree {
-            root: place(root),
-            output: small(tree.output as usize),
-            width: small(tree.width as usize),
-        });
-        for node in &tree.nodes {
-            let node = match *node {
-                IntegerNode::Leaf(values) => types::tree_node {
-                    threshold: self.leaf(model, values as usize, tree.width as usize),
+        let mut pending = VecDeque::from([(0, root)]);
+        self.nodes.push(types::tree_node::default());
+        while let Some((from, to)) = pending.pop_front() {
+            self.nodes[to] = match Step::from(model, tree, from)? {
+                Step::Leaf(values) => types::tree_node {
+                    threshold: self.leaf(model, tree, values).cast_unsigned(),
                     load: LEAF,
                     ..types::tree_node::default()
                 },
-                IntegerNode::Split {
-                    input,
+                Step::Split {
+                    load,
                     threshold,
-                    left,
-                    right,
-                    ..
+                    children,
                 } => {
-                    let id = &model.columns[input as usize].id;
-                    let load =
-                        load(id).ok_or_else(|| Error::Rows(format!("the kernel has no {id}")))?;
+                    let left = self.nodes.len();
+                    pending.extend(children.into_iter().zip(left..));
+                    self.nodes.extend([types::tree_node::default(); 2]);
                     types::tree_node {
                         threshold,
-                        offset: place(load.offset),
+                        place: place(load.place),
                         load: load.kind,
                         shift: load.shift,
-                        left: place(root + left as usize),
-                        right: place(root + right as usize),
+                        left: number(left * size_of::<types::tree_node>()),
                     }
                 }
             };
-            self.nodes.push(node);
+            if self.nodes.len() > NODES {
+                return Err(Error::Rows(format!(
+                    "the trees of the model {} have nodes with several parents, and more than {NODES} nodes without",
+                    model.name
+                )));
+            }
         }
-        Ok(())
+        Ok(types::tree {
+            root: place(root),
+            output: small(tree.output as usize),
+            width: small(tree.width as usize),
+        })
     }
 
-    /// A leaf for one output is its value.
-    fn leaf(&mut self, model: &Model, at: usize, width: usize) -> i64 {
-        let values = &model.forest.values[at..at + width];
+    /// That of a tree that is alone is a class, another for one output its value.
+    fn leaf(&mut self, model: &Model, tree: &IntegerTree, at: usize) -> i64 {
+        let forest = &model.forest;
+        let values = &forest.values[at..at + tree.width as usize];
+        if forest.trees.len() == 1 {
+            let mut sums = forest.base.clone();
+            for (sum, value) in sums[tree.output as usize..].iter_mut().zip(values) {
+                *sum += value;
+            }
+            return number(forest.class(&sums)).into();
+        }
         if let [one] = values {
             return *one;
         }
@@ -210,18 +217,81 @@ impl Layout {
     }
 }
 
+/// A node that is not passed without a question.
+enum Step {
+    /// Where its values start.
+    Leaf(usize),
+    Split {
+        load: Load,
+        threshold: u64,
+        children: [usize; 2],
+    },
+}
+
+impl Step {
+    /// The node at this place, or the one that every flow comes to from there: no value is below 0, and
+    /// none above the greatest.
+    fn from(model: &Model, tree: &IntegerTree, mut at: usize) -> Result<Self, Error> {
+        loop {
+            let (input, threshold, left, right) = match tree.nodes[at] {
+                IntegerNode::Leaf(values) => return Ok(Self::Leaf(values as usize)),
+                IntegerNode::Split {
+                    input,
+                    threshold,
+                    left,
+                    right,
+                    ..
+                } => (input, threshold, left as usize, right as usize),
+            };
+            let id = &model.columns[input as usize].id;
+            let load = load(id).ok_or_else(|| Error::Rows(format!("the kernel has no {id}")))?;
+            at = match u64::try_from(threshold) {
+                Err(_) => right,
+                Ok(all) if all >= load.greatest() => left,
+                Ok(threshold) => {
+                    return Ok(Self::Split {
+                        load,
+                        threshold: load.threshold(threshold),
+                        children: [left, right],
+                    });
+                }
+            };
+        }
+    }
+}
+
 /// How the kernel reads a column.
 #[derive(Clone, Copy)]
 struct Load {
     kind: u8,
-    offset: usize,
+    place: usize,
     shift: u8,
 }
 
+impl Load {
+    /// The greatest value there can be.
+    fn greatest(self) -> u64 {
+        let most = i64::MAX.unsigned_abs();
+        match self.kind {
+            PLAIN => most.min(u64::MAX >> self.shift),
+            _ => most,
+        }
+    }
+
+    /// As the kernel compares it: below a plain column are bits of others, which may be anything.
+    fn threshold(self, threshold: u64) -> u64 {
+        match self.kind {
+            PLAIN => threshold << self.shift | ((1 << self.shift) - 1),
+            _ => threshold,
+        }
+    }
+}
+
+/// The 64 bits that end where the column does.
 fn plain(offset: usize, bits: u8) -> Load {
     Load {
         kind: PLAIN,
-        offset,
+        place: offset + usize::from(bits / 8) - size_of::<u64>(),
         shift: 64 - bits,
     }
 }
@@ -238,9 +308,9 @@ fn load(id: &str) -> Option<Load> {
         return of_direction(name, backward);
     }
     let key = offset_of!(types::flow, key);
-    let kind = |kind, offset| Load {
+    let kind = |kind, place| Load {
         kind,
-        offset,
+        place,
         shift: 0,
     };
     Some(match name {
@@ -292,7 +362,7 @@ fn of_direction(name: &str, direction: usize) -> Option<Load> {
         "duration_ns" => {
             return Some(Load {
                 kind: SPAN,
-                offset: direction + offset_of!(types::direction, first_ns),
+                place: direction + offset_of!(types::direction, first_ns),
                 shift: 0,
             });
         }
@@ -322,7 +392,7 @@ fn of_lengths(name: &str, lengths: usize) -> Option<Load> {
         "max" => plain(lengths + offset_of!(types::lengths, max), 32),
         "mean_q8" => Load {
             kind: MEAN_LENGTH,
-            offset: lengths,
+            place: lengths,
             shift: 0,
         },
         _ => return None,
@@ -335,7 +405,7 @@ fn of_gaps(name: &str, gaps: usize) -> Option<Load> {
         "iat_max_ns" => plain(gaps + offset_of!(types::times, max), 64),
         "iat_mean_ns" => Load {
             kind: MEAN_TIME,
-            offset: gaps,
+            place: gaps,
             shift: 0,
         },
         _ => return None,
@@ -364,8 +434,8 @@ mod tests {
         for column in schema::find(SCHEMA).unwrap().columns() {
             let id = format!("{SCHEMA}/{}", column.name);
             let load = load(&id).unwrap_or_else(|| panic!("{id}"));
-            assert!(load.offset + size_of::<u64>() <= size_of::<types::flow>());
-            assert!(load.offset < 1024, "{id}");
+            assert!(load.place + size_of::<u64>() <= size_of::<types::flow>());
+            assert!(load.place < 1024, "{id}");
         }
     }
 }

@@ -123,25 +123,18 @@ fn join(flow: &mut Flow, mut part: Flow, steps: usize) {
     join_directions(&mut flow.forward, part.forward);
     join_directions(&mut flow.backward, part.backward);
     flow.gaps = Times::default();
-    flow.periods = Periods {
-        open_ns: flow.duration_ns(),
-        ..Periods::default()
-    };
+    flow.periods = Periods::new(Times::default(), Times::default(), flow.duration_ns(), 0);
     flow.out_of_order += part.out_of_order;
-    flow.truncated += part.truncated;
-    flow.malformed += part.malformed;
-    flow.aggregated += part.aggregated;
-    flow.fragments += part.fragments;
-    for (own, other) in flow.headless.iter_mut().zip(&part.headless) {
-        *own = own.and(other);
-    }
+    flow.remarks = flow.remarks().and(&part.remarks()).held();
     flow.closing.reset |= part.closing.reset;
     flow.closing.initial = flow.closing.initial.or(part.closing.initial);
 }
 
 fn turn_round(part: &mut Flow) {
     std::mem::swap(&mut part.forward, &mut part.backward);
-    part.headless.swap(0, 1);
+    if let Some(remarks) = &mut part.remarks {
+        remarks.headless.swap(0, 1);
+    }
     for step in &mut part.steps {
         step.payload = -step.payload;
         step.wire = -step.wire;

@@ -16,12 +16,14 @@ mod models;
 mod outlet;
 mod packets;
 mod record;
+mod rings;
 mod selection;
 mod settings;
 mod skel;
 mod steer;
 mod sweep;
 mod tables;
+mod trial;
 mod wakeup;
 
 pub use account::{Account, REFUSALS};
@@ -31,8 +33,10 @@ pub(crate) use hand_over::HandOver;
 pub use image::Image;
 pub use models::{Answers, ModelSlot};
 pub use packets::PacketPlane;
+pub use rings::PacketRings;
 pub use settings::{Clock, Settings, Verdict};
 pub use sweep::Swept;
+pub use trial::{Subject, Timed, Trial};
 pub use wakeup::{LATENCY, Pause, Wakeup};
 
 use datapath::Error;

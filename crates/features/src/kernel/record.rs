@@ -7,7 +7,8 @@ use crate::Key;
 use crate::Sender;
 use crate::dissect::{Fragment, Icmp, Link, Packet, Tcp};
 use crate::flow::{
-    Bulks, Closing, Contents, Direction, End, Flow, Lengths, Periods, Run, Step, Times, Windows,
+    Bulks, Closing, Contents, Direction, End, Flow, Lengths, Periods, Remarks, Run, Step, Times,
+    Windows,
 };
 
 /// The marks of packet.h.
@@ -50,12 +51,12 @@ impl From<&types::flow> for Flow {
             forward: direction(&record.directions[0]),
             backward: direction(&record.directions[1]),
             gaps: times(&record.gaps),
-            periods: Periods {
-                closed: times(&record.periods.closed),
-                idle: times(&record.periods.idle),
-                open_ns: record.periods.open_ns,
-                subflow_gaps: record.periods.subflow_gaps,
-            },
+            periods: Periods::new(
+                times(&record.periods.closed),
+                times(&record.periods.idle),
+                record.periods.open_ns,
+                record.periods.subflow_gaps,
+            ),
             steps: steps(record),
             first_ns: record.first_ns,
             last_ns: record.last_ns,
@@ -69,11 +70,14 @@ impl From<&types::flow> for Flow {
             vlan: record.vlan,
             midstream: has(MIDSTREAM),
             out_of_order: record.out_of_order,
-            truncated: record.truncated,
-            malformed: record.malformed,
-            aggregated: record.aggregated,
-            fragments: record.fragments,
-            headless: record.headless.map(|lengths_of| lengths(&lengths_of)),
+            remarks: Remarks {
+                truncated: record.truncated,
+                malformed: record.malformed,
+                aggregated: record.aggregated,
+                fragments: record.fragments,
+                headless: record.headless.map(|lengths_of| lengths(&lengths_of)),
+            }
+            .held(),
             contents: Contents::none(),
             end: ENDS
                 .get(usize::from(record.end))

@@ -77,8 +77,10 @@ pub struct Settings {
     pub steer_waiting: u32,
     /// Flows at a time on each CPU, for which memory is taken at the start.
     pub flows_per_cpu: u32,
-    /// The ring of ended flows: a power of two, at least a page.
+    /// The ring of ended flows, or each ring of packets: a power of two, at least a page.
     pub ring_bytes: u32,
+    /// Who share the packets' flows, at least one: each has a ring on each CPU.
+    pub readers: u32,
     /// Flows may be put before a model; without, nothing of that is in the program.
     pub models: bool,
 }
@@ -96,6 +98,7 @@ impl Default for Settings {
             steer_waiting: 8192,
             flows_per_cpu: 65_536,
             ring_bytes: 16 << 20,
+            readers: 1,
             models: false,
         }
     }
@@ -163,6 +166,7 @@ impl Settings {
     }
 
     pub(super) fn tell_packets(&self, knobs: &mut packets::types::rodata) {
+        knobs.readers = self.readers;
         knobs.by_vlan = u8::from(self.options.by_vlan);
         knobs.from_metadata = u8::from(self.clock == Clock::Metadata);
         knobs.frame_verdict = self.verdict.xdp();

@@ -57,6 +57,7 @@ impl Datapath<Features> for AfXdp {
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
         super::wakes_by_itself(self.name(), plan)?;
+        kernel::one_worker(self.name(), plan)?;
         plan.without_model(self.name())?;
         if !plan.tap {
             return Err(Error::Plan(
@@ -85,7 +86,8 @@ impl Datapath<Features> for AfXdp {
         sockets.handing.attach(plan.ifindex)?;
         let capturing = Frames {
             sockets,
-            work: Work::choosing(here, plan.schema, &options, (plan.sink)()),
+            work: Work::choosing(here, plan.schema, &options, (plan.sink)())
+                .recorded_by(plan.recorder.clone()),
             account: Account::default(),
             no_room: 0,
             _promiscuous: promiscuous,

@@ -33,7 +33,7 @@ impl<S: Source> Framed<S> {
     pub(super) fn new(source: S, plan: &Plan, options: &Options) -> Self {
         Self {
             source,
-            work: Work::new(plan.schema, options, (plan.sink)()),
+            work: Work::new(plan.schema, options, (plan.sink)()).recorded_by(plan.recorder.clone()),
             no_room: 0,
         }
     }

@@ -37,6 +37,11 @@ pub(super) enum Hook {
 /// What the programs are told that count flows or packets; refuses what they cannot give, and says
 /// who can.
 pub(super) fn settings(name: &str, hook: Hook, plan: &Plan) -> Result<Settings, Error> {
+    if plan.recorder.is_some() {
+        return Err(Error::Plan(format!(
+            "{name} hands up no frames that could be recorded; tpacket, recv and af-xdp do"
+        )));
+    }
     let columns = plan.schema.columns();
     if let Some(column) = columns.iter().find(|column| column.needs_payload) {
         return Err(Error::Plan(format!(
@@ -71,11 +76,7 @@ pub(super) fn any_settings(name: &str, hook: Hook, plan: &Plan) -> Result<Settin
                 .into(),
         ));
     }
-    if plan.workers(1) > 1 {
-        return Err(Error::Plan(format!(
-            "{name} has one worker, as the kernel does the work; tpacket and recv share it among several"
-        )));
-    }
+    super::device::check_plan(name, plan)?;
     let verdict = if plan.tap {
         Verdict::Tap
     } else {
@@ -86,6 +87,16 @@ pub(super) fn any_settings(name: &str, hook: Hook, plan: &Plan) -> Result<Settin
         wakeup: plan.wakeup,
         ..Settings::default()
     })
+}
+
+/// Refuses several workers, and says who has them.
+pub(super) fn one_worker(name: &str, plan: &Plan) -> Result<(), Error> {
+    if plan.workers(1) == 1 {
+        return Ok(());
+    }
+    Err(Error::Plan(format!(
+        "{name} has one worker; xdp-ringbuf, tpacket and recv share the work among several"
+    )))
 }
 
 /// Has the device take frames for other machines for as long as this lives, where a plan asks for it.

@@ -1,6 +1,7 @@
 //! Live datapaths: a device's frames to flows, until stopped.
 
 mod af_xdp;
+mod device;
 mod framed;
 mod group;
 mod kernel;
@@ -20,11 +21,14 @@ use datapath::{Datapath, Error, Missing};
 use netdev::XdpMode;
 use sys::caps::{Capability, Effective};
 
-use crate::counters::{Counters, Exported, Seen};
+use crate::counters::Counters;
 use crate::extractor::Options;
 use crate::kernel::{ModelSlot, Wakeup};
+use crate::recording::Recorder;
 use crate::schema::{Description, Schema};
 use crate::sink::Sink;
+
+pub use device::{Device, OFFLOADS};
 
 /// The features job: what its datapaths are asked and count.
 #[derive(Debug)]
@@ -93,6 +97,8 @@ pub struct Plan {
     pub sink: SinkOf,
     /// Decides in the kernel what becomes of flows.
     pub model: Option<Arc<ModelSlot>>,
+    /// Takes the frames whose packets make rows.
+    pub recorder: Option<Recorder>,
 }
 
 /// Which of a device's frames.
@@ -132,11 +138,7 @@ impl LiveCounters {
     /// What two workers have counted, as one.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
-            account: Counters {
-                seen: Seen::and(self.account.seen, other.account.seen),
-                exported: Exported::and(self.account.exported, other.account.exported),
-                open: self.account.open + other.account.open,
-            },
+            account: self.account.and(other.account),
             no_room: self.no_room + other.no_room,
             changed_queue: self.changed_queue.or(other.changed_queue),
             rows: self.rows + other.rows,
@@ -169,7 +171,7 @@ impl Plan {
                 "{name} sees what is sent only beside what comes in (--direction both); tc-flow sees it alone"
             )));
         }
-        Ok(())
+        device::check_plan(name, self)
     }
 
     /// Refuses a model where no program of the kernel would ask it.
@@ -258,5 +260,27 @@ fn may_capture() -> Result<(), Missing> {
             "needs CAP_NET_RAW",
             "run with sudo, or: setcap cap_net_raw+ep",
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema;
+
+    #[test]
+    fn a_column_names_the_datapaths_that_give_it() {
+        let given = |schema: &str, column: &str| {
+            let schema = schema::find(schema).unwrap();
+            let columns = schema.columns();
+            let column = columns.iter().find(|known| known.name == column).unwrap();
+            givers(schema, column)
+        };
+        let all = given("flow.v1", "packets");
+        assert_eq!(all.len(), 1 + datapaths().len());
+        assert!(!given("flow.v1", "tls_sni").contains(&"xdp-flow"));
+        let packets = given("packet.v1", "ttl");
+        assert!(packets.contains(&"xdp-ringbuf") && !packets.contains(&"xdp-flow"));
+        assert!(!given("nprint.v1", "bits").contains(&"xdp-ringbuf"));
     }
 }

@@ -25,6 +25,7 @@ impl Datapath<Features> for TcFlow {
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
         kernel::only_flows(self.name(), plan)?;
+        kernel::one_worker(self.name(), plan)?;
         super::does_not_steer(self.name(), plan)?;
         let settings = Settings {
             raw: super::is_raw(group::hardware(plan)?),

@@ -33,6 +33,7 @@ impl Datapath<Features> for XdpFlow {
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
         kernel::only_flows(self.name, plan)?;
+        kernel::one_worker(self.name, plan)?;
         let settings = kernel::settings(self.name, Hook::Xdp, plan)?;
         let promiscuous = kernel::promiscuous(plan)?;
         let mut plane = FlowPlane::load(&settings)?;

@@ -1,14 +1,17 @@
 //! The `xdp-ringbuf` datapath: the kernel reads headers and records each packet, flows are kept here.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use datapath::{Datapath, Error, Missing};
 use netdev::XdpMode;
 use sys::capture::Promiscuous;
 
 use super::kernel::{self, Hook};
 use super::worker::{Capturing, Workers, now_ns};
-use super::{Features, LiveCounters, Plan, Running};
+use super::{Features, LiveCounters, Plan, Running, half_the_cpus};
 use crate::keep::Keeper;
-use crate::kernel::{Account, PacketPlane, Wakeup};
+use crate::kernel::{Account, PacketPlane, PacketRings, Settings, Wakeup};
 
 /// A packet this young may be overtaken by one that another CPU is just writing.
 const YOUNG_NS: i64 = 1_000_000;
@@ -30,45 +33,81 @@ impl Datapath<Features> for XdpRingbuf {
         plan.without_model(self.name())?;
         super::does_not_steer(self.name(), plan)?;
         let settings = kernel::settings(self.name(), Hook::Xdp, plan)?;
+        let workers = plan.workers(half_the_cpus());
+        let readers = u32::try_from(workers).unwrap_or(u32::MAX);
+        let settings = Settings {
+            readers,
+            // Together they have the memory of one, or up to twice that.
+            ring_bytes: (settings.ring_bytes / readers).next_power_of_two(),
+            ..settings
+        };
         let promiscuous = kernel::promiscuous(plan)?;
-        let mut plane = PacketPlane::load(&settings)?;
+        let (mut plane, rings) = PacketPlane::load(&settings)?;
         plane.attach(plan.ifindex, XdpMode::Native)?;
-        let records = Records {
-            plane,
-            keeper: Keeper::new(plan.schema, &plan.options, (plan.sink)()),
+        let recording = Arc::new(Recording {
+            plane: Mutex::new(plane),
+            exported: AtomicU64::new(0),
+            _promiscuous: promiscuous,
+        });
+        let options = plan.part(workers);
+        let records = rings.into_iter().enumerate().map(|(index, rings)| Records {
+            recording: Arc::clone(&recording),
+            rings,
+            keeper: Keeper::new(plan.schema, &options, (plan.sink)()),
+            tells: index == 0,
+            exported: 0,
             account: Account::default(),
             young_ns: match plan.wakeup {
                 Wakeup::Every => 0,
                 Wakeup::Adaptive | Wakeup::Timer(_) => YOUNG_NS,
             },
-            _promiscuous: promiscuous,
-        };
-        Workers::start(self.name(), vec![records])
+        });
+        Workers::start(self.name(), records.collect())
     }
 }
 
+/// What the workers have in common.
+#[derive(Debug)]
+struct Recording {
+    plane: Mutex<PacketPlane>,
+    /// Packets in rows, of all workers.
+    exported: AtomicU64,
+    _promiscuous: Option<Promiscuous>,
+}
+
+impl Recording {
+    fn plane(&self) -> MutexGuard<'_, PacketPlane> {
+        self.plane.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A worker's part of the flows.
 #[derive(Debug)]
 struct Records {
-    plane: PacketPlane,
+    recording: Arc<Recording>,
+    rings: PacketRings,
     keeper: Keeper,
+    /// Whether this one tells what the kernel has counted, which is no worker's alone.
+    tells: bool,
+    /// Packets in rows, as the others know.
+    exported: u64,
     /// As it was last read.
     account: Account,
     /// What is younger waits in its ring.
     young_ns: i64,
-    _promiscuous: Option<Promiscuous>,
 }
 
 impl Records {
     fn collect(&mut self, before_ns: i64) {
         let keeper = &mut self.keeper;
-        self.plane
+        self.rings
             .collect(before_ns, |packet| keeper.packet(packet));
     }
 }
 
 impl Capturing for Records {
     fn take(&mut self) -> Result<bool, String> {
-        self.plane.wait().map_err(|error| error.to_string())?;
+        self.rings.wait().map_err(|error| error.to_string())?;
         self.collect(now_ns() - self.young_ns);
         Ok(false)
     }
@@ -76,20 +115,34 @@ impl Capturing for Records {
     fn tick(&mut self, now_ns: i64) -> Result<(), String> {
         self.keeper.sweep(now_ns);
         self.keeper.flush();
-        self.plane.set_clock().map_err(|error| error.to_string())
+        if !self.tells {
+            return Ok(());
+        }
+        let set = self.recording.plane().set_clock();
+        set.map_err(|error| error.to_string())
     }
 
     fn counters(&mut self) -> Result<LiveCounters, String> {
-        let account = self.plane.account().map_err(|error| error.to_string())?;
-        self.account = account;
-        let (exported, rows) = (self.keeper.exported(), self.keeper.rows());
-        Ok(kernel::counters(&account, exported, rows))
+        let exported = self.keeper.exported();
+        let news = exported.packets - std::mem::replace(&mut self.exported, exported.packets);
+        let before = self.recording.exported.fetch_add(news, Ordering::Relaxed);
+        if self.tells {
+            let account = self.recording.plane().account();
+            self.account = account.map_err(|error| error.to_string())?;
+        }
+        let mut counters = kernel::counters(&self.account, exported, self.keeper.rows());
+        let others = before + news - exported.packets;
+        counters.account.open = counters.account.open.saturating_sub(others);
+        Ok(counters)
     }
 
     fn finish(mut self) -> (LiveCounters, Result<(), String>) {
-        let detached = self.plane.detach();
+        let detached = self.recording.plane().detach();
         self.collect(i64::MAX);
-        let account = detached.and_then(|()| self.plane.account());
+        let account = detached.and_then(|()| match self.tells {
+            true => self.recording.plane().account(),
+            false => Ok(self.account),
+        });
         kernel::finish(account, &self.account, self.keeper.finish())
     }
 }

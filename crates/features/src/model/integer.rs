@@ -58,7 +58,12 @@ impl IntegerForest {
                 *sum += value;
             }
         }
-        match sums.as_slice() {
+        self.class(sums)
+    }
+
+    /// The class that these sums of the outputs mean.
+    pub(crate) fn class(&self, sums: &[i64]) -> usize {
+        match sums {
             [sum] => usize::from(*sum > self.bound),
             many => first_of_greatest(many),
         }

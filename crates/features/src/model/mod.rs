@@ -1,4 +1,5 @@
-//! Models of trees: read as they were trained, compiled to integers, and asked about rows.
+//! Models of trees: read as they were trained, compiled to integers, and asked about rows. Those in ONNX
+//! are left to `inference`, with what their manifests say.
 //!
 //! A manifest says which columns a model's inputs are, by schema and name: definitions that never
 //! change. What does not fit is refused. The kernel evaluates the same integers (`crate::kernel`).
@@ -19,7 +20,7 @@ pub use quantity::Quantity;
 pub use rows::{Places, Scores, places};
 pub use scorer::TreeScorer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use arrow_schema::Schema as ArrowSchema;
 use serde::{Deserialize, Serialize};
@@ -62,6 +63,22 @@ pub struct Column {
     pub null: Option<i64>,
 }
 
+/// What a manifest says of a model in ONNX.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Onnx {
+    pub name: String,
+    pub file: PathBuf,
+    /// The schema that its columns are of.
+    pub schema: String,
+    /// The inputs, in the model's order.
+    pub columns: Vec<Column>,
+    /// Whether the schema's columns may be null.
+    pub has_nulls: bool,
+    pub classes: Vec<String>,
+    /// The least probability of the second of two classes.
+    pub threshold: f64,
+}
+
 /// The packets of a flow after which a model is asked in the kernel: from the first to the last of
 /// these, until its answer is a class with another action than to pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,16 +111,17 @@ pub enum Error {
 }
 
 impl Error {
-    fn model(what: &str) -> Self {
+    pub fn model(what: &str) -> Self {
         Self::Model(what.to_owned())
     }
 
-    fn io(path: &Path, source: std::io::Error) -> Self {
+    pub fn io(path: &Path, source: std::io::Error) -> Self {
         let path = path.display().to_string();
         Self::Io { path, source }
     }
 
-    fn at(self, path: &Path) -> Self {
+    /// The same, with the file that the model is in.
+    pub fn at(self, path: &Path) -> Self {
         match self {
             Self::Model(what) => Self::In {
                 path: path.display().to_string(),
@@ -118,7 +136,7 @@ impl Model {
     /// Reads a manifest (`.toml`) and compiles the trees that it names, or reads what was compiled.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
-        let model = if text.trim_start().starts_with('{') {
+        let model = if is_compiled(&text) {
             Self::compiled(&text)
         } else {
             let folder = path.parent().unwrap_or_else(|| Path::new("."));
@@ -173,11 +191,29 @@ impl Model {
     }
 }
 
+impl Onnx {
+    /// Reads a manifest; nothing where it is of trees.
+    pub fn load(path: &Path) -> Result<Option<Self>, Error> {
+        let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
+        if is_compiled(&text) {
+            return Ok(None);
+        }
+        let folder = path.parent().unwrap_or_else(|| Path::new("."));
+        let manifest = Manifest::read(&text).map_err(|error| error.at(path))?;
+        let onnx = manifest.is_onnx().then(|| manifest.onnx(folder));
+        onnx.transpose().map_err(|error| error.at(path))
+    }
+}
+
 impl Column {
     /// Whether a training that calls an input so may mean this column.
     fn is_called(&self, name: &str) -> bool {
         self.id == name || self.id.split_once('/').is_some_and(|(_, own)| own == name)
     }
+}
+
+fn is_compiled(text: &str) -> bool {
+    text.trim_start().starts_with('{')
 }
 
 /// The column that an id names.

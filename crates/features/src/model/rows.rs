@@ -16,7 +16,7 @@ use super::{Column, Error, Model, Quantity};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places(Vec<usize>);
 
-/// For each row, its class and how probable that is.
+/// For each row, its class and how probable that is; NaN where a model in floating point has no answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
     pub classes: Vec<usize>,
@@ -26,9 +26,7 @@ pub struct Scores {
 impl Model {
     /// The class of each row, which must be of the schema that the places are of.
     pub fn score(&self, places: &Places, rows: &RecordBatch) -> Scores {
-        let inputs = places.0.iter().zip(&self.columns);
-        let inputs = inputs.map(|(place, column)| column.integers(rows.column(*place)));
-        let inputs: Vec<Vec<i64>> = inputs.collect();
+        let inputs: Vec<Vec<i64>> = places.integers(&self.columns, rows).collect();
         let mut scores = Scores::default();
         let (mut row, mut sums) = (Vec::new(), Vec::new());
         for at in 0..rows.num_rows() {
@@ -51,6 +49,30 @@ impl Model {
             return if class == 1 { second } else { 1.0 - second };
         }
         self.link.probability(&sums, class)
+    }
+}
+
+impl Places {
+    /// A model's columns in rows, as models in floating point get them: NaN is no value.
+    pub fn numbers(
+        &self,
+        columns: &[Column],
+        rows: &RecordBatch,
+    ) -> impl Iterator<Item = Vec<f64>> {
+        let number = |quantity: Quantity, value| match value {
+            MISSING => f64::NAN,
+            value => quantity.number(value),
+        };
+        let inputs = self.integers(columns, rows).zip(columns);
+        inputs.map(move |(values, column)| {
+            let values = values.into_iter();
+            values.map(|value| number(column.quantity, value)).collect()
+        })
+    }
+
+    fn integers(&self, columns: &[Column], rows: &RecordBatch) -> impl Iterator<Item = Vec<i64>> {
+        let inputs = self.0.iter().zip(columns);
+        inputs.map(|(place, column)| column.integers(rows.column(*place)))
     }
 }
 

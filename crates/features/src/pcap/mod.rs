@@ -2,15 +2,20 @@
 
 mod parallel;
 
+use std::fs;
 use std::io::Read;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use arrow_schema::SchemaRef;
 use packet::pcap::{Block, Error as PcapError, Reader};
 
 use crate::counters::{Counters, Refused, Unaccounted};
 use crate::extractor::Options;
+use crate::recording::Recorder;
 use crate::schema::Schema;
 use crate::sink::{self, Sink};
 use crate::work::{Done, Work};
@@ -21,6 +26,47 @@ pub struct Progress {
     pub packets: AtomicU64,
     /// Set to end the run early, with everything exported that was seen.
     pub stop: AtomicBool,
+    /// What each worker has said last.
+    told: Mutex<Vec<SoFar>>,
+}
+
+/// What a run has done until now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SoFar {
+    pub counters: Counters,
+    pub rows: u64,
+    pub lost_rows: u64,
+}
+
+impl Progress {
+    /// What all workers have done, each as it was after its last block.
+    pub fn so_far(&self) -> SoFar {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.iter().copied().fold(SoFar::default(), SoFar::and)
+    }
+
+    fn tell(&self, worker: usize, work: &Work) {
+        let (rows, lost_rows) = work.rows();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() <= worker {
+            told.resize(worker + 1, SoFar::default());
+        }
+        told[worker] = SoFar {
+            counters: work.quick_counters(),
+            rows,
+            lost_rows,
+        };
+    }
+}
+
+impl SoFar {
+    fn and(self, other: Self) -> Self {
+        Self {
+            counters: self.counters.and(other.counters),
+            rows: self.rows + other.rows,
+            lost_rows: self.lost_rows + other.lost_rows,
+        }
+    }
 }
 
 /// What a run has done.
@@ -43,6 +89,9 @@ pub struct Summary {
 pub enum Fault {
     #[error("{0}; the rows of what came before are complete")]
     Input(String),
+    /// There is nothing to make rows of.
+    #[error("{0}")]
+    NoCapture(String),
     #[error(
         "no frame has a link type that is read: Ethernet, raw IP, Linux SLL, PPP, BSD loopback"
     )]
@@ -61,7 +110,13 @@ impl Summary {
             return Err(Fault::Output { why, lost });
         }
         if let Some(why) = &self.input {
-            return Err(Fault::Input(why.to_string()));
+            let begins = self.counters.seen.packets > 0;
+            let fault = if begins {
+                Fault::Input
+            } else {
+                Fault::NoCapture
+            };
+            return Err(fault(why.to_string()));
         }
         self.counters.check()?;
         let seen = &self.counters.seen;
@@ -79,6 +134,25 @@ pub struct Run {
     pub schema: &'static Schema,
 }
 
+/// Bytes of a file from which on several threads read it.
+const LARGE: u64 = 256 << 20;
+/// Beyond, whoever reads the file could not keep them busy.
+const MOST_THREADS: usize = 8;
+
+/// As many threads as were asked for, or are worth while: more take less time, but not less work.
+pub fn threads(asked: Option<NonZeroU32>, file: &Path) -> NonZeroU32 {
+    if let Some(asked) = asked {
+        return asked;
+    }
+    let is_large = fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() >= LARGE);
+    if !is_large {
+        return NonZeroU32::MIN;
+    }
+    let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = u32::try_from(cpus.min(MOST_THREADS)).ok();
+    threads.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
+}
+
 impl Run {
     /// Rows in Arrow's terms.
     pub fn arrow_schema(&self) -> SchemaRef {
@@ -87,8 +161,24 @@ impl Run {
 
     /// Reads a capture to its end, its first broken record, or a stop, and writes every row.
     pub fn run(&self, input: impl Read, sink: Box<dyn Sink>, progress: &Progress) -> Summary {
-        let mut work = Work::new(self.schema, &self.options, sink);
-        let input = frames(input, progress, &mut work);
+        self.run_recorded(input, sink, None, progress)
+    }
+
+    /// The same, and the frames whose packets make rows are recorded.
+    pub fn run_recorded(
+        &self,
+        input: impl Read,
+        sink: Box<dyn Sink>,
+        recorder: Option<Recorder>,
+        progress: &Progress,
+    ) -> Summary {
+        let reader = match Reader::new(input) {
+            Ok(reader) => reader,
+            Err(error) => return not_begun(sink, error),
+        };
+        let work = Work::new(self.schema, &self.options, sink);
+        let mut work = work.recorded_by(recorder);
+        let input = frames(reader, progress, &mut work);
         summary(work.finish(), input, progress)
     }
 
@@ -103,8 +193,25 @@ impl Run {
         if workers == NonZeroU32::MIN {
             return self.run(input, sink, progress);
         }
-        let (done, input) = parallel::run(self, workers, input, sink, progress);
+        let reader = match Reader::new(input) {
+            Ok(reader) => reader,
+            Err(error) => return not_begun(sink, error),
+        };
+        let (done, input) = parallel::run(self, workers, reader, sink, progress);
         summary(done, input, progress)
+    }
+}
+
+/// What is no capture leaves an output alone.
+fn not_begun(mut sink: Box<dyn Sink>, error: PcapError) -> Summary {
+    sink.abandon();
+    Summary {
+        counters: Counters::default(),
+        rows: 0,
+        lost_rows: 0,
+        input: Some(error),
+        output: None,
+        stopped: false,
     }
 }
 
@@ -120,8 +227,11 @@ fn summary(done: Done, input: Result<(), PcapError>, progress: &Progress) -> Sum
 }
 
 /// Takes every frame until there is none, the output takes no more, or a stop.
-fn frames(input: impl Read, progress: &Progress, work: &mut Work) -> Result<(), PcapError> {
-    let mut reader = Reader::new(input)?;
+fn frames(
+    mut reader: Reader<impl Read>,
+    progress: &Progress,
+    work: &mut Work,
+) -> Result<(), PcapError> {
     let mut block = Block::new();
     let mut packets = 0;
     while reader.read_block(&mut block)? {
@@ -135,6 +245,7 @@ fn frames(input: impl Read, progress: &Progress, work: &mut Work) -> Result<(), 
         }
         packets += u64::try_from(block.len()).unwrap_or(0);
         progress.packets.store(packets, Ordering::Relaxed);
+        progress.tell(0, work);
         if work.has_failed() || progress.stop.load(Ordering::Relaxed) {
             break;
         }

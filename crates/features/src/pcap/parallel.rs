@@ -5,14 +5,14 @@
 use std::io::Read;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use packet::pcap::{Block, Error as PcapError, Reader};
 
 use super::{Progress, Run};
-use crate::counters::{Counters, Exported, Seen};
+use crate::counters::Counters;
 use crate::dissect::shard;
 use crate::extractor::{Horizon, Options};
 use crate::sink::{Shared, Sink};
@@ -25,7 +25,7 @@ const AHEAD: usize = 4;
 pub(super) fn run(
     run: &Run,
     workers: NonZeroU32,
-    input: impl Read,
+    reader: Reader<impl Read>,
     sink: Box<dyn Sink>,
     progress: &Progress,
 ) -> (Done, Result<(), PcapError>) {
@@ -37,10 +37,20 @@ pub(super) fn run(
         .collect();
     thread::scope(|scope| {
         let (mut senders, mut threads) = (Vec::new(), Vec::new());
-        for work in works {
-            let (sender, parts) = sync_channel(AHEAD);
+        for (worker, mut work) in works.into_iter().enumerate() {
+            let (sender, parts) = sync_channel::<Part>(AHEAD);
             let (pool, failed) = (&pool, &failed);
-            threads.push(scope.spawn(move || take(work, &parts, pool, failed)));
+            threads.push(scope.spawn(move || {
+                for part in parts {
+                    take(&mut work, &part);
+                    progress.tell(worker, &work);
+                    if work.has_failed() {
+                        failed.store(true, Ordering::Relaxed);
+                    }
+                    pool.give_back(part);
+                }
+                work.finish()
+            }));
             senders.push(sender);
         }
         let mut handout = Handout {
@@ -49,7 +59,7 @@ pub(super) fn run(
             pool: &pool,
             horizon: Horizon::default(),
         };
-        let read = handout.read(input, progress, &failed);
+        let read = handout.read(reader, progress, &failed);
         drop(handout);
         let done = threads.into_iter().map(|thread| {
             let ended = thread.join();
@@ -122,11 +132,10 @@ struct Handout<'a> {
 impl Handout<'_> {
     fn read(
         &mut self,
-        input: impl Read,
+        mut reader: Reader<impl Read>,
         progress: &Progress,
         failed: &AtomicBool,
     ) -> Result<(), PcapError> {
-        let mut reader = Reader::new(input)?;
         let mut packets = 0;
         loop {
             let mut block = self.pool.block();
@@ -169,28 +178,21 @@ impl Handout<'_> {
     }
 }
 
-/// A worker.
-fn take(mut work: Work, parts: &Receiver<Part>, pool: &Pool, failed: &AtomicBool) -> Done {
-    for part in parts {
-        if let Some(begin_ns) = part.turns.begin_ns {
-            work.begin(begin_ns);
-        }
-        let mut sweeps = part.turns.sweeps.iter().peekable();
-        for (done, &index) in part.turns.frames.iter().enumerate() {
-            while let Some((_, horizon_ns)) = sweeps.next_if(|(after, _)| *after <= done) {
-                work.sweep(*horizon_ns);
-            }
-            if let Some(frame) = part.block.get(index) {
-                work.part(&frame);
-            }
-        }
-        sweeps.for_each(|(_, horizon_ns)| work.sweep(*horizon_ns));
-        if work.has_failed() {
-            failed.store(true, Ordering::Relaxed);
-        }
-        pool.give_back(part);
+/// A worker's turn.
+fn take(work: &mut Work, part: &Part) {
+    if let Some(begin_ns) = part.turns.begin_ns {
+        work.begin(begin_ns);
     }
-    work.finish()
+    let mut sweeps = part.turns.sweeps.iter().peekable();
+    for (done, &index) in part.turns.frames.iter().enumerate() {
+        while let Some((_, horizon_ns)) = sweeps.next_if(|(after, _)| *after <= done) {
+            work.sweep(*horizon_ns);
+        }
+        if let Some(frame) = part.block.get(index) {
+            work.part(&frame);
+        }
+    }
+    sweeps.for_each(|(_, horizon_ns)| work.sweep(*horizon_ns));
 }
 
 fn nothing() -> Done {
@@ -205,11 +207,7 @@ fn nothing() -> Done {
 /// What two workers have done, as one.
 fn and(one: Done, other: Done) -> Done {
     Done {
-        counters: Counters {
-            seen: Seen::and(one.counters.seen, other.counters.seen),
-            exported: Exported::and(one.counters.exported, other.counters.exported),
-            open: one.counters.open + other.counters.open,
-        },
+        counters: one.counters.and(other.counters),
         rows: one.rows + other.rows,
         lost_rows: one.lost_rows + other.lost_rows,
         output: one.output.and(other.output),

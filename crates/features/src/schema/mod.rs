@@ -1,11 +1,14 @@
-//! The schemas: versioned lists of columns. A column is added in its schema's file and nowhere else.
+//! The schemas: versioned lists of columns. A column is added in its schema's file and nowhere else; one
+//! that is the same in several is in `shared` or `flags`, and named by each.
 
 mod cic;
+mod flags;
 mod flow;
 mod ipfix;
 mod nfstream;
 mod nprint;
 mod packet;
+mod shared;
 mod tree;
 mod without;
 

@@ -20,7 +20,8 @@ use arrow_schema::ArrowError;
 use parquet::errors::ParquetError;
 
 pub use arrow_schema::SchemaRef;
-pub use file::{FileSink, Format, Rotation};
+pub(crate) use file::FrameFiles;
+pub use file::{FileSink, Format, Rotation, Series};
 pub use kafka::KafkaSink;
 pub use nats::NatsSink;
 pub use queue::Queue;
@@ -83,18 +84,16 @@ impl Sink for Nowhere {
     }
 }
 
-/// Why rows could not be written.
+/// Why rows could not be written. A message holds its cause, so no error names it as its source: whoever
+/// prints the chain would print it twice.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{path}: {source}")]
-    Io {
-        path: String,
-        source: std::io::Error,
-    },
-    #[error("{path}: {source}")]
-    Parquet { path: String, source: ParquetError },
-    #[error("{path}: {source}")]
-    Arrow { path: String, source: ArrowError },
+    #[error("{path}: {cause}")]
+    Io { path: String, cause: std::io::Error },
+    #[error("{path}: {cause}")]
+    Parquet { path: String, cause: ParquetError },
+    #[error("{path}: {cause}")]
+    Arrow { path: String, cause: ArrowError },
     #[error("a batch of rows: {0}")]
     Batch(ArrowError),
     #[error(
@@ -103,10 +102,14 @@ pub enum Error {
     UnknownFormat { path: String },
     #[error("column {0} is no IPFIX information element; use --schema ipfix")]
     NoElement(String),
+    #[error("{path}: is a folder")]
+    IsAFolder { path: String },
     #[error("{path}: only files can be rotated")]
     NotAFile { path: String },
     #[error("nats://{0}: names no subject; write nats://HOST:PORT/SUBJECT")]
     NoSubject(String),
+    #[error("the frames have several link types, and a pcap file has one")]
+    LinkTypes,
     #[error("scoring: {0}")]
     Scores(String),
     #[error("kafka://{0}: names no topic; write kafka://HOST:PORT/TOPIC")]
@@ -124,15 +127,15 @@ impl Error {
 
     pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.display().to_string();
-        move |source| Self::Io { path, source }
+        move |cause| Self::Io { path, cause }
     }
 
     fn address(address: &str) -> impl FnOnce(std::io::Error) -> Self {
         let path = address.to_owned();
-        move |source| Self::Io { path, source }
+        move |cause| Self::Io { path, cause }
     }
 
-    fn thread(source: std::io::Error) -> Self {
+    pub(crate) fn thread(source: std::io::Error) -> Self {
         Self::Thread(source)
     }
 }

@@ -16,7 +16,7 @@ pub trait Scorer: Send {
     /// What its classes are called, in the order of their numbers.
     fn classes(&self) -> &[String];
 
-    /// A class and a probability for each row; or what went wrong.
+    /// A class and a probability for each row, NaN where it has no answer; or what went wrong.
     fn score(&mut self, rows: &RecordBatch) -> Result<Scores, String>;
 }
 
@@ -89,10 +89,16 @@ impl Scored {
         }
         let scores = self.scorer.score(rows)?;
         let names = self.scorer.classes();
-        let classes = scores.classes.iter().map(|class| names.get(*class));
+        let answers = scores.classes.iter().zip(scores.probabilities);
+        let answers = answers.map(|(class, share)| (!share.is_nan()).then_some((class, share)));
+        let answers: Vec<_> = answers.collect();
+        let none = answers.iter().filter(|answer| answer.is_none()).count();
+        self.unscored.0.fetch_add(number(none), Ordering::Relaxed);
+        let classes = answers.iter().map(|answer| names.get(*answer.as_ref()?.0));
+        let shares = answers.iter().map(|answer| answer.map(|(_, share)| share));
         Ok([
             Arc::new(classes.collect::<StringArray>()),
-            Arc::new(Float64Array::from(scores.probabilities)),
+            Arc::new(shares.collect::<Float64Array>()),
         ])
     }
 }
@@ -126,7 +132,11 @@ impl Sink for Scored {
 }
 
 fn count(rows: &RecordBatch) -> u64 {
-    u64::try_from(rows.num_rows()).unwrap_or(u64::MAX)
+    number(rows.num_rows())
+}
+
+fn number(rows: usize) -> u64 {
+    u64::try_from(rows).unwrap_or(u64::MAX)
 }
 
 impl std::fmt::Debug for Scored {
@@ -150,7 +160,7 @@ pub fn scored_schema(rows: &SchemaRef) -> SchemaRef {
             "class",
             DataType::Utf8,
             "",
-            "What the model says the row is; null where there was no time to ask.",
+            "What the model says the row is; null where there was no time to ask, or no answer.",
         ),
         field(
             "class_probability",

@@ -1,6 +1,7 @@
 //! The rows of a capture.
 
 use std::io::{self, Read};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,12 +9,9 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
-use super::{Error, Next, Pull, queue};
+use super::{DEPTH, Error, Next, Pull, queue, scored};
 use crate::pcap::{Progress, Run, Summary};
-use crate::sink::Mode;
-
-/// Batches that wait: reading goes on while the last ones are worked on, and no further.
-const DEPTH: usize = 4;
+use crate::sink::{Mode, Scorer, Unscored};
 
 /// Batches of a capture's rows. After a fault in the capture come the rows of what was before it, then
 /// the fault.
@@ -23,21 +21,33 @@ pub struct CaptureStream {
     progress: Arc<Progress>,
     pull: Pull<Summary>,
     summary: Option<Summary>,
+    unscored: Option<Unscored>,
 }
 
 impl CaptureStream {
     /// Begins to read.
     pub fn start(run: Run, input: impl Read + Send + 'static) -> io::Result<Self> {
-        let schema = run.arrow_schema();
+        Self::start_on(NonZeroU32::MIN, run, input, None)
+    }
+
+    /// The same with so many workers, and with what a model says of each row where there is one.
+    pub fn start_on(
+        workers: NonZeroU32,
+        run: Run,
+        input: impl Read + Send + 'static,
+        scorer: Option<Box<dyn Scorer>>,
+    ) -> io::Result<Self> {
         let progress = Arc::<Progress>::default();
         let theirs = Arc::clone(&progress);
         let (outlet, batches) = queue(Mode::Whole, DEPTH);
-        let read = move || run.run(input, Box::new(outlet), &theirs);
+        let (schema, sink, unscored) = scored(run.arrow_schema(), outlet, scorer);
+        let read = move || run.run_on(workers, input, sink, &theirs);
         Ok(Self {
             schema,
             progress,
             pull: Pull::start(batches, read)?,
             summary: None,
+            unscored,
         })
     }
 
@@ -53,6 +63,11 @@ impl CaptureStream {
     /// What the run has done, once its end was met.
     pub fn summary(&self) -> Option<&Summary> {
         self.summary.as_ref()
+    }
+
+    /// Rows so far for which the model had no answer; none without a model.
+    pub fn unscored(&self) -> Option<u64> {
+        self.unscored.as_ref().map(Unscored::rows)
     }
 
     /// The next batch, if it comes in time. The end is met once, and says what is wrong.

@@ -22,6 +22,7 @@
 
 mod capture;
 mod live;
+mod saved;
 
 use std::io;
 use std::sync::Arc;
@@ -34,10 +35,16 @@ use arrow_array::RecordBatch;
 
 use crate::counters::Unaccounted;
 use crate::pcap::Fault;
-use crate::sink::{Error as SinkError, Mode, Sink};
+use crate::sink::{
+    Error as SinkError, Mode, SchemaRef, Scored, Scorer, Sink, Unscored, scored_schema,
+};
 
 pub use capture::CaptureStream;
 pub use live::{LiveHandle, LiveStream};
+pub use saved::SavedStream;
+
+/// Batches of an input that can wait: it is read on while the last ones are worked on, and no further.
+const DEPTH: usize = 4;
 
 /// What a wait for rows has brought.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +63,8 @@ pub enum Error {
     Capture(#[from] Fault),
     #[error("{interface}: {why}")]
     Live { interface: String, why: String },
+    #[error("{0}")]
+    Rows(String),
     #[error("{0} rows are lost")]
     Lost(u64),
     #[error(transparent)]
@@ -123,6 +132,20 @@ fn queue(mode: Mode, depth: usize) -> (Outlet, Receiver<RecordBatch>) {
         lost: 0,
     };
     (outlet, batches)
+}
+
+/// The outlet by way of a model, where there is one: what comes out, the sink, and how much is unscored.
+fn scored(
+    rows: SchemaRef,
+    outlet: Outlet,
+    scorer: Option<Box<dyn Scorer>>,
+) -> (SchemaRef, Box<dyn Sink>, Option<Unscored>) {
+    let Some(scorer) = scorer else {
+        return (rows, Box::new(outlet), None);
+    };
+    let scored = Scored::new(Box::new(outlet), scorer, &rows, None);
+    let unscored = scored.unscored();
+    (scored_schema(&rows), Box::new(scored), Some(unscored))
 }
 
 impl Sink for Outlet {

@@ -1,6 +1,7 @@
 //! What tests of outputs share: a capture with every kind of flow, and runs over captures.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod disk;
 pub(crate) mod ipfix;
 
 use std::collections::HashMap;

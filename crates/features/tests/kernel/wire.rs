@@ -55,6 +55,9 @@ impl Wire {
         let (ifindex, far_ifindex) = (index(&near), index(&far));
         let up = LinkSpec::unnamed().up();
         far.netlink().set_link(far_ifindex, &up).unwrap();
+        while !far.netlink().link_by_index(far_ifindex).unwrap().carrier {
+            std::thread::yield_now();
+        }
         Self {
             near,
             far,

@@ -34,6 +34,7 @@ fn plan(ifindex: u32, slot: &Arc<ModelSlot>) -> Plan {
         workers: None,
         wakeup: Wakeup::default(),
         steer: false,
+        recorder: None,
         model: Some(Arc::clone(slot)),
         sink: Arc::new(|| Box::new(Nowhere)),
     }

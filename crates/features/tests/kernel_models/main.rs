@@ -178,6 +178,53 @@ fn made_up_conversations_meet_the_same_fate() {
     }
 }
 
+/// Thresholds at the ends of what a column can be, of 8, 32 and 64 bits and of sums.
+#[test]
+fn questions_with_one_answer_meet_the_same_fate() {
+    if !sys::require::root() {
+        return;
+    }
+    let names = ["fwd_ttl_min", "fwd_frame_max", "fwd_bytes", "syn_packets"].map(str::to_owned);
+    let thresholds = [
+        -1,
+        0,
+        63,
+        254,
+        255,
+        256,
+        i64::from(u32::MAX),
+        i64::MAX - 1,
+        i64::MAX,
+    ];
+    let mut nodes = Vec::new();
+    for (number, threshold) in thresholds.into_iter().enumerate() {
+        let (at, input) = (nodes.len(), number % names.len());
+        nodes.push(format!(
+            r#"{{"split":{{"input":{input},"threshold":{threshold},"missing_left":false,"left":{},"right":{}}}}}"#,
+            at + 1,
+            at + 2
+        ));
+        nodes.push(format!(r#"{{"leaf":{}}}"#, at / 2));
+    }
+    nodes.push(format!(r#"{{"leaf":{}}}"#, thresholds.len()));
+    let frames = conversation(4, 1000);
+    for order in 0..names.len() {
+        let mut names = names.clone();
+        names.rotate_left(order);
+        let tree = format!(r#"{{"output":0,"width":1,"nodes":[{}]}}"#, nodes.join(","));
+        let leaves: Vec<i64> = [-1, 1]
+            .into_iter()
+            .cycle()
+            .take(thresholds.len() + 1)
+            .collect();
+        let actions = [r#""action":"pass""#, r#""action":"drop""#];
+        for trees in [tree.clone(), format!("{tree},{tree}")] {
+            let model = compiled(&names, &actions, (1, 4), &[0], &trees, &leaves);
+            assert_same("ends", &model, &frames);
+        }
+    }
+}
+
 #[test]
 fn a_shadow_counts_and_does_nothing() {
     if !sys::require::root() {

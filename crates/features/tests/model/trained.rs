@@ -1,7 +1,7 @@
 //! Models that are trained now, on the rows of real captures.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
@@ -24,11 +24,17 @@ const HERE: &str = env!("CARGO_MANIFEST_DIR");
 fn models_of_real_flows_decide_as_their_programs() {
     let Some(python) = python() else { return };
     let scratch = tempfile::tempdir().unwrap();
-    for schema in ["tree.v1", "flow.v1", "cic.v1"] {
+    let trained = ["tree.v1", "flow.v1", "cic.v1"].map(|schema| {
         let parquet = scratch.path().join(schema).with_extension("parquet");
         write(schema, &parquet);
         let folder = scratch.path().join(format!("{schema}-models"));
-        train(&python, &parquet, &folder);
+        let training = train(&python, &parquet, &folder);
+        (schema, parquet, folder, training)
+    });
+    for (schema, parquet, folder, training) in trained {
+        let said = training.wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&said.stderr);
+        assert!(said.status.success(), "{schema}: {errors}");
         let rows = rows(&parquet);
         let mut models = 0;
         for entry in std::fs::read_dir(&folder).unwrap() {
@@ -87,19 +93,19 @@ impl Sink for Kept {
     }
 }
 
-fn train(python: &Path, rows: &Path, folder: &Path) {
-    let said = Command::new(python)
+/// Begins to train. One thread for each: where others work on the same CPUs, OpenMP's threads wait for one
+/// another in loops, for many times the time of the work.
+fn train(python: &Path, rows: &Path, folder: &Path) -> Child {
+    Command::new(python)
         .arg(Path::new(HERE).join("tests/model/train.py"))
         .arg(Path::new(HERE).join("../../python/lowroad/trees.py"))
         .args([rows, folder])
         .arg("large")
-        .output()
-        .unwrap();
-    assert!(
-        said.status.success(),
-        "{}",
-        String::from_utf8_lossy(&said.stderr)
-    );
+        .env("OMP_NUM_THREADS", "1")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
 }
 
 /// A Python that has what models are trained with; reports the skip where that cannot be.

@@ -200,7 +200,7 @@ fn add(flow: &Flow, conversations: &mut Conversations) {
         _ => return,
     };
     // Its tables of ports have those packets only whose ports can be read in their own header.
-    let [there, back] = flow.headless;
+    let [there, back] = flow.remarks().headless;
     let frames = frames - there.count - back.count;
     if frames > 0 {
         add(pair(ports, from, to), frames, bytes - there.sum - back.sum);

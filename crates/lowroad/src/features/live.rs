@@ -12,7 +12,7 @@ use control::units::Span;
 use datapath::Datapath;
 use features::kernel::Wakeup;
 use features::live::{Direction, Ended, Features, LiveCounters, Plan, datapaths};
-use features::sink::Shared;
+use features::sink::{Mode, Shared};
 use serde_json::json;
 
 use super::account;
@@ -20,6 +20,7 @@ use super::extraction::Extraction;
 use super::metrics::{Metrics, Served};
 use super::models::{Judges, Models};
 use super::output::Output;
+use super::recording::{self, Captured, PcapOut};
 use crate::exit::Failure;
 
 #[derive(Debug, Args)]
@@ -58,6 +59,8 @@ pub(super) struct Live {
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
+    pcap_out: PcapOut,
+    #[command(flatten)]
     metrics: Metrics,
     #[command(flatten)]
     extraction: Extraction,
@@ -89,16 +92,30 @@ impl Live {
         let datapath = self.datapath()?;
         let metrics = self.metrics.serve()?;
         let mut judges = self.models.load()?;
-        let running = datapath.start(&self.plan(&mut judges)?)?;
+        let (plan, capture) = self.plan(&mut judges)?;
+        let running = datapath.start(&plan)?;
+        // It holds on to the outputs.
+        drop(plan);
         control::ready::notify().map_err(|error| anyhow!("telling that it captures: {error}"))?;
         let started = Instant::now();
-        self.watch(&shutdown, &*running, &metrics, &mut judges, started);
+        let mut watch = Watch {
+            metrics,
+            judges,
+            capture,
+            started,
+        };
+        self.watch(&shutdown, &*running, &mut watch);
         let Ended { counters, failed } = running.stop();
-        metrics.tell(&counters, judges.look());
+        watch.tell(&counters);
+        let Watch {
+            judges, capture, ..
+        } = watch;
+        let recorded = capture.map_or_else(recording::Ended::default, Captured::finish);
         if io::stderr().is_terminal() {
             eprint!("\r\x1b[K");
         }
-        self.output.report(&text(&counters, &judges, json))?;
+        let text = text(&counters, &judges, &recorded, json);
+        self.pcap_out.report(&self.output, &text)?;
         if let Some(why) = failed {
             return Err(Failure::Failed(anyhow!("{}: {why}", self.interface)));
         }
@@ -106,13 +123,14 @@ impl Live {
             let lost = counters.lost_rows;
             return Err(Failure::Failed(anyhow!("{lost} rows are lost")));
         }
+        recorded.check()?;
         counters
             .account
             .check()
             .map_err(|unaccounted| Failure::Failed(anyhow!(unaccounted)))
     }
 
-    fn plan(&self, judges: &mut Judges) -> Result<Plan, Failure> {
+    fn plan(&self, judges: &mut Judges) -> Result<(Plan, Option<Captured>), Failure> {
         let mut netlink = netdev::Netlink::new().map_err(|error| anyhow!("netlink: {error}"))?;
         let link = netlink.link_by_name(&self.interface);
         let link = link.map_err(|error| Failure::Input(format!("{}: {error}", self.interface)))?;
@@ -123,7 +141,8 @@ impl Live {
         let options = self.extraction.options(schema, self.max_pps)?;
         let rows = features::arrow_schema(schema, &options);
         let output = Shared::new(judges.sink(&self.output, &rows)?);
-        Ok(Plan {
+        let capture = self.pcap_out.start(Mode::Live, &self.output)?;
+        let plan = Plan {
             interface: self.interface.clone(),
             ifindex: link.index,
             options,
@@ -136,7 +155,9 @@ impl Live {
             wakeup: self.wakeup,
             model: judges.slot(),
             steer: self.steer,
-        })
+            recorder: capture.as_ref().map(Captured::recorder),
+        };
+        Ok((plan, capture))
     }
 
     /// The datapath that was asked for, if it can run here.
@@ -160,22 +181,36 @@ impl Live {
         &self,
         shutdown: &Shutdown,
         running: &dyn datapath::Running<Features>,
-        metrics: &Served,
-        judges: &mut Judges,
-        started: Instant,
+        watch: &mut Watch,
     ) {
         while running.failed().is_none() {
-            let left = self
-                .duration
-                .map_or(Duration::MAX, |all| all.0.saturating_sub(started.elapsed()));
+            let left = self.duration.map_or(Duration::MAX, |all| {
+                all.0.saturating_sub(watch.started.elapsed())
+            });
             if left.is_zero() || shutdown.wait(left.min(Duration::from_millis(500))) {
                 return;
             }
-            metrics.tell(&running.counters(), judges.look());
+            let counters = running.counters();
+            watch.tell(&counters);
             if io::stderr().is_terminal() {
-                show(&running.counters(), started);
+                show(&counters, watch.started);
             }
         }
+    }
+}
+
+/// What is looked after while it runs.
+struct Watch {
+    metrics: Served,
+    judges: Judges,
+    capture: Option<Captured>,
+    started: Instant,
+}
+
+impl Watch {
+    fn tell(&mut self, counters: &LiveCounters) {
+        let recorded = self.capture.as_ref().map(Captured::recorded);
+        self.metrics.tell(counters, self.judges.look(), recorded);
     }
 }
 
@@ -193,10 +228,19 @@ fn wakeup(text: &str) -> Result<Wakeup, String> {
     }
 }
 
-fn text(counters: &LiveCounters, judges: &Judges, json: bool) -> String {
+fn text(
+    counters: &LiveCounters,
+    judges: &Judges,
+    recorded: &recording::Ended,
+    json: bool,
+) -> String {
     let rows = (counters.rows, counters.lost_rows);
     if json {
-        let more = json!({"no_room": counters.no_room, "changed_queue": counters.changed_queue});
+        let more = json!({
+            "no_room": counters.no_room,
+            "changed_queue": counters.changed_queue,
+            "pcap_out": recorded.json(),
+        });
         let mut account = counters.account.json(rows, more);
         judges.json(&mut account);
         return format!("{account:#}\n");
@@ -206,7 +250,7 @@ fn text(counters: &LiveCounters, judges: &Judges, json: bool) -> String {
         0 => String::new(),
         some => format!(", {some} more dropped: no room"),
     };
-    format!("{words}{no_room}\n{}", judges.words())
+    format!("{words}{no_room}{}\n{}", recorded.words(), judges.words())
 }
 
 fn show(counters: &LiveCounters, started: Instant) {

@@ -1,4 +1,4 @@
-//! A live run's counters for Prometheus, at an address and to who has the token.
+//! A run's counters for Prometheus, at an address and to who has the token.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use control::metrics::Text;
 use control::{Error, Limits};
 use features::counters::REFUSALS;
 use features::live::LiveCounters;
+use features::recording::Recorded;
 
 use super::models::Told;
 use crate::exit::Failure;
@@ -28,13 +29,20 @@ pub(super) struct Metrics {
 /// The counters as they were last told; served until dropped.
 #[derive(Debug, Default)]
 pub(super) struct Served {
-    latest: Arc<Mutex<(LiveCounters, Told)>>,
+    latest: Arc<Mutex<Latest>>,
     _server: Option<Server>,
+}
+
+#[derive(Debug, Default)]
+struct Latest {
+    counters: LiveCounters,
+    models: Told,
+    recorded: Option<Recorded>,
 }
 
 impl Metrics {
     pub(super) fn serve(&self) -> Result<Served, Failure> {
-        let latest = Arc::<Mutex<(LiveCounters, Told)>>::default();
+        let latest = Arc::<Mutex<Latest>>::default();
         let (Some(address), Some(token)) = (self.metrics, &self.metrics_token) else {
             return Ok(Served::default());
         };
@@ -49,10 +57,8 @@ impl Metrics {
             config,
             |request| Err(Error::unknown_method(&request.method)),
             move || {
-                let (counters, told) = &*shown.lock().unwrap_or_else(PoisonError::into_inner);
-                let mut text = text(counters);
-                told.metrics(&mut text);
-                text.to_string()
+                let latest = shown.lock().unwrap_or_else(PoisonError::into_inner);
+                latest.text().to_string()
             },
         );
         let server = server.map_err(|error| Failure::Failed(anyhow!(error)))?;
@@ -64,8 +70,28 @@ impl Metrics {
 }
 
 impl Served {
-    pub(super) fn tell(&self, counters: &LiveCounters, told: Told) {
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = (*counters, told);
+    pub(super) fn tell(&self, counters: &LiveCounters, models: Told, recorded: Option<Recorded>) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Latest {
+            counters: *counters,
+            models,
+            recorded,
+        };
+    }
+}
+
+impl Latest {
+    fn text(&self) -> Text {
+        let mut text = text(&self.counters);
+        self.models.metrics(&mut text);
+        if let Some(recorded) = &self.recorded {
+            let help = "Packets in the capture that is written.";
+            text.counter("lowroad_features_recorded_packets_total", help)
+                .sample(&[], recorded.packets);
+            let help = "Packets that are missing from it.";
+            text.counter("lowroad_features_unrecorded_packets_total", help)
+                .sample(&[], recorded.lost);
+        }
+        text
     }
 }
 

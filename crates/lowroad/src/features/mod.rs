@@ -1,13 +1,16 @@
 //! The verbs of `lowroad features`.
 
 mod account;
+mod bench;
 mod extraction;
+mod interfaces;
 mod live;
 mod metrics;
 mod model;
 mod models;
 mod output;
 mod pcap;
+mod recording;
 mod schema;
 mod score;
 mod selection;
@@ -37,9 +40,13 @@ enum Verb {
     Live(Box<live::Live>),
     /// Write rows with what a model says of them
     Score(Box<score::Score>),
-    /// Look at models of trees
+    /// Look at models
     #[command(subcommand)]
     Model(model::Verb),
+    /// List the network interfaces, and which datapaths can run on each
+    Interfaces(interfaces::Interfaces),
+    /// Measure what a packet costs on this machine, for each schema and each program of the kernel
+    Bench(Box<bench::Bench>),
     /// List the schemas, or a schema's columns with units and definitions
     Schema { name: Option<String> },
 }
@@ -50,6 +57,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Live(live) => live.run(arguments.json),
         Verb::Score(score) => score.run(arguments.json),
         Verb::Model(model) => model.run(arguments.json),
+        Verb::Interfaces(interfaces) => interfaces.run(arguments.json),
+        Verb::Bench(bench) => bench.run(arguments.json),
         Verb::Schema { name: None } => schema::list(arguments.json),
         Verb::Schema { name: Some(name) } => schema::describe(schema::find(&name)?, arguments.json),
     }

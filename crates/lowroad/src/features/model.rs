@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use clap::Subcommand;
 use features::kernel::Image;
-use features::model::{Class, Error, IntegerNode, IntegerTree, Model, Quantity};
+use features::model::{Class, Column, Error, IntegerNode, IntegerTree, Model, Quantity};
+use inference::{Classifier, Network};
 use serde_json::{Value, json};
 
+use super::score::asked;
 use crate::exit::{self, Failure};
 
 #[derive(Debug, Subcommand)]
@@ -36,8 +38,14 @@ pub(super) enum Verb {
 impl Verb {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         match self {
-            Self::Check { model } => check(&load(model)?, json),
-            Self::Show { model } => exit::print(&show(&load(model)?, json)),
+            Self::Check { model } => match asked(model)? {
+                Classifier::Trees(model) => check(&model, json),
+                Classifier::Network(network) => check_network(&network, json),
+            },
+            Self::Show { model } => exit::print(&match asked(model)? {
+                Classifier::Trees(model) => show(&model, json),
+                Classifier::Network(network) => show_network(&network, json),
+            }),
             Self::Compile { model, out } => {
                 let compiled = load(model)?.to_json();
                 std::fs::write(out, compiled)
@@ -99,15 +107,7 @@ fn show(model: &Model, json: bool) -> String {
     if json {
         return format!("{}\n", model.to_json());
     }
-    let mut text = format!("{}\n\ncolumns\n", line(model));
-    for column in &model.columns {
-        let null = column.null.map(|null| format!(", null is {null}"));
-        let kind = match column.quantity {
-            Quantity::Integer => "integer",
-            Quantity::Double => "double",
-        };
-        text += &format!("  {}  {kind}{}\n", column.id, null.unwrap_or_default());
-    }
+    let mut text = format!("{}\n{}", line(model), columns(&model.columns));
     text += "\nclasses\n";
     for Class { name, action } in &model.classes {
         text += &format!("  {name}  {}\n", action.name());
@@ -122,6 +122,71 @@ fn show(model: &Model, json: bool) -> String {
         show_tree(model, tree, &mut text);
     }
     text
+}
+
+fn columns(columns: &[Column]) -> String {
+    let mut text = "\ncolumns\n".to_owned();
+    for column in columns {
+        let null = column.null.map(|null| format!(", null is {null}"));
+        let kind = match column.quantity {
+            Quantity::Integer => "integer",
+            Quantity::Double => "double",
+        };
+        text += &format!("  {}  {kind}{}\n", column.id, null.unwrap_or_default());
+    }
+    text
+}
+
+fn check_network(network: &Network, json: bool) -> Result<(), Failure> {
+    exit::print(&if json {
+        format!("{:#}\n", summary_of_network(network))
+    } else {
+        format!("{}\n{}\n", line_of_network(network), NOT_IN_KERNEL)
+    })
+}
+
+const NOT_IN_KERNEL: &str = "rows are scored by it; the kernel asks trees alone";
+
+fn show_network(network: &Network, json: bool) -> String {
+    let onnx = network.onnx();
+    if json {
+        let mut account = summary_of_network(network);
+        account["columns"] = onnx.columns.iter().map(|column| json!(column)).collect();
+        account["classes"] = json!(onnx.classes);
+        return format!("{account:#}\n");
+    }
+    let classes: String = onnx
+        .classes
+        .iter()
+        .map(|name| format!("  {name}\n"))
+        .collect();
+    let line = line_of_network(network);
+    format!("{line}\n{}\nclasses\n{classes}", columns(&onnx.columns))
+}
+
+fn line_of_network(network: &Network) -> String {
+    let onnx = network.onnx();
+    format!(
+        "{}: {} columns of {}, {} classes, {} operators in ONNX",
+        onnx.name,
+        onnx.columns.len(),
+        onnx.schema,
+        onnx.classes.len(),
+        network.operators()
+    )
+}
+
+fn summary_of_network(network: &Network) -> Value {
+    let onnx = network.onnx();
+    json!({
+        "name": onnx.name,
+        "schema": onnx.schema,
+        "columns": onnx.columns.len(),
+        "classes": onnx.classes.len(),
+        "operators": network.operators(),
+        "kernel": false,
+        "why_not": NOT_IN_KERNEL,
+    })
 }
 
 /// A question a line, deeper ones further in; what is at most the number goes to the upper branch.

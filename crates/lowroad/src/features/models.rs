@@ -11,11 +11,13 @@ use control::metrics::Text;
 use features::kernel::{Answers, Image, ModelSlot};
 use features::model::{ACTIONS, Model};
 use features::sink::{Mode, SchemaRef, Sink, Unscored};
+use inference::Classifier;
 use serde_json::{Value, json};
 
 use super::model;
 use super::output::Output;
-use super::score::Asked;
+use super::pcap;
+use super::score;
 use crate::exit::Failure;
 
 #[derive(Debug, Args)]
@@ -27,7 +29,7 @@ pub(super) struct Models {
     /// Only count what --model would do
     #[arg(long, requires = "model")]
     shadow: bool,
-    /// Write beside each row what this model says of it
+    /// Write beside each row what this model says of it, of trees or in ONNX
     #[arg(long, value_name = "FILE")]
     score: Option<PathBuf>,
 }
@@ -39,7 +41,7 @@ impl Models {
         let kernel = kernel.map(|path| Watched::open(path, self.shadow));
         Ok(Judges {
             kernel: kernel.transpose()?,
-            rows: self.score.as_deref().map(Asked::load).transpose()?,
+            rows: self.score.as_deref().map(score::asked).transpose()?,
             unscored: None,
         })
     }
@@ -50,7 +52,7 @@ impl Models {
 pub(super) struct Judges {
     kernel: Option<Watched>,
     /// Until rows are put before it.
-    rows: Option<Asked>,
+    rows: Option<Classifier>,
     unscored: Option<Unscored>,
 }
 
@@ -65,7 +67,7 @@ pub(super) struct Told {
 impl Judges {
     /// The schema that rows must have.
     pub(super) fn schema(&self) -> Option<&str> {
-        self.rows.as_ref().map(|asked| asked.schema.as_str())
+        self.rows.as_ref().map(Classifier::schema)
     }
 
     pub(super) fn slot(&self) -> Option<Arc<ModelSlot>> {
@@ -78,7 +80,7 @@ impl Judges {
         output: &Output,
         rows: &SchemaRef,
     ) -> Result<Box<dyn Sink>, Failure> {
-        let scorer = self.rows.take().map(|asked| asked.scorer(rows));
+        let scorer = self.rows.take().map(|model| score::scorer(model, rows));
         let scorer = scorer.transpose()?;
         let scores = scorer.is_some();
         let (sink, unscored) = output.create_scored(rows, Mode::Live, scorer)?;
@@ -100,13 +102,8 @@ impl Judges {
     /// Lines behind a run's account; none without models.
     pub(super) fn words(&self) -> String {
         let kernel = self.kernel.as_ref().map(Watched::words);
-        let unscored = self.unscored.as_ref().map_or(0, Unscored::rows);
-        let unscored = (unscored > 0).then(|| format!("{unscored} rows without a score\n"));
-        format!(
-            "{}{}",
-            kernel.unwrap_or_default(),
-            unscored.unwrap_or_default()
-        )
+        let unscored = self.unscored.as_ref().map(Unscored::rows);
+        kernel.unwrap_or_default() + &pcap::without_score(unscored)
     }
 
     /// What is added to a run's account.
@@ -285,4 +282,39 @@ impl Totals {
 fn stamp(path: &Path) -> Option<Stamp> {
     let file = fs::metadata(path).ok()?;
     Some((file.ino(), file.mtime(), file.mtime_nsec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_models_have_said_is_told_under_its_names() {
+        let told = Told {
+            kernel: Some(Totals {
+                asked: 5,
+                flows: BTreeMap::from([("benign".to_owned(), 3), ("attack".to_owned(), 2)]),
+                packets: [7, 8, 9, 10],
+                replaced: 1,
+            }),
+            unscored: Some(4),
+        };
+        let mut text = Text::new();
+        told.metrics(&mut text);
+        let text = text.to_string();
+        for line in [
+            "lowroad_features_unscored_rows_total 4",
+            "lowroad_features_model_flows_total{class=\"attack\"} 2",
+            "lowroad_features_model_flows_total{class=\"benign\"} 3",
+            "lowroad_features_model_packets_total{action=\"pass\"} 7",
+            "lowroad_features_model_packets_total{action=\"drop\"} 8",
+            "lowroad_features_model_packets_total{action=\"sample\"} 9",
+            "lowroad_features_model_packets_total{action=\"mark\"} 10",
+        ] {
+            assert!(text.lines().any(|told| told == line), "{line}: {text}");
+        }
+        let mut nothing = Text::new();
+        Told::default().metrics(&mut nothing);
+        assert_eq!(nothing.to_string(), Text::new().to_string());
+    }
 }

@@ -72,6 +72,11 @@ impl Output {
         self.out == "-"
     }
 
+    /// Whether this is where rows go.
+    pub(super) fn goes_to(&self, path: &Path) -> bool {
+        is_same(Path::new(&self.out), path)
+    }
+
     /// Prints an account where it does not mix with rows.
     pub(super) fn report(&self, text: &str) -> Result<(), Failure> {
         if self.is_standard() {
@@ -145,12 +150,13 @@ impl Output {
 }
 
 /// What the user wrote, or what the machine did.
-fn failure(error: Error) -> Failure {
+pub(super) fn failure(error: Error) -> Failure {
     match error {
         Error::UnknownFormat { .. }
         | Error::NoElement(_)
         | Error::NoSubject(_)
         | Error::NoTopic(_)
+        | Error::IsAFolder { .. }
         | Error::NotAFile { .. } => Failure::Input(error.to_string()),
         other => Failure::Failed(anyhow!(other)),
     }
@@ -168,8 +174,16 @@ impl From<FormatName> for Format {
     }
 }
 
+/// Whether two names are one file's. Of files that are not there yet, the names decide.
+pub(super) fn is_same(one: &Path, other: &Path) -> bool {
+    let device = Path::new("/dev");
+    let named = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (one, other) = (named(one), named(other));
+    one == other && !one.starts_with(device)
+}
+
 /// Bytes as people write them: 100MB, 256MiB.
-fn size(text: &str) -> Result<u64, String> {
+pub(super) fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("\"{text}\" is no size; write 100MB, 256MiB or 1GiB");
     let letters = text.find(|c: char| c.is_ascii_alphabetic());
     let (number, unit) = text.split_at(letters.ok_or_else(wrong)?);

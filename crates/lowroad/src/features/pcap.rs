@@ -1,8 +1,8 @@
 //! `lowroad features pcap`: a capture, from its first record to its last.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, IsTerminal, Read};
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -11,13 +11,17 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use clap::Args;
 use control::shutdown::Shutdown;
-use features::pcap::{Fault, Progress, Run, Summary};
+use features::live::LiveCounters;
+use features::pcap::{self, Fault, Progress, Run, SoFar, Summary};
 use features::sink::{Mode, Scorer};
 use serde_json::json;
 
 use super::account;
 use super::extraction::Extraction;
+use super::metrics::{Metrics, Served};
+use super::models::Told;
 use super::output::Output;
+use super::recording::{self, Captured, PcapOut};
 use crate::exit::Failure;
 
 #[derive(Debug, Args)]
@@ -30,13 +34,12 @@ pub(super) struct Pcap {
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
+    pcap_out: PcapOut,
+    #[command(flatten)]
+    metrics: Metrics,
+    #[command(flatten)]
     extraction: Extraction,
 }
-
-/// Bytes of a file from which on several threads read it.
-const LARGE: u64 = 256 << 20;
-/// Beyond, whoever reads the file could not keep them busy.
-const MOST_THREADS: u32 = 8;
 
 impl Pcap {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
@@ -45,78 +48,155 @@ impl Pcap {
             options: self.extraction.options(schema, None)?,
             schema,
         };
-        let threads = threads(self.threads, &self.file);
-        read(&self.file, &run, &self.output, None, threads, json)
+        let reading = Reading {
+            file: &self.file,
+            run: &run,
+            output: &self.output,
+            pcap_out: Some(&self.pcap_out),
+            metrics: self.metrics.serve()?,
+            threads: self.threads()?,
+        };
+        reading.read(None, json)
     }
-}
 
-/// As many threads as were asked for, or are worth while.
-pub(super) fn threads(asked: Option<u32>, file: &Path) -> NonZeroU32 {
-    let threads = asked.unwrap_or_else(|| worth_while(file));
-    NonZeroU32::new(threads).unwrap_or(NonZeroU32::MIN)
-}
-
-/// Reads a capture, with scores where there is a scorer, and says what became of its packets.
-pub(super) fn read(
-    file: &Path,
-    run: &Run,
-    output: &Output,
-    scorer: Option<Box<dyn Scorer>>,
-    threads: NonZeroU32,
-    json: bool,
-) -> Result<(), Failure> {
-    let shutdown = Shutdown::install().map_err(|error| anyhow!("signals: {error}"))?;
-    let input = open(file)?;
-    let (sink, _unscored) = output.create_scored(&run.arrow_schema(), Mode::Whole, scorer)?;
-    let progress = Progress::default();
-    let started = Instant::now();
-    let summary = thread::scope(|scope| {
-        let running = scope.spawn(|| run.run_on(threads, input, sink, &progress));
-        while !running.is_finished() {
-            if shutdown.wait(Duration::from_millis(20)) {
-                progress.stop.store(true, Ordering::Relaxed);
-                break;
-            }
-            show(&progress, started);
+    fn threads(&self) -> Result<NonZeroU32, Failure> {
+        if !self.pcap_out.is_asked() {
+            let asked = self.threads.and_then(NonZeroU32::new);
+            return Ok(pcap::threads(asked, &self.file));
         }
-        running.join()
-    });
-    let summary = summary.map_err(|_| anyhow!("reading {} panicked", file.display()))?;
-    if io::stderr().is_terminal() {
-        eprint!("\r\x1b[K");
+        if self.file != Path::new("-") && self.pcap_out.goes_to(&self.file) {
+            let what = "is read, and cannot be --pcap-out as well";
+            return Err(Failure::Input(format!("{} {what}", self.file.display())));
+        }
+        match self.threads {
+            None | Some(1) => Ok(NonZeroU32::MIN),
+            Some(_) => Err(Failure::Input(
+                "--pcap-out keeps the order of packets, which several --threads do not".to_owned(),
+            )),
+        }
     }
-    finish(file, output, &summary, json)
 }
 
-/// Says what was done, then what went wrong.
-fn finish(file: &Path, output: &Output, summary: &Summary, json: bool) -> Result<(), Failure> {
-    output.report(&text(summary, json))?;
-    let file = file.display();
-    summary.check().map_err(|fault| match fault {
-        Fault::Input(_) | Fault::LinkType => Failure::Input(format!("{file}: {fault}")),
-        Fault::Output { .. } | Fault::Unaccounted(_) => Failure::Failed(anyhow!(fault)),
-    })
+/// A capture that is read, and what becomes of it.
+#[derive(Debug)]
+pub(super) struct Reading<'a> {
+    pub(super) file: &'a Path,
+    pub(super) run: &'a Run,
+    pub(super) output: &'a Output,
+    pub(super) pcap_out: Option<&'a PcapOut>,
+    pub(super) metrics: Served,
+    pub(super) threads: NonZeroU32,
 }
 
-/// Threads for a file where none were asked for: more take less time, but not less work.
-fn worth_while(file: &Path) -> u32 {
-    let is_large = fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() >= LARGE);
-    if !is_large {
-        return 1;
+impl Reading<'_> {
+    /// Reads it, with scores where there is a scorer, and says what became of its packets.
+    pub(super) fn read(&self, scorer: Option<Box<dyn Scorer>>, json: bool) -> Result<(), Failure> {
+        let (file, run) = (self.file, self.run);
+        if file != Path::new("-") && self.output.goes_to(file) {
+            let what = "is read, and cannot be --out as well";
+            return Err(Failure::Input(format!("{} {what}", file.display())));
+        }
+        let shutdown = Shutdown::install().map_err(|error| anyhow!("signals: {error}"))?;
+        let input = open(file)?;
+        let rows = run.arrow_schema();
+        let scores = scorer.is_some();
+        let (sink, unscored) = self.output.create_scored(&rows, Mode::Whole, scorer)?;
+        let capture = match self.pcap_out {
+            Some(out) => out.start(Mode::Whole, self.output)?,
+            None => None,
+        };
+        let recorder = capture.as_ref().map(Captured::recorder);
+        let progress = Progress::default();
+        let started = Instant::now();
+        let summary = thread::scope(|scope| {
+            let running = scope.spawn(|| match recorder {
+                None => run.run_on(self.threads, input, sink, &progress),
+                recorder => run.run_recorded(input, sink, recorder, &progress),
+            });
+            while !running.is_finished() {
+                if shutdown.wait(Duration::from_millis(20)) {
+                    progress.stop.store(true, Ordering::Relaxed);
+                    break;
+                }
+                self.tell(progress.so_far(), capture.as_ref());
+                show(&progress, started);
+            }
+            running.join()
+        });
+        let summary = summary.map_err(|_| anyhow!("reading {} panicked", file.display()))?;
+        if io::stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
+        let unscored = scores.then(|| unscored.rows());
+        self.finish(&summary, capture, unscored, json)
     }
-    let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    u32::try_from(cpus).map_or(MOST_THREADS, |cpus| cpus.min(MOST_THREADS))
+
+    fn tell(&self, so_far: SoFar, capture: Option<&Captured>) {
+        let counters = LiveCounters {
+            account: so_far.counters,
+            rows: so_far.rows,
+            lost_rows: so_far.lost_rows,
+            ..LiveCounters::default()
+        };
+        let recorded = capture.map(Captured::recorded);
+        self.metrics.tell(&counters, Told::default(), recorded);
+    }
+
+    /// Says what was done, then what went wrong.
+    fn finish(
+        &self,
+        summary: &Summary,
+        capture: Option<Captured>,
+        unscored: Option<u64>,
+        json: bool,
+    ) -> Result<(), Failure> {
+        let file = self.file.display();
+        let fault = summary.check();
+        if let Err(Fault::NoCapture(what)) = fault {
+            return Err(Failure::Input(format!("{file}: {what}")));
+        }
+        let recorded = capture.map_or_else(recording::Ended::default, Captured::finish);
+        let text = text(summary, &recorded, unscored, json);
+        match self.pcap_out {
+            Some(out) => out.report(self.output, &text)?,
+            None => self.output.report(&text)?,
+        }
+        recorded.check()?;
+        fault.map_err(|fault| match fault {
+            Fault::Input(_) | Fault::NoCapture(_) | Fault::LinkType => {
+                Failure::Input(format!("{file}: {fault}"))
+            }
+            Fault::Output { .. } | Fault::Unaccounted(_) => Failure::Failed(anyhow!(fault)),
+        })
+    }
 }
 
-fn text(summary: &Summary, json: bool) -> String {
+fn text(
+    summary: &Summary,
+    recorded: &recording::Ended,
+    unscored: Option<u64>,
+    json: bool,
+) -> String {
     if json {
         let rows = (summary.rows, summary.lost_rows);
-        let more = json!({"stopped": summary.stopped});
+        let mut more = json!({"stopped": summary.stopped, "pcap_out": recorded.json()});
+        if let Some(unscored) = unscored {
+            more["unscored"] = unscored.into();
+        }
         return format!("{:#}\n", summary.counters.json(rows, more));
     }
     let stopped = if summary.stopped { ", stopped" } else { "" };
     let words = account::words(&summary.counters, summary.rows);
-    format!("{words}{stopped}\n")
+    let unscored = without_score(unscored);
+    format!("{words}{}{stopped}\n{unscored}", recorded.words())
+}
+
+/// A line on rows for which a model had no answer, where there are some.
+pub(super) fn without_score(rows: Option<u64>) -> String {
+    match rows {
+        None | Some(0) => String::new(),
+        Some(rows) => format!("{rows} rows without a score\n"),
+    }
 }
 
 /// A line that is written over, on terminals only.
@@ -130,7 +210,7 @@ fn show(progress: &Progress, started: Instant) {
     }
 }
 
-fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failure> {
+pub(super) fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failure> {
     if path == Path::new("-") {
         return Ok(Box::new(io::stdin()));
     }

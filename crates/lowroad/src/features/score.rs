@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use clap::Args;
 use control::shutdown::Shutdown;
-use features::model::TreeScorer;
 use features::pcap::Run;
 use features::saved::SavedRows;
 use features::sink::{Mode, SchemaRef, Scorer};
+use inference::Classifier;
 use serde_json::json;
 
 use super::extraction::Extraction;
+use super::metrics::Served;
 use super::model;
 use super::output::Output;
 use super::pcap;
@@ -21,7 +22,7 @@ use crate::exit::Failure;
 pub(super) struct Score {
     /// A capture, - for one on standard input, or rows in a .parquet or .arrow file
     input: PathBuf,
-    /// A manifest (TOML), or what `lowroad features model compile` wrote
+    /// A manifest (TOML) of trees or of ONNX, or what `lowroad features model compile` wrote
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
     #[command(flatten)]
@@ -35,22 +36,29 @@ impl Score {
         if SavedRows::is_named_so(&self.input) {
             return self.rows(json);
         }
-        let model = Asked::load(&self.model)?;
-        let schema = self.output.schema_or(&model.schema)?;
+        let model = asked(&self.model)?;
+        let schema = self.output.schema_or(model.schema())?;
         let run = Run {
             options: self.extraction.options(schema, None)?,
             schema,
         };
-        let scorer = model.scorer(&run.arrow_schema())?;
-        let threads = pcap::threads(None, &self.input);
-        pcap::read(&self.input, &run, &self.output, Some(scorer), threads, json)
+        let scorer = scorer(model, &run.arrow_schema())?;
+        let reading = pcap::Reading {
+            file: &self.input,
+            run: &run,
+            output: &self.output,
+            pcap_out: None,
+            metrics: Served::default(),
+            threads: features::pcap::threads(None, &self.input),
+        };
+        reading.read(Some(scorer), json)
     }
 
     fn rows(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().map_err(|error| anyhow!("signals: {error}"))?;
         let rows = SavedRows::open(&self.input).map_err(Failure::Input)?;
-        let scorer = Asked::load(&self.model)?.scorer(rows.schema())?;
-        let (mut sink, _unscored) =
+        let scorer = scorer(asked(&self.model)?, rows.schema())?;
+        let (mut sink, unscored) =
             self.output
                 .create_scored(rows.schema(), Mode::Whole, Some(scorer))?;
         let mut written = 0;
@@ -65,31 +73,25 @@ impl Score {
         }
         sink.finish().map_err(|error| anyhow!(error))?;
         self.output.report(&if json {
-            format!("{:#}\n", json!({"rows": written}))
+            format!(
+                "{:#}\n",
+                json!({"rows": written, "unscored": unscored.rows()})
+            )
         } else {
-            format!("{written} rows\n")
+            format!(
+                "{written} rows\n{}",
+                pcap::without_score(Some(unscored.rows()))
+            )
         })
     }
 }
 
 /// A model that rows are put before.
-#[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) schema: String,
-    model: features::model::Model,
+pub(super) fn asked(path: &Path) -> Result<Classifier, Failure> {
+    Classifier::load(path).map_err(|error| model::failure(&error))
 }
 
-impl Asked {
-    pub(super) fn load(path: &Path) -> Result<Self, Failure> {
-        let model = model::load(path)?;
-        Ok(Self {
-            schema: model.schema.clone(),
-            model,
-        })
-    }
-
-    pub(super) fn scorer(self, rows: &SchemaRef) -> Result<Box<dyn Scorer>, Failure> {
-        let scorer = TreeScorer::new(self.model, rows).map_err(|error| model::failure(&error))?;
-        Ok(Box::new(scorer))
-    }
+/// The model for rows of this schema, which must have its columns.
+pub(super) fn scorer(model: Classifier, rows: &SchemaRef) -> Result<Box<dyn Scorer>, Failure> {
+    model.scorer(rows).map_err(|error| model::failure(&error))
 }

@@ -15,7 +15,7 @@ use std::io;
 
 pub use block::Block;
 pub use reader::Reader;
-pub use write::{NANOSECOND_MAGIC, Writer};
+pub use write::{NANOSECOND_MAGIC, Writer, record};
 
 /// The link type of Ethernet frames.
 pub const ETHERNET: u32 = 1;

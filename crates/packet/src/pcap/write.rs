@@ -38,13 +38,9 @@ impl<W: Write> Writer<W> {
         original_length: u32,
         frame: &[u8],
     ) -> io::Result<()> {
-        let [seconds, fraction] = split(timestamp_ns);
-        let length = u32::try_from(frame.len()).unwrap_or(SNAPSHOT).min(SNAPSHOT);
-        let kept = usize::try_from(length).unwrap_or(frame.len());
-        for word in [seconds, fraction, length, original_length] {
-            self.output.write_all(&word.to_le_bytes())?;
-        }
-        self.output.write_all(&frame[..kept.min(frame.len())])
+        let (header, kept) = record(timestamp_ns, original_length, frame);
+        self.output.write_all(&header)?;
+        self.output.write_all(kept)
     }
 
     /// Flushes and returns the output.
@@ -52,6 +48,19 @@ impl<W: Write> Writer<W> {
         self.output.flush()?;
         Ok(self.output)
     }
+}
+
+/// The header of a frame's record, and as much of the frame as comes after it.
+pub fn record(timestamp_ns: i64, original_length: u32, frame: &[u8]) -> ([u8; 16], &[u8]) {
+    let [seconds, fraction] = split(timestamp_ns);
+    let length = u32::try_from(frame.len()).unwrap_or(SNAPSHOT).min(SNAPSHOT);
+    let kept = usize::try_from(length).unwrap_or(frame.len());
+    let mut header = [0; 16];
+    let words = [seconds, fraction, length, original_length];
+    for (to, word) in header.chunks_exact_mut(4).zip(words) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    (header, &frame[..kept.min(frame.len())])
 }
 
 /// Seconds and the nanoseconds beyond them, as near as a file can count.

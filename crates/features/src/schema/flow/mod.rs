@@ -5,13 +5,13 @@ mod identity;
 mod lengths;
 mod remarks;
 mod shape;
-mod tcp;
 mod timing;
 mod volume;
+mod windows;
 
 use std::fmt::Write;
 
-use super::{Rows, Rules, Schema};
+use super::{Rows, Rules, Schema, flags};
 use crate::flow::Direction;
 use crate::text;
 
@@ -24,7 +24,8 @@ pub(super) const SCHEMA: Schema = Schema {
         volume::COLUMNS,
         lengths::COLUMNS,
         timing::COLUMNS,
-        tcp::COLUMNS,
+        flags::COLUMNS,
+        windows::COLUMNS,
         shape::COLUMNS,
         contents::COLUMNS,
         remarks::COLUMNS,

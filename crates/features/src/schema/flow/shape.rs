@@ -2,6 +2,7 @@
 
 use crate::column::{Column, Unit, Value};
 use crate::flow::Flow;
+use crate::schema::shared;
 
 pub(super) const COLUMNS: &[Column<Flow>] = &[
     Column::new(
@@ -34,35 +35,30 @@ pub(super) const COLUMNS: &[Column<Flow>] = &[
         "Sample standard deviation of the duration of an active period: packets without a gap longer than the active gap, the last period included; null without two.",
         Value::F64(|f| f.periods.active().std()),
     ),
-    Column::new(
-        "idle_count",
-        Unit::Count,
-        "How often there was a gap longer than the active gap.",
-        Value::U64(|f| Some(f.periods.idle.count)),
-    ),
+    shared::IDLE_COUNT,
     Column::new(
         "idle_min_ns",
         Unit::Nanoseconds,
         "Shortest duration of a gap longer than the active gap; null without one.",
-        Value::U64(|f| f.periods.idle.min()),
+        Value::U64(|f| f.periods.idle().min()),
     ),
     Column::new(
         "idle_max_ns",
         Unit::Nanoseconds,
         "Longest duration of a gap longer than the active gap; null without one.",
-        Value::U64(|f| f.periods.idle.max()),
+        Value::U64(|f| f.periods.idle().max()),
     ),
     Column::new(
         "idle_mean_ns",
         Unit::Nanoseconds,
         "Mean duration of a gap longer than the active gap; null without one.",
-        Value::F64(|f| f.periods.idle.mean()),
+        Value::F64(|f| f.periods.idle().mean()),
     ),
     Column::new(
         "idle_std_ns",
         Unit::Nanoseconds,
         "Sample standard deviation of the duration of a gap longer than the active gap; null without two.",
-        Value::F64(|f| f.periods.idle.std()),
+        Value::F64(|f| f.periods.idle().std()),
     ),
     Column::new(
         "subflows",
@@ -70,18 +66,8 @@ pub(super) const COLUMNS: &[Column<Flow>] = &[
         "Parts of the flow that a gap longer than the subflow gap separates; at least 1.",
         Value::U64(|f| Some(f.periods.subflow_gaps + 1)),
     ),
-    Column::new(
-        "fwd_bulks",
-        Unit::Count,
-        "Bulks sent forward: at least 4 packets with payload, no gap longer than the bulk gap, no payload from the other side between.",
-        Value::U64(|f| Some(f.forward.bulks.count)),
-    ),
-    Column::new(
-        "fwd_bulk_packets",
-        Unit::Packets,
-        "Packets in bulks sent forward.",
-        Value::U64(|f| Some(f.forward.bulks.packets)),
-    ),
+    shared::FWD_BULKS,
+    shared::FWD_BULK_PACKETS,
     Column::new(
         "fwd_bulk_bytes",
         Unit::Bytes,
@@ -94,18 +80,8 @@ pub(super) const COLUMNS: &[Column<Flow>] = &[
         "Time that bulks sent forward took.",
         Value::U64(|f| Some(f.forward.bulks.duration_ns)),
     ),
-    Column::new(
-        "bwd_bulks",
-        Unit::Count,
-        "Bulks sent backward: at least 4 packets with payload, no gap longer than the bulk gap, no payload from the other side between.",
-        Value::U64(|f| Some(f.backward.bulks.count)),
-    ),
-    Column::new(
-        "bwd_bulk_packets",
-        Unit::Packets,
-        "Packets in bulks sent backward.",
-        Value::U64(|f| Some(f.backward.bulks.packets)),
-    ),
+    shared::BWD_BULKS,
+    shared::BWD_BULK_PACKETS,
     Column::new(
         "bwd_bulk_bytes",
         Unit::Bytes,

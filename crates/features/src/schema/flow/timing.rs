@@ -3,14 +3,10 @@
 use super::{of, per_second};
 use crate::column::{Column, Unit, Value};
 use crate::flow::{Direction, Flow};
+use crate::schema::shared;
 
 pub(super) const COLUMNS: &[Column<Flow>] = &[
-    Column::new(
-        "duration_ns",
-        Unit::Nanoseconds,
-        "From the first packet to the latest.",
-        Value::U64(|f| Some(f.duration_ns())),
-    ),
+    shared::DURATION_NS,
     Column::new(
         "iat_min_ns",
         Unit::Nanoseconds,

@@ -3,56 +3,17 @@
 use super::of;
 use crate::column::{Column, Unit, Value};
 use crate::flow::Flow;
+use crate::schema::shared;
 
 pub(super) const COLUMNS: &[Column<Flow>] = &[
-    Column::new(
-        "packets",
-        Unit::Packets,
-        "Packets of both directions.",
-        Value::U64(|f| Some(f.packets())),
-    ),
-    Column::new(
-        "fwd_packets",
-        Unit::Packets,
-        "Packets sent forward.",
-        Value::U64(|f| Some(f.forward.packets())),
-    ),
-    Column::new(
-        "bwd_packets",
-        Unit::Packets,
-        "Packets sent backward.",
-        Value::U64(|f| Some(f.backward.packets())),
-    ),
-    Column::new(
-        "bytes",
-        Unit::Bytes,
-        "Bytes of whole frames, both directions.",
-        Value::U64(|f| Some(f.wire().sum)),
-    ),
-    Column::new(
-        "fwd_bytes",
-        Unit::Bytes,
-        "Bytes of whole frames sent forward, without check sequences, as on the wire.",
-        Value::U64(|f| Some(f.forward.wire.sum)),
-    ),
-    Column::new(
-        "bwd_bytes",
-        Unit::Bytes,
-        "Bytes of whole frames sent backward, without check sequences, as on the wire.",
-        Value::U64(|f| Some(f.backward.wire.sum)),
-    ),
-    Column::new(
-        "fwd_ip_bytes",
-        Unit::Bytes,
-        "Bytes of IP packets sent forward, by their headers.",
-        Value::U64(|f| Some(f.forward.ip_bytes)),
-    ),
-    Column::new(
-        "bwd_ip_bytes",
-        Unit::Bytes,
-        "Bytes of IP packets sent backward, by their headers.",
-        Value::U64(|f| Some(f.backward.ip_bytes)),
-    ),
+    shared::PACKETS,
+    shared::FWD_PACKETS,
+    shared::BWD_PACKETS,
+    shared::BYTES,
+    shared::FWD_BYTES,
+    shared::BWD_BYTES,
+    shared::FWD_IP_BYTES,
+    shared::BWD_IP_BYTES,
     Column::new(
         "fwd_ip_hdr_bytes",
         Unit::Bytes,
@@ -89,36 +50,11 @@ pub(super) const COLUMNS: &[Column<Flow>] = &[
         "Shortest transport header sent backward; null without packets.",
         Value::U32(|f| of(&f.backward, |d| d.min_l4_header)),
     ),
-    Column::new(
-        "payload_bytes",
-        Unit::Bytes,
-        "Bytes behind the transport headers, both directions.",
-        Value::U64(|f| Some(f.payload().sum)),
-    ),
-    Column::new(
-        "fwd_payload_bytes",
-        Unit::Bytes,
-        "Bytes behind the transport headers, sent forward: IP length less all headers.",
-        Value::U64(|f| Some(f.forward.payload.sum)),
-    ),
-    Column::new(
-        "bwd_payload_bytes",
-        Unit::Bytes,
-        "Bytes behind the transport headers, sent backward: IP length less all headers.",
-        Value::U64(|f| Some(f.backward.payload.sum)),
-    ),
-    Column::new(
-        "fwd_payload_packets",
-        Unit::Packets,
-        "Packets with payload sent forward.",
-        Value::U64(|f| Some(f.forward.payload_packets)),
-    ),
-    Column::new(
-        "bwd_payload_packets",
-        Unit::Packets,
-        "Packets with payload sent backward.",
-        Value::U64(|f| Some(f.backward.payload_packets)),
-    ),
+    shared::PAYLOAD_BYTES,
+    shared::FWD_PAYLOAD_BYTES,
+    shared::BWD_PAYLOAD_BYTES,
+    shared::FWD_PAYLOAD_PACKETS,
+    shared::BWD_PAYLOAD_PACKETS,
     Column::new(
         "fwd_min_ttl",
         Unit::None,

@@ -4,11 +4,11 @@
 //! and a tree in the kernel reads a flow's record as it lies there.
 
 mod lengths;
-mod tcp;
 mod timing;
 mod volume;
+mod windows;
 
-use super::{Rows, Rules, Schema};
+use super::{Rows, Rules, Schema, flags};
 use crate::column::{Column, Unit, Value};
 use crate::flow::{Flow, Lengths, Times};
 
@@ -21,7 +21,8 @@ pub(super) const SCHEMA: Schema = Schema {
         volume::COLUMNS,
         lengths::COLUMNS,
         timing::COLUMNS,
-        tcp::COLUMNS,
+        flags::COLUMNS,
+        windows::COLUMNS,
     ]),
 };
 

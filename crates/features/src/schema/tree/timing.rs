@@ -3,14 +3,10 @@
 use super::mean_ns;
 use crate::column::{Column, Unit, Value};
 use crate::flow::Flow;
+use crate::schema::shared;
 
 pub(super) const COLUMNS: &[Column<Flow>] = &[
-    Column::new(
-        "duration_ns",
-        Unit::Nanoseconds,
-        "From the first packet to the latest.",
-        Value::U64(|f| Some(f.duration_ns())),
-    ),
+    shared::DURATION_NS,
     Column::new(
         "iat_min_ns",
         Unit::Nanoseconds,
@@ -77,22 +73,12 @@ pub(super) const COLUMNS: &[Column<Flow>] = &[
         "From the first packet sent backward to the latest.",
         Value::U64(|f| Some(f.backward.duration_ns())),
     ),
-    Column::new(
-        "idle_count",
-        Unit::Count,
-        "How often there was a gap longer than the active gap.",
-        Value::U64(|f| Some(f.periods.idle.count)),
-    ),
+    shared::IDLE_COUNT,
     Column::new(
         "subflow_gaps",
         Unit::Count,
         "How often there was a gap longer than the subflow gap.",
         Value::U64(|f| Some(f.periods.subflow_gaps)),
     ),
-    Column::new(
-        "out_of_order",
-        Unit::Packets,
-        "Packets older than the one before.",
-        Value::U64(|f| Some(f.out_of_order)),
-    ),
+    shared::OUT_OF_ORDER,
 ];

@@ -182,12 +182,12 @@ fn csv(batch: &RecordBatch, header: bool) -> Result<Vec<u8>, ArrowError> {
 
 fn parquet(path: &str) -> impl FnOnce(::parquet::errors::ParquetError) -> Error {
     let path = path.to_owned();
-    move |source| Error::Parquet { path, source }
+    move |cause| Error::Parquet { path, cause }
 }
 
 fn arrow(path: &str) -> impl FnOnce(ArrowError) -> Error {
     let path = path.to_owned();
-    move |source| Error::Arrow { path, source }
+    move |cause| Error::Arrow { path, cause }
 }
 
 impl std::fmt::Debug for Writer {

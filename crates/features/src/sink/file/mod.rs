@@ -2,6 +2,7 @@
 //! happens to the disk.
 
 mod format;
+mod frames;
 mod name;
 mod parquet;
 mod store;
@@ -13,6 +14,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 pub use format::Format;
+pub(crate) use frames::FrameFiles;
+pub use frames::Series;
 
 use super::{Error, Mode, Sink};
 use format::{Chunk, Encoder};

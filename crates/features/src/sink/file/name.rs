@@ -19,6 +19,11 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn new(path: &Path, series: bool) -> Result<Self, Error> {
+        if path.is_dir() {
+            return Err(Error::IsAFolder {
+                path: path.display().to_string(),
+            });
+        }
         let special = is_special(path);
         if series && special {
             return Err(Error::NotAFile {

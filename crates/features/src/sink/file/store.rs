@@ -36,7 +36,7 @@ impl Store {
         let mut now = OsString::from(&path);
         now.push(".tmp");
         let now = PathBuf::from(now);
-        let file = File::create(&now).map_err(Error::io(&now))?;
+        let file = File::create(&now).map_err(Error::io(&path))?;
         Ok(Self {
             path,
             output: Output::File { file, now },

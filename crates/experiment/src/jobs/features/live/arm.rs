@@ -1,5 +1,7 @@
 //! What each arm runs: a datapath, or one with settings of its own.
 
+use super::tree::{TREES, Tree};
+
 /// Arms that are `xdp-ringbuf` with one of its wake-up settings.
 const WAKEUPS: [(&str, &str); 6] = [
     ("wakeup-adaptive", "adaptive"),
@@ -12,7 +14,8 @@ const WAKEUPS: [(&str, &str); 6] = [
 
 /// The names of arms that are more than their datapath.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    WAKEUPS.iter().map(|(name, _)| *name)
+    let wakeups = WAKEUPS.iter().map(|(name, _)| *name);
+    wakeups.chain(TREES.iter().map(|(name, _)| *name))
 }
 
 /// The datapath of an arm, and what else it is told.
@@ -22,6 +25,7 @@ pub(super) fn of(arm: &str) -> (&str, Vec<String>) {
             let options = vec!["--wakeup".to_owned(), (*when).to_owned()];
             ("xdp-ringbuf", options)
         }
+        None if Tree::of(arm).is_some() => ("xdp-flow", Vec::new()),
         None => (arm, Vec::new()),
     }
 }
@@ -46,7 +50,7 @@ mod tests {
                 datapaths.iter().any(|path| path.name() == datapath),
                 "{arm}"
             );
-            assert!(!options.is_empty(), "{arm}");
+            assert_ne!(options.is_empty(), Tree::of(arm).is_none(), "{arm}");
         }
         assert_eq!(of("recv"), ("recv", Vec::new()));
         assert!(is_socket("tpacket") && !is_socket("wakeup-1ms"));

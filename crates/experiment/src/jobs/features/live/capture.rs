@@ -11,6 +11,7 @@ use serde_json::Value;
 use testbed::{Child, Host};
 
 use super::arm;
+use super::tree::{self, Tree};
 use crate::jobs::TrialSpec;
 use crate::jobs::program::lowroad_command;
 use crate::plan::Link;
@@ -54,16 +55,21 @@ impl Capture {
         let mut command = lowroad_command(&["features", "--json", "live", interface]);
         let (datapath, settings) = arm::of(spec.arm);
         command.args(["--datapath", datapath]).args(settings);
+        if let Some(tree) = Tree::of(spec.arm) {
+            let model = folder.join(tree::FILE);
+            fs::write(&model, tree.model()?)?;
+            command.arg("--model").arg(model).arg("--shadow");
+        }
         match rows {
             Rows::File => command
-                .args(["--schema", "nfstream.v1", "-o"])
-                .arg(folder.join("flows.parquet"))
+                .arg("-o")
+                .arg(folder.join(tree::ROWS))
                 .stdout(File::create(&output)?),
             Rows::Pipe => command
                 .args(["--schema", "ipfix", "--format", "jsonl", "-o", "-"])
                 .stdout(Stdio::piped()),
         };
-        command.args(options(spec));
+        command.args(options(spec, rows));
         let child = host.spawn({
             command
                 .env("NOTIFY_SOCKET", &ready)
@@ -145,8 +151,11 @@ impl Capture {
 }
 
 /// What comes in over the link are copies that a mirror port sends, addressed to another machine.
-fn options(spec: &TrialSpec<'_>) -> Vec<String> {
+fn options(spec: &TrialSpec<'_>, rows: Rows) -> Vec<String> {
     let mut options = Vec::new();
+    if rows == Rows::File && !spec.load.options.contains_key("schema") {
+        options.extend(["--schema", "nfstream.v1"].map(str::to_owned));
+    }
     match (spec.load.link, arm::is_socket(spec.arm)) {
         (Link::Loopback, _) => {}
         (Link::Direct | Link::Bridge, true) => options.push("--promiscuous".to_owned()),

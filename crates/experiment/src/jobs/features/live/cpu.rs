@@ -17,6 +17,7 @@ use sys::energy::Meter;
 use super::capture::Rows;
 use super::origin;
 use super::stage::{Stage, ran_ns};
+use super::tree::Tree;
 use crate::jobs::account::{CAPTURE, RECEIVE, accountant, idle, of_group, spent, watch};
 use crate::jobs::features::FeaturesBench;
 use crate::jobs::noise::{Watch, note_generator};
@@ -29,8 +30,8 @@ const SETTLE: Duration = Duration::from_millis(30);
 const WARM_UP: Duration = Duration::from_millis(50);
 
 const LONGEST_SAMPLING: Duration = Duration::from_secs(1);
-/// Those of features, and the floor's.
-const PROGRAMS: [&str; 4] = ["count_flows", "evict_flows", "record_packets", "count"];
+/// Those of features, and the floor's; the first runs beside packets, the others for each.
+const PROGRAMS: [&str; 4] = ["evict_flows", "count_flows", "record_packets", "count"];
 
 pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stage, Outcome)> {
     let accountant = accountant()?;
@@ -67,6 +68,7 @@ pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stag
         outcome.values.insert("memory_mib".to_owned(), mib);
     }
     stage.finish(&mut outcome)?;
+    compare_answers(&stage, spec, &mut outcome)?;
 
     // What was lost cost something, too, but is not what anybody wants to have for it.
     let came = 1.0 - outcome.values["loss_pct"] / 100.0;
@@ -80,7 +82,15 @@ pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stag
         of_group(&usage, CAPTURE) / each,
     );
     value("cpu_ns_per_packet_receive", receive / each);
-    value("cpu_ns_per_packet_bpf", bpf_ns(&usage) as f64 / each);
+    value(
+        "cpu_ns_per_packet_bpf",
+        ran(&usage, &PROGRAMS).run_ns as f64 / each,
+    );
+    let program = ran(&usage, &PROGRAMS[1..]);
+    if program.runs > 0 {
+        let each_run = program.run_ns as f64 / program.runs as f64;
+        value("program_ns_per_packet", each_run);
+    }
     if let Some((ns, sent)) = threads {
         value("threads_ns_per_packet", ns as f64 / (sent as f64 * came));
     }
@@ -107,11 +117,37 @@ pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stag
     Ok((stage, outcome))
 }
 
-/// What the datapath's programs ran, and nobody else's.
-fn bpf_ns(usage: &Usage) -> u64 {
+/// How long and how often the programs of these names ran.
+struct Ran {
+    run_ns: u64,
+    runs: u64,
+}
+
+fn ran(usage: &Usage, names: &[&str]) -> Ran {
     let programs = usage.programs.iter();
-    let datapath = programs.filter(|program| PROGRAMS.contains(&program.name.as_str()));
-    datapath.map(|program| program.run_ns).sum()
+    let named = programs.filter(|program| names.contains(&program.name.as_str()));
+    named.fold(Ran { run_ns: 0, runs: 0 }, |sum, program| Ran {
+        run_ns: sum.run_ns + program.run_ns,
+        runs: sum.runs + program.runs,
+    })
+}
+
+/// Where a model is asked in the kernel, notes of how many flows it says another thing in userspace.
+fn compare_answers(stage: &Stage, spec: &TrialSpec<'_>, outcome: &mut Outcome) -> Result<()> {
+    let Some(tree) = Tree::of(spec.arm) else {
+        return Ok(());
+    };
+    let answers = &outcome.environment["capture"]["model"];
+    if let Some(differing) = tree.differing(stage.folder(), answers)? {
+        if differing > 0 {
+            let what =
+                format!("{differing} flows have another class in the kernel than in userspace");
+            outcome.flags.push(what);
+        }
+        let name = "classes_differing".to_owned();
+        outcome.counts.insert(name, differing);
+    }
+    Ok(())
 }
 
 /// Sends a part of a load, and gives what looks now and then the time to look.

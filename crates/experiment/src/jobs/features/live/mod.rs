@@ -10,6 +10,7 @@ mod origin;
 mod rows;
 mod stage;
 mod stated;
+mod tree;
 
 use anyhow::{Result, bail};
 use datapath::Missing;
@@ -17,6 +18,7 @@ use features::live::datapaths;
 
 pub(super) use self::stage::Stage;
 pub(super) use self::stated::check;
+use self::tree::Tree;
 use super::FeaturesBench;
 use crate::jobs::{Outcome, TrialSpec};
 use crate::plan::{Link, Load, Measure};
@@ -55,6 +57,10 @@ pub(super) fn applies(arm: &str, load: &Load, measure: Measure) -> Result<(), Mi
             refuse("the driver knows XDP: this is for devices whose does not")
         }
         _ if arm == FLOOR && measure == Measure::RowLatency => refuse("the bare link has no rows"),
+        _ if Tree::of(arm).is_some() && !tree::has_rows(load, measure) => Err(Missing::new(
+            "its answers are compared with rows that the load does not have",
+            "measure = \"cpu\" and options = { schema = \"tree.v1\" }",
+        )),
         _ => Ok(()),
     }
 }

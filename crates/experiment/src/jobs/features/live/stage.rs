@@ -151,6 +151,11 @@ impl Stage {
         }
     }
 
+    /// Where the capture's files are.
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// The thread that takes frames in, on a link that has one.
     pub(super) fn napi(&self) -> Option<u32> {
         self.napi

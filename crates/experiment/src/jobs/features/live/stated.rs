@@ -10,13 +10,14 @@ const LARGEST: usize = 1472;
 /// Each has a port.
 const MOST_FLOWS: usize = 20_000;
 /// Options of `lowroad features live` that a load may set.
-const OPTIONS: [&str; 6] = [
+const OPTIONS: [&str; 7] = [
     "filter",
     "active-timeout",
     "idle-timeout",
     "early",
     "splt",
     "max-flows",
+    "schema",
 ];
 
 /// Whether a live capture can be offered the load, and measured so under it.
@@ -53,6 +54,9 @@ pub(in crate::jobs::features) fn check(load: &Load, measure: Measure) -> Result<
             return Err("frames cannot be paced slower than 100pps".to_owned());
         }
         (Some(_), _) => {}
+    }
+    if measure == Measure::RowLatency && load.options.contains_key("schema") {
+        return Err("options: row-latency has a schema of its own: leave schema out".to_owned());
     }
     check_options(load)
 }
@@ -106,6 +110,11 @@ mod tests {
                 "flows = 4\noptions = { early = [3] }",
                 Measure::Goodput,
                 "number",
+            ),
+            (
+                "flows = 4\nrate = \"1kpps\"\noptions = { schema = \"tree.v1\" }",
+                Measure::RowLatency,
+                "leave schema out",
             ),
         ] {
             let refused = check(&load(text), measure).unwrap_err();

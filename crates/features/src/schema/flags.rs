@@ -1,8 +1,8 @@
-//! Flags and windows.
+//! How many packets have each TCP flag, in the order of the bits: columns of several schemas.
 
 use crate::column::{Column, Unit, Value};
 use crate::dissect::tcp_flag;
-use crate::flow::{Flow, Windows};
+use crate::flow::Flow;
 
 pub(super) const COLUMNS: &[Column<Flow>] = &[
     Column::new(
@@ -149,32 +149,4 @@ pub(super) const COLUMNS: &[Column<Flow>] = &[
         "Packets with the TCP flag CWR sent backward.",
         Value::U64(|f| Some(f.backward.flag(tcp_flag::CWR))),
     ),
-    Column::new(
-        "fwd_first_window",
-        Unit::Bytes,
-        "Window of the first TCP header sent forward, not scaled.",
-        Value::U64(|f| Some(window(f.forward.windows, |w| w.first))),
-    ),
-    Column::new(
-        "fwd_last_window",
-        Unit::Bytes,
-        "Window of the last TCP header sent forward, not scaled.",
-        Value::U64(|f| Some(window(f.forward.windows, |w| w.last))),
-    ),
-    Column::new(
-        "bwd_first_window",
-        Unit::Bytes,
-        "Window of the first TCP header sent backward, not scaled.",
-        Value::U64(|f| Some(window(f.backward.windows, |w| w.first))),
-    ),
-    Column::new(
-        "bwd_last_window",
-        Unit::Bytes,
-        "Window of the last TCP header sent backward, not scaled.",
-        Value::U64(|f| Some(window(f.backward.windows, |w| w.last))),
-    ),
 ];
-
-fn window(windows: Option<Windows>, of: fn(Windows) -> u16) -> u64 {
-    windows.map_or(0, of).into()
-}

@@ -1,0 +1,54 @@
+//! What few flows have.
+
+use packet::parse::Fragment;
+
+use super::Lengths;
+use crate::dissect::Packet;
+
+/// Packets that were odd in some way. A flow without any holds nothing of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remarks {
+    pub truncated: u64,
+    pub malformed: u64,
+    pub aggregated: u64,
+    /// First ones included.
+    pub fragments: u64,
+    /// Packets without a whole transport header, forward and backward, by their frames' lengths.
+    pub headless: [Lengths; 2],
+}
+
+impl Remarks {
+    /// Whether there is anything to say of a packet.
+    #[inline]
+    pub(super) fn on(packet: &Packet<'_>) -> bool {
+        let fragment = packet.fragment != Fragment::None;
+        packet.truncated | packet.malformed | packet.aggregated | packet.headless | fragment
+    }
+
+    pub(super) fn add(&mut self, packet: &Packet<'_>, forward: bool) {
+        self.truncated += u64::from(packet.truncated);
+        self.malformed += u64::from(packet.malformed);
+        self.aggregated += u64::from(packet.aggregated);
+        self.fragments += u64::from(packet.fragment != Fragment::None);
+        if packet.headless {
+            self.headless[usize::from(!forward)].add(packet.wire_length);
+        }
+    }
+
+    /// Those of a later part of the same flow, too.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        let [there, back] = &self.headless;
+        Self {
+            truncated: self.truncated + other.truncated,
+            malformed: self.malformed + other.malformed,
+            aggregated: self.aggregated + other.aggregated,
+            fragments: self.fragments + other.fragments,
+            headless: [there.and(&other.headless[0]), back.and(&other.headless[1])],
+        }
+    }
+
+    /// As a flow holds them.
+    pub(crate) fn held(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
+}

@@ -1,0 +1,106 @@
+//! One reader's records of packets, from a ring for each CPU.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use datapath::Error;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use sys::bpf_ring::Ring;
+
+use super::bell::Bell;
+use super::memory;
+use super::settings::Settings;
+use super::skel::Plain;
+use super::skel::packets::types;
+use crate::dissect::Packet;
+
+/// The rings of one reader, which has all packets of its flows.
+#[derive(Debug)]
+pub struct PacketRings {
+    heads: Vec<Head>,
+    bell: Bell,
+}
+
+/// The ring of one CPU, and when its first packet came.
+#[derive(Debug)]
+struct Head {
+    ring: Ring,
+    time_ns: Option<i64>,
+    /// Among all readers' rings.
+    index: u32,
+}
+
+impl PacketRings {
+    /// Makes a reader's rings, each in the memory of the CPU that writes it, and puts them where the
+    /// program finds them.
+    pub(super) fn make(
+        reader: u32,
+        settings: &Settings,
+        outer: &MapHandle,
+        alarms: &MapHandle,
+    ) -> Result<Self, Error> {
+        let count = usize::try_from(alarms.max_entries()).unwrap_or(0);
+        let bell = Bell::new(settings.wakeup, alarms, count)?;
+        let topology = memory::topology()?;
+        let heads = topology.cpus().into_iter().map(|cpu| {
+            let refused = |error| Error::failed(format!("making CPU {cpu}'s ring"), error);
+            let options = memory::on(topology.node_of(cpu));
+            let bytes = settings.ring_bytes;
+            let name = Some("packet_ring");
+            let map = MapHandle::create(MapType::RingBuf, name, 0, 0, bytes, &options)
+                .map_err(refused)?;
+            let index = cpu * settings.readers + reader;
+            let fd = map.as_fd().as_raw_fd().to_ne_bytes();
+            outer
+                .update(&index.to_ne_bytes(), &fd, MapFlags::ANY)
+                .map_err(refused)?;
+            let ring = Ring::new(map.as_fd(), bytes)
+                .map_err(|error| Error::failed(format!("mapping CPU {cpu}'s ring"), error))?;
+            bell.watch(map.as_fd())?;
+            Ok(Head {
+                ring,
+                time_ns: None,
+                index,
+            })
+        });
+        Ok(Self {
+            heads: heads.collect::<Result<_, Error>>()?,
+            bell,
+        })
+    }
+
+    /// Sleeps until there is reason to collect, as the settings say; whether the program said so.
+    pub fn wait(&self) -> Result<bool, Error> {
+        let number = |index| usize::try_from(index).unwrap_or(usize::MAX);
+        let heads = self.heads.iter();
+        self.bell
+            .wait(heads.map(|head| (number(head.index), &head.ring)))
+    }
+
+    /// Hands on the packets that came before this time, those of all CPUs in the order of their
+    /// times, and those of one CPU in the order in which they came. What is younger waits in its
+    /// ring, so that a packet that another CPU is just writing is not overtaken.
+    pub fn collect(&mut self, before_ns: i64, mut take: impl FnMut(&Packet<'static>)) {
+        self.heads.iter_mut().for_each(Head::look);
+        loop {
+            let heads = self.heads.iter_mut().filter(|head| head.time_ns.is_some());
+            let Some(first) = heads.min_by_key(|head| head.time_ns) else {
+                break;
+            };
+            if first.time_ns.is_none_or(|time| time >= before_ns) {
+                break;
+            }
+            if let Some(record) = first.ring.peek().and_then(types::packet::read) {
+                take(&(&record).into());
+            }
+            first.ring.pop();
+            first.look();
+        }
+    }
+}
+
+impl Head {
+    fn look(&mut self) {
+        let record = self.ring.peek().and_then(types::packet::read);
+        self.time_ns = record.map(|record| record.time_ns);
+    }
+}

@@ -1,0 +1,80 @@
+//! The packets that every arm gets: a capture in memory, read or made up.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use loadgen::mix;
+use packet::pcap::{Block, ETHERNET, Reader, Writer};
+
+use super::super::pcap;
+use crate::exit::Failure;
+
+/// A capture in memory, of one link type.
+#[derive(Debug)]
+pub(super) struct Frames {
+    pub(super) capture: Vec<u8>,
+    pub(super) packets: u64,
+    /// On the wire.
+    pub(super) bytes: u64,
+    pub(super) link_type: u32,
+    /// Frames of other link types than the first one's, which are not among them.
+    pub(super) left_out: u64,
+    /// What they are, for people.
+    pub(super) from: String,
+}
+
+impl Frames {
+    /// Conversations of many kinds, the same for the same seed.
+    pub(super) fn made(packets: u32, seed: u64) -> Result<Self, Failure> {
+        let packets = usize::try_from(packets).unwrap_or(usize::MAX);
+        let capture = mix::write(Vec::new(), packets, seed).map_err(|error| anyhow!(error))?;
+        let from = format!("made up, seed {seed}");
+        Self::first(capture.as_slice(), u64::MAX, from).map_err(Failure::Input)
+    }
+
+    /// The first packets of a file.
+    pub(super) fn read(path: &Path, most: u32) -> Result<Self, Failure> {
+        let file = path.display().to_string();
+        let frames = Self::first(pcap::open(path)?, u64::from(most), file.clone());
+        frames.map_err(|what| Failure::Input(format!("{file}: {what}")))
+    }
+
+    fn first(input: impl std::io::Read, most: u64, from: String) -> Result<Self, String> {
+        let mut reader = Reader::new(input).map_err(|error| error.to_string())?;
+        let mut block = Block::new();
+        let mut copy: Option<Writer<Vec<u8>>> = None;
+        let mut all = Self {
+            capture: Vec::new(),
+            packets: 0,
+            bytes: 0,
+            link_type: ETHERNET,
+            left_out: 0,
+            from,
+        };
+        while all.packets < most && reader.read_block(&mut block).map_err(|e| e.to_string())? {
+            let left = usize::try_from(most - all.packets).unwrap_or(usize::MAX);
+            for frame in block.frames().take(left) {
+                let writer = match &mut copy {
+                    Some(writer) => writer,
+                    none => {
+                        all.link_type = frame.link_type;
+                        let writer = Writer::new(Vec::new(), frame.link_type);
+                        none.insert(writer.map_err(|error| error.to_string())?)
+                    }
+                };
+                if frame.link_type != all.link_type {
+                    all.left_out += 1;
+                    continue;
+                }
+                let length = frame.original_length;
+                let written = writer.write_cut(frame.timestamp_ns, length, frame.bytes);
+                written.map_err(|error| error.to_string())?;
+                all.packets += 1;
+                all.bytes += u64::from(length);
+            }
+        }
+        let copy = copy.ok_or("has no packets")?;
+        all.capture = copy.finish().map_err(|error| error.to_string())?;
+        Ok(all)
+    }
+}

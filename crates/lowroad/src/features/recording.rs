@@ -1,0 +1,138 @@
+//! The packets of a run's rows in a capture: the arguments, and what became of them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use clap::Args;
+use features::recording::{Recorded, Recorder, Recording};
+use features::sink::{Mode, Series};
+use serde_json::{Value, json};
+
+use super::output::{self, Output};
+use crate::exit::Failure;
+
+#[derive(Debug, Args)]
+pub(super) struct PcapOut {
+    /// Write the packets of the rows to a pcap file as well, or - for standard output
+    #[arg(long, value_name = "FILE")]
+    pcap_out: Option<PathBuf>,
+    /// Begin another pcap file, NAME-TIME-N, at about this size
+    #[arg(long, value_name = "SIZE", requires = "pcap_out", value_parser = output::size)]
+    pcap_out_size: Option<u64>,
+    /// Keep only the latest N of these files
+    #[arg(long, value_name = "N", requires = "pcap_out_size", value_parser = clap::value_parser!(u32).range(2..))]
+    pcap_out_files: Option<u32>,
+}
+
+/// A capture that is written, or none.
+#[derive(Debug)]
+pub(super) struct Captured {
+    path: PathBuf,
+    recording: Recording,
+}
+
+/// What there is to say of it at the end.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    recorded: Option<Recorded>,
+    failed: Option<String>,
+}
+
+impl PcapOut {
+    /// Opens the capture; refuses to write it where the rows go.
+    pub(super) fn start(&self, mode: Mode, rows: &Output) -> Result<Option<Captured>, Failure> {
+        let Some(path) = &self.pcap_out else {
+            return Ok(None);
+        };
+        if rows.goes_to(path) {
+            let what = "--pcap-out and --out are the same: rows and packets need a place each";
+            return Err(Failure::Input(what.to_owned()));
+        }
+        if path.extension().is_some_and(|ending| ending == "pcapng") {
+            let what = "what is written is pcap, not pcapng: end the name in .pcap";
+            return Err(Failure::Input(format!("{}: {what}", path.display())));
+        }
+        let series = Series {
+            size: self.pcap_out_size,
+            files: self.pcap_out_files,
+        };
+        let recording = Recording::start(path, series, mode);
+        Ok(Some(Captured {
+            path: path.clone(),
+            recording: recording.map_err(output::failure)?,
+        }))
+    }
+
+    pub(super) fn is_asked(&self) -> bool {
+        self.pcap_out.is_some()
+    }
+
+    /// Whether this is where packets go.
+    pub(super) fn goes_to(&self, path: &Path) -> bool {
+        self.pcap_out
+            .as_deref()
+            .is_some_and(|out| output::is_same(out, path))
+    }
+
+    /// Prints an account where it does not mix with packets or rows.
+    pub(super) fn report(&self, rows: &Output, text: &str) -> Result<(), Failure> {
+        if self.goes_to(Path::new("-")) {
+            eprint!("{text}");
+            return Ok(());
+        }
+        rows.report(text)
+    }
+}
+
+impl Captured {
+    pub(super) fn recorder(&self) -> Recorder {
+        self.recording.recorder()
+    }
+
+    pub(super) fn recorded(&self) -> Recorded {
+        self.recording.recorded()
+    }
+
+    /// Completes the capture, once nobody records any more.
+    pub(super) fn finish(self) -> Ended {
+        let (recorded, finished) = self.recording.finish();
+        let path = self.path.display();
+        let lost = recorded.lost;
+        let failed = match finished {
+            Err(error) => Some(format!("{error}; {lost} packets are missing from {path}")),
+            Ok(()) if lost > 0 => Some(format!(
+                "{path}: {lost} packets are missing, which came faster than they were written"
+            )),
+            Ok(()) => None,
+        };
+        Ended {
+            recorded: Some(recorded),
+            failed,
+        }
+    }
+}
+
+impl Ended {
+    /// What is added to a run's account.
+    pub(super) fn json(&self) -> Value {
+        self.recorded.map_or(
+            Value::Null,
+            |recorded| json!({"packets": recorded.packets, "lost": recorded.lost}),
+        )
+    }
+
+    /// What is added to a run's line.
+    pub(super) fn words(&self) -> String {
+        self.recorded.map_or_else(String::new, |recorded| {
+            format!(", {} packets recorded", recorded.packets)
+        })
+    }
+
+    /// That packets are missing is a failure.
+    pub(super) fn check(self) -> Result<(), Failure> {
+        match self.failed {
+            Some(why) => Err(Failure::Failed(anyhow!(why))),
+            None => Ok(()),
+        }
+    }
+}

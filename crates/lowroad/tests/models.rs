@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -200,7 +200,11 @@ fn the_example_learns_to_tell_scans_from_traffic() {
     if !require::requested("trains a model with scikit-learn") || !require::root() {
         return;
     }
-    let Some(python) = python() else { return };
+    let needs = ["scikit-learn==1.9.1", "pyarrow==26.0.1"];
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let Some(python) = require::python(Class::OptIn, home, &needs) else {
+        return;
+    };
     let output = Command::new(python)
         .arg(Path::new(HERE).join("../../examples/scan-detector/run.py"))
         .arg(env!("CARGO_BIN_EXE_lowroad"))
@@ -224,23 +228,4 @@ fn the_example_learns_to_tell_scans_from_traffic() {
             assert!(right * 100 >= all * 95, "{judge} of {kind}: {text}");
         }
     }
-}
-
-/// A Python that has scikit-learn; reports the skip where that cannot be.
-fn python() -> Option<PathBuf> {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("example");
-    let python = home.join("bin/python");
-    let needs = ["scikit-learn==1.9.1", "pyarrow==26.0.1"];
-    let pip = ["-m", "pip", "install", "--quiet"];
-    let ran = |command: &mut Command| command.status().is_ok_and(|status| status.success());
-    if !home.join("done").exists() {
-        let made = ran(Command::new("python3").args(["-m", "venv"]).arg(&home))
-            && ran(Command::new(&python).args(pip).args(needs))
-            && fs::write(home.join("done"), "").is_ok();
-        if !made {
-            require::skip(Class::OptIn, "scikit-learn is not installed");
-            return None;
-        }
-    }
-    Some(python)
 }

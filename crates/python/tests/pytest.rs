@@ -8,7 +8,6 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use sha2::{Digest, Sha256};
 use sys::require::{self, Class};
 
 /// The Python project.
@@ -115,36 +114,14 @@ fn pytest(python: &Path, package: &Path) {
 /// A virtual environment with what the tests need, made once; reports the skip where that cannot be.
 fn environment() -> Option<PathBuf> {
     let requirements = Path::new(PROJECT).join("tests/requirements.txt");
-    let version = Sha256::digest(fs::read(&requirements).unwrap());
-    let home = format!(
-        "python-{:02x}{:02x}{:02x}",
-        version[0], version[1], version[2]
-    );
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(home);
-    if !home.exists()
-        && let Err(why) = create(&home, &requirements)
-    {
-        let what = format!("needs python3-venv and a package index: {why}");
-        require::skip(Class::Core, &what);
-        return None;
-    }
-    Some(home.join("bin/python"))
-}
-
-/// Under another name first: tests run at the same time, and find either nothing or all of it. Only its
-/// interpreter is used, because its other programs name the first place.
-fn create(home: &Path, requirements: &Path) -> Result<(), String> {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let made = folder.path().join("made");
-    run(Command::new("python3").args(["-m", "venv"]).arg(&made))?;
-    let mut pip = Command::new(made.join("bin/python"));
-    pip.args(["-m", "pip", "install", "--quiet", "--requirement"]);
-    run(pip.arg(requirements))?;
-    // Where another test was faster, its one serves as well.
-    match fs::rename(&made, home) {
-        Err(error) if !home.exists() => Err(error.to_string()),
-        _ => Ok(()),
-    }
+    let requirements = fs::read_to_string(requirements).unwrap();
+    let lines = requirements.lines();
+    let packages: Vec<&str> = lines.filter(|line| line.contains("==")).collect();
+    require::python(
+        Class::Core,
+        Path::new(env!("CARGO_TARGET_TMPDIR")),
+        &packages,
+    )
 }
 
 /// Where this build's programs are.

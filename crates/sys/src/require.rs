@@ -1,8 +1,12 @@
 //! What a test needs of the machine: absent, it is skipped by class, and a core skip is a failure
 //! where `LOWROAD_REQUIRE=core` says that everything must run.
 
+mod python;
+
 use std::env;
 use std::fmt;
+
+pub use python::python;
 
 /// Why a test may be skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -80,8 +80,11 @@ impl Beside {
         (LOST_PCT + self.quiet_pct()) / 100.0
     }
 
-    /// Looks after a trial, and notes the worse of the windows before and after.
-    pub(in crate::jobs) fn note(&mut self, outcome: &mut Outcome) -> Result<()> {
+    /// Looks after a trial, once the machine has come to rest, and notes the worse of the windows
+    /// before and after.
+    pub(in crate::jobs) fn note(&mut self, foreign: &Foreign, outcome: &mut Outcome) -> Result<()> {
+        let cpus: Vec<usize> = (0..thread::available_parallelism()?.get()).collect();
+        settle(foreign, &allowed(&[]), &cpus)?;
         self.judge(look()?, outcome);
         Ok(())
     }
@@ -126,6 +129,8 @@ const FOREIGN_PCT: f64 = 2.0;
 /// How long, and how often, the machine is watched for what still runs.
 const BREATH: Duration = Duration::from_millis(10);
 const BREATHS: u32 = 40;
+/// So many in a row without it: what frees maps starts only once every CPU has let go of them.
+const QUIET_BREATHS: u32 = 3;
 
 /// The machine during the loaded part of a trial.
 pub(in crate::jobs) struct Watch<'a> {
@@ -184,12 +189,18 @@ fn allowed(own: &[u32]) -> Vec<u32> {
 /// last one left them: freed maps and namespaces take them tens of milliseconds. A machine that is
 /// busy for other reasons is not waited for longer than that takes.
 fn settle(foreign: &Foreign, allowed: &[u32], cpus: &[usize]) -> Result<Duration> {
+    let mut quiet = 0;
     for breath in 0..BREATHS {
         let before = foreign.snapshot()?;
         thread::sleep(BREATH);
         let percent = foreign.snapshot()?.foreign_percent(&before, allowed, cpus);
-        if percent < FOREIGN_PCT / 2.0 {
-            return Ok(BREATH * breath);
+        quiet = if percent < FOREIGN_PCT / 2.0 {
+            quiet + 1
+        } else {
+            0
+        };
+        if quiet == QUIET_BREATHS {
+            return Ok(BREATH * (breath + 1 - QUIET_BREATHS));
         }
     }
     Ok(BREATH * BREATHS)

@@ -15,6 +15,8 @@ use crate::kernel::{Account, PacketPlane, PacketRings, Settings, Wakeup};
 
 /// A packet this young may be overtaken by one that another CPU is just writing.
 const YOUNG_NS: i64 = 1_000_000;
+/// The kernel makes no smaller ring on any architecture.
+const LEAST_RING: u32 = 64 << 10;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct XdpRingbuf;
@@ -38,20 +40,22 @@ impl Datapath<Features> for XdpRingbuf {
         let settings = Settings {
             readers,
             // Together they have the memory of one, or up to twice that.
-            ring_bytes: (settings.ring_bytes / readers).next_power_of_two(),
+            ring_bytes: (settings.ring_bytes / readers)
+                .next_power_of_two()
+                .max(LEAST_RING),
             ..settings
         };
         let promiscuous = kernel::promiscuous(plan)?;
         let (mut plane, rings) = PacketPlane::load(&settings)?;
         plane.attach(plan.ifindex, XdpMode::Native)?;
-        let recording = Arc::new(Recording {
+        let shared = Arc::new(Shared {
             plane: Mutex::new(plane),
             exported: AtomicU64::new(0),
             _promiscuous: promiscuous,
         });
         let options = plan.part(workers);
         let records = rings.into_iter().enumerate().map(|(index, rings)| Records {
-            recording: Arc::clone(&recording),
+            shared: Arc::clone(&shared),
             rings,
             keeper: Keeper::new(plan.schema, &options, (plan.sink)()),
             tells: index == 0,
@@ -68,14 +72,14 @@ impl Datapath<Features> for XdpRingbuf {
 
 /// What the workers have in common.
 #[derive(Debug)]
-struct Recording {
+struct Shared {
     plane: Mutex<PacketPlane>,
     /// Packets in rows, of all workers.
     exported: AtomicU64,
     _promiscuous: Option<Promiscuous>,
 }
 
-impl Recording {
+impl Shared {
     fn plane(&self) -> MutexGuard<'_, PacketPlane> {
         self.plane.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,7 +88,7 @@ impl Recording {
 /// A worker's part of the flows.
 #[derive(Debug)]
 struct Records {
-    recording: Arc<Recording>,
+    shared: Arc<Shared>,
     rings: PacketRings,
     keeper: Keeper,
     /// Whether this one tells what the kernel has counted, which is no worker's alone.
@@ -118,16 +122,16 @@ impl Capturing for Records {
         if !self.tells {
             return Ok(());
         }
-        let set = self.recording.plane().set_clock();
+        let set = self.shared.plane().set_clock();
         set.map_err(|error| error.to_string())
     }
 
     fn counters(&mut self) -> Result<LiveCounters, String> {
         let exported = self.keeper.exported();
         let news = exported.packets - std::mem::replace(&mut self.exported, exported.packets);
-        let before = self.recording.exported.fetch_add(news, Ordering::Relaxed);
+        let before = self.shared.exported.fetch_add(news, Ordering::Relaxed);
         if self.tells {
-            let account = self.recording.plane().account();
+            let account = self.shared.plane().account();
             self.account = account.map_err(|error| error.to_string())?;
         }
         let mut counters = kernel::counters(&self.account, exported, self.keeper.rows());
@@ -137,10 +141,10 @@ impl Capturing for Records {
     }
 
     fn finish(mut self) -> (LiveCounters, Result<(), String>) {
-        let detached = self.recording.plane().detach();
+        let detached = self.shared.plane().detach();
         self.collect(i64::MAX);
         let account = detached.and_then(|()| match self.tells {
-            true => self.recording.plane().account(),
+            true => self.shared.plane().account(),
             false => Ok(self.account),
         });
         kernel::finish(account, &self.account, self.keeper.finish())

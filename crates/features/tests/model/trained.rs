@@ -113,32 +113,5 @@ fn python() -> Option<PathBuf> {
     if !require::requested("trains models with scikit-learn, XGBoost and LightGBM") {
         return None;
     }
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("trainers");
-    let python = home.join("bin/python");
-    if !home.join("done").exists()
-        && let Err(why) = install(&home, &python)
-    {
-        require::skip(
-            Class::OptIn,
-            &format!("the trainers are not installed: {why}"),
-        );
-        return None;
-    }
-    Some(python)
-}
-
-fn install(home: &Path, python: &Path) -> Result<(), String> {
-    let _left = std::fs::remove_dir_all(home);
-    run(Command::new("python3").args(["-m", "venv"]).arg(home))?;
-    let pip = ["-m", "pip", "install", "--quiet"];
-    run(Command::new(python).args(pip).args(NEEDS))?;
-    std::fs::write(home.join("done"), "").map_err(|error| error.to_string())
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    let output = command.output().map_err(|error| error.to_string())?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    require::python(Class::OptIn, Path::new(env!("CARGO_TARGET_TMPDIR")), &NEEDS)
 }

@@ -10,7 +10,6 @@ use sys::require::{self, Class};
 
 /// The release whose columns the schema has.
 const RELEASE: &str = "nfstream==6.6.0";
-const PYTHON: &str = "bin/python";
 const RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/nfstream/run.py");
 
 /// NFStream, installed.
@@ -42,14 +41,8 @@ impl NfStream {
         if !require::requested("compares with NFStream") {
             return None;
         }
-        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(RELEASE);
-        if !home.exists()
-            && let Err(why) = create(&home)
-        {
-            require::skip(Class::OptIn, &format!("{RELEASE} is not installed: {why}"));
-            return None;
-        }
-        let python = home.join(PYTHON);
+        let home = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let python = require::python(Class::OptIn, home, &[RELEASE])?;
         Some(Self { python })
     }
 
@@ -70,29 +63,6 @@ impl NfStream {
         });
         results.collect()
     }
-}
-
-/// Under another name first: tests run at the same time, and find either nothing or all of it.
-fn create(home: &Path) -> Result<(), String> {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let made = folder.path().join("made");
-    run("python3", &["-m", "venv", &made.to_string_lossy()])?;
-    let pip = ["-m", "pip", "install", "--quiet", RELEASE];
-    run(&made.join(PYTHON).to_string_lossy(), &pip)?;
-    // Where another test was faster, its one serves as well.
-    match fs::rename(&made, home) {
-        Err(error) if !home.exists() => Err(error.to_string()),
-        _ => Ok(()),
-    }
-}
-
-fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 impl Decode {

@@ -1,7 +1,7 @@
 //! Models that are trained now, on the flows of captures.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use features::Options;
@@ -27,6 +27,8 @@ fn models_of_real_flows_say_what_scikit_learn_says() {
     if !require::requested("trains models with scikit-learn and writes them in ONNX") {
         return;
     }
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let python = || require::python(Class::OptIn, home, &NEEDS);
     let (Some(corpus), Some(python)) = (require::corpus(), python()) else {
         return;
     };
@@ -35,12 +37,15 @@ fn models_of_real_flows_say_what_scikit_learn_says() {
         let rows = scratch.path().join(schema).with_extension("parquet");
         write(schema, &corpus.join("pcap"), &rows);
         let folder = scratch.path().join(format!("{schema}-models"));
-        run(Command::new(&python)
+        let training = Command::new(&python)
             .arg(Path::new(HERE).join("tests/onnx/train.py"))
             .args([&rows, &folder])
             .arg("large")
-            .env("OMP_NUM_THREADS", "1"))
-        .unwrap();
+            .env("OMP_NUM_THREADS", "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&training.stderr);
+        assert!(training.status.success(), "{schema}: {said}");
         let models = manifests(&folder);
         assert_eq!(models.len(), 11, "{schema}");
         for model in models {
@@ -72,34 +77,4 @@ fn write(schema: &str, captures: &Path, path: &Path) {
         }
     }
     file.finish().unwrap();
-}
-
-/// A Python that has what models are trained with; reports the skip where that cannot be.
-fn python() -> Option<PathBuf> {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("onnx-trainers");
-    let python = home.join("bin/python");
-    if !home.join("done").exists()
-        && let Err(why) = install(&home, &python)
-    {
-        let what = format!("the trainers are not installed: {why}");
-        require::skip(Class::OptIn, &what);
-        return None;
-    }
-    Some(python)
-}
-
-fn install(home: &Path, python: &Path) -> Result<(), String> {
-    let _left = std::fs::remove_dir_all(home);
-    run(Command::new("python3").args(["-m", "venv"]).arg(home))?;
-    let pip = ["-m", "pip", "install", "--quiet"];
-    run(Command::new(python).args(pip).args(NEEDS))?;
-    std::fs::write(home.join("done"), "").map_err(|error| error.to_string())
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    let output = command.output().map_err(|error| error.to_string())?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(String::from_utf8_lossy(&output.stderr).into_owned())
 }

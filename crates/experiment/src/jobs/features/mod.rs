@@ -160,7 +160,7 @@ impl Bench for FeaturesBench {
             let capture = self.capture(spec.load)?;
             self.beside.wait()?;
             let mut outcome = file::trial(spec.arm, &capture, self.folder.path())?;
-            self.beside.note(&mut outcome)?;
+            self.beside.note(&self.foreign, &mut outcome)?;
             return Ok(outcome);
         }
         self.beside.wait()?;
@@ -168,7 +168,7 @@ impl Bench for FeaturesBench {
         let (_stage, mut outcome) = live::trial(self, spec)?;
         drop(awake);
         // While the hosts stand: the kernel's threads remove them for long after.
-        self.beside.note(&mut outcome)?;
+        self.beside.note(&self.foreign, &mut outcome)?;
         Ok(outcome)
     }
 }

@@ -131,6 +131,23 @@ pub(crate) fn score(
 }
 
 impl Stream {
+    fn new(
+        name: String,
+        schema: SchemaRef,
+        control: Control,
+        partial: bool,
+        source: Source,
+    ) -> Self {
+        Self(Arc::new(Shared {
+            name,
+            schema,
+            control,
+            partial,
+            source: Mutex::new(source),
+            raised: Mutex::default(),
+        }))
+    }
+
     fn of_capture(
         py: Python<'_>,
         path: PathBuf,
@@ -146,14 +163,10 @@ impl Stream {
             .map_err(|why| input(py, &format!("{name}: {why}")))?;
         let stream = CaptureStream::start_on(threads, run, file, scorer);
         let stream = stream.map_err(|error| failed(py, &error))?;
-        Ok(Self(Arc::new(Shared {
-            name,
-            schema: stream.schema().clone(),
-            control: Control::File(Arc::clone(stream.progress())),
-            partial,
-            source: Mutex::new(Source::Capture(Box::new(stream))),
-            raised: Mutex::default(),
-        })))
+        let schema = stream.schema().clone();
+        let control = Control::File(Arc::clone(stream.progress()));
+        let source = Source::Capture(Box::new(stream));
+        Ok(Self::new(name, schema, control, partial, source))
     }
 
     fn of_rows(py: Python<'_>, path: &Path, model: Classifier) -> PyResult<Self> {
@@ -162,14 +175,16 @@ impl Stream {
         let scorer = model.scorer(rows.schema());
         let scorer = scorer.map_err(|error| input(py, &error))?;
         let stream = SavedStream::start(rows, scorer).map_err(|error| failed(py, &error))?;
-        Ok(Self(Arc::new(Shared {
-            name: path.display().to_string(),
-            schema: stream.schema().clone(),
-            control: Control::File(Arc::clone(stream.progress())),
-            partial: false,
-            source: Mutex::new(Source::Saved(stream)),
-            raised: Mutex::default(),
-        })))
+        let name = path.display().to_string();
+        let schema = stream.schema().clone();
+        let control = Control::File(Arc::clone(stream.progress()));
+        Ok(Self::new(
+            name,
+            schema,
+            control,
+            false,
+            Source::Saved(stream),
+        ))
     }
 }
 
@@ -221,14 +236,10 @@ pub(crate) fn live(
     let stream = py
         .detach(|| LiveStream::start(&*chosen, plan, how.duration))
         .map_err(|error| of_datapath(py, datapath_name, &error))?;
-    Ok(Stream(Arc::new(Shared {
-        name: interface,
-        schema: stream.schema().clone(),
-        control: Control::Live(stream.handle().clone()),
-        partial: false,
-        source: Mutex::new(Source::Live(stream)),
-        raised: Mutex::default(),
-    })))
+    let rows = stream.schema().clone();
+    let control = Control::Live(stream.handle().clone());
+    let source = Source::Live(stream);
+    Ok(Stream::new(interface, rows, control, false, source))
 }
 
 #[pymethods]

@@ -151,7 +151,17 @@ fn run_with(
 /// Runs a tc program on a frame with its time and wire length beside it, and how many segments it
 /// stands for; the verdict.
 pub(crate) fn run_at_tc(program: BorrowedFd<'_>, captured: &Captured, segments: u32) -> u32 {
+    run_at_tc_for_mark(program, captured, segments).0
+}
+
+/// The same, and the mark that the program has left.
+pub(crate) fn run_at_tc_for_mark(
+    program: BorrowedFd<'_>,
+    captured: &Captured,
+    segments: u32,
+) -> (u32, u32) {
     let mut context = [0_u8; 192];
+    let mut left = [0_u8; 192];
     let length = u32::try_from(captured.frame.len()).unwrap();
     let on_wire = length.max(captured.original_length);
     // struct __sk_buff: tstamp, wire_len and gso_segs.
@@ -162,16 +172,20 @@ pub(crate) fn run_at_tc(program: BorrowedFd<'_>, captured: &Captured, segments: 
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
         ctx_in: context.as_ptr().cast(),
         ctx_size_in: 192,
+        ctx_out: left.as_mut_ptr().cast(),
+        ctx_size_out: 192,
         data_in: captured.frame.as_ptr().cast(),
         data_size_in: length,
         repeat: 1,
         ..Default::default()
     };
-    // SAFETY: context, frame and options outlive the call, and their sizes are theirs.
+    // SAFETY: both contexts, frame and options outlive the call, and their sizes are theirs.
     let result =
         unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
     assert_eq!(result, 0, "running {} bytes", captured.frame.len());
-    options.retval
+    // After len and pkt_type.
+    let mark = u32::from_ne_bytes(left[8..12].try_into().unwrap());
+    (options.retval, mark)
 }
 
 /// An Ethernet frame, captured at this time.

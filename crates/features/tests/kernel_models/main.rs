@@ -15,9 +15,9 @@ use features::kernel::{Answers, Clock, FlowPlane, Image, Settings};
 use features::model::{Action, Model};
 use features::{Key, Options, PacketReader};
 use kernel::frames::{at, conversation};
-use kernel::{Hook, captured, captures, frames, run, run_for_frame};
+use kernel::{Hook, captured, captures, frames, run, run_at_tc_for_mark, run_for_frame};
 use made::{MANY, ONE, WIDE, always, batch, compiled, model};
-use packet::build;
+use packet::build::{self, Builder};
 use packet::pcap::Captured;
 
 const PASS: u32 = 2;
@@ -264,29 +264,49 @@ fn a_mark_changes_the_dscp_and_nothing_else() {
     let mut plane = plane(Hook::Xdp);
     let image = always(r#""action":"mark","dscp":46"#);
     plane.set_model(Some((&image, false))).unwrap();
-    for (from, to) in [
+    let hosts = [
         ("192.0.2.1:9", "192.0.2.2:53"),
         ("[fd00::1]:9", "[fd00::2]:53"),
-    ] {
+    ];
+    for ((from, to), tags) in hosts
+        .into_iter()
+        .flat_map(|host| [0_u16, 1, 2].map(|tags| (host, tags)))
+    {
         for tos in [0, 0xff, 0x29] {
-            let frame = build::udp(at(from), at(to))
-                .tos(tos)
-                .payload([1; 20])
-                .frame();
-            let length = u32::try_from(frame.len()).unwrap();
+            let frame = |tos| {
+                let frame = build::udp(at(from), at(to)).tos(tos).payload([1; 20]);
+                (0..tags).fold(frame, Builder::vlan).frame()
+            };
+            let length = u32::try_from(frame(tos).len()).unwrap();
             let (verdict, marked) =
-                run_for_frame(plane.program(), &captured(1, frame.clone(), length));
-            let tos = 46 << 2 | tos & 3;
-            let expected = build::udp(at(from), at(to))
-                .tos(tos)
-                .payload([1; 20])
-                .frame();
-            assert_eq!((verdict, &marked), (PASS, &expected), "{from} {tos}");
-            if frame[12..14] == [8, 0] {
-                assert_eq!(checksum(&marked[14..34]), 0);
+                run_for_frame(plane.program(), &captured(1, frame(tos), length));
+            let expected = frame(46 << 2 | tos & 3);
+            assert_eq!((verdict, &marked), (PASS, &expected), "{from} {tags} {tos}");
+            let ip = 14 + 4 * usize::from(tags);
+            if marked[ip - 2..ip] == [8, 0] {
+                assert_eq!(checksum(&marked[ip..ip + 20]), 0);
             }
         }
     }
+}
+
+#[test]
+fn a_mark_at_tc_is_the_socket_buffers() {
+    if !sys::require::root() {
+        return;
+    }
+    let mut plane = plane(Hook::Tc);
+    let frame = build::udp(at("192.0.2.1:9"), at("192.0.2.2:53")).frame();
+    let length = u32::try_from(frame.len()).unwrap();
+    let captured = captured(1, frame, length);
+    let (passed, mark) = run_at_tc_for_mark(plane.program(), &captured, 0);
+    assert_eq!(mark, 0);
+    let image = always(r#""action":"mark","dscp":46"#);
+    plane.set_model(Some((&image, false))).unwrap();
+    assert_eq!(
+        run_at_tc_for_mark(plane.program(), &captured, 0),
+        (passed, 46)
+    );
 }
 
 #[test]

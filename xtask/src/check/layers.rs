@@ -28,9 +28,11 @@ enum Layer {
 
 /// Every crate's layer: a new crate is added here.
 const LAYERS: &[(&str, Layer)] = &[
+    ("acl", Layer::Floor),
     ("bpf", Layer::Floor),
     ("control", Layer::Floor),
     ("datapath", Layer::Floor),
+    ("lpm", Layer::Floor),
     ("netdev", Layer::Floor),
     ("packet", Layer::Floor),
     ("sys", Layer::Floor),
@@ -38,6 +40,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("arguments", Layer::Arguments),
     ("features", Layer::Job),
     ("relay", Layer::Job),
+    ("router", Layer::Job),
     ("inference", Layer::Inference),
     ("loadgen", Layer::Comparison),
     ("probes", Layer::Comparison),

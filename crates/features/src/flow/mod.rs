@@ -86,8 +86,6 @@ pub struct Flow {
     pub vlan: u16,
     /// The first packet was not a TCP SYN.
     pub midstream: bool,
-    /// Packets older than the one before.
-    pub out_of_order: u64,
     /// On the heap, because few flows have any: a packet touches as little memory as can be.
     pub(crate) remarks: Option<Box<Remarks>>,
     /// What the first payloads tell; nothing where they are not read.
@@ -95,6 +93,9 @@ pub struct Flow {
     pub end: End,
     pub(crate) closing: Closing,
 }
+
+/// A table is mostly these, and what an allocator rounds the next size up to is an eighth more.
+const _: () = assert!(size_of::<Flow>() <= 768);
 
 /// How far a TCP connection has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,7 +136,6 @@ impl Flow {
             destination_mac,
             vlan: packet.link.vlan,
             midstream: packet.is_tcp() && (answer || !packet.has_flag(tcp_flag::SYN)),
-            out_of_order: 0,
             remarks: None,
             contents: Contents::default(),
             end: End::Stopped,
@@ -149,7 +149,9 @@ impl Flow {
         let gap_ns = gap_between(self.last_ns, packet.time_ns);
         let forward = packet.sender == self.initiator;
         if self.packets() > 0 {
-            self.out_of_order += u64::from(packet.time_ns < self.last_ns);
+            if packet.time_ns < self.last_ns {
+                self.remarks.get_or_insert_default().out_of_order += 1;
+            }
             self.gaps.add(gap_ns);
             self.periods.gap(gap_ns, gaps);
         }
@@ -176,9 +178,11 @@ impl Flow {
     }
 
     fn step(&mut self, packet: &Packet<'_>, forward: bool, gap_ns: u64, most: usize) {
-        if self.steps.capacity() == 0 {
-            self.steps
-                .reserve_exact(most.min(if self.packets() == 0 { 2 } else { most }));
+        let kept = self.steps.len();
+        if kept == self.steps.capacity() {
+            // Most flows end with the second.
+            let room = if kept == 0 { most.min(2) } else { most };
+            self.steps.reserve_exact(room - kept);
         }
         let signed = |length: u32| {
             let length = i32::try_from(length).unwrap_or(i32::MAX);

@@ -8,6 +8,8 @@ use crate::dissect::Packet;
 /// Packets that were odd in some way. A flow without any holds nothing of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remarks {
+    /// Packets older than the one before.
+    pub out_of_order: u64,
     pub truncated: u64,
     pub malformed: u64,
     pub aggregated: u64,
@@ -39,6 +41,7 @@ impl Remarks {
     pub(crate) fn and(&self, other: &Self) -> Self {
         let [there, back] = &self.headless;
         Self {
+            out_of_order: self.out_of_order + other.out_of_order,
             truncated: self.truncated + other.truncated,
             malformed: self.malformed + other.malformed,
             aggregated: self.aggregated + other.aggregated,

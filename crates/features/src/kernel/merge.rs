@@ -124,7 +124,6 @@ fn join(flow: &mut Flow, mut part: Flow, steps: usize) {
     join_directions(&mut flow.backward, part.backward);
     flow.gaps = Times::default();
     flow.periods = Periods::new(Times::default(), Times::default(), flow.duration_ns(), 0);
-    flow.out_of_order += part.out_of_order;
     flow.remarks = flow.remarks().and(&part.remarks()).held();
     flow.closing.reset |= part.closing.reset;
     flow.closing.initial = flow.closing.initial.or(part.closing.initial);

@@ -69,8 +69,8 @@ impl From<&types::flow> for Flow {
             destination_mac: record.destination_mac,
             vlan: record.vlan,
             midstream: has(MIDSTREAM),
-            out_of_order: record.out_of_order,
             remarks: Remarks {
+                out_of_order: record.out_of_order,
                 truncated: record.truncated,
                 malformed: record.malformed,
                 aggregated: record.aggregated,

@@ -121,5 +121,5 @@ pub(super) const OUT_OF_ORDER: Column<Flow> = Column::new(
     "out_of_order",
     Unit::Packets,
     "Packets older than the latest before them.",
-    Value::U64(|f| Some(f.out_of_order)),
+    Value::U64(|f| Some(f.remarks().out_of_order)),
 );

@@ -202,7 +202,7 @@ fn a_clock_that_goes_back_ends_nothing() {
     assert_eq!(bench.ends(), []);
     bench.table.drain(&mut |flow| bench.rows.push(*flow));
     let flow = &bench.rows[0];
-    assert_eq!(flow.out_of_order, 1);
+    assert_eq!(flow.remarks().out_of_order, 1);
     assert_eq!(
         (flow.gaps.min(), flow.gaps.max()),
         (Some(0), Some(SECOND as u64))

@@ -7,9 +7,12 @@ mod entry;
 mod writer;
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
 
 use crate::epoch::Entrance;
 use crate::{Error, NextHop, Prefix4, Rib, Simd};
@@ -80,7 +83,7 @@ impl Fib4 {
         Ok(Self {
             rib,
             writer,
-            simd: Simd::best(),
+            simd: Simd::usual(),
         })
     }
 
@@ -194,19 +197,42 @@ impl Reader4 {
 impl Tables {
     fn lookup_batch<K: Key>(&self, simd: Simd, keys: &[K], hops: &mut [u16]) {
         assert_eq!(keys.len(), hops.len(), "one answer to each address");
-        match (self, simd) {
-            #[cfg(target_arch = "x86_64")]
-            (Self::Bytes(dir), Simd::Avx512) => avx512::bytes(dir, keys, hops),
-            #[cfg(target_arch = "x86_64")]
-            (Self::Words(dir), Simd::Avx512) => match dir.projection() {
-                Some(bytes) => avx512::mixed(dir, bytes, keys, hops),
-                None => avx512::words(dir, keys, hops),
-            },
-            (Self::Bytes(dir), _) => dir.lookup_batch(keys, hops),
-            (Self::Words(dir), _) => match dir.projection() {
-                Some(bytes) => dir.lookup_batch_by(bytes, keys, hops),
-                None => dir.lookup_batch(keys, hops),
+        match self {
+            Self::Bytes(dir) => bytes(dir, simd, keys, hops),
+            Self::Words(dir) => match dir.projection() {
+                Some(bytes) => mixed(dir, bytes, simd, keys, hops),
+                None => words(dir, simd, keys, hops),
             },
         }
+    }
+}
+
+fn bytes<K: Key>(dir: &Dir24<u8>, simd: Simd, keys: &[K], hops: &mut [u16]) {
+    match simd {
+        #[cfg(target_arch = "x86_64")]
+        Simd::Avx512 => avx512::bytes(dir, keys, hops),
+        #[cfg(target_arch = "x86_64")]
+        Simd::Avx2 => avx2::bytes(dir, keys, hops),
+        _ => dir.lookup_batch(keys, hops),
+    }
+}
+
+fn words<K: Key>(dir: &Dir24<u16>, simd: Simd, keys: &[K], hops: &mut [u16]) {
+    match simd {
+        #[cfg(target_arch = "x86_64")]
+        Simd::Avx512 => avx512::words(dir, keys, hops),
+        #[cfg(target_arch = "x86_64")]
+        Simd::Avx2 => avx2::words(dir, keys, hops),
+        _ => dir.lookup_batch(keys, hops),
+    }
+}
+
+fn mixed<K: Key>(dir: &Dir24<u16>, bytes: &[AtomicU8], simd: Simd, keys: &[K], hops: &mut [u16]) {
+    match simd {
+        #[cfg(target_arch = "x86_64")]
+        Simd::Avx512 => avx512::mixed(dir, bytes, keys, hops),
+        #[cfg(target_arch = "x86_64")]
+        Simd::Avx2 => avx2::mixed(dir, bytes, keys, hops),
+        _ => dir.lookup_batch_by(bytes, keys, hops),
     }
 }

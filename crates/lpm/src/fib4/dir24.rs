@@ -78,30 +78,16 @@ impl<E: Entry> Dir24<E> {
     }
 
     pub(super) fn lookup_batch<K: Key>(&self, keys: &[K], hops: &mut [u16]) {
-        let first = blocks(&self.first);
-        each_sixteen(
-            keys,
-            hops,
-            E::ESCAPE.code(),
-            |address| E::load(&first[(address >> 8) as usize]).code(),
-            |address| self.escaped(address),
-        );
+        by_blocks::<E, K>(&self.first, keys, hops, |address| self.escaped(address));
     }
 
     /// As `lookup_batch`, by the table of bytes first.
     pub(super) fn lookup_batch_by<K: Key>(&self, bytes: &[AtomicU8], keys: &[K], hops: &mut [u16]) {
-        let bytes = blocks(bytes);
-        each_sixteen(
-            keys,
-            hops,
-            u8::ESCAPE.code(),
-            |address| u8::load(&bytes[(address >> 8) as usize]).code(),
-            |address| self.projected(address),
-        );
+        by_blocks::<u8, K>(bytes, keys, hops, |address| self.projected(address));
     }
 
     /// The answer where the byte of an address is an escape.
-    fn projected(&self, address: u32) -> u16 {
+    pub(super) fn projected(&self, address: u32) -> u16 {
         fence(Ordering::Acquire);
         let entry = E::load(&self.first[(address >> 8) as usize]);
         if entry == E::ESCAPE {
@@ -126,39 +112,45 @@ impl<E: Entry> Dir24<E> {
     }
 }
 
-/// A table whose size the compiler knows, so that it need not check the index.
-fn blocks<T>(table: &[T]) -> &[T; BLOCKS] {
-    table.first_chunk().expect("a table of all /24s")
-}
+/// Addresses looked up before the first answer is looked at.
+const BLOCK: usize = 64;
 
-/// Looks sixteen addresses up before it looks at the answers: the misses overlap, and escapes are
-/// one branch.
+/// A block's entries are stored as they are and looked at afterwards: so few instructions lie
+/// between two reads of the table that their misses overlap, and the rest is done in vectors.
 #[inline(always)]
-fn each_sixteen<K: Key>(
+fn by_blocks<E: Entry, K: Key>(
+    table: &[E::Cell],
     keys: &[K],
     hops: &mut [u16],
-    escape: u16,
-    first: impl Fn(u32) -> u16,
     escaped: impl Fn(u32) -> u16,
 ) {
-    let (keys, rest) = keys.as_chunks::<16>();
-    let (hops, rest_hops) = hops.as_chunks_mut::<16>();
+    let table: &[E::Cell; BLOCKS] = table.first_chunk().expect("a table of all /24s");
+    let read = |key: K| E::load(&table[(key.address() >> 8) as usize]);
+    let (keys, rest) = keys.as_chunks::<BLOCK>();
+    let (hops, rest_hops) = hops.as_chunks_mut::<BLOCK>();
+    let mut entries = [E::ESCAPE; BLOCK];
     for (keys, hops) in keys.iter().zip(hops) {
-        let mut any = false;
-        for (key, hop) in keys.iter().zip(hops.iter_mut()) {
-            *hop = first(key.address());
-            any |= *hop == escape;
+        for (key, entry) in keys.iter().zip(&mut entries) {
+            *entry = read(*key);
+        }
+        // All of them, that the compiler may compare a vector at a time.
+        let any = entries
+            .iter()
+            .fold(false, |any, &entry| any | (entry == E::ESCAPE));
+        for (entry, hop) in entries.iter().zip(hops.iter_mut()) {
+            *hop = entry.code();
         }
         if any {
-            resolve(keys, hops, escape, &escaped);
+            resolve(keys, hops, E::ESCAPE.code(), &escaped);
         }
     }
     for (key, hop) in rest.iter().zip(rest_hops.iter_mut()) {
-        *hop = first(key.address());
+        *hop = read(*key).code();
     }
-    resolve(rest, rest_hops, escape, &escaped);
+    resolve(rest, rest_hops, E::ESCAPE.code(), &escaped);
 }
 
+#[cold]
 fn resolve<K: Key>(keys: &[K], hops: &mut [u16], escape: u16, escaped: &impl Fn(u32) -> u16) {
     for (key, hop) in keys.iter().zip(hops) {
         if *hop == escape {

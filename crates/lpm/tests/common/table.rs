@@ -23,7 +23,7 @@ pub trait Table: Sized {
     /// Every variant with every instruction set, so long as the machine has it.
     fn each(mut test: impl FnMut(Self::Variant, Simd)) {
         for variant in Self::variants() {
-            for &simd in Simd::available() {
+            for simd in Simd::available() {
                 test(variant, simd);
             }
         }

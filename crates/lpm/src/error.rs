@@ -13,6 +13,8 @@ pub enum Error {
         "more than {limit} /24s hold prefixes longer than /24, which is what the table has room for"
     )]
     Groups { limit: usize },
+    #[error("no room left for {what} of IPv6 prefixes")]
+    Full { what: &'static str },
     #[error("no address space for {what} ({bytes} bytes): raise the limit (ulimit -v)")]
     Memory {
         what: &'static str,

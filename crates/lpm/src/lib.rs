@@ -5,6 +5,7 @@
 mod epoch;
 mod error;
 mod fib4;
+mod fib6;
 mod next_hop;
 mod prefix;
 mod rib;
@@ -12,6 +13,7 @@ mod simd;
 
 pub use error::Error;
 pub use fib4::{Fib4, Layout4, Reader4};
+pub use fib6::{Fib6, Layout6, Reader6};
 pub use next_hop::{NO_ROUTE, NextHop};
 pub use prefix::{Address, Prefix, Prefix4, Prefix6, PrefixError};
 pub use rib::{Covered, Rib};

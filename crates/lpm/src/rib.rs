@@ -3,6 +3,8 @@
 
 mod covered;
 
+use std::ops::RangeInclusive;
+
 use crate::{Address, NextHop, Prefix};
 
 pub use covered::Covered;
@@ -36,8 +38,8 @@ struct Node<A> {
 pub(crate) struct Change {
     /// The prefix's next hop before.
     pub(crate) before: Option<NextHop>,
-    /// The next hop of the longest shorter prefix that covers it.
-    pub(crate) above: Option<NextHop>,
+    /// The length and next hop of the longest shorter prefix that covers it.
+    pub(crate) above: Option<(u8, NextHop)>,
     /// Where the prefixes within it begin.
     pub(crate) within: Within,
 }
@@ -114,18 +116,35 @@ impl<A: Address> Rib<A> {
         self.nodes.capacity() * size_of::<Node<A>>()
     }
 
-    /// Calls `visit` with each prefix within and longer than `len` that no other such one covers, in
-    /// order.
-    pub(crate) fn outermost(&self, within: Within, len: u8, visit: &mut impl FnMut(Prefix<A>)) {
+    /// Calls `visit` with each prefix within whose length is in `lens` and that no other such one
+    /// covers, in order.
+    pub(crate) fn outermost(
+        &self,
+        within: Within,
+        lens: RangeInclusive<u8>,
+        visit: &mut impl FnMut(Prefix<A>),
+    ) {
         if within.0 == NIL {
             return;
         }
         let node = self.node(within.0);
-        if node.hop.is_some() && node.len > len {
+        if node.len > *lens.end() {
+            return;
+        }
+        if node.hop.is_some() && node.len >= *lens.start() {
             return visit(node.prefix());
         }
         for child in node.children {
-            self.outermost(Within(child), len, visit);
+            self.outermost(Within(child), lens.clone(), visit);
+        }
+    }
+
+    /// Whether a prefix longer than `prefix` lies within it.
+    pub(crate) fn is_divided(&self, prefix: Prefix<A>) -> bool {
+        let Within(at) = self.within(prefix);
+        at != NIL && {
+            let node = self.node(at);
+            node.len > prefix.len() || node.children != [NIL; 2]
         }
     }
 
@@ -152,7 +171,7 @@ impl<A: Address> Rib<A> {
             if node.len == prefix.len() {
                 return self.assign(at, hop, above);
             }
-            above = node.hop.or(above);
+            above = node.hop.map(|hop| (node.len, hop)).or(above);
             let side = usize::from(prefix.first().bit(node.len));
             let child = node.children[side];
             if child == NIL {
@@ -184,7 +203,7 @@ impl<A: Address> Rib<A> {
             if node.len == prefix.len() {
                 break;
             }
-            above = node.hop.or(above);
+            above = node.hop.map(|hop| (node.len, hop)).or(above);
             (grandparent, parent) = (parent, at);
             at = node.children[usize::from(prefix.first().bit(node.len))];
             if at == NIL || !self.node(at).prefix().covers(prefix) {
@@ -205,7 +224,7 @@ impl<A: Address> Rib<A> {
         })
     }
 
-    fn assign(&mut self, at: u32, hop: NextHop, above: Option<NextHop>) -> Change {
+    fn assign(&mut self, at: u32, hop: NextHop, above: Option<(u8, NextHop)>) -> Change {
         let before = self.nodes[at as usize].hop.replace(hop);
         self.len += usize::from(before.is_none());
         Change {

@@ -80,7 +80,8 @@ impl<E: Entry> Writer<E> {
             above,
             within,
         } = rib.displace(prefix)?;
-        let entry = E::of(NextHop::code(above)).expect("checked when it was inserted");
+        let entry =
+            E::of(NextHop::code(above.map(|(_, hop)| hop))).expect("checked when it was inserted");
         if prefix.len() <= 24 {
             self.paint(rib, prefix, within, entry);
             return before;
@@ -114,7 +115,7 @@ impl<E: Entry> Writer<E> {
     /// Gives `entry` to all addresses of `prefix` that none of the prefixes within holds.
     fn paint(&self, rib: &Rib<u32>, prefix: Prefix4, within: Within, entry: E) {
         let mut next = u64::from(prefix.first());
-        rib.outermost(within, prefix.len(), &mut |inner| {
+        rib.outermost(within, prefix.len() + 1..=32, &mut |inner| {
             self.range(next, u64::from(inner.first()), entry);
             next = u64::from(inner.last()) + 1;
         });
@@ -151,7 +152,7 @@ impl<E: Entry> Writer<E> {
     fn paint_group(&self, rib: &Rib<u32>, group: u32, prefix: Prefix4, within: Within, entry: E) {
         let mut next = prefix.first();
         let mut done = false;
-        rib.outermost(within, prefix.len(), &mut |inner| {
+        rib.outermost(within, prefix.len() + 1..=32, &mut |inner| {
             if next < inner.first() {
                 E::fill(self.cells(group, next, inner.first() - 1), entry);
             }

@@ -36,11 +36,11 @@ proptest! {
             if let Some(hop) = hop {
                 let change = rib.place(prefix, hop);
                 prop_assert_eq!(change.before, map.insert(prefix, hop));
-                prop_assert_eq!(change.above, above.map(|(_, hop)| hop));
+                prop_assert_eq!(change.above, above.map(|(p, hop)| (p.len(), hop)));
                 check_within(&rib, change.within, prefix, &map);
             } else if let Some(change) = rib.displace(prefix) {
                 prop_assert_eq!(change.before, map.remove(&prefix));
-                prop_assert_eq!(change.above, above.map(|(_, hop)| hop));
+                prop_assert_eq!(change.above, above.map(|(p, hop)| (p.len(), hop)));
                 check_within(&rib, change.within, prefix, &map);
             } else {
                 prop_assert!(!map.contains_key(&prefix));
@@ -63,13 +63,14 @@ proptest! {
 
 fn check_within(rib: &Rib<u32>, within: Within, prefix: Prefix4, map: &BTreeMap<Prefix4, NextHop>) {
     let mut seen = Vec::new();
-    rib.outermost(within, prefix.len(), &mut |found| seen.push(found));
+    rib.outermost(within, prefix.len() + 1..=32, &mut |found| seen.push(found));
     let inside = || {
         map.keys()
             .filter(|p| prefix.covers(**p) && p.len() > prefix.len())
     };
     let outermost = inside().filter(|p| !inside().any(|q| q != *p && q.covers(**p)));
     assert!(seen.iter().eq(outermost), "{seen:?}");
+    assert_eq!(rib.is_divided(prefix), inside().next().is_some());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! One face for the IPv4 and the IPv6 table, so that they are held to the same tests.
 
-use lpm::{Fib4, Layout4, NextHop, Prefix, Reader4, Rib, Simd};
+use lpm::{Fib4, Fib6, Layout4, Layout6, NextHop, Prefix, Reader4, Reader6, Rib, Simd};
 
 use super::Random;
 
@@ -79,4 +79,57 @@ impl Table for Fib4 {
         reader.lookup_batch(addresses, &mut hops);
         hops
     }
+}
+
+impl Table for Fib6 {
+    type Address = u128;
+    type Reader = Reader6;
+    type Variant = Layout6;
+
+    fn variants() -> Vec<Layout6> {
+        vec![Layout6::Paged, Layout6::Flat]
+    }
+
+    fn build(rib: Rib<u128>, variant: Layout6, simd: Simd) -> Self {
+        Fib6::build(rib, variant).unwrap().with_simd(simd)
+    }
+
+    fn insert(&mut self, prefix: Prefix<u128>, hop: NextHop) -> Option<NextHop> {
+        self.insert(prefix, hop).unwrap()
+    }
+
+    fn remove(&mut self, prefix: Prefix<u128>) -> Option<NextHop> {
+        self.remove(prefix).unwrap()
+    }
+
+    fn rib(&self) -> &Rib<u128> {
+        self.rib()
+    }
+
+    fn lookup(&self, address: u128) -> u16 {
+        self.lookup(address).map_or(lpm::NO_ROUTE, NextHop::get)
+    }
+
+    fn look(&self, addresses: &[u128]) -> Vec<Vec<u16>> {
+        let mut hops = vec![0xdead; addresses.len()];
+        self.lookup_batch(&bytes(addresses), &mut hops);
+        vec![hops]
+    }
+
+    fn reader(&self) -> Reader6 {
+        self.reader()
+    }
+
+    fn read(reader: &mut Reader6, addresses: &[u128]) -> Vec<u16> {
+        let mut hops = vec![0xdead; addresses.len()];
+        reader.lookup_batch(&bytes(addresses), &mut hops);
+        hops
+    }
+}
+
+fn bytes(addresses: &[u128]) -> Vec<[u8; 16]> {
+    addresses
+        .iter()
+        .map(|address| address.to_be_bytes())
+        .collect()
 }

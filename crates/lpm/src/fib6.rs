@@ -152,6 +152,6 @@ fn look_up(trie: &Trie, simd: Simd, addresses: &[[u8; 16]], hops: &mut [u16]) {
         Simd::Avx512 => x86::avx512(trie, addresses, hops),
         #[cfg(target_arch = "x86_64")]
         Simd::Avx2 => x86::avx2(trie, addresses, hops),
-        _ => kernel::look_up(trie, addresses, hops, lines::answer),
+        _ => kernel::look_up(trie, addresses, hops, lines::answer, |_| ()),
     }
 }

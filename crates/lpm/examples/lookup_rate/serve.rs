@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
-use lpm::{Fib4, Layout4, NextHop, Prefix, Prefix4, Reader4, Rib, Simd};
+use lpm::{Address, Fib4, Fib6, Layout4, Layout6, NextHop, Prefix, Reader4, Reader6, Rib, Simd};
 use sys::huge::{Array, Backing};
 
 const BATCH: usize = 256;
@@ -16,6 +16,7 @@ const BATCH: usize = 256;
 /// An engine that was built.
 enum Engine {
     V4(Reader4),
+    V6(Reader6),
 }
 
 struct Server {
@@ -62,7 +63,13 @@ impl Server {
             Engine::V4(reader) => {
                 let keys: &[u32] = traffic.keys();
                 timed(keys, &traffic.answers, |keys, hops| {
-                    reader.lookup_batch(keys, hops)
+                    reader.lookup_batch(keys, hops);
+                })
+            }
+            Engine::V6(reader) => {
+                let keys: &[[u8; 16]] = traffic.keys();
+                timed(keys, &traffic.answers, |keys, hops| {
+                    reader.lookup_batch(keys, hops);
                 })
             }
         };
@@ -94,45 +101,56 @@ fn timed<K>(
     (ns, wrong)
 }
 
-/// `bytes-avx512`, `words-portable` and so on.
+/// `bytes-avx512`, `words-portable`, `paged-avx2` and so on.
 fn build(folder: &Path, name: &str) -> Engine {
     let (layout, simd) = name.split_once('-').expect("LAYOUT-SIMD");
     let simd = Simd::available().find(|known| known.name() == simd);
     let simd = simd.expect("instructions that this machine has");
-    let start = Instant::now();
-    let layout = match layout {
-        "bytes" => Layout4::Bytes,
-        "mixed" => Layout4::Mixed,
-        "words" => Layout4::Words,
+    match layout {
+        "bytes" => build4(folder, name, Layout4::Bytes, simd),
+        "mixed" => build4(folder, name, Layout4::Mixed, simd),
+        "words" => build4(folder, name, Layout4::Words, simd),
+        "paged" => build6(folder, name, Layout6::Paged, simd),
+        "flat" => build6(folder, name, Layout6::Flat, simd),
         other => panic!("no layout {other}"),
-    };
-    let rib = routes4(folder);
-    let read = start.elapsed();
+    }
+}
+
+fn build4(folder: &Path, name: &str, layout: Layout4, simd: Simd) -> Engine {
+    let rib = routes::<u32, 4>(folder, "v4", u32::from_ne_bytes);
+    let start = Instant::now();
     let table = Fib4::build(rib, layout).unwrap().with_simd(simd);
-    eprintln!(
-        "{name}: RIB {:.3} s {:.1} MiB, table {:.3} s {:.2} MiB",
-        read.as_secs_f64(),
-        mib(table.rib().bytes()),
-        (start.elapsed() - read).as_secs_f64(),
-        mib(table.bytes())
-    );
+    built(name, start, table.rib().bytes(), table.bytes());
     Engine::V4(table.reader())
 }
 
-fn mib(bytes: usize) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
+fn build6(folder: &Path, name: &str, layout: Layout6, simd: Simd) -> Engine {
+    let rib = routes::<u128, 16>(folder, "v6", u128::from_be_bytes);
+    let start = Instant::now();
+    let table = Fib6::build(rib, layout).unwrap().with_simd(simd);
+    built(name, start, table.rib().bytes(), table.bytes());
+    Engine::V6(table.reader())
 }
 
-fn routes4(folder: &Path) -> Rib<u32> {
-    let routes = fs::read(folder.join("v4.routes")).unwrap();
-    let (routes, _) = routes.as_chunks::<8>();
-    let route = |&[a, b, c, d, len, _, low, high]: &[u8; 8]| {
-        let address = u32::from_ne_bytes([a, b, c, d]);
-        let hop = NextHop::new(u16::from_ne_bytes([low, high])).unwrap();
-        let prefix: Prefix4 = Prefix::new(address, len).unwrap();
-        (prefix, hop)
-    };
-    routes.iter().map(route).collect()
+fn built(name: &str, start: Instant, rib: usize, table: usize) {
+    let seconds = start.elapsed().as_secs_f64();
+    let [rib, table] = [rib, table].map(|bytes| bytes as f64 / f64::from(1 << 20));
+    eprintln!("{name}: table of {table:.2} MiB built in {seconds:.3} s, RIB of {rib:.1} MiB");
+}
+
+/// Records of an address, a length, a zero and a next hop.
+fn routes<A: Address, const N: usize>(
+    folder: &Path,
+    family: &str,
+    address: impl Fn([u8; N]) -> A,
+) -> Rib<A> {
+    let routes = fs::read(folder.join(format!("{family}.routes"))).unwrap();
+    let records = routes.chunks_exact(N + 4).map(|record| {
+        let (first, rest) = record.split_first_chunk().unwrap();
+        let hop = NextHop::new(u16::from_ne_bytes([rest[2], rest[3]])).unwrap();
+        (Prefix::new(address(*first), rest[0]).unwrap(), hop)
+    });
+    records.collect()
 }
 
 impl Traffic {

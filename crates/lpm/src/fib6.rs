@@ -9,7 +9,9 @@ mod trie;
 mod writer;
 
 #[cfg(target_arch = "x86_64")]
-mod x86;
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 
 use std::sync::Arc;
 
@@ -149,9 +151,9 @@ fn look_up(trie: &Trie, simd: Simd, addresses: &[[u8; 16]], hops: &mut [u16]) {
     assert_eq!(addresses.len(), hops.len(), "one answer to each address");
     match simd {
         #[cfg(target_arch = "x86_64")]
-        Simd::Avx512 => x86::avx512(trie, addresses, hops),
+        Simd::Avx512 => avx512::look_up(trie, addresses, hops),
         #[cfg(target_arch = "x86_64")]
-        Simd::Avx2 => x86::avx2(trie, addresses, hops),
-        _ => kernel::look_up(trie, addresses, hops, lines::answer, |_| ()),
+        Simd::Avx2 => avx2::look_up(trie, addresses, hops),
+        _ => kernel::look_up(trie, addresses, hops, &lines::Scalar),
     }
 }

@@ -3,7 +3,8 @@
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use super::trie::{ANSWERS, BOUNDS};
+use super::kernel::Search;
+use super::trie::{ANSWERS, BOUNDS, LINE};
 
 /// An answer for `x`, bits 32..48 of an address, and those above it up to the next mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,12 +91,24 @@ pub(super) fn write(line: &[AtomicU16], part: &Part<'_>) {
 
 /// The answer of a line for `x`.
 #[inline(always)]
-pub(super) fn answer(line: &[AtomicU16; 32], x: u16) -> u16 {
+pub(super) fn answer(line: &[AtomicU16; LINE], x: u16) -> u16 {
     let bounds = line[..BOUNDS].iter();
     let below = bounds
         .map(|bound| usize::from(bound.load(Ordering::Relaxed) < x))
         .sum::<usize>();
     line[ANSWERS + below % ANSWERS].load(Ordering::Relaxed)
+}
+
+/// The search that every machine can do.
+pub(super) struct Scalar;
+
+impl Search for Scalar {
+    #[inline(always)]
+    fn answer(&self, line: &[AtomicU16; LINE], x: u16) -> u16 {
+        answer(line, x)
+    }
+
+    fn prefetch(&self, _: &[AtomicU16; LINE]) {}
 }
 
 fn low(x: u32) -> u16 {

@@ -8,7 +8,7 @@ use super::trie::{ANSWERS, BOUNDS, FLAT, LINE, Trie};
 use crate::Simd;
 
 /// Addresses taken through each step together.
-const BLOCK: usize = 128;
+const BLOCK: usize = 64;
 /// 32-bit lanes of a vector.
 const LANES: usize = 16;
 /// Lines asked for before they are searched.
@@ -38,10 +38,13 @@ pub(super) fn look_up(trie: &Trie, addresses: &[[u8; 16]], hops: &mut [u16]) {
         targets: [0; LIST],
         places: [0; LIST],
     };
-    for (addresses, hops) in addresses.chunks(BLOCK).zip(hops.chunks_mut(BLOCK)) {
+    let mut rest = addresses;
+    for hops in hops.chunks_mut(BLOCK) {
+        let (addresses, later) = rest.split_at(hops.len());
+        rest = later;
         let version = trie.version();
         // SAFETY: the machine has the instructions, and a chunk is no longer than a block.
-        unsafe { block.look_up(trie, addresses) };
+        unsafe { block.look_up(trie, addresses, later) };
         hops.copy_from_slice(&block.answers[..hops.len()]);
         resolve(trie, addresses, hops, version);
     }
@@ -51,9 +54,13 @@ impl Block {
     /// # Safety
     /// At most `BLOCK` addresses.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt")]
-    unsafe fn look_up(&mut self, trie: &Trie, addresses: &[[u8; 16]]) {
+    unsafe fn look_up(&mut self, trie: &Trie, addresses: &[[u8; 16]], later: &[[u8; 16]]) {
         let vectors = addresses.len().div_ceil(LANES);
         for (at, sixteen) in addresses.chunks(LANES).enumerate() {
+            // The next block's addresses, four to a line of the cache.
+            for next in later.iter().skip(at * LANES).take(LANES).step_by(4) {
+                _mm_prefetch::<_MM_HINT_T0>(next.as_ptr().cast());
+            }
             // SAFETY: `at` is below `BLOCK / LANES`.
             unsafe { self.split(at, sixteen) };
         }

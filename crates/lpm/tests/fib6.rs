@@ -1,6 +1,12 @@
 //! The IPv6 table against plain oracles: made-up tables that are nastier than the real one, changes,
 //! the real table, readers beside a writer.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests on made-up numbers"
+)]
+
 mod common;
 
 use common::table::Table;

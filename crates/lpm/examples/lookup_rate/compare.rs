@@ -11,7 +11,7 @@ struct Peer {
 }
 
 /// Each of `engines` is ENGINE=COMMAND; equal commands are one process.
-pub fn compare(passes: u64, traffics: &str, engines: &[&str]) {
+pub(crate) fn compare(passes: u64, traffics: &str, engines: &[&str]) {
     let mut peers: Vec<Peer> = Vec::new();
     let mut serving = Vec::new();
     for engine in engines {

@@ -31,7 +31,7 @@ struct Traffic {
     answers: Vec<u16>,
 }
 
-pub fn serve(folder: &Path) {
+pub(crate) fn serve(folder: &Path) {
     let mut server = Server {
         folder: folder.into(),
         engines: HashMap::new(),

@@ -11,18 +11,18 @@ use crate::common::{Random, Rng, answer, inside, ranges, real};
 const KEYS4: usize = 1 << 22;
 const KEYS6: usize = 1 << 21;
 
-pub fn write(folder: &Path, hops: u64, seed: u64) {
+pub(crate) fn write(folder: &Path, hops: u64, seed: u64) {
     let corpus = sys::require::corpus().expect("LOWROAD_CORPUS names the folder of the table");
     fs::create_dir_all(folder).unwrap();
     let rib: Rib<u32> = real(&corpus, hops);
     let out = Out::new(folder, "v4", &rib, |address| address.to_ne_bytes().to_vec());
     let mut rng = Rng(seed);
     let all: Vec<_> = rib.iter().map(|(prefix, _)| prefix).collect();
-    out.keys("uniform", routed(&out, KEYS4, |_| rng.next() as u32));
-    out.keys("per-prefix", per_prefix(&all, KEYS4, &mut rng));
-    out.keys("zipf", zipf(&all, KEYS4, &mut rng));
+    out.keys("uniform", &routed(&out, KEYS4, |_| rng.next() as u32));
+    out.keys("per-prefix", &per_prefix(&all, KEYS4, &mut rng));
+    out.keys("zipf", &zipf(&all, KEYS4, &mut rng));
     let step = |at: usize| 0x0100_0000u32.wrapping_add((at as u32).wrapping_mul(671));
-    out.keys("sequential", routed(&out, KEYS4, step));
+    out.keys("sequential", &routed(&out, KEYS4, step));
 
     let rib: Rib<u128> = real(&corpus, hops);
     let out = Out::new(folder, "v6", &rib, |address| address.to_be_bytes().to_vec());
@@ -32,9 +32,9 @@ pub fn write(folder: &Path, hops: u64, seed: u64) {
         .copied()
         .filter(|prefix| prefix.len() <= 32)
         .collect();
-    out.keys("uniform-prefix", per_prefix(&all, KEYS6, &mut rng));
-    out.keys("in-32", per_prefix(&short, KEYS6, &mut rng));
-    out.keys("zipf6", zipf(&all, KEYS6, &mut rng));
+    out.keys("uniform-prefix", &per_prefix(&all, KEYS6, &mut rng));
+    out.keys("in-32", &per_prefix(&short, KEYS6, &mut rng));
+    out.keys("zipf6", &zipf(&all, KEYS6, &mut rng));
 }
 
 struct Out<'a, A, F> {
@@ -59,7 +59,7 @@ impl<'a, A: Random, F: Fn(A) -> Vec<u8>> Out<'a, A, F> {
         }
     }
 
-    fn keys(&self, name: &str, keys: Vec<A>) {
+    fn keys(&self, name: &str, keys: &[A]) {
         let bytes: Vec<u8> = keys.iter().flat_map(|&key| (self.bytes)(key)).collect();
         let answers = keys.iter().map(|&key| answer(&self.oracle, key));
         let answers: Vec<u8> = answers.flat_map(u16::to_ne_bytes).collect();

@@ -2,6 +2,11 @@
 //! gather is microcode (AMD before Zen 5, Intel with its mitigations), this is several times faster
 //! than one: nothing lies between the reads, so that their misses overlap.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "bits are cut out of addresses and entries"
+)]
+
 use std::arch::x86_64::*;
 use std::sync::atomic::AtomicU8;
 

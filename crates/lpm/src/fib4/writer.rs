@@ -194,11 +194,11 @@ impl<E: Entry> Writer<E> {
         let slash16 = block as usize >> 8;
         if !self.paged[slash16] {
             self.paged[slash16] = true;
-            // At most as many as there are /16s.
-            self.tables.page_of[slash16].store(self.pages as u16, Ordering::Release);
+            let page = u16::try_from(self.pages).expect("at most one for each /16");
+            self.tables.page_of[slash16].store(page, Ordering::Release);
             self.pages += 1;
         }
-        E::fill(self.cells(group, 0, GROUP as u32 - 1), before);
+        E::fill(self.cells(group, 0, u8::MAX.into()), before);
         Ok((group, true))
     }
 
@@ -233,7 +233,7 @@ impl<E: Entry> Writer<E> {
 }
 
 fn entry<E: Entry>(hop: NextHop) -> Result<E, Error> {
-    E::of(hop.get()).ok_or(Error::NextHop {
+    E::of(hop.get()).ok_or_else(|| Error::NextHop {
         next_hop: hop.get(),
         limit: BYTE_MAX,
     })

@@ -1,6 +1,12 @@
 //! Sixteen addresses at a time by AVX-512. Tables are read by ordinary loads: a gather is no faster
 //! where it is fast, and several times slower where it is microcode.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "lanes and masks of vectors"
+)]
+
 use std::arch::x86_64::*;
 
 use super::kernel::resolve;

@@ -1,6 +1,11 @@
 //! The lookup of a batch, step by step for many addresses at a time, so that their misses overlap.
 //! Only the search of a line is left to the instruction set.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "bits are cut out of addresses and entries"
+)]
+
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::trie::{Entry, LINE, LINES, Trie};

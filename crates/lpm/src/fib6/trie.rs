@@ -1,5 +1,10 @@
 //! The tables that readers see, as flat arrays without pointers, and what their entries mean.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "bits are cut out of addresses and entries"
+)]
+
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use sys::huge::{Array, Backing, Zeroed};

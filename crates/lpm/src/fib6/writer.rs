@@ -1,6 +1,11 @@
 //! Keeps the tables equal to the prefixes. What changes below a /32 is made anew in unused space and
 //! then put in place by one store.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "bits are cut out of addresses and entries"
+)]
+
 mod detail;
 
 use std::collections::HashMap;
@@ -225,7 +230,7 @@ impl Writer {
 
     fn divide_cells(&mut self, rib: &Rib<u128>, prefix: Prefix6, now: Entry) -> Result<(), Error> {
         let bits = now.bits();
-        let cell = |address: u128| (address >> 80) as u32 % (1 << 16) >> (16 - bits);
+        let cell = |address: u128| ((address >> 80) as u32 % (1 << 16)) >> (16 - bits);
         let places = (cell(prefix.first())..=cell(prefix.last())).map(|part| Place {
             slash32: slash32(prefix.first()),
             bits,

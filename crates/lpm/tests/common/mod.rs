@@ -1,5 +1,14 @@
 //! What tests and measurements share: prefixes, a plain oracle, reproducible random numbers.
-#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::use_self,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "shared by tests and measurements, each of which uses a part of it"
+)]
 
 pub mod churn;
 pub mod table;

@@ -1,6 +1,11 @@
 //! What lies below a /32: lines, cells and blocks of prefixes longer than /48, made from the prefixes
 //! there in space of their own.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "bits are cut out of addresses and entries"
+)]
+
 use std::sync::atomic::Ordering;
 
 use super::SHORT;

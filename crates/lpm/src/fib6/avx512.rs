@@ -1,5 +1,5 @@
-//! Sixteen addresses at a time by AVX-512. Tables are read by ordinary loads: a gather is no faster
-//! where it is fast, and several times slower where it is microcode.
+//! Sixteen addresses at a time by AVX-512. Tables are read by ordinary loads, which are several times
+//! faster than a gather where that is microcode.
 
 #![expect(
     clippy::cast_possible_truncation,

@@ -9,6 +9,7 @@ pub mod clock;
 mod cmsg;
 pub mod energy;
 pub mod ethtool;
+pub mod huge;
 pub mod kernel;
 pub mod mmap;
 pub mod mmsg;

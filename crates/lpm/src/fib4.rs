@@ -1,0 +1,238 @@
+//! IPv4: one table lookup by the first 24 bits, a second one for the few /24s that hold longer
+//! prefixes (Gupta, Lin and McKeown, "Routing Lookups in Hardware at Memory Access Speeds",
+//! INFOCOM 1998), with entries of one byte wherever the next hop fits one.
+
+mod dir24;
+mod entry;
+mod writer;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+
+use crate::epoch::Entrance;
+use crate::{Error, NextHop, Prefix4, Rib, Simd};
+use dir24::{Dir24, Key};
+use writer::Writer;
+
+/// How wide the entries of the first table are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout4 {
+    /// One byte, 16 MiB: next hops 1..=254 only.
+    Bytes,
+    /// One byte for next hops 1..=254, and a table of two bytes for all others, 48 MiB: for more
+    /// next hops of which those below 255 have most of the traffic.
+    Mixed,
+    /// Two bytes, 32 MiB: all next hops cost the same.
+    Words,
+}
+
+/// The largest next hop that one byte holds; the largest byte means "look further".
+const BYTE_MAX: u16 = 254;
+
+/// Prefixes made into a table, and the one writer of that table.
+#[derive(Debug)]
+pub struct Fib4 {
+    rib: Rib<u32>,
+    writer: Width<Writer<u8>, Writer<u16>>,
+    simd: Simd,
+}
+
+/// Looks up in another thread while the [`Fib4`] it comes from is changed. Each address is
+/// answered from before or from after a change, never between. A clone serves another thread.
+#[derive(Clone, Debug)]
+pub struct Reader4 {
+    tables: Tables,
+    entrance: Entrance,
+    simd: Simd,
+}
+
+type Tables = Width<Arc<Dir24<u8>>, Arc<Dir24<u16>>>;
+
+/// One thing for entries of a byte, another for entries of two.
+#[derive(Clone, Debug)]
+enum Width<B, W> {
+    Bytes(B),
+    Words(W),
+}
+
+impl Fib4 {
+    /// A table without prefixes.
+    ///
+    /// # Errors
+    /// When there is no address space for it.
+    pub fn new(layout: Layout4) -> Result<Self, Error> {
+        Self::build(Rib::new(), layout)
+    }
+
+    /// The table of all prefixes of `rib`.
+    ///
+    /// # Errors
+    /// A next hop that `layout` cannot hold, too many /24s with longer prefixes (2^20), no address
+    /// space.
+    pub fn build(rib: Rib<u32>, layout: Layout4) -> Result<Self, Error> {
+        let writer = match layout {
+            Layout4::Bytes => Width::Bytes(Writer::build(&rib, false)?),
+            Layout4::Mixed => Width::Words(Writer::build(&rib, true)?),
+            Layout4::Words => Width::Words(Writer::build(&rib, false)?),
+        };
+        Ok(Self {
+            rib,
+            writer,
+            simd: Simd::usual(),
+        })
+    }
+
+    /// Adds a prefix or replaces its next hop; returns the one it had.
+    ///
+    /// # Errors
+    /// As `build`; then nothing has changed.
+    pub fn insert(&mut self, prefix: Prefix4, hop: NextHop) -> Result<Option<NextHop>, Error> {
+        match &mut self.writer {
+            Width::Bytes(writer) => writer.insert(&mut self.rib, prefix, hop),
+            Width::Words(writer) => writer.insert(&mut self.rib, prefix, hop),
+        }
+    }
+
+    /// Withdraws a prefix; returns the next hop it had.
+    pub fn remove(&mut self, prefix: Prefix4) -> Option<NextHop> {
+        match &mut self.writer {
+            Width::Bytes(writer) => writer.remove(&mut self.rib, prefix),
+            Width::Words(writer) => writer.remove(&mut self.rib, prefix),
+        }
+    }
+
+    /// The prefixes in the table.
+    pub fn rib(&self) -> &Rib<u32> {
+        &self.rib
+    }
+
+    /// A reader for another thread.
+    pub fn reader(&self) -> Reader4 {
+        Reader4 {
+            tables: self.tables(),
+            entrance: match &self.writer {
+                Width::Bytes(writer) => writer.entrance(),
+                Width::Words(writer) => writer.entrance(),
+            },
+            simd: self.simd,
+        }
+    }
+
+    /// Looks up by these instructions from now on, as do readers made from now on.
+    ///
+    /// # Panics
+    /// When this machine does not have them (see [`Simd::available`]).
+    #[must_use]
+    pub fn with_simd(mut self, simd: Simd) -> Self {
+        assert!(simd.is_available(), "this machine has no {}", simd.name());
+        self.simd = simd;
+        self
+    }
+
+    /// The next hop of one address in host order.
+    pub fn lookup(&self, address: u32) -> Option<NextHop> {
+        let mut code = [0];
+        self.tables()
+            .lookup_batch(Simd::Portable, &[address], &mut code);
+        NextHop::new(code[0])
+    }
+
+    /// The next hops of addresses in host order, [`crate::NO_ROUTE`] where there is none.
+    ///
+    /// # Panics
+    /// When the slices differ in length.
+    pub fn lookup_batch(&self, addresses: &[u32], hops: &mut [u16]) {
+        self.tables().lookup_batch(self.simd, addresses, hops);
+    }
+
+    /// As `lookup_batch`, of addresses as packets carry them.
+    ///
+    /// # Panics
+    /// When the slices differ in length.
+    pub fn lookup_batch_be(&self, addresses: &[[u8; 4]], hops: &mut [u16]) {
+        self.tables().lookup_batch(self.simd, addresses, hops);
+    }
+
+    /// Bytes of the tables in use, without the [`Rib`]: see [`Rib::bytes`].
+    pub fn bytes(&self) -> usize {
+        match &self.writer {
+            Width::Bytes(writer) => writer.bytes(),
+            Width::Words(writer) => writer.bytes(),
+        }
+    }
+
+    fn tables(&self) -> Tables {
+        match &self.writer {
+            Width::Bytes(writer) => Width::Bytes(writer.tables()),
+            Width::Words(writer) => Width::Words(writer.tables()),
+        }
+    }
+}
+
+impl Reader4 {
+    /// The next hops of addresses in host order, [`crate::NO_ROUTE`] where there is none.
+    ///
+    /// # Panics
+    /// When the slices differ in length.
+    pub fn lookup_batch(&mut self, addresses: &[u32], hops: &mut [u16]) {
+        let _inside = self.entrance.enter();
+        self.tables.lookup_batch(self.simd, addresses, hops);
+    }
+
+    /// As `lookup_batch`, of addresses as packets carry them.
+    ///
+    /// # Panics
+    /// When the slices differ in length.
+    pub fn lookup_batch_be(&mut self, addresses: &[[u8; 4]], hops: &mut [u16]) {
+        let _inside = self.entrance.enter();
+        self.tables.lookup_batch(self.simd, addresses, hops);
+    }
+}
+
+impl Tables {
+    fn lookup_batch<K: Key>(&self, simd: Simd, keys: &[K], hops: &mut [u16]) {
+        assert_eq!(keys.len(), hops.len(), "one answer to each address");
+        match self {
+            Self::Bytes(dir) => bytes(dir, simd, keys, hops),
+            Self::Words(dir) => match dir.projection() {
+                Some(bytes) => mixed(dir, bytes, simd, keys, hops),
+                None => words(dir, simd, keys, hops),
+            },
+        }
+    }
+}
+
+fn bytes<K: Key>(dir: &Dir24<u8>, simd: Simd, keys: &[K], hops: &mut [u16]) {
+    match simd {
+        #[cfg(target_arch = "x86_64")]
+        Simd::Avx512 => avx512::bytes(dir, keys, hops),
+        #[cfg(target_arch = "x86_64")]
+        Simd::Avx2 => avx2::bytes(dir, keys, hops),
+        _ => dir.lookup_batch(keys, hops),
+    }
+}
+
+fn words<K: Key>(dir: &Dir24<u16>, simd: Simd, keys: &[K], hops: &mut [u16]) {
+    match simd {
+        #[cfg(target_arch = "x86_64")]
+        Simd::Avx512 => avx512::words(dir, keys, hops),
+        #[cfg(target_arch = "x86_64")]
+        Simd::Avx2 => avx2::words(dir, keys, hops),
+        _ => dir.lookup_batch(keys, hops),
+    }
+}
+
+fn mixed<K: Key>(dir: &Dir24<u16>, bytes: &[AtomicU8], simd: Simd, keys: &[K], hops: &mut [u16]) {
+    match simd {
+        #[cfg(target_arch = "x86_64")]
+        Simd::Avx512 => avx512::mixed(dir, bytes, keys, hops),
+        #[cfg(target_arch = "x86_64")]
+        Simd::Avx2 => avx2::mixed(dir, bytes, keys, hops),
+        _ => dir.lookup_batch_by(bytes, keys, hops),
+    }
+}

@@ -1,0 +1,323 @@
+//! The authoritative set of prefixes and their next hops: a path-compressed binary trie in one
+//! array. It answers what a table for lookup needs to know when a prefix comes or goes.
+
+mod covered;
+
+use std::ops::RangeInclusive;
+
+use crate::{Address, NextHop, Prefix};
+
+pub use covered::Covered;
+
+/// No node.
+const NIL: u32 = u32::MAX;
+/// The node of the prefix of all addresses, which always exists.
+const ROOT: u32 = 0;
+
+/// Prefixes with one next hop each. A node takes 16 bytes for IPv4 and 32 for IPv6, and there are
+/// at most two nodes to a prefix.
+#[derive(Clone, Debug)]
+pub struct Rib<A> {
+    nodes: Vec<Node<A>>,
+    /// Unused nodes, linked by their first child.
+    free: u32,
+    len: usize,
+}
+
+/// A prefix, or the point where two part.
+#[derive(Clone, Copy, Debug)]
+struct Node<A> {
+    address: A,
+    children: [u32; 2],
+    hop: Option<NextHop>,
+    len: u8,
+}
+
+/// What an insertion or a removal changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    /// The prefix's next hop before.
+    pub(crate) before: Option<NextHop>,
+    /// The length and next hop of the longest shorter prefix that covers it.
+    pub(crate) above: Option<(u8, NextHop)>,
+    /// Where the prefixes within it begin.
+    pub(crate) within: Within,
+}
+
+/// A subtree, valid until the next change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Within(u32);
+
+impl<A: Address> Default for Rib<A> {
+    fn default() -> Self {
+        Self {
+            nodes: vec![Node::new(Prefix::DEFAULT, None)],
+            free: NIL,
+            len: 0,
+        }
+    }
+}
+
+impl<A: Address> Rib<A> {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a prefix or replaces its next hop; returns the one it had.
+    pub fn insert(&mut self, prefix: Prefix<A>, hop: NextHop) -> Option<NextHop> {
+        self.place(prefix, hop).before
+    }
+
+    /// Withdraws a prefix; returns the next hop it had.
+    pub fn remove(&mut self, prefix: Prefix<A>) -> Option<NextHop> {
+        self.displace(prefix)?.before
+    }
+
+    /// The next hop of exactly this prefix.
+    pub fn get(&self, prefix: Prefix<A>) -> Option<NextHop> {
+        let node = self.node(self.path(prefix).last()?);
+        node.hop.filter(|_| node.len == prefix.len())
+    }
+
+    /// The longest prefix that holds the address, and its next hop.
+    pub fn lookup(&self, address: A) -> Option<(Prefix<A>, NextHop)> {
+        let path = self.path(Prefix::cut(address, A::BITS));
+        path.filter_map(|at| self.route(at)).last()
+    }
+
+    /// The longest prefix that covers `prefix` and is shorter.
+    pub fn parent(&self, prefix: Prefix<A>) -> Option<(Prefix<A>, NextHop)> {
+        let path = self.path(prefix).filter_map(|at| self.route(at));
+        path.take_while(|(found, _)| found.len() < prefix.len())
+            .last()
+    }
+
+    /// All prefixes, by address, shorter before longer.
+    pub fn iter(&self) -> Covered<'_, A> {
+        Covered::new(self, ROOT)
+    }
+
+    /// The prefixes that `prefix` covers, itself included, in the order of `iter`.
+    pub fn covered(&self, prefix: Prefix<A>) -> Covered<'_, A> {
+        Covered::new(self, self.within(prefix).0)
+    }
+
+    /// Number of prefixes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of memory held.
+    pub fn bytes(&self) -> usize {
+        self.nodes.capacity() * size_of::<Node<A>>()
+    }
+
+    /// Calls `visit` with each prefix within whose length is in `lens` and that no other such one
+    /// covers, in order.
+    pub(crate) fn outermost(
+        &self,
+        within: Within,
+        lens: RangeInclusive<u8>,
+        visit: &mut impl FnMut(Prefix<A>),
+    ) {
+        if within.0 == NIL {
+            return;
+        }
+        let node = self.node(within.0);
+        if node.len > *lens.end() {
+            return;
+        }
+        if node.hop.is_some() && node.len >= *lens.start() {
+            return visit(node.prefix());
+        }
+        for child in node.children {
+            self.outermost(Within(child), lens.clone(), visit);
+        }
+    }
+
+    /// Whether a prefix longer than `prefix` lies within it.
+    pub(crate) fn is_divided(&self, prefix: Prefix<A>) -> bool {
+        let Within(at) = self.within(prefix);
+        at != NIL && {
+            let node = self.node(at);
+            node.len > prefix.len() || node.children != [NIL; 2]
+        }
+    }
+
+    /// The topmost node within a prefix.
+    pub(crate) fn within(&self, prefix: Prefix<A>) -> Within {
+        let Some(last) = self.path(prefix).last() else {
+            return Within(NIL);
+        };
+        let node = self.node(last);
+        if node.len == prefix.len() {
+            return Within(last);
+        }
+        let child = node.children[usize::from(prefix.first().bit(node.len))];
+        let inside = child != NIL && prefix.covers(self.node(child).prefix());
+        Within(if inside { child } else { NIL })
+    }
+
+    /// As `insert`.
+    pub(crate) fn place(&mut self, prefix: Prefix<A>, hop: NextHop) -> Change {
+        let mut above = None;
+        let mut at = ROOT;
+        loop {
+            let node = self.node(at);
+            if node.len == prefix.len() {
+                return self.assign(at, hop, above);
+            }
+            above = node.hop.map(|hop| (node.len, hop)).or(above);
+            let side = usize::from(prefix.first().bit(node.len));
+            let child = node.children[side];
+            if child == NIL {
+                let leaf = self.allocate(Node::new(prefix, None));
+                self.nodes[at as usize].children[side] = leaf;
+                return self.assign(leaf, hop, above);
+            }
+            let below = self.node(child).prefix();
+            if below.covers(prefix) {
+                at = child;
+                continue;
+            }
+            let shared = prefix.first().common(below.first());
+            let fork = Prefix::cut(prefix.first(), shared.min(prefix.len()));
+            let mut node = Node::new(fork, None);
+            node.children[usize::from(below.first().bit(fork.len()))] = child;
+            let new = self.allocate(node);
+            self.nodes[at as usize].children[side] = new;
+            at = new;
+        }
+    }
+
+    /// As `remove`; nothing when there is no such prefix.
+    pub(crate) fn displace(&mut self, prefix: Prefix<A>) -> Option<Change> {
+        let mut above = None;
+        let (mut grandparent, mut parent, mut at) = (NIL, NIL, ROOT);
+        loop {
+            let node = self.node(at);
+            if node.len == prefix.len() {
+                break;
+            }
+            above = node.hop.map(|hop| (node.len, hop)).or(above);
+            (grandparent, parent) = (parent, at);
+            at = node.children[usize::from(prefix.first().bit(node.len))];
+            if at == NIL || !self.node(at).prefix().covers(prefix) {
+                return None;
+            }
+        }
+        let before = self.nodes[at as usize].hop.take();
+        before?;
+        self.len -= 1;
+        let within = self.prune(parent, at);
+        if within == NIL {
+            self.prune(grandparent, parent);
+        }
+        Some(Change {
+            before,
+            above,
+            within: Within(within),
+        })
+    }
+
+    fn assign(&mut self, at: u32, hop: NextHop, above: Option<(u8, NextHop)>) -> Change {
+        let before = self.nodes[at as usize].hop.replace(hop);
+        self.len += usize::from(before.is_none());
+        Change {
+            before,
+            above,
+            within: Within(at),
+        }
+    }
+
+    /// Takes a node out that stands for nothing; returns the topmost node that is left there.
+    fn prune(&mut self, parent: u32, at: u32) -> u32 {
+        let node = self.node(at);
+        let [left, right] = node.children;
+        if node.hop.is_some() || parent == NIL || (left != NIL && right != NIL) {
+            return at;
+        }
+        let rest = if left == NIL { right } else { left };
+        let siblings = &mut self.nodes[parent as usize].children;
+        let side = usize::from(siblings[1] == at);
+        siblings[side] = rest;
+        self.nodes[at as usize].children[0] = self.free;
+        self.free = at;
+        rest
+    }
+
+    fn allocate(&mut self, node: Node<A>) -> u32 {
+        if self.free != NIL {
+            let at = self.free;
+            self.free = self.node(at).children[0];
+            self.nodes[at as usize] = node;
+            return at;
+        }
+        self.nodes.push(node);
+        u32::try_from(self.nodes.len() - 1).expect("fewer prefixes than would fill 64 GiB")
+    }
+
+    /// The nodes that cover a prefix, from the root on.
+    fn path(&self, prefix: Prefix<A>) -> impl Iterator<Item = u32> {
+        let below = move |&at: &u32| {
+            let node = self.node(at);
+            if node.len == prefix.len() {
+                return None;
+            }
+            let child = node.children[usize::from(prefix.first().bit(node.len))];
+            (child != NIL && self.node(child).prefix().covers(prefix)).then_some(child)
+        };
+        std::iter::successors(Some(ROOT), below)
+    }
+
+    fn node(&self, at: u32) -> &Node<A> {
+        &self.nodes[at as usize]
+    }
+
+    fn route(&self, at: u32) -> Option<(Prefix<A>, NextHop)> {
+        let node = self.node(at);
+        Some((node.prefix(), node.hop?))
+    }
+}
+
+impl<A: Address> Node<A> {
+    fn new(prefix: Prefix<A>, hop: Option<NextHop>) -> Self {
+        Self {
+            address: prefix.first(),
+            children: [NIL; 2],
+            hop,
+            len: prefix.len(),
+        }
+    }
+
+    fn prefix(&self) -> Prefix<A> {
+        Prefix::cut(self.address, self.len)
+    }
+}
+
+impl<A: Address> FromIterator<(Prefix<A>, NextHop)> for Rib<A> {
+    /// Of a prefix that comes twice, the later next hop counts.
+    fn from_iter<I: IntoIterator<Item = (Prefix<A>, NextHop)>>(routes: I) -> Self {
+        let mut rib = Self::new();
+        for (prefix, hop) in routes {
+            rib.insert(prefix, hop);
+        }
+        rib
+    }
+}
+
+impl<'a, A: Address> IntoIterator for &'a Rib<A> {
+    type Item = (Prefix<A>, NextHop);
+    type IntoIter = Covered<'a, A>;
+
+    fn into_iter(self) -> Covered<'a, A> {
+        self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests;

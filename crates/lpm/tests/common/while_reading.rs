@@ -1,0 +1,116 @@
+//! Readers look up while prefixes come and go; each answer must be one that was right at some moment
+//! between the start and the end of its lookup.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use lpm::{NextHop, Prefix};
+
+use super::churn::Update;
+use super::table::Table;
+use super::{Rng, hop, longest};
+
+/// What an address's answer was from each version on.
+type History = Vec<(usize, u16)>;
+
+/// Looks `keys` up in two threads while `updates` are made to `table`.
+pub fn check<T: Table>(mut table: T, keys: &[T::Address], updates: &[Update<T::Address>]) {
+    let histories = histories::<T>(&table, keys, updates);
+    let started = AtomicUsize::new(0);
+    let finished = AtomicUsize::new(0);
+    let reading = |mut reader: T::Reader, seed: u64| {
+        let mut rng = Rng(seed);
+        let mut seen = 0;
+        while finished.load(Ordering::Acquire) < updates.len() {
+            let picked: Vec<_> = (0..1 + rng.below(200))
+                .map(|_| rng.below(keys.len()))
+                .collect();
+            let batch: Vec<_> = picked.iter().map(|&at| keys[at]).collect();
+            let from = finished.load(Ordering::Acquire);
+            let answers = T::read(&mut reader, &batch);
+            let to = started.load(Ordering::Acquire);
+            for (&at, &answer) in picked.iter().zip(&answers) {
+                assert!(
+                    possible(&histories[at], from, to, answer),
+                    "{:?} is {answer} between {from} and {to}: {:?}",
+                    keys[at],
+                    histories[at]
+                );
+            }
+            seen += usize::from(to > from);
+        }
+        seen
+    };
+    let met = thread::scope(|scope| {
+        let readers = [1, 2].map(|seed| {
+            let reader = table.reader();
+            scope.spawn(move || reading(reader, seed))
+        });
+        for (version, &(prefix, hop)) in updates.iter().enumerate() {
+            started.store(version + 1, Ordering::SeqCst);
+            match hop {
+                Some(hop) => table.insert(prefix, hop),
+                None => table.remove(prefix),
+            };
+            finished.store(version + 1, Ordering::SeqCst);
+        }
+        readers.map(|reader| reader.join().unwrap())
+    });
+    assert!(met.iter().sum::<usize>() > 0, "no lookup met an update");
+}
+
+/// Random changes to the prefixes of `pool`.
+pub fn changes<A: super::Random>(pool: &[Prefix<A>], count: usize, seed: u64) -> Vec<Update<A>> {
+    let mut rng = Rng(seed);
+    let change = |_| {
+        let prefix = pool[rng.below(pool.len())];
+        (
+            prefix,
+            (rng.below(2) == 0).then(|| hop(1 + rng.next() % 200)),
+        )
+    };
+    (0..count).map(change).collect()
+}
+
+fn histories<T: Table>(
+    table: &T,
+    keys: &[T::Address],
+    updates: &[Update<T::Address>],
+) -> Vec<History> {
+    let mut routes: BTreeMap<Prefix<T::Address>, NextHop> = table.rib().iter().collect();
+    let list =
+        |routes: &BTreeMap<_, _>| -> Vec<_> { routes.iter().map(|(&p, &h)| (p, h)).collect() };
+    let now = list(&routes);
+    let mut histories: Vec<History> = keys
+        .iter()
+        .map(|&key| vec![(0, longest(&now, key))])
+        .collect();
+    for (version, &(prefix, hop)) in updates.iter().enumerate() {
+        match hop {
+            Some(hop) => routes.insert(prefix, hop),
+            None => routes.remove(&prefix),
+        };
+        let now = list(&routes);
+        let touched = keys
+            .iter()
+            .zip(&mut histories)
+            .filter(|(key, _)| prefix.contains(**key));
+        for (&key, history) in touched {
+            let answer = longest(&now, key);
+            if history.last().is_some_and(|&(_, before)| before != answer) {
+                history.push((version + 1, answer));
+            }
+        }
+    }
+    histories
+}
+
+/// Whether the answer was right in one of versions `from..=to`.
+fn possible(history: &History, from: usize, to: usize, answer: u16) -> bool {
+    let first = history.partition_point(|&(version, _)| version <= from) - 1;
+    let within = history[first..]
+        .iter()
+        .take_while(|&&(version, _)| version <= to);
+    within.into_iter().any(|&(_, right)| right == answer)
+}

@@ -33,8 +33,9 @@ fn create(home: &Path, packages: &[&str]) -> Result<(), String> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let made = home.with_extension(format!("{}-{number}", std::process::id()));
-    let environment = Command::new("python3").args(["-m", "venv"]).arg(&made);
-    let installed = run(environment).and_then(|()| {
+    let mut environment = Command::new("python3");
+    environment.args(["-m", "venv"]).arg(&made);
+    let installed = run(&mut environment).and_then(|()| {
         let pip = ["-m", "pip", "install", "--quiet"];
         run(Command::new(made.join("bin/python"))
             .args(pip)

@@ -18,7 +18,7 @@ use std::hint::black_box;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use acl::{BATCH, Classifier, Key4, Options, Simd, classbench, generate};
 use serde_json::Value;
@@ -35,12 +35,17 @@ fn main() {
         shuffled(classbench::trace(read(&with_suffix(&path, "_trace"))).unwrap()),
         generate::keys_anywhere(KEYS, 7),
     ];
-    let own = Classifier::build(&rules, Options::default()).unwrap();
+    let mut options = Options::default();
+    if let Ok(milliseconds) = env::var("TUNING") {
+        options.tuning = Duration::from_millis(milliseconds.parse().unwrap());
+    }
+    let own = Classifier::build(&rules, options).unwrap();
     println!("{} {} rules {:?}", path.display(), rules.len(), own.report());
     let mut peer = arguments.next().map(|program| {
         let files = write_keys(&sets);
         Peer::start(Path::new(&program), &path, &files, arguments)
     });
+    let wanted = env::var("SIMD").ok();
     let level = peer.as_mut().map(|peer| peer.best_level());
     let own = Simd::available()
         .into_iter()
@@ -50,6 +55,9 @@ fn main() {
         });
     let (mut own, levels) = own;
     for &simd in &levels {
+        if wanted.as_ref().is_some_and(|wanted| *wanted != format!("{simd:?}")) {
+            continue;
+        }
         own = own.with_simd(simd);
         for (set, keys) in sets.iter().enumerate() {
             compare(&own, simd, set, keys, peer.as_mut().zip(level.as_deref()));
@@ -66,7 +74,8 @@ fn compare(
     mut peer: Option<(&mut Peer, &str)>,
 ) {
     let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..PASSES {
+    // Alone there is no pair to tell noise from: more passes, of which the least counts.
+    for _ in 0..if peer.is_some() { PASSES } else { 8 * PASSES } {
         let (time, checksum) = pass(own, keys);
         ours.push(time);
         if let Some((peer, level)) = &mut peer {
@@ -85,8 +94,14 @@ fn compare(
     println!();
 }
 
-/// Nanoseconds for a key, and the sum of (position + 1) * (rule + 1), 0 for no rule.
+/// After a pass that warms the caches: nanoseconds for a key, and the sum of (position + 1) * (rule + 1), 0 for no rule.
 fn pass(own: &Classifier<u32>, keys: &[Key4]) -> (f64, u64) {
+    let mut all = vec![0; keys.len()];
+    own.classify(keys, &mut all);
+    let terms = (1u64..).zip(all);
+    let sum = terms.fold(0u64, |sum, (at, rule)| {
+        sum.wrapping_add(at.wrapping_mul(u64::from(rule.wrapping_add(1))))
+    });
     let mut found = vec![0; BATCH];
     let started = Instant::now();
     for keys in keys.chunks(BATCH) {
@@ -94,12 +109,6 @@ fn pass(own: &Classifier<u32>, keys: &[Key4]) -> (f64, u64) {
         black_box(&found);
     }
     let time = started.elapsed().as_secs_f64() * 1e9 / keys.len() as f64;
-    let mut found = vec![0; keys.len()];
-    own.classify(keys, &mut found);
-    let terms = (1u64..).zip(found);
-    let sum = terms.fold(0u64, |sum, (at, rule)| {
-        sum.wrapping_add(at.wrapping_mul(u64::from(rule.wrapping_add(1))))
-    });
     (time, sum)
 }
 

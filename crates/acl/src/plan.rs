@@ -6,9 +6,10 @@
 
 use crate::address::Address;
 use crate::region::Region;
-use crate::sample::Sample;
+use crate::sample::{Sample, Samples};
+use crate::table::filter;
 
-/// Packets that merges are judged by.
+/// Packets of each sort that merges are judged by.
 const JUDGES: usize = 1024;
 
 /// What decides the shape of a table.
@@ -18,6 +19,8 @@ pub(crate) struct Parameters {
     pub(crate) leaf: usize,
     /// What a probe of a root costs; a line costs 9.
     pub(crate) probe: f64,
+    /// What the mean foreign packet counts for, beside the mean packet drawn from a rule.
+    pub(crate) foreign: f64,
 }
 
 const LINE: f64 = 9.0;
@@ -55,11 +58,12 @@ struct Bucket {
     rules: u16,
     wide: [u16; 2],
     best: u32,
+    filter: u32,
 }
 
 struct Planner<'a, A: Address> {
     regions: &'a [Region<A>],
-    samples: &'a [Sample<A>],
+    samples: &'a Samples<A>,
     parameters: Parameters,
     buckets: Vec<Bucket>,
 }
@@ -67,10 +71,9 @@ struct Planner<'a, A: Address> {
 /// Divides the regions, which ascend by order, among roots.
 pub(crate) fn plan<A: Address>(
     regions: &[Region<A>],
-    samples: &[Sample<A>],
+    samples: &Samples<A>,
     parameters: Parameters,
 ) -> Vec<Cell> {
-    let samples = &samples[..samples.len().min(JUDGES)];
     let mut planner = Planner {
         regions,
         samples,
@@ -162,7 +165,7 @@ impl<A: Address> Planner<'_, A> {
         a.cost + b.cost - self.cost(a, Some(b))
     }
 
-    /// Mean cost of a sample at the root that the cells would share.
+    /// Mean costs of the samples at the root that the cells would share.
     #[expect(clippy::cast_precision_loss, reason = "counts of samples")]
     fn cost(&mut self, a: &Cell, b: Option<&Cell>) -> f64 {
         let lengths = b.map_or(a.lengths, |b| least(a.lengths, b.lengths));
@@ -174,6 +177,7 @@ impl<A: Address> Planner<'_, A> {
             rules: 0,
             wide: [0; 2],
             best: u32::MAX,
+            filter: 0,
         };
         self.buckets.resize(1 << bits, empty);
         for &index in cells().flat_map(|cell| &cell.members) {
@@ -185,18 +189,28 @@ impl<A: Address> Planner<'_, A> {
                 bucket.wide[0] += u16::from(region.lengths.0 < lengths.0.saturating_add(3));
                 bucket.wide[1] += u16::from(region.lengths.1 < lengths.1.saturating_add(3));
                 bucket.best = bucket.best.min(index);
+                bucket.filter |= filter(hash);
             }
         }
-        let mut total = 0.0;
-        for sample in self.samples.iter().filter(|sample| best <= sample.rank) {
-            let hash = A::hash(sample.source, sample.destination, lengths);
-            let bucket = self.buckets[slot(hash, bits)];
-            total += self.parameters.probe;
-            if bucket.best <= sample.rank && bucket.rules > 0 {
-                total += sample.weight_of_bucket(self.bucket_cost(bucket));
+        let mean = |samples: &[Sample<A>]| {
+            let samples = &samples[..samples.len().min(JUDGES)];
+            let mut total = 0.0;
+            for sample in samples.iter().filter(|sample| best <= sample.rank) {
+                let hash = A::hash(sample.source, sample.destination, lengths);
+                let bucket = self.buckets[slot(hash, bits)];
+                total += self.parameters.probe;
+                if bucket.best <= sample.rank && bucket.filter & filter(hash) != 0 {
+                    total += self.bucket_cost(bucket);
+                }
             }
-        }
-        total / self.samples.len().max(1) as f64
+            total / samples.len().max(1) as f64
+        };
+        let foreign = if self.parameters.foreign > 0.0 {
+            self.parameters.foreign * mean(&self.samples.foreign)
+        } else {
+            0.0
+        };
+        mean(&self.samples.within) + foreign
     }
 
     #[expect(clippy::cast_precision_loss, reason = "small counts")]

@@ -1,11 +1,8 @@
-//! Packets that a build is judged by: most fall under some rule, the rest come from anywhere.
+//! Packets that a build is judged by: half are drawn from the rules, half come from anywhere.
 
 use crate::address::Address;
 use crate::region::{Region, lane};
 use crate::rule::Key;
-
-/// One packet in this many is drawn at random instead of from a rule.
-const FOREIGN: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample<A: Address> {
@@ -14,17 +11,6 @@ pub(crate) struct Sample<A: Address> {
     pub(crate) destination: A,
     /// Index of the region that it was drawn from, or the highest number.
     pub(crate) rank: u32,
-}
-
-impl<A: Address> Sample<A> {
-    /// What is left of a bucket's cost: a foreign packet passes an entry's filter one time in four.
-    pub(crate) fn weight_of_bucket(&self, cost: f64) -> f64 {
-        if self.rank == u32::MAX {
-            cost * 0.25
-        } else {
-            cost
-        }
-    }
 }
 
 /// Numbers that look random: xorshift64*.
@@ -59,20 +45,25 @@ impl Random {
     }
 }
 
-/// `count` packets, the same for the same regions.
-pub(crate) fn draw<A: Address>(regions: &[Region<A>], count: usize) -> Vec<Sample<A>> {
+/// Packets of both sorts.
+#[derive(Debug)]
+pub(crate) struct Samples<A: Address> {
+    /// Each drawn from a rule.
+    pub(crate) within: Vec<Sample<A>>,
+    /// From anywhere: of most lists they match no rule, or the last.
+    pub(crate) foreign: Vec<Sample<A>>,
+}
+
+/// `count` packets of each sort, the same for the same regions.
+pub(crate) fn draw<A: Address>(regions: &[Region<A>], count: usize) -> Samples<A> {
     let mut random = Random::new(1);
-    let mut samples = Vec::with_capacity(count);
-    for number in 0..count {
+    let mut one_within = |_| {
         let index = random.below(regions.len() as u64) as usize;
-        let foreign = number % FOREIGN == FOREIGN - 1;
-        samples.push(if foreign {
-            anywhere(&mut random)
-        } else {
-            within(&regions[index], index as u32, &mut random)
-        });
-    }
-    samples
+        within(&regions[index], index as u32, &mut random)
+    };
+    let within = (0..count).map(&mut one_within).collect();
+    let foreign = (0..count).map(|_| anywhere(&mut random)).collect();
+    Samples { within, foreign }
 }
 
 fn within<A: Address>(region: &Region<A>, rank: u32, random: &mut Random) -> Sample<A> {

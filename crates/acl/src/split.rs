@@ -10,7 +10,7 @@ use crate::region::{Region, lane, set_lane};
 use crate::table::{BOUND_WORDS, FANOUT, Node, kind};
 
 /// Lists that are shorter stay leaves.
-const SHORTEST: usize = 12;
+const SHORTEST: usize = 24;
 
 /// Parts of a bucket between bounds of a lane.
 struct Division<A: Address> {

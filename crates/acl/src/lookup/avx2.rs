@@ -10,7 +10,7 @@ use super::{Operations, all_batches};
 use crate::address::Address;
 use crate::line::Line;
 use crate::rule::{Key, NONE};
-use crate::table::Table;
+use crate::table::{BOUND_WORDS, Table};
 
 struct Avx2;
 
@@ -30,6 +30,12 @@ impl<A: Address> Operations<A> for Avx2 {
             line.first(key.as_ref())
         }
     }
+
+    #[inline(always)]
+    fn reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
+        // SAFETY: `classify` runs only where AVX2 is present.
+        unsafe { reached(bounds, value) }
+    }
 }
 
 /// `simd` says that the instructions are there.
@@ -42,6 +48,23 @@ pub(super) fn classify<A: Address>(table: &Table<A>, keys: &[Key<A>], found: &mu
 #[target_feature(enable = "avx2,bmi2,popcnt")]
 fn inner<A: Address>(table: &Table<A>, keys: &[Key<A>], found: &mut [u32]) {
     all_batches::<A, Avx2>(table, keys, found);
+}
+
+/// # Safety
+/// AVX2.
+#[inline(always)]
+unsafe fn reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
+    let mut bytes = 0;
+    for quarter in bounds.chunks_exact(4) {
+        // SAFETY: 32 bytes lie in a chunk.
+        bytes += unsafe {
+            let value = _mm256_set1_epi16(value.cast_signed());
+            let bounds = _mm256_loadu_si256(quarter.as_ptr().cast());
+            let met = _mm256_cmpeq_epi16(_mm256_max_epu16(value, bounds), value);
+            _mm256_movemask_epi8(met).count_ones()
+        };
+    }
+    bytes / 2
 }
 
 /// [`Line::first`] for lines of the layout `low0[7] order0[2] low1[7] high0[7] order1[2] high1[7]`.

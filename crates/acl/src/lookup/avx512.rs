@@ -1,13 +1,14 @@
 //! AVX-512: sixteen packets hash and load their entries at once; two IPv4 rules, or half an IPv6
 //! rule, take one comparison.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::{BATCH, Operations, Simd, Work, all_batches, descend, test};
 use crate::address::{Address, MIX};
 use crate::line::{Line, Line4, Line6};
 use crate::rule::{Key, Key4, NONE};
-use crate::table::{FILTER_BITS, Root, Table};
+use crate::table::{BOUND_WORDS, FILTER_BITS, Root, Table};
 
 struct Avx512;
 
@@ -23,6 +24,12 @@ impl Operations<u32> for Avx512 {
         // SAFETY: `classify4` runs only where AVX-512 is present.
         unsafe { first_of_two(line, key) }
     }
+
+    #[inline(always)]
+    fn reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
+        // SAFETY: as above.
+        unsafe { reached(bounds, value) }
+    }
 }
 
 impl Operations<u128> for Avx512 {
@@ -36,6 +43,12 @@ impl Operations<u128> for Avx512 {
     fn first(line: &Line6, key: &[u64; 5]) -> u32 {
         // SAFETY: `classify6` runs only where AVX-512 is present.
         unsafe { first_of_one(line, key) }
+    }
+
+    #[inline(always)]
+    fn reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
+        // SAFETY: as above.
+        unsafe { reached(bounds, value) }
     }
 }
 
@@ -245,6 +258,19 @@ fn store(to: &mut [u32], start: usize, value: __m512i) {
     unsafe { _mm512_storeu_si512(to.as_mut_ptr().add(start).cast(), value) }
 }
 
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,popcnt")]
+fn reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
+    let value = _mm512_set1_epi16(value.cast_signed());
+    // SAFETY: both halves lie in the array.
+    let (front, back) = unsafe {
+        let from = bounds.as_ptr();
+        (_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(8).cast()))
+    };
+    let reached = |bounds| _mm512_cmple_epu16_mask(bounds, value).count_ones();
+    reached(front) + reached(back)
+}
+
 /// [`Line::first`] by arithmetic only: which of two rules matches is a coin toss to a branch
 /// predictor.
 #[inline]
@@ -259,12 +285,21 @@ fn first_of_two(line: &Line4, key: &[u64; 2]) -> u32 {
         let order = _mm512_loadu_si512(ORDER.as_ptr().cast());
         let key = _mm512_castsi128_si512(_mm_loadu_si128(key.as_ptr().cast()));
         let x = _mm512_xor_si512(_mm512_permutexvar_epi16(order, key), flip);
-        let met = _mm512_cmpge_epu16_mask(x, _mm512_load_si512(line.0.as_ptr().cast()));
-        let both = met & met >> 16 & 0xffff;
-        let first = ((both & 0x7f) + 1) >> 7;
-        let second = ((both >> 9) + 1) >> 7;
-        let order = line.0.as_ptr().add(23 - 16 * first as usize).cast::<u32>();
-        order.read_unaligned() | (first | second).wrapping_sub(1)
+        let missed = _mm512_cmplt_epu16_mask(x, _mm512_load_si512(line.0.as_ptr().cast()));
+        // Moves on condition, which compilers would make jumps of.
+        let order: u32;
+        asm!(
+            "mov {order:e}, -1",
+            "test {missed:e}, 0xfe00fe00",
+            "cmovz {order:e}, dword ptr [{line} + 46]",
+            "test {missed:e}, 0x007f007f",
+            "cmovz {order:e}, dword ptr [{line} + 14]",
+            order = out(reg) order,
+            missed = in(reg) missed,
+            line = in(reg) line.0.as_ptr(),
+            options(pure, readonly, nostack),
+        );
+        order
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) fn batch<A: Address, O: Operations<A>>(
         if left == 0 {
             return;
         }
-        (work.leaves.len, work.nodes.len) = (0, 0);
+        let (mut leaves, mut nodes) = (0, 0);
         for number in 0..left {
             let (packet, hash) = (active[number], hashes[number]);
             let entry = *at(entries, root.base as usize + slot(hash, root.bits));
@@ -48,9 +48,11 @@ pub(super) fn batch<A: Address, O: Operations<A>>(
             let passes = entry as u32 & filter(hash) != 0;
             let open = passes & beats(table.shift, entry, work.best[packet as usize % BATCH]);
             let inner = reference & NODE != 0;
-            work.leaves.push(packet, reference, open & !inner);
-            work.nodes.push(packet, reference, open & inner);
+            let (to_leaves, to_nodes) = (open & !inner, open & inner);
+            work.leaves.push(&mut leaves, packet, reference, to_leaves);
+            work.nodes.push(&mut nodes, packet, reference, to_nodes);
         }
+        (work.leaves.len, work.nodes.len) = (leaves, nodes);
         descend::<A, O>(table, work);
         test::<A, O>(table, work);
     }

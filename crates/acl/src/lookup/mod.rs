@@ -71,6 +71,8 @@ trait Operations<A: Address> {
     fn extract(word: u64, mask: u64) -> u64;
     /// [`Line::first`].
     fn first(line: &A::Line, key: &A::Words) -> u32;
+    /// How many of the bounds, four to a word, a value has reached.
+    fn reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32;
 }
 
 /// The state of a batch.
@@ -100,12 +102,13 @@ impl List {
         }
     }
 
-    /// Writes behind the end; the element counts if `keep`.
+    /// Writes behind the end, which is `len` (a register's, not memory's, in a loop); the element
+    /// counts if `keep`.
     #[inline(always)]
-    fn push(&mut self, packet: u32, reference: u32, keep: bool) {
-        self.packets[self.len % BATCH] = packet;
-        self.references[self.len % BATCH] = reference;
-        self.len += usize::from(keep);
+    fn push(&mut self, len: &mut usize, packet: u32, reference: u32, keep: bool) {
+        self.packets[*len % BATCH] = packet;
+        self.references[*len % BATCH] = reference;
+        *len += usize::from(keep);
     }
 }
 
@@ -191,7 +194,7 @@ fn descend<A: Address, O: Operations<A>>(table: &Table<A>, work: &mut Work<A>) {
             let child = if node.kind == kind::CUT {
                 cut::<A, O>(node, key)
             } else if node.kind == kind::SPLIT {
-                split::<A>(entries, node, key)
+                split::<A, O>(entries, node, key)
             } else {
                 let best = &mut work.best[packet as usize % BATCH];
                 long_leaf::<A, O>(table, node, key, best);
@@ -202,15 +205,19 @@ fn descend<A: Address, O: Operations<A>>(table: &Table<A>, work: &mut Work<A>) {
             work.places[going % BATCH] = child;
             going += 1;
         }
+        let (mut leaves, mut inner_nodes) = (work.leaves.len, 0);
         for number in 0..going {
             let packet = work.nodes.packets[number];
             let entry = *at(entries, work.places[number] as usize);
             let reference = (entry >> 32) as u32;
             let open = beats(table.shift, entry, work.best[packet as usize % BATCH]);
             let inner = reference & NODE != 0;
-            work.leaves.push(packet, reference, open && !inner);
-            work.nodes.push(packet, reference, open && inner);
+            let (to_leaves, to_nodes) = (open & !inner, open & inner);
+            work.leaves.push(&mut leaves, packet, reference, to_leaves);
+            work.nodes.push(&mut inner_nodes, packet, reference, to_nodes);
         }
+        work.leaves.len = leaves;
+        work.nodes.len = inner_nodes;
     }
 }
 
@@ -230,15 +237,11 @@ fn cut<A: Address, O: Operations<A>>(node: &Node, key: &A::Words) -> u32 {
 }
 
 #[inline(always)]
-fn split<A: Address>(entries: &[u64], node: &Node, key: &A::Words) -> u32 {
+fn split<A: Address, O: Operations<A>>(entries: &[u64], node: &Node, key: &A::Words) -> u32 {
     let value = lane(key.as_ref(), usize::from(node.words[0]));
-    let mut place = 0;
-    for word in 0..BOUND_WORDS {
-        let bounds = *at(entries, node.base as usize + word);
-        for part in 0..4 {
-            place += u32::from((bounds >> (16 * part)) as u16 <= value);
-        }
-    }
+    // SAFETY: a split's node names the first of its bounds, all of which are entries.
+    let bounds = unsafe { &*entries.as_ptr().add(node.base as usize).cast() };
+    let place = O::reached(bounds, value);
     debug_assert!((1..=FANOUT as u32).contains(&place));
     node.base + BOUND_WORDS as u32 + place - 1
 }
@@ -274,8 +277,9 @@ fn test<A: Address, O: Operations<A>>(table: &Table<A>, work: &mut Work<A>) {
     for &reference in &leaves.references[..leaves.len] {
         prefetch(&raw const *at(lines, (reference & LINE_MASK) as usize));
     }
-    while leaves.len > 0 {
-        let count = std::mem::take(&mut leaves.len);
+    let mut left = leaves.len;
+    while left > 0 {
+        let count = std::mem::take(&mut left);
         for number in 0..count {
             let (packet, reference) = (leaves.packets[number], leaves.references[number]);
             let line = at(lines, (reference & LINE_MASK) as usize);
@@ -284,7 +288,8 @@ fn test<A: Address, O: Operations<A>>(table: &Table<A>, work: &mut Work<A>) {
             *best = order.min(*best);
             let next = reference.wrapping_add(1).wrapping_sub(1 << LINE_BITS);
             prefetch(lines.as_ptr().wrapping_add((next & LINE_MASK) as usize));
-            leaves.push(packet, next, (order == NONE) & (next >> LINE_BITS != 0));
+            let more = (order == NONE) & (next >> LINE_BITS != 0);
+            leaves.push(&mut left, packet, next, more);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{Operations, all_batches};
 use crate::address::Address;
 use crate::line::Line;
 use crate::rule::Key;
-use crate::table::Table;
+use crate::table::{BOUND_WORDS, Table};
 
 struct Portable;
 
@@ -17,6 +17,17 @@ impl<A: Address> Operations<A> for Portable {
     #[inline(always)]
     fn first(line: &A::Line, key: &A::Words) -> u32 {
         line.first(key.as_ref())
+    }
+
+    /// The bounds ascend: six steps of a search without branches.
+    #[inline(always)]
+    fn reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
+        let bound = |at: u32| (bounds[at as usize / 4] >> (16 * (at % 4))) as u16;
+        let mut below = 0;
+        for step in [32, 16, 8, 4, 2, 1] {
+            below += step * u32::from(bound(below + step - 1) <= value);
+        }
+        below + u32::from(bound(below) <= value)
     }
 }
 

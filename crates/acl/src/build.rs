@@ -23,7 +23,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            tuning: Duration::from_millis(250),
+            tuning: Duration::from_millis(400),
         }
     }
 }
@@ -132,7 +132,8 @@ fn fill<A: Address>(
     let mut table = Table::reserve(regions.len(), highest)?;
     let mut roots = Vec::new();
     let spare = 16 * regions.len() + (1 << 16);
-    let mut cutter = Cutter::new(&mut table, shape.leaf, spare);
+    let work = 32 * regions.len() + (1 << 18);
+    let mut cutter = Cutter::new(&mut table, shape.leaf, spare, work);
     for cell in cells {
         roots.push(root(regions, cell, &mut cutter)?);
     }
@@ -170,6 +171,7 @@ fn root<A: Address>(
             list: &list,
             bounds: everything::<A>(),
             budget: list.len() as f64 * copies + 16.0,
+            spare: list.len() as f64 * (8.0 * copies).min(256.0) + 1024.0,
             depth: 0,
         };
         let made = cutter.entry(&bucket, filter_of(run.iter().map(|&(hash, _)| hash)))?;

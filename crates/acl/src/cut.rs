@@ -5,7 +5,7 @@ use crate::address::Address;
 use crate::count::{Counts, MOST_BITS};
 use crate::error::Error;
 use crate::line::lines_of;
-use crate::region::{Region, lane, set_lane};
+use crate::region::{Region, lane, set_lane, widened};
 use crate::table::{LINE_BITS, LONGEST, NODE, Node, Table, entry, filter, kind};
 
 /// Bits that one node may choose.
@@ -15,13 +15,15 @@ const WORTH: f64 = 0.97;
 /// The expected bucket at which no more bits are chosen.
 const ENOUGH: f64 = 3.0;
 /// Levels of nodes.
-const DEEPEST: usize = 12;
+const DEEPEST: usize = 20;
 
 /// What building has used up and met.
 #[derive(Debug, Default)]
 pub(crate) struct Effort {
     /// Copies of rules that splits may still make, in the whole table.
     pub(crate) spare: usize,
+    /// Rules in lists that may still be divided, in the whole table: what bounds the time.
+    pub(crate) work: usize,
     /// Rules in all leaves, copies counted.
     pub(crate) written: usize,
     /// Rules in the longest leaf.
@@ -46,6 +48,8 @@ pub(crate) struct Bucket<'a, A: Address> {
     pub(crate) bounds: (A::Words, A::Words),
     /// Copies of rules that cuts may make.
     pub(crate) budget: f64,
+    /// Copies of rules that splits may make.
+    pub(crate) spare: f64,
     pub(crate) depth: usize,
 }
 
@@ -58,6 +62,17 @@ struct Parts {
     mass: Vec<f64>,
 }
 
+/// Bits, in the order of their choice, and what they make of a bucket.
+#[derive(Debug)]
+struct Choice {
+    bits: Vec<usize>,
+    parts: Parts,
+    /// Rules that the mean packet meets.
+    expected: f64,
+    /// Rules in all parts.
+    total: f64,
+}
+
 impl Parts {
     fn get(&self, part: usize) -> &[u32] {
         let start = if part == 0 { 0 } else { self.ends[part - 1] };
@@ -66,12 +81,13 @@ impl Parts {
 }
 
 impl<'a, A: Address> Cutter<'a, A> {
-    pub(crate) fn new(table: &'a mut Table<A>, leaf: usize, spare: usize) -> Self {
+    pub(crate) fn new(table: &'a mut Table<A>, leaf: usize, spare: usize, work: usize) -> Self {
         Self {
             table,
             leaf,
             effort: Effort {
                 spare,
+                work,
                 ..Effort::default()
             },
             lines: Vec::new(),
@@ -85,23 +101,41 @@ impl<'a, A: Address> Cutter<'a, A> {
     /// [`Error::Full`] when the table has no room left.
     pub(crate) fn entry(&mut self, bucket: &Bucket<'_, A>, filter: u8) -> Result<u64, Error> {
         let &Bucket { regions, list, .. } = bucket;
-        let kept = within(regions, list, &bucket.bounds);
-        let list = kept.as_deref().unwrap_or(list);
+        let (list, bounds) = needed(regions, list, &bucket.bounds);
+        let list = &list[..];
         let Some(&first) = list.first() else {
             return Ok(0);
         };
-        let bucket = &Bucket { list, ..*bucket };
+        let bucket = &Bucket {
+            list,
+            bounds,
+            ..*bucket
+        };
         let reference = if list.len() <= self.leaf || bucket.depth >= DEEPEST {
             self.leaf(regions, list)?
-        } else if let Some(node) = self.cut(bucket)? {
-            node
-        } else if let Some(node) = self.split(bucket)? {
-            node
         } else {
-            self.leaf(regions, list)?
+            self.inner(bucket)?
         };
         let best = regions[first as usize].order;
         Ok(entry(best, self.table.shift, filter, reference))
+    }
+
+    /// A node, if some division pays: a good cut, else a split, else whatever cut there is.
+    fn inner(&mut self, bucket: &Bucket<'_, A>) -> Result<u32, Error> {
+        if self.effort.work < bucket.list.len() {
+            return self.leaf(bucket.regions, bucket.list);
+        }
+        self.effort.work -= bucket.list.len();
+        let choice = self.choose(bucket);
+        if choice.expected * 2.0 > bucket.list.len() as f64
+            && let Some(node) = self.split(bucket)?
+        {
+            return Ok(node);
+        }
+        if choice.bits.is_empty() {
+            return self.leaf(bucket.regions, bucket.list);
+        }
+        self.cut(bucket, &choice)
     }
 
     /// Writes a leaf and refers to it.
@@ -137,12 +171,9 @@ impl<'a, A: Address> Cutter<'a, A> {
         }
     }
 
-    /// A node by chosen bits; none when no bit is worth it.
-    fn cut(&mut self, bucket: &Bucket<'_, A>) -> Result<Option<u32>, Error> {
-        let (chosen, parts, total) = self.choose(bucket);
-        if chosen.is_empty() {
-            return Ok(None);
-        }
+    /// A node by chosen bits.
+    fn cut(&mut self, bucket: &Bucket<'_, A>, choice: &Choice) -> Result<u32, Error> {
+        let Choice { bits: chosen, parts, total, .. } = choice;
         let mut words: Vec<usize> = chosen.iter().map(|bit| bit / 64).collect();
         words.sort_unstable();
         words.dedup();
@@ -169,33 +200,32 @@ impl<'a, A: Address> Cutter<'a, A> {
                 child |= set << place;
                 narrow::<A>(&mut bounds, bit, set == 1);
             }
-            let share = list.len() as f64 / total;
+            let share = list.len() as f64 / *total;
             let made = self.entry(
                 &Bucket {
                     regions: bucket.regions,
                     list,
                     bounds,
                     budget: bucket.budget * share,
+                    spare: bucket.spare * share,
                     depth: bucket.depth + 1,
                 },
                 u8::MAX,
             )?;
             self.table.entries.as_mut_slice()[base + child] = made;
         }
-        let node = self.node(Node {
+        self.node(Node {
             masks,
             base: base as u32,
             kind: kind::CUT,
             words: [first as u8, second as u8],
             shift: masks[0].count_ones() as u8,
-        })?;
-        Ok(Some(node))
+        })
     }
 
     /// Greedily the bits that leave the fewest rules where packets land, while copies stay within
-    /// the budget. Bits of at most two words. Returns them, the parts they make, and the sum of
-    /// those.
-    fn choose(&mut self, bucket: &Bucket<'_, A>) -> (Vec<usize>, Parts, f64) {
+    /// the budget. Bits of at most two words.
+    fn choose(&mut self, bucket: &Bucket<'_, A>) -> Choice {
         let &Bucket { regions, list, .. } = bucket;
         let mut parts = Parts {
             items: list.to_vec(),
@@ -221,7 +251,12 @@ impl<'a, A: Address> Cutter<'a, A> {
                 break;
             }
         }
-        (chosen, parts, total)
+        Choice {
+            bits: chosen,
+            parts,
+            expected,
+            total,
+        }
     }
 
     /// The bit after which the mean packet meets the fewest rules; with it that mean and the rules
@@ -268,21 +303,29 @@ impl<'a, A: Address> Cutter<'a, A> {
     }
 }
 
-/// The rules that some key between the bounds can match first, if that is not all of them: none
-/// that lies elsewhere, and none after one that every key matches.
-fn within<A: Address>(
+/// The rules that some key between the bounds can match first, and the bounds of what they match:
+/// none that lies elsewhere, and none after one that contains all that follow.
+fn needed<A: Address>(
     regions: &[Region<A>],
     list: &[u32],
     bounds: &(A::Words, A::Words),
-) -> Option<Vec<u32>> {
+) -> (Vec<u32>, (A::Words, A::Words)) {
     let region = |index: &u32| &regions[*index as usize];
-    let last = list.iter().position(|index| region(index).contains(bounds));
-    let list = last.map_or(list, |last| &list[..=last]);
-    let meets = |index: &&u32| region(index).meets(bounds);
-    if last.is_none() && list.iter().all(|index| meets(&index)) {
-        return None;
+    let mut list: Vec<u32> = list.to_vec();
+    list.retain(|index| region(index).meets(bounds));
+    let mut last = list.len();
+    let mut hull: Option<(A::Words, A::Words)> = None;
+    for (at, region) in list.iter().map(region).enumerate().rev() {
+        let met = region.between(bounds);
+        if hull.is_some_and(|hull| region.contains(&hull)) {
+            last = at + 1;
+            hull = Some(met);
+        } else {
+            hull = Some(hull.map_or(met, |hull| widened::<A>(&hull, &met)));
+        }
     }
-    Some(list.iter().filter(meets).copied().collect())
+    list.truncate(last);
+    (list, hull.unwrap_or(*bounds))
 }
 
 /// Divides each part by a bit: zeros stay at their number, ones go to the upper half. Rules that do

@@ -49,6 +49,21 @@ pub(crate) fn everything<A: Address>() -> (A::Words, A::Words) {
     (A::Words::default(), high)
 }
 
+/// The bounds of two boxes together.
+pub(crate) fn widened<A: Address>(
+    a: &(A::Words, A::Words),
+    b: &(A::Words, A::Words),
+) -> (A::Words, A::Words) {
+    let mut hull = *a;
+    for at in 0..A::ALL_LANES {
+        let low = lane(a.0.as_ref(), at).min(lane(b.0.as_ref(), at));
+        let high = lane(a.1.as_ref(), at).max(lane(b.1.as_ref(), at));
+        set_lane(hull.0.as_mut(), at, low);
+        set_lane(hull.1.as_mut(), at, high);
+    }
+    hull
+}
+
 impl<A: Address> Region<A> {
     /// Appends the boxes of a rule.
     pub(crate) fn of_rule(rule: &Rule<A>, order: u32, regions: &mut Vec<Self>) {
@@ -106,6 +121,18 @@ impl<A: Address> Region<A> {
             lane(self.low.as_ref(), at) <= lane(bounds.0.as_ref(), at)
                 && lane(self.high.as_ref(), at) >= lane(bounds.1.as_ref(), at)
         })
+    }
+
+    /// The first and the last value of each lane that keys of the region have between the bounds.
+    pub(crate) fn between(&self, bounds: &(A::Words, A::Words)) -> (A::Words, A::Words) {
+        let mut met = *bounds;
+        for at in 0..A::ALL_LANES {
+            let low = lane(self.low.as_ref(), at).max(lane(bounds.0.as_ref(), at));
+            let high = lane(self.high.as_ref(), at).min(lane(bounds.1.as_ref(), at));
+            set_lane(met.0.as_mut(), at, low);
+            set_lane(met.1.as_mut(), at, high);
+        }
+        met
     }
 
     /// Whether some key between the bounds is in the region.

@@ -31,7 +31,7 @@ unsafe impl<T: Sync> Sync for Array<T> {}
 pub trait Plain: Copy {}
 impl Plain for u64 {}
 
-impl<T: Plain> Array<T> {
+impl<T> Array<T> {
     /// Address space for `capacity` elements, and 64 bytes that may be read beyond them.
     pub(crate) fn reserve(capacity: usize) -> Result<Self, Error> {
         let bytes = (capacity * size_of::<T>() + 64).next_multiple_of(HUGE);
@@ -80,6 +80,18 @@ impl<T: Plain> Array<T> {
         }
     }
 
+    #[inline(always)]
+    pub(crate) fn as_ptr(&self) -> *const T {
+        self.start.as_ptr()
+    }
+
+    /// Bytes in use.
+    pub(crate) fn bytes(&self) -> usize {
+        self.len * size_of::<T>()
+    }
+}
+
+impl<T: Plain> Array<T> {
     /// Appends `count` zeroed elements, up to eight of which share alignment; `None` when there is
     /// no room.
     pub(crate) fn extend(&mut self, count: usize) -> Option<usize> {
@@ -87,11 +99,6 @@ impl<T: Plain> Array<T> {
         let end = at.checked_add(count).filter(|&end| end <= self.capacity)?;
         self.len = end;
         Some(at)
-    }
-
-    #[inline(always)]
-    pub(crate) fn as_ptr(&self) -> *const T {
-        self.start.as_ptr()
     }
 
     pub(crate) fn as_slice(&self) -> &[T] {
@@ -102,12 +109,6 @@ impl<T: Plain> Array<T> {
     pub(crate) fn as_mut_slice(&mut self) -> &mut [T] {
         // SAFETY: as in `as_slice`, and the array is borrowed exclusively.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl<T> Array<T> {
-    pub(crate) fn bytes(&self) -> usize {
-        self.len * size_of::<T>()
     }
 }
 

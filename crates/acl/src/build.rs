@@ -66,7 +66,8 @@ const fn shape(leaf: usize, probe: f64, foreign: f64) -> Parameters {
 /// A leaf with more rules than this is worth a warning: it is read from its first line on.
 const LONG: usize = 128;
 
-/// The table of rules with their orders, which ascend.
+/// The table of rules with their orders, which ascend. With `shadows`, rules that never come first are
+/// left out where that is seen: then no rule can be taken away later.
 ///
 /// # Errors
 /// More rules than references can name, or no memory.
@@ -74,6 +75,7 @@ pub(crate) fn build<A: Address>(
     rules: &[Rule<A>],
     orders: impl Iterator<Item = u32>,
     options: Options,
+    shadows: bool,
 ) -> Result<(Table<A>, BuildReport), Error> {
     let started = Instant::now();
     let most = LINE_MASK as usize / 64;
@@ -90,14 +92,12 @@ pub(crate) fn build<A: Address>(
     }
     let samples = draw(&regions, TIMED);
     let mut built = Vec::new();
-    let fixed = std::env::var("ACL_SHAPE").ok().map(|v| { let v: Vec<f64> = v.split(',').map(|x| x.parse().unwrap()).collect(); [Parameters{leaf: v[0] as usize, probe: v[1], foreign: v[2]}] });
-    let shapes: &[Parameters] = match &fixed { Some(f) => f, None => &SHAPES };
-    for (tried, &shape) in (0..).zip(shapes) {
+    for (tried, shape) in (0..).zip(SHAPES) {
         let spent = started.elapsed();
         if tried > 0 && spent * (tried + 1) / tried > options.tuning {
             break;
         }
-        built.push(fill(&regions, &plan(&regions, &samples, shape), shape)?);
+        built.push(fill(&regions, &plan(&regions, &samples, shape), shape, shadows)?);
     }
     let (table, effort) = built.swap_remove(fastest(&built, &samples));
     let report = BuildReport {
@@ -127,6 +127,7 @@ fn fill<A: Address>(
     regions: &[Region<A>],
     cells: &[Cell],
     shape: Parameters,
+    shadows: bool,
 ) -> Result<(Table<A>, Effort), Error> {
     let highest = regions.last().map_or(0, |region| region.order);
     let mut table = Table::reserve(regions.len(), highest)?;
@@ -134,13 +135,13 @@ fn fill<A: Address>(
     let spare = 16 * regions.len() + (1 << 16);
     let work = 32 * regions.len() + (1 << 18);
     let mut cutter = Cutter::new(&mut table, shape.leaf, spare, work);
+    cutter.shadows = shadows;
     for cell in cells {
         roots.push(root(regions, cell, &mut cutter)?);
     }
     let effort = std::mem::take(&mut cutter.effort);
     roots.sort_by_key(|root: &Root| root.best);
     table.roots = roots;
-    if std::env::var_os("ACL_SHOW").is_some() { let mut v: Vec<_> = cells.iter().collect(); v.sort_by_key(|c| c.best); for c in v { eprint!(" {}/{}:{}", c.lengths.0, c.lengths.1, c.members.len()); } eprintln!(); }
     Ok((table, effort))
 }
 
@@ -206,6 +207,5 @@ fn fastest<A: Address>(built: &[(Table<A>, Effort)], samples: &Samples<A>) -> us
     }
     let score = |&at: &usize| 2.0 * least[at][0].ln() + least[at][1].ln();
     let best = (0..built.len()).min_by(|a, b| score(a).total_cmp(&score(b)));
-    if std::env::var_os("ACL_SHOW").is_some() { eprintln!("{:?} best {best:?}", least.iter().map(|l| (l[0]*1e9/TIMED as f64, l[1]*1e9/TIMED as f64)).collect::<Vec<_>>()); }
     best.unwrap_or(0)
 }

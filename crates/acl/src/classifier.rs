@@ -21,7 +21,7 @@ impl<A: Address> Classifier<A> {
     /// # Errors
     /// A list too long, or no memory.
     pub fn build(rules: &[Rule<A>], options: Options) -> Result<Self, Error> {
-        let (table, report) = build(rules, 0.., options)?;
+        let (table, report) = build(rules, 0.., options, true)?;
         let simd = Simd::best();
         Ok(Self {
             table,

@@ -35,6 +35,8 @@ pub(crate) struct Effort {
 pub(crate) struct Cutter<'a, A: Address> {
     pub(crate) table: &'a mut Table<A>,
     pub(crate) leaf: usize,
+    /// Whether rules that can never come first are left out.
+    pub(crate) shadows: bool,
     pub(crate) effort: Effort,
     lines: Vec<A::Line>,
     counts: Box<Counts>,
@@ -85,6 +87,7 @@ impl<'a, A: Address> Cutter<'a, A> {
         Self {
             table,
             leaf,
+            shadows: true,
             effort: Effort {
                 spare,
                 work,
@@ -101,7 +104,7 @@ impl<'a, A: Address> Cutter<'a, A> {
     /// [`Error::Full`] when the table has no room left.
     pub(crate) fn entry(&mut self, bucket: &Bucket<'_, A>, filter: u8) -> Result<u64, Error> {
         let &Bucket { regions, list, .. } = bucket;
-        let (list, bounds) = needed(regions, list, &bucket.bounds);
+        let (list, bounds) = needed(regions, list, &bucket.bounds, self.shadows);
         let list = &list[..];
         let Some(&first) = list.first() else {
             return Ok(0);
@@ -304,11 +307,12 @@ impl<'a, A: Address> Cutter<'a, A> {
 }
 
 /// The rules that some key between the bounds can match first, and the bounds of what they match:
-/// none that lies elsewhere, and none after one that contains all that follow.
+/// none that lies elsewhere, and, with `shadows`, none after one that contains all that follow.
 fn needed<A: Address>(
     regions: &[Region<A>],
     list: &[u32],
     bounds: &(A::Words, A::Words),
+    shadows: bool,
 ) -> (Vec<u32>, (A::Words, A::Words)) {
     let region = |index: &u32| &regions[*index as usize];
     let mut list: Vec<u32> = list.to_vec();
@@ -317,7 +321,7 @@ fn needed<A: Address>(
     let mut hull: Option<(A::Words, A::Words)> = None;
     for (at, region) in list.iter().map(region).enumerate().rev() {
         let met = region.between(bounds);
-        if hull.is_some_and(|hull| region.contains(&hull)) {
+        if shadows && hull.is_some_and(|hull| region.contains(&hull)) {
             last = at + 1;
             hull = Some(met);
         } else {

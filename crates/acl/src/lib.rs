@@ -14,6 +14,7 @@ mod cut;
 mod error;
 pub mod generate;
 mod line;
+pub mod live;
 mod lookup;
 mod plan;
 mod region;
@@ -26,6 +27,7 @@ pub use address::Address;
 pub use build::{BuildReport, Options};
 pub use classifier::Classifier;
 pub use error::Error;
+pub use live::{Live, Reader};
 pub use lookup::{BATCH, Simd};
 pub use rule::{
     ANY_PORT, Action, Key, Key4, Key6, NONE, Prefix, Protocol, Rule, Rule4, Rule6, linear,

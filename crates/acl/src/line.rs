@@ -28,22 +28,25 @@ pub trait Line<A: Address>: Copy + Debug + Send + Sync + 'static {
         u32::from(self.lanes()[at]) | u32::from(self.lanes()[at + 1]) << 16
     }
 
+    /// Whether a rule holds the key.
+    #[inline(always)]
+    fn holds(&self, slot: usize, key: &[u64]) -> bool {
+        let (low, high, _) = Self::PLACES[slot];
+        let lanes = self.lanes();
+        let mut outside = 0;
+        for at in 0..A::ALL_LANES {
+            let x = lane(key, at);
+            outside |= u16::from(x < lanes[low + at]) | u16::from(!x < lanes[high + at]);
+        }
+        outside == 0
+    }
+
     /// The first of the rules that holds the key, by its order, else [`NONE`].
     #[inline(always)]
     fn first(&self, key: &[u64]) -> u32 {
-        for slot in 0..Self::RULES {
-            let (low, high, _) = Self::PLACES[slot];
-            let lanes = self.lanes();
-            let mut outside = 0;
-            for at in 0..A::ALL_LANES {
-                let x = lane(key, at);
-                outside |= u16::from(x < lanes[low + at]) | u16::from(!x < lanes[high + at]);
-            }
-            if outside == 0 {
-                return self.order(slot);
-            }
-        }
-        NONE
+        let mut slots = 0..Self::RULES;
+        let slot = slots.find(|&slot| self.holds(slot, key));
+        slot.map_or(NONE, |slot| self.order(slot))
     }
 }
 

@@ -44,7 +44,7 @@ impl<A: Address> Cutter<'_, A> {
             return Ok(None);
         }
         let divisions = promising(bucket).into_iter();
-        let divisions = divisions.filter_map(|at| Some(divide(bucket, at, ends(bucket, at)?)));
+        let divisions = divisions.filter_map(|at| Some(self.divide(bucket, at, &ends(bucket, at)?)));
         let Some(division) = divisions.min_by_key(Division::mean) else {
             return Ok(None);
         };
@@ -55,6 +55,39 @@ impl<A: Address> Cutter<'_, A> {
         }
         self.effort.spare -= copies;
         self.write_split(bucket, &division).map(Some)
+    }
+
+    /// Divides so that about as many ends of ranges fall into each part.
+    fn divide(&self, bucket: &Bucket<'_, A>, at: usize, ends: &[u16]) -> Division {
+        let mut starts = vec![0];
+        for number in 0..FANOUT - 1 {
+            let end = ends[number * ends.len() / (FANOUT - 1)];
+            if starts.last() != Some(&end) {
+                starts.push(end);
+            }
+        }
+        let mut division = Division {
+            lane: at,
+            starts,
+            sizes: Vec::new(),
+            total: 0,
+        };
+        let ranges: Vec<_> = bucket.list.iter().map(|&index| reach(bucket, index, at)).collect();
+        for part in 0..division.starts.len() {
+            let (low, high) = division.range(part);
+            let high = high.min(lane(bucket.bounds.1.as_ref(), at));
+            let low = low.max(lane(bucket.bounds.0.as_ref(), at));
+            let mut size = 0;
+            for range in ranges.iter().filter(|range| range.low <= high && range.high >= low) {
+                size += 1;
+                if self.shadows && range.fills && range.low <= low && range.high >= high {
+                    break;
+                }
+            }
+            division.total += size;
+            division.sizes.push(size);
+        }
+        division
     }
 
     fn write_split(&mut self, bucket: &Bucket<'_, A>, division: &Division) -> Result<u32, Error> {
@@ -121,39 +154,6 @@ fn ends<A: Address>(bucket: &Bucket<'_, A>, at: usize) -> Option<Vec<u16>> {
     }
     ends.sort_unstable();
     (!ends.is_empty()).then_some(ends)
-}
-
-/// Divides so that about as many ends of ranges fall into each part.
-fn divide<A: Address>(bucket: &Bucket<'_, A>, at: usize, ends: Vec<u16>) -> Division {
-    let mut starts = vec![0];
-    for number in 0..FANOUT - 1 {
-        let end = ends[number * ends.len() / (FANOUT - 1)];
-        if starts.last() != Some(&end) {
-            starts.push(end);
-        }
-    }
-    let mut division = Division {
-        lane: at,
-        starts,
-        sizes: Vec::new(),
-        total: 0,
-    };
-    let ranges: Vec<_> = bucket.list.iter().map(|&index| reach(bucket, index, at)).collect();
-    for part in 0..division.starts.len() {
-        let (low, high) = division.range(part);
-        let high = high.min(lane(bucket.bounds.1.as_ref(), at));
-        let low = low.max(lane(bucket.bounds.0.as_ref(), at));
-        let mut size = 0;
-        for range in ranges.iter().filter(|range| range.low <= high && range.high >= low) {
-            size += 1;
-            if range.fills && range.low <= low && range.high >= high {
-                break;
-            }
-        }
-        division.total += size;
-        division.sizes.push(size);
-    }
-    division
 }
 
 /// A rule's range in one lane, and whether it fills the bounds in all others.

@@ -4,12 +4,15 @@
 //! For each root in order of its best rule: hash and load entries (`front`), go down nodes, test
 //! lines. A packet leaves the batch when no later root can beat its match.
 
+mod alive;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
 mod front;
 mod portable;
+
+pub(crate) use alive::first_alive;
 
 use crate::address::Address;
 use crate::line::Line;
@@ -158,7 +161,7 @@ fn all_batches<A: Address, O: Operations<A>>(table: &Table<A>, keys: &[Key<A>], 
 
 /// Asks for a cache line that will be read soon.
 #[inline(always)]
-fn prefetch<T>(at: *const T) {
+pub(crate) fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch of any address is harmless.
     unsafe {

@@ -6,7 +6,7 @@ use crate::line::Line;
 use crate::rule::Key;
 use crate::table::{BOUND_WORDS, Table};
 
-struct Portable;
+pub(super) struct Portable;
 
 impl<A: Address> Operations<A> for Portable {
     #[inline(always)]

@@ -4,7 +4,8 @@
 //!     compare RULES [PEER [EAL ARGUMENTS]]
 //!
 //! RULES is ClassBench text, with keys in RULES_trace. Two key sets: the trace, and uniform ones.
-//! Prints the median of the paired ratios (peer's time / ours) and their least and greatest.
+//! SIMD names the only instructions to time (Portable, Avx2, Avx512), TUNING the milliseconds in which
+//! the build may try shapes. Prints the median of the paired ratios (peer's time / ours) and their least and greatest.
 
 #![expect(
     clippy::unwrap_used,
@@ -40,10 +41,17 @@ fn main() {
         options.tuning = Duration::from_millis(milliseconds.parse().unwrap());
     }
     let own = Classifier::build(&rules, options).unwrap();
-    println!("{} {} rules {:?}", path.display(), rules.len(), own.report());
+    println!(
+        "{} {} rules {:?}",
+        path.display(),
+        rules.len(),
+        own.report()
+    );
     let mut peer = arguments.next().map(|program| {
         let files = write_keys(&sets);
-        Peer::start(Path::new(&program), &path, &files, arguments)
+        let peer = Peer::start(Path::new(&program), &path, &files, arguments);
+        remove(&files);
+        peer
     });
     let wanted = env::var("SIMD").ok();
     let level = peer.as_mut().map(|peer| peer.best_level());
@@ -55,7 +63,10 @@ fn main() {
         });
     let (mut own, levels) = own;
     for &simd in &levels {
-        if wanted.as_ref().is_some_and(|wanted| *wanted != format!("{simd:?}")) {
+        if wanted
+            .as_ref()
+            .is_some_and(|wanted| *wanted != format!("{simd:?}"))
+        {
             continue;
         }
         own = own.with_simd(simd);
@@ -80,7 +91,10 @@ fn compare(
         ours.push(time);
         if let Some((peer, level)) = &mut peer {
             let (other, sum) = peer.pass(level, set);
-            assert!(sum == checksum, "answers differ: {checksum} here, {sum} there");
+            assert!(
+                sum == checksum,
+                "answers differ: {checksum} here, {sum} there"
+            );
             theirs.push(other);
             ratios.push(other / time);
         }
@@ -158,13 +172,18 @@ impl Peer {
     fn pass(&mut self, level: &str, set: usize) -> (f64, u64) {
         writeln!(self.input, "pass {level} {set}").unwrap();
         let answer = line(&mut self.output);
-        (answer["ns"].as_f64().unwrap(), answer["checksum"].as_u64().unwrap())
+        (
+            answer["ns"].as_f64().unwrap(),
+            answer["checksum"].as_u64().unwrap(),
+        )
     }
 
     /// The fastest of three passes each over the trace.
     fn best_level(&mut self) -> String {
         let time = |peer: &mut Self, level: &str| {
-            (0..3).map(|_| peer.pass(level, 0).0).fold(f64::INFINITY, f64::min)
+            (0..3)
+                .map(|_| peer.pass(level, 0).0)
+                .fold(f64::INFINITY, f64::min)
         };
         let levels = self.levels.clone();
         let mut timed: Vec<_> = levels.iter().map(|l| (time(self, l), l)).collect();
@@ -201,7 +220,9 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 fn shuffled(mut keys: Vec<Key4>) -> Vec<Key4> {
     let mut state = 7u64;
     for at in (1..keys.len()).rev() {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         keys.swap(at, (state >> 33) as usize % (at + 1));
     }
     keys.iter().cycle().take(KEYS).copied().collect()
@@ -226,7 +247,6 @@ fn write_keys(sets: &[Vec<Key4>]) -> Vec<PathBuf> {
     files
 }
 
-#[expect(dead_code, reason = "kept beside its writer")]
 fn remove(files: &[PathBuf]) {
     for file in files {
         let _ = fs::remove_file(file);

@@ -15,7 +15,9 @@ use acl::generate::{self, Kind};
 use acl::{Address, BATCH, Classifier, Key, Options};
 
 fn main() {
-    let count = std::env::args().nth(1).map_or(20_000, |n| n.parse().unwrap());
+    let count = std::env::args()
+        .nth(1)
+        .map_or(20_000, |n| n.parse().unwrap());
     for kind in Kind::ALL {
         print::<u32>("IPv4", kind, count);
         print::<u128>("IPv6", kind, count);

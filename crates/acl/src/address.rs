@@ -109,7 +109,7 @@ impl Address for u32 {
     #[inline(always)]
     fn hash(source: Self, destination: Self, bits: (u8, u8)) -> u32 {
         let first =
-            |address: Self, bits: u8| address.checked_shr(32 - u32::from(bits)).unwrap_or(0);
+            |address: Self, bits: u8| address.checked_shr(32 - Self::from(bits)).unwrap_or(0);
         let (source, destination) = (first(source, bits.0), first(destination, bits.1));
         let sum = source
             .wrapping_mul(MIX[0])
@@ -137,17 +137,17 @@ impl Address for u128 {
     fn narrow(wide: u128) -> Self {
         wide
     }
-    #[expect(clippy::cast_possible_truncation, reason = "halves")]
     #[cfg(target_arch = "x86_64")]
     fn classify_avx512(table: &Table<Self>, keys: &[Key<Self>], found: &mut [u32]) {
         avx512::classify6(table, keys, found);
     }
+    #[expect(clippy::cast_possible_truncation, reason = "halves")]
     fn words(source: Self, destination: Self) -> [u64; 5] {
         let (s, d) = (source, destination);
         [s as u64, (s >> 64) as u64, d as u64, (d >> 64) as u64, 0]
     }
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "halves")]
+    #[expect(clippy::cast_possible_truncation, reason = "parts are mixed")]
     fn hash(source: Self, destination: Self, bits: (u8, u8)) -> u32 {
         let fold = |address: Self, bits: u8| {
             let first = address.checked_shr(128 - u32::from(bits)).unwrap_or(0);

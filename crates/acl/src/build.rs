@@ -97,7 +97,12 @@ pub(crate) fn build<A: Address>(
         if tried > 0 && spent * (tried + 1) / tried > options.tuning {
             break;
         }
-        built.push(fill(&regions, &plan(&regions, &samples, shape), shape, shadows)?);
+        built.push(fill(
+            &regions,
+            &plan(&regions, &samples, shape),
+            shape,
+            shadows,
+        )?);
     }
     let (table, effort) = built.swap_remove(fastest(&built, &samples));
     let report = BuildReport {
@@ -146,6 +151,10 @@ fn fill<A: Address>(
 }
 
 /// One hash table with its members.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "entries are fewer than 2^32"
+)]
 fn root<A: Address>(
     regions: &[Region<A>],
     cell: &Cell,

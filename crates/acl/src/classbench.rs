@@ -44,7 +44,10 @@ fn lines<T>(
 }
 
 fn rule(id: u32, text: &str) -> Result<Rule4, String> {
-    let rest = text.trim().strip_prefix('@').ok_or("a rule begins with @")?;
+    let rest = text
+        .trim()
+        .strip_prefix('@')
+        .ok_or("a rule begins with @")?;
     let mut words = rest.split_whitespace();
     let mut word = |what: &str| words.next().ok_or_else(|| format!("there is no {what}"));
     let source = prefix(word("source prefix")?)?;
@@ -84,7 +87,9 @@ fn key(text: &str) -> Result<Key4, String> {
 }
 
 fn prefix(text: &str) -> Result<Prefix<u32>, String> {
-    let (address, length) = text.split_once('/').ok_or_else(|| format!("{text}: address/length"))?;
+    let (address, length) = text
+        .split_once('/')
+        .ok_or_else(|| format!("{text}: address/length"))?;
     let address: Ipv4Addr = number(address, "address")?;
     let length = number(length, "prefix length")?;
     Prefix::new(address.to_bits(), length).map_err(|error| error.to_string())
@@ -116,7 +121,10 @@ mod tests {
         let text = "@155.15.241.148/31\t68.98.117.147/0\t0 : 65535\t5541 : 5542\t0x06/0xFF\t0x0000/0x0200\t\n";
         let rules = rules(text.as_bytes()).unwrap();
         let rule = &rules[0];
-        assert_eq!(rule.source.address(), u32::from_be_bytes([155, 15, 241, 148]));
+        assert_eq!(
+            rule.source.address(),
+            u32::from_be_bytes([155, 15, 241, 148])
+        );
         assert_eq!((rule.source.length(), rule.destination.length()), (31, 0));
         assert_eq!(rule.destination.address(), 0);
         assert_eq!(rule.source_ports, 0..=65535);
@@ -132,14 +140,28 @@ mod tests {
         for (bad, what) in [
             ("1.2.3.4/32", "a rule begins with @"),
             ("@1.2.3.4/33 1.2.3.4/32 0 : 1 0 : 1 0x06/0xFF", "at most 32"),
-            ("@1.2.3.4/32 1.2.3/32 0 : 1 0 : 1 0x06/0xFF", "1.2.3 is not a address"),
-            ("@1.2.3.4/32 1.2.3.4/32 2 : 1 0 : 1 0x06/0xFF", "2 is above 1"),
+            (
+                "@1.2.3.4/32 1.2.3/32 0 : 1 0 : 1 0x06/0xFF",
+                "1.2.3 is not a address",
+            ),
+            (
+                "@1.2.3.4/32 1.2.3.4/32 2 : 1 0 : 1 0x06/0xFF",
+                "2 is above 1",
+            ),
             ("@1.2.3.4/32 1.2.3.4/32 0 : 65536 0 : 1 0x06/0xFF", "65536"),
             ("@1.2.3.4/32 1.2.3.4/32 0 : 1 0 : 1 6", "a protocol is"),
-            ("@1.2.3.4/32 1.2.3.4/32 0 : 1", "there is no destination ports"),
+            (
+                "@1.2.3.4/32 1.2.3.4/32 0 : 1",
+                "there is no destination ports",
+            ),
         ] {
-            let error = rules(format!("{good}{bad}").as_bytes()).unwrap_err().to_string();
-            assert!(error.starts_with("line 3: ") && error.contains(what), "{error}");
+            let error = rules(format!("{good}{bad}").as_bytes())
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.starts_with("line 3: ") && error.contains(what),
+                "{error}"
+            );
         }
     }
 }

@@ -52,7 +52,12 @@ impl Counters {
     /// Adds another thread's counts, of the same list.
     pub fn merge(&mut self, other: &Self) {
         let theirs = other.rules.iter().chain([&other.unmatched]);
-        for (count, other) in self.rules.iter_mut().chain([&mut self.unmatched]).zip(theirs) {
+        for (count, other) in self
+            .rules
+            .iter_mut()
+            .chain([&mut self.unmatched])
+            .zip(theirs)
+        {
             count.packets += other.packets;
             count.bytes += other.bytes;
         }

@@ -1,6 +1,11 @@
 //! How a crowded bucket is divided: by chosen bits of the key while that pays, then by bounds in one
 //! lane, and what neither divides becomes a leaf.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "indices into arrays shorter than 2^32, bits of a word"
+)]
+
 use crate::address::Address;
 use crate::count::{Counts, MOST_BITS};
 use crate::error::Error;
@@ -176,7 +181,12 @@ impl<'a, A: Address> Cutter<'a, A> {
 
     /// A node by chosen bits.
     fn cut(&mut self, bucket: &Bucket<'_, A>, choice: &Choice) -> Result<u32, Error> {
-        let Choice { bits: chosen, parts, total, .. } = choice;
+        let Choice {
+            bits: chosen,
+            parts,
+            total,
+            ..
+        } = choice;
         let mut words: Vec<usize> = chosen.iter().map(|bit| bit / 64).collect();
         words.sort_unstable();
         words.dedup();

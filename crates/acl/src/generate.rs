@@ -1,5 +1,10 @@
 //! Rule lists to measure with: like those of real firewalls, and hostile ones.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "the lowest bits of random numbers"
+)]
+
 use std::ops::RangeInclusive;
 
 use crate::address::Address;

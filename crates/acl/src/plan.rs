@@ -40,6 +40,7 @@ pub(crate) struct Cell {
 }
 
 /// log2 of a root's entries: at least two for a rule, unless its prefixes have fewer values.
+#[expect(clippy::cast_possible_truncation, reason = "a logarithm")]
 pub(crate) fn root_bits(rules: usize, lengths: (u8, u8)) -> u8 {
     let bits = (2 * rules).next_power_of_two().trailing_zeros() as u8;
     bits.min(lengths.0.saturating_add(lengths.1)).min(26)

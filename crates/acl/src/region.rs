@@ -152,7 +152,12 @@ impl<A: Address> Region<A> {
         }
         let mut part = *self;
         part.set(at, low, high);
-        let care = common_bits(low, high) & if at == A::ALL_LANES - 1 { 0xff } else { u16::MAX };
+        let care = common_bits(low, high)
+            & if at == A::ALL_LANES - 1 {
+                0xff
+            } else {
+                u16::MAX
+            };
         set_lane(part.care.as_mut(), at, care);
         set_lane(part.value.as_mut(), at, low & care);
         Some(part)

@@ -16,7 +16,6 @@ pub struct Prefix<A> {
 }
 
 impl<A: Address> Prefix<A> {
-
     /// Bits beyond the length are cleared.
     ///
     /// # Errors

@@ -1,5 +1,10 @@
 //! Packets that a build is judged by: half are drawn from the rules, half come from anywhere.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "the lowest bits of random numbers, and indices of rules"
+)]
+
 use crate::address::Address;
 use crate::region::{Region, lane};
 use crate::rule::Key;
@@ -41,7 +46,11 @@ impl Random {
 
     /// Any address.
     pub(crate) fn address<A: Address>(&mut self) -> A {
-        A::narrow(u128::from(self.next()) << 64 | u128::from(self.next() >> 16) | u128::from(self.next()) << 48)
+        A::narrow(
+            u128::from(self.next()) << 64
+                | u128::from(self.next() >> 16)
+                | u128::from(self.next()) << 48,
+        )
     }
 }
 
@@ -67,8 +76,12 @@ pub(crate) fn draw<A: Address>(regions: &[Region<A>], count: usize) -> Samples<A
 }
 
 fn within<A: Address>(region: &Region<A>, rank: u32, random: &mut Random) -> Sample<A> {
-    let mut value =
-        |at| random.between(lane(region.low.as_ref(), at), lane(region.high.as_ref(), at));
+    let mut value = |at| {
+        random.between(
+            lane(region.low.as_ref(), at),
+            lane(region.high.as_ref(), at),
+        )
+    };
     let mut address = |first: usize| {
         let lanes = (first..first + A::LANES).rev();
         A::narrow(lanes.fold(0u128, |wide, at| wide << 16 | u128::from(value(at))))

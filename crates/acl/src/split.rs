@@ -3,6 +3,11 @@
 //! Each part keeps only what of a rule lies between its bounds, and nothing after a rule that fills
 //! it. That is what ends endless nesting: of all rules that reach over a part, one remains.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "indices into arrays shorter than 2^32, numbers of lanes"
+)]
+
 use crate::address::Address;
 use crate::cut::{Bucket, Cutter};
 use crate::error::Error;
@@ -44,7 +49,8 @@ impl<A: Address> Cutter<'_, A> {
             return Ok(None);
         }
         let divisions = promising(bucket).into_iter();
-        let divisions = divisions.filter_map(|at| Some(self.divide(bucket, at, &ends(bucket, at)?)));
+        let divisions =
+            divisions.filter_map(|at| Some(self.divide(bucket, at, &ends(bucket, at)?)));
         let Some(division) = divisions.min_by_key(Division::mean) else {
             return Ok(None);
         };
@@ -72,13 +78,20 @@ impl<A: Address> Cutter<'_, A> {
             sizes: Vec::new(),
             total: 0,
         };
-        let ranges: Vec<_> = bucket.list.iter().map(|&index| reach(bucket, index, at)).collect();
+        let ranges: Vec<_> = bucket
+            .list
+            .iter()
+            .map(|&index| reach(bucket, index, at))
+            .collect();
         for part in 0..division.starts.len() {
             let (low, high) = division.range(part);
             let high = high.min(lane(bucket.bounds.1.as_ref(), at));
             let low = low.max(lane(bucket.bounds.0.as_ref(), at));
             let mut size = 0;
-            for range in ranges.iter().filter(|range| range.low <= high && range.high >= low) {
+            for range in ranges
+                .iter()
+                .filter(|range| range.low <= high && range.high >= low)
+            {
                 size += 1;
                 if self.shadows && range.fills && range.low <= low && range.high >= high {
                     break;
@@ -137,7 +150,12 @@ fn promising<A: Address>(bucket: &Bucket<'_, A>) -> Vec<usize> {
     };
     let mut lanes: Vec<_> = (0..A::ALL_LANES).filter_map(places).collect();
     lanes.sort_unstable();
-    lanes.into_iter().rev().take(TRIED).map(|(_, at)| at).collect()
+    lanes
+        .into_iter()
+        .rev()
+        .take(TRIED)
+        .map(|(_, at)| at)
+        .collect()
 }
 
 /// Where ranges begin, or have just ended, between the bounds of a lane; ascending, if any.
@@ -165,7 +183,10 @@ struct Reach {
 
 fn reach<A: Address>(bucket: &Bucket<'_, A>, index: u32, at: usize) -> Reach {
     let region = &bucket.regions[index as usize];
-    let (low, high) = (lane(region.low.as_ref(), at), lane(region.high.as_ref(), at));
+    let (low, high) = (
+        lane(region.low.as_ref(), at),
+        lane(region.high.as_ref(), at),
+    );
     let mut others = bucket.bounds;
     clip::<A>(&mut others, at, low, high);
     Reach {
@@ -176,11 +197,7 @@ fn reach<A: Address>(bucket: &Bucket<'_, A>, index: u32, at: usize) -> Reach {
 }
 
 /// What of the rules lies in a part, up to one that fills it.
-fn cut_out<A: Address>(
-    bucket: &Bucket<'_, A>,
-    division: &Division,
-    part: usize,
-) -> Vec<Region<A>> {
+fn cut_out<A: Address>(bucket: &Bucket<'_, A>, division: &Division, part: usize) -> Vec<Region<A>> {
     let (low, high) = division.range(part);
     let regions = bucket.list.iter().map(|&i| &bucket.regions[i as usize]);
     let clipped = regions.filter_map(|region| region.clipped(division.lane, low, high));

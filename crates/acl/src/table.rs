@@ -101,13 +101,16 @@ impl<A: Address> Table<A> {
             nodes.prefer_huge();
             lines.prefer_huge();
         }
-        let shift = FILTER_BITS.saturating_sub(highest.leading_zeros());
+        let mut shift = 0;
+        while highest >> shift >= u32::MAX >> FILTER_BITS {
+            shift += 1;
+        }
         Ok(Self {
             roots: Vec::new(),
             entries,
             nodes,
             lines,
-            shift: shift as u8,
+            shift,
         })
     }
 

@@ -1,5 +1,7 @@
 //! Real lists with their traces: every answer against the linear search, memory and build bounded.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
+
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -11,7 +13,11 @@ use acl::{Classifier, Key4, NONE, Options, Rule4, Simd, classbench, generate, li
 fn unpacked() -> Option<tempfile::TempDir> {
     let archive = sys::require::corpus()?.join("rules/classbench.tar.xz");
     let folder = tempfile::tempdir().unwrap();
-    let tar = Command::new("tar").arg("xf").arg(archive).current_dir(&folder).status();
+    let tar = Command::new("tar")
+        .arg("xf")
+        .arg(archive)
+        .current_dir(&folder)
+        .status();
     assert!(tar.unwrap().success(), "tar and xz unpack the lists");
     Some(folder)
 }
@@ -29,7 +35,11 @@ fn check(name: &str, rules: &[Rule4], trace: &[Key4], linear_keys: usize) {
     let mut classifier = Classifier::build(rules, Options::default()).unwrap();
     let report = classifier.report().clone();
     assert!(report.warnings.is_empty(), "{name}: {:?}", report.warnings);
-    assert!(report.bytes < 1024 * rules.len(), "{name}: {} bytes", report.bytes);
+    assert!(
+        report.bytes < 1024 * rules.len(),
+        "{name}: {} bytes",
+        report.bytes
+    );
     let step = (trace.len() / linear_keys).max(1);
     let mut keys: Vec<Key4> = trace.iter().step_by(step).copied().collect();
     keys.extend(generate::keys_anywhere::<u32>(linear_keys, 1));
@@ -45,7 +55,10 @@ fn check(name: &str, rules: &[Rule4], trace: &[Key4], linear_keys: usize) {
         assert!(found == wanted, "{name}: {simd:?}");
         let mut all = vec![0; trace.len()];
         classifier.classify(trace, &mut all);
-        assert!(agreed.get_or_insert_with(|| all.clone()) == &all, "{name}: {simd:?}");
+        assert!(
+            agreed.get_or_insert_with(|| all.clone()) == &all,
+            "{name}: {simd:?}"
+        );
     }
 }
 

@@ -1,5 +1,7 @@
 //! Every classifier answers what a linear search answers.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
+
 use acl::generate::{self, Kind};
 use acl::{
     ANY_PORT, Address, Classifier, Key, NONE, Options, Prefix, Protocol, Rule, Simd, linear,
@@ -30,7 +32,9 @@ fn check<A: Address>(rules: &[Rule<A>], keys: &[Key<A>]) {
 fn boundary_keys<A: Address>(rules: &[Rule<A>], count: usize) -> Vec<Key<A>> {
     let mut state = 1u64;
     let mut random = |end: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (state >> 33) as usize % end
     };
     let mut keys = Vec::new();
@@ -46,7 +50,10 @@ fn boundary_keys<A: Address>(rules: &[Rule<A>], count: usize) -> Vec<Key<A>> {
         };
         let ports = (
             port(*rule.source_ports.start(), *rule.source_ports.end()),
-            port(*rule.destination_ports.start(), *rule.destination_ports.end()),
+            port(
+                *rule.destination_ports.start(),
+                *rule.destination_ports.end(),
+            ),
         );
         let protocol = rule.protocol.value ^ if random(4) == 0 { 1 << random(8) } else { 0 };
         keys.push(Key::new(source, destination, ports, protocol));
@@ -91,8 +98,11 @@ fn dense<A: Address>() -> impl Strategy<Value = Vec<Rule<A>>> {
         2 => (0u16..5000, 0u16..5000).prop_map(|(low, more)| low..=low + more),
     ];
     let mask = prop_oneof![3 => Just(0xffu8), 2 => Just(0), 1 => any::<u8>()];
-    let protocol = (prop_oneof![Just(6u8), Just(17), any::<u8>()], mask)
-        .prop_map(|(value, mask)| Protocol { value: value & mask, mask });
+    let protocol =
+        (prop_oneof![Just(6u8), Just(17), any::<u8>()], mask).prop_map(|(value, mask)| Protocol {
+            value: value & mask,
+            mask,
+        });
     let rule = (prefix.clone(), prefix, ports.clone(), ports, protocol).prop_map(
         |(source, destination, source_ports, destination_ports, protocol)| Rule {
             source,

@@ -1,8 +1,13 @@
 //! An append-only hash table of chains: one writer, any number of readers, no locks.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "places below a capacity that fits"
+)]
+
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::array::Array;
 use crate::error::Error;
@@ -15,6 +20,8 @@ const HEAD_BITS: u32 = 18;
 #[derive(Debug)]
 pub(super) struct Chains<T> {
     heads: Vec<AtomicU32>,
+    /// A bit for each chain that has links: small enough to stay in a near cache.
+    filled: Vec<AtomicU64>,
     links: Array<UnsafeCell<MaybeUninit<T>>>,
     len: AtomicUsize,
     capacity: usize,
@@ -27,8 +34,12 @@ unsafe impl<T: Send + Sync> Sync for Chains<T> {}
 impl<T> Chains<T> {
     pub(super) fn new(capacity: usize) -> Result<Self, Error> {
         let heads = (0..1 << HEAD_BITS).map(|_| AtomicU32::new(0)).collect();
+        let filled = (0..1 << (HEAD_BITS - 6))
+            .map(|_| AtomicU64::new(0))
+            .collect();
         Ok(Self {
             heads,
+            filled,
             links: Array::reserve(capacity)?,
             len: AtomicUsize::new(0),
             capacity,
@@ -52,7 +63,16 @@ impl<T> Chains<T> {
         unsafe { (*(*self.links.as_ptr().add(at)).get()).write(link) };
         self.len.store(at + 1, Ordering::Release);
         head.store(at as u32 + 1, Ordering::Release);
+        let chain = (hash >> (32 - HEAD_BITS)) as usize;
+        self.filled[chain / 64].fetch_or(1 << (chain % 64), Ordering::Release);
         Some(at as u32)
+    }
+
+    /// Whether a chain has links.
+    #[inline]
+    pub(super) fn any(&self, hash: u32) -> bool {
+        let chain = (hash >> (32 - HEAD_BITS)) as usize;
+        self.filled[chain / 64].load(Ordering::Acquire) >> (chain % 64) & 1 == 1
     }
 
     /// The first link of a chain, else [`NONE`].
@@ -70,11 +90,6 @@ impl<T> Chains<T> {
         // SAFETY: places come from heads, from links or from `len`, all of which are published after
         // the link is written.
         unsafe { (*(*self.links.as_ptr().add(at as usize)).get()).assume_init_ref() }
-    }
-
-    #[inline]
-    pub(super) fn prefetch_head(&self, hash: u32) {
-        crate::lookup::prefetch(&raw const self.heads[(hash >> (32 - HEAD_BITS)) as usize]);
     }
 
     #[inline]

@@ -5,6 +5,11 @@
 //! port is one, and of the bits that the cell keeps. Nothing moves: a rule that goes gets a time of
 //! death, and all of it is freed together.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "places below a capacity that fits"
+)]
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::address::{Address, MIX};
@@ -13,10 +18,10 @@ use crate::rule::{Key, NONE, Rule};
 
 use super::chain::Chains;
 
-/// Prefix lengths of cells.
-const STEPS: usize = 5;
-const STEPS4: [u8; STEPS] = [0, 8, 16, 24, 32];
-const STEPS6: [u8; STEPS] = [0, 32, 48, 64, 128];
+/// Prefix lengths of cells: few, because every lookup probes each cell that has rules.
+const STEPS: usize = 3;
+const STEPS4: [u8; STEPS] = [0, 16, 24];
+const STEPS6: [u8; STEPS] = [0, 32, 48];
 const CELLS: usize = STEPS * STEPS * 2;
 /// Rules that a delta holds.
 pub(super) const CAPACITY: usize = 1 << 20;
@@ -138,11 +143,10 @@ impl<A: Address> Delta<A> {
         for (key, hashed) in keys.iter().zip(&mut hashes) {
             let port = key.destination_port();
             *hashed = hash(cell, lengths, key.source(), key.destination(), port);
-            self.chains.prefetch_head(*hashed);
         }
         let open = found.iter().map(|&found| best < found);
         for ((hash, head), open) in hashes.iter().zip(&mut heads).zip(open) {
-            if open {
+            if open && self.chains.any(*hash) {
                 *head = self.chains.head(*hash);
                 self.chains.prefetch(*head);
             }

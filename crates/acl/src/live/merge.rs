@@ -27,6 +27,9 @@ pub(super) fn start<A: Address>(shared: Arc<Shared<A>>) -> Result<JoinHandle<()>
 /// Merges whenever there is enough, until the list is closed. What a merge replaces is freed here,
 /// when no lookup needs it: freeing takes longer than a lookup may.
 fn merger<A: Address>(shared: &Shared<A>) {
+    // Lookups and updates come first where processors are few.
+    // SAFETY: the call takes no pointer; 0 is this thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 5) };
     let mut retired: Vec<Arc<Version<A>>> = Vec::new();
     loop {
         let mut writer = shared.writer();
@@ -85,7 +88,9 @@ fn merge<A: Address>(shared: &Shared<A>, retired: &mut Vec<Arc<Version<A>>>) -> 
         let deaths = std::mem::take(&mut writer.deaths);
         let few = deaths.len() <= FEW;
         if few {
-            deaths.iter().for_each(|&(number, time)| merged.erase(number, time));
+            deaths
+                .iter()
+                .for_each(|&(number, time)| merged.erase(number, time));
             let version = Version {
                 base: Arc::new(merged),
                 frozen: None,
@@ -99,19 +104,19 @@ fn merge<A: Address>(shared: &Shared<A>, retired: &mut Vec<Arc<Version<A>>>) -> 
             return Ok(());
         }
         drop(writer);
-        deaths.iter().for_each(|&(number, time)| merged.erase(number, time));
+        deaths
+            .iter()
+            .for_each(|&(number, time)| merged.erase(number, time));
     }
 }
 
 /// The rules that are there after update `time`, in ascending order of number.
-fn survivors<A: Address>(
-    base: &Base<A>,
-    delta: &Delta<A>,
-    time: u64,
-) -> (Vec<u32>, Vec<Rule<A>>) {
+fn survivors<A: Address>(base: &Base<A>, delta: &Delta<A>, time: u64) -> (Vec<u32>, Vec<Rule<A>>) {
     let old = (0..).zip(&base.numbers).zip(&base.rules);
     let old = old.filter(|((index, _), _)| base.alive(*index, time));
-    let mut all: Vec<_> = old.map(|((_, number), rule)| (*number, rule.clone())).collect();
+    let mut all: Vec<_> = old
+        .map(|((_, number), rule)| (*number, rule.clone()))
+        .collect();
     let new = delta.links().filter(|link| link.alive(time));
     all.extend(new.map(|link| (link.number, link.rule.clone())));
     all.sort_by_key(|(number, _)| *number);

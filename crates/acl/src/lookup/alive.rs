@@ -54,7 +54,9 @@ fn below<A: Address>(
         entry = *at(entries, child as usize);
     };
     let lines = &table.lines.as_slice()[start..start + count];
-    let rules = lines.iter().flat_map(|line| (0..A::Line::RULES).map(move |slot| (line, slot)));
+    let rules = lines
+        .iter()
+        .flat_map(|line| (0..A::Line::RULES).map(move |slot| (line, slot)));
     let mut matching = rules.filter(|(line, slot)| line.holds(*slot, key.as_ref()));
     let first = matching.find(|(line, slot)| alive(line.order(*slot)));
     first.map_or(NONE, |(line, slot)| line.order(slot))

@@ -86,7 +86,7 @@ unsafe fn first_of_two(lanes: &[u16], key: &[u64]) -> u32 {
         let above = _mm256_cmpeq_epi16(_mm256_max_epu16(x, low), x);
         let below = _mm256_cmpeq_epi16(_mm256_max_epu16(not_x, high), not_x);
         // Two bits for each lane.
-        let met = _mm256_movemask_epi8(_mm256_and_si256(above, below)) as u32;
+        let met = _mm256_movemask_epi8(_mm256_and_si256(above, below)).cast_unsigned();
         let first = ((met & 0x3fff) + 1) >> 14;
         let second = ((met >> 18) + 1) >> 14;
         let order = lanes.as_ptr().add(23 - 16 * first as usize).cast::<u32>();

@@ -116,8 +116,7 @@ impl Front {
             7, 6, 5, 4, 11, 10, 9, 8, 13, 12, 15, 14, 0, -1, -1, -1,
         ));
         // Words 0 (sources) and 1 (destinations) of four keys, of two registers.
-        let columns =
-            _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
+        let columns = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
         let iota = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
         for start in (0..keys.len().min(BATCH)).step_by(16) {
             let mut rows = [_mm512_setzero_si512(); 4];
@@ -138,7 +137,7 @@ impl Front {
             let back = _mm512_permutex2var_epi32(rows[2], columns, rows[3]);
             let sources = _mm512_shuffle_i64x2::<0x44>(front, back);
             let destinations = _mm512_shuffle_i64x2::<0xee>(front, back);
-            let numbers = _mm512_add_epi32(iota, _mm512_set1_epi32(start as i32));
+            let numbers = _mm512_add_epi32(iota, _mm512_set1_epi32((start as u32).cast_signed()));
             store(&mut self.sources, start, sources);
             store(&mut self.destinations, start, destinations);
             store(&mut self.packets, start, numbers);
@@ -157,81 +156,43 @@ impl Front {
         work: &mut Work<u32>,
         left: usize,
     ) -> usize {
-        let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-        let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-        let one = _mm512_set1_epi32(1);
-        let root_best = _mm512_set1_epi32(root.best as i32);
-        let shift = |bits: u8| _mm_cvtsi32_si128(32 - i32::from(bits));
-        let (source_shift, destination_shift) = (shift(root.lengths.0), shift(root.lengths.1));
-        let slot_shift = shift(root.bits);
+        let root_best = _mm512_set1_epi32(root.best.cast_signed());
         let bound_shift = _mm_cvtsi32_si128(i32::from(table.shift));
         let entries = table.entries.as_ptr().wrapping_add(root.base as usize);
         let (mut stay, mut leaves, mut nodes) = (0, 0, 0);
         for start in (0..left).step_by(16) {
-            let some = (1u32 << (left - start).min(16)) - 1;
+            let some = (u32::from(u16::MAX) >> (16 - (left - start).min(16))) as u16;
             let sources = load(&self.sources, start);
             let destinations = load(&self.destinations, start);
             let packets = load(&self.packets, start);
             // SAFETY: packet numbers are below 256.
             let best = unsafe {
                 let best = work.best.as_ptr().cast();
-                _mm512_mask_i32gather_epi32::<4>(root_best, some as u16, packets, best)
+                _mm512_mask_i32gather_epi32::<4>(root_best, some, packets, best)
             };
-            let open = _mm512_mask_cmplt_epu32_mask(some as u16, root_best, best);
-            store(&mut self.sources, stay, _mm512_maskz_compress_epi32(open, sources));
-            store(&mut self.destinations, stay, _mm512_maskz_compress_epi32(open, destinations));
-            store(&mut self.packets, stay, _mm512_maskz_compress_epi32(open, packets));
+            let open = _mm512_mask_cmplt_epu32_mask(some, root_best, best);
+            pack(&mut self.sources, stay, open, sources);
+            pack(&mut self.destinations, stay, open, destinations);
+            pack(&mut self.packets, stay, open, packets);
             stay += open.count_ones() as usize;
 
-            let sum = _mm512_add_epi32(
-                _mm512_mullo_epi32(
-                    _mm512_srl_epi32(sources, source_shift),
-                    _mm512_set1_epi32(MIX[0] as i32),
-                ),
-                _mm512_mullo_epi32(
-                    _mm512_srl_epi32(destinations, destination_shift),
-                    _mm512_set1_epi32(MIX[1] as i32),
-                ),
-            );
-            let sum = _mm512_xor_si512(sum, _mm512_srli_epi32::<15>(sum));
-            let hash = _mm512_mullo_epi32(sum, _mm512_set1_epi32(MIX[2] as i32));
-            let slots = _mm512_srl_epi32(hash, slot_shift);
-            let nothing = _mm512_setzero_si512();
+            let hash = hash(sources, destinations, root);
+            let slots = _mm512_srl_epi32(hash, right(root.bits));
             // SAFETY: a root has an entry for each value of the slot's bits.
-            let (low, high) = unsafe {
-                let entries = entries.cast();
-                (
-                    _mm512_mask_i32gather_epi64::<8>(
-                        nothing,
-                        open as u8,
-                        _mm512_castsi512_si256(slots),
-                        entries,
-                    ),
-                    _mm512_mask_i32gather_epi64::<8>(
-                        nothing,
-                        (open >> 8) as u8,
-                        _mm512_extracti64x4_epi64::<1>(slots),
-                        entries,
-                    ),
-                )
-            };
-            let bounds = _mm512_permutex2var_epi32(low, even, high);
-            let references = _mm512_permutex2var_epi32(low, odd, high);
+            let (lows, references) = unsafe { gather(entries, open, slots) };
             let bit = _mm512_and_si512(_mm512_srli_epi32::<4>(hash), _mm512_set1_epi32(7));
-            let passes = _mm512_test_epi32_mask(bounds, _mm512_sllv_epi32(one, bit));
-            let bounds = _mm512_srli_epi32::<FILTER_BITS>(bounds);
-            let bounds = _mm512_sll_epi32(bounds, bound_shift);
+            let bit = _mm512_sllv_epi32(_mm512_set1_epi32(1), bit);
+            let passes = _mm512_test_epi32_mask(lows, bit);
+            let bounds = _mm512_sll_epi32(_mm512_srli_epi32::<FILTER_BITS>(lows), bound_shift);
             let met = _mm512_mask_cmplt_epu32_mask(passes, bounds, best);
             let inner = met & _mm512_movepi32_mask(references);
             let leaf = met & !inner;
-            let list = &mut work.leaves;
-            store(&mut list.packets, leaves, _mm512_maskz_compress_epi32(leaf, packets));
-            store(&mut list.references, leaves, _mm512_maskz_compress_epi32(leaf, references));
+            pack(&mut work.leaves.packets, leaves, leaf, packets);
+            pack(&mut work.leaves.references, leaves, leaf, references);
             leaves += leaf.count_ones() as usize;
             if inner != 0 {
-                let list = &mut work.nodes;
-                store(&mut list.packets, nodes, _mm512_maskz_compress_epi32(inner, packets));
-                store(&mut list.references, nodes, _mm512_maskz_compress_epi32(inner, references));
+                pack(&mut work.nodes.packets, nodes, inner, packets);
+                pack(&mut work.nodes.references, nodes, inner, references);
                 nodes += inner.count_ones() as usize;
             }
         }
@@ -239,6 +200,64 @@ impl Front {
         work.nodes.len = nodes;
         stay
     }
+}
+
+/// [`Address::hash`] of sixteen packets.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn hash(sources: __m512i, destinations: __m512i, root: &Root) -> __m512i {
+    let mix = MIX.map(u32::cast_signed);
+    let sources = _mm512_srl_epi32(sources, right(root.lengths.0));
+    let destinations = _mm512_srl_epi32(destinations, right(root.lengths.1));
+    let sum = _mm512_add_epi32(
+        _mm512_mullo_epi32(sources, _mm512_set1_epi32(mix[0])),
+        _mm512_mullo_epi32(destinations, _mm512_set1_epi32(mix[1])),
+    );
+    let sum = _mm512_xor_si512(sum, _mm512_srli_epi32::<15>(sum));
+    _mm512_mullo_epi32(sum, _mm512_set1_epi32(mix[2]))
+}
+
+/// How far to shift right for the first `bits` to remain.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn right(bits: u8) -> __m128i {
+    _mm_cvtsi32_si128(32 - i32::from(bits))
+}
+
+/// Low and high halves of the entries that the mask names, of the others zero.
+///
+/// # Safety
+/// Entries of these slots exist.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+unsafe fn gather(entries: *const u64, some: u16, slots: __m512i) -> (__m512i, __m512i) {
+    let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    let nothing = _mm512_setzero_si512();
+    let entries = entries.cast();
+    let (first, last) = (some as u8, (some >> 8) as u8);
+    let slots = (
+        _mm512_castsi512_si256(slots),
+        _mm512_extracti64x4_epi64::<1>(slots),
+    );
+    // SAFETY: the caller's promise.
+    let (first, last) = unsafe {
+        (
+            _mm512_mask_i32gather_epi64::<8>(nothing, first, slots.0, entries),
+            _mm512_mask_i32gather_epi64::<8>(nothing, last, slots.1, entries),
+        )
+    };
+    (
+        _mm512_permutex2var_epi32(first, even, last),
+        _mm512_permutex2var_epi32(first, odd, last),
+    )
+}
+
+/// Writes the elements that the mask names one after the other, and fifteen more at most.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn pack(to: &mut [u32], start: usize, some: u16, values: __m512i) {
+    store(to, start, _mm512_maskz_compress_epi32(some, values));
 }
 
 #[inline]
@@ -265,7 +284,10 @@ fn reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
     // SAFETY: both halves lie in the array.
     let (front, back) = unsafe {
         let from = bounds.as_ptr();
-        (_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(8).cast()))
+        (
+            _mm512_loadu_si512(from.cast()),
+            _mm512_loadu_si512(from.add(8).cast()),
+        )
     };
     let reached = |bounds| _mm512_cmple_epu16_mask(bounds, value).count_ones();
     reached(front) + reached(back)
@@ -277,7 +299,8 @@ fn reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
 #[target_feature(enable = "avx512f,avx512bw")]
 fn first_of_two(line: &Line4, key: &[u64; 2]) -> u32 {
     const ORDER: [u16; 32] = [
-        0, 1, 2, 3, 4, 5, 6, 7, 7, 0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6, 7, 7, 0, 1, 2, 3, 4, 5, 6,
+        0, 1, 2, 3, 4, 5, 6, 7, 7, 0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6, 7, 7, 0, 1, 2, 3, 4,
+        5, 6,
     ];
     let flip = _mm512_setr_epi64(0, 0, 0, 0, -1, -1, -1, -1);
     // SAFETY: all three are as long as what is read; the order that is read lies within the line.

@@ -4,6 +4,11 @@
 //! For each root in order of its best rule: hash and load entries (`front`), go down nodes, test
 //! lines. A packet leaves the batch when no later root can beat its match.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "halves of entries, and packets of a batch"
+)]
+
 mod alive;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -217,7 +222,8 @@ fn descend<A: Address, O: Operations<A>>(table: &Table<A>, work: &mut Work<A>) {
             let inner = reference & NODE != 0;
             let (to_leaves, to_nodes) = (open & !inner, open & inner);
             work.leaves.push(&mut leaves, packet, reference, to_leaves);
-            work.nodes.push(&mut inner_nodes, packet, reference, to_nodes);
+            work.nodes
+                .push(&mut inner_nodes, packet, reference, to_nodes);
         }
         work.leaves.len = leaves;
         work.nodes.len = inner_nodes;

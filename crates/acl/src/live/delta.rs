@@ -1,0 +1,165 @@
+//! Rules that came since the table was built: chains in a hash table, which one writer extends while
+//! others walk them.
+//!
+//! A rule's chain is that of its cell, a pair of shortened prefix lengths and whether its destination
+//! port is one, and of the bits that the cell keeps. Nothing moves: a rule that goes gets a time of
+//! death, and all of it is freed together.
+
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "places below a capacity that fits"
+)]
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::address::{Address, MIX};
+use crate::error::Error;
+use crate::rule::{Key, NONE, Rule};
+
+use super::chain::Chains;
+
+/// Prefix lengths of cells: few, because every lookup probes each cell that has rules.
+const STEPS: usize = 3;
+const STEPS4: [u8; STEPS] = [0, 16, 24];
+const STEPS6: [u8; STEPS] = [0, 32, 48];
+const CELLS: usize = STEPS * STEPS * 2;
+/// Rules that a delta holds.
+pub(super) const CAPACITY: usize = 1 << 20;
+/// Packets that are looked up together.
+const TOGETHER: usize = 32;
+
+/// A rule in a chain; all but its death stays as it was when it was linked.
+#[derive(Debug)]
+pub(super) struct Link<A: Address> {
+    pub(super) rule: Rule<A>,
+    pub(super) number: u32,
+    /// The update that brought it.
+    birth: u64,
+    /// The update that took it away, else 0.
+    death: AtomicU64,
+    /// The next in the chain, else [`NONE`].
+    next: u32,
+}
+
+impl<A: Address> Link<A> {
+    /// Whether it is there after update `time`.
+    pub(super) fn alive(&self, time: u64) -> bool {
+        let death = self.death.load(Ordering::Acquire);
+        self.birth <= time && (death == 0 || death > time)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Delta<A: Address> {
+    chains: Chains<Link<A>>,
+    /// The lowest number ever in each cell.
+    best: [AtomicU32; CELLS],
+}
+
+/// What a cell keeps of a rule or a key.
+fn lengths<A: Address>(cell: usize) -> (u8, u8) {
+    let steps = if A::BITS == 32 { STEPS4 } else { STEPS6 };
+    (steps[cell / 2 / STEPS], steps[cell / 2 % STEPS])
+}
+
+fn cell_of<A: Address>(rule: &Rule<A>) -> usize {
+    let steps = if A::BITS == 32 { STEPS4 } else { STEPS6 };
+    let level = |length| steps.iter().filter(|&&step| step <= length).count() - 1;
+    let pair = level(rule.source.length()) * STEPS + level(rule.destination.length());
+    let ports = &rule.destination_ports;
+    2 * pair + usize::from(ports.start() == ports.end())
+}
+
+fn hash<A: Address>(cell: usize, lengths: (u8, u8), source: A, destination: A, port: u16) -> u32 {
+    let port = if cell % 2 == 1 { u32::from(port) } else { 0 };
+    let mixed = (cell as u32) << 16 | port;
+    let sum = A::hash(source, destination, lengths) ^ mixed.wrapping_mul(MIX[0]);
+    (sum ^ sum >> 15).wrapping_mul(MIX[1])
+}
+
+impl<A: Address> Delta<A> {
+    pub(super) fn new() -> Result<Self, Error> {
+        Ok(Self {
+            chains: Chains::new(CAPACITY)?,
+            best: [const { AtomicU32::new(NONE) }; CELLS],
+        })
+    }
+
+    /// Rules that came, gone ones too.
+    pub(super) fn len(&self) -> usize {
+        self.chains.len()
+    }
+
+    /// Every rule that came.
+    pub(super) fn links(&self) -> impl Iterator<Item = &Link<A>> {
+        (0..self.chains.len() as u32).map(|at| self.chains.get(at))
+    }
+
+    /// Links a rule, seen by lookups of update `time` and later; `None` when there is no room. One
+    /// writer at a time.
+    pub(super) fn insert(&self, number: u32, rule: Rule<A>, time: u64) -> Option<u32> {
+        let cell = cell_of(&rule);
+        let (source, destination) = (rule.source.address(), rule.destination.address());
+        let port = *rule.destination_ports.start();
+        let hash = hash(cell, lengths::<A>(cell), source, destination, port);
+        let at = self.chains.push(hash, |next| Link {
+            rule,
+            number,
+            birth: time,
+            death: AtomicU64::new(0),
+            next,
+        })?;
+        self.best[cell].fetch_min(number, Ordering::Release);
+        Some(at)
+    }
+
+    /// Takes a rule away from lookups of update `time` and later.
+    pub(super) fn erase(&self, at: u32, time: u64) {
+        self.chains.get(at).death.store(time, Ordering::Release);
+    }
+
+    /// Lowers the numbers found to those of rules that come before them, after update `time`.
+    pub(super) fn improve(&self, keys: &[Key<A>], time: u64, found: &mut [u32]) {
+        if self.len() == 0 {
+            return;
+        }
+        for (cell, best) in self.best.iter().enumerate() {
+            let best = best.load(Ordering::Acquire);
+            if best == NONE {
+                continue;
+            }
+            let keys = keys.chunks(TOGETHER);
+            for (keys, found) in keys.zip(found.chunks_mut(TOGETHER)) {
+                self.improve_cell(cell, best, keys, time, found);
+            }
+        }
+    }
+
+    /// Heads, then chains, so that cache misses overlap.
+    fn improve_cell(&self, cell: usize, best: u32, keys: &[Key<A>], time: u64, found: &mut [u32]) {
+        let lengths = lengths::<A>(cell);
+        let mut heads = [NONE; TOGETHER];
+        let mut hashes = [0; TOGETHER];
+        for (key, hashed) in keys.iter().zip(&mut hashes) {
+            let port = key.destination_port();
+            *hashed = hash(cell, lengths, key.source(), key.destination(), port);
+        }
+        let open = found.iter().map(|&found| best < found);
+        for ((hash, head), open) in hashes.iter().zip(&mut heads).zip(open) {
+            if open && self.chains.any(*hash) {
+                *head = self.chains.head(*hash);
+                self.chains.prefetch(*head);
+            }
+        }
+        for ((key, head), found) in keys.iter().zip(heads).zip(found) {
+            let mut at = head;
+            while at != NONE {
+                let link = self.chains.get(at);
+                if link.number < *found && link.alive(time) && link.rule.matches(key) {
+                    *found = link.number;
+                }
+                at = link.next;
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! From rules to a table: regions, roots, entries. A few shapes are built and timed on packets made
+//! from the rules, and the fastest is kept.
+
+use std::time::{Duration, Instant};
+
+use crate::address::Address;
+use crate::cut::{Bucket, Cutter, Effort, filter_of};
+use crate::error::Error;
+use crate::lookup;
+use crate::plan::{Cell, Parameters, plan, root_bits, slot};
+use crate::region::{Region, everything};
+use crate::rule::Rule;
+use crate::sample::{Sample, Samples, draw};
+use crate::table::{LINE_MASK, Root, Table};
+
+/// How a table is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Time in which more than one shape may be tried; with none, the first is taken.
+    pub tuning: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            tuning: Duration::from_millis(400),
+        }
+    }
+}
+
+/// What a build came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BuildReport {
+    /// What makes lookups slow, in words; empty for ordinary lists.
+    pub warnings: Vec<String>,
+    /// Of the structure.
+    pub bytes: usize,
+    pub seconds: f64,
+    /// Hash tables.
+    pub roots: usize,
+    /// Rules in all leaves together; a rule in two leaves counts twice.
+    pub copies: usize,
+    /// Rules in the longest leaf.
+    pub longest: usize,
+}
+
+/// Packets that shapes are timed on.
+const TIMED: usize = 16 << 10;
+/// Shapes, the usually best first.
+const SHAPES: [Parameters; 5] = [
+    shape(6, 27.0, 0.3),
+    shape(6, 8.0, 0.3),
+    shape(8, 3.5, 0.0),
+    shape(6, 8.0, 0.0),
+    shape(6, 27.0, 1.0),
+];
+
+const fn shape(leaf: usize, probe: f64, foreign: f64) -> Parameters {
+    Parameters {
+        leaf,
+        probe,
+        foreign,
+    }
+}
+
+/// A leaf with more rules than this is worth a warning: it is read from its first line on.
+const LONG: usize = 128;
+
+/// The table of rules with their orders, which ascend.
+///
+/// # Errors
+/// More rules than references can name, or no memory.
+pub(crate) fn build<A: Address>(
+    rules: &[Rule<A>],
+    orders: impl Iterator<Item = u32>,
+    options: Options,
+) -> Result<(Table<A>, BuildReport), Error> {
+    let started = Instant::now();
+    let most = LINE_MASK as usize / 64;
+    if rules.len() > most {
+        let rules = rules.len();
+        return Err(Error::TooMany { rules, most });
+    }
+    let mut regions = Vec::with_capacity(rules.len());
+    for (rule, order) in rules.iter().zip(orders) {
+        Region::of_rule(rule, order, &mut regions);
+    }
+    if regions.is_empty() {
+        return Ok((Table::reserve(0, 0)?, BuildReport::default()));
+    }
+    let samples = draw(&regions, TIMED);
+    let mut built = Vec::new();
+    let fixed = std::env::var("ACL_SHAPE").ok().map(|v| { let v: Vec<f64> = v.split(',').map(|x| x.parse().unwrap()).collect(); [Parameters{leaf: v[0] as usize, probe: v[1], foreign: v[2]}] });
+    let shapes: &[Parameters] = match &fixed { Some(f) => f, None => &SHAPES };
+    for (tried, &shape) in (0..).zip(shapes) {
+        let spent = started.elapsed();
+        if tried > 0 && spent * (tried + 1) / tried > options.tuning {
+            break;
+        }
+        built.push(fill(&regions, &plan(&regions, &samples, shape), shape)?);
+    }
+    let (table, effort) = built.swap_remove(fastest(&built, &samples));
+    let report = BuildReport {
+        warnings: warnings(&effort),
+        bytes: table.bytes(),
+        seconds: started.elapsed().as_secs_f64(),
+        roots: table.roots.len(),
+        copies: effort.written,
+        longest: effort.longest,
+    };
+    Ok((table, report))
+}
+
+fn warnings(effort: &Effort) -> Vec<String> {
+    if effort.longest <= LONG {
+        return Vec::new();
+    }
+    vec![format!(
+        "{} rules cannot be told apart within the copies allowed: packets that fall among them are \
+         compared with one after the other; put the more specific rules under distinct prefixes or ports",
+        effort.longest
+    )]
+}
+
+/// Builds the roots of a plan.
+fn fill<A: Address>(
+    regions: &[Region<A>],
+    cells: &[Cell],
+    shape: Parameters,
+) -> Result<(Table<A>, Effort), Error> {
+    let highest = regions.last().map_or(0, |region| region.order);
+    let mut table = Table::reserve(regions.len(), highest)?;
+    let mut roots = Vec::new();
+    let spare = 16 * regions.len() + (1 << 16);
+    let work = 32 * regions.len() + (1 << 18);
+    let mut cutter = Cutter::new(&mut table, shape.leaf, spare, work);
+    for cell in cells {
+        roots.push(root(regions, cell, &mut cutter)?);
+    }
+    let effort = std::mem::take(&mut cutter.effort);
+    roots.sort_by_key(|root: &Root| root.best);
+    table.roots = roots;
+    if std::env::var_os("ACL_SHOW").is_some() { let mut v: Vec<_> = cells.iter().collect(); v.sort_by_key(|c| c.best); for c in v { eprint!(" {}/{}:{}", c.lengths.0, c.lengths.1, c.members.len()); } eprintln!(); }
+    Ok((table, effort))
+}
+
+/// One hash table with its members.
+fn root<A: Address>(
+    regions: &[Region<A>],
+    cell: &Cell,
+    cutter: &mut Cutter<'_, A>,
+) -> Result<Root, Error> {
+    let members = &cell.members;
+    let bits = root_bits(members.len(), cell.lengths);
+    let size = 1usize << bits;
+    // Cache lines of eight entries.
+    let base = cutter.table.entries.extend(size.max(8));
+    let base = base.ok_or_else(|| cutter.full())?;
+    let hash = |index: u32| {
+        let region = &regions[index as usize];
+        A::hash(region.source, region.destination, cell.lengths)
+    };
+    let mut placed: Vec<(u32, u32)> = members.iter().map(|&m| (hash(m), m)).collect();
+    placed.sort_unstable_by_key(|&(hash, member)| (slot(hash, bits), member));
+    // Few rules may be copied more often: it costs little memory and they are often the widest.
+    let copies = (0.5 * regions.len() as f64 / members.len() as f64).clamp(4.0, 64.0);
+    for run in placed.chunk_by(|a, b| slot(a.0, bits) == slot(b.0, bits)) {
+        let list: Vec<u32> = run.iter().map(|&(_, member)| member).collect();
+        let bucket = Bucket {
+            regions,
+            list: &list,
+            bounds: everything::<A>(),
+            budget: list.len() as f64 * copies + 16.0,
+            spare: list.len() as f64 * (8.0 * copies).min(256.0) + 1024.0,
+            depth: 0,
+        };
+        let made = cutter.entry(&bucket, filter_of(run.iter().map(|&(hash, _)| hash)))?;
+        cutter.table.entries.as_mut_slice()[base + slot(run[0].0, bits)] = made;
+    }
+    Ok(Root {
+        lengths: cell.lengths,
+        bits,
+        base: base as u32,
+        best: regions[cell.best as usize].order,
+    })
+}
+
+/// The table that classifies the samples in the least time: each is timed in turn, several times.
+/// A packet drawn from a rule counts for two from anywhere, in the logarithm of the time.
+fn fastest<A: Address>(built: &[(Table<A>, Effort)], samples: &Samples<A>) -> usize {
+    if built.len() < 2 {
+        return 0;
+    }
+    let keys = |samples: &[Sample<A>]| samples.iter().map(|sample| sample.key).collect();
+    let sorts: [Vec<_>; 2] = [keys(&samples.within), keys(&samples.foreign)];
+    let mut found = vec![0; TIMED];
+    let mut least = vec![[f64::INFINITY; 2]; built.len()];
+    for _ in 0..5 {
+        for ((table, _), least) in built.iter().zip(&mut least) {
+            for (keys, least) in sorts.iter().zip(least) {
+                let started = Instant::now();
+                lookup::classify(table, lookup::Simd::best(), keys, &mut found);
+                *least = started.elapsed().as_secs_f64().min(*least);
+            }
+        }
+    }
+    let score = |&at: &usize| 2.0 * least[at][0].ln() + least[at][1].ln();
+    let best = (0..built.len()).min_by(|a, b| score(a).total_cmp(&score(b)));
+    if std::env::var_os("ACL_SHOW").is_some() { eprintln!("{:?} best {best:?}", least.iter().map(|l| (l[0]*1e9/TIMED as f64, l[1]*1e9/TIMED as f64)).collect::<Vec<_>>()); }
+    best.unwrap_or(0)
+}

@@ -1,0 +1,66 @@
+//! How many rules of a bucket fix a bit to zero, and how many to one.
+
+use crate::address::Address;
+use crate::region::Region;
+
+/// Bits of the widest key.
+pub(crate) const MOST_BITS: usize = 5 * 64;
+
+/// For each bit of a key, the regions that fix it.
+#[derive(Debug)]
+pub(crate) struct Counts {
+    pub(crate) zeros: [u32; MOST_BITS],
+    pub(crate) ones: [u32; MOST_BITS],
+}
+
+impl Counts {
+    pub(crate) fn new() -> Self {
+        Self {
+            zeros: [0; MOST_BITS],
+            ones: [0; MOST_BITS],
+        }
+    }
+
+    /// Counts the listed regions.
+    pub(crate) fn take<A: Address>(&mut self, regions: &[Region<A>], list: &[u32]) {
+        let words = A::Words::default().as_ref().len();
+        self.zeros[..64 * words].fill(0);
+        self.ones[..64 * words].fill(0);
+        for word in 0..words {
+            let ones = |index: &u32| regions[*index as usize].value.as_ref()[word];
+            let zeros = |index: &u32| regions[*index as usize].care.as_ref()[word] & !ones(index);
+            tally(list.iter().map(zeros), &mut self.zeros[64 * word..][..64]);
+            tally(list.iter().map(ones), &mut self.ones[64 * word..][..64]);
+        }
+    }
+}
+
+/// Adds up each bit of many words. Five planes hold one bit of 64 counters each, so adding a word is
+/// a ripple of a few operations, whichever bits are set.
+fn tally(words: impl Iterator<Item = u64>, counters: &mut [u32]) {
+    const PLANES: usize = 5;
+    let mut planes = [0u64; PLANES];
+    let mut added = 0;
+    let mut drain = |planes: &mut [u64; PLANES]| {
+        for (weight, plane) in planes.iter_mut().enumerate() {
+            let bits = std::mem::take(plane);
+            if bits != 0 {
+                for (bit, counter) in counters.iter_mut().enumerate() {
+                    *counter += ((bits >> bit & 1) as u32) << weight;
+                }
+            }
+        }
+    };
+    for word in words {
+        let mut carry = word;
+        for plane in &mut planes {
+            (*plane, carry) = (*plane ^ carry, *plane & carry);
+        }
+        added += 1;
+        if added == (1 << PLANES) - 1 {
+            drain(&mut planes);
+            added = 0;
+        }
+    }
+    drain(&mut planes);
+}

@@ -1,0 +1,378 @@
+//! How a crowded bucket is divided: by chosen bits of the key while that pays, then by bounds in one
+//! lane, and what neither divides becomes a leaf.
+
+use crate::address::Address;
+use crate::count::{Counts, MOST_BITS};
+use crate::error::Error;
+use crate::line::lines_of;
+use crate::region::{Region, lane, set_lane, widened};
+use crate::table::{LINE_BITS, LONGEST, NODE, Node, Table, entry, filter, kind};
+
+/// Bits that one node may choose.
+const MOST_CHOSEN: usize = 10;
+/// A bit that does not lower the expected bucket by this much is not worth a level.
+const WORTH: f64 = 0.97;
+/// The expected bucket at which no more bits are chosen.
+const ENOUGH: f64 = 3.0;
+/// Levels of nodes.
+const DEEPEST: usize = 20;
+
+/// What building has used up and met.
+#[derive(Debug, Default)]
+pub(crate) struct Effort {
+    /// Copies of rules that splits may still make, in the whole table.
+    pub(crate) spare: usize,
+    /// Rules in lists that may still be divided, in the whole table: what bounds the time.
+    pub(crate) work: usize,
+    /// Rules in all leaves, copies counted.
+    pub(crate) written: usize,
+    /// Rules in the longest leaf.
+    pub(crate) longest: usize,
+}
+
+/// Builds entries of a table.
+#[derive(Debug)]
+pub(crate) struct Cutter<'a, A: Address> {
+    pub(crate) table: &'a mut Table<A>,
+    pub(crate) leaf: usize,
+    pub(crate) effort: Effort,
+    lines: Vec<A::Line>,
+    counts: Box<Counts>,
+}
+
+/// Regions of a bucket by index, in order of priority, and the values that its keys can have.
+#[derive(Debug)]
+pub(crate) struct Bucket<'a, A: Address> {
+    pub(crate) regions: &'a [Region<A>],
+    pub(crate) list: &'a [u32],
+    pub(crate) bounds: (A::Words, A::Words),
+    /// Copies of rules that cuts may make.
+    pub(crate) budget: f64,
+    /// Copies of rules that splits may make.
+    pub(crate) spare: f64,
+    pub(crate) depth: usize,
+}
+
+/// Lists of regions, one for each combination of the bits chosen so far, and the share of packets
+/// that each gets.
+#[derive(Debug, Default)]
+struct Parts {
+    items: Vec<u32>,
+    ends: Vec<usize>,
+    mass: Vec<f64>,
+}
+
+/// Bits, in the order of their choice, and what they make of a bucket.
+#[derive(Debug)]
+struct Choice {
+    bits: Vec<usize>,
+    parts: Parts,
+    /// Rules that the mean packet meets.
+    expected: f64,
+    /// Rules in all parts.
+    total: f64,
+}
+
+impl Parts {
+    fn get(&self, part: usize) -> &[u32] {
+        let start = if part == 0 { 0 } else { self.ends[part - 1] };
+        &self.items[start..self.ends[part]]
+    }
+}
+
+impl<'a, A: Address> Cutter<'a, A> {
+    pub(crate) fn new(table: &'a mut Table<A>, leaf: usize, spare: usize, work: usize) -> Self {
+        Self {
+            table,
+            leaf,
+            effort: Effort {
+                spare,
+                work,
+                ..Effort::default()
+            },
+            lines: Vec::new(),
+            counts: Box::new(Counts::new()),
+        }
+    }
+
+    /// The entry of a bucket; its filter bits are set by `hashes`.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when the table has no room left.
+    pub(crate) fn entry(&mut self, bucket: &Bucket<'_, A>, filter: u8) -> Result<u64, Error> {
+        let &Bucket { regions, list, .. } = bucket;
+        let (list, bounds) = needed(regions, list, &bucket.bounds);
+        let list = &list[..];
+        let Some(&first) = list.first() else {
+            return Ok(0);
+        };
+        let bucket = &Bucket {
+            list,
+            bounds,
+            ..*bucket
+        };
+        let reference = if list.len() <= self.leaf || bucket.depth >= DEEPEST {
+            self.leaf(regions, list)?
+        } else {
+            self.inner(bucket)?
+        };
+        let best = regions[first as usize].order;
+        Ok(entry(best, self.table.shift, filter, reference))
+    }
+
+    /// A node, if some division pays: a good cut, else a split, else whatever cut there is.
+    fn inner(&mut self, bucket: &Bucket<'_, A>) -> Result<u32, Error> {
+        if self.effort.work < bucket.list.len() {
+            return self.leaf(bucket.regions, bucket.list);
+        }
+        self.effort.work -= bucket.list.len();
+        let choice = self.choose(bucket);
+        if choice.expected * 2.0 > bucket.list.len() as f64
+            && let Some(node) = self.split(bucket)?
+        {
+            return Ok(node);
+        }
+        if choice.bits.is_empty() {
+            return self.leaf(bucket.regions, bucket.list);
+        }
+        self.cut(bucket, &choice)
+    }
+
+    /// Writes a leaf and refers to it.
+    fn leaf(&mut self, regions: &[Region<A>], list: &[u32]) -> Result<u32, Error> {
+        self.lines.clear();
+        lines_of(list.iter().map(|&i| &regions[i as usize]), &mut self.lines);
+        self.effort.written += list.len();
+        self.effort.longest = self.effort.longest.max(list.len());
+        let count = self.lines.len();
+        let at = self.table.lines.extend(count).ok_or_else(|| self.full())?;
+        self.table.lines.as_mut_slice()[at..].copy_from_slice(&self.lines);
+        if count <= LONGEST {
+            return Ok(at as u32 | (count as u32) << LINE_BITS);
+        }
+        self.node(Node {
+            masks: [count as u64, 0],
+            base: at as u32,
+            kind: kind::LONG,
+            words: [0; 2],
+            shift: 0,
+        })
+    }
+
+    pub(crate) fn node(&mut self, node: Node) -> Result<u32, Error> {
+        let at = self.table.nodes.extend(1).ok_or_else(|| self.full())?;
+        self.table.nodes.as_mut_slice()[at] = node;
+        Ok(at as u32 | NODE)
+    }
+
+    pub(crate) fn full(&self) -> Error {
+        Error::Full {
+            bytes: self.table.bytes(),
+        }
+    }
+
+    /// A node by chosen bits.
+    fn cut(&mut self, bucket: &Bucket<'_, A>, choice: &Choice) -> Result<u32, Error> {
+        let Choice { bits: chosen, parts, total, .. } = choice;
+        let mut words: Vec<usize> = chosen.iter().map(|bit| bit / 64).collect();
+        words.sort_unstable();
+        words.dedup();
+        let first = words[0];
+        let second = *words.get(1).unwrap_or(&if first == 0 { 1 } else { 0 });
+        let (first, second) = (first.min(second), first.max(second));
+        let mask = |word| {
+            let bits = chosen.iter().filter(|&bit| bit / 64 == word);
+            bits.fold(0u64, |mask, bit| mask | 1 << (bit % 64))
+        };
+        let masks = [mask(first), mask(second)];
+        let children = 1 << chosen.len();
+        let base = self.table.entries.extend(children);
+        let base = base.ok_or_else(|| self.full())?;
+        // Children are numbered by the chosen bits in ascending order; parts by the order of choice.
+        let mut order: Vec<_> = chosen.iter().copied().zip(0..).collect();
+        order.sort_unstable();
+        for part in 0..children {
+            let list = parts.get(part);
+            let mut child = 0;
+            let mut bounds = bucket.bounds;
+            for (place, &(bit, turn)) in order.iter().enumerate().rev() {
+                let set = part >> turn & 1;
+                child |= set << place;
+                narrow::<A>(&mut bounds, bit, set == 1);
+            }
+            let share = list.len() as f64 / *total;
+            let made = self.entry(
+                &Bucket {
+                    regions: bucket.regions,
+                    list,
+                    bounds,
+                    budget: bucket.budget * share,
+                    spare: bucket.spare * share,
+                    depth: bucket.depth + 1,
+                },
+                u8::MAX,
+            )?;
+            self.table.entries.as_mut_slice()[base + child] = made;
+        }
+        self.node(Node {
+            masks,
+            base: base as u32,
+            kind: kind::CUT,
+            words: [first as u8, second as u8],
+            shift: masks[0].count_ones() as u8,
+        })
+    }
+
+    /// Greedily the bits that leave the fewest rules where packets land, while copies stay within
+    /// the budget. Bits of at most two words.
+    fn choose(&mut self, bucket: &Bucket<'_, A>) -> Choice {
+        let &Bucket { regions, list, .. } = bucket;
+        let mut parts = Parts {
+            items: list.to_vec(),
+            ends: vec![list.len()],
+            mass: vec![1.0],
+        };
+        let mut next = Parts::default();
+        let mut chosen: Vec<usize> = Vec::new();
+        let mut expected = list.len() as f64;
+        let mut total = expected;
+        while chosen.len() < MOST_CHOSEN && 1 << chosen.len() < 4 * list.len() {
+            let Some((bit, mean, sum)) = self.best_bit(bucket, &parts, &chosen) else {
+                break;
+            };
+            if mean > WORTH * expected {
+                break;
+            }
+            (expected, total) = (mean, sum);
+            chosen.push(bit);
+            divide(regions, &parts, bit, &mut next);
+            std::mem::swap(&mut parts, &mut next);
+            if expected <= ENOUGH {
+                break;
+            }
+        }
+        Choice {
+            bits: chosen,
+            parts,
+            expected,
+            total,
+        }
+    }
+
+    /// The bit after which the mean packet meets the fewest rules; with it that mean and the rules
+    /// in all parts together.
+    fn best_bit(
+        &mut self,
+        bucket: &Bucket<'_, A>,
+        parts: &Parts,
+        chosen: &[usize],
+    ) -> Option<(usize, f64, f64)> {
+        let bits = 64 * bucket.bounds.0.as_ref().len();
+        let mut means = [0f32; MOST_BITS];
+        let mut sums = [0f32; MOST_BITS];
+        for part in 0..parts.ends.len() {
+            let list = parts.get(part);
+            if list.is_empty() {
+                continue;
+            }
+            self.counts.take(bucket.regions, list);
+            let rules = list.len() as f32;
+            let weight = parts.mass[part] as f32 / rules;
+            for bit in 0..bits {
+                let zeros = self.counts.zeros[bit] as f32;
+                let ones = self.counts.ones[bit] as f32;
+                let free = rules - zeros - ones;
+                let half = free * 0.5;
+                means[bit] +=
+                    weight * ((zeros + half) * (zeros + free) + (ones + half) * (ones + free));
+                sums[bit] += rules + free;
+            }
+        }
+        let mut words = chosen.iter().map(|bit| bit / 64);
+        let first = words.next();
+        let second = words.find(|&word| Some(word) != first);
+        let allowed = |bit: &usize| {
+            f64::from(sums[*bit]) <= bucket.budget
+                && !chosen.contains(bit)
+                && (second.is_none() || [first, second].contains(&Some(bit / 64)))
+        };
+        let best = (0..bits)
+            .filter(allowed)
+            .min_by(|&a, &b| means[a].total_cmp(&means[b]))?;
+        Some((best, f64::from(means[best]), f64::from(sums[best])))
+    }
+}
+
+/// The rules that some key between the bounds can match first, and the bounds of what they match:
+/// none that lies elsewhere, and none after one that contains all that follow.
+fn needed<A: Address>(
+    regions: &[Region<A>],
+    list: &[u32],
+    bounds: &(A::Words, A::Words),
+) -> (Vec<u32>, (A::Words, A::Words)) {
+    let region = |index: &u32| &regions[*index as usize];
+    let mut list: Vec<u32> = list.to_vec();
+    list.retain(|index| region(index).meets(bounds));
+    let mut last = list.len();
+    let mut hull: Option<(A::Words, A::Words)> = None;
+    for (at, region) in list.iter().map(region).enumerate().rev() {
+        let met = region.between(bounds);
+        if hull.is_some_and(|hull| region.contains(&hull)) {
+            last = at + 1;
+            hull = Some(met);
+        } else {
+            hull = Some(hull.map_or(met, |hull| widened::<A>(&hull, &met)));
+        }
+    }
+    list.truncate(last);
+    (list, hull.unwrap_or(*bounds))
+}
+
+/// Divides each part by a bit: zeros stay at their number, ones go to the upper half. Rules that do
+/// not fix the bit go both ways.
+fn divide<A: Address>(regions: &[Region<A>], parts: &Parts, bit: usize, out: &mut Parts) {
+    let (word, bit) = (bit / 64, bit % 64);
+    let count = parts.ends.len();
+    out.items.clear();
+    out.ends.clear();
+    out.mass.clear();
+    out.mass.resize(2 * count, 0.0);
+    for side in 0..2u64 {
+        for part in 0..count {
+            let mut share = 0.0;
+            for &index in parts.get(part) {
+                let region = &regions[index as usize];
+                let fixed = region.care.as_ref()[word] >> bit & 1 == 1;
+                let value = region.value.as_ref()[word] >> bit & 1;
+                if !fixed || value == side {
+                    out.items.push(index);
+                    share += if fixed { 1.0 } else { 0.5 };
+                }
+            }
+            out.ends.push(out.items.len());
+            let rules = parts.get(part).len().max(1);
+            out.mass[count * side as usize + part] = parts.mass[part] * share / rules as f64;
+        }
+    }
+}
+
+/// Bounds of the keys between `bounds` that have this bit. Below the highest bit that varies, a
+/// fixed bit leaves gaps, and the bounds stay as they are.
+fn narrow<A: Address>(bounds: &mut (A::Words, A::Words), bit: usize, set: bool) {
+    let (at, bit) = (bit / 16, 1u16 << (bit % 16));
+    let (low, high) = (lane(bounds.0.as_ref(), at), lane(bounds.1.as_ref(), at));
+    let varying = low ^ high;
+    if varying & bit == 0 || varying & !(bit | (bit - 1)) != 0 {
+        return;
+    }
+    if set {
+        set_lane(bounds.0.as_mut(), at, high & !(bit - 1));
+    } else {
+        set_lane(bounds.1.as_mut(), at, low | (bit - 1));
+    }
+}
+
+/// The filter of the rules in a root's bucket.
+pub(crate) fn filter_of(hashes: impl Iterator<Item = u32>) -> u8 {
+    hashes.fold(0, |bits, hash| bits | filter(hash) as u8)
+}

@@ -1,0 +1,32 @@
+//! Exact five-tuple packet classification: of a list of rules, the first that matches.
+//!
+//! [`Classifier`] holds a list that does not change, [`Live`] one that does while others look up.
+//! What a match means, and where rules come from, is decided elsewhere.
+
+mod address;
+mod array;
+mod build;
+pub mod classbench;
+mod classifier;
+mod count;
+pub mod counters;
+mod cut;
+mod error;
+pub mod generate;
+mod line;
+mod lookup;
+mod plan;
+mod region;
+mod rule;
+mod sample;
+mod split;
+mod table;
+
+pub use address::Address;
+pub use build::{BuildReport, Options};
+pub use classifier::Classifier;
+pub use error::Error;
+pub use lookup::{BATCH, Simd};
+pub use rule::{
+    ANY_PORT, Action, Key, Key4, Key6, NONE, Prefix, Protocol, Rule, Rule4, Rule6, linear,
+};

@@ -1,0 +1,119 @@
+//! The classifier's memory: four flat arrays that name each other's elements by index only.
+//!
+//! Roots are hash tables of entries, without stored keys: a leaf tests the whole rule. An entry is
+//! a bound on what lies below it and a reference to a node, which has more entries, or to the lines
+//! of a leaf.
+
+use crate::address::Address;
+use crate::array::{Array, Plain};
+use crate::error::Error;
+use crate::line::{Line4, Line6};
+
+impl Plain for Line4 {}
+impl Plain for Line6 {}
+
+/// One hash table: every rule in it has at least these many bits in its prefixes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Root {
+    /// Of the source and the destination address.
+    pub(crate) lengths: (u8, u8),
+    /// log2 of its entries.
+    pub(crate) bits: u8,
+    pub(crate) base: u32,
+    /// The lowest order in it.
+    pub(crate) best: u32,
+}
+
+/// Bits of the low word of an entry that hold a filter of the rules' hashes.
+pub(crate) const FILTER_BITS: u32 = 8;
+/// Bits of a leaf's reference that name its first line; those above count its lines.
+pub(crate) const LINE_BITS: u32 = 26;
+pub(crate) const LINE_MASK: u32 = (1 << LINE_BITS) - 1;
+/// Set in a reference to a node.
+pub(crate) const NODE: u32 = 1 << 31;
+/// Lines of the longest leaf that an entry can name.
+pub(crate) const LONGEST: usize = (1 << (31 - LINE_BITS)) - 1;
+
+/// A reference, its lowest order (rounded down to 24 bits), and one bit for each hash below.
+/// Zero is an empty entry: its filter lets nothing pass.
+pub(crate) fn entry(best: u32, shift: u8, filter: u8, reference: u32) -> u64 {
+    let best = (best >> shift).min(u32::MAX >> FILTER_BITS);
+    u64::from(best << FILTER_BITS | u32::from(filter)) | u64::from(reference) << 32
+}
+
+/// Which bit of a filter stands for a hash.
+#[inline(always)]
+pub(crate) fn filter(hash: u32) -> u32 {
+    1 << (hash >> 4 & 7)
+}
+
+/// What an inner node does with a key.
+pub(crate) mod kind {
+    /// Chosen bits of two words of the key number the child.
+    pub(crate) const CUT: u8 = 0;
+    /// The place of one lane's value among 63 bounds numbers the child.
+    pub(crate) const SPLIT: u8 = 1;
+    /// A leaf that is too long for an entry to name.
+    pub(crate) const LONG: u8 = 2;
+}
+
+/// Half a cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(32))]
+pub(crate) struct Node {
+    /// Bits of the two words; of a long leaf, the first is its number of lines.
+    pub(crate) masks: [u64; 2],
+    /// The first child, the first bound, or the first line.
+    pub(crate) base: u32,
+    pub(crate) kind: u8,
+    /// The two words, or the lane.
+    pub(crate) words: [u8; 2],
+    /// Bits set in the first mask.
+    pub(crate) shift: u8,
+}
+
+impl Plain for Node {}
+
+/// Children of a split, and words that its bounds take.
+pub(crate) const FANOUT: usize = 64;
+pub(crate) const BOUND_WORDS: usize = FANOUT / 4;
+
+#[derive(Debug)]
+pub struct Table<A: Address> {
+    /// In ascending order of their best rules.
+    pub(crate) roots: Vec<Root>,
+    pub(crate) entries: Array<u64>,
+    pub(crate) nodes: Array<Node>,
+    pub(crate) lines: Array<A::Line>,
+    /// Bits that an entry's bound leaves out.
+    pub(crate) shift: u8,
+}
+
+impl<A: Address> Table<A> {
+    /// Room for what `regions` boxes can need at most.
+    pub(crate) fn reserve(regions: usize, highest: u32) -> Result<Self, Error> {
+        let entries = Array::reserve(128 * regions + (1 << 20))?;
+        let nodes = Array::reserve(8 * regions + (1 << 16))?;
+        let lines = Array::reserve((64 * regions + (1 << 18)).min(LINE_MASK as usize))?;
+        if regions > 4096 {
+            entries.prefer_huge();
+            nodes.prefer_huge();
+            lines.prefer_huge();
+        }
+        let shift = FILTER_BITS.saturating_sub(highest.leading_zeros());
+        Ok(Self {
+            roots: Vec::new(),
+            entries,
+            nodes,
+            lines,
+            shift: shift as u8,
+        })
+    }
+
+    /// Bytes in use.
+    pub(crate) fn bytes(&self) -> usize {
+        let roots = self.roots.len() * size_of::<Root>();
+        roots + self.entries.bytes() + self.nodes.bytes() + self.lines.bytes()
+    }
+}

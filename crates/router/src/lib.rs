@@ -5,7 +5,7 @@ mod error;
 mod json;
 mod lines;
 pub mod routes;
-//pub mod rules;
+pub mod rules;
 mod source;
 
 pub use error::{Error, Place};

@@ -79,6 +79,8 @@ struct Packed<'a> {
     own: usize,
     /// Whether `own` is where a stream begins.
     boundary: bool,
+    /// Nothing of this stream has been read.
+    fresh: bool,
 }
 
 struct OneStream<'a>(Shared<'a>);
@@ -91,6 +93,7 @@ impl<'a> Bzip2<'a> {
             at: 0,
             own: 0,
             boundary: false,
+            fresh: true,
         };
         let rest = Shared::new(packed.into());
         let stream = Some(DecoderReader::new(OneStream(rest.clone())));
@@ -138,6 +141,7 @@ impl Packed<'_> {
             self.at = self.own;
             if self.boundary {
                 self.boundary = false;
+                self.fresh = true;
                 return Ok(true);
             }
             self.refill()?;
@@ -150,18 +154,18 @@ impl Packed<'_> {
     fn refill(&mut self) -> io::Result<()> {
         self.held.drain(..self.at);
         self.at = 0;
-        // One byte of the beginning is passed on before it is looked for again.
-        let from = self.held.len().min(1);
         let wanted = BLOCK.max(self.held.len() + 1) - self.held.len();
-        let read = (&mut self.input)
-            .take(wanted as u64)
-            .read_to_end(&mut self.held)?;
+        let mut input = (&mut self.input).take(wanted as u64);
+        let read = input.read_to_end(&mut self.held)?;
+        // The beginning of the stream that is being read is not the next one's.
+        let from = usize::from(std::mem::take(&mut self.fresh)).min(self.held.len());
         let found = self.held[from..].windows(SIGNATURE).position(begins_stream);
-        self.boundary = found.is_some_and(|at| at + from > 0);
+        self.boundary = found.is_some();
         self.own = match found {
-            Some(at) if at + from > 0 => at + from,
-            _ if read == 0 => self.held.len(),
-            _ => self.held.len().saturating_sub(SIGNATURE - 1).max(from),
+            Some(at) => at + from,
+            None if read == 0 => self.held.len(),
+            // A signature may have been read in part.
+            None => self.held.len().saturating_sub(SIGNATURE - 1).max(from),
         };
         Ok(())
     }

@@ -11,7 +11,7 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// A namespace with a device `dummy0` that has addresses, or nothing without root.
+    /// A namespace with a device `dummy0` (a veth, as not all kernels have dummies) that has addresses; nothing without root.
     pub(crate) fn new(name: &str) -> Option<Self> {
         if !sys::require::root() {
             return None;
@@ -21,7 +21,8 @@ impl Net {
         let net = Self { name, namespace };
         for command in [
             "ip link set lo up",
-            "ip link add dummy0 type dummy",
+            "ip link add dummy0 type veth peer name far0",
+            "ip link set far0 up",
             "ip link set dummy0 up",
             "ip addr add 192.0.2.254/24 dev dummy0",
             "ip addr add 2001:db8:f::1/64 dev dummy0 nodad",
@@ -67,6 +68,15 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
+        // A daemon that its test did not come to end.
+        for process in self
+            .namespace
+            .inode()
+            .into_iter()
+            .flat_map(sys::netns::processes_in)
+        {
+            let _ = Command::new("kill").arg(process.to_string()).status();
+        }
         let _ = sys::netns::remove(&self.name);
     }
 }

@@ -125,9 +125,13 @@ fn of_line(line: &str) -> Format {
             | "prohibit" | "blackhole" | "unicast",
             ..,
         ] => Format::IpRoute,
-        [_, "via", _, "dev" | "proto", ..] | [_, "dev", _, _, ..] | [_, "nhid" | "proto", ..] => {
-            Format::IpRoute
-        }
+        [_, "via", _, "dev" | "proto", ..]
+        | [_, "dev", _, _, ..]
+        | [
+            _,
+            "nhid" | "proto" | "metric" | "scope" | "table" | "encap",
+            ..,
+        ] => Format::IpRoute,
         _ => Format::Plain,
     }
 }

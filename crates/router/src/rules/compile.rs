@@ -167,3 +167,6 @@ fn subtract(from: &[Region], what: &[Region]) -> Vec<Region> {
             .collect()
     })
 }
+
+#[cfg(test)]
+mod tests;

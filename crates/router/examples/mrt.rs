@@ -3,7 +3,7 @@
 #![expect(clippy::print_stdout, reason = "what it is for")]
 
 #[path = "../tests/common/mrt.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
+#[allow(clippy::unwrap_used, dead_code, reason = "made for tests")]
 mod mrt;
 
 use std::env;

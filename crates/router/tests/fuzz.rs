@@ -1,4 +1,5 @@
 //! Damaged input is refused or read, and never a panic.
+#![allow(clippy::unwrap_used, reason = "for tests")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! What running programs write is read: iproute2, BIRD and, recorded, FRR.
+#![allow(clippy::unwrap_used, reason = "for tests")]
 
 mod common;
 

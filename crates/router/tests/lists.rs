@@ -1,4 +1,5 @@
 //! Lists of prefixes become tables that answer.
+#![allow(clippy::unwrap_used, reason = "for tests")]
 
 mod common;
 

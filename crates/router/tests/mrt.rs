@@ -1,4 +1,5 @@
 //! MRT dumps: which path is taken, and what broken ones are told.
+#![allow(clippy::unwrap_used, reason = "for tests")]
 
 mod common;
 

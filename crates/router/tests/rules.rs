@@ -1,4 +1,5 @@
 //! Rule sets become lists whose first match is what the firewall would decide.
+#![allow(clippy::unwrap_used, reason = "for tests")]
 
 use acl::{Action, Key4, linear};
 use router::rules::{Format, Options, RuleSet, read};

@@ -108,7 +108,7 @@ impl NextHop {
 
     fn hop(self) -> Result<Option<Hop>, String> {
         let dead = self.dead();
-        let gateway = self.gateway.or(self.via.map(|via| via.host));
+        let gateway = self.gateway.or_else(|| self.via.map(|via| via.host));
         let gateway = gateway.as_deref().map(text::address).transpose()?;
         if dead || (gateway.is_none() && self.dev.is_none()) {
             return Ok(None);

@@ -77,10 +77,18 @@ struct Tables<'a> {
     chains: Vec<Chain>,
     /// Places of chains by table and name.
     names: HashMap<(String, String), usize>,
-    /// Line, chain and rule; chains that are jumped to may come later.
-    rules: Vec<(u64, usize, String, Parsed)>,
+    /// Chains that are jumped to may come later.
+    rules: Vec<Rule>,
     origins: Vec<Origin>,
     notes: Vec<Note>,
+}
+
+struct Rule {
+    number: u64,
+    table: String,
+    chain: usize,
+    text: String,
+    parsed: Parsed,
 }
 
 impl Tables<'_> {
@@ -159,23 +167,35 @@ impl Tables<'_> {
             ));
         }
         let text = line.to_owned();
-        self.rules.push((number, chain, text, parsed));
+        self.rules.push(Rule {
+            number,
+            table: self.table.clone(),
+            chain,
+            text,
+            parsed,
+        });
         Ok(())
     }
 
     fn compile(mut self, path: &[(&str, &str)]) -> Result<RuleSet, Fault> {
-        for (number, chain, text, parsed) in std::mem::take(&mut self.rules) {
-            let fault = |what| Fault::line(number, what);
-            let origin = self.origin(number, &text).map_err(fault)?;
-            let table = self.names.iter().find(|(_, place)| **place == chain);
-            let table = table
-                .map(|((table, _), _)| table.clone())
-                .unwrap_or_default();
-            let step = parsed.step(origin, |name| {
-                self.names.get(&(table.clone(), name.to_owned())).copied()
-            });
+        for rule in std::mem::take(&mut self.rules) {
+            let Rule {
+                number,
+                table,
+                chain,
+                text,
+                parsed,
+            } = rule;
+            let origin = self
+                .origin(number, &text)
+                .map_err(|what| Fault::line(number, what))?;
+            let place = |name: &str| self.names.get(&(table.clone(), name.to_owned())).copied();
+            let step = parsed.step(origin, place);
             if step.then != Then::Continue && !step.certain {
-                let why = parsed.beyond.join(", ");
+                let why = match parsed.beyond.as_slice() {
+                    [] => "its target".to_owned(),
+                    beyond => beyond.join(", "),
+                };
                 self.note(number, format!("left to the kernel for {why}: {text}"));
             }
             for what in &parsed.lost {

@@ -1,5 +1,6 @@
 //! What several tests make and ask.
 #![allow(dead_code, reason = "each test uses its part")]
+#![allow(clippy::unwrap_used, reason = "for tests")]
 
 pub(crate) mod mrt;
 pub(crate) mod programs;

@@ -1,6 +1,8 @@
 //! Rule sets become lists whose first match is what the firewall would decide.
 #![allow(clippy::unwrap_used, reason = "for tests")]
 
+mod common;
+
 use acl::{Action, Key4, linear};
 use router::rules::{Format, Options, RuleSet, read};
 
@@ -154,5 +156,44 @@ fn what_is_wrong_is_said_with_its_line() {
     ] {
         let said = refusal(text);
         assert!(said.starts_with(what), "{said}");
+    }
+}
+
+#[test]
+fn what_iptables_saves_decides_as_what_it_was_given() {
+    if !common::programs::installed("iptables-save") {
+        return;
+    }
+    let Some(net) = common::programs::Net::new("iptables") else {
+        return;
+    };
+    // Kernels without connection tracking are tested too.
+    let given: String = SAVED
+        .lines()
+        .filter(|line| !line.contains("conntrack") && !line.contains("REJECT"))
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    net.feed("iptables-restore", &given);
+    let (given, saved) = (import(&given), import(&net.run("iptables-save -t filter")));
+    for source in [
+        "11.0.0.1",
+        "10.0.0.4",
+        "10.0.0.5",
+        "10.0.0.9",
+        "10.0.0.10",
+        "10.9.0.1",
+    ] {
+        for destination in ["192.0.2.8", "192.0.2.9", "192.0.3.0"] {
+            for port in [79, 80, 443, 7999, 8000, 8010, 8011] {
+                for protocol in [1, 6, 17] {
+                    let packet = (source, destination, port, protocol);
+                    assert_eq!(
+                        decision(&saved, packet).0,
+                        decision(&given, packet).0,
+                        "{packet:?}"
+                    );
+                }
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ mod classbench;
 mod compile;
 mod csv;
 mod iptables;
+mod objects;
 mod region;
 mod values;
 
@@ -99,5 +100,6 @@ fn import(input: impl Read, options: &Options) -> Result<RuleSet, Fault> {
         Format::ClassBench => classbench::read(content),
         Format::Iptables => iptables::read(content, options),
         Format::Csv => csv::read(content),
+        Format::Json => objects::read(content),
     }
 }

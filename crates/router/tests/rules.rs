@@ -108,6 +108,17 @@ fn tables_of_our_own_are_read() {
     assert_eq!(decided(("10.0.0.6", "192.0.2.9", 100, 17)), Action::Drop);
     assert_eq!(decided(("10.0.0.7", "192.0.2.9", 100, 17)), Action::Punt);
     assert_eq!(rules.v6.len(), 1, "only the last is for all families");
+    let json = import(
+        "[{\"action\":\"drop\",\"source\":\"10.0.0.0/8\",\"protocol\":\"udp\"},\n{\"action\":\"accept\"}]",
+    );
+    assert_eq!(
+        decision(&json, ("10.0.0.7", "192.0.2.9", 1, 17)),
+        (Action::Drop, "entry 1".into())
+    );
+    assert_eq!(
+        decision(&json, ("10.0.0.7", "192.0.2.9", 1, 6)),
+        (Action::Accept, "entry 2".into())
+    );
     let set = "@1.2.3.4/32 0.0.0.0/0 0 : 65535 80 : 80 0x06/0xFF\n";
     assert_eq!(
         decision(&import(set), ("1.2.3.4", "9.9.9.9", 80, 6)).0,

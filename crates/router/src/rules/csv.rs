@@ -28,31 +28,19 @@ pub(super) fn read(content: impl BufRead) -> Result<RuleSet, Fault> {
             columns = Some(named.map_err(fault)?);
             continue;
         };
-        let origin =
-            u32::try_from(rules.origins.len()).map_err(|_| fault("too many rules".into()))?;
-        let (regions, action) = rule(columns, line).map_err(fault)?;
-        for region in regions {
-            if region.v6 {
-                region.rules(action, origin, &mut rules.v6);
-            } else {
-                region.rules(action, origin, &mut rules.v4);
-            }
-        }
-        rules.origins.push(Origin {
-            place: Place::Line(number),
-            text: line.into(),
-        });
+        let cells = cells(columns, line).map_err(fault)?;
+        add(&mut rules, &cells, Place::Line(number), line).map_err(fault)?;
     }
     Ok(rules)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Column {
+pub(super) enum Column {
     Action,
     Of(Field),
 }
 
-fn column(name: &str) -> Result<Column, String> {
+pub(super) fn column(name: &str) -> Result<Column, String> {
     Ok(match name.trim() {
         "action" => Column::Action,
         "source" => Column::Of(Field::Source),
@@ -68,7 +56,8 @@ fn column(name: &str) -> Result<Column, String> {
     })
 }
 
-fn rule(columns: &[Column], line: &str) -> Result<(Vec<Region>, Action), String> {
+/// The values of a line.
+fn cells<'a>(columns: &[Column], line: &'a str) -> Result<Vec<(Column, &'a str)>, String> {
     let cells: Vec<&str> = line.split(',').map(str::trim).collect();
     if cells.len() != columns.len() {
         let (found, wanted) = (cells.len(), columns.len());
@@ -76,9 +65,34 @@ fn rule(columns: &[Column], line: &str) -> Result<(Vec<Region>, Action), String>
             "{found} columns, where the first line names {wanted}"
         ));
     }
+    Ok(columns.iter().copied().zip(cells).collect())
+}
+
+/// Adds the rule that these values make.
+pub(super) fn add(
+    rules: &mut RuleSet,
+    cells: &[(Column, &str)],
+    place: Place,
+    text: &str,
+) -> Result<(), String> {
+    let origin = u32::try_from(rules.origins.len()).map_err(|_| "too many rules")?;
+    let (regions, action) = rule(cells)?;
+    for region in regions {
+        if region.v6 {
+            region.rules(action, origin, &mut rules.v6);
+        } else {
+            region.rules(action, origin, &mut rules.v4);
+        }
+    }
+    let text = text.into();
+    rules.origins.push(Origin { place, text });
+    Ok(())
+}
+
+fn rule(cells: &[(Column, &str)]) -> Result<(Vec<Region>, Action), String> {
     let mut regions = vec![Region::all(false), Region::all(true)];
     let mut action = None;
-    for (column, cell) in columns.iter().zip(cells) {
+    for (column, cell) in cells {
         match column {
             Column::Action => action = Some(values::action(cell)?),
             Column::Of(_) if cell.is_empty() => {}

@@ -14,22 +14,25 @@ pub enum Format {
     Iptables,
     /// A table of our own: a header line that names columns, then a rule a line.
     Csv,
+    /// The same as a JSON array of objects.
+    Json,
 }
 
 /// A name that is no format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no format of rules: classbench, iptables or csv")]
+#[error("{0:?} is no format of rules: classbench, iptables, csv or json")]
 pub struct UnknownFormat(String);
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::ClassBench, Self::Iptables, Self::Csv];
+    pub const ALL: [Self; 4] = [Self::ClassBench, Self::Iptables, Self::Csv, Self::Json];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::ClassBench => "classbench",
             Self::Iptables => "iptables",
             Self::Csv => "csv",
+            Self::Json => "json",
         }
     }
 }
@@ -57,10 +60,12 @@ pub(super) fn detect(head: &[u8]) -> Result<Format, Fault> {
         Ok(Format::ClassBench)
     } else if line.starts_with('*') {
         Ok(Format::Iptables)
+    } else if line.trim_start().starts_with('[') {
+        Ok(Format::Json)
     } else if line.split(',').any(|column| column.trim() == "action") {
         Ok(Format::Csv)
     } else {
-        let what = "no format of rules begins so: name it, one of classbench, iptables, csv";
+        let what = "no format of rules begins so: name it, one of classbench, iptables, csv, json";
         Err(Fault::new(Place::File, what))
     }
 }

@@ -1,0 +1,11 @@
+//! Router and firewall: what routes and rules are, and how they are read from the tables and rule
+//! sets that people have. Lookup itself is `lpm`'s and `acl`'s.
+
+mod error;
+mod json;
+mod lines;
+pub mod routes;
+pub mod rules;
+mod source;
+
+pub use error::{Error, Place};

@@ -1,0 +1,101 @@
+//! Routes: prefixes and where packets to them go, read from dumps and listings.
+//!
+//! Of a prefix that comes more than once, the smallest metric counts as in the kernel, and of equal
+//! ones the last, as a replacement would; [`Report`] counts both.
+
+mod bird;
+mod format;
+mod frr;
+mod ip;
+mod ip_json;
+mod mrt;
+mod pfx2as;
+mod plain;
+mod report;
+mod table;
+mod target;
+mod text;
+
+use std::fs::File;
+use std::io::Read;
+use std::net::IpAddr;
+use std::path::Path;
+
+use crate::error::{Error, Fault};
+use crate::source::Source;
+
+pub use format::{Format, UnknownFormat};
+pub use report::{Duplicates, LeftOut, Peer, Report};
+pub use table::{Numbered, Route, Routes};
+pub use target::{Hop, Target};
+
+/// How to read.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Which format; by content when none is named.
+    pub format: Option<Format>,
+    /// Whose paths to take of a dump that holds several.
+    pub peer: PeerChoice,
+    /// Which of several tables to take: a name or number as the source has it. The usual ones
+    /// when none is named: main and local of `ip route`, master4 and master6 of BIRD.
+    pub table: Option<String>,
+}
+
+/// Whose path is a prefix's route, of a dump with the paths of many peers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PeerChoice {
+    /// The shortest AS path, of equal ones the lowest origin (IGP, EGP, incomplete), of equal
+    /// ones the first in the dump: RFC 4271, 9.1.2.2, a and b. Local preferences of different
+    /// peers cannot be compared.
+    #[default]
+    ShortestPath,
+    /// The peer with this address.
+    Address(IpAddr),
+    /// The peers of this AS; of several, by shortest path.
+    As(u32),
+}
+
+/// Routes and how they came out of a file.
+#[derive(Debug)]
+pub struct Imported {
+    pub routes: Routes,
+    pub report: Report,
+}
+
+/// Reads a file, packed by gzip or bzip2 or plain.
+///
+/// # Errors
+/// The first thing that is not a route of the format, with its line or offset; reading.
+pub fn open(path: &Path, options: &Options) -> Result<Imported, Error> {
+    let name = path.display().to_string();
+    let file = File::open(path).map_err(|cause| Fault::from(cause).of(&name))?;
+    read(&name, file, options)
+}
+
+/// As [`open`], of content that `name` stands for in errors.
+///
+/// # Errors
+/// As `open`.
+pub fn read(name: &str, input: impl Read, options: &Options) -> Result<Imported, Error> {
+    import(input, options).map_err(|fault| fault.of(name))
+}
+
+fn import(input: impl Read, options: &Options) -> Result<Imported, Fault> {
+    let source = Source::new(input)?;
+    let format = match options.format {
+        Some(format) => format,
+        None => format::detect(source.head())?,
+    };
+    let mut table = table::Builder::new(format);
+    let content = source.content();
+    match format {
+        Format::Mrt => mrt::read(content, options.peer, &mut table),
+        Format::Pfx2as => pfx2as::read(content, &mut table),
+        Format::IpRoute => ip::read(content, options.table.as_deref(), &mut table),
+        Format::IpRouteJson => ip_json::read(content, options.table.as_deref(), &mut table),
+        Format::Bird => bird::read(content, options.table.as_deref(), &mut table),
+        Format::FrrJson => frr::read(content, &mut table),
+        Format::Plain => plain::read(content, &mut table),
+    }?;
+    table.finish()
+}

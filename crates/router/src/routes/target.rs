@@ -1,0 +1,82 @@
+//! Where packets of a route go.
+
+use std::fmt::{self, Display};
+use std::net::IpAddr;
+
+/// What becomes of packets to a prefix.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// One of these; several are ECMP, never none.
+    Hops(Vec<Hop>),
+    /// Dropped without a word.
+    Blackhole,
+    /// Answered with ICMP "unreachable".
+    Unreachable,
+    /// Answered with ICMP "administratively prohibited".
+    Prohibit,
+    /// The kernel's: its own addresses, broadcasts, tunnels.
+    Kernel,
+    /// The source names an AS, a set of them or several, instead of a next hop.
+    Origin(Box<str>),
+    /// The source names nothing but the prefix.
+    Unspecified,
+    /// A stand-in for a next hop, for measuring: see [`Routes::spread`](super::Routes::spread).
+    StandIn(u16),
+}
+
+/// A neighbour, a device or both.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Hop {
+    /// None: the destination itself is a neighbour.
+    pub gateway: Option<IpAddr>,
+    /// None: where the gateway is.
+    pub interface: Option<Box<str>>,
+    /// Its part of ECMP traffic, from 1.
+    pub weight: u16,
+}
+
+impl Hop {
+    pub fn via(gateway: IpAddr) -> Self {
+        Self {
+            gateway: Some(gateway),
+            interface: None,
+            weight: 1,
+        }
+    }
+}
+
+impl Display for Hop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.gateway, &self.interface) {
+            (Some(gateway), Some(interface)) => write!(f, "via {gateway} dev {interface}"),
+            (Some(gateway), None) => write!(f, "via {gateway}"),
+            (None, Some(interface)) => write!(f, "dev {interface}"),
+            (None, None) => write!(f, "nowhere"),
+        }?;
+        if self.weight == 1 {
+            return Ok(());
+        }
+        write!(f, " weight {}", self.weight)
+    }
+}
+
+impl Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hops(hops) => {
+                for (at, hop) in hops.iter().enumerate() {
+                    let between = if at == 0 { "" } else { ", " };
+                    write!(f, "{between}{hop}")?;
+                }
+                Ok(())
+            }
+            Self::Blackhole => f.write_str("blackhole"),
+            Self::Unreachable => f.write_str("unreachable"),
+            Self::Prohibit => f.write_str("prohibit"),
+            Self::Kernel => f.write_str("kernel"),
+            Self::Origin(origin) => write!(f, "AS {origin}"),
+            Self::Unspecified => f.write_str("unspecified"),
+            Self::StandIn(number) => write!(f, "stand-in {number}"),
+        }
+    }
+}

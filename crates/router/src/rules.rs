@@ -1,0 +1,105 @@
+//! Rules: five-tuple rules of which the first match counts, made from the rule sets of firewalls.
+//!
+//! What such rules cannot say is left to the kernel where that is sound: packets that may fall
+//! under an inexpressible rule, and are not decided before it, are punted. A [`Note`] says so.
+
+mod classbench;
+mod compile;
+mod csv;
+mod iptables;
+mod objects;
+mod region;
+mod values;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use acl::{Rule4, Rule6};
+
+use crate::error::{Error, Fault, Place};
+use crate::source::Source;
+
+pub use format::{Format, UnknownFormat};
+
+mod format;
+
+/// Which packets the rules are for: which of a firewall's chains they pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hook {
+    /// From one device to another: prerouting, forward and postrouting.
+    #[default]
+    Forward,
+    /// To this host: prerouting and input.
+    Input,
+}
+
+/// How to read.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Which format; by content when none is named.
+    pub format: Option<Format>,
+    pub hook: Hook,
+    /// Only these tables of a firewall; all when none is named.
+    pub tables: Vec<String>,
+}
+
+/// Rules of both families; the first that matches counts.
+#[derive(Clone, Debug, Default)]
+pub struct RuleSet {
+    /// A rule's `id` is the place of its origin in `origins`.
+    pub v4: Vec<Rule4>,
+    pub v6: Vec<Rule6>,
+    pub origins: Vec<Origin>,
+    /// What became of rules that the engine cannot hold as they are.
+    pub notes: Vec<Note>,
+}
+
+/// What a rule was made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub place: Place,
+    /// The rule as the file has it, or the chain whose policy it is.
+    pub text: Box<str>,
+}
+
+/// What the kernel does instead, or nobody, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    pub place: Place,
+    pub what: String,
+}
+
+/// Reads a file, packed by gzip or bzip2 or plain.
+///
+/// # Errors
+/// The first thing that is not a rule of the format or can be neither expressed nor left to the
+/// kernel, with its line; reading.
+pub fn open(path: &Path, options: &Options) -> Result<RuleSet, Error> {
+    let name = path.display().to_string();
+    let file = File::open(path).map_err(|cause| Fault::from(cause).of(&name))?;
+    read(&name, file, options)
+}
+
+/// As [`open`], of content that `name` stands for in errors.
+///
+/// # Errors
+/// As `open`.
+pub fn read(name: &str, input: impl Read, options: &Options) -> Result<RuleSet, Error> {
+    import(input, options).map_err(|fault| fault.of(name))
+}
+
+fn import(input: impl Read, options: &Options) -> Result<RuleSet, Fault> {
+    let source = Source::new(input)?;
+    let format = match options.format {
+        Some(format) => format,
+        None => format::detect(source.head())?,
+    };
+    let content = source.content();
+    match format {
+        Format::ClassBench => classbench::read(content),
+        Format::Iptables => iptables::read(content, options),
+        Format::Csv => csv::read(content),
+        Format::Json => objects::read(content),
+    }
+}

@@ -1,0 +1,71 @@
+//! Which format a file of rules has.
+
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+use crate::error::{Fault, Place};
+
+/// Formats of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// ClassBench's filter sets.
+    ClassBench,
+    /// What `iptables-save` and `ip6tables-save` write.
+    Iptables,
+    /// A table of our own: a header line that names columns, then a rule a line.
+    Csv,
+    /// The same as a JSON array of objects.
+    Json,
+}
+
+/// A name that is no format.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no format of rules: classbench, iptables, csv or json")]
+pub struct UnknownFormat(String);
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::ClassBench, Self::Iptables, Self::Csv, Self::Json];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ClassBench => "classbench",
+            Self::Iptables => "iptables",
+            Self::Csv => "csv",
+            Self::Json => "json",
+        }
+    }
+}
+
+impl Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+        let found = Self::ALL.into_iter().find(|format| format.name() == name);
+        found.ok_or_else(|| UnknownFormat(name.to_owned()))
+    }
+}
+
+pub(super) fn detect(head: &[u8]) -> Result<Format, Fault> {
+    let head = String::from_utf8_lossy(head);
+    let said = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
+    let line = head.lines().find(said).unwrap_or_default();
+    if line.starts_with('@') {
+        Ok(Format::ClassBench)
+    } else if line.starts_with('*') {
+        Ok(Format::Iptables)
+    } else if line.trim_start().starts_with('[') {
+        Ok(Format::Json)
+    } else if line.split(',').any(|column| column.trim() == "action") {
+        Ok(Format::Csv)
+    } else {
+        let what = "no format of rules begins so: name it, one of classbench, iptables, csv, json";
+        Err(Fault::new(Place::File, what))
+    }
+}

@@ -65,7 +65,7 @@ impl Fib6 {
         Ok(Self {
             rib,
             writer,
-            simd: Simd::usual(),
+            simd: Simd::widest(),
         })
     }
 

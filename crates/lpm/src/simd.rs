@@ -7,8 +7,8 @@ pub enum Simd {
     Portable,
     /// AVX2, reading tables by ordinary loads.
     Avx2,
-    /// AVX-512 F, BW, DQ and VL, reading tables by gathers: the faster one only where a gather is
-    /// not microcode.
+    /// AVX-512 F, BW, DQ and VL. For IPv4 it reads tables by gathers, and is the faster one only
+    /// where a gather is not microcode; for IPv6 it reads them by ordinary loads.
     Avx512,
 }
 
@@ -20,14 +20,19 @@ impl Simd {
         Self::ALL.into_iter().filter(|simd| simd.is_available())
     }
 
-    /// The one that is never slow: AVX2 where there is AVX2. Whether AVX-512 is faster still is for
-    /// a measurement on the machine to say.
+    /// The one that is never slow for IPv4: AVX2 where there is AVX2. Whether AVX-512 is faster
+    /// still is for a measurement on the machine to say.
     pub fn usual() -> Self {
         if Self::Avx2.is_available() {
             Self::Avx2
         } else {
             Self::Portable
         }
+    }
+
+    /// The last of them that this machine has, which is the fastest for IPv6.
+    pub fn widest() -> Self {
+        Self::available().last().unwrap_or(Self::Portable)
     }
 
     /// Whether this machine has it.

@@ -131,7 +131,7 @@ fn crowds_are_exact() {
             .collect();
         for layout in Fib6::variants() {
             check_ranges(
-                &<Fib6 as Table>::build(rib.clone(), layout, Simd::usual()),
+                &<Fib6 as Table>::build(rib.clone(), layout, Simd::widest()),
                 1,
             );
         }
@@ -200,7 +200,7 @@ fn the_real_table_under_churn() {
     };
     let rib: Rib<u128> = real(&corpus, 200);
     let updates = churn::updates(&rib, 200, 60_000, 7);
-    let mut table = <Fib6 as Table>::build(rib, Layout6::Flat, Simd::usual());
+    let mut table = <Fib6 as Table>::build(rib, Layout6::Flat, Simd::widest());
     for part in updates.chunks(20_000) {
         for &(prefix, hop) in part {
             apply(&mut table, prefix, hop);

@@ -57,12 +57,12 @@ pub(super) fn elements<'a>(
 }
 
 /// The packets whose selected parts are in one of the elements; nothing if one cannot be said.
-pub(super) fn packets(
-    elements: &[Value],
+pub(super) fn packets<'a>(
+    elements: impl IntoIterator<Item = &'a Value>,
     selectors: &[Selector],
 ) -> Result<Option<Vec<Region>>, String> {
     if let [selector] = selectors {
-        let mut all = Vec::with_capacity(elements.len());
+        let mut all = Vec::new();
         for element in elements {
             let Some(found) = plain(element).map(|value| values(value, *selector)) else {
                 return Ok(None);
@@ -74,7 +74,7 @@ pub(super) fn packets(
         }
         return Ok(Some(regions(&[(*selector, Ranges::new(all))])));
     }
-    let mut all = Vec::with_capacity(elements.len());
+    let mut all = Vec::new();
     for element in elements {
         let Some(value) = plain(element) else {
             return Ok(None);

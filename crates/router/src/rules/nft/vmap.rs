@@ -20,7 +20,7 @@ impl<'a> Reader<'a> {
         let Some(elements) = sets::elements(data, self.table)? else {
             return Ok(false);
         };
-        let (mut all, mut decided, mut rest) = (Vec::new(), Vec::new(), None);
+        let (mut back, mut decided, mut rest) = (Vec::new(), Vec::new(), None);
         for element in elements {
             let Some([values, target]) = element.as_array().map(Vec::as_slice) else {
                 return Ok(false);
@@ -32,24 +32,25 @@ impl<'a> Reader<'a> {
                 rest = Some(then);
                 continue;
             }
-            let Some(packets) = sets::packets(std::slice::from_ref(values), &selectors)? else {
+            let Some(packets) = sets::packets([values], &selectors)? else {
                 return Ok(false);
             };
-            all.extend(packets.iter().cloned());
+            // What comes back must not meet the element for all others; the rest is decided by then.
+            if matches!(then, Then::Jump(_) | Then::Continue) {
+                back.push(values);
+            }
             decided.push((packets, then));
         }
         let before = self.parts.clone();
         let vague = self.guard(&selectors);
-        let others = match rest {
-            Some(then) => match misses(&self.parts, &all) {
-                Some(others) => Some((others, then)),
-                None => {
-                    self.parts = before;
-                    return Ok(false);
-                }
-            },
-            None => None,
+        let others = match (rest, sets::packets(back, &selectors)?) {
+            (Some(then), Some(back)) => misses(&self.parts, &back).map(|others| (others, then)),
+            _ => None,
         };
+        if rest.is_some() && others.is_none() {
+            self.parts = before;
+            return Ok(false);
+        }
         for (packets, then) in decided {
             let met = hits(&self.parts, &packets).ok_or_else(too_many)?;
             self.decide(met, then);

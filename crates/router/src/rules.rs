@@ -7,6 +7,7 @@ mod classbench;
 mod compile;
 mod csv;
 mod iptables;
+mod nft;
 mod objects;
 mod region;
 mod values;
@@ -99,6 +100,7 @@ fn import(input: impl Read, options: &Options) -> Result<RuleSet, Fault> {
     match format {
         Format::ClassBench => classbench::read(content),
         Format::Iptables => iptables::read(content, options),
+        Format::Nft => nft::read(content, options),
         Format::Csv => csv::read(content),
         Format::Json => objects::read(content),
     }

@@ -24,10 +24,18 @@ const ROUTES: [&str; 5] = [
     "BIRD 2.0.12 ready.\nTable master4:\n10.0.0.0/8 unicast [one 18:00:00.000] * (200)\n\tvia 192.0.2.1 on eth0 weight 2\n                     blackhole [two 18:00] (100)\n",
 ];
 
-const RULES: [&str; 3] = [
+const RULES: [&str; 4] = [
     "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n:a - [0:0]\n-A FORWARD ! -s 10.0.0.0/8 -p tcp -m tcp --dport 80:90 -j a\n-A a -m iprange --src-range 10.0.0.1-10.0.0.9 -j RETURN\n-A a -g a\nCOMMIT\n",
     "action,source,destination_ports,protocol\naccept,10.0.0.1-10.0.0.6,80-90,tcp\ndrop,2001:db8::/32,,\n",
     "@1.2.3.4/32 0.0.0.0/0 0 : 65535 80 : 80 0x06/0xFF\n",
+    r#"{"nftables":[{"metainfo":{"json_schema_version":1}},{"table":{"family":"inet","name":"f","handle":1}},
+{"set":{"family":"inet","name":"s","table":"f","type":["ipv4_addr","inet_service"],"flags":["interval"],"elem":[{"concat":[{"prefix":{"addr":"10.0.0.0","len":8}},{"range":[80,90]}]}]}},
+{"map":{"family":"inet","name":"v","table":"f","type":"inet_service","map":"verdict","elem":[[{"elem":{"val":22,"comment":"x"}},{"jump":{"target":"a"}}],["*",{"drop":null}]]}},
+{"chain":{"family":"inet","table":"f","name":"c","handle":1,"type":"filter","hook":"forward","prio":0,"policy":"drop"}},
+{"chain":{"family":"inet","table":"f","name":"a","handle":2}},
+{"rule":{"family":"inet","table":"f","chain":"c","handle":3,"expr":[{"match":{"op":"!=","left":{"concat":[{"payload":{"protocol":"ip","field":"saddr"}},{"payload":{"protocol":"th","field":"dport"}}]},"right":"@s"}},{"limit":{"rate":3,"per":"second"}},{"accept":null}]}},
+{"rule":{"family":"inet","table":"f","chain":"a","handle":4,"expr":[{"match":{"op":"<","left":{"payload":{"protocol":"tcp","field":"sport"}},"right":1024}},{"match":{"op":"in","left":{"ct":{"key":"state"}},"right":["new"]}},{"counter":{"packets":0,"bytes":0}},{"goto":{"target":"a"}}]}},
+{"rule":{"family":"inet","table":"f","chain":"c","handle":5,"expr":[{"vmap":{"key":{"payload":{"protocol":"udp","field":"dport"}},"data":"@v"}}]}}]}"#,
 ];
 
 fn dump() -> Vec<u8> {

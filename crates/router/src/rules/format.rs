@@ -12,6 +12,8 @@ pub enum Format {
     ClassBench,
     /// What `iptables-save` and `ip6tables-save` write.
     Iptables,
+    /// What `nft -j list ruleset` writes.
+    Nft,
     /// A table of our own: a header line that names columns, then a rule a line.
     Csv,
     /// The same as a JSON array of objects.
@@ -20,17 +22,24 @@ pub enum Format {
 
 /// A name that is no format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no format of rules: classbench, iptables, csv or json")]
+#[error("{0:?} is no format of rules: classbench, iptables, nft, csv or json")]
 pub struct UnknownFormat(String);
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::ClassBench, Self::Iptables, Self::Csv, Self::Json];
+    pub const ALL: [Self; 5] = [
+        Self::ClassBench,
+        Self::Iptables,
+        Self::Nft,
+        Self::Csv,
+        Self::Json,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::ClassBench => "classbench",
             Self::Iptables => "iptables",
+            Self::Nft => "nft",
             Self::Csv => "csv",
             Self::Json => "json",
         }
@@ -56,7 +65,9 @@ pub(super) fn detect(head: &[u8]) -> Result<Format, Fault> {
     let head = String::from_utf8_lossy(head);
     let said = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
     let line = head.lines().find(said).unwrap_or_default();
-    if line.starts_with('@') {
+    if head.trim_start().starts_with('{') && head.contains("\"nftables\"") {
+        Ok(Format::Nft)
+    } else if line.starts_with('@') {
         Ok(Format::ClassBench)
     } else if line.starts_with('*') {
         Ok(Format::Iptables)
@@ -65,7 +76,8 @@ pub(super) fn detect(head: &[u8]) -> Result<Format, Fault> {
     } else if line.split(',').any(|column| column.trim() == "action") {
         Ok(Format::Csv)
     } else {
-        let what = "no format of rules begins so: name it, one of classbench, iptables, csv, json";
+        let what =
+            "no format of rules begins so: name it, one of classbench, iptables, nft, csv, json";
         Err(Fault::new(Place::File, what))
     }
 }

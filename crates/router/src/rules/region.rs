@@ -28,6 +28,11 @@ impl Ranges {
         self.0.is_empty()
     }
 
+    /// The lowest and the highest.
+    pub(super) fn hull(&self) -> Option<(u128, u128)> {
+        Some((self.0.first()?.0, self.0.last()?.1))
+    }
+
     /// The numbers up to `most` that are not in it.
     pub(super) fn complement(&self, most: u128) -> Self {
         let mut rest = Vec::with_capacity(self.0.len() + 1);

@@ -45,6 +45,11 @@ impl Net {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// What a function returns whose sockets are of the namespace.
+    pub(crate) fn inside<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
+        self.namespace.run(act).unwrap()
+    }
+
     fn output(&self, line: &str, input: &str) -> Output {
         let run = || {
             let mut child = Command::new("sh")

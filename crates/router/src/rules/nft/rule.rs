@@ -1,0 +1,287 @@
+//! One rule: statements in order, of which matches say for which packets the next ones are.
+
+use acl::Action;
+use serde_json::Value;
+
+use super::members::{only, text};
+use super::parts::{Part, hits, misses, too_many};
+use super::selector::{self, Of, Protocols, Selector};
+use super::{Table, sets, vmap};
+use crate::rules::compile::{Step, Then};
+use crate::rules::region::{Field, Ranges, Region};
+
+#[derive(Debug)]
+pub(super) struct Parsed {
+    pub(super) steps: Vec<Step>,
+    /// What regions cannot say.
+    pub(super) beyond: Vec<String>,
+    /// What nobody does.
+    pub(super) lost: Vec<&'static str>,
+}
+
+pub(super) struct Reader<'a> {
+    pub(super) table: &'a Table<'a>,
+    origin: u32,
+    pub(super) parts: Vec<Part>,
+    pub(super) parsed: Parsed,
+}
+
+pub(super) fn parse<'a>(
+    statements: &'a [Value],
+    families: &[bool],
+    table: &'a Table<'a>,
+    origin: u32,
+) -> Result<Parsed, String> {
+    let all = |v6: &bool| Part {
+        region: Region::all(*v6),
+        certain: true,
+    };
+    let mut reader = Reader {
+        table,
+        origin,
+        parts: families.iter().map(all).collect(),
+        parsed: Parsed {
+            steps: Vec::new(),
+            beyond: Vec::new(),
+            lost: Vec::new(),
+        },
+    };
+    let mut statements = statements.iter();
+    while let Some(statement) = statements.next() {
+        if !reader.statement(statement, statements.as_slice())? {
+            break;
+        }
+    }
+    Ok(reader.parsed)
+}
+
+impl<'a> Reader<'a> {
+    /// Whether packets come to the next statement.
+    fn statement(&mut self, statement: &'a Value, rest: &[Value]) -> Result<bool, String> {
+        let (name, body) = only(statement).ok_or("no statement: an object of one member")?;
+        match name {
+            "counter" | "last" | "comment" => {}
+            "log" => self.parsed.lost.push("the log entry"),
+            "match" => return self.matched(body),
+            "vmap" => {
+                let counts = |statement: &Value| {
+                    only(statement).is_some_and(|(name, _)| matches!(name, "counter" | "last"))
+                };
+                let alone = rest.iter().all(counts);
+                if !alone || !self.map(body)? {
+                    self.punt(vmap::describe(body));
+                }
+                return Ok(false);
+            }
+            "dnat" | "snat" | "masquerade" | "redirect" => return Err(translation(name)),
+            "xt" => return self.extension(body),
+            _ => {
+                match verdict(statement, self.table)? {
+                    Some(then) => self.decide(self.parts.clone(), then),
+                    None => self.punt(name.to_owned()),
+                }
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn matched(&mut self, body: &'a Value) -> Result<bool, String> {
+        let nothing = Value::Null;
+        let side = |name: &str| body.get(name).unwrap_or(&nothing);
+        let left = body.get("left").ok_or("a match without its left side")?;
+        let right = body.get("right").ok_or("a match without its right side")?;
+        let operator = side("op").as_str().unwrap_or("==");
+        let Some(selectors) = selector::key(left) else {
+            return Ok(self.unknown(left));
+        };
+        let Some((packets, negated)) = self.compared(operator, right, &selectors)? else {
+            return Ok(self.unknown(left));
+        };
+        let vague = self.guard(&selectors);
+        let kept = if negated {
+            misses(&self.parts, &packets)
+        } else {
+            hits(&self.parts, &packets)
+        };
+        match kept {
+            Some(kept) => self.parts = kept,
+            None if negated => self.doubt(format!("!= of {} concatenations", packets.len())),
+            None => return Err(too_many()),
+        }
+        if let (Some(v6), "==") = (unsaid_family(right, &selectors)?, operator) {
+            let mut doubted = false;
+            for part in self.parts.iter_mut().filter(|part| part.region.v6 != v6) {
+                part.certain = false;
+                doubted = true;
+            }
+            if doubted {
+                self.beyond("a family that listings leave out".to_owned());
+            }
+        }
+        self.parts.extend(vague);
+        Ok(true)
+    }
+
+    /// Packets that a comparison is true of, or of which it is not.
+    fn compared(
+        &self,
+        operator: &str,
+        right: &'a Value,
+        selectors: &[Selector],
+    ) -> Result<Option<(Vec<Region>, bool)>, String> {
+        let (below, negated) = match operator {
+            "==" | "in" | "!=" => {
+                let Some(elements) = sets::elements(right, self.table)? else {
+                    return Ok(None);
+                };
+                let packets = sets::packets(elements, selectors)?;
+                return Ok(packets.map(|packets| (packets, operator == "!=")));
+            }
+            "<" => (true, false),
+            ">=" => (true, true),
+            ">" => (false, true),
+            "<=" => (false, false),
+            _ => return Ok(None),
+        };
+        let [selector] = selectors else {
+            return Ok(None);
+        };
+        let Some((value, _)) = sets::values(right, *selector)? else {
+            return Ok(None);
+        };
+        // Less than the value, or at most it.
+        let most = if below {
+            value.checked_sub(1)
+        } else {
+            Some(value)
+        };
+        let values = Ranges::new(most.map(|most| (0, most)).into_iter().collect());
+        let packets = sets::regions(&[(*selector, values)]);
+        Ok(Some((packets, negated)))
+    }
+
+    /// Keeps the packets that have what is selected; returns those that may.
+    pub(super) fn guard(&mut self, selectors: &[Selector]) -> Vec<Part> {
+        let mut vague = Vec::new();
+        let mut parts = std::mem::take(&mut self.parts);
+        if selectors.iter().any(|of| of.protocols == Protocols::Ports) {
+            for part in &parts {
+                let mut part = part.clone();
+                part.certain = false;
+                part.region
+                    .keep(Field::Protocol, &selector::with_ports(), true);
+                if !part.region.is_empty() {
+                    vague.push(part);
+                }
+            }
+            if !vague.is_empty() {
+                self.beyond("th of protocols without ports".to_owned());
+            }
+        }
+        for selector in selectors {
+            parts.retain_mut(|part| selector.guard(&mut part.region));
+        }
+        self.parts = parts;
+        vague
+    }
+
+    /// After a match that only the kernel knows.
+    fn unknown(&mut self, left: &Value) -> bool {
+        if let Some(implied) = selector::implied(left) {
+            self.parts
+                .retain_mut(|part| implied.guard(&mut part.region));
+        }
+        // It counts the packets that come to it.
+        if only(left).is_some_and(|(name, _)| name == "numgen") {
+            self.punt(selector::describe(left));
+            return false;
+        }
+        self.doubt(selector::describe(left));
+        true
+    }
+
+    pub(super) fn doubt(&mut self, why: String) {
+        self.beyond(why);
+        for part in &mut self.parts {
+            part.certain = false;
+        }
+    }
+
+    /// Leaves what has come so far to the kernel, which may change packets or its own state.
+    pub(super) fn punt(&mut self, why: String) {
+        self.doubt(why);
+        self.decide(self.parts.clone(), Then::Decide(Action::Punt));
+    }
+
+    fn beyond(&mut self, why: String) {
+        if !self.parsed.beyond.contains(&why) {
+            self.parsed.beyond.push(why);
+        }
+    }
+
+    pub(super) fn decide(&mut self, parts: Vec<Part>, then: Then) {
+        if then == Then::Continue {
+            return;
+        }
+        let (sure, unsure): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.certain);
+        for (certain, parts) in [(true, sure), (false, unsure)] {
+            let regions: Vec<_> = parts.into_iter().map(|part| part.region).collect();
+            if !regions.is_empty() {
+                self.parsed.steps.push(Step {
+                    regions,
+                    certain,
+                    then,
+                    origin: self.origin,
+                });
+            }
+        }
+    }
+}
+
+/// Whether a match of `meta l4proto` is for IPv6, where listings leave out that there was a match of
+/// `meta nfproto` before it.
+fn unsaid_family(right: &Value, selectors: &[Selector]) -> Result<Option<bool>, String> {
+    let [selector] = selectors else {
+        return Ok(None);
+    };
+    if selector.of != Of::Field(Field::Protocol) || selector.v6.is_some() || !is_one(right) {
+        return Ok(None);
+    }
+    Ok(match sets::values(right, *selector)? {
+        Some((1, 1)) => Some(false),
+        Some((58, 58)) => Some(true),
+        _ => None,
+    })
+}
+
+fn is_one(right: &Value) -> bool {
+    right.is_number() || right.as_str().is_some_and(|word| !word.starts_with('@'))
+}
+
+/// The verdict that a statement is.
+pub(super) fn verdict(statement: &Value, table: &Table<'_>) -> Result<Option<Then>, String> {
+    let Some((name, body)) = only(statement) else {
+        return Ok(None);
+    };
+    let target = || {
+        let name = text(body, "target")?;
+        let chain = table.chains.get(name).copied();
+        chain.ok_or_else(|| format!("no chain {name} in the table"))
+    };
+    Ok(Some(match name {
+        "accept" => Then::Decide(Action::Accept),
+        "drop" => Then::Decide(Action::Drop),
+        "continue" => Then::Continue,
+        "return" => Then::Return,
+        "jump" => Then::Jump(target()?),
+        "goto" => Then::Goto(target()?),
+        _ => return Ok(None),
+    }))
+}
+
+pub(super) fn translation(name: &str) -> String {
+    format!(
+        "{name}: replies of a translated connection match no rule, so that translation cannot be shared with the kernel; import other tables only"
+    )
+}

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use acl::generate::{self, Kind};
@@ -79,10 +79,11 @@ fn concurrent<A: Address>(kind: Kind) {
     let rules: Vec<Rule<A>> = generate::rules(kind, 3400, 9);
     let keys = generate::keys_within(&rules, 64, 4);
     let done = AtomicBool::new(false);
+    let batches = AtomicUsize::new(0);
     let seen = thread::scope(|scope| {
         let readers = [0, 1].map(|_| {
             let mut reader = live.reader();
-            let (keys, done) = (&keys, &done);
+            let (keys, done, batches) = (&keys, &done, &batches);
             scope.spawn(move || {
                 let mut seen = Vec::new();
                 let mut last = 0;
@@ -91,6 +92,7 @@ fn concurrent<A: Address>(kind: Kind) {
                     let time = reader.classify(keys, &mut found);
                     assert!(time >= last, "from {last} back to {time}");
                     last = time;
+                    batches.fetch_add(1, Ordering::Relaxed);
                     if seen.last().is_none_or(|(other, _)| *other != time) {
                         seen.push((time, found));
                     }
@@ -98,11 +100,16 @@ fn concurrent<A: Address>(kind: Kind) {
                 seen
             })
         });
+        let mut read = 0;
         for (number, update) in updates.iter().enumerate() {
             carry_out(&live, update);
-            if number % 8 == 0 {
+            // On a busy machine all updates can be made before a reader comes to run.
+            while number % 100 == 0 && batches.load(Ordering::Relaxed) == read {
+                let died = |reader: &ScopedJoinHandle<'_, _>| reader.is_finished();
+                assert!(!readers.iter().any(died), "a reader has ended early");
                 thread::yield_now();
             }
+            read = batches.load(Ordering::Relaxed);
         }
         done.store(true, Ordering::Release);
         readers.map(|reader| reader.join().unwrap())

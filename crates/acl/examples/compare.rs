@@ -55,12 +55,10 @@ fn main() {
     });
     let wanted = env::var("SIMD").ok();
     let level = peer.as_mut().map(|peer| peer.best_level());
-    let own = Simd::available()
-        .into_iter()
-        .fold((own, Vec::new()), |(own, mut levels), simd| {
-            levels.push(simd);
-            (own, levels)
-        });
+    let own = Simd::available().fold((own, Vec::new()), |(own, mut levels), simd| {
+        levels.push(simd);
+        (own, levels)
+    });
     let (mut own, levels) = own;
     for &simd in &levels {
         if wanted

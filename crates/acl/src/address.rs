@@ -3,7 +3,8 @@
 use std::fmt::{Debug, Display};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::array::Plain;
+use sys::huge::Zeroed;
+
 use crate::line::{Line, Line4, Line6};
 #[cfg(target_arch = "x86_64")]
 use crate::lookup::avx512;
@@ -28,7 +29,7 @@ pub trait Address:
     /// A five-tuple's lanes, packed.
     type Words: Copy + Eq + Debug + Default + Send + Sync + AsRef<[u64]> + AsMut<[u64]>;
     /// What a leaf is made of.
-    type Line: Line<Self> + Plain;
+    type Line: Line<Self> + Zeroed + Copy;
     /// How people write it.
     type Text: From<Self> + Display;
 

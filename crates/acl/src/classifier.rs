@@ -1,9 +1,10 @@
 //! A list of rules that does not change, ready for lookups.
 
+use crate::Simd;
 use crate::address::Address;
 use crate::build::{BuildReport, Options, build};
 use crate::error::Error;
-use crate::lookup::{self, Simd};
+use crate::lookup;
 use crate::rule::{Key, Rule};
 use crate::table::Table;
 
@@ -22,7 +23,7 @@ impl<A: Address> Classifier<A> {
     /// A list too long, or no memory.
     pub fn build(rules: &[Rule<A>], options: Options) -> Result<Self, Error> {
         let (table, report) = build(rules, 0.., options, true)?;
-        let simd = Simd::best();
+        let simd = Simd::widest();
         Ok(Self {
             table,
             report,
@@ -33,7 +34,7 @@ impl<A: Address> Classifier<A> {
     /// The same with these instructions, if the machine has them; else nothing changes.
     #[must_use]
     pub fn with_simd(mut self, simd: Simd) -> Self {
-        if simd.present() {
+        if simd.is_available() {
             self.simd = simd;
         }
         self

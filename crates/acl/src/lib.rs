@@ -28,7 +28,8 @@ pub use build::{BuildReport, Options};
 pub use classifier::Classifier;
 pub use error::Error;
 pub use live::{Live, Reader};
-pub use lookup::{BATCH, Simd};
+pub use lookup::BATCH;
 pub use rule::{
     ANY_PORT, Action, Key, Key4, Key6, NONE, Prefix, Protocol, Rule, Rule4, Rule6, linear,
 };
+pub use sys::simd::Simd;

@@ -4,13 +4,17 @@
 //! a bound on what lies below it and a reference to a node, which has more entries, or to the lines
 //! of a leaf.
 
+use sys::huge::Zeroed;
+
 use crate::address::Address;
-use crate::array::{Array, Plain};
+use crate::array::Array;
 use crate::error::Error;
 use crate::line::{Line4, Line6};
 
-impl Plain for Line4 {}
-impl Plain for Line6 {}
+// SAFETY: integers.
+unsafe impl Zeroed for Line4 {}
+// SAFETY: integers.
+unsafe impl Zeroed for Line6 {}
 
 /// One hash table: every rule in it has at least these many bits in its prefixes.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +77,8 @@ pub(crate) struct Node {
     pub(crate) shift: u8,
 }
 
-impl Plain for Node {}
+// SAFETY: integers.
+unsafe impl Zeroed for Node {}
 
 /// Children of a split, and words that its bounds take.
 pub(crate) const FANOUT: usize = 64;

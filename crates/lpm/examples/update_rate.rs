@@ -2,7 +2,6 @@
 //! without pause, and how long the slowest one took. The table is the one in LOWROAD_CORPUS.
 
 #![expect(
-    clippy::unwrap_used,
     clippy::print_stdout,
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -22,10 +21,10 @@ use common::{Rng, churn, inside, real};
 use lpm::{Fib4, Fib6, Layout4, Layout6, Rib, Simd};
 
 fn main() {
-    let simd = Simd::available().last().unwrap();
+    let simd = Simd::widest();
     let corpus = sys::require::corpus().expect("LOWROAD_CORPUS names the folder of the table");
     let rib: Rib<u32> = real(&corpus, 200);
-    let table = <Fib4 as Table>::build(rib, Layout4::Bytes, Simd::usual());
+    let table = <Fib4 as Table>::build(rib, Layout4::Bytes, Fib4::usual_simd());
     measure("IPv4, bytes", table, 4_000_000);
     let rib: Rib<u128> = real(&corpus, 200);
     for layout in [Layout6::Paged, Layout6::Flat] {

@@ -83,7 +83,7 @@ impl Fib4 {
         Ok(Self {
             rib,
             writer,
-            simd: Simd::usual(),
+            simd: Self::usual_simd(),
         })
     }
 
@@ -120,6 +120,16 @@ impl Fib4 {
                 Width::Words(writer) => writer.entrance(),
             },
             simd: self.simd,
+        }
+    }
+
+    /// The instructions that are never slow: AVX2 where there is AVX2. By AVX-512 tables are read in gathers,
+    /// which is faster only where a gather is not microcode: a measurement on the machine says it.
+    pub fn usual_simd() -> Simd {
+        if Simd::Avx2.is_available() {
+            Simd::Avx2
+        } else {
+            Simd::Portable
         }
     }
 

@@ -9,7 +9,6 @@ mod fib6;
 mod next_hop;
 mod prefix;
 mod rib;
-mod simd;
 
 pub use error::Error;
 pub use fib4::{Fib4, Layout4, Reader4};
@@ -17,4 +16,4 @@ pub use fib6::{Fib6, Layout6, Reader6};
 pub use next_hop::{NO_ROUTE, NextHop};
 pub use prefix::{Address, Prefix, Prefix4, Prefix6, PrefixError};
 pub use rib::{Covered, Rib};
-pub use simd::Simd;
+pub use sys::simd::Simd;

@@ -140,7 +140,7 @@ fn the_real_table_under_churn() {
     let rib: Rib<u32> = real(&corpus, 200);
     let updates = churn::updates(&rib, 200, 400_000, 7);
     let prefixes: Vec<_> = rib.iter().map(|(prefix, _)| prefix).collect();
-    let mut table = <Fib4 as Table>::build(rib, Layout4::Bytes, Simd::usual());
+    let mut table = <Fib4 as Table>::build(rib, Layout4::Bytes, Fib4::usual_simd());
     let mut rng = Rng(9);
     for part in updates.chunks(100_000) {
         for &(prefix, hop) in part {

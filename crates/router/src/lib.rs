@@ -4,6 +4,7 @@
 mod error;
 mod json;
 mod lines;
+mod named;
 pub mod routes;
 pub mod rules;
 mod source;

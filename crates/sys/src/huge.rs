@@ -23,8 +23,11 @@ pub enum Backing {
 /// What all-zero bytes are a value of.
 ///
 /// # Safety
-/// The type holds plain integers only: no padding, no reference, no invariant.
+/// They are, and nothing needs to be done when such a value goes.
 pub unsafe trait Zeroed {}
+
+// SAFETY: an integer.
+unsafe impl Zeroed for u64 {}
 
 // SAFETY: an integer.
 unsafe impl Zeroed for AtomicU8 {}
@@ -35,16 +38,88 @@ unsafe impl Zeroed for AtomicU32 {}
 // SAFETY: an integer.
 unsafe impl Zeroed for AtomicU64 {}
 
+/// Zeroed address space that begins at a multiple of 2 MiB and becomes memory page by page.
+#[derive(Debug)]
+pub struct Region {
+    start: NonNull<u8>,
+    bytes: usize,
+    /// Longer by one huge page, so that the beginning can be chosen.
+    mapping: NonNull<u8>,
+}
+
+// SAFETY: the mapping belongs to the process, and a region gives its address only.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Address space for `len` elements of `size` bytes and at least `beyond` bytes after them.
+    ///
+    /// # Errors
+    /// When the process may not have so much address space.
+    pub fn new(len: usize, size: usize, beyond: usize) -> io::Result<Self> {
+        let bytes = len
+            .checked_mul(size)
+            .and_then(|all| all.checked_add(beyond));
+        let bytes = bytes
+            .and_then(|all| all.checked_next_multiple_of(HUGE))
+            .filter(|bytes| *bytes < isize::MAX as usize - HUGE)
+            .ok_or(io::ErrorKind::OutOfMemory)?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let mapped = bytes + HUGE;
+        // SAFETY: with no address asked for, the kernel picks one that is unused.
+        let mapping = unsafe { libc::mmap(ptr::null_mut(), mapped, protection, flags, -1, 0) };
+        if mapping == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let mapping = mapping.cast::<u8>();
+        // SAFETY: less than one huge page further, and the mapping is one longer than `bytes`.
+        let start = unsafe { mapping.add(mapping.align_offset(HUGE)) };
+        let none = || io::Error::other("mapped at 0");
+        Ok(Self {
+            start: NonNull::new(start).ok_or_else(none)?,
+            bytes,
+            mapping: NonNull::new(mapping).ok_or_else(none)?,
+        })
+    }
+
+    /// Asks for huge pages for what is touched from now on. A kernel without them refuses, and ordinary
+    /// ones do.
+    pub fn prefer_huge(&self) {
+        // SAFETY: the range is ours; the advice changes no content.
+        unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_HUGEPAGE) };
+    }
+
+    /// The first byte, at a multiple of 2 MiB.
+    #[inline(always)]
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Bytes of address space, whether touched or not.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: this range was mapped by `new`; what refers to it goes with it.
+        unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.bytes + HUGE) };
+    }
+}
+
 /// `len` zeroed elements, the first at a multiple of 2 MiB.
 #[derive(Debug)]
 pub struct Array<T> {
     start: NonNull<T>,
     len: usize,
-    mapping: Mapping,
+    region: Region,
     holds: PhantomData<T>,
 }
 
-// SAFETY: the array owns its mapping; it is as good to send as its elements.
+// SAFETY: the array owns its region; it is as good to send as its elements.
 unsafe impl<T: Send> Send for Array<T> {}
 // SAFETY: it hands out shared references only.
 unsafe impl<T: Sync> Sync for Array<T> {}
@@ -55,30 +130,21 @@ impl<T: Zeroed> Array<T> {
     /// # Errors
     /// When the process may not have so much address space.
     pub fn new(len: usize, backing: Backing) -> io::Result<Self> {
-        let bytes = len
-            .checked_mul(size_of::<T>())
-            .ok_or(io::ErrorKind::OutOfMemory)?;
-        let mapping = Mapping::new(bytes.next_multiple_of(HUGE) + HUGE)?;
-        let base = mapping.start.as_ptr();
-        // SAFETY: less than one huge page further, and the mapping is one longer than `bytes`.
-        let start = unsafe { base.add(base.align_offset(HUGE)) };
+        let region = Region::new(len, size_of::<T>(), 0)?;
         if backing == Backing::Huge {
-            // SAFETY: within the mapping; the advice changes no content. A kernel without huge
-            // pages refuses it, and ordinary ones do.
-            unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
+            region.prefer_huge();
         }
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self {
-            start,
+            start: region.start().cast(),
             len,
-            mapping,
+            region,
             holds: PhantomData,
         })
     }
 
     /// Bytes of address space, whether touched or not.
     pub fn reserved(&self) -> usize {
-        self.mapping.len
+        self.region.bytes()
     }
 }
 
@@ -86,35 +152,8 @@ impl<T> Deref for Array<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` elements lie in the mapping, aligned to 2 MiB, and zero is a value of `T`.
+        // SAFETY: `len` elements lie in the region, aligned to 2 MiB, and zero is a value of `T`.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
-    }
-}
-
-#[derive(Debug)]
-struct Mapping {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-impl Mapping {
-    fn new(len: usize) -> io::Result<Self> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: with no address asked for, the kernel picks one that is unused.
-        let start = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at 0"))?;
-        Ok(Self { start, len })
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: this range was mapped by `new`; the array that refers to it goes with it.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 

@@ -22,4 +22,5 @@ pub mod perf;
 pub mod rcu;
 pub mod require;
 pub mod sched;
+pub mod simd;
 pub mod socket;

@@ -28,8 +28,8 @@ pub(super) fn start<A: Address>(shared: Arc<Shared<A>>) -> Result<JoinHandle<()>
 /// when no lookup needs it: freeing takes longer than a lookup may.
 fn merger<A: Address>(shared: &Shared<A>) {
     // Lookups and updates come first where processors are few.
-    // SAFETY: the call takes no pointer; 0 is this thread.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 5) };
+    // 0 is this thread; where that is refused, it is as important as they are.
+    let _refused = sys::sched::nice(0, 5);
     let mut retired: Vec<Arc<Version<A>>> = Vec::new();
     loop {
         let mut writer = shared.writer();

@@ -16,10 +16,10 @@ use std::thread::JoinHandle;
 
 use foldhash::fast::FixedState;
 
+use crate::Simd;
 use crate::address::Address;
 use crate::build::{BuildReport, Options};
 use crate::error::Error;
-use crate::lookup::Simd;
 use crate::rule::{Key, Rule};
 use delta::Delta;
 use version::{Base, Version};
@@ -210,7 +210,7 @@ impl<A: Address> Live<A> {
             version,
             // Not a stamp: the first batch looks for the latest version.
             stamp: u64::MAX,
-            simd: Simd::best(),
+            simd: Simd::widest(),
         }
     }
 

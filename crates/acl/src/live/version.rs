@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::Simd;
 use crate::address::Address;
 use crate::build::{BuildReport, Options, build};
 use crate::error::Error;
-use crate::lookup::{self, Simd};
+use crate::lookup;
 use crate::rule::{Key, NONE, Rule};
 use crate::table::Table;
 

@@ -40,7 +40,7 @@ impl<A: Address> Operations<A> for Avx2 {
 
 /// `simd` says that the instructions are there.
 pub(super) fn classify<A: Address>(table: &Table<A>, keys: &[Key<A>], found: &mut [u32]) {
-    assert!(super::Simd::Avx2.present(), "no AVX2 here");
+    assert!(crate::Simd::Avx2.is_available(), "no AVX2 here");
     // SAFETY: the features are present.
     unsafe { inner(table, keys, found) }
 }

@@ -4,7 +4,8 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::{BATCH, Operations, Simd, Work, all_batches, descend, test};
+use super::{BATCH, Operations, Work, all_batches, descend, test};
+use crate::Simd;
 use crate::address::{Address, MIX};
 use crate::line::{Line, Line4, Line6};
 use crate::rule::{Key, Key4, NONE};
@@ -58,14 +59,14 @@ pub(crate) fn classify6(table: &Table<u128>, keys: &[Key<u128>], found: &mut [u3
     fn inner(table: &Table<u128>, keys: &[Key<u128>], found: &mut [u32]) {
         all_batches::<u128, Avx512>(table, keys, found);
     }
-    assert!(Simd::Avx512.present(), "no AVX-512 here");
+    assert!(Simd::Avx512.is_available(), "no AVX-512 here");
     // SAFETY: the features are present.
     unsafe { inner(table, keys, found) }
 }
 
 /// IPv4 keys.
 pub(crate) fn classify4(table: &Table<u32>, keys: &[Key4], found: &mut [u32]) {
-    assert!(Simd::Avx512.present(), "no AVX-512 here");
+    assert!(Simd::Avx512.is_available(), "no AVX-512 here");
     // SAFETY: the features are present.
     unsafe { batches(table, keys, found) }
 }

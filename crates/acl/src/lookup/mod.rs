@@ -19,6 +19,7 @@ mod portable;
 
 pub(crate) use alive::first_alive;
 
+use crate::Simd;
 use crate::address::Address;
 use crate::line::Line;
 use crate::region::lane;
@@ -27,51 +28,6 @@ use crate::table::{BOUND_WORDS, FANOUT, LINE_BITS, LINE_MASK, NODE, Node, Table,
 
 /// Packets in a batch.
 pub const BATCH: usize = 256;
-
-/// Which instructions lookups use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Simd {
-    Portable,
-    /// With BMI2.
-    Avx2,
-    /// AVX-512 F, BW, DQ and VL, with BMI2.
-    Avx512,
-}
-
-impl Simd {
-    /// All of them that this machine has.
-    pub fn available() -> Vec<Self> {
-        let all = [Self::Portable, Self::Avx2, Self::Avx512];
-        all.into_iter().filter(|simd| simd.present()).collect()
-    }
-
-    /// The fastest that this machine has.
-    pub fn best() -> Self {
-        let fast = [Self::Avx512, Self::Avx2];
-        let best = fast.into_iter().find(|simd| simd.present());
-        best.unwrap_or(Self::Portable)
-    }
-
-    /// Whether this machine has it.
-    pub fn present(self) -> bool {
-        match self {
-            Self::Portable => true,
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2"),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => {
-                Self::Avx2.present()
-                    && is_x86_feature_detected!("popcnt")
-                    && is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512bw")
-                    && is_x86_feature_detected!("avx512dq")
-                    && is_x86_feature_detected!("avx512vl")
-            }
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => false,
-        }
-    }
-}
 
 /// What differs between instruction sets.
 trait Operations<A: Address> {

@@ -1,10 +1,8 @@
 //! Which format a file has.
 
-use std::fmt::{self, Display};
-use std::str::FromStr;
-
 use super::text;
 use crate::error::{Fault, Place};
+use crate::named::named;
 
 /// Formats of routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,44 +30,14 @@ pub enum Format {
 )]
 pub struct UnknownFormat(String);
 
-impl Format {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Mrt,
-        Self::Pfx2as,
-        Self::IpRoute,
-        Self::IpRouteJson,
-        Self::Bird,
-        Self::FrrJson,
-        Self::Plain,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mrt => "mrt",
-            Self::Pfx2as => "pfx2as",
-            Self::IpRoute => "ip-route",
-            Self::IpRouteJson => "ip-route-json",
-            Self::Bird => "bird",
-            Self::FrrJson => "frr-json",
-            Self::Plain => "plain",
-        }
-    }
-}
-
-impl Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Format {
-    type Err = UnknownFormat;
-
-    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
-        let found = Self::ALL.into_iter().find(|format| format.name() == name);
-        found.ok_or_else(|| UnknownFormat(name.to_owned()))
-    }
+named! { Format or UnknownFormat:
+    Mrt = "mrt",
+    Pfx2as = "pfx2as",
+    IpRoute = "ip-route",
+    IpRouteJson = "ip-route-json",
+    Bird = "bird",
+    FrrJson = "frr-json",
+    Plain = "plain",
 }
 
 /// The format of content that begins with `head`.

@@ -1,9 +1,7 @@
 //! Which format a file of rules has.
 
-use std::fmt::{self, Display};
-use std::str::FromStr;
-
 use crate::error::{Fault, Place};
+use crate::named::named;
 
 /// Formats of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,40 +23,12 @@ pub enum Format {
 #[error("{0:?} is no format of rules: classbench, iptables, nft, csv or json")]
 pub struct UnknownFormat(String);
 
-impl Format {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::ClassBench,
-        Self::Iptables,
-        Self::Nft,
-        Self::Csv,
-        Self::Json,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ClassBench => "classbench",
-            Self::Iptables => "iptables",
-            Self::Nft => "nft",
-            Self::Csv => "csv",
-            Self::Json => "json",
-        }
-    }
-}
-
-impl Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Format {
-    type Err = UnknownFormat;
-
-    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
-        let found = Self::ALL.into_iter().find(|format| format.name() == name);
-        found.ok_or_else(|| UnknownFormat(name.to_owned()))
-    }
+named! { Format or UnknownFormat:
+    ClassBench = "classbench",
+    Iptables = "iptables",
+    Nft = "nft",
+    Csv = "csv",
+    Json = "json",
 }
 
 pub(super) fn detect(head: &[u8]) -> Result<Format, Fault> {

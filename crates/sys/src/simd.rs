@@ -1,14 +1,13 @@
-//! Which instructions a lookup uses.
+//! Which vector instructions this machine has.
 
 /// An instruction set that lookups are written for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Simd {
     /// What every machine has.
     Portable,
-    /// AVX2, reading tables by ordinary loads.
+    /// AVX2, BMI1 and BMI2.
     Avx2,
-    /// AVX-512 F, BW, DQ and VL. For IPv4 it reads tables by gathers, and is the faster one only
-    /// where a gather is not microcode; for IPv6 it reads them by ordinary loads.
+    /// AVX-512 F, BW, DQ and VL, and what `Avx2` has.
     Avx512,
 }
 
@@ -20,17 +19,7 @@ impl Simd {
         Self::ALL.into_iter().filter(|simd| simd.is_available())
     }
 
-    /// The one that is never slow for IPv4: AVX2 where there is AVX2. Whether AVX-512 is faster
-    /// still is for a measurement on the machine to say.
-    pub fn usual() -> Self {
-        if Self::Avx2.is_available() {
-            Self::Avx2
-        } else {
-            Self::Portable
-        }
-    }
-
-    /// The last of them that this machine has, which is the fastest for IPv6.
+    /// The last of them that this machine has.
     pub fn widest() -> Self {
         Self::available().last().unwrap_or(Self::Portable)
     }

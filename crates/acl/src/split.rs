@@ -122,6 +122,8 @@ impl<A: Address> Cutter<'_, A> {
                     bounds,
                     budget: regions.len() as f64 * 2.0,
                     spare: spare * regions.len() as f64,
+                    foreign: 0.0,
+                    passing: &[],
                     depth: bucket.depth + 1,
                 };
                 last = self.entry(&child, u8::MAX)?;

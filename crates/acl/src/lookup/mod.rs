@@ -16,6 +16,8 @@ mod avx2;
 pub(crate) mod avx512;
 mod front;
 mod portable;
+#[cfg(test)]
+mod stats;
 
 pub(crate) use alive::first_alive;
 

@@ -12,7 +12,7 @@ use crate::plan::{Cell, Parameters, plan, root_bits, slot};
 use crate::region::{Region, everything};
 use crate::rule::Rule;
 use crate::sample::{Sample, Samples, draw};
-use crate::table::{FILTER_BITS, LINE_MASK, Root, Table};
+use crate::table::{LINE_MASK, Map, Root, Table};
 
 /// How a table is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,10 @@ const fn shape(leaf: usize, probe: f64, foreign: f64) -> Parameters {
 
 /// Packets from anywhere that cuts on the way to the widest rules are judged by.
 const PASSING: u32 = 256;
+
+/// Packets of each sort that maps are judged by, and what share of them may pass one.
+const MAPPED: usize = 1024;
+const WORTH_A_MAP: f64 = 0.6;
 
 /// A leaf with more rules than this is worth a warning: it is read from its first line on.
 const LONG: usize = 128;
@@ -150,7 +154,7 @@ fn fill<A: Address>(
     let mut cutter = Cutter::new(&mut table, shape.leaf, passing, (spare, work));
     cutter.shadows = shadows;
     for cell in cells {
-        roots.push(root(regions, cell, &mut cutter)?);
+        roots.push(root(regions, samples, cell, &mut cutter)?);
     }
     let effort = std::mem::take(&mut cutter.effort);
     roots.sort_by_key(|root: &Root| root.best);
@@ -165,6 +169,7 @@ fn fill<A: Address>(
 )]
 fn root<A: Address>(
     regions: &[Region<A>],
+    samples: &Samples<A>,
     cell: &Cell,
     cutter: &mut Cutter<'_, A>,
 ) -> Result<Root, Error> {
@@ -205,13 +210,34 @@ fn root<A: Address>(
         bits,
         base: base as u32,
         best: regions[cell.best as usize].order,
+        map: map(regions, cell, samples),
     })
+}
+
+/// A map of a root's hashes, if it keeps enough of the packets out that come to the root.
+fn map<A: Address>(regions: &[Region<A>], cell: &Cell, samples: &Samples<A>) -> Option<Box<Map>> {
+    let hash = |source, destination| A::hash(source, destination, cell.lengths);
+    let members = cell.members.iter().map(|&index| &regions[index as usize]);
+    let map = Map::of(members.map(|region| hash(region.source, region.destination)));
+    let passing = |samples: &[Sample<A>]| {
+        let come = samples.iter().take(MAPPED);
+        let come = come.filter(|sample| sample.rank >= cell.best);
+        let (mut all, mut pass) = (0, 0);
+        for sample in come {
+            all += 1;
+            pass += u32::from(map.contains(hash(sample.source, sample.destination)));
+        }
+        f64::from(pass) / f64::from(all.max(1))
+    };
+    let share = 2.0 * passing(&samples.within) + passing(&samples.foreign);
+    (share < 3.0 * WORTH_A_MAP).then(|| Box::new(map))
 }
 
 /// [`Bucket::foreign`] below an entry of a root, if a packet from anywhere counts for half of one
 /// drawn from a rule.
 fn foreign_share(members: usize, rules: usize, bits: u8, lengths: (u8, u8)) -> f64 {
-    let told_apart = (bits + FILTER_BITS.ilog2() as u8).min(lengths.0.saturating_add(lengths.1));
+    // The filter of an entry tells eight values more apart.
+    let told_apart = (bits + 3).min(lengths.0.saturating_add(lengths.1));
     let foreign = 0.5 * (-f64::from(told_apart)).exp2();
     let within = members as f64 / rules as f64;
     foreign / (within + foreign)

@@ -2,21 +2,23 @@
 //! others walk them.
 //!
 //! A rule's chain is that of its cell, a pair of shortened prefix lengths and whether its destination
-//! port is one, and of the bits that the cell keeps. Nothing moves: a rule that goes gets a time of
-//! death, and all of it is freed together.
+//! port is one, and of the bits that the cell keeps. A rule that goes gets a time of death, and leaves
+//! its chain when no lookup needs it any more.
 
 #![expect(
     clippy::cast_possible_truncation,
     reason = "places below a capacity that fits"
 )]
 
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::address::{Address, MIX};
 use crate::error::Error;
 use crate::rule::{Key, NONE, Rule};
 
-use super::chain::Chains;
+use super::chain::{Chains, Pen};
 
 /// Prefix lengths of cells: few, because every lookup probes each cell that has rules.
 const STEPS: usize = 3;
@@ -25,10 +27,12 @@ const STEPS6: [u8; STEPS] = [0, 32, 48];
 const CELLS: usize = STEPS * STEPS * 2;
 /// Rules that a delta holds.
 pub(super) const CAPACITY: usize = 1 << 20;
+/// Dead rules that one update takes out of their chains, at most.
+const SOME: usize = 4;
 /// Packets that are looked up together.
 const TOGETHER: usize = 32;
 
-/// A rule in a chain; all but its death stays as it was when it was linked.
+/// A rule in a chain; all but its death stays as it was when it came.
 #[derive(Debug)]
 pub(super) struct Link<A: Address> {
     pub(super) rule: Rule<A>,
@@ -37,8 +41,6 @@ pub(super) struct Link<A: Address> {
     birth: u64,
     /// The update that took it away, else 0.
     death: AtomicU64,
-    /// The next in the chain, else [`NONE`].
-    next: u32,
 }
 
 impl<A: Address> Link<A> {
@@ -51,9 +53,25 @@ impl<A: Address> Link<A> {
 
 #[derive(Debug)]
 pub(super) struct Delta<A: Address> {
-    chains: Chains<Link<A>>,
+    chains: Arc<Chains<Link<A>>>,
     /// The lowest number ever in each cell.
     best: [AtomicU32; CELLS],
+}
+
+/// What changes a delta; there is one.
+#[derive(Debug)]
+pub(super) struct Changes<A: Address> {
+    delta: Arc<Delta<A>>,
+    pen: Pen<Link<A>>,
+    /// Rules that are dead and still in their chains, by update.
+    dead: VecDeque<Dead>,
+}
+
+#[derive(Debug)]
+struct Dead {
+    hash: u32,
+    at: u32,
+    death: u64,
 }
 
 /// What a cell keeps of a rule or a key.
@@ -77,14 +95,72 @@ fn hash<A: Address>(cell: usize, lengths: (u8, u8), source: A, destination: A, p
     (sum ^ sum >> 15).wrapping_mul(MIX[1])
 }
 
-impl<A: Address> Delta<A> {
+/// The chain of a rule.
+fn hash_of<A: Address>(rule: &Rule<A>) -> (usize, u32) {
+    let cell = cell_of(rule);
+    let (source, destination) = (rule.source.address(), rule.destination.address());
+    let port = *rule.destination_ports.start();
+    let hash = hash(cell, lengths::<A>(cell), source, destination, port);
+    (cell, hash)
+}
+
+impl<A: Address> Changes<A> {
     pub(super) fn new() -> Result<Self, Error> {
-        Ok(Self {
-            chains: Chains::new(CAPACITY)?,
+        let pen = Pen::new(CAPACITY)?;
+        let delta = Arc::new(Delta {
+            chains: Arc::clone(pen.chains()),
             best: [const { AtomicU32::new(NONE) }; CELLS],
-        })
+        });
+        let dead = VecDeque::new();
+        Ok(Self { delta, pen, dead })
     }
 
+    /// For lookups.
+    pub(super) fn delta(&self) -> &Arc<Delta<A>> {
+        &self.delta
+    }
+
+    /// Links a rule, seen by lookups of update `time` and later; `None` when there is no room.
+    pub(super) fn insert(&mut self, number: u32, rule: Rule<A>, time: u64) -> Option<u32> {
+        let (cell, hash) = hash_of(&rule);
+        let link = Link {
+            rule,
+            number,
+            birth: time,
+            death: AtomicU64::new(0),
+        };
+        let at = self.pen.push(hash, link)?;
+        self.delta.best[cell].fetch_min(number, Ordering::Release);
+        Some(at)
+    }
+
+    /// Takes a rule away from lookups of update `time` and later.
+    pub(super) fn erase(&mut self, at: u32, time: u64) {
+        let link = self.delta.chains.get(at);
+        link.death.store(time, Ordering::Release);
+        let (_, hash) = hash_of(&link.rule);
+        let death = time;
+        self.dead.push_back(Dead { hash, at, death });
+    }
+
+    /// The update that took away the longest dead rule that is still in its chain.
+    pub(super) fn oldest_death(&self) -> Option<u64> {
+        self.dead.front().map(|dead| dead.death)
+    }
+
+    /// Takes some rules out of their chains that died by update `time`, which every lookup has reached.
+    pub(super) fn bury(&mut self, time: u64) {
+        for _ in 0..SOME {
+            match self.dead.front() {
+                Some(dead) if dead.death <= time => self.pen.unlink(dead.hash, dead.at),
+                _ => return,
+            }
+            self.dead.pop_front();
+        }
+    }
+}
+
+impl<A: Address> Delta<A> {
     /// Rules that came, gone ones too.
     pub(super) fn len(&self) -> usize {
         self.chains.len()
@@ -93,29 +169,6 @@ impl<A: Address> Delta<A> {
     /// Every rule that came.
     pub(super) fn links(&self) -> impl Iterator<Item = &Link<A>> {
         (0..self.chains.len() as u32).map(|at| self.chains.get(at))
-    }
-
-    /// Links a rule, seen by lookups of update `time` and later; `None` when there is no room. One
-    /// writer at a time.
-    pub(super) fn insert(&self, number: u32, rule: Rule<A>, time: u64) -> Option<u32> {
-        let cell = cell_of(&rule);
-        let (source, destination) = (rule.source.address(), rule.destination.address());
-        let port = *rule.destination_ports.start();
-        let hash = hash(cell, lengths::<A>(cell), source, destination, port);
-        let at = self.chains.push(hash, |next| Link {
-            rule,
-            number,
-            birth: time,
-            death: AtomicU64::new(0),
-            next,
-        })?;
-        self.best[cell].fetch_min(number, Ordering::Release);
-        Some(at)
-    }
-
-    /// Takes a rule away from lookups of update `time` and later.
-    pub(super) fn erase(&self, at: u32, time: u64) {
-        self.chains.get(at).death.store(time, Ordering::Release);
     }
 
     /// Lowers the numbers found to those of rules that come before them, after update `time`.
@@ -158,7 +211,7 @@ impl<A: Address> Delta<A> {
                 if link.number < *found && link.alive(time) && link.rule.matches(key) {
                     *found = link.number;
                 }
-                at = link.next;
+                at = self.chains.next(at);
             }
         }
     }

@@ -16,6 +16,8 @@ mod avx2;
 pub(crate) mod avx512;
 mod front;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod sixteen;
 #[cfg(test)]
 mod stats;
 
@@ -45,7 +47,7 @@ trait Operations<A: Address> {
 struct Work<A: Address> {
     keys: [A::Words; BATCH],
     /// The order of the best rule found for each packet.
-    best: [u32; BATCH],
+    best: [u32; BATCH + 16],
     leaves: List,
     nodes: List,
     /// Places of the entries to read next.
@@ -82,7 +84,7 @@ impl<A: Address> Work<A> {
     fn new() -> Self {
         Self {
             keys: [A::Words::default(); BATCH],
-            best: [NONE; BATCH],
+            best: [NONE; BATCH + 16],
             leaves: List::new(),
             nodes: List::new(),
             places: [0; BATCH],

@@ -26,7 +26,7 @@ const AGAIN: f64 = 3.0;
 /// Rules that one IPv4 line holds.
 const LINE: usize = 2;
 /// Levels of nodes.
-const DEEPEST: usize = 20;
+const DEEPEST: usize = 48;
 
 /// What building has used up and met.
 #[derive(Debug, Default)]

@@ -14,8 +14,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::Simd;
 use crate::address::{Address, MIX};
 use crate::error::Error;
+use crate::lookup::widely;
 use crate::rule::{Key, NONE, Rule};
 
 use super::chain::{Chains, Pen};
@@ -88,6 +90,7 @@ fn cell_of<A: Address>(rule: &Rule<A>) -> usize {
     2 * pair + usize::from(ports.start() == ports.end())
 }
 
+#[inline(always)]
 fn hash<A: Address>(cell: usize, lengths: (u8, u8), source: A, destination: A, port: u16) -> u32 {
     let port = if cell % 2 == 1 { u32::from(port) } else { 0 };
     let mixed = (cell as u32) << 16 | port;
@@ -172,47 +175,85 @@ impl<A: Address> Delta<A> {
     }
 
     /// Lowers the numbers found to those of rules that come before them, after update `time`.
-    pub(super) fn improve(&self, keys: &[Key<A>], time: u64, found: &mut [u32]) {
+    pub(super) fn improve(&self, simd: Simd, keys: &[Key<A>], time: u64, found: &mut [u32]) {
         if self.len() == 0 {
             return;
         }
-        for (cell, best) in self.best.iter().enumerate() {
-            let best = best.load(Ordering::Acquire);
-            if best == NONE {
-                continue;
-            }
-            let keys = keys.chunks(TOGETHER);
-            for (keys, found) in keys.zip(found.chunks_mut(TOGETHER)) {
-                self.improve_cell(cell, best, keys, time, found);
+        let best = self
+            .best
+            .each_ref()
+            .map(|best| best.load(Ordering::Acquire));
+        let keys = keys.chunks(TOGETHER);
+        for (keys, found) in keys.zip(found.chunks_mut(TOGETHER)) {
+            let columns = Columns::of(keys);
+            for (cell, &best) in best.iter().enumerate().filter(|(_, best)| **best != NONE) {
+                let hashes = widely(simd, || columns.hashes(cell, lengths::<A>(cell)));
+                self.improve_cell(&hashes, best, keys, time, found);
             }
         }
     }
 
     /// Heads, then chains, so that cache misses overlap.
-    fn improve_cell(&self, cell: usize, best: u32, keys: &[Key<A>], time: u64, found: &mut [u32]) {
-        let lengths = lengths::<A>(cell);
-        let mut heads = [NONE; TOGETHER];
-        let mut hashes = [0; TOGETHER];
-        for (key, hashed) in keys.iter().zip(&mut hashes) {
-            let port = key.destination_port();
-            *hashed = hash(cell, lengths, key.source(), key.destination(), port);
-        }
-        let open = found.iter().map(|&found| best < found);
-        for ((hash, head), open) in hashes.iter().zip(&mut heads).zip(open) {
-            if open && self.chains.any(*hash) {
-                *head = self.chains.head(*hash);
-                self.chains.prefetch(*head);
+    fn improve_cell(
+        &self,
+        hashes: &[u32; TOGETHER],
+        best: u32,
+        keys: &[Key<A>],
+        time: u64,
+        found: &mut [u32],
+    ) {
+        let (mut met, mut count) = ([(0, NONE); TOGETHER], 0);
+        for (number, (hash, found)) in hashes.iter().zip(&*found).enumerate() {
+            if self.chains.any(*hash) && best < *found {
+                let head = self.chains.head(*hash);
+                self.chains.prefetch(head);
+                met[count] = (number, head);
+                count += 1;
             }
         }
-        for ((key, head), found) in keys.iter().zip(heads).zip(found) {
+        for &(number, head) in &met[..count] {
             let mut at = head;
             while at != NONE {
                 let link = self.chains.get(at);
-                if link.number < *found && link.alive(time) && link.rule.matches(key) {
-                    *found = link.number;
+                let better = link.number < found[number];
+                if better && link.alive(time) && link.rule.matches(&keys[number]) {
+                    found[number] = link.number;
                 }
                 at = self.chains.next(at);
             }
         }
+    }
+}
+
+/// What hashes are made of, of the packets that are looked up together.
+struct Columns<A> {
+    sources: [A; TOGETHER],
+    destinations: [A; TOGETHER],
+    ports: [u16; TOGETHER],
+}
+
+impl<A: Address> Columns<A> {
+    fn of(keys: &[Key<A>]) -> Self {
+        let mut columns = Self {
+            sources: [A::default(); TOGETHER],
+            destinations: [A::default(); TOGETHER],
+            ports: [0; TOGETHER],
+        };
+        for (number, key) in keys.iter().enumerate().take(TOGETHER) {
+            columns.sources[number] = key.source();
+            columns.destinations[number] = key.destination();
+            columns.ports[number] = key.destination_port();
+        }
+        columns
+    }
+
+    #[inline(always)]
+    fn hashes(&self, cell: usize, lengths: (u8, u8)) -> [u32; TOGETHER] {
+        let mut hashes = [0; TOGETHER];
+        for (number, hashed) in hashes.iter_mut().enumerate() {
+            let (source, destination) = (self.sources[number], self.destinations[number]);
+            *hashed = hash(cell, lengths, source, destination, self.ports[number]);
+        }
+        hashes
     }
 }

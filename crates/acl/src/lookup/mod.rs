@@ -18,10 +18,12 @@ mod front;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod sixteen;
-#[cfg(test)]
-mod stats;
 
 pub(crate) use alive::first_alive;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx2::widely;
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use portable::widely;
 
 use crate::Simd;
 use crate::address::Address;

@@ -43,7 +43,7 @@ fn plane(space: &Space) -> Xdp {
     for (prefix, number) in v6 {
         rib6.insert(prefix.parse().unwrap(), hop(number));
     }
-    let mut xdp = space.start(Settings::default(), rib4, rib6);
+    let mut xdp = space.start(&Settings::default(), rib4, rib6);
     let tagged = Adjacency {
         vlan: Some(77),
         mtu: 1400,
@@ -278,7 +278,7 @@ fn what_the_kernel_must_see_it_sees_as_it_came() {
         (End::NotUnicast, udp(V6[0], "fe80::1").frame()),
         (End::NotIp, arp()),
         (End::Malformed, v4().frame()[..30].to_vec()),
-        (End::Malformed, bad_checksum(v4())),
+        (End::Malformed, bad_checksum(&v4())),
         // This host's own address, as seen from outside.
         (End::Martian, udp("192.0.2.1", V4[1]).frame()),
         (End::Martian, udp("2001:db8:3::1", V6[1]).frame()),
@@ -359,7 +359,7 @@ fn a_next_hop_changes_as_often_as_it_likes() {
     };
     let mut rib = Rib::new();
     rib.insert("203.0.113.0/24".parse().unwrap(), hop(1));
-    let mut xdp = space.start(settings, rib, Rib::new());
+    let mut xdp = space.start(&settings, rib, Rib::new());
     for round in 0..64 {
         let to = Adjacency {
             destination: [2, 0, 0, 0, 1, round],
@@ -385,7 +385,7 @@ fn arp() -> Vec<u8> {
     frame
 }
 
-fn bad_checksum(packet: Builder) -> Vec<u8> {
+fn bad_checksum(packet: &Builder) -> Vec<u8> {
     let mut frame = packet.frame();
     let mut ip = ipv4::Packet::new_checked(&mut frame[14..]).unwrap();
     let wrong = ip.checksum() ^ 1;

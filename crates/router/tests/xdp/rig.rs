@@ -55,10 +55,10 @@ impl Space {
     }
 
     /// A plane that takes in what comes by the loopback: untagged, VLAN 7, and VLAN 8 in 9.
-    pub fn start(&self, settings: Settings, v4: Rib<u32>, v6: Rib<u128>) -> Xdp {
+    pub fn start(&self, settings: &Settings, v4: Rib<u32>, v6: Rib<u128>) -> Xdp {
         let settings = Settings {
             mode: XdpMode::Generic,
-            ..settings
+            ..settings.clone()
         };
         self.run(|| {
             let mut xdp = start(&settings, v4, v6).unwrap();

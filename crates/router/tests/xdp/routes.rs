@@ -167,7 +167,7 @@ fn the_real_table_at_all_its_bounds() {
         layout4: Layout4::Bytes,
         ..Settings::default()
     };
-    let mut xdp = space.start(settings, v4.clone(), v6.clone());
+    let mut xdp = space.start(&settings, v4.clone(), v6.clone());
     name_hops(&space, &mut xdp, Family::V4, 200);
     name_hops(&space, &mut xdp, Family::V6, 200);
     let fib = Fib4::build(v4.clone(), Layout4::Bytes).unwrap();
@@ -186,7 +186,7 @@ fn more_next_hops_than_a_byte_holds() {
     }
     let space = Space::new();
     let v4: Rib<u32> = real(&corpus, 3000);
-    let mut xdp = space.start(Settings::default(), v4.clone(), Rib::new());
+    let mut xdp = space.start(&Settings::default(), v4.clone(), Rib::new());
     name_hops(&space, &mut xdp, Family::V4, 3000);
     let fib = Fib4::build(v4.clone(), Layout4::Mixed).unwrap();
     let long = v4.iter().filter(|(prefix, _)| prefix.len() > 24).collect();
@@ -202,7 +202,7 @@ fn changes_are_followed() {
         return;
     }
     let space = Space::new();
-    let mut xdp = space.start(Settings::default(), Rib::new(), Rib::new());
+    let mut xdp = space.start(&Settings::default(), Rib::new(), Rib::new());
     name_hops(&space, &mut xdp, Family::V4, 300);
     name_hops(&space, &mut xdp, Family::V6, 300);
     let mut fib4 = Fib4::new(Layout4::Mixed).unwrap();

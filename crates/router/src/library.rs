@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use acl::{Action, Address, Classifier, Key, Key4, Key6, NONE, Rule};
+use acl::{Action, Address, Classifier, Key4, Key6, NONE, Rule};
 use lpm::{Fib4, Fib6, Layout4, Layout6, Simd};
 
 use crate::rules::{Origin, RuleSet};

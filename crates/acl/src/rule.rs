@@ -127,6 +127,11 @@ impl<A: Address> Rule<A> {
 }
 
 /// The five-tuple of a packet, as its bytes lie in the packet (network order).
+///
+/// Ports are zero for protocols that have none. A packet whose ports cannot be seen has no key, and
+/// must not get one with zeros: a rule for port 0..=1023 would match what it should not, and one for a
+/// port would miss. Such are later fragments of IPv4 and IPv6, and IPv6 packets in which extension headers
+/// hide the transport header: they are the kernel's ([`Action::Punt`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Key<A: Address> {

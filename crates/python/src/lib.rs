@@ -6,6 +6,7 @@ mod error;
 mod machine;
 mod options;
 mod record;
+mod router;
 mod stream;
 
 use pyo3::prelude::*;
@@ -18,6 +19,8 @@ mod native {
     use super::machine::{datapaths, interfaces, schema, schemas};
     #[pymodule_export]
     use super::record::{Table, read_record};
+    #[pymodule_export]
+    use super::router::Router;
     #[pymodule_export]
     use super::stream::{Stream, live, read_pcap, score};
 }

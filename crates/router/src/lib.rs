@@ -5,11 +5,14 @@ pub mod cpu;
 pub mod engine;
 mod error;
 pub mod forward;
+pub mod frames;
 mod json;
 mod lines;
 mod named;
+pub mod rewrite;
 pub mod routes;
 pub mod rules;
 mod source;
+pub mod traffic;
 
 pub use error::{Error, Place};

@@ -14,6 +14,7 @@
 #include "lpm6.h"
 #include "hops.h"
 #include "ingress.h"
+#include "filter.h"
 #include "egress.h"
 
 struct {
@@ -111,6 +112,9 @@ static __always_inline int route(struct xdp_md *ctx, __u32 *end)
 	*end = PUNT_MARTIAN;
 	if (settings.check_source && is_local(meaning_of(&p, next_hop(&p, &p.source))))
 		return XDP_PASS;
+	*end = p.family == AF_INET ? filter(ctx, &p, false) : filter(ctx, &p, true);
+	if (*end != ADMITTED)
+		return *end == DROP_RULE ? XDP_DROP : XDP_PASS;
 	if (!hop) {
 		*end = PUNT_NO_ROUTE;
 		return XDP_PASS;

@@ -5,6 +5,7 @@ mod attachments;
 mod counters;
 mod devices;
 mod error;
+mod filter;
 mod grace;
 mod hops;
 mod layout;
@@ -22,11 +23,13 @@ use sys::caps::{Capability, Effective};
 
 pub use counters::{Counters, End, Traffic};
 pub use error::Error;
+pub use filter::Hits;
 
 use crate::forward::{Family, Forwarding, Plane};
 use crate::rules::RuleSet;
 use attachments::Attachments;
 use devices::Devices;
+use filter::Filter;
 use grace::Grace;
 use hops::Hops;
 use object::Loaded;
@@ -84,6 +87,7 @@ pub struct Xdp {
     tables: Tables,
     hops: Hops,
     devices: Devices,
+    filter: Filter,
     counters: MapHandle,
     program: OwnedFd,
 }
@@ -130,6 +134,7 @@ pub fn start(settings: &Settings, v4: Rib<u32>, v6: Rib<u128>) -> Result<Xdp, Er
         ports: Vec::new(),
         port_map: loaded.map("ports")?,
         tables: Tables::build(&shape, v4, v6, &loaded, &grace)?,
+        filter: Filter::new(&loaded, grace.clone())?,
         hops: Hops::new(settings, &loaded, grace)?,
         devices: Devices::new(loaded.map("devices")?, settings.mode),
         counters: loaded.map("counters")?,
@@ -165,6 +170,12 @@ impl Xdp {
     /// The kernel's, of reading them.
     pub fn counters(&self) -> Result<Counters, Error> {
         Counters::read(&self.counters)
+    }
+
+    /// How often each rule matched since the rules were set: of IPv4's list, and of IPv6's. Rules are
+    /// asked about what is to be forwarded, not about what is for this host.
+    pub fn hits(&self) -> [Hits; 2] {
+        self.filter.hits()
     }
 
     /// The prefixes it routes by.
@@ -212,9 +223,6 @@ impl Plane for Xdp {
     }
 
     fn rules(&mut self, rules: &RuleSet) -> Result<(), Error> {
-        if rules.v4.is_empty() && rules.v6.is_empty() {
-            return Ok(());
-        }
-        Err(Error::Rules)
+        self.filter.set(rules)
     }
 }

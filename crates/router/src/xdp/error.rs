@@ -30,8 +30,8 @@ pub enum Error {
     Full { what: &'static str, limit: u32 },
     #[error("a group of next hops must have members, of weight 1 or more, that are no groups")]
     Group,
-    #[error("the xdp data plane does not filter: leave the rules to the kernel")]
-    Rules,
+    #[error("the rules: {0}")]
+    Rules(#[from] acl::Error),
 }
 
 impl Error {

@@ -7,6 +7,7 @@ use crate::forward::Adjacency;
 
 /// Bytes of a table's chunk, which is one entry of its map.
 pub(super) const CHUNK: usize = 4096;
+pub(super) const CHUNK_SIZE: u32 = 4096;
 /// Next hops of a family.
 pub(super) const HOPS: usize = 1 << 15;
 /// Chunks of the meanings of both families.
@@ -24,6 +25,21 @@ pub(super) const PUNT: u32 = 4;
 
 pub(super) fn meaning(kind: u32, index: u32) -> u64 {
     u64::from(kind) | u64::from(index) << 32
+}
+
+/// How many chunks so many bytes are.
+pub(super) fn chunks(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(CHUNK)).unwrap_or(u32::MAX)
+}
+
+/// Which of `acls` a family's first or second array is.
+pub(super) fn acl_slot(family: usize, turn: u64) -> u32 {
+    match (family, turn) {
+        (0, 1) => 0,
+        (0, _) => 1,
+        (_, 1) => 2,
+        _ => 3,
+    }
 }
 
 /// `struct settings`.

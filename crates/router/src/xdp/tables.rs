@@ -7,7 +7,7 @@ use lpm::{Fib4, Fib6, Layout4, Layout6, NextHop, Prefix4, Prefix6, Rib, Room4, R
 use sys::huge::Region;
 
 use super::grace::Grace;
-use super::layout::CHUNK;
+use super::layout::{CHUNK, chunks};
 use super::object::Loaded;
 use super::{Error, Settings};
 
@@ -56,7 +56,7 @@ impl Shape {
             _ => return None,
         };
         let section = sections.iter().find(|section| section.name == name)?;
-        u32::try_from(section.bytes.div_ceil(CHUNK)).ok()
+        Some(chunks(section.bytes))
     }
 }
 

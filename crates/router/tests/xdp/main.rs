@@ -10,3 +10,4 @@
 mod frames;
 mod rig;
 mod routes;
+mod rules;

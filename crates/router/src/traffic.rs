@@ -48,7 +48,7 @@ impl Random {
 
     /// Below `end`, which is not 0.
     pub fn below(&mut self, end: usize) -> usize {
-        usize::try_from(u128::from(self.bits()) * end as u128 >> 64).unwrap_or(0)
+        usize::try_from((u128::from(self.bits()) * end as u128) >> 64).unwrap_or(0)
     }
 
     /// A random order.
@@ -79,7 +79,7 @@ pub trait Number: Address {
 }
 
 impl Number for u32 {
-    const BELOW: u32 = 0;
+    const BELOW: Self = 0;
 
     fn number(self) -> u128 {
         self.into()

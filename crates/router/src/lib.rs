@@ -1,8 +1,11 @@
 //! Router and firewall: what routes and rules are, and how they are read from the tables and rule
 //! sets that people have. Lookup itself is `lpm`'s and `acl`'s.
 
+pub mod check;
 mod error;
+pub mod explain;
 pub mod forward;
+pub mod image;
 mod json;
 mod lines;
 mod named;

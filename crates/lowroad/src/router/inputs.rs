@@ -60,8 +60,12 @@ pub(super) struct Read {
 }
 
 impl Inputs {
+    pub(super) fn are_none(&self) -> bool {
+        self.rib.is_none() && self.rules.is_none()
+    }
+
     pub(super) fn read(&self) -> Result<Read, Failure> {
-        if self.rib.is_none() && self.rules.is_none() {
+        if self.are_none() {
             let what = "name routes by --rib FILE, rules by --rules FILE, or both";
             return Err(Failure::Input(what.to_owned()));
         }

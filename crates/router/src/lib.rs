@@ -2,12 +2,16 @@
 //! sets that people have. Lookup itself is `lpm`'s and `acl`'s.
 
 pub mod check;
+pub mod cpu;
+pub mod engine;
 mod error;
 pub mod explain;
 pub mod forward;
+pub mod generate;
 pub mod image;
 mod json;
 mod lines;
+pub mod listing;
 mod named;
 pub mod routes;
 pub mod rules;

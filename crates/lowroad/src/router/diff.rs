@@ -40,8 +40,11 @@ impl Diff {
             checked.extend(check::tables(tables, self.seed).map_err(failure)?.1);
         }
         if let Some(rules) = &image.rules {
-            let keys = self.keys.map_or(Keys::Usual, |keys| Keys::Exactly(keys as usize));
-            checked.extend(check::rule_set(rules, keys, self.seed).map_err(|error| anyhow!(error))?);
+            let keys = self
+                .keys
+                .map_or(Keys::Usual, |keys| Keys::Exactly(keys as usize));
+            checked
+                .extend(check::rule_set(rules, keys, self.seed).map_err(|error| anyhow!(error))?);
         }
         exit::print(&if json {
             let engines: Vec<Value> = checked.iter().map(engine_json).collect();
@@ -74,9 +77,10 @@ fn engine_text(checked: &Checked) -> String {
 }
 
 fn engine_json(checked: &Checked) -> Value {
-    let first = checked.first.iter().map(|wrong| {
-        json!({"key": wrong.key, "answer": wrong.answer, "right": wrong.right})
-    });
+    let first = checked
+        .first
+        .iter()
+        .map(|wrong| json!({"key": wrong.key, "answer": wrong.answer, "right": wrong.right}));
     json!({
         "engine": checked.engine,
         "keys": checked.keys,
@@ -88,9 +92,7 @@ fn engine_json(checked: &Checked) -> Value {
 fn told_apart(changes: &Changes, json: bool) -> Result<(), Failure> {
     if json {
         let list = |changes: &[Change]| -> Vec<Value> {
-            let change = |change: &Change| {
-                json!({"what": change.what, "before": change.before, "after": change.after})
-            };
+            let change = |change: &Change| json!({"what": change.what, "before": change.before, "after": change.after});
             changes.iter().map(change).collect()
         };
         let account = json!({
@@ -114,8 +116,14 @@ fn told_apart(changes: &Changes, json: bool) -> Result<(), Failure> {
 }
 
 fn summary(what: &str, changes: &[Change]) -> String {
-    let added = changes.iter().filter(|change| change.before.is_none()).count();
-    let removed = changes.iter().filter(|change| change.after.is_none()).count();
+    let added = changes
+        .iter()
+        .filter(|change| change.before.is_none())
+        .count();
+    let removed = changes
+        .iter()
+        .filter(|change| change.after.is_none())
+        .count();
     let changed = changes.len() - added - removed;
     format!("{what}: {added} added, {removed} removed, {changed} changed\n")
 }

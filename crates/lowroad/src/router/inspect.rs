@@ -79,7 +79,10 @@ fn tables_text(tables: &Tables) -> String {
             text += &format!("  {number:>5}  {uses:>8} routes  {hop}\n");
         }
         if hops.len() > LISTED {
-            text += &format!("         and {} more: --json has all\n", hops.len() - LISTED);
+            text += &format!(
+                "         and {} more: --json has all\n",
+                hops.len() - LISTED
+            );
         }
     }
     text += "\nmemory\n";
@@ -90,7 +93,11 @@ fn tables_text(tables: &Tables) -> String {
 }
 
 fn rules_text(name: &str, rules: &RuleSet) -> String {
-    let mut text = format!("\n{} IPv4 and {} IPv6 rules\n", rules.v4.len(), rules.v6.len());
+    let mut text = format!(
+        "\n{} IPv4 and {} IPv6 rules\n",
+        rules.v4.len(),
+        rules.v6.len()
+    );
     for (action, count) in actions(rules) {
         text += &format!("  {action:<7} {count:>8}\n");
     }
@@ -125,10 +132,13 @@ fn account(sections: &[SectionSize], image: &Image) -> Value {
 fn tables_json(tables: &Tables) -> Value {
     let (rib4, rib6) = (tables.fib4.rib(), tables.fib6.rib());
     let family = |lengths: Vec<(u8, usize)>, hops: &[router::routes::Target], uses: Vec<usize>| {
-        let lengths = lengths.iter().map(|(length, count)| (length.to_string(), json!(count)));
-        let hops = hops.iter().zip(uses).map(|(hop, uses)| {
-            json!({"next_hop": hop.to_string(), "routes": uses})
-        });
+        let lengths = lengths
+            .iter()
+            .map(|(length, count)| (length.to_string(), json!(count)));
+        let hops = hops
+            .iter()
+            .zip(uses)
+            .map(|(hop, uses)| json!({"next_hop": hop.to_string(), "routes": uses}));
         json!({
             "by_length": lengths.collect::<serde_json::Map<_, _>>(),
             "next_hops": hops.collect::<Vec<_>>(),
@@ -175,6 +185,11 @@ fn actions(rules: &RuleSet) -> Vec<(String, Value)> {
     let all: Vec<_> = all.chain(rules.v6.iter().map(|rule| rule.action)).collect();
     let count = |action| all.iter().filter(|of| **of == action).count();
     [acl::Action::Accept, acl::Action::Drop, acl::Action::Punt]
-        .map(|action| (router::rules::action(action).to_owned(), json!(count(action))))
+        .map(|action| {
+            (
+                router::rules::action(action).to_owned(),
+                json!(count(action)),
+            )
+        })
         .to_vec()
 }

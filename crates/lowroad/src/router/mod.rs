@@ -3,6 +3,7 @@
 mod build;
 mod diff;
 mod explain;
+mod generate;
 mod given;
 mod inputs;
 mod inspect;
@@ -35,6 +36,9 @@ enum Verb {
     Diff(Box<diff::Diff>),
     /// Say what becomes of a packet, and why
     Explain(Box<explain::Explain>),
+    /// Make prefixes, rules or traffic to measure with
+    #[command(subcommand)]
+    Generate(generate::Verb),
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -44,5 +48,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Inspect(inspect) => inspect.run(json),
         Verb::Diff(diff) => diff.run(json),
         Verb::Explain(explain) => explain.run(json),
+        Verb::Generate(verb) => verb.run(),
     }
 }

@@ -38,7 +38,8 @@ fn compare<K, T: PartialEq + Copy>(
     keys: &[K],
     answers: &[T],
     right: &[T],
-    show: (&dyn Fn(&K) -> String, &dyn Fn(T) -> String),
+    show_key: impl Fn(&K) -> String,
+    show: impl Fn(T) -> String,
 ) -> Checked {
     let both = answers.iter().zip(right);
     let wrong = || {
@@ -46,9 +47,9 @@ fn compare<K, T: PartialEq + Copy>(
         keys.iter().zip(both.clone()).filter(differ)
     };
     let first = wrong().take(SHOWN).map(|(key, (answer, right))| Wrong {
-        key: show.0(key),
-        answer: show.1(*answer),
-        right: show.1(*right),
+        key: show_key(key),
+        answer: show(*answer),
+        right: show(*right),
     });
     Checked {
         engine,
@@ -68,6 +69,10 @@ impl Random {
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ mixed >> 31
+    }
+
+    pub(crate) fn narrow(&mut self) -> u32 {
+        u32::try_from(self.next() >> 32).unwrap_or(0)
     }
 
     pub(crate) fn wide(&mut self) -> u128 {
@@ -95,10 +100,11 @@ mod tests {
         let right: Vec<u16> = (0..20).collect();
         let mut answers = right.clone();
         answers[3..13].fill(99);
-        let show = (&|key: &u32| key.to_string() as String, &|answer: u16| {
-            answer.to_string()
-        });
-        let checked = compare("test".into(), &keys, &answers, &right, (show.0, show.1));
+        let (key, answer) = (
+            |key: &u32| key.to_string(),
+            |answer: u16| answer.to_string(),
+        );
+        let checked = compare("test".into(), &keys, &answers, &right, key, answer);
         assert_eq!(
             (checked.keys, checked.wrong, checked.first.len()),
             (20, 10, SHOWN)

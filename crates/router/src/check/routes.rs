@@ -15,7 +15,7 @@ const ANYWHERE: usize = 1 << 18;
 /// No memory for another layout.
 pub fn tables(tables: Tables, seed: u64) -> Result<(Tables, Vec<Checked>), Error> {
     let (v4, v6) = (tables.fib4.rib(), tables.fib6.rib());
-    let asked4 = asked(v4, seed, |random| random.next() as u32);
+    let asked4 = asked(v4, seed, Random::narrow);
     let asked6 = asked(v6, seed, Random::wide);
     check(tables, &asked4, &asked6)
 }
@@ -139,13 +139,7 @@ impl<A: Address + Step> Asked<A> {
             NO_ROUTE => "no route".to_owned(),
             hop => format!("next hop {hop}"),
         };
-        compare(
-            engine,
-            &self.addresses,
-            answers,
-            &self.hops,
-            (&address, &hop),
-        )
+        compare(engine, &self.addresses, answers, &self.hops, address, hop)
     }
 }
 

@@ -77,13 +77,7 @@ fn check<A: Address>(
         classifier = classifier.with_simd(simd);
         classifier.classify(keys, &mut answers);
         let engine = named(&format!("{name} classifier"), simd.name());
-        checked.push(compare(
-            engine,
-            keys,
-            &answers,
-            &right,
-            (&shown::<A>, &show),
-        ));
+        checked.push(compare(engine, keys, &answers, &right, shown::<A>, show));
     }
     let live = Live::new(
         (0..).zip(rules.iter().cloned()).collect(),
@@ -91,13 +85,7 @@ fn check<A: Address>(
     )?;
     live.reader().classify(keys, &mut answers);
     let engine = format!("{name} live");
-    checked.push(compare(
-        engine,
-        keys,
-        &answers,
-        &right,
-        (&shown::<A>, &show),
-    ));
+    checked.push(compare(engine, keys, &answers, &right, shown::<A>, show));
     Ok(())
 }
 

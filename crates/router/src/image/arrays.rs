@@ -120,6 +120,12 @@ pub(super) fn restore(file: &[u8]) -> Result<Image, Fault> {
     let &[there, layout] = layout.as_slice() else {
         return Err(Fault::section("layout", "has not two numbers"));
     };
+    if there > 3 {
+        return Err(Fault::section(
+            "layout",
+            "says that there is what nobody knows",
+        ));
+    }
     let layout4 = match layout {
         0 => Layout4::Bytes,
         1 => Layout4::Mixed,

@@ -99,6 +99,11 @@ impl Tables {
         })
     }
 
+    /// How people name the layout of IPv4.
+    pub fn layout_name(&self) -> &'static str {
+        crate::check::layout_name(self.layout4)
+    }
+
     /// Routes of both families.
     pub fn len(&self) -> usize {
         self.fib4.rib().len() + self.fib6.rib().len()

@@ -34,10 +34,11 @@ pub fn routes(options: &routes::Options) -> Result<Imported, Error> {
         let listed = run("ip", &words, "apt install iproute2")?;
         // Of a family without routes some versions write nothing.
         if !listed.trim_ascii().is_empty() {
-            let listed: Vec<Value> = serde_json::from_slice(&listed).map_err(|error| Error::Failed {
-                program: format!("ip {}", words.join(" ")),
-                what: format!("wrote no JSON array: {error}"),
-            })?;
+            let listed: Vec<Value> =
+                serde_json::from_slice(&listed).map_err(|error| Error::Failed {
+                    program: format!("ip {}", words.join(" ")),
+                    what: format!("wrote no JSON array: {error}"),
+                })?;
             all.extend(listed);
         }
     }
@@ -68,9 +69,10 @@ fn run(program: &str, words: &[&str], remedy: &str) -> Result<Vec<u8>, Error> {
         what,
     };
     match Command::new(program).args(words).output() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(Error::Missing(Missing::new(format!("no program {program}"), remedy)))
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::Missing(Missing::new(
+            format!("no program {program}"),
+            remedy,
+        ))),
         Err(error) => Err(failed(error.to_string())),
         Ok(Output { status, stdout, .. }) if status.success() => Ok(stdout),
         Ok(Output { status, stderr, .. }) => {

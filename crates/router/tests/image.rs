@@ -194,8 +194,12 @@ fn answers_wrongly(tables: &Tables) -> bool {
         let right = rib6.lookup(address).map(|(_, hop)| hop);
         tables.fib6.lookup(address) != right
     };
-    let bounds4 = rib4.iter().flat_map(|(prefix, _)| [prefix.first(), prefix.last()]);
-    let bounds6 = rib6.iter().flat_map(|(prefix, _)| [prefix.first(), prefix.last()]);
+    let bounds4 = rib4
+        .iter()
+        .flat_map(|(prefix, _)| [prefix.first(), prefix.last()]);
+    let bounds6 = rib6
+        .iter()
+        .flat_map(|(prefix, _)| [prefix.first(), prefix.last()]);
     // Addresses of blocks, of which content is flipped here and there.
     let blocks = (0..1 << 16).map(|block| block << 8);
     bounds4.chain(blocks).any(wrong4) || bounds6.into_iter().any(wrong6)

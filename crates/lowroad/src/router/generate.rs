@@ -106,7 +106,10 @@ impl Verb {
                 Ok(())
             }),
             Self::Rules(Rules { count, v6, out }) => out.write(|file| {
-                writeln!(file, "action,source,destination,source_ports,destination_ports,protocol")?;
+                writeln!(
+                    file,
+                    "action,source,destination,source_ports,destination_ports,protocol"
+                )?;
                 write_rules::<u32>(file, *count, out.seed)?;
                 if *v6 {
                     write_rules::<u128>(file, *count, out.seed)?;
@@ -198,7 +201,10 @@ impl Out {
 
 /// The distribution says nothing of actions: what is accepted and what dropped takes turns.
 fn write_rules<A: Address>(out: &mut impl Write, count: u32, seed: u64) -> io::Result<()> {
-    for (at, rule) in rules::<A>(Kind::Firewall, count as usize, seed).iter().enumerate() {
+    for (at, rule) in rules::<A>(Kind::Firewall, count as usize, seed)
+        .iter()
+        .enumerate()
+    {
         let action = if at % 2 == 0 { "accept" } else { "drop" };
         writeln!(out, "{action},{}", cells(rule))?;
     }

@@ -91,7 +91,9 @@ impl Inputs {
         };
         let imported = match named(file) {
             Named::Kernel => listing::routes(&options),
-            Named::Input => routes::read("standard input", io::stdin(), &options).map_err(Into::into),
+            Named::Input => {
+                routes::read("standard input", io::stdin(), &options).map_err(Into::into)
+            }
             Named::File => routes::open(file, &options).map_err(Into::into),
         };
         let mut imported = imported.map_err(failure)?;
@@ -112,7 +114,9 @@ impl Inputs {
         };
         let rules = match named(file) {
             Named::Kernel => listing::rules(&options),
-            Named::Input => rules::read("standard input", io::stdin(), &options).map_err(Into::into),
+            Named::Input => {
+                rules::read("standard input", io::stdin(), &options).map_err(Into::into)
+            }
             Named::File => rules::open(file, &options).map_err(Into::into),
         };
         let rules = rules.map_err(failure)?;

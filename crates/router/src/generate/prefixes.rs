@@ -2,9 +2,7 @@
 
 use lpm::{Address, NextHop, Prefix, Prefix4, Prefix6, Rib};
 
-use super::lengths::{
-    Count, FIRST4, FIRST6, LENGTHS4, LENGTHS6, NESTED4, NESTED6, WITHOUT4,
-};
+use super::lengths::{Count, FIRST4, FIRST6, LENGTHS4, LENGTHS6, NESTED4, NESTED6, WITHOUT4};
 use crate::check::Random;
 
 /// Tries to find a prefix that is not there yet, before a longer one is taken.
@@ -130,7 +128,10 @@ mod tests {
         let nested = made.iter().filter(|prefix| rib.parent(**prefix).is_some());
         let nested = nested.count();
         assert!((10_800..12_200).contains(&nested), "{nested}");
-        assert_eq!(made.iter().filter(|prefix| prefix.len() == 48).count(), 9_427);
+        assert_eq!(
+            made.iter().filter(|prefix| prefix.len() == 48).count(),
+            9_427
+        );
     }
 
     #[test]

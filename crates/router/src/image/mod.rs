@@ -19,7 +19,7 @@ use crate::routes::{Routes, Target};
 use crate::rules::RuleSet;
 
 pub use arrays::SectionSize;
-pub use changes::{Changes, changes};
+pub use changes::{Change, Changes, changes};
 pub use error::Error;
 
 /// The largest next hop that fits a table of bytes.

@@ -10,6 +10,7 @@ pub mod forward;
 pub mod generate;
 pub mod image;
 mod json;
+pub mod library;
 mod lines;
 pub mod listing;
 mod named;

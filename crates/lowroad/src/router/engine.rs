@@ -1,12 +1,16 @@
 //! Which engine looks up: arguments, named explicitly.
 
+use std::path::Path;
+
 use clap::{Args, ValueEnum};
 use datapath::Missing;
 use lpm::{Layout4, Layout6, Simd};
 use router::cpu::{Options, Tables};
 use router::engine::{Contents, Engine};
+use router::image::Image;
 
-use super::inputs::Read;
+use super::given::failure;
+use super::inputs::{Inputs, Read};
 use crate::exit::Failure;
 
 #[derive(Clone, Copy, Debug, Args)]
@@ -126,22 +130,59 @@ impl Instructions {
     }
 }
 
-/// What tables are made of.
-pub(super) fn contents(read: &Read) -> Result<Contents, Failure> {
-    let mut contents = Contents::default();
-    if let Some((_, imported)) = &read.routes {
-        let routes = &imported.routes;
-        contents.v4 = routes
-            .numbered4()
-            .map_err(|error| super::inputs::input(&error))?
-            .rib;
-        contents.v6 = routes
-            .numbered6()
-            .map_err(|error| super::inputs::input(&error))?
-            .rib;
+/// What tables are made of: an image's contents, or what is read from files.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) contents: Contents,
+    pub(super) routes: bool,
+    pub(super) rules: bool,
+}
+
+impl Made {
+    pub(super) fn of(image: Option<&Path>, inputs: &Inputs) -> Result<Self, Failure> {
+        let Some(file) = image else {
+            return Self::read(inputs.read()?);
+        };
+        if !inputs.are_none() {
+            return Err(Failure::Input(format!(
+                "{}: a table image takes the place of --rib and --rules: name one or the other",
+                file.display()
+            )));
+        }
+        let image = Image::open(file).map_err(failure)?;
+        let mut made = Self {
+            contents: Contents::default(),
+            routes: image.tables.is_some(),
+            rules: image.rules.is_some(),
+        };
+        if let Some(tables) = &image.tables {
+            made.contents.v4 = tables.fib4.rib().clone();
+            made.contents.v6 = tables.fib6.rib().clone();
+        }
+        made.contents.rules = image.rules.unwrap_or_default();
+        Ok(made)
     }
-    if let Some((_, rules)) = &read.rules {
-        contents.rules = rules.clone();
+
+    fn read(read: Read) -> Result<Self, Failure> {
+        let mut made = Self {
+            contents: Contents::default(),
+            routes: read.routes.is_some(),
+            rules: read.rules.is_some(),
+        };
+        if let Some((_, imported)) = &read.routes {
+            let routes = &imported.routes;
+            made.contents.v4 = routes
+                .numbered4()
+                .map_err(|error| Failure::Input(error.to_string()))?
+                .rib;
+            made.contents.v6 = routes
+                .numbered6()
+                .map_err(|error| Failure::Input(error.to_string()))?
+                .rib;
+        }
+        if let Some((_, rules)) = read.rules {
+            made.contents.rules = rules;
+        }
+        Ok(made)
     }
-    Ok(contents)
 }

@@ -16,7 +16,7 @@ use clap::Args;
 use control::shutdown::Shutdown;
 use router::traffic::Random;
 
-use super::engine;
+use super::engine::Made;
 use super::inputs::Inputs;
 use crate::exit::{self, Failure};
 use group::Group;
@@ -26,6 +26,8 @@ use group::Group;
     after_help = "Every engine looks up the same keys in every round, in random order; answers are checked."
 )]
 pub(super) struct Bench {
+    /// A table image, in place of --rib and --rules
+    image: Option<PathBuf>,
     #[command(flatten)]
     inputs: Inputs,
     /// Fewer keys and rounds
@@ -59,7 +61,7 @@ struct Keys {
 impl Bench {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().map_err(|error| anyhow!("signals: {error}"))?;
-        let contents = engine::contents(&self.inputs.read()?)?;
+        let contents = Made::of(self.image.as_deref(), &self.inputs)?.contents;
         let keys = Keys {
             count: self
                 .keys
@@ -72,7 +74,7 @@ impl Bench {
         let cpus = sys::sched::allowed_cpus().map_err(|error| anyhow!("CPUs: {error}"))?;
         let cpu = cpus.last().copied().unwrap_or(0);
         let measured = sys::sched::on_cpu(cpu, || {
-            let mut groups = subjects::all(contents, keys)?;
+            let mut groups = subjects::all(&contents, keys)?;
             measure(&mut groups, rounds, self.seed, &shutdown);
             Ok::<_, Failure>(groups)
         });

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use stats::{median, median_interval};
 
-use super::group::Group;
+use super::group::{Arm, Group};
 use crate::router::process::told::short;
 
 const WIDTH: f64 = 760.0;
@@ -31,93 +31,58 @@ pub(super) fn svg(groups: &[Group]) -> String {
 
 /// Returns where the next one begins.
 fn panel(body: &mut String, group: &Group, pattern: usize, top: f64) -> f64 {
-    let most = group
-        .arms
-        .iter()
-        .filter_map(|arm| {
-            Some(
-                median_interval(&arm.ns[pattern])?
-                    .upper
-                    .max(median(&arm.ns[pattern])?),
-            )
-        })
-        .fold(0.0, f64::max);
+    let upper = |arm: &Arm| Some(median_interval(&arm.ns[pattern])?.upper);
+    let most = group.arms.iter().filter_map(upper).fold(0.0, f64::max);
     let scale = (WIDTH - LEFT - RIGHT) / if most > 0.0 { most } else { 1.0 };
     let title = format!("{}, {}: ns per lookup", group.name, group.patterns[pattern]);
-    line(
-        body,
-        format_args!(
-            "<text x=\"10\" y=\"{}\" font-weight=\"bold\">{title}</text>",
-            top + 16.0
-        ),
-    );
-    for (at, arm) in (0_u32..).zip(&group.arms) {
-        let y = top + HEAD + LINE * f64::from(at);
-        let (name, ns) = (&arm.engine, &arm.ns[pattern]);
-        line(
-            body,
-            format_args!(
-                "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{name}</text>",
-                LEFT - 8.0,
-                y + 4.0
-            ),
-        );
-        line(
-            body,
-            format_args!(
-                "<line x1=\"{LEFT}\" y1=\"{y}\" x2=\"{}\" y2=\"{y}\" stroke=\"#ddd\"/>",
-                WIDTH - RIGHT
-            ),
-        );
-        let Some(middle) = median(ns) else {
-            continue;
-        };
-        if let Some(interval) = median_interval(ns) {
-            let (from, to) = (LEFT + scale * interval.lower, LEFT + scale * interval.upper);
-            line(
-                body,
-                format_args!(
-                    "<line x1=\"{from:.1}\" y1=\"{y}\" x2=\"{to:.1}\" y2=\"{y}\" stroke=\"#444\" stroke-width=\"3\"/>"
-                ),
-            );
-        }
-        let x = LEFT + scale * middle;
-        line(
-            body,
-            format_args!("<circle cx=\"{x:.1}\" cy=\"{y}\" r=\"4\" fill=\"#0072b2\"/>"),
-        );
-        line(
-            body,
-            format_args!(
-                "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-                WIDTH - 10.0,
-                y + 4.0,
-                short(middle)
-            ),
-        );
+    text(body, (10.0, top + 16.0), "start", &title);
+    let mut y = top + HEAD;
+    for arm in &group.arms {
+        row(body, &arm.engine, &arm.ns[pattern], scale, y);
+        y += LINE;
     }
-    let lines = u32::try_from(group.arms.len()).unwrap_or(0);
-    let bottom = top + HEAD + LINE * f64::from(lines);
     // The axis begins at zero: lengths can be compared.
-    line(
+    stroke(
         body,
-        format_args!(
-            "<line x1=\"{LEFT}\" y1=\"{}\" x2=\"{LEFT}\" y2=\"{}\" stroke=\"black\"/>",
-            top + HEAD - LINE / 2.0,
-            bottom - LINE / 2.0
-        ),
+        (LEFT, top + HEAD - LINE / 2.0),
+        (LEFT, y - LINE / 2.0),
+        "black",
     );
-    line(
-        body,
-        format_args!(
-            "<text x=\"{LEFT}\" y=\"{}\" text-anchor=\"middle\">0</text>",
-            bottom + 6.0
-        ),
-    );
-    bottom + LINE + 10.0
+    text(body, (LEFT, y + 6.0), "middle", "0");
+    y + LINE + 10.0
 }
 
-fn line(body: &mut String, element: std::fmt::Arguments<'_>) {
+fn row(body: &mut String, name: &str, ns: &[f64], scale: f64, y: f64) {
+    text(body, (LEFT - 8.0, y + 4.0), "end", name);
+    stroke(body, (LEFT, y), (WIDTH - RIGHT, y), "#ddd");
+    let Some(middle) = median(ns) else {
+        return;
+    };
+    if let Some(interval) = median_interval(ns) {
+        let at = |ns: f64| LEFT + scale * ns;
+        let (from, to) = (at(interval.lower), at(interval.upper));
+        stroke(body, (from, y), (to, y), "#444\" stroke-width=\"3");
+    }
+    let x = LEFT + scale * middle;
     // Writing to a string never fails.
-    let _ = writeln!(body, "{element}");
+    let _ = writeln!(
+        body,
+        "<circle cx=\"{x:.1}\" cy=\"{y}\" r=\"4\" fill=\"#0072b2\"/>"
+    );
+    text(body, (WIDTH - 10.0, y + 4.0), "end", &short(middle));
+}
+
+fn text(body: &mut String, (x, y): (f64, f64), anchor: &str, what: &str) {
+    let _ = writeln!(
+        body,
+        "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{what}</text>"
+    );
+}
+
+fn stroke(body: &mut String, from: (f64, f64), to: (f64, f64), colour: &str) {
+    let ((x1, y1), (x2, y2)) = (from, to);
+    let _ = writeln!(
+        body,
+        "<line x1=\"{x1:.1}\" y1=\"{y1}\" x2=\"{x2:.1}\" y2=\"{y2}\" stroke=\"{colour}\"/>"
+    );
 }

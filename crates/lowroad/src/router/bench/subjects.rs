@@ -17,13 +17,13 @@ use crate::exit::Failure;
 const PATIENCE: usize = 200_000_000;
 
 /// Groups for what there is: IPv4 routes, IPv6 routes, rules of each.
-pub(super) fn all(contents: Contents, keys: Keys) -> Result<Vec<Group>, Failure> {
+pub(super) fn all(contents: &Contents, keys: Keys) -> Result<Vec<Group>, Failure> {
     let mut groups = Vec::new();
     if !contents.v4.is_empty() {
-        groups.push(routes4(contents.v4, keys)?);
+        groups.push(routes4(&contents.v4, keys)?);
     }
     if !contents.v6.is_empty() {
-        groups.push(routes6(contents.v6, keys)?);
+        groups.push(routes6(&contents.v6, keys)?);
     }
     if !contents.rules.v4.is_empty() {
         groups.push(rules("IPv4 rules", &contents.rules.v4, keys)?);
@@ -83,7 +83,7 @@ impl Fib for Fib6 {
     }
 }
 
-fn routes4(rib: Rib<u32>, keys: Keys) -> Result<Group, Failure> {
+fn routes4(rib: &Rib<u32>, keys: Keys) -> Result<Group, Failure> {
     let most = rib.iter().map(|(_, hop)| hop.get()).max().unwrap_or(0);
     let mut layouts = vec![("mixed", Layout4::Mixed), ("words", Layout4::Words)];
     if most <= 254 {
@@ -95,10 +95,10 @@ fn routes4(rib: Rib<u32>, keys: Keys) -> Result<Group, Failure> {
         Ok((name, fib.bytes(), started.elapsed(), fib))
     });
     let tables = tables.collect::<Result<_, Failure>>()?;
-    Ok(routes("IPv4", &rib, tables, keys))
+    Ok(routes("IPv4", rib, tables, keys))
 }
 
-fn routes6(rib: Rib<u128>, keys: Keys) -> Result<Group, Failure> {
+fn routes6(rib: &Rib<u128>, keys: Keys) -> Result<Group, Failure> {
     let layouts = [("paged", Layout6::Paged), ("flat", Layout6::Flat)];
     let tables = layouts.into_iter().map(|(name, layout)| {
         let started = Instant::now();
@@ -106,7 +106,7 @@ fn routes6(rib: Rib<u128>, keys: Keys) -> Result<Group, Failure> {
         Ok((name, fib.bytes(), started.elapsed(), fib))
     });
     let tables = tables.collect::<Result<_, Failure>>()?;
-    Ok(routes("IPv6", &rib, tables, keys))
+    Ok(routes("IPv6", rib, tables, keys))
 }
 
 fn routes<F: Fib + 'static>(

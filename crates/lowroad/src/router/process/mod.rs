@@ -17,7 +17,7 @@ use router::cpu::Tables;
 use router::engine::{Contents, Function};
 use router::traffic::Pattern;
 
-use super::engine::{self, Choice};
+use super::engine::{Choice, Made};
 use super::inputs::Inputs;
 use crate::exit::{self, Failure};
 use told::About;
@@ -27,6 +27,8 @@ use told::About;
     after_help = "Figures are this machine's, of this run: lowroad router bench compares engines."
 )]
 pub(super) struct Process {
+    /// A table image, in place of --rib and --rules
+    image: Option<PathBuf>,
     #[command(flatten)]
     inputs: Inputs,
     #[command(flatten)]
@@ -53,12 +55,12 @@ pub(super) struct Process {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     duration: Duration,
     #[command(flatten)]
-    made: Made,
+    made: Packets,
 }
 
 /// Packets that are made up.
 #[derive(Debug, Args)]
-struct Made {
+struct Packets {
     /// How they are drawn [default: per-prefix, or rules where there are no routes]
     #[arg(long, value_enum, conflicts_with = "capture")]
     traffic: Option<Traffic>,
@@ -122,11 +124,10 @@ impl Traffic {
 impl Process {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().map_err(|error| anyhow!("signals: {error}"))?;
-        let read = self.inputs.read()?;
-        let has = (read.routes.is_some(), read.rules.is_some());
-        let function = function(self.function, has)?;
+        let made = Made::of(self.image.as_deref(), &self.inputs)?;
+        let function = function(self.function, (made.routes, made.rules))?;
         self.check()?;
-        let mut contents = engine::contents(&read)?;
+        let mut contents = made.contents;
         if !function.routes() {
             (contents.v4, contents.v6) = Default::default();
         }

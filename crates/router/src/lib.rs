@@ -6,6 +6,7 @@ pub mod engine;
 mod error;
 pub mod forward;
 mod json;
+pub mod library;
 mod lines;
 mod named;
 pub mod routes;

@@ -11,10 +11,11 @@ mod detail;
 mod in_place;
 mod restore;
 
-use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use foldhash::{HashMap, HashMapExt};
 
 use super::room::Room6;
 use super::runs::Runs;

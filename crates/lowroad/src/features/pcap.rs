@@ -221,7 +221,8 @@ fn by_small_pages() {
     }
 }
 
-pub(super) fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failure> {
+/// A capture file, or standard input for `-`.
+pub(crate) fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failure> {
     if path == Path::new("-") {
         return Ok(Box::new(io::stdin()));
     }

@@ -2,6 +2,7 @@
 //! sets that people have. Lookup itself is `lpm`'s and `acl`'s.
 
 mod error;
+pub mod follow;
 pub mod forward;
 mod json;
 mod lines;

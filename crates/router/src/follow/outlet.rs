@@ -1,0 +1,79 @@
+//! The data plane as it is told: every call counted, and what it refuses made safe.
+
+use lpm::{NextHop, Prefix};
+
+use super::side::Side;
+use super::world::World;
+use crate::forward::{Family, Forwarding, Plane, Punt};
+
+/// A plane, and what it was told.
+#[derive(Debug)]
+pub(super) struct Outlet<P> {
+    pub(super) plane: P,
+    pub(super) told: Told,
+}
+
+/// Calls since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) routes: u64,
+    pub(super) next_hops: u64,
+    pub(super) refusals: u64,
+}
+
+impl<P: Plane> Outlet<P> {
+    pub(super) fn new(plane: P) -> Self {
+        Self {
+            plane,
+            told: Told::default(),
+        }
+    }
+
+    /// Whether it could be done.
+    pub(super) fn route<A: Side>(&mut self, prefix: Prefix<A>, hop: Option<NextHop>) -> bool {
+        self.told.routes += 1;
+        let done = A::route(&mut self.plane, prefix, hop);
+        if let Err(error) = &done {
+            if self.told.refusals == 0 {
+                tracing::error!("route {prefix}: {error}; it is tried again every second");
+            }
+            self.told.refusals += 1;
+        }
+        done.is_ok()
+    }
+
+    pub(super) fn next_hop(&mut self, family: Family, hop: NextHop, to: &Forwarding) -> bool {
+        self.told.next_hops += 1;
+        let done = self.plane.next_hop(family, hop, to);
+        if let Err(error) = &done {
+            tracing::debug!("next hop {}: {error}", hop.get());
+        }
+        done.is_ok()
+    }
+
+    /// Gives a number its meaning, or leaves it to the kernel where the plane refuses; returns
+    /// what it means then.
+    pub(super) fn tell(
+        &mut self,
+        family: Family,
+        hop: NextHop,
+        to: Forwarding,
+        world: &mut World,
+    ) -> Forwarding {
+        if self.next_hop(family, hop, &to) {
+            return to;
+        }
+        self.told.refusals += 1;
+        if let Forwarding::Neighbour(adjacency) = to
+            && world.refuse(adjacency.ifindex)
+        {
+            let name = world.name(adjacency.ifindex);
+            tracing::warn!(
+                "the data plane cannot send by {name}: packets that leave by it are the kernel's"
+            );
+        }
+        let kernel = Forwarding::Punt(Punt::Device);
+        self.next_hop(family, hop, &kernel);
+        kernel
+    }
+}

@@ -6,11 +6,11 @@ use arguments::{Comparison, Verbosity};
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{doctor, features, relay};
+use crate::{doctor, features, relay, router};
 
 /// What `lowroad` alone prints: three groups, an example each.
 pub(crate) const OVERVIEW: &str = "\
-lowroad relay | features                            jobs: a stream to many receivers; packets to flows
+lowroad relay | features | router                   jobs: a stream to many receivers; packets to flows; routes and rules
     sudo lowroad relay serve --config relay.toml
 lowroad compare | report | selftest | demo | clean  comparison: what each datapath costs
     sudo lowroad compare relay-delay --quick
@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Relay(Box<relay::Arguments>),
     /// Packets to flow features for machine learning
     Features(Box<features::Arguments>),
+    /// Longest-prefix match and firewall, from the tables you have
+    Router(Box<router::Arguments>),
     /// List what this machine can run, and how to get what it cannot
     Doctor(doctor::Arguments),
     #[command(flatten)]

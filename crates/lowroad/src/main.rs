@@ -8,6 +8,7 @@ mod documents;
 mod exit;
 mod features;
 mod relay;
+mod router;
 
 use std::process::ExitCode;
 
@@ -35,6 +36,7 @@ fn run(command: Option<Command>) -> Result<(), Failure> {
         None => exit::print(cli::OVERVIEW),
         Some(Command::Relay(arguments)) => relay::run(*arguments),
         Some(Command::Features(arguments)) => features::run(*arguments),
+        Some(Command::Router(arguments)) => router::run(*arguments),
         Some(Command::Doctor(arguments)) => doctor::run(&arguments),
         Some(Command::Comparison(_)) => Err(compare::exec()),
         Some(Command::Completions { shell }) => documents::completions(shell),

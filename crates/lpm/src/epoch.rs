@@ -1,13 +1,26 @@
 //! When memory that readers may still look at can be used again. The writer unlinks a piece and
-//! retires it; it is free once every reader that was inside at that moment has left.
+//! retires it; it is free once every reader that was inside at that moment has left. Readers that do
+//! not say when they are inside are waited for by a callback.
 
 use std::collections::VecDeque;
+use std::fmt::{self, Debug};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 /// The value of a slot whose reader is outside.
 const OUTSIDE: u64 = 0;
+/// Retired pieces that are worth a grace period, which may take milliseconds.
+const GRACE: usize = 1 << 14;
+
+/// Returns when every reader that started before the call has ended, of those that only it knows.
+pub(crate) struct Grace(pub(crate) Box<dyn FnMut() + Send + Sync>);
+
+impl Debug for Grace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Grace")
+    }
+}
 
 /// The writer's side.
 #[derive(Debug)]
@@ -15,6 +28,9 @@ pub(crate) struct Epochs<T> {
     shared: Arc<Shared>,
     /// What was retired, with the epoch in which it could last be reached.
     retired: VecDeque<(u64, T)>,
+    grace: Option<Grace>,
+    /// What was last reached before this epoch is out of reach of the readers that `grace` knows.
+    passed: u64,
 }
 
 #[derive(Debug)]
@@ -48,7 +64,15 @@ impl<T> Epochs<T> {
         Self {
             shared,
             retired: VecDeque::new(),
+            grace: None,
+            passed: u64::MAX,
         }
+    }
+
+    /// Pieces retired until now are waited for by `grace` as well.
+    pub(crate) fn set_grace(&mut self, grace: Grace) {
+        self.grace = Some(grace);
+        self.passed = OUTSIDE;
     }
 
     pub(crate) fn entrance(&self) -> Entrance {
@@ -69,25 +93,48 @@ impl<T> Epochs<T> {
     }
 
     /// Gives back the pieces that no reader can look at any more.
-    pub(crate) fn reclaim(&mut self, mut free: impl FnMut(T)) {
-        if self.retired.is_empty() {
+    pub(crate) fn reclaim(&mut self, free: impl FnMut(T)) {
+        let waiting = self.retired.len() - self.retired_before(self.passed);
+        if waiting >= GRACE {
+            self.pass();
+        }
+        self.free(free);
+    }
+
+    /// Gives back all pieces, after waiting for the readers that may look at them. Those are inside
+    /// for one batch, so that is microseconds, or a grace period.
+    pub(crate) fn wait(&mut self, mut free: impl FnMut(T)) {
+        self.pass();
+        self.free(&mut free);
+        while !self.retired.is_empty() {
+            thread::yield_now();
+            self.free(&mut free);
+        }
+    }
+
+    fn free(&mut self, mut free: impl FnMut(T)) {
+        let first = self.retired.front();
+        if first.is_none_or(|&(last, _)| last >= self.passed) {
             return;
         }
-        let oldest = self.shared.oldest();
-        let free_now = self.retired.partition_point(|&(last, _)| last < oldest);
+        let free_now = self.retired_before(self.shared.oldest().min(self.passed));
         self.retired
             .drain(..free_now)
             .for_each(|(_, piece)| free(piece));
     }
 
-    /// As `reclaim`, after waiting for at least one piece if there is any. Readers are inside for
-    /// one batch, so that is microseconds.
-    pub(crate) fn wait(&mut self, mut free: impl FnMut(T)) {
-        let before = self.retired.len();
-        while before > 0 && self.retired.len() == before {
-            self.reclaim(&mut free);
-            thread::yield_now();
+    /// Waits for the readers that `grace` knows.
+    fn pass(&mut self) {
+        if let Some(Grace(wait)) = &mut self.grace {
+            let now = self.shared.now.load(Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            wait();
+            self.passed = now;
         }
+    }
+
+    fn retired_before(&self, epoch: u64) -> usize {
+        self.retired.partition_point(|&(last, _)| last < epoch)
     }
 }
 
@@ -155,6 +202,41 @@ mod tests {
         epochs.reclaim(|piece| freed.push(piece));
         assert_eq!(freed, [1], "the later reader cannot have seen it");
         drop(later);
+    }
+
+    #[test]
+    fn asks_for_a_grace_period_when_many_wait() {
+        let periods = Arc::new(AtomicU64::new(0));
+        let mut epochs = Epochs::new();
+        let counted = Arc::clone(&periods);
+        epochs.set_grace(Grace(Box::new(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        })));
+        let mut freed = 0;
+        for _ in 1..GRACE {
+            epochs.retire(());
+            epochs.reclaim(|()| freed += 1);
+        }
+        assert_eq!((freed, periods.load(Ordering::Relaxed)), (0, 0));
+        epochs.retire(());
+        epochs.reclaim(|()| freed += 1);
+        assert_eq!((freed, periods.load(Ordering::Relaxed)), (GRACE, 1));
+        epochs.retire(());
+        epochs.wait(|()| freed += 1);
+        assert_eq!((freed, periods.load(Ordering::Relaxed)), (GRACE + 1, 2));
+    }
+
+    #[test]
+    fn a_grace_period_does_not_end_a_batch() {
+        let mut epochs = Epochs::new();
+        epochs.set_grace(Grace(Box::new(|| ())));
+        let mut reader = epochs.entrance();
+        let inside = reader.enter();
+        (0..GRACE).for_each(|piece| epochs.retire(piece));
+        epochs.reclaim(|_| panic!("the reader may still look at it"));
+        drop(inside);
+        epochs.reclaim(|_| ());
+        assert_eq!(epochs.waiting(), 0);
     }
 
     #[test]

@@ -13,12 +13,27 @@ pub enum Error {
         "more than {limit} /24s hold prefixes longer than /24, which is what the table has room for"
     )]
     Groups { limit: usize },
+    #[error(
+        "more than {limit} /16s hold prefixes longer than /24, which is what the table has room for"
+    )]
+    Pages { limit: usize },
     #[error("no room left for {what} of IPv6 prefixes")]
     Full { what: &'static str },
-    #[error("no address space for {what} ({bytes} bytes): raise the limit (ulimit -v)")]
+    #[error("no memory for {what} ({bytes} bytes): raise the limit (ulimit -v)")]
     Memory {
         what: &'static str,
         bytes: usize,
         source: io::Error,
     },
+    #[error("the table's section {section} {what}: build the table anew from its routes")]
+    Content {
+        section: &'static str,
+        what: &'static str,
+    },
+}
+
+impl Error {
+    pub(crate) fn content(section: &'static str, what: &'static str) -> Self {
+        Self::Content { section, what }
+    }
 }

@@ -4,6 +4,8 @@
 
 mod dir24;
 mod entry;
+mod restore;
+mod room;
 mod writer;
 
 #[cfg(target_arch = "x86_64")]
@@ -14,10 +16,13 @@ mod avx512;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
-use crate::epoch::Entrance;
+use crate::epoch::{Entrance, Grace};
+use crate::memory::{Content, Contents, Provider, Section};
 use crate::{Error, NextHop, Prefix4, Rib, Simd};
 use dir24::{Dir24, Key};
 use writer::Writer;
+
+pub use room::Room4;
 
 /// How wide the entries of the first table are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,16 +80,76 @@ impl Fib4 {
     /// A next hop that `layout` cannot hold, too many /24s with longer prefixes (2^20), no address
     /// space.
     pub fn build(rib: Rib<u32>, layout: Layout4) -> Result<Self, Error> {
+        Self::build_in(rib, layout, &Room4::default(), &mut Section::in_process)
+    }
+
+    /// As `build`, with so much room, in arrays that `memory` provides.
+    ///
+    /// # Errors
+    /// As `build`; memory that cannot be had or is too short.
+    pub fn build_in(
+        rib: Rib<u32>,
+        layout: Layout4,
+        room: &Room4,
+        memory: &mut Provider<'_>,
+    ) -> Result<Self, Error> {
         let writer = match layout {
-            Layout4::Bytes => Width::Bytes(Writer::build(&rib, false)?),
-            Layout4::Mixed => Width::Words(Writer::build(&rib, true)?),
-            Layout4::Words => Width::Words(Writer::build(&rib, false)?),
+            Layout4::Bytes => Width::Bytes(Writer::build(&rib, false, room, memory)?),
+            Layout4::Mixed => Width::Words(Writer::build(&rib, true, room, memory)?),
+            Layout4::Words => Width::Words(Writer::build(&rib, false, room, memory)?),
         };
-        Ok(Self {
+        Ok(Self::of(rib, writer))
+    }
+
+    /// The table that [`Fib4::contents`] was taken from, whose prefixes are those of `rib`, without
+    /// building it. That of `Mixed` may become one of `Words` and the other way round.
+    ///
+    /// Any content is safe: each index in it is looked at, and none is kept. Whether answers are those
+    /// of `rib` is not looked at, which is a matter of checksums.
+    ///
+    /// # Errors
+    /// As `build_in`; content that no table has, or none with these prefixes.
+    pub fn restore(
+        rib: Rib<u32>,
+        layout: Layout4,
+        room: &Room4,
+        memory: &mut Provider<'_>,
+        contents: &Contents<'_>,
+    ) -> Result<Self, Error> {
+        let writer = match layout {
+            Layout4::Bytes => Width::Bytes(Writer::restore(&rib, false, room, memory, contents)?),
+            Layout4::Mixed => Width::Words(Writer::restore(&rib, true, room, memory, contents)?),
+            Layout4::Words => Width::Words(Writer::restore(&rib, false, room, memory, contents)?),
+        };
+        Ok(Self::of(rib, writer))
+    }
+
+    fn of(rib: Rib<u32>, writer: Width<Writer<u8>, Writer<u16>>) -> Self {
+        Self {
             rib,
             writer,
             simd: Self::usual_simd(),
-        })
+        }
+    }
+
+    /// The parts of the arrays that are in use: all that [`Fib4::restore`] needs besides the prefixes.
+    pub fn contents(&self) -> Vec<Content<'_>> {
+        match &self.writer {
+            Width::Bytes(writer) => writer.contents(),
+            Width::Words(writer) => writer.contents(),
+        }
+    }
+
+    /// Has the writer call `grace` before it uses memory again that readers may look at of which
+    /// the table knows nothing, such as BPF programs. It returns when no such reader runs any more
+    /// that started before the call. It is called by `insert` and `remove`: once for thousands of
+    /// changes, or when there is no other memory left.
+    pub fn set_grace(&mut self, grace: impl FnMut() + Send + Sync + 'static) {
+        let grace = Grace(Box::new(grace));
+        match &mut self.writer {
+            Width::Bytes(writer) => writer.set_grace(grace),
+            Width::Words(writer) => writer.set_grace(grace),
+        }
     }
 
     /// Adds a prefix or replaces its next hop; returns the one it had.

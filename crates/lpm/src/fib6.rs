@@ -3,6 +3,7 @@
 
 mod kernel;
 mod lines;
+mod room;
 mod runs;
 mod sweep;
 mod trie;
@@ -15,10 +16,13 @@ mod avx512;
 
 use std::sync::Arc;
 
-use crate::epoch::Entrance;
+use crate::epoch::{Entrance, Grace};
+use crate::memory::{Content, Contents, Provider, Section};
 use crate::{Error, NO_ROUTE, NextHop, Prefix6, Rib, Simd};
 use trie::Trie;
 use writer::Writer;
+
+pub use room::Room6;
 
 /// How the entries of the /32s are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,12 +65,62 @@ impl Fib6 {
     /// # Errors
     /// More prefixes of some kind than the table has room for, no address space.
     pub fn build(rib: Rib<u128>, layout: Layout6) -> Result<Self, Error> {
-        let writer = Writer::build(&rib, layout == Layout6::Flat)?;
-        Ok(Self {
+        Self::build_in(rib, layout, &Room6::default(), &mut Section::in_process)
+    }
+
+    /// As `build`, with so much room, in arrays that `memory` provides.
+    ///
+    /// # Errors
+    /// As `build`; memory that cannot be had or is too short.
+    pub fn build_in(
+        rib: Rib<u128>,
+        layout: Layout6,
+        room: &Room6,
+        memory: &mut Provider<'_>,
+    ) -> Result<Self, Error> {
+        let writer = Writer::build(&rib, layout == Layout6::Flat, room, memory)?;
+        Ok(Self::of(rib, writer))
+    }
+
+    /// The table that [`Fib6::contents`] was taken from, whose prefixes are those of `rib`, without
+    /// building it. Either layout may become the other.
+    ///
+    /// Any content is safe: each index in it is looked at, and none is kept. Whether answers are those
+    /// of `rib` is not looked at, which is a matter of checksums.
+    ///
+    /// # Errors
+    /// As `build_in`; content that no table has.
+    pub fn restore(
+        rib: Rib<u128>,
+        layout: Layout6,
+        room: &Room6,
+        memory: &mut Provider<'_>,
+        contents: &Contents<'_>,
+    ) -> Result<Self, Error> {
+        let writer = Writer::restore(&rib, layout == Layout6::Flat, room, memory, contents)?;
+        Ok(Self::of(rib, writer))
+    }
+
+    fn of(rib: Rib<u128>, writer: Writer) -> Self {
+        Self {
             rib,
             writer,
             simd: Simd::widest(),
-        })
+        }
+    }
+
+    /// The parts of the arrays that are in use: all that [`Fib6::restore`] needs besides the prefixes.
+    /// Those of a `Flat` table are as if it were `Paged`.
+    pub fn contents(&self) -> Vec<Content<'_>> {
+        self.writer.contents()
+    }
+
+    /// Has the writer call `grace` before it uses memory again that readers may look at of which
+    /// the table knows nothing, such as BPF programs. It returns when no such reader runs any more
+    /// that started before the call. It is called by `insert` and `remove`: once for thousands of
+    /// changes, or when there is no other memory left.
+    pub fn set_grace(&mut self, grace: impl FnMut() + Send + Sync + 'static) {
+        self.writer.set_grace(Grace(Box::new(grace)));
     }
 
     /// Adds a prefix or replaces its next hop; returns the one it had.

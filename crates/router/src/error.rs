@@ -19,7 +19,7 @@ pub enum Place {
 /// A file that cannot be taken, and the first reason.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{}: {what}", located(.file, *.place))]
+    #[error("{}: {what}", .place.within(.file))]
     Input {
         file: String,
         place: Place,
@@ -93,11 +93,14 @@ impl Display for Place {
     }
 }
 
-fn located(file: &str, place: Place) -> String {
-    match place {
-        Place::Line(line) => format!("{file}:{line}"),
-        Place::Byte(byte) => format!("{file} at byte {byte}"),
-        Place::Entry(entry) => format!("{file} at entry {entry}"),
-        Place::File => file.to_owned(),
+impl Place {
+    /// With the file's name before it, as editors and people look for it.
+    pub fn within(self, file: &str) -> String {
+        match self {
+            Self::Line(line) => format!("{file}:{line}"),
+            Self::Byte(byte) => format!("{file} at byte {byte}"),
+            Self::Entry(entry) => format!("{file} at entry {entry}"),
+            Self::File => file.to_owned(),
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Router and firewall: what routes and rules are, and how they are read from the tables and rule
 //! sets that people have. Lookup itself is `lpm`'s and `acl`'s.
 
+pub mod cpu;
+pub mod engine;
 mod error;
 pub mod follow;
 pub mod forward;

@@ -68,7 +68,19 @@ pub struct Origin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     pub place: Place,
+    pub kind: NoteKind,
     pub what: String,
+}
+
+/// What became of something that the engine cannot hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NoteKind {
+    /// The kernel decides such packets.
+    Punted,
+    /// Something beside the decision is not done: a log entry, a counter.
+    Undone,
+    /// Not taken, as asked or as no such packet meets it.
+    LeftOut,
 }
 
 /// Reads a file, packed by gzip or bzip2 or plain.

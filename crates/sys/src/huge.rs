@@ -1,9 +1,10 @@
 //! Large zeroed tables: address space that becomes memory where it is first touched, in transparent
-//! huge pages where the system grants them.
+//! huge pages where the system grants them, or what a file descriptor offers to all who map it.
 
 use std::io;
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -38,13 +39,29 @@ unsafe impl Zeroed for AtomicU32 {}
 // SAFETY: an integer.
 unsafe impl Zeroed for AtomicU64 {}
 
-/// Zeroed address space that begins at a multiple of 2 MiB and becomes memory page by page.
+/// Integers that others, BPF programs among them, may write at any time, each at once. Any bytes are
+/// a value.
+///
+/// # Safety
+/// It is an atomic integer.
+pub unsafe trait Shared: Zeroed {}
+
+// SAFETY: an atomic integer.
+unsafe impl Shared for AtomicU8 {}
+// SAFETY: an atomic integer.
+unsafe impl Shared for AtomicU16 {}
+// SAFETY: an atomic integer.
+unsafe impl Shared for AtomicU32 {}
+// SAFETY: an atomic integer.
+unsafe impl Shared for AtomicU64 {}
+
+/// Memory for an array: the process's own or shared, from its first page on.
 #[derive(Debug)]
 pub struct Region {
     start: NonNull<u8>,
     bytes: usize,
-    /// Longer by one huge page, so that the beginning can be chosen.
     mapping: NonNull<u8>,
+    mapped: usize,
 }
 
 // SAFETY: the mapping belongs to the process, and a region gives its address only.
@@ -53,7 +70,8 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Address space for `len` elements of `size` bytes and at least `beyond` bytes after them.
+    /// Zeroed address space for `len` elements of `size` bytes and at least `beyond` bytes after them,
+    /// which begins at a multiple of 2 MiB and becomes memory page by page.
     ///
     /// # Errors
     /// When the process may not have so much address space.
@@ -66,21 +84,31 @@ impl Region {
             .filter(|bytes| *bytes < isize::MAX as usize - HUGE)
             .ok_or(io::ErrorKind::OutOfMemory)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // Longer by one huge page, so that the beginning can be chosen.
         let mapped = bytes + HUGE;
-        // SAFETY: with no address asked for, the kernel picks one that is unused.
-        let mapping = unsafe { libc::mmap(ptr::null_mut(), mapped, protection, flags, -1, 0) };
-        if mapping == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let mapping = mapping.cast::<u8>();
+        let mapping = map(mapped, flags, -1)?;
         // SAFETY: less than one huge page further, and the mapping is one longer than `bytes`.
         let start = unsafe { mapping.add(mapping.align_offset(HUGE)) };
-        let none = || io::Error::other("mapped at 0");
         Ok(Self {
-            start: NonNull::new(start).ok_or_else(none)?,
+            start,
             bytes,
-            mapping: NonNull::new(mapping).ok_or_else(none)?,
+            mapping,
+            mapped,
+        })
+    }
+
+    /// The first `bytes` of what `fd` offers to be mapped and written (a BPF array made with
+    /// `BPF_F_MMAPABLE`, a memfd), shared with all who use it. It must not become shorter.
+    ///
+    /// # Errors
+    /// When it cannot be mapped, or is shorter as far as the kernel can tell.
+    pub fn shared(fd: impl AsFd, bytes: usize) -> io::Result<Self> {
+        let start = map(bytes, libc::MAP_SHARED, fd.as_fd().as_raw_fd())?;
+        Ok(Self {
+            start,
+            bytes,
+            mapping: start,
+            mapped: bytes,
         })
     }
 
@@ -91,7 +119,7 @@ impl Region {
         unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_HUGEPAGE) };
     }
 
-    /// The first byte, at a multiple of 2 MiB.
+    /// The first byte, at a multiple of 2 MiB or, of shared memory, of a page.
     #[inline(always)]
     pub fn start(&self) -> NonNull<u8> {
         self.start
@@ -105,12 +133,22 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: this range was mapped by `new`; what refers to it goes with it.
-        unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.bytes + HUGE) };
+        // SAFETY: this range was mapped by `map`; what refers to it goes with it.
+        unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.mapped) };
     }
 }
 
-/// `len` zeroed elements, the first at a multiple of 2 MiB.
+fn map(bytes: usize, flags: libc::c_int, fd: libc::c_int) -> io::Result<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: with no address asked for, the kernel picks one that is unused.
+    let mapping = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, fd, 0) };
+    if mapping == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(mapping.cast()).ok_or_else(|| io::Error::other("mapped at 0"))
+}
+
+/// `len` elements at the start of a region, zeroed unless others have written to it.
 #[derive(Debug)]
 pub struct Array<T> {
     start: NonNull<T>,
@@ -134,12 +172,16 @@ impl<T: Zeroed> Array<T> {
         if backing == Backing::Huge {
             region.prefer_huge();
         }
-        Ok(Self {
+        Ok(Self::of(region, len))
+    }
+
+    fn of(region: Region, len: usize) -> Self {
+        Self {
             start: region.start().cast(),
             len,
             region,
             holds: PhantomData,
-        })
+        }
     }
 
     /// Bytes of address space, whether touched or not.
@@ -148,17 +190,37 @@ impl<T: Zeroed> Array<T> {
     }
 }
 
+impl<T: Shared> Array<T> {
+    /// An array in memory that the caller provides.
+    ///
+    /// # Errors
+    /// When it is too short.
+    pub fn within(region: Region, len: usize) -> io::Result<Self> {
+        let bytes = len.checked_mul(size_of::<T>());
+        if bytes.is_none_or(|bytes| bytes > region.bytes()) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{} bytes are too few", region.bytes()),
+            ));
+        }
+        Ok(Self::of(region, len))
+    }
+}
+
 impl<T> Deref for Array<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` elements lie in the region, aligned to 2 MiB, and zero is a value of `T`.
+        // SAFETY: `len` elements lie in the region, aligned to a page. Zero is a value of `T`, and where
+        // others write, `T` is an atomic integer, of which all bytes are one.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::fd::{FromRawFd, OwnedFd};
     use std::sync::atomic::Ordering;
 
     use super::*;
@@ -178,6 +240,20 @@ mod tests {
         let array = Array::<AtomicU64>::new(1 << 33, Backing::Huge).unwrap();
         array[(1 << 33) - 1].store(1, Ordering::Relaxed);
         assert!(array.reserved() >= 1 << 36);
+    }
+
+    #[test]
+    fn shares_what_a_file_descriptor_offers() {
+        // SAFETY: a name with an end; the descriptor is new and belongs to nobody else.
+        let memory = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"array".as_ptr(), 0)) };
+        let memory = File::from(memory);
+        memory.set_len(8192).unwrap();
+        let array = || Array::<AtomicU32>::within(Region::shared(&memory, 8192).unwrap(), 2048);
+        let (one, other) = (array().unwrap(), array().unwrap());
+        one[2047].store(7, Ordering::Relaxed);
+        assert_eq!(other[2047].load(Ordering::Relaxed), 7);
+        let short = Region::shared(&memory, 8188).unwrap();
+        assert!(Array::<AtomicU32>::within(short, 2048).is_err());
     }
 
     #[test]

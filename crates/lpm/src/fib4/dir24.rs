@@ -3,22 +3,22 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering, fence};
 
-use sys::huge::{Array, Backing};
+use sys::huge::Array;
 
 use super::entry::Entry;
+use super::room::Room4;
 use crate::Error;
+use crate::memory::{Provider, array};
 
 /// Entries of the first table: one for each /24.
 pub(super) const BLOCKS: usize = 1 << 24;
 /// A gather of four bytes at the last entry reads up to three more.
-const PAD: usize = 4;
+pub(super) const PAD: usize = 4;
 /// Entries of a group: one for each address of a /24. As many pages' entries: one for each /24 of a
 /// /16.
 pub(super) const GROUP: usize = 256;
-/// /24s with longer prefixes that there is room for. This is address space, not memory.
-pub(super) const GROUPS: usize = 1 << 20;
-/// Pages: at most one for each /16.
-pub(super) const PAGES: usize = 1 << 16;
+/// /16s.
+pub(super) const SLASH16: usize = 1 << 16;
 
 /// An escape in `first` leads by the address's /16 to a page, by its /24 to a group, and by its last
 /// byte to the answer.
@@ -61,15 +61,18 @@ impl Key for [u8; 4] {
 }
 
 impl<E: Entry> Dir24<E> {
-    pub(super) fn new(projected: bool) -> Result<Self, Error> {
+    pub(super) fn new(
+        projected: bool,
+        room: &Room4,
+        memory: &mut Provider<'_>,
+    ) -> Result<Self, Error> {
+        let projection = projected.then(|| array(memory, room.projection()));
         Ok(Self {
-            first: array("a table of /24s", BLOCKS + PAD, Backing::Huge)?,
-            projection: projected
-                .then(|| array("a table of /24s", BLOCKS + PAD, Backing::Huge))
-                .transpose()?,
-            page_of: array("pages", PAGES, Backing::Ordinary)?,
-            pages: array("pages", PAGES * GROUP, Backing::Ordinary)?,
-            groups: array("prefixes beyond /24", GROUPS * GROUP, Backing::Ordinary)?,
+            first: array(memory, room.first::<E>())?,
+            projection: projection.transpose()?,
+            page_of: array(memory, room.page_of())?,
+            pages: array(memory, room.pages())?,
+            groups: array(memory, room.groups::<E>())?,
         })
     }
 
@@ -157,16 +160,4 @@ fn resolve<K: Key>(keys: &[K], hops: &mut [u16], escape: u16, escaped: &impl Fn(
             *hop = escaped(key.address());
         }
     }
-}
-
-fn array<T: sys::huge::Zeroed>(
-    what: &'static str,
-    len: usize,
-    backing: Backing,
-) -> Result<Array<T>, Error> {
-    Array::new(len, backing).map_err(|source| Error::Memory {
-        what,
-        bytes: len * size_of::<T>(),
-        source,
-    })
 }

@@ -3,11 +3,13 @@
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering, fence};
 
-use sys::huge::Zeroed;
+use sys::huge::Shared;
+
+use crate::memory::Numbers;
 
 /// The number of a next hop, or the largest value: "look further".
 pub(super) trait Entry: Copy + Debug + Eq + Send + Sync + 'static {
-    type Cell: Zeroed + Debug + Send + Sync;
+    type Cell: Shared + Debug + Send + Sync;
 
     const ESCAPE: Self;
 
@@ -17,6 +19,9 @@ pub(super) trait Entry: Copy + Debug + Eq + Send + Sync + 'static {
     fn code(self) -> u16;
     fn load(cell: &Self::Cell) -> Self;
     fn store(cell: &Self::Cell, entry: Self);
+    /// Entry `at` of little-endian bytes, if there are so many.
+    fn read(bytes: &[u8], at: usize) -> Option<Self>;
+    fn numbers(cells: &[Self::Cell]) -> Numbers<'_>;
     /// The same entry eight or four times.
     fn repeated(self) -> u64;
     /// The first cells, then those that eight aligned bytes hold at a time, then the last ones.
@@ -59,6 +64,15 @@ macro_rules! entry {
 
             fn store(cell: &Self::Cell, entry: Self) {
                 cell.store(entry, Ordering::Relaxed);
+            }
+
+            fn read(bytes: &[u8], at: usize) -> Option<Self> {
+                let (entries, _) = bytes.as_chunks();
+                entries.get(at).map(|&entry| Self::from_le_bytes(entry))
+            }
+
+            fn numbers(cells: &[Self::Cell]) -> Numbers<'_> {
+                cells.into()
             }
 
             fn repeated(self) -> u64 {

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::BYTE_MAX;
-use super::dir24::{BLOCKS, Dir24, GROUP, GROUPS, PAGES};
+use super::dir24::{BLOCKS, Dir24, GROUP, SLASH16};
 use super::entry::Entry;
-use crate::epoch::{Entrance, Epochs};
+use super::room::Room4;
+use crate::epoch::{Entrance, Epochs, Grace};
+use crate::memory::{Content, Provider};
 use crate::rib::{Change, Within};
 use crate::{Error, NextHop, Prefix4, Rib};
 
 #[derive(Debug)]
 pub(super) struct Writer<E: Entry> {
-    tables: Arc<Dir24<E>>,
+    pub(super) tables: Arc<Dir24<E>>,
     /// Of each group, how many prefixes longer than /24 it holds.
-    counts: Vec<u16>,
+    pub(super) counts: Vec<u16>,
     /// Groups without prefixes that no reader looks at.
     free: Vec<u32>,
     /// Groups without prefixes that a reader may still look at.
@@ -26,15 +28,29 @@ pub(super) struct Writer<E: Entry> {
 }
 
 impl<E: Entry> Writer<E> {
-    pub(super) fn build(rib: &Rib<u32>, projected: bool) -> Result<Self, Error> {
-        let mut writer = Self {
-            tables: Arc::new(Dir24::new(projected)?),
+    /// A table without prefixes.
+    pub(super) fn new(
+        projected: bool,
+        room: &Room4,
+        memory: &mut Provider<'_>,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            tables: Arc::new(Dir24::new(projected, room, memory)?),
             counts: Vec::new(),
             free: Vec::new(),
             epochs: Epochs::new(),
-            paged: vec![false; PAGES],
+            paged: vec![false; SLASH16],
             pages: 0,
-        };
+        })
+    }
+
+    pub(super) fn build(
+        rib: &Rib<u32>,
+        projected: bool,
+        room: &Room4,
+        memory: &mut Provider<'_>,
+    ) -> Result<Self, Error> {
+        let mut writer = Self::new(projected, room, memory)?;
         // Shorter prefixes come first, so that longer ones overwrite their part.
         for (prefix, hop) in rib {
             let entry = entry::<E>(hop)?;
@@ -105,11 +121,28 @@ impl<E: Entry> Writer<E> {
         self.epochs.entrance()
     }
 
+    pub(super) fn set_grace(&mut self, grace: Grace) {
+        self.epochs.set_grace(grace);
+    }
+
+    pub(super) fn contents(&self) -> Vec<Content<'_>> {
+        let tables = &self.tables;
+        vec![
+            Content::new("first", E::numbers(&tables.first[..BLOCKS])),
+            Content::new("page_of", &tables.page_of[..]),
+            Content::new("pages", &tables.pages[..self.pages as usize * GROUP]),
+            Content::new(
+                "groups",
+                E::numbers(&tables.groups[..self.counts.len() * GROUP]),
+            ),
+        ]
+    }
+
     pub(super) fn bytes(&self) -> usize {
         let projection = self.tables.projection.as_ref().map_or(0, |_| BLOCKS);
         let groups = self.counts.len() * GROUP * size_of::<E>();
         let pages = self.pages as usize * GROUP * size_of::<u32>();
-        BLOCKS * size_of::<E>() + projection + PAGES * size_of::<u16>() + pages + groups
+        BLOCKS * size_of::<E>() + projection + SLASH16 * size_of::<u16>() + pages + groups
     }
 
     /// Gives `entry` to all addresses of `prefix` that none of the prefixes within holds.
@@ -190,22 +223,35 @@ impl<E: Entry> Writer<E> {
         if before == E::ESCAPE {
             return Ok((self.group(block), false));
         }
+        self.make_page(block)?;
         let group = self.allocate()?;
-        let slash16 = block as usize >> 8;
-        if !self.paged[slash16] {
-            self.paged[slash16] = true;
-            let page = u16::try_from(self.pages).expect("at most one for each /16");
-            self.tables.page_of[slash16].store(page, Ordering::Release);
-            self.pages += 1;
-        }
         E::fill(self.cells(group, 0, u8::MAX.into()), before);
         Ok((group, true))
     }
 
-    fn allocate(&mut self) -> Result<u32, Error> {
+    /// Sees to it that the /16 of a /24 has a page.
+    pub(super) fn make_page(&mut self, block: u32) -> Result<(), Error> {
+        let slash16 = block as usize >> 8;
+        if self.paged[slash16] {
+            return Ok(());
+        }
+        let limit = self.tables.pages.len() / GROUP;
+        let page = u16::try_from(self.pages)
+            .ok()
+            .filter(|&page| usize::from(page) < limit);
+        let page = page.ok_or(Error::Pages { limit })?;
+        self.tables.page_of[slash16].store(page, Ordering::Release);
+        self.paged[slash16] = true;
+        self.pages += 1;
+        Ok(())
+    }
+
+    /// A group that no reader looks at.
+    pub(super) fn allocate(&mut self) -> Result<u32, Error> {
+        let limit = self.tables.groups.len() / GROUP;
         let (free, counts) = (&mut self.free, &mut self.counts);
         self.epochs.reclaim(|group| free.push(group));
-        if free.is_empty() && counts.len() == GROUPS {
+        if free.is_empty() && counts.len() == limit {
             self.epochs.wait(|group| free.push(group));
         }
         if let Some(group) = free.pop() {
@@ -213,26 +259,26 @@ impl<E: Entry> Writer<E> {
         }
         let group = u32::try_from(counts.len())
             .ok()
-            .filter(|_| counts.len() < GROUPS);
-        let group = group.ok_or(Error::Groups { limit: GROUPS })?;
+            .filter(|_| counts.len() < limit);
+        let group = group.ok_or(Error::Groups { limit })?;
         counts.push(0);
         Ok(group)
     }
 
     /// The group of a /24 whose entry is an escape.
-    fn group(&self, block: u32) -> u32 {
+    pub(super) fn group(&self, block: u32) -> u32 {
         self.tables.page_entry(block).load(Ordering::Relaxed)
     }
 
     /// The cells of a group for addresses `first..=last` of its /24.
-    fn cells(&self, group: u32, first: u32, last: u32) -> &[E::Cell] {
+    pub(super) fn cells(&self, group: u32, first: u32, last: u32) -> &[E::Cell] {
         let start = group as usize * GROUP;
         let (first, last) = (first as usize % GROUP, last as usize % GROUP);
         &self.tables.groups[start + first..=start + last]
     }
 }
 
-fn entry<E: Entry>(hop: NextHop) -> Result<E, Error> {
+pub(super) fn entry<E: Entry>(hop: NextHop) -> Result<E, Error> {
     E::of(hop.get()).ok_or_else(|| Error::NextHop {
         next_hop: hop.get(),
         limit: BYTE_MAX,
@@ -240,6 +286,6 @@ fn entry<E: Entry>(hop: NextHop) -> Result<E, Error> {
 }
 
 /// The /24 of an address.
-fn block(address: u32) -> u32 {
+pub(super) fn block(address: u32) -> u32 {
     address >> 8
 }

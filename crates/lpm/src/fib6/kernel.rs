@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use super::trie::{Entry, LINE, LINES, Trie};
+use super::trie::{Entry, LINE, Trie};
 
 /// Addresses taken through each step together.
 const BLOCK: usize = 128;
@@ -84,14 +84,12 @@ impl Block {
         }
         let lines = self.list(len, |entry| !entry.is_answer());
         let (all, _) = trie.lines.as_chunks::<LINE>();
-        let all: &[[AtomicU16; LINE]; LINES] = all.first_chunk().expect("as many as there are");
         for &target in &self.targets[..lines] {
-            search.prefetch(&all[target as usize % LINES]);
+            search.prefetch(&all[target as usize]);
         }
         for at in 0..lines {
             let (target, place) = self.listed(at);
-            self.answers[place] =
-                search.answer(&all[target as usize % LINES], self.xs[place] as u16);
+            self.answers[place] = search.answer(&all[target as usize], self.xs[place] as u16);
         }
     }
 

@@ -27,22 +27,25 @@ impl Runs {
         }
     }
 
-    /// The first place of a run of 2^`order`.
+    /// The first place of a run of 2^`order`, which is a multiple of that.
     pub(super) fn take(&mut self, order: u32) -> Result<u32, Error> {
         let full = Error::Full { what: self.what };
         let Some(free) = self.free.get_mut(order as usize) else {
             return Err(full);
         };
         let at = match free.pop() {
-            Some(at) => at,
-            None if self.next + (1 << order) <= self.capacity => {
-                self.next += 1 << order;
-                u32::try_from(self.next - (1 << order)).map_err(|_| full)?
-            }
-            None => self.split(order).ok_or(full)?,
+            Some(at) => Some(at),
+            None => self.extend(order).or_else(|| self.split(order)),
         };
+        let at = at.or_else(|| {
+            self.merge();
+            self.split(order)
+        });
         self.used += 1 << order;
-        Ok(at)
+        at.ok_or_else(|| {
+            self.used -= 1 << order;
+            full
+        })
     }
 
     pub(super) fn give(&mut self, at: u32, order: u32) {
@@ -55,9 +58,48 @@ impl Runs {
         self.used
     }
 
-    /// The first part of a longer free run, the rest of which stays free.
+    /// Places before the first one never handed out.
+    pub(super) fn reached(&self) -> usize {
+        self.next
+    }
+
+    /// A run of places that were never handed out; those before it that it cannot begin at are free.
+    fn extend(&mut self, order: u32) -> Option<u32> {
+        let start = self.next.next_multiple_of(1 << order);
+        if start + (1 << order) > self.capacity {
+            return None;
+        }
+        while self.next < start {
+            let order = self.next.trailing_zeros();
+            self.free[order as usize].push(u32::try_from(self.next).ok()?);
+            self.next += 1 << order;
+        }
+        self.next += 1 << order;
+        u32::try_from(start).ok()
+    }
+
+    /// Makes longer runs of free ones that lie side by side.
+    fn merge(&mut self) {
+        for order in 0..ORDERS - 1 {
+            let mut runs = std::mem::take(&mut self.free[order]);
+            runs.sort_unstable();
+            let mut rest = &runs[..];
+            while let &[at, ref after @ ..] = rest {
+                rest = after;
+                let buddy = at ^ 1 << order;
+                if at < buddy && rest.first() == Some(&buddy) {
+                    self.free[order + 1].push(at);
+                    rest = &rest[1..];
+                } else {
+                    self.free[order].push(at);
+                }
+            }
+        }
+    }
+
+    /// The first part of a free run, the rest of which stays free.
     fn split(&mut self, order: u32) -> Option<u32> {
-        let longer = (order as usize + 1..ORDERS).find(|&order| !self.free[order].is_empty())?;
+        let longer = (order as usize..ORDERS).find(|&order| !self.free[order].is_empty())?;
         let at = self.free[longer].pop()?;
         for rest in order as usize..longer {
             self.free[rest].push(at + (1 << rest));
@@ -82,5 +124,26 @@ mod tests {
         assert_eq!(parts, [8, 10, 11]);
         assert!(runs.take(0).is_err());
         assert!(runs.take(40).is_err());
+    }
+
+    #[test]
+    fn free_neighbours_become_one() {
+        let mut runs = Runs::new("places", 16);
+        let all: Vec<_> = (0..16).map(|_| runs.take(0).unwrap()).collect();
+        for &at in all.iter().filter(|&&at| at != 5) {
+            runs.give(at, 0);
+        }
+        assert_eq!(runs.take(3).unwrap(), 8);
+        assert_eq!(runs.take(2).unwrap(), 0);
+        assert!(runs.take(2).is_err(), "place 5 is in use");
+        assert_eq!(runs.take(1).unwrap(), 6);
+        assert_eq!((runs.take(0).unwrap(), runs.used()), (4, 16));
+    }
+
+    #[test]
+    fn runs_begin_at_multiples_of_their_length() {
+        let mut runs = Runs::new("places", 16);
+        let taken = [0, 2, 0, 1].map(|order| runs.take(order).unwrap());
+        assert_eq!(taken, [0, 4, 1, 2]);
     }
 }

@@ -7,27 +7,25 @@
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
-use sys::huge::{Array, Backing, Zeroed};
+use sys::huge::Array;
 
 use super::lines;
+use super::room::Room6;
+use crate::memory::{Provider, array};
 use crate::{Error, NO_ROUTE};
 
 /// Entries of a page: the /32s of a /20.
 pub(super) const PAGE: usize = 1 << 12;
-/// Pages there is room for, the first being the one without prefixes.
-pub(super) const PAGES: usize = 1 << 16;
 /// Numbers in a line: 15 bounds, one unused, 16 answers. Such a line is one of the cache.
 pub(super) const LINE: usize = 32;
 /// Where the answers of a line begin.
 pub(super) const ANSWERS: usize = 16;
 /// Bounds in a line.
 pub(super) const BOUNDS: usize = 15;
-pub(super) const LINES: usize = 1 << 24;
-pub(super) const CELLS: usize = 1 << 24;
 /// Blocks with prefixes longer than /48: what an answer has bits for.
 pub(super) const DEEP: usize = 1 << 15;
-/// Steps of all such blocks.
-pub(super) const STEPS: usize = 1 << 24;
+/// /20s.
+pub(super) const SLASH20: usize = 1 << 20;
 /// /32s of 2000::/3.
 pub(super) const FLAT: usize = 1 << 29;
 
@@ -39,8 +37,8 @@ pub(super) const DEEP_BIT: u16 = 0x8000;
 #[derive(Debug)]
 pub(super) struct Trie {
     pub(super) short: Array<AtomicU16>,
-    /// Counts when a change of `short` begins and when it ends.
-    pub(super) version: AtomicU64,
+    /// One number, which counts when a change of `short` begins and when it ends.
+    pub(super) version: Array<AtomicU64>,
     /// Of each /20, its page.
     pub(super) page_of: Array<AtomicU32>,
     pub(super) pages: Array<AtomicU32>,
@@ -114,20 +112,19 @@ impl Entry {
 }
 
 impl Trie {
-    pub(super) fn new(flat: bool) -> Result<Self, Error> {
+    pub(super) fn new(flat: bool, room: &Room6, memory: &mut Provider<'_>) -> Result<Self, Error> {
+        let flat = flat.then(|| array(memory, room.flat()));
         Ok(Self {
-            version: AtomicU64::new(0),
-            short: array("/16s", 1 << 16, Backing::Ordinary)?,
-            page_of: array("/20s", 1 << 20, Backing::Huge)?,
-            pages: array("/32s", PAGES * PAGE, Backing::Huge)?,
-            flat: flat
-                .then(|| array("/32s", FLAT, Backing::Huge))
-                .transpose()?,
-            cells: array("cells", CELLS, Backing::Huge)?,
-            lines: array("lines", LINES * LINE, Backing::Huge)?,
-            deep: array("prefixes beyond /48", DEEP, Backing::Ordinary)?,
-            steps: array("prefixes beyond /48", 2 * STEPS, Backing::Ordinary)?,
-            answers: array("prefixes beyond /48", STEPS, Backing::Ordinary)?,
+            short: array(memory, room.short())?,
+            version: array(memory, room.version())?,
+            page_of: array(memory, room.page_of())?,
+            pages: array(memory, room.pages())?,
+            flat: flat.transpose()?,
+            cells: array(memory, room.cells())?,
+            lines: array(memory, room.lines())?,
+            deep: array(memory, room.deep())?,
+            steps: array(memory, room.steps())?,
+            answers: array(memory, room.answers())?,
         })
     }
 
@@ -156,16 +153,16 @@ impl Trie {
 
     /// Which state `short` is in: to be read before the entry of an address.
     pub(super) fn version(&self) -> u64 {
-        self.version.load(Ordering::Acquire)
+        self.version[0].load(Ordering::Acquire)
     }
 
     /// Changes `short`.
     pub(super) fn change_short(&self, change: impl FnOnce(&[AtomicU16])) {
-        let version = self.version.load(Ordering::Relaxed);
-        self.version.store(version + 1, Ordering::Relaxed);
+        let version = self.version[0].load(Ordering::Relaxed);
+        self.version[0].store(version + 1, Ordering::Relaxed);
         fence(Ordering::Release);
         change(&self.short);
-        self.version.store(version + 2, Ordering::Release);
+        self.version[0].store(version + 2, Ordering::Release);
     }
 
     /// The answer where entries and lines have found `answer`, which is none or a deep block's.
@@ -186,7 +183,7 @@ impl Trie {
             fence(Ordering::Acquire);
             // In one version either `short` stays as it is, or all else does: then there was a
             // moment at which both were as they were read.
-            if self.version.load(Ordering::Relaxed) == version {
+            if self.version[0].load(Ordering::Relaxed) == version {
                 return short;
             }
             version = self.version();
@@ -214,6 +211,13 @@ impl Trie {
         ((block >> 32) as usize, (block & 0xffff_ffff) as usize)
     }
 
+    /// From `from` on, up to the next step of its block, `answer` holds.
+    pub(super) fn write_step(&self, at: usize, from: u128, answer: u16) {
+        self.steps[2 * at].store((from >> 64) as u64, Ordering::Relaxed);
+        self.steps[2 * at + 1].store(from as u64, Ordering::Relaxed);
+        self.answers[at].store(answer, Ordering::Relaxed);
+    }
+
     fn deep_answer(&self, block: usize, address: u128) -> u16 {
         let (start, len) = self.deep_block(block);
         let from = |at: usize| {
@@ -231,12 +235,4 @@ impl Trie {
         }
         self.answers[low].load(Ordering::Relaxed)
     }
-}
-
-fn array<T: Zeroed>(what: &'static str, len: usize, backing: Backing) -> Result<Array<T>, Error> {
-    Array::new(len, backing).map_err(|source| Error::Memory {
-        what,
-        bytes: len * size_of::<T>(),
-        source,
-    })
 }

@@ -6,15 +6,20 @@
     reason = "bits are cut out of addresses and entries"
 )]
 
+mod content;
 mod detail;
+mod restore;
 
 use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::trie::{Entry, FLAT, PAGE, PAGES, Trie};
-use crate::epoch::{Entrance, Epochs};
+use super::room::Room6;
+use super::runs::Runs;
+use super::trie::{Entry, FLAT, PAGE, SLASH20, Trie};
+use crate::epoch::{Entrance, Epochs, Grace};
+use crate::memory::Provider;
 use crate::rib::Within;
 use crate::{Error, NextHop, Prefix6, Rib};
 use detail::{Detail, Piece, Place};
@@ -42,15 +47,26 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn build(rib: &Rib<u128>, flat: bool) -> Result<Self, Error> {
-        let mut writer = Self {
-            trie: Arc::new(Trie::new(flat)?),
-            detail: Detail::new(),
+    /// A table without prefixes.
+    fn new(flat: bool, room: &Room6, memory: &mut Provider<'_>) -> Result<Self, Error> {
+        let trie = Trie::new(flat, room, memory)?;
+        Ok(Self {
+            detail: Detail::new(&trie),
+            trie: Arc::new(trie),
             pages: 1,
             epochs: Epochs::new(),
             changes: HashMap::new(),
             touched: vec![false; FLAT / HUGE],
-        };
+        })
+    }
+
+    pub(super) fn build(
+        rib: &Rib<u128>,
+        flat: bool,
+        room: &Room6,
+        memory: &mut Provider<'_>,
+    ) -> Result<Self, Error> {
+        let mut writer = Self::new(flat, room, memory)?;
         // Shorter prefixes come first, so that longer ones overwrite their part.
         let mut divided = None;
         for (prefix, hop) in rib {
@@ -122,12 +138,25 @@ impl Writer {
         self.epochs.entrance()
     }
 
+    pub(super) fn set_grace(&mut self, grace: Grace) {
+        self.epochs.set_grace(grace);
+    }
+
+    /// The pages, cells, lines and steps that there had to be room for so far.
+    pub(super) fn reached(&self) -> [usize; 4] {
+        let detail = &self.detail;
+        let [cells, lines, steps] =
+            [&detail.cells, &detail.lines, &detail.steps].map(Runs::reached);
+        [self.pages, cells, lines, steps]
+    }
+
     pub(super) fn bytes(&self) -> usize {
         let flat = self.touched.iter().filter(|&&touched| touched).count() * HUGE;
-        let entries = (1 << 20) + self.pages * PAGE + flat;
+        let entries = SLASH20 + self.pages * PAGE + flat;
         (size_of::<u16>() << SHORT) + entries * size_of::<u32>() + self.detail.bytes()
     }
 
+    /// Makes the tables equal to the prefixes after a change, at a second try with all that was retired.
     fn apply(
         &mut self,
         rib: &Rib<u128>,
@@ -135,10 +164,26 @@ impl Writer {
         within: Within,
         answer: u16,
     ) -> Result<(), Error> {
+        let (trie, detail) = (&self.trie, &mut self.detail);
         if self.epochs.waiting() >= MANY {
-            let (trie, detail) = (&self.trie, &mut self.detail);
             self.epochs.reclaim(|piece| detail.give_back(trie, piece));
         }
+        let made = self.change(rib, prefix, within, answer);
+        if made.is_ok() || self.epochs.waiting() == 0 {
+            return made;
+        }
+        let (trie, detail) = (&self.trie, &mut self.detail);
+        self.epochs.wait(|piece| detail.give_back(trie, piece));
+        self.change(rib, prefix, within, answer)
+    }
+
+    fn change(
+        &mut self,
+        rib: &Rib<u128>,
+        prefix: Prefix6,
+        within: Within,
+        answer: u16,
+    ) -> Result<(), Error> {
         match prefix.len() {
             0..=SHORT => self.paint_short(rib, prefix, within, answer),
             17..=32 => self.paint(rib, prefix, within, answer)?,
@@ -281,6 +326,14 @@ impl Writer {
         }
     }
 
+    /// Whether a /20 may have entries.
+    fn is_touched(&self, slash20: u32) -> bool {
+        if self.trie.flat.is_some() && slash20 >> 17 == 1 {
+            return self.touched[(slash20 as usize) * PAGE % FLAT / HUGE];
+        }
+        self.trie.page_of[slash20 as usize].load(Ordering::Relaxed) != 0
+    }
+
     fn retire(&mut self, entry: Entry, place: Place) {
         let epochs = &mut self.epochs;
         detail::pieces(&self.trie, entry, place, &mut |piece| epochs.retire(piece));
@@ -299,17 +352,20 @@ impl Writer {
             return Ok(());
         }
         for slash20 in slash32(prefix.first()) >> 12..=last32(prefix) >> 12 {
-            let page = &self.trie.page_of[slash20 as usize];
-            if page.load(Ordering::Relaxed) != 0 {
-                continue;
-            }
-            let made = u32::try_from(self.pages)
-                .ok()
-                .filter(|_| self.pages < PAGES);
-            let made = made.ok_or(Error::Full { what: "/20s" })?;
-            page.store(made, Ordering::Release);
-            self.pages += 1;
+            self.make_page(slash20)?;
         }
+        Ok(())
+    }
+
+    fn make_page(&mut self, slash20: u32) -> Result<(), Error> {
+        let page = &self.trie.page_of[slash20 as usize];
+        if page.load(Ordering::Relaxed) != 0 {
+            return Ok(());
+        }
+        let room = self.trie.pages.len() / PAGE;
+        let made = u32::try_from(self.pages).ok().filter(|_| self.pages < room);
+        page.store(made.ok_or(Error::Full { what: "/20s" })?, Ordering::Release);
+        self.pages += 1;
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ use std::io::BufRead;
 use acl::Action;
 
 use super::compile::{self, Chain, Then};
-use super::{Hook, Note, Options, Origin, RuleSet};
+use super::{Hook, Note, NoteKind, Options, Origin, RuleSet};
 use crate::error::{Fault, Place};
 use crate::lines::Lines;
 use rule::Parsed;
@@ -109,10 +109,8 @@ impl Tables<'_> {
         if line == "COMMIT" {
             self.open = false;
             if !self.taken {
-                self.note(
-                    number,
-                    format!("table {} is left out, as asked", self.table),
-                );
+                let what = format!("table {} is left out, as asked", self.table);
+                self.note(number, NoteKind::LeftOut, what);
             }
             return Ok(());
         }
@@ -196,10 +194,12 @@ impl Tables<'_> {
                     [] => "its target".to_owned(),
                     beyond => beyond.join(", "),
                 };
-                self.note(number, format!("left to the kernel for {why}: {text}"));
+                let what = format!("left to the kernel for {why}: {text}");
+                self.note(number, NoteKind::Punted, what);
             }
             for what in &parsed.lost {
-                self.note(number, format!("{what} is not done: {text}"));
+                let what = format!("{what} is not done: {text}");
+                self.note(number, NoteKind::Undone, what);
             }
             self.chains[chain].steps.push(step);
         }
@@ -228,8 +228,8 @@ impl Tables<'_> {
         Ok(place)
     }
 
-    fn note(&mut self, number: u64, what: String) {
+    fn note(&mut self, number: u64, kind: NoteKind, what: String) {
         let place = Place::Line(number);
-        self.notes.push(Note { place, what });
+        self.notes.push(Note { place, kind, what });
     }
 }

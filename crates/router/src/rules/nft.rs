@@ -27,7 +27,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::compile::Chain;
-use super::{Hook, Note, Options, Origin, RuleSet};
+use super::{Hook, Note, NoteKind, Options, Origin, RuleSet};
 use crate::error::{Fault, Place};
 use hooks::Base;
 use members::{list, only, text};
@@ -138,7 +138,8 @@ impl<'a> Tables<'a> {
             return Ok(());
         };
         self.left_out.insert((family, name));
-        self.note(number, format!("table {full} is left out, {why}"));
+        let what = format!("table {full} is left out, {why}");
+        self.note(number, NoteKind::LeftOut, what);
         Ok(())
     }
 
@@ -243,10 +244,12 @@ impl<'a> Tables<'a> {
             let text = &rule.text;
             if !parsed.beyond.is_empty() && parsed.steps.iter().any(|step| !step.certain) {
                 let why = parsed.beyond.join(", ");
-                self.note(rule.number, format!("left to the kernel for {why}: {text}"));
+                let what = format!("left to the kernel for {why}: {text}");
+                self.note(rule.number, NoteKind::Punted, what);
             }
             for what in &parsed.lost {
-                self.note(rule.number, format!("{what} is not done: {text}"));
+                let what = format!("{what} is not done: {text}");
+                self.note(rule.number, NoteKind::Undone, what);
             }
             self.chains[rule.chain].steps.extend(parsed.steps);
         }
@@ -262,9 +265,9 @@ impl<'a> Tables<'a> {
         Ok(place)
     }
 
-    fn note(&mut self, number: u64, what: String) {
+    fn note(&mut self, number: u64, kind: NoteKind, what: String) {
         let place = Place::Entry(number);
-        self.notes.push(Note { place, what });
+        self.notes.push(Note { place, kind, what });
     }
 }
 

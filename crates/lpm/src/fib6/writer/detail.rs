@@ -12,7 +12,7 @@ use super::SHORT;
 use crate::fib6::lines::{self, Mark, needed, parts};
 use crate::fib6::runs::Runs;
 use crate::fib6::sweep::{Step, sweep};
-use crate::fib6::trie::{ANSWERS, CELLS, DEEP, DEEP_BIT, Entry, LINE, LINES, STEPS, Trie};
+use crate::fib6::trie::{ANSWERS, DEEP, DEEP_BIT, Entry, LINE, Trie};
 use crate::{Error, NextHop, Prefix6, Rib};
 
 /// Prefixes longer than this are in deep blocks.
@@ -27,9 +27,9 @@ const STEP: usize = 18;
 /// The space for it.
 #[derive(Debug)]
 pub(super) struct Detail {
-    lines: Runs,
-    cells: Runs,
-    steps: Runs,
+    pub(super) lines: Runs,
+    pub(super) cells: Runs,
+    pub(super) steps: Runs,
     /// Numbers of deep blocks not in use.
     deep: Vec<u16>,
     /// What was taken for an entry that is not complete yet.
@@ -62,7 +62,7 @@ impl Place {
     }
 
     /// Bits 32..48 of its first address.
-    fn x(self) -> u32 {
+    pub(super) fn x(self) -> u32 {
         self.part << (16 - self.bits)
     }
 
@@ -74,11 +74,11 @@ impl Place {
 }
 
 impl Detail {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(trie: &Trie) -> Self {
         Self {
-            lines: Runs::new("lines", LINES),
-            cells: Runs::new("cells", CELLS),
-            steps: Runs::new("prefixes longer than /48", STEPS),
+            lines: Runs::new("lines", trie.lines.len() / LINE),
+            cells: Runs::new("cells", trie.cells.len()),
+            steps: Runs::new("prefixes longer than /48", trie.answers.len()),
             deep: (0..DEEP as u16).rev().collect(),
             fresh: Vec::new(),
         }
@@ -231,22 +231,36 @@ impl Detail {
         let mut steps = Vec::new();
         let prefixes = routes.iter().map(|&(prefix, hop)| (prefix, hop.get()));
         sweep(region, outside, prefixes, &mut steps);
+        let block = self.block(trie, steps.len())?;
+        self.fresh.push(Piece::Deep(block));
+        let (start, _) = trie.deep_block(block.into());
+        for (at, &(from, answer)) in (start..).zip(&steps) {
+            trie.write_step(at, from, answer);
+        }
+        Ok(DEEP_BIT | block)
+    }
+
+    /// A deep block of so many steps, which are not written yet.
+    pub(super) fn block(&mut self, trie: &Trie, steps: usize) -> Result<u16, Error> {
         let Some(&block) = self.deep.last() else {
             return Err(Error::Full {
                 what: "/48s with prefixes longer than /48",
             });
         };
-        let start = self.steps.take(order(steps.len()))?;
+        let start = self.steps.take(order(steps))?;
         self.deep.pop();
-        self.fresh.push(Piece::Deep(block));
-        for (at, (from, answer)) in (start as usize..).zip(&steps) {
-            trie.steps[2 * at].store((from >> 64) as u64, Ordering::Relaxed);
-            trie.steps[2 * at + 1].store(*from as u64, Ordering::Relaxed);
-            trie.answers[at].store(*answer, Ordering::Relaxed);
-        }
-        let range = u64::from(start) << 32 | steps.len() as u64;
+        let range = u64::from(start) << 32 | steps as u64;
         trie.deep[usize::from(block)].store(range, Ordering::Release);
-        Ok(DEEP_BIT | block)
+        Ok(block)
+    }
+
+    /// How many deep blocks were ever in use.
+    pub(super) fn blocks(&self) -> usize {
+        // The numbers not in use are the largest ones until some are given back.
+        let used = (0..).zip(self.deep.iter());
+        DEEP - used
+            .take_while(|&(at, &block)| usize::from(block) == DEEP - 1 - at)
+            .count()
     }
 }
 

@@ -5,7 +5,7 @@ use acl::Action;
 use super::Tables;
 use crate::error::{Fault, Place};
 use crate::rules::compile::{self, Chain, Then};
-use crate::rules::{Note, RuleSet};
+use crate::rules::{Note, NoteKind, RuleSet};
 
 pub(super) struct Base<'a> {
     pub(super) chain: usize,
@@ -42,6 +42,7 @@ pub(super) fn compile(mut tables: Tables<'_>, path: &[&str]) -> Result<RuleSet, 
             let what = "only the first packets of connections meet it: what it does not accept is left to the kernel";
             tables.notes.push(Note {
                 place: origin.place,
+                kind: NoteKind::Punted,
                 what: format!("{}: {what}", origin.text),
             });
         }
@@ -69,8 +70,11 @@ pub(super) fn compile(mut tables: Tables<'_>, path: &[&str]) -> Result<RuleSet, 
     for (v6, name, bases) in families {
         if bases.is_empty() {
             let what = format!("no chain that packets of this hook pass is for {name}: no rules");
-            let place = Place::File;
-            rules.notes.push(Note { place, what });
+            rules.notes.push(Note {
+                place: Place::File,
+                kind: NoteKind::LeftOut,
+                what,
+            });
             continue;
         }
         let (origins, notes) = (rules.origins, rules.notes);

@@ -1,0 +1,136 @@
+//! A table made from the content of another one, of which nothing is believed.
+
+use std::sync::atomic::Ordering;
+
+use super::dir24::{BLOCKS, GROUP, SLASH16};
+use super::entry::Entry;
+use super::room::Room4;
+use super::writer::{Writer, block, entry};
+use crate::memory::{Contents, Provider, numbers};
+use crate::{Error, NextHop, Rib};
+
+/// The content of another table: entries as bytes.
+struct Source<'a> {
+    first: &'a [u8],
+    page_of: &'a [[u8; 2]],
+    pages: &'a [[u8; 4]],
+    groups: &'a [u8],
+}
+
+impl<E: Entry> Writer<E> {
+    /// The table of `contents`, whose prefixes are those of `rib`. Groups and pages are numbered anew.
+    pub(super) fn restore(
+        rib: &Rib<u32>,
+        projected: bool,
+        room: &Room4,
+        memory: &mut Provider<'_>,
+        contents: &Contents<'_>,
+    ) -> Result<Self, Error> {
+        let source = Source::of::<E>(contents)?;
+        let mut writer = Self::new(projected, room, memory)?;
+        let mut groups = vec![false; source.groups.len() / size_of::<E>() / GROUP];
+        for block in 0..1 << 24 {
+            // As many as there are blocks: see `Source::of`.
+            let entry = E::read(source.first, block as usize).unwrap_or(E::ESCAPE);
+            if entry != E::ESCAPE {
+                writer.put(block, known(entry, "first")?);
+                continue;
+            }
+            let group = source.group(block)?;
+            let new = groups.get_mut(group).filter(|used| !**used);
+            *new.ok_or_else(|| Error::content("pages", "names a group twice, or none"))? = true;
+            writer.copy(&source, block, group)?;
+        }
+        writer.project();
+        writer.count(rib)?;
+        Ok(writer)
+    }
+
+    fn copy(&mut self, source: &Source<'_>, block: u32, group: usize) -> Result<(), Error> {
+        self.make_page(block)?;
+        let new = self.allocate()?;
+        for (at, cell) in self.cells(new, 0, u8::MAX.into()).iter().enumerate() {
+            let entry = E::read(source.groups, group * GROUP + at).unwrap_or(E::ESCAPE);
+            E::store(cell, known(entry, "groups")?);
+        }
+        let page_entry = self.tables.page_entry(block);
+        page_entry.store(new, Ordering::Relaxed);
+        self.put(block, E::ESCAPE);
+        Ok(())
+    }
+
+    fn put(&self, block: u32, entry: E) {
+        E::store(&self.tables.first[block as usize], entry);
+    }
+
+    /// Makes the table of bytes, if there is one, from the first table.
+    fn project(&self) {
+        let Some(bytes) = &self.tables.projection else {
+            return;
+        };
+        for (byte, cell) in bytes.iter().zip(&self.tables.first[..BLOCKS]) {
+            let entry = u8::of(E::load(cell).code()).unwrap_or(u8::ESCAPE);
+            u8::store(byte, entry);
+        }
+    }
+
+    /// Counts the prefixes of each group: prefixes longer than /24 are in groups, and all groups are
+    /// theirs.
+    fn count(&mut self, rib: &Rib<u32>) -> Result<(), Error> {
+        for (prefix, hop) in rib {
+            entry::<E>(hop)?;
+            if prefix.len() <= 24 {
+                continue;
+            }
+            let block = block(prefix.first());
+            if E::load(&self.tables.first[block as usize]) != E::ESCAPE {
+                return Err(Error::content("first", "lacks prefixes longer than /24"));
+            }
+            let group = self.group(block);
+            self.counts[group as usize] += 1;
+        }
+        if self.counts.contains(&0) {
+            return Err(Error::content("groups", "has one without prefixes"));
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Source<'a> {
+    fn of<E: Entry>(contents: &Contents<'a>) -> Result<Self, Error> {
+        let source = Self {
+            first: numbers::<1>(contents, "first")?.as_flattened(),
+            page_of: numbers(contents, "page_of")?,
+            pages: numbers(contents, "pages")?,
+            groups: numbers::<1>(contents, "groups")?.as_flattened(),
+        };
+        if source.first.len() != BLOCKS * size_of::<E>() {
+            return Err(Error::content("first", "has not an entry for each /24"));
+        }
+        if source.page_of.len() != SLASH16 {
+            return Err(Error::content("page_of", "has not a number for each /16"));
+        }
+        Ok(source)
+    }
+
+    /// The group of a /24, which may not exist.
+    fn group(&self, block: u32) -> Result<usize, Error> {
+        let page = u16::from_le_bytes(self.page_of[block as usize >> 8]);
+        let at = usize::from(page) * GROUP + block as usize % GROUP;
+        let group = self.pages.get(at).map(|&group| u32::from_le_bytes(group));
+        let group =
+            group.ok_or_else(|| Error::content("page_of", "names a page that is not there"))?;
+        Ok(group as usize)
+    }
+}
+
+/// An entry, so long as it is an answer.
+fn known<E: Entry>(entry: E, section: &'static str) -> Result<E, Error> {
+    if entry == E::ESCAPE || entry.code() > NextHop::MAX {
+        return Err(Error::content(
+            section,
+            "holds a number that is no next hop",
+        ));
+    }
+    Ok(entry)
+}

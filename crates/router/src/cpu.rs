@@ -1,0 +1,12 @@
+//! The router on CPUs: tables that one thread changes, lookups in as many threads as wanted, and
+//! packets from memory, from captures and from devices.
+
+mod hops;
+mod lookup;
+mod published;
+mod rules;
+mod tables;
+
+pub use hops::Hops;
+pub use lookup::Lookup;
+pub use tables::{Error, Options, Tables};

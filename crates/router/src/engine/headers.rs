@@ -1,0 +1,299 @@
+//! From frames to keys and from answers back to packets. A packet has a key when its IP header is
+//! plain and its ports, if its protocol has any, are in it; all others are the kernel's.
+
+use std::net::IpAddr;
+
+use acl::{Key4, Key6};
+use packet::parse::{Family, Fragment, Parsed, Verdict as Reached, parse};
+use packet::{ethernet, ethertype, ipv4, ipv6, protocol, tcp, udp};
+
+use super::{Answers, Counters, Decision, Function, Verdict};
+use crate::named::named;
+
+/// Why a packet is left to the kernel without a lookup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unkeyed {
+    /// Neither IPv4 nor IPv6, or more than two VLAN tags.
+    NotIp = 0,
+    /// Of later fragments the ports are not known.
+    Fragment = 1,
+    /// IPv4 options, which routers have to look at.
+    Options = 2,
+    /// IPv6 extension headers.
+    Extensions = 3,
+    /// Cut off, or lengths that contradict each other.
+    Malformed = 4,
+}
+
+named!(Unkeyed or UnknownReason:
+    NotIp = "not_ip",
+    Fragment = "fragment",
+    Options = "ip_options",
+    Extensions = "ipv6_extensions",
+    Malformed = "malformed",
+);
+
+/// No reason of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no reason to leave a packet to the kernel")]
+pub struct UnknownReason(String);
+
+/// The headers of a batch, each family's together, so that a processor reads arrays of one shape.
+#[derive(Clone, Debug)]
+pub struct Headers {
+    function: Function,
+    /// Destinations as packets carry them; none where nothing is routed.
+    pub destinations4: Vec<[u8; 4]>,
+    pub destinations6: Vec<[u8; 16]>,
+    /// Five-tuples; none where nothing is filtered.
+    pub keys4: Vec<Key4>,
+    pub keys6: Vec<Key6>,
+    /// The packets, by their place in the batch, that the above belong to.
+    at4: Vec<u32>,
+    at6: Vec<u32>,
+    unkeyed: Vec<(u32, Unkeyed)>,
+    packets: u32,
+    bytes: u64,
+}
+
+impl Headers {
+    /// Room for batches of so many packets, with what this function reads.
+    pub fn new(function: Function, batch: usize) -> Self {
+        let routed = if function.routes() { batch } else { 0 };
+        let filtered = if function.filters() { batch } else { 0 };
+        Self {
+            function,
+            destinations4: Vec::with_capacity(routed),
+            destinations6: Vec::with_capacity(routed),
+            keys4: Vec::with_capacity(filtered),
+            keys6: Vec::with_capacity(filtered),
+            at4: Vec::with_capacity(batch),
+            at6: Vec::with_capacity(batch),
+            unkeyed: Vec::new(),
+            packets: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Begins another batch.
+    pub fn clear(&mut self) {
+        self.destinations4.clear();
+        self.destinations6.clear();
+        self.keys4.clear();
+        self.keys6.clear();
+        self.at4.clear();
+        self.at6.clear();
+        self.unkeyed.clear();
+        self.packets = 0;
+        self.bytes = 0;
+    }
+
+    /// Adds the header of an Ethernet frame.
+    #[inline]
+    pub fn push(&mut self, frame: &[u8]) {
+        match read(frame) {
+            Ok(Found::V4(key)) => {
+                self.at4.push(self.packets);
+                if self.function.routes() {
+                    self.destinations4.push(key.destination);
+                }
+                if self.function.filters() {
+                    self.keys4.push(key);
+                }
+            }
+            Ok(Found::V6(key)) => {
+                self.at6.push(self.packets);
+                if self.function.routes() {
+                    self.destinations6.push(key.destination);
+                }
+                if self.function.filters() {
+                    self.keys6.push(key);
+                }
+            }
+            Err(why) => self.unkeyed.push((self.packets, why)),
+        }
+        self.packets += 1;
+        self.bytes += frame.len() as u64;
+    }
+
+    /// Packets in the batch.
+    pub fn len(&self) -> usize {
+        self.packets as usize
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.packets == 0
+    }
+
+    /// Packets with an IPv4 key, and with an IPv6 key.
+    pub fn keyed(&self) -> (usize, usize) {
+        (self.at4.len(), self.at6.len())
+    }
+
+    /// Writes the decision about each packet, in the order of the packets, and counts them.
+    ///
+    /// # Panics
+    /// When there is not one answer to each key.
+    pub fn scatter(
+        &self,
+        answers: &Answers,
+        decisions: &mut Vec<Decision>,
+        counters: &mut Counters,
+    ) {
+        const PUNT: Decision = Decision::new(Verdict::Punt, lpm::NO_ROUTE);
+        assert_eq!(self.at4.len(), answers.v4.len(), "one answer to each key");
+        assert_eq!(self.at6.len(), answers.v6.len(), "one answer to each key");
+        counters.bytes += self.bytes;
+        counters.decided(&answers.v4);
+        counters.decided(&answers.v6);
+        for (_, why) in &self.unkeyed {
+            counters.unkeyed(*why);
+        }
+        decisions.clear();
+        if self.at4.len() == self.len() {
+            return decisions.extend_from_slice(&answers.v4);
+        }
+        decisions.resize(self.len(), PUNT);
+        for (at, answer) in self.at4.iter().zip(&answers.v4) {
+            decisions[*at as usize] = *answer;
+        }
+        for (at, answer) in self.at6.iter().zip(&answers.v6) {
+            decisions[*at as usize] = *answer;
+        }
+    }
+}
+
+enum Found {
+    V4(Key4),
+    V6(Key6),
+}
+
+#[inline]
+fn read(frame: &[u8]) -> Result<Found, Unkeyed> {
+    if let Some(key) = plain4(frame) {
+        return Ok(Found::V4(key));
+    }
+    plain6(frame).map_or_else(|| parsed(frame), |key| Ok(Found::V6(key)))
+}
+
+const IP: usize = ethernet::HEADER;
+
+/// The key of the usual packet: no tag, no option, no fragment. `None` leaves it to [`parsed`],
+/// which answers the same in every case that is answered here.
+#[inline]
+fn plain4(frame: &[u8]) -> Option<Key4> {
+    const L4: usize = IP + ipv4::HEADER;
+    let head: &[u8; L4] = frame.first_chunk()?;
+    let half = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let four = |at: usize| [head[at], head[at + 1], head[at + 2], head[at + 3]];
+    let whole = half(IP + 6) & 0x3fff == 0;
+    if half(12) != ethertype::IPV4 || head[IP] != 0x45 || !whole {
+        return None;
+    }
+    let transport = frame.get(L4..IP + usize::from(half(IP + 2)))?;
+    let ports = plain_ports(head[IP + 9], transport)?;
+    Some(Key4 {
+        protocol: head[IP + 9],
+        padding: [0; 3],
+        source: four(IP + 12),
+        destination: four(IP + 16),
+        source_port: [ports[0], ports[1]],
+        destination_port: [ports[2], ports[3]],
+    })
+}
+
+/// As [`plain4`].
+#[inline]
+fn plain6(frame: &[u8]) -> Option<Key6> {
+    const L4: usize = IP + ipv6::HEADER;
+    let head: &[u8; L4] = frame.first_chunk()?;
+    let half = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let address = |at: usize| std::array::from_fn(|byte| head[at + byte]);
+    if half(12) != ethertype::IPV6 || head[IP] >> 4 != 6 {
+        return None;
+    }
+    let transport = frame.get(L4..L4 + usize::from(half(IP + 4)))?;
+    let ports = plain_ports(head[IP + 6], transport)?;
+    Some(Key6 {
+        protocol: head[IP + 6],
+        padding: [0; 3],
+        source: address(IP + 8),
+        destination: address(IP + 24),
+        source_port: [ports[0], ports[1]],
+        destination_port: [ports[2], ports[3]],
+    })
+}
+
+/// Both ports of UDP and TCP, if the header is whole.
+#[inline]
+fn plain_ports(number: u8, transport: &[u8]) -> Option<[u8; 4]> {
+    let (shortest, length) = match number {
+        protocol::UDP => {
+            let udp: &[u8; udp::HEADER] = transport.first_chunk()?;
+            (udp.len(), usize::from(u16::from_be_bytes([udp[4], udp[5]])))
+        }
+        protocol::TCP => {
+            let tcp: &[u8; tcp::HEADER] = transport.first_chunk()?;
+            (tcp.len(), usize::from(tcp[12] >> 4) * 4)
+        }
+        _ => return None,
+    };
+    let whole = length >= shortest && length <= transport.len();
+    transport.first_chunk().copied().filter(|_| whole)
+}
+
+/// The key of any packet that has one.
+fn parsed(frame: &[u8]) -> Result<Found, Unkeyed> {
+    let parsed = parse(frame).map_err(|_| Unkeyed::Malformed)?;
+    match parsed.verdict {
+        Reached::NotIp | Reached::TooManyTags => return Err(Unkeyed::NotIp),
+        Reached::TooManyExtensions => return Err(Unkeyed::Extensions),
+        Reached::Fragment => return Err(Unkeyed::Fragment),
+        Reached::Complete | Reached::Unsupported => {}
+    }
+    if parsed.fragment != Fragment::None {
+        return Err(Unkeyed::Fragment);
+    }
+    if parsed.extensions > 0 {
+        return Err(Unkeyed::Extensions);
+    }
+    if parsed.family == Some(Family::V4) && parsed.l4 - parsed.l3 > ipv4::HEADER {
+        return Err(Unkeyed::Options);
+    }
+    let ports = ports(&parsed, frame)?;
+    match (parsed.source, parsed.destination) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => Ok(Found::V4(Key4::new(
+            from.to_bits(),
+            to.to_bits(),
+            ports,
+            parsed.protocol,
+        ))),
+        (IpAddr::V6(from), IpAddr::V6(to)) => Ok(Found::V6(Key6::new(
+            from.to_bits(),
+            to.to_bits(),
+            ports,
+            parsed.protocol,
+        ))),
+        _ => Err(Unkeyed::Malformed),
+    }
+}
+
+/// Rules know ports of more protocols than are parsed: those of the others lie where UDP's do.
+fn ports(parsed: &Parsed, frame: &[u8]) -> Result<(u16, u16), Unkeyed> {
+    const DCCP: u8 = 33;
+    const SCTP: u8 = 132;
+    const UDPLITE: u8 = 136;
+    match parsed.protocol {
+        protocol::UDP | protocol::TCP => Ok((parsed.source_port, parsed.destination_port)),
+        DCCP | SCTP | UDPLITE => {
+            let rest = frame.get(parsed.l4..parsed.l3 + parsed.ip_length);
+            let ports: Option<&[u8; 4]> = rest.and_then(|rest| rest.first_chunk());
+            let ports = ports.ok_or(Unkeyed::Malformed)?;
+            Ok((
+                u16::from_be_bytes([ports[0], ports[1]]),
+                u16::from_be_bytes([ports[2], ports[3]]),
+            ))
+        }
+        _ => Ok((0, 0)),
+    }
+}

@@ -313,7 +313,7 @@ fn take_hops<A: Side>(
             return None;
         };
         let of_it = route.hops.iter().all(|hop| hops.contains(hop));
-        if !same || !of_it || route.hops.is_empty() {
+        if !same || !of_it || route.hops.is_empty() || route.hops.len() == hops.len() {
             return None;
         }
         let left: Vec<Hop> = hops
@@ -370,11 +370,16 @@ fn key(route: &TableRoute<'_>) -> Key {
             mtu: route.mtu,
             source,
         },
-        (Kind::Unicast, None) if !route.hops.is_empty() => Key::Hops {
-            hops: route.hops.into(),
-            mtu: route.mtu,
-            source,
-        },
+        (Kind::Unicast, None) if !route.hops.is_empty() => {
+            let mut hops: Box<[Hop]> = route.hops.into();
+            // Hops that were added one by one come in another order each time.
+            hops.sort_unstable_by_key(|hop| (hop.ifindex, hop.gateway));
+            Key::Hops {
+                hops,
+                mtu: route.mtu,
+                source,
+            }
+        }
         (Kind::Unicast | Kind::Other, _) => Key::Kernel,
     }
 }

@@ -203,7 +203,7 @@ impl<P: Plane> Reader<P> {
             PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX),
         );
         let stopped = watched[0].revents();
-        !stopped.is_some_and(|events| !events.is_empty())
+        stopped.is_none_or(|events| events.is_empty())
     }
 
     fn read_changes(&mut self) -> Result<Progress, netdev::Error> {

@@ -9,7 +9,7 @@ use super::Follow;
 use super::side::Side;
 use super::table::Table;
 use super::way::{Key, Way};
-use super::world::World;
+use super::world::{Expanded, World};
 use crate::forward::{Adjacency, Family, Forwarding, Plane, Punt};
 
 /// A prefix in the data plane.
@@ -102,12 +102,18 @@ fn to(key: &Key, world: &World) -> String {
         Key::Refused => "unreachable".into(),
         Key::Drop => "blackhole".into(),
         Key::Kernel => "the kernel".into(),
-        Key::Object { id, .. } => format!("nhid {id}"),
-        Key::Hops { hops, .. } => {
-            let hops = hops.iter().map(|hop| hop_text(hop, world));
-            hops.collect::<Vec<_>>().join(", ")
-        }
+        Key::Object { id, .. } => match world.expand(*id) {
+            Expanded::Hops(hops) => format!("nhid {id} {}", hops_text(&hops, world)),
+            Expanded::Blackhole => format!("nhid {id} blackhole"),
+            Expanded::Kernel | Expanded::Nothing => format!("nhid {id}"),
+        },
+        Key::Hops { hops, .. } => hops_text(hops, world),
     }
+}
+
+fn hops_text(hops: &[Hop], world: &World) -> String {
+    let hops = hops.iter().map(|hop| hop_text(hop, world));
+    hops.collect::<Vec<_>>().join(", ")
 }
 
 fn hop_text(hop: &Hop, world: &World) -> String {

@@ -40,17 +40,19 @@ pub enum Table {
     Rules,
     NextHops,
     Neighbours,
+    Addresses,
     Routes4,
     Routes6,
 }
 
 impl Table {
     /// All of them, what others refer to first.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Links,
         Self::Rules,
         Self::NextHops,
         Self::Neighbours,
+        Self::Addresses,
         Self::Routes4,
         Self::Routes6,
     ];
@@ -240,12 +242,13 @@ fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<Option<usize>> {
 /// A dump request: the header of netlink, and the table's own, which is all zero but for a family.
 fn request(table: Table, sequence: u32) -> Vec<u8> {
     const HEADER: usize = 16;
-    // RTM_GET*, the length of ifinfomsg, fib_rule_hdr, nhmsg, ndmsg, rtmsg, and the family.
+    // RTM_GET*, the length of ifinfomsg, fib_rule_hdr, nhmsg, ndmsg, ifaddrmsg, rtmsg, the family.
     let (kind, length, family): (u16, usize, i32) = match table {
         Table::Links => (18, 16, libc::AF_UNSPEC),
         Table::Rules => (34, 12, libc::AF_UNSPEC),
         Table::NextHops => (106, 8, libc::AF_UNSPEC),
         Table::Neighbours => (30, 12, libc::AF_UNSPEC),
+        Table::Addresses => (22, 8, libc::AF_UNSPEC),
         Table::Routes4 => (26, 12, libc::AF_INET),
         Table::Routes6 => (26, 12, libc::AF_INET6),
     };

@@ -16,7 +16,7 @@ mod way;
 mod world;
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashMapExt, HashSet};
@@ -62,6 +62,7 @@ struct Census {
     objects: Heard<u32>,
     neighbours: Heard<(u32, IpAddr)>,
     rules: Heard<PolicyRule>,
+    addresses: Heard<(u32, Ipv4Addr)>,
 }
 
 #[derive(Debug)]
@@ -106,6 +107,27 @@ impl<P: Plane> Follow<P> {
         keep(&mut follow.v4);
         keep(&mut follow.v6);
         follow
+    }
+
+    /// Goes on with another plane, which has these routes already and is told the rest.
+    fn onto<Q: Plane>(self, plane: Q) -> Follow<Q> {
+        let mut out = Outlet::new(plane);
+        let (mut world, mut v4, mut v6) = (self.world, self.v4, self.v6);
+        v4.ways.tell_all(&mut world, &mut out);
+        v6.ways.tell_all(&mut world, &mut out);
+        Follow {
+            world,
+            v4,
+            v6,
+            out,
+            rules: self.rules,
+            census: self.census,
+            loaded: self.loaded,
+            doubt: self.doubt,
+            asked: self.asked,
+            changes: self.changes,
+            listings: self.listings,
+        }
     }
 
     /// A change, in the kernel's order.

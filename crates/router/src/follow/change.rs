@@ -1,7 +1,7 @@
 //! What each message of the kernel changes.
 
 use std::hash::BuildHasher;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use foldhash::fast::FixedState;
 use lpm::Prefix;
@@ -48,8 +48,15 @@ impl<P: Plane> Follow<P> {
                     self.rule(rule, gone);
                 }
             }
-            // Routes that rest on an address go with its local route.
-            Entry::Address(_) => self.doubt |= gone,
+            Entry::Address(address) => {
+                self.doubt |= gone && self.loaded;
+                if let IpAddr::V4(near) = address.address {
+                    let key = (address.ifindex, near);
+                    if self.heard(origin, |census| &mut census.addresses, key) {
+                        self.address(address.ifindex, near, gone);
+                    }
+                }
+            }
             Entry::Route(route) => match route.destination {
                 IpAddr::V4(_) => self.route4(&route, gone, origin),
                 IpAddr::V6(_) => self.route6(&route, gone, origin),
@@ -71,6 +78,9 @@ impl<P: Plane> Follow<P> {
         }
         for (ifindex, address) in census.neighbours.missing(self.world.neighbours()) {
             self.lose_neighbour(ifindex, address);
+        }
+        for (ifindex, address) in census.addresses.missing(self.world.addresses()) {
+            self.address(ifindex, address, true);
         }
         for rule in census.rules.missing(self.rules.iter().copied()) {
             self.rules.remove(&rule);
@@ -168,6 +178,21 @@ impl<P: Plane> Follow<P> {
             let host = v6.set_neighbour(address, ifindex, usable);
             if loaded {
                 v6.settle(host, world, out);
+            }
+        }
+    }
+
+    /// Routes that rest on one address go with its local route; those of a device with its last.
+    fn address(&mut self, ifindex: u32, address: Ipv4Addr, gone: bool) {
+        if !gone {
+            self.world.set_address(ifindex, address);
+        } else if self.world.remove_address(ifindex, address) {
+            let v4 = self.v4.remove_ways(&|key| match key {
+                Key::Hops { hops, .. } => hops.iter().all(|hop| hop.ifindex == ifindex),
+                _ => false,
+            });
+            if self.loaded {
+                self.settle4(&v4);
             }
         }
     }

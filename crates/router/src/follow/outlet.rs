@@ -1,10 +1,11 @@
 //! The data plane as it is told: every call counted, and what it refuses made safe.
 
-use lpm::{NextHop, Prefix};
+use lpm::{NextHop, Prefix, Prefix4, Prefix6, Rib};
 
 use super::side::Side;
 use super::world::World;
 use crate::forward::{Family, Forwarding, Plane, Punt};
+use crate::rules::RuleSet;
 
 /// A plane, and what it was told.
 #[derive(Debug)]
@@ -19,6 +20,42 @@ pub(super) struct Told {
     pub(super) routes: u64,
     pub(super) next_hops: u64,
     pub(super) refusals: u64,
+}
+
+/// Stands for the plane until the first listing is complete: a plane that is made with all its
+/// routes can know how large it will be.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    pub(super) v4: Rib<u32>,
+    pub(super) v6: Rib<u128>,
+}
+
+impl Plane for Gathered {
+    type Error = std::convert::Infallible;
+
+    fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), Self::Error> {
+        match hop {
+            Some(hop) => self.v4.insert(prefix, hop),
+            None => self.v4.remove(prefix),
+        };
+        Ok(())
+    }
+
+    fn route6(&mut self, prefix: Prefix6, hop: Option<NextHop>) -> Result<(), Self::Error> {
+        match hop {
+            Some(hop) => self.v6.insert(prefix, hop),
+            None => self.v6.remove(prefix),
+        };
+        Ok(())
+    }
+
+    fn next_hop(&mut self, _: Family, _: NextHop, _: &Forwarding) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn rules(&mut self, _: &RuleSet) -> Result<(), Self::Error> {
+        Ok(())
+    }
 }
 
 impl<P: Plane> Outlet<P> {

@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use lpm::Rib;
 use netdev::monitor::{Monitor, Progress, ROOM, Table};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::outlet::Gathered;
 use super::status::Lag;
 use super::{Follow, Status, Sync};
 use crate::forward::Plane;
@@ -47,6 +49,8 @@ pub enum RunError {
     Kernel(#[from] netdev::Error),
     #[error("following the kernel's tables: {0}")]
     Thread(std::io::Error),
+    #[error("{0}")]
+    Plane(Box<dyn std::error::Error + Send + core::marker::Sync>),
 }
 
 /// Keeps a plane current until it is dropped.
@@ -66,34 +70,30 @@ struct State<P> {
 }
 
 impl<P: Plane + Send + 'static> Follower<P> {
-    /// Follows the tables of the calling thread's namespace. When it returns, the plane has all
-    /// that they hold.
+    /// Follows the tables of the calling thread's namespace with the plane that `make` makes of
+    /// the routes they hold; next hops are given their meanings afterwards. When it returns, the
+    /// plane has all of it.
     ///
     /// # Errors
-    /// No netlink, no thread.
-    pub fn start(plane: P, options: Options) -> Result<Self, RunError> {
+    /// No netlink, no thread; what `make` says.
+    pub fn start<E>(
+        options: Options,
+        make: impl FnOnce(Rib<u32>, Rib<u128>) -> Result<P, E>,
+    ) -> Result<Self, RunError>
+    where
+        E: std::error::Error + Send + core::marker::Sync + 'static,
+    {
         let (stop, stopped) = UnixStream::pair().map_err(RunError::Thread)?;
-        let shared = Arc::new(Mutex::new(State {
-            follow: Follow::new(plane, options.next_hops),
-            overruns: 0,
-            lag: Lag::default(),
-            failed: None,
-        }));
-        let mut reader = Reader {
-            shared: Arc::clone(&shared),
-            monitor: Monitor::open(options.room)?,
+        let monitor = Monitor::open(options.room)?;
+        let mut first = Reader::new(
+            Follow::new(Gathered::default(), options.next_hops),
+            monitor,
             stopped,
-            listing: None,
-            doubted: None,
-            waiting_since: None,
-            ticked: Instant::now(),
-        };
-        reader.list()?;
-        while reader.listing.is_some() {
-            if !reader.step()? {
-                break;
-            }
-        }
+        );
+        first.list()?;
+        while first.listing.is_some() && first.step()? {}
+        let reader = first.onto(make)?;
+        let shared = Arc::clone(&reader.shared);
         let thread = std::thread::Builder::new()
             .name("routes".to_owned())
             .spawn(move || reader.run())
@@ -149,7 +149,41 @@ struct Reader<P> {
     ticked: Instant,
 }
 
+impl Reader<Gathered> {
+    /// Goes on with the real plane.
+    fn onto<P: Plane, E: std::error::Error + Send + core::marker::Sync + 'static>(
+        self,
+        make: impl FnOnce(Rib<u32>, Rib<u128>) -> Result<P, E>,
+    ) -> Result<Reader<P>, RunError> {
+        let mut follow = {
+            let mut state = lock(&self.shared);
+            let empty = Follow::new(Gathered::default(), 0);
+            std::mem::replace(&mut state.follow, empty)
+        };
+        let Gathered { v4, v6 } = std::mem::take(follow.plane_mut());
+        let plane = make(v4, v6).map_err(|error| RunError::Plane(Box::new(error)))?;
+        Ok(Reader::new(follow.onto(plane), self.monitor, self.stopped))
+    }
+}
+
 impl<P: Plane> Reader<P> {
+    fn new(follow: Follow<P>, monitor: Monitor, stopped: UnixStream) -> Self {
+        Self {
+            shared: Arc::new(Mutex::new(State {
+                follow,
+                overruns: 0,
+                lag: Lag::default(),
+                failed: None,
+            })),
+            monitor,
+            stopped,
+            listing: None,
+            doubted: None,
+            waiting_since: None,
+            ticked: Instant::now(),
+        }
+    }
+
     fn run(mut self) {
         loop {
             match self.step() {

@@ -190,6 +190,17 @@ impl Ways {
             .map(|(id, _)| id)
     }
 
+    /// Tells a plane that knows nothing what all numbers mean.
+    pub(super) fn tell_all<P: Plane>(&mut self, world: &mut World, out: &mut Outlet<P>) {
+        let numbered = self.numbered();
+        let mut ways: Vec<(bool, WayId)> = numbered.map(|(id, way)| (way.is_group(), id)).collect();
+        ways.sort_unstable();
+        for (_, id) in ways {
+            self.way_mut(id).told = None;
+            self.refresh(id, world, out);
+        }
+    }
+
     /// Of ways that have numbers.
     pub(super) fn numbered(&self) -> impl Iterator<Item = (WayId, &Way)> {
         let ways = (0..).zip(&self.ways);

@@ -1,6 +1,7 @@
 //! What routes rest on: devices, neighbours and next-hop objects, and what a hop comes to by them.
 
-use std::net::IpAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
 
 use foldhash::{HashMap, HashSet};
 use netdev::monitor::{Hop, ObjectMeaning};
@@ -14,6 +15,8 @@ pub(super) struct World {
     links: HashMap<u32, Link>,
     neighbours: HashMap<(u32, IpAddr), Known>,
     objects: HashMap<u32, Object>,
+    /// IPv4 addresses of devices: without any, the kernel routes nothing by one.
+    addresses: BTreeSet<(u32, Ipv4Addr)>,
     /// Devices that the data plane said it cannot send by.
     refused: HashSet<u32>,
 }
@@ -111,6 +114,21 @@ impl World {
         let can = can.is_some_and(|link| link.carrier && link.ethernet && !link.noarp);
         let known = self.neighbours.get(&(ifindex, address));
         can && known.is_none_or(|known| known.mac.is_none() || known.state == NeighbourState::Stale)
+    }
+
+    pub(super) fn set_address(&mut self, ifindex: u32, address: Ipv4Addr) {
+        self.addresses.insert((ifindex, address));
+    }
+
+    /// Whether it was the device's last.
+    pub(super) fn remove_address(&mut self, ifindex: u32, address: Ipv4Addr) -> bool {
+        let known = self.addresses.remove(&(ifindex, address));
+        let of_it = (ifindex, Ipv4Addr::UNSPECIFIED)..=(ifindex, Ipv4Addr::BROADCAST);
+        known && self.addresses.range(of_it).next().is_none()
+    }
+
+    pub(super) fn addresses(&self) -> impl Iterator<Item = (u32, Ipv4Addr)> {
+        self.addresses.iter().copied()
     }
 
     /// Whether anything is different now.

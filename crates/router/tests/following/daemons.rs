@@ -211,6 +211,10 @@ fn frr_router(network: &Network, paths: usize) -> Option<[Running; 2]> {
     let folder = network.folder.path();
     std::fs::write(folder.join("bgpd.conf"), config).unwrap();
     std::fs::write(folder.join("zebra.conf"), "").unwrap();
+    // The user that they become after their start.
+    network
+        .router
+        .run(&format!("chown -R frr:frr {}", folder.display()));
     let started = ["zebra", "bgpd"].map(|program| {
         let path = |end: &str| folder.join(end).to_str().unwrap().to_owned();
         let (config, pid) = (
@@ -219,10 +223,6 @@ fn frr_router(network: &Network, paths: usize) -> Option<[Running; 2]> {
         );
         let (api, vty) = (path("zserv.api"), path(""));
         let arguments = [
-            "-u",
-            "root",
-            "-g",
-            "root",
             "-f",
             &config,
             "-i",

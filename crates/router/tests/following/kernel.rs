@@ -500,7 +500,13 @@ fn calls_come_in_an_order_that_sends_nothing_astray() {
     let followed = follow(&router);
     router.run("ip neigh add 10.1.0.9 lladdr 02:00:00:00:00:09 dev eth1 nud permanent");
     leaves_to(&router, &followed, "10.1.0.9", [2, 0, 0, 0, 0, 9], "eth1");
-    followed.with(|follow| follow.plane_mut().calls.clear());
+    // IPv6 addresses are the kernel's to choose, at a time of its own.
+    let told = || {
+        let mut calls = followed.with(|follow| std::mem::take(&mut follow.plane_mut().calls));
+        calls.retain(|call| call.starts_with("203") || call.starts_with("V4"));
+        calls
+    };
+    told();
     router.run("ip route add 203.0.113.0/24 via 10.1.0.9");
     leaves_to(
         &router,
@@ -509,7 +515,7 @@ fn calls_come_in_an_order_that_sends_nothing_astray() {
         [2, 0, 0, 0, 0, 9],
         "eth1",
     );
-    let calls = followed.with(|follow| std::mem::take(&mut follow.plane_mut().calls));
+    let calls = told();
     assert_eq!(
         calls.len(),
         1,
@@ -518,7 +524,7 @@ fn calls_come_in_an_order_that_sends_nothing_astray() {
     assert!(calls[0].starts_with("203.0.113.0/24 Some("), "{calls:?}");
     router.run("ip route replace 203.0.113.0/24 via 10.1.0.10");
     is(&followed, "203.0.113.1", Some(UNRESOLVED));
-    let calls = followed.with(|follow| std::mem::take(&mut follow.plane_mut().calls));
+    let calls = told();
     assert!(
         calls[0].contains("= Punt(Unresolved)"),
         "meaning first: {calls:?}"
@@ -530,7 +536,7 @@ fn calls_come_in_an_order_that_sends_nothing_astray() {
     followed.with(|follow| follow.plane_mut().calls.clear());
     router.run("ip link set eth1 down");
     is(&followed, "203.0.113.1", None);
-    let calls = followed.with(|follow| std::mem::take(&mut follow.plane_mut().calls));
+    let calls = told();
     let withdrawn = calls
         .iter()
         .position(|call| call == "203.0.113.0/24 None")

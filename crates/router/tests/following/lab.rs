@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use lpm::{Fib4, Fib6, Layout4, Layout6};
 use netdev::Netlink;
 use router::follow::{Follow, Follower, Options};
 use sys::netns::{self, Namespace};
@@ -127,8 +128,15 @@ pub(crate) fn follow(space: &Space) -> Followed {
     follow_with(space, Memory::new(), Options::default())
 }
 
-pub(crate) fn follow_with(space: &Space, plane: Memory, options: Options) -> Followed {
-    space.inside(|| Follower::start(plane, options).unwrap())
+pub(crate) fn follow_with(space: &Space, mut plane: Memory, options: Options) -> Followed {
+    space.inside(|| {
+        let make = |v4, v6| {
+            plane.v4 = Fib4::build(v4, Layout4::Words)?;
+            plane.v6 = Fib6::build(v6, Layout6::Flat)?;
+            Ok::<_, lpm::Error>(plane)
+        };
+        Follower::start(options, make).unwrap()
+    })
 }
 
 /// Waits until something holds of the state, which is what fails otherwise.
@@ -156,8 +164,11 @@ pub(crate) fn kernels_way(
     names: &dyn Fn(u32) -> String,
     to: IpAddr,
 ) -> String {
+    if to.is_multicast() || to == std::net::Ipv4Addr::BROADCAST {
+        return "this machine".into();
+    }
     match netlink.route_to(to, None, None) {
-        Ok(found) if found.local || found.broadcast || to.is_multicast() => "this machine".into(),
+        Ok(found) if found.local || found.broadcast => "this machine".into(),
         Ok(found) => match found.gateway {
             Some(gateway) => format!("via {gateway} dev {}", names(found.ifindex)),
             None => format!("dev {}", names(found.ifindex)),

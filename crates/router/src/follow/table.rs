@@ -21,6 +21,8 @@ pub(super) struct Table<A: Side> {
     /// Prefixes with routes, by length.
     lengths: [u32; 129],
     pub(super) ways: Ways,
+    /// Prefixes with a next hop in the plane.
+    placed: usize,
     /// Usable neighbours, which prefixes of whole links come to.
     neighbours: BTreeSet<(A, u32)>,
     /// Prefixes that the plane had no room for, or that found no number.
@@ -96,6 +98,7 @@ impl<A: Side> Table<A> {
         Self {
             slots: HashMap::new(),
             lengths: [0; 129],
+            placed: 0,
             ways: Ways::new(A::FAMILY, limit),
             neighbours: BTreeSet::new(),
             unplaced: HashSet::default(),
@@ -106,10 +109,8 @@ impl<A: Side> Table<A> {
 
     /// Number of prefixes with routes, and of those with a next hop in the plane.
     pub(super) fn len(&self) -> (usize, usize) {
-        let placed = self.slots.values();
-        let placed = placed.filter(|slot| slot.installed != NONE).count();
         let known: u32 = self.lengths.iter().sum();
-        (known as usize, placed)
+        (known as usize, self.placed)
     }
 
     pub(super) fn unplaced(&self) -> usize {
@@ -410,6 +411,8 @@ impl<A: Side> Table<A> {
             installed: NONE,
         });
         slot.installed = placed;
+        self.placed += usize::from(placed != NONE);
+        self.placed -= usize::from(before != NONE);
         if before != NONE {
             self.ways.release(before, out);
         }

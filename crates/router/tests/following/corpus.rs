@@ -1,10 +1,10 @@
 //! A full table: listed at the start, then changed.
 
-use std::fmt::Write;
 use std::io::Read;
 use std::net::IpAddr;
 
 use lpm::{Prefix4, Prefix6};
+use netdev::{NeighbourState, Netlink, Route};
 
 use crate::lab::{Space, assert_agree, follow_with, ip, until};
 use crate::plane::Memory;
@@ -22,16 +22,26 @@ fn a_full_table_is_loaded_and_changed() {
     router.run("ip addr add fdff::1/64 dev eth0 nodad");
     let prefixes = read(&corpus.join("fib/prefixes.txt.gz"));
     assert!(prefixes.len() > 1_000_000);
-    let mut batch = String::new();
-    for gateway in 0..GATEWAYS {
-        let lladdr = format!("02:00:00:00:00:{gateway:02x} dev eth0 nud permanent");
-        writeln!(batch, "neigh add {} lladdr {lladdr}", gateway4(gateway)).unwrap();
-        writeln!(batch, "neigh add {} lladdr {lladdr}", gateway6(gateway)).unwrap();
+    let mut netlink = router.inside(|| Netlink::new().unwrap());
+    let ifindex = router.index("eth0");
+    let mac = |n: usize| [2, 0, 0, 0, 0, u8::try_from(n).unwrap()];
+    for of in [gateway4, gateway6] {
+        let neighbours: Vec<_> = (0..GATEWAYS)
+            .map(|n| (ifindex, ip(&of(n)), mac(n)))
+            .collect();
+        netlink
+            .set_neighbours(&neighbours, NeighbourState::Permanent)
+            .unwrap();
     }
-    for (at, prefix) in prefixes.iter().enumerate() {
-        writeln!(batch, "route add {prefix} via {}", gateway(prefix, at)).unwrap();
+    let routes: Vec<Route> = prefixes
+        .iter()
+        .enumerate()
+        .map(|(at, prefix)| route(prefix, at))
+        .collect();
+    // As many as one message to the kernel may hold.
+    for some in routes.chunks(1000) {
+        netlink.add_routes(some).unwrap();
     }
-    router.feed("ip -batch -", batch.as_bytes());
     let mut plane = Memory::new();
     plane.quiet = true;
     let followed = follow_with(&router, plane, router::follow::Options::default());
@@ -46,17 +56,13 @@ fn a_full_table_is_loaded_and_changed() {
     };
     assert_agree(&router, &followed, &boundaries(0));
 
-    let mut churn = String::new();
-    for (at, prefix) in prefixes.iter().enumerate().step_by(50) {
-        writeln!(churn, "route del {prefix}").unwrap();
-        let Some(next) = prefixes.get(at + 1) else {
-            break;
-        };
-        writeln!(churn, "route replace {next} via {}", gateway(next, at + 7)).unwrap();
-    }
     let before = followed.status();
-    router.feed("ip -batch -", churn.as_bytes());
-    let changes = churn.lines().count() as u64;
+    let mut changes = 0;
+    for (at, pair) in prefixes.chunks_exact(50).enumerate() {
+        netlink.delete_route(&routes[at * 50]).unwrap();
+        netlink.add_routes(&[route(&pair[1], at * 50 + 8)]).unwrap();
+        changes += 2;
+    }
     until("all changes", &followed, |follow| {
         follow.status().changes.routes - before.changes.routes >= changes
     });
@@ -78,6 +84,17 @@ fn read(path: &std::path::Path) -> Vec<String> {
     let mut file = flate2::read::GzDecoder::new(file);
     file.read_to_string(&mut text).unwrap();
     text.lines().map(str::to_owned).collect()
+}
+
+fn route(prefix: &str, at: usize) -> Route {
+    let (address, len) = prefix.split_once('/').unwrap();
+    Route {
+        destination: ip(address),
+        prefix_len: len.parse().unwrap(),
+        gateway: Some(ip(&gateway(prefix, at))),
+        ifindex: None,
+        mtu: None,
+    }
 }
 
 fn gateway(prefix: &str, at: usize) -> String {

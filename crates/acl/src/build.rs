@@ -12,7 +12,7 @@ use crate::plan::{Cell, Parameters, plan, root_bits, slot};
 use crate::region::{Region, everything};
 use crate::rule::Rule;
 use crate::sample::{Sample, Samples, draw};
-use crate::table::{LINE_MASK, Root, Table};
+use crate::table::{LINE_MASK, Map, Root, Table};
 
 /// How a table is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,13 @@ const fn shape(leaf: usize, probe: f64, foreign: f64) -> Parameters {
     }
 }
 
+/// Packets from anywhere that cuts on the way to the widest rules are judged by.
+const PASSING: u32 = 256;
+
+/// Packets of each sort that maps are judged by, and what share of them may pass one.
+const MAPPED: usize = 1024;
+const WORTH_A_MAP: f64 = 0.6;
+
 /// A leaf with more rules than this is worth a warning: it is read from its first line on.
 const LONG: usize = 128;
 
@@ -100,6 +107,7 @@ pub(crate) fn build<A: Address>(
         }
         built.push(fill(
             &regions,
+            &samples,
             &plan(&regions, &samples, shape),
             shape,
             shadows,
@@ -131,6 +139,7 @@ fn warnings(effort: &Effort) -> Vec<String> {
 /// Builds the roots of a plan.
 fn fill<A: Address>(
     regions: &[Region<A>],
+    samples: &Samples<A>,
     cells: &[Cell],
     shape: Parameters,
     shadows: bool,
@@ -140,10 +149,12 @@ fn fill<A: Address>(
     let mut roots = Vec::new();
     let spare = 16 * regions.len() + (1 << 16);
     let work = 32 * regions.len() + (1 << 18);
-    let mut cutter = Cutter::new(&mut table, shape.leaf, spare, work);
+    let passing = samples.foreign.iter().take(PASSING as usize);
+    let passing = passing.map(|sample| sample.key.words()).collect();
+    let mut cutter = Cutter::new(&mut table, shape.leaf, passing, (spare, work));
     cutter.shadows = shadows;
     for cell in cells {
-        roots.push(root(regions, cell, &mut cutter)?);
+        roots.push(root(regions, samples, cell, &mut cutter)?);
     }
     let effort = std::mem::take(&mut cutter.effort);
     roots.sort_by_key(|root: &Root| root.best);
@@ -158,6 +169,7 @@ fn fill<A: Address>(
 )]
 fn root<A: Address>(
     regions: &[Region<A>],
+    samples: &Samples<A>,
     cell: &Cell,
     cutter: &mut Cutter<'_, A>,
 ) -> Result<Root, Error> {
@@ -175,14 +187,19 @@ fn root<A: Address>(
     placed.sort_unstable_by_key(|&(hash, member)| (slot(hash, bits), member));
     // Few rules may be copied more often: it costs little memory and they are often the widest.
     let copies = (0.5 * regions.len() as f64 / members.len() as f64).clamp(4.0, 64.0);
+    let passing: Vec<u32> = (0..PASSING).collect();
     for run in placed.chunk_by(|a, b| slot(a.0, bits) == slot(b.0, bits)) {
         let list: Vec<u32> = run.iter().map(|&(_, member)| member).collect();
+        let foreign = foreign_share(list.len(), regions.len(), bits, cell.lengths);
+        let passage = if foreign > 0.5 { 64.0 } else { 0.0 };
         let bucket = Bucket {
             regions,
             list: &list,
             bounds: everything::<A>(),
-            budget: list.len() as f64 * copies + 16.0,
+            budget: list.len() as f64 * copies.max(passage) + 16.0,
             spare: list.len() as f64 * (8.0 * copies).min(256.0) + 1024.0,
+            foreign,
+            passing: &passing,
             depth: 0,
         };
         let made = cutter.entry(&bucket, filter_of(run.iter().map(|&(hash, _)| hash)))?;
@@ -193,7 +210,37 @@ fn root<A: Address>(
         bits,
         base: base as u32,
         best: regions[cell.best as usize].order,
+        map: map(regions, cell, samples),
     })
+}
+
+/// A map of a root's hashes, if it keeps enough of the packets out that come to the root.
+fn map<A: Address>(regions: &[Region<A>], cell: &Cell, samples: &Samples<A>) -> Option<Box<Map>> {
+    let hash = |source, destination| A::hash(source, destination, cell.lengths);
+    let members = cell.members.iter().map(|&index| &regions[index as usize]);
+    let map = Map::of(members.map(|region| hash(region.source, region.destination)));
+    let passing = |samples: &[Sample<A>]| {
+        let come = samples.iter().take(MAPPED);
+        let come = come.filter(|sample| sample.rank >= cell.best);
+        let (mut all, mut pass) = (0, 0);
+        for sample in come {
+            all += 1;
+            pass += u32::from(map.contains(hash(sample.source, sample.destination)));
+        }
+        f64::from(pass) / f64::from(all.max(1))
+    };
+    let share = 2.0 * passing(&samples.within) + passing(&samples.foreign);
+    (share < 3.0 * WORTH_A_MAP).then(|| Box::new(map))
+}
+
+/// [`Bucket::foreign`] below an entry of a root, if a packet from anywhere counts for half of one
+/// drawn from a rule.
+fn foreign_share(members: usize, rules: usize, bits: u8, lengths: (u8, u8)) -> f64 {
+    // The filter of an entry tells eight values more apart.
+    let told_apart = (bits + 3).min(lengths.0.saturating_add(lengths.1));
+    let foreign = 0.5 * (-f64::from(told_apart)).exp2();
+    let within = members as f64 / rules as f64;
+    foreign / (within + foreign)
 }
 
 /// The table that classifies the samples in the least time: each is timed in turn, several times.

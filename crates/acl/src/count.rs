@@ -1,4 +1,4 @@
-//! How many rules of a bucket fix a bit to zero, and how many to one.
+//! How many rules of a bucket fix a bit to zero, and how many to one; how many packets have it set.
 
 use crate::address::Address;
 use crate::region::Region;
@@ -22,7 +22,7 @@ impl Counts {
     }
 
     /// Counts the listed regions.
-    pub(crate) fn take<A: Address>(&mut self, regions: &[Region<A>], list: &[u32]) {
+    pub(crate) fn take_rules<A: Address>(&mut self, regions: &[Region<A>], list: &[u32]) {
         let words = A::Words::default().as_ref().len();
         self.zeros[..64 * words].fill(0);
         self.ones[..64 * words].fill(0);
@@ -31,6 +31,16 @@ impl Counts {
             let zeros = |index: &u32| regions[*index as usize].care.as_ref()[word] & !ones(index);
             tally(list.iter().map(zeros), &mut self.zeros[64 * word..][..64]);
             tally(list.iter().map(ones), &mut self.ones[64 * word..][..64]);
+        }
+    }
+
+    /// Counts the bits that are set in the listed packets.
+    pub(crate) fn take_packets<A: Address>(&mut self, packets: &[A::Words], list: &[u32]) {
+        let words = A::Words::default().as_ref().len();
+        self.ones[..64 * words].fill(0);
+        for word in 0..words {
+            let bits = |at: &u32| packets[*at as usize].as_ref()[word];
+            tally(list.iter().map(bits), &mut self.ones[64 * word..][..64]);
         }
     }
 }

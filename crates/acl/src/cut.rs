@@ -19,8 +19,14 @@ const MOST_CHOSEN: usize = 10;
 const WORTH: f64 = 0.97;
 /// The expected bucket at which no more bits are chosen.
 const ENOUGH: f64 = 3.0;
+/// The same where most packets only pass through: one line, mostly.
+const PASSAGE: f64 = 1.2;
+/// Copies of a rule there that each further cut may make.
+const AGAIN: f64 = 3.0;
+/// Rules that one IPv4 line holds.
+const LINE: usize = 2;
 /// Levels of nodes.
-const DEEPEST: usize = 20;
+const DEEPEST: usize = 48;
 
 /// What building has used up and met.
 #[derive(Debug, Default)]
@@ -45,6 +51,9 @@ pub(crate) struct Cutter<'a, A: Address> {
     pub(crate) effort: Effort,
     lines: Vec<A::Line>,
     counts: Box<Counts>,
+    /// Packets from anywhere.
+    packets: Vec<A::Words>,
+    through: Box<Counts>,
 }
 
 /// Regions of a bucket by index, in order of priority, and the values that its keys can have.
@@ -57,16 +66,28 @@ pub(crate) struct Bucket<'a, A: Address> {
     pub(crate) budget: f64,
     /// Copies of rules that splits may make.
     pub(crate) spare: f64,
+    /// The share of packets from anywhere, beside those drawn from the rules, of all that come here.
+    pub(crate) foreign: f64,
+    /// Some of them, by their place in [`Cutter::packets`].
+    pub(crate) passing: &'a [u32],
     pub(crate) depth: usize,
 }
 
-/// Lists of regions, one for each combination of the bits chosen so far, and the share of packets
-/// that each gets.
+impl<A: Address> Bucket<'_, A> {
+    /// Whether most packets only pass through, on their way to the widest rules.
+    fn is_passage(&self) -> bool {
+        self.foreign > 0.5 && !self.passing.is_empty()
+    }
+}
+
+/// Lists of regions, one for each combination of the bits chosen so far, the share of packets drawn
+/// from rules that each gets, and packets from anywhere.
 #[derive(Debug, Default)]
 struct Parts {
     items: Vec<u32>,
     ends: Vec<usize>,
     mass: Vec<f64>,
+    passing: Vec<Vec<u32>>,
 }
 
 /// Bits, in the order of their choice, and what they make of a bucket.
@@ -85,10 +106,23 @@ impl Parts {
         let start = if part == 0 { 0 } else { self.ends[part - 1] };
         &self.items[start..self.ends[part]]
     }
+
+    /// [`Bucket::foreign`] of a part, if it is this for all of them.
+    fn foreign(&self, part: usize, foreign: f64) -> f64 {
+        let all: usize = self.passing.iter().map(Vec::len).sum();
+        let within = (1.0 - foreign) * self.mass[part];
+        let foreign = foreign * self.passing[part].len() as f64 / all.max(1) as f64;
+        foreign / (within + foreign).max(f64::MIN_POSITIVE)
+    }
 }
 
 impl<'a, A: Address> Cutter<'a, A> {
-    pub(crate) fn new(table: &'a mut Table<A>, leaf: usize, spare: usize, work: usize) -> Self {
+    pub(crate) fn new(
+        table: &'a mut Table<A>,
+        leaf: usize,
+        packets: Vec<A::Words>,
+        (spare, work): (usize, usize),
+    ) -> Self {
         Self {
             table,
             leaf,
@@ -100,6 +134,8 @@ impl<'a, A: Address> Cutter<'a, A> {
             },
             lines: Vec::new(),
             counts: Box::new(Counts::new()),
+            packets,
+            through: Box::new(Counts::new()),
         }
     }
 
@@ -119,7 +155,8 @@ impl<'a, A: Address> Cutter<'a, A> {
             bounds,
             ..*bucket
         };
-        let reference = if list.len() <= self.leaf || bucket.depth >= DEEPEST {
+        let leaf = if bucket.is_passage() { LINE } else { self.leaf };
+        let reference = if list.len() <= leaf || bucket.depth >= DEEPEST {
             self.leaf(regions, list)?
         } else {
             self.inner(bucket)?
@@ -204,6 +241,7 @@ impl<'a, A: Address> Cutter<'a, A> {
         // Children are numbered by the chosen bits in ascending order; parts by the order of choice.
         let mut order: Vec<_> = chosen.iter().copied().zip(0..).collect();
         order.sort_unstable();
+        let least = if bucket.is_passage() { AGAIN } else { 0.0 };
         for part in 0..children {
             let list = parts.get(part);
             let mut child = 0;
@@ -219,8 +257,10 @@ impl<'a, A: Address> Cutter<'a, A> {
                     regions: bucket.regions,
                     list,
                     bounds,
-                    budget: bucket.budget * share,
+                    budget: (bucket.budget * share).max(least * list.len() as f64),
                     spare: bucket.spare * share,
+                    foreign: parts.foreign(part, bucket.foreign),
+                    passing: &parts.passing[part],
                     depth: bucket.depth + 1,
                 },
                 u8::MAX,
@@ -244,12 +284,22 @@ impl<'a, A: Address> Cutter<'a, A> {
             items: list.to_vec(),
             ends: vec![list.len()],
             mass: vec![1.0],
+            passing: vec![if bucket.is_passage() {
+                bucket.passing.to_vec()
+            } else {
+                Vec::new()
+            }],
         };
         let mut next = Parts::default();
         let mut chosen: Vec<usize> = Vec::new();
         let mut expected = list.len() as f64;
         let mut total = expected;
-        while chosen.len() < MOST_CHOSEN && 1 << chosen.len() < 4 * list.len() {
+        let (enough, room) = if bucket.is_passage() {
+            (PASSAGE, 64)
+        } else {
+            (ENOUGH, 4)
+        };
+        while chosen.len() < MOST_CHOSEN && 1 << chosen.len() < room * list.len() {
             let Some((bit, mean, sum)) = self.best_bit(bucket, &parts, &chosen) else {
                 break;
             };
@@ -258,9 +308,9 @@ impl<'a, A: Address> Cutter<'a, A> {
             }
             (expected, total) = (mean, sum);
             chosen.push(bit);
-            divide(regions, &parts, bit, &mut next);
+            divide(regions, &self.packets, &parts, bit, &mut next);
             std::mem::swap(&mut parts, &mut next);
-            if expected <= ENOUGH {
+            if expected <= enough {
                 break;
             }
         }
@@ -283,14 +333,21 @@ impl<'a, A: Address> Cutter<'a, A> {
         let bits = 64 * bucket.bounds.0.as_ref().len();
         let mut means = [0f32; MOST_BITS];
         let mut sums = [0f32; MOST_BITS];
+        let all: usize = parts.passing.iter().map(Vec::len).sum();
+        let foreign = if all == 0 { 0.0 } else { bucket.foreign as f32 };
+        let within = 1.0 - foreign;
+        let foreign = foreign / all.max(1) as f32;
         for part in 0..parts.ends.len() {
             let list = parts.get(part);
             if list.is_empty() {
                 continue;
             }
-            self.counts.take(bucket.regions, list);
+            self.counts.take_rules(bucket.regions, list);
             let rules = list.len() as f32;
-            let weight = parts.mass[part] as f32 / rules;
+            let weight = within * parts.mass[part] as f32 / rules;
+            let passing = &parts.passing[part];
+            let passed = foreign * passing.len() as f32;
+            self.through.take_packets::<A>(&self.packets, passing);
             for bit in 0..bits {
                 let zeros = self.counts.zeros[bit] as f32;
                 let ones = self.counts.ones[bit] as f32;
@@ -298,6 +355,9 @@ impl<'a, A: Address> Cutter<'a, A> {
                 let half = free * 0.5;
                 means[bit] +=
                     weight * ((zeros + half) * (zeros + free) + (ones + half) * (ones + free));
+                let set = foreign * self.through.ones[bit] as f32;
+                means[bit] += (passed - set) * (zeros + free) + set * (ones + free);
+
                 sums[bit] += rules + free;
             }
         }
@@ -344,13 +404,20 @@ fn needed<A: Address>(
 
 /// Divides each part by a bit: zeros stay at their number, ones go to the upper half. Rules that do
 /// not fix the bit go both ways.
-fn divide<A: Address>(regions: &[Region<A>], parts: &Parts, bit: usize, out: &mut Parts) {
+fn divide<A: Address>(
+    regions: &[Region<A>],
+    packets: &[A::Words],
+    parts: &Parts,
+    bit: usize,
+    out: &mut Parts,
+) {
     let (word, bit) = (bit / 64, bit % 64);
     let count = parts.ends.len();
     out.items.clear();
     out.ends.clear();
     out.mass.clear();
     out.mass.resize(2 * count, 0.0);
+    out.passing.clear();
     for side in 0..2u64 {
         for part in 0..count {
             let mut share = 0.0;
@@ -366,6 +433,9 @@ fn divide<A: Address>(regions: &[Region<A>], parts: &Parts, bit: usize, out: &mu
             out.ends.push(out.items.len());
             let rules = parts.get(part).len().max(1);
             out.mass[count * side as usize + part] = parts.mass[part] * share / rules as f64;
+            let goes = |&&at: &&u32| packets[at as usize].as_ref()[word] >> bit & 1 == side;
+            let passing = parts.passing[part].iter().filter(goes);
+            out.passing.push(passing.copied().collect());
         }
     }
 }

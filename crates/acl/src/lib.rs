@@ -4,6 +4,7 @@
 //! What a match means, and where rules come from, is decided elsewhere.
 
 mod address;
+pub mod arena;
 mod array;
 mod build;
 pub mod classbench;

@@ -107,7 +107,13 @@ impl<A: Address> Cutter<'_, A> {
         let base = self.table.entries.extend(BOUND_WORDS + FANOUT);
         let base = base.ok_or_else(|| self.full())?;
         let copies = division.total.saturating_sub(bucket.list.len());
-        let spare = (bucket.spare - copies as f64) / division.total.max(1) as f64;
+        // Long lists are what copies shorten: they get more than their part.
+        let squares: f64 = division
+            .sizes
+            .iter()
+            .map(|&size| (size * size) as f64)
+            .sum();
+        let spare = (bucket.spare - copies as f64) / squares.max(1.0);
         let mut last = 0;
         for part in 0..FANOUT {
             if part < division.sizes.len() {
@@ -121,10 +127,16 @@ impl<A: Address> Cutter<'_, A> {
                     list: &list,
                     bounds,
                     budget: regions.len() as f64 * 2.0,
-                    spare: spare * regions.len() as f64,
+                    spare: spare * (regions.len() * regions.len()) as f64,
+                    foreign: 0.0,
+                    passing: &[],
                     depth: bucket.depth + 1,
                 };
+                // What was charged for the part was its rules; what it costs is what leaves hold.
+                let (spare, written) = (self.effort.spare, self.effort.written);
                 last = self.entry(&child, u8::MAX)?;
+                let written = self.effort.written - written;
+                self.effort.spare = (spare + regions.len()).saturating_sub(written);
             }
             let start = *division.starts.get(part).unwrap_or(&u16::MAX);
             let entries = &mut self.table.entries.as_mut_slice()[base..];

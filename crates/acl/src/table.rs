@@ -16,9 +16,34 @@ unsafe impl Zeroed for Line4 {}
 // SAFETY: integers.
 unsafe impl Zeroed for Line6 {}
 
+/// log2 of a map's words.
+pub(crate) const MAP_WORD_BITS: u32 = 6;
+
+/// A bit for each value of a hash's first eleven bits that a root's rules have.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Map(pub(crate) [u32; 1 << MAP_WORD_BITS]);
+
+impl Map {
+    pub(crate) fn of(hashes: impl Iterator<Item = u32>) -> Self {
+        let mut map = Self([0; 1 << MAP_WORD_BITS]);
+        for hash in hashes {
+            map.0[(hash >> (32 - MAP_WORD_BITS)) as usize] |= Self::bit(hash);
+        }
+        map
+    }
+
+    pub(crate) fn contains(&self, hash: u32) -> bool {
+        self.0[(hash >> (32 - MAP_WORD_BITS)) as usize] & Self::bit(hash) != 0
+    }
+
+    fn bit(hash: u32) -> u32 {
+        1 << (hash >> (32 - MAP_WORD_BITS - 5) & 31)
+    }
+}
+
 /// One hash table: every rule in it has at least these many bits in its prefixes.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
+#[derive(Clone, Debug)]
 pub(crate) struct Root {
     /// Of the source and the destination address.
     pub(crate) lengths: (u8, u8),
@@ -27,6 +52,8 @@ pub(crate) struct Root {
     pub(crate) base: u32,
     /// The lowest order in it.
     pub(crate) best: u32,
+    /// Where it lets few enough packets pass to be worth its time.
+    pub(crate) map: Option<Box<Map>>,
 }
 
 /// Bits of the low word of an entry that hold a filter of the rules' hashes.

@@ -1,5 +1,5 @@
 //! Router and firewall: what routes and rules are, and how they are read from the tables and rule
-//! sets that people have. Lookup itself is `lpm`'s and `acl`'s.
+//! sets that people have; and the data planes that forward by them. Lookup itself is `lpm`'s and `acl`'s.
 
 pub mod cpu;
 pub mod engine;
@@ -12,5 +12,6 @@ mod named;
 pub mod routes;
 pub mod rules;
 mod source;
+pub mod xdp;
 
 pub use error::{Error, Place};

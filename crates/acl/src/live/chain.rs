@@ -1,4 +1,5 @@
-//! An append-only hash table of chains: one writer, any number of readers, no locks.
+//! A hash table of chains: one writer, any number of readers, no locks. Nothing in it moves or is
+//! freed before all of it; what leaves a chain still leads those who stand on it back to the chain.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -7,6 +8,7 @@
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::array::Array;
@@ -19,73 +21,132 @@ const HEAD_BITS: u32 = 18;
 /// Places in memory that is reserved at once and touched as it fills.
 #[derive(Debug)]
 pub(super) struct Chains<T> {
+    /// Places one higher than they are, so that zeroed memory is empty chains.
     heads: Vec<AtomicU32>,
     /// A bit for each chain that has links: small enough to stay in a near cache.
     filled: Vec<AtomicU64>,
-    links: Array<UnsafeCell<MaybeUninit<T>>>,
+    links: Array<UnsafeCell<MaybeUninit<Link<T>>>>,
     len: AtomicUsize,
     capacity: usize,
 }
 
-// SAFETY: a link is written once, before its place is published with release order, and only read
-// after that; see `push` and `get`.
+#[derive(Debug)]
+struct Link<T> {
+    item: T,
+    /// The next in the chain, else [`NONE`].
+    next: AtomicU32,
+}
+
+/// What changes chains. There is one for all chains, and it cannot be cloned.
+#[derive(Debug)]
+pub(super) struct Pen<T> {
+    chains: Arc<Chains<T>>,
+}
+
+// SAFETY: a link is written once, before its place is published with release order, and but for
+// atomics only read after that; see `Pen::push` and `Chains::get`.
 unsafe impl<T: Send + Sync> Sync for Chains<T> {}
 
-impl<T> Chains<T> {
+impl<T> Pen<T> {
     pub(super) fn new(capacity: usize) -> Result<Self, Error> {
         let heads = (0..1 << HEAD_BITS).map(|_| AtomicU32::new(0)).collect();
         let filled = (0..1 << (HEAD_BITS - 6))
             .map(|_| AtomicU64::new(0))
             .collect();
-        Ok(Self {
+        let chains = Arc::new(Chains {
             heads,
             filled,
             links: Array::reserve(capacity)?,
             len: AtomicUsize::new(0),
             capacity,
-        })
+        });
+        Ok(Self { chains })
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.len.load(Ordering::Acquire)
+    /// For readers.
+    pub(super) fn chains(&self) -> &Arc<Chains<T>> {
+        &self.chains
     }
 
-    /// Links what `make` makes of the chain's present head, at the front of the chain; `None` when
-    /// there is no room. The caller sees to it that there is one writer at a time.
-    pub(super) fn push(&self, hash: u32, make: impl FnOnce(u32) -> T) -> Option<u32> {
-        let at = self.len.load(Ordering::Relaxed);
-        if at >= self.capacity {
+    /// Puts an item at the front of a chain; `None` when there is no room.
+    pub(super) fn push(&mut self, hash: u32, item: T) -> Option<u32> {
+        let chains = &*self.chains;
+        let at = chains.len.load(Ordering::Relaxed);
+        if at >= chains.capacity {
             return None;
         }
-        let head = &self.heads[(hash >> (32 - HEAD_BITS)) as usize];
-        let link = make(head.load(Ordering::Relaxed).wrapping_sub(1));
-        // SAFETY: the place is within the reservation, and nobody reads it before it is published.
-        unsafe { (*(*self.links.as_ptr().add(at)).get()).write(link) };
-        self.len.store(at + 1, Ordering::Release);
+        let chain = chain(hash);
+        let head = &chains.heads[chain];
+        let next = AtomicU32::new(head.load(Ordering::Relaxed).wrapping_sub(1));
+        let link = Link { item, next };
+        // SAFETY: the place is within the reservation, nobody reads it before it is published, and
+        // nobody else writes: there is one pen, and it is borrowed exclusively.
+        unsafe { (*(*chains.links.as_ptr().add(at)).get()).write(link) };
+        chains.len.store(at + 1, Ordering::Release);
         head.store(at as u32 + 1, Ordering::Release);
-        let chain = (hash >> (32 - HEAD_BITS)) as usize;
-        self.filled[chain / 64].fetch_or(1 << (chain % 64), Ordering::Release);
+        chains.filled[chain / 64].fetch_or(1 << (chain % 64), Ordering::Release);
         Some(at as u32)
+    }
+
+    /// Takes a link out of its chain: who comes to the chain from now on does not see it.
+    pub(super) fn unlink(&mut self, hash: u32, at: u32) {
+        let chains = &*self.chains;
+        let chain = chain(hash);
+        let next = chains.next(at);
+        let mut before = chains.head(hash);
+        if before == at {
+            chains.heads[chain].store(next.wrapping_add(1), Ordering::Release);
+            if next == NONE {
+                chains.filled[chain / 64].fetch_and(!(1 << (chain % 64)), Ordering::Release);
+            }
+            return;
+        }
+        while before != NONE {
+            let after = chains.next(before);
+            if after == at {
+                chains.link(before).next.store(next, Ordering::Release);
+                return;
+            }
+            before = after;
+        }
+    }
+}
+
+impl<T> Chains<T> {
+    /// Links that ever were.
+    pub(super) fn len(&self) -> usize {
+        self.len.load(Ordering::Acquire)
     }
 
     /// Whether a chain has links.
     #[inline]
     pub(super) fn any(&self, hash: u32) -> bool {
-        let chain = (hash >> (32 - HEAD_BITS)) as usize;
+        let chain = chain(hash);
         self.filled[chain / 64].load(Ordering::Acquire) >> (chain % 64) & 1 == 1
     }
 
     /// The first link of a chain, else [`NONE`].
     #[inline]
     pub(super) fn head(&self, hash: u32) -> u32 {
-        let head = &self.heads[(hash >> (32 - HEAD_BITS)) as usize];
-        // Stored one higher, so that zeroed memory is empty chains.
-        head.load(Ordering::Acquire).wrapping_sub(1)
+        self.heads[chain(hash)]
+            .load(Ordering::Acquire)
+            .wrapping_sub(1)
     }
 
-    /// A link that has been published.
+    /// The link after one, else [`NONE`].
+    #[inline]
+    pub(super) fn next(&self, at: u32) -> u32 {
+        self.link(at).next.load(Ordering::Acquire)
+    }
+
+    /// What a link that has been published holds.
     #[inline]
     pub(super) fn get(&self, at: u32) -> &T {
+        &self.link(at).item
+    }
+
+    #[inline]
+    fn link(&self, at: u32) -> &Link<T> {
         debug_assert!((at as usize) < self.len() && at != NONE);
         // SAFETY: places come from heads, from links or from `len`, all of which are published after
         // the link is written.
@@ -96,4 +157,10 @@ impl<T> Chains<T> {
     pub(super) fn prefetch(&self, at: u32) {
         crate::lookup::prefetch(self.links.as_ptr().wrapping_add(at as usize));
     }
+}
+
+/// The number of a hash's chain.
+#[inline]
+fn chain(hash: u32) -> usize {
+    (hash >> (32 - HEAD_BITS)) as usize
 }

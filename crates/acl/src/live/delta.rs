@@ -2,21 +2,25 @@
 //! others walk them.
 //!
 //! A rule's chain is that of its cell, a pair of shortened prefix lengths and whether its destination
-//! port is one, and of the bits that the cell keeps. Nothing moves: a rule that goes gets a time of
-//! death, and all of it is freed together.
+//! port is one, and of the bits that the cell keeps. A rule that goes gets a time of death, and leaves
+//! its chain when no lookup needs it any more.
 
 #![expect(
     clippy::cast_possible_truncation,
     reason = "places below a capacity that fits"
 )]
 
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::Simd;
 use crate::address::{Address, MIX};
 use crate::error::Error;
+use crate::lookup::widely;
 use crate::rule::{Key, NONE, Rule};
 
-use super::chain::Chains;
+use super::chain::{Chains, Pen};
 
 /// Prefix lengths of cells: few, because every lookup probes each cell that has rules.
 const STEPS: usize = 3;
@@ -25,10 +29,12 @@ const STEPS6: [u8; STEPS] = [0, 32, 48];
 const CELLS: usize = STEPS * STEPS * 2;
 /// Rules that a delta holds.
 pub(super) const CAPACITY: usize = 1 << 20;
+/// Dead rules that one update takes out of their chains, at most.
+const SOME: usize = 4;
 /// Packets that are looked up together.
 const TOGETHER: usize = 32;
 
-/// A rule in a chain; all but its death stays as it was when it was linked.
+/// A rule in a chain; all but its death stays as it was when it came.
 #[derive(Debug)]
 pub(super) struct Link<A: Address> {
     pub(super) rule: Rule<A>,
@@ -37,8 +43,6 @@ pub(super) struct Link<A: Address> {
     birth: u64,
     /// The update that took it away, else 0.
     death: AtomicU64,
-    /// The next in the chain, else [`NONE`].
-    next: u32,
 }
 
 impl<A: Address> Link<A> {
@@ -51,9 +55,25 @@ impl<A: Address> Link<A> {
 
 #[derive(Debug)]
 pub(super) struct Delta<A: Address> {
-    chains: Chains<Link<A>>,
+    chains: Arc<Chains<Link<A>>>,
     /// The lowest number ever in each cell.
     best: [AtomicU32; CELLS],
+}
+
+/// What changes a delta; there is one.
+#[derive(Debug)]
+pub(super) struct Changes<A: Address> {
+    delta: Arc<Delta<A>>,
+    pen: Pen<Link<A>>,
+    /// Rules that are dead and still in their chains, by update.
+    dead: VecDeque<Dead>,
+}
+
+#[derive(Debug)]
+struct Dead {
+    hash: u32,
+    at: u32,
+    death: u64,
 }
 
 /// What a cell keeps of a rule or a key.
@@ -70,6 +90,7 @@ fn cell_of<A: Address>(rule: &Rule<A>) -> usize {
     2 * pair + usize::from(ports.start() == ports.end())
 }
 
+#[inline(always)]
 fn hash<A: Address>(cell: usize, lengths: (u8, u8), source: A, destination: A, port: u16) -> u32 {
     let port = if cell % 2 == 1 { u32::from(port) } else { 0 };
     let mixed = (cell as u32) << 16 | port;
@@ -77,14 +98,72 @@ fn hash<A: Address>(cell: usize, lengths: (u8, u8), source: A, destination: A, p
     (sum ^ sum >> 15).wrapping_mul(MIX[1])
 }
 
-impl<A: Address> Delta<A> {
+/// The chain of a rule.
+fn hash_of<A: Address>(rule: &Rule<A>) -> (usize, u32) {
+    let cell = cell_of(rule);
+    let (source, destination) = (rule.source.address(), rule.destination.address());
+    let port = *rule.destination_ports.start();
+    let hash = hash(cell, lengths::<A>(cell), source, destination, port);
+    (cell, hash)
+}
+
+impl<A: Address> Changes<A> {
     pub(super) fn new() -> Result<Self, Error> {
-        Ok(Self {
-            chains: Chains::new(CAPACITY)?,
+        let pen = Pen::new(CAPACITY)?;
+        let delta = Arc::new(Delta {
+            chains: Arc::clone(pen.chains()),
             best: [const { AtomicU32::new(NONE) }; CELLS],
-        })
+        });
+        let dead = VecDeque::new();
+        Ok(Self { delta, pen, dead })
     }
 
+    /// For lookups.
+    pub(super) fn delta(&self) -> &Arc<Delta<A>> {
+        &self.delta
+    }
+
+    /// Links a rule, seen by lookups of update `time` and later; `None` when there is no room.
+    pub(super) fn insert(&mut self, number: u32, rule: Rule<A>, time: u64) -> Option<u32> {
+        let (cell, hash) = hash_of(&rule);
+        let link = Link {
+            rule,
+            number,
+            birth: time,
+            death: AtomicU64::new(0),
+        };
+        let at = self.pen.push(hash, link)?;
+        self.delta.best[cell].fetch_min(number, Ordering::Release);
+        Some(at)
+    }
+
+    /// Takes a rule away from lookups of update `time` and later.
+    pub(super) fn erase(&mut self, at: u32, time: u64) {
+        let link = self.delta.chains.get(at);
+        link.death.store(time, Ordering::Release);
+        let (_, hash) = hash_of(&link.rule);
+        let death = time;
+        self.dead.push_back(Dead { hash, at, death });
+    }
+
+    /// The update that took away the longest dead rule that is still in its chain.
+    pub(super) fn oldest_death(&self) -> Option<u64> {
+        self.dead.front().map(|dead| dead.death)
+    }
+
+    /// Takes some rules out of their chains that died by update `time`, which every lookup has reached.
+    pub(super) fn bury(&mut self, time: u64) {
+        for _ in 0..SOME {
+            match self.dead.front() {
+                Some(dead) if dead.death <= time => self.pen.unlink(dead.hash, dead.at),
+                _ => return,
+            }
+            self.dead.pop_front();
+        }
+    }
+}
+
+impl<A: Address> Delta<A> {
     /// Rules that came, gone ones too.
     pub(super) fn len(&self) -> usize {
         self.chains.len()
@@ -95,71 +174,86 @@ impl<A: Address> Delta<A> {
         (0..self.chains.len() as u32).map(|at| self.chains.get(at))
     }
 
-    /// Links a rule, seen by lookups of update `time` and later; `None` when there is no room. One
-    /// writer at a time.
-    pub(super) fn insert(&self, number: u32, rule: Rule<A>, time: u64) -> Option<u32> {
-        let cell = cell_of(&rule);
-        let (source, destination) = (rule.source.address(), rule.destination.address());
-        let port = *rule.destination_ports.start();
-        let hash = hash(cell, lengths::<A>(cell), source, destination, port);
-        let at = self.chains.push(hash, |next| Link {
-            rule,
-            number,
-            birth: time,
-            death: AtomicU64::new(0),
-            next,
-        })?;
-        self.best[cell].fetch_min(number, Ordering::Release);
-        Some(at)
-    }
-
-    /// Takes a rule away from lookups of update `time` and later.
-    pub(super) fn erase(&self, at: u32, time: u64) {
-        self.chains.get(at).death.store(time, Ordering::Release);
-    }
-
     /// Lowers the numbers found to those of rules that come before them, after update `time`.
-    pub(super) fn improve(&self, keys: &[Key<A>], time: u64, found: &mut [u32]) {
+    pub(super) fn improve(&self, simd: Simd, keys: &[Key<A>], time: u64, found: &mut [u32]) {
         if self.len() == 0 {
             return;
         }
-        for (cell, best) in self.best.iter().enumerate() {
-            let best = best.load(Ordering::Acquire);
-            if best == NONE {
-                continue;
-            }
-            let keys = keys.chunks(TOGETHER);
-            for (keys, found) in keys.zip(found.chunks_mut(TOGETHER)) {
-                self.improve_cell(cell, best, keys, time, found);
+        let best = self
+            .best
+            .each_ref()
+            .map(|best| best.load(Ordering::Acquire));
+        let keys = keys.chunks(TOGETHER);
+        for (keys, found) in keys.zip(found.chunks_mut(TOGETHER)) {
+            let columns = Columns::of(keys);
+            for (cell, &best) in best.iter().enumerate().filter(|(_, best)| **best != NONE) {
+                let hashes = widely(simd, || columns.hashes(cell, lengths::<A>(cell)));
+                self.improve_cell(&hashes, best, keys, time, found);
             }
         }
     }
 
     /// Heads, then chains, so that cache misses overlap.
-    fn improve_cell(&self, cell: usize, best: u32, keys: &[Key<A>], time: u64, found: &mut [u32]) {
-        let lengths = lengths::<A>(cell);
-        let mut heads = [NONE; TOGETHER];
-        let mut hashes = [0; TOGETHER];
-        for (key, hashed) in keys.iter().zip(&mut hashes) {
-            let port = key.destination_port();
-            *hashed = hash(cell, lengths, key.source(), key.destination(), port);
-        }
-        let open = found.iter().map(|&found| best < found);
-        for ((hash, head), open) in hashes.iter().zip(&mut heads).zip(open) {
-            if open && self.chains.any(*hash) {
-                *head = self.chains.head(*hash);
-                self.chains.prefetch(*head);
+    fn improve_cell(
+        &self,
+        hashes: &[u32; TOGETHER],
+        best: u32,
+        keys: &[Key<A>],
+        time: u64,
+        found: &mut [u32],
+    ) {
+        let (mut met, mut count) = ([(0, NONE); TOGETHER], 0);
+        for (number, (hash, found)) in hashes.iter().zip(&*found).enumerate() {
+            if self.chains.any(*hash) && best < *found {
+                let head = self.chains.head(*hash);
+                self.chains.prefetch(head);
+                met[count] = (number, head);
+                count += 1;
             }
         }
-        for ((key, head), found) in keys.iter().zip(heads).zip(found) {
+        for &(number, head) in &met[..count] {
             let mut at = head;
             while at != NONE {
                 let link = self.chains.get(at);
-                if link.number < *found && link.alive(time) && link.rule.matches(key) {
-                    *found = link.number;
+                let better = link.number < found[number];
+                if better && link.alive(time) && link.rule.matches(&keys[number]) {
+                    found[number] = link.number;
                 }
-                at = link.next;
+                at = self.chains.next(at);
             }
         }
+    }
+}
+
+/// What hashes are made of, of the packets that are looked up together.
+struct Columns<A> {
+    sources: [A; TOGETHER],
+    destinations: [A; TOGETHER],
+    ports: [u16; TOGETHER],
+}
+
+impl<A: Address> Columns<A> {
+    fn of(keys: &[Key<A>]) -> Self {
+        let mut columns = Self {
+            sources: [A::default(); TOGETHER],
+            destinations: [A::default(); TOGETHER],
+            ports: [0; TOGETHER],
+        };
+        for (number, key) in keys.iter().enumerate().take(TOGETHER) {
+            columns.sources[number] = key.source();
+            columns.destinations[number] = key.destination();
+            columns.ports[number] = key.destination_port();
+        }
+        columns
+    }
+
+    #[inline(always)]
+    fn hashes(&self, cell: usize, lengths: (u8, u8)) -> [u32; TOGETHER] {
+        let mut hashes = [0; TOGETHER];
+        for (number, hashed) in hashes.iter_mut().enumerate() {
+            let (source, destination) = (self.sources[number], self.destinations[number]);
+            *hashed = hash(cell, lengths, source, destination, self.ports[number]);
+        }
+        hashes
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::delta::Delta;
+use super::delta::{Changes, Delta};
 use super::version::{Base, Version};
 use super::{Shared, wait};
 use crate::address::Address;
@@ -54,7 +54,7 @@ fn merger<A: Address>(shared: &Shared<A>) {
 }
 
 fn merge<A: Address>(shared: &Shared<A>, retired: &mut Vec<Arc<Version<A>>>) -> Result<(), Error> {
-    let empty = Arc::new(Delta::new()?);
+    let empty = Changes::new()?;
     // A merge that failed has left a delta frozen, which is merged before another is frozen.
     let mut writer = shared.writer();
     let base = Arc::clone(&writer.version.base);
@@ -65,8 +65,9 @@ fn merge<A: Address>(shared: &Shared<A>, retired: &mut Vec<Arc<Version<A>>>) -> 
         let version = Version {
             base: Arc::clone(&base),
             frozen: Some(Arc::clone(&frozen)),
-            active: empty,
+            active: Arc::clone(empty.delta()),
         };
+        writer.frozen = Some(std::mem::replace(&mut writer.active, empty));
         writer.generation += 1;
         writer.erased = 0;
         retired.push(shared.publish(&mut writer, version));
@@ -97,9 +98,12 @@ fn merge<A: Address>(shared: &Shared<A>, retired: &mut Vec<Arc<Version<A>>>) -> 
                 active: Arc::clone(&writer.version.active),
             };
             retired.push(shared.publish(&mut writer, version));
+            // Its memory is a retired version's too, so that little is freed here.
+            let frozen = writer.frozen.take();
             writer.merging = false;
             writer.merges += 1;
             drop(writer);
+            drop(frozen);
             shared.changed.notify_all();
             return Ok(());
         }

@@ -7,6 +7,7 @@
 mod chain;
 mod delta;
 mod merge;
+mod moment;
 mod version;
 
 use std::collections::HashMap;
@@ -21,7 +22,8 @@ use crate::address::Address;
 use crate::build::{BuildReport, Options};
 use crate::error::Error;
 use crate::rule::{Key, Rule};
-use delta::Delta;
+use delta::Changes;
+use moment::{Moment, Moments};
 use version::{Base, Version};
 
 /// Maps of rule numbers: so many that none is large enough to take long to grow.
@@ -35,9 +37,10 @@ pub struct Live<A: Address> {
 }
 
 /// Looks up in a [`Live`] list; each thread has its own.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Reader<A: Address> {
     shared: Arc<Shared<A>>,
+    moment: Moment,
     version: Arc<Version<A>>,
     stamp: u64,
     simd: Simd,
@@ -66,6 +69,10 @@ struct Place {
 struct Writer<A: Address> {
     /// What `Shared::version` holds.
     version: Arc<Version<A>>,
+    /// Of the delta in which rules come in, and of the one that is being merged.
+    active: Changes<A>,
+    frozen: Option<Changes<A>>,
+    moments: Moments,
     /// Of the active delta; that of the frozen one is one less.
     generation: u32,
     places: Vec<HashMap<u32, Place, FixedState>>,
@@ -97,10 +104,11 @@ impl<A: Address> Live<A> {
             }
         }
         let (numbers, rules) = rules.into_iter().unzip();
+        let active = Changes::new()?;
         let version = Arc::new(Version {
             base: Arc::new(Base::build(rules, numbers, options)?),
             frozen: None,
-            active: Arc::new(Delta::new()?),
+            active: Arc::clone(active.delta()),
         });
         let shared = Arc::new(Shared {
             time: AtomicU64::new(1),
@@ -108,6 +116,9 @@ impl<A: Address> Live<A> {
             version: RwLock::new(Arc::clone(&version)),
             writer: Mutex::new(Writer {
                 version,
+                active,
+                frozen: None,
+                moments: Moments::default(),
                 generation: 2,
                 places,
                 deaths: Vec::new(),
@@ -133,7 +144,7 @@ impl<A: Address> Live<A> {
     /// The number is taken.
     pub fn insert(&self, number: u32, rule: Rule<A>) -> Result<(), Error> {
         let mut writer = self.shared.writer();
-        while writer.version.active.len() == delta::CAPACITY {
+        while writer.active.delta().len() == delta::CAPACITY {
             writer.wanted = true;
             self.shared.changed.notify_all();
             writer = wait(&self.shared.changed, writer);
@@ -144,7 +155,7 @@ impl<A: Address> Live<A> {
         if number == crate::NONE || map.contains_key(&number) {
             return Err(Error::Taken(number));
         }
-        let Some(at) = writer.version.active.insert(number, rule, time) else {
+        let Some(at) = writer.active.insert(number, rule, time) else {
             return Err(Error::Taken(number));
         };
         shard(&mut writer.places, number).insert(number, Place { generation, at });
@@ -163,9 +174,9 @@ impl<A: Address> Live<A> {
         let place = place.ok_or(Error::Absent(number))?;
         let age = writer.generation - place.generation;
         if age == 0 {
-            writer.version.active.erase(place.at, time);
+            writer.active.erase(place.at, time);
         } else {
-            match &writer.version.frozen {
+            match &mut writer.frozen {
                 Some(frozen) if age == 1 => frozen.erase(place.at, time),
                 _ => writer.version.base.erase(number, time),
             }
@@ -181,7 +192,8 @@ impl<A: Address> Live<A> {
     /// Lets lookups see update `time`, and wakes the merger when there is enough to merge.
     fn complete(&self, mut writer: MutexGuard<'_, Writer<A>>, time: u64) {
         self.shared.time.store(time, Ordering::Release);
-        let changes = writer.version.active.len() + writer.erased;
+        writer.bury(time);
+        let changes = writer.active.delta().len() + writer.erased;
         let enough = 256.max(writer.version.base.rules.len() / 16);
         if changes >= enough && !writer.wanted && !writer.merging {
             writer.wanted = true;
@@ -204,14 +216,7 @@ impl<A: Address> Live<A> {
 
     /// A way to look up, for one thread.
     pub fn reader(&self) -> Reader<A> {
-        let version = Arc::clone(&self.shared.writer().version);
-        Reader {
-            shared: Arc::clone(&self.shared),
-            version,
-            // Not a stamp: the first batch looks for the latest version.
-            stamp: u64::MAX,
-            simd: Simd::widest(),
-        }
+        self.shared.reader()
     }
 
     /// What the latest build came to.
@@ -240,6 +245,7 @@ impl<A: Address> Reader<A> {
     pub fn classify(&mut self, keys: &[Key<A>], found: &mut [u32]) -> u64 {
         let time = self.refresh();
         self.version.classify(self.simd, keys, time, found);
+        self.moment.end();
         time - 1
     }
 
@@ -254,7 +260,7 @@ impl<A: Address> Reader<A> {
                 // Read again under the lock: it belongs to this version.
                 self.stamp = self.shared.stamp.load(Ordering::Acquire);
             }
-            let time = self.shared.time.load(Ordering::Acquire);
+            let time = self.moment.begin(&self.shared.time);
             if self.shared.stamp.load(Ordering::Acquire) == self.stamp {
                 return time;
             }
@@ -262,7 +268,40 @@ impl<A: Address> Reader<A> {
     }
 }
 
+impl<A: Address> Clone for Reader<A> {
+    fn clone(&self) -> Self {
+        self.shared.reader()
+    }
+}
+
+impl<A: Address> Writer<A> {
+    /// Takes rules out of chains that no lookup needs after update `time`.
+    fn bury(&mut self, time: u64) {
+        for changes in self.frozen.iter_mut().chain([&mut self.active]) {
+            let Some(death) = changes.oldest_death() else {
+                continue;
+            };
+            if death > self.moments.reached() {
+                self.moments.look(time);
+            }
+            changes.bury(self.moments.reached());
+        }
+    }
+}
+
 impl<A: Address> Shared<A> {
+    fn reader(self: &Arc<Self>) -> Reader<A> {
+        let mut writer = self.writer();
+        Reader {
+            shared: Arc::clone(self),
+            moment: writer.moments.add(),
+            version: Arc::clone(&writer.version),
+            // Not a stamp: the first batch looks for the latest version.
+            stamp: u64::MAX,
+            simd: Simd::widest(),
+        }
+    }
+
     fn writer(&self) -> MutexGuard<'_, Writer<A>> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -90,7 +90,7 @@ impl<A: Address> Version<A> {
     pub(super) fn classify(&self, simd: Simd, keys: &[Key<A>], time: u64, found: &mut [u32]) {
         self.base.classify(simd, keys, time, found);
         for delta in self.frozen.iter().chain([&self.active]) {
-            delta.improve(keys, time, found);
+            delta.improve(simd, keys, time, found);
         }
     }
 }

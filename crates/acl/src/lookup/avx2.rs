@@ -7,6 +7,7 @@ use std::arch::x86_64::{
 };
 
 use super::{Operations, all_batches};
+use crate::Simd;
 use crate::address::Address;
 use crate::line::Line;
 use crate::rule::{Key, NONE};
@@ -40,9 +41,22 @@ impl<A: Address> Operations<A> for Avx2 {
 
 /// `simd` says that the instructions are there.
 pub(super) fn classify<A: Address>(table: &Table<A>, keys: &[Key<A>], found: &mut [u32]) {
-    assert!(crate::Simd::Avx2.is_available(), "no AVX2 here");
+    assert!(Simd::Avx2.is_available(), "no AVX2 here");
     // SAFETY: the features are present.
     unsafe { inner(table, keys, found) }
+}
+
+/// Runs loops over integers, compiled for AVX2 where `simd` has it.
+pub(crate) fn widely<R>(simd: Simd, loops: impl FnOnce() -> R) -> R {
+    #[target_feature(enable = "avx2,bmi2")]
+    fn inner<R>(loops: impl FnOnce() -> R) -> R {
+        loops()
+    }
+    if simd == Simd::Portable || !Simd::Avx2.is_available() {
+        return loops();
+    }
+    // SAFETY: the features are present.
+    unsafe { inner(loops) }
 }
 
 #[target_feature(enable = "avx2,bmi2,popcnt")]

@@ -16,8 +16,14 @@ mod avx2;
 pub(crate) mod avx512;
 mod front;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod sixteen;
 
 pub(crate) use alive::first_alive;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx2::widely;
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use portable::widely;
 
 use crate::Simd;
 use crate::address::Address;
@@ -43,7 +49,7 @@ trait Operations<A: Address> {
 struct Work<A: Address> {
     keys: [A::Words; BATCH],
     /// The order of the best rule found for each packet.
-    best: [u32; BATCH],
+    best: [u32; BATCH + 16],
     leaves: List,
     nodes: List,
     /// Places of the entries to read next.
@@ -80,7 +86,7 @@ impl<A: Address> Work<A> {
     fn new() -> Self {
         Self {
             keys: [A::Words::default(); BATCH],
-            best: [NONE; BATCH],
+            best: [NONE; BATCH + 16],
             leaves: List::new(),
             nodes: List::new(),
             places: [0; BATCH],

@@ -50,6 +50,12 @@ fn extract(word: u64, mut mask: u64) -> u64 {
     bits
 }
 
+/// Runs loops over integers.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn widely<R>(_simd: crate::Simd, loops: impl FnOnce() -> R) -> R {
+    loops()
+}
+
 #[cfg(test)]
 mod tests {
     use super::extract;

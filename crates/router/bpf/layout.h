@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What userspace writes and the program reads; twin of src/xdp/layout.rs. */
+#ifndef ROUTER_LAYOUT_H
+#define ROUTER_LAYOUT_H
+
+#include <bpf/bpf_helpers.h>
+
+/* What became of a frame. Everything but FORWARDED and the DROP_ ones goes up to the kernel. */
+enum end {
+	FORWARDED = 0,
+	DROP_RULE,
+	DROP_ROUTE,
+	/* The device is gone, or has no room for a tag. */
+	DROP_DEVICE,
+	PUNT_LOCAL,
+	PUNT_REFUSED,
+	PUNT_UNRESOLVED,
+	PUNT_ROUTE_DEVICE,
+	PUNT_NO_ROUTE,
+	/* The route's next hop was never given a meaning. */
+	PUNT_NO_MEANING,
+	PUNT_RULE,
+	/* Rules look at ports, and this packet does not show them. */
+	PUNT_UNKEYED,
+	/* More steps than a lookup may take. */
+	PUNT_RULES_UNFINISHED,
+	PUNT_TTL,
+	PUNT_TOO_LONG,
+	PUNT_OPTIONS,
+	PUNT_NOT_UNICAST,
+	PUNT_NOT_IP,
+	PUNT_MALFORMED,
+	PUNT_MARTIAN,
+	/* Not for this router's link-layer address, or by a VLAN that it has not. */
+	PUNT_NOT_OURS,
+	/* The table changed during each of several lookups. */
+	PUNT_BUSY,
+	ENDS,
+};
+
+struct traffic {
+	__u64 packets;
+	/* Frames' bytes, as they came. */
+	__u64 bytes;
+};
+
+struct ends {
+	struct traffic end[ENDS];
+};
+
+_Static_assert(sizeof(struct ends) == ENDS * 16, "layout::Ends");
+
+/* Where packets for the router come in; tags are outermost first, 0 for none. */
+struct port_key {
+	__u32 ifindex;
+	__u16 tag[2];
+};
+
+struct port {
+	__u8 mac[6];
+	__u16 padding;
+};
+
+_Static_assert(sizeof(struct port_key) == 8 && sizeof(struct port) == 8, "layout::Port");
+
+enum meaning_kind {
+	MEANING_NONE = 0,
+	MEANING_NEIGHBOUR = 1,
+	MEANING_GROUP = 2,
+	MEANING_DROP = 3,
+	/* `index` is the end. */
+	MEANING_PUNT = 4,
+};
+
+/*
+ * What a next hop stands for: kind in the low half, index in the high half. One word, so that it
+ * changes at once: what it refers to was written before it, and is not written again while a
+ * program may look at it.
+ */
+static __always_inline __u32 meaning_kind(__u64 meaning)
+{
+	return meaning;
+}
+
+static __always_inline __u32 meaning_index(__u64 meaning)
+{
+	return meaning >> 32;
+}
+
+#define NO_VLAN 0xffff
+
+struct adjacency {
+	/* As they lie in the frame. */
+	__u8 destination[6];
+	__u8 source[6];
+	__u32 ifindex;
+	/* The longest IP packet. */
+	__u32 mtu;
+	__u16 vlan;
+	__u16 padding;
+};
+
+_Static_assert(sizeof(struct adjacency) == 24, "layout::Adjacency");
+
+#define HOPS 32768
+#define BUCKETS 256
+
+/* The next hop of each part of a group's flows. */
+struct group {
+	__u16 bucket[BUCKETS];
+};
+
+/* Decided when the program is loaded. */
+struct settings {
+	/* IPv4 next hops beyond a byte: the second table and the groups have words. */
+	__u8 v4_words;
+	/* Packets whose source is this router's own address are martians. */
+	__u8 check_source;
+	__u8 padding[6];
+};
+
+#endif

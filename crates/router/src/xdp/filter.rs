@@ -1,0 +1,159 @@
+//! The rules in force, which the program reads as arrays that are exchanged whole.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use acl::arena::{Arena, CHUNK};
+use acl::{Address, Rule};
+use libbpf_rs::libbpf_sys::{BPF_F_INNER_MAP, BPF_F_MMAPABLE, bpf_map_create_opts};
+use libbpf_rs::{MapHandle, MapType};
+use sys::huge::{Array, Region};
+
+use super::Error;
+use super::grace::Grace;
+use super::layout;
+use super::object::{Loaded, erase, write};
+use crate::rules::RuleSet;
+
+/// How often each rule of a list was the first to match, in the list's order, and how often none was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hits {
+    pub rules: Vec<u64>,
+    pub none: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Filter {
+    acls: MapHandle,
+    /// Of each family: 0 without rules, else which of two arrays, from 1.
+    in_force: Array<AtomicU64>,
+    lists: [Option<List>; 2],
+    cpus: usize,
+    grace: Grace,
+}
+
+/// A list as the program reads it.
+#[derive(Debug)]
+struct List {
+    arena: Arena,
+    memory: Array<AtomicU64>,
+    map: MapHandle,
+}
+
+impl Filter {
+    pub(super) fn new(loaded: &Loaded, grace: Grace) -> Result<Self, Error> {
+        let map = loaded.map("acl_in_force")?;
+        Ok(Self {
+            acls: loaded.map("acls")?,
+            in_force: mapped(&map, "acl_in_force", CHUNK)?,
+            lists: [None, None],
+            cpus: libbpf_rs::num_possible_cpus().map_err(Error::kernel("counting CPUs"))?,
+            grace,
+        })
+    }
+
+    /// Each family's list takes its predecessor's place at once. Counting begins anew.
+    pub(super) fn set(&mut self, rules: &RuleSet) -> Result<(), Error> {
+        let lists = [
+            List::build(&rules.v4, self.cpus)?,
+            List::build(&rules.v6, self.cpus)?,
+        ];
+        let before: Vec<u64> = (0..2).map(|family| self.turn(family)).collect();
+        // The one that is not in force: since it last was, a grace period has passed.
+        let next = |family: usize| if before[family] == 1 { 2 } else { 1 };
+        for (family, list) in lists.iter().enumerate() {
+            if let Some(list) = list {
+                let map = list.map.as_fd().as_raw_fd().to_ne_bytes();
+                write(&self.acls, &slot(family, next(family)), &map)?;
+            }
+        }
+        for (family, list) in lists.into_iter().enumerate() {
+            let turn = if list.is_some() { next(family) } else { 0 };
+            self.in_force[family].store(turn, Ordering::Release);
+            self.lists[family] = list;
+        }
+        self.grace.wait()?;
+        for (family, turn) in before.into_iter().enumerate() {
+            if turn != 0 {
+                erase(&self.acls, &slot(family, turn))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Of IPv4's list and of IPv6's.
+    pub(super) fn hits(&self) -> [Hits; 2] {
+        let hits = |list: &Option<List>| {
+            let list = list.as_ref();
+            list.map_or_else(Hits::default, |list| list.hits(self.cpus))
+        };
+        [hits(&self.lists[0]), hits(&self.lists[1])]
+    }
+
+    fn turn(&self, family: usize) -> u64 {
+        self.in_force[family].load(Ordering::Relaxed)
+    }
+}
+
+impl List {
+    /// None of an empty list.
+    fn build<A: Address>(rules: &[Rule<A>], cpus: usize) -> Result<Option<Self>, Error> {
+        if rules.is_empty() {
+            return Ok(None);
+        }
+        // Shapes are compared by the speed of vectors, which the program has not.
+        let options = acl::Options {
+            tuning: Duration::ZERO,
+        };
+        let arena = Arena::build(rules, options, cpus)?;
+        for warning in &arena.report().warnings {
+            tracing::warn!(warning, "packets that meet these rules take long");
+        }
+        let bytes = arena.bytes();
+        let map = create(bytes.len())?;
+        let memory = mapped(&map, "acl", bytes.len())?;
+        let (words, _) = bytes.as_chunks::<8>();
+        for (cell, word) in memory.iter().zip(words) {
+            cell.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+        }
+        Ok(Some(Self { arena, memory, map }))
+    }
+
+    fn hits(&self, cpus: usize) -> Hits {
+        let mut rules = vec![0; self.arena.rules() + 1];
+        for cpu in 0..cpus {
+            let start = self.arena.counters(cpu) / size_of::<u64>();
+            for (sum, count) in rules.iter_mut().zip(&self.memory[start..]) {
+                *sum += count.load(Ordering::Relaxed);
+            }
+        }
+        let none = rules.pop().unwrap_or_default();
+        Hits { rules, none }
+    }
+}
+
+fn slot(family: usize, turn: u64) -> [u8; 4] {
+    layout::acl_slot(family, turn).to_ne_bytes()
+}
+
+/// A map such as the program's declaration of `acl_map` says, but for its length.
+fn create(bytes: usize) -> Result<MapHandle, Error> {
+    let options = bpf_map_create_opts {
+        sz: size_of::<bpf_map_create_opts>() as u64,
+        map_flags: BPF_F_MMAPABLE | BPF_F_INNER_MAP,
+        ..Default::default()
+    };
+    let (size, entries) = (layout::CHUNK_SIZE, layout::chunks(bytes));
+    MapHandle::create(MapType::Array, Some("acl"), 4, size, entries, &options)
+        .map_err(Error::kernel(format!("{bytes} bytes for the rules")))
+}
+
+fn mapped(map: &MapHandle, table: &str, bytes: usize) -> Result<Array<AtomicU64>, Error> {
+    Region::shared(map.as_fd(), bytes)
+        .and_then(|region| Array::within(region, bytes / size_of::<u64>()))
+        .map_err(|source| Error::Map {
+            table: table.to_owned(),
+            source,
+        })
+}

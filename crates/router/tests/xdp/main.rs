@@ -1,0 +1,13 @@
+//! The xdp data plane's program, run on frames that it is given.
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test's numbers are small"
+)]
+
+mod frames;
+mod rig;
+mod routes;
+mod rules;

@@ -1,0 +1,462 @@
+//! The xdp data plane between a client and a server, each in a namespace, with the programs that people
+//! use.
+
+#![allow(clippy::unwrap_used, reason = "a test's own surroundings")]
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use lpm::{NextHop, Prefix, Rib};
+use netdev::XdpMode;
+use router::forward::{Adjacency, Family, Forwarding, Plane, Punt};
+use router::xdp::{End, Port, Settings, Xdp, start};
+use sys::require::Class;
+use testbed::{Bed, Host, HostSpec, LinkKind, LinkSpec, Neighbours, Topology};
+
+const TO_SERVER: u16 = 1;
+const TO_CLIENT: u16 = 2;
+const LOCAL: u16 = 3;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn topology(neighbours: Neighbours, server_mtu: u32) -> Topology {
+    let mut topology = Topology::default();
+    for name in ["client", "router", "server"] {
+        let mut host = HostSpec::native();
+        host.settings.forward = name == "router";
+        host.settings.neighbours = neighbours;
+        topology.host.insert(name.to_owned(), host);
+    }
+    for (ends, mtu) in [
+        (["client", "router"], 1500),
+        (["router", "server"], server_mtu),
+    ] {
+        let mut link = LinkSpec::new(LinkKind::Direct, &ends);
+        // A redirected frame is sent as it is.
+        link.settings.tx_checksum = false;
+        link.settings.tso = false;
+        link.settings.udp_segmentation = false;
+        link.settings.mtu = mtu;
+        topology.link.push(link);
+    }
+    topology
+}
+
+struct Rig {
+    bed: Bed,
+    xdp: Xdp,
+}
+
+impl Rig {
+    /// With routes to both networks, and the router's own addresses.
+    fn new(name: &str, topology: &Topology, mode: XdpMode) -> Self {
+        let bed = Bed::up(topology, name).unwrap();
+        let router = bed.host("router").unwrap();
+        let (mut v4, mut v6) = (Rib::new(), Rib::new());
+        for (peer, number) in [("server", TO_SERVER), ("client", TO_CLIENT)] {
+            let interface = router.interface(peer).unwrap();
+            for (address, number, network) in
+                [(interface.v4, number, true), (interface.v4, LOCAL, false)]
+            {
+                let IpAddr::V4(address) = address else {
+                    panic!()
+                };
+                let len = if network { 24 } else { 32 };
+                v4.insert(
+                    Prefix::containing(address.to_bits(), len).unwrap(),
+                    hop(number),
+                );
+            }
+            for (address, number, len) in [(interface.v6, number, 64), (interface.v6, LOCAL, 128)] {
+                let IpAddr::V6(address) = address else {
+                    panic!()
+                };
+                v6.insert(
+                    Prefix::containing(address.to_bits(), len).unwrap(),
+                    hop(number),
+                );
+            }
+        }
+        let settings = Settings {
+            mode,
+            ..Settings::default()
+        };
+        let ports: Vec<Port> = router
+            .interfaces()
+            .iter()
+            .map(|one| Port {
+                ifindex: one.ifindex,
+                tags: [0; 2],
+                mac: one.mac,
+            })
+            .collect();
+        let xdp = router
+            .run(|| {
+                let mut xdp = start(&settings, v4, v6).unwrap();
+                for family in [Family::V4, Family::V6] {
+                    let local = Forwarding::Punt(Punt::Local);
+                    xdp.next_hop(family, hop(LOCAL), &local).unwrap();
+                    for number in [TO_SERVER, TO_CLIENT] {
+                        let unknown = Forwarding::Punt(Punt::Unresolved);
+                        xdp.next_hop(family, hop(number), &unknown).unwrap();
+                    }
+                }
+                xdp.listen(&ports).unwrap();
+                xdp
+            })
+            .unwrap();
+        Self { bed, xdp }
+    }
+
+    fn host(&self, name: &str) -> &Host {
+        self.bed.host(name).unwrap()
+    }
+
+    /// Sends to both ends by what the bed says of them.
+    fn introduce(&mut self) {
+        for (peer, number) in [("server", TO_SERVER), ("client", TO_CLIENT)] {
+            let interface = self.bed.host("router").unwrap().interface(peer).unwrap();
+            let to = Adjacency {
+                ifindex: interface.ifindex,
+                source: interface.mac,
+                destination: interface.peers[0].mac,
+                vlan: None,
+                mtu: interface.mtu,
+            };
+            for family in [Family::V4, Family::V6] {
+                self.next_hop(family, number, &Forwarding::Neighbour(to));
+            }
+        }
+    }
+
+    fn next_hop(&mut self, family: Family, number: u16, to: &Forwarding) {
+        let router = self.bed.host("router").unwrap();
+        let xdp = &mut self.xdp;
+        router
+            .run(|| xdp.next_hop(family, hop(number), to))
+            .unwrap()
+            .unwrap();
+    }
+
+    fn packets(&self, end: End) -> u64 {
+        self.xdp.counters().unwrap().get(end).packets
+    }
+
+    /// The server's address.
+    fn server(&self, family: Family) -> IpAddr {
+        let interface = self.host("server").interface("router").unwrap();
+        match family {
+            Family::V4 => interface.v4,
+            Family::V6 => interface.v6,
+        }
+    }
+
+    /// What a program prints in a host, and whether it succeeds.
+    fn print(&self, host: &str, command: &str) -> (bool, String) {
+        let mut words = command.split_whitespace();
+        let mut program = Command::new(words.next().unwrap());
+        program.args(words);
+        let done = self.host(host).run(|| program.output().unwrap()).unwrap();
+        let mut text = String::from_utf8_lossy(&done.stdout).into_owned();
+        text.push_str(&String::from_utf8_lossy(&done.stderr));
+        (done.status.success(), text)
+    }
+
+    /// A conversation of a mebibyte in each direction.
+    fn converse(&self, family: Family) {
+        const BYTES: usize = 1 << 20;
+        let server = SocketAddr::new(self.server(family), 7000);
+        let listener = self
+            .host("server")
+            .run(|| TcpListener::bind(server).unwrap())
+            .unwrap();
+        let echo = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut all = vec![0; BYTES];
+            stream.read_exact(&mut all).unwrap();
+            stream.write_all(&all).unwrap();
+        });
+        self.host("client")
+            .run(|| {
+                let mut stream = TcpStream::connect_timeout(&server, PATIENCE).unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                let sent: Vec<u8> = (0..=250).cycle().take(BYTES).collect();
+                stream.write_all(&sent).unwrap();
+                let mut back = vec![0; BYTES];
+                stream.read_exact(&mut back).unwrap();
+                assert!(back == sent, "what came back is not what was sent");
+            })
+            .unwrap();
+        echo.join().unwrap();
+    }
+
+    /// A datagram and its answer.
+    fn ask(&self, family: Family) {
+        let server = SocketAddr::new(self.server(family), 7001);
+        let bind = |host: &str, at: SocketAddr| {
+            let socket = self
+                .host(host)
+                .run(|| UdpSocket::bind(at).unwrap())
+                .unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket
+        };
+        let (at, mut bytes) = (bind("server", server), [0; 16]);
+        let any = if server.is_ipv4() {
+            "0.0.0.0:0"
+        } else {
+            "[::]:0"
+        };
+        let client = bind("client", any.parse().unwrap());
+        client.send_to(b"question", server).unwrap();
+        let (length, from) = at.recv_from(&mut bytes).unwrap();
+        assert_eq!(&bytes[..length], b"question");
+        at.send_to(b"answer", from).unwrap();
+        let length = client.recv(&mut bytes).unwrap();
+        assert_eq!(&bytes[..length], b"answer");
+    }
+}
+
+fn hop(number: u16) -> NextHop {
+    NextHop::new(number).unwrap()
+}
+
+fn flag(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "-4",
+        Family::V6 => "-6",
+    }
+}
+
+/// Waits for a condition.
+fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn tcp_udp_and_ping_pass_without_the_kernel() {
+    if !sys::require::root() {
+        return;
+    }
+    for (name, mode) in [
+        ("xdp-native", XdpMode::Native),
+        ("xdp-generic", XdpMode::Generic),
+    ] {
+        let mut rig = Rig::new(name, &topology(Neighbours::Permanent, 1500), mode);
+        rig.introduce();
+        for family in [Family::V4, Family::V6] {
+            let before = rig.packets(End::Forwarded);
+            rig.converse(family);
+            rig.ask(family);
+            let server = rig.server(family);
+            let (worked, said) = rig.print("client", &format!("ping -n -c 3 -i 0.05 {server}"));
+            assert!(worked && said.contains("3 received"), "{said}");
+            assert!(rig.packets(End::Forwarded) > before + 100);
+        }
+        let counters = rig.xdp.counters().unwrap();
+        for end in [
+            End::Unresolved,
+            End::NoRoute,
+            End::NoMeaning,
+            End::Malformed,
+            End::Martian,
+        ] {
+            assert_eq!(counters.get(end).packets, 0, "{}", end.name());
+        }
+        let router = rig.bed.host("router").unwrap();
+        let stopped = router.run(|| rig.xdp.stop().unwrap()).unwrap();
+        assert_eq!(stopped.get(End::DroppedAtDevice).packets, 0);
+    }
+}
+
+#[test]
+fn errors_are_the_kernels_to_send() {
+    if !sys::require::root() {
+        return;
+    }
+    let topology = topology(Neighbours::Permanent, 1400);
+    let mut rig = Rig::new("xdp-errors", &topology, XdpMode::Native);
+    rig.introduce();
+    for family in [Family::V4, Family::V6] {
+        let (server, flag) = (rig.server(family), flag(family));
+        let near = rig.host("router").interface("client").unwrap();
+        let near = if family == Family::V4 {
+            near.v4
+        } else {
+            near.v6
+        };
+        let (_, said) = rig.print("client", &format!("ping {flag} -n -c 1 -t 1 {server}"));
+        assert!(
+            said.contains(&near.to_string()) && said.contains("exceeded"),
+            "{said}"
+        );
+        let trace = format!("traceroute {flag} -n -q 1 -w 2 {server}");
+        let (worked, said) = rig.print("client", &trace);
+        let hops: Vec<_> = said.lines().skip(1).collect();
+        assert!(worked && hops.len() == 2, "{said}");
+        assert!(hops[0].contains(&format!(" {near} ")), "{said}");
+        assert!(hops[1].contains(&format!(" {server} ")), "{said}");
+        let expired = rig.packets(End::TtlExpired);
+        assert!(expired >= 2, "{expired}");
+        let long = format!("ping {flag} -n -c 1 -M do -s 1440 {server}");
+        let (worked, said) = rig.print("client", &long);
+        assert!(!worked && said.contains("1400"), "{said}");
+        // The path's MTU is known now, and TCP finds it out by itself.
+        rig.converse(family);
+    }
+    assert!(rig.packets(End::TooLong) >= 2);
+    // Nobody has this address; the route is a network's.
+    let IpAddr::V4(server) = rig.server(Family::V4) else {
+        panic!()
+    };
+    let nobody = std::net::Ipv4Addr::from_bits(0x0808_0808);
+    let (worked, said) = rig.print(
+        "client",
+        &format!("ip route add {nobody} via {}", {
+            rig.host("router").interface("client").unwrap().v4
+        }),
+    );
+    assert!(worked, "{said}");
+    let (worked, said) = rig.print("client", &format!("ping -n -c 1 -W 2 {nobody}"));
+    assert!(!worked && said.contains("nreachable"), "{said} {server}");
+    assert_eq!(rig.packets(End::NoRoute), 1);
+}
+
+#[test]
+fn neighbours_are_found_by_the_kernel() {
+    if !sys::require::root() {
+        return;
+    }
+    let mut rig = Rig::new(
+        "xdp-neighbours",
+        &topology(Neighbours::Dynamic, 1500),
+        XdpMode::Native,
+    );
+    for family in [Family::V4, Family::V6] {
+        // Each of them has to ask for its neighbour, and be answered.
+        rig.converse(family);
+        assert!(rig.packets(End::Unresolved) > 0);
+        assert_eq!(rig.packets(End::Forwarded), 0);
+    }
+    for (peer, number) in [("server", TO_SERVER), ("client", TO_CLIENT)] {
+        for family in [Family::V4, Family::V6] {
+            let interface = rig.host("router").interface(peer).unwrap().clone();
+            let there = &interface.peers[0];
+            let address = if family == Family::V4 {
+                there.v4
+            } else {
+                there.v6
+            };
+            let mut netlink = rig.host("router").netlink();
+            let known = netlink.neighbour(interface.ifindex, address).unwrap();
+            let known = known.unwrap();
+            drop(netlink);
+            assert!(known.usable());
+            let to = Adjacency {
+                ifindex: interface.ifindex,
+                source: interface.mac,
+                destination: known.mac.unwrap(),
+                vlan: None,
+                mtu: interface.mtu,
+            };
+            rig.next_hop(family, number, &Forwarding::Neighbour(to));
+        }
+    }
+    for family in [Family::V4, Family::V6] {
+        let before = (rig.packets(End::Unresolved), rig.packets(End::Forwarded));
+        rig.converse(family);
+        assert_eq!(rig.packets(End::Unresolved), before.0);
+        assert!(rig.packets(End::Forwarded) > before.1 + 100);
+    }
+}
+
+#[test]
+fn vlans_are_routed_to_plain_links_and_back() {
+    if !sys::require::root() {
+        return;
+    }
+    let mut rig = Rig::new(
+        "xdp-vlan",
+        &topology(Neighbours::Permanent, 1500),
+        XdpMode::Native,
+    );
+    rig.introduce();
+    let lower = rig.host("router").interface("client").unwrap().clone();
+    for (host, device, address) in [("client", "router", 2), ("router", "client", 1)] {
+        for words in [
+            format!("ip link add link {device} name vlan7 type vlan id 7"),
+            format!("ip address add 10.7.0.{address}/24 dev vlan7"),
+            format!("ip address add fd07::{address}/64 dev vlan7 nodad"),
+            "ip link set vlan7 up".to_owned(),
+        ] {
+            let (worked, said) = rig.print(host, &words);
+            if said.contains("Unknown device type") {
+                // What the program does with tags is tested on frames, too.
+                return sys::require::skip(Class::Hardware, "this kernel has no VLAN devices");
+            }
+            assert!(worked, "{words}: {said}");
+        }
+    }
+    for (host, words) in [
+        ("client", "ip route replace 10.173.1.0/24 via 10.7.0.1"),
+        ("client", "ip route replace fd0a:ad00:0:1::/64 via fd07::1"),
+        ("server", "ip route add 10.7.0.0/24 via 10.173.1.1"),
+        ("server", "ip route add fd07::/64 via fd0a:ad00:0:1::1"),
+    ] {
+        let (worked, said) = rig.print(host, words);
+        assert!(worked, "{words}: {said}");
+    }
+    // The VLAN devices have the address of the device below.
+    let tagged = Adjacency {
+        ifindex: lower.ifindex,
+        source: lower.mac,
+        destination: lower.peers[0].mac,
+        vlan: Some(7),
+        mtu: 1500,
+    };
+    const TAGGED: u16 = 9;
+    let mut ports = Vec::new();
+    for interface in rig.host("router").interfaces() {
+        for tag in [0, 7] {
+            ports.push(Port {
+                ifindex: interface.ifindex,
+                tags: [tag, 0],
+                mac: interface.mac,
+            });
+        }
+    }
+    let router = rig.bed.host("router").unwrap();
+    let xdp = &mut rig.xdp;
+    router
+        .run(|| {
+            for family in [Family::V4, Family::V6] {
+                let to = Forwarding::Neighbour(tagged);
+                xdp.next_hop(family, hop(TAGGED), &to).unwrap();
+            }
+            xdp.route4("10.7.0.0/24".parse().unwrap(), Some(hop(TAGGED)))
+                .unwrap();
+            xdp.route4("10.7.0.1/32".parse().unwrap(), Some(hop(LOCAL)))
+                .unwrap();
+            xdp.route6("fd07::/64".parse().unwrap(), Some(hop(TAGGED)))
+                .unwrap();
+            xdp.route6("fd07::1/128".parse().unwrap(), Some(hop(LOCAL)))
+                .unwrap();
+            xdp.listen(&ports).unwrap();
+        })
+        .unwrap();
+    // Neighbours on the VLAN find each other by the kernel.
+    await_that("the VLAN does not come up", || {
+        rig.print("client", "ping -n -c 1 -W 1 10.7.0.1").0
+            && rig.print("client", "ping -n -c 1 -W 1 fd07::1").0
+    });
+    for family in [Family::V4, Family::V6] {
+        let before = rig.packets(End::Forwarded);
+        rig.converse(family);
+        assert!(rig.packets(End::Forwarded) > before + 100);
+    }
+}

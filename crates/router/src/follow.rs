@@ -32,7 +32,7 @@ use world::World;
 
 pub use run::{Follower, Options, RunError};
 pub use status::{Changes, Lag, Numbers, Routes, Status, Sync, Told};
-pub use view::{NextHopView, RouteView};
+pub use view::{NamedPort, NextHopView, RouteView};
 
 /// A neighbour is asked for at most this often.
 const PROBE_EVERY: Duration = Duration::from_millis(500);

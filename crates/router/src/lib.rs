@@ -1,6 +1,7 @@
 //! Router and firewall: what routes and rules are, and how they are read from the tables and rule
 //! sets that people have; and the data planes that forward by them. Lookup itself is `lpm`'s and `acl`'s.
 
+pub mod config;
 pub mod cpu;
 pub mod engine;
 mod error;
@@ -11,6 +12,7 @@ mod lines;
 mod named;
 pub mod routes;
 pub mod rules;
+pub mod service;
 mod source;
 pub mod xdp;
 

@@ -11,6 +11,7 @@ use super::table::Table;
 use super::way::{Key, Way};
 use super::world::{Expanded, World};
 use crate::forward::{Adjacency, Family, Forwarding, Plane, Punt};
+use crate::xdp::Port;
 
 /// A prefix in the data plane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,7 +36,38 @@ pub struct NextHopView {
     pub means: String,
 }
 
+/// Where packets of a device come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPort {
+    pub name: String,
+    pub port: Port,
+}
+
 impl<P: Plane> Follow<P> {
+    /// The ports of the devices with these names that are there.
+    pub fn ports(&self, names: &[String]) -> Vec<NamedPort> {
+        let links = self.world.links();
+        let named = links.filter(|link| names.contains(&link.name));
+        let ports = named.map(|link| NamedPort {
+            name: link.name.clone(),
+            port: match (link.vlan, link.link) {
+                (Some(vlan), Some(below)) => Port {
+                    ifindex: below,
+                    tags: [vlan, 0],
+                    mac: link.mac,
+                },
+                _ => Port {
+                    ifindex: link.index,
+                    tags: [0, 0],
+                    mac: link.mac,
+                },
+            },
+        });
+        let mut ports: Vec<NamedPort> = ports.collect();
+        ports.sort_by(|a, b| a.name.cmp(&b.name));
+        ports
+    }
+
     /// What is installed, in order: the prefix that an address matches, or the first `limit` of
     /// all.
     pub fn routes(&self, of: Option<IpAddr>, limit: usize) -> Vec<RouteView> {

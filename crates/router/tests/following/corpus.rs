@@ -38,8 +38,8 @@ fn a_full_table_is_loaded_and_changed() {
         .enumerate()
         .map(|(at, prefix)| route(prefix, at))
         .collect();
-    // As many as one message to the kernel may hold.
-    for some in routes.chunks(1000) {
+    // More at a time, and the kernel has no room for its answers.
+    for some in routes.chunks(100) {
         netlink.add_routes(some).unwrap();
     }
     let mut plane = Memory::new();

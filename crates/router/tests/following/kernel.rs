@@ -35,77 +35,81 @@ fn leaves_to(space: &Space, followed: &Followed, to: &str, mac: [u8; 6], device:
     });
 }
 
-fn is(followed: &Followed, to: &str, what: Option<Forwarding>) {
+fn is(followed: &Followed, to: &str, what: impl Into<Option<Forwarding>>) {
+    let what = what.into();
     until(&format!("{to} is {what:?}"), followed, |follow| {
         follow.plane().forward(ip(to), 0) == what
     });
 }
+
+const KINDS: [&str; 14] = [
+    "blackhole 192.0.2.0/25",
+    "unreachable 192.0.2.128/26",
+    "prohibit 192.0.2.192/26",
+    "throw 198.51.100.0/24",
+    "203.0.113.0/24 via 10.1.0.2 metric 20",
+    "203.0.113.0/24 via 10.2.0.2 metric 10",
+    "203.0.113.128/25 via 10.1.0.2 mtu 1300",
+    "100.64.0.0/10 via inet6 fd02::2 dev eth2",
+    "100.65.0.0/16 via 172.31.0.1 dev eth1 onlink",
+    "default via 10.1.0.2",
+    "-6 default via fd01::2",
+    "-6 2001:db8::/32 via fd02::2",
+    "-6 blackhole 2001:db8:1::/48",
+    "-6 unreachable 2001:db8:2::/48",
+];
+/// Addresses at the bounds of those.
+const KINDS_AT: [&str; 35] = [
+    "192.0.2.0",
+    "192.0.2.127",
+    "192.0.2.128",
+    "192.0.2.191",
+    "192.0.2.192",
+    "192.0.3.0",
+    "203.0.112.255",
+    "203.0.113.0",
+    "203.0.113.127",
+    "203.0.113.128",
+    "203.0.113.255",
+    "100.63.255.255",
+    "100.64.0.0",
+    "100.65.0.0",
+    "100.127.255.255",
+    "100.128.0.0",
+    "10.1.0.0",
+    "10.1.0.1",
+    "10.1.0.2",
+    "10.1.0.255",
+    "10.1.1.0",
+    "127.0.0.1",
+    "224.0.0.1",
+    "255.255.255.255",
+    "fd01::1",
+    "fd01::2",
+    "fd01::3",
+    "fd02::1",
+    "2001:db8::1",
+    "2001:db8:1::1",
+    "2001:db8:2::1",
+    "2001:db8:3::",
+    "2001:db9::",
+    "::1",
+    "ff02::1",
+];
 
 #[test]
 fn kinds_of_routes_are_what_the_kernel_makes_of_them() {
     let Some((router, _one, _two)) = router("kinds") else {
         return;
     };
-    for route in [
-        "blackhole 192.0.2.0/25",
-        "unreachable 192.0.2.128/26",
-        "prohibit 192.0.2.192/26",
-        "throw 198.51.100.0/24",
-        "203.0.113.0/24 via 10.1.0.2 metric 20",
-        "203.0.113.0/24 via 10.2.0.2 metric 10",
-        "203.0.113.128/25 via 10.1.0.2 mtu 1300",
-        "100.64.0.0/10 via inet6 fd02::2 dev eth2",
-        "100.65.0.0/16 via 172.31.0.1 dev eth1 onlink",
-        "default via 10.1.0.2",
-        "-6 default via fd01::2",
-        "-6 2001:db8::/32 via fd02::2",
-        "-6 blackhole 2001:db8:1::/48",
-        "-6 unreachable 2001:db8:2::/48",
-    ] {
+    for route in KINDS {
         let (family, route) = route.strip_prefix("-6 ").map_or(("", route), |r| ("-6", r));
         router.run(&format!("ip {family} route add {route}"));
     }
     let followed = follow(&router);
-    let addresses = [
-        "192.0.2.0",
-        "192.0.2.127",
-        "192.0.2.128",
-        "192.0.2.191",
-        "192.0.2.192",
-        "192.0.3.0",
-        "203.0.112.255",
-        "203.0.113.0",
-        "203.0.113.127",
-        "203.0.113.128",
-        "203.0.113.255",
-        "100.63.255.255",
-        "100.64.0.0",
-        "100.65.0.0",
-        "100.127.255.255",
-        "100.128.0.0",
-        "10.1.0.0",
-        "10.1.0.1",
-        "10.1.0.2",
-        "10.1.0.255",
-        "10.1.1.0",
-        "127.0.0.1",
-        "224.0.0.1",
-        "255.255.255.255",
-        "fd01::1",
-        "fd01::2",
-        "fd01::3",
-        "fd02::1",
-        "2001:db8::1",
-        "2001:db8:1::1",
-        "2001:db8:2::1",
-        "2001:db8:3::",
-        "2001:db9::",
-        "::1",
-        "ff02::1",
-    ]
-    .map(ip);
+    let addresses = KINDS_AT.map(ip);
     assert_agree(&router, &followed, &addresses);
-    is(&followed, "192.0.2.1", Some(Forwarding::Drop));
+    is(&followed, "192.0.2.1", Forwarding::Drop);
     is(
         &followed,
         "192.0.2.129",
@@ -116,8 +120,8 @@ fn kinds_of_routes_are_what_the_kernel_makes_of_them() {
         "198.51.100.1",
         Some(Forwarding::Punt(Punt::Refused)),
     );
-    is(&followed, "10.1.0.1", Some(Forwarding::Punt(Punt::Local)));
-    is(&followed, "10.1.0.77", Some(UNRESOLVED));
+    is(&followed, "10.1.0.1", Forwarding::Punt(Punt::Local));
+    is(&followed, "10.1.0.77", UNRESOLVED);
     for (route, to) in [
         ("del default", "192.0.3.0"),
         ("del 203.0.113.0/24 metric 10", "203.0.113.1"),
@@ -154,7 +158,7 @@ fn neighbours_are_followed() {
     leaves_to(&router, &followed, "2001:db8::1", two.mac("eth0"), "eth2");
     // They are neighbours on a link as well; others there are the kernel's to find.
     leaves_to(&router, &followed, "10.1.0.2", one.mac("eth0"), "eth1");
-    is(&followed, "10.1.0.9", Some(UNRESOLVED));
+    is(&followed, "10.1.0.9", UNRESOLVED);
     router.run("ip neigh add 10.1.0.9 lladdr 02:00:00:00:00:09 dev eth1 nud permanent");
     leaves_to(&router, &followed, "10.1.0.9", [2, 0, 0, 0, 0, 9], "eth1");
     router.run("ip neigh replace 10.1.0.9 lladdr 02:00:00:00:00:0a dev eth1 nud permanent");
@@ -165,7 +169,7 @@ fn neighbours_are_followed() {
     router.run("ip route del 10.1.0.8/29");
     leaves_to(&router, &followed, "10.1.0.9", [2, 0, 0, 0, 0, 10], "eth1");
     router.run("ip neigh del 10.1.0.9 dev eth1");
-    is(&followed, "10.1.0.9", Some(UNRESOLVED));
+    is(&followed, "10.1.0.9", UNRESOLVED);
     router.run("ip neigh replace 10.1.0.2 lladdr 02:00:00:00:00:0b dev eth1 nud permanent");
     leaves_to(
         &router,
@@ -202,8 +206,8 @@ fn what_a_link_carries_goes_with_it() {
     leaves_to(&router, &followed, "100.64.0.1", two.mac("eth0"), "eth2");
     // No carrier: the kernel keeps its routes, and packets are its to refuse.
     one.run("ip link set eth0 down");
-    is(&followed, "203.0.113.1", Some(UNRESOLVED));
-    is(&followed, "192.0.2.1", Some(UNRESOLVED));
+    is(&followed, "203.0.113.1", UNRESOLVED);
+    is(&followed, "192.0.2.1", UNRESOLVED);
     one.run("ip link set eth0 up");
     leaves_to(&router, &followed, "203.0.113.1", one.mac("eth0"), "eth1");
     // Down: its routes are gone, without a word for IPv4.
@@ -307,7 +311,7 @@ fn next_hop_objects_change_under_their_routes() {
     let ours = ["203.0.113.1", "192.0.2.1", "198.51.100.1"].map(ip);
     let macs = [one.mac("eth0"), two.mac("eth0")];
     leaves_to(&router, &followed, "203.0.113.1", macs[0], "eth1");
-    is(&followed, "198.51.100.1", Some(Forwarding::Drop));
+    is(&followed, "198.51.100.1", Forwarding::Drop);
     until("a group of both", &followed, |follow| {
         let hops = follow.next_hops();
         hops.iter()
@@ -379,7 +383,7 @@ fn what_only_the_kernel_can_do_is_left_to_it() {
     router.run("ip route add 198.51.100.0/24 tos 0x10 via 10.1.0.2");
     router.run("ip route add 198.51.100.0/24 via 10.2.0.2");
     let followed = follow(&router);
-    is(&followed, "192.0.2.1", Some(Forwarding::Punt(Punt::Device)));
+    is(&followed, "192.0.2.1", Forwarding::Punt(Punt::Device));
     // What depends on the type of service is the kernel's for all.
     is(
         &followed,
@@ -523,7 +527,7 @@ fn calls_come_in_an_order_that_sends_nothing_astray() {
     );
     assert!(calls[0].starts_with("203.0.113.0/24 Some("), "{calls:?}");
     router.run("ip route replace 203.0.113.0/24 via 10.1.0.10");
-    is(&followed, "203.0.113.1", Some(UNRESOLVED));
+    is(&followed, "203.0.113.1", UNRESOLVED);
     let calls = told();
     assert!(
         calls[0].contains("= Punt(Unresolved)"),

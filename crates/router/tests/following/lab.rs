@@ -164,7 +164,9 @@ pub(crate) fn kernels_way(
     names: &dyn Fn(u32) -> String,
     to: IpAddr,
 ) -> String {
-    if to.is_multicast() || to == std::net::Ipv4Addr::BROADCAST {
+    // What it would send there itself; of others it takes nothing to "this network".
+    let this = matches!(to, IpAddr::V4(to) if to.octets()[0] == 0);
+    if this || to.is_multicast() || to == std::net::Ipv4Addr::BROADCAST {
         return "this machine".into();
     }
     match netlink.route_to(to, None, None) {

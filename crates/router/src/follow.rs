@@ -7,6 +7,7 @@
 
 mod change;
 mod outlet;
+mod routes;
 mod run;
 mod side;
 mod status;
@@ -25,8 +26,9 @@ use netdev::monitor::{Message, PolicyRule};
 
 use crate::forward::Plane;
 use outlet::Outlet;
+use routes::{Rank, Route};
 use side::Side;
-use table::{Rank, Route, Table};
+use table::Table;
 use way::Key;
 use world::World;
 

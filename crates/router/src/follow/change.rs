@@ -9,8 +9,9 @@ use netdev::monitor::{Entry, Hop, Kind, Message, NextHopObject, PolicyRule, Tabl
 use netdev::{Link, Neighbour};
 
 use super::outlet::Outlet;
+use super::routes::{Rank, Route};
 use super::side::Side;
-use super::table::{Rank, Route, Table};
+use super::table::Table;
 use super::way::{Key, WayId};
 use super::world::World;
 use super::{Census, Follow, Origin, settle};

@@ -9,3 +9,4 @@ mod plane;
 #[path = "../common/programs.rs"]
 #[expect(dead_code, reason = "each test uses its part")]
 mod programs;
+mod sharing;

@@ -4,7 +4,9 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use clap::{Args, ValueEnum};
+use router::listing;
 use router::routes::{self, Imported, PeerChoice};
 use router::rules::{self, NoteKind, RuleSet};
 
@@ -12,7 +14,7 @@ use crate::exit::Failure;
 
 #[derive(Debug, Args)]
 pub(super) struct Inputs {
-    /// Routes, packed or plain; - for standard input
+    /// Routes: a file, packed or plain, - for standard input, or kernel for what `ip route` lists here
     #[arg(long, value_name = "FILE")]
     rib: Option<PathBuf>,
     /// By default what the content looks like: mrt, pfx2as, ip-route, ip-route-json, bird, frr-json, plain
@@ -27,7 +29,7 @@ pub(super) struct Inputs {
     /// Put this many stand-ins for next hops that the source does not name
     #[arg(long, value_name = "N", requires = "rib", value_parser = clap::value_parser!(u16).range(1..=32767))]
     spread: Option<u16>,
-    /// Rules, packed or plain; - for standard input
+    /// Rules: a file, packed or plain, - for standard input, or kernel for what `nft` lists here
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
     /// By default what the content looks like: classbench, iptables, nft, csv, json
@@ -60,8 +62,12 @@ pub(super) struct Read {
 }
 
 impl Inputs {
+    pub(super) fn are_none(&self) -> bool {
+        self.rib.is_none() && self.rules.is_none()
+    }
+
     pub(super) fn read(&self) -> Result<Read, Failure> {
-        if self.rib.is_none() && self.rules.is_none() {
+        if self.are_none() {
             let what = "name routes by --rib FILE, rules by --rules FILE, or both";
             return Err(Failure::Input(what.to_owned()));
         }
@@ -83,12 +89,14 @@ impl Inputs {
             peer: self.peer.unwrap_or_default(),
             table: self.table.clone(),
         };
-        let imported = if file == Path::new("-") {
-            routes::read("standard input", io::stdin(), &options)
-        } else {
-            routes::open(file, &options)
+        let imported = match named(file) {
+            Named::Kernel => listing::routes(&options),
+            Named::Input => {
+                routes::read("standard input", io::stdin(), &options).map_err(Into::into)
+            }
+            Named::File => routes::open(file, &options).map_err(Into::into),
         };
-        let mut imported = imported.map_err(|error| input(&error))?;
+        let mut imported = imported.map_err(failure)?;
         if let Some(count) = self.spread {
             imported.routes.spread(count);
         }
@@ -104,12 +112,14 @@ impl Inputs {
             },
             tables: self.rules_table.clone(),
         };
-        let rules = if file == Path::new("-") {
-            rules::read("standard input", io::stdin(), &options)
-        } else {
-            rules::open(file, &options)
+        let rules = match named(file) {
+            Named::Kernel => listing::rules(&options),
+            Named::Input => {
+                rules::read("standard input", io::stdin(), &options).map_err(Into::into)
+            }
+            Named::File => rules::open(file, &options).map_err(Into::into),
         };
-        let rules = rules.map_err(|error| input(&error))?;
+        let rules = rules.map_err(failure)?;
         let name = name(file);
         if !self.punt_unsupported {
             expressible(&name, &rules)?;
@@ -118,9 +128,29 @@ impl Inputs {
     }
 }
 
-/// What the user gave cannot be taken.
-pub(super) fn input(error: &router::Error) -> Failure {
-    Failure::Input(error.to_string())
+/// What a file's name stands for.
+enum Named {
+    Kernel,
+    Input,
+    File,
+}
+
+fn named(file: &Path) -> Named {
+    if file == Path::new(listing::NAME) {
+        Named::Kernel
+    } else if file == Path::new("-") {
+        Named::Input
+    } else {
+        Named::File
+    }
+}
+
+fn failure(error: listing::Error) -> Failure {
+    match error {
+        listing::Error::Missing(missing) => Failure::Missing(vec![("kernel".to_owned(), missing)]),
+        listing::Error::Failed { .. } => Failure::Failed(anyhow!(error)),
+        listing::Error::Input(error) => Failure::Input(error.to_string()),
+    }
 }
 
 fn expressible(name: &str, rules: &RuleSet) -> Result<(), Failure> {

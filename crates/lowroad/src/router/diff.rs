@@ -1,0 +1,141 @@
+//! `lowroad router diff`: whether all engines agree with a naive one, or what differs between two images.
+
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use clap::Args;
+use router::check::{self, Checked, Keys};
+use router::image::{self, Change, Changes, Image};
+use serde_json::{Value, json};
+
+use super::given::{Given, failure};
+use crate::exit::{self, Failure};
+
+#[derive(Debug, Args)]
+pub(super) struct Diff {
+    /// A table image; without it, what --rib and --rules name
+    image: Option<PathBuf>,
+    #[command(flatten)]
+    given: Given,
+    /// A second image: say what it has that the first has not, and the other way round
+    #[arg(requires = "image")]
+    new: Option<PathBuf>,
+    /// Five-tuples that rules are checked with [default: what takes about a second]
+    #[arg(long, value_name = "N", conflicts_with = "new", value_parser = clap::value_parser!(u32).range(1..))]
+    keys: Option<u32>,
+    /// Of what is random
+    #[arg(long, default_value = "1", conflicts_with = "new")]
+    seed: u64,
+}
+
+impl Diff {
+    pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
+        let image = self.given.image(self.image.as_deref())?;
+        if let Some(new) = &self.new {
+            let new = Image::open(new).map_err(failure)?;
+            return told_apart(&image::changes(&image, &new), json);
+        }
+        let mut checked = Vec::new();
+        if let Some(tables) = image.tables {
+            checked.extend(check::tables(tables, self.seed).map_err(failure)?.1);
+        }
+        if let Some(rules) = &image.rules {
+            let keys = self
+                .keys
+                .map_or(Keys::Usual, |keys| Keys::Exactly(keys as usize));
+            checked
+                .extend(check::rule_set(rules, keys, self.seed).map_err(|error| anyhow!(error))?);
+        }
+        exit::print(&if json {
+            let engines: Vec<Value> = checked.iter().map(engine_json).collect();
+            format!("{:#}\n", json!({ "engines": engines }))
+        } else {
+            checked.iter().map(engine_text).collect()
+        })?;
+        let wrong: usize = checked.iter().map(|checked| checked.wrong).sum();
+        if wrong == 0 {
+            return Ok(());
+        }
+        let what = "answers differ from the naive engine's; build the image again, and report it if they still do";
+        Err(Failure::Failed(anyhow!("{wrong} {what}")))
+    }
+}
+
+fn engine_text(checked: &Checked) -> String {
+    let Checked {
+        engine,
+        keys,
+        wrong,
+        first,
+    } = checked;
+    let mut text = format!("{engine:<36} {keys:>9} keys  {wrong} wrong\n");
+    for wrong in first {
+        let (key, answer, right) = (&wrong.key, &wrong.answer, &wrong.right);
+        text += &format!("  {key}: {answer}, where {right} is right\n");
+    }
+    text
+}
+
+fn engine_json(checked: &Checked) -> Value {
+    let first = checked
+        .first
+        .iter()
+        .map(|wrong| json!({"key": wrong.key, "answer": wrong.answer, "right": wrong.right}));
+    json!({
+        "engine": checked.engine,
+        "keys": checked.keys,
+        "wrong": checked.wrong,
+        "first": first.collect::<Vec<_>>(),
+    })
+}
+
+fn told_apart(changes: &Changes, json: bool) -> Result<(), Failure> {
+    if json {
+        let list = |changes: &[Change]| -> Vec<Value> {
+            let change = |change: &Change| json!({"what": change.what, "before": change.before, "after": change.after});
+            changes.iter().map(change).collect()
+        };
+        let account = json!({
+            "routes": list(&changes.routes),
+            "rules": list(&changes.rules),
+            "rules_moved": changes.moved,
+        });
+        return exit::print(&format!("{account:#}\n"));
+    }
+    if changes.is_empty() {
+        return exit::print("no difference\n");
+    }
+    let mut text = summary("routes", &changes.routes);
+    text += &changes.routes.iter().map(line).collect::<String>();
+    text += &summary("rules", &changes.rules);
+    text += &changes.rules.iter().map(line).collect::<String>();
+    if changes.moved > 0 {
+        text += &format!("{} rules come in another order\n", changes.moved);
+    }
+    exit::print(&text)
+}
+
+fn summary(what: &str, changes: &[Change]) -> String {
+    let added = changes
+        .iter()
+        .filter(|change| change.before.is_none())
+        .count();
+    let removed = changes
+        .iter()
+        .filter(|change| change.after.is_none())
+        .count();
+    let changed = changes.len() - added - removed;
+    format!("{what}: {added} added, {removed} removed, {changed} changed\n")
+}
+
+fn line(change: &Change) -> String {
+    let what = &change.what;
+    match (&change.before, &change.after) {
+        (None, Some(after)) => format!("  + {what}  {after}\n"),
+        (Some(before), None) => format!("  - {what}  {before}\n"),
+        (before, after) => {
+            let text = |side: &Option<String>| side.clone().unwrap_or_default();
+            format!("  ~ {what}  {} -> {}\n", text(before), text(after))
+        }
+    }
+}

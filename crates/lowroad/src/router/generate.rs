@@ -1,0 +1,235 @@
+//! `lowroad router generate`: prefixes, rules and traffic, the same for the same seed.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use acl::generate::{Kind, rules};
+use acl::{ANY_PORT, Address, Protocol, Rule};
+use anyhow::anyhow;
+use clap::{Args, Subcommand, ValueEnum};
+use packet::{build, pcap};
+use router::generate::{self, Traffic};
+use router::image::Image;
+
+use super::given::failure;
+use crate::exit::Failure;
+
+/// Ethernet.
+const LINK: u32 = 1;
+/// Bytes of UDP payload, for the smallest Ethernet frames of IPv4.
+const PAYLOAD: [u8; 18] = [0; 18];
+/// Between packets of a capture.
+const APART_NS: i64 = 1000;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Verb {
+    /// Prefixes, as long and as often within each other as those of the Internet
+    Prefixes(Prefixes),
+    /// Rules as firewalls have them, by Rovniagin and Wool's distribution of fields, as CSV
+    Rules(Rules),
+    /// UDP packets to the addresses of a table image
+    Traffic(Packets),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Prefixes {
+    /// IPv4 prefixes
+    #[arg(long, value_name = "N", default_value = "901899", value_parser = clap::value_parser!(u32).range(..=4_000_000))]
+    v4: u32,
+    /// IPv6 prefixes
+    #[arg(long, value_name = "N", default_value = "160147", value_parser = clap::value_parser!(u32).range(..=4_000_000))]
+    v6: u32,
+    #[command(flatten)]
+    out: Out,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Rules {
+    /// Rules of each family
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
+    count: u32,
+    /// Rules of IPv6 as well
+    #[arg(long)]
+    v6: bool,
+    #[command(flatten)]
+    out: Out,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Packets {
+    /// A table image
+    image: PathBuf,
+    /// Which addresses, and in which order
+    #[arg(long, value_enum, default_value = "per-prefix")]
+    order: Order,
+    #[arg(long, value_name = "N", default_value = "1000000")]
+    packets: u64,
+    /// Addresses of IPv6 instead of IPv4
+    #[arg(long)]
+    v6: bool,
+    #[command(flatten)]
+    out: Out,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Order {
+    /// Each address that has a route as likely as any other
+    Uniform,
+    /// Each prefix as likely as any other
+    PerPrefix,
+    /// The n-th prefix 1/n times as often as the first
+    Zipf,
+    /// All addresses that have routes, upwards in equal steps
+    Sequential,
+}
+
+#[derive(Debug, Args)]
+struct Out {
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// A file; packets are a capture if its name ends in .pcap, else a line each [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+impl Verb {
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        match self {
+            Self::Prefixes(Prefixes { v4, v6, out }) => out.write(|file| {
+                for prefix in generate::prefixes4(*v4, out.seed) {
+                    writeln!(file, "{prefix}")?;
+                }
+                for prefix in generate::prefixes6(*v6, out.seed) {
+                    writeln!(file, "{prefix}")?;
+                }
+                Ok(())
+            }),
+            Self::Rules(Rules { count, v6, out }) => out.write(|file| {
+                writeln!(
+                    file,
+                    "action,source,destination,source_ports,destination_ports,protocol"
+                )?;
+                write_rules::<u32>(file, *count, out.seed)?;
+                if *v6 {
+                    write_rules::<u128>(file, *count, out.seed)?;
+                }
+                Ok(())
+            }),
+            Self::Traffic(packets) => packets.run(),
+        }
+    }
+}
+
+impl Packets {
+    fn run(&self) -> Result<(), Failure> {
+        let image = Image::open(&self.image).map_err(failure)?;
+        let order = match self.order {
+            Order::Uniform => generate::Order::Uniform,
+            Order::PerPrefix => generate::Order::PerPrefix,
+            Order::Zipf => generate::Order::Zipf,
+            Order::Sequential => generate::Order::Sequential,
+        };
+        let family = if self.v6 { "IPv6" } else { "IPv4" };
+        let none = || {
+            let file = self.image.display();
+            Failure::Input(format!("{file}: no route of {family} to send packets by"))
+        };
+        let tables = image.tables.as_ref().ok_or_else(none)?;
+        let (count, seed) = (self.packets, self.out.seed);
+        if self.v6 {
+            let traffic = Traffic::new(tables.fib6.rib(), order, count, seed);
+            self.write(traffic.ok_or_else(none)?)
+        } else {
+            let traffic = Traffic::new(tables.fib4.rib(), order, count, seed);
+            self.write(traffic.ok_or_else(none)?)
+        }
+    }
+
+    fn write(
+        &self,
+        traffic: impl Iterator<Item = (std::net::SocketAddr, std::net::SocketAddr)>,
+    ) -> Result<(), Failure> {
+        let traffic = (0..self.packets).zip(traffic);
+        let capture = self.out.out.as_deref().and_then(Path::extension);
+        let capture = capture.is_some_and(|extension| extension == "pcap");
+        self.out.write(|file| {
+            if !capture {
+                for (_, (from, to)) in traffic {
+                    writeln!(file, "{from} -> {to}/udp")?;
+                }
+                return Ok(());
+            }
+            let mut writer = pcap::Writer::new(file, LINK)?;
+            let mut time = 0;
+            for (_, (from, to)) in traffic {
+                writer.write(time, &build::udp(from, to).payload(PAYLOAD).frame())?;
+                time += APART_NS;
+            }
+            writer.finish()?;
+            Ok(())
+        })
+    }
+}
+
+impl Out {
+    fn write(
+        &self,
+        write: impl FnOnce(&mut BufWriter<Box<dyn Write>>) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        let name = self.out.as_deref().map_or_else(
+            || "standard output".to_owned(),
+            |path| path.display().to_string(),
+        );
+        let out: io::Result<Box<dyn Write>> = match &self.out {
+            None => Ok(Box::new(io::stdout())),
+            Some(path) => File::create(path).map(|file| Box::new(file) as _),
+        };
+        let written = out.and_then(|out| {
+            let mut out = BufWriter::new(out);
+            write(&mut out)?;
+            out.flush()
+        });
+        match written {
+            // A reader that has seen enough is no failure.
+            Err(error) if self.out.is_none() && error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(error) => Err(Failure::Failed(anyhow!("{name}: {error}"))),
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// The distribution says nothing of actions: what is accepted and what dropped takes turns.
+fn write_rules<A: Address>(out: &mut impl Write, count: u32, seed: u64) -> io::Result<()> {
+    for (at, rule) in rules::<A>(Kind::Firewall, count as usize, seed)
+        .iter()
+        .enumerate()
+    {
+        let action = if at % 2 == 0 { "accept" } else { "drop" };
+        writeln!(out, "{action},{}", cells(rule))?;
+    }
+    Ok(())
+}
+
+fn cells<A: Address>(rule: &Rule<A>) -> String {
+    // An address of length 0 says which family a rule is of.
+    let prefix = |prefix: &acl::Prefix<A>| {
+        format!("{}/{}", A::Text::from(prefix.address()), prefix.length())
+    };
+    let ports = |ports: &std::ops::RangeInclusive<u16>| match (ports.start(), ports.end()) {
+        _ if *ports == ANY_PORT => String::new(),
+        (from, to) if from == to => from.to_string(),
+        (from, to) => format!("{from}-{to}"),
+    };
+    let protocol = match rule.protocol {
+        Protocol { mask: 0, .. } => String::new(),
+        Protocol { value, .. } => value.to_string(),
+    };
+    format!(
+        "{},{},{},{},{protocol}",
+        prefix(&rule.source),
+        prefix(&rule.destination),
+        ports(&rule.source_ports),
+        ports(&rule.destination_ports)
+    )
+}

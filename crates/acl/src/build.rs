@@ -136,6 +136,27 @@ fn warnings(effort: &Effort) -> Vec<String> {
     )]
 }
 
+/// What dividing may use for each rule: prefixes nest 32 deep in IPv4, 128 deep in IPv6.
+struct Depth {
+    /// Copies under way; leaves end up with far fewer.
+    spare: usize,
+    /// Rules in lists that may still be divided.
+    work: usize,
+    /// Copies below one root.
+    local: f64,
+}
+
+impl Depth {
+    fn of<A: Address>() -> Self {
+        let (spare, work, local) = if A::BITS == 32 {
+            (16, 32, 8.0)
+        } else {
+            (128, 256, 512.0)
+        };
+        Self { spare, work, local }
+    }
+}
+
 /// Builds the roots of a plan.
 fn fill<A: Address>(
     regions: &[Region<A>],
@@ -147,8 +168,9 @@ fn fill<A: Address>(
     let highest = regions.last().map_or(0, |region| region.order);
     let mut table = Table::reserve(regions.len(), highest)?;
     let mut roots = Vec::new();
-    let spare = 16 * regions.len() + (1 << 16);
-    let work = 32 * regions.len() + (1 << 18);
+    let Depth { spare, work, .. } = Depth::of::<A>();
+    let spare = spare * regions.len() + (1 << 16);
+    let work = (work * regions.len() + (1 << 18)).min(32 * regions.len() + (1 << 23));
     let passing = samples.foreign.iter().take(PASSING as usize);
     let passing = passing.map(|sample| sample.key.words()).collect();
     let mut cutter = Cutter::new(&mut table, shape.leaf, passing, (spare, work));
@@ -185,6 +207,7 @@ fn root<A: Address>(
     };
     let mut placed: Vec<(u32, u32)> = members.iter().map(|&m| (hash(m), m)).collect();
     placed.sort_unstable_by_key(|&(hash, member)| (slot(hash, bits), member));
+    let depth = Depth::of::<A>();
     // Few rules may be copied more often: it costs little memory and they are often the widest.
     let copies = (0.5 * regions.len() as f64 / members.len() as f64).clamp(4.0, 64.0);
     let passing: Vec<u32> = (0..PASSING).collect();
@@ -197,7 +220,7 @@ fn root<A: Address>(
             list: &list,
             bounds: everything::<A>(),
             budget: list.len() as f64 * copies.max(passage) + 16.0,
-            spare: list.len() as f64 * (8.0 * copies).min(256.0) + 1024.0,
+            spare: list.len() as f64 * depth.local * copies.min(32.0) + 1024.0,
             foreign,
             passing: &passing,
             depth: 0,

@@ -102,6 +102,16 @@ impl<'a> Content<'a> {
         }
     }
 
+    /// Bytes of one of its numbers.
+    pub fn element(&self) -> usize {
+        match &self.numbers {
+            Numbers::Bytes(_) => 1,
+            Numbers::Words(_) => 2,
+            Numbers::Doubles(_) | Numbers::Made(_) => 4,
+            Numbers::Quads(_) => 8,
+        }
+    }
+
     /// Writes all of it, numbers in little-endian order.
     ///
     /// # Errors

@@ -147,7 +147,7 @@ static __always_inline void *acl_at(const struct walk *w, __u32 section, __u32 i
 	if (!acl)
 		return NULL;
 	at = bpf_map_lookup_elem(acl, &chunk);
-	return at ? at + (index & (CHUNK / size - 1)) * size : NULL;
+	return at ? at + place_in_chunk(index, size) : NULL;
 }
 
 #endif

@@ -1,5 +1,6 @@
 //! `mrt write PREFIXES.gz OUT` makes an MRT dump of a list of prefixes, with the paths of three
-//! peers each; `mrt read FILE` imports a table of any format and says how long that took.
+//! peers each; `mrt read FILE` imports a table of any format and says how long that took; `mrt image FILE
+//! OUT` also makes a table image of it, writes it, reads it again and checks every engine on it.
 #![expect(clippy::print_stdout, reason = "what it is for")]
 
 #[path = "../tests/common/mrt.rs"]
@@ -15,6 +16,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use mrt::Dump;
+use router::check;
+use router::image::{Image, Tables};
 use router::routes::{self, Options};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -23,7 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     match words[..] {
         ["write", prefixes, out] => write(Path::new(prefixes), Path::new(out)),
         ["read", file] => read(Path::new(file)),
-        _ => Err("mrt write PREFIXES OUT, or mrt read FILE".into()),
+        ["image", file, out] => image(Path::new(file), Path::new(out)),
+        _ => Err("mrt write PREFIXES OUT, mrt read FILE, or mrt image FILE OUT".into()),
     }
 }
 
@@ -83,6 +87,44 @@ fn read(file: &Path) -> Result<(), Box<dyn Error>> {
     let routes = &imported.routes;
     let (v4, v6, targets) = (routes.v4.len(), routes.v6.len(), routes.targets.len());
     println!("{v4} IPv4 and {v6} IPv6 routes to {targets} targets in {took:.2} s");
+    peak()
+}
+
+fn image(file: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
+    let mut begin = Instant::now();
+    let mut lap = |what: &str| {
+        println!("{what}: {:.2} s", begin.elapsed().as_secs_f64());
+        begin = Instant::now();
+    };
+    let mut routes = routes::open(file, &Options::default())?.routes;
+    lap("read");
+    routes.spread(200);
+    let tables = Some(Tables::build(&routes, None)?);
+    lap("made tables");
+    let made = Image {
+        sources: Vec::new(),
+        tables,
+        rules: None,
+    };
+    let bytes = made.save(out)?;
+    lap(&format!("wrote {bytes} bytes"));
+    peak()?;
+    let opened = Image::open(out)?;
+    lap("opened");
+    if let Some(tables) = opened.tables {
+        for engine in check::tables(tables, 1)?.1 {
+            println!(
+                "{}: {} keys, {} wrong",
+                engine.engine, engine.keys, engine.wrong
+            );
+        }
+    }
+    lap("checked");
+    Ok(())
+}
+
+/// Prints the most memory that the program has had.
+fn peak() -> Result<(), Box<dyn Error>> {
     let status = fs::read_to_string("/proc/self/status")?;
     let peak = status.lines().find(|line| line.starts_with("VmHWM"));
     println!("{}", peak.unwrap_or_default());

@@ -1,14 +1,20 @@
 //! Router and firewall: what routes and rules are, and how they are read from the tables and rule
 //! sets that people have; and the data planes that forward by them. Lookup itself is `lpm`'s and `acl`'s.
 
+pub mod check;
 pub mod config;
 pub mod cpu;
 pub mod engine;
 mod error;
+pub mod explain;
 pub mod follow;
 pub mod forward;
+pub mod generate;
+pub mod image;
 mod json;
+pub mod library;
 mod lines;
+pub mod listing;
 mod named;
 pub mod routes;
 pub mod rules;

@@ -10,6 +10,7 @@ mod iptables;
 mod nft;
 mod objects;
 mod region;
+mod show;
 mod values;
 
 use std::fs::File;
@@ -22,6 +23,7 @@ use crate::error::{Error, Fault, Place};
 use crate::source::Source;
 
 pub use format::{Format, UnknownFormat};
+pub use show::{Shown, action};
 
 mod format;
 

@@ -21,7 +21,7 @@ enum Layer {
     /// The production binary: jobs, and what `doctor` asks.
     Production,
     CompareBinary,
-    /// The Python package: jobs, and the records of experiments.
+    /// Other languages' packages: jobs, and for Python the records of experiments.
     Package,
     Task,
 }
@@ -51,6 +51,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("lowroad", Layer::Production),
     ("compare", Layer::CompareBinary),
     ("python", Layer::Package),
+    ("router-c", Layer::Package),
     ("xtask", Layer::Task),
 ];
 

@@ -3,8 +3,11 @@
 use std::fmt::{self, Display};
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+
 /// What becomes of packets to a prefix.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Target {
     /// One of these; several are ECMP, never none.
     Hops(Vec<Hop>),
@@ -25,7 +28,8 @@ pub enum Target {
 }
 
 /// A neighbour, a device or both.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub struct Hop {
     /// None: the destination itself is a neighbour.
     pub gateway: Option<IpAddr>,

@@ -1,0 +1,123 @@
+//! Whether every engine answers what a naive one does, on the tables that people have: at the bounds of
+//! every prefix and every rule, and at random. Which tables these are is decided elsewhere.
+
+mod routes;
+mod rules;
+
+use std::fmt::{Debug, Display};
+
+pub(crate) use routes::layout_name;
+pub use routes::{addresses, tables};
+pub use rules::{Keys, packet, rule_set};
+
+/// Wrong answers that are kept to be shown.
+const SHOWN: usize = 5;
+
+/// What became of one engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// Structure, layout and instructions.
+    pub engine: String,
+    pub keys: usize,
+    pub wrong: usize,
+    /// The first wrong answers.
+    pub first: Vec<Wrong>,
+}
+
+/// A wrong answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    pub key: String,
+    pub answer: String,
+    pub right: String,
+}
+
+/// Compares answers with the right ones.
+fn compare<K, T: PartialEq + Copy>(
+    engine: String,
+    keys: &[K],
+    answers: &[T],
+    right: &[T],
+    show_key: impl Fn(&K) -> String,
+    show: impl Fn(T) -> String,
+) -> Checked {
+    let both = answers.iter().zip(right);
+    let wrong = || {
+        let differ = |(_, (answer, right)): &(&K, (&T, &T))| answer != right;
+        keys.iter().zip(both.clone()).filter(differ)
+    };
+    let first = wrong().take(SHOWN).map(|(key, (answer, right))| Wrong {
+        key: show_key(key),
+        answer: show(*answer),
+        right: show(*right),
+    });
+    Checked {
+        engine,
+        keys: keys.len(),
+        wrong: wrong().count(),
+        first: first.collect(),
+    }
+}
+
+/// Numbers that are the same for the same seed: `SplitMix64` (Steele, Lea and Flood, OOPSLA 2014).
+#[derive(Debug)]
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    pub(crate) fn narrow(&mut self) -> u32 {
+        u32::try_from(self.next() >> 32).unwrap_or(0)
+    }
+
+    pub(crate) fn wide(&mut self) -> u128 {
+        u128::from(self.next()) << 64 | u128::from(self.next())
+    }
+
+    /// Below `end`, which is not 0.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        let wide = u128::from(self.next()) * u128::from(end);
+        u64::try_from(wide >> 64).unwrap_or(0)
+    }
+}
+
+fn named(structure: &str, simd: impl Display) -> String {
+    format!("{structure} {simd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_answers_are_counted_and_the_first_shown() {
+        let keys: Vec<u32> = (0..20).collect();
+        let right: Vec<u16> = (0..20).collect();
+        let mut answers = right.clone();
+        answers[3..13].fill(99);
+        let (key, answer) = (
+            |key: &u32| key.to_string(),
+            |answer: u16| answer.to_string(),
+        );
+        let checked = compare("test".into(), &keys, &answers, &right, key, answer);
+        assert_eq!(
+            (checked.keys, checked.wrong, checked.first.len()),
+            (20, 10, SHOWN)
+        );
+        let Wrong { key, answer, right } = &checked.first[0];
+        assert_eq!([key, answer, right], ["3", "99", "3"]);
+    }
+
+    #[test]
+    fn the_generator_is_splitmix() {
+        // The reference implementation's first numbers of seed 1234567.
+        let mut random = Random(1_234_567);
+        assert_eq!(random.next(), 6_457_827_717_110_365_317);
+        assert_eq!(random.next(), 3_203_168_211_198_807_973);
+    }
+}

@@ -1,0 +1,84 @@
+//! The routes and rules that the kernel of this network namespace has now, as its own programs list them.
+
+use std::io;
+use std::process::{Command, Output};
+
+use datapath::Missing;
+use serde_json::Value;
+
+use crate::routes::{self, Imported};
+use crate::rules::{self, RuleSet};
+
+/// What listings are called in messages.
+pub const NAME: &str = "kernel";
+
+/// Why there is no listing.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{}: {}", .0.what, .0.remedy)]
+    Missing(Missing),
+    #[error("{program}: {what}")]
+    Failed { program: String, what: String },
+    #[error(transparent)]
+    Input(#[from] crate::Error),
+}
+
+/// The routes of both families in the tables that `options` name, main and local by default.
+///
+/// # Errors
+/// No `ip` program, one that fails, routes of a kind that is not known.
+pub fn routes(options: &routes::Options) -> Result<Imported, Error> {
+    let mut all: Vec<Value> = Vec::new();
+    for family in ["-4", "-6"] {
+        let words = ["-json", family, "route", "show", "table", "all"];
+        let listed = run("ip", &words, "apt install iproute2")?;
+        // Of a family without routes some versions write nothing.
+        if !listed.trim_ascii().is_empty() {
+            let listed: Vec<Value> =
+                serde_json::from_slice(&listed).map_err(|error| Error::Failed {
+                    program: format!("ip {}", words.join(" ")),
+                    what: format!("wrote no JSON array: {error}"),
+                })?;
+            all.extend(listed);
+        }
+    }
+    let options = routes::Options {
+        format: Some(routes::Format::IpRouteJson),
+        ..options.clone()
+    };
+    let text = Value::from(all).to_string();
+    Ok(routes::read(NAME, text.as_bytes(), &options)?)
+}
+
+/// The rules of nftables; those that `iptables-nft` makes are among them, those of older iptables not.
+///
+/// # Errors
+/// No `nft` program, one that fails, what [`rules::read`] refuses.
+pub fn rules(options: &rules::Options) -> Result<RuleSet, Error> {
+    let listed = run("nft", &["-j", "list", "ruleset"], "apt install nftables")?;
+    let options = rules::Options {
+        format: Some(rules::Format::Nft),
+        ..options.clone()
+    };
+    Ok(rules::read(NAME, listed.as_slice(), &options)?)
+}
+
+fn run(program: &str, words: &[&str], remedy: &str) -> Result<Vec<u8>, Error> {
+    let failed = |what: String| Error::Failed {
+        program: format!("{program} {}", words.join(" ")),
+        what,
+    };
+    match Command::new(program).args(words).output() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::Missing(Missing::new(
+            format!("no program {program}"),
+            remedy,
+        ))),
+        Err(error) => Err(failed(error.to_string())),
+        Ok(Output { status, stdout, .. }) if status.success() => Ok(stdout),
+        Ok(Output { status, stderr, .. }) => {
+            let said = String::from_utf8_lossy(&stderr);
+            let line = said.lines().next().unwrap_or("nothing said");
+            Err(failed(format!("{line} ({status})")))
+        }
+    }
+}

@@ -49,7 +49,7 @@ impl Route {
     }
 
     /// Whether one would take the other's place.
-    fn is_like(&self, other: &Self) -> bool {
+    pub(super) fn is_like(&self, other: &Self) -> bool {
         self.place() == other.place() && self.variant == other.variant
     }
 }

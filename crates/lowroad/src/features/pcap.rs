@@ -210,7 +210,8 @@ fn show(progress: &Progress, started: Instant) {
     }
 }
 
-pub(super) fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failure> {
+/// A capture file, or standard input for `-`.
+pub(crate) fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failure> {
     if path == Path::new("-") {
         return Ok(Box::new(io::stdin()));
     }

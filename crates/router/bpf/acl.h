@@ -38,6 +38,8 @@ struct acl_header {
 	__u32 records;
 	__u32 counters;
 	__u32 stride;
+	/* Always: the verifier does not know. */
+	__u32 zero[5];
 };
 
 struct acl_root {
@@ -147,7 +149,7 @@ static __always_inline void *acl_at(const struct walk *w, __u32 section, __u32 i
 	if (!acl)
 		return NULL;
 	at = bpf_map_lookup_elem(acl, &chunk);
-	return at ? at + (index & (CHUNK / size - 1)) * size : NULL;
+	return at ? at + place_in_chunk(index, size) : NULL;
 }
 
 #endif

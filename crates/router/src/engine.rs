@@ -4,6 +4,7 @@
 mod counters;
 mod decision;
 mod headers;
+mod worker;
 
 use lpm::Rib;
 
@@ -14,6 +15,7 @@ use crate::rules::RuleSet;
 pub use counters::Counters;
 pub use decision::{Decision, Verdict};
 pub use headers::{Headers, Unkeyed};
+pub use worker::{Stages, Worker};
 
 /// What is decided about each packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,11 +2,14 @@
 //! sets that people have; and the data planes that forward by them. Lookup itself is `lpm`'s and `acl`'s.
 
 pub mod check;
+pub mod config;
 pub mod cpu;
 pub mod engine;
 mod error;
 pub mod explain;
+pub mod follow;
 pub mod forward;
+pub mod frames;
 pub mod generate;
 pub mod image;
 mod json;
@@ -14,9 +17,12 @@ pub mod library;
 mod lines;
 pub mod listing;
 mod named;
+pub mod rewrite;
 pub mod routes;
 pub mod rules;
+pub mod service;
 mod source;
+pub mod traffic;
 pub mod xdp;
 
 pub use error::{Error, Place};

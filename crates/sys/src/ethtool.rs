@@ -209,7 +209,7 @@ impl Ethtool {
             return Err(refused(io::Error::from_raw_os_error(libc::ENODEV)));
         }
         for (to, from) in interface.ifr_name.iter_mut().zip(self.name.bytes()) {
-            *to = from.cast_signed();
+            *to = libc::c_char::from_ne_bytes([from]);
         }
         interface.ifr_ifru.ifru_data = request.as_mut_ptr().cast();
         // SAFETY: `interface` names a request that is as long as its command, and the counts in

@@ -9,7 +9,7 @@ mod metrics;
 mod model;
 mod models;
 mod output;
-mod pcap;
+pub(crate) mod pcap;
 mod recording;
 mod schema;
 mod score;

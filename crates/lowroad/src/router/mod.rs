@@ -1,12 +1,15 @@
 //! The verbs of `lowroad router`.
 
+mod bench;
 mod build;
 mod diff;
+mod engine;
 mod explain;
 mod generate;
 mod given;
 mod inputs;
 mod inspect;
+mod process;
 mod report;
 
 use clap::{Args, Subcommand};
@@ -17,7 +20,9 @@ use crate::exit::Failure;
 #[derive(Debug, Args)]
 #[command(before_help = "Examples:
   ip -json route show table all | lowroad router build --rib - -o table.lrt
-  lowroad router explain table.lrt '10.0.0.1:5000 -> 192.0.2.7:80/udp'")]
+  lowroad router explain table.lrt '10.0.0.1:5000 -> 192.0.2.7:80/udp'
+  lowroad router process --rib rib.bz2 --spread 200 --traffic zipf
+  lowroad router bench table.lrt --quick")]
 pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long, global = true)]
@@ -39,6 +44,10 @@ enum Verb {
     /// Make prefixes, rules or traffic to measure with
     #[command(subcommand)]
     Generate(generate::Verb),
+    /// Put packets through routes and rules, and say what became of them and how long it took
+    Process(Box<process::Process>),
+    /// Measure which engine suits these routes and rules on this machine
+    Bench(Box<bench::Bench>),
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -49,5 +58,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Diff(diff) => diff.run(json),
         Verb::Explain(explain) => explain.run(json),
         Verb::Generate(verb) => verb.run(),
+        Verb::Process(process) => process.run(json),
+        Verb::Bench(bench) => bench.run(json),
     }
 }

@@ -37,12 +37,14 @@ pub(super) struct Dir24<E: Entry> {
 /// An address as a caller has it.
 pub(super) trait Key: Copy {
     /// Whether the bytes are in network order.
+    #[cfg(target_arch = "x86_64")]
     const SWAPPED: bool;
     /// In host order.
     fn address(self) -> u32;
 }
 
 impl Key for u32 {
+    #[cfg(target_arch = "x86_64")]
     const SWAPPED: bool = false;
 
     #[inline(always)]
@@ -52,7 +54,8 @@ impl Key for u32 {
 }
 
 impl Key for [u8; 4] {
-    const SWAPPED: bool = cfg!(target_endian = "little");
+    #[cfg(target_arch = "x86_64")]
+    const SWAPPED: bool = true;
 
     #[inline(always)]
     fn address(self) -> u32 {

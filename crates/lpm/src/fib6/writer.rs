@@ -8,12 +8,14 @@
 
 mod content;
 mod detail;
+mod in_place;
 mod restore;
 
-use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use foldhash::{HashMap, HashMapExt};
 
 use super::room::Room6;
 use super::runs::Runs;
@@ -23,6 +25,7 @@ use crate::memory::Provider;
 use crate::rib::Within;
 use crate::{Error, NextHop, Prefix6, Rib};
 use detail::{Detail, Piece, Place};
+use in_place::Part;
 
 /// Prefixes up to this length are in the table by the first 16 bits.
 const SHORT: u8 = 16;
@@ -30,6 +33,8 @@ const SHORT: u8 = 16;
 const HUGE: usize = (2 << 20) / size_of::<u32>();
 /// Changes to cells, at least, before their number is decided again.
 const CHANGES: usize = 64;
+/// Withdrawals from a /32 after which it is made anew: what was withdrawn left its bounds there.
+const WITHDRAWALS: u32 = 64;
 /// Retired pieces that are worth a look at what readers do.
 const MANY: usize = 64;
 
@@ -42,8 +47,23 @@ pub(super) struct Writer {
     epochs: Epochs<Piece>,
     /// Of each /32 that is made of cells, the changes until their number is decided again.
     changes: HashMap<u32, usize>,
+    /// Of each /32, the withdrawals since it was made.
+    withdrawals: HashMap<u32, u32>,
     /// Whether a huge page of the flat array was written.
     touched: Vec<bool>,
+    /// What the prefix being changed holds alone: kept, so that its memory is.
+    own: Own,
+}
+
+/// What a prefix holds that none of the prefixes within does.
+#[derive(Debug, Default)]
+struct Own {
+    /// Whole /32s.
+    whole: Vec<RangeInclusive<u32>>,
+    /// Parts of /32s.
+    parts: Vec<Part>,
+    /// /32s in which it holds more than answers that could be changed where they are, ascending.
+    anew: Vec<u32>,
 }
 
 impl Writer {
@@ -56,7 +76,9 @@ impl Writer {
             pages: 1,
             epochs: Epochs::new(),
             changes: HashMap::new(),
+            withdrawals: HashMap::new(),
             touched: vec![false; FLAT / HUGE],
+            own: Own::default(),
         })
     }
 
@@ -186,7 +208,7 @@ impl Writer {
     ) -> Result<(), Error> {
         match prefix.len() {
             0..=SHORT => self.paint_short(rib, prefix, within, answer),
-            17..=32 => self.paint(rib, prefix, within, answer)?,
+            17..=48 => self.paint(rib, prefix, within, answer)?,
             _ => self.divide(rib, prefix)?,
         }
         Ok(())
@@ -209,8 +231,8 @@ impl Writer {
         });
     }
 
-    /// Gives `answer` to the /32s of `prefix` that none of the prefixes within holds, and makes
-    /// those anew that have longer ones. Those are made before anything is changed.
+    /// Gives `answer` to the addresses of `prefix` that none of the prefixes within holds. /32s where that
+    /// cannot be done in place are made anew, before anything is changed.
     fn paint(
         &mut self,
         rib: &Rib<u128>,
@@ -218,20 +240,25 @@ impl Writer {
         within: Within,
         answer: u16,
     ) -> Result<(), Error> {
-        let mut gaps = Vec::new();
-        let mut divided = Vec::new();
-        let mut next = u64::from(slash32(prefix.first()));
-        rib.outermost(within, prefix.len() + 1..=128, &mut |inner| {
-            let first = u64::from(slash32(inner.first()));
-            gaps.push(next..first);
-            if inner.len() > 32 && first >= next {
-                divided.push(slash32(inner.first()));
-            }
-            next = next.max(u64::from(last32(inner)) + 1);
-        });
-        gaps.push(next..u64::from(last32(prefix)) + 1);
-        let mut made = Vec::with_capacity(divided.len());
-        for &slash32 in &divided {
+        let mut own = std::mem::take(&mut self.own);
+        own.find(rib, prefix, within, &self.trie);
+        let done = self.paint_own(rib, prefix, &own, answer);
+        self.own = own;
+        done
+    }
+
+    fn paint_own(
+        &mut self,
+        rib: &Rib<u128>,
+        prefix: Prefix6,
+        own: &Own,
+        answer: u16,
+    ) -> Result<(), Error> {
+        if prefix.len() > 32 && (!own.anew.is_empty() || self.is_worn(rib, prefix)) {
+            return self.divide(rib, prefix);
+        }
+        let mut made = Vec::with_capacity(own.anew.len());
+        for &slash32 in &own.anew {
             match self.make(rib, slash32) {
                 Ok(entry) => made.push((slash32, entry)),
                 Err(error) => {
@@ -241,17 +268,29 @@ impl Writer {
                 }
             }
         }
-        for gap in gaps.into_iter().filter(|gap| !gap.is_empty()) {
-            // Both ends are /32s of the prefix.
-            self.replace(
-                gap.start as u32..=(gap.end - 1) as u32,
-                Entry::answer(answer),
-            );
+        for range in &own.whole {
+            self.replace(range.clone(), Entry::answer(answer));
+        }
+        for part in &own.parts {
+            if own.anew.binary_search(&part.slash32).is_err() {
+                part.write(&self.trie, answer);
+            }
         }
         for (slash32, entry) in made {
             self.replace(slash32..=slash32, entry);
         }
         Ok(())
+    }
+
+    /// Whether a /32 has to be made anew after a prefix longer than that was withdrawn.
+    fn is_worn(&mut self, rib: &Rib<u128>, prefix: Prefix6) -> bool {
+        if rib.get(prefix).is_some() {
+            return false;
+        }
+        let slash32 = slash32(prefix.first());
+        let count = self.withdrawals.entry(slash32).or_default();
+        *count += 1;
+        *count > WITHDRAWALS || !rib.is_divided(Prefix6::cut(prefix.first(), 32))
     }
 
     /// Makes anew what a prefix longer than /32 touches: a few cells of its /32, or all of it.
@@ -298,6 +337,7 @@ impl Writer {
         } else {
             self.changes.remove(&slash32);
         }
+        self.withdrawals.remove(&slash32);
         Ok(entry)
     }
 

@@ -36,7 +36,6 @@ proptest! {
             if let Some(hop) = hop {
                 let change = rib.place(prefix, hop);
                 prop_assert_eq!(change.before, map.insert(prefix, hop));
-                prop_assert_eq!(change.above, above.map(|(p, hop)| (p.len(), hop)));
                 check_within(&rib, change.within, prefix, &map);
             } else if let Some(change) = rib.displace(prefix) {
                 prop_assert_eq!(change.before, map.remove(&prefix));

@@ -377,7 +377,7 @@ fn a_next_hop_changes_as_often_as_it_likes() {
     }
 }
 
-fn arp() -> Vec<u8> {
+pub fn arp() -> Vec<u8> {
     let mut frame = vec![0; 60];
     frame[..6].copy_from_slice(&OURS);
     frame[6..12].copy_from_slice(&SENDER);

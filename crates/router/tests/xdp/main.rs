@@ -4,9 +4,11 @@
     unreachable_pub,
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
     reason = "a test's numbers are small"
 )]
 
+mod cost;
 mod frames;
 mod rig;
 mod routes;

@@ -134,6 +134,16 @@ fn moved(before: &Counters, after: &Counters, bytes: u64) -> End {
 
 /// The verdict, and the frame as it is then.
 pub fn test_run(xdp: &Xdp, frame: &[u8]) -> (u32, Vec<u8>) {
+    let (verdict, out, _) = call(xdp, frame);
+    (verdict, out)
+}
+
+/// Nanoseconds that one run takes, as the kernel measures it.
+pub fn timed_run(xdp: &Xdp, frame: &[u8]) -> u64 {
+    call(xdp, frame).2.into()
+}
+
+fn call(xdp: &Xdp, frame: &[u8]) -> (u32, Vec<u8>, u32) {
     let mut out = vec![0; frame.len() + 256];
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
@@ -149,5 +159,5 @@ pub fn test_run(xdp: &Xdp, frame: &[u8]) -> (u32, Vec<u8>) {
     let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(program, &raw mut options) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
     out.truncate(options.data_size_out as usize);
-    (options.retval, out)
+    (options.retval, out, options.duration)
 }

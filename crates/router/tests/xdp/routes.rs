@@ -24,7 +24,7 @@ impl Rng {
 }
 
 /// The real table's prefixes of one family, with next hops 1..=`hops`, evenly.
-fn real<A: Address>(corpus: &Path, hops: u64) -> Rib<A> {
+pub fn real<A: Address>(corpus: &Path, hops: u64) -> Rib<A> {
     let file = std::fs::File::open(corpus.join("fib/prefixes.txt.gz")).unwrap();
     let mut text = String::new();
     flate2::read::GzDecoder::new(file)

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::BufReader;
+use std::path::Path;
 use std::process::Command;
 
 use acl::generate::{self, Kind};
@@ -46,7 +47,7 @@ fn transport(protocol: u8, ports: [[u8; 2]; 2]) -> Vec<u8> {
 }
 
 /// A family's frames and what they may be.
-trait Wire: Address {
+pub trait Wire: Address {
     fn frame(key: &Key<Self>) -> Vec<u8>;
     fn is_unicast(self) -> bool;
     fn is_transport(protocol: u8) -> bool;
@@ -115,7 +116,7 @@ impl Wire for u128 {
 }
 
 /// Keys of packets that are forwarded but for the rules.
-fn usable<A: Wire>(keys: impl IntoIterator<Item = Key<A>>) -> Vec<Key<A>> {
+pub fn usable<A: Wire>(keys: impl IntoIterator<Item = Key<A>>) -> Vec<Key<A>> {
     let unicast = |key: &Key<A>| key.source().is_unicast() && key.destination().is_unicast();
     let mut keys: Vec<_> = keys.into_iter().filter(unicast).collect();
     keys.retain(|key| A::is_transport(key.protocol));
@@ -211,6 +212,23 @@ fn lists_of_every_kind_are_exact() {
     }
 }
 
+pub fn unpacked(corpus: &Path) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = corpus.join("rules/classbench.tar.xz");
+    let mut tar = Command::new("tar");
+    let unpacked = tar.arg("xf").arg(archive).current_dir(&folder).status();
+    assert!(unpacked.unwrap().success(), "tar and xz unpack the lists");
+    folder
+}
+
+/// A list and its trace.
+pub fn read(folder: &Path, name: &str) -> (Vec<Rule4>, Vec<Key4>) {
+    let open = |name: &str| BufReader::new(File::open(folder.join(name)).unwrap());
+    let rules = classbench::rules(open(name)).unwrap();
+    let trace = classbench::trace(open(&format!("{name}_trace"))).unwrap();
+    (rules, trace)
+}
+
 #[test]
 fn real_lists_are_exact() {
     let Some(corpus) = sys::require::corpus() else {
@@ -219,19 +237,13 @@ fn real_lists_are_exact() {
     if !sys::require::root() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let archive = corpus.join("rules/classbench.tar.xz");
-    let mut tar = Command::new("tar");
-    let unpacked = tar.arg("xf").arg(archive).current_dir(&folder).status();
-    assert!(unpacked.unwrap().success(), "tar and xz unpack the lists");
+    let folder = unpacked(&corpus);
     let space = Space::new();
     let mut xdp = plane(&space);
     for (size, count) in [("1k", 3000), ("10k", 1500), ("100k", 150)] {
         for kind in ["acl1", "fw1", "ipc1"] {
             let name = format!("{kind}_{size}");
-            let open = |name: &str| BufReader::new(File::open(folder.path().join(name)).unwrap());
-            let rules = classbench::rules(open(&name)).unwrap();
-            let trace = classbench::trace(open(&format!("{name}_trace"))).unwrap();
+            let (rules, trace) = read(folder.path(), &name);
             let step = (trace.len() / count).max(1);
             let keys = trace.into_iter().step_by(step).chain(around(&rules, count));
             check(&space, &mut xdp, rules, &usable(keys));

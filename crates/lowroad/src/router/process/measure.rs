@@ -1,0 +1,112 @@
+//! What one thread took: time by stage, and how long packets were in a batch.
+
+use router::engine::{Counters, Stages};
+use stats::Histogram;
+
+/// Of one thread, or of several together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Measured {
+    pub(super) counters: Counters,
+    /// Time in each stage.
+    pub(super) gather_ns: f64,
+    pub(super) process_ns: f64,
+    pub(super) scatter_ns: f64,
+    /// None where nothing is sent.
+    pub(super) send_ns: Option<f64>,
+    /// How long the first packet of each batch, which waits for all others, was in it; and the last.
+    pub(super) first: Histogram,
+    pub(super) last: Histogram,
+    /// From the first batch to the last.
+    pub(super) elapsed_ns: u64,
+}
+
+impl Measured {
+    /// Counts the time of a batch that was done with at `sent`.
+    pub(super) fn batch(&mut self, stages: &Stages, sent: u64) {
+        let per_ns = sys::clock::ticks_per_ns();
+        let between = |from: u64, to: u64| float(to.saturating_sub(from)) / per_ns;
+        self.gather_ns += between(stages.started, stages.gathered);
+        self.process_ns += between(stages.gathered, stages.processed);
+        self.scatter_ns += between(stages.processed, stages.scattered);
+        if let Some(send_ns) = &mut self.send_ns {
+            *send_ns += between(stages.scattered, sent);
+        }
+        self.first.record(whole(between(stages.started, sent)));
+        self.last.record(whole(between(stages.gathered, sent)));
+    }
+
+    /// Adds what another thread did at the same time.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.counters.merge(&other.counters);
+        self.gather_ns += other.gather_ns;
+        self.process_ns += other.process_ns;
+        self.scatter_ns += other.scatter_ns;
+        if let Some(send_ns) = other.send_ns {
+            *self.send_ns.get_or_insert(0.0) += send_ns;
+        }
+        self.first.merge(&other.first);
+        self.last.merge(&other.last);
+        self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
+    }
+
+    pub(super) fn packets_per_s(&self) -> f64 {
+        1e9 * float(self.counters.packets) / float(self.elapsed_ns.max(1))
+    }
+
+    /// Of a thread's time.
+    pub(super) fn per_packet(&self, ns: f64) -> f64 {
+        ns / float(self.counters.packets.max(1))
+    }
+
+    pub(super) fn stages_ns(&self) -> f64 {
+        self.gather_ns + self.process_ns + self.scatter_ns + self.send_ns.unwrap_or(0.0)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+pub(super) fn float(value: u64) -> f64 {
+    value as f64
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a time that is not negative"
+)]
+fn whole(ns: f64) -> u64 {
+    ns.round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_packet_waits_for_the_whole_batch_and_the_last_for_none() {
+        let tick = sys::clock::ticks_per_ns();
+        let at = |ns: f64| whole(ns * tick) + 1_000_000;
+        let stages = Stages {
+            started: at(0.0),
+            gathered: at(4000.0),
+            processed: at(9000.0),
+            scattered: at(10_000.0),
+        };
+        let mut measured = Measured {
+            send_ns: Some(0.0),
+            ..Measured::default()
+        };
+        measured.batch(&stages, at(12_000.0));
+        measured.counters.packets = 100;
+        let near = |ns: f64, expected: f64| (ns / expected - 1.0).abs() < 0.01;
+        assert!(near(measured.per_packet(measured.gather_ns), 40.0));
+        assert!(near(measured.process_ns, 5000.0));
+        assert!(near(measured.scatter_ns, 1000.0));
+        assert!(measured.send_ns.is_some_and(|ns| near(ns, 2000.0)));
+        assert!(near(measured.stages_ns(), 12_000.0));
+        assert!(measured.first.min() > measured.last.min());
+        let mut sum = measured.clone();
+        sum.merge(&measured);
+        assert!(near(sum.per_packet(sum.gather_ns), 40.0));
+        assert_eq!(sum.first.count(), 2);
+    }
+}

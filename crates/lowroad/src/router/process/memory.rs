@@ -1,0 +1,161 @@
+//! Packets from memory, over and over, by as many threads as wanted: nothing is received or sent, so
+//! that what is left is the work on headers.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::anyhow;
+use control::shutdown::Shutdown;
+use router::cpu::Lookup;
+use router::engine::{Contents, Engine, Worker};
+use router::frames::{Frames, Mix};
+
+use super::measure::Measured;
+use super::told::{About, Told};
+use super::{Process, Traffic};
+use crate::exit::Failure;
+use crate::features::pcap;
+
+impl Process {
+    pub(super) fn memory(
+        &self,
+        contents: Contents,
+        mut about: About,
+        shutdown: &Shutdown,
+    ) -> Result<Told, Failure> {
+        let cpus = self.cpus()?;
+        let (frames, from) = self.frames(&contents, &about)?;
+        let tables = self.tables(contents, &mut about)?;
+        let mut lookups = Vec::new();
+        for _ in &cpus {
+            lookups.push(
+                tables
+                    .processor(about.function)
+                    .map_err(|error| anyhow!(error))?,
+            );
+        }
+        let stop = AtomicBool::new(false);
+        let threads = thread::scope(|scope| {
+            let running: Vec<_> = cpus
+                .iter()
+                .zip(lookups)
+                .enumerate()
+                .map(|(number, (cpu, lookup))| {
+                    let start = frames.len() * number / cpus.len();
+                    let (frames, stop) = (&frames, &stop);
+                    scope.spawn(move || {
+                        pin(*cpu);
+                        work(lookup, frames, start, about.batch, stop)
+                    })
+                })
+                .collect();
+            shutdown.wait(self.duration);
+            stop.store(true, Ordering::Relaxed);
+            running
+                .into_iter()
+                .map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked")))
+                .collect::<Result<Vec<_>, _>>()
+        })?;
+        Ok(Told {
+            about,
+            from,
+            threads,
+            written: None,
+        })
+    }
+
+    /// A CPU for each thread.
+    pub(super) fn cpus(&self) -> Result<Vec<usize>, Failure> {
+        let cpus = sys::sched::allowed_cpus().map_err(|error| anyhow!("CPUs: {error}"))?;
+        let (wanted, has) = (self.threads.get(), cpus.len());
+        if wanted > has {
+            return Err(Failure::Input(format!(
+                "--threads {wanted}: each has a CPU of its own, and this process may use {has}"
+            )));
+        }
+        Ok(cpus.into_iter().take(wanted).collect())
+    }
+
+    fn frames(&self, contents: &Contents, about: &About) -> Result<(Frames, String), Failure> {
+        if let Some(path) = &self.capture {
+            let name = path.display();
+            let read = Frames::read(pcap::open(path)?, usize::MAX);
+            let (frames, others) =
+                read.map_err(|error| Failure::Input(format!("{name}: {error}")))?;
+            if frames.is_empty() {
+                return Err(Failure::Input(format!("{name} has no Ethernet frames")));
+            }
+            if others > 0 {
+                tracing::warn!("{name}: {others} frames of other link types are left out");
+            }
+            return Ok((frames, name.to_string()));
+        }
+        let made = &self.made;
+        let routed = !contents.v4.is_empty() || !contents.v6.is_empty();
+        let traffic = made.traffic.unwrap_or(if routed {
+            Traffic::PerPrefix
+        } else {
+            Traffic::Rules
+        });
+        if traffic != Traffic::Rules && !routed {
+            let what = format!(
+                "--traffic {} is drawn from routes, and {} has none: use --traffic rules",
+                traffic.name(),
+                about.function
+            );
+            return Err(Failure::Input(what));
+        }
+        let only6 = contents.v4.is_empty() && contents.rules.v4.is_empty();
+        let mix = Mix {
+            pattern: traffic.pattern(),
+            packets: made.packets as usize,
+            ipv6: made.ipv6.unwrap_or(if only6 { 100 } else { 0 }),
+            length: made.length.into(),
+            seed: made.seed,
+        };
+        let frames = Frames::made(contents, &mix);
+        if frames.is_empty() {
+            return Err(Failure::Input(
+                "no packets can be made up: there are no routes of this family; see --ipv6"
+                    .to_owned(),
+            ));
+        }
+        let from = format!(
+            "{} frames made up, {}, seed {}",
+            frames.len(),
+            traffic.name(),
+            made.seed
+        );
+        Ok((frames, from))
+    }
+}
+
+pub(super) fn pin(cpu: usize) {
+    if let Err(error) = sys::sched::pin(cpu) {
+        tracing::warn!(cpu, %error, "runs unpinned");
+    }
+}
+
+/// One thread: batch after batch from `start` on, until it is stopped.
+fn work(
+    lookup: Lookup,
+    frames: &Frames,
+    start: usize,
+    batch: usize,
+    stop: &AtomicBool,
+) -> Measured {
+    let mut worker = Worker::new(lookup, batch);
+    let mut measured = Measured::default();
+    let mut next = start;
+    let began = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        let end = (next + batch).min(frames.len());
+        let Ok(stages) = worker.decide((next..end).map(|at| frames.get(at)));
+        measured.batch(&stages, stages.scattered);
+        next = if end == frames.len() { 0 } else { end };
+    }
+    measured.elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    measured.counters = *worker.counters();
+    measured
+}

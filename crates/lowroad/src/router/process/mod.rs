@@ -1,0 +1,202 @@
+//! `lowroad router process`: packets through routes and rules on CPUs, from memory or a capture.
+
+mod capture;
+mod measure;
+mod memory;
+pub(super) mod told;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::{Args, ValueEnum};
+use control::shutdown::Shutdown;
+use control::units::Span;
+use router::cpu::Tables;
+use router::engine::{Contents, Function};
+use router::traffic::Pattern;
+
+use super::engine::{Choice, Made};
+use super::inputs::Inputs;
+use crate::exit::{self, Failure};
+use told::About;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Figures are this machine's, of this run: lowroad router bench compares engines."
+)]
+pub(super) struct Process {
+    /// A table image, in place of --rib and --rules
+    image: Option<PathBuf>,
+    #[command(flatten)]
+    inputs: Inputs,
+    #[command(flatten)]
+    choice: Choice,
+    /// What is decided about each packet [default: both, or what routes or rules alone allow]
+    #[arg(long, value_name = "lpm|acl|both")]
+    function: Option<Function>,
+    /// Where packets come from, and go
+    #[arg(long, value_enum, default_value = "memory")]
+    io: Io,
+    /// A pcap or pcapng file: its packets, in memory over and over, or with --io pcap once
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
+    /// Write the packets that would be forwarded, with the TTL one less
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Threads, each on a CPU of its own
+    #[arg(long, value_name = "N", default_value = "1")]
+    threads: NonZeroUsize,
+    /// Packets that are looked up together
+    #[arg(long, value_name = "N", default_value = "256", value_parser = clap::value_parser!(u32).range(32..=65536))]
+    batch: u32,
+    /// How long packets from memory are processed, as in 500ms, 10s, 1m
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    duration: Duration,
+    #[command(flatten)]
+    made: Packets,
+}
+
+/// Packets that are made up.
+#[derive(Debug, Args)]
+struct Packets {
+    /// How they are drawn [default: per-prefix, or rules where there are no routes]
+    #[arg(long, value_enum, conflicts_with = "capture")]
+    traffic: Option<Traffic>,
+    /// How many, which then come over and over
+    #[arg(long, value_name = "N", default_value = "262144", conflicts_with = "capture", value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    packets: u32,
+    /// Bytes of a frame, without its checksum
+    #[arg(long, value_name = "BYTES", default_value = "60", conflicts_with = "capture", value_parser = clap::value_parser!(u16).range(42..=9014))]
+    length: u16,
+    /// How many in a hundred are IPv6 [default: 0, or 100 where only IPv6 has routes or rules]
+    #[arg(long, value_name = "PERCENT", conflicts_with = "capture", value_parser = clap::value_parser!(u8).range(0..=100))]
+    ipv6: Option<u8>,
+    /// With another number, other packets are made up
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        conflicts_with = "capture"
+    )]
+    seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Io {
+    /// A buffer of frames, over and over; nothing is sent
+    Memory,
+    /// A capture, once
+    Pcap,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Traffic {
+    /// Any routed address
+    Uniform,
+    /// Any prefix, and any address in it
+    PerPrefix,
+    /// Prefixes in proportion to 1/rank
+    Zipf,
+    /// Routed addresses in order
+    Sequential,
+    /// Packets that rules are about
+    Rules,
+}
+
+impl Traffic {
+    pub(super) fn pattern(self) -> Option<Pattern> {
+        match self {
+            Self::Uniform => Some(Pattern::Uniform),
+            Self::PerPrefix => Some(Pattern::PerPrefix),
+            Self::Zipf => Some(Pattern::Zipf),
+            Self::Sequential => Some(Pattern::Sequential),
+            Self::Rules => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        self.pattern().map_or("rules", Pattern::name)
+    }
+}
+
+impl Process {
+    pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
+        let shutdown = Shutdown::install().map_err(|error| anyhow!("signals: {error}"))?;
+        let made = Made::of(self.image.as_deref(), &self.inputs)?;
+        let function = function(self.function, (made.routes, made.rules))?;
+        self.check()?;
+        let mut contents = made.contents;
+        if !function.routes() {
+            (contents.v4, contents.v6) = Default::default();
+        }
+        let about = About {
+            function,
+            engine: self.choice.name(),
+            prefixes: (contents.v4.len(), contents.v6.len()),
+            rules: (contents.rules.v4.len(), contents.rules.v6.len()),
+            batch: self.batch as usize,
+            bytes: (0, 0),
+        };
+        let told = match self.io {
+            Io::Memory => self.memory(contents, about, &shutdown)?,
+            Io::Pcap => self.pcap(contents, about, &shutdown)?,
+        };
+        exit::print(&if json {
+            format!("{:#}\n", told.json())
+        } else {
+            told.text()
+        })
+    }
+
+    /// What does not go together.
+    fn check(&self) -> Result<(), Failure> {
+        let wrong = |what: &str| Err(Failure::Input(what.to_owned()));
+        match self.io {
+            Io::Pcap if self.capture.is_none() => {
+                wrong("--io pcap reads a capture: name it by --capture FILE")
+            }
+            Io::Memory if self.out.is_some() => {
+                wrong("--out writes what is forwarded of a capture: it goes with --io pcap")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn tables(&self, contents: Contents, about: &mut About) -> Result<Tables, Failure> {
+        let tables = self.choice.tables(contents)?;
+        about.bytes = tables.bytes();
+        Ok(tables)
+    }
+}
+
+/// The function that is asked for, or that there are tables for.
+fn function(asked: Option<Function>, has: (bool, bool)) -> Result<Function, Failure> {
+    let (routes, rules) = has;
+    let function = asked.unwrap_or(match has {
+        (true, true) => Function::Both,
+        (_, false) => Function::Lpm,
+        (false, true) => Function::Acl,
+    });
+    if function.routes() && !routes {
+        return Err(Failure::Input(format!(
+            "--function {function} routes: name the routes by --rib FILE"
+        )));
+    }
+    if function.filters() && !rules {
+        return Err(Failure::Input(format!(
+            "--function {function} filters: name the rules by --rules FILE"
+        )));
+    }
+    Ok(function)
+}
+
+/// As people write them: 500ms, 10s, 5m.
+fn time(text: &str) -> Result<Duration, String> {
+    let Span(time) = text.parse()?;
+    if time.is_zero() {
+        return Err("no time at all".to_owned());
+    }
+    Ok(time)
+}

@@ -1,0 +1,80 @@
+//! One thread's batches, from frames to decisions, with the time that each stage took.
+
+use super::{Answers, Counters, Decision, Headers, Processor};
+
+/// When the stages of a batch began and ended, by [`sys::clock::ticks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stages {
+    pub started: u64,
+    /// The last header was read.
+    pub gathered: u64,
+    /// The last decision was made.
+    pub processed: u64,
+    /// Decisions were in the order of the packets, and counted.
+    pub scattered: u64,
+}
+
+/// A processor and what it works on, used again for each batch.
+#[derive(Debug)]
+pub struct Worker<P> {
+    processor: P,
+    headers: Headers,
+    answers: Answers,
+    decisions: Vec<Decision>,
+    counters: Counters,
+}
+
+impl<P: Processor> Worker<P> {
+    /// For batches of so many packets.
+    pub fn new(processor: P, batch: usize) -> Self {
+        Self {
+            headers: Headers::new(processor.function(), batch),
+            processor,
+            answers: Answers::default(),
+            decisions: Vec::with_capacity(batch),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Decides about a batch of Ethernet frames; `decisions` then has one for each.
+    ///
+    /// # Errors
+    /// The processor's.
+    #[inline]
+    pub fn decide<'a>(
+        &mut self,
+        frames: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<Stages, P::Error> {
+        let started = sys::clock::ticks();
+        self.headers.clear();
+        for frame in frames {
+            self.headers.push(frame);
+        }
+        let gathered = sys::clock::ticks();
+        self.processor
+            .process_batch(&self.headers, &mut self.answers)?;
+        let processed = sys::clock::ticks();
+        self.headers
+            .scatter(&self.answers, &mut self.decisions, &mut self.counters);
+        Ok(Stages {
+            started,
+            gathered,
+            processed,
+            scattered: sys::clock::ticks(),
+        })
+    }
+
+    /// About the frames of the last batch.
+    pub fn decisions(&self) -> &[Decision] {
+        &self.decisions
+    }
+
+    /// Of all batches.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub fn processor(&self) -> &P {
+        &self.processor
+    }
+}

@@ -1,0 +1,159 @@
+//! Ethernet frames in one piece of memory, and traffic for a table made up.
+
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use acl::{Key, generate};
+use lpm::Rib;
+use packet::pcap::{self, Block, ETHERNET, Reader};
+use packet::{build, protocol};
+
+use crate::engine::Contents;
+use crate::traffic::{Number, Pattern, Random, addresses};
+
+/// Frames, one after the other.
+#[derive(Clone, Debug, Default)]
+pub struct Frames {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+/// What traffic is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mix {
+    /// How destinations are drawn from the routes; without, packets are drawn from the rules.
+    pub pattern: Option<Pattern>,
+    pub packets: usize,
+    /// Of these, per cent that are IPv6.
+    pub ipv6: u8,
+    /// Bytes of a frame, at least: headers may be longer.
+    pub length: usize,
+    pub seed: u64,
+}
+
+impl Frames {
+    pub fn push(&mut self, frame: &[u8]) {
+        self.bytes.extend_from_slice(frame);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// The Ethernet frames of a capture, `most` of them at most, and how many others it has before.
+    ///
+    /// # Errors
+    /// A broken capture.
+    pub fn read(input: impl Read, most: usize) -> Result<(Self, u64), pcap::Error> {
+        let mut reader = Reader::new(input)?;
+        let (mut block, mut frames, mut others) = (Block::new(), Self::default(), 0);
+        while frames.len() < most && reader.read_block(&mut block)? {
+            for frame in block.frames() {
+                if frame.link_type != ETHERNET {
+                    others += 1;
+                } else if frames.len() < most {
+                    frames.push(frame.bytes);
+                }
+            }
+        }
+        Ok((frames, others))
+    }
+
+    /// UDP datagrams and what else rules ask for, to destinations of these tables; the same for the
+    /// same seed.
+    pub fn made(contents: &Contents, mix: &Mix) -> Self {
+        let v6 = mix.packets * usize::from(mix.ipv6.min(100)) / 100;
+        let keys4 = keys(&contents.v4, &contents.rules.v4, mix, mix.packets - v6);
+        let keys6 = keys(&contents.v6, &contents.rules.v6, mix, v6);
+        let (mut keys4, mut keys6) = (keys4.into_iter(), keys6.into_iter());
+        let mut frames = Self::default();
+        for at in 0..mix.packets {
+            // Spread evenly among the others.
+            let six = (at + 1) * v6 / mix.packets > at * v6 / mix.packets;
+            let frame = if six {
+                keys6.next().map(|key| frame(&key, mix.length))
+            } else {
+                keys4.next().map(|key| frame(&key, mix.length))
+            };
+            if let Some(frame) = frame {
+                frames.push(&frame);
+            }
+        }
+        frames
+    }
+
+    #[inline]
+    pub fn get(&self, at: usize) -> &[u8] {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.bytes[start..self.ends[at]]
+    }
+
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// All of them together.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// Addresses that keys hold and frames carry.
+trait Carried: Number + acl::Address {
+    fn ip(self) -> IpAddr;
+}
+
+impl Carried for u32 {
+    fn ip(self) -> IpAddr {
+        Ipv4Addr::from_bits(self).into()
+    }
+}
+
+impl Carried for u128 {
+    fn ip(self) -> IpAddr {
+        Ipv6Addr::from_bits(self).into()
+    }
+}
+
+fn keys<A: Carried>(rib: &Rib<A>, rules: &[acl::Rule<A>], mix: &Mix, count: usize) -> Vec<Key<A>> {
+    let mut keys = generate::keys_within(rules, count, mix.seed);
+    if let Some(pattern) = mix.pattern {
+        let mut random = Random::new(mix.seed);
+        let destinations = addresses(rib, pattern, count, &mut random);
+        for (key, destination) in keys.iter_mut().zip(destinations) {
+            let ports = (key.source_port(), key.destination_port());
+            *key = Key::new(key.source(), destination, ports, key.protocol);
+        }
+    }
+    keys
+}
+
+fn frame<A: Carried>(key: &Key<A>, length: usize) -> Vec<u8> {
+    let (from, to) = (key.source().ip(), key.destination().ip());
+    let source = SocketAddr::new(from, key.source_port());
+    let destination = SocketAddr::new(to, key.destination_port());
+    let builder = match key.protocol {
+        protocol::TCP => build::tcp(source, destination, 0x10, 0),
+        // Numbers that extension headers have would make another packet of it.
+        number if number == protocol::UDP || packet::ipv6::is_extension(number) => {
+            build::udp(source, destination)
+        }
+        protocol::ICMP | protocol::ICMPV6 => build::echo(from, to),
+        number => {
+            // Where protocols with ports have them.
+            let ports = [key.source_port, key.destination_port].concat();
+            build::other(from, to, number).payload([&ports[..], &[0; 4]].concat())
+        }
+    };
+    let headers = builder.frame().len();
+    let missing = length.saturating_sub(headers);
+    if missing == 0 {
+        return builder.frame();
+    }
+    match key.protocol {
+        protocol::UDP | protocol::TCP => builder.payload(vec![0; missing]),
+        _ => builder.padding(missing),
+    }
+    .frame()
+}

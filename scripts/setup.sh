@@ -6,9 +6,10 @@ packages_to() {
 	case $1 in
 	build) echo gcc libc6-dev make pkg-config clang libelf-dev ca-certificates curl git ;;
 	run) echo iproute2 ffmpeg ;;
-	test) echo clang-format g++ python3-venv qemu-system-x86 busybox-static iproute2 ffmpeg fonts-dejavu-core tcpdump tshark nats-server nfdump pmacct bird2 iptables nftables iputils-ping traceroute ;;
+	test) echo clang-format g++ python3-venv qemu-system-x86 busybox-static iproute2 ffmpeg fonts-dejavu-core tcpdump tshark nats-server nfdump pmacct bird2 frr iptables nftables iputils-ping traceroute ;;
 	full)
 		echo chromium rtpengine-daemon nginx-light libnginx-mod-stream socat
+		echo libdpdk-dev
 		echo gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
 		echo gstreamer1.0-plugins-bad gstreamer1.0-plugins-ugly
 		# Often installed from elsewhere, and then not to be replaced.

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-const PROGRAMS: [&str; 1] = ["router"];
+const PROGRAMS: [&str; 2] = ["router", "steer"];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));

@@ -1,26 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// DPDK's rte_acl as a peer: its own process, which loads rules and keys once and answers a line on
-// standard input with a JSON line on standard output.
-//
-//   acl RULES KEYS... [-- EAL ARGUMENTS]
-//
-// RULES is ClassBench text, each KEYS a file of 16-byte keys in network order (protocol, three bytes
-// of padding, source, destination, source port, destination port). The first line out names the
-// levels of instructions that work here; then "pass LEVEL SET" classifies a whole set once by one.
-
-#include <inttypes.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+// DPDK's rte_acl as a peer: a process that answers each JSON line on standard input with one on
+// standard output. docs/src/router-designs.md describes requests and files. The engine is
+// `rte_acl`, which takes the fastest level of instructions on the first keys, or `rte_acl-LEVEL`.
 
 #include <rte_acl.h>
-#include <rte_eal.h>
-#include <rte_malloc.h>
 
-#define BATCH 256
-#define MAX_SETS 8
+#include "line.h"
 
 struct key {
 	uint8_t protocol;
@@ -41,25 +26,6 @@ static const struct {
 };
 #define LEVELS (sizeof(levels) / sizeof(levels[0]))
 
-struct set {
-	struct key *keys;
-	size_t count;
-};
-
-static void die(const char *what)
-{
-	fprintf(stderr, "acl: %s\n", what);
-	exit(1);
-}
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec * 1e-9;
-}
-
 static uint32_t address(const unsigned int *octets)
 {
 	return octets[0] << 24 | octets[1] << 16 | octets[2] << 8 | octets[3];
@@ -72,22 +38,22 @@ static struct five_tuple *read_rules(const char *path, uint32_t *count)
 	char line[512];
 	uint32_t room = 0;
 
-	if (!file)
-		die("cannot read the rules");
 	*count = 0;
+	if (!file)
+		return NULL;
 	while (fgets(line, sizeof(line), file)) {
 		unsigned int s[4], d[4], ports[4], lengths[2], protocol, mask;
 
-		if (sscanf(line,
-			   "@%u.%u.%u.%u/%u %u.%u.%u.%u/%u %u : %u %u : %u %x/%x", &s[0], &s[1],
-			   &s[2], &s[3], &lengths[0], &d[0], &d[1], &d[2], &d[3], &lengths[1],
-			   &ports[0], &ports[1], &ports[2], &ports[3], &protocol, &mask) != 16)
+		if (sscanf(line, "@%u.%u.%u.%u/%u %u.%u.%u.%u/%u %u : %u %u : %u %x/%x", &s[0],
+			   &s[1], &s[2], &s[3], &lengths[0], &d[0], &d[1], &d[2], &d[3],
+			   &lengths[1], &ports[0], &ports[1], &ports[2], &ports[3], &protocol,
+			   &mask) != 16)
 			continue;
 		if (*count == room) {
 			room = room ? 2 * room : 1024;
 			rules = realloc(rules, room * sizeof(*rules));
 			if (!rules)
-				die("no memory for the rules");
+				break;
 		}
 		struct five_tuple *rule = &rules[(*count)++];
 
@@ -111,22 +77,6 @@ static struct five_tuple *read_rules(const char *path, uint32_t *count)
 	return rules;
 }
 
-static struct set read_keys(const char *path)
-{
-	FILE *file = fopen(path, "rb");
-	struct set set = { 0 };
-	size_t room = 1 << 20;
-
-	if (!file)
-		die("cannot read the keys");
-	set.keys = malloc(room * sizeof(struct key));
-	if (!set.keys)
-		die("no memory for the keys");
-	set.count = fread(set.keys, sizeof(struct key), room, file);
-	fclose(file);
-	return set;
-}
-
 static void define(struct rte_acl_config *config, int field, uint8_t type, uint8_t size,
 		   uint8_t input, uint32_t offset)
 {
@@ -145,114 +95,185 @@ static struct rte_acl_ctx *build(const struct five_tuple *rules, uint32_t count)
 				       .rule_size = RTE_ACL_RULE_SZ(5),
 				       .max_rule_num = count + 1 };
 	struct rte_acl_config config = { .num_categories = 1, .num_fields = 5 };
-	struct rte_acl_ctx *context = rte_acl_create(&param);
+	struct rte_acl_ctx *made = rte_acl_create(&param);
 
 	define(&config, 0, RTE_ACL_FIELD_TYPE_BITMASK, 1, 0, offsetof(struct key, protocol));
 	define(&config, 1, RTE_ACL_FIELD_TYPE_MASK, 4, 1, offsetof(struct key, source));
 	define(&config, 2, RTE_ACL_FIELD_TYPE_MASK, 4, 2, offsetof(struct key, destination));
 	define(&config, 3, RTE_ACL_FIELD_TYPE_RANGE, 2, 3, offsetof(struct key, source_port));
 	define(&config, 4, RTE_ACL_FIELD_TYPE_RANGE, 2, 3, offsetof(struct key, destination_port));
-	if (!context || rte_acl_add_rules(context, (const struct rte_acl_rule *)rules, count) ||
-	    rte_acl_build(context, &config))
-		return NULL;
-	return context;
+	if (made && !rte_acl_add_rules(made, (const struct rte_acl_rule *)rules, count) &&
+	    !rte_acl_build(made, &config))
+		return made;
+	rte_acl_free(made);
+	return NULL;
 }
 
-// After a pass that warms the caches: nanoseconds for a key, and the sum of (position + 1) * (rule + 1) with 0 for no rule.
-static void pass(struct rte_acl_ctx *context, enum rte_acl_classify_alg alg, const struct set *set)
+static struct rte_acl_ctx *context;
+// Chosen by name, or when the first keys come.
+static const char *level;
+static enum rte_acl_classify_alg alg;
+
+static bool choose(const char *name)
+{
+	for (size_t i = 0; i < LEVELS; i++)
+		if (!strcmp(levels[i].name, name) &&
+		    !rte_acl_set_ctx_classify(context, levels[i].alg)) {
+			level = levels[i].name;
+			alg = levels[i].alg;
+			return true;
+		}
+	return false;
+}
+
+static void load(const char *line)
+{
+	char name[64], path[4096];
+	struct five_tuple *rules;
+	uint32_t count;
+	size_t before;
+	double start;
+
+	if (!text(line, "engine", name, sizeof(name)) || !text(line, "table", path, sizeof(path)))
+		return refuse("load needs engine and table");
+	rules = read_rules(path, &count);
+	if (!rules)
+		return refuse("no rules in %s", path);
+	rte_acl_free(context);
+	level = NULL;
+	before = heap();
+	start = seconds();
+	context = build(rules, count);
+	start = seconds() - start;
+	free(rules);
+	if (!context)
+		return refuse("rte_acl refuses the rules, or has not the memory for them");
+	if (strcmp(name, "rte_acl") && !(!strncmp(name, "rte_acl-", 8) && choose(name + 8)))
+		return refuse("this machine has no engine %s", name);
+	printf("{\"build_s\":%.4f,\"mib\":%.2f}\n", start, (heap() - before) / 1048576.0);
+}
+
+struct set {
+	struct key *keys;
+	uint32_t *answers;
+	size_t count, answered;
+};
+
+// The keys and answers of a request, of which those of the last one are still there.
+static struct set *find_set(const char *line)
+{
+	static char last[4096];
+	static struct set set;
+	char keys[4096], answers[4096];
+	size_t bytes = 0, answered = 0;
+
+	if (!text(line, "keys", keys, sizeof(keys)) ||
+	    !text(line, "answers", answers, sizeof(answers)))
+		return NULL;
+	if (same(last, keys, sizeof(last)) && set.keys)
+		return &set;
+	free(set.keys);
+	free(set.answers);
+	set.keys = read_file(keys, &bytes);
+	set.answers = read_file(answers, &answered);
+	set.count = bytes / sizeof(struct key);
+	set.answered = answered / sizeof(uint32_t);
+	return set.keys && set.answers && set.count ? &set : NULL;
+}
+
+static void classify(const struct set *set, size_t at, uint32_t *found)
 {
 	const uint8_t *data[BATCH];
-	uint32_t found[BATCH];
-	uint64_t checksum = 0;
-	double time = 0;
+	size_t n = RTE_MIN(set->count - at, (size_t)BATCH);
 
-	for (int timed = 0; timed < 2; timed++) {
-		double start = now();
-
-		for (size_t i = 0; i < set->count; i += BATCH) {
-			size_t n = set->count - i < BATCH ? set->count - i : BATCH;
-
-			for (size_t j = 0; j < n; j++)
-				data[j] = (const uint8_t *)(set->keys + i + j);
-			rte_acl_classify_alg(context, data, found, n, 1, alg);
-			if (timed)
-				__asm__ volatile("" ::"r"(found) : "memory");
-			else
-				for (size_t j = 0; j < n; j++)
-					checksum += (i + j + 1) * found[j];
-		}
-		if (timed)
-			time = now() - start;
-	}
-	printf("{\"ns\":%.4f,\"checksum\":%" PRIu64 "}\n", time * 1e9 / set->count, checksum);
-	fflush(stdout);
+	for (size_t j = 0; j < n; j++)
+		data[j] = (const uint8_t *)(set->keys + at + j);
+	rte_acl_classify_alg(context, data, found, n, 1, alg);
 }
 
-static size_t heap(void)
+// Nanoseconds a key of one or more whole passes.
+static double timed(const struct set *set, double for_s, uint64_t *lookups)
 {
-	struct rte_malloc_socket_stats stats;
+	double start = seconds(), took;
+	uint32_t found[BATCH];
 
-	return rte_malloc_get_socket_stats(0, &stats) ? 0 : stats.heap_allocsz_bytes;
+	*lookups = 0;
+	do {
+		for (size_t i = 0; i < set->count; i += BATCH) {
+			classify(set, i, found);
+			asm volatile("" ::"r"(found) : "memory");
+		}
+		*lookups += set->count;
+		took = seconds() - start;
+	} while (took < for_s);
+	return took * 1e9 / *lookups;
+}
+
+static void choose_fastest(const struct set *set)
+{
+	double least = 1e30;
+	const char *best = NULL;
+	uint64_t lookups;
+
+	for (size_t i = 0; i < LEVELS; i++) {
+		if (!choose(levels[i].name))
+			continue;
+		for (int again = 0; again < 3; again++) {
+			double ns = timed(set, 0, &lookups);
+
+			if (ns < least) {
+				least = ns;
+				best = levels[i].name;
+			}
+		}
+	}
+	choose(best);
+}
+
+// One pass that warms the caches and is checked, then timed ones. An answer is the rule's number,
+// counted from 1, and 0 for none.
+static void pass(const char *line)
+{
+	uint64_t checksum = 0, wrong = 0, lookups;
+	const struct set *set;
+	uint32_t found[BATCH];
+	double ns;
+
+	if (!context)
+		return refuse("load comes first");
+	set = find_set(line);
+	if (!set)
+		return refuse("no keys, or no answers");
+	if (!level)
+		choose_fastest(set);
+	for (size_t i = 0; i < set->count; i += BATCH) {
+		classify(set, i, found);
+		for (size_t j = i; j < i + BATCH && j < set->count; j++) {
+			checksum += (j + 1) * found[j - i];
+			wrong += j < set->answered && found[j - i] != set->answers[j];
+		}
+	}
+	ns = timed(set, number(line, "ms", 0) / 1000, &lookups);
+	printf("{\"ns\":%.4f,\"lookups\":%" PRIu64 ",\"wrong\":%" PRIu64 ",\"checksum\":%" PRIu64
+	       ",\"simd\":\"%s\"}\n",
+	       ns, lookups, wrong, checksum, level);
 }
 
 int main(int argc, char **argv)
 {
-	static const char *const standard[] = { "acl",	      "--no-telemetry",
-						"--no-pci",   "--log-level=3",
-						"--in-memory", "--force-max-simd-bitwidth=512" };
-	char *eal[32];
-	int eals = 0, mine = 1;
-	struct set sets[MAX_SETS];
-	int count = 0;
-	uint32_t rule_count;
-	char line[64];
+	char line[16384], what[32];
 
-	while (mine < argc && strcmp(argv[mine], "--"))
-		mine++;
-	if (mine < 3 || mine - 2 > MAX_SETS)
-		die("usage: acl RULES KEYS... [-- EAL ARGUMENTS]");
-	for (size_t i = 0; i < sizeof(standard) / sizeof(standard[0]); i++)
-		eal[eals++] = (char *)standard[i];
-	for (int i = mine + 1; i < argc && eals < 31; i++)
-		eal[eals++] = argv[i];
-	if (rte_eal_init(eals, eal) < 0)
-		die("EAL refused its arguments (huge pages? else -- --no-huge -m 1200)");
-
-	struct five_tuple *rules = read_rules(argv[1], &rule_count);
-
-	for (int i = 2; i < mine; i++)
-		sets[count++] = read_keys(argv[i]);
-
-	size_t before = heap();
-	double start = now();
-	struct rte_acl_ctx *context = build(rules, rule_count);
-	double seconds = now() - start;
-
-	if (!context)
-		die("rte_acl refused the rules");
-	printf("{\"rules\":%u,\"seconds\":%.4f,\"bytes\":%zu,\"levels\":[", rule_count, seconds,
-	       heap() - before);
-	const char *comma = "";
-	for (size_t i = 0; i < LEVELS; i++) {
-		if (rte_acl_set_ctx_classify(context, levels[i].alg))
-			continue;
-		printf("%s\"%s\"", comma, levels[i].name);
-		comma = ",";
-	}
-	printf("]}\n");
-	fflush(stdout);
+	if (!start_eal(argc, argv))
+		return 1;
 	while (fgets(line, sizeof(line), stdin)) {
-		char name[32];
-		int set;
-		size_t level = 0;
-
-		if (sscanf(line, "pass %31s %d", name, &set) != 2 || set < 0 || set >= count)
-			die("a line is: pass LEVEL SET");
-		while (level < LEVELS && strcmp(levels[level].name, name))
-			level++;
-		if (level == LEVELS)
-			die("no such level");
-		pass(context, levels[level].alg, &sets[set]);
+		if (text(line, "do", what, sizeof(what)) && !strcmp(what, "load"))
+			load(line);
+		else if (!strcmp(what, "pass"))
+			pass(line);
+		else
+			refuse("do is load or pass");
+		fflush(stdout);
 	}
+	rte_acl_free(context);
 	return 0;
 }

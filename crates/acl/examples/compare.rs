@@ -1,7 +1,7 @@
 //! Times lookups beside a peer's: passes of both processes alternate strictly, over the same rules
 //! and the same key bytes, and their answers must agree.
 //!
-//!     compare RULES [PEER [EAL ARGUMENTS]]
+//!     compare RULES [PEER [ordinary]]
 //!
 //! RULES is ClassBench text, with keys in RULES_trace. Two key sets: the trace, and uniform ones.
 //! SIMD names the only instructions to time (Portable, Avx2, Avx512), TUNING the milliseconds in which
@@ -22,7 +22,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use acl::{BATCH, Classifier, Key4, Options, Simd, classbench, generate};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const PASSES: usize = 9;
 /// Keys of a set.
@@ -47,14 +47,10 @@ fn main() {
         rules.len(),
         own.report()
     );
-    let mut peer = arguments.next().map(|program| {
-        let files = write_keys(&sets);
-        let peer = Peer::start(Path::new(&program), &path, &files, arguments);
-        remove(&files);
-        peer
-    });
+    let mut peer = arguments
+        .next()
+        .map(|program| Peer::start(Path::new(&program), &path, write_keys(&sets), arguments));
     let wanted = env::var("SIMD").ok();
-    let level = peer.as_mut().map(|peer| peer.best_level());
     let own = Simd::available().fold((own, Vec::new()), |(own, mut levels), simd| {
         levels.push(simd);
         (own, levels)
@@ -69,7 +65,7 @@ fn main() {
         }
         own = own.with_simd(simd);
         for (set, keys) in sets.iter().enumerate() {
-            compare(&own, simd, set, keys, peer.as_mut().zip(level.as_deref()));
+            compare(&own, simd, set, keys, peer.as_mut());
         }
     }
 }
@@ -80,15 +76,15 @@ fn compare(
     simd: Simd,
     set: usize,
     keys: &[Key4],
-    mut peer: Option<(&mut Peer, &str)>,
+    mut peer: Option<&mut Peer>,
 ) {
     let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     // Alone there is no pair to tell noise from: more passes, of which the least counts.
     for _ in 0..if peer.is_some() { PASSES } else { 8 * PASSES } {
         let (time, checksum) = pass(own, keys);
         ours.push(time);
-        if let Some((peer, level)) = &mut peer {
-            let (other, sum) = peer.pass(level, set);
+        if let Some(peer) = &mut peer {
+            let (other, sum) = peer.pass(set);
             assert!(
                 sum == checksum,
                 "answers differ: {checksum} here, {sum} there"
@@ -99,8 +95,8 @@ fn compare(
     }
     let name = ["rules", "uniform"][set];
     print!("  {name:8} {simd:?}: {}", spread(&mut ours));
-    if let Some((_, level)) = peer {
-        print!("  rte_acl {level}: {}", spread(&mut theirs));
+    if let Some(peer) = peer {
+        print!("  rte_acl {}: {}", peer.level, spread(&mut theirs));
         print!("  ratio {}", spread(&mut ratios));
     }
     println!();
@@ -134,60 +130,54 @@ struct Peer {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    levels: Vec<String>,
+    files: Vec<PathBuf>,
+    /// The instructions that it found to be the fastest.
+    level: String,
 }
 
 impl Peer {
     fn start(
         program: &Path,
         rules: &Path,
-        keys: &[PathBuf],
-        eal: impl Iterator<Item = String>,
+        files: Vec<PathBuf>,
+        words: impl Iterator<Item = String>,
     ) -> Self {
         let mut child = Command::new(program)
-            .arg(rules)
-            .args(keys)
-            .arg("--")
-            .args(eal)
+            .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let input = child.stdin.take().unwrap();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        let ready = line(&mut output);
-        println!("  rte_acl: {ready}");
-        let levels = ready["levels"].as_array().unwrap();
-        let levels = levels.iter().map(|l| l.as_str().unwrap().to_owned());
-        Self {
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut peer = Self {
             child,
             input,
             output,
-            levels: levels.collect(),
-        }
+            files,
+            level: String::new(),
+        };
+        println!("  rte_acl: {}", line(&mut peer.output));
+        let load = json!({ "do": "load", "engine": "rte_acl", "table": rules });
+        println!("  rte_acl: {}", peer.ask(&load));
+        peer
     }
 
-    fn pass(&mut self, level: &str, set: usize) -> (f64, u64) {
-        writeln!(self.input, "pass {level} {set}").unwrap();
-        let answer = line(&mut self.output);
+    fn pass(&mut self, set: usize) -> (f64, u64) {
+        let [keys, answers] = [&self.files[set], &self.files[self.files.len() - 1]];
+        let answer = self.ask(&json!({ "do": "pass", "keys": keys, "answers": answers, "ms": 0 }));
+        self.level = answer["simd"].as_str().unwrap().into();
         (
             answer["ns"].as_f64().unwrap(),
             answer["checksum"].as_u64().unwrap(),
         )
     }
 
-    /// The fastest of three passes each over the trace.
-    fn best_level(&mut self) -> String {
-        let time = |peer: &mut Self, level: &str| {
-            (0..3)
-                .map(|_| peer.pass(level, 0).0)
-                .fold(f64::INFINITY, f64::min)
-        };
-        let levels = self.levels.clone();
-        let mut timed: Vec<_> = levels.iter().map(|l| (time(self, l), l)).collect();
-        timed.sort_by(|a, b| a.0.total_cmp(&b.0));
-        println!("  rte_acl levels: {timed:.2?}");
-        timed[0].1.clone()
+    fn ask(&mut self, request: &Value) -> Value {
+        writeln!(self.input, "{request}").unwrap();
+        let answer = line(&mut self.output);
+        assert!(answer["error"].is_null(), "{answer}");
+        answer
     }
 }
 
@@ -195,6 +185,7 @@ impl Drop for Peer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        remove(&self.files);
     }
 }
 
@@ -226,6 +217,7 @@ fn shuffled(mut keys: Vec<Key4>) -> Vec<Key4> {
     keys.iter().cycle().take(KEYS).copied().collect()
 }
 
+/// A file for each set, and last an empty one of answers.
 fn write_keys(sets: &[Vec<Key4>]) -> Vec<PathBuf> {
     let folder = env::temp_dir();
     let mut files = Vec::new();
@@ -242,6 +234,10 @@ fn write_keys(sets: &[Vec<Key4>]) -> Vec<PathBuf> {
         file.flush().unwrap();
         files.push(path);
     }
+    // No answers are known beforehand.
+    let answers = folder.join(format!("acl-answers-{}", std::process::id()));
+    File::create(&answers).unwrap();
+    files.push(answers);
     files
 }
 

@@ -8,11 +8,12 @@ mod report;
 mod selftest;
 mod stop;
 
+use std::io::{stdin, stdout};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use arguments::{Comparison, Verbosity};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use experiment::BadInput;
 
 /// Runs the experiments and reports what each datapath costs.
@@ -22,7 +23,16 @@ struct Arguments {
     #[command(flatten)]
     verbosity: Verbosity,
     #[command(subcommand)]
-    command: Comparison,
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Comparison(Comparison),
+    /// An engine of the router as a process: a JSON line in, a JSON line out
+    #[command(hide = true)]
+    Engine,
 }
 
 fn main() -> ExitCode {
@@ -34,8 +44,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(command: Comparison) -> Result<ExitCode> {
-    match command {
+fn dispatch(command: Command) -> Result<ExitCode> {
+    let comparison = match command {
+        Command::Comparison(comparison) => comparison,
+        Command::Engine => {
+            experiment::jobs::router::serve(stdin().lock(), stdout().lock())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    match comparison {
         Comparison::Compare(arguments) => compare::run(&arguments),
         Comparison::Report(arguments) => report::run(&arguments),
         Comparison::Selftest(arguments) => selftest::run(&arguments),

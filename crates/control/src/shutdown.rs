@@ -1,4 +1,5 @@
-//! SIGINT and SIGTERM as something to ask and to poll, so that a program can drain and end.
+//! SIGINT and SIGTERM as something to ask and to poll, so that a program can drain and end, and
+//! SIGHUP, so that it can read its files anew.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -42,6 +43,30 @@ impl Shutdown {
     }
 }
 
+/// SIGHUP as something to ask for: the request to read files anew.
+#[derive(Debug)]
+pub struct Reload {
+    signals: SignalFd,
+}
+
+impl Reload {
+    /// Takes the signal over, as [`Shutdown::install`].
+    pub fn install() -> io::Result<Self> {
+        let mut signals = SigSet::empty();
+        signals.add(Signal::SIGHUP);
+        signals.thread_block()?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        Ok(Self {
+            signals: SignalFd::with_flags(&signals, flags)?,
+        })
+    }
+
+    /// Whether the signal has arrived since the last question.
+    pub fn requested(&self) -> bool {
+        matches!(self.signals.read_signal(), Ok(Some(_)))
+    }
+}
+
 impl AsFd for Shutdown {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.signals.as_fd()
@@ -51,6 +76,15 @@ impl AsFd for Shutdown {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hangup_is_seen_once() {
+        let reload = Reload::install().unwrap();
+        assert!(!reload.requested());
+        nix::sys::signal::raise(Signal::SIGHUP).unwrap();
+        assert!(reload.requested());
+        assert!(!reload.requested());
+    }
 
     #[test]
     fn a_signal_is_seen_and_stays_seen() {

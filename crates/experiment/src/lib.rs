@@ -16,6 +16,7 @@ mod run;
 mod schedule;
 mod search;
 pub mod selftest;
+mod shipped;
 mod survey;
 pub mod units;
 mod wait;

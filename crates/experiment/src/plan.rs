@@ -10,6 +10,8 @@ use report::record::Question;
 use serde::Deserialize;
 
 use crate::file;
+use crate::jobs::router;
+use crate::shipped::SHIPPED;
 use crate::units::{Bytes, PacketRate, Span};
 
 /// An experiment; `crate::file` reads and checks the file that states it.
@@ -69,6 +71,12 @@ pub enum Measure {
     Video,
     /// A capture read to its end, as fast as it can be.
     File,
+    /// Lookups in a table that does not change.
+    Lookup,
+    /// Changes of a table while another thread looks up.
+    Updates,
+    /// How long a table takes to build, and how large it is.
+    Build,
 }
 
 impl Measure {
@@ -76,6 +84,8 @@ impl Measure {
     fn windows(self) -> f64 {
         match self {
             Self::Delay | Self::Change | Self::File | Self::Goodput | Self::Freed => 1.0,
+            // And the pass that is checked, or what is read before.
+            Self::Lookup | Self::Updates | Self::Build => 2.0,
             // And a wait for rows that are collected for a second.
             Self::RowLatency => 2.0,
             Self::Cpu => 2.0,
@@ -100,7 +110,7 @@ pub enum IdlePolicy {
 
 /// One offered load.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Load {
     /// What a trial under this load measures, when not what the experiment does.
     pub measure: Option<Measure>,
@@ -119,6 +129,14 @@ pub struct Load {
     pub flows: Option<usize>,
     /// How many packets a capture of our own making has.
     pub packets: Option<usize>,
+    /// What a router looks up in.
+    pub table: Option<router::Table>,
+    /// What it looks up.
+    pub traffic: Option<router::Traffic>,
+    /// Next hops of a table that has none.
+    pub next_hops: Option<u16>,
+    /// A table of the user's own.
+    pub file: Option<PathBuf>,
     pub duration: Span,
     /// What joins the hosts.
     #[serde(default)]
@@ -182,6 +200,10 @@ impl Load {
             from: LoadSource::Generator,
             flows: None,
             packets: None,
+            table: None,
+            traffic: None,
+            next_hops: None,
+            file: None,
             payload: Some(payload.parse()?),
             rate: Some(rate.parse()?),
             subscribers,
@@ -202,6 +224,7 @@ impl Load {
                 words.push(name.to_string_lossy().into_owned());
             }
         }
+        words.extend(router::label(self));
         words.extend(self.payload.map(|size| size.to_string()));
         words.extend(self.rate.map(|rate| rate.to_string()));
         words.extend(self.flows.map(|flows| format!("{flows}-flows")));
@@ -211,6 +234,9 @@ impl Load {
         }
         if self.measure == Some(Measure::Change) {
             words.push("churn".to_owned());
+        }
+        if self.measure == Some(Measure::Build) {
+            words.push("build".to_owned());
         }
         if self.measure == Some(Measure::RowLatency) {
             words.push("rows".to_owned());
@@ -246,24 +272,6 @@ fn options(words: &mut Vec<String>, key: &str, value: &toml::Value) {
 
 /// Seconds a trial takes beside its load.
 const OVERHEAD_S: f64 = 0.6;
-
-/// The experiments that ship, by name.
-const SHIPPED: &[&str] = &[
-    include_str!("../../../experiments/relay-delay.toml"),
-    include_str!("../../../experiments/relay-throughput.toml"),
-    include_str!("../../../experiments/relay-cpu.toml"),
-    include_str!("../../../experiments/relay-peers.toml"),
-    include_str!("../../../experiments/relay-work.toml"),
-    include_str!("../../../experiments/relay-jitter.toml"),
-    include_str!("../../../experiments/relay-video.toml"),
-    include_str!("../../../experiments/features-pcap-peers.toml"),
-    include_str!("../../../experiments/features-cpu.toml"),
-    include_str!("../../../experiments/features-overload.toml"),
-    include_str!("../../../experiments/features-rate.toml"),
-    include_str!("../../../experiments/features-freed.toml"),
-    include_str!("../../../experiments/features-batching.toml"),
-    include_str!("../../../experiments/features-tree.toml"),
-];
 
 impl Plan {
     /// Every experiment that ships.

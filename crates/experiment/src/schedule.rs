@@ -66,7 +66,7 @@ impl SplitMix {
     }
 
     /// Fisher-Yates; the modulo bias over a few dozen elements is below 1e-17.
-    fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let pick = self.next() % (last as u64 + 1);
             items.swap(last, usize::try_from(pick).unwrap_or(last));

@@ -86,7 +86,7 @@ fn the_kernels_own_routes_and_rules_are_taken() {
     let folder = tempfile::tempdir().unwrap();
     let table = path(folder.path(), "table.lrt");
     let script = format!(
-        "set -e; ip link set lo up; ip link add d0 type dummy; ip link set d0 up
+        "set -e; ip link set lo up; ip link add d0 type veth peer name d1; ip link set d0 up; ip link set d1 up
          ip address add 192.0.2.1/24 dev d0; ip address add 2001:db8::1/64 dev d0 nodad
          ip route add 10.0.0.0/8 via 192.0.2.9; ip -6 route add 2001:db8:7::/48 via 2001:db8::9
          ip route add blackhole 10.9.0.0/16

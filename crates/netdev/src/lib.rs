@@ -9,6 +9,7 @@ mod fib;
 mod generic;
 mod keeper;
 mod link;
+pub mod monitor;
 mod neighbour;
 mod netfilter;
 mod netlink;

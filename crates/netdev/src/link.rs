@@ -5,8 +5,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    BridgeStpState, InfoBridge, InfoData, InfoKind, InfoMacVlan, InfoVeth, LinkAttribute,
-    LinkFlags, LinkInfo, LinkLayerType, LinkMessage, LinkXdp, MacVlanMode, XdpAttached,
+    BridgeStpState, InfoBridge, InfoData, InfoKind, InfoMacVlan, InfoVeth, InfoVlan, LinkAttribute,
+    LinkFlags, LinkInfo, LinkLayerType, LinkMessage, LinkXdp, MacVlanMode, VlanProtocol,
+    XdpAttached,
 };
 
 use crate::Error;
@@ -39,6 +40,8 @@ pub struct Link {
     pub link: Option<u32>,
     /// This namespace's number for the one `link` is in; none when it is this one.
     pub link_namespace: Option<i32>,
+    /// The 802.1Q id of a VLAN device.
+    pub vlan: Option<u16>,
     /// The queueing discipline at the root: `noqueue`, `fq_codel`, `mq`.
     pub qdisc: String,
     pub tx_queue_len: u32,
@@ -327,12 +330,25 @@ impl From<LinkMessage> for Link {
                         LinkInfo::Kind(kind) => Some(kind.to_string()),
                         _ => None,
                     });
+                    link.vlan = info.iter().find_map(|info| match info {
+                        LinkInfo::Data(InfoData::Vlan(data)) => vlan(data),
+                        _ => None,
+                    });
                 }
                 _ => {}
             }
         }
         link
     }
+}
+
+/// None of a service VLAN's (802.1ad).
+fn vlan(data: &[InfoVlan]) -> Option<u16> {
+    let service = InfoVlan::Protocol(VlanProtocol::Ieee8021Ad);
+    data.iter().find_map(|info| match info {
+        InfoVlan::Id(id) if !data.contains(&service) => Some(*id),
+        _ => None,
+    })
 }
 
 impl Link {

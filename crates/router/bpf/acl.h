@@ -38,6 +38,8 @@ struct acl_header {
 	__u32 records;
 	__u32 counters;
 	__u32 stride;
+	/* Always: the verifier does not know. */
+	__u32 zero[5];
 };
 
 struct acl_root {

@@ -51,7 +51,11 @@ static __always_inline void fill_key(struct walk *w, const struct packet *p, boo
 	}
 }
 
-/* Whether there are rules, and how to walk them. */
+/*
+ * Whether there are rules, and how to walk them. Before Linux 6.7 the verifier looks at the first
+ * step of a loop only, and takes out what that one cannot reach: so it must not know what steps
+ * change.
+ */
 static __always_inline const struct acl_header *begin_walk(struct walk *w, bool v6)
 {
 	__u32 in_force = number(&acl_in_force, v6, 8);
@@ -63,7 +67,11 @@ static __always_inline const struct acl_header *begin_walk(struct walk *w, bool 
 	header = acl_at(w, 0, 0, 64);
 	if (!header)
 		return NULL;
-	w->best = ACL_NONE;
+	w->best = ~header->zero[0];
+	w->mode = header->zero[1];
+	w->root = header->zero[2];
+	w->at = header->zero[3];
+	w->left = header->zero[4];
 	w->roots = header->roots;
 	w->shift = header->shift;
 	w->entries = header->entries;

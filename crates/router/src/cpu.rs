@@ -1,6 +1,7 @@
 //! The router on CPUs: tables that one thread changes, lookups in as many threads as wanted, and
 //! packets from memory, from captures and from devices.
 
+pub mod af_xdp;
 mod hops;
 mod lookup;
 mod published;

@@ -2,10 +2,12 @@
 //! sets that people have; and the data planes that forward by them. Lookup itself is `lpm`'s and `acl`'s.
 
 pub mod check;
+pub mod config;
 pub mod cpu;
 pub mod engine;
 mod error;
 pub mod explain;
+pub mod follow;
 pub mod forward;
 pub mod frames;
 pub mod generate;
@@ -18,6 +20,7 @@ mod named;
 pub mod rewrite;
 pub mod routes;
 pub mod rules;
+pub mod service;
 mod source;
 pub mod traffic;
 pub mod xdp;

@@ -5,6 +5,7 @@ pub mod features;
 mod noise;
 pub(crate) mod program;
 pub mod relay;
+pub mod router;
 
 use std::collections::BTreeMap;
 
@@ -68,7 +69,7 @@ pub(crate) struct Stated {
 }
 
 /// The jobs that can be measured.
-pub(crate) const NAMES: [&str; 2] = ["relay", "features"];
+pub(crate) const NAMES: [&str; 3] = ["relay", "features", "router"];
 
 /// What the job of this name lets an experiment file say.
 pub(crate) fn stated(job: &str) -> Option<Stated> {
@@ -81,6 +82,10 @@ pub(crate) fn stated(job: &str) -> Option<Stated> {
             arms: features::arms(),
             check: features::check_stated,
         }),
+        "router" => Some(Stated {
+            arms: router::arms(),
+            check: router::check_stated,
+        }),
         _ => None,
     }
 }
@@ -90,6 +95,7 @@ pub fn fit(plan: &Plan) -> Result<Box<dyn Fit>> {
     match plan.job.as_str() {
         "relay" => Ok(Box::new(relay::RelayFit::new()?)),
         "features" => Ok(Box::new(features::FeaturesFit::new(plan))),
+        "router" => Ok(Box::new(router::RouterFit::new(plan))),
         other => anyhow::bail!("{}: no job is called {other:?}", plan.name),
     }
 }
@@ -99,6 +105,7 @@ pub fn bench(plan: &Plan) -> Result<Box<dyn Bench>> {
     match plan.job.as_str() {
         "relay" => Ok(Box::new(relay::RelayBench::new()?)),
         "features" => Ok(Box::new(features::FeaturesBench::new()?)),
+        "router" => Ok(Box::new(router::RouterBench::new(plan)?)),
         other => anyhow::bail!("{}: no job is called {other:?}", plan.name),
     }
 }

@@ -115,7 +115,13 @@ impl Bench for RelayBench {
             Measure::Cpu => cpu::trial(self, spec),
             Measure::Change => change::trial(self, spec),
             Measure::Video => video::trial(self, spec),
-            Measure::File | Measure::Goodput | Measure::RowLatency | Measure::Freed => {
+            Measure::File
+            | Measure::Goodput
+            | Measure::RowLatency
+            | Measure::Freed
+            | Measure::Lookup
+            | Measure::Updates
+            | Measure::Build => {
                 bail!("a relay is not measured so")
             }
         }?;

@@ -31,7 +31,13 @@ pub(crate) fn check(load: &Load, measure: Measure) -> Result<(), String> {
         Measure::Goodput | Measure::RowLatency | Measure::Freed => {
             return Err("goodput, row-latency and freed are of features".to_owned());
         }
+        Measure::Lookup | Measure::Updates | Measure::Build => {
+            return Err("lookup, updates and build are of the router".to_owned());
+        }
         _ => {}
+    }
+    if load.table.is_some() || load.traffic.is_some() {
+        return Err("tables and what is looked up in them are of the router".to_owned());
     }
     if load.flows.is_some() || load.link == Link::Loopback {
         return Err("flows and the loopback device are of features".to_owned());

@@ -1,0 +1,204 @@
+//! Experiments of the router in the small: every engine of this machine finds the right answers.
+#![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
+
+mod common;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+use common::{alone, lowroad, path, record, succeeded};
+use serde_json::{Value, json};
+
+/// One block of some loads of the shipped experiment, on small generated tables.
+fn block(name: &str, loads: &[usize], arms: &str) -> Option<Vec<Value>> {
+    if !sys::require::root() {
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let text = std::fs::read_to_string(shipped.join(format!("{name}.toml"))).unwrap();
+    let (text, _quick) = text.split_once("[quick]").unwrap();
+    let (stated, _questions) = text.split_once("[[question]]").unwrap();
+    let parts: Vec<&str> = stated.split("[[load]]").collect();
+    let loads = loads.iter().map(|&load| parts[load + 1]);
+    let text = format!(
+        "{}[[load]]{}",
+        parts[0],
+        loads.collect::<Vec<_>>().join("[[load]]")
+    );
+    let small = [
+        ("901899", "3000"),
+        ("160147", "2000"),
+        (" 100k\"", " 700\""),
+        (" 10k\"", " 300\""),
+        (" 1k\"", " 90\""),
+    ];
+    let mut text = small
+        .iter()
+        .fold(text, |text, (large, small)| text.replace(large, small));
+    for duration in ["50ms", "500ms", "1s", "8s"] {
+        text = text.replace(&format!("duration = \"{duration}\""), "duration = \"20ms\"");
+    }
+    let plan = folder.path().join("small.toml");
+    std::fs::write(&plan, text).unwrap();
+    let out = folder.path().join("out");
+    succeeded(&alone(|| {
+        lowroad(&[
+            "compare",
+            path(&plan),
+            "--arms",
+            arms,
+            "--blocks",
+            "1",
+            "--seed",
+            "5",
+            "--out",
+            path(&out),
+        ])
+        // Tables are generated, whatever this machine has.
+        .env_remove("LOWROAD_CORPUS")
+        .output()
+        .unwrap()
+    }));
+    Some(record(&out))
+}
+
+/// Every trial has these metrics, found nothing wrong, and all arms agree on every key.
+fn lookups(name: &str, loads: &[usize], arms: &str, metric: &str) {
+    let Some(mut record) = block(name, loads, arms) else {
+        return;
+    };
+    let trials = record.split_off(1);
+    let skipped = record[0]["skipped"].as_array().unwrap();
+    let arms = record[0]["arms"].as_array().unwrap().len();
+    assert!(arms > 1, "{skipped:?}");
+    let looked_up = |trial: &&Value| trial["counts"]["lookups"].is_u64();
+    let mut sums = std::collections::BTreeMap::new();
+    for trial in trials.iter().filter(looked_up) {
+        let value = |name: &str| trial["values"][name].as_f64().unwrap();
+        assert!(value(metric) > 0.0 && value("mib") > 0.0, "{trial}");
+        assert!(value("wrong").abs() < 0.5, "{trial}");
+        assert_eq!(trial["environment"]["table"], "generated", "{trial}");
+        let load = trial["load"].as_str().unwrap().to_owned();
+        let sum = trial["counts"]["checksum"].as_u64().unwrap();
+        assert_eq!(*sums.entry(load).or_insert(sum), sum, "{trial}");
+    }
+    assert!(!sums.is_empty(), "{sums:?}");
+    let mut builds = trials.iter().filter(|trial| !looked_up(trial));
+    assert!(builds.all(|trial| trial["values"]["build_s"].as_f64() > Some(0.0)));
+    for trial in &trials {
+        assert!(!trial["flags"].to_string().contains("failed"), "{trial}");
+    }
+}
+
+#[test]
+fn every_engine_finds_the_longest_prefix_of_ipv4() {
+    lookups(
+        "router-lpm4",
+        &[0, 6],
+        "lowroad,bytes-portable,words-avx2,rte_fib,rte_lpm,bart",
+        "ns_per_lookup",
+    );
+}
+
+#[test]
+fn every_engine_finds_the_longest_prefix_of_ipv6() {
+    lookups(
+        "router-lpm6",
+        &[0],
+        "lowroad,flat-portable,rte_fib6,bart6",
+        "ns_per_lookup",
+    );
+}
+
+#[test]
+fn the_kernel_finds_what_the_table_says() {
+    lookups(
+        "router-bpf",
+        &[1],
+        "bpf-arrays,bpf_lpm_trie",
+        "ns_per_lookup",
+    );
+}
+
+#[test]
+fn every_classifier_finds_the_first_rule() {
+    lookups(
+        "router-acl",
+        &[1, 5],
+        "lowroad,acl-portable,rte_acl",
+        "ns_per_packet",
+    );
+}
+
+#[test]
+fn tables_change_while_others_look_up() {
+    let Some(mut record) = block("router-updates", &[0, 1, 2, 5], "lowroad") else {
+        return;
+    };
+    for trial in record.split_off(1) {
+        for name in ["updates", "batches"] {
+            assert!(trial["counts"][name].as_u64() > Some(0), "{trial}");
+        }
+        for name in ["updates_per_s", "ns_per_lookup", "longest_update_us"] {
+            assert!(trial["values"][name].as_f64() > Some(0.0), "{trial}");
+        }
+    }
+}
+
+/// What an engine answers to these requests, after its first line.
+fn answers(requests: &[Value]) -> Vec<Value> {
+    let mut engine = lowroad(&["engine"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = engine.stdin.take().unwrap();
+    for request in requests {
+        writeln!(input, "{request}").unwrap();
+    }
+    drop(input);
+    let output = engine.wait_with_output().unwrap();
+    succeeded(&output);
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let mut lines = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let ready: Value = lines.next().unwrap();
+    assert!(ready["ready"].is_string(), "{ready}");
+    lines.collect()
+}
+
+#[test]
+fn an_engine_counts_wrong_answers_and_adds_up_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    // 10.0.0.0/8 by next hop 7.
+    let mut route = 0x0a00_0000_u32.to_ne_bytes().to_vec();
+    route.extend([8, 0]);
+    route.extend(7_u16.to_ne_bytes());
+    let keys = [0x0a01_0203_u32, 0x0b00_0000, 0x0aff_ffff].map(u32::to_ne_bytes);
+    let told = [7_u16, 7, 0].map(u16::to_ne_bytes);
+    let (table, keys, told) = (
+        file("table", &route),
+        file("keys", keys.as_flattened()),
+        file("answers", told.as_flattened()),
+    );
+    let load = |engine: &str| json!({ "do": "load", "engine": engine, "table": table });
+    let pass = json!({ "do": "pass", "keys": keys, "answers": told, "ms": 0 });
+    let answers = answers(&[
+        pass.clone(),
+        load("bytes-none"),
+        load("words-portable"),
+        pass,
+    ]);
+    assert!(answers[0]["error"].is_string() && answers[1]["error"].is_string());
+    assert!(answers[2]["mib"].as_f64() > Some(1.0), "{}", answers[2]);
+    assert_eq!(answers[3]["wrong"], 2, "{}", answers[3]);
+    assert_eq!(answers[3]["checksum"], 7 + 3 * 7, "{}", answers[3]);
+}

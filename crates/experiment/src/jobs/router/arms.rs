@@ -1,0 +1,149 @@
+//! The engines there are: which program has each, and what it can look up in.
+
+use std::path::PathBuf;
+
+use datapath::Missing;
+
+use super::stated::Table;
+
+/// What an engine looks up in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Looks {
+    Ipv4,
+    Ipv6,
+    Rules,
+}
+
+/// Who runs an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Program {
+    /// This program, as another process.
+    Own,
+    /// A program of `peers/`; with DPDK's memory or without.
+    Peer { name: &'static str, dpdk: bool },
+}
+
+/// An engine under test.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arm {
+    pub(super) name: &'static str,
+    pub(super) program: Program,
+    pub(super) looks: &'static [Looks],
+    /// Whether it can change while it looks up.
+    pub(super) updates: bool,
+}
+
+const V4: &[Looks] = &[Looks::Ipv4];
+const V6: &[Looks] = &[Looks::Ipv6];
+const RULES: &[Looks] = &[Looks::Rules];
+const DPDK_LPM: Program = Program::Peer {
+    name: "dpdk-lpm",
+    dpdk: true,
+};
+const DPDK_ACL: Program = Program::Peer {
+    name: "dpdk-acl",
+    dpdk: true,
+};
+const BART: Program = Program::Peer {
+    name: "bart",
+    dpdk: false,
+};
+
+/// The engine that we recommend, whatever it looks up in.
+pub(super) const LOWROAD: &str = "lowroad";
+
+/// The one list of engines.
+#[rustfmt::skip]
+const ARMS: &[Arm] = &[
+    Arm { name: LOWROAD, program: Program::Own, looks: &[Looks::Ipv4, Looks::Ipv6, Looks::Rules], updates: true },
+    Arm { name: "bytes-portable", program: Program::Own, looks: V4, updates: true },
+    Arm { name: "bytes-avx2", program: Program::Own, looks: V4, updates: true },
+    Arm { name: "bytes-avx512", program: Program::Own, looks: V4, updates: true },
+    Arm { name: "mixed-portable", program: Program::Own, looks: V4, updates: true },
+    Arm { name: "mixed-avx2", program: Program::Own, looks: V4, updates: true },
+    Arm { name: "words-portable", program: Program::Own, looks: V4, updates: true },
+    Arm { name: "words-avx2", program: Program::Own, looks: V4, updates: true },
+    Arm { name: "flat-portable", program: Program::Own, looks: V6, updates: true },
+    Arm { name: "flat-avx2", program: Program::Own, looks: V6, updates: true },
+    Arm { name: "flat-avx512", program: Program::Own, looks: V6, updates: true },
+    Arm { name: "paged-portable", program: Program::Own, looks: V6, updates: true },
+    Arm { name: "paged-avx2", program: Program::Own, looks: V6, updates: true },
+    Arm { name: "paged-avx512", program: Program::Own, looks: V6, updates: true },
+    Arm { name: "acl-portable", program: Program::Own, looks: RULES, updates: false },
+    Arm { name: "acl-avx2", program: Program::Own, looks: RULES, updates: false },
+    Arm { name: "acl-avx512", program: Program::Own, looks: RULES, updates: false },
+    Arm { name: "bpf-arrays", program: Program::Own, looks: V4, updates: false },
+    Arm { name: "bpf_lpm_trie", program: Program::Own, looks: V4, updates: false },
+    Arm { name: "rte_lpm", program: DPDK_LPM, looks: V4, updates: false },
+    Arm { name: "rte_lpm-x4", program: DPDK_LPM, looks: V4, updates: false },
+    Arm { name: "rte_fib", program: DPDK_LPM, looks: V4, updates: false },
+    Arm { name: "rte_fib-scalar", program: DPDK_LPM, looks: V4, updates: false },
+    Arm { name: "rte_fib-4b", program: DPDK_LPM, looks: V4, updates: false },
+    Arm { name: "rte_fib-4b-scalar", program: DPDK_LPM, looks: V4, updates: false },
+    Arm { name: "rte_fib6", program: DPDK_LPM, looks: V6, updates: false },
+    Arm { name: "rte_fib6-scalar", program: DPDK_LPM, looks: V6, updates: false },
+    Arm { name: "rte_acl", program: DPDK_ACL, looks: RULES, updates: false },
+    Arm { name: "rte_acl-avx2", program: DPDK_ACL, looks: RULES, updates: false },
+    Arm { name: "bart", program: BART, looks: V4, updates: false },
+    Arm { name: "bart-fast", program: BART, looks: V4, updates: false },
+    Arm { name: "bart6", program: BART, looks: V6, updates: false },
+    Arm { name: "bart6-fast", program: BART, looks: V6, updates: false },
+];
+
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    ARMS.iter().map(|arm| arm.name)
+}
+
+pub(super) fn find(name: &str) -> Option<&'static Arm> {
+    ARMS.iter().find(|arm| arm.name == name)
+}
+
+pub(super) fn looks(table: &Table) -> Looks {
+    match table {
+        Table::Ipv4(_) => Looks::Ipv4,
+        Table::Ipv6(_) => Looks::Ipv6,
+        Table::Rules(_) => Looks::Rules,
+    }
+}
+
+impl Arm {
+    /// Whether this machine can run it.
+    pub(super) fn check(&self) -> Result<(), Missing> {
+        match self.program {
+            Program::Own => check_simd(self.name),
+            Program::Peer { name, .. } => peer(name).map(drop),
+        }
+    }
+}
+
+fn check_simd(name: &str) -> Result<(), Missing> {
+    let wanted = name.split_once('-').map(|(_, simd)| simd);
+    let wanted = wanted.filter(|_| !name.starts_with("bpf"));
+    let there = |simd: &str| sys::simd::Simd::available().any(|known| known.name() == simd);
+    match wanted {
+        Some(simd) if !there(simd) => Err(Missing::new(
+            format!("this CPU has no {simd}"),
+            "the same engine runs with -portable",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Where a peer's program is: what LOWROAD_PEERS names, else `peers` beside this program or above.
+pub(super) fn peer(name: &str) -> Result<PathBuf, Missing> {
+    let own = std::env::current_exe().ok();
+    let above = own.iter().flat_map(|own| own.ancestors().skip(1).take(2));
+    let folders = std::env::var_os("LOWROAD_PEERS")
+        .map(PathBuf::from)
+        .into_iter()
+        .chain(above.map(|folder| folder.join("peers")));
+    folders
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+        .ok_or_else(|| {
+            Missing::new(
+                format!("the peer {name} is not built"),
+                "peers/build.sh builds what this machine has the libraries for; LOWROAD_PEERS names the folder",
+            )
+        })
+}

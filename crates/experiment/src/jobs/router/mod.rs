@@ -1,0 +1,308 @@
+//! Trials of the router's lookups: our engines and those of others, each a process of its own that
+//! stays for the experiment and makes a pass when it is asked to.
+
+mod arms;
+mod engine;
+mod files;
+mod huge_pages;
+mod prefixes;
+mod random;
+mod rules;
+mod serve;
+mod stated;
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result};
+use datapath::Missing;
+use lpm::{Fib4, Simd};
+use probes::foreign::Foreign;
+use tempfile::TempDir;
+
+use self::arms::{Arm, LOWROAD, Looks, Program};
+use self::engine::{Engine, Loaded, Passed, Request, Updated};
+use self::files::{Files, table_key};
+use self::huge_pages::HugePages;
+pub use self::serve::serve;
+pub use self::stated::{RuleList, Table, Traffic};
+pub(crate) use self::stated::{check_stated, label};
+use super::noise::{Beside, Watch};
+use super::{Bench, Fit, Outcome, TrialSpec};
+use crate::idle::Awake;
+use crate::plan::{Load, Measure, Plan};
+
+/// Every arm there is.
+pub(crate) fn arms() -> Vec<&'static str> {
+    arms::names().collect()
+}
+
+/// What of the router job this machine can run.
+#[derive(Debug)]
+pub(crate) struct RouterFit {
+    /// What is measured where a load does not say.
+    measure: Measure,
+}
+
+impl RouterFit {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self {
+            measure: plan.measure,
+        }
+    }
+}
+
+impl Fit for RouterFit {
+    fn check(&self, arm: &str) -> Result<(), Missing> {
+        arms::find(arm).map_or(Ok(()), Arm::check)
+    }
+
+    fn check_load(&self, load: &Load) -> Result<(), Missing> {
+        let Some(path) = &load.file else {
+            return Ok(());
+        };
+        std::fs::File::open(path).map(drop).map_err(|error| {
+            Missing::new(
+                format!("{}: {error}", path.display()),
+                "tables are looked for from the working directory",
+            )
+        })
+    }
+
+    fn applies(&self, arm: &str, load: &Load) -> Result<(), Missing> {
+        let (Some(arm), Some(table)) = (arms::find(arm), &load.table) else {
+            return Ok(());
+        };
+        if !arm.looks.contains(&arms::looks(table)) {
+            return Err(Missing::new(
+                "it has no tables of this kind",
+                "its own loads have",
+            ));
+        }
+        let measure = load.measure.unwrap_or(self.measure);
+        if measure == Measure::Updates && !arm.updates {
+            return Err(Missing::new(
+                "it cannot change while others look up",
+                "lookups compare it",
+            ));
+        }
+        let bytes = arm.name.starts_with("bytes-") || arm.name == "bpf-arrays";
+        if bytes && load.next_hops.is_some_and(|hops| hops > 254) {
+            return Err(Missing::new(
+                "its entries hold 254 next hops",
+                "words and mixed hold more",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Runs router trials.
+#[derive(Debug)]
+pub struct RouterBench {
+    beside: Beside,
+    foreign: Foreign,
+    /// Where engines look up; this process waits on another meanwhile.
+    cpu: usize,
+    files: Files,
+    /// By arm and table.
+    engines: HashMap<(&'static str, String), Ready>,
+    huge_pages: Option<HugePages>,
+    folder: TempDir,
+}
+
+/// An engine with its table.
+#[derive(Debug)]
+struct Ready {
+    engine: Engine,
+    loaded: Loaded,
+}
+
+impl RouterBench {
+    pub fn new(plan: &Plan) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let dpdk = |arm: &String| {
+            let program = arms::find(arm).map(|arm| arm.program);
+            matches!(program, Some(Program::Peer { dpdk: true, .. }))
+        };
+        let huge_pages = if plan.arms.iter().any(dpdk) {
+            HugePages::reserve()?
+        } else {
+            None
+        };
+        Ok(Self {
+            beside: Beside::new()?,
+            foreign: Foreign::attach()?,
+            cpu: std::thread::available_parallelism()?.get() - 1,
+            files: Files::new(folder.path()),
+            engines: HashMap::new(),
+            huge_pages,
+            folder,
+        })
+    }
+
+    fn start(&self, arm: &Arm, cpus: &str) -> Result<Engine> {
+        let errors = self.folder.path().join(format!("{}.stderr", arm.name));
+        match arm.program {
+            Program::Own => {
+                let own = std::path::Path::new("/proc/self/exe");
+                let own = std::fs::read_link(own).unwrap_or_else(|_| own.to_owned());
+                Engine::start(&own, &["engine"], cpus, &errors)
+            }
+            Program::Peer { name, dpdk } => {
+                let program = arms::peer(name).map_err(|missing| anyhow::anyhow!(missing.what))?;
+                let ordinary = dpdk && self.huge_pages.is_none();
+                let words: &[&str] = if ordinary { &["ordinary"] } else { &[] };
+                Engine::start(&program, words, cpus, &errors)
+            }
+        }
+    }
+
+    /// A new process with the load's table.
+    fn build(&mut self, arm: &Arm, load: &Load, cpus: &str) -> Result<Ready> {
+        let table = self.files.table(load)?.path;
+        let mut engine = self.start(arm, cpus)?;
+        let loaded = engine.ask(&Request::Load {
+            engine: name_of(arm, load)?,
+            table,
+        })?;
+        Ok(Ready { engine, loaded })
+    }
+
+    /// The arm's process, which has the load's table.
+    fn ready(&mut self, arm: &Arm, load: &Load) -> Result<&mut Ready> {
+        let key = (arm.name, table_key(load));
+        if !self.engines.contains_key(&key) {
+            let ready = self.build(arm, load, &self.cpu.to_string())?;
+            self.engines.insert(key.clone(), ready);
+        }
+        self.engines.get_mut(&key).context("it was just started")
+    }
+
+    fn lookup(&mut self, arm: &Arm, load: &Load, outcome: &mut Outcome) -> Result<()> {
+        let files = self
+            .files
+            .keys(load, load.traffic.unwrap_or(Traffic::Rules))?;
+        let request = Request::Pass {
+            keys: files.keys,
+            answers: files.answers,
+            ms: load.duration.0.as_secs_f64() * 1e3,
+        };
+        let own = self.ready(arm, load)?.engine.id();
+        let watch = Watch::start(&self.foreign, &[own])?;
+        let key = (arm.name, table_key(load));
+        let ready = self.engines.get_mut(&key).context("it was just started")?;
+        let passed: Passed = ready.engine.ask(&request)?;
+        let loaded = ready.loaded;
+        outcome
+            .environment
+            .insert("peer".to_owned(), ready.engine.ready.clone());
+        watch.end(&[own], outcome)?;
+        let metric = match load.table {
+            Some(Table::Rules(_)) => "ns_per_packet",
+            _ => "ns_per_lookup",
+        };
+        #[expect(clippy::cast_precision_loss, reason = "a count of keys")]
+        let wrong = passed.wrong as f64;
+        for (name, value) in [(metric, passed.ns), ("wrong", wrong), ("mib", loaded.mib)] {
+            outcome.values.insert(name.to_owned(), value);
+        }
+        outcome.counts.insert("lookups".to_owned(), passed.lookups);
+        outcome
+            .counts
+            .insert("checksum".to_owned(), passed.checksum);
+        if let Some(simd) = passed.simd {
+            outcome.environment.insert("simd".to_owned(), simd.into());
+        }
+        Ok(())
+    }
+
+    /// Each trial builds in a process of its own: the heap of the last build would help the next.
+    fn measure_build(&mut self, arm: &Arm, load: &Load, outcome: &mut Outcome) -> Result<()> {
+        let loaded = self.build(arm, load, &self.cpu.to_string())?.loaded;
+        for (name, value) in [("build_s", loaded.build_s), ("mib", loaded.mib)] {
+            outcome.values.insert(name.to_owned(), value);
+        }
+        Ok(())
+    }
+
+    /// Each trial begins with the same table: updates change it.
+    fn updates(&mut self, arm: &Arm, load: &Load, outcome: &mut Outcome) -> Result<()> {
+        let traffic = match load.table {
+            Some(Table::Rules(_)) => Traffic::Rules,
+            _ => Traffic::PerPrefix,
+        };
+        let offered = load.options.get(stated::OFFERED);
+        let offered = offered.and_then(toml::Value::as_integer).unwrap_or(0);
+        let request = Request::Update {
+            updates: self.files.updates(load)?,
+            keys: self.files.keys(load, traffic)?.keys,
+            ms: load.duration.0.as_secs_f64() * 1e3,
+            #[expect(clippy::cast_precision_loss, reason = "a rate")]
+            offered: offered as f64,
+        };
+        let everywhere = format!("0-{}", self.cpu);
+        let mut ready = self.build(arm, load, &everywhere)?;
+        let own = ready.engine.id();
+        let watch = Watch::start(&self.foreign, &[own])?;
+        let updated: Updated = ready.engine.ask(&request)?;
+        watch.end(&[own], outcome)?;
+        for (name, value) in [
+            ("updates_per_s", updated.updates_per_s),
+            ("update_us", updated.median_us),
+            ("longest_update_us", updated.longest_us),
+            ("ns_per_lookup", updated.ns),
+            ("longest_batch_us", updated.longest_batch_us),
+        ] {
+            outcome.values.insert(name.to_owned(), value);
+        }
+        outcome.counts.insert("updates".to_owned(), updated.updates);
+        outcome.counts.insert("batches".to_owned(), updated.batches);
+        Ok(())
+    }
+}
+
+/// What a process calls the arm's engine: `lowroad` stands for another under each kind of table.
+fn name_of(arm: &Arm, load: &Load) -> Result<String> {
+    if arm.name != LOWROAD {
+        return Ok(arm.name.to_owned());
+    }
+    let table = load.table.as_ref().context("a load without a table")?;
+    let many = load.next_hops.is_some_and(|hops| hops > 254);
+    let (layout, simd) = match arms::looks(table) {
+        Looks::Ipv4 if many => ("words", Fib4::usual_simd()),
+        Looks::Ipv4 => ("bytes", Fib4::usual_simd()),
+        Looks::Ipv6 => ("flat", Simd::widest()),
+        Looks::Rules => ("acl", Simd::widest()),
+    };
+    Ok(format!("{layout}-{}", simd.name()))
+}
+
+impl Bench for RouterBench {
+    fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
+        let arm = arms::find(spec.arm).with_context(|| format!("no engine {}", spec.arm))?;
+        let mut outcome = Outcome::default();
+        let table = self.files.table(spec.load)?;
+        for (name, value) in [
+            ("table", table.source),
+            ("engine", name_of(arm, spec.load)?),
+        ] {
+            outcome.environment.insert(name.to_owned(), value.into());
+        }
+        if spec.measure == Measure::Lookup {
+            // Before the machine is looked at: a build may take long.
+            self.ready(arm, spec.load)?;
+            self.files
+                .keys(spec.load, spec.load.traffic.unwrap_or(Traffic::Rules))?;
+        }
+        self.beside.wait()?;
+        let awake = Awake::start(spec.idle)?;
+        match spec.measure {
+            Measure::Build => self.measure_build(arm, spec.load, &mut outcome)?,
+            Measure::Updates => self.updates(arm, spec.load, &mut outcome)?,
+            _ => self.lookup(arm, spec.load, &mut outcome)?,
+        }
+        drop(awake);
+        self.beside.note(&self.foreign, &mut outcome)?;
+        Ok(outcome)
+    }
+}

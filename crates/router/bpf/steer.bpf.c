@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * Decides which frames the router's threads get: plain IP packets for this host's link-layer address
+ * that may be forwarded. All others go on to the stack, and so does what the threads give back, as if
+ * it had just come by its device.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include "lowroad/license.h"
+#include "lowroad/wire.h"
+#include "steer_plain.h"
+
+#define MAX_SOCKETS 1024
+#define GIVEN 64
+#define LONGEST 3072
+
+struct queue {
+	__u32 ifindex;
+	__u32 number;
+};
+
+/* Where in `sockets` a queue's socket is. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_SOCKETS);
+	__type(key, struct queue);
+	__type(value, __u32);
+} queues SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, MAX_SOCKETS);
+	__type(key, __u32);
+	__type(value, __u32);
+} sockets SEC(".maps");
+
+struct device {
+	__u8 mac[6];
+	__u8 padding[2];
+};
+
+/* By interface. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_SOCKETS);
+	__type(key, __u32);
+	__type(value, struct device);
+} devices SEC(".maps");
+
+enum { SEEN, STEERED, COUNTS };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} counts SEC(".maps");
+
+struct given {
+	__u32 length;
+	__u8 frame[LONGEST];
+};
+
+/* What the stack is given back, in order. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, GIVEN);
+	__type(key, __u32);
+	__type(value, struct given);
+} back SEC(".maps");
+
+/* Which of them is next. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} turn SEC(".maps");
+
+static __always_inline void count(__u32 which)
+{
+	__u64 *value = bpf_map_lookup_elem(&counts, &which);
+
+	if (value)
+		*value += 1;
+}
+
+static __always_inline bool is_ours(const struct ethhdr *eth, __u32 ifindex)
+{
+	const struct device *device = bpf_map_lookup_elem(&devices, &ifindex);
+	__u8 differing = 0;
+
+	if (!device)
+		return false;
+	for (int i = 0; i < 6; i++)
+		differing |= device->mac[i] ^ eth->h_dest[i];
+	return !differing;
+}
+
+SEC("xdp") int router_steer(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct queue queue = { .ifindex = ctx->ingress_ifindex, .number = ctx->rx_queue_index };
+	struct ethhdr *eth = data;
+	__u32 *socket;
+
+	count(SEEN);
+	if ((void *)(eth + 1) > end || !is_ours(eth, queue.ifindex))
+		return XDP_PASS;
+	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
+		if (!is_plain4(eth + 1, end))
+			return XDP_PASS;
+	} else if (eth->h_proto != bpf_htons(ETH_P_IPV6) || !is_plain6(eth + 1, end)) {
+		return XDP_PASS;
+	}
+	socket = bpf_map_lookup_elem(&queues, &queue);
+	if (!socket)
+		return XDP_PASS;
+	count(STEERED);
+	return bpf_redirect_map(&sockets, *socket, XDP_PASS);
+}
+
+SEC("xdp") int router_give_back(struct xdp_md *ctx)
+{
+	__u32 zero = 0, *next = bpf_map_lookup_elem(&turn, &zero);
+	struct given *given;
+	__u32 at, length;
+
+	if (!next)
+		return XDP_DROP;
+	/* One thread gives back. */
+	at = *next;
+	*next = at + 1;
+	given = bpf_map_lookup_elem(&back, &at);
+	if (!given)
+		return XDP_DROP;
+	length = *(volatile __u32 *)&given->length;
+	if (length > LONGEST)
+		return XDP_DROP;
+	/* Else both comparisons become one of a difference, which older verifiers do not see through. */
+	asm volatile("" : "+r"(length));
+	if (length < sizeof(struct ethhdr))
+		return XDP_DROP;
+	if (bpf_xdp_adjust_tail(ctx, (int)length - (int)bpf_xdp_get_buff_len(ctx)))
+		return XDP_DROP;
+	if (bpf_xdp_store_bytes(ctx, 0, given->frame, length))
+		return XDP_DROP;
+	return XDP_PASS;
+}

@@ -1,0 +1,234 @@
+//! The configuration of a running router: its shape, and every complaint with its line.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use control::config::{Document, Error, Spanned};
+use netdev::XdpMode;
+use serde::Deserialize;
+
+use crate::rules;
+
+/// Where the control socket is by default.
+pub const CONTROL: &str = "/run/lowroad/router.sock";
+
+/// A checked configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub datapath: Datapath,
+    /// Devices whose packets are routed, by name; of a VLAN device, its packets only.
+    pub interfaces: Vec<String>,
+    pub xdp_mode: XdpMode,
+    pub control: PathBuf,
+    pub http: Option<Http>,
+    pub rules: Option<Rules>,
+}
+
+/// Where packets are handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Datapath {
+    /// In the driver, before the network stack.
+    Xdp,
+    /// By the network stack itself.
+    Kernel,
+}
+
+/// The HTTP interface, off until its token file exists.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    pub listen: SocketAddr,
+    pub token_file: PathBuf,
+}
+
+/// What is filtered by.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    pub file: PathBuf,
+    pub options: rules::Options,
+    /// Leaves to the kernel what rules cannot express, instead of refusing it.
+    pub punt_unsupported: bool,
+}
+
+impl Datapath {
+    pub const ALL: [Self; 2] = [Self::Xdp, Self::Kernel];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Xdp => "xdp",
+            Self::Kernel => "kernel",
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    router: RouterSection,
+    rules: Option<RulesSection>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RouterSection {
+    datapath: Datapath,
+    interfaces: Option<Spanned<Vec<String>>>,
+    xdp_mode: Option<Spanned<Mode>>,
+    control: Option<PathBuf>,
+    http: Option<Spanned<Http>>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Mode {
+    Native,
+    Generic,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RulesSection {
+    file: Spanned<PathBuf>,
+    format: Option<Spanned<String>>,
+    #[serde(default)]
+    hook: Hook,
+    #[serde(default)]
+    tables: Vec<String>,
+    #[serde(default)]
+    punt_unsupported: bool,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Hook {
+    #[default]
+    Forward,
+    Input,
+}
+
+/// Reads and checks a file. Rules are named relative to it.
+///
+/// # Errors
+/// The first complaint.
+pub fn load(path: &Path) -> Result<Config, Error> {
+    check(&Document::read(path)?, path.parent())
+}
+
+fn check(document: &Document, folder: Option<&Path>) -> Result<Config, Error> {
+    let File { router, rules } = document.parse()?;
+    if let Some(http) = &router.http
+        && !http.get_ref().listen.ip().is_loopback()
+    {
+        let message = format!("http: {} is not a loopback address", http.get_ref().listen);
+        return Err(document.error(http.span(), message));
+    }
+    if let (Datapath::Kernel, Some(rules)) = (router.datapath, &rules) {
+        let message = "the datapath kernel filters by the kernel's own rules: load them with nft";
+        return Err(document.error(rules.file.span(), message));
+    }
+    let interfaces = match (router.datapath, router.interfaces) {
+        (_, Some(named)) if !named.get_ref().is_empty() => named.into_inner(),
+        (Datapath::Kernel, _) => Vec::new(),
+        (Datapath::Xdp, empty) => {
+            let message = "interfaces: name the devices whose packets are routed";
+            let span = empty.map_or(0..0, |empty| empty.span());
+            return Err(document.error(span, message));
+        }
+    };
+    let rules = rules.map(|section| section.check(document, folder));
+    Ok(Config {
+        datapath: router.datapath,
+        interfaces,
+        xdp_mode: match router.xdp_mode.map(Spanned::into_inner) {
+            None | Some(Mode::Native) => XdpMode::Native,
+            Some(Mode::Generic) => XdpMode::Generic,
+        },
+        control: router.control.unwrap_or_else(|| CONTROL.into()),
+        http: router.http.map(Spanned::into_inner),
+        rules: rules.transpose()?,
+    })
+}
+
+impl RulesSection {
+    fn check(self, document: &Document, folder: Option<&Path>) -> Result<Rules, Error> {
+        let format = self.format.map(|name| {
+            let format = rules::Format::from_str(name.get_ref());
+            format.map_err(|error| document.error(name.span(), error.to_string()))
+        });
+        let file = self.file.into_inner();
+        Ok(Rules {
+            file: folder.map_or_else(|| file.clone(), |folder| folder.join(&file)),
+            options: rules::Options {
+                format: format.transpose()?,
+                hook: match self.hook {
+                    Hook::Forward => rules::Hook::Forward,
+                    Hook::Input => rules::Hook::Input,
+                },
+                tables: self.tables,
+            },
+            punt_unsupported: self.punt_unsupported,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, String> {
+        let document = Document::new("r.toml", text);
+        check(&document, Some(Path::new("/etc"))).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_whole_file_is_taken() {
+        let config = read(
+            "[router]\ndatapath = \"xdp\"\ninterfaces = [\"eth1\"]\nxdp_mode = \"generic\"\n\
+             control = \"/run/r.sock\"\nhttp = { listen = \"127.0.0.1:9\", token_file = \"/t\" }\n\
+             [rules]\nfile = \"fw.json\"\nformat = \"nft\"\nhook = \"input\"\n",
+        )
+        .unwrap();
+        assert_eq!(
+            (config.datapath, config.xdp_mode),
+            (Datapath::Xdp, XdpMode::Generic)
+        );
+        let rules = config.rules.unwrap();
+        assert_eq!(rules.file, Path::new("/etc/fw.json"));
+        assert_eq!(rules.options.hook, rules::Hook::Input);
+        let config = read("[router]\ndatapath = \"kernel\"\n").unwrap();
+        assert_eq!(config.control, Path::new(CONTROL));
+    }
+
+    #[test]
+    fn complaints_name_their_lines() {
+        let complaints = [
+            (
+                "[router]\ndatapath = \"xpd\"\n",
+                "r.toml:2: unknown value \"xpd\"; did you mean \"xdp\"?",
+            ),
+            (
+                "[router]\ndatapath = \"xdp\"\ninterfaces = []\n",
+                "r.toml:3: interfaces: name the devices whose packets are routed",
+            ),
+            (
+                "[router]\ndatapath = \"kernel\"\n[rules]\nfile = \"a\"\n",
+                "r.toml:4: the datapath kernel filters by the kernel's own rules: load them with nft",
+            ),
+            (
+                "[router]\ndatapath = \"kernel\"\nhttp = { listen = \"192.0.2.1:9\", token_file = \"/t\" }\n",
+                "r.toml:3: http: 192.0.2.1:9 is not a loopback address",
+            ),
+            (
+                "[router]\ndatapth = \"xdp\"\n",
+                "r.toml:2: unknown key \"datapth\"; did you mean \"datapath\"?",
+            ),
+        ];
+        for (text, complaint) in complaints {
+            assert_eq!(read(text).unwrap_err(), complaint);
+        }
+        let unknown = "[router]\ndatapath = \"xdp\"\ninterfaces = [\"a\"]\n[rules]\nfile = \"a\"\nformat = \"pf\"\n";
+        assert!(read(unknown).unwrap_err().starts_with("r.toml:6: "));
+    }
+}

@@ -1,0 +1,247 @@
+//! The `af-xdp` data plane: threads forward frames that the driver hands them in shared memory, by
+//! the tables of the CPU. Which frames may be forwarded at all is decided by bpf/steer.bpf.c.
+//!
+//! What cannot be forwarded after all is given back to the stack as if it had just come by its
+//! device: by a run of a program in the kernel, so that addresses, rules and statistics of the device
+//! are as ever. That takes some ten milliseconds, so what is known to be this host's never comes here.
+
+mod back;
+mod counters;
+mod forwarder;
+mod locals;
+mod object;
+mod port;
+mod thread;
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use datapath::{Error, Missing};
+use lpm::{NextHop, Prefix4, Prefix6};
+use netdev::attach::{self, Attached};
+use netdev::{Link, Netlink, XdpMode};
+use sys::caps::{Capability, Effective};
+
+use super::{Options, Tables};
+use crate::engine::{Contents, Engine, Function};
+use crate::forward::{Family, Forwarding, Plane};
+use crate::rules::RuleSet;
+use back::Back;
+use forwarder::Forwarder;
+use locals::Locals;
+use object::Loaded;
+use thread::Thread;
+
+pub use counters::{Counters, Given};
+
+/// The longest frame that the kernel copies, with the headroom, into what `Back` gives it.
+const LONGEST: usize = 3072;
+
+/// How a plane is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    pub engine: Options,
+    /// `Lpm`, or `Both` for rules as well.
+    pub function: Function,
+    /// Each with a queue of every device, on a CPU of its own.
+    pub threads: usize,
+    /// The most packets that are looked up together; when fewer have come, it does not wait.
+    pub batch: usize,
+}
+
+/// A running one, in copy mode, which every driver with native XDP has. Dropping it detaches it. It
+/// belongs on threads of the network namespace that it was started in.
+#[derive(Debug)]
+pub struct AfXdp {
+    /// First, so that it is dropped first: no frame is steered to threads that are going.
+    attached: Vec<Attached>,
+    devices: Vec<Link>,
+    program: OwnedFd,
+    tables: Tables,
+    locals: Locals,
+    threads: Vec<Thread>,
+    back: Back,
+    object: Loaded,
+}
+
+/// Why this machine cannot run it, with the remedy.
+///
+/// # Errors
+/// What is missing.
+pub fn check() -> Result<(), Missing> {
+    let unreadable = |error| {
+        let what = format!("cannot read this process's capabilities: {error}");
+        Missing::new(what, "mount /proc")
+    };
+    let wanted = [Capability::Bpf, Capability::NetAdmin, Capability::NetRaw];
+    let missing = Effective::read().map_err(unreadable)?.missing(&wanted);
+    if !missing.is_empty() {
+        let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        let what = format!("needs {}", names.join(" and "));
+        return Err(Missing::new(what, "run with sudo"));
+    }
+    xsk::check().map_err(|error| port::missing(&error))
+}
+
+impl AfXdp {
+    /// `af-xdp`.
+    pub const NAME: &'static str = "af-xdp";
+
+    /// A plane that forwards among these devices, attached nowhere yet: [`AfXdp::listen`] does that once
+    /// next hops have their meanings.
+    ///
+    /// # Errors
+    /// What this machine or a device lacks; contents that the tables do not hold.
+    pub fn start(settings: &Settings, contents: Contents, devices: &[u32]) -> Result<Self, Error> {
+        check()?;
+        if !settings.function.routes() {
+            let what = "af-xdp forwards by routes: the function is lpm or both";
+            return Err(Error::Plan(what.to_owned()));
+        }
+        let devices = links(devices, settings.threads)?;
+        let object = Loaded::load()?;
+        let mut locals = Locals::new(&object)?;
+        for (prefix, hop) in &contents.v4 {
+            locals.route4(prefix, Some(hop))?;
+        }
+        for (prefix, hop) in &contents.v6 {
+            locals.route6(prefix, Some(hop))?;
+        }
+        let tables = Tables::setup(contents, &settings.engine)
+            .map_err(|error| Error::failed("making the tables", error))?;
+        let back = Back::start()?;
+        let cpus = sys::sched::allowed_cpus().unwrap_or_default();
+        let mut threads = Vec::new();
+        for number in 0..settings.threads {
+            let lookup = tables
+                .processor(settings.function)
+                .map_err(|error| Error::failed("making a reader", error))?;
+            let share = (number, settings.threads);
+            let forwarder = Forwarder::open(
+                lookup,
+                settings.batch,
+                &devices,
+                share,
+                &object,
+                back.giver(),
+            )?;
+            threads.push(Thread::start(forwarder, cpus.get(number).copied())?);
+        }
+        for device in &devices {
+            object.device(device)?;
+        }
+        Ok(Self {
+            attached: Vec::new(),
+            program: object.program("router_steer")?,
+            devices,
+            tables,
+            locals,
+            threads,
+            back,
+            object,
+        })
+    }
+
+    /// Takes in what comes by its devices.
+    ///
+    /// # Errors
+    /// A device that the program cannot be attached to.
+    pub fn listen(&mut self) -> Result<(), Error> {
+        for device in &self.devices {
+            let attached = attach::xdp(self.program.as_fd(), device.index, XdpMode::Native);
+            let failed = |error| Error::failed("attaching the af-xdp data plane", error);
+            self.attached.push(attached.map_err(failed)?);
+        }
+        Ok(())
+    }
+
+    /// What became of the frames so far. While they come, those on their way are missing.
+    ///
+    /// # Errors
+    /// The kernel's, of reading them.
+    pub fn counters(&self) -> Result<Counters, Error> {
+        let mut counters = Counters::default();
+        (counters.seen, counters.steered) = self.object.counts()?;
+        for thread in &self.threads {
+            counters.merge(&thread.counters());
+        }
+        self.back.count(&mut counters);
+        Ok(counters)
+    }
+
+    /// Why it forwards no more, if a thread has ended.
+    pub fn failed(&self) -> Option<String> {
+        let dead = self.threads.iter().any(Thread::is_dead);
+        dead.then(|| "a thread of the af-xdp data plane has ended".to_owned())
+    }
+
+    /// Detaches, forwards what has come, and returns what became of all frames.
+    ///
+    /// # Errors
+    /// As `counters`.
+    pub fn stop(mut self) -> Result<Counters, Error> {
+        self.attached.clear();
+        sys::rcu::synchronize()
+            .map_err(|error| Error::failed("waiting for the steering program to end", error))?;
+        self.threads.iter_mut().for_each(Thread::stop);
+        self.back.stop();
+        self.counters()
+    }
+}
+
+/// Devices that frames can come and leave by.
+fn links(devices: &[u32], threads: usize) -> Result<Vec<Link>, Error> {
+    let failed = |error| Error::failed("asking for a device", error);
+    let mut netlink = Netlink::new().map_err(failed)?;
+    let mut links = Vec::new();
+    for index in devices {
+        let link = netlink.link_by_index(*index).map_err(failed)?;
+        let name = &link.name;
+        if !link.ethernet || link.loopback {
+            return Err(Error::Plan(format!("{name} is no Ethernet device")));
+        }
+        if link.mtu as usize + 18 > LONGEST {
+            let most = LONGEST - 18;
+            let what = format!(
+                "{name}: af-xdp holds packets of up to {most} bytes; its MTU is {}",
+                link.mtu
+            );
+            return Err(Error::Plan(what));
+        }
+        let queues = link.rx_queues.min(link.tx_queues).max(1) as usize;
+        if threads > queues {
+            let what =
+                format!("{name} has {queues} queues, and each of {threads} threads needs one");
+            return Err(Error::Plan(what));
+        }
+        links.push(link);
+    }
+    Ok(links)
+}
+
+impl Plane for AfXdp {
+    type Error = Error;
+
+    fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), Error> {
+        let changed = self.tables.route4(prefix, hop);
+        changed.map_err(|error| Error::failed("changing a route", error))?;
+        self.locals.route4(prefix, hop)
+    }
+
+    fn route6(&mut self, prefix: Prefix6, hop: Option<NextHop>) -> Result<(), Error> {
+        let changed = self.tables.route6(prefix, hop);
+        changed.map_err(|error| Error::failed("changing a route", error))?;
+        self.locals.route6(prefix, hop)
+    }
+
+    /// A device that it does not send by is left to the kernel.
+    fn next_hop(&mut self, family: Family, hop: NextHop, to: &Forwarding) -> Result<(), Error> {
+        let changed = self.tables.next_hop(family, hop, to);
+        changed.map_err(|error| Error::failed("changing a next hop", error))?;
+        self.locals.next_hop(family, hop, to)
+    }
+
+    fn rules(&mut self, rules: &RuleSet) -> Result<(), Error> {
+        let changed = self.tables.rules(rules);
+        changed.map_err(|error| Error::failed("changing the rules", error))
+    }
+}

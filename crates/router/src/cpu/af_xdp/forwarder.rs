@@ -1,0 +1,327 @@
+//! One thread's work: frames from its queues, decided about in batches, sent by its queues.
+
+use std::hash::BuildHasher;
+use std::io;
+use std::mem;
+use std::os::fd::AsFd;
+
+use datapath::Error;
+use foldhash::fast::FixedState;
+use netdev::Link;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use packet::{ethernet, ethertype, ipv4, ipv6, protocol};
+use sys::mmap::Pages;
+use xsk::{Frame, Umem};
+
+use super::back::Giver;
+use super::counters::{Counters, Given};
+use super::object::Loaded;
+use super::port::{HELD, Port, refused};
+use crate::cpu::{Hops, Lookup};
+use crate::engine::{Decision, Verdict, Worker};
+use crate::forward::{Adjacency, Family, Forwarding, Member, Punt};
+use crate::rewrite;
+
+/// How long a thread sleeps, at most, before it looks whether it shall end.
+const PATIENCE_MS: u16 = 50;
+
+#[derive(Debug)]
+pub(super) struct Forwarder {
+    umem: Umem,
+    ports: Vec<Port>,
+    free: Vec<Frame>,
+    batch: usize,
+    worker: Worker<Lookup>,
+    giver: Option<Giver>,
+    counters: Counters,
+    received: Vec<Frame>,
+}
+
+/// What becomes of a frame.
+enum End {
+    /// To a neighbour, by this port.
+    Send(usize, Adjacency),
+    Drop(Drop),
+    Back(Given),
+}
+
+enum Drop {
+    Rule,
+    Route,
+}
+
+impl Forwarder {
+    /// With queues `number`, `number + of`, ... of every device.
+    pub(super) fn open(
+        lookup: Lookup,
+        batch: usize,
+        devices: &[Link],
+        (number, of): (usize, usize),
+        object: &Loaded,
+        giver: Option<Giver>,
+    ) -> Result<Self, Error> {
+        let queues: Vec<(&Link, u32)> = devices
+            .iter()
+            .flat_map(|link| (0..link.rx_queues.max(1)).map(move |queue| (link, queue)))
+            .filter(|(_, queue)| *queue as usize % of == number)
+            .collect();
+        let longest = devices.iter().map(|link| link.mtu).max().unwrap_or(0);
+        let size = if longest <= 1600 { 2048 } else { 4096 };
+        // As many to send as to receive into.
+        let frames = u32::try_from(2 * HELD * queues.len().max(1)).unwrap_or(u32::MAX);
+        let (umem, free) = Umem::new(frames, size, 0, Pages::Ordinary)
+            .map_err(|error| Error::failed("AF_XDP packet memory", error))?;
+        let mut all = Self {
+            umem,
+            ports: Vec::new(),
+            free,
+            batch,
+            worker: Worker::new(lookup, batch),
+            giver,
+            counters: Counters::default(),
+            received: Vec::with_capacity(batch),
+        };
+        for (at, (link, queue)) in queues.into_iter().enumerate() {
+            let place = (link.index, queue);
+            match Port::bind(&all.umem, place, link.mtu) {
+                // A device may have fewer queues in use than it has.
+                Err(xsk::Error::NoQueue { .. }) if queue as usize >= of => {}
+                bound => {
+                    let mut port = bound.map_err(refused)?;
+                    port.refill(&mut all.free);
+                    let index = u32::try_from(at * of + number).unwrap_or(u32::MAX);
+                    object.steer(place, index, &port)?;
+                    all.ports.push(port);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Forwards what has come; how many frames that were.
+    pub(super) fn round(&mut self) -> usize {
+        let mut all = 0;
+        let mut received = mem::take(&mut self.received);
+        for at in 0..self.ports.len() {
+            let port = &mut self.ports[at];
+            port.receive(&mut received, self.batch);
+            port.refill(&mut self.free);
+            if received.is_empty() {
+                continue;
+            }
+            all += received.len();
+            let umem = &self.umem;
+            let Ok(_) = self
+                .worker
+                .decide(received.iter().map(|frame| umem.bytes(frame)));
+            let from = self.ports[at].ifindex;
+            for (number, frame) in received.drain(..).enumerate() {
+                self.dispose(number, frame, from);
+            }
+        }
+        self.received = received;
+        for port in &mut self.ports {
+            let (sent, lost) = port.flush(&mut self.free);
+            self.counters.forwarded += sent;
+            self.counters.drops_transmit += lost;
+        }
+        all
+    }
+
+    /// Forwards what had come, for the last time.
+    pub(super) fn finish(&mut self) -> Counters {
+        for _ in 0..=HELD {
+            if self.round() == 0 {
+                break;
+            }
+        }
+        // Ended with its device: nobody sends these.
+        self.counters.drops_transmit += self.ports.iter_mut().map(Port::unsent).sum::<u64>();
+        self.giver = None;
+        self.counters()
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        Counters {
+            drops_queue_full: self.ports.iter().map(Port::no_room).sum(),
+            ..self.counters
+        }
+    }
+
+    /// Sleeps until a frame has come, but not for long.
+    pub(super) fn wait(&self) -> io::Result<()> {
+        let asked = self.ports.iter();
+        let mut asked: Vec<PollFd<'_>> = asked
+            .map(|port| PollFd::new(port.as_fd(), PollFlags::POLLIN))
+            .collect();
+        match poll(&mut asked, PollTimeout::from(PATIENCE_MS)) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sends, drops or gives back the frame of this place in the batch.
+    fn dispose(&mut self, number: usize, mut frame: Frame, from: u32) {
+        let decision = self.worker.decisions()[number];
+        let bytes = self.umem.bytes(&frame);
+        let hops = self.worker.processor().hops();
+        let end = end(bytes, decision, hops, &self.ports);
+        let end = match end {
+            End::Send(port, to) if prepare(&self.umem, &mut frame, &to) => {
+                return self.ports[port].stage(frame);
+            }
+            End::Send(..) => End::Back(Given::TtlExpired),
+            end => end,
+        };
+        match end {
+            End::Drop(Drop::Rule) => self.counters.dropped_by_rule += 1,
+            End::Drop(Drop::Route) => self.counters.dropped_by_route += 1,
+            End::Back(why) => self.give_back(&frame, from, why),
+            End::Send(..) => {}
+        }
+        self.free.push(frame);
+    }
+
+    fn give_back(&mut self, frame: &Frame, from: u32, why: Given) {
+        self.counters.given_back[why as usize] += 1;
+        let bytes = self.umem.bytes(frame);
+        let given = self
+            .giver
+            .as_ref()
+            .is_some_and(|giver| giver.give(from, bytes));
+        if !given {
+            self.counters.drops_give_back += 1;
+        }
+    }
+}
+
+/// What becomes of a frame, before its TTL is looked at. This host's packets pass other rules.
+fn end(bytes: &[u8], decision: Decision, hops: &Hops, ports: &[Port]) -> End {
+    let family = match bytes.get(12..14) {
+        Some([0x86, 0xdd]) => Family::V6,
+        _ => Family::V4,
+    };
+    let meaning = hops.get(family, decision.hop());
+    if decision.hop() != lpm::NO_ROUTE && *meaning == Forwarding::Punt(Punt::Local) {
+        return End::Back(Given::Local);
+    }
+    match decision.verdict() {
+        Verdict::Drop => return End::Drop(Drop::Rule),
+        Verdict::NoRoute => return End::Back(Given::NoRoute),
+        Verdict::Punt if decision.hop() == lpm::NO_ROUTE => return End::Back(Given::Unkeyed),
+        Verdict::Punt => return End::Back(Given::Rule),
+        Verdict::Forward => {}
+    }
+    let meaning = match meaning {
+        Forwarding::Group(members) => hops.get(family, choose(members, bytes, family)),
+        meaning => meaning,
+    };
+    match meaning {
+        Forwarding::Neighbour(to) => send(bytes, to, family, ports),
+        Forwarding::Drop => End::Drop(Drop::Route),
+        Forwarding::Punt(Punt::Local) => End::Back(Given::Local),
+        Forwarding::Punt(Punt::Refused) => End::Back(Given::Refused),
+        Forwarding::Punt(Punt::Device) => End::Back(Given::Device),
+        Forwarding::Punt(Punt::Unresolved) | Forwarding::Group(_) => End::Back(Given::Unresolved),
+    }
+}
+
+fn send(bytes: &[u8], to: &Adjacency, family: Family, ports: &[Port]) -> End {
+    let Some(port) = ports.iter().position(|port| port.ifindex == to.ifindex) else {
+        return End::Back(Given::Device);
+    };
+    let half = |at: usize| {
+        bytes
+            .get(at..at + 2)
+            .map_or(0, |two| u32::from(two[0]) << 8 | u32::from(two[1]))
+    };
+    let length = match family {
+        Family::V4 => half(ethernet::HEADER + 2),
+        Family::V6 => half(ethernet::HEADER + 4) + 40,
+    };
+    if length > to.mtu.min(ports[port].mtu) {
+        return End::Back(Given::TooLong);
+    }
+    End::Send(port, *to)
+}
+
+/// Rewrites a frame; false, and no change, when its TTL is used up.
+fn prepare(umem: &Umem, frame: &mut Frame, to: &Adjacency) -> bool {
+    let kind = match umem.bytes(frame).get(12..14) {
+        Some([0x86, 0xdd]) => ethertype::IPV6,
+        _ => ethertype::IPV4,
+    };
+    if rewrite::decrement_ttl(umem.bytes_mut(frame)).is_err() {
+        return false;
+    }
+    if to.vlan.is_some() {
+        // The kernel leaves 256 bytes in front.
+        let (start, length) = (frame.headroom(), frame.len());
+        let _there = frame.set(start - ethernet::TAG, length + ethernet::TAG);
+    }
+    rewrite::link_header(umem.bytes_mut(frame), to, kind);
+    true
+}
+
+/// The member of a group that this packet's flow goes by.
+fn choose(members: &[Member], bytes: &[u8], family: Family) -> u16 {
+    let all: u64 = members.iter().map(|member| u64::from(member.weight)).sum();
+    let mut draw = flow(bytes, family) % all.max(1);
+    for member in members {
+        let weight = u64::from(member.weight);
+        if draw < weight {
+            return member.hop.get();
+        }
+        draw -= weight;
+    }
+    lpm::NO_ROUTE
+}
+
+/// A hash of the five-tuple of a plain packet.
+fn flow(bytes: &[u8], family: Family) -> u64 {
+    let ip = ethernet::HEADER;
+    let (number, addresses, ports) = match family {
+        Family::V4 => (ip + 9, ip + 12..ip + 20, ip + ipv4::HEADER),
+        Family::V6 => (ip + 6, ip + 8..ip + 40, ip + ipv6::HEADER),
+    };
+    let number = bytes.get(number).copied().unwrap_or(0);
+    let ports = match number {
+        protocol::TCP | protocol::UDP => bytes.get(ports..ports + 4),
+        _ => None,
+    };
+    FixedState::with_seed(0).hash_one((number, bytes.get(addresses), ports))
+}
+
+#[cfg(test)]
+mod tests {
+    use lpm::NextHop;
+    use packet::build;
+
+    use super::*;
+
+    #[test]
+    fn flows_keep_their_member_and_members_get_their_weight() {
+        let member = |number, weight| Member {
+            hop: NextHop::new(number).unwrap(),
+            weight,
+        };
+        let members = [member(5, 1), member(6, 3)];
+        for (family, from, to) in [
+            (Family::V4, "192.0.2.1", "198.51.100.1"),
+            (Family::V6, "[2001:db8::1]", "[2001:db8::2]"),
+        ] {
+            let mut second = 0;
+            for port in 1..=4000 {
+                let from = format!("{from}:{port}").parse().unwrap();
+                let to = format!("{to}:53").parse().unwrap();
+                let hop = |ttl, payload: &[u8]| {
+                    let frame = build::udp(from, to).ttl(ttl).payload(payload).frame();
+                    choose(&members, &frame, family)
+                };
+                assert_eq!(hop(64, &[1, 2]), hop(9, &[3; 40]), "one flow");
+                second += u32::from(hop(64, &[]) == 6);
+            }
+            assert!((2850..3150).contains(&second), "{second} of 4000");
+        }
+    }
+}

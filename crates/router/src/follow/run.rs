@@ -1,0 +1,322 @@
+//! The thread that reads the kernel's tables and has them followed. Changes go before listings, so
+//! that a listing of a million routes delays no change by more than one datagram of it.
+
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use lpm::Rib;
+use netdev::monitor::{Monitor, Progress, ROOM, Table};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::outlet::Gathered;
+use super::status::Lag;
+use super::{Follow, Status, Sync};
+use crate::forward::Plane;
+
+/// Neighbours are looked after, and refused prefixes tried again, this often.
+const TICK: Duration = Duration::from_secs(1);
+/// How long after a silent change of the kernel's its tables are listed: several come together.
+const DOUBT: Duration = Duration::from_millis(200);
+/// Changes carried out before others may look at the state.
+const BATCH: usize = 1024;
+
+/// What a follower may need to be told.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Bytes of the kernel's memory for changes that wait.
+    pub room: usize,
+    /// Next-hop numbers that the plane has for each family.
+    pub next_hops: u16,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            room: ROOM,
+            next_hops: lpm::NextHop::MAX,
+        }
+    }
+}
+
+/// Why following could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Kernel(#[from] netdev::Error),
+    #[error("following the kernel's tables: {0}")]
+    Thread(std::io::Error),
+    #[error("{0}")]
+    Plane(Box<dyn std::error::Error + Send + core::marker::Sync>),
+}
+
+/// Keeps a plane current until it is dropped.
+#[derive(Debug)]
+pub struct Follower<P: Plane + Send + 'static> {
+    shared: Arc<Mutex<State<P>>>,
+    stop: UnixStream,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct State<P> {
+    follow: Follow<P>,
+    overruns: u64,
+    lag: Lag,
+    failed: Option<String>,
+}
+
+impl<P: Plane + Send + 'static> Follower<P> {
+    /// Follows the tables of the calling thread's namespace with the plane that `make` makes of
+    /// the routes they hold; next hops are given their meanings afterwards. When it returns, the
+    /// plane has all of it.
+    ///
+    /// # Errors
+    /// No netlink, no thread; what `make` says.
+    pub fn start<E>(
+        options: Options,
+        make: impl FnOnce(Rib<u32>, Rib<u128>) -> Result<P, E>,
+    ) -> Result<Self, RunError>
+    where
+        E: std::error::Error + Send + core::marker::Sync + 'static,
+    {
+        let (stop, stopped) = UnixStream::pair().map_err(RunError::Thread)?;
+        let monitor = Monitor::open(options.room)?;
+        let mut first = Reader::new(
+            Follow::new(Gathered::default(), options.next_hops),
+            monitor,
+            stopped,
+        );
+        first.list()?;
+        while first.listing.is_some() && first.step()? {}
+        let reader = first.onto(make)?;
+        let shared = Arc::clone(&reader.shared);
+        let thread = std::thread::Builder::new()
+            .name("routes".to_owned())
+            .spawn(move || reader.run())
+            .map_err(RunError::Thread)?;
+        Ok(Self {
+            shared,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// How it goes.
+    pub fn status(&self) -> Status {
+        let state = lock(&self.shared);
+        let mut status = state.follow.status();
+        status.overruns = state.overruns;
+        status.event_lag_us = state.lag.clone();
+        if state.failed.is_some() {
+            status.sync = Sync::Failed;
+        }
+        status
+    }
+
+    /// Why it has stopped following, if it has; the plane forwards on as it was told last.
+    pub fn failed(&self) -> Option<String> {
+        lock(&self.shared).failed.clone()
+    }
+
+    /// Looks at or changes what is not routes. Changes of the kernel wait meanwhile.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Follow<P>) -> T) -> T {
+        work(&mut lock(&self.shared).follow)
+    }
+}
+
+impl<P: Plane + Send + 'static> Drop for Follower<P> {
+    fn drop(&mut self) {
+        let _ = self.stop.shutdown(Shutdown::Both);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Reader<P> {
+    shared: Arc<Mutex<State<P>>>,
+    monitor: Monitor,
+    stopped: UnixStream,
+    /// The place of the table being listed among all.
+    listing: Option<usize>,
+    doubted: Option<Instant>,
+    /// Since when there may have been changes that are not carried out.
+    waiting_since: Option<Instant>,
+    ticked: Instant,
+}
+
+impl Reader<Gathered> {
+    /// Goes on with the real plane.
+    fn onto<P: Plane, E: std::error::Error + Send + core::marker::Sync + 'static>(
+        self,
+        make: impl FnOnce(Rib<u32>, Rib<u128>) -> Result<P, E>,
+    ) -> Result<Reader<P>, RunError> {
+        let mut follow = {
+            let mut state = lock(&self.shared);
+            let empty = Follow::new(Gathered::default(), 0);
+            std::mem::replace(&mut state.follow, empty)
+        };
+        let Gathered { v4, v6 } = std::mem::take(follow.plane_mut());
+        let plane = make(v4, v6).map_err(|error| RunError::Plane(Box::new(error)))?;
+        Ok(Reader::new(follow.onto(plane), self.monitor, self.stopped))
+    }
+}
+
+impl<P: Plane> Reader<P> {
+    fn new(follow: Follow<P>, monitor: Monitor, stopped: UnixStream) -> Self {
+        Self {
+            shared: Arc::new(Mutex::new(State {
+                follow,
+                overruns: 0,
+                lag: Lag::default(),
+                failed: None,
+            })),
+            monitor,
+            stopped,
+            listing: None,
+            doubted: None,
+            waiting_since: None,
+            ticked: Instant::now(),
+        }
+    }
+
+    fn run(mut self) {
+        loop {
+            match self.step() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    tracing::error!("following the kernel's tables: {error}");
+                    lock(&self.shared).failed = Some(error.to_string());
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits for something to do and does it; false when there is nothing more to do ever.
+    fn step(&mut self) -> Result<bool, netdev::Error> {
+        if !self.wait() {
+            return Ok(false);
+        }
+        self.waiting_since.get_or_insert_with(Instant::now);
+        if self.read_changes()? == Progress::Overrun {
+            lock(&self.shared).overruns += 1;
+            tracing::warn!("more changes of routes than the kernel keeps: listing all of them");
+            self.list()?;
+        } else if self.listing.is_some() {
+            self.read_listing()?;
+        }
+        self.look_after()?;
+        Ok(true)
+    }
+
+    fn wait(&self) -> bool {
+        let mut watched = vec![
+            PollFd::new(self.stopped.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.monitor.changes(), PollFlags::POLLIN),
+        ];
+        if self.listing.is_some() {
+            watched.push(PollFd::new(self.monitor.dumped(), PollFlags::POLLIN));
+        }
+        let tick = TICK.saturating_sub(self.ticked.elapsed());
+        let doubt = self.doubted.map(|at| DOUBT.saturating_sub(at.elapsed()));
+        let time = if self.waiting_since.is_some() {
+            Duration::ZERO
+        } else {
+            // A part of a millisecond is waited for as a whole one: none would spin.
+            doubt.unwrap_or(tick).min(tick) + Duration::from_millis(1)
+        };
+        // Interrupted, it comes back with nothing to do.
+        let _ = poll(
+            &mut watched,
+            PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX),
+        );
+        let stopped = watched[0].revents();
+        stopped.is_none_or(|events| events.is_empty())
+    }
+
+    fn read_changes(&mut self) -> Result<Progress, netdev::Error> {
+        let mut state = lock(&self.shared);
+        let since = self.waiting_since.unwrap_or_else(Instant::now);
+        for _ in 0..BATCH {
+            let follow = &mut state.follow;
+            let progress = self
+                .monitor
+                .read_changes(|message| follow.change(message))?;
+            if progress != Progress::Read {
+                self.waiting_since = None;
+                return Ok(progress);
+            }
+            state.lag.note(since.elapsed());
+        }
+        Ok(Progress::Read)
+    }
+
+    fn list(&mut self) -> Result<(), netdev::Error> {
+        self.listing = Some(0);
+        self.doubted = None;
+        lock(&self.shared).follow.begin_listing();
+        self.monitor.start_dump(Table::ALL[0])
+    }
+
+    fn read_listing(&mut self) -> Result<(), netdev::Error> {
+        let Some(place) = self.listing else {
+            return Ok(());
+        };
+        let mut state = lock(&self.shared);
+        let follow = &mut state.follow;
+        if self.monitor.read_dump(|message| follow.listed(message))? != Progress::Done {
+            return Ok(());
+        }
+        match Table::ALL.get(place + 1) {
+            Some(next) => {
+                self.listing = Some(place + 1);
+                self.monitor.start_dump(*next)
+            }
+            None => {
+                self.listing = None;
+                follow.end_listing();
+                Ok(())
+            }
+        }
+    }
+
+    fn look_after(&mut self) -> Result<(), netdev::Error> {
+        let mut state = lock(&self.shared);
+        let follow = &mut state.follow;
+        if self.waiting_since.is_none() {
+            follow.pause();
+        }
+        let now = Instant::now();
+        if self.ticked.elapsed() >= TICK {
+            self.ticked = now;
+            follow.retry();
+        }
+        let probes = follow.to_probe(now);
+        let doubt = follow.is_in_doubt() && self.listing.is_none();
+        drop(state);
+        for (ifindex, neighbour) in probes {
+            // A device that went away meanwhile shows in the next message.
+            if let Err(error) = self.monitor.probe(ifindex, neighbour) {
+                tracing::debug!("{error}");
+            }
+        }
+        if !doubt {
+            return Ok(());
+        }
+        let since = *self.doubted.get_or_insert(now);
+        if since.elapsed() >= DOUBT {
+            self.list()?;
+        }
+        Ok(())
+    }
+}
+
+fn lock<P>(state: &Mutex<State<P>>) -> MutexGuard<'_, State<P>> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,98 @@
+//! What differs between IPv4 and IPv6 when routes are followed.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use lpm::{Address, NextHop, Prefix};
+
+use crate::forward::{Family, Plane};
+
+pub(super) trait Side: Address {
+    const FAMILY: Family;
+
+    fn of(address: IpAddr) -> Option<Self>;
+    fn ip(self) -> IpAddr;
+    /// Destinations that no router forwards to, whatever its routes say.
+    fn kept() -> Vec<Prefix<Self>>;
+    fn route<P: Plane>(
+        plane: &mut P,
+        prefix: Prefix<Self>,
+        hop: Option<NextHop>,
+    ) -> Result<(), P::Error>;
+
+    /// Whether neighbours with this address are reached by it from elsewhere.
+    fn is_routed(self) -> bool;
+}
+
+impl Side for u32 {
+    const FAMILY: Family = Family::V4;
+
+    fn of(address: IpAddr) -> Option<Self> {
+        match address {
+            IpAddr::V4(address) => Some(address.to_bits()),
+            IpAddr::V6(_) => None,
+        }
+    }
+
+    fn ip(self) -> IpAddr {
+        Ipv4Addr::from_bits(self).into()
+    }
+
+    /// "This network" and loopback (RFC 6890), multicast, the limited broadcast.
+    fn kept() -> Vec<Prefix<Self>> {
+        prefixes(&[
+            "0.0.0.0/8",
+            "127.0.0.0/8",
+            "224.0.0.0/4",
+            "255.255.255.255/32",
+        ])
+    }
+
+    fn route<P: Plane>(
+        plane: &mut P,
+        prefix: Prefix<Self>,
+        hop: Option<NextHop>,
+    ) -> Result<(), P::Error> {
+        plane.route4(prefix, hop)
+    }
+
+    fn is_routed(self) -> bool {
+        !Ipv4Addr::from_bits(self).is_multicast()
+    }
+}
+
+impl Side for u128 {
+    const FAMILY: Family = Family::V6;
+
+    fn of(address: IpAddr) -> Option<Self> {
+        match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(address) => Some(address.to_bits()),
+        }
+    }
+
+    fn ip(self) -> IpAddr {
+        Ipv6Addr::from_bits(self).into()
+    }
+
+    /// Unspecified, loopback, link-local and multicast (RFC 4291, 2.5 and 2.7).
+    fn kept() -> Vec<Prefix<Self>> {
+        prefixes(&["::/128", "::1/128", "fe80::/10", "ff00::/8"])
+    }
+
+    fn route<P: Plane>(
+        plane: &mut P,
+        prefix: Prefix<Self>,
+        hop: Option<NextHop>,
+    ) -> Result<(), P::Error> {
+        plane.route6(prefix, hop)
+    }
+
+    fn is_routed(self) -> bool {
+        let address = Ipv6Addr::from_bits(self);
+        !address.is_multicast() && !address.is_unicast_link_local()
+    }
+}
+
+fn prefixes<A: Address>(texts: &[&str]) -> Vec<Prefix<A>> {
+    texts.iter().filter_map(|text| text.parse().ok()).collect()
+}

@@ -1,0 +1,193 @@
+//! Routes and next hops as people look at them.
+
+use std::net::IpAddr;
+
+use netdev::monitor::Hop;
+use serde::Serialize;
+
+use super::Follow;
+use super::side::Side;
+use super::table::Table;
+use super::way::{Key, Way};
+use super::world::{Expanded, World};
+use crate::forward::{Adjacency, Family, Forwarding, Plane, Punt};
+use crate::xdp::Port;
+
+/// A prefix in the data plane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RouteView {
+    pub prefix: String,
+    /// The number of its next hop.
+    pub next_hop: u16,
+    /// Where the kernel's tables send it.
+    pub to: String,
+}
+
+/// A numbered next hop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NextHopView {
+    /// 4 or 6.
+    pub family: u8,
+    pub number: u16,
+    /// Prefixes and groups that go there.
+    pub uses: u32,
+    pub to: String,
+    /// What the data plane does with a packet.
+    pub means: String,
+}
+
+/// Where packets of a device come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPort {
+    pub name: String,
+    pub port: Port,
+}
+
+impl<P: Plane> Follow<P> {
+    /// The ports of the devices with these names that are there.
+    pub fn ports(&self, names: &[String]) -> Vec<NamedPort> {
+        let links = self.world.links();
+        let named = links.filter(|link| names.contains(&link.name));
+        let ports = named.map(|link| NamedPort {
+            name: link.name.clone(),
+            port: match (link.vlan, link.link) {
+                (Some(vlan), Some(below)) => Port {
+                    ifindex: below,
+                    tags: [vlan, 0],
+                    mac: link.mac,
+                },
+                _ => Port {
+                    ifindex: link.index,
+                    tags: [0, 0],
+                    mac: link.mac,
+                },
+            },
+        });
+        let mut ports: Vec<NamedPort> = ports.collect();
+        ports.sort_by(|a, b| a.name.cmp(&b.name));
+        ports
+    }
+
+    /// What is installed, in order: the prefix that an address matches, or the first `limit` of
+    /// all.
+    pub fn routes(&self, of: Option<IpAddr>, limit: usize) -> Vec<RouteView> {
+        match of {
+            Some(IpAddr::V4(address)) => routes(&self.v4, &self.world, Some(address.to_bits()), 1),
+            Some(IpAddr::V6(address)) => routes(&self.v6, &self.world, Some(address.to_bits()), 1),
+            None => {
+                let mut found = routes(&self.v4, &self.world, None, limit);
+                let left = limit - found.len();
+                found.extend(routes(&self.v6, &self.world, None, left));
+                found
+            }
+        }
+    }
+
+    /// All next hops that have numbers, by family and number.
+    pub fn next_hops(&self) -> Vec<NextHopView> {
+        let mut hops = next_hops(&self.v4, &self.world);
+        hops.extend(next_hops(&self.v6, &self.world));
+        hops.sort_by_key(|hop| (hop.family, hop.number));
+        hops
+    }
+}
+
+fn routes<A: Side>(table: &Table<A>, world: &World, of: Option<A>, limit: usize) -> Vec<RouteView> {
+    let mut found: Vec<_> = match of {
+        Some(address) => table.installed_prefix(address).into_iter().collect(),
+        None => table.installed().collect(),
+    };
+    found.sort_unstable_by_key(|(prefix, _)| *prefix);
+    found.truncate(limit);
+    let view = |(prefix, way): (lpm::Prefix<A>, _)| {
+        let way = table.ways.get(way);
+        RouteView {
+            prefix: prefix.to_string(),
+            next_hop: way.number.map_or(0, lpm::NextHop::get),
+            to: to(&way.key, world),
+        }
+    };
+    found.into_iter().map(view).collect()
+}
+
+fn next_hops<A: Side>(table: &Table<A>, world: &World) -> Vec<NextHopView> {
+    let numbered = table.ways.numbered();
+    let view = |way: &Way| NextHopView {
+        family: match A::FAMILY {
+            Family::V4 => 4,
+            Family::V6 => 6,
+        },
+        number: way.number.map_or(0, lpm::NextHop::get),
+        uses: way.uses,
+        to: to(&way.key, world),
+        means: way
+            .told
+            .as_ref()
+            .map_or_else(String::new, |told| means(told, world)),
+    };
+    numbered.map(|(_, way)| view(way)).collect()
+}
+
+fn to(key: &Key, world: &World) -> String {
+    match key {
+        Key::Local => "this machine".into(),
+        Key::Refused => "unreachable".into(),
+        Key::Drop => "blackhole".into(),
+        Key::Kernel => "the kernel".into(),
+        Key::Object { id, .. } => match world.expand(*id) {
+            Expanded::Hops(hops) => format!("nhid {id} {}", hops_text(&hops, world)),
+            Expanded::Blackhole => format!("nhid {id} blackhole"),
+            Expanded::Kernel | Expanded::Nothing => format!("nhid {id}"),
+        },
+        Key::Hops { hops, .. } => hops_text(hops, world),
+    }
+}
+
+fn hops_text(hops: &[Hop], world: &World) -> String {
+    let hops = hops.iter().map(|hop| hop_text(hop, world));
+    hops.collect::<Vec<_>>().join(", ")
+}
+
+fn hop_text(hop: &Hop, world: &World) -> String {
+    let device = world.name(hop.ifindex);
+    let weight = match hop.weight {
+        1 => String::new(),
+        weight => format!(" weight {weight}"),
+    };
+    match hop.gateway {
+        Some(gateway) => format!("via {gateway} dev {device}{weight}"),
+        None => format!("dev {device}{weight}"),
+    }
+}
+
+fn means(told: &Forwarding, world: &World) -> String {
+    match told {
+        Forwarding::Drop => "drop".into(),
+        Forwarding::Punt(why) => format!("kernel: {}", reason(*why)),
+        Forwarding::Neighbour(Adjacency {
+            ifindex,
+            destination,
+            vlan,
+            ..
+        }) => {
+            let [a, b, c, d, e, f] = destination;
+            let vlan = vlan.map_or_else(String::new, |vlan| format!(" vlan {vlan}"));
+            let device = world.name(*ifindex);
+            format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x} dev {device}{vlan}")
+        }
+        Forwarding::Group(members) => {
+            let members = members.iter();
+            let members = members.map(|member| format!("{}x{}", member.hop.get(), member.weight));
+            format!("group {}", members.collect::<Vec<_>>().join(" "))
+        }
+    }
+}
+
+fn reason(why: Punt) -> &'static str {
+    match why {
+        Punt::Local => "for this machine",
+        Punt::Refused => "refused",
+        Punt::Unresolved => "unresolved",
+        Punt::Device => "device",
+    }
+}

@@ -1,0 +1,354 @@
+//! The af-xdp data plane between a client and a server, each in a namespace, with the programs that
+//! people use.
+
+#![allow(clippy::unwrap_used, reason = "a test's own surroundings")]
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use acl::{Action, Protocol, Rule4, Rule6};
+use lpm::{NextHop, Prefix};
+use router::cpu::Options;
+use router::cpu::af_xdp::{AfXdp, Counters, Given, Settings};
+use router::engine::{Contents, Function};
+use router::forward::{Adjacency, Family, Forwarding, Member, Plane, Punt};
+use router::rules::RuleSet;
+use testbed::{Bed, Host, HostSpec, LinkKind, LinkSpec, Neighbours, Topology};
+
+const TO_SERVER: u16 = 1;
+const TO_CLIENT: u16 = 2;
+const LOCAL: u16 = 3;
+const GROUP: u16 = 4;
+const PATIENCE: Duration = Duration::from_secs(10);
+const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+
+fn topology(neighbours: Neighbours, server_mtu: u32) -> Topology {
+    let mut topology = Topology::default();
+    for name in ["client", "router", "server"] {
+        let mut host = HostSpec::native();
+        host.settings.forward = name == "router";
+        host.settings.neighbours = neighbours;
+        topology.host.insert(name.to_owned(), host);
+    }
+    for (ends, mtu) in [
+        (["client", "router"], 1500),
+        (["router", "server"], server_mtu),
+    ] {
+        let mut link = LinkSpec::new(LinkKind::Direct, &ends);
+        // A frame is forwarded as it is.
+        link.settings.tx_checksum = false;
+        link.settings.tso = false;
+        link.settings.udp_segmentation = false;
+        link.settings.mtu = mtu;
+        topology.link.push(link);
+    }
+    topology
+}
+
+struct Rig {
+    bed: Bed,
+    plane: AfXdp,
+}
+
+impl Rig {
+    /// With routes to both networks and the router's own addresses, and no neighbour known.
+    fn new(name: &str, topology: &Topology) -> Self {
+        let bed = Bed::up(topology, name).unwrap();
+        let router = bed.host("router").unwrap();
+        let mut contents = Contents::default();
+        for (peer, number) in [("server", TO_SERVER), ("client", TO_CLIENT)] {
+            let interface = router.interface(peer).unwrap();
+            let (IpAddr::V4(v4), IpAddr::V6(v6)) = (interface.v4, interface.v6) else {
+                panic!("addresses of the wrong families");
+            };
+            for (number, len4, len6) in [(number, 24, 64), (LOCAL, 32, 128)] {
+                let prefix = Prefix::containing(v4.to_bits(), len4).unwrap();
+                contents.v4.insert(prefix, hop(number));
+                let prefix = Prefix::containing(v6.to_bits(), len6).unwrap();
+                contents.v6.insert(prefix, hop(number));
+            }
+        }
+        let settings = Settings {
+            engine: Options::default(),
+            function: Function::Both,
+            threads: 1,
+            batch: 256,
+        };
+        let devices: Vec<u32> = router.interfaces().iter().map(|one| one.ifindex).collect();
+        let plane = router
+            .run(|| {
+                let mut plane = AfXdp::start(&settings, contents, &devices).unwrap();
+                for family in FAMILIES {
+                    let local = Forwarding::Punt(Punt::Local);
+                    plane.next_hop(family, hop(LOCAL), &local).unwrap();
+                }
+                plane.listen().unwrap();
+                plane
+            })
+            .unwrap();
+        Self { bed, plane }
+    }
+
+    fn host(&self, name: &str) -> &Host {
+        self.bed.host(name).unwrap()
+    }
+
+    /// Sends to both ends by what the bed says of them.
+    fn introduce(&mut self) {
+        for (peer, number) in [("server", TO_SERVER), ("client", TO_CLIENT)] {
+            let interface = self.host("router").interface(peer).unwrap();
+            let to = Forwarding::Neighbour(Adjacency {
+                ifindex: interface.ifindex,
+                source: interface.mac,
+                destination: interface.peers[0].mac,
+                vlan: None,
+                mtu: interface.mtu,
+            });
+            for family in FAMILIES {
+                self.plane.next_hop(family, hop(number), &to).unwrap();
+            }
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.plane.counters().unwrap()
+    }
+
+    fn given(&self, why: Given) -> u64 {
+        self.counters().given_back[why as usize]
+    }
+
+    fn address(&self, host: &str, peer: &str, family: Family) -> IpAddr {
+        let interface = self.host(host).interface(peer).unwrap();
+        match family {
+            Family::V4 => interface.v4,
+            Family::V6 => interface.v6,
+        }
+    }
+
+    fn server(&self, family: Family) -> IpAddr {
+        self.address("server", "router", family)
+    }
+
+    /// Whether a program succeeds in a host, and what it prints.
+    fn print(&self, host: &str, command: &str) -> (bool, String) {
+        let mut words = command.split_whitespace();
+        let mut program = Command::new(words.next().unwrap());
+        program.args(words);
+        let done = self.host(host).run(|| program.output().unwrap()).unwrap();
+        let mut text = String::from_utf8_lossy(&done.stdout).into_owned();
+        text.push_str(&String::from_utf8_lossy(&done.stderr));
+        (done.status.success(), text)
+    }
+
+    fn ping(&self, to: IpAddr) -> (bool, String) {
+        self.print("client", &format!("ping -n -c 3 -i 0.05 -W 3 {to}"))
+    }
+
+    /// A conversation of a mebibyte in each direction.
+    fn converse(&self, family: Family) {
+        const BYTES: usize = 1 << 20;
+        let server = SocketAddr::new(self.server(family), 7000);
+        let listener = self
+            .host("server")
+            .run(|| TcpListener::bind(server).unwrap());
+        let listener = listener.unwrap();
+        let echo = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut all = vec![0; BYTES];
+            stream.read_exact(&mut all).unwrap();
+            stream.write_all(&all).unwrap();
+        });
+        self.host("client")
+            .run(|| {
+                let mut stream = TcpStream::connect_timeout(&server, PATIENCE).unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                let sent: Vec<u8> = (0..=250).cycle().take(BYTES).collect();
+                stream.write_all(&sent).unwrap();
+                let mut back = vec![0; BYTES];
+                stream.read_exact(&mut back).unwrap();
+                assert!(back == sent, "what came back is not what was sent");
+            })
+            .unwrap();
+        echo.join().unwrap();
+    }
+
+    /// Sends datagrams to the server.
+    fn send(&self, family: Family, port: u16, count: u64) {
+        let server = SocketAddr::new(self.server(family), port);
+        let any = if server.is_ipv4() {
+            "0.0.0.0:0"
+        } else {
+            "[::]:0"
+        };
+        let client = self.host("client").run(|| UdpSocket::bind(any).unwrap());
+        let client = client.unwrap();
+        for _ in 0..count {
+            client.send_to(b"question", server).unwrap();
+        }
+    }
+
+    /// Stops it: everything that was steered has come to one end.
+    fn stop(self) -> Counters {
+        let Self { bed, plane } = self;
+        let router = bed.host("router").unwrap();
+        let counters = router.run(|| plane.stop().unwrap()).unwrap();
+        assert_eq!(counters.steered, counters.ends(), "{counters:?}");
+        assert!(counters.seen >= counters.steered);
+        assert_eq!(counters.drops_give_back, 0);
+        counters
+    }
+}
+
+fn hop(number: u16) -> NextHop {
+    NextHop::new(number).unwrap()
+}
+
+/// Waits for a condition.
+fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn tcp_and_ping_pass_without_the_kernel() {
+    if !sys::require::root() {
+        return;
+    }
+    let mut rig = Rig::new("afxdp-pass", &topology(Neighbours::Permanent, 1500));
+    rig.introduce();
+    for family in FAMILIES {
+        let before = rig.counters().forwarded;
+        rig.converse(family);
+        let (worked, said) = rig.ping(rig.server(family));
+        assert!(worked && said.contains("3 received"), "{said}");
+        assert!(rig.counters().forwarded > before + 100);
+    }
+    for why in [
+        Given::NoRoute,
+        Given::Unresolved,
+        Given::Device,
+        Given::Local,
+    ] {
+        assert_eq!(rig.given(why), 0, "{}", why.name());
+    }
+    // By a group of next hops, which a flow chooses from.
+    for family in FAMILIES {
+        let member = |number, weight| Member {
+            hop: hop(number),
+            weight,
+        };
+        let group = Forwarding::Group(vec![member(TO_SERVER, 1), member(TO_SERVER, 2)]);
+        rig.plane.next_hop(family, hop(GROUP), &group).unwrap();
+        let to = rig.server(family);
+        match to {
+            IpAddr::V4(to) => {
+                let prefix = Prefix::new(to.to_bits(), 32).unwrap();
+                rig.plane.route4(prefix, Some(hop(GROUP))).unwrap();
+            }
+            IpAddr::V6(to) => {
+                let prefix = Prefix::new(to.to_bits(), 128).unwrap();
+                rig.plane.route6(prefix, Some(hop(GROUP))).unwrap();
+            }
+        }
+        let (worked, said) = rig.ping(to);
+        assert!(worked, "{said}");
+    }
+    rig.stop();
+}
+
+#[test]
+fn what_cannot_be_forwarded_reaches_the_kernel() {
+    if !sys::require::root() {
+        return;
+    }
+    let mut rig = Rig::new("afxdp-back", &topology(Neighbours::Permanent, 1400));
+    for family in FAMILIES {
+        // No neighbour is known: the kernel forwards.
+        let (worked, said) = rig.ping(rig.server(family));
+        assert!(worked && said.contains("3 received"), "{said}");
+        assert!(rig.given(Given::Unresolved) >= 6, "both directions");
+        assert_eq!(rig.counters().forwarded, 0);
+    }
+    rig.introduce();
+    for family in FAMILIES {
+        let server = rig.server(family);
+        let near = rig.address("router", "client", family);
+        let (_, said) = rig.print("client", &format!("ping -n -c 1 -t 1 {server}"));
+        assert!(
+            said.contains(&near.to_string()) && said.contains("exceeded"),
+            "{said}"
+        );
+        let long = format!("ping -n -c 1 -W 3 -M do -s 1440 {server}");
+        let (worked, said) = rig.print("client", &long);
+        assert!(!worked && said.contains("1400"), "{said}");
+        // This host answers, by either of its addresses.
+        for peer in ["client", "server"] {
+            let (worked, said) = rig.ping(rig.address("router", peer, family));
+            assert!(worked, "{said}");
+        }
+    }
+    assert!(rig.given(Given::TooLong) >= 2);
+    assert_eq!(rig.given(Given::Local), 0, "these never came here");
+    let near = rig.address("router", "client", Family::V4);
+    let (worked, said) = rig.print("client", &format!("ip route add 8.8.8.8 via {near}"));
+    assert!(worked, "{said}");
+    let (worked, said) = rig.print("client", "ping -n -c 1 -W 3 8.8.8.8");
+    assert!(!worked && said.contains("nreachable"), "{said}");
+    assert_eq!(rig.given(Given::NoRoute), 1);
+    rig.stop();
+}
+
+#[test]
+fn rules_drop_what_is_forwarded_and_leave_this_host_alone() {
+    if !sys::require::root() {
+        return;
+    }
+    let mut rig = Rig::new("afxdp-rules", &topology(Neighbours::Permanent, 1500));
+    rig.introduce();
+    let udp = Protocol::exactly(17);
+    let rules = RuleSet {
+        v4: vec![Rule4 {
+            protocol: udp,
+            action: Action::Drop,
+            ..Rule4::default()
+        }],
+        v6: vec![Rule6 {
+            protocol: udp,
+            action: Action::Drop,
+            ..Rule6::default()
+        }],
+        ..RuleSet::default()
+    };
+    rig.plane.rules(&rules).unwrap();
+    for (round, family) in (1..).zip(FAMILIES) {
+        rig.send(family, 7001, 20);
+        await_that("the datagrams are dropped", || {
+            rig.counters().dropped_by_rule == 20 * round
+        });
+        // Others pass.
+        rig.converse(family);
+    }
+    let everything = RuleSet {
+        v4: vec![Rule4 {
+            action: Action::Drop,
+            ..Rule4::default()
+        }],
+        ..RuleSet::default()
+    };
+    rig.plane.rules(&everything).unwrap();
+    let (worked, _) = rig.ping(rig.server(Family::V4));
+    assert!(!worked, "nothing is forwarded");
+    let near = rig.address("router", "client", Family::V4);
+    let (worked, said) = rig.ping(near);
+    assert!(worked, "{said}");
+    rig.plane.rules(&RuleSet::default()).unwrap();
+    let (worked, said) = rig.ping(rig.server(Family::V4));
+    assert!(worked, "{said}");
+    rig.stop();
+}

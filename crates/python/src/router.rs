@@ -22,7 +22,7 @@ impl Router {
     #[new]
     #[pyo3(signature = (routes, rules))]
     fn open(py: Python<'_>, routes: Option<PathBuf>, rules: Option<PathBuf>) -> PyResult<Self> {
-        let opened = py.detach(|| Library::open(routes.as_deref(), rules.as_deref()));
+        let opened = py.detach(move || Library::open(routes.as_deref(), rules.as_deref()));
         opened.map(Self).map_err(|error| match error {
             OpenError::Input(error) => input(py, &error),
             other => failed(py, &other),
@@ -114,15 +114,17 @@ fn classified<A: Address<Octets = [u8; N]>, const N: usize>(
     };
     let ports = ports(source_ports).zip(ports(destination_ports));
     let rows = sources.iter().zip(destinations).zip(ports).zip(protocols);
-    let key = |(((source, destination), ports), protocol): (((_, _), (u16, u16)), &u8)| Key {
-        protocol: *protocol,
-        padding: [0; 3],
-        source: *source,
-        destination: *destination,
-        source_port: ports.0.to_be_bytes(),
-        destination_port: ports.1.to_be_bytes(),
-    };
-    let keys: Vec<Key<A>> = rows.map(key).collect();
+    let mut keys: Vec<Key<A>> = Vec::with_capacity(protocols.len());
+    for (((source, destination), ports), protocol) in rows {
+        keys.push(Key {
+            protocol: *protocol,
+            padding: [0; 3],
+            source: *source,
+            destination: *destination,
+            source_port: ports.0.to_be_bytes(),
+            destination_port: ports.1.to_be_bytes(),
+        });
+    }
     let mut found = vec![0; keys.len()];
     look_up(&keys, &mut found);
     found.into_iter().flat_map(u32::to_ne_bytes).collect()

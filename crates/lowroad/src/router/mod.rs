@@ -1,5 +1,6 @@
 //! The verbs of `lowroad router`.
 
+mod ask;
 mod bench;
 mod build;
 mod diff;
@@ -11,7 +12,9 @@ mod inputs;
 mod inspect;
 mod process;
 mod report;
+mod run;
 
+use ask::{Question, Socket};
 use clap::{Args, Subcommand};
 
 use crate::exit::Failure;
@@ -22,7 +25,8 @@ use crate::exit::Failure;
   ip -json route show table all | lowroad router build --rib - -o table.lrt
   lowroad router explain table.lrt '10.0.0.1:5000 -> 192.0.2.7:80/udp'
   lowroad router process --rib rib.bz2 --spread 200 --traffic zipf
-  lowroad router bench table.lrt --quick")]
+  lowroad router bench table.lrt --quick
+  sudo lowroad router run --datapath xdp --interface eth1,eth2")]
 pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long, global = true)]
@@ -48,6 +52,18 @@ enum Verb {
     Process(Box<process::Process>),
     /// Measure which engine suits these routes and rules on this machine
     Bench(Box<bench::Bench>),
+    /// Route by the kernel's tables, which BIRD, FRR and `ip` change, until SIGINT or SIGTERM
+    Run(Box<run::Run>),
+    /// Say what a running router holds, and what became of packets
+    Status(Socket),
+    /// List the routes of a running router
+    Routes(ask::Routes),
+    /// List the next hops of a running router
+    NextHops(Socket),
+    /// List the rules of a running router, with their packets
+    Rules(Socket),
+    /// Have a running router read its rules anew
+    Reload(Socket),
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -60,5 +76,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Generate(verb) => verb.run(),
         Verb::Process(process) => process.run(json),
         Verb::Bench(bench) => bench.run(json),
+        Verb::Run(run) => run.run(json),
+        Verb::Status(socket) => Question::status().ask(socket, json),
+        Verb::Routes(which) => which.ask(json),
+        Verb::NextHops(socket) => Question::next_hops().ask(socket, json),
+        Verb::Rules(socket) => Question::rules().ask(socket, json),
+        Verb::Reload(socket) => Question::reload().ask(socket, json),
     }
 }

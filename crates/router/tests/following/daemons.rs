@@ -188,7 +188,7 @@ fn frr_router(network: &Network, paths: usize) -> Option<[Running; 2]> {
     }
     let mut config = String::from(
         "router bgp 65000\n bgp router-id 10.1.0.1\n no bgp ebgp-requires-policy\n \
-         bgp bestpath as-path multipath-relax\n timers bgp 1 3\n",
+         bgp bestpath as-path multipath-relax\n",
     );
     for n in [1, 2] {
         let weight = if paths == 1 { 200 - n } else { 100 };

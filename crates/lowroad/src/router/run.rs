@@ -1,0 +1,206 @@
+//! `lowroad router run`: a router until SIGINT or SIGTERM.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use control::shutdown::{Reload, Shutdown};
+use control::{ready, unix};
+use router::config::{self, CONTROL, Config, Datapath, Http, Rules};
+use router::service::{self, Service};
+use serde_json::json;
+
+use super::ask;
+use crate::exit::{self, Failure};
+
+/// Devices that came back are found this soon.
+const TICK: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  sudo lowroad router run --datapath xdp --interface eth1,eth2
+  sudo lowroad router run --config router.toml")]
+pub(super) struct Run {
+    /// Everything, from a file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["datapath", "interface", "rules"])]
+    config: Option<PathBuf>,
+    /// Where packets are handled
+    #[arg(long, value_enum, required_unless_present = "config")]
+    datapath: Option<Named>,
+    /// Devices whose packets are routed
+    #[arg(long, value_name = "INTERFACE", value_delimiter = ',')]
+    interface: Vec<String>,
+    /// Filter by these rules; what they cannot express is refused
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// Where to answer questions [default: /run/lowroad/router.sock]
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Validate configuration and rules, and exit
+    #[arg(long)]
+    check: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Named {
+    /// In the driver, before the network stack
+    Xdp,
+    /// By the network stack itself
+    Kernel,
+}
+
+impl Run {
+    pub(super) fn run(self, json: bool) -> Result<(), Failure> {
+        let check = self.check;
+        let config = self.configured()?;
+        if check {
+            if let Some(rules) = &config.rules {
+                service::read(rules).map_err(failure)?;
+            }
+            return exit::print("configuration and rules: correct\n");
+        }
+        service::check(config.datapath)
+            .map_err(|missing| Failure::Missing(vec![(config.datapath.name().into(), missing)]))?;
+        serve(config, json)
+    }
+
+    fn configured(self) -> Result<Config, Failure> {
+        if let Some(file) = &self.config {
+            let mut config =
+                config::load(file).map_err(|error| Failure::Input(error.to_string()))?;
+            config.control = self.control.unwrap_or(config.control);
+            return Ok(config);
+        }
+        let datapath = match self.datapath {
+            Some(Named::Xdp) => Datapath::Xdp,
+            Some(Named::Kernel) | None => Datapath::Kernel,
+        };
+        if datapath == Datapath::Xdp && self.interface.is_empty() {
+            let what = "--interface: name the devices whose packets are routed";
+            return Err(Failure::Input(what.to_owned()));
+        }
+        if datapath == Datapath::Kernel && self.rules.is_some() {
+            let what = "--rules: the datapath kernel filters by the kernel's own rules: load them with nft";
+            return Err(Failure::Input(what.to_owned()));
+        }
+        Ok(Config {
+            datapath,
+            interfaces: self.interface,
+            xdp_mode: netdev::XdpMode::Native,
+            control: self.control.unwrap_or_else(|| CONTROL.into()),
+            http: None,
+            rules: self.rules.map(|file| Rules {
+                file,
+                options: router::rules::Options::default(),
+                punt_unsupported: false,
+            }),
+        })
+    }
+}
+
+fn serve(config: Config, json: bool) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::Failed(error.into());
+    // Before the first thread: those that come later leave the signals to these.
+    let shutdown = Shutdown::install().map_err(failed)?;
+    let reload = Reload::install().map_err(failed)?;
+    let (control, http) = (config.control.clone(), config.http.clone());
+    let service = Arc::new(Service::start(config).map_err(failure)?);
+    if let Some(folder) = control.parent() {
+        // Where it cannot be made, binding the socket says why.
+        let _made = std::fs::create_dir_all(folder);
+    }
+    let handled = Arc::clone(&service);
+    let server = unix::Server::start(&control, move |request| service::handle(&handled, request))
+        .map_err(|error| Failure::Failed(error.into()))?;
+    let web = http.map(|http| serve_http(&http, &service)).transpose()?;
+    let web = web.flatten();
+    let address = web.as_ref().map(control::http::Server::address);
+    announce(&service, &control, address, json)?;
+    while !shutdown.wait(TICK) {
+        if reload.requested() {
+            match service.reload() {
+                Ok(rules) => tracing::info!("rules reloaded: {} + {}", rules.ipv4, rules.ipv6),
+                Err(error) => tracing::error!("{error}; the rules before still hold"),
+            }
+        }
+        service.look_after();
+        if let Some(why) = service.failed() {
+            return Err(Failure::Failed(anyhow::anyhow!(
+                "routes are no longer followed: {why}"
+            )));
+        }
+    }
+    if let Err(error) = ready::stopping() {
+        tracing::warn!(%error, "the service manager does not hear that the router stops");
+    }
+    drop((server, web));
+    let status = serde_json::to_value(service.status()).map_err(|e| Failure::Failed(e.into()))?;
+    if json {
+        return ask::print_json(&status);
+    }
+    exit::print(&ask::status(&status))
+}
+
+/// The same methods over HTTP, and the metrics; off while there is no token file.
+fn serve_http(
+    http: &Http,
+    service: &Arc<Service>,
+) -> Result<Option<control::http::Server>, Failure> {
+    if !http.token_file.exists() {
+        tracing::warn!(
+            "HTTP is off: there is no token file {}",
+            http.token_file.display()
+        );
+        return Ok(None);
+    }
+    let (handled, measured) = (Arc::clone(service), Arc::clone(service));
+    control::http::Server::start(
+        control::http::Config {
+            address: http.listen,
+            token: http.token_file.clone(),
+            hosts: Vec::new(),
+            limits: control::Limits::default(),
+        },
+        move |request| service::handle(&handled, request),
+        move || measured.metrics(),
+    )
+    .map(Some)
+    .map_err(|error| Failure::Failed(error.into()))
+}
+
+/// One line, once packets are routed and the control socket answers.
+fn announce(
+    service: &Service,
+    control: &std::path::Path,
+    http: Option<SocketAddr>,
+    json: bool,
+) -> Result<(), Failure> {
+    let status = service.status();
+    let (v4, v6) = (status.routes.ipv4.installed, status.routes.ipv6.installed);
+    let control = control.display();
+    if json {
+        let line = json!({ "ready": {
+            "datapath": status.datapath, "ipv4": v4, "ipv6": v6,
+            "control": control.to_string(), "http": http,
+        }});
+        exit::print(&format!("{line}\n"))?;
+    } else {
+        let http = http.map_or_else(String::new, |address| format!("  http {address}"));
+        exit::print(&format!(
+            "ready  datapath {}  routes {v4} + {v6}  control {control}{http}\n",
+            status.datapath
+        ))?;
+    }
+    ready::notify().map_err(|error| Failure::Failed(error.into()))
+}
+
+fn failure(error: service::Error) -> Failure {
+    match error {
+        service::Error::Rules(_)
+        | service::Error::Unsupported(_)
+        | service::Error::NoInterface(_) => Failure::Input(error.to_string()),
+        failed => Failure::Failed(failed.into()),
+    }
+}

@@ -1,0 +1,261 @@
+//! The real binary routes between two hosts by what the kernel's tables say, filters, reads its
+//! rules anew, answers questions, and stops.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use testbed::{Bed, Child, Host, HostSpec, LinkKind, LinkSpec, Topology};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Rig {
+    bed: Bed,
+    folder: tempfile::TempDir,
+    served: Child,
+}
+
+impl Rig {
+    fn new(name: &str, datapath: &str, more: &str) -> Self {
+        let bed = Bed::up(&topology(), name).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let router = bed.host("router").unwrap();
+        let devices = ["client", "server"].map(|peer| &router.interface(peer).unwrap().name);
+        let control = folder.path().join("r.sock");
+        let text = format!(
+            "[router]\ndatapath = \"{datapath}\"\ninterfaces = {devices:?}\ncontrol = {control:?}\n{more}"
+        );
+        let config = folder.path().join("r.toml");
+        fs::write(&config, text).unwrap();
+        let served = serve(router, &config);
+        Self {
+            bed,
+            folder,
+            served,
+        }
+    }
+
+    fn ask(&self, question: &[&str]) -> Output {
+        ask(&self.folder.path().join("r.sock"), question)
+    }
+
+    fn answer(&self, question: &[&str]) -> Value {
+        let output = self.ask(&[question, &["--json"]].concat());
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Packets that came to an end.
+    fn packets(&self, end: &str) -> u64 {
+        let status = self.answer(&["status"]);
+        let packets = status["packets"].as_array().unwrap();
+        let found = packets.iter().find(|packets| packets["end"] == end);
+        found.map_or(0, |found| found["packets"].as_u64().unwrap())
+    }
+
+    /// Sends datagrams from the client until one arrives at the server.
+    fn gets_through(&self, port: u16) {
+        let server = self.bed.host("server").unwrap();
+        let to = SocketAddr::new(server.interface("router").unwrap().v4, port);
+        let receiver = server.run(|| UdpSocket::bind(to).unwrap()).unwrap();
+        receiver
+            .set_read_timeout(Some(Duration::from_millis(100)))
+            .unwrap();
+        let client = self.bed.host("client").unwrap();
+        let sender = client
+            .run(|| UdpSocket::bind("0.0.0.0:0").unwrap())
+            .unwrap();
+        let started = Instant::now();
+        loop {
+            sender.send_to(b"through", to).unwrap();
+            if receiver.recv(&mut [0; 16]).is_ok() {
+                return;
+            }
+            assert!(started.elapsed() < PATIENCE, "nothing came to {to}");
+        }
+    }
+
+    fn until(&self, what: &str, holds: impl Fn() -> bool) {
+        let started = Instant::now();
+        while !holds() {
+            assert!(
+                started.elapsed() < PATIENCE,
+                "{what}: {:#}",
+                self.answer(&["status"])
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn packets_go_by_the_kernels_routes_and_the_rules() {
+    if !sys::require::root() {
+        return;
+    }
+    let rules = "[rules]\nfile = \"rules.csv\"\n";
+    // The file stands beside the configuration, which is made with the rig.
+    let refused = Command::new(env!("CARGO_BIN_EXE_lowroad"))
+        .args(["router", "run", "--datapath", "xdp", "--interface", "lo"])
+        .args(["--rules", "/nonexistent/rules.csv"])
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let mut rig = Rig::new("run-xdp", "xdp", "");
+    rig.gets_through(7001);
+    rig.until("forwarded in XDP", || {
+        rig.gets_through(7001);
+        rig.packets("forwarded") > 0
+    });
+    let status = rig.answer(&["status"]);
+    assert_eq!(status["routes"]["sync"], "following");
+    assert!(status["interfaces"][0]["attached"] == true, "{status}");
+    let server = rig.bed.host("server").unwrap().interface("router").unwrap();
+    let route = rig.answer(&["routes", &server.v4.to_string()]);
+    assert_eq!(route["routes"][0]["prefix"], format!("{}/32", server.v4));
+    let hops = String::from_utf8(rig.ask(&["next-hops"]).stdout).unwrap();
+    assert!(hops.contains(&format!("via {} dev", server.v4)), "{hops}");
+    let metrics = rig.bed.host("router").unwrap();
+    assert!(metrics.interface("client").is_ok());
+    // A blackhole of the kernel's is one here.
+    let router = rig.bed.host("router").unwrap();
+    let add = "ip route add blackhole 192.0.2.0/24";
+    let added = router.run(|| Command::new("sh").args(["-c", add]).status().unwrap());
+    assert!(added.unwrap().success());
+    rig.until("a blackhole", || {
+        let answer = rig.answer(&["routes", "192.0.2.1"]);
+        answer["routes"][0]["to"] == "blackhole"
+    });
+    let status = rig.served.stop(PATIENCE).unwrap();
+    assert!(status.success(), "{status}");
+    assert_eq!(
+        rig.ask(&["status"]).status.code(),
+        Some(1),
+        "nobody answers"
+    );
+    let check = rig.folder.path().join("c.toml");
+    fs::write(
+        &check,
+        format!("[router]\ndatapath = \"xdp\"\ninterfaces = [\"a\"]\n{rules}"),
+    )
+    .unwrap();
+    let wrong = Command::new(env!("CARGO_BIN_EXE_lowroad"))
+        .args(["router", "run", "--check", "--config"])
+        .arg(&check)
+        .output()
+        .unwrap();
+    assert_eq!(
+        wrong.status.code(),
+        Some(2),
+        "there are no rules: {wrong:?}"
+    );
+}
+
+#[test]
+fn rules_are_read_anew_and_broken_ones_change_nothing() {
+    if !sys::require::root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.csv");
+    let write = |text: &str| fs::write(&file, text).unwrap();
+    let header = "action,protocol,destination_ports\n";
+    write(&format!("{header}drop,udp,7002\n"));
+    let rig = Rig::new("run-rules", "xdp", &format!("[rules]\nfile = {file:?}\n"));
+    rig.gets_through(7001);
+    assert_eq!(rig.answer(&["status"])["rules"]["ipv4"], 1);
+    let rules = rig.answer(&["rules"]);
+    assert!(
+        rules[0]["text"].as_str().unwrap().contains("7002"),
+        "{rules}"
+    );
+    write("action,protocol\nexplode,udp\n");
+    let refused = rig.ask(&["reload"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("rules.csv:2"), "{said}");
+    let status = rig.answer(&["status"]);
+    assert_eq!(
+        (&status["rules"]["ipv4"], &status["rules"]["failed_reloads"]),
+        (&1.into(), &1.into())
+    );
+    rig.gets_through(7001);
+    write(&format!("{header}drop,udp,7003\ndrop,udp,7004\n"));
+    let reloaded = rig.ask(&["reload"]);
+    assert!(reloaded.status.success(), "{reloaded:?}");
+    rig.gets_through(7002);
+    assert!(rig.answer(&["status"])["rules"]["ipv4"] == 2);
+    write(&format!("{header}drop,udp,7003\n"));
+    let hangup = nix::unistd::Pid::from_raw(i32::try_from(rig.served.id()).unwrap());
+    nix::sys::signal::kill(hangup, nix::sys::signal::Signal::SIGHUP).unwrap();
+    rig.until("rules by SIGHUP", || {
+        rig.answer(&["status"])["rules"]["ipv4"] == 1
+    });
+}
+
+#[test]
+fn the_kernel_can_be_the_datapath() {
+    if !sys::require::root() {
+        return;
+    }
+    let mut rig = Rig::new("run-kernel", "kernel", "");
+    rig.gets_through(7001);
+    let status = rig.answer(&["status"]);
+    assert_eq!(status["datapath"], "kernel");
+    assert!(
+        status["routes"]["ipv4"]["prefixes"].as_u64().unwrap() > 4,
+        "{status}"
+    );
+    assert!(rig.served.stop(PATIENCE).unwrap().success());
+}
+
+fn topology() -> Topology {
+    let mut topology = Topology::default();
+    for name in ["client", "router", "server"] {
+        let mut host = HostSpec::native();
+        host.settings.forward = name == "router";
+        topology.host.insert(name.to_owned(), host);
+    }
+    for ends in [["client", "router"], ["router", "server"]] {
+        let mut link = LinkSpec::new(LinkKind::Direct, &ends);
+        // A redirected frame is sent as it is.
+        link.settings.tx_checksum = false;
+        link.settings.tso = false;
+        link.settings.udp_segmentation = false;
+        topology.link.push(link);
+    }
+    topology
+}
+
+/// Starts the router and waits until it says that it is ready.
+fn serve(host: &Host, config: &Path) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lowroad"));
+    command
+        .args(["router", "run", "--config"])
+        .arg(config)
+        .stdout(Stdio::piped());
+    let mut child = host.spawn(command).unwrap();
+    let mut output = BufReader::new(child.stdout().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert!(line.starts_with("ready"), "{line:?}");
+    // Its last words are its counters: shown with a failure.
+    std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::stderr()));
+    child
+}
+
+fn ask(control: &PathBuf, question: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lowroad"))
+        .arg("router")
+        .args(question)
+        .arg("--control")
+        .arg(control)
+        .output()
+        .unwrap()
+}

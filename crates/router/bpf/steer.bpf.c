@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Decides which frames the router's threads get: plain IP packets for this host's link-layer address
- * that may be forwarded. All others go on to the stack, and so does what the threads give back, as if
- * it had just come by its device.
+ * Decides which frames the router's threads get: plain IP packets for this host's link-layer
+ * address that may be forwarded. All others go on to the stack, and so does what the threads give
+ * back, as if it had just come by its device.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "lowroad/license.h"
 #include "lowroad/wire.h"
+#include "give_back.h"
 #include "steer_plain.h"
 
 #define MAX_SOCKETS 1024
-#define GIVEN 64
-#define LONGEST 3072
 
 struct queue {
 	__u32 ifindex;
@@ -48,7 +47,11 @@ struct {
 	__type(value, struct device);
 } devices SEC(".maps");
 
-enum { SEEN, STEERED, COUNTS };
+enum {
+	SEEN,
+	STEERED,
+	COUNTS
+};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -56,27 +59,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } counts SEC(".maps");
-
-struct given {
-	__u32 length;
-	__u8 frame[LONGEST];
-};
-
-/* What the stack is given back, in order. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, GIVEN);
-	__type(key, __u32);
-	__type(value, struct given);
-} back SEC(".maps");
-
-/* Which of them is next. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} turn SEC(".maps");
 
 static __always_inline void count(__u32 which)
 {
@@ -123,28 +105,5 @@ SEC("xdp") int router_steer(struct xdp_md *ctx)
 
 SEC("xdp") int router_give_back(struct xdp_md *ctx)
 {
-	__u32 zero = 0, *next = bpf_map_lookup_elem(&turn, &zero);
-	struct given *given;
-	__u32 at, length;
-
-	if (!next)
-		return XDP_DROP;
-	/* One thread gives back. */
-	at = *next;
-	*next = at + 1;
-	given = bpf_map_lookup_elem(&back, &at);
-	if (!given)
-		return XDP_DROP;
-	length = *(volatile __u32 *)&given->length;
-	if (length > LONGEST)
-		return XDP_DROP;
-	/* Else both comparisons become one of a difference, which older verifiers do not see through. */
-	asm volatile("" : "+r"(length));
-	if (length < sizeof(struct ethhdr))
-		return XDP_DROP;
-	if (bpf_xdp_adjust_tail(ctx, (int)length - (int)bpf_xdp_get_buff_len(ctx)))
-		return XDP_DROP;
-	if (bpf_xdp_store_bytes(ctx, 0, given->frame, length))
-		return XDP_DROP;
-	return XDP_PASS;
+	return give_back(ctx);
 }

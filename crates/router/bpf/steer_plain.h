@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Which packets may be forwarded at all: plain headers, unicast between hosts, and not for this one. */
+/* Which packets may be forwarded at all: plain headers, unicast between hosts, and not for this
+ * one. */
 #ifndef ROUTER_STEER_PLAIN_H
 #define ROUTER_STEER_PLAIN_H
 

@@ -20,7 +20,7 @@ use image::Image;
 
 /// Test programs that meet the kernel; the others ran on this machine.
 const IN_GUEST: &[&str] = &[
-    "features", "loadgen", "lowroad", "netdev", "probes", "relay", "sys", "testbed", "xsk",
+    "features", "loadgen", "lowroad", "netdev", "probes", "relay", "router", "sys", "testbed", "xsk",
 ];
 /// Programs left to the host: emulated they take minutes, or they need what the guest lacks. The
 /// kernel datapaths they use are loaded and tried there by `lowroad relay_smoke`, `relay bpf_xdp`
@@ -43,6 +43,11 @@ const HOST_ONLY: &[&str] = &[
     "lowroad bad_input",
     "lowroad media",
     "lowroad models",
+    "lowroad router_build",
+    "lowroad router_cpu",
+    "lowroad router_image",
+    "lowroad router_made",
+    "lowroad router_run",
     "relay af_xdp",
     "relay bad_input",
     "relay bpf_datapaths",
@@ -51,6 +56,18 @@ const HOST_ONLY: &[&str] = &[
     "relay devices",
     "relay same_output",
     "relay userspace",
+    "router af_xdp_network",
+    "router cpu",
+    "router following",
+    "router fuzz",
+    "router image",
+    "router listings",
+    "router lists",
+    "router mrt",
+    "router nft",
+    "router nft_listing",
+    "router rules",
+    "router xdp_network",
     "testbed impaired",
 ];
 /// How long one test program may take in the guest, which is some ten times slower.

@@ -20,7 +20,8 @@ use image::Image;
 
 /// Test programs that meet the kernel; the others ran on this machine.
 const IN_GUEST: &[&str] = &[
-    "features", "loadgen", "lowroad", "netdev", "probes", "relay", "router", "sys", "testbed", "xsk",
+    "features", "loadgen", "lowroad", "netdev", "probes", "relay", "router", "sys", "testbed",
+    "xsk",
 ];
 /// Programs left to the host: emulated they take minutes, or they need what the guest lacks. The
 /// kernel datapaths they use are loaded and tried there by `lowroad relay_smoke`, `relay bpf_xdp`

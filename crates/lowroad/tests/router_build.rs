@@ -1,48 +1,19 @@
 //! `lowroad router build` by the real binary: what it says of routes and rules, and what it refuses.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fs;
+mod asking;
+
 use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-fn router(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lowroad"))
-        .arg("router")
-        .args(arguments)
-        .output()
-        .unwrap()
-}
-
-fn done(arguments: &[&str]) -> String {
-    let output = router(arguments);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {said}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// The error of a command that must refuse its input: `lines` lines.
-fn refused(arguments: &[&str], lines: usize) -> String {
-    let output = router(arguments);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-    assert_eq!(said.lines().count(), lines, "{said}");
-    assert!(output.stdout.is_empty(), "{arguments:?}");
-    said
-}
+use asking::{done, file, refused};
 
 const ROUTES: &str = "0.0.0.0/0 192.0.2.1\n10.0.0.0/8 192.0.2.2\n10.1.2.3/32 192.0.2.3\n\
 10.0.0.0/8 192.0.2.4\n2001:db8::/32 2001:db8::1\n::1/128 2001:db8::2\n";
 const RULES: &str = "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT\n\
 -A FORWARD -s 10.0.0.0/8 -p tcp --dport 80 -j ACCEPT\n-A FORWARD -p udp -j LOG\nCOMMIT\n";
-
-fn file(folder: &Path, name: &str, content: &str) -> String {
-    let path = folder.join(name);
-    fs::write(&path, content).unwrap();
-    path.display().to_string()
-}
 
 #[test]
 fn says_what_became_of_every_line() {

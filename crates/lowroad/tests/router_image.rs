@@ -1,49 +1,18 @@
 //! Table images by the real binary: built, inspected, checked, explained, told apart, and refused.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod asking;
+
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
 
 use serde_json::Value;
 
-fn router(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lowroad"))
-        .arg("router")
-        .args(arguments)
-        .output()
-        .unwrap()
-}
-
-fn done(arguments: &[&str]) -> String {
-    let output = router(arguments);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {said}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn json(arguments: &[&str]) -> Value {
-    serde_json::from_str(&done(&[arguments, &["--json"]].concat())).unwrap()
-}
-
-fn refused(arguments: &[&str]) -> String {
-    let output = router(arguments);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    said
-}
+use asking::{done, file, json, refused, router};
 
 const ROUTES: &str = "0.0.0.0/0 192.0.2.1\n10.0.0.0/8 192.0.2.2\n10.1.2.3/32 192.0.2.3\n\
 2001:db8::/32 2001:db8::1\n2001:db8::5/128 2001:db8::2\n";
 const RULES: &str = "action,source,destination,protocol,destination_ports\n\
 drop,10.0.0.0/8,,udp,53\naccept,10.1.0.0/16,,udp,53\naccept,,,,\n";
-
-fn file(folder: &Path, name: &str, content: &str) -> String {
-    let path = folder.join(name);
-    fs::write(&path, content).unwrap();
-    path.display().to_string()
-}
 
 /// A folder with an image of both.
 fn built() -> (tempfile::TempDir, String) {
@@ -126,7 +95,7 @@ fn packets_are_explained_by_an_image_or_by_its_sources() {
     let account = json(&["explain", "--rib", &rib, v6]);
     assert_eq!(account["verdict"], "forward");
     assert_eq!(account["to"], "via 2001:db8::2");
-    let said = refused(&["explain", &table, "10.0.0.1"]);
+    let said = refused(&["explain", &table, "10.0.0.1"], 1);
     assert!(said.contains("is no packet: write"), "{said}");
 }
 
@@ -186,14 +155,14 @@ fn what_is_no_whole_image_is_refused_in_one_line() {
             &["diff", path],
             &["diff", &table, path],
         ] {
-            let said = refused(verb);
+            let said = refused(verb, 1);
             assert!(
                 said.contains(wanted) && said.contains(path),
                 "{wanted}: {said}"
             );
         }
     }
-    let said = refused(&["diff", &table, "--rib", &table]);
+    let said = refused(&["diff", &table, "--rib", &table], 1);
     assert!(said.contains("one or the other"), "{said}");
 }
 
@@ -206,7 +175,10 @@ fn what_is_there_stays_when_nothing_can_be_built() {
         .collect();
     let more = many.concat() + "11.0.0.0/8 198.51.100.1\n";
     let rib = file(folder.path(), "many.txt", &more);
-    let said = refused(&["build", "--rib", &rib, "--layout", "bytes", "-o", &table]);
+    let said = refused(
+        &["build", "--rib", &rib, "--layout", "bytes", "-o", &table],
+        1,
+    );
     assert!(
         said.contains("257 next hops") && said.contains("--layout mixed"),
         "{said}"
@@ -224,7 +196,7 @@ fn what_is_there_stays_when_nothing_can_be_built() {
         })
         .collect();
     let rib = file(folder.path(), "far.txt", &far.concat());
-    let said = refused(&["build", "--rib", &rib, "-o", &table]);
+    let said = refused(&["build", "--rib", &rib, "-o", &table], 1);
     assert!(said.contains("40000 different next hops"), "{said}");
     let routes = folder.path().join("routes.txt").display().to_string();
     let output = router(&["build", "--rib", &routes, "-o", "/dev/null"]);

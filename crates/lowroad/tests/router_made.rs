@@ -1,28 +1,17 @@
 //! Generated tables, rules and traffic by the real binary, and what the running kernel has.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod asking;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
 
+use asking::{done, router};
+
 const LOWROAD: &str = env!("CARGO_BIN_EXE_lowroad");
-
-fn router(arguments: &[&str]) -> Output {
-    Command::new(LOWROAD)
-        .arg("router")
-        .args(arguments)
-        .output()
-        .unwrap()
-}
-
-fn done(arguments: &[&str]) -> String {
-    let output = router(arguments);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {said}");
-    String::from_utf8(output.stdout).unwrap()
-}
 
 fn path(folder: &Path, name: &str) -> String {
     folder.join(name).display().to_string()

@@ -3,49 +3,27 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's own surroundings")]
 
+mod common;
+
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use acl::{Action, Protocol, Rule4, Rule6};
-use lpm::{NextHop, Prefix};
+use common::network::{PATIENCE, await_that, hop, topology};
+use lpm::Prefix;
 use router::cpu::Options;
 use router::cpu::af_xdp::{AfXdp, Counters, Given, Settings};
 use router::engine::{Contents, Function};
 use router::forward::{Adjacency, Family, Forwarding, Member, Plane, Punt};
 use router::rules::RuleSet;
-use testbed::{Bed, Host, HostSpec, LinkKind, LinkSpec, Neighbours, Topology};
+use testbed::{Bed, Host, Neighbours, Topology};
 
 const TO_SERVER: u16 = 1;
 const TO_CLIENT: u16 = 2;
 const LOCAL: u16 = 3;
 const GROUP: u16 = 4;
-const PATIENCE: Duration = Duration::from_secs(10);
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
-
-fn topology(neighbours: Neighbours, server_mtu: u32) -> Topology {
-    let mut topology = Topology::default();
-    for name in ["client", "router", "server"] {
-        let mut host = HostSpec::native();
-        host.settings.forward = name == "router";
-        host.settings.neighbours = neighbours;
-        topology.host.insert(name.to_owned(), host);
-    }
-    for (ends, mtu) in [
-        (["client", "router"], 1500),
-        (["router", "server"], server_mtu),
-    ] {
-        let mut link = LinkSpec::new(LinkKind::Direct, &ends);
-        // A frame is forwarded as it is.
-        link.settings.tx_checksum = false;
-        link.settings.tso = false;
-        link.settings.udp_segmentation = false;
-        link.settings.mtu = mtu;
-        topology.link.push(link);
-    }
-    topology
-}
 
 struct Rig {
     bed: Bed,
@@ -199,19 +177,6 @@ impl Rig {
         assert!(counters.seen >= counters.steered);
         assert_eq!(counters.drops_give_back, 0);
         counters
-    }
-}
-
-fn hop(number: u16) -> NextHop {
-    NextHop::new(number).unwrap()
-}
-
-/// Waits for a condition.
-fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

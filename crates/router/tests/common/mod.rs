@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "for tests")]
 
 pub(crate) mod mrt;
+pub(crate) mod network;
 pub(crate) mod programs;
 
 use router::routes::{Imported, Options, read};

@@ -158,6 +158,40 @@ fn packets_go_by_the_kernels_routes_and_the_rules() {
 }
 
 #[test]
+fn threads_forward_and_filter_too() {
+    if !sys::require::root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.csv");
+    let rules = "action,protocol,destination_ports\ndrop,udp,7002\n";
+    fs::write(&file, rules).unwrap();
+    let mut rig = Rig::new(
+        "run-af-xdp",
+        "af-xdp",
+        &format!("threads = 1\n[rules]\nfile = {file:?}\n"),
+    );
+    rig.until("forwarded by a thread", || {
+        rig.gets_through(7001);
+        rig.packets("forwarded") > 0
+    });
+    let client = rig.bed.host("client").unwrap();
+    let to = rig.bed.host("server").unwrap();
+    let to = SocketAddr::new(to.interface("router").unwrap().v4, 7002);
+    let sender = client
+        .run(|| UdpSocket::bind("0.0.0.0:0").unwrap())
+        .unwrap();
+    rig.until("dropped by a rule", || {
+        sender.send_to(b"stays", to).unwrap();
+        rig.packets("dropped-by-rule") > 0
+    });
+    assert!(rig.answer(&["rules"])[0]["packets"].is_null());
+    let status = rig.answer(&["status"]);
+    assert!(status["interfaces"][0]["attached"] == true, "{status}");
+    assert!(rig.served.stop(PATIENCE).unwrap().success());
+}
+
+#[test]
 fn rules_are_read_anew_and_broken_ones_change_nothing() {
     if !sys::require::root() {
         return;

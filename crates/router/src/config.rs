@@ -20,6 +20,8 @@ pub struct Config {
     /// Devices whose packets are routed, by name; of a VLAN device, its packets only.
     pub interfaces: Vec<String>,
     pub xdp_mode: XdpMode,
+    /// Of `af-xdp`: each takes one queue of every device.
+    pub threads: usize,
     pub control: PathBuf,
     pub http: Option<Http>,
     pub rules: Option<Rules>,
@@ -31,6 +33,8 @@ pub struct Config {
 pub enum Datapath {
     /// In the driver, before the network stack.
     Xdp,
+    /// By threads that the driver hands frames to, past the network stack.
+    AfXdp,
     /// By the network stack itself.
     Kernel,
 }
@@ -53,11 +57,12 @@ pub struct Rules {
 }
 
 impl Datapath {
-    pub const ALL: [Self; 2] = [Self::Xdp, Self::Kernel];
+    pub const ALL: [Self; 3] = [Self::Xdp, Self::AfXdp, Self::Kernel];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Xdp => "xdp",
+            Self::AfXdp => "af-xdp",
             Self::Kernel => "kernel",
         }
     }
@@ -76,6 +81,7 @@ struct RouterSection {
     datapath: Datapath,
     interfaces: Option<Spanned<Vec<String>>>,
     xdp_mode: Option<Spanned<Mode>>,
+    threads: Option<Spanned<usize>>,
     control: Option<PathBuf>,
     http: Option<Spanned<Http>>,
 }
@@ -131,12 +137,17 @@ fn check(document: &Document, folder: Option<&Path>) -> Result<Config, Error> {
     let interfaces = match (router.datapath, router.interfaces) {
         (_, Some(named)) if !named.get_ref().is_empty() => named.into_inner(),
         (Datapath::Kernel, _) => Vec::new(),
-        (Datapath::Xdp, empty) => {
+        (Datapath::Xdp | Datapath::AfXdp, empty) => {
             let message = "interfaces: name the devices whose packets are routed";
             let span = empty.map_or(0..0, |empty| empty.span());
             return Err(document.error(span, message));
         }
     };
+    if let Some(threads) = &router.threads
+        && let Some(complaint) = threads_complaint(router.datapath, *threads.get_ref())
+    {
+        return Err(document.error(threads.span(), format!("threads: {complaint}")));
+    }
     let rules = rules.map(|section| section.check(document, folder));
     Ok(Config {
         datapath: router.datapath,
@@ -145,10 +156,20 @@ fn check(document: &Document, folder: Option<&Path>) -> Result<Config, Error> {
             None | Some(Mode::Native) => XdpMode::Native,
             Some(Mode::Generic) => XdpMode::Generic,
         },
+        threads: router.threads.map_or(1, Spanned::into_inner),
         control: router.control.unwrap_or_else(|| CONTROL.into()),
         http: router.http.map(Spanned::into_inner),
         rules: rules.transpose()?,
     })
+}
+
+/// What is wrong with a number of threads.
+pub fn threads_complaint(datapath: Datapath, threads: usize) -> Option<&'static str> {
+    match (datapath, threads) {
+        (Datapath::AfXdp, 0) => Some("at least one"),
+        (Datapath::AfXdp, _) => None,
+        _ => Some("only the datapath af-xdp has threads"),
+    }
 }
 
 impl RulesSection {
@@ -211,6 +232,18 @@ mod tests {
             (
                 "[router]\ndatapath = \"xdp\"\ninterfaces = []\n",
                 "r.toml:3: interfaces: name the devices whose packets are routed",
+            ),
+            (
+                "[router]\ndatapath = \"af-xdp\"\n",
+                "r.toml:1: interfaces: name the devices whose packets are routed",
+            ),
+            (
+                "[router]\ndatapath = \"af-xdp\"\ninterfaces = [\"a\"]\nthreads = 0\n",
+                "r.toml:4: threads: at least one",
+            ),
+            (
+                "[router]\ndatapath = \"xdp\"\ninterfaces = [\"a\"]\nthreads = 2\n",
+                "r.toml:4: threads: only the datapath af-xdp has threads",
             ),
             (
                 "[router]\ndatapath = \"kernel\"\n[rules]\nfile = \"a\"\n",

@@ -91,6 +91,7 @@ pub struct RulesStatus {
 pub fn check(datapath: Datapath) -> Result<(), Missing> {
     match datapath {
         Datapath::Xdp => crate::xdp::check(),
+        Datapath::AfXdp => crate::cpu::af_xdp::check(),
         Datapath::Kernel => plane::forwarding(),
     }
 }
@@ -157,9 +158,11 @@ impl Service {
         Ok(self.rules_status(&loaded))
     }
 
-    /// Why routes are no longer followed, if so.
+    /// Why packets are no longer routed by the kernel's tables, if so.
     pub fn failed(&self) -> Option<String> {
-        self.follower.failed()
+        let followed = self.follower.failed();
+        let followed = followed.map(|why| format!("routes are no longer followed: {why}"));
+        followed.or_else(|| self.follower.with(|follow| follow.plane().failed()))
     }
 
     pub fn status(&self) -> Status {
@@ -168,9 +171,10 @@ impl Service {
             (plane.packets(), plane.attached())
         });
         let loaded = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_kernel = self.config.datapath == Datapath::Kernel;
         let interfaces = self.config.interfaces.iter().map(|name| Interface {
             name: name.clone(),
-            attached: attached.contains(name),
+            attached: by_kernel || attached.contains(name),
         });
         Status {
             datapath: self.config.datapath.name(),

@@ -94,11 +94,11 @@ pub(super) fn status(answer: &Value) -> String {
     let routes = &answer["routes"];
     let _ = writeln!(
         text,
-        "datapath {}  {}  lag p-max {} us over {} changes  listings {}  overruns {}",
+        "datapath {}  {}  slowest of {} changes {} us  listings {}  overruns {}",
         word(&answer["datapath"]),
         word(&routes["sync"]),
-        routes["event_lag_us"]["max"],
         routes["event_lag_us"]["count"],
+        routes["event_lag_us"]["max"],
         routes["listings"],
         routes["overruns"],
     );
@@ -178,7 +178,9 @@ fn next_hops(answer: &Value) -> String {
 fn rules(answer: &Value) -> String {
     let mut text = String::new();
     for rule in answer.as_array().into_iter().flatten() {
-        let (packets, place) = (rule["packets"].to_string(), word(&rule["place"]));
+        let packets = rule["packets"].as_u64();
+        let packets = packets.map_or_else(|| "-".to_owned(), |packets| packets.to_string());
+        let place = word(&rule["place"]);
         let _ = writeln!(
             text,
             "{packets:>12}  ipv{}  {place}  {}",

@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_secs(1);
   sudo lowroad router run --config router.toml")]
 pub(super) struct Run {
     /// Everything, from a file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["datapath", "interface", "rules"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["datapath", "interface", "threads", "rules"])]
     config: Option<PathBuf>,
     /// Where packets are handled
     #[arg(long, value_enum, required_unless_present = "config")]
@@ -32,6 +32,9 @@ pub(super) struct Run {
     /// Devices whose packets are routed
     #[arg(long, value_name = "INTERFACE", value_delimiter = ',')]
     interface: Vec<String>,
+    /// Of af-xdp: each takes one queue of every device [default: 1]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
     /// Filter by these rules; what they cannot express is refused
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
@@ -47,6 +50,8 @@ pub(super) struct Run {
 enum Named {
     /// In the driver, before the network stack
     Xdp,
+    /// By threads that the driver hands frames to, past the network stack
+    AfXdp,
     /// By the network stack itself
     Kernel,
 }
@@ -75,9 +80,10 @@ impl Run {
         }
         let datapath = match self.datapath {
             Some(Named::Xdp) => Datapath::Xdp,
+            Some(Named::AfXdp) => Datapath::AfXdp,
             Some(Named::Kernel) | None => Datapath::Kernel,
         };
-        if datapath == Datapath::Xdp && self.interface.is_empty() {
+        if datapath != Datapath::Kernel && self.interface.is_empty() {
             let what = "--interface: name the devices whose packets are routed";
             return Err(Failure::Input(what.to_owned()));
         }
@@ -85,10 +91,15 @@ impl Run {
             let what = "--rules: the datapath kernel filters by the kernel's own rules: load them with nft";
             return Err(Failure::Input(what.to_owned()));
         }
+        let complaint = |threads| config::threads_complaint(datapath, threads);
+        if let Some(complaint) = self.threads.and_then(complaint) {
+            return Err(Failure::Input(format!("--threads: {complaint}")));
+        }
         Ok(Config {
             datapath,
             interfaces: self.interface,
             xdp_mode: netdev::XdpMode::Native,
+            threads: self.threads.unwrap_or(1),
             control: self.control.unwrap_or_else(|| CONTROL.into()),
             http: None,
             rules: self.rules.map(|file| Rules {
@@ -127,9 +138,7 @@ fn serve(config: Config, json: bool) -> Result<(), Failure> {
         }
         service.look_after();
         if let Some(why) = service.failed() {
-            return Err(Failure::Failed(anyhow::anyhow!(
-                "routes are no longer followed: {why}"
-            )));
+            return Err(Failure::Failed(anyhow::anyhow!(why)));
         }
     }
     if let Err(error) = ready::stopping() {

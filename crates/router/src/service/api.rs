@@ -35,7 +35,8 @@ struct RuleView {
     family: u8,
     place: String,
     text: String,
-    packets: u64,
+    /// None where the datapath does not count them.
+    packets: Option<u64>,
 }
 
 /// Carries out one request.
@@ -68,17 +69,18 @@ pub fn handle(service: &Service, request: &Request) -> Result<Value, Error> {
 }
 
 fn rules(service: &Service) -> Vec<RuleView> {
-    let [hits4, hits6] = service.follower.with(|follow| follow.plane().hits());
+    let hits = service.follower.with(|follow| follow.plane().hits());
     let loaded = service.rules.lock().unwrap_or_else(PoisonError::into_inner);
     let set = &loaded.set;
-    let v4 = set.v4.iter().map(|rule| rule.id).zip(&hits4);
-    let v6 = set.v6.iter().map(|rule| rule.id).zip(&hits6);
-    let v4 = v4.map(|(id, packets)| view(set, 4, id, *packets));
-    v4.chain(v6.map(|(id, packets)| view(set, 6, id, *packets)))
+    let of = |family: usize, at: usize| hits.as_ref()?[family].get(at).copied();
+    let v4 = set.v4.iter().enumerate();
+    let v4 = v4.map(|(at, rule)| view(set, 4, rule.id, of(0, at)));
+    let v6 = set.v6.iter().enumerate();
+    v4.chain(v6.map(|(at, rule)| view(set, 6, rule.id, of(1, at))))
         .collect()
 }
 
-fn view(set: &RuleSet, family: u8, id: u32, packets: u64) -> RuleView {
+fn view(set: &RuleSet, family: u8, id: u32, packets: Option<u64>) -> RuleView {
     let origin = set.origins.get(id as usize);
     RuleView {
         family,

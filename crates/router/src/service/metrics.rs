@@ -31,11 +31,13 @@ fn packets(text: &mut Text, status: &Status) {
             "Packets, by what became of them.",
         )
         .sample(&end, traffic.packets);
-        text.counter(
-            "lowroad_router_bytes_total",
-            "Bytes of frames, by what became of them.",
-        )
-        .sample(&end, traffic.bytes);
+        if let Some(bytes) = traffic.bytes {
+            text.counter(
+                "lowroad_router_bytes_total",
+                "Bytes of frames, by what became of them.",
+            )
+            .sample(&end, bytes);
+        }
     }
 }
 

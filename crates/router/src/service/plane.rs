@@ -1,12 +1,15 @@
 //! The data planes that a service can run, as one.
 
 use datapath::Missing;
-use lpm::{NextHop, Prefix4, Prefix6, Rib};
+use lpm::{Fib4, NextHop, Prefix4, Prefix6, Rib};
 use netdev::Netlink;
 use serde::Serialize;
 
 use super::Error;
 use crate::config::{Config, Datapath};
+use crate::cpu;
+use crate::cpu::af_xdp::{AfXdp, Counters, Given, Settings};
+use crate::engine::{Contents, Function};
 use crate::follow::NamedPort;
 use crate::forward::{Family, Forwarding, Plane};
 use crate::rules::RuleSet;
@@ -15,10 +18,19 @@ use crate::xdp::{self, Port, Xdp};
 /// Where the kernel says whether it forwards.
 const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
 
+/// Packets that threads of af-xdp look up together.
+const BATCH: usize = 256;
+
 #[derive(Debug)]
 pub(super) enum Dataplane {
     Xdp {
         plane: Box<Xdp>,
+        ports: Vec<NamedPort>,
+    },
+    AfXdp {
+        plane: Box<AfXdp>,
+        /// Its devices, which stay the same.
+        devices: Vec<(String, u32)>,
         ports: Vec<NamedPort>,
     },
     /// The kernel routes by its tables without being told.
@@ -27,15 +39,21 @@ pub(super) enum Dataplane {
 
 /// What a plane says of a call.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct PlaneError(#[from] xdp::Error);
+pub enum PlaneError {
+    #[error(transparent)]
+    Xdp(#[from] xdp::Error),
+    #[error(transparent)]
+    AfXdp(#[from] datapath::Error),
+}
 
 /// Packets that came to one end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Traffic {
     pub end: &'static str,
     pub packets: u64,
-    pub bytes: u64,
+    /// None where they are not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }
 
 pub(super) fn forwarding() -> Result<(), Missing> {
@@ -64,6 +82,7 @@ impl Dataplane {
     pub(super) fn start(config: &Config, v4: Rib<u32>, v6: Rib<u128>) -> Result<Self, PlaneError> {
         Ok(match config.datapath {
             Datapath::Kernel => Self::Kernel,
+            Datapath::AfXdp => Self::af_xdp(config, v4, v6)?,
             Datapath::Xdp => {
                 let settings = xdp::Settings {
                     mode: config.xdp_mode,
@@ -77,53 +96,139 @@ impl Dataplane {
         })
     }
 
+    fn af_xdp(config: &Config, v4: Rib<u32>, v6: Rib<u128>) -> Result<Self, PlaneError> {
+        let devices = untagged(&config.interfaces)?;
+        let settings = Settings {
+            engine: cpu::Options {
+                simd: Fib4::usual_simd(),
+                ..cpu::Options::default()
+            },
+            function: Function::Both,
+            threads: config.threads,
+            batch: BATCH,
+        };
+        let contents = Contents {
+            v4,
+            v6,
+            ..Contents::default()
+        };
+        let indices: Vec<u32> = devices.iter().map(|(_, index)| *index).collect();
+        Ok(Self::AfXdp {
+            plane: Box::new(AfXdp::start(&settings, contents, &indices)?),
+            devices,
+            ports: Vec::new(),
+        })
+    }
+
     /// Routes what comes by these ports from now on.
     pub(super) fn listen(&mut self, named: Vec<NamedPort>) -> Result<(), PlaneError> {
-        if let Self::Xdp { plane, ports } = self
-            && *ports != named
-        {
-            let new: Vec<Port> = named.iter().map(|named| named.port).collect();
-            plane.listen(&new)?;
-            *ports = named;
+        match self {
+            Self::Xdp { plane, ports } if *ports != named => {
+                let new: Vec<Port> = named.iter().map(|named| named.port).collect();
+                plane.listen(&new)?;
+                *ports = named;
+            }
+            Self::AfXdp { plane, ports, .. } if ports.is_empty() => {
+                plane.listen()?;
+                *ports = named;
+            }
+            Self::AfXdp { devices, ports, .. } if *ports != named => {
+                tracing::warn!(
+                    "a device has gone or changed: start the router again to route by it"
+                );
+                let same =
+                    |port: &NamedPort| devices.contains(&(port.name.clone(), port.port.ifindex));
+                *ports = named.into_iter().filter(same).collect();
+            }
+            _ => {}
         }
         Ok(())
+    }
+
+    /// Why it forwards no more, if so.
+    pub(super) fn failed(&self) -> Option<String> {
+        match self {
+            Self::AfXdp { plane, .. } => plane.failed(),
+            Self::Xdp { .. } | Self::Kernel => None,
+        }
     }
 
     /// Names of the devices whose packets it routes.
     pub(super) fn attached(&self) -> Vec<String> {
         match self {
-            Self::Xdp { ports, .. } => ports.iter().map(|port| port.name.clone()).collect(),
+            Self::Xdp { ports, .. } | Self::AfXdp { ports, .. } => {
+                ports.iter().map(|port| port.name.clone()).collect()
+            }
             Self::Kernel => Vec::new(),
         }
     }
 
     pub(super) fn packets(&self) -> Vec<Traffic> {
-        let Self::Xdp { plane, .. } = self else {
-            return Vec::new();
-        };
-        match plane.counters() {
-            Ok(counters) => counters
-                .iter()
-                .map(|(end, traffic)| Traffic {
+        let counted = match self {
+            Self::Xdp { plane, .. } => plane.counters().map_err(PlaneError::from).map(|counters| {
+                let traffic = |(end, traffic): (xdp::End, xdp::Traffic)| Traffic {
                     end: end.name(),
                     packets: traffic.packets,
-                    bytes: traffic.bytes,
-                })
-                .collect(),
-            Err(error) => {
-                tracing::warn!("{error}");
-                Vec::new()
-            }
-        }
+                    bytes: Some(traffic.bytes),
+                };
+                counters.iter().map(traffic).collect()
+            }),
+            Self::AfXdp { plane, .. } => plane
+                .counters()
+                .map_err(PlaneError::from)
+                .map(|counters| ends(&counters)),
+            Self::Kernel => Ok(Vec::new()),
+        };
+        counted.unwrap_or_else(|error| {
+            tracing::warn!("{error}");
+            Vec::new()
+        })
     }
 
-    /// How often each rule of IPv4 and of IPv6 matched.
-    pub(super) fn hits(&self) -> [Vec<u64>; 2] {
+    /// How often each rule of IPv4 and of IPv6 matched, where that is counted.
+    pub(super) fn hits(&self) -> Option<[Vec<u64>; 2]> {
         match self {
-            Self::Xdp { plane, .. } => plane.hits().map(|hits| hits.rules),
-            Self::Kernel => [Vec::new(), Vec::new()],
+            Self::Xdp { plane, .. } => Some(plane.hits().map(|hits| hits.rules)),
+            Self::AfXdp { .. } | Self::Kernel => None,
         }
     }
+}
+
+/// Devices by name and index, none of them a VLAN's: steering sees frames with their tags.
+fn untagged(names: &[String]) -> Result<Vec<(String, u32)>, datapath::Error> {
+    let failed = |error| datapath::Error::failed("asking for a device", error);
+    let mut netlink = Netlink::new().map_err(failed)?;
+    let mut devices = Vec::new();
+    for name in names {
+        let link = netlink.link_by_name(name).map_err(failed)?;
+        if link.vlan.is_some() {
+            let what = format!("{name} is a VLAN's device: af-xdp takes none, xdp does");
+            return Err(datapath::Error::Plan(what));
+        }
+        devices.push((link.name, link.index));
+    }
+    Ok(devices)
+}
+
+/// What became of frames, by the names that `xdp` has for the same ends.
+fn ends(counters: &Counters) -> Vec<Traffic> {
+    let passed = counters.seen.saturating_sub(counters.steered);
+    let ends = [
+        ("forwarded", counters.forwarded),
+        ("dropped-by-rule", counters.dropped_by_rule),
+        ("dropped-by-route", counters.dropped_by_route),
+        ("dropped-at-device", counters.drops_transmit),
+        ("dropped-queue-full", counters.drops_queue_full),
+        ("dropped-at-stack", counters.drops_give_back),
+        ("not-steered", passed),
+    ];
+    let given = Given::ALL.map(|why| (why.name(), counters.given_back[why as usize]));
+    let traffic = |(end, packets)| Traffic {
+        end,
+        packets,
+        bytes: None,
+    };
+    ends.into_iter().chain(given).map(traffic).collect()
 }
 
 impl Plane for Dataplane {
@@ -132,6 +237,7 @@ impl Plane for Dataplane {
     fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), PlaneError> {
         match self {
             Self::Xdp { plane, .. } => Ok(plane.route4(prefix, hop)?),
+            Self::AfXdp { plane, .. } => Ok(plane.route4(prefix, hop)?),
             Self::Kernel => Ok(()),
         }
     }
@@ -139,6 +245,7 @@ impl Plane for Dataplane {
     fn route6(&mut self, prefix: Prefix6, hop: Option<NextHop>) -> Result<(), PlaneError> {
         match self {
             Self::Xdp { plane, .. } => Ok(plane.route6(prefix, hop)?),
+            Self::AfXdp { plane, .. } => Ok(plane.route6(prefix, hop)?),
             Self::Kernel => Ok(()),
         }
     }
@@ -151,6 +258,7 @@ impl Plane for Dataplane {
     ) -> Result<(), PlaneError> {
         match self {
             Self::Xdp { plane, .. } => Ok(plane.next_hop(family, hop, to)?),
+            Self::AfXdp { plane, .. } => Ok(plane.next_hop(family, hop, to)?),
             Self::Kernel => Ok(()),
         }
     }
@@ -158,6 +266,7 @@ impl Plane for Dataplane {
     fn rules(&mut self, rules: &RuleSet) -> Result<(), PlaneError> {
         match self {
             Self::Xdp { plane, .. } => Ok(plane.rules(rules)?),
+            Self::AfXdp { plane, .. } => Ok(plane.rules(rules)?),
             Self::Kernel => Ok(()),
         }
     }

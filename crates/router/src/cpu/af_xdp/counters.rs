@@ -34,17 +34,18 @@ impl Given {
         Self::TtlExpired,
     ];
 
+    /// As the `xdp` data plane names the same end.
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
-            Self::NoRoute => "no_route",
-            Self::Rule => "rule",
+            Self::NoRoute => "no-route",
+            Self::Rule => "punted-by-rule",
             Self::Unkeyed => "unkeyed",
             Self::Refused => "refused",
             Self::Unresolved => "unresolved",
-            Self::Device => "device",
-            Self::TooLong => "too_long",
-            Self::TtlExpired => "ttl_expired",
+            Self::Device => "route-device",
+            Self::TooLong => "too-long",
+            Self::TtlExpired => "ttl-expired",
         }
     }
 }

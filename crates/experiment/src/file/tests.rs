@@ -65,9 +65,9 @@ fn every_complaint_is_one_line_with_its_place() {
         ("\"mine\"", "\"a/b\"", 1, "names a folder"),
         (
             "\"relay\"",
-            "\"router\"",
+            "\"bridge\"",
             2,
-            "no job is called \"router\"; there is relay",
+            "no job is called \"bridge\"; there is relay",
         ),
         ("\"delay\"", "\"delays\"", 4, "did you mean \"delay\"?"),
         (

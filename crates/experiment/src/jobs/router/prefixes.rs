@@ -347,7 +347,7 @@ mod tests {
                     route.first.saturating_sub(1),
                     route.first,
                     end,
-                    (end + 1).min(last),
+                    end.saturating_add(1).min(last),
                 ]);
             }
             for key in keys {

@@ -6,10 +6,11 @@ packages_to() {
 	case $1 in
 	build) echo gcc libc6-dev make pkg-config clang libelf-dev ca-certificates curl git ;;
 	run) echo iproute2 ffmpeg ;;
-	test) echo clang-format g++ python3-venv qemu-system-x86 busybox-static iproute2 ffmpeg fonts-dejavu-core tcpdump tshark nats-server nfdump pmacct bird2 frr iptables nftables iputils-ping traceroute ;;
+	test) echo clang-format g++ python3-venv qemu-system-x86 busybox-static iproute2 ffmpeg fonts-dejavu-core tcpdump tshark nats-server nfdump pmacct bird2 frr iptables nftables iputils-ping traceroute e2fsprogs sqlite3 xfsprogs btrfs-progs ;;
 	full)
 		echo chromium rtpengine-daemon nginx-light libnginx-mod-stream socat
 		echo libdpdk-dev
+		echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
 		echo gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
 		echo gstreamer1.0-plugins-bad gstreamer1.0-plugins-ugly
 		# Often installed from elsewhere, and then not to be replaced.

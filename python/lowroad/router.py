@@ -40,10 +40,17 @@ class Router:
         self,
         routes: str | os.PathLike[str] | None = None,
         rules: str | os.PathLike[str] | None = None,
+        *,
+        image: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Reads files, each of any format that ``lowroad`` knows by its content; without one of them
-        its lookups find nothing."""
-        self._native = _native.Router(routes, rules)
+        """Reads files, each of any format that ``lowroad`` knows by its content; or both from a table image
+        that ``lowroad router build`` made. Without one of them its lookups find nothing."""
+        if image is None:
+            self._native = _native.Router(routes, rules)
+        elif routes is None and rules is None:
+            self._native = _native.Router.open_image(image)
+        else:
+            raise InputError("a table image takes the place of routes and rules: name one or the other")
 
     def lookup(self, addresses: Addresses) -> memoryview:
         """The number of each address's next hop, ``NO_ROUTE`` for none, as unsigned 16-bit numbers."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy
 import pytest
+from conftest import Command
 
 import lowroad
 from lowroad.router import NO_ROUTE, NO_RULE
@@ -82,11 +83,31 @@ def test_without_files_nothing_is_found() -> None:
     assert router.classify([], [], [], [], []).tolist() == []
 
 
+def test_a_table_image_is_as_what_it_was_made_of(
+    router: lowroad.Router, tmp_path: Path, command: Command
+) -> None:
+    image = tmp_path / "table.lrt"
+    files = ("--rib", tmp_path / "routes", "--rules", tmp_path / "rules")
+    done = command.run("router", "build", *files, "--out", image)
+    assert done.returncode == 0, done.stderr
+    restored = lowroad.Router(image=image)
+    texts = ["192.0.2.1", "192.0.2.200", "198.51.100.9", "203.0.113.1"]
+    names = [one.next_hops() for one in (router, restored)]
+    hops = [one.lookup(texts).tolist() for one in (router, restored)]
+    assert [names[0][hop] for hop in hops[0]] == [names[1][hop] for hop in hops[1]]
+    assert restored.rules() == router.rules()
+    assert repr(restored) == repr(router)
+
+
 def test_refusals(router: lowroad.Router, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.write_text("192.0.2.0/24\n192.0.2.0/33\n")
     with pytest.raises(lowroad.InputError, match="broken:2: "):
         lowroad.Router(broken)
+    with pytest.raises(lowroad.InputError, match="no table image"):
+        lowroad.Router(image=broken)
+    with pytest.raises(lowroad.InputError, match="one or the other"):
+        lowroad.Router(broken, image=broken)
     with pytest.raises(lowroad.InputError, match="missing"):
         lowroad.Router(rules=tmp_path / "missing")
     for addresses in ["192.0.2.1", ["192.0.2.1", "::1"], ["192.0.2"], numpy.zeros((2, 5), numpy.uint8)]:

@@ -1,7 +1,6 @@
 //! What IPv4 and IPv6 differ in: the width of an address and the layout that follows from it.
 
-use std::fmt::{Debug, Display};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::fmt::Debug;
 
 use sys::huge::Zeroed;
 
@@ -15,11 +14,7 @@ use crate::table::Table;
 ///
 /// A five-tuple is a row of 16-bit lanes, four to a word: source address (lowest bits first),
 /// destination address, source port, destination port, protocol.
-pub trait Address:
-    Copy + Eq + Ord + Debug + Default + Send + Sync + sealed::Sealed + 'static
-{
-    /// Bits of an address.
-    const BITS: u8;
+pub trait Address: prefix::Address + Default {
     /// 16-bit lanes of an address.
     const LANES: usize = Self::BITS as usize / 16;
     /// Lanes of a five-tuple.
@@ -30,50 +25,20 @@ pub trait Address:
     type Words: Copy + Eq + Debug + Default + Send + Sync + AsRef<[u64]> + AsMut<[u64]>;
     /// What a leaf is made of.
     type Line: Line<Self> + Zeroed + Copy;
-    /// How people write it.
-    type Text: From<Self> + Display;
 
     /// The address whose octets these are.
     fn from_octets(octets: Self::Octets) -> Self;
     /// Network order.
     fn octets(self) -> Self::Octets;
-    /// The number's lowest bits, in a wider one.
-    fn widen(self) -> u128;
-    /// The lowest bits of a wider number.
-    fn narrow(wide: u128) -> Self;
     /// Lanes of both addresses in the first words, the others zero.
     fn words(source: Self, destination: Self) -> Self::Words;
     /// Mixes the first `bits` of both addresses.
-    fn hash(source: Self, destination: Self, bits: (u8, u8)) -> u32;
+    fn mix(source: Self, destination: Self, bits: (u8, u8)) -> u32;
 
     /// Lookup by AVX-512, which must be present.
     #[cfg(target_arch = "x86_64")]
     #[doc(hidden)]
     fn classify_avx512(table: &Table<Self>, keys: &[Key<Self>], found: &mut [u32]);
-
-    /// The first `length` bits set.
-    fn mask(length: u8) -> Self {
-        let host = u32::from(Self::BITS - length);
-        Self::narrow(u128::MAX.checked_shl(host).unwrap_or(0))
-    }
-    /// Bits in both.
-    fn and(self, other: Self) -> Self {
-        Self::narrow(self.widen() & other.widen())
-    }
-    /// Bits in either.
-    fn or(self, other: Self) -> Self {
-        Self::narrow(self.widen() | other.widen())
-    }
-    /// Bits that are not set.
-    fn not(self) -> Self {
-        Self::narrow(!self.widen())
-    }
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for u32 {}
-    impl Sealed for u128 {}
 }
 
 /// Odd multipliers with well spread bits: the golden ratio's, and two of xxHash's primes.
@@ -81,24 +46,15 @@ pub(crate) const MIX: [u32; 3] = [0x9E37_79B1, 0x85EB_CA77, 0xC2B2_AE3D];
 const MIX_WIDE: [u64; 2] = [0x9E37_79B1_85EB_CA87, 0xC2B2_AE3D_27D4_EB4F];
 
 impl Address for u32 {
-    const BITS: u8 = 32;
     type Octets = [u8; 4];
     type Words = [u64; 2];
     type Line = Line4;
-    type Text = Ipv4Addr;
 
     fn from_octets(octets: [u8; 4]) -> Self {
         Self::from_be_bytes(octets)
     }
     fn octets(self) -> [u8; 4] {
         self.to_be_bytes()
-    }
-    fn widen(self) -> u128 {
-        u128::from(self)
-    }
-    #[expect(clippy::cast_possible_truncation, reason = "what it is for")]
-    fn narrow(wide: u128) -> Self {
-        wide as Self
     }
     #[cfg(target_arch = "x86_64")]
     fn classify_avx512(table: &Table<Self>, keys: &[Key<Self>], found: &mut [u32]) {
@@ -108,7 +64,7 @@ impl Address for u32 {
         [u64::from(source) | u64::from(destination) << 32, 0]
     }
     #[inline(always)]
-    fn hash(source: Self, destination: Self, bits: (u8, u8)) -> u32 {
+    fn mix(source: Self, destination: Self, bits: (u8, u8)) -> u32 {
         let first =
             |address: Self, bits: u8| address.checked_shr(32 - Self::from(bits)).unwrap_or(0);
         let (source, destination) = (first(source, bits.0), first(destination, bits.1));
@@ -120,23 +76,15 @@ impl Address for u32 {
 }
 
 impl Address for u128 {
-    const BITS: u8 = 128;
     type Octets = [u8; 16];
     type Words = [u64; 5];
     type Line = Line6;
-    type Text = Ipv6Addr;
 
     fn from_octets(octets: [u8; 16]) -> Self {
         Self::from_be_bytes(octets)
     }
     fn octets(self) -> [u8; 16] {
         self.to_be_bytes()
-    }
-    fn widen(self) -> u128 {
-        self
-    }
-    fn narrow(wide: u128) -> Self {
-        wide
     }
     #[cfg(target_arch = "x86_64")]
     fn classify_avx512(table: &Table<Self>, keys: &[Key<Self>], found: &mut [u32]) {
@@ -149,7 +97,7 @@ impl Address for u128 {
     }
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "parts are mixed")]
-    fn hash(source: Self, destination: Self, bits: (u8, u8)) -> u32 {
+    fn mix(source: Self, destination: Self, bits: (u8, u8)) -> u32 {
         let fold = |address: Self, bits: u8| {
             let first = address.checked_shr(128 - u32::from(bits)).unwrap_or(0);
             let high = ((first >> 64) as u64).wrapping_mul(MIX_WIDE[0]);

@@ -33,8 +33,6 @@ const ROOT: usize = 16;
 const NODE: usize = 64;
 /// Runs of bits that a node has room for: one for each bit that a cut may choose.
 const RUNS: usize = 10;
-/// Orders have two bits less than a number: an action is beside them.
-const MOST: usize = 1 << 30;
 
 /// The classifier of one list of rules, as bytes.
 #[derive(Debug)]
@@ -56,10 +54,6 @@ impl Arena {
         options: Options,
         cpus: usize,
     ) -> Result<Self, Error> {
-        if rules.len() >= MOST {
-            let rules = rules.len();
-            return Err(Error::TooMany { rules, most: MOST });
-        }
         let (table, report) = build(rules, 0.., options, true)?;
         let mut writer = Writer {
             bytes: vec![0; CHUNK],
@@ -212,8 +206,8 @@ fn record<A: Address, const N: usize>(rules: &[Rule<A>], order: u32) -> [u8; N] 
         return bytes;
     };
     let (source, destination) = (rule.source, rule.destination);
-    let value = A::words(source.address(), destination.address());
-    let mask = A::words(A::mask(source.length()), A::mask(destination.length()));
+    let value = A::words(source.first(), destination.first());
+    let mask = A::words(A::mask(source.len()), A::mask(destination.len()));
     for (at, word) in value.as_ref().iter().take(words / 8).enumerate() {
         bytes[8 * at..][..8].copy_from_slice(&word.to_ne_bytes());
     }

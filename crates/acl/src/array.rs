@@ -46,6 +46,10 @@ impl<T> Array<T> {
         self.region.start().as_ptr().cast()
     }
 
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.len > self.capacity / 2
+    }
+
     /// Bytes in use.
     pub(crate) fn bytes(&self) -> usize {
         self.len * size_of::<T>()

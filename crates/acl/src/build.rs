@@ -1,11 +1,16 @@
 //! From rules to a table: regions, roots, entries. A few shapes are built and timed on packets made
 //! from the rules, and the fastest is kept.
 
+use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::time::{Duration, Instant};
+
+use foldhash::fast::FixedState;
 
 use crate::Simd;
 use crate::address::Address;
-use crate::cut::{Bucket, Cutter, Effort, filter_of};
+use crate::cut::{Bucket, Cutter, filter_of};
+use crate::effort::{Allowance, Effort, Shares};
 use crate::error::Error;
 use crate::lookup;
 use crate::plan::{Cell, Parameters, plan, root_bits, slot};
@@ -43,6 +48,8 @@ pub struct BuildReport {
     pub copies: usize,
     /// Rules in the longest leaf.
     pub longest: usize,
+    /// Rules that dividing has looked at, each time one: what the time goes with.
+    pub work: usize,
 }
 
 /// Packets that shapes are timed on.
@@ -74,6 +81,19 @@ const WORTH_A_MAP: f64 = 0.6;
 /// A leaf with more rules than this is worth a warning: it is read from its first line on.
 const LONG: usize = 128;
 
+/// Whether a table can hold these rules, without making one.
+///
+/// # Errors
+/// More boxes than references can name.
+pub fn fits<A: Address>(rules: &[Rule<A>]) -> Result<(), Error> {
+    let most = LINE_MASK as usize / 64;
+    let boxes = rules.iter().map(Region::count).sum();
+    if boxes > most {
+        return Err(Error::TooMany { boxes, most });
+    }
+    Ok(())
+}
+
 /// The table of rules with their orders, which ascend. With `shadows`, rules that never come first are
 /// left out where that is seen: then no rule can be taken away later.
 ///
@@ -86,14 +106,13 @@ pub(crate) fn build<A: Address>(
     shadows: bool,
 ) -> Result<(Table<A>, BuildReport), Error> {
     let started = Instant::now();
-    let most = LINE_MASK as usize / 64;
-    if rules.len() > most {
-        let rules = rules.len();
-        return Err(Error::TooMany { rules, most });
-    }
+    fits(rules)?;
     let mut regions = Vec::with_capacity(rules.len());
     for (rule, order) in rules.iter().zip(orders) {
         Region::of_rule(rule, order, &mut regions);
+    }
+    if shadows {
+        leave_out_repeated(&mut regions);
     }
     if regions.is_empty() {
         return Ok((Table::reserve(0, 0)?, BuildReport::default()));
@@ -121,8 +140,20 @@ pub(crate) fn build<A: Address>(
         roots: table.roots.len(),
         copies: effort.written,
         longest: effort.longest,
+        work: effort.done,
     };
     Ok((table, report))
+}
+
+/// Leaves out what is the same as a region before it, and so never comes first.
+fn leave_out_repeated<A: Address>(regions: &mut Vec<Region<A>>) {
+    let hasher = FixedState::default();
+    let mut firsts: HashMap<u64, Region<A>, FixedState> = HashMap::default();
+    regions.retain(|region| {
+        let hash = hasher.hash_one((region.low.as_ref(), region.high.as_ref()));
+        let first = firsts.entry(hash).or_insert(*region);
+        first.order == region.order || (first.low, first.high) != (region.low, region.high)
+    });
 }
 
 fn warnings(effort: &Effort) -> Vec<String> {
@@ -136,24 +167,68 @@ fn warnings(effort: &Effort) -> Vec<String> {
     )]
 }
 
-/// What dividing may use for each rule: prefixes nest 32 deep in IPv4, 128 deep in IPv6.
-struct Depth {
-    /// Copies under way; leaves end up with far fewer.
-    spare: usize,
-    /// Rules in lists that may still be divided.
-    work: usize,
-    /// Copies below one root.
-    local: f64,
+/// What dividing may use, which bounds time and memory whatever the rules: prefixes nest 32 deep in IPv4, 128 deep in IPv6. Few rules may use more each.
+fn allowance<A: Address>(rules: usize) -> Allowance {
+    let (few, many) = if A::BITS == 32 { (64, 4) } else { (512, 4) };
+    Allowance {
+        work: (2048 * rules + (1 << 18)).min(256 * rules + (1 << 27)),
+        // Under way; leaves end up with far fewer.
+        copies: (few * rules + (1 << 16)).min(many * rules + (1 << 22)),
+    }
 }
 
-impl Depth {
-    fn of<A: Address>() -> Self {
-        let (spare, work, local) = if A::BITS == 32 {
-            (16, 32, 8.0)
-        } else {
-            (128, 256, 512.0)
+/// A root whose entries are empty yet, and its members by the entry that they belong to.
+struct Placed<'a> {
+    cell: &'a Cell,
+    bits: u8,
+    /// Its first entry.
+    base: usize,
+    /// Their hashes and indices.
+    members: Vec<(u32, u32)>,
+}
+
+impl<'a> Placed<'a> {
+    fn of<A: Address>(
+        regions: &[Region<A>],
+        cell: &'a Cell,
+        cutter: &mut Cutter<'_, A>,
+    ) -> Result<Self, Error> {
+        let bits = root_bits(cell.members.len(), cell.lengths);
+        // Cache lines of eight entries.
+        let base = cutter.table.entries.extend((1usize << bits).max(8));
+        let base = base.ok_or_else(|| cutter.full())?;
+        let hash = |index: u32| {
+            let region = &regions[index as usize];
+            A::mix(region.source, region.destination, cell.lengths)
         };
-        Self { spare, work, local }
+        let mut members: Vec<(u32, u32)> = cell.members.iter().map(|&m| (hash(m), m)).collect();
+        members.sort_unstable_by_key(|&(hash, member)| (slot(hash, bits), member));
+        Ok(Self {
+            cell,
+            bits,
+            base,
+            members,
+        })
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "entries are fewer than 2^32"
+    )]
+    fn root<A: Address>(&self, regions: &[Region<A>], samples: &Samples<A>) -> Root {
+        Root {
+            lengths: self.cell.lengths,
+            bits: self.bits,
+            base: self.base as u32,
+            best: regions[self.cell.best as usize].order,
+            map: map(regions, self.cell, samples),
+        }
+    }
+
+    /// Those of each entry that has any.
+    fn runs(&self) -> impl Iterator<Item = &[(u32, u32)]> {
+        let same = |a: &(u32, u32), b: &(u32, u32)| slot(a.0, self.bits) == slot(b.0, self.bits);
+        self.members.chunk_by(same)
     }
 }
 
@@ -167,79 +242,66 @@ fn fill<A: Address>(
 ) -> Result<(Table<A>, Effort), Error> {
     let highest = regions.last().map_or(0, |region| region.order);
     let mut table = Table::reserve(regions.len(), highest)?;
-    let mut roots = Vec::new();
-    let Depth { spare, work, .. } = Depth::of::<A>();
-    let spare = spare * regions.len() + (1 << 16);
-    let work = (work * regions.len() + (1 << 18)).min(32 * regions.len() + (1 << 23));
+    let allowance = allowance::<A>(regions.len());
+    let effort = Effort::new(allowance, 8 * regions.len() + (1 << 21));
     let passing = samples.foreign.iter().take(PASSING as usize);
     let passing = passing.map(|sample| sample.key.words()).collect();
-    let mut cutter = Cutter::new(&mut table, shape.leaf, passing, (spare, work));
+    let mut cutter = Cutter::new(&mut table, shape.leaf, passing, effort);
     cutter.shadows = shadows;
-    for cell in cells {
-        roots.push(root(regions, samples, cell, &mut cutter)?);
+    let placed = cells
+        .iter()
+        .map(|cell| Placed::of(regions, cell, &mut cutter));
+    let placed: Vec<_> = placed.collect::<Result<_, _>>()?;
+    let runs = placed
+        .iter()
+        .flat_map(|placed| placed.runs().map(move |run| (placed, run)));
+    let mut runs: Vec<_> = runs.collect();
+    runs.sort_by_key(|(_, run)| run.len());
+    let mut shares = Shares::among(&cutter.effort, runs.iter().map(|(_, run)| run.len()));
+    for (placed, run) in runs {
+        shares.next(&mut cutter.effort, run.len());
+        root_entry(regions, placed, run, &mut cutter)?;
     }
     let effort = std::mem::take(&mut cutter.effort);
-    roots.sort_by_key(|root: &Root| root.best);
-    table.roots = roots;
+    let roots = placed.iter().map(|placed| placed.root(regions, samples));
+    table.roots = roots.collect();
+    table.roots.sort_by_key(|root| root.best);
     Ok((table, effort))
 }
 
-/// One hash table with its members.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "entries are fewer than 2^32"
-)]
-fn root<A: Address>(
+/// The entry of a root for the members that share it.
+fn root_entry<A: Address>(
     regions: &[Region<A>],
-    samples: &Samples<A>,
-    cell: &Cell,
+    placed: &Placed<'_>,
+    run: &[(u32, u32)],
     cutter: &mut Cutter<'_, A>,
-) -> Result<Root, Error> {
-    let members = &cell.members;
-    let bits = root_bits(members.len(), cell.lengths);
-    let size = 1usize << bits;
-    // Cache lines of eight entries.
-    let base = cutter.table.entries.extend(size.max(8));
-    let base = base.ok_or_else(|| cutter.full())?;
-    let hash = |index: u32| {
-        let region = &regions[index as usize];
-        A::hash(region.source, region.destination, cell.lengths)
-    };
-    let mut placed: Vec<(u32, u32)> = members.iter().map(|&m| (hash(m), m)).collect();
-    placed.sort_unstable_by_key(|&(hash, member)| (slot(hash, bits), member));
-    let depth = Depth::of::<A>();
+) -> Result<(), Error> {
+    let Placed {
+        cell, bits, base, ..
+    } = *placed;
     // Few rules may be copied more often: it costs little memory and they are often the widest.
-    let copies = (0.5 * regions.len() as f64 / members.len() as f64).clamp(4.0, 64.0);
+    let copies = (0.5 * regions.len() as f64 / cell.members.len() as f64).clamp(4.0, 64.0);
     let passing: Vec<u32> = (0..PASSING).collect();
-    for run in placed.chunk_by(|a, b| slot(a.0, bits) == slot(b.0, bits)) {
-        let list: Vec<u32> = run.iter().map(|&(_, member)| member).collect();
-        let foreign = foreign_share(list.len(), regions.len(), bits, cell.lengths);
-        let passage = if foreign > 0.5 { 64.0 } else { 0.0 };
-        let bucket = Bucket {
-            regions,
-            list: &list,
-            bounds: everything::<A>(),
-            budget: list.len() as f64 * copies.max(passage) + 16.0,
-            spare: list.len() as f64 * depth.local * copies.min(32.0) + 1024.0,
-            foreign,
-            passing: &passing,
-            depth: 0,
-        };
-        let made = cutter.entry(&bucket, filter_of(run.iter().map(|&(hash, _)| hash)))?;
-        cutter.table.entries.as_mut_slice()[base + slot(run[0].0, bits)] = made;
-    }
-    Ok(Root {
-        lengths: cell.lengths,
-        bits,
-        base: base as u32,
-        best: regions[cell.best as usize].order,
-        map: map(regions, cell, samples),
-    })
+    let list: Vec<u32> = run.iter().map(|&(_, member)| member).collect();
+    let foreign = foreign_share(list.len(), regions.len(), bits, cell.lengths);
+    let passage = if foreign > 0.5 { 64.0 } else { 0.0 };
+    let bucket = Bucket {
+        regions,
+        list: &list,
+        bounds: everything::<A>(),
+        budget: list.len() as f64 * copies.max(passage) + 16.0,
+        foreign,
+        passing: &passing,
+        depth: 0,
+    };
+    let made = cutter.entry(&bucket, filter_of(run.iter().map(|&(hash, _)| hash)))?;
+    cutter.table.entries.as_mut_slice()[base + slot(run[0].0, bits)] = made;
+    Ok(())
 }
 
 /// A map of a root's hashes, if it keeps enough of the packets out that come to the root.
 fn map<A: Address>(regions: &[Region<A>], cell: &Cell, samples: &Samples<A>) -> Option<Box<Map>> {
-    let hash = |source, destination| A::hash(source, destination, cell.lengths);
+    let hash = |source, destination| A::mix(source, destination, cell.lengths);
     let members = cell.members.iter().map(|&index| &regions[index as usize]);
     let map = Map::of(members.map(|region| hash(region.source, region.destination)));
     let passing = |samples: &[Sample<A>]| {

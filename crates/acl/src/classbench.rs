@@ -8,8 +8,10 @@ use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use prefix::Prefix;
+
 use crate::error::Error;
-use crate::rule::{Action, Key4, Prefix, Protocol, Rule4};
+use crate::rule::{Action, Key4, Protocol, Rule4};
 
 /// Rules in order; a rule's `id` is its line number. Empty lines are left out.
 ///
@@ -92,7 +94,7 @@ fn prefix(text: &str) -> Result<Prefix<u32>, String> {
         .ok_or_else(|| format!("{text}: address/length"))?;
     let address: Ipv4Addr = number(address, "address")?;
     let length = number(length, "prefix length")?;
-    Prefix::new(address.to_bits(), length).map_err(|error| error.to_string())
+    Prefix::containing(address.to_bits(), length).map_err(|error| error.to_string())
 }
 
 fn protocol(text: &str) -> Result<Protocol, String> {
@@ -121,12 +123,9 @@ mod tests {
         let text = "@155.15.241.148/31\t68.98.117.147/0\t0 : 65535\t5541 : 5542\t0x06/0xFF\t0x0000/0x0200\t\n";
         let rules = rules(text.as_bytes()).unwrap();
         let rule = &rules[0];
-        assert_eq!(
-            rule.source.address(),
-            u32::from_be_bytes([155, 15, 241, 148])
-        );
-        assert_eq!((rule.source.length(), rule.destination.length()), (31, 0));
-        assert_eq!(rule.destination.address(), 0);
+        assert_eq!(rule.source.first(), u32::from_be_bytes([155, 15, 241, 148]));
+        assert_eq!((rule.source.len(), rule.destination.len()), (31, 0));
+        assert_eq!(rule.destination.first(), 0);
         assert_eq!(rule.source_ports, 0..=65535);
         assert_eq!(rule.destination_ports, 5541..=5542);
         assert_eq!(rule.protocol, Protocol::exactly(6));
@@ -139,7 +138,7 @@ mod tests {
         let good = "@1.2.3.4/32 1.2.3.4/32 0 : 1 0 : 1 0x06/0xFF\n\n";
         for (bad, what) in [
             ("1.2.3.4/32", "a rule begins with @"),
-            ("@1.2.3.4/33 1.2.3.4/32 0 : 1 0 : 1 0x06/0xFF", "at most 32"),
+            ("@1.2.3.4/33 1.2.3.4/32 0 : 1 0 : 1 0x06/0xFF", "of 33 bits"),
             (
                 "@1.2.3.4/32 1.2.3/32 0 : 1 0 : 1 0x06/0xFF",
                 "1.2.3 is not a address",

@@ -26,11 +26,15 @@ impl Counts {
         let words = A::Words::default().as_ref().len();
         self.zeros[..64 * words].fill(0);
         self.ones[..64 * words].fill(0);
-        for word in 0..words {
-            let ones = |index: &u32| regions[*index as usize].value.as_ref()[word];
-            let zeros = |index: &u32| regions[*index as usize].care.as_ref()[word] & !ones(index);
-            tally(list.iter().map(zeros), &mut self.zeros[64 * word..][..64]);
-            tally(list.iter().map(ones), &mut self.ones[64 * word..][..64]);
+        // So few at a time stay in the nearest cache.
+        for list in list.chunks(DRAINED) {
+            for word in 0..words {
+                let ones = |index: &u32| regions[*index as usize].value.as_ref()[word];
+                let zeros =
+                    |index: &u32| regions[*index as usize].care.as_ref()[word] & !ones(index);
+                tally(list.iter().map(zeros), &mut self.zeros[64 * word..][..64]);
+                tally(list.iter().map(ones), &mut self.ones[64 * word..][..64]);
+            }
         }
     }
 
@@ -45,10 +49,13 @@ impl Counts {
     }
 }
 
+/// Bits of the counters that words are first added to, and how many words they hold.
+const PLANES: usize = 5;
+const DRAINED: usize = (1 << PLANES) - 1;
+
 /// Adds up each bit of many words. Five planes hold one bit of 64 counters each, so adding a word is
 /// a ripple of a few operations, whichever bits are set.
 fn tally(words: impl Iterator<Item = u64>, counters: &mut [u32]) {
-    const PLANES: usize = 5;
     let mut planes = [0u64; PLANES];
     let mut added = 0;
     let mut drain = |planes: &mut [u64; PLANES]| {
@@ -67,7 +74,7 @@ fn tally(words: impl Iterator<Item = u64>, counters: &mut [u32]) {
             (*plane, carry) = (*plane ^ carry, *plane & carry);
         }
         added += 1;
-        if added == (1 << PLANES) - 1 {
+        if added == DRAINED {
             drain(&mut planes);
             added = 0;
         }

@@ -8,6 +8,7 @@
 
 use crate::address::Address;
 use crate::count::{Counts, MOST_BITS};
+use crate::effort::{Effort, Shares};
 use crate::error::Error;
 use crate::line::lines_of;
 use crate::region::{Region, lane, set_lane, widened};
@@ -27,19 +28,6 @@ const AGAIN: f64 = 3.0;
 const LINE: usize = 2;
 /// Levels of nodes.
 const DEEPEST: usize = 48;
-
-/// What building has used up and met.
-#[derive(Debug, Default)]
-pub(crate) struct Effort {
-    /// Copies of rules that splits may still make, in the whole table.
-    pub(crate) spare: usize,
-    /// Rules in lists that may still be divided, in the whole table: what bounds the time.
-    pub(crate) work: usize,
-    /// Rules in all leaves, copies counted.
-    pub(crate) written: usize,
-    /// Rules in the longest leaf.
-    pub(crate) longest: usize,
-}
 
 /// Builds entries of a table.
 #[derive(Debug)]
@@ -64,8 +52,6 @@ pub(crate) struct Bucket<'a, A: Address> {
     pub(crate) bounds: (A::Words, A::Words),
     /// Copies of rules that cuts may make.
     pub(crate) budget: f64,
-    /// Copies of rules that splits may make.
-    pub(crate) spare: f64,
     /// The share of packets from anywhere, beside those drawn from the rules, of all that come here.
     pub(crate) foreign: f64,
     /// Some of them, by their place in [`Cutter::packets`].
@@ -121,17 +107,13 @@ impl<'a, A: Address> Cutter<'a, A> {
         table: &'a mut Table<A>,
         leaf: usize,
         packets: Vec<A::Words>,
-        (spare, work): (usize, usize),
+        effort: Effort,
     ) -> Self {
         Self {
             table,
             leaf,
             shadows: true,
-            effort: Effort {
-                spare,
-                work,
-                ..Effort::default()
-            },
+            effort,
             lines: Vec::new(),
             counts: Box::new(Counts::new()),
             packets,
@@ -145,6 +127,7 @@ impl<'a, A: Address> Cutter<'a, A> {
     /// [`Error::Full`] when the table has no room left.
     pub(crate) fn entry(&mut self, bucket: &Bucket<'_, A>, filter: u8) -> Result<u64, Error> {
         let &Bucket { regions, list, .. } = bucket;
+        self.effort.spend(list.len());
         let (list, bounds) = needed(regions, list, &bucket.bounds, self.shadows);
         let list = &list[..];
         let Some(&first) = list.first() else {
@@ -167,10 +150,9 @@ impl<'a, A: Address> Cutter<'a, A> {
 
     /// A node, if some division pays: a good cut, else a split, else whatever cut there is.
     fn inner(&mut self, bucket: &Bucket<'_, A>) -> Result<u32, Error> {
-        if self.effort.work < bucket.list.len() {
+        if self.table.is_nearly_full() {
             return self.leaf(bucket.regions, bucket.list);
         }
-        self.effort.work -= bucket.list.len();
         let choice = self.choose(bucket);
         if choice.expected * 2.0 > bucket.list.len() as f64
             && let Some(node) = self.split(bucket)?
@@ -239,14 +221,17 @@ impl<'a, A: Address> Cutter<'a, A> {
         let base = self.table.entries.extend(children);
         let base = base.ok_or_else(|| self.full())?;
         // Children are numbered by the chosen bits in ascending order; parts by the order of choice.
-        let mut order: Vec<_> = chosen.iter().copied().zip(0..).collect();
-        order.sort_unstable();
+        let mut turns: Vec<_> = chosen.iter().copied().zip(0..).collect();
+        turns.sort_unstable();
         let least = if bucket.is_passage() { AGAIN } else { 0.0 };
-        for part in 0..children {
+        let lengths = (0..children).map(|part| parts.get(part).len());
+        let mut shares = Shares::among(&self.effort, lengths.clone());
+        for part in Shares::order(lengths) {
             let list = parts.get(part);
+            shares.next(&mut self.effort, list.len());
             let mut child = 0;
             let mut bounds = bucket.bounds;
-            for (place, &(bit, turn)) in order.iter().enumerate().rev() {
+            for (place, &(bit, turn)) in turns.iter().enumerate().rev() {
                 let set = part >> turn & 1;
                 child |= set << place;
                 narrow::<A>(&mut bounds, bit, set == 1);
@@ -258,7 +243,6 @@ impl<'a, A: Address> Cutter<'a, A> {
                     list,
                     bounds,
                     budget: (bucket.budget * share).max(least * list.len() as f64),
-                    spare: bucket.spare * share,
                     foreign: parts.foreign(part, bucket.foreign),
                     passing: &parts.passing[part],
                     depth: bucket.depth + 1,
@@ -267,6 +251,7 @@ impl<'a, A: Address> Cutter<'a, A> {
             )?;
             self.table.entries.as_mut_slice()[base + child] = made;
         }
+        shares.end(&mut self.effort);
         self.node(Node {
             masks,
             base: base as u32,
@@ -330,6 +315,9 @@ impl<'a, A: Address> Cutter<'a, A> {
         parts: &Parts,
         chosen: &[usize],
     ) -> Option<(usize, f64, f64)> {
+        if !self.effort.afford(parts.items.len(), parts.ends.len()) {
+            return None;
+        }
         let bits = 64 * bucket.bounds.0.as_ref().len();
         let mut means = [0f32; MOST_BITS];
         let mut sums = [0f32; MOST_BITS];

@@ -5,12 +5,12 @@ use std::io;
 /// What is wrong with rules, and what to do where that is not obvious.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("a prefix length is at most {most}, not {length}")]
-    PrefixLength { length: u8, most: u8 },
     #[error("line {line}: {what}")]
     Line { line: usize, what: String },
-    #[error("{rules} rules are more than {most}: split the list")]
-    TooMany { rules: usize, most: usize },
+    #[error(
+        "the rules come to {boxes} boxes, a box for each run of protocol numbers of a rule, where a list holds {most}: leave rules out, or name whole protocols"
+    )]
+    TooMany { boxes: usize, most: usize },
     #[error("no memory for {bytes} bytes of classifier: {cause}")]
     Memory { bytes: usize, cause: io::Error },
     #[error("the rules do not fit in the {bytes} bytes that a list of this length may take")]

@@ -7,8 +7,10 @@
 
 use std::ops::RangeInclusive;
 
+use prefix::Prefix;
+
 use crate::address::Address;
-use crate::rule::{ANY_PORT, Key, Prefix, Protocol, Rule};
+use crate::rule::{ANY_PORT, Key, Protocol, Rule};
 use crate::sample::Random;
 
 /// What is hard about a list.
@@ -29,10 +31,14 @@ pub enum Kind {
     Crossed,
     /// One pair of addresses, one destination port each.
     OnePair,
+    /// Each rule has its own pair of hosts.
+    HostPairs,
+    /// Nested prefixes and, without addresses, ranges of both ports, in turn.
+    NestedAndRanges,
 }
 
 impl Kind {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Firewall,
         Self::Wildcards,
         Self::NestedPorts,
@@ -40,6 +46,8 @@ impl Kind {
         Self::NestedPrefixes,
         Self::Crossed,
         Self::OnePair,
+        Self::HostPairs,
+        Self::NestedAndRanges,
     ];
 }
 
@@ -55,12 +63,19 @@ pub fn rules<A: Address>(kind: Kind, count: usize, seed: u64) -> Vec<Rule<A>> {
             Kind::NestedPrefixes => nested_prefixes(random),
             Kind::Crossed => crossed(random, number),
             Kind::OnePair => one_pair(random),
+            Kind::HostPairs => host_pair(random),
+            Kind::NestedAndRanges if number % 2 == 0 => nested_prefixes(random),
+            Kind::NestedAndRanges => Rule {
+                source_ports: range(random),
+                destination_ports: range(random),
+                ..Rule::default()
+            },
         })
         .collect();
     match kind {
         Kind::NestedPorts => rules.sort_by_key(|rule| rule.destination_ports.len()),
         Kind::NestedPrefixes => rules.sort_by_key(|rule| {
-            let bits = |prefix: &Prefix<A>| u16::from(prefix.length());
+            let bits = |prefix: &Prefix<A>| u16::from(prefix.len());
             u16::MAX - bits(&rule.source) - bits(&rule.destination)
         }),
         _ => {}
@@ -79,12 +94,8 @@ pub fn keys_within<A: Address>(rules: &[Rule<A>], count: usize, seed: u64) -> Ve
     }
     let mut key = |_| {
         let rule = &rules[random.below(rules.len() as u64) as usize];
-        let address = |prefix: &Prefix<A>, random: &mut Random| {
-            let host = random.address::<A>().and(A::mask(prefix.length()).not());
-            prefix.address().or(host)
-        };
-        let source = address(&rule.source, random);
-        let destination = address(&rule.destination, random);
+        let source = rule.source.with_host(random.address());
+        let destination = rule.destination.with_host(random.address());
         let port = |range: &RangeInclusive<u16>, random: &mut Random| {
             random.between(*range.start(), *range.end())
         };
@@ -111,7 +122,7 @@ pub fn keys_anywhere<A: Address>(count: usize, seed: u64) -> Vec<Key<A>> {
 }
 
 fn prefix<A: Address>(address: A, length: u8) -> Prefix<A> {
-    Prefix::new(address, length.min(A::BITS)).unwrap_or_default()
+    Prefix::cut(address, length.min(A::BITS))
 }
 
 /// A prefix that leaves this share of IPv4's 32 bits to hosts; of IPv6, of the upper 64.
@@ -245,6 +256,15 @@ fn one_pair<A: Address>(random: &mut Random) -> Rule<A> {
         destination: prefix(A::narrow(0x0a00_0002), A::BITS),
         destination_ports: port..=port,
         protocol: Protocol::exactly(6),
+        ..Rule::default()
+    }
+}
+
+fn host_pair<A: Address>(random: &mut Random) -> Rule<A> {
+    let (source, destination) = (host(random), host(random));
+    Rule {
+        source,
+        destination,
         ..Rule::default()
     }
 }

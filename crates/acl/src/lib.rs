@@ -12,6 +12,7 @@ mod classifier;
 mod count;
 pub mod counters;
 mod cut;
+mod effort;
 mod error;
 pub mod generate;
 mod line;
@@ -25,12 +26,11 @@ mod split;
 mod table;
 
 pub use address::Address;
-pub use build::{BuildReport, Options};
+pub use build::{BuildReport, Options, fits};
 pub use classifier::Classifier;
 pub use error::Error;
 pub use live::{Live, Reader};
 pub use lookup::BATCH;
-pub use rule::{
-    ANY_PORT, Action, Key, Key4, Key6, NONE, Prefix, Protocol, Rule, Rule4, Rule6, linear,
-};
+pub use prefix::Prefix;
+pub use rule::{ANY_PORT, Action, Key, Key4, Key6, NONE, Protocol, Rule, Rule4, Rule6, linear};
 pub use sys::simd::Simd;

@@ -183,7 +183,7 @@ impl<A: Address> Planner<'_, A> {
         self.buckets.resize(1 << bits, empty);
         for &index in cells().flat_map(|cell| &cell.members) {
             let region = &self.regions[index as usize];
-            let hash = A::hash(region.source, region.destination, lengths);
+            let hash = A::mix(region.source, region.destination, lengths);
             let bucket = &mut self.buckets[slot(hash, bits)];
             if bucket.rules < u16::MAX {
                 bucket.rules += 1;
@@ -197,7 +197,7 @@ impl<A: Address> Planner<'_, A> {
             let samples = &samples[..samples.len().min(JUDGES)];
             let mut total = 0.0;
             for sample in samples.iter().filter(|sample| best <= sample.rank) {
-                let hash = A::hash(sample.source, sample.destination, lengths);
+                let hash = A::mix(sample.source, sample.destination, lengths);
                 let bucket = self.buckets[slot(hash, bits)];
                 total += self.parameters.probe;
                 if bucket.best <= sample.rank && bucket.filter & filter(hash) != 0 {

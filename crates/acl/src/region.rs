@@ -65,17 +65,35 @@ pub(crate) fn widened<A: Address>(
 }
 
 impl<A: Address> Region<A> {
+    /// How many boxes `of_rule` appends.
+    pub(crate) fn count(rule: &Rule<A>) -> usize {
+        let ports = [&rule.source_ports, &rule.destination_ports];
+        if ports.iter().any(|range| range.is_empty()) {
+            return 0;
+        }
+        // Of consecutive numbers the bits that count are the highest ones.
+        if rule.protocol.mask.leading_ones() == rule.protocol.mask.count_ones() {
+            return 1;
+        }
+        let begins = |number: u8| {
+            let before = number.checked_sub(1);
+            rule.protocol.contains(number)
+                && before.is_none_or(|before| !rule.protocol.contains(before))
+        };
+        (0..=u8::MAX).filter(|&number| begins(number)).count()
+    }
+
     /// Appends the boxes of a rule.
     pub(crate) fn of_rule(rule: &Rule<A>, order: u32, regions: &mut Vec<Self>) {
         let (source, destination) = (&rule.source, &rule.destination);
         let mut region = Self {
-            low: A::words(source.address(), destination.address()),
+            low: A::words(source.first(), destination.first()),
             high: A::words(source.last(), destination.last()),
             care: A::Words::default(),
             value: A::Words::default(),
-            source: source.address(),
-            destination: destination.address(),
-            lengths: (source.length(), destination.length()),
+            source: source.first(),
+            destination: destination.first(),
+            lengths: (source.len(), destination.len()),
             order,
         };
         let ports = [&rule.source_ports, &rule.destination_ports];

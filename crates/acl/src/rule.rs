@@ -2,55 +2,12 @@
 
 use std::ops::RangeInclusive;
 
+use prefix::Prefix;
+
 use crate::address::Address;
-use crate::error::Error;
 
 /// No rule matches.
 pub const NONE: u32 = u32::MAX;
-
-/// Addresses whose first `length` bits are those of `address`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Prefix<A> {
-    address: A,
-    length: u8,
-}
-
-impl<A: Address> Prefix<A> {
-    /// Bits beyond the length are cleared.
-    ///
-    /// # Errors
-    /// A length beyond the width of an address.
-    pub fn new(address: A, length: u8) -> Result<Self, Error> {
-        if length > A::BITS {
-            return Err(Error::PrefixLength {
-                length,
-                most: A::BITS,
-            });
-        }
-        let address = address.and(A::mask(length));
-        Ok(Self { address, length })
-    }
-
-    /// The first address.
-    pub fn address(&self) -> A {
-        self.address
-    }
-
-    /// The last address.
-    pub fn last(&self) -> A {
-        self.address.or(A::mask(self.length).not())
-    }
-
-    /// Bits that count.
-    pub fn length(&self) -> u8 {
-        self.length
-    }
-
-    /// Whether the address has this prefix.
-    pub fn contains(&self, address: A) -> bool {
-        address.and(A::mask(self.length)) == self.address
-    }
-}
 
 /// IP protocol numbers that agree with `value` in the bits of `mask`; mask 0 is any protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -86,7 +43,7 @@ pub enum Action {
 
 /// One rule; its place in the list is its priority, the first match wins.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Rule<A> {
+pub struct Rule<A: Address> {
     pub source: Prefix<A>,
     pub destination: Prefix<A>,
     pub source_ports: RangeInclusive<u16>,

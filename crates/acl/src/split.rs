@@ -10,6 +10,7 @@
 
 use crate::address::Address;
 use crate::cut::{Bucket, Cutter};
+use crate::effort::Shares;
 use crate::error::Error;
 use crate::region::{Region, lane, set_lane};
 use crate::table::{BOUND_WORDS, FANOUT, Node, kind};
@@ -18,6 +19,8 @@ use crate::table::{BOUND_WORDS, FANOUT, Node, kind};
 const SHORTEST: usize = 24;
 /// Lanes of which the best is chosen.
 const TRIED: usize = 3;
+/// What looking for the best costs for each rule, if counting its bits costs one.
+const SPLIT: usize = 8;
 
 /// Parts of a bucket between bounds of a lane.
 struct Division {
@@ -45,7 +48,7 @@ impl<A: Address> Cutter<'_, A> {
     /// A node by bounds of the lane that divides best; none when none does, or copies are used up.
     pub(crate) fn split(&mut self, bucket: &Bucket<'_, A>) -> Result<Option<u32>, Error> {
         let rules = bucket.list.len();
-        if rules < SHORTEST {
+        if rules < SHORTEST || !self.effort.afford(SPLIT * rules, 0) {
             return Ok(None);
         }
         let divisions = promising(bucket).into_iter();
@@ -55,11 +58,9 @@ impl<A: Address> Cutter<'_, A> {
             return Ok(None);
         };
         let copies = division.total.saturating_sub(rules);
-        let dear = copies > self.effort.spare || copies as f64 > bucket.spare;
-        if dear || division.mean() * 8 > rules * 7 {
+        if division.mean() * 8 > rules * 7 || !self.effort.copy(copies) {
             return Ok(None);
         }
-        self.effort.spare -= copies;
         self.write_split(bucket, &division).map(Some)
     }
 
@@ -106,42 +107,35 @@ impl<A: Address> Cutter<'_, A> {
     fn write_split(&mut self, bucket: &Bucket<'_, A>, division: &Division) -> Result<u32, Error> {
         let base = self.table.entries.extend(BOUND_WORDS + FANOUT);
         let base = base.ok_or_else(|| self.full())?;
-        let copies = division.total.saturating_sub(bucket.list.len());
-        // Long lists are what copies shorten: they get more than their part.
-        let squares: f64 = division
-            .sizes
-            .iter()
-            .map(|&size| (size * size) as f64)
-            .sum();
-        let spare = (bucket.spare - copies as f64) / squares.max(1.0);
-        let mut last = 0;
+        let mut shares = Shares::among(&self.effort, division.sizes.iter().copied());
+        for part in Shares::order(division.sizes.iter().copied()) {
+            shares.next(&mut self.effort, division.sizes[part]);
+            let regions = cut_out(bucket, division, part);
+            let list: Vec<u32> = (0..regions.len() as u32).collect();
+            let mut bounds = bucket.bounds;
+            let (low, high) = division.range(part);
+            clip::<A>(&mut bounds, division.lane, low, high);
+            let child = Bucket {
+                regions: &regions,
+                list: &list,
+                bounds,
+                budget: regions.len() as f64 * 2.0,
+                foreign: 0.0,
+                passing: &[],
+                depth: bucket.depth + 1,
+            };
+            let account = self.effort.account();
+            let made = self.entry(&child, u8::MAX)?;
+            self.effort.settle(account, regions.len());
+            self.table.entries.as_mut_slice()[base + BOUND_WORDS + part] = made;
+        }
+        shares.end(&mut self.effort);
+        let entries = &mut self.table.entries.as_mut_slice()[base..];
+        let parts = division.starts.len();
         for part in 0..FANOUT {
-            if part < division.sizes.len() {
-                let regions = cut_out(bucket, division, part);
-                let list: Vec<u32> = (0..regions.len() as u32).collect();
-                let mut bounds = bucket.bounds;
-                let (low, high) = division.range(part);
-                clip::<A>(&mut bounds, division.lane, low, high);
-                let child = Bucket {
-                    regions: &regions,
-                    list: &list,
-                    bounds,
-                    budget: regions.len() as f64 * 2.0,
-                    spare: spare * (regions.len() * regions.len()) as f64,
-                    foreign: 0.0,
-                    passing: &[],
-                    depth: bucket.depth + 1,
-                };
-                // What was charged for the part was its rules; what it costs is what leaves hold.
-                let (spare, written) = (self.effort.spare, self.effort.written);
-                last = self.entry(&child, u8::MAX)?;
-                let written = self.effort.written - written;
-                self.effort.spare = (spare + regions.len()).saturating_sub(written);
-            }
             let start = *division.starts.get(part).unwrap_or(&u16::MAX);
-            let entries = &mut self.table.entries.as_mut_slice()[base..];
             entries[part / 4] |= u64::from(start) << (16 * (part % 4));
-            entries[BOUND_WORDS + part] = last;
+            entries[BOUND_WORDS + part] = entries[BOUND_WORDS + part.min(parts - 1)];
         }
         self.node(Node {
             masks: [0; 2],

@@ -127,7 +127,7 @@ impl<A: Address> Table<A> {
     pub(crate) fn reserve(regions: usize, highest: u32) -> Result<Self, Error> {
         let entries = Array::reserve(128 * regions + (1 << 20))?;
         let nodes = Array::reserve(8 * regions + (1 << 16))?;
-        let lines = Array::reserve((64 * regions + (1 << 18)).min(LINE_MASK as usize))?;
+        let lines = Array::reserve((96 * regions + (1 << 20)).min(LINE_MASK as usize))?;
         if regions > 4096 {
             entries.prefer_huge();
             nodes.prefer_huge();
@@ -144,6 +144,11 @@ impl<A: Address> Table<A> {
             lines,
             shift,
         })
+    }
+
+    /// Whether what is left of a list should do without further nodes: there is still room for its lines.
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        self.entries.is_half_full() || self.nodes.is_half_full() || self.lines.is_half_full()
     }
 
     /// Bytes in use.

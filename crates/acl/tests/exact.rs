@@ -41,7 +41,7 @@ fn boundary_keys<A: Address>(rules: &[Rule<A>], count: usize) -> Vec<Key<A>> {
     for _ in 0..count {
         let rule = &rules[random(rules.len())];
         let mut address = |prefix: &Prefix<A>| {
-            let (first, last) = (prefix.address().widen(), prefix.last().widen());
+            let (first, last) = (prefix.first().widen(), prefix.last().widen());
             A::narrow([first, last, first.wrapping_sub(1), last.wrapping_add(1)][random(4)])
         };
         let (source, destination) = (address(&rule.source), address(&rule.destination));
@@ -84,11 +84,58 @@ fn generated_lists_of_ipv6() {
     hostile::<u128>();
 }
 
+/// What no allowance divides is slow, and said to be: it is built in bounded work and memory, and exact.
+fn endless<A: Address>(kind: Kind, count: usize) {
+    let mut rules = generate::rules::<A>(kind, count, 4);
+    for (at, rule) in (0u16..).zip(&mut rules) {
+        // None repeats another.
+        rule.source_ports = at % 61..=u16::MAX - at % 997;
+    }
+    let options = Options {
+        tuning: Duration::ZERO,
+    };
+    let classifier = Classifier::build(&rules, options).unwrap();
+    let report = classifier.report();
+    assert!(report.work <= 2100 * count + (1 << 18), "{report:?}");
+    assert!(report.bytes <= (64 << 10) * count, "{report:?}");
+    assert!(report.longest > 128 && report.warnings.len() == 1);
+    let mut keys = generate::keys_within(&rules, 1500, 1);
+    keys.extend(boundary_keys(&rules, 1500));
+    let mut found = vec![0; keys.len()];
+    classifier.classify(&keys, &mut found);
+    for (key, found) in keys.iter().zip(found) {
+        let wanted = linear(&rules, key).map_or(NONE, |at| u32::try_from(at).unwrap());
+        assert_eq!(found, wanted, "{key:?}");
+    }
+}
+
+#[test]
+fn lists_beyond_all_division_are_built_in_bounded_work() {
+    endless::<u128>(Kind::NestedPrefixes, 2000);
+    endless::<u128>(Kind::NestedAndRanges, 2000);
+}
+
+/// Rules that repeat others say nothing: they cost no work.
+#[test]
+fn repeated_rules_are_left_out() {
+    let once = generate::rules::<u32>(Kind::NestedPrefixes, 500, 5);
+    let often: Vec<_> = once.iter().chain(&once).chain(&once).cloned().collect();
+    let report = |rules: &[Rule<u32>]| {
+        let options = Options {
+            tuning: Duration::ZERO,
+        };
+        let built = Classifier::build(rules, options).unwrap();
+        (built.report().work, built.report().bytes)
+    };
+    assert_eq!(report(&once), report(&often));
+    check(&often, &generate::keys_within(&often, 1000, 6));
+}
+
 /// Lists dense enough that rules nest, cross and shadow each other in all fields.
 fn dense<A: Address>() -> impl Strategy<Value = Vec<Rule<A>>> {
     let prefix = (0u128..64, prop_oneof![0u8..=8, 0u8..=32]).prop_map(|(address, length)| {
         let address = A::narrow(address << (A::BITS - 6));
-        Prefix::new(address, length.min(A::BITS)).unwrap()
+        Prefix::containing(address, length.min(A::BITS)).unwrap()
     });
     let ports = prop_oneof![
         2 => Just(ANY_PORT),

@@ -4,16 +4,17 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-#[expect(clippy::print_stdout, reason = "what was removed is the result")]
+use crate::print;
+
 pub(crate) fn run() -> Result<ExitCode> {
     crate::need_root(
         "clean",
         "removes network namespaces and BPF programs that a killed run left behind",
     )?;
     let cleaned = testbed::clean()?;
-    println!(
+    print::line(format_args!(
         "removed: {} namespaces, {} processes, {} filters, {} pinned objects, {} folders",
         cleaned.namespaces, cleaned.processes, cleaned.filters, cleaned.pins, cleaned.folders
-    );
+    ))?;
     Ok(ExitCode::SUCCESS)
 }

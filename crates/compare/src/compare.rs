@@ -9,7 +9,7 @@ use experiment::plan::Plan;
 use experiment::{BadInput, End, Options, Survey};
 
 use crate::progress::{Progress, skip_line, span};
-use crate::{report, stop};
+use crate::{print, report, stop};
 
 pub(crate) fn run(arguments: &Compare) -> Result<ExitCode> {
     if arguments.list {
@@ -39,7 +39,6 @@ pub(crate) fn run(arguments: &Compare) -> Result<ExitCode> {
 }
 
 /// Runs the plan into `folder`; an interruption keeps what is complete and says how to go on.
-#[expect(clippy::print_stderr, reason = "tells the user how to resume")]
 pub(crate) fn measure(plan: &Plan, folder: &Path, arguments: &Compare) -> Result<()> {
     let record = folder.join("record.jsonl");
     let refuse = |what: &str| Err(BadInput(format!("{} {what}", record.display())).into());
@@ -65,11 +64,11 @@ pub(crate) fn measure(plan: &Plan, folder: &Path, arguments: &Compare) -> Result
             anyhow::bail!("interrupted before the first block was complete; nothing to report")
         }
         End::Interrupted { blocks } => {
-            eprintln!(
+            print::note(format_args!(
                 "interrupted: {blocks} blocks kept; continue with: {} --out {} --resume",
                 options.command,
                 folder.display()
-            );
+            ));
             Ok(())
         }
     }
@@ -104,28 +103,26 @@ fn default_folder(name: &str) -> PathBuf {
     PathBuf::from(format!("lowroad-{name}-{short}"))
 }
 
-#[expect(clippy::print_stdout, reason = "the plan is the result")]
 fn dry_run(plan: &Plan) -> Result<ExitCode> {
     let survey = Survey::new(plan)?;
     let Plan { arms, blocks, .. } = &survey.plan;
-    println!(
+    print::line(format_args!(
         "{}: {} trials in {blocks} blocks, about {}",
         plan.name,
         survey.trials,
         span(survey.seconds)
-    );
-    println!("baseline  {}", plan.baseline);
-    println!("arms      {}", arms.join(", "));
+    ))?;
+    print::line(format_args!("baseline  {}", plan.baseline))?;
+    print::line(format_args!("arms      {}", arms.join(", ")))?;
     for load in survey.loads() {
-        println!("load      {load}");
+        print::line(format_args!("load      {load}"))?;
     }
     for skip in &survey.skipped {
-        println!("{}", skip_line(skip));
+        print::line(format_args!("{}", skip_line(skip)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-#[expect(clippy::print_stdout, reason = "the list is the result")]
 fn list(json: bool) -> Result<ExitCode> {
     let plans = Plan::shipped().context("an experiment that ships is broken")?;
     if json {
@@ -138,17 +135,17 @@ fn list(json: bool) -> Result<ExitCode> {
                 })
             })
             .collect();
-        println!("{}", serde_json::to_string_pretty(&names)?);
+        print::line(format_args!("{}", serde_json::to_string_pretty(&names)?))?;
         return Ok(ExitCode::SUCCESS);
     }
     for plan in plans {
-        println!(
+        print::line(format_args!(
             "{:<18} {:>7}   --quick {:>6}   {}",
             plan.name,
             span(plan.seconds()),
             span(plan.quick_seconds()),
             plan.about
-        );
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }

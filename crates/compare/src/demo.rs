@@ -9,7 +9,7 @@ use arguments::{Compare, Demo};
 use experiment::BadInput;
 use experiment::plan::Plan;
 
-use crate::{compare, report};
+use crate::{compare, print, report};
 
 /// One experiment of each job.
 const EXPERIMENTS: &[&str] = &["relay-delay"];
@@ -26,7 +26,6 @@ pub(crate) fn run(arguments: &Demo) -> Result<ExitCode> {
 }
 
 /// Goes on with what is there where that is possible, else begins anew.
-#[expect(clippy::print_stderr, reason = "says why earlier blocks are not used")]
 fn measure(plan: &Plan, folder: &Path, seed: u64) -> Result<()> {
     let run = |resume| {
         let asked = Compare {
@@ -44,12 +43,15 @@ fn measure(plan: &Plan, folder: &Path, seed: u64) -> Result<()> {
     }
     if experiment::unfinished(folder).unwrap_or(false) {
         match run(true) {
-            Err(error) if error.is::<BadInput>() => eprintln!("{error}"),
+            Err(error) if error.is::<BadInput>() => print::note(format_args!("{error}")),
             ended => return ended,
         }
     }
     let kept = set_aside(folder)?;
-    eprintln!("the earlier results are kept in {}", kept.display());
+    print::note(format_args!(
+        "the earlier results are kept in {}",
+        kept.display()
+    ));
     run(false)
 }
 

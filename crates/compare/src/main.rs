@@ -3,6 +3,7 @@
 mod clean;
 mod compare;
 mod demo;
+mod print;
 mod progress;
 mod report;
 mod selftest;
@@ -62,9 +63,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
 }
 
 /// Prints one line and picks the exit code: 3 when this machine cannot, 2 for bad input, else 1.
-#[expect(clippy::print_stderr, reason = "the one place errors are printed")]
 fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {error:#}");
+    print::note(format_args!("error: {error:#}"));
     if error.is::<experiment::CannotRun>() {
         ExitCode::from(3)
     } else if error.is::<BadInput>() {

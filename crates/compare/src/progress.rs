@@ -7,6 +7,8 @@ use experiment::Watch;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::record::{self, Header, Skip, Trial};
 
+use crate::print;
+
 /// The metric shown beside the bar, whichever of these a trial has.
 const SHOWN: [(&str, &str); 4] = [
     ("delay_p50", "us"),
@@ -42,10 +44,9 @@ impl Progress {
         }
     }
 
-    #[expect(clippy::print_stderr, reason = "progress belongs on standard error")]
     fn line(&self, text: &str) {
         if self.plain {
-            eprintln!("{text}");
+            print::note(format_args!("{text}"));
         } else {
             self.bar.println(text);
         }

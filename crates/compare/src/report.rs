@@ -9,6 +9,8 @@ use experiment::BadInput;
 use probes::stacks::{HERTZ, Profile, pprof};
 use report::{Analysis, Record, Summary};
 
+use crate::print;
+
 pub(crate) fn run(arguments: &arguments::Report) -> Result<ExitCode> {
     if let Some(other) = &arguments.other {
         return side_by_side(&arguments.run, other);
@@ -27,7 +29,6 @@ pub(crate) fn run(arguments: &arguments::Report) -> Result<ExitCode> {
 }
 
 /// Writes summary.json and report.html beside the record, and prints the results.
-#[expect(clippy::print_stdout, reason = "the results go to standard output")]
 pub(crate) fn write(folder: &Path, json: bool) -> Result<()> {
     let record = read(folder)?;
     let analysis = Analysis::new(&record);
@@ -35,15 +36,15 @@ pub(crate) fn write(folder: &Path, json: bool) -> Result<()> {
     put(folder, "summary.json", &summary)?;
     put(folder, "report.html", &report::page(&analysis))?;
     if json {
-        println!("{summary}");
+        print::line(format_args!("{summary}"))?;
         return Ok(());
     }
-    println!("{}", report::terminal::results(&analysis));
-    println!(
+    print::line(format_args!("{}", report::terminal::results(&analysis)))?;
+    print::line(format_args!(
         "report: {}      record: {}",
         folder.join("report.html").display(),
         folder.join("record.jsonl").display()
-    );
+    ))?;
     Ok(())
 }
 
@@ -94,13 +95,15 @@ fn put(folder: &Path, name: &str, text: &str) -> Result<()> {
     fs::write(&path, text).with_context(|| path.display().to_string())
 }
 
-#[expect(clippy::print_stdout, reason = "the comparison is the result")]
 fn side_by_side(first: &Path, second: &Path) -> Result<ExitCode> {
     let records = (read(first)?, read(second)?);
     let runs = (Analysis::new(&records.0), Analysis::new(&records.1));
     let changes =
         report::pair::pair(&runs.0, &runs.1).map_err(|error| BadInput(error.to_string()))?;
-    println!("{}", report::pair::side_by_side(&runs.0, &changes));
+    print::line(format_args!(
+        "{}",
+        report::pair::side_by_side(&runs.0, &changes)
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 

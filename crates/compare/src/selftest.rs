@@ -6,9 +6,8 @@ use anyhow::Result;
 use arguments::Selftest;
 use experiment::selftest::{self, Check};
 
-use crate::stop;
+use crate::{print, stop};
 
-#[expect(clippy::print_stdout, reason = "the checks are the result")]
 pub(crate) fn run(arguments: &Selftest) -> Result<ExitCode> {
     crate::need_root("selftest", crate::BUILDS)?;
     let stop = stop::catch()?;
@@ -20,16 +19,16 @@ pub(crate) fn run(arguments: &Selftest) -> Result<ExitCode> {
         for check in selftest::run(name, arguments.quick, &stop)? {
             if !arguments.json {
                 let mark = if check.passed { "pass" } else { "FAIL" };
-                println!(
+                print::line(format_args!(
                     "{mark}  {:<44} {:<26} goal {}",
                     check.name, check.measured, check.goal
-                );
+                ))?;
             }
             checks.push(check);
         }
     }
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&checks)?);
+        print::line(format_args!("{}", serde_json::to_string_pretty(&checks)?))?;
     }
     if checks.iter().all(|check| check.passed) {
         Ok(ExitCode::SUCCESS)

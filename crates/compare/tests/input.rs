@@ -5,6 +5,7 @@ mod common;
 
 use std::fs;
 use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use common::{lowroad, stderr, stdout, succeeded};
 
@@ -66,7 +67,7 @@ fn clean_says_what_it_needs_root_for() {
         fs::set_permissions(path, mode).unwrap();
     }
     let as_nobody = |words: &[&str]| {
-        let mut command = std::process::Command::new(&program);
+        let mut command = Command::new(&program);
         command.args(words).uid(NOBODY).gid(NOBODY);
         command.output().unwrap()
     };
@@ -78,4 +79,14 @@ fn clean_says_what_it_needs_root_for() {
         "{said}"
     );
     succeeded(&as_nobody(&["compare", "relay-delay", "--dry-run"]));
+}
+
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    let program = env!("CARGO_BIN_EXE_lowroad-compare");
+    let output = Command::new("sh")
+        .args(["-c", &format!("{program} compare --list | true")])
+        .output()
+        .unwrap();
+    assert_eq!(stderr(&output), "");
 }

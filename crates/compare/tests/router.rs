@@ -5,10 +5,11 @@ mod common;
 
 use std::io::Write;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use common::{alone, lowroad, path, record, succeeded};
 use serde_json::{Value, json};
+use sys::require::{Class, skip};
 
 /// One block of some loads of the shipped experiment, on small generated tables.
 fn block(name: &str, loads: &[usize], arms: &str) -> Option<Vec<Value>> {
@@ -33,6 +34,8 @@ fn block(name: &str, loads: &[usize], arms: &str) -> Option<Vec<Value>> {
         (" 100k\"", " 700\""),
         (" 10k\"", " 300\""),
         (" 1k\"", " 90\""),
+        ("65536", "512"),
+        ("rules = 1000", "rules = 60"),
     ];
     let mut text = small
         .iter()
@@ -144,6 +147,48 @@ fn tables_change_while_others_look_up() {
         for name in ["updates_per_s", "ns_per_lookup", "longest_update_us"] {
             assert!(trial["values"][name].as_f64() > Some(0.0), "{trial}");
         }
+    }
+}
+
+#[test]
+fn every_router_forwards_by_the_table_and_the_rules() {
+    let routes = Path::new(env!("CARGO_BIN_EXE_lowroad-compare")).with_file_name("lowroad");
+    if !routes.is_file() {
+        return skip(Class::Core, "lowroad is not built: cargo build -p lowroad");
+    }
+    let nft = Command::new("nft").arg("--version").output();
+    if nft.is_err() {
+        return skip(Class::Core, "nft is not installed");
+    }
+    let arms = "xdp,xdp-fib,kernel";
+    let Some(mut record) = block("router-forwarding", &[0, 1, 2], arms) else {
+        return;
+    };
+    let trials = record.split_off(1);
+    for trial in &trials {
+        assert!(!trial["flags"].to_string().contains("failed"), "{trial}");
+        assert!(trial["values"]["forward_pps"].as_f64() > Some(0.0));
+        // Of a machine that is busy otherwise it may be anything.
+        assert!(trial["values"]["cpu_ns_per_packet"].is_f64(), "{trial}");
+        let count = |name: &str| trial["counts"][name].as_u64().unwrap();
+        assert!(count("sent") >= count("forwarded"), "{trial}");
+        // A sample of one in 64 was looked at, and found as a router sends it.
+        assert!(count("looked_at") > count("forwarded") / 100, "{trial}");
+        let ruled = trial["load"].as_str().unwrap().contains("rules");
+        assert_eq!(count("forbidden") > 0, ruled, "{trial}");
+    }
+    for (load, arms) in [
+        ("generator=live", &["xdp", "xdp-fib"][..]),
+        ("generator=af-xdp", &["xdp", "xdp-fib", "kernel"]),
+        ("rules=60", &["xdp", "kernel"]),
+    ] {
+        let under = |trial: &&Value| trial["load"].as_str().unwrap().ends_with(load);
+        let ran: std::collections::BTreeSet<_> = trials
+            .iter()
+            .filter(under)
+            .map(|trial| trial["arm"].as_str().unwrap())
+            .collect();
+        assert_eq!(ran, arms.iter().copied().collect(), "{load}");
     }
 }
 

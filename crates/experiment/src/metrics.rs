@@ -14,6 +14,7 @@ const METRICS: &[(&str, &str, Better, Effect)] = &[
     ("deliveries_per_s", "1/s", Better::Higher, Effect::Ratio),
     ("ndr_pps", "pps", Better::Higher, Effect::Ratio),
     ("goodput_pps", "pps", Better::Higher, Effect::Ratio),
+    ("forward_pps", "pps", Better::Higher, Effect::Ratio),
     ("cpu_ns_per_delivery", "ns", Better::Lower, Effect::Ratio),
     (
         "cpu_ns_per_delivery_user",

@@ -77,6 +77,8 @@ pub enum Measure {
     Updates,
     /// How long a table takes to build, and how large it is.
     Build,
+    /// Packets a second through a router, of all that can be sent.
+    Forward,
 }
 
 impl Measure {
@@ -88,7 +90,7 @@ impl Measure {
             Self::Lookup | Self::Updates | Self::Build => 2.0,
             // And a wait for rows that are collected for a second.
             Self::RowLatency => 2.0,
-            Self::Cpu => 2.0,
+            Self::Cpu | Self::Forward => 2.0,
             // Its tail, two starts of ffmpeg, silence at the end, and decoding.
             Self::Video => 2.5,
             Self::Throughput => 8.0,
@@ -125,7 +127,7 @@ pub struct Load {
     pub rate: Option<PacketRate>,
     #[serde(default)]
     pub subscribers: usize,
-    /// Of a live capture: how many flows the packets belong to.
+    /// Of a live capture and of forwarding: how many flows the packets belong to.
     pub flows: Option<usize>,
     /// How many packets a capture of our own making has.
     pub packets: Option<usize>,
@@ -144,8 +146,8 @@ pub struct Load {
     /// Random delay, from 0 to this and the same in every trial, on the link before the relay: that
     /// link is then an impaired one.
     pub jitter: Option<Span>,
-    /// Settings of the stream in the relay's configuration, such as `work` and `fec`; or options of
-    /// `lowroad features live`.
+    /// Settings of the stream in the relay's configuration, such as `work` and `fec`; options of
+    /// `lowroad features live`; or what forwarding and updates are like.
     #[serde(default)]
     pub options: BTreeMap<String, toml::Value>,
 }

@@ -21,4 +21,5 @@ pub(crate) const SHIPPED: &[&str] = &[
     include_str!("../../../experiments/router-acl.toml"),
     include_str!("../../../experiments/router-updates.toml"),
     include_str!("../../../experiments/router-bpf.toml"),
+    include_str!("../../../experiments/router-forwarding.toml"),
 ];

@@ -11,7 +11,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use arrow_array::{RecordBatch, UInt64Array};
+use arrow_array::types::{Int32Type, UInt64Type};
+use arrow_array::{
+    ArrayRef, FixedSizeListArray, Int64Array, RecordBatch, UInt8Array, UInt16Array, UInt32Array,
+    UInt64Array,
+};
 use arrow_schema::{DataType, Field, Schema};
 use common::disk::mount_disk;
 use common::wait_until;
@@ -101,6 +105,76 @@ fn with_small_disk(kib: u32, work: impl FnOnce(&Path) + Send) {
         ran.join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
+}
+
+#[test]
+fn numbers_of_every_kind_are_read_as_they_were_written() {
+    let columns: [(&str, ArrayRef); 7] = [
+        (
+            "u8",
+            Arc::new(UInt8Array::from(vec![Some(u8::MAX), None, Some(0)])),
+        ),
+        (
+            "u16",
+            Arc::new(UInt16Array::from(vec![None, Some(u16::MAX), Some(0)])),
+        ),
+        (
+            "u32",
+            Arc::new(UInt32Array::from(vec![u32::MAX, 0, u32::MAX / 2 + 1])),
+        ),
+        (
+            "u64",
+            Arc::new(UInt64Array::from(vec![u64::MAX, 0, u64::MAX / 2 + 1])),
+        ),
+        (
+            "i64",
+            Arc::new(Int64Array::from(vec![Some(i64::MAX), Some(i64::MIN), None])),
+        ),
+        ("signed", {
+            let lists = [
+                [Some(i32::MIN), Some(i32::MAX)],
+                [Some(-1), None],
+                [None, None],
+            ];
+            let lists = lists.map(Some);
+            Arc::new(FixedSizeListArray::from_iter_primitive::<Int32Type, _, _>(
+                lists, 2,
+            ))
+        }),
+        ("unsigned", {
+            let lists = [[Some(u64::MAX), Some(0)], [Some(1), None], [None, None]];
+            let lists = lists.map(Some);
+            Arc::new(FixedSizeListArray::from_iter_primitive::<UInt64Type, _, _>(
+                lists, 2,
+            ))
+        }),
+    ];
+    let batch = RecordBatch::try_from_iter_with_nullable(
+        columns.map(|(name, column)| (name, column, true)),
+    )
+    .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    let mut sink = FileSink::create(
+        &path,
+        Format::Parquet,
+        &batch.schema(),
+        Rotation::default(),
+        Mode::Whole,
+    )
+    .unwrap();
+    // More than a row group.
+    for _ in 0..8192 {
+        sink.write(&batch).unwrap();
+    }
+    sink.finish().unwrap();
+    let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap();
+    let mut read = 0;
+    for again in builder.with_batch_size(3).build().unwrap() {
+        assert_eq!(again.unwrap(), batch);
+        read += 1;
+    }
+    assert_eq!(read, 8192);
 }
 
 #[test]

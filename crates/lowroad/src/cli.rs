@@ -6,11 +6,12 @@ use arguments::{Comparison, Verbosity};
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{doctor, features, relay, router};
+use crate::{doctor, features, relay, replicate, router};
 
 /// What `lowroad` alone prints: three groups, an example each.
 pub(crate) const OVERVIEW: &str = "\
-lowroad relay | features | router                   jobs: a stream to many receivers; packets to flows; routes and rules
+lowroad relay | features | router | replicate       jobs: a stream to many receivers; packets to flows; routes and rules;
+                                                    what programs do to files
     sudo lowroad relay serve --config relay.toml
 lowroad compare | report | selftest | demo | clean  comparison: what each datapath costs
     sudo lowroad compare relay-delay --quick
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Features(Box<features::Arguments>),
     /// Longest-prefix match and firewall, from the tables you have
     Router(Box<router::Arguments>),
+    /// Record what a program does to its files
+    Replicate(replicate::Arguments),
     /// List what this machine can run, and how to get what it cannot
     Doctor(doctor::Arguments),
     #[command(flatten)]

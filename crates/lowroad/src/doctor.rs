@@ -69,6 +69,9 @@ fn diagnose() -> Result<Diagnosis, Failure> {
         .iter()
         .map(|datapath| Check::new("features", datapath.name(), datapath.check()));
     checks.extend(features);
+    let router = router::service::machine();
+    let router = router.into_iter();
+    checks.extend(router.map(|(name, result)| Check::new("router", name, result)));
     checks.extend(offloads()?);
     checks.extend(machine.probes());
     checks.extend(machine.generators());

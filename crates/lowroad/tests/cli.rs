@@ -55,6 +55,10 @@ fn doctor_names_every_datapath_and_a_remedy_for_what_is_missing() {
             datapath.name()
         );
     }
+    for datapath in router::config::Datapath::ALL {
+        let of = |check: &Value| check["group"] == "router" && check["name"] == datapath.name();
+        assert!(checks.iter().any(of), "{} is not listed", datapath.name());
+    }
     for check in checks {
         let text = |field: &str| check[field].as_str().unwrap_or_default().to_owned();
         if check["available"] == false {

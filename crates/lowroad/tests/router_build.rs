@@ -85,3 +85,27 @@ fn broken_input_is_named() {
     let said = refused(&["build"], 1);
     assert!(said.contains("--rib FILE"), "{said}");
 }
+
+#[test]
+fn more_rules_than_lookups_hold_are_refused_by_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    // Every other protocol: 128 boxes each.
+    let rule = "@0.0.0.0/0\t192.0.2.0/24\t0 : 65535\t80 : 80\t0x00/0x01\n";
+    let rules = file(folder.path(), "fw.rules", &rule.repeat(8193));
+    let packet = "10.0.0.1:1 -> 192.0.2.1:80/udp";
+    for command in [
+        &["build"][..],
+        &["process"],
+        &["bench"],
+        &["diff"],
+        &["explain", packet],
+        &["run", "--datapath", "xdp", "--interface", "lo", "--check"],
+    ] {
+        let said = refused(&[command, &["--rules", &rules]].concat(), 1);
+        assert!(
+            said.contains("fw.rules: the rules come to 1048704 boxes")
+                && said.contains("leave rules out"),
+            "{command:?}: {said}"
+        );
+    }
+}

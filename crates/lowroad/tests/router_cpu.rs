@@ -154,6 +154,16 @@ fn a_capture_is_forwarded_as_routes_and_rules_say_by_any_number_of_threads() {
             assert_eq!(verdicts[verdict], packets, "{verdict}: {verdicts}");
         }
         assert_eq!(sum(verdicts), 5000);
+        let by_rule = |what: &str| -> u64 {
+            let rules = told["rule_packets"].as_array().unwrap().iter();
+            let about = rules.filter(|rule| rule["text"].as_str().unwrap().contains(what));
+            about.map(|rule| rule["packets"].as_u64().unwrap()).sum()
+        };
+        // All that have a key meet one.
+        assert_eq!(
+            [by_rule("drop"), by_rule("punt"), by_rule("")],
+            [1000, 500, 4500]
+        );
         assert_eq!(told["written"]["packets"], 1500);
         assert_eq!(told["written"]["ttl_expired"], 500);
         assert_eq!(

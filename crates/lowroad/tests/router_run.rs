@@ -3,17 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod routing;
+
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use routing::{PATIENCE, answer, ask, serve, topology};
 use serde_json::Value;
-use testbed::{Bed, Child, Host, HostSpec, LinkKind, LinkSpec, Topology};
-
-const PATIENCE: Duration = Duration::from_secs(30);
+use testbed::{Bed, Child};
 
 struct Rig {
     bed: Bed,
@@ -23,7 +22,7 @@ struct Rig {
 
 impl Rig {
     fn new(name: &str, datapath: &str, more: &str) -> Self {
-        let bed = Bed::up(&topology(), name).unwrap();
+        let bed = Bed::up(&topology(&["client", "server"]), name).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let router = bed.host("router").unwrap();
         let devices = ["client", "server"].map(|peer| &router.interface(peer).unwrap().name);
@@ -46,9 +45,7 @@ impl Rig {
     }
 
     fn answer(&self, question: &[&str]) -> Value {
-        let output = self.ask(&[question, &["--json"]].concat());
-        assert!(output.status.success(), "{output:?}");
-        serde_json::from_slice(&output.stdout).unwrap()
+        answer(&self.folder.path().join("r.sock"), question)
     }
 
     /// Packets that came to an end.
@@ -185,7 +182,8 @@ fn threads_forward_and_filter_too() {
         sender.send_to(b"stays", to).unwrap();
         rig.packets("dropped-by-rule") > 0
     });
-    assert!(rig.answer(&["rules"])[0]["packets"].is_null());
+    let counted = rig.packets("dropped-by-rule");
+    assert_eq!(rig.answer(&["rules"])[0]["packets"], counted);
     let status = rig.answer(&["status"]);
     assert!(status["interfaces"][0]["attached"] == true, "{status}");
     assert!(rig.served.stop(PATIENCE).unwrap().success());
@@ -249,47 +247,51 @@ fn the_kernel_can_be_the_datapath() {
     assert!(rig.served.stop(PATIENCE).unwrap().success());
 }
 
-fn topology() -> Topology {
-    let mut topology = Topology::default();
-    for name in ["client", "router", "server"] {
-        let mut host = HostSpec::native();
-        host.settings.forward = name == "router";
-        topology.host.insert(name.to_owned(), host);
+#[test]
+fn the_kernel_filters_by_the_same_rules() {
+    if !sys::require::root() {
+        return;
     }
-    for ends in [["client", "router"], ["router", "server"]] {
-        let mut link = LinkSpec::new(LinkKind::Direct, &ends);
-        // A redirected frame is sent as it is.
-        link.settings.tx_checksum = false;
-        link.settings.tso = false;
-        link.settings.udp_segmentation = false;
-        topology.link.push(link);
-    }
-    topology
-}
-
-/// Starts the router and waits until it says that it is ready.
-fn serve(host: &Host, config: &Path) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lowroad"));
-    command
-        .args(["router", "run", "--config"])
-        .arg(config)
-        .stdout(Stdio::piped());
-    let mut child = host.spawn(command).unwrap();
-    let mut output = BufReader::new(child.stdout().unwrap());
-    let mut line = String::new();
-    output.read_line(&mut line).unwrap();
-    assert!(line.starts_with("ready"), "{line:?}");
-    // Its last words are its counters: shown with a failure.
-    std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::stderr()));
-    child
-}
-
-fn ask(control: &PathBuf, question: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lowroad"))
-        .arg("router")
-        .args(question)
-        .arg("--control")
-        .arg(control)
-        .output()
-        .unwrap()
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.csv");
+    let header = "action,protocol,destination_ports\n";
+    let write = |rules: &str| fs::write(&file, format!("{header}{rules}")).unwrap();
+    write("accept,udp,7001\ndrop,udp,7002\n");
+    let rules = format!("[rules]\nfile = {file:?}\n");
+    let mut rig = Rig::new("run-kernel-rules", "kernel", &rules);
+    rig.gets_through(7001);
+    let counted = |at: usize| rig.answer(&["rules"])[at]["packets"].as_u64().unwrap();
+    assert!(counted(0) >= 1, "accepted");
+    let client = rig.bed.host("client").unwrap();
+    let server = rig.bed.host("server").unwrap();
+    let to = SocketAddr::new(server.interface("router").unwrap().v4, 7002);
+    let receiver = server.run(|| UdpSocket::bind(to).unwrap()).unwrap();
+    receiver.set_nonblocking(true).unwrap();
+    let sender = client
+        .run(|| UdpSocket::bind("0.0.0.0:0").unwrap())
+        .unwrap();
+    let dropped = |packets: u64| {
+        sender.send_to(b"stays", to).unwrap();
+        rig.until("dropped by a rule", || counted(1) >= packets);
+        assert!(receiver.recv(&mut [0; 16]).is_err(), "it was dropped");
+    };
+    dropped(1);
+    write("drop,udp,port\n");
+    let refused = rig.ask(&["reload"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    dropped(2);
+    drop(receiver);
+    write("drop,udp,7003\n");
+    assert!(rig.ask(&["reload"]).status.success());
+    rig.gets_through(7002);
+    assert_eq!(counted(0), 0);
+    assert!(counted(1) >= 1, "no rule: accepted");
+    let listed = || {
+        let list = || Command::new("nft").args(["list", "tables"]).output();
+        let listed = rig.bed.host("router").unwrap().run(list).unwrap().unwrap();
+        String::from_utf8(listed.stdout).unwrap()
+    };
+    assert!(listed().contains("lowroad_router"), "{}", listed());
+    assert!(rig.served.stop(PATIENCE).unwrap().success());
+    assert!(!listed().contains("lowroad_router"), "{}", listed());
 }

@@ -36,6 +36,27 @@ pub enum Layout4 {
     Words,
 }
 
+impl Layout4 {
+    pub const ALL: [Self; 3] = [Self::Bytes, Self::Mixed, Self::Words];
+
+    /// How people name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Mixed => "mixed",
+            Self::Words => "words",
+        }
+    }
+
+    /// The largest next hop that it holds.
+    pub const fn limit(self) -> u16 {
+        match self {
+            Self::Bytes => BYTE_MAX,
+            Self::Mixed | Self::Words => NextHop::MAX,
+        }
+    }
+}
+
 /// The largest next hop that one byte holds; the largest byte means "look further".
 const BYTE_MAX: u16 = 254;
 
@@ -102,7 +123,8 @@ impl Fib4 {
     }
 
     /// The table that [`Fib4::contents`] was taken from, whose prefixes are those of `rib`, without
-    /// building it. That of `Mixed` may become one of `Words` and the other way round.
+    /// building it. That of `Mixed` may become one of `Words` and the other way round, and that of `Bytes`
+    /// either of them.
     ///
     /// Any content is safe: each index in it is looked at, and none is kept. Whether answers are those
     /// of `rib` is not looked at, which is a matter of checksums.

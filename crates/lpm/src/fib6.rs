@@ -34,6 +34,18 @@ pub enum Layout6 {
     Flat,
 }
 
+impl Layout6 {
+    pub const ALL: [Self; 2] = [Self::Paged, Self::Flat];
+
+    /// How people name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Paged => "paged",
+            Self::Flat => "flat",
+        }
+    }
+}
+
 /// Prefixes made into a table, and the one writer of that table.
 #[derive(Debug)]
 pub struct Fib6 {

@@ -8,14 +8,13 @@ mod fib4;
 mod fib6;
 mod memory;
 mod next_hop;
-mod prefix;
 mod rib;
 
+pub use ::prefix::{Address, Prefix, Prefix4, Prefix6, PrefixError};
 pub use error::Error;
 pub use fib4::{Fib4, Layout4, Reader4, Room4};
 pub use fib6::{Fib6, Layout6, Reader6, Room6};
 pub use memory::{Content, Contents, Provider, Section};
 pub use next_hop::{NO_ROUTE, NextHop};
-pub use prefix::{Address, Prefix, Prefix4, Prefix6, PrefixError};
 pub use rib::{Covered, Rib};
 pub use sys::simd::Simd;

@@ -352,11 +352,21 @@ impl Saved {
 
 #[test]
 fn ipv4_tables_are_restored_and_go_on() {
-    for layout in [Layout4::Bytes, Layout4::Mixed, Layout4::Words] {
+    use Layout4::{Bytes, Mixed, Words};
+    for (from, to) in [
+        (Bytes, Bytes),
+        (Bytes, Mixed),
+        (Bytes, Words),
+        (Mixed, Mixed),
+        (Mixed, Words),
+        (Words, Mixed),
+        (Words, Words),
+    ] {
         let rib = rib4();
-        let table = Fib4::build(rib.clone(), layout).unwrap();
+        let table = Fib4::build(rib.clone(), from).unwrap();
         let saved = Saved::new(&table.contents());
-        let mut restored = saved.restore4(rib.clone(), layout).unwrap();
+        let mut restored = saved.restore4(rib.clone(), to).unwrap();
+        check(&rib, |key| restored.lookup(key).map_or(0, NextHop::get));
         for (prefix, _) in rib.iter().step_by(3) {
             restored.remove(prefix);
         }
@@ -368,7 +378,7 @@ fn ipv4_tables_are_restored_and_go_on() {
             restored.lookup_batch(&[key], &mut hops);
             hops[0]
         });
-        let lacking = saved.restore4(Rib::new(), layout);
+        let lacking = saved.restore4(Rib::new(), to);
         assert!(matches!(
             lacking,
             Err(Error::Content {
@@ -376,6 +386,16 @@ fn ipv4_tables_are_restored_and_go_on() {
                 ..
             })
         ));
+        if from != Bytes {
+            let narrower = saved.restore4(rib, Bytes);
+            assert!(matches!(
+                narrower,
+                Err(Error::Content {
+                    section: "first",
+                    ..
+                })
+            ));
+        }
     }
 }
 

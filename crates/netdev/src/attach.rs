@@ -46,7 +46,7 @@ pub struct Attached {
 
 #[derive(Debug)]
 enum How {
-    Xdp { mode: XdpMode, _link: OwnedFd },
+    Xdp { mode: XdpMode, link: OwnedFd },
     Tcx { _link: OwnedFd },
     Clsact { _filter: Filter },
 }
@@ -59,6 +59,24 @@ impl Attached {
             How::Tcx { .. } => TcVia::Tcx.name(),
             How::Clsact { .. } => TcVia::Clsact.name(),
         }
+    }
+
+    /// Has another program take the place of an XDP program at once: each frame meets one of both.
+    pub fn replace(&self, program: BorrowedFd<'_>) -> Result<(), Error> {
+        let How::Xdp { link, .. } = &self.how else {
+            let cause = io::Error::other("only XDP programs are replaced");
+            return Err(Error::refused("replacing a program", cause));
+        };
+        // SAFETY: both descriptors are open, and no options are read.
+        let failed = unsafe {
+            libbpf_sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), std::ptr::null())
+        };
+        if failed < 0 {
+            let cause = io::Error::from_raw_os_error(-failed);
+            let what = format!("replacing the XDP program of device {}", self.ifindex);
+            return Err(Error::refused(what, cause));
+        }
+        Ok(())
     }
 }
 
@@ -100,7 +118,7 @@ pub fn xdp(program: BorrowedFd<'_>, ifindex: u32, mode: XdpMode) -> Result<Attac
     })?;
     Ok(Attached {
         ifindex,
-        how: How::Xdp { mode, _link: fd },
+        how: How::Xdp { mode, link: fd },
     })
 }
 

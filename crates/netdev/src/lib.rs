@@ -7,6 +7,7 @@ pub mod clsact;
 mod error;
 mod fib;
 mod generic;
+pub mod grace;
 mod keeper;
 mod link;
 pub mod monitor;

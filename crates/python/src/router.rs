@@ -23,10 +23,13 @@ impl Router {
     #[pyo3(signature = (routes, rules))]
     fn open(py: Python<'_>, routes: Option<PathBuf>, rules: Option<PathBuf>) -> PyResult<Self> {
         let opened = py.detach(move || Library::open(routes.as_deref(), rules.as_deref()));
-        opened.map(Self).map_err(|error| match error {
-            OpenError::Input(error) => input(py, &error),
-            other => failed(py, &other),
-        })
+        opened.map(Self).map_err(|error| refused(py, &error))
+    }
+
+    #[staticmethod]
+    fn open_image(py: Python<'_>, image: PathBuf) -> PyResult<Self> {
+        let opened = py.detach(move || Library::open_image(&image));
+        opened.map(Self).map_err(|error| refused(py, &error))
     }
 
     /// The bytes of 16-bit numbers of next hops, of addresses in network order.
@@ -95,6 +98,14 @@ impl Router {
     /// Routes of IPv4 and IPv6.
     fn routes(&self) -> (usize, usize) {
         self.0.routes()
+    }
+}
+
+fn refused(py: Python<'_>, error: &OpenError) -> PyErr {
+    if error.is_input() {
+        input(py, error)
+    } else {
+        failed(py, error)
     }
 }
 

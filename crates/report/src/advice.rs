@@ -3,7 +3,7 @@
 use stats::{Verdict, median};
 
 use crate::analysis::{Analysis, FLOOR};
-use crate::record::{Class, Metric, Question};
+use crate::record::{Better, Class, Metric, Question};
 use crate::words::{digits, quantity, short};
 
 /// An arm that loses more than the bare link by this is no answer, in per cent.
@@ -47,6 +47,9 @@ fn sentence(analysis: &Analysis<'_>, class: &Class, metric: &Metric) -> Option<S
         .filter_map(|arm| cost(analysis, metric, &loads, arm))
         .collect();
     costs.sort_by(|a, b| a.value.total_cmp(&b.value));
+    if metric.better == Better::Higher {
+        costs.reverse();
+    }
     let (best, others) = costs.split_first()?;
     let mut words = format!(
         "{}: {}, {} {}",
@@ -62,13 +65,17 @@ fn sentence(analysis: &Analysis<'_>, class: &Class, metric: &Metric) -> Option<S
         let alike: Vec<&str> = alike.iter().map(|other| other.arm).collect();
         words += &format!("; not to be told from it: {}", alike.join(", "));
     }
+    let (worse_is, factor): (_, fn(f64, f64) -> f64) = match metric.better {
+        Better::Lower => ("more", |best, other| other / best),
+        Better::Higher => ("less", |best, other| best / other),
+    };
     let worse = worse.iter().map(|other| {
-        let factor = digits(other.value / best.value);
+        let factor = digits(factor(best.value, other.value));
         format!("{} {factor}x", other.arm)
     });
     let worse: Vec<String> = worse.collect();
     if !worse.is_empty() {
-        words += &format!("; more: {}", worse.join(", "));
+        words += &format!("; {worse_is}: {}", worse.join(", "));
     }
     if !lossy.is_empty() {
         let lossy: Vec<&str> = lossy.into_iter().map(String::as_str).collect();

@@ -34,6 +34,33 @@ fn no_difference_and_unreliable_are_answers() {
 }
 
 #[test]
+fn the_arm_to_take_is_the_one_with_less_cost_or_more_throughput() {
+    let mut record = common::record(20, 1);
+    let class = Class {
+        name: "small".to_owned(),
+        loads: record.header.loads.clone(),
+    };
+    record.header.questions[1].classes = vec![class];
+    let said = |record: &Record| {
+        let text = terminal::results(&Analysis::new(record));
+        let line = text.lines().find(|line| line.starts_with("small: "));
+        line.unwrap().to_owned()
+    };
+    let cost = said(&record);
+    assert!(cost.starts_with("small: xdp, 1."), "{cost}");
+    assert!(
+        cost.contains("more: ") && cost.contains("busy 8."),
+        "{cost}"
+    );
+    let of = |metric: &&mut report::record::Metric| metric.name == "cpu_ns_per_delivery";
+    let metric = record.header.metrics.iter_mut().find(of).unwrap();
+    metric.better = report::record::Better::Higher;
+    let gain = said(&record);
+    assert!(gain.starts_with("small: busy, 9."), "{gain}");
+    assert!(gain.contains("less: ") && gain.contains("xdp 8."), "{gain}");
+}
+
+#[test]
 fn a_block_that_lacks_an_arm_is_left_out_of_that_pair_only() {
     let mut record = common::record(10, 1);
     record

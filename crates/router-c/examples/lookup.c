@@ -74,19 +74,26 @@ int main(int argc, char **argv)
 {
 	lowroad_router *router;
 	uint8_t address[16];
-	int failed = 0;
+	int failed = 0, first;
 
 	if (argc < 3) {
-		fprintf(stderr, "usage: lookup ROUTES RULES ADDRESS...\n");
+		fprintf(stderr, "usage: lookup ROUTES RULES ADDRESS...\n"
+				"       lookup TABLE.lrt ADDRESS...\n");
 		return 2;
 	}
-	router = lowroad_router_open(argv[1], argv[2]);
+	if (strstr(argv[1], ".lrt")) {
+		router = lowroad_router_open_image(argv[1]);
+		first = 2;
+	} else {
+		router = lowroad_router_open(argv[1], argv[2]);
+		first = 3;
+	}
 	if (!router)
 		return fail();
 	printf("%zu + %zu routes, %zu + %zu rules\n", lowroad_router_routes(router, 4),
 	       lowroad_router_routes(router, 6), lowroad_router_rules(router, 4),
 	       lowroad_router_rules(router, 6));
-	for (int i = 3; i < argc && !failed; i++) {
+	for (int i = first; i < argc && !failed; i++) {
 		if (inet_pton(AF_INET, argv[i], address) == 1)
 			failed = look_up4(router, argv[i], address);
 		else if (inet_pton(AF_INET6, argv[i], address) == 1)

@@ -66,6 +66,13 @@ struct lowroad_key6 {
  */
 lowroad_router *lowroad_router_open(const char *routes, const char *rules);
 
+/*
+ * Takes routes and rules from a table image that `lowroad router build` made;
+ * those that it lacks are as NULL is above. An image that is damaged or of
+ * another version is refused. Returns NULL on error.
+ */
+lowroad_router *lowroad_router_open_image(const char *image);
+
 /* Frees it; NULL is nothing. */
 void lowroad_router_close(lowroad_router *router);
 

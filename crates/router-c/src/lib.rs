@@ -33,7 +33,22 @@ pub unsafe extern "C" fn lowroad_router_open(
 }
 
 /// # Safety
-/// Null, or what `lowroad_router_open` returned and nobody uses any more.
+/// A C string, or null, which is refused.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lowroad_router_open_image(image: *const c_char) -> *mut Library {
+    // SAFETY: the caller's promise.
+    let image = unsafe { path(image) };
+    guarded(std::ptr::null_mut(), || match image {
+        None => fail(&"the image's name is NULL", std::ptr::null_mut()),
+        Some(image) => match Library::open_image(image) {
+            Ok(library) => Box::into_raw(Box::new(library)),
+            Err(error) => fail(&error, std::ptr::null_mut()),
+        },
+    })
+}
+
+/// # Safety
+/// Null, or what opening returned and nobody uses any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lowroad_router_close(router: *mut Library) {
     if !router.is_null() {
@@ -186,7 +201,7 @@ pub unsafe extern "C" fn lowroad_router_rules(router: *const Library, family: c_
     unsafe { router.as_ref() }.map_or(0, |router| of_family(router.rules(), family))
 }
 
-const NO_ROUTER: &str = "the router is NULL: see what lowroad_router_open said";
+const NO_ROUTER: &str = "the router is NULL: see what lowroad_router_error said when it was opened";
 
 /// # Safety
 /// Null or a C string that outlives the path.

@@ -7,6 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use router::image::{Image, Tables};
 use sys::require::{self, Class};
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
@@ -18,6 +19,26 @@ const ROUTES: &str = "192.0.2.0/24 via 10.0.0.1
 const RULES: &str = "@0.0.0.0/0\t192.0.2.0/24\t0 : 65535\t80 : 80\t0x06/0xFF
 @0.0.0.0/0\t192.0.2.0/25\t0 : 65535\t0 : 65535\t0x11/0xFF
 ";
+
+const FOUND: &str = "2 + 1 routes, 2 + 0 rules
+192.0.2.1: via 10.0.0.1, accept by rule 1
+192.0.2.200: blackhole, accept
+198.51.100.1: no route, accept
+2001:db8::7: via fe80::1 dev eth0, accept
+::1: no route, accept
+";
+
+/// The table image of these files.
+fn save(routes: &Path, rules: &Path, image: &Path) {
+    let routes = router::routes::open(routes, &router::routes::Options::default()).unwrap();
+    let rules = router::rules::open(rules, &router::rules::Options::default()).unwrap();
+    let made = Image {
+        sources: Vec::new(),
+        tables: Some(Tables::build(&routes.routes, None).unwrap()),
+        rules: Some(rules),
+    };
+    made.save(image).unwrap();
+}
 
 /// As an installation lays it out: the library, the header and the pkg-config file.
 struct Installed {
@@ -32,27 +53,22 @@ fn the_example_looks_up() {
     let [routes, rules] = ["routes.txt", "rules"].map(|name| folder.join(name));
     fs::write(&routes, ROUTES).unwrap();
     fs::write(&rules, RULES).unwrap();
-    let mut lookup = Command::new(&program);
-    lookup.arg(&routes).arg(&rules);
-    lookup.args([
-        "192.0.2.1",
-        "192.0.2.200",
-        "198.51.100.1",
-        "2001:db8::7",
-        "::1",
-    ]);
-    let output = installed.run(&mut lookup);
-    assert!(output.status.success(), "{output:?}");
-    assert_eq!(
-        String::from_utf8(output.stdout).unwrap(),
-        "2 + 1 routes, 2 + 0 rules
-192.0.2.1: via 10.0.0.1, accept by rule 1
-192.0.2.200: blackhole, accept
-198.51.100.1: no route, accept
-2001:db8::7: via fe80::1 dev eth0, accept
-::1: no route, accept
-"
-    );
+    let image = folder.join("table.lrt");
+    save(&routes, &rules, &image);
+    for from in [&[&routes, &rules][..], &[&image]] {
+        let mut lookup = Command::new(&program);
+        lookup.args(from).args([
+            "192.0.2.1",
+            "192.0.2.200",
+            "198.51.100.1",
+            "2001:db8::7",
+            "::1",
+        ]);
+        let output = installed.run(&mut lookup);
+        assert!(output.status.success(), "{output:?}");
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(said, FOUND);
+    }
     fs::write(&routes, "192.0.2.0/24\n192.0.2.0/33\n").unwrap();
     let output = installed.run(Command::new(&program).arg(&routes).arg(&rules));
     assert_eq!(output.status.code(), Some(1));

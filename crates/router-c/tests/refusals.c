@@ -28,6 +28,8 @@ int main(void)
 
 	EXPECT(lowroad_router_error()[0] == 0);
 	EXPECT(!lowroad_router_open("/nowhere/routes", NULL) && says("/nowhere/routes"));
+	EXPECT(!lowroad_router_open_image(NULL) && says("NULL"));
+	EXPECT(!lowroad_router_open_image("/dev/null") && says("no table image"));
 	EXPECT(lowroad_router_lookup4(NULL, address, 1, &hop) == -1 && says("NULL"));
 
 	lowroad_router *router = lowroad_router_open(NULL, NULL);

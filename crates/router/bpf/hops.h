@@ -24,21 +24,6 @@ struct {
 	__type(value, struct group);
 } groups SEC(".maps");
 
-struct nothing {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-};
-
-/* Changed by userspace only to wait for an RCU grace period, as src/xdp/grace.rs says. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__array(values, struct nothing);
-} grace SEC(".maps");
-
 static __always_inline __u64 meaning_of(const struct packet *p, __u32 hop)
 {
 	__u32 family = p->family == AF_INET6 ? HOPS : 0;

@@ -10,8 +10,10 @@ enum end {
 	FORWARDED = 0,
 	DROP_RULE,
 	DROP_ROUTE,
-	/* The device is gone, or has no room for a tag. */
+	/* The device is gone, down or takes no such frames, or there is no room for a tag. */
 	DROP_DEVICE,
+	/* The device's driver did not take it. */
+	DROP_TRANSMIT,
 	PUNT_LOCAL,
 	PUNT_REFUSED,
 	PUNT_UNRESOLVED,
@@ -44,11 +46,15 @@ struct traffic {
 	__u64 bytes;
 };
 
+/* No number ever falls: FORWARDED has all frames that were sent, also those that were lost after
+ * that. */
 struct ends {
 	struct traffic end[ENDS];
+	/* Of those that were sent: the device was down, or took none. */
+	__u64 refused;
 };
 
-_Static_assert(sizeof(struct ends) == ENDS * 16, "layout::Ends");
+_Static_assert(sizeof(struct ends) == ENDS * 16 + 8, "counters::of_cpu");
 
 /* Where packets for the router come in; tags are outermost first, 0 for none. */
 struct port_key {
@@ -116,7 +122,11 @@ struct settings {
 	__u8 v4_words;
 	/* Packets whose source is this router's own address are martians. */
 	__u8 check_source;
-	__u8 padding[6];
+	__u16 padding;
+	/* The inode of the router's network namespace. */
+	__u32 netns;
 };
+
+_Static_assert(sizeof(struct settings) == 8, "layout::settings");
 
 #endif

@@ -16,24 +16,8 @@
 #include "ingress.h"
 #include "filter.h"
 #include "egress.h"
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ends);
-} counters SEC(".maps");
-
-static __always_inline void count(__u32 end, __u32 bytes)
-{
-	__u32 zero = 0;
-	struct ends *ends = bpf_map_lookup_elem(&counters, &zero);
-
-	if (!ends || end >= ENDS)
-		return;
-	ends->end[end].packets++;
-	ends->end[end].bytes += bytes;
-}
+#include "count.h"
+#include "lost.h"
 
 /* Whether the frame is to be forwarded, and the packet in it. */
 static __always_inline __u32 admit(struct xdp_md *ctx, struct packet *p)

@@ -10,6 +10,9 @@ use serde::Deserialize;
 
 use crate::rules;
 
+/// Why the datapath kernel takes no table image.
+pub const KERNEL_TABLE: &str = "the datapath kernel routes by the kernel's own tables";
+
 /// Where the control socket is by default.
 pub const CONTROL: &str = "/run/lowroad/router.sock";
 
@@ -24,6 +27,8 @@ pub struct Config {
     pub threads: usize,
     pub control: PathBuf,
     pub http: Option<Http>,
+    /// A table image whose routes are routed by in place of the kernel's, and its rules.
+    pub table: Option<PathBuf>,
     pub rules: Option<Rules>,
 }
 
@@ -84,6 +89,7 @@ struct RouterSection {
     threads: Option<Spanned<usize>>,
     control: Option<PathBuf>,
     http: Option<Spanned<Http>>,
+    table: Option<Spanned<PathBuf>>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -114,7 +120,7 @@ enum Hook {
     Input,
 }
 
-/// Reads and checks a file. Rules are named relative to it.
+/// Reads and checks a file. Rules and the table image are named relative to it.
 ///
 /// # Errors
 /// The first complaint.
@@ -130,9 +136,8 @@ fn check(document: &Document, folder: Option<&Path>) -> Result<Config, Error> {
         let message = format!("http: {} is not a loopback address", http.get_ref().listen);
         return Err(document.error(http.span(), message));
     }
-    if let (Datapath::Kernel, Some(rules)) = (router.datapath, &rules) {
-        let message = "the datapath kernel filters by the kernel's own rules: load them with nft";
-        return Err(document.error(rules.file.span(), message));
+    if let (Datapath::Kernel, Some(table)) = (router.datapath, &router.table) {
+        return Err(document.error(table.span(), format!("table: {KERNEL_TABLE}")));
     }
     let interfaces = match (router.datapath, router.interfaces) {
         (_, Some(named)) if !named.get_ref().is_empty() => named.into_inner(),
@@ -159,6 +164,9 @@ fn check(document: &Document, folder: Option<&Path>) -> Result<Config, Error> {
         threads: router.threads.map_or(1, Spanned::into_inner),
         control: router.control.unwrap_or_else(|| CONTROL.into()),
         http: router.http.map(Spanned::into_inner),
+        table: router
+            .table
+            .map(|table| within(folder, &table.into_inner())),
         rules: rules.transpose()?,
     })
 }
@@ -172,6 +180,10 @@ pub fn threads_complaint(datapath: Datapath, threads: usize) -> Option<&'static 
     }
 }
 
+fn within(folder: Option<&Path>, file: &Path) -> PathBuf {
+    folder.map_or_else(|| file.to_owned(), |folder| folder.join(file))
+}
+
 impl RulesSection {
     fn check(self, document: &Document, folder: Option<&Path>) -> Result<Rules, Error> {
         let format = self.format.map(|name| {
@@ -180,7 +192,7 @@ impl RulesSection {
         });
         let file = self.file.into_inner();
         Ok(Rules {
-            file: folder.map_or_else(|| file.clone(), |folder| folder.join(&file)),
+            file: within(folder, &file),
             options: rules::Options {
                 format: format.transpose()?,
                 hook: match self.hook {
@@ -208,13 +220,14 @@ mod tests {
         let config = read(
             "[router]\ndatapath = \"xdp\"\ninterfaces = [\"eth1\"]\nxdp_mode = \"generic\"\n\
              control = \"/run/r.sock\"\nhttp = { listen = \"127.0.0.1:9\", token_file = \"/t\" }\n\
-             [rules]\nfile = \"fw.json\"\nformat = \"nft\"\nhook = \"input\"\n",
+             table = \"t.lrt\"\n[rules]\nfile = \"fw.json\"\nformat = \"nft\"\nhook = \"input\"\n",
         )
         .unwrap();
         assert_eq!(
             (config.datapath, config.xdp_mode),
             (Datapath::Xdp, XdpMode::Generic)
         );
+        assert_eq!(config.table.as_deref(), Some(Path::new("/etc/t.lrt")));
         let rules = config.rules.unwrap();
         assert_eq!(rules.file, Path::new("/etc/fw.json"));
         assert_eq!(rules.options.hook, rules::Hook::Input);
@@ -246,8 +259,8 @@ mod tests {
                 "r.toml:4: threads: only the datapath af-xdp has threads",
             ),
             (
-                "[router]\ndatapath = \"kernel\"\n[rules]\nfile = \"a\"\n",
-                "r.toml:4: the datapath kernel filters by the kernel's own rules: load them with nft",
+                "[router]\ndatapath = \"kernel\"\ntable = \"t.lrt\"\n",
+                "r.toml:3: table: the datapath kernel routes by the kernel's own tables",
             ),
             (
                 "[router]\ndatapath = \"kernel\"\nhttp = { listen = \"192.0.2.1:9\", token_file = \"/t\" }\n",

@@ -10,4 +10,5 @@ mod tables;
 
 pub use hops::Hops;
 pub use lookup::Lookup;
+pub use rules::Lists;
 pub use tables::{Error, Options, Tables};

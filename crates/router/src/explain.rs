@@ -148,14 +148,11 @@ fn filtered<A: acl::Address>(
 
 /// Whether all packets of `inner` fall under `outer`.
 fn covers<A: acl::Address>(outer: &Rule<A>, inner: &Rule<A>) -> bool {
-    let prefix = |outer: &acl::Prefix<A>, inner: &acl::Prefix<A>| {
-        outer.length() <= inner.length() && outer.contains(inner.address())
-    };
     let ports = |outer: &std::ops::RangeInclusive<u16>, inner: &std::ops::RangeInclusive<u16>| {
         inner.is_empty() || (outer.contains(inner.start()) && outer.contains(inner.end()))
     };
-    prefix(&outer.source, &inner.source)
-        && prefix(&outer.destination, &inner.destination)
+    outer.source.covers(inner.source)
+        && outer.destination.covers(inner.destination)
         && ports(&outer.source_ports, &inner.source_ports)
         && ports(&outer.destination_ports, &inner.destination_ports)
         && outer.protocol.mask & !inner.protocol.mask == 0
@@ -188,7 +185,7 @@ fn verdict(route: Option<&RouteFound>, filter: Option<&Filtered>) -> Verdict {
 /// A five-tuple as [`Packet`] reads it.
 pub(crate) fn shown<A: acl::Address>(key: &Key<A>) -> String {
     let side = |address: A, port: u16| {
-        let address = A::Text::from(address);
+        let address = address.ip();
         if A::BITS == 128 {
             format!("[{address}]:{port}")
         } else {

@@ -6,6 +6,7 @@
 //! has found gets a route of its own.
 
 mod change;
+mod given;
 mod outlet;
 mod routes;
 mod run;
@@ -25,6 +26,7 @@ use lpm::{NextHop, Prefix};
 use netdev::monitor::{Message, PolicyRule};
 
 use crate::forward::Plane;
+use crate::image::StoredRoutes;
 use outlet::Outlet;
 use routes::{Rank, Route};
 use side::Side;
@@ -111,6 +113,21 @@ impl<P: Plane> Follow<P> {
         follow
     }
 
+    /// One that routes by these routes, which the plane has, with their numbers; of the kernel's routes
+    /// only those count that are of its own addresses and of networks on links.
+    pub fn with(plane: P, next_hops: u16, routes: &StoredRoutes) -> Self {
+        let mut follow = Self::new(plane, next_hops);
+        follow.world = World::with(routes);
+        let Self {
+            world, v4, v6, out, ..
+        } = &mut follow;
+        let ways = v4.ways.number(routes.hops4.len(), world, out);
+        v4.give(&routes.v4, &ways);
+        let ways = v6.ways.number(routes.hops6.len(), world, out);
+        v6.give(&routes.v6, &ways);
+        follow
+    }
+
     /// Goes on with another plane, which has these routes already and is told the rest.
     fn onto<Q: Plane>(self, plane: Q) -> Follow<Q> {
         let mut out = Outlet::new(plane);
@@ -141,6 +158,7 @@ impl<P: Plane> Follow<P> {
     pub fn begin_listing(&mut self) {
         self.census = Some(Census::default());
         self.doubt = false;
+        self.world.begin_listing();
         self.v4.begin_sweep();
         self.v6.begin_sweep();
     }
@@ -157,11 +175,19 @@ impl<P: Plane> Follow<P> {
             self.forget_unlisted(&census);
         }
         let (v4, v6) = (self.v4.end_sweep(), self.v6.end_sweep());
+        self.world.end_listing();
         if self.loaded {
             self.settle4(&v4);
             self.settle6(&v6);
+            self.move_gateways();
+            return;
+        }
+        self.loaded = true;
+        if self.world.is_given() {
+            self.refresh(|_| false);
+            self.v4.settle_rest(&mut self.world, &mut self.out);
+            self.v6.settle_rest(&mut self.world, &mut self.out);
         } else {
-            self.loaded = true;
             self.v4.settle_all(&mut self.world, &mut self.out);
             self.v6.settle_all(&mut self.world, &mut self.out);
         }
@@ -192,6 +218,12 @@ impl<P: Plane> Follow<P> {
             .collect();
         self.asked.extend(due.iter().map(|key| (*key, now)));
         due.into_iter().collect()
+    }
+
+    /// Whether a gateway in use may still answer the kernel's question who it is.
+    pub fn is_resolving(&self) -> bool {
+        let mut wanted = self.v4.ways.neighbours().chain(self.v6.ways.neighbours());
+        wanted.any(|(ifindex, address)| self.world.is_awaited(ifindex, address))
     }
 
     /// Tries again what the plane had no room for.

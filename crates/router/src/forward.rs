@@ -66,6 +66,8 @@ pub enum Family {
 pub trait Plane {
     /// Why a change could not be made; the plane then goes on as before.
     type Error: std::error::Error + Send + Sync + 'static;
+    /// Rules as the plane looks them up.
+    type Compiled: Send;
 
     /// Routes a prefix to a next hop, or withdraws it.
     ///
@@ -90,9 +92,34 @@ pub trait Plane {
         to: &Forwarding,
     ) -> Result<(), Self::Error>;
 
-    /// Filters by these rules instead of those before.
+    /// What compiles rules, which can take seconds and needs the plane no more.
+    fn compiler(&self) -> Compiler<Self::Compiled, Self::Error>;
+
+    /// Filters by these rules instead of those before. What then remains can wait, for the plane too, but no
+    /// other rules are put in force before it is done.
     ///
     /// # Errors
     /// No room; the rules before still hold.
-    fn rules(&mut self, rules: &RuleSet) -> Result<(), Self::Error>;
+    fn enforce(&mut self, compiled: Self::Compiled) -> Result<Rest, Self::Error>;
+
+    /// Compiles rules and filters by them.
+    ///
+    /// # Errors
+    /// No room; the rules before still hold.
+    fn rules(&mut self, rules: &RuleSet) -> Result<(), Self::Error> {
+        let compiled = self.compiler()(rules)?;
+        self.enforce(compiled)?();
+        Ok(())
+    }
+}
+
+/// Makes rules what a plane looks up.
+pub type Compiler<Compiled, Error> = Box<dyn FnOnce(&RuleSet) -> Result<Compiled, Error> + Send>;
+
+/// What is left to do of a change.
+pub type Rest = Box<dyn FnOnce() + Send>;
+
+/// Nothing is left to do.
+pub fn nothing() -> Rest {
+    Box::new(|| ())
 }

@@ -1,15 +1,16 @@
 //! Ethernet frames in one piece of memory, and traffic for a table made up.
 
 use std::io::Read;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
-use acl::{Key, generate};
+use acl::{Address, Key, generate};
 use lpm::Rib;
 use packet::pcap::{self, Block, ETHERNET, Reader};
 use packet::{build, protocol};
 
 use crate::engine::Contents;
-use crate::traffic::{Number, Pattern, Random, addresses};
+use crate::random::Random;
+use crate::traffic::{Destinations, Pattern};
 
 /// Frames, one after the other.
 #[derive(Clone, Debug, Default)]
@@ -99,28 +100,10 @@ impl Frames {
     }
 }
 
-/// Addresses that keys hold and frames carry.
-trait Carried: Number + acl::Address {
-    fn ip(self) -> IpAddr;
-}
-
-impl Carried for u32 {
-    fn ip(self) -> IpAddr {
-        Ipv4Addr::from_bits(self).into()
-    }
-}
-
-impl Carried for u128 {
-    fn ip(self) -> IpAddr {
-        Ipv6Addr::from_bits(self).into()
-    }
-}
-
-fn keys<A: Carried>(rib: &Rib<A>, rules: &[acl::Rule<A>], mix: &Mix, count: usize) -> Vec<Key<A>> {
+fn keys<A: Address>(rib: &Rib<A>, rules: &[acl::Rule<A>], mix: &Mix, count: usize) -> Vec<Key<A>> {
     let mut keys = generate::keys_within(rules, count, mix.seed);
     if let Some(pattern) = mix.pattern {
-        let mut random = Random::new(mix.seed);
-        let destinations = addresses(rib, pattern, count, &mut random);
+        let destinations = Destinations::new(rib, pattern, Random::new(mix.seed));
         for (key, destination) in keys.iter_mut().zip(destinations) {
             let ports = (key.source_port(), key.destination_port());
             *key = Key::new(key.source(), destination, ports, key.protocol);
@@ -129,7 +112,7 @@ fn keys<A: Carried>(rib: &Rib<A>, rules: &[acl::Rule<A>], mix: &Mix, count: usiz
     keys
 }
 
-fn frame<A: Carried>(key: &Key<A>, length: usize) -> Vec<u8> {
+fn frame<A: Address>(key: &Key<A>, length: usize) -> Vec<u8> {
     let (from, to) = (key.source().ip(), key.destination().ip());
     let source = SocketAddr::new(from, key.source_port());
     let destination = SocketAddr::new(to, key.destination_port());

@@ -6,6 +6,8 @@ use std::path::Path;
 use acl::{Action, Address, Classifier, Key4, Key6, NONE, Rule};
 use lpm::{Fib4, Fib6, Layout4, Layout6, Simd};
 
+use crate::image::{self, Stored};
+use crate::routes::Target;
 use crate::rules::{Origin, RuleSet};
 use crate::{Error, routes, rules};
 
@@ -30,6 +32,19 @@ pub enum OpenError {
     Routes(#[from] lpm::Error),
     #[error("rules: {0}")]
     Rules(#[from] acl::Error),
+    #[error(transparent)]
+    Image(#[from] image::Error),
+}
+
+impl OpenError {
+    /// Whether it is the file's fault, as against the machine's.
+    pub fn is_input(&self) -> bool {
+        match self {
+            Self::Input(_) => true,
+            Self::Image(error) => error.is_input(),
+            Self::Routes(_) | Self::Rules(_) => false,
+        }
+    }
 }
 
 /// What a rule says of packets whose first match it is, and where it was read.
@@ -71,6 +86,40 @@ impl Library {
             hops6: texts(&v6.targets),
             fib4: Fib4::build(v4.rib, Layout4::Mixed)?.with_simd(Fib4::usual_simd()),
             fib6: Fib6::build(v6.rib, Layout6::Paged)?.with_simd(Simd::widest()),
+            list4: List::build(&rules.v4)?,
+            list6: List::build(&rules.v6)?,
+            origins: rules.origins,
+        })
+    }
+
+    /// Takes routes and rules from a table image that `lowroad router build` made; without one of them its
+    /// lookups find nothing.
+    ///
+    /// # Errors
+    /// A file that is no image, one of another version, one that is not as it was written.
+    pub fn open_image(path: &Path) -> Result<Self, OpenError> {
+        let image = Stored::open(path)?;
+        let rules = image.rules()?.unwrap_or_default();
+        let texts = |targets: &[Target]| targets.iter().map(Target::to_string).collect();
+        let (fib4, fib6, hops4, hops6) = match image.routes()? {
+            Some(routes) => (
+                image.fib4(routes.v4, Layout4::Mixed)?,
+                image.fib6(routes.v6, Layout6::Paged)?,
+                texts(&routes.hops4),
+                texts(&routes.hops6),
+            ),
+            None => (
+                Fib4::new(Layout4::Mixed)?,
+                Fib6::new(Layout6::Paged)?,
+                Vec::new(),
+                Vec::new(),
+            ),
+        };
+        Ok(Self {
+            fib4: fib4.with_simd(Fib4::usual_simd()),
+            fib6: fib6.with_simd(Simd::widest()),
+            hops4,
+            hops6,
             list4: List::build(&rules.v4)?,
             list6: List::build(&rules.v6)?,
             origins: rules.origins,

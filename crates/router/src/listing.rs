@@ -1,7 +1,7 @@
 //! The routes and rules that the kernel of this network namespace has now, as its own programs list them.
 
-use std::io;
-use std::process::{Command, Output};
+use std::io::{self, Write};
+use std::process::{Command, Output, Stdio};
 
 use datapath::Missing;
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub fn routes(options: &routes::Options) -> Result<Imported, Error> {
     let mut all: Vec<Value> = Vec::new();
     for family in ["-4", "-6"] {
         let words = ["-json", family, "route", "show", "table", "all"];
-        let listed = run("ip", &words, "apt install iproute2")?;
+        let listed = run("ip", &words, "", "apt install iproute2")?;
         // Of a family without routes some versions write nothing.
         if !listed.trim_ascii().is_empty() {
             let listed: Vec<Value> =
@@ -55,7 +55,7 @@ pub fn routes(options: &routes::Options) -> Result<Imported, Error> {
 /// # Errors
 /// No `nft` program, one that fails, what [`rules::read`] refuses.
 pub fn rules(options: &rules::Options) -> Result<RuleSet, Error> {
-    let listed = run("nft", &["-j", "list", "ruleset"], "apt install nftables")?;
+    let listed = run_nft(&["-j", "list", "ruleset"], "")?;
     let options = rules::Options {
         format: Some(rules::Format::Nft),
         ..options.clone()
@@ -63,12 +63,28 @@ pub fn rules(options: &rules::Options) -> Result<RuleSet, Error> {
     Ok(rules::read(NAME, listed.as_slice(), &options)?)
 }
 
-fn run(program: &str, words: &[&str], remedy: &str) -> Result<Vec<u8>, Error> {
+/// Whether there is an `nft` program.
+///
+/// # Errors
+/// None.
+pub fn nft() -> Result<(), Missing> {
+    match Command::new("nft").arg("--version").output() {
+        Ok(output) if output.status.success() => Ok(()),
+        _ => Err(Missing::new("no program nft", "apt install nftables")),
+    }
+}
+
+/// What `nft` prints when it is given this to read.
+pub(crate) fn run_nft(words: &[&str], input: &str) -> Result<Vec<u8>, Error> {
+    run("nft", words, input, "apt install nftables")
+}
+
+fn run(program: &str, words: &[&str], input: &str, remedy: &str) -> Result<Vec<u8>, Error> {
     let failed = |what: String| Error::Failed {
         program: format!("{program} {}", words.join(" ")),
         what,
     };
-    match Command::new(program).args(words).output() {
+    match output(program, words, input) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::Missing(Missing::new(
             format!("no program {program}"),
             remedy,
@@ -81,4 +97,18 @@ fn run(program: &str, words: &[&str], remedy: &str) -> Result<Vec<u8>, Error> {
             Err(failed(format!("{line} ({status})")))
         }
     }
+}
+
+fn output(program: &str, words: &[&str], input: &str) -> io::Result<Output> {
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::piped());
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    if let Some(mut pipe) = child.stdin.take() {
+        // One that stops reading says why when it ends.
+        let _ = pipe.write_all(input.as_bytes());
+    }
+    child.wait_with_output()
 }

@@ -6,6 +6,7 @@
 mod classbench;
 mod compile;
 mod csv;
+mod hits;
 mod iptables;
 mod nft;
 mod objects;
@@ -23,6 +24,7 @@ use crate::error::{Error, Fault, Place};
 use crate::source::Source;
 
 pub use format::{Format, UnknownFormat};
+pub use hits::{Counted, Hits, counted};
 pub use show::{Shown, action};
 
 mod format;
@@ -111,11 +113,26 @@ fn import(input: impl Read, options: &Options) -> Result<RuleSet, Fault> {
         None => format::detect(source.head())?,
     };
     let content = source.content();
-    match format {
+    let set = match format {
         Format::ClassBench => classbench::read(content),
         Format::Iptables => iptables::read(content, options),
         Format::Nft => nft::read(content, options),
         Format::Csv => csv::read(content),
         Format::Json => objects::read(content),
+    }?;
+    // No engine holds more, so that none has to say it.
+    set.fits()
+        .map_err(|error| Fault::new(Place::File, error.to_string()))?;
+    Ok(set)
+}
+
+impl RuleSet {
+    /// Whether lookups can hold the rules.
+    ///
+    /// # Errors
+    /// Too many.
+    pub fn fits(&self) -> Result<(), acl::Error> {
+        acl::fits(&self.v4)?;
+        acl::fits(&self.v6)
     }
 }

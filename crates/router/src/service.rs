@@ -2,30 +2,42 @@
 //! said about both. Arguments, signals and sockets are the program's.
 
 mod api;
+mod machine;
 mod metrics;
 mod plane;
+mod tables;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
 
 use datapath::Missing;
 use serde::Serialize;
 
-use crate::config::{Config, Datapath, Rules};
+use crate::config::{Config, Datapath};
 use crate::error::Error as InputError;
 use crate::follow::{Follower, Options, RunError, Status as FollowStatus};
-use crate::forward::Plane;
-use crate::rules::{self, NoteKind, RuleSet};
+use crate::image;
+use crate::rules::RuleSet;
+use crate::xdp;
 use plane::{Dataplane, PlaneError};
+use tables::{Files, FromImage};
 
 pub use api::handle;
+pub use machine::machine;
 pub use plane::Traffic;
+
+/// How long gateways of a table image may take to say who they are, and how often that is looked at.
+const ANSWER: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Why a router could not start or change.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
     Rules(#[from] InputError),
-    /// The rules hold something that no data plane here can express.
+    #[error(transparent)]
+    Image(#[from] image::Error),
+    /// The rules or the routes hold something that no data plane here can do.
     #[error("{0}")]
     Unsupported(String),
     #[error("no interface {0} in this network namespace: name one that `ip link` lists")]
@@ -42,14 +54,19 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Service {
     config: Config,
-    follower: Follower<Dataplane>,
-    rules: Mutex<Loaded>,
+    /// Another one after each new table image.
+    follower: RwLock<Follower<Dataplane>>,
+    loaded: Mutex<Loaded>,
+    /// Held by who reloads: one after the other.
+    reloading: Mutex<()>,
+    published: xdp::Published,
 }
 
-/// Rules in force, without their lookup.
+/// What was read and is in force, without its lookup.
 #[derive(Debug, Default)]
 struct Loaded {
     set: RuleSet,
+    table: Option<TableStatus>,
     reloads: u64,
     failed_reloads: u64,
 }
@@ -62,7 +79,26 @@ pub struct Status {
     pub routes: FollowStatus,
     /// What became of packets, by name; of none where the datapath keeps no count.
     pub packets: Vec<Traffic>,
+    /// None where the kernel's routes are followed.
+    pub table: Option<TableStatus>,
     pub rules: RulesStatus,
+}
+
+/// The table image whose routes are routed by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TableStatus {
+    pub file: String,
+    /// Its routes.
+    pub ipv4: usize,
+    pub ipv6: usize,
+}
+
+/// What a reload came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Reloaded {
+    #[serde(flatten)]
+    pub rules: RulesStatus,
+    pub table: Option<TableStatus>,
 }
 
 /// A device of the configuration.
@@ -90,46 +126,41 @@ pub struct RulesStatus {
 /// What is missing, and the remedy.
 pub fn check(datapath: Datapath) -> Result<(), Missing> {
     match datapath {
-        Datapath::Xdp => crate::xdp::check(),
+        Datapath::Xdp => xdp::check(),
         Datapath::AfXdp => crate::cpu::af_xdp::check(),
         Datapath::Kernel => plane::forwarding(),
     }
 }
 
 impl Service {
-    /// Routes by the tables of the calling thread's namespace. When it returns, packets are.
+    /// Routes by the tables of the calling thread's namespace, or by a table image and the neighbours
+    /// and devices of that namespace. When it returns, packets are.
     ///
     /// # Errors
-    /// Rules that cannot be taken; devices that are not there; what this machine lacks.
+    /// An image or rules that cannot be taken; devices that are not there; what this machine lacks.
     pub fn start(config: Config) -> Result<Self, Error> {
-        let set = config.rules.as_ref().map(read).transpose()?;
-        let set = set.unwrap_or_default();
+        let files = Files::read(&config)?;
         plane::all_there(&config.interfaces)?;
-        let options = Options {
-            next_hops: lpm::NextHop::MAX,
-            ..Options::default()
-        };
-        let follower = Follower::start(options, |v4, v6| Dataplane::start(&config, v4, v6))?;
+        let loaded = Loaded::of(&files);
+        let follower = aside(&config, files.given, &loaded.set)?;
         follower.with(|follow| {
             let ports = follow.ports(&config.interfaces);
             let plane = follow.plane_mut();
-            plane.rules(&set)?;
+            plane.open(&config)?;
             plane.listen(ports)
         })?;
-        let rules = Loaded {
-            set,
-            ..Loaded::default()
-        };
         Ok(Self {
             config,
-            follower,
-            rules: Mutex::new(rules),
+            follower: RwLock::new(follower),
+            loaded: Mutex::new(loaded),
+            reloading: Mutex::new(()),
+            published: xdp::Published::default(),
         })
     }
 
     /// Looks after devices that came back or changed; to be called about every second.
     pub fn look_after(&self) {
-        let listened = self.follower.with(|follow| {
+        let listened = self.follower().with(|follow| {
             let ports = follow.ports(&self.config.interfaces);
             follow.plane_mut().listen(ports)
         });
@@ -138,16 +169,19 @@ impl Service {
         }
     }
 
-    /// Filters by what the rules file holds now. What cannot be taken changes nothing.
+    /// Filters by what the rules file holds now, and routes by what the table image holds now. No packet
+    /// is lost, and each meets all of what was before or all of what is new. What cannot be taken changes
+    /// nothing.
     ///
     /// # Errors
-    /// The first complaint about the file.
-    pub fn reload(&self) -> Result<RulesStatus, Error> {
-        let mut loaded = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = self.take_rules();
+    /// The first complaint about a file; no room for a second plane beside the first.
+    pub fn reload(&self) -> Result<Reloaded, Error> {
+        let _alone = self.reloading.lock();
+        let taken = Files::read(&self.config).and_then(|files| self.take(files));
+        let mut loaded = self.loaded();
         match taken {
-            Ok(set) => {
-                loaded.set = set;
+            Ok(Loaded { set, table, .. }) => {
+                (loaded.set, loaded.table) = (set, table);
                 loaded.reloads += 1;
             }
             Err(error) => {
@@ -155,22 +189,33 @@ impl Service {
                 return Err(error);
             }
         }
-        Ok(self.rules_status(&loaded))
+        Ok(Reloaded {
+            rules: self.rules_status(&loaded),
+            table: loaded.table.clone(),
+        })
     }
 
     /// Why packets are no longer routed by the kernel's tables, if so.
     pub fn failed(&self) -> Option<String> {
-        let followed = self.follower.failed();
+        let follower = self.follower();
+        let followed = follower.failed();
         let followed = followed.map(|why| format!("routes are no longer followed: {why}"));
-        followed.or_else(|| self.follower.with(|follow| follow.plane().failed()))
+        followed.or_else(|| follower.with(|follow| follow.plane().failed()))
     }
 
     pub fn status(&self) -> Status {
-        let (packets, attached) = self.follower.with(|follow| {
+        let earlier = self.follower().with(|follow| follow.plane().earlier());
+        if earlier.is_some() {
+            // Nothing waits for it meanwhile.
+            xdp::settle();
+        }
+        let follower = self.follower();
+        let (packets, attached) = follower.with(|follow| {
             let plane = follow.plane();
-            (plane.packets(), plane.attached())
+            let packets = plane.packets(&self.published, earlier.as_ref());
+            (packets, plane.attached())
         });
-        let loaded = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded = self.loaded();
         let by_kernel = self.config.datapath == Datapath::Kernel;
         let interfaces = self.config.interfaces.iter().map(|name| Interface {
             name: name.clone(),
@@ -179,24 +224,44 @@ impl Service {
         Status {
             datapath: self.config.datapath.name(),
             interfaces: interfaces.collect(),
-            routes: self.follower.status(),
+            routes: follower.status(),
             packets,
+            table: loaded.table.clone(),
             rules: self.rules_status(&loaded),
         }
     }
 
-    fn take_rules(&self) -> Result<RuleSet, Error> {
-        let set = self.config.rules.as_ref().map(read).transpose()?;
-        let set = set.unwrap_or_default();
-        self.follower
-            .with(|follow| follow.plane_mut().rules(&set))?;
-        Ok(set)
+    /// Has the data plane do what was read.
+    fn take(&self, files: Files) -> Result<Loaded, Error> {
+        let loaded = Loaded::of(&files);
+        if files.given.is_none() {
+            self.follower().rules(&loaded.set)?;
+            return Ok(loaded);
+        }
+        let next = aside(&self.config, files.given, &loaded.set)?;
+        let mut current = self
+            .follower
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        next.with(|next| current.with(|current| next.plane_mut().take_over(current.plane_mut())))?;
+        let before = std::mem::replace(&mut *current, next);
+        drop(current);
+        // Its tables are large: nobody waits until they are gone.
+        drop(before);
+        Ok(loaded)
+    }
+
+    fn follower(&self) -> RwLockReadGuard<'_, Follower<Dataplane>> {
+        self.follower.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn loaded(&self) -> MutexGuard<'_, Loaded> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn rules_status(&self, loaded: &Loaded) -> RulesStatus {
-        let file = self.config.rules.as_ref();
         RulesStatus {
-            file: file.map(|rules| rules.file.display().to_string()),
+            file: Files::of_rules(&self.config),
             ipv4: loaded.set.v4.len(),
             ipv6: loaded.set.v6.len(),
             notes: loaded.set.notes.len(),
@@ -206,22 +271,58 @@ impl Service {
     }
 }
 
-/// Reads and checks a rules file without using it.
+impl Loaded {
+    fn of(files: &Files) -> Self {
+        let table = |given: &FromImage| TableStatus {
+            file: given.image.name().to_owned(),
+            ipv4: given.routes.v4.len(),
+            ipv6: given.routes.v6.len(),
+        };
+        Self {
+            set: files.rules.clone(),
+            table: files.given.as_ref().map(table),
+            ..Self::default()
+        }
+    }
+}
+
+/// Reads and checks all files without using them.
 ///
 /// # Errors
-/// As [`Service::start`], of the rules.
-pub fn read(rules: &Rules) -> Result<RuleSet, Error> {
-    let set = rules::open(&rules.file, &rules.options)?;
-    let mut punted = set
-        .notes
-        .iter()
-        .filter(|note| note.kind == NoteKind::Punted);
-    match punted.next() {
-        Some(first) if !rules.punt_unsupported => Err(Error::Unsupported(format!(
-            "{}: no datapath can hold this: {}; set punt_unsupported to leave such packets to the kernel, or remove the rule",
-            first.place.within(&rules.file.display().to_string()),
-            first.what.trim_start_matches("left to the kernel for "),
-        ))),
-        _ => Ok(set),
+/// As [`Service::start`], of the files.
+pub fn check_files(config: &Config) -> Result<(), Error> {
+    Files::read(config).map(drop)
+}
+
+/// A plane with all that it needs to handle packets, and none to handle.
+fn aside(
+    config: &Config,
+    given: Option<FromImage>,
+    rules: &RuleSet,
+) -> Result<Follower<Dataplane>, Error> {
+    let options = Options {
+        next_hops: lpm::NextHop::MAX,
+        ..Options::default()
+    };
+    let follower = match given {
+        Some(given) => {
+            let routes = given.routes.clone();
+            let follower = Follower::start_with(options, &routes, |v4, v6| {
+                Dataplane::aside(config, Some(given), v4, v6)
+            })?;
+            await_gateways(&follower);
+            follower
+        }
+        None => Follower::start(options, |v4, v6| Dataplane::aside(config, None, v4, v6))?,
+    };
+    follower.rules(rules)?;
+    Ok(follower)
+}
+
+/// The kernel has no route for packets to a gateway that is not known yet: they would be lost.
+fn await_gateways(follower: &Follower<Dataplane>) {
+    let deadline = Instant::now() + ANSWER;
+    while Instant::now() < deadline && follower.with(|follow| follow.is_resolving()) {
+        std::thread::sleep(LOOK_AGAIN);
     }
 }

@@ -3,6 +3,7 @@
 use lpm::{Address, Prefix, Rib};
 
 use crate::named::named;
+use crate::random::Random;
 
 /// How destinations are drawn. Each has a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,119 +30,112 @@ named!(Pattern or UnknownPattern:
 #[error("{0:?} is no traffic pattern: uniform, per-prefix, zipf, sequential")]
 pub struct UnknownPattern(String);
 
-/// Reproducible random numbers (splitmix64).
+/// Destinations without end; none for a table without prefixes.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Destinations<A: Address> {
+    random: Random,
+    drawn: Drawn<A>,
+}
 
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
+#[derive(Clone, Debug)]
+enum Drawn<A: Address> {
+    Uniform(Space<A>),
+    Sequential {
+        space: Space<A>,
+        next: u128,
+        step: u128,
+    },
+    PerPrefix(Vec<Prefix<A>>),
+    /// With the sum of the weights up to each.
+    Zipf(Vec<Prefix<A>>, Vec<f64>),
+}
+
+/// Of `Pattern::Sequential`.
+const STEP: u128 = 671;
+
+impl<A: Address> Destinations<A> {
+    pub fn new(rib: &Rib<A>, pattern: Pattern, mut random: Random) -> Self {
+        let prefixes = || rib.iter().map(|(prefix, _)| prefix).collect();
+        let drawn = match pattern {
+            Pattern::Uniform => Drawn::Uniform(Space::of(rib)),
+            Pattern::PerPrefix => Drawn::PerPrefix(prefixes()),
+            Pattern::Zipf => {
+                let mut ranked: Vec<_> = prefixes();
+                random.shuffle(&mut ranked);
+                let sums = sums(ranked.len());
+                Drawn::Zipf(ranked, sums)
+            }
+            Pattern::Sequential => Drawn::Sequential {
+                space: Space::of(rib),
+                next: 0,
+                step: STEP,
+            },
+        };
+        Self { random, drawn }
     }
 
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Below `end`, which is not 0.
-    pub fn below(&mut self, end: usize) -> usize {
-        usize::try_from((u128::from(self.bits()) * end as u128) >> 64).unwrap_or(0)
-    }
-
-    /// A random order.
-    pub fn shuffle<T>(&mut self, all: &mut [T]) {
-        for at in (1..all.len()).rev() {
-            all.swap(at, self.below(at + 1));
+    /// With steps of `Pattern::Sequential` that lead through the table once in so many destinations.
+    #[must_use]
+    pub fn once_in(mut self, count: u64) -> Self {
+        if let Drawn::Sequential { space, step, .. } = &mut self.drawn {
+            *step = (space.units / u128::from(count.max(1))).max(1);
         }
-    }
-
-    fn wide(&mut self) -> u128 {
-        u128::from(self.bits()) << 64 | u128::from(self.bits())
-    }
-
-    /// 0..1
-    #[expect(clippy::cast_precision_loss, reason = "53 bits")]
-    fn unit(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
-
-/// Addresses as numbers.
-pub trait Number: Address {
-    /// Bits of an address below what `Uniform` and `Sequential` count.
-    const BELOW: u32;
-
-    fn number(self) -> u128;
-    fn of(number: u128) -> Self;
-}
-
-impl Number for u32 {
-    const BELOW: Self = 0;
-
-    fn number(self) -> u128 {
-        self.into()
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "made of an address")]
-    fn of(number: u128) -> Self {
-        number as Self
-    }
-}
-
-impl Number for u128 {
-    const BELOW: u32 = 64;
-
-    fn number(self) -> u128 {
         self
     }
+}
 
-    fn of(number: u128) -> Self {
-        number
+impl<A: Address> Iterator for Destinations<A> {
+    type Item = A;
+
+    fn next(&mut self) -> Option<A> {
+        let random = &mut self.random;
+        match &mut self.drawn {
+            Drawn::Uniform(space) => {
+                let unit = random.wide().checked_rem(space.units)?;
+                Some(space.at(unit, random))
+            }
+            Drawn::Sequential { space, next, step } => {
+                let unit = next.checked_rem(space.units)?;
+                *next = unit + *step;
+                Some(space.at(unit, random))
+            }
+            Drawn::PerPrefix(prefixes) => {
+                let at = random.index(prefixes.len());
+                prefixes.get(at).map(|prefix| inside(*prefix, random))
+            }
+            Drawn::Zipf(ranked, sums) => {
+                let drawn = random.unit() * sums.last()?;
+                let rank = sums.partition_point(|sum| *sum <= drawn);
+                let prefix = ranked[rank.min(ranked.len() - 1)];
+                Some(inside(prefix, random))
+            }
+        }
     }
 }
 
-/// So many destinations; none for a table without prefixes.
-pub fn addresses<A: Number>(
-    rib: &Rib<A>,
-    pattern: Pattern,
-    count: usize,
-    random: &mut Random,
-) -> Vec<A> {
-    if rib.is_empty() {
-        return Vec::new();
-    }
-    match pattern {
-        Pattern::Uniform => {
-            let space = Space::of(rib);
-            let draw = |_| space.at(random.wide() % space.units, random);
-            (0..count).map(draw).collect()
-        }
-        Pattern::Sequential => {
-            const STEP: u128 = 671;
-            let space = Space::of(rib);
-            let step = |at: usize| space.at(at as u128 * STEP % space.units, random);
-            (0..count).map(step).collect()
-        }
-        Pattern::PerPrefix => {
-            let prefixes: Vec<_> = rib.iter().map(|(prefix, _)| prefix).collect();
-            let draw = |_| inside(prefixes[random.below(prefixes.len())], random);
-            (0..count).map(draw).collect()
-        }
-        Pattern::Zipf => zipf(rib, count, random),
-    }
+/// Of the weights of so many ranks, each with those before.
+#[expect(clippy::cast_precision_loss, reason = "ranks are fewer than 2^53")]
+fn sums(ranks: usize) -> Vec<f64> {
+    let mut sum = 0.0;
+    let summed = (1..=ranks).map(|rank| {
+        sum += 1.0 / rank as f64;
+        sum
+    });
+    summed.collect()
 }
 
-/// The routed addresses as one range of units.
+/// The routed addresses as one range of units: addresses of IPv4, /64s of IPv6.
+#[derive(Clone, Debug)]
 struct Space<A: Address> {
     /// Prefixes that no other one covers, with the units up to their end.
     outermost: Vec<(u128, Prefix<A>)>,
     units: u128,
 }
 
-impl<A: Number> Space<A> {
+impl<A: Address> Space<A> {
+    /// Bits of an address below a unit.
+    const BELOW: u8 = if A::BITS == 128 { 64 } else { 0 };
+
     fn of(rib: &Rib<A>) -> Self {
         let (mut outermost, mut units) = (Vec::new(), 0_u128);
         let mut last: Option<Prefix<A>> = None;
@@ -149,8 +143,7 @@ impl<A: Number> Space<A> {
             if last.is_some_and(|last| last.covers(prefix)) {
                 continue;
             }
-            let span = prefix.last().number() - prefix.first().number();
-            units += (span >> A::BELOW) + 1;
+            units += 1 << (A::BITS - Self::BELOW).saturating_sub(prefix.len());
             outermost.push((units, prefix));
             last = Some(prefix);
         }
@@ -162,35 +155,14 @@ impl<A: Number> Space<A> {
         let at = self.outermost.partition_point(|(end, _)| *end <= unit);
         let (end, prefix) = self.outermost[at];
         let before = if at == 0 { 0 } else { self.outermost[at - 1].0 };
-        let place = prefix.first().number() | (unit - before) << A::BELOW;
         debug_assert!(unit < end, "{unit} of {}", self.units);
-        let below = (1_u128 << A::BELOW) - 1;
-        let span = prefix.last().number() - prefix.first().number();
-        A::of(place | random.wide() & below & span)
+        let below = random.wide() & ((1 << Self::BELOW) - 1);
+        prefix.with_host(A::narrow((unit - before) << Self::BELOW | below))
     }
 }
 
-fn inside<A: Number>(prefix: Prefix<A>, random: &mut Random) -> A {
-    let (first, last) = (prefix.first().number(), prefix.last().number());
-    A::of(first | random.wide() & (last - first))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "ranks are fewer than 2^53")]
-fn zipf<A: Number>(rib: &Rib<A>, count: usize, random: &mut Random) -> Vec<A> {
-    let mut ranked: Vec<_> = rib.iter().map(|(prefix, _)| prefix).collect();
-    random.shuffle(&mut ranked);
-    let mut sum = 0.0;
-    let weighed = (1..=ranked.len()).map(|rank| {
-        sum += 1.0 / rank as f64;
-        sum
-    });
-    let cumulative: Vec<f64> = weighed.collect();
-    let draw = |_| {
-        let drawn = random.unit() * sum;
-        let rank = cumulative.partition_point(|upto| *upto <= drawn);
-        inside(ranked[rank.min(ranked.len() - 1)], random)
-    };
-    (0..count).map(draw).collect()
+fn inside<A: Address>(prefix: Prefix<A>, random: &mut Random) -> A {
+    prefix.with_host(A::narrow(random.wide()))
 }
 
 #[cfg(test)]
@@ -205,21 +177,26 @@ mod tests {
         parsed.map(|prefix| (prefix, hop)).collect()
     }
 
+    fn draw<A: Address>(rib: &Rib<A>, pattern: Pattern, count: usize, seed: u64) -> Vec<A> {
+        let destinations = Destinations::new(rib, pattern, Random::new(seed));
+        destinations.take(count).collect()
+    }
+
     #[test]
     fn every_address_has_a_route_and_the_seed_decides_which() {
         let v4 = rib::<u32>(&["10.0.0.0/8", "10.1.2.0/24", "192.0.2.7/32"]);
         let v6 = rib::<u128>(&["2001:db8::/32", "2001:db8::/48", "fd00::1/128", "::/0"]);
         for pattern in Pattern::ALL {
-            let draw = |seed| addresses(&v4, pattern, 500, &mut Random::new(seed));
-            assert_eq!(draw(1).len(), 500, "{pattern}");
-            assert!(draw(1).iter().all(|&to| v4.lookup(to).is_some()));
-            assert_eq!(draw(1), draw(1), "{pattern}");
+            let draw4 = |seed| draw(&v4, pattern, 500, seed);
+            assert_eq!(draw4(1).len(), 500, "{pattern}");
+            assert!(draw4(1).iter().all(|&to| v4.lookup(to).is_some()));
+            assert_eq!(draw4(1), draw4(1), "{pattern}");
             if pattern != Pattern::Sequential {
-                assert_ne!(draw(1), draw(2), "{pattern}");
+                assert_ne!(draw4(1), draw4(2), "{pattern}");
             }
-            let six = addresses(&v6, pattern, 500, &mut Random::new(1));
+            let six = draw(&v6, pattern, 500, 1);
             assert!(six.iter().all(|&to| v6.lookup(to).is_some()), "{pattern}");
-            assert!(addresses(&Rib::<u32>::new(), pattern, 5, &mut Random::new(1)).is_empty());
+            assert!(draw(&Rib::<u32>::new(), pattern, 5, 1).is_empty());
         }
     }
 
@@ -227,14 +204,38 @@ mod tests {
     fn patterns_are_what_their_names_say() {
         let rib = rib::<u32>(&["10.0.0.0/8", "192.0.2.0/24", "192.0.2.128/25"]);
         let small = |pattern| {
-            let all = addresses(&rib, pattern, 9000, &mut Random::new(4));
+            let all = draw(&rib, pattern, 9000, 4);
             all.into_iter().filter(|to| to >> 24 == 192).count()
         };
         assert!(small(Pattern::Uniform) < 10, "256 of 2^24");
         assert!((5500..6500).contains(&small(Pattern::PerPrefix)));
-        let steps = addresses(&rib, Pattern::Sequential, 3, &mut Random::new(4));
+        let steps = draw(&rib, Pattern::Sequential, 3, 4);
         assert_eq!(steps, [0x0a00_0000, 0x0a00_0000 + 671, 0x0a00_0000 + 1342]);
         let last = Space::of(&rib).at((1 << 24) + 255, &mut Random::new(0));
         assert_eq!(last, 0xc000_02ff);
+    }
+
+    #[test]
+    fn the_first_of_three_ranks_has_six_in_eleven() {
+        let rib = rib::<u32>(&["10.0.0.0/8", "172.16.0.0/12", "192.0.2.0/24"]);
+        let all = draw(&rib, Pattern::Zipf, 3000, 7);
+        let mut shares = [10, 172, 192].map(|first| {
+            let to = |to: &&u32| **to >> 24 == first;
+            all.iter().filter(to).count()
+        });
+        shares.sort_unstable();
+        for (share, wanted) in shares.iter().zip([545, 818, 1636]) {
+            assert!(share.abs_diff(wanted) < 120, "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn a_sequence_can_go_through_the_table_once() {
+        let rib = rib::<u32>(&["10.0.0.0/8", "10.1.0.0/16", "192.0.2.0/24"]);
+        let all = Destinations::new(&rib, Pattern::Sequential, Random::new(7));
+        let to: Vec<u32> = all.once_in(1000).take(1002).collect();
+        assert!(to[..1000].is_sorted());
+        assert_eq!(to[0], 0x0a00_0000);
+        assert!(to[1001] < to[1000], "and begins again");
     }
 }

@@ -6,7 +6,6 @@ mod counters;
 mod devices;
 mod error;
 mod filter;
-mod grace;
 mod hops;
 mod layout;
 mod object;
@@ -14,23 +13,26 @@ mod slots;
 mod tables;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::thread;
+use std::time::Duration;
 
 use datapath::Missing;
-use libbpf_rs::MapHandle;
+use libbpf_rs::{Link, MapHandle, Program};
 use lpm::{Layout4, NextHop, Prefix4, Prefix6, Rib};
-use netdev::XdpMode;
+use netdev::{XdpMode, grace};
 use sys::caps::{Capability, Effective};
 
-pub use counters::{Counters, End, Traffic};
+pub use counters::{Counters, End, Published, Traffic};
 pub use error::Error;
-pub use filter::Hits;
+pub use filter::Lists;
+pub use tables::least_memory;
 
-use crate::forward::{Family, Forwarding, Plane};
-use crate::rules::RuleSet;
+use crate::forward::{Compiler, Family, Forwarding, Plane, Rest};
+use crate::image::Stored;
+use crate::rules::Hits;
 use attachments::Attachments;
 use devices::Devices;
 use filter::Filter;
-use grace::Grace;
 use hops::Hops;
 use object::Loaded;
 use tables::Tables;
@@ -82,6 +84,8 @@ pub struct Port {
 pub struct Xdp {
     /// First, so that it is dropped first: no frame is sent by tables that are going.
     attached: Attachments,
+    /// They see what is lost of what was sent.
+    _traces: Vec<Link>,
     ports: Vec<Port>,
     port_map: MapHandle,
     tables: Tables,
@@ -89,6 +93,8 @@ pub struct Xdp {
     devices: Devices,
     filter: Filter,
     counters: MapHandle,
+    /// What became of frames by the planes that this one took over from.
+    before: Counters,
     program: OwnedFd,
 }
 
@@ -104,7 +110,14 @@ pub fn check() -> Result<(), Missing> {
         )
     };
     let held = Effective::read().map_err(unreadable)?;
-    let missing = held.missing(&[Capability::Bpf, Capability::NetAdmin]);
+    let wanted = [Capability::Bpf, Capability::NetAdmin, Capability::Perfmon];
+    let missing = held.missing(&wanted);
+    if missing.is_empty() && !sys::kernel::has_btf() {
+        return Err(Missing::new(
+            "the kernel publishes no type information",
+            "boot a kernel built with CONFIG_DEBUG_INFO_BTF",
+        ));
+    }
     if missing.is_empty() {
         return Ok(());
     }
@@ -115,29 +128,75 @@ pub fn check() -> Result<(), Missing> {
     ))
 }
 
+/// Until no CPU runs the program with what it was given before.
+fn wait() -> Result<(), Error> {
+    grace::wait().map_err(Error::kernel("waiting for the CPUs to leave the program"))
+}
+
+/// Returns when the kernel is done with every frame that the program has sent until now: what it lost of
+/// them is counted. Takes milliseconds.
+pub fn settle() {
+    wait_or_sleep();
+}
+
+/// As `wait`. The kernel refuses for want of memory alone; then it waits for longer than a program may run.
+fn wait_or_sleep() {
+    if let Err(error) = wait() {
+        tracing::warn!(%error, "waiting a second instead");
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
 /// Loads a plane with these routes, attached nowhere yet: [`Xdp::listen`] does that once next hops have
 /// their meanings.
 ///
 /// # Errors
 /// What this machine lacks; routes that there is no room for.
 pub fn start(settings: &Settings, v4: Rib<u32>, v6: Rib<u128>) -> Result<Xdp, Error> {
+    with(settings, v4, v6, None)
+}
+
+/// As `start`, with the arrays of an image, whose routes these are, instead of arrays made of them.
+///
+/// # Errors
+/// As `start`; content that no table has.
+pub fn restore(
+    settings: &Settings,
+    image: &Stored,
+    v4: Rib<u32>,
+    v6: Rib<u128>,
+) -> Result<Xdp, Error> {
+    with(settings, v4, v6, Some(image))
+}
+
+fn with(
+    settings: &Settings,
+    v4: Rib<u32>,
+    v6: Rib<u128>,
+    image: Option<&Stored>,
+) -> Result<Xdp, Error> {
     check()?;
     let shape = tables::Shape::of(settings, &v4, &v6)?;
-    let loaded = Loaded::load(settings, &shape)?;
-    let grace = Grace::new(loaded.map("grace")?)?;
+    let mut loaded = Loaded::load(settings, &shape)?;
     let program = loaded.program("route_frame")?;
+    let id = Program::id_from_fd(program.as_fd())
+        .map_err(Error::kernel("asking for the program's id"))?;
+    object::write(&loaded.map("own")?, &0_u32.to_ne_bytes(), &id.to_ne_bytes())?;
     Ok(Xdp {
         attached: Attachments::new(
             program.try_clone().map_err(Error::Descriptor)?,
             settings.mode,
+            loaded.map("attached")?,
         ),
+        _traces: loaded.trace(["frames_left", "frame_refused"])?,
         ports: Vec::new(),
         port_map: loaded.map("ports")?,
-        tables: Tables::build(&shape, v4, v6, &loaded, &grace)?,
-        filter: Filter::new(&loaded, grace.clone())?,
-        hops: Hops::new(settings, &loaded, grace)?,
+        tables: Tables::build(&shape, (v4, v6), image, &loaded)?,
+        filter: Filter::new(&loaded)?,
+        hops: Hops::new(settings, &loaded)?,
         devices: Devices::new(loaded.map("devices")?, settings.mode),
         counters: loaded.map("counters")?,
+        before: Counters::default(),
         program,
     })
 }
@@ -169,7 +228,26 @@ impl Xdp {
     /// # Errors
     /// The kernel's, of reading them.
     pub fn counters(&self) -> Result<Counters, Error> {
-        Counters::read(&self.counters)
+        let mut counters = Counters::read(&self.counters)?;
+        counters.add(&self.before);
+        Ok(counters)
+    }
+
+    /// Handles what comes by the ports of `before`, at once: each frame meets one of both from
+    /// beginning to end. Both must know the same devices, and this one no ports.
+    ///
+    /// # Errors
+    /// A device whose program cannot be replaced: `before` goes on then.
+    pub fn take_over(&mut self, before: &mut Self) -> Result<(), Error> {
+        for port in &before.ports {
+            object::write(&self.port_map, &layout::port_key(port), &layout::port(port))?;
+        }
+        self.attached.take_over(&mut before.attached)?;
+        self.ports = std::mem::take(&mut before.ports);
+        // Until then a frame may be counted there.
+        wait_or_sleep();
+        self.before = before.counters()?;
+        Ok(())
     }
 
     /// How often each rule matched since the rules were set: of IPv4's list, and of IPv6's. Rules are
@@ -206,6 +284,7 @@ impl Port {
 
 impl Plane for Xdp {
     type Error = Error;
+    type Compiled = Lists;
 
     fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), Error> {
         self.tables.route4(prefix, hop)
@@ -222,7 +301,12 @@ impl Plane for Xdp {
         self.hops.set(family, hop, to)
     }
 
-    fn rules(&mut self, rules: &RuleSet) -> Result<(), Error> {
-        self.filter.set(rules)
+    fn compiler(&self) -> Compiler<Lists, Error> {
+        let cpus = self.filter.cpus();
+        Box::new(move |rules| Lists::build(rules, cpus))
+    }
+
+    fn enforce(&mut self, lists: Lists) -> Result<Rest, Error> {
+        self.filter.set(lists)
     }
 }

@@ -5,17 +5,15 @@
 
 mod common;
 
-use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::Command;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use acl::{Action, Protocol, Rule4, Rule6};
-use common::network::{PATIENCE, await_that, hop, topology};
+use common::network::{self, await_that, hop, topology};
 use lpm::Prefix;
 use router::cpu::Options;
 use router::cpu::af_xdp::{AfXdp, Counters, Given, Settings};
 use router::engine::{Contents, Function};
-use router::forward::{Adjacency, Family, Forwarding, Member, Plane, Punt};
+use router::forward::{Family, Forwarding, Member, Plane, Punt};
 use router::rules::RuleSet;
 use testbed::{Bed, Host, Neighbours, Topology};
 
@@ -76,14 +74,7 @@ impl Rig {
     /// Sends to both ends by what the bed says of them.
     fn introduce(&mut self) {
         for (peer, number) in [("server", TO_SERVER), ("client", TO_CLIENT)] {
-            let interface = self.host("router").interface(peer).unwrap();
-            let to = Forwarding::Neighbour(Adjacency {
-                ifindex: interface.ifindex,
-                source: interface.mac,
-                destination: interface.peers[0].mac,
-                vlan: None,
-                mtu: interface.mtu,
-            });
+            let to = Forwarding::Neighbour(network::adjacency(self.host("router"), peer));
             for family in FAMILIES {
                 self.plane.next_hop(family, hop(number), &to).unwrap();
             }
@@ -99,11 +90,7 @@ impl Rig {
     }
 
     fn address(&self, host: &str, peer: &str, family: Family) -> IpAddr {
-        let interface = self.host(host).interface(peer).unwrap();
-        match family {
-            Family::V4 => interface.v4,
-            Family::V6 => interface.v6,
-        }
+        network::address(self.host(host), peer, family)
     }
 
     fn server(&self, family: Family) -> IpAddr {
@@ -112,13 +99,7 @@ impl Rig {
 
     /// Whether a program succeeds in a host, and what it prints.
     fn print(&self, host: &str, command: &str) -> (bool, String) {
-        let mut words = command.split_whitespace();
-        let mut program = Command::new(words.next().unwrap());
-        program.args(words);
-        let done = self.host(host).run(|| program.output().unwrap()).unwrap();
-        let mut text = String::from_utf8_lossy(&done.stdout).into_owned();
-        text.push_str(&String::from_utf8_lossy(&done.stderr));
-        (done.status.success(), text)
+        network::print(self.host(host), command)
     }
 
     fn ping(&self, to: IpAddr) -> (bool, String) {
@@ -127,30 +108,8 @@ impl Rig {
 
     /// A conversation of a mebibyte in each direction.
     fn converse(&self, family: Family) {
-        const BYTES: usize = 1 << 20;
-        let server = SocketAddr::new(self.server(family), 7000);
-        let listener = self
-            .host("server")
-            .run(|| TcpListener::bind(server).unwrap());
-        let listener = listener.unwrap();
-        let echo = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut all = vec![0; BYTES];
-            stream.read_exact(&mut all).unwrap();
-            stream.write_all(&all).unwrap();
-        });
-        self.host("client")
-            .run(|| {
-                let mut stream = TcpStream::connect_timeout(&server, PATIENCE).unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
-                let sent: Vec<u8> = (0..=250).cycle().take(BYTES).collect();
-                stream.write_all(&sent).unwrap();
-                let mut back = vec![0; BYTES];
-                stream.read_exact(&mut back).unwrap();
-                assert!(back == sent, "what came back is not what was sent");
-            })
-            .unwrap();
-        echo.join().unwrap();
+        let at = SocketAddr::new(self.server(family), 7000);
+        network::converse(self.host("client"), self.host("server"), at);
     }
 
     /// Sends datagrams to the server.
@@ -296,9 +255,12 @@ fn rules_drop_what_is_forwarded_and_leave_this_host_alone() {
         await_that("the datagrams are dropped", || {
             rig.counters().dropped_by_rule == 20 * round
         });
+        let hits = rig.plane.hits();
+        assert_eq!(hits[usize::from(round == 2)].rules, [20]);
         // Others pass.
         rig.converse(family);
     }
+    assert!(rig.plane.hits().iter().all(|hits| hits.none > 100));
     let everything = RuleSet {
         v4: vec![Rule4 {
             action: Action::Drop,

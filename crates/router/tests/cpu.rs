@@ -19,26 +19,10 @@ use router::engine::{
     Answers, Contents, Counters, Decision, Engine, Function, Headers, Processor, Unkeyed, Verdict,
 };
 use router::forward::{self, Forwarding, Plane};
+use router::random::Random;
 use router::rules::RuleSet;
 
 const BATCHES: [usize; 3] = [32, 255, 4096];
-
-/// splitmix64
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end as u64).unwrap()
-    }
-}
 
 /// A packet's key, found the long way.
 enum Found {
@@ -93,14 +77,14 @@ struct Made {
 impl Made {
     /// Routes and rules that are about these packets, nested and overlapping.
     fn about(frames: &[Vec<u8>], seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut made = Self {
             v4: Vec::new(),
             v6: Vec::new(),
             rules: RuleSet::default(),
         };
         for _ in 0..150 {
-            match found(&frames[random.below(frames.len())]) {
+            match found(&frames[random.index(frames.len())]) {
                 Found::V4(key) => {
                     route(&mut made.v4, key.destination(), &mut random);
                     let rule = rule4(&key, &mut random);
@@ -153,9 +137,9 @@ impl Made {
 }
 
 fn route<A: Address>(routes: &mut Routes<A>, address: A, random: &mut Random) {
-    let len = u8::try_from(random.below(usize::from(A::BITS) + 1)).unwrap();
+    let len = u8::try_from(random.index(usize::from(A::BITS) + 1)).unwrap();
     let prefix = Prefix::containing(address, len).unwrap();
-    let hop = NextHop::new(u16::try_from(1 + random.below(400)).unwrap()).unwrap();
+    let hop = NextHop::new(u16::try_from(1 + random.index(400)).unwrap()).unwrap();
     routes.retain(|(other, _)| *other != prefix);
     routes.push((prefix, hop));
 }
@@ -181,11 +165,11 @@ fn rule6(key: &Key6, random: &mut Random) -> Rule6 {
 /// A rule that this key falls under.
 fn rule<A: acl::Address>(key: &acl::Key<A>, random: &mut Random, lengths: usize) -> Rule<A> {
     let mut prefix = |address| {
-        let length = u8::try_from(random.below(lengths)).unwrap();
-        acl::Prefix::new(address, length).unwrap()
+        let length = u8::try_from(random.index(lengths)).unwrap();
+        Prefix::containing(address, length).unwrap()
     };
     let (source, destination) = (prefix(key.source()), prefix(key.destination()));
-    let destination_ports = match random.below(3) {
+    let destination_ports = match random.index(3) {
         0 => acl::ANY_PORT,
         1 => key.destination_port()..=key.destination_port(),
         _ => key.destination_port() / 2..=key.destination_port(),
@@ -194,11 +178,11 @@ fn rule<A: acl::Address>(key: &acl::Key<A>, random: &mut Random, lengths: usize)
         source,
         destination,
         destination_ports,
-        protocol: match random.below(2) {
+        protocol: match random.index(2) {
             0 => acl::Protocol::ANY,
             _ => acl::Protocol::exactly(key.protocol),
         },
-        action: [Action::Accept, Action::Drop, Action::Punt][random.below(3)],
+        action: [Action::Accept, Action::Drop, Action::Punt][random.index(3)],
         ..Rule::default()
     }
 }
@@ -249,7 +233,7 @@ fn check(frames: &[Vec<u8>], made: &Made, options: &Options) {
 fn each_engine(mut test: impl FnMut(Options)) {
     for layout4 in [Layout4::Mixed, Layout4::Words] {
         for simd in Simd::available() {
-            for layout6 in [Layout6::Paged, Layout6::Flat] {
+            for layout6 in Layout6::ALL {
                 test(Options {
                     layout4,
                     layout6,

@@ -47,7 +47,7 @@ fn wrong(checked: &[Checked]) -> usize {
 #[test]
 fn an_image_comes_back_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
-    for layout in [Layout4::Bytes, Layout4::Mixed, Layout4::Words] {
+    for layout in Layout4::ALL {
         let before = image(ROUTES, RULES, Some(layout));
         let path = saved(folder.path(), &before);
         let again = fs::read(&path).unwrap();

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use acl::{Action, Key4, Key6, linear};
 use common::programs::{Net, installed};
+use router::config::{Config, Datapath, Rules};
 use router::rules::{Hook, Options, RuleSet, read};
+use router::service::Service;
 
 fn import(text: &str, hook: Hook) -> RuleSet {
     let options = Options {
@@ -289,4 +291,107 @@ fn a_rule_set_decides_as_its_twin_of_iptables() {
     assert!(notes[0].starts_with("left to the kernel for meta mark: ip filter FORWARD handle "));
     assert!(notes[1].starts_with("left to the kernel for reject: ip filter FORWARD handle "));
     assert!(notes[2].ends_with("is for IPv6: no rules"));
+}
+
+/// Rules of both families, of which the last accepts: what a listing says of no rule is a policy.
+fn random_table(dice: &mut Dice) -> String {
+    let mut text = "action,source,destination,source_ports,destination_ports,protocol\n".to_owned();
+    for _ in 0..200 {
+        let nets: &[&str] = if dice.below(3) == 0 {
+            &["", "2001:db8::/48", "2001:db8::1", "2001:db8:1::/64"]
+        } else {
+            &["", "10.0.0.0/29", "10.0.0.9", "10.0.0.0/16", "10.9.0.0/24"]
+        };
+        let ports = ["", "", "0-1023", "1080", "1085-1090", "2000-65535"];
+        let cells = [
+            dice.of(&["accept", "drop"]),
+            dice.of(nets),
+            dice.of(nets),
+            dice.of(&ports),
+            dice.of(&ports),
+            dice.of(&["", "tcp", "udp", "icmp", "132", "47"]),
+        ];
+        text.push_str(&(cells.join(",") + "\n"));
+    }
+    text + "accept,,,,,\n"
+}
+
+#[test]
+fn the_kernels_data_plane_decides_as_the_rules_do() {
+    if !installed("nft") {
+        return;
+    }
+    let Some(net) = Net::new("nft-plane") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.csv");
+    let config = Config {
+        datapath: Datapath::Kernel,
+        interfaces: Vec::new(),
+        xdp_mode: netdev::XdpMode::Native,
+        threads: 1,
+        control: folder.path().join("r.sock"),
+        http: None,
+        table: None,
+        rules: Some(Rules {
+            file: file.clone(),
+            options: Options::default(),
+            punt_unsupported: false,
+        }),
+    };
+    let mut service: Option<Service> = None;
+    let mut dice = Dice(9);
+    let (mut decided, mut dropped) = (0, 0);
+    for _ in 0..4 {
+        std::fs::write(&file, random_table(&mut dice)).unwrap();
+        match &service {
+            Some(service) => drop(net.inside(|| service.reload()).unwrap()),
+            None => service = Some(net.inside(|| Service::start(config.clone())).unwrap()),
+        }
+        let asked = router::rules::open(&file, &Options::default()).unwrap();
+        let mut listing: serde_json::Value =
+            serde_json::from_str(&net.run("nft -j list ruleset")).unwrap();
+        // Later fragments are told apart by what rules do not have.
+        let items = listing["nftables"].as_array_mut().unwrap();
+        items.retain(|item| !item["rule"].to_string().contains("frag-off"));
+        let loaded = import(&listing.to_string(), Hook::Forward);
+        for _ in 0..5000 {
+            let pool = if dice.below(3) == 0 { &V6[..] } else { &V4[..] };
+            let protocol = dice.of(&[1, 6, 17, 33, 47, 132, 136]);
+            let with_ports = ![1, 47].contains(&protocol);
+            let [from, to] = [(); 2].map(|()| {
+                let port = if with_ports { dice.of(&PORTS) } else { 0 };
+                SocketAddr::new(dice.of(pool).parse().unwrap(), port)
+            });
+            let wanted = decision(&asked, from, to, protocol);
+            let found = decision(&loaded, from, to, protocol);
+            if found.0 == Action::Punt {
+                // Listings leave out whether IPv4's ICMP is meant in IPv4 only.
+                continue;
+            }
+            assert_eq!(
+                found.0, wanted.0,
+                "{from} {to} {protocol}: {found:?} {wanted:?}"
+            );
+            decided += 1;
+            dropped += u32::from(wanted.0 == Action::Drop);
+        }
+    }
+    assert!(
+        decided > 15_000 && dropped > 2000 && decided - dropped > 2000,
+        "{decided} {dropped}"
+    );
+    net.inside(|| drop(service));
+    let listed = || net.run("nft list ruleset");
+    assert!(!listed().contains("lowroad"), "{}", listed());
+    // What a router that was killed has left does not filter for one without rules.
+    net.feed("nft -f -", "table inet lowroad_router {\n}\n");
+    let bare = Config {
+        rules: None,
+        ..config
+    };
+    let service = net.inside(|| Service::start(bare)).unwrap();
+    assert!(!listed().contains("lowroad"), "{}", listed());
+    net.inside(|| drop(service));
 }

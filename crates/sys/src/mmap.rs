@@ -36,11 +36,17 @@ impl Region {
             Pages::Huge => libc::MAP_HUGETLB,
         };
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | huge;
-        Self::map(len, WRITABLE, flags, None, 0)
+        Self::map(len, WRITABLE, flags | libc::MAP_POPULATE, None, 0)
     }
 
     /// `len` bytes of what `fd` offers at `offset`, shared.
     pub fn shared(fd: impl AsFd, len: usize, offset: u64) -> io::Result<Self> {
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        Self::map(len, WRITABLE, flags, Some(fd.as_fd()), offset)
+    }
+
+    /// As `shared`, but no page is touched yet: populating a file's mapping makes all of it dirty.
+    pub(crate) fn untouched(fd: impl AsFd, len: usize, offset: u64) -> io::Result<Self> {
         Self::map(len, WRITABLE, libc::MAP_SHARED, Some(fd.as_fd()), offset)
     }
 
@@ -49,7 +55,7 @@ impl Region {
         Self::map(
             len,
             libc::PROT_READ,
-            libc::MAP_SHARED,
+            libc::MAP_SHARED | libc::MAP_POPULATE,
             Some(fd.as_fd()),
             offset,
         )
@@ -65,16 +71,7 @@ impl Region {
         let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
         let fd = fd.map_or(-1, |fd| fd.as_raw_fd());
         // SAFETY: with no address asked for, the kernel picks one that is unused.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                len,
-                protection,
-                flags | libc::MAP_POPULATE,
-                fd,
-                offset,
-            )
-        };
+        let start = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, fd, offset) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

@@ -12,7 +12,7 @@ pub enum Simd {
 }
 
 impl Simd {
-    const ALL: [Self; 3] = [Self::Portable, Self::Avx2, Self::Avx512];
+    pub const ALL: [Self; 3] = [Self::Portable, Self::Avx2, Self::Avx512];
 
     /// All of them that this machine has.
     pub fn available() -> impl Iterator<Item = Self> {

@@ -15,6 +15,8 @@ const BARRED: &[(&str, &str, &[&str])] = &[
     ("to", "do!(", CODE),
     ("unimplem", "ented!(", CODE),
     ("bpf_pri", "ntk(", CODE),
+    ("<<<<", "<<< ", CODE),
+    (">>>>", ">>> ", CODE),
 ];
 const CODE: &[&str] = &[".rs", ".c", ".h", ".toml", ".sh", ".md"];
 

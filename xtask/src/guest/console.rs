@@ -44,10 +44,12 @@ pub(super) struct Ended {
 
 impl Console {
     /// Boots and waits for the shell. KVM is not used: where it exists it may be another
-    /// hypervisor's, in which a stock kernel does not boot.
+    /// hypervisor's, in which a stock kernel does not boot. One thread emulates both CPUs in turn:
+    /// with a thread each, one may go on executing code that the other has patched (the breakpoint
+    /// of a static key, at which it then traps for ever).
     pub(super) fn boot(kernel: &Path, initrd: &Path) -> Result<Self> {
         let mut qemu = Command::new("qemu-system-x86_64")
-            .args(["-M", "pc", "-accel", "tcg,thread=multi", "-cpu", "max"])
+            .args(["-M", "pc", "-accel", "tcg,thread=single", "-cpu", "max"])
             .args(["-smp", "2", "-m", "2048", "-nodefaults", "-no-reboot"])
             .args(
                 NODES

@@ -8,15 +8,19 @@ mod cpio;
 mod image;
 mod kernel;
 
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::run;
 use crate::tally::{Outcome, Skip, Tally};
 use crate::test::{self, Binary};
 use console::{Console, Ended};
 use image::Image;
+use kernel::Kernel;
 
 /// Test programs that meet the kernel; the others ran on this machine.
 const IN_GUEST: &[&str] = &[
@@ -36,6 +40,7 @@ const HOST_ONLY: &[&str] = &[
     "features model",
     "features nats",
     "features nfstream",
+    "features parallel",
     "features payload",
     "features queue",
     "features scored",
@@ -44,11 +49,13 @@ const HOST_ONLY: &[&str] = &[
     "lowroad bad_input",
     "lowroad media",
     "lowroad models",
+    "lowroad replicate",
     "lowroad router_build",
     "lowroad router_cpu",
     "lowroad router_image",
     "lowroad router_made",
     "lowroad router_run",
+    "lowroad scan",
     "relay af_xdp",
     "relay bad_input",
     "relay bpf_datapaths",
@@ -71,6 +78,8 @@ const HOST_ONLY: &[&str] = &[
     "router xdp_network",
     "testbed impaired",
 ];
+/// Guests that share the programs, since one thread emulates all CPUs of a guest.
+const GUESTS: usize = 2;
 /// How long one test program may take in the guest, which is some ten times slower.
 const DEADLINE: Duration = Duration::from_secs(240);
 
@@ -89,51 +98,69 @@ pub(crate) fn shell(command: &str) -> Result<Tally> {
     if let Some(skip) = missing() {
         bail!("cannot run here: {}", skip.reason);
     }
-    let mut console = boot(&[])?;
-    let ended = console.run(command, DEADLINE)?;
+    let ended = Guest::pack(&[])?.boot()?.run(command, DEADLINE)?;
     print!("{}", ended.output);
     let mut tally = Tally::default();
     tally.add(command, judge(&ended));
     Ok(tally)
 }
 
-/// Runs the tests that meet the kernel, and `lowroad doctor`, in the guest.
+/// Runs the tests that meet the kernel, and `lowroad doctor`, in guests.
 pub(crate) fn test(binaries: &[Binary], tally: &mut Tally) -> Result<()> {
     if let Some(skip) = missing() {
         tally.add("Linux 6.1 guest", Outcome::Skipped(skip));
         return Ok(());
     }
     let chosen: Vec<&Binary> = binaries.iter().filter(|binary| in_guest(binary)).collect();
-    let mut console = boot(&chosen)?;
-    for binary in &chosen {
+    let guest = Guest::pack(&chosen)?;
+    let waiting = Mutex::new(chosen.into_iter());
+    let together = Mutex::new(&mut *tally);
+    thread::scope(|scope| {
+        let guests: Vec<_> = (0..GUESTS)
+            .map(|_| scope.spawn(|| work(&guest, &waiting, &together)))
+            .collect();
+        guests.into_iter().try_for_each(|guest| {
+            guest
+                .join()
+                .map_err(|_| anyhow!("a guest's thread panicked"))?
+        })
+    })?;
+    let command = format!("{} doctor", image::lowroad().display());
+    let doctor = guest.boot()?.run(&command, DEADLINE)?;
+    print!("{}", doctor.output);
+    tally.add("6.1: lowroad doctor", judge(&doctor));
+    Ok(())
+}
+
+/// Runs the programs that wait, one after the other, until there are none.
+fn work<'a>(
+    guest: &Guest,
+    waiting: &Mutex<impl Iterator<Item = &'a Binary>>,
+    tally: &Mutex<&mut Tally>,
+) -> Result<()> {
+    let mut console = guest.boot()?;
+    while let Some(binary) = locked(waiting).next() {
         let command = format!(
             "cd {} && LOWROAD_REQUIRE=core {} --nocapture --test-threads 2",
             binary.folder.display(),
             binary.program.display()
         );
         let start = Instant::now();
-        let mut ended = console.run(&command, DEADLINE)?;
+        let ended = console.run(&command, DEADLINE)?;
+        let took = start.elapsed().as_secs_f64();
+        println!("{took:>7.1} s  6.1: {}", binary.name);
+        count(&mut locked(tally), &format!("6.1: {}", binary.name), &ended);
         if ended.status.is_none() {
-            // Emulated CPUs sometimes lock each other up, and nothing ends there any more. What hangs
-            // in a fresh guest, too, hangs by itself.
-            println!("no end of {}: once more in a fresh guest", binary.name);
-            console = boot(&chosen)?;
-            ended = console.run(&command, DEADLINE)?;
-            if ended.status.is_none() {
-                console = boot(&chosen)?;
-            }
+            // It still runs, and what came after would wait for it.
+            console = guest.boot()?;
         }
-        println!(
-            "{:>7.1} s  6.1: {}",
-            start.elapsed().as_secs_f64(),
-            binary.name
-        );
-        count(tally, &format!("6.1: {}", binary.name), &ended);
     }
-    let doctor = console.run(&format!("{} doctor", image::lowroad().display()), DEADLINE)?;
-    print!("{}", doctor.output);
-    tally.add("6.1: lowroad doctor", judge(&doctor));
     Ok(())
+}
+
+/// A thread that panicked fails the run by itself.
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn in_guest(binary: &Binary) -> bool {
@@ -178,14 +205,28 @@ fn missing() -> Option<Skip> {
         })
 }
 
-fn boot(binaries: &[&Binary]) -> Result<Console> {
-    let kernel = kernel::available()?;
-    let mut image = Image::new(&kernel)?;
-    for binary in binaries {
-        image.program(&binary.program)?;
-        image.folder(&binary.folder);
+/// What guests boot from.
+#[derive(Debug)]
+struct Guest {
+    kernel: Kernel,
+    initrd: PathBuf,
+}
+
+impl Guest {
+    /// Puts the programs into a file system.
+    fn pack(binaries: &[&Binary]) -> Result<Self> {
+        let kernel = kernel::available()?;
+        let mut image = Image::new(&kernel)?;
+        for binary in binaries {
+            image.program(&binary.program)?;
+            image.folder(&binary.folder);
+        }
+        let initrd = PathBuf::from(".cache/guest/initrd");
+        image.write(&initrd).context("the guest's file system")?;
+        Ok(Self { kernel, initrd })
     }
-    let initrd = std::path::Path::new(".cache/guest/initrd");
-    image.write(initrd).context("the guest's file system")?;
-    Console::boot(&kernel.image, initrd)
+
+    fn boot(&self) -> Result<Console> {
+        Console::boot(&self.kernel.image, &self.initrd)
+    }
 }

@@ -1,5 +1,6 @@
 //! The whole test run: checks, every test in a process of its own, documentation tests, the guest.
 
+mod aarch64;
 mod binaries;
 mod runner;
 
@@ -58,6 +59,9 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     })?;
     if everything {
         stage(&mut tally, "documentation tests", binaries::documentation)?;
+    }
+    if everything && options.full {
+        stage(&mut tally, "64-bit ARM", aarch64::test)?;
     }
     if everything && !options.no_guest {
         stage(&mut tally, "Linux 6.1 guest", |tally| {

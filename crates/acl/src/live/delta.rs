@@ -85,7 +85,7 @@ fn lengths<A: Address>(cell: usize) -> (u8, u8) {
 fn cell_of<A: Address>(rule: &Rule<A>) -> usize {
     let steps = if A::BITS == 32 { STEPS4 } else { STEPS6 };
     let level = |length| steps.iter().filter(|&&step| step <= length).count() - 1;
-    let pair = level(rule.source.length()) * STEPS + level(rule.destination.length());
+    let pair = level(rule.source.len()) * STEPS + level(rule.destination.len());
     let ports = &rule.destination_ports;
     2 * pair + usize::from(ports.start() == ports.end())
 }
@@ -94,14 +94,14 @@ fn cell_of<A: Address>(rule: &Rule<A>) -> usize {
 fn hash<A: Address>(cell: usize, lengths: (u8, u8), source: A, destination: A, port: u16) -> u32 {
     let port = if cell % 2 == 1 { u32::from(port) } else { 0 };
     let mixed = (cell as u32) << 16 | port;
-    let sum = A::hash(source, destination, lengths) ^ mixed.wrapping_mul(MIX[0]);
+    let sum = A::mix(source, destination, lengths) ^ mixed.wrapping_mul(MIX[0]);
     (sum ^ sum >> 15).wrapping_mul(MIX[1])
 }
 
 /// The chain of a rule.
 fn hash_of<A: Address>(rule: &Rule<A>) -> (usize, u32) {
     let cell = cell_of(rule);
-    let (source, destination) = (rule.source.address(), rule.destination.address());
+    let (source, destination) = (rule.source.first(), rule.destination.first());
     let port = *rule.destination_ports.start();
     let hash = hash(cell, lengths::<A>(cell), source, destination, port);
     (cell, hash)

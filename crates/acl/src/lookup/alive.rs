@@ -21,7 +21,7 @@ pub(crate) fn first_alive<A: Address>(
         if root.best >= best {
             break;
         }
-        let hash = A::hash(key.source(), key.destination(), root.lengths);
+        let hash = A::mix(key.source(), key.destination(), root.lengths);
         let place = root.base as usize + slot(hash, root.bits);
         let entry = *at(table.entries.as_slice(), place);
         if entry as u32 & filter(hash) != 0 {

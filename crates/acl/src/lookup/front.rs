@@ -30,7 +30,7 @@ pub(super) fn batch<A: Address, O: Operations<A>>(
             let packet = active[number];
             active[open % BATCH] = packet;
             let (source, destination) = addresses[packet as usize % BATCH];
-            let hash = A::hash(source, destination, root.lengths);
+            let hash = A::mix(source, destination, root.lengths);
             hashes[open % BATCH] = hash;
             let place = root.base as usize + slot(hash, root.bits);
             prefetch(&raw const *at(entries, place));

@@ -82,6 +82,11 @@ enum {
 #define BPF_F_INDEX_MASK 0xffffffffULL
 #define BPF_F_CURRENT_CPU BPF_F_INDEX_MASK
 
+/* bpf_task_storage_get() and its kin */
+enum {
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1U << 0,
+};
+
 /* bpf_ringbuf_*() */
 enum {
 	BPF_RB_NO_WAKEUP = 1U << 0,

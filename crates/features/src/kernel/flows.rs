@@ -235,7 +235,7 @@ impl FlowPlane {
     /// Exports what is left, at the end: no packet is counted afterwards.
     pub fn finish(&mut self, export: &mut impl FnMut(Box<Flow>)) -> Result<(), Error> {
         self.attached.clear();
-        sys::rcu::synchronize()
+        netdev::grace::wait()
             .map_err(|error| Error::failed("waiting for the flow programs to end", error))?;
         self.drain()?;
         self.collect(export)?;

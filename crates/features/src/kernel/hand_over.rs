@@ -88,7 +88,7 @@ impl HandOver {
     /// Hands over no more; what was handed over is in its socket.
     pub(crate) fn detach(&mut self) -> Result<(), Error> {
         self.attached.clear();
-        sys::rcu::synchronize()
+        netdev::grace::wait()
             .map_err(|error| Error::failed("waiting for the handing program to end", error))
     }
 

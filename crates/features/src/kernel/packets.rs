@@ -82,7 +82,7 @@ impl PacketPlane {
             return Ok(());
         }
         self.attached.clear();
-        sys::rcu::synchronize()
+        netdev::grace::wait()
             .map_err(|error| Error::failed("waiting for the packet program to end", error))
     }
 

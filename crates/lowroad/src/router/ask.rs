@@ -61,9 +61,7 @@ impl Question {
     }
 
     pub(super) fn reload() -> Self {
-        Self::of("reload", |answer| {
-            format!("rules {} + {}\n", answer["ipv4"], answer["ipv6"])
-        })
+        Self::of("reload", |answer| format!("{}\n", reloaded(answer)))
     }
 
     fn of(method: &'static str, reads: fn(&Value) -> String) -> Self {
@@ -86,6 +84,17 @@ impl Question {
 
 pub(super) fn print_json(answer: &Value) -> Result<(), Failure> {
     exit::print(&format!("{answer:#}\n"))
+}
+
+/// What holds after a reload.
+fn reloaded(answer: &Value) -> String {
+    let table = &answer["table"];
+    let routes = if table.is_null() {
+        String::new()
+    } else {
+        format!("routes {} + {}  ", table["ipv4"], table["ipv6"])
+    };
+    format!("{routes}rules {} + {}", answer["ipv4"], answer["ipv6"])
 }
 
 /// Routes, next hops, packets, and how following goes.
@@ -132,6 +141,10 @@ pub(super) fn status(answer: &Value) -> String {
             "policy rules that are not followed: {} (see `ip rule`)",
             routes["foreign_rules"]
         );
+    }
+    if let Some(file) = answer["table"]["file"].as_str() {
+        let (v4, v6) = (&answer["table"]["ipv4"], &answer["table"]["ipv6"]);
+        let _ = writeln!(text, "table  {file}  {v4} + {v6}");
     }
     if let Some(file) = answer["rules"]["file"].as_str() {
         let (v4, v6) = (&answer["rules"]["ipv4"], &answer["rules"]["ipv6"]);

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use datapath::Missing;
 use lpm::{Layout4, Layout6, Simd};
 use router::cpu::{Options, Tables};
 use router::engine::{Contents, Engine};
-use router::image::Image;
+use router::image::Stored;
 
 use super::given::failure;
 use super::inputs::{Inputs, Read};
@@ -16,66 +17,43 @@ use crate::exit::Failure;
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct Choice {
     /// How wide entries of the IPv4 table are
-    #[arg(long, value_enum, default_value = "mixed", value_name = "LAYOUT")]
-    engine_lpm4: Lpm4,
+    #[arg(long, value_parser = layout4(), default_value = "mixed", value_name = "LAYOUT")]
+    engine_lpm4: Layout4,
     /// How the entries of the IPv6 table are found
-    #[arg(long, value_enum, default_value = "paged", value_name = "LAYOUT")]
-    engine_lpm6: Lpm6,
+    #[arg(long, value_parser = layout6(), default_value = "paged", value_name = "LAYOUT")]
+    engine_lpm6: Layout6,
     /// The instructions that look up
-    #[arg(long, value_enum, default_value = "avx2", value_name = "NAME")]
-    simd: Instructions,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Lpm4 {
-    /// One byte: at most 254 next hops
-    Bytes,
-    /// One byte for next hops 1 to 254, two for the others
-    Mixed,
-    /// Two bytes
-    Words,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Lpm6 {
-    /// By pages
-    Paged,
-    /// In one array of 2 GiB of address space
-    Flat,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Instructions {
-    /// What every machine has
-    Portable,
-    Avx2,
-    Avx512,
+    #[arg(long, value_parser = simd(), default_value = "avx2", value_name = "NAME")]
+    simd: Simd,
 }
 
 impl Choice {
     pub(super) fn options(&self) -> Options {
         Options {
-            layout4: self.engine_lpm4.layout(),
-            layout6: self.engine_lpm6.layout(),
-            simd: self.simd.simd(),
+            layout4: self.engine_lpm4,
+            layout6: self.engine_lpm6,
+            simd: self.simd,
             ..Options::default()
         }
     }
 
     /// As in `mixed paged avx2`.
     pub(super) fn name(&self) -> String {
-        let layout4 = self.engine_lpm4.to_possible_value();
-        let layout6 = self.engine_lpm6.to_possible_value();
-        let name = |value: Option<clap::builder::PossibleValue>| {
-            value.map_or_else(String::new, |value| value.get_name().to_owned())
-        };
-        let simd = self.simd.simd().name();
-        format!("{} {} {simd}", name(layout4), name(layout6))
+        let (layout4, layout6) = (self.engine_lpm4.name(), self.engine_lpm6.name());
+        format!("{layout4} {layout6} {}", self.simd.name())
     }
 
-    /// Tables of this kind.
-    pub(super) fn tables(&self, contents: Contents) -> Result<Tables, Failure> {
-        let tables = Tables::setup(contents, &self.options()).map_err(refused)?;
+    /// Tables of this kind, of an image's arrays where they are of its routes.
+    pub(super) fn tables(
+        &self,
+        contents: Contents,
+        image: Option<&Stored>,
+    ) -> Result<Tables, Failure> {
+        let tables = match image {
+            Some(image) => Tables::restore(image, contents, &self.options()),
+            None => Tables::setup(contents, &self.options()),
+        };
+        let tables = tables.map_err(refused)?;
         for warning in tables.warnings() {
             tracing::warn!("{warning}");
         }
@@ -97,43 +75,54 @@ fn refused(error: router::cpu::Error) -> Failure {
             "--engine-lpm4 bytes holds 254 next hops, and the routes have more: use mixed or words"
                 .to_owned(),
         ),
+        Error::Image(error) => failure(error),
         error => Failure::Failed(error.into()),
     }
 }
 
-impl Lpm4 {
-    pub(super) fn layout(self) -> Layout4 {
-        match self {
-            Self::Bytes => Layout4::Bytes,
-            Self::Mixed => Layout4::Mixed,
-            Self::Words => Layout4::Words,
-        }
-    }
+/// Reads the name of a layout of the IPv4 table.
+pub(super) fn layout4() -> impl TypedValueParser<Value = Layout4> {
+    named(Layout4::ALL, Layout4::name, |layout| match layout {
+        Layout4::Bytes => "One byte: at most 254 next hops",
+        Layout4::Mixed => "One byte for next hops 1 to 254, two for the others",
+        Layout4::Words => "Two bytes",
+    })
 }
 
-impl Lpm6 {
-    pub(super) fn layout(self) -> Layout6 {
-        match self {
-            Self::Paged => Layout6::Paged,
-            Self::Flat => Layout6::Flat,
-        }
-    }
+fn layout6() -> impl TypedValueParser<Value = Layout6> {
+    named(Layout6::ALL, Layout6::name, |layout| match layout {
+        Layout6::Paged => "By pages",
+        Layout6::Flat => "In one array of 2 GiB of address space",
+    })
 }
 
-impl Instructions {
-    pub(super) fn simd(self) -> Simd {
-        match self {
-            Self::Portable => Simd::Portable,
-            Self::Avx2 => Simd::Avx2,
-            Self::Avx512 => Simd::Avx512,
-        }
-    }
+fn simd() -> impl TypedValueParser<Value = Simd> {
+    named(Simd::ALL, Simd::name, |simd| match simd {
+        Simd::Portable => "What every machine has",
+        Simd::Avx2 => "With BMI1 and BMI2",
+        Simd::Avx512 => "F, BW, DQ and VL, and what avx2 has",
+    })
+}
+
+/// Reads one of these by its name; help says what each is.
+fn named<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    name: impl Fn(T) -> &'static str + Clone + Send + Sync + 'static,
+    help: impl Fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let values = all.map(|one| PossibleValue::new(name(one)).help(help(one)));
+    PossibleValuesParser::new(values).try_map(move |said| {
+        let one = all.into_iter().find(|one| name(*one) == said);
+        one.ok_or("no such name")
+    })
 }
 
 /// What tables are made of: an image's contents, or what is read from files.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) contents: Contents,
+    /// The image that the contents are of.
+    pub(super) image: Option<Stored>,
     pub(super) routes: bool,
     pub(super) rules: bool,
 }
@@ -149,23 +138,24 @@ impl Made {
                 file.display()
             )));
         }
-        let image = Image::open(file).map_err(failure)?;
-        let mut made = Self {
-            contents: Contents::default(),
-            routes: image.tables.is_some(),
-            rules: image.rules.is_some(),
-        };
-        if let Some(tables) = &image.tables {
-            made.contents.v4 = tables.fib4.rib().clone();
-            made.contents.v6 = tables.fib6.rib().clone();
+        let image = Stored::open(file).map_err(failure)?;
+        let mut contents = Contents::default();
+        if let Some(routes) = image.routes().map_err(failure)? {
+            (contents.v4, contents.v6) = (routes.v4, routes.v6);
         }
-        made.contents.rules = image.rules.unwrap_or_default();
-        Ok(made)
+        contents.rules = image.rules().map_err(failure)?.unwrap_or_default();
+        Ok(Self {
+            contents,
+            routes: image.has_routes(),
+            rules: image.has_rules(),
+            image: Some(image),
+        })
     }
 
     fn read(read: Read) -> Result<Self, Failure> {
         let mut made = Self {
             contents: Contents::default(),
+            image: None,
             routes: read.routes.is_some(),
             rules: read.rules.is_some(),
         };

@@ -11,6 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use packet::{build, pcap};
 use router::generate::{self, Traffic};
 use router::image::Image;
+use router::traffic::Pattern;
 
 use super::given::failure;
 use crate::exit::Failure;
@@ -74,13 +75,13 @@ pub(super) struct Packets {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Order {
-    /// Each address that has a route as likely as any other
+    /// Each address that has a route as likely as any other; of IPv6 each /64
     Uniform,
     /// Each prefix as likely as any other
     PerPrefix,
     /// The n-th prefix 1/n times as often as the first
     Zipf,
-    /// All addresses that have routes, upwards in equal steps
+    /// All addresses that have routes, or /64s, upwards in equal steps
     Sequential,
 }
 
@@ -124,11 +125,11 @@ impl Verb {
 impl Packets {
     fn run(&self) -> Result<(), Failure> {
         let image = Image::open(&self.image).map_err(failure)?;
-        let order = match self.order {
-            Order::Uniform => generate::Order::Uniform,
-            Order::PerPrefix => generate::Order::PerPrefix,
-            Order::Zipf => generate::Order::Zipf,
-            Order::Sequential => generate::Order::Sequential,
+        let pattern = match self.order {
+            Order::Uniform => Pattern::Uniform,
+            Order::PerPrefix => Pattern::PerPrefix,
+            Order::Zipf => Pattern::Zipf,
+            Order::Sequential => Pattern::Sequential,
         };
         let family = if self.v6 { "IPv6" } else { "IPv4" };
         let none = || {
@@ -136,13 +137,13 @@ impl Packets {
             Failure::Input(format!("{file}: no route of {family} to send packets by"))
         };
         let tables = image.tables.as_ref().ok_or_else(none)?;
+        let (v4, v6) = (tables.fib4.rib(), tables.fib6.rib());
         let (count, seed) = (self.packets, self.out.seed);
-        if self.v6 {
-            let traffic = Traffic::new(tables.fib6.rib(), order, count, seed);
-            self.write(traffic.ok_or_else(none)?)
-        } else {
-            let traffic = Traffic::new(tables.fib4.rib(), order, count, seed);
-            self.write(traffic.ok_or_else(none)?)
+        match self.v6 {
+            true if v6.is_empty() => Err(none()),
+            true => self.write(Traffic::new(v6, pattern, count, seed)),
+            false if v4.is_empty() => Err(none()),
+            false => self.write(Traffic::new(v4, pattern, count, seed)),
         }
     }
 
@@ -212,10 +213,6 @@ fn write_rules<A: Address>(out: &mut impl Write, count: u32, seed: u64) -> io::R
 }
 
 fn cells<A: Address>(rule: &Rule<A>) -> String {
-    // An address of length 0 says which family a rule is of.
-    let prefix = |prefix: &acl::Prefix<A>| {
-        format!("{}/{}", A::Text::from(prefix.address()), prefix.length())
-    };
     let ports = |ports: &std::ops::RangeInclusive<u16>| match (ports.start(), ports.end()) {
         _ if *ports == ANY_PORT => String::new(),
         (from, to) if from == to => from.to_string(),
@@ -226,9 +223,10 @@ fn cells<A: Address>(rule: &Rule<A>) -> String {
         Protocol { value, .. } => value.to_string(),
     };
     format!(
+        // An address of length 0 says which family a rule is of.
         "{},{},{},{},{protocol}",
-        prefix(&rule.source),
-        prefix(&rule.destination),
+        rule.source,
+        rule.destination,
         ports(&rule.source_ports),
         ports(&rule.destination_ports)
     )

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use anyhow::anyhow;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use lpm::Layout4;
 use router::image::{Error, Image, Kind, SourceFile, Tables};
 
+use super::engine::layout4;
 use super::inputs::{Inputs, Read};
 use super::report;
 use crate::exit::Failure;
@@ -23,18 +24,8 @@ pub(super) struct Given {
 #[derive(Debug, Args)]
 pub(super) struct Made {
     /// Bytes of an entry of the IPv4 table [default: by the number of next hops]
-    #[arg(long, value_enum, requires = "rib")]
-    layout: Option<Layout>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Layout {
-    /// One: 254 next hops at most
-    Bytes,
-    /// One for the 254 next hops of the most routes, two for the others
-    Mixed,
-    /// Two
-    Words,
+    #[arg(long, value_parser = layout4(), requires = "rib")]
+    layout: Option<Layout4>,
 }
 
 impl Given {
@@ -57,11 +48,6 @@ impl Given {
 impl Made {
     /// What was read, as an image.
     pub(super) fn image(&self, read: Read) -> Result<Image, Failure> {
-        let layout = self.layout.map(|layout| match layout {
-            Layout::Bytes => Layout4::Bytes,
-            Layout::Mixed => Layout4::Mixed,
-            Layout::Words => Layout4::Words,
-        });
         let mut sources = Vec::new();
         let mut source = |kind, name: &str, report: &str| {
             sources.push(SourceFile {
@@ -78,7 +64,7 @@ impl Made {
         }
         let tables = read
             .routes
-            .map(|(_, imported)| Tables::build(&imported.routes, layout));
+            .map(|(_, imported)| Tables::build(&imported.routes, self.layout));
         Ok(Image {
             sources,
             tables: tables.transpose().map_err(failure)?,

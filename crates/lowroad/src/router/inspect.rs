@@ -146,7 +146,7 @@ fn tables_json(tables: &Tables) -> Value {
     };
     let memory = memory(tables).map(|(structure, bytes)| (structure.to_owned(), json!(bytes)));
     json!({
-        "layout": tables.layout_name(),
+        "layout": tables.layout4.name(),
         "v4": family(lengths(rib4), &tables.hops4, uses(rib4, tables.hops4.len())),
         "v6": family(lengths(rib6), &tables.hops6, uses(rib6, tables.hops6.len())),
         "memory_bytes": memory.into_iter().collect::<serde_json::Map<_, _>>(),

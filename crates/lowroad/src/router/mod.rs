@@ -52,7 +52,8 @@ enum Verb {
     Process(Box<process::Process>),
     /// Measure which engine suits these routes and rules on this machine
     Bench(Box<bench::Bench>),
-    /// Route by the kernel's tables, which BIRD, FRR and `ip` change, until SIGINT or SIGTERM
+    /// Route by the kernel's tables, which BIRD, FRR and `ip` change, or by a table image, until SIGINT
+    /// or SIGTERM
     Run(Box<run::Run>),
     /// Say what a running router holds, and what became of packets
     Status(Socket),
@@ -62,7 +63,7 @@ enum Verb {
     NextHops(Socket),
     /// List the rules of a running router, with their packets
     Rules(Socket),
-    /// Have a running router read its rules anew
+    /// Have a running router read its rules and its table image anew
     Reload(Socket),
 }
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use control::shutdown::{Reload, Shutdown};
 use control::{ready, unix};
-use router::config::{self, CONTROL, Config, Datapath, Http, Rules};
+use router::config::{self, CONTROL, Config, Datapath, Http, KERNEL_TABLE, Rules};
 use router::service::{self, Service};
 use serde_json::json;
 
-use super::ask;
+use super::{ask, given};
 use crate::exit::{self, Failure};
 
 /// Devices that came back are found this soon.
@@ -21,10 +21,11 @@ const TICK: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sudo lowroad router run --datapath xdp --interface eth1,eth2
+  sudo lowroad router run --datapath xdp --interface eth1,eth2 --table table.lrt
   sudo lowroad router run --config router.toml")]
 pub(super) struct Run {
     /// Everything, from a file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["datapath", "interface", "threads", "rules"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["datapath", "interface", "threads", "table", "rules"])]
     config: Option<PathBuf>,
     /// Where packets are handled
     #[arg(long, value_enum, required_unless_present = "config")]
@@ -35,13 +36,16 @@ pub(super) struct Run {
     /// Of af-xdp: each takes one queue of every device [default: 1]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Route by this table image, and by its rules, in place of the kernel's routes
+    #[arg(long, value_name = "FILE")]
+    table: Option<PathBuf>,
     /// Filter by these rules; what they cannot express is refused
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
     /// Where to answer questions [default: /run/lowroad/router.sock]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Validate configuration and rules, and exit
+    /// Validate configuration, table image and rules, and exit
     #[arg(long)]
     check: bool,
 }
@@ -61,10 +65,8 @@ impl Run {
         let check = self.check;
         let config = self.configured()?;
         if check {
-            if let Some(rules) = &config.rules {
-                service::read(rules).map_err(failure)?;
-            }
-            return exit::print("configuration and rules: correct\n");
+            service::check_files(&config).map_err(failure)?;
+            return exit::print("configuration and files: correct\n");
         }
         service::check(config.datapath)
             .map_err(|missing| Failure::Missing(vec![(config.datapath.name().into(), missing)]))?;
@@ -87,9 +89,8 @@ impl Run {
             let what = "--interface: name the devices whose packets are routed";
             return Err(Failure::Input(what.to_owned()));
         }
-        if datapath == Datapath::Kernel && self.rules.is_some() {
-            let what = "--rules: the datapath kernel filters by the kernel's own rules: load them with nft";
-            return Err(Failure::Input(what.to_owned()));
+        if datapath == Datapath::Kernel && self.table.is_some() {
+            return Err(Failure::Input(format!("--table: {KERNEL_TABLE}")));
         }
         let complaint = |threads| config::threads_complaint(datapath, threads);
         if let Some(complaint) = self.threads.and_then(complaint) {
@@ -102,6 +103,7 @@ impl Run {
             threads: self.threads.unwrap_or(1),
             control: self.control.unwrap_or_else(|| CONTROL.into()),
             http: None,
+            table: self.table,
             rules: self.rules.map(|file| Rules {
                 file,
                 options: router::rules::Options::default(),
@@ -132,8 +134,12 @@ fn serve(config: Config, json: bool) -> Result<(), Failure> {
     while !shutdown.wait(TICK) {
         if reload.requested() {
             match service.reload() {
-                Ok(rules) => tracing::info!("rules reloaded: {} + {}", rules.ipv4, rules.ipv6),
-                Err(error) => tracing::error!("{error}; the rules before still hold"),
+                Ok(now) => {
+                    let routes = now.table.map_or(0, |table| table.ipv4 + table.ipv6);
+                    let rules = now.rules.ipv4 + now.rules.ipv6;
+                    tracing::info!(routes, rules, "reloaded");
+                }
+                Err(error) => tracing::error!("{error}; what was before still holds"),
             }
         }
         service.look_after();
@@ -210,6 +216,7 @@ fn failure(error: service::Error) -> Failure {
         service::Error::Rules(_)
         | service::Error::Unsupported(_)
         | service::Error::NoInterface(_) => Failure::Input(error.to_string()),
+        service::Error::Image(image) => given::failure(image),
         failed => Failure::Failed(failed.into()),
     }
 }

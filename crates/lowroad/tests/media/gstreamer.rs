@@ -77,9 +77,10 @@ impl Receiver {
         let transport_stream = stage.destination(TRANSPORT_STREAM, "stays");
         let keep = "h264parse ! video/x-h264,stream-format=byte-stream,alignment=au \
                     ! filesink buffer-mode=unbuffered sync=false location=";
+        // On a busy machine a packet may come later than the usual 200 ms, and would count as lost.
         let text = format!(
             "udpsrc address={} port={} caps=application/x-rtp,media=video,clock-rate=90000,encoding-name=H264,payload=96 \
-             ! rtpjitterbuffer ! rtph264depay ! {keep}{} \
+             ! rtpjitterbuffer latency=2000 ! rtph264depay ! {keep}{} \
              udpsrc address={} port={} ! tsdemux ! {keep}{}",
             rtp.ip(),
             rtp.port(),

@@ -11,6 +11,8 @@ use crate::{Error, NextHop, Rib};
 
 /// The content of another table: entries as bytes.
 struct Source<'a> {
+    /// Bytes of an entry, which may be fewer than the table's.
+    width: usize,
     first: &'a [u8],
     page_of: &'a [[u8; 2]],
     pages: &'a [[u8; 4]],
@@ -28,10 +30,10 @@ impl<E: Entry> Writer<E> {
     ) -> Result<Self, Error> {
         let source = Source::of::<E>(contents)?;
         let mut writer = Self::new(projected, room, memory)?;
-        let mut groups = vec![false; source.groups.len() / size_of::<E>() / GROUP];
+        let mut groups = vec![false; source.groups.len() / source.width / GROUP];
         for block in 0..1 << 24 {
             // As many as there are blocks: see `Source::of`.
-            let entry = E::read(source.first, block as usize).unwrap_or(E::ESCAPE);
+            let entry = source.entry::<E>(source.first, block as usize);
             if entry != E::ESCAPE {
                 writer.put(block, known(entry, "first")?);
                 continue;
@@ -50,7 +52,7 @@ impl<E: Entry> Writer<E> {
         self.make_page(block)?;
         let new = self.allocate()?;
         for (at, cell) in self.cells(new, 0, u8::MAX.into()).iter().enumerate() {
-            let entry = E::read(source.groups, group * GROUP + at).unwrap_or(E::ESCAPE);
+            let entry = source.entry::<E>(source.groups, group * GROUP + at);
             E::store(cell, known(entry, "groups")?);
         }
         let page_entry = self.tables.page_entry(block);
@@ -98,19 +100,36 @@ impl<E: Entry> Writer<E> {
 
 impl<'a> Source<'a> {
     fn of<E: Entry>(contents: &Contents<'a>) -> Result<Self, Error> {
+        let first = numbers::<1>(contents, "first")?.as_flattened();
         let source = Self {
-            first: numbers::<1>(contents, "first")?.as_flattened(),
+            width: if first.len() == BLOCKS {
+                size_of::<u8>()
+            } else {
+                size_of::<E>()
+            },
+            first,
             page_of: numbers(contents, "page_of")?,
             pages: numbers(contents, "pages")?,
             groups: numbers::<1>(contents, "groups")?.as_flattened(),
         };
-        if source.first.len() != BLOCKS * size_of::<E>() {
+        if source.first.len() != BLOCKS * source.width || source.width > size_of::<E>() {
             return Err(Error::content("first", "has not an entry for each /24"));
         }
         if source.page_of.len() != SLASH16 {
             return Err(Error::content("page_of", "has not a number for each /16"));
         }
         Ok(source)
+    }
+
+    /// An entry as the table has it; the escape, too, where there is none.
+    fn entry<E: Entry>(&self, entries: &[u8], at: usize) -> E {
+        if self.width == size_of::<E>() {
+            return E::read(entries, at).unwrap_or(E::ESCAPE);
+        }
+        let narrow = entries.get(at).filter(|entry| **entry != u8::ESCAPE);
+        narrow
+            .and_then(|entry| E::of(entry.code()))
+            .unwrap_or(E::ESCAPE)
     }
 
     /// The group of a /24, which may not exist.

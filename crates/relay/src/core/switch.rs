@@ -227,9 +227,9 @@ pub(super) fn is_fast(datapath: &str) -> bool {
     !userspace::NAMES.contains(&datapath)
 }
 
-/// After this no CPU runs what was replaced before. Kernels that cannot say get time instead.
+/// After this no CPU runs what was replaced before. Where the kernel refuses to wait, it gets time instead.
 fn grace_period() {
-    if let Err(error) = sys::rcu::synchronize() {
+    if let Err(error) = netdev::grace::wait() {
         tracing::debug!(%error, "no grace period; waits instead");
         thread::sleep(Duration::from_millis(50));
     }

@@ -31,12 +31,8 @@ fn write(map: &MapHandle, key: &[u8], value: &[u8]) -> Result<(), Error> {
 
 /// Waits until no CPU runs a program that saw the tables as they were.
 pub(crate) fn grace() -> Result<(), Error> {
-    sys::rcu::synchronize().map_err(|error| {
-        Error::failed(
-            "waiting for the CPUs to leave the BPF programs (membarrier)",
-            error,
-        )
-    })
+    netdev::grace::wait()
+        .map_err(|error| Error::failed("waiting for the CPUs to leave the BPF programs", error))
 }
 
 /// What every fast path needs of the machine.

@@ -2,8 +2,9 @@
 
 use lpm::{Address, Fib4, Fib6, Layout4, Layout6, NO_ROUTE, Rib, Simd};
 
-use super::{Checked, Random, compare, named};
+use super::{Checked, compare, named};
 use crate::image::{Error, Tables};
+use crate::random::Random;
 
 /// Addresses looked up anywhere, besides the bounds of all prefixes.
 const ANYWHERE: usize = 1 << 18;
@@ -49,8 +50,8 @@ fn check(
     } = tables;
     let rib4 = fib4.rib().clone();
     fib4 = check4(fib4, layout4, "in the image", asked4, &mut checked);
-    for layout in [Layout4::Bytes, Layout4::Mixed, Layout4::Words] {
-        if layout != layout4 && (layout != Layout4::Bytes || hops4.len() < 255) {
+    for layout in Layout4::ALL {
+        if layout != layout4 && hops4.len() <= usize::from(layout.limit()) {
             let other = Fib4::build(rib4.clone(), layout)?;
             check4(other, layout, "built here", asked4, &mut checked);
         }
@@ -82,7 +83,7 @@ fn check4(
     asked: &Asked<u32>,
     checked: &mut Vec<Checked>,
 ) -> Fib4 {
-    let layout = layout_name(layout);
+    let layout = layout.name();
     let before = Fib4::usual_simd();
     let mut answers = vec![NO_ROUTE; asked.addresses.len()];
     for simd in Simd::available() {
@@ -113,15 +114,6 @@ fn check6(mut fib: Fib6, made: &str, asked: &Asked<u128>, checked: &mut Vec<Chec
     fib.with_simd(Simd::widest())
 }
 
-/// How people name a layout.
-pub(crate) fn layout_name(layout: Layout4) -> &'static str {
-    match layout {
-        Layout4::Bytes => "bytes",
-        Layout4::Mixed => "mixed",
-        Layout4::Words => "words",
-    }
-}
-
 impl<A: Address + Step> Asked<A> {
     fn of(rib: &Rib<A>, addresses: Vec<A>) -> Self {
         let intervals = intervals(rib);
@@ -134,7 +126,7 @@ impl<A: Address + Step> Asked<A> {
     }
 
     fn compare(&self, engine: String, answers: &[u16]) -> Checked {
-        let address = |address: &A| address.display().to_string();
+        let address = |address: &A| address.ip().to_string();
         let hop = |hop: u16| match hop {
             NO_ROUTE => "no route".to_owned(),
             hop => format!("next hop {hop}"),
@@ -155,7 +147,7 @@ fn asked<A: Address + Step>(
         let (first, last) = (prefix.first(), prefix.last());
         addresses.extend([first.before(), first, last, last.after()]);
     }
-    let random = &mut Random(seed);
+    let random = &mut Random::new(seed);
     addresses.extend((0..ANYWHERE).map(|_| anywhere(random)));
     Asked::of(rib, addresses)
 }

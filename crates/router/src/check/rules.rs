@@ -4,8 +4,9 @@ use acl::generate::{keys_anywhere, keys_within};
 use acl::live::Live;
 use acl::{Address, Classifier, Key, NONE, Options, Rule, Simd, linear};
 
-use super::{Checked, Random, compare, named};
+use super::{Checked, compare, named};
 use crate::explain::{self, Packet};
+use crate::random::Random;
 use crate::rules::RuleSet;
 
 /// Comparisons of a key with a rule that the naive engine makes in about a second.
@@ -99,7 +100,7 @@ fn asked<A: Address>(rules: &[Rule<A>], keys: Keys, seed: u64) -> Vec<Key<A>> {
         Keys::Exactly(keys) => keys,
     };
     let third = count.div_ceil(3);
-    let random = &mut Random(seed);
+    let random = &mut Random::new(seed);
     let mut keys: Vec<Key<A>> = (0..third).map(|_| corner(rules, random)).collect();
     keys.extend(keys_within(rules, third, seed));
     keys.extend(keys_anywhere::<A>(count.saturating_sub(2 * third), seed));
@@ -108,9 +109,8 @@ fn asked<A: Address>(rules: &[Rule<A>], keys: Keys, seed: u64) -> Vec<Key<A>> {
 
 /// Of each field, the lowest or the highest value of a rule, or the one beside it.
 fn corner<A: Address>(rules: &[Rule<A>], random: &mut Random) -> Key<A> {
-    let at = random.below(rules.len() as u64);
-    let rule = &rules[usize::try_from(at).unwrap_or(0)];
-    let mut choice = random.next();
+    let rule = &rules[random.index(rules.len())];
+    let mut choice = random.bits();
     let mut choose = |low: u128, high: u128| {
         let (side, beside) = (choice & 1, choice & 0x0e == 0);
         choice >>= 4;
@@ -121,9 +121,8 @@ fn corner<A: Address>(rules: &[Rule<A>], random: &mut Random) -> Key<A> {
             (_, true) => high.wrapping_add(1),
         }
     };
-    let mut address = |prefix: &acl::Prefix<A>| {
-        A::narrow(choose(prefix.address().widen(), prefix.last().widen()))
-    };
+    let mut address =
+        |prefix: &acl::Prefix<A>| A::narrow(choose(prefix.first().widen(), prefix.last().widen()));
     let (source, destination) = (address(&rule.source), address(&rule.destination));
     let mut port = |ports: &std::ops::RangeInclusive<u16>| {
         let port = choose((*ports.start()).into(), (*ports.end()).into());

@@ -21,10 +21,11 @@ use netdev::attach::{self, Attached};
 use netdev::{Link, Netlink, XdpMode};
 use sys::caps::{Capability, Effective};
 
-use super::{Options, Tables};
+use super::{Lists, Lookup, Options, Tables};
 use crate::engine::{Contents, Engine, Function};
-use crate::forward::{Family, Forwarding, Plane};
-use crate::rules::RuleSet;
+use crate::forward::{Compiler, Family, Forwarding, Plane, Rest};
+use crate::image::Stored;
+use crate::rules::Hits;
 use back::Back;
 use forwarder::Forwarder;
 use locals::Locals;
@@ -52,12 +53,20 @@ pub struct Settings {
 /// belongs on threads of the network namespace that it was started in.
 #[derive(Debug)]
 pub struct AfXdp {
+    /// None while another plane has the devices, which this one is to take over.
+    road: Option<Road>,
+    settings: Settings,
+    tables: Tables,
+    locals: Locals,
+}
+
+/// The way that frames take, whatever the tables.
+#[derive(Debug)]
+struct Road {
     /// First, so that it is dropped first: no frame is steered to threads that are going.
     attached: Vec<Attached>,
     devices: Vec<Link>,
     program: OwnedFd,
-    tables: Tables,
-    locals: Locals,
     threads: Vec<Thread>,
     back: Back,
     object: Loaded,
@@ -92,35 +101,63 @@ impl AfXdp {
     /// # Errors
     /// What this machine or a device lacks; contents that the tables do not hold.
     pub fn start(settings: &Settings, contents: Contents, devices: &[u32]) -> Result<Self, Error> {
+        let mut plane = Self::aside(settings, contents, None)?;
+        plane.open(devices)?;
+        Ok(plane)
+    }
+
+    /// A plane without devices: [`AfXdp::open`] opens some, or [`AfXdp::take_over`] takes another's. With
+    /// an image, whose routes are those of `contents`, its arrays are restored.
+    ///
+    /// # Errors
+    /// As `start`, of the tables.
+    pub fn aside(
+        settings: &Settings,
+        contents: Contents,
+        image: Option<&Stored>,
+    ) -> Result<Self, Error> {
         check()?;
         if !settings.function.routes() {
             let what = "af-xdp forwards by routes: the function is lpm or both";
             return Err(Error::Plan(what.to_owned()));
         }
-        let devices = links(devices, settings.threads)?;
-        let object = Loaded::load()?;
-        let mut locals = Locals::new(&object)?;
+        let mut locals = Locals::new();
         for (prefix, hop) in &contents.v4 {
             locals.route4(prefix, Some(hop))?;
         }
         for (prefix, hop) in &contents.v6 {
             locals.route6(prefix, Some(hop))?;
         }
-        let tables = Tables::setup(contents, &settings.engine)
-            .map_err(|error| Error::failed("making the tables", error))?;
+        let tables = match image {
+            Some(image) => Tables::restore(image, contents, &settings.engine),
+            None => Tables::setup(contents, &settings.engine),
+        };
+        Ok(Self {
+            road: None,
+            settings: *settings,
+            tables: tables.map_err(|error| Error::failed("making the tables", error))?,
+            locals,
+        })
+    }
+
+    /// Opens devices to forward among.
+    ///
+    /// # Errors
+    /// What this machine or a device lacks.
+    pub fn open(&mut self, devices: &[u32]) -> Result<(), Error> {
+        let count = self.settings.threads;
+        let devices = links(devices, count)?;
+        let object = Loaded::load()?;
+        self.locals.connect(&object)?;
         let back = Back::start()?;
         let cpus = sys::sched::allowed_cpus().unwrap_or_default();
         let mut threads = Vec::new();
-        for number in 0..settings.threads {
-            let lookup = tables
-                .processor(settings.function)
-                .map_err(|error| Error::failed("making a reader", error))?;
-            let share = (number, settings.threads);
+        for number in 0..count {
             let forwarder = Forwarder::open(
-                lookup,
-                settings.batch,
+                self.lookup()?,
+                self.settings.batch,
                 &devices,
-                share,
+                (number, count),
                 &object,
                 back.giver(),
             )?;
@@ -129,16 +166,15 @@ impl AfXdp {
         for device in &devices {
             object.device(device)?;
         }
-        Ok(Self {
+        self.road = Some(Road {
             attached: Vec::new(),
             program: object.program("router_steer")?,
             devices,
-            tables,
-            locals,
             threads,
             back,
             object,
-        })
+        });
+        Ok(())
     }
 
     /// Takes in what comes by its devices.
@@ -146,11 +182,41 @@ impl AfXdp {
     /// # Errors
     /// A device that the program cannot be attached to.
     pub fn listen(&mut self) -> Result<(), Error> {
-        for device in &self.devices {
-            let attached = attach::xdp(self.program.as_fd(), device.index, XdpMode::Native);
-            let failed = |error| Error::failed("attaching the af-xdp data plane", error);
-            self.attached.push(attached.map_err(failed)?);
+        if let Some(road) = &mut self.road {
+            for device in &road.devices {
+                let attached = attach::xdp(road.program.as_fd(), device.index, XdpMode::Native);
+                let failed = |error| Error::failed("attaching the af-xdp data plane", error);
+                road.attached.push(attached.map_err(failed)?);
+            }
         }
+        Ok(())
+    }
+
+    /// Decides about what comes by the devices of `before`, from each thread's next batch on; when it
+    /// returns, all do. Both have the same settings.
+    ///
+    /// # Errors
+    /// No room: `before` goes on then.
+    pub fn take_over(&mut self, before: &mut Self) -> Result<(), Error> {
+        let Some(road) = &before.road else {
+            return Ok(());
+        };
+        let lookups = road.threads.iter().map(|_| self.lookup());
+        let lookups: Vec<Lookup> = lookups.collect::<Result<_, _>>()?;
+        if let Err(error) = self.locals.take_over(&mut before.locals) {
+            // What was told already leaves to the stack what is the stack's.
+            before.locals.connect(&road.object)?;
+            return Err(error);
+        }
+        let threads = road.threads.iter().zip(lookups);
+        let told: Vec<_> = threads
+            .map(|(thread, lookup)| thread.look_up_by(lookup))
+            .collect();
+        for when in told {
+            // An error says that the thread has ended, which is seen by `failed`.
+            let _done = when.recv();
+        }
+        self.road = before.road.take();
         Ok(())
     }
 
@@ -159,18 +225,19 @@ impl AfXdp {
     /// # Errors
     /// The kernel's, of reading them.
     pub fn counters(&self) -> Result<Counters, Error> {
-        let mut counters = Counters::default();
-        (counters.seen, counters.steered) = self.object.counts()?;
-        for thread in &self.threads {
-            counters.merge(&thread.counters());
-        }
-        self.back.count(&mut counters);
-        Ok(counters)
+        let road = self.road.as_ref();
+        road.map_or_else(|| Ok(Counters::default()), Road::counters)
+    }
+
+    /// As [`Tables::hits`].
+    pub fn hits(&self) -> [Hits; 2] {
+        self.tables.hits()
     }
 
     /// Why it forwards no more, if a thread has ended.
     pub fn failed(&self) -> Option<String> {
-        let dead = self.threads.iter().any(Thread::is_dead);
+        let mut threads = self.road.iter().flat_map(|road| &road.threads);
+        let dead = threads.any(Thread::is_dead);
         dead.then(|| "a thread of the af-xdp data plane has ended".to_owned())
     }
 
@@ -179,12 +246,31 @@ impl AfXdp {
     /// # Errors
     /// As `counters`.
     pub fn stop(mut self) -> Result<Counters, Error> {
-        self.attached.clear();
-        sys::rcu::synchronize()
-            .map_err(|error| Error::failed("waiting for the steering program to end", error))?;
-        self.threads.iter_mut().for_each(Thread::stop);
-        self.back.stop();
+        if let Some(road) = &mut self.road {
+            road.attached.clear();
+            netdev::grace::wait()
+                .map_err(|error| Error::failed("waiting for the steering program to end", error))?;
+            road.threads.iter_mut().for_each(Thread::stop);
+            road.back.stop();
+        }
         self.counters()
+    }
+
+    fn lookup(&self) -> Result<Lookup, Error> {
+        let lookup = self.tables.processor(self.settings.function);
+        lookup.map_err(|error| Error::failed("making a reader", error))
+    }
+}
+
+impl Road {
+    fn counters(&self) -> Result<Counters, Error> {
+        let mut counters = Counters::default();
+        (counters.seen, counters.steered) = self.object.counts()?;
+        for thread in &self.threads {
+            counters.merge(&thread.counters());
+        }
+        self.back.count(&mut counters);
+        Ok(counters)
     }
 }
 
@@ -220,6 +306,7 @@ fn links(devices: &[u32], threads: usize) -> Result<Vec<Link>, Error> {
 
 impl Plane for AfXdp {
     type Error = Error;
+    type Compiled = Lists;
 
     fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), Error> {
         let changed = self.tables.route4(prefix, hop);
@@ -240,8 +327,16 @@ impl Plane for AfXdp {
         self.locals.next_hop(family, hop, to)
     }
 
-    fn rules(&mut self, rules: &RuleSet) -> Result<(), Error> {
-        let changed = self.tables.rules(rules);
-        changed.map_err(|error| Error::failed("changing the rules", error))
+    fn compiler(&self) -> Compiler<Lists, Error> {
+        let compile = self.tables.compiler();
+        Box::new(|rules| compile(rules).map_err(refused))
     }
+
+    fn enforce(&mut self, lists: Lists) -> Result<Rest, Error> {
+        self.tables.enforce(lists).map_err(refused)
+    }
+}
+
+fn refused(error: super::Error) -> Error {
+    Error::failed("changing the rules", error)
 }

@@ -1,24 +1,26 @@
 //! Looks up one thread's batches.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use acl::{Address, Key};
 use lpm::{Reader4, Reader6};
 
 use super::hops::Hops;
 use super::published::Follower;
-use super::rules::{List, Lists};
+use super::rules::{Counts, List, Lists, count};
 use crate::engine::{Answers, Decision, Function, Headers, Processor};
 
 /// Batches that are looked up again because next hops changed meanwhile, before changes have to wait.
 const PATIENCE: usize = 4;
 
 /// One thread's way to look up: it shares the tables, and nothing that it writes.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Lookup {
     function: Function,
     routes: Routes,
     lists: Follower<Lists>,
+    counts: Arc<Counts>,
     hops: Follower<Hops>,
     found: Vec<u32>,
 }
@@ -46,6 +48,7 @@ impl Lookup {
                 hops4: Vec::new(),
                 hops6: Vec::new(),
             },
+            counts: counts(function, lists.value()),
             lists,
             hops,
             found: Vec::new(),
@@ -71,6 +74,29 @@ impl Lookup {
     }
 }
 
+/// For another thread, which counts by itself.
+impl Clone for Lookup {
+    fn clone(&self) -> Self {
+        Self {
+            function: self.function,
+            routes: self.routes.clone(),
+            lists: self.lists.clone(),
+            counts: counts(self.function, self.lists.value()),
+            hops: self.hops.clone(),
+            found: Vec::new(),
+        }
+    }
+}
+
+/// What a thread counts these rules by.
+fn counts(function: Function, lists: &Lists) -> Arc<Counts> {
+    if function.filters() {
+        lists.count()
+    } else {
+        Arc::default()
+    }
+}
+
 impl Processor for Lookup {
     type Error = Infallible;
 
@@ -92,11 +118,16 @@ impl Processor for Lookup {
             fill(&mut answers.v6, self.routes.hops6.iter().map(routed));
             return Ok(());
         }
-        let lists = self.lists.refresh();
+        if self.lists.renew() {
+            self.counts = counts(self.function, self.lists.value());
+        }
+        let lists = self.lists.value();
         let found = &mut self.found;
         let (hops4, hops6) = (&self.routes.hops4, &self.routes.hops6);
         filter(&lists.v4, &headers.keys4, found, hops4, &mut answers.v4);
+        count(&self.counts.v4, found);
         filter(&lists.v6, &headers.keys6, found, hops6, &mut answers.v6);
+        count(&self.counts.v6, found);
         Ok(())
     }
 }

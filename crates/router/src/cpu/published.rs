@@ -59,12 +59,20 @@ impl<T> Follower<T> {
     /// The latest value, which stays `value` until the next call.
     #[inline]
     pub(super) fn refresh(&mut self) -> &T {
-        if self.shared.stamp.load(Ordering::Acquire) != self.stamp {
+        self.renew();
+        &self.value
+    }
+
+    /// Takes the latest value; whether it is another one.
+    #[inline]
+    pub(super) fn renew(&mut self) -> bool {
+        let other = self.shared.stamp.load(Ordering::Acquire) != self.stamp;
+        if other {
             let value = self.shared.lock();
             self.value = Arc::clone(&value);
             self.stamp = self.shared.stamp.load(Ordering::Relaxed);
         }
-        &self.value
+        other
     }
 
     #[inline]

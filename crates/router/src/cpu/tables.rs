@@ -10,8 +10,9 @@ use super::lookup::Lookup;
 use super::published::Published;
 use super::rules::Lists;
 use crate::engine::{Contents, Engine, Function};
-use crate::forward::{Family, Forwarding, Plane};
-use crate::rules::RuleSet;
+use crate::forward::{Compiler, Family, Forwarding, Plane, Rest};
+use crate::image::{self, Stored};
+use crate::rules::{Hits, RuleSet};
 
 /// Which structures and instructions look up; nothing is chosen by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub enum Error {
     Routes(#[from] lpm::Error),
     #[error("rules: {0}")]
     Rules(#[from] acl::Error),
+    #[error(transparent)]
+    Image(#[from] image::Error),
     #[error("this machine has no {}: choose among {}", .0.name(), available())]
     Simd(Simd),
 }
@@ -71,14 +74,7 @@ impl Engine for Tables {
         }
         let fib4 = Fib4::build(contents.v4, options.layout4)?;
         let fib6 = Fib6::build(contents.v6, options.layout6)?;
-        let lists = Lists::build(&contents.rules, options.simd, options.tuning)?;
-        Ok(Self {
-            fib4: fib4.with_simd(options.simd),
-            fib6: fib6.with_simd(options.simd),
-            lists: Published::new(lists),
-            hops: Published::new(Hops::default()),
-            options: *options,
-        })
+        Self::of((fib4, fib6), &contents.rules, options)
     }
 
     fn processor(&self, function: Function) -> Result<Lookup, Error> {
@@ -92,6 +88,36 @@ impl Engine for Tables {
 }
 
 impl Tables {
+    /// As [`Engine::setup`], with the arrays of an image, whose routes are those of `contents`, instead of
+    /// arrays made of them; where its entries do not fit the layout they are made all the same.
+    ///
+    /// # Errors
+    /// As `setup`; content that no table has.
+    pub fn restore(image: &Stored, contents: Contents, options: &Options) -> Result<Self, Error> {
+        if !options.simd.is_available() {
+            return Err(Error::Simd(options.simd));
+        }
+        let narrower = options.layout4 == Layout4::Bytes && image.layout4() != Layout4::Bytes;
+        let fib4 = if narrower {
+            Fib4::build(contents.v4, options.layout4)?
+        } else {
+            image.fib4(contents.v4, options.layout4)?
+        };
+        let fib6 = image.fib6(contents.v6, options.layout6)?;
+        Self::of((fib4, fib6), &contents.rules, options)
+    }
+
+    fn of((fib4, fib6): (Fib4, Fib6), rules: &RuleSet, options: &Options) -> Result<Self, Error> {
+        let lists = Lists::build(rules, options.simd, options.tuning)?;
+        Ok(Self {
+            fib4: fib4.with_simd(options.simd),
+            fib6: fib6.with_simd(options.simd),
+            lists: Published::new(lists),
+            hops: Published::new(Hops::default()),
+            options: *options,
+        })
+    }
+
     /// Bytes of the structures that lookups read: of the routes, and of the rules.
     pub fn bytes(&self) -> (usize, usize) {
         let routes = self.fib4.bytes() + self.fib6.bytes();
@@ -104,6 +130,12 @@ impl Tables {
         lists.warnings().map(str::to_owned).collect()
     }
 
+    /// How often each rule in force matched: of IPv4's list, and of IPv6's. Batches that are being decided
+    /// about may be counted or not.
+    pub fn hits(&self) -> [Hits; 2] {
+        self.lists.get().hits()
+    }
+
     /// What next hops stand for now.
     pub fn hops(&self) -> Arc<Hops> {
         self.hops.get()
@@ -112,6 +144,7 @@ impl Tables {
 
 impl Plane for Tables {
     type Error = Error;
+    type Compiled = Lists;
 
     fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), Error> {
         match hop {
@@ -134,9 +167,74 @@ impl Plane for Tables {
         Ok(())
     }
 
-    fn rules(&mut self, rules: &RuleSet) -> Result<(), Error> {
-        let lists = Lists::build(rules, self.options.simd, self.options.tuning)?;
+    fn compiler(&self) -> Compiler<Lists, Error> {
+        let Options { simd, tuning, .. } = self.options;
+        Box::new(move |rules| Ok(Lists::build(rules, simd, tuning)?))
+    }
+
+    fn enforce(&mut self, lists: Lists) -> Result<Rest, Error> {
+        let before = self.lists.get();
         self.lists.change(|_| lists);
-        Ok(())
+        Ok(Box::new(move || drop(before)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acl::{Action, Protocol, Rule4};
+    use packet::build;
+
+    use super::*;
+    use crate::engine::Worker;
+
+    fn rule(protocol: u8, port: u16) -> Rule4 {
+        Rule4 {
+            protocol: Protocol::exactly(protocol),
+            destination_ports: port..=port,
+            action: Action::Drop,
+            ..Rule4::default()
+        }
+    }
+
+    #[test]
+    fn packets_are_counted_by_rule_whoever_decides_about_them() {
+        let rules = RuleSet {
+            v4: vec![rule(17, 53), rule(6, 80), rule(17, 54)],
+            ..RuleSet::default()
+        };
+        let contents = Contents {
+            rules: rules.clone(),
+            ..Contents::default()
+        };
+        let mut tables = Tables::setup(contents, &Options::default()).unwrap();
+        let udp =
+            |to: &str| build::udp("192.0.2.1:9".parse().unwrap(), to.parse().unwrap()).frame();
+        let mut frames = vec![vec![0; 60]];
+        frames.extend((0..100).map(|at| udp(&format!("192.0.2.2:{}", 52 + at % 4))));
+        let v6 = build::udp(
+            "[2001:db8::1]:9".parse().unwrap(),
+            "[2001:db8::2]:53".parse().unwrap(),
+        );
+        frames.extend((0..50).map(|_| v6.frame()));
+        let lookup = tables.processor(Function::Acl).unwrap();
+        let mut workers = [lookup.clone(), lookup].map(|lookup| Worker::new(lookup, 32));
+        let mut packets = 0;
+        for (worker, share) in workers.iter_mut().zip(frames.chunks(80)) {
+            for batch in share.chunks(32) {
+                let Ok(_) = worker.decide(batch.iter().map(Vec::as_slice));
+            }
+            let counters = worker.counters();
+            packets += counters.packets - counters.unkeyed.iter().sum::<u64>();
+        }
+        let [v4, v6] = tables.hits();
+        assert_eq!((v4.rules.clone(), v4.none), (vec![25, 0, 25], 50));
+        assert_eq!((v6, packets), (Hits::default(), 150), "nothing to count");
+        assert_eq!(v4.rules.iter().sum::<u64>() + v4.none + 50, packets);
+        // Others begin anew, also of threads that have not seen them.
+        tables.rules(&rules).unwrap();
+        assert_eq!(tables.hits()[0].rules, [0, 0, 0]);
+        let Ok(_) = workers[1].decide(frames[..5].iter().map(Vec::as_slice));
+        let [v4, _] = tables.hits();
+        assert_eq!((v4.rules, v4.none), (vec![1, 0, 1], 2));
     }
 }

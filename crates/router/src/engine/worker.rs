@@ -77,4 +77,9 @@ impl<P: Processor> Worker<P> {
     pub fn processor(&self) -> &P {
         &self.processor
     }
+
+    /// Decides by this one from the next batch on; it is of the same function.
+    pub fn replace(&mut self, processor: P) {
+        self.processor = processor;
+    }
 }

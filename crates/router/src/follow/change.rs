@@ -58,10 +58,21 @@ impl<P: Plane> Follow<P> {
                     }
                 }
             }
-            Entry::Route(route) => match route.destination {
-                IpAddr::V4(_) => self.route4(&route, gone, origin),
-                IpAddr::V6(_) => self.route6(&route, gone, origin),
-            },
+            Entry::Route(route) if route.table != MAIN || self.world.takes(&route, gone) => {
+                match route.destination {
+                    IpAddr::V4(_) => self.route4(&route, gone, origin),
+                    IpAddr::V6(_) => self.route6(&route, gone, origin),
+                }
+                self.move_gateways();
+            }
+            // Others are given in its place.
+            Entry::Route(_) => {}
+        }
+    }
+
+    pub(super) fn move_gateways(&mut self) {
+        if self.loaded && self.world.gateways_moved() {
+            self.refresh(|_| false);
         }
     }
 
@@ -242,8 +253,11 @@ impl<P: Plane> Follow<P> {
         }
     }
 
-    /// Tells what these ways mean now, and those by objects.
-    fn refresh(&mut self, concerned: impl Fn(&Key) -> bool) {
+    /// Tells what these ways mean now, and those by objects and of given routes.
+    pub(super) fn refresh(&mut self, concerned: impl Fn(&Key) -> bool) {
+        if !self.loaded {
+            return;
+        }
         let Self {
             world, v4, v6, out, ..
         } = self;
@@ -372,7 +386,7 @@ fn refresh<A: Side, P: Plane>(
 ) {
     let numbered = table.ways.numbered();
     let concerned = numbered.filter(|(_, way)| match &way.key {
-        Key::Object { .. } => true,
+        key if key.is_resolved() => true,
         key => concerned(key),
     });
     // A group's members have their meaning before it.

@@ -4,8 +4,7 @@ use lpm::{NextHop, Prefix, Prefix4, Prefix6, Rib};
 
 use super::side::Side;
 use super::world::World;
-use crate::forward::{Family, Forwarding, Plane, Punt};
-use crate::rules::RuleSet;
+use crate::forward::{Compiler, Family, Forwarding, Plane, Punt, Rest, nothing};
 
 /// A plane, and what it was told.
 #[derive(Debug)]
@@ -32,6 +31,7 @@ pub(super) struct Gathered {
 
 impl Plane for Gathered {
     type Error = std::convert::Infallible;
+    type Compiled = ();
 
     fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), Self::Error> {
         match hop {
@@ -53,8 +53,12 @@ impl Plane for Gathered {
         Ok(())
     }
 
-    fn rules(&mut self, _: &RuleSet) -> Result<(), Self::Error> {
-        Ok(())
+    fn compiler(&self) -> Compiler<(), Self::Error> {
+        Box::new(|_| Ok(()))
+    }
+
+    fn enforce(&mut self, (): ()) -> Result<Rest, Self::Error> {
+        Ok(nothing())
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     Local,
+    /// Given, in place of the kernel's.
+    Given,
     Main,
     /// Ours, where the kernel has no route.
     Kept,

@@ -16,11 +16,15 @@ use super::outlet::Gathered;
 use super::status::Lag;
 use super::{Follow, Status, Sync};
 use crate::forward::Plane;
+use crate::image::StoredRoutes;
+use crate::rules::RuleSet;
 
 /// Neighbours are looked after, and refused prefixes tried again, this often.
 const TICK: Duration = Duration::from_secs(1);
 /// How long after a silent change of the kernel's its tables are listed: several come together.
 const DOUBT: Duration = Duration::from_millis(200);
+/// Numbers of next hops that given routes leave to this machine's addresses and neighbours.
+const SPARE: u16 = 1024;
 /// Changes carried out before others may look at the state.
 const BATCH: usize = 1024;
 
@@ -49,6 +53,10 @@ pub enum RunError {
     Kernel(#[from] netdev::Error),
     #[error("following the kernel's tables: {0}")]
     Thread(std::io::Error),
+    #[error(
+        "{hops} next hops of one address family leave no numbers for neighbours: {limit} at most can be routed by"
+    )]
+    NextHops { hops: usize, limit: u16 },
     #[error("{0}")]
     Plane(Box<dyn std::error::Error + Send + core::marker::Sync>),
 }
@@ -57,6 +65,8 @@ pub enum RunError {
 #[derive(Debug)]
 pub struct Follower<P: Plane + Send + 'static> {
     shared: Arc<Mutex<State<P>>>,
+    /// One rule set after the other.
+    filtering: Mutex<()>,
     stop: UnixStream,
     thread: Option<JoinHandle<()>>,
 }
@@ -83,13 +93,44 @@ impl<P: Plane + Send + 'static> Follower<P> {
     where
         E: std::error::Error + Send + core::marker::Sync + 'static,
     {
+        let follow = Follow::new(Gathered::default(), options.next_hops);
+        Self::start_from(options, follow, make)
+    }
+
+    /// As `start`, but routes by these in place of those that others wrote into the kernel: `make` makes a
+    /// plane that has them, and those that it is given besides, of this machine's addresses and
+    /// neighbours.
+    ///
+    /// # Errors
+    /// As `start`; more next hops than leave numbers for neighbours.
+    pub fn start_with<E>(
+        options: Options,
+        routes: &StoredRoutes,
+        make: impl FnOnce(Rib<u32>, Rib<u128>) -> Result<P, E>,
+    ) -> Result<Self, RunError>
+    where
+        E: std::error::Error + Send + core::marker::Sync + 'static,
+    {
+        let hops = routes.hops4.len().max(routes.hops6.len());
+        let limit = options.next_hops.saturating_sub(SPARE);
+        if hops > usize::from(limit) {
+            return Err(RunError::NextHops { hops, limit });
+        }
+        let follow = Follow::with(Gathered::default(), options.next_hops, routes);
+        Self::start_from(options, follow, make)
+    }
+
+    fn start_from<E>(
+        options: Options,
+        follow: Follow<Gathered>,
+        make: impl FnOnce(Rib<u32>, Rib<u128>) -> Result<P, E>,
+    ) -> Result<Self, RunError>
+    where
+        E: std::error::Error + Send + core::marker::Sync + 'static,
+    {
         let (stop, stopped) = UnixStream::pair().map_err(RunError::Thread)?;
         let monitor = Monitor::open(options.room)?;
-        let mut first = Reader::new(
-            Follow::new(Gathered::default(), options.next_hops),
-            monitor,
-            stopped,
-        );
+        let mut first = Reader::new(follow, monitor, stopped);
         first.list()?;
         while first.listing.is_some() && first.step()? {}
         let reader = first.onto(make)?;
@@ -100,6 +141,7 @@ impl<P: Plane + Send + 'static> Follower<P> {
             .map_err(RunError::Thread)?;
         Ok(Self {
             shared,
+            filtering: Mutex::new(()),
             stop,
             thread: Some(thread),
         })
@@ -120,6 +162,20 @@ impl<P: Plane + Send + 'static> Follower<P> {
     /// Why it has stopped following, if it has; the plane forwards on as it was told last.
     pub fn failed(&self) -> Option<String> {
         lock(&self.shared).failed.clone()
+    }
+
+    /// Filters by these rules instead of those before. While they are compiled, and after they are in force,
+    /// changes of the kernel are carried out.
+    ///
+    /// # Errors
+    /// The plane's; the rules before still hold.
+    pub fn rules(&self, rules: &RuleSet) -> Result<(), P::Error> {
+        let _alone = lock(&self.filtering);
+        let compile = self.with(|follow| follow.plane().compiler());
+        let compiled = compile(rules)?;
+        let rest = self.with(|follow| follow.plane_mut().enforce(compiled))?;
+        rest();
+        Ok(())
     }
 
     /// Looks at or changes what is not routes. Changes of the kernel wait meanwhile.
@@ -317,6 +373,6 @@ impl<P: Plane> Reader<P> {
     }
 }
 
-fn lock<P>(state: &Mutex<State<P>>) -> MutexGuard<'_, State<P>> {
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

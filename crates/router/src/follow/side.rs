@@ -10,7 +10,6 @@ pub(super) trait Side: Address {
     const FAMILY: Family;
 
     fn of(address: IpAddr) -> Option<Self>;
-    fn ip(self) -> IpAddr;
     /// Destinations that no router forwards to, whatever its routes say.
     fn kept() -> Vec<Prefix<Self>>;
     fn route<P: Plane>(
@@ -31,10 +30,6 @@ impl Side for u32 {
             IpAddr::V4(address) => Some(address.to_bits()),
             IpAddr::V6(_) => None,
         }
-    }
-
-    fn ip(self) -> IpAddr {
-        Ipv4Addr::from_bits(self).into()
     }
 
     /// "This network" and loopback (RFC 6890), multicast, the limited broadcast.
@@ -68,10 +63,6 @@ impl Side for u128 {
             IpAddr::V4(_) => None,
             IpAddr::V6(address) => Some(address.to_bits()),
         }
-    }
-
-    fn ip(self) -> IpAddr {
-        Ipv6Addr::from_bits(self).into()
     }
 
     /// Unspecified, loopback, link-local and multicast (RFC 4291, 2.5 and 2.7).

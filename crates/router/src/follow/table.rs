@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use foldhash::{HashMap, HashMapExt, HashSet};
-use lpm::{NextHop, Prefix};
+use lpm::{NextHop, Prefix, Rib};
 use netdev::monitor::Position;
 
 use super::outlet::Outlet;
@@ -167,7 +167,8 @@ impl<A: Side> Table<A> {
             return Vec::new();
         };
         let now = self.generation;
-        let old = |route: &Route| route.seen != now && route.rank != Rank::Kept;
+        let old =
+            |route: &Route| route.seen != now && !matches!(route.rank, Rank::Kept | Rank::Given);
         let changed = self.slots.iter().filter(|(prefix, slot)| {
             slot.routes.as_slice().iter().any(old) && !sweep.touched.contains(*prefix)
         });
@@ -238,7 +239,7 @@ impl<A: Side> Table<A> {
         world: &mut World,
         out: &mut Outlet<P>,
     ) {
-        let desired = self.desired(prefix);
+        let desired = self.desired(prefix, world);
         let before = self.slots.get(&prefix).map_or(NONE, |slot| slot.installed);
         let after = desired.unwrap_or(NONE);
         if before != after {
@@ -262,7 +263,7 @@ impl<A: Side> Table<A> {
         prefixes.dedup();
         let mut counts: HashMap<WayId, usize> = HashMap::new();
         for prefix in &prefixes {
-            if let Some(way) = self.desired(*prefix) {
+            if let Some(way) = self.desired(*prefix, world) {
                 // Each is held once for as long as it is counted.
                 let count = counts.entry(way).or_default();
                 *count += 1;
@@ -288,6 +289,38 @@ impl<A: Side> Table<A> {
         }
     }
 
+    /// Takes routes in that the plane has already, by these ways.
+    pub(super) fn give(&mut self, routes: &Rib<A>, ways: &[WayId]) {
+        self.slots.reserve(routes.len());
+        for (prefix, hop) in routes {
+            let Some(&way) = ways.get(usize::from(hop.get()) - 1) else {
+                continue;
+            };
+            self.ways.give(way);
+            self.insert(prefix, Route::new(Rank::Given, 0, 0, way), Position::Last);
+            if let Some(slot) = self.slots.get_mut(&prefix) {
+                slot.installed = way;
+                self.placed += 1;
+            }
+        }
+    }
+
+    /// As `settle_all`, of what is not as it was given.
+    pub(super) fn settle_rest<P: Plane>(&mut self, world: &mut World, out: &mut Outlet<P>) {
+        let given = |slot: &Slot| match &slot.routes {
+            Routes::One(route) => route.rank == Rank::Given,
+            _ => false,
+        };
+        let rest = self.slots.iter().filter(|(_, slot)| !given(slot));
+        let mut prefixes: Vec<Prefix<A>> = rest.map(|(prefix, _)| *prefix).collect();
+        prefixes.extend(self.neighbours.iter().map(|(address, _)| host(*address)));
+        prefixes.sort_unstable();
+        prefixes.dedup();
+        for prefix in prefixes {
+            self.settle(prefix, world, out);
+        }
+    }
+
     /// Tries again what the plane had no room for.
     pub(super) fn retry<P: Plane>(&mut self, world: &mut World, out: &mut Outlet<P>) {
         let unplaced: Vec<Prefix<A>> = self.unplaced.drain().collect();
@@ -297,9 +330,9 @@ impl<A: Side> Table<A> {
     }
 
     /// The way that packets to a prefix should take, held for the caller.
-    fn desired(&mut self, prefix: Prefix<A>) -> Option<WayId> {
+    fn desired(&mut self, prefix: Prefix<A>, world: &World) -> Option<WayId> {
         if prefix.len() == A::BITS
-            && let Some(way) = self.neighbour_way(prefix)
+            && let Some(way) = self.neighbour_way(prefix, world)
         {
             return Some(way);
         }
@@ -315,14 +348,14 @@ impl<A: Side> Table<A> {
     }
 
     /// The way to a usable neighbour, where its address is routed to its link as a whole.
-    fn neighbour_way(&mut self, host: Prefix<A>) -> Option<WayId> {
+    fn neighbour_way(&mut self, host: Prefix<A>, world: &World) -> Option<WayId> {
         let address = host.first();
         self.neighbours
             .range((address, 0)..=(address, u32::MAX))
             .next()?;
         let (_, way) = self.lookup(address)?;
         let key = self.ways.key(way);
-        let (ifindex, mtu) = (key.connected()?, key.mtu());
+        let (ifindex, mtu) = (key.connected(world)?, key.mtu());
         if !self.neighbours.contains(&(address, ifindex)) {
             return None;
         }

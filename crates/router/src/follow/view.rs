@@ -137,7 +137,13 @@ fn to(key: &Key, world: &World) -> String {
         Key::Object { id, .. } => match world.expand(*id) {
             Expanded::Hops(hops) => format!("nhid {id} {}", hops_text(&hops, world)),
             Expanded::Blackhole => format!("nhid {id} blackhole"),
-            Expanded::Kernel | Expanded::Nothing => format!("nhid {id}"),
+            Expanded::Refused | Expanded::Kernel | Expanded::Nothing => format!("nhid {id}"),
+        },
+        Key::Given { family, number } => match world.expand_given(*family, *number) {
+            Expanded::Hops(hops) if !hops.is_empty() => hops_text(&hops, world),
+            _ => world
+                .target(*family, *number)
+                .map_or_else(String::new, ToString::to_string),
         },
         Key::Hops { hops, .. } => hops_text(hops, world),
     }

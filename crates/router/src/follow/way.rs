@@ -31,6 +31,11 @@ pub(super) enum Key {
         mtu: Option<u32>,
         source: Option<IpAddr>,
     },
+    /// A next hop of routes that are given, which keeps the number that it has there.
+    Given {
+        family: Family,
+        number: u16,
+    },
 }
 
 pub(super) type WayId = u32;
@@ -137,6 +142,31 @@ impl Ways {
         way.number = Some(number);
         self.refresh(id, world, out);
         Some(number)
+    }
+
+    /// Gives the next hops of given routes their numbers, which are theirs from now on: the first of
+    /// all, in their order.
+    pub(super) fn number<P: Plane>(
+        &mut self,
+        count: usize,
+        world: &mut World,
+        out: &mut Outlet<P>,
+    ) -> Vec<WayId> {
+        let family = self.family;
+        let mut numbered = Vec::with_capacity(count);
+        for number in (1..=self.limit).take(count) {
+            let way = self.hold(&Key::Given { family, number });
+            self.acquire(way, world, out);
+            numbered.push(way);
+        }
+        numbered
+    }
+
+    /// One more route, which the plane has already.
+    pub(super) fn give(&mut self, id: WayId) {
+        let way = self.way_mut(id);
+        way.held += 2;
+        way.uses += 1;
     }
 
     pub(super) fn release<P: Plane>(&mut self, id: WayId, out: &mut Outlet<P>) {
@@ -290,10 +320,11 @@ impl Ways {
             Key::Drop => return Forwarding::Drop,
             Key::Kernel => return Forwarding::Punt(Punt::Device),
             Key::Hops { mtu, .. } => *mtu,
-            Key::Object { id, mtu, .. } => match world.expand(*id) {
+            Key::Object { .. } | Key::Given { .. } => match expanded(self.key(id), world) {
                 Expanded::Blackhole => return Forwarding::Drop,
+                Expanded::Refused => return Forwarding::Punt(Punt::Refused),
                 Expanded::Kernel => return Forwarding::Punt(Punt::Device),
-                Expanded::Hops(_) | Expanded::Nothing => *mtu,
+                Expanded::Hops(_) | Expanded::Nothing => self.key(id).mtu(),
             },
         };
         if hops.len() > 1 {
@@ -365,11 +396,22 @@ fn one(hop: &Hop, mtu: Option<u32>, world: &World) -> Forwarding {
 fn several(key: &Key, world: &World) -> Vec<Hop> {
     match key {
         Key::Hops { hops, .. } => hops.to_vec(),
-        Key::Object { id, .. } => match world.expand(*id) {
+        Key::Object { .. } | Key::Given { .. } => match expanded(key, world) {
             Expanded::Hops(hops) => hops,
-            Expanded::Blackhole | Expanded::Kernel | Expanded::Nothing => Vec::new(),
+            Expanded::Blackhole | Expanded::Refused | Expanded::Kernel | Expanded::Nothing => {
+                Vec::new()
+            }
         },
         Key::Local | Key::Refused | Key::Drop | Key::Kernel => Vec::new(),
+    }
+}
+
+/// What a way by an object, or of given routes, comes to.
+fn expanded(key: &Key, world: &World) -> Expanded {
+    match key {
+        Key::Object { id, .. } => world.expand(*id),
+        Key::Given { family, number } => world.expand_given(*family, *number),
+        _ => Expanded::Nothing,
     }
 }
 
@@ -404,20 +446,21 @@ impl Key {
     }
 
     /// The device whose neighbours' addresses the routes are for.
-    pub(super) fn connected(&self) -> Option<u32> {
+    pub(super) fn connected(&self, world: &World) -> Option<u32> {
+        let connected = |hops: &[Hop]| match hops {
+            [hop] if hop.gateway.is_none() => Some(hop.ifindex),
+            _ => None,
+        };
         match self {
-            Self::Hops { hops, .. } => match hops.as_ref() {
-                [
-                    Hop {
-                        gateway: None,
-                        ifindex,
-                        ..
-                    },
-                ] => Some(*ifindex),
-                _ => None,
-            },
+            Self::Hops { hops, .. } => connected(hops),
+            Self::Given { .. } => connected(&several(self, world)),
             _ => None,
         }
+    }
+
+    /// Whether it means something else when a device, an object or a network does.
+    pub(super) fn is_resolved(&self) -> bool {
+        matches!(self, Self::Object { .. } | Self::Given { .. })
     }
 
     pub(super) fn has_gateways(&self) -> bool {

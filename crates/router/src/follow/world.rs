@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use foldhash::{HashMap, HashSet};
-use netdev::monitor::{Hop, ObjectMeaning};
+use netdev::monitor::{Hop, ObjectMeaning, TableRoute};
 use netdev::{Link, Neighbour, NeighbourState};
 
-use crate::forward::Adjacency;
+use super::given::Given;
+use crate::forward::{Adjacency, Family};
+use crate::image::StoredRoutes;
+use crate::routes::Target;
 
 /// Facts of the kernel, as last heard.
 #[derive(Debug, Default)]
@@ -19,6 +22,8 @@ pub(super) struct World {
     addresses: BTreeSet<(u32, Ipv4Addr)>,
     /// Devices that the data plane said it cannot send by.
     refused: HashSet<u32>,
+    /// Routes in place of the kernel's.
+    given: Option<Given>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +46,7 @@ pub(super) enum Object {
 pub(super) enum Expanded {
     Hops(Vec<Hop>),
     Blackhole,
+    Refused,
     Kernel,
     /// It is not known (yet).
     Nothing,
@@ -59,6 +65,48 @@ pub(super) enum Outlook {
 }
 
 impl World {
+    pub(super) fn with(routes: &StoredRoutes) -> Self {
+        Self {
+            given: Some(Given::new(routes)),
+            ..Self::default()
+        }
+    }
+
+    /// Whether routes are given.
+    pub(super) fn is_given(&self) -> bool {
+        self.given.is_some()
+    }
+
+    /// Whether a route of the table main counts.
+    pub(super) fn takes(&mut self, route: &TableRoute<'_>, gone: bool) -> bool {
+        let given = self.given.as_mut();
+        given.is_none_or(|given| given.take(route, gone))
+    }
+
+    pub(super) fn begin_listing(&mut self) {
+        self.given.iter_mut().for_each(Given::begin_listing);
+    }
+
+    pub(super) fn end_listing(&mut self) {
+        self.given.iter_mut().for_each(Given::end_listing);
+    }
+
+    /// Whether gateways of given routes may be elsewhere than when this was last asked.
+    pub(super) fn gateways_moved(&mut self) -> bool {
+        self.given.as_mut().is_some_and(Given::has_changed)
+    }
+
+    pub(super) fn expand_given(&self, family: Family, number: u16) -> Expanded {
+        let given = self.given.as_ref();
+        given.map_or(Expanded::Nothing, |given| {
+            given.expand(family, number, &self.links.values())
+        })
+    }
+
+    pub(super) fn target(&self, family: Family, number: u16) -> Option<&Target> {
+        self.given.as_ref()?.target(family, number)
+    }
+
     /// Whether anything is different now.
     pub(super) fn set_link(&mut self, link: &Link) -> bool {
         self.refused.remove(&link.index);
@@ -106,6 +154,13 @@ impl World {
     pub(super) fn is_usable(&self, ifindex: u32, address: IpAddr) -> bool {
         let known = self.neighbours.get(&(ifindex, address));
         known.is_some_and(|known| known.mac.is_some())
+    }
+
+    /// Whether a neighbour may still answer the kernel's question.
+    pub(super) fn is_awaited(&self, ifindex: u32, address: IpAddr) -> bool {
+        let known = self.neighbours.get(&(ifindex, address));
+        let failed = known.is_some_and(|known| known.state == NeighbourState::Failed);
+        !failed && !self.is_usable(ifindex, address) && self.should_probe(ifindex, address)
     }
 
     /// Whether the kernel should ask for a neighbour, or ask whether it is still there.

@@ -6,4 +6,4 @@ mod prefixes;
 mod traffic;
 
 pub use prefixes::{prefixes4, prefixes6};
-pub use traffic::{Order, Traffic};
+pub use traffic::Traffic;

@@ -3,7 +3,7 @@
 use lpm::{Address, NextHop, Prefix, Prefix4, Prefix6, Rib};
 
 use super::lengths::{Count, FIRST4, FIRST6, LENGTHS4, LENGTHS6, NESTED4, NESTED6, WITHOUT4};
-use crate::check::Random;
+use crate::random::Random;
 
 /// Tries to find a prefix that is not there yet, before a longer one is taken.
 const TRIES: usize = 64;
@@ -38,7 +38,7 @@ pub fn prefixes6(count: u32, seed: u64) -> Vec<Prefix6> {
     prefixes(count, seed, &LENGTHS6, NESTED6, anywhere, Random::wide)
 }
 
-fn prefixes<A: Address + std::ops::BitOr<Output = A>>(
+fn prefixes<A: Address>(
     count: u32,
     seed: u64,
     lengths: &[Count],
@@ -46,12 +46,12 @@ fn prefixes<A: Address + std::ops::BitOr<Output = A>>(
     anywhere: impl Fn(&mut Random) -> A,
     any: impl Fn(&mut Random) -> A,
 ) -> Vec<Prefix<A>> {
-    let random = &mut Random(seed);
+    let random = &mut Random::new(seed);
     let hop = NextHop::new(1);
     let mut known: Rib<A> = Rib::new();
     let mut made: Vec<Prefix<A>> = Vec::new();
     for (length, wanted) in shares(count, lengths) {
-        let shorter = made.len() as u64;
+        let shorter = made.len();
         for _ in 0..wanted {
             let within = shorter > 0 && random.below(1000) < nested;
             let mut tries = 0;
@@ -60,9 +60,8 @@ fn prefixes<A: Address + std::ops::BitOr<Output = A>>(
                 let length = length.saturating_add(u8::try_from(tries / TRIES).unwrap_or(A::BITS));
                 let length = length.min(A::BITS);
                 let address = if within {
-                    let outer = made[usize::try_from(random.below(shorter)).unwrap_or(0)];
-                    let mask = A::mask(outer.len());
-                    outer.first() | host(any(random), mask)
+                    let outer = made[random.index(shorter)];
+                    outer.with_host(any(random))
                 } else {
                     anywhere(random)
                 };
@@ -83,12 +82,6 @@ fn prefixes<A: Address + std::ops::BitOr<Output = A>>(
         }
     }
     made
-}
-
-/// The bits of an address that a mask leaves to hosts.
-fn host<A: Address>(address: A, mask: A) -> A {
-    // A mask's complement is what fills a zero up.
-    address.masked(A::ZERO.filled(mask))
 }
 
 /// How many prefixes of each length add up to `count`: the largest remainders are rounded up.

@@ -8,8 +8,8 @@ mod container;
 mod error;
 mod record;
 mod save;
+mod stored;
 
-use std::fs;
 use std::path::Path;
 
 use lpm::{Fib4, Fib6, Layout4, Layout6};
@@ -21,9 +21,7 @@ use crate::rules::RuleSet;
 pub use arrays::SectionSize;
 pub use changes::{Change, Changes, changes};
 pub use error::Error;
-
-/// The largest next hop that fits a table of bytes.
-const BYTE_HOPS: usize = 254;
+pub use stored::{Routes as StoredRoutes, Stored};
 
 /// What a router starts with.
 #[derive(Debug)]
@@ -86,7 +84,7 @@ impl Tables {
         };
         let (hops4, hops6) = (hops(&v4.targets), hops(&v6.targets));
         let layout4 = layout.unwrap_or_else(|| usual_layout(&v4.rib, hops4.len()));
-        if layout4 == Layout4::Bytes && hops4.len() > BYTE_HOPS {
+        if hops4.len() > usize::from(layout4.limit()) {
             let hops = hops4.len();
             return Err(Error::Bytes { hops });
         }
@@ -97,11 +95,6 @@ impl Tables {
             hops4,
             hops6,
         })
-    }
-
-    /// How people name the layout of IPv4.
-    pub fn layout_name(&self) -> &'static str {
-        crate::check::layout_name(self.layout4)
     }
 
     /// Routes of both families.
@@ -117,10 +110,11 @@ impl Tables {
 /// Bytes while they hold all next hops; then a byte for the 254 most used if these have nine of ten
 /// routes, else two for all.
 fn usual_layout(rib: &lpm::Rib<u32>, hops: usize) -> Layout4 {
-    if hops <= BYTE_HOPS {
+    let byte = usize::from(Layout4::Bytes.limit());
+    if hops <= byte {
         return Layout4::Bytes;
     }
-    let low = |(_, hop): &(_, lpm::NextHop)| usize::from(hop.get()) <= BYTE_HOPS;
+    let low = |(_, hop): &(_, lpm::NextHop)| usize::from(hop.get()) <= byte;
     if rib.iter().filter(low).count() * 10 >= rib.len() * 9 {
         Layout4::Mixed
     } else {
@@ -134,9 +128,7 @@ impl Image {
     /// # Errors
     /// A file that is no image, one of another version, one that is not as it was written; reading.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let file = path.display().to_string();
-        let bytes = read(path)?;
-        arrays::restore(&bytes).map_err(|broken| broken.of(&file))
+        Stored::open(path)?.image()
     }
 
     /// The sections of a file and their lengths, without making tables of them.
@@ -144,10 +136,7 @@ impl Image {
     /// # Errors
     /// As `open`.
     pub fn sections(path: &Path) -> Result<Vec<SectionSize>, Error> {
-        let file = path.display().to_string();
-        let entries =
-            container::read(&read(path)?).map_err(|broken| Error::broken(&file, &broken))?;
-        Ok(entries.into_iter().map(SectionSize::from).collect())
+        Ok(Stored::open(path)?.sections())
     }
 
     /// Writes the image to a file, which is then either as it was or whole; returns its length.
@@ -206,11 +195,4 @@ impl CounterLayout {
     pub fn count(&self) -> u32 {
         self.of(acl::Action::Punt) + 1
     }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    fs::read(path).map_err(|cause| Error::Read {
-        file: path.display().to_string(),
-        cause,
-    })
 }

@@ -1,7 +1,7 @@
 //! Routes, rules and texts as records of fixed length, and back, where any bytes may come.
 
 use acl::{Action, Protocol};
-use lpm::{Address, NextHop, Rib};
+use lpm::{NextHop, Prefix, Rib};
 
 use crate::Place;
 use crate::rules::{Note, NoteKind, Origin};
@@ -18,7 +18,7 @@ pub(super) const RULE6: usize = 52;
 pub(super) const TEXT: usize = 24;
 
 /// An address as little-endian bytes.
-pub(super) trait Wire: Address + acl::Address {
+pub(super) trait Wire: acl::Address {
     const BYTES: usize;
     fn put(self, into: &mut Vec<u8>);
     fn take(bytes: &[u8]) -> Option<Self>;
@@ -64,7 +64,7 @@ pub(super) fn read_routes<A: Wire>(
     let mut rib = Rib::new();
     for raw in records(bytes, record)? {
         let (address, rest) = raw.split_at(A::BYTES);
-        let prefix = A::take(address).and_then(|first| lpm::Prefix::new(first, rest[2]).ok());
+        let prefix = A::take(address).and_then(|first| Prefix::new(first, rest[2]).ok());
         let hop = NextHop::new(u16::from_le_bytes([rest[0], rest[1]]));
         let hop = hop.filter(|hop| usize::from(hop.get()) <= hops);
         let (Some(prefix), Some(hop)) = (prefix, hop) else {
@@ -80,8 +80,8 @@ pub(super) fn read_routes<A: Wire>(
 pub(super) fn rules<A: Wire>(rules: &[acl::Rule<A>], record: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(rules.len() * record);
     for rule in rules {
-        rule.source.address().put(&mut bytes);
-        rule.destination.address().put(&mut bytes);
+        rule.source.first().put(&mut bytes);
+        rule.destination.first().put(&mut bytes);
         for port in [
             rule.source_ports.start(),
             rule.source_ports.end(),
@@ -96,7 +96,7 @@ pub(super) fn rules<A: Wire>(rules: &[acl::Rule<A>], record: usize) -> Vec<u8> {
             Action::Drop => 1,
             Action::Punt => 2,
         };
-        let lengths = (rule.source.length(), rule.destination.length());
+        let lengths = (rule.source.len(), rule.destination.len());
         bytes.extend([value, mask, lengths.0, lengths.1, action, 0, 0, 0]);
         bytes.extend(rule.id.to_le_bytes());
     }
@@ -116,11 +116,7 @@ pub(super) fn read_rules<A: Wire>(
 fn rule<A: Wire>(raw: &[u8], origins: usize) -> Option<acl::Rule<A>> {
     let (source, rest) = raw.split_at(A::BYTES);
     let (destination, rest) = rest.split_at(A::BYTES);
-    let prefix = |bytes: &[u8], length: u8| {
-        let address = A::take(bytes)?;
-        let prefix = acl::Prefix::new(address, length).ok()?;
-        (prefix.address() == address).then_some(prefix)
-    };
+    let prefix = |bytes: &[u8], length: u8| Prefix::new(A::take(bytes)?, length).ok();
     let port = |at: usize| u16::from_le_bytes([rest[at], rest[at + 1]]);
     let action = match rest[12] {
         0 => Action::Accept,

@@ -212,7 +212,7 @@ fn most(field: usize, v6: bool) -> u128 {
 
 fn prefixes<A: Address>(ranges: &Ranges) -> Vec<Prefix<A>> {
     let blocks = ranges.blocks(A::BITS);
-    let prefix = |(first, length)| Prefix::new(A::narrow(first), length).ok();
+    let prefix = |(first, length)| Prefix::containing(A::narrow(first), length).ok();
     blocks.into_iter().filter_map(prefix).collect()
 }
 

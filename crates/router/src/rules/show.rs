@@ -7,16 +7,15 @@ use acl::{ANY_PORT, Action, Address, Prefix, Protocol, Rule};
 
 /// Shows a rule: `10.0.0.0/8:* -> 192.0.2.7/32:80 tcp drop`.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown<'a, A>(pub &'a Rule<A>);
+pub struct Shown<'a, A: Address>(pub &'a Rule<A>);
 
 impl<A: Address> Display for Shown<'_, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rule = self.0;
         let side = |prefix: &Prefix<A>, ports: &RangeInclusive<u16>| {
-            let network = if prefix.length() == 0 {
-                "*".to_owned()
-            } else {
-                format!("{}/{}", A::Text::from(prefix.address()), prefix.length())
+            let network = match prefix.len() {
+                0 => "*".to_owned(),
+                _ => prefix.to_string(),
             };
             let between = if A::BITS == 128 { " port " } else { ":" };
             format!("{network}{between}{}", ports_text(ports))

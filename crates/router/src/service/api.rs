@@ -1,7 +1,6 @@
 //! The router's methods over the control socket and HTTP: names, parameters, answers.
 
 use std::net::IpAddr;
-use std::sync::PoisonError;
 
 use control::{Error, Request};
 use serde::{Deserialize, Serialize};
@@ -9,7 +8,7 @@ use serde_json::Value;
 
 use super::Service;
 use crate::follow::RouteView;
-use crate::rules::RuleSet;
+use crate::rules::{Counted, counted};
 
 /// Routes of one answer unless the request says otherwise: a full table has a million.
 const ROUTES: usize = 1000;
@@ -28,17 +27,6 @@ struct Listed {
     installed: usize,
 }
 
-/// A rule in force, and how many packets it decided about.
-#[derive(Serialize)]
-struct RuleView {
-    /// 4 or 6.
-    family: u8,
-    place: String,
-    text: String,
-    /// None where the datapath does not count them.
-    packets: Option<u64>,
-}
-
 /// Carries out one request.
 ///
 /// # Errors
@@ -49,7 +37,7 @@ pub fn handle(service: &Service, request: &Request) -> Result<Value, Error> {
         "routes" => {
             let WhichRoutes { address, limit } = request.params()?;
             let limit = limit.unwrap_or(ROUTES);
-            answer(service.follower.with(|follow| {
+            answer(service.follower().with(|follow| {
                 let status = follow.status();
                 Listed {
                     routes: follow.routes(address, limit),
@@ -57,7 +45,7 @@ pub fn handle(service: &Service, request: &Request) -> Result<Value, Error> {
                 }
             }))
         }
-        "next-hops" => answer(service.follower.with(|follow| follow.next_hops())),
+        "next-hops" => answer(service.follower().with(|follow| follow.next_hops())),
         "rules" => answer(rules(service)),
         "reload" => {
             let reloaded = service.reload();
@@ -68,26 +56,9 @@ pub fn handle(service: &Service, request: &Request) -> Result<Value, Error> {
     }
 }
 
-fn rules(service: &Service) -> Vec<RuleView> {
-    let hits = service.follower.with(|follow| follow.plane().hits());
-    let loaded = service.rules.lock().unwrap_or_else(PoisonError::into_inner);
-    let set = &loaded.set;
-    let of = |family: usize, at: usize| hits.as_ref()?[family].get(at).copied();
-    let v4 = set.v4.iter().enumerate();
-    let v4 = v4.map(|(at, rule)| view(set, 4, rule.id, of(0, at)));
-    let v6 = set.v6.iter().enumerate();
-    v4.chain(v6.map(|(at, rule)| view(set, 6, rule.id, of(1, at))))
-        .collect()
-}
-
-fn view(set: &RuleSet, family: u8, id: u32, packets: Option<u64>) -> RuleView {
-    let origin = set.origins.get(id as usize);
-    RuleView {
-        family,
-        place: origin.map_or_else(String::new, |origin| origin.place.to_string()),
-        text: origin.map_or_else(String::new, |origin| origin.text.to_string()),
-        packets,
-    }
+fn rules(service: &Service) -> Vec<Counted> {
+    let hits = service.follower().with(|follow| follow.plane().hits());
+    counted(&service.loaded().set, hits.as_ref())
 }
 
 fn answer(value: impl Serialize) -> Result<Value, Error> {

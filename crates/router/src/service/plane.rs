@@ -6,13 +6,17 @@ use netdev::Netlink;
 use serde::Serialize;
 
 use super::Error;
+use super::tables::FromImage;
 use crate::config::{Config, Datapath};
 use crate::cpu;
 use crate::cpu::af_xdp::{AfXdp, Counters, Given, Settings};
 use crate::engine::{Contents, Function};
 use crate::follow::NamedPort;
-use crate::forward::{Family, Forwarding, Plane};
-use crate::rules::RuleSet;
+use crate::forward::{Compiler, Family, Forwarding, Plane, Rest, nothing};
+use crate::image::Stored;
+use crate::kernel;
+use crate::listing;
+use crate::rules::Hits;
 use crate::xdp::{self, Port, Xdp};
 
 /// Where the kernel says whether it forwards.
@@ -34,7 +38,18 @@ pub(super) enum Dataplane {
         ports: Vec<NamedPort>,
     },
     /// The kernel routes by its tables without being told.
-    Kernel,
+    Kernel {
+        filter: kernel::Filter,
+        interfaces: Vec<String>,
+    },
+}
+
+/// Rules as one of them looks them up.
+#[derive(Debug)]
+pub(super) enum Compiled {
+    Xdp(xdp::Lists),
+    AfXdp(cpu::Lists),
+    Kernel(kernel::Lists),
 }
 
 /// What a plane says of a call.
@@ -44,6 +59,8 @@ pub enum PlaneError {
     Xdp(#[from] xdp::Error),
     #[error(transparent)]
     AfXdp(#[from] datapath::Error),
+    #[error(transparent)]
+    Kernel(#[from] listing::Error),
 }
 
 /// Packets that came to one end.
@@ -79,25 +96,63 @@ pub(super) fn all_there(interfaces: &[String]) -> Result<(), Error> {
 }
 
 impl Dataplane {
-    pub(super) fn start(config: &Config, v4: Rib<u32>, v6: Rib<u128>) -> Result<Self, PlaneError> {
+    /// A plane with these routes that handles nothing yet: [`Dataplane::open`], or
+    /// [`Dataplane::take_over`], gives it devices. With a table image the routes are besides the image's.
+    pub(super) fn aside(
+        config: &Config,
+        given: Option<FromImage>,
+        v4: Rib<u32>,
+        v6: Rib<u128>,
+    ) -> Result<Self, PlaneError> {
+        let Some(given) = given else {
+            return Self::make(config, None, v4, v6);
+        };
+        let (image, routes) = (&given.image, given.routes);
+        let mut plane = Self::make(config, Some(image), routes.v4, routes.v6)?;
+        for (prefix, hop) in &v4 {
+            plane.route4(prefix, Some(hop))?;
+        }
+        for (prefix, hop) in &v6 {
+            plane.route6(prefix, Some(hop))?;
+        }
+        Ok(plane)
+    }
+
+    fn make(
+        config: &Config,
+        image: Option<&Stored>,
+        v4: Rib<u32>,
+        v6: Rib<u128>,
+    ) -> Result<Self, PlaneError> {
         Ok(match config.datapath {
-            Datapath::Kernel => Self::Kernel,
-            Datapath::AfXdp => Self::af_xdp(config, v4, v6)?,
+            Datapath::Kernel => Self::Kernel {
+                filter: kernel::Filter::default(),
+                interfaces: config.interfaces.clone(),
+            },
+            Datapath::AfXdp => Self::af_xdp(config, image, v4, v6)?,
             Datapath::Xdp => {
                 let settings = xdp::Settings {
                     mode: config.xdp_mode,
                     ..xdp::Settings::default()
                 };
+                let plane = match image {
+                    Some(image) => xdp::restore(&settings, image, v4, v6)?,
+                    None => xdp::start(&settings, v4, v6)?,
+                };
                 Self::Xdp {
-                    plane: Box::new(xdp::start(&settings, v4, v6)?),
+                    plane: Box::new(plane),
                     ports: Vec::new(),
                 }
             }
         })
     }
 
-    fn af_xdp(config: &Config, v4: Rib<u32>, v6: Rib<u128>) -> Result<Self, PlaneError> {
-        let devices = untagged(&config.interfaces)?;
+    fn af_xdp(
+        config: &Config,
+        image: Option<&Stored>,
+        v4: Rib<u32>,
+        v6: Rib<u128>,
+    ) -> Result<Self, PlaneError> {
         let settings = Settings {
             engine: cpu::Options {
                 simd: Fib4::usual_simd(),
@@ -112,12 +167,55 @@ impl Dataplane {
             v6,
             ..Contents::default()
         };
-        let indices: Vec<u32> = devices.iter().map(|(_, index)| *index).collect();
         Ok(Self::AfXdp {
-            plane: Box::new(AfXdp::start(&settings, contents, &indices)?),
-            devices,
+            plane: Box::new(AfXdp::aside(&settings, contents, image)?),
+            devices: Vec::new(),
             ports: Vec::new(),
         })
+    }
+
+    /// Opens the devices of the configuration, where that is needed before their ports are known.
+    pub(super) fn open(&mut self, config: &Config) -> Result<(), PlaneError> {
+        if let Self::AfXdp { plane, devices, .. } = self {
+            *devices = untagged(&config.interfaces)?;
+            let indices: Vec<u32> = devices.iter().map(|(_, index)| *index).collect();
+            plane.open(&indices)?;
+        }
+        Ok(())
+    }
+
+    /// Handles what `before`, which is of the same configuration, has handled until now. No packet is
+    /// lost, and each meets one of both.
+    pub(super) fn take_over(&mut self, before: &mut Self) -> Result<(), PlaneError> {
+        match (self, before) {
+            (
+                Self::Xdp { plane, ports },
+                Self::Xdp {
+                    plane: old,
+                    ports: had,
+                },
+            ) => {
+                plane.take_over(old)?;
+                *ports = std::mem::take(had);
+            }
+            (
+                Self::AfXdp {
+                    plane,
+                    devices,
+                    ports,
+                },
+                Self::AfXdp {
+                    plane: old,
+                    devices: known,
+                    ports: had,
+                },
+            ) => {
+                plane.take_over(old)?;
+                (*devices, *ports) = (std::mem::take(known), std::mem::take(had));
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Routes what comes by these ports from now on.
@@ -149,7 +247,7 @@ impl Dataplane {
     pub(super) fn failed(&self) -> Option<String> {
         match self {
             Self::AfXdp { plane, .. } => plane.failed(),
-            Self::Xdp { .. } | Self::Kernel => None,
+            Self::Xdp { .. } | Self::Kernel { .. } => None,
         }
     }
 
@@ -159,25 +257,39 @@ impl Dataplane {
             Self::Xdp { ports, .. } | Self::AfXdp { ports, .. } => {
                 ports.iter().map(|port| port.name.clone()).collect()
             }
-            Self::Kernel => Vec::new(),
+            Self::Kernel { .. } => Vec::new(),
         }
     }
 
-    pub(super) fn packets(&self) -> Vec<Traffic> {
+    /// What `packets` is to be given; [`xdp::settle`] comes between both.
+    pub(super) fn earlier(&self) -> Option<xdp::Counters> {
+        match self {
+            Self::Xdp { plane, .. } => plane.counters().ok(),
+            Self::AfXdp { .. } | Self::Kernel { .. } => None,
+        }
+    }
+
+    pub(super) fn packets(
+        &self,
+        published: &xdp::Published,
+        earlier: Option<&xdp::Counters>,
+    ) -> Vec<Traffic> {
         let counted = match self {
-            Self::Xdp { plane, .. } => plane.counters().map_err(PlaneError::from).map(|counters| {
+            Self::Xdp { plane, .. } => plane.counters().map_err(PlaneError::from).map(|now| {
                 let traffic = |(end, traffic): (xdp::End, xdp::Traffic)| Traffic {
                     end: end.name(),
                     packets: traffic.packets,
                     bytes: Some(traffic.bytes),
                 };
-                counters.iter().map(traffic).collect()
+                let earlier = earlier.cloned().unwrap_or_default();
+                let ends = published.take(&earlier, &now).into_iter();
+                ends.map(traffic).collect()
             }),
             Self::AfXdp { plane, .. } => plane
                 .counters()
                 .map_err(PlaneError::from)
                 .map(|counters| ends(&counters)),
-            Self::Kernel => Ok(Vec::new()),
+            Self::Kernel { .. } => Ok(Vec::new()),
         };
         counted.unwrap_or_else(|error| {
             tracing::warn!("{error}");
@@ -186,10 +298,14 @@ impl Dataplane {
     }
 
     /// How often each rule of IPv4 and of IPv6 matched, where that is counted.
-    pub(super) fn hits(&self) -> Option<[Vec<u64>; 2]> {
+    pub(super) fn hits(&self) -> Option<[Hits; 2]> {
         match self {
-            Self::Xdp { plane, .. } => Some(plane.hits().map(|hits| hits.rules)),
-            Self::AfXdp { .. } | Self::Kernel => None,
+            Self::Xdp { plane, .. } => Some(plane.hits()),
+            Self::AfXdp { plane, .. } => Some(plane.hits()),
+            Self::Kernel { filter, .. } => filter
+                .hits()
+                .inspect_err(|error| tracing::warn!("{error}"))
+                .ok(),
         }
     }
 }
@@ -217,7 +333,7 @@ fn ends(counters: &Counters) -> Vec<Traffic> {
         ("forwarded", counters.forwarded),
         ("dropped-by-rule", counters.dropped_by_rule),
         ("dropped-by-route", counters.dropped_by_route),
-        ("dropped-at-device", counters.drops_transmit),
+        ("dropped-at-transmit", counters.drops_transmit),
         ("dropped-queue-full", counters.drops_queue_full),
         ("dropped-at-stack", counters.drops_give_back),
         ("not-steered", passed),
@@ -233,12 +349,13 @@ fn ends(counters: &Counters) -> Vec<Traffic> {
 
 impl Plane for Dataplane {
     type Error = PlaneError;
+    type Compiled = Compiled;
 
     fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), PlaneError> {
         match self {
             Self::Xdp { plane, .. } => Ok(plane.route4(prefix, hop)?),
             Self::AfXdp { plane, .. } => Ok(plane.route4(prefix, hop)?),
-            Self::Kernel => Ok(()),
+            Self::Kernel { .. } => Ok(()),
         }
     }
 
@@ -246,7 +363,7 @@ impl Plane for Dataplane {
         match self {
             Self::Xdp { plane, .. } => Ok(plane.route6(prefix, hop)?),
             Self::AfXdp { plane, .. } => Ok(plane.route6(prefix, hop)?),
-            Self::Kernel => Ok(()),
+            Self::Kernel { .. } => Ok(()),
         }
     }
 
@@ -259,15 +376,37 @@ impl Plane for Dataplane {
         match self {
             Self::Xdp { plane, .. } => Ok(plane.next_hop(family, hop, to)?),
             Self::AfXdp { plane, .. } => Ok(plane.next_hop(family, hop, to)?),
-            Self::Kernel => Ok(()),
+            Self::Kernel { .. } => Ok(()),
         }
     }
 
-    fn rules(&mut self, rules: &RuleSet) -> Result<(), PlaneError> {
+    fn compiler(&self) -> Compiler<Compiled, PlaneError> {
         match self {
-            Self::Xdp { plane, .. } => Ok(plane.rules(rules)?),
-            Self::AfXdp { plane, .. } => Ok(plane.rules(rules)?),
-            Self::Kernel => Ok(()),
+            Self::Xdp { plane, .. } => {
+                let compile = plane.compiler();
+                Box::new(|rules| Ok(Compiled::Xdp(compile(rules)?)))
+            }
+            Self::AfXdp { plane, .. } => {
+                let compile = plane.compiler();
+                Box::new(|rules| Ok(Compiled::AfXdp(compile(rules)?)))
+            }
+            Self::Kernel { interfaces, .. } => {
+                let interfaces = interfaces.clone();
+                Box::new(move |rules| Ok(Compiled::Kernel(kernel::Lists::of(rules, &interfaces))))
+            }
+        }
+    }
+
+    fn enforce(&mut self, compiled: Compiled) -> Result<Rest, PlaneError> {
+        match (self, compiled) {
+            (Self::Xdp { plane, .. }, Compiled::Xdp(lists)) => Ok(plane.enforce(lists)?),
+            (Self::AfXdp { plane, .. }, Compiled::AfXdp(lists)) => Ok(plane.enforce(lists)?),
+            (Self::Kernel { filter, .. }, Compiled::Kernel(lists)) => {
+                filter.enforce(&lists)?;
+                Ok(nothing())
+            }
+            // It compiles its own.
+            _ => Ok(nothing()),
         }
     }
 }

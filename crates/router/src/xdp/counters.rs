@@ -1,4 +1,7 @@
-//! What became of the frames: one end each, so that the ends' sum is all that came.
+//! What became of the frames: one end each, so that the ends' sum is all that came. What is lost after it
+//! was sent changes its end.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -39,8 +42,12 @@ ends! {
     DroppedByRule = "dropped-by-rule",
     /// Its route leads nowhere.
     DroppedByRoute = "dropped-by-route",
-    /// The device that it leaves by is gone, or has no room for a VLAN tag.
+    /// The device that it leaves by is gone, is down or takes no redirected frames, or the frame has no room
+    /// for a VLAN tag.
     DroppedAtDevice = "dropped-at-device",
+    /// The driver of that device did not take it: its ring was full.
+    /// Its bytes stay with those of `Forwarded`: the kernel does not say which of a batch it was.
+    DroppedAtTransmit = "dropped-at-transmit",
     /// For this host; this and all that follow are left to the kernel.
     Local = "local",
     /// Its route says that it is answered with an error.
@@ -78,10 +85,13 @@ impl End {
     }
 }
 
-/// What became of all frames since the start.
+/// What became of all frames since the start. What is on its way is forwarded until it is lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
+    /// As the program counts: what is lost after it was sent is still among the forwarded.
     ends: Vec<Traffic>,
+    /// Of the forwarded: the device did not take them.
+    refused: u64,
 }
 
 impl Counters {
@@ -89,28 +99,62 @@ impl Counters {
         let cpus = map
             .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)
             .map_err(Error::kernel("reading the counters"))?;
-        let mut ends = vec![Traffic::default(); End::ALL.len()];
+        let mut sum = Self::default();
         for cpu in cpus.iter().flatten() {
-            let (words, _) = cpu.as_chunks::<16>();
-            for (sum, one) in ends.iter_mut().zip(words) {
-                let (halves, _) = one.as_chunks::<8>();
-                sum.packets += u64::from_ne_bytes(halves[0]);
-                sum.bytes += u64::from_ne_bytes(halves[1]);
-            }
+            sum.add(&Self::of_cpu(cpu));
         }
-        Ok(Self { ends })
+        Ok(sum)
     }
 
-    /// The frames that came to this end.
+    /// `struct ends` of bpf/layout.h.
+    fn of_cpu(bytes: &[u8]) -> Self {
+        let (words, _) = bytes.as_chunks::<8>();
+        let mut words = words.iter().copied().map(u64::from_ne_bytes);
+        let mut next = || words.next().unwrap_or_default();
+        let traffic = |_: &End| Traffic {
+            packets: next(),
+            bytes: next(),
+        };
+        Self {
+            ends: End::ALL.iter().map(traffic).collect(),
+            refused: next(),
+        }
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.ends.resize(End::ALL.len(), Traffic::default());
+        for (sum, one) in self.ends.iter_mut().zip(&other.ends) {
+            sum.packets += one.packets;
+            sum.bytes += one.bytes;
+        }
+        self.refused += other.refused;
+    }
+
+    /// The frames that came to this end. [`End::Forwarded`] falls when frames are lost that were sent
+    /// before: [`Published`] has it without that.
     pub fn get(&self, end: End) -> Traffic {
+        let mut traffic = self.counted(end);
+        match end {
+            End::Forwarded => traffic.packets = traffic.packets.saturating_sub(self.lost()),
+            End::DroppedAtDevice => traffic.packets += self.refused,
+            _ => {}
+        }
+        traffic
+    }
+
+    fn counted(&self, end: End) -> Traffic {
         self.ends.get(end as usize).copied().unwrap_or_default()
+    }
+
+    /// Frames that were lost after they were sent.
+    fn lost(&self) -> u64 {
+        self.counted(End::DroppedAtTransmit).packets + self.refused
     }
 
     /// All frames.
     pub fn received(&self) -> Traffic {
-        self.ends
-            .iter()
-            .fold(Traffic::default(), |sum, end| Traffic {
+        self.iter()
+            .fold(Traffic::default(), |sum, (_, end)| Traffic {
                 packets: sum.packets + end.packets,
                 bytes: sum.bytes + end.bytes,
             })
@@ -119,5 +163,126 @@ impl Counters {
     /// Each end with its frames.
     pub fn iter(&self) -> impl Iterator<Item = (End, Traffic)> + '_ {
         End::ALL.iter().map(|end| (*end, self.get(*end)))
+    }
+}
+
+/// Counters for who expects that none ever falls: a frame on its way is not forwarded yet.
+#[derive(Debug, Default)]
+pub struct Published {
+    forwarded: AtomicU64,
+}
+
+impl Published {
+    /// `now`, with those forwarded of which that is certain: of the frames that were sent by the time of
+    /// `earlier`, those lost by now are known. Between both readings lies [`settle`](super::settle).
+    ///
+    /// What was lost meanwhile of later frames is missing, too, until the next reading; where nothing
+    /// moves nothing is missing.
+    pub fn take(&self, earlier: &Counters, now: &Counters) -> Vec<(End, Traffic)> {
+        let sent = earlier.counted(End::Forwarded).packets;
+        let certain = sent.saturating_sub(now.lost());
+        let before = self.forwarded.fetch_max(certain, Ordering::Relaxed);
+        let mut ends: Vec<_> = now.iter().collect();
+        ends[End::Forwarded as usize].1.packets = certain.max(before);
+        ends
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
+
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The program and the kernel: frames that are sent, then lost or not.
+    #[derive(Debug, Default)]
+    struct Machine {
+        sent: u64,
+        on_their_way: u64,
+        left: u64,
+        refused: u64,
+        dropped_by_rule: u64,
+    }
+
+    impl Machine {
+        fn read(&self) -> Counters {
+            let mut bytes = vec![0; End::ALL.len() * 16 + 8];
+            let mut write = |at: usize, number: u64| {
+                bytes[at..at + 8].copy_from_slice(&number.to_ne_bytes());
+            };
+            write(End::Forwarded as usize * 16, self.sent);
+            write(End::DroppedByRule as usize * 16, self.dropped_by_rule);
+            write(End::DroppedAtTransmit as usize * 16, self.left);
+            write(End::ALL.len() * 16, self.refused);
+            Counters::of_cpu(&bytes)
+        }
+
+        fn send(&mut self, frames: u64) {
+            self.sent += frames;
+            self.on_their_way += frames;
+        }
+
+        /// Of those on their way, so many are lost; the others have left.
+        fn settle(&mut self, left: u64, refused: u64) {
+            self.left += left.min(self.on_their_way);
+            self.on_their_way -= left.min(self.on_their_way);
+            self.refused += refused.min(self.on_their_way);
+            self.on_their_way = 0;
+        }
+    }
+
+    fn packets(ends: &[(End, Traffic)], end: End) -> u64 {
+        ends.iter().find(|(one, _)| *one == end).unwrap().1.packets
+    }
+
+    #[test]
+    fn what_is_lost_later_was_never_published_as_forwarded() {
+        let (published, mut machine) = (Published::default(), Machine::default());
+        machine.send(10);
+        let earlier = machine.read();
+        assert_eq!(earlier.get(End::Forwarded).packets, 10);
+        machine.settle(3, 2);
+        machine.send(100);
+        let ends = published.take(&earlier, &machine.read());
+        assert_eq!(packets(&ends, End::Forwarded), 5);
+        assert_eq!(packets(&ends, End::DroppedAtTransmit), 3);
+        assert_eq!(packets(&ends, End::DroppedAtDevice), 2);
+        machine.settle(100, 0);
+        assert_eq!(machine.read().get(End::Forwarded).packets, 5);
+        let ends = published.take(&machine.read(), &machine.read());
+        assert_eq!(packets(&ends, End::Forwarded), 5);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64 * sys::require::fuzz()))]
+
+        /// Readings while frames come and are lost: what was on its way at the earlier one is settled at
+        /// the later one, where others may be on their way.
+        #[test]
+        fn published_counters_never_fall_and_add_up_at_rest(
+            rounds in prop::collection::vec([0u64..50, 0..50, 0..30, 0..30, 0..50, 0..9], 1..40),
+        ) {
+            let (published, mut machine) = (Published::default(), Machine::default());
+            let mut before = published.take(&machine.read(), &machine.read());
+            for [first, between, left, refused, after, dropped] in rounds {
+                machine.send(first);
+                let earlier = machine.read();
+                machine.send(between);
+                machine.settle(left, refused);
+                machine.send(after);
+                machine.dropped_by_rule += dropped;
+                let ends = published.take(&earlier, &machine.read());
+                for ((_, now), (end, before)) in ends.iter().zip(&before) {
+                    prop_assert!(now.packets >= before.packets, "{end:?}");
+                }
+                before = ends;
+            }
+            machine.settle(1, 1);
+            let (ends, read) = (published.take(&machine.read(), &machine.read()), machine.read());
+            prop_assert_eq!(&ends, &read.iter().collect::<Vec<_>>());
+            let all: u64 = ends.iter().map(|(_, traffic)| traffic.packets).sum();
+            prop_assert_eq!(all, machine.sent + machine.dropped_by_rule);
+        }
     }
 }

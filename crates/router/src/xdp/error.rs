@@ -16,6 +16,8 @@ pub enum Error {
     },
     #[error("the router's program has no {0}")]
     Absent(String),
+    #[error(transparent)]
+    Namespace(sys::netns::Error),
     #[error("keeping a descriptor: {0}")]
     Descriptor(io::Error),
     #[error("mapping the table {table}: {source}")]

@@ -11,17 +11,10 @@ use libbpf_rs::{MapHandle, MapType};
 use sys::huge::{Array, Region};
 
 use super::Error;
-use super::grace::Grace;
 use super::layout;
 use super::object::{Loaded, erase, write};
-use crate::rules::RuleSet;
-
-/// How often each rule of a list was the first to match, in the list's order, and how often none was.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hits {
-    pub rules: Vec<u64>,
-    pub none: u64,
-}
+use crate::forward::Rest;
+use crate::rules::{Hits, RuleSet};
 
 #[derive(Debug)]
 pub(super) struct Filter {
@@ -30,8 +23,11 @@ pub(super) struct Filter {
     in_force: Array<AtomicU64>,
     lists: [Option<List>; 2],
     cpus: usize,
-    grace: Grace,
 }
+
+/// Rules of both families, as the program reads them.
+#[derive(Debug)]
+pub struct Lists([Option<List>; 2]);
 
 /// A list as the program reads it.
 #[derive(Debug)]
@@ -42,23 +38,23 @@ struct List {
 }
 
 impl Filter {
-    pub(super) fn new(loaded: &Loaded, grace: Grace) -> Result<Self, Error> {
+    pub(super) fn new(loaded: &Loaded) -> Result<Self, Error> {
         let map = loaded.map("acl_in_force")?;
         Ok(Self {
             acls: loaded.map("acls")?,
             in_force: mapped(&map, "acl_in_force", CHUNK)?,
             lists: [None, None],
             cpus: libbpf_rs::num_possible_cpus().map_err(Error::kernel("counting CPUs"))?,
-            grace,
         })
     }
 
-    /// Each family's list takes its predecessor's place at once. Counting begins anew.
-    pub(super) fn set(&mut self, rules: &RuleSet) -> Result<(), Error> {
-        let lists = [
-            List::build(&rules.v4, self.cpus)?,
-            List::build(&rules.v6, self.cpus)?,
-        ];
+    pub(super) fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    /// Each family's list takes its predecessor's place at once. Counting begins anew. What remains is to
+    /// wait until no program reads the predecessors, and to give them up.
+    pub(super) fn set(&mut self, Lists(lists): Lists) -> Result<Rest, Error> {
         let before: Vec<u64> = (0..2).map(|family| self.turn(family)).collect();
         // The one that is not in force: since it last was, a grace period has passed.
         let next = |family: usize| if before[family] == 1 { 2 } else { 1 };
@@ -68,18 +64,24 @@ impl Filter {
                 write(&self.acls, &slot(family, next(family)), &map)?;
             }
         }
-        for (family, list) in lists.into_iter().enumerate() {
+        let acls = MapHandle::try_from(&self.acls).map_err(Error::kernel("keeping map acls"))?;
+        for (family, list) in lists.iter().enumerate() {
             let turn = if list.is_some() { next(family) } else { 0 };
             self.in_force[family].store(turn, Ordering::Release);
-            self.lists[family] = list;
         }
-        self.grace.wait()?;
-        for (family, turn) in before.into_iter().enumerate() {
-            if turn != 0 {
-                erase(&self.acls, &slot(family, turn))?;
+        let lists = std::mem::replace(&mut self.lists, lists);
+        Ok(Box::new(move || {
+            super::wait_or_sleep();
+            for (family, turn) in before.into_iter().enumerate() {
+                // It takes memory until it is overwritten.
+                if turn != 0
+                    && let Err(error) = erase(&acls, &slot(family, turn))
+                {
+                    tracing::warn!("{error}");
+                }
             }
-        }
-        Ok(())
+            drop(lists);
+        }))
     }
 
     /// Of IPv4's list and of IPv6's.
@@ -93,6 +95,13 @@ impl Filter {
 
     fn turn(&self, family: usize) -> u64 {
         self.in_force[family].load(Ordering::Relaxed)
+    }
+}
+
+impl Lists {
+    pub(super) fn build(rules: &RuleSet, cpus: usize) -> Result<Self, Error> {
+        let v4 = List::build(&rules.v4, cpus)?;
+        Ok(Self([v4, List::build(&rules.v6, cpus)?]))
     }
 }
 

@@ -8,7 +8,6 @@ use libbpf_rs::MapHandle;
 use lpm::NextHop;
 use sys::huge::{Array, Region};
 
-use super::grace::Grace;
 use super::layout::{self, BUCKETS, HOPS};
 use super::object::{Loaded, write};
 use super::slots::Slots;
@@ -23,11 +22,10 @@ pub(super) struct Hops {
     groups: (MapHandle, Slots),
     /// Of each group, by its place among `meanings`.
     buckets: HashMap<usize, Box<[u16; BUCKETS]>>,
-    grace: Grace,
 }
 
 impl Hops {
-    pub(super) fn new(settings: &Settings, loaded: &Loaded, grace: Grace) -> Result<Self, Error> {
+    pub(super) fn new(settings: &Settings, loaded: &Loaded) -> Result<Self, Error> {
         let map = loaded.map("meanings")?;
         let unmapped = |source| Error::Map {
             table: "meanings".to_owned(),
@@ -46,7 +44,6 @@ impl Hops {
                 Slots::new("groups of next hops", settings.groups),
             ),
             buckets: HashMap::new(),
-            grace,
         })
     }
 
@@ -61,7 +58,7 @@ impl Hops {
         let meaning = match to {
             Forwarding::Neighbour(adjacency) => {
                 let value = layout::adjacency(adjacency);
-                let slot = put(&mut self.adjacencies, &self.grace, &value)?;
+                let slot = put(&mut self.adjacencies, &value)?;
                 layout::meaning(layout::NEIGHBOUR, slot)
             }
             Forwarding::Group(members) => self.group(at, members)?,
@@ -82,7 +79,7 @@ impl Hops {
         }
         let before = self.buckets.get(&at).map(|buckets| **buckets);
         let buckets = share(members, before.as_ref());
-        let slot = put(&mut self.groups, &self.grace, &layout::group(&buckets))?;
+        let slot = put(&mut self.groups, &layout::group(&buckets))?;
         self.buckets.insert(at, Box::new(buckets));
         Ok(layout::meaning(layout::GROUP, slot))
     }
@@ -99,9 +96,9 @@ impl Hops {
 }
 
 /// Writes a value where nothing leads yet.
-fn put(to: &mut (MapHandle, Slots), grace: &Grace, value: &[u8]) -> Result<u32, Error> {
+fn put(to: &mut (MapHandle, Slots), value: &[u8]) -> Result<u32, Error> {
     let (map, slots) = to;
-    let slot = slots.take(grace)?;
+    let slot = slots.take()?;
     match write(map, &slot.to_ne_bytes(), value) {
         Ok(()) => Ok(slot),
         Err(error) => {

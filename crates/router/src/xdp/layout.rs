@@ -43,10 +43,11 @@ pub(super) fn acl_slot(family: usize, turn: u64) -> u32 {
 }
 
 /// `struct settings`.
-pub(super) fn settings(settings: &Settings) -> [u8; 8] {
+pub(super) fn settings(settings: &Settings, netns: u32) -> [u8; 8] {
     let mut bytes = [0; 8];
     bytes[0] = u8::from(settings.layout4 != Layout4::Bytes);
     bytes[1] = u8::from(settings.check_source);
+    bytes[4..].copy_from_slice(&netns.to_ne_bytes());
     bytes
 }
 

@@ -2,7 +2,8 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramMut};
+use sys::netns::Namespace;
 
 use super::tables::Shape;
 use super::{Error, Settings, layout};
@@ -16,6 +17,9 @@ pub(super) struct Loaded(Object);
 impl Loaded {
     pub(super) fn load(settings: &Settings, shape: &Shape) -> Result<Self, Error> {
         let refused = || Error::kernel("loading the router's program");
+        let netns = Namespace::current().and_then(|here| here.inode());
+        // The kernel's are of 32 bits.
+        let netns = u32::try_from(netns.map_err(Error::Namespace)?).unwrap_or_default();
         let mut open = ObjectBuilder::default()
             .name("router")
             .map_err(refused())?
@@ -33,7 +37,7 @@ impl Loaded {
                 map.set_max_entries(entries).map_err(refused())?;
             }
             if name.ends_with(".rodata") {
-                map.set_initial_value(&layout::settings(settings))
+                map.set_initial_value(&layout::settings(settings, netns))
                     .map_err(refused())?;
             }
         }
@@ -55,6 +59,22 @@ impl Loaded {
             .as_fd()
             .try_clone_to_owned()
             .map_err(Error::Descriptor)
+    }
+}
+
+impl Loaded {
+    /// Has the programs follow their tracepoints, until their links are dropped.
+    pub(super) fn trace<const N: usize>(
+        &mut self,
+        programs: [&str; N],
+    ) -> Result<Vec<Link>, Error> {
+        let wanted = |program: &ProgramMut<'_>| programs.iter().any(|name| program.name() == *name);
+        let found = self.0.progs_mut().filter(wanted);
+        let links = found.map(|program| {
+            let what = format!("following tracepoints by {}", program.name().display());
+            program.attach().map_err(Error::kernel(what))
+        });
+        links.collect()
     }
 }
 

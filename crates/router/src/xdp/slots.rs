@@ -1,7 +1,6 @@
 //! Places of a map's entries, used again only when no program can look at them any more.
 
 use super::Error;
-use super::grace::Grace;
 
 #[derive(Debug)]
 pub(super) struct Slots {
@@ -23,7 +22,7 @@ impl Slots {
         }
     }
 
-    pub(super) fn take(&mut self, grace: &Grace) -> Result<u32, Error> {
+    pub(super) fn take(&mut self) -> Result<u32, Error> {
         if let Some(slot) = self.free.pop() {
             return Ok(slot);
         }
@@ -35,9 +34,9 @@ impl Slots {
             let (what, limit) = (self.what, self.limit);
             return Err(Error::Full { what, limit });
         }
-        grace.wait()?;
+        super::wait()?;
         self.free.append(&mut self.retired);
-        self.take(grace)
+        self.take()
     }
 
     /// Nothing leads there any more.

@@ -6,10 +6,11 @@ use std::os::fd::AsFd;
 use lpm::{Fib4, Fib6, Layout4, Layout6, NextHop, Prefix4, Prefix6, Rib, Room4, Room6, Section};
 use sys::huge::Region;
 
-use super::grace::Grace;
 use super::layout::{CHUNK, chunks};
 use super::object::Loaded;
 use super::{Error, Settings};
+use crate::forward::Family;
+use crate::image::Stored;
 
 /// Room for prefixes longer than /24 in any case: /24s, and /16s that they are in. 2 and 1 MiB.
 const LEAST4: [usize; 2] = [1 << 12, 1 << 10];
@@ -60,23 +61,40 @@ impl Shape {
     }
 }
 
+/// Bytes of the tables of no prefixes, which the kernel provides whole.
+pub fn least_memory() -> usize {
+    let [groups, pages] = LEAST4;
+    let v4 = Room4::new(groups, pages).sections(Layout4::Mixed);
+    let [pages, cells, lines, steps] = LEAST6;
+    let v6 = Room6::new(pages, cells, lines, steps).sections(Layout6::Paged);
+    v4.iter().chain(&v6).map(|section| section.bytes).sum()
+}
+
 impl Tables {
     pub(super) fn build(
         shape: &Shape,
-        v4: Rib<u32>,
-        v6: Rib<u128>,
+        (v4, v6): (Rib<u32>, Rib<u128>),
+        image: Option<&Stored>,
         loaded: &Loaded,
-        grace: &Grace,
     ) -> Result<Self, Error> {
         let (layout4, room4, room6) = (shape.layout4, &shape.room4, &shape.room6);
-        let mut v4 = Fib4::build_in(v4, layout4, room4, &mut |section| {
-            mapped(loaded, "v4", section)
-        })?;
-        let mut v6 = Fib6::build_in(v6, Layout6::Paged, room6, &mut |section| {
-            mapped(loaded, "v6", section)
-        })?;
-        v4.set_grace(waiting(grace));
-        v6.set_grace(waiting(grace));
+        let memory4 = &mut |section: &Section| mapped(loaded, "v4", section);
+        let memory6 = &mut |section: &Section| mapped(loaded, "v6", section);
+        let (mut v4, mut v6) = if let Some(image) = image {
+            let arrays4 = |name: &str| image.array(Family::V4, name);
+            let arrays6 = |name: &str| image.array(Family::V6, name);
+            (
+                Fib4::restore(v4, layout4, room4, memory4, &arrays4)?,
+                Fib6::restore(v6, Layout6::Paged, room6, memory6, &arrays6)?,
+            )
+        } else {
+            (
+                Fib4::build_in(v4, layout4, room4, memory4)?,
+                Fib6::build_in(v6, Layout6::Paged, room6, memory6)?,
+            )
+        };
+        v4.set_grace(super::wait_or_sleep);
+        v6.set_grace(super::wait_or_sleep);
         Ok(Self { v4, v6 })
     }
 
@@ -122,10 +140,4 @@ fn mapped(loaded: &Loaded, family: &str, section: &Section) -> io::Result<Region
         .map(&format!("{family}_{}", section.name))
         .map_err(io::Error::other)?;
     Region::shared(map.as_fd(), section.bytes.next_multiple_of(CHUNK))
-}
-
-/// Where the kernel refuses to wait, what was retired is used again after a time that no program takes.
-fn waiting(grace: &Grace) -> impl FnMut() + Send + Sync + 'static {
-    let grace = grace.clone();
-    move || grace.wait_or_sleep()
 }

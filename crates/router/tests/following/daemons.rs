@@ -10,14 +10,14 @@ use crate::programs::installed;
 const ROUTES: usize = 500;
 
 /// A router with two neighbours, on eth1 (10.1.0.0/24) and eth2 (10.2.0.0/24).
-struct Network {
-    router: Space,
-    neighbours: [Space; 2],
+pub(crate) struct Network {
+    pub(crate) router: Space,
+    pub(crate) neighbours: [Space; 2],
     folder: tempfile::TempDir,
 }
 
 impl Network {
-    fn new(name: &str) -> Option<Self> {
+    pub(crate) fn new(name: &str) -> Option<Self> {
         let router = Space::new(&format!("{name}-r"))?;
         let neighbours = [1, 2].map(|n| Space::new(&format!("{name}-{n}")).unwrap());
         for (n, neighbour) in (1..).zip(&neighbours) {
@@ -34,18 +34,20 @@ impl Network {
         })
     }
 
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().unwrap().to_owned()
+    }
+
     /// A BIRD of a namespace; `name` is for its files.
     fn bird(&self, space: &Space, name: &str, config: &str) -> Running {
-        let path = |end: &str| self.folder.path().join(format!("{name}.{end}"));
+        let path = |end: &str| self.file(&format!("{name}.{end}"));
         std::fs::write(path("conf"), config).unwrap();
-        let text = |path: &Path| path.to_str().unwrap().to_owned();
-        let (config, socket) = (text(&path("conf")), text(&path("ctl")));
-        let pid = text(&path("pid"));
+        let (config, socket, pid) = (path("conf"), path("ctl"), path("pid"));
         space.start("bird", &["-f", "-c", &config, "-s", &socket, "-P", &pid])
     }
 
     /// A neighbour that announces the same prefixes as the other one, and some of its own.
-    fn announcer(&self, n: usize) -> Running {
+    pub(crate) fn announcer(&self, n: usize) -> Running {
         let mut config = format!(
             "router id 10.{n}.0.2;\nprotocol device {{}}\n\
              protocol bgp to4 {{ local 10.{n}.0.2 as 6500{n}; neighbor 10.{n}.0.1 as 65000;\n\
@@ -127,7 +129,7 @@ fn fail_over(network: &Network, mut announcers: [Running; 2], shared: bool) {
     assert!(status.event_lag_us.count > 0);
 }
 
-fn bird_router(network: &Network, paths: &str) -> Running {
+pub(crate) fn bird_router(network: &Network, paths: &str) -> Running {
     let mut config = format!(
         "router id 10.1.0.1;\nprotocol device {{ scan time 1; }}\n\
          protocol direct {{ ipv4; ipv6; interface \"eth*\"; }}\n\

@@ -13,7 +13,7 @@ use sys::netns::{self, Namespace};
 use crate::plane::Memory;
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A namespace that goes with its value, and what runs in it.
 pub(crate) struct Space {

@@ -3,6 +3,9 @@
 
 mod corpus;
 mod daemons;
+mod failover;
+mod filtering;
+mod given;
 mod kernel;
 mod lab;
 mod plane;

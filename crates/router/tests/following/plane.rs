@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use lpm::{Fib4, Fib6, Layout4, Layout6, NextHop, Prefix4, Prefix6};
-use router::forward::{Adjacency, Family, Forwarding, Plane};
-use router::rules::RuleSet;
+use router::forward::{Adjacency, Compiler, Family, Forwarding, Plane, Rest, nothing};
 
 pub(crate) struct Memory {
     pub(crate) v4: Fib4,
@@ -18,6 +18,8 @@ pub(crate) struct Memory {
     pub(crate) calls: Vec<String>,
     /// A full table is told without a word.
     pub(crate) quiet: bool,
+    /// What compiling rules is.
+    pub(crate) compiling: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Memory {
@@ -29,6 +31,7 @@ impl Memory {
             unable: Vec::new(),
             calls: Vec::new(),
             quiet: false,
+            compiling: Arc::new(|| ()),
         }
     }
 
@@ -83,6 +86,7 @@ impl From<Infallible> for Unable {
 
 impl Plane for Memory {
     type Error = Unable;
+    type Compiled = ();
 
     fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), Unable> {
         self.means_something(Family::V4, hop);
@@ -130,7 +134,16 @@ impl Plane for Memory {
         Ok(())
     }
 
-    fn rules(&mut self, _: &RuleSet) -> Result<(), Unable> {
-        Ok(())
+    fn compiler(&self) -> Compiler<(), Unable> {
+        let compiling = self.compiling.clone();
+        Box::new(move |_| {
+            compiling();
+            Ok(())
+        })
+    }
+
+    fn enforce(&mut self, (): ()) -> Result<Rest, Unable> {
+        self.note(|| "rules".to_owned());
+        Ok(nothing())
     }
 }

@@ -3,11 +3,12 @@
 use acl::{Key4, Rule4};
 use lpm::{Layout4, Rib};
 use router::forward::{Family, Forwarding, Plane};
+use router::random::Random;
 use router::rules::RuleSet;
 use router::xdp::{Settings, Xdp};
 
 use crate::rig::{Space, hop, timed_run};
-use crate::routes::{Rng, real};
+use crate::routes::real;
 use crate::rules::{self, Wire};
 
 const FRAMES: usize = 1 << 14;
@@ -42,10 +43,10 @@ fn cases(v4: &Rib<u32>, folder: &std::path::Path) -> Vec<Case> {
         frames: keys.iter().take(FRAMES).map(u32::frame).collect(),
     };
     let prefixes: Vec<_> = v4.iter().collect();
-    let mut rng = Rng(3);
+    let mut random = Random::new(3);
     let mut anywhere = || {
-        let (prefix, _) = prefixes[rng.next() as usize % prefixes.len()];
-        let host = rng.next() as u32 & (prefix.last() - prefix.first());
+        let (prefix, _) = prefixes[random.bits() as usize % prefixes.len()];
+        let host = random.bits() as u32 & (prefix.last() - prefix.first());
         Key4::new(0xc633_6401, prefix.first() + host, (4000, 53), 17)
     };
     let anywhere: Vec<_> = (0..FRAMES).map(|_| anywhere()).collect();

@@ -81,7 +81,7 @@ fn from_sender(packet: Builder) -> Builder {
     packet.macs(SENDER, OURS)
 }
 
-fn udp(source: &str, destination: &str) -> Builder {
+pub fn udp(source: &str, destination: &str) -> Builder {
     let at = |address: &str, port| (address.parse::<std::net::IpAddr>().unwrap(), port).into();
     from_sender(build::udp(at(source, 4000), at(destination, 5000))).payload(vec![0x55; 64])
 }

@@ -9,6 +9,7 @@
 )]
 
 mod cost;
+mod ends;
 mod frames;
 mod rig;
 mod routes;

@@ -134,16 +134,21 @@ fn moved(before: &Counters, after: &Counters, bytes: u64) -> End {
 
 /// The verdict, and the frame as it is then.
 pub fn test_run(xdp: &Xdp, frame: &[u8]) -> (u32, Vec<u8>) {
-    let (verdict, out, _) = call(xdp, frame);
+    let (verdict, out, _) = call(xdp, frame, 1);
     (verdict, out)
+}
+
+/// The verdict of the last of so many runs, one at once after the other.
+pub fn test_runs(xdp: &Xdp, frame: &[u8], runs: u16) -> u32 {
+    call(xdp, frame, runs).0
 }
 
 /// Nanoseconds that one run takes, as the kernel measures it.
 pub fn timed_run(xdp: &Xdp, frame: &[u8]) -> u64 {
-    call(xdp, frame).2.into()
+    call(xdp, frame, 1).2.into()
 }
 
-fn call(xdp: &Xdp, frame: &[u8]) -> (u32, Vec<u8>, u32) {
+fn call(xdp: &Xdp, frame: &[u8], runs: u16) -> (u32, Vec<u8>, u32) {
     let mut out = vec![0; frame.len() + 256];
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
@@ -151,7 +156,7 @@ fn call(xdp: &Xdp, frame: &[u8]) -> (u32, Vec<u8>, u32) {
         data_size_in: frame.len() as u32,
         data_out: out.as_mut_ptr().cast(),
         data_size_out: out.len() as u32,
-        repeat: 1,
+        repeat: runs.into(),
         ..Default::default()
     };
     let program = xdp.program().as_fd().as_raw_fd();

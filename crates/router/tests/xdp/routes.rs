@@ -6,22 +6,10 @@ use std::path::Path;
 use lpm::{Address, Fib4, Fib6, Layout4, Layout6, NO_ROUTE, NextHop, Prefix, Rib};
 use packet::{build, checksum};
 use router::forward::{Adjacency, Family, Forwarding, Plane};
+use router::random::Random;
 use router::xdp::{Settings, Xdp};
 
 use crate::rig::{OURS, PASS, REDIRECT, SENDER, Space, hop, test_run};
-
-/// splitmix64: the same seed gives the same numbers on every machine.
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
 
 /// The real table's prefixes of one family, with next hops 1..=`hops`, evenly.
 pub fn real<A: Address>(corpus: &Path, hops: u64) -> Rib<A> {
@@ -30,13 +18,13 @@ pub fn real<A: Address>(corpus: &Path, hops: u64) -> Rib<A> {
     flate2::read::GzDecoder::new(file)
         .read_to_string(&mut text)
         .unwrap();
-    let mut rng = Rng(7);
+    let mut random = Random::new(7);
     let ours = text
         .lines()
         .filter(|line| line.contains(':') == (A::BITS == 128));
     ours.map(|line| {
         let prefix: Prefix<A> = line.trim().parse().unwrap();
-        (prefix, hop(1 + (rng.next() % hops) as u16))
+        (prefix, hop(1 + (random.bits() % hops) as u16))
     })
     .collect()
 }
@@ -207,10 +195,10 @@ fn changes_are_followed() {
     name_hops(&space, &mut xdp, Family::V6, 300);
     let mut fib4 = Fib4::new(Layout4::Mixed).unwrap();
     let mut fib6 = Fib6::new(Layout6::Paged).unwrap();
-    let mut rng = Rng(11);
+    let mut random = Random::new(11);
     for _ in 0..20 {
         for _ in 0..200 {
-            let number = rng.next();
+            let number = random.bits();
             let some = (number >> 32 & 3 != 0).then(|| hop(1 + (number >> 40) as u16 % 300));
             let address = 0x2d00_0000 | number as u32 & 0x0003_0fff;
             let prefix = Prefix::containing(address, 8 + (number >> 34) as u8 % 25).unwrap();
@@ -219,7 +207,7 @@ fn changes_are_followed() {
                 Some(hop) => fib4.insert(prefix, hop).unwrap(),
                 None => fib4.remove(prefix),
             };
-            let low = rng.next();
+            let low = random.bits();
             let address = 0x2a01 << 112 | u128::from(number & 0x0103_00ff) << 80;
             let address = address | u128::from(low & 0xf0ff_0000_0000_0003);
             let prefix = Prefix::containing(address, 8 + (number >> 34) as u8 % 121).unwrap();

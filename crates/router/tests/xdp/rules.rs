@@ -11,11 +11,11 @@ use lpm::Rib;
 use packet::build::{self, Extension};
 use packet::checksum;
 use router::forward::{Family, Forwarding, Plane};
-use router::rules::RuleSet;
-use router::xdp::{End, Hits, Settings, Xdp};
+use router::random::Random;
+use router::rules::{Hits, RuleSet};
+use router::xdp::{End, Settings, Xdp};
 
 use crate::rig::{DROP, OURS, PASS, REDIRECT, SENDER, Space, hop, run, test_run};
-use crate::routes::Rng;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -168,13 +168,13 @@ fn check<A: Wire>(space: &Space, xdp: &mut Xdp, rules: Vec<Rule<A>>, keys: &[Key
 
 /// Keys at, just below and just above the ends of the rules' ranges.
 fn around<A: Address>(rules: &[Rule<A>], count: usize) -> Vec<Key<A>> {
-    let mut rng = Rng(5);
-    let mut random = |end: usize| (rng.next() % end as u64) as usize;
+    let mut rng = Random::new(5);
+    let mut random = |end: usize| (rng.bits() % end as u64) as usize;
     let mut keys = Vec::new();
     for _ in 0..count {
         let rule = &rules[random(rules.len())];
         let mut address = |prefix: &Prefix<A>| {
-            let (first, last) = (prefix.address().widen(), prefix.last().widen());
+            let (first, last) = (prefix.first().widen(), prefix.last().widen());
             A::narrow([first, last, first.wrapping_sub(1), last.wrapping_add(1)][random(4)])
         };
         let (source, destination) = (address(&rule.source), address(&rule.destination));

@@ -121,7 +121,8 @@ impl Bench for RelayBench {
             | Measure::Freed
             | Measure::Lookup
             | Measure::Updates
-            | Measure::Build => {
+            | Measure::Build
+            | Measure::Forward => {
                 bail!("a relay is not measured so")
             }
         }?;

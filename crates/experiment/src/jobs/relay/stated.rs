@@ -31,8 +31,8 @@ pub(crate) fn check(load: &Load, measure: Measure) -> Result<(), String> {
         Measure::Goodput | Measure::RowLatency | Measure::Freed => {
             return Err("goodput, row-latency and freed are of features".to_owned());
         }
-        Measure::Lookup | Measure::Updates | Measure::Build => {
-            return Err("lookup, updates and build are of the router".to_owned());
+        Measure::Lookup | Measure::Updates | Measure::Build | Measure::Forward => {
+            return Err("lookup, updates, build and forward are of the router".to_owned());
         }
         _ => {}
     }

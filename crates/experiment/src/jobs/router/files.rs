@@ -134,6 +134,14 @@ impl Files {
         Ok(Some(name))
     }
 
+    /// The load's table of prefixes.
+    pub(super) fn prefixes(&mut self, load: &Load) -> Result<&Prefixes> {
+        match self.at_hand(load)? {
+            Content::Prefixes(table) => Ok(table),
+            Content::Rules(_) => anyhow::bail!("a table of prefixes"),
+        }
+    }
+
     fn at_hand(&mut self, load: &Load) -> Result<&Content> {
         let key = table_key(load);
         if self.last.as_ref().is_none_or(|(last, _)| *last != key) {

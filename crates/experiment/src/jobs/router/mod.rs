@@ -1,9 +1,10 @@
-//! Trials of the router's lookups: our engines and those of others, each a process of its own that
-//! stays for the experiment and makes a pass when it is asked to.
+//! Trials of the router. Lookups: our engines and those of others, each a process of its own that
+//! stays for the experiment and makes a pass when it is asked to. Forwarding: see [`forwarding`].
 
 mod arms;
 mod engine;
 mod files;
+mod forwarding;
 mod huge_pages;
 mod prefixes;
 mod random;
@@ -22,6 +23,7 @@ use tempfile::TempDir;
 use self::arms::{Arm, LOWROAD, Looks, Program};
 use self::engine::{Engine, Loaded, Passed, Request, Updated};
 use self::files::{Files, table_key};
+use self::forwarding::Networks;
 use self::huge_pages::HugePages;
 pub use self::serve::serve;
 pub use self::stated::{RuleList, Table, Traffic};
@@ -33,7 +35,7 @@ use crate::plan::{Load, Measure, Plan};
 
 /// Every arm there is.
 pub(crate) fn arms() -> Vec<&'static str> {
-    arms::names().collect()
+    arms::names().chain(forwarding::ARMS).collect()
 }
 
 /// What of the router job this machine can run.
@@ -53,10 +55,14 @@ impl RouterFit {
 
 impl Fit for RouterFit {
     fn check(&self, arm: &str) -> Result<(), Missing> {
-        arms::find(arm).map_or(Ok(()), Arm::check)
+        match arms::find(arm) {
+            Some(arm) => arm.check(),
+            None => forwarding::check(arm),
+        }
     }
 
     fn check_load(&self, load: &Load) -> Result<(), Missing> {
+        forwarding::check_load(load)?;
         let Some(path) = &load.file else {
             return Ok(());
         };
@@ -69,6 +75,14 @@ impl Fit for RouterFit {
     }
 
     fn applies(&self, arm: &str, load: &Load) -> Result<(), Missing> {
+        let measure = load.measure.unwrap_or(self.measure);
+        let forwards = forwarding::ARMS.contains(&arm);
+        match (measure == Measure::Forward, forwards) {
+            (true, true) => return forwarding::applies(arm, load),
+            (true, false) => return Err(Missing::new("it only looks up", "xdp forwards")),
+            (false, true) => return Err(Missing::new("it forwards", "say measure = \"forward\"")),
+            (false, false) => {}
+        }
         let (Some(arm), Some(table)) = (arms::find(arm), &load.table) else {
             return Ok(());
         };
@@ -78,7 +92,6 @@ impl Fit for RouterFit {
                 "its own loads have",
             ));
         }
-        let measure = load.measure.unwrap_or(self.measure);
         if measure == Measure::Updates && !arm.updates {
             return Err(Missing::new(
                 "it cannot change while others look up",
@@ -104,6 +117,7 @@ pub struct RouterBench {
     /// Where engines look up; this process waits on another meanwhile.
     cpu: usize,
     files: Files,
+    networks: Networks,
     /// By arm and table.
     engines: HashMap<(&'static str, String), Ready>,
     huge_pages: Option<HugePages>,
@@ -134,6 +148,7 @@ impl RouterBench {
             foreign: Foreign::attach()?,
             cpu: std::thread::available_parallelism()?.get() - 1,
             files: Files::new(folder.path()),
+            networks: Networks::default(),
             engines: HashMap::new(),
             huge_pages,
             folder,
@@ -259,6 +274,23 @@ impl RouterBench {
         outcome.counts.insert("batches".to_owned(), updated.batches);
         Ok(())
     }
+
+    fn forward(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let table = self.files.table(spec.load)?;
+        let source = table.source.into();
+        outcome.environment.insert("table".to_owned(), source);
+        let cpu = self.cpu;
+        self.networks.prepare(spec.load, &mut self.files, cpu)?;
+        self.beside.wait()?;
+        let awake = Awake::start(spec.idle)?;
+        let (files, foreign) = (&mut self.files, &self.foreign);
+        self.networks
+            .trial(spec, files, cpu, foreign, &mut outcome)?;
+        drop(awake);
+        self.beside.note(&self.foreign, &mut outcome)?;
+        Ok(outcome)
+    }
 }
 
 /// What a process calls the arm's engine: `lowroad` stands for another under each kind of table.
@@ -279,6 +311,9 @@ fn name_of(arm: &Arm, load: &Load) -> Result<String> {
 
 impl Bench for RouterBench {
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
+        if spec.measure == Measure::Forward {
+            return self.forward(spec);
+        }
         let arm = arms::find(spec.arm).with_context(|| format!("no engine {}", spec.arm))?;
         let mut outcome = Outcome::default();
         let table = self.files.table(spec.load)?;

@@ -2,6 +2,7 @@
 //! engine reads. Numbers are in the machine's byte order, IPv6 addresses as packets carry them.
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -114,6 +115,13 @@ impl Prefixes {
         self.routes.len()
     }
 
+    /// The first address, the length and the next hop of each, of IPv4.
+    pub(super) fn routes4(&self) -> impl Iterator<Item = (Ipv4Addr, u8, u16)> {
+        let address = |first: u128| Ipv4Addr::from_bits(u32::try_from(first).unwrap_or(u32::MAX));
+        let routes = self.routes.iter();
+        routes.map(move |route| (address(route.first), route.len, route.hop))
+    }
+
     /// Records of an address, a length, a zero and a next hop.
     pub(super) fn routes_file(&self) -> Vec<u8> {
         self.records(self.routes.iter().map(|r| (r.first, r.len, r.hop)))
@@ -154,7 +162,7 @@ impl Prefixes {
     }
 
     /// By the definition, through ranges that were made of sorted prefixes alone.
-    fn answer(&self, address: u128) -> u16 {
+    pub(super) fn answer(&self, address: u128) -> u16 {
         let after = self.ranges.partition_point(|&(first, _)| first <= address);
         self.ranges[after - 1].1
     }

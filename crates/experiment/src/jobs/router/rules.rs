@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::BufReader;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -85,14 +85,10 @@ impl Rules {
     pub(super) fn rules_file(&self) -> Vec<u8> {
         let mut text = String::new();
         for rule in &self.rules {
-            let address = |prefix: &acl::Prefix<u32>| {
-                let address = Ipv4Addr::from_bits(prefix.address());
-                format!("{address}/{}", prefix.length())
-            };
             text += &format!(
                 "@{}\t{}\t{} : {}\t{} : {}\t0x{:02x}/0x{:02x}\n",
-                address(&rule.source),
-                address(&rule.destination),
+                rule.source,
+                rule.destination,
                 rule.source_ports.start(),
                 rule.source_ports.end(),
                 rule.destination_ports.start(),

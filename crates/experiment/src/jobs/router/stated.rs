@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use super::arms::{self, Looks};
+use super::forwarding;
 use crate::plan::{Link, Load, LoadSource, Measure};
 
 /// What is looked up in. The size is part of the load's name; where a table comes from is not:
@@ -122,13 +123,13 @@ pub(crate) fn check_stated(load: &Load, measure: Measure) -> Result<(), String> 
     let own = load.subscribers == 0
         && load.payload.is_none()
         && load.rate.is_none()
-        && load.flows.is_none()
+        && (load.flows.is_none() || measure == Measure::Forward)
         && load.packets.is_none()
         && load.from == LoadSource::Generator
         && load.link == Link::Direct
         && load.jitter.is_none();
     if !own {
-        return Err("a lookup has a table, traffic and options, and nothing of packets".to_owned());
+        return Err("a router has a table, traffic and options, and nothing of packets".to_owned());
     }
     if let Table::Ipv4(0) | Table::Ipv6(0) = table {
         return Err("a table of no prefixes".to_owned());
@@ -145,11 +146,12 @@ pub(crate) fn check_stated(load: &Load, measure: Measure) -> Result<(), String> 
     match measure {
         Measure::Lookup => check_traffic(table, load.traffic),
         Measure::Updates => check_updates(load),
+        Measure::Forward => check_forwarding(table, load),
         Measure::Build if load.traffic.is_some() || !load.options.is_empty() => {
             Err("a build has no traffic and no options".to_owned())
         }
         Measure::Build => Ok(()),
-        _ => Err("a router is measured by lookup, updates and build".to_owned()),
+        _ => Err("a router is measured by lookup, updates, build and forward".to_owned()),
     }
 }
 
@@ -165,6 +167,30 @@ fn check_traffic(table: &Table, traffic: Option<Traffic>) -> Result<(), String> 
     }
     let known: Vec<_> = known.iter().map(Traffic::to_string).collect();
     Err(format!("traffic of {table} is {}", known.join(", ")))
+}
+
+/// Flows that a load of forwarding may have: each has a frame of its own.
+const MOST_FLOWS: usize = 1 << 20;
+
+fn check_forwarding(table: &Table, load: &Load) -> Result<(), String> {
+    let Table::Ipv4(_) = table else {
+        return Err("forwarding is measured with an ipv4 table".to_owned());
+    };
+    if !load
+        .flows
+        .is_some_and(|flows| (1..=MOST_FLOWS).contains(&flows))
+    {
+        return Err(format!("forwarding needs flows, 1 to {MOST_FLOWS}"));
+    }
+    if load
+        .next_hops
+        .is_some_and(|hops| hops > forwarding::MOST_HOPS)
+    {
+        let most = forwarding::MOST_HOPS;
+        return Err(format!("there is one link: at most {most} next hops"));
+    }
+    check_traffic(table, load.traffic)?;
+    forwarding::check_options(load)
 }
 
 /// Updates may come at a rate; else one follows the other.

@@ -4,14 +4,14 @@
 //! is known only here, so that the footer of a file that was cut short is made here as well.
 
 use arrow_array::RecordBatch;
-use arrow_schema::{DataType, SchemaRef};
+use arrow_schema::{DataType, Field, SchemaRef};
 use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
     FileMetaData, ParquetMetaData, ParquetMetaDataWriter, RowGroupMetaData,
 };
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
 
 use super::format::Chunk;
@@ -116,18 +116,38 @@ fn writer(schema: &SchemaRef) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true);
     for field in schema.fields() {
-        // But text repeats, and bits of packets have three values.
-        let path = match field.data_type() {
-            DataType::Utf8 => vec![field.name().clone()],
-            DataType::FixedSizeList(item, _) if *item.data_type() == DataType::Int8 => {
-                let list = "list".to_owned();
-                vec![field.name().clone(), list, item.name().clone()]
-            }
-            _ => continue,
-        };
-        properties = properties.set_column_dictionary_enabled(ColumnPath::new(path), true);
+        properties = encoded(properties, field);
     }
     ArrowWriter::try_new(Vec::new(), schema.clone(), Some(properties.build()))
+}
+
+/// Has a column written as suits what is in it.
+fn encoded(properties: WriterPropertiesBuilder, field: &Field) -> WriterPropertiesBuilder {
+    let name = field.name().clone();
+    match field.data_type() {
+        // Text repeats, and bits of packets have three values.
+        DataType::Utf8 => {
+            properties.set_column_dictionary_enabled(ColumnPath::new(vec![name]), true)
+        }
+        DataType::FixedSizeList(item, _) => {
+            let path = vec![name, "list".to_owned(), item.name().clone()];
+            let path = ColumnPath::new(path);
+            if *item.data_type() == DataType::Int8 {
+                properties.set_column_dictionary_enabled(path, true)
+            } else {
+                properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
+            }
+        }
+        // Most numbers are small. Packed into their bits they leave little to compress, and what they
+        // leave is not worth the time.
+        kind if kind.is_integer() => {
+            let path = ColumnPath::new(vec![name]);
+            properties
+                .set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED)
+                .set_column_compression(path, Compression::UNCOMPRESSED)
+        }
+        _ => properties,
+    }
 }
 
 /// What a file says of itself that has only the first row groups.

@@ -14,7 +14,7 @@ use std::{fs, iter};
 use anyhow::anyhow;
 use clap::Args;
 use control::shutdown::Shutdown;
-use router::traffic::Random;
+use router::random::Random;
 
 use super::engine::Made;
 use super::inputs::Inputs;

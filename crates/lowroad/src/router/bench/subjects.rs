@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use acl::{Classifier, Key, NONE, Rule, Simd, generate, linear};
 use anyhow::anyhow;
-use lpm::{Fib4, Fib6, Layout4, Layout6, NO_ROUTE, NextHop, Rib};
+use lpm::{Address, Fib4, Fib6, Layout4, Layout6, NO_ROUTE, NextHop, Rib};
 use router::engine::Contents;
-use router::traffic::{Number, Pattern, Random, addresses};
+use router::random::Random;
+use router::traffic::{Destinations, Pattern};
 
 use super::Keys;
 use super::group::{Group, Subject};
@@ -41,7 +42,7 @@ pub(super) fn all(contents: &Contents, keys: Keys) -> Result<Vec<Group>, Failure
 
 /// A table of one layout, which looks up by any instructions.
 trait Fib: Sized {
-    type Address: Number;
+    type Address: Address;
     type Octets: Copy;
 
     fn octets(address: Self::Address) -> Self::Octets;
@@ -85,25 +86,21 @@ impl Fib for Fib6 {
 
 fn routes4(rib: &Rib<u32>, keys: Keys) -> Result<Group, Failure> {
     let most = rib.iter().map(|(_, hop)| hop.get()).max().unwrap_or(0);
-    let mut layouts = vec![("mixed", Layout4::Mixed), ("words", Layout4::Words)];
-    if most <= 254 {
-        layouts.insert(0, ("bytes", Layout4::Bytes));
-    }
-    let tables = layouts.into_iter().map(|(name, layout)| {
+    let layouts = Layout4::ALL.into_iter().filter(|l| most <= l.limit());
+    let tables = layouts.map(|layout| {
         let started = Instant::now();
         let fib = Fib4::build(rib.clone(), layout).map_err(|error| anyhow!(error))?;
-        Ok((name, fib.bytes(), started.elapsed(), fib))
+        Ok((layout.name(), fib.bytes(), started.elapsed(), fib))
     });
     let tables = tables.collect::<Result<_, Failure>>()?;
     Ok(routes("IPv4", rib, tables, keys))
 }
 
 fn routes6(rib: &Rib<u128>, keys: Keys) -> Result<Group, Failure> {
-    let layouts = [("paged", Layout6::Paged), ("flat", Layout6::Flat)];
-    let tables = layouts.into_iter().map(|(name, layout)| {
+    let tables = Layout6::ALL.into_iter().map(|layout| {
         let started = Instant::now();
         let fib = Fib6::build(rib.clone(), layout).map_err(|error| anyhow!(error))?;
-        Ok((name, fib.bytes(), started.elapsed(), fib))
+        Ok((layout.name(), fib.bytes(), started.elapsed(), fib))
     });
     let tables = tables.collect::<Result<_, Failure>>()?;
     Ok(routes("IPv6", rib, tables, keys))
@@ -116,7 +113,10 @@ fn routes<F: Fib + 'static>(
     keys: Keys,
 ) -> Group {
     let mut random = Random::new(keys.seed);
-    let drawn = Pattern::ALL.map(|pattern| addresses(rib, pattern, keys.count, &mut random));
+    let drawn = Pattern::ALL.map(|pattern| {
+        let destinations = Destinations::new(rib, pattern, Random::new(random.bits()));
+        destinations.take(keys.count).collect()
+    });
     let oracle = |addresses: &Vec<F::Address>| {
         let hop =
             |address: &F::Address| rib.lookup(*address).map_or(NO_ROUTE, |(_, hop)| hop.get());

@@ -10,13 +10,13 @@ use anyhow::anyhow;
 use control::shutdown::Shutdown;
 use packet::pcap::{Block, ETHERNET, Reader, Writer};
 use router::cpu::Lookup;
-use router::engine::{Contents, Decision, Engine, Verdict, Worker};
+use router::engine::{Decision, Engine, Verdict, Worker};
 use router::rewrite;
 
-use super::Process;
 use super::measure::Measured;
 use super::memory::pin;
-use super::told::{About, Told, Written};
+use super::told::{About, Told, Written, met};
+use super::{Given, Process};
 use crate::exit::Failure;
 use crate::features::pcap;
 
@@ -31,7 +31,7 @@ struct Out<'a> {
 impl Process {
     pub(super) fn pcap(
         &self,
-        contents: Contents,
+        given: Given,
         mut about: About,
         shutdown: &Shutdown,
     ) -> Result<Told, Failure> {
@@ -39,7 +39,8 @@ impl Process {
         let name = path.display();
         let broken = |error| Failure::Input(format!("{name}: {error}"));
         let cpus = self.cpus()?;
-        let tables = self.tables(contents, &mut about)?;
+        let rules = given.contents.rules.clone();
+        let tables = self.tables(given, &mut about)?;
         let mut threads = Vec::new();
         for cpu in cpus {
             let lookup = tables.processor(about.function);
@@ -69,6 +70,7 @@ impl Process {
             from: name.to_string(),
             threads,
             written,
+            rules: met(&rules, &tables),
         })
     }
 }

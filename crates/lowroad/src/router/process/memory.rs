@@ -12,21 +12,22 @@ use router::engine::{Contents, Engine, Worker};
 use router::frames::{Frames, Mix};
 
 use super::measure::Measured;
-use super::told::{About, Told};
-use super::{Process, Traffic};
+use super::told::{About, Told, met};
+use super::{Given, Process, Traffic};
 use crate::exit::Failure;
 use crate::features::pcap;
 
 impl Process {
     pub(super) fn memory(
         &self,
-        contents: Contents,
+        given: Given,
         mut about: About,
         shutdown: &Shutdown,
     ) -> Result<Told, Failure> {
         let cpus = self.cpus()?;
-        let (frames, from) = self.frames(&contents, &about)?;
-        let tables = self.tables(contents, &mut about)?;
+        let (frames, from) = self.frames(&given.contents, &about)?;
+        let rules = given.contents.rules.clone();
+        let tables = self.tables(given, &mut about)?;
         let mut lookups = Vec::new();
         for _ in &cpus {
             lookups.push(
@@ -62,6 +63,7 @@ impl Process {
             from,
             threads,
             written: None,
+            rules: met(&rules, &tables),
         })
     }
 

@@ -15,6 +15,7 @@ use control::shutdown::Shutdown;
 use control::units::Span;
 use router::cpu::Tables;
 use router::engine::{Contents, Function};
+use router::image::Stored;
 use router::traffic::Pattern;
 
 use super::engine::{Choice, Made};
@@ -121,16 +122,30 @@ impl Traffic {
     }
 }
 
+/// What packets are put through, and the image that it is of.
+struct Given {
+    contents: Contents,
+    image: Option<Stored>,
+}
+
 impl Process {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().map_err(|error| anyhow!("signals: {error}"))?;
         let made = Made::of(self.image.as_deref(), &self.inputs)?;
         let function = function(self.function, (made.routes, made.rules))?;
         self.check()?;
-        let mut contents = made.contents;
+        let Made {
+            mut contents,
+            image,
+            ..
+        } = made;
+        // Without them its arrays are of no use.
+        let image = image.filter(|_| made.routes && function.routes());
         if !function.routes() {
             (contents.v4, contents.v6) = Default::default();
         }
+        let given = Given { contents, image };
+        let contents = &given.contents;
         let about = About {
             function,
             engine: self.choice.name(),
@@ -142,8 +157,8 @@ impl Process {
         // Measured once, over ten milliseconds that are no packet's.
         sys::clock::ticks_per_ns();
         let told = match self.io {
-            Io::Memory => self.memory(contents, about, &shutdown)?,
-            Io::Pcap => self.pcap(contents, about, &shutdown)?,
+            Io::Memory => self.memory(given, about, &shutdown)?,
+            Io::Pcap => self.pcap(given, about, &shutdown)?,
         };
         exit::print(&if json {
             format!("{:#}\n", told.json())
@@ -166,8 +181,8 @@ impl Process {
         }
     }
 
-    fn tables(&self, contents: Contents, about: &mut About) -> Result<Tables, Failure> {
-        let tables = self.choice.tables(contents)?;
+    fn tables(&self, given: Given, about: &mut About) -> Result<Tables, Failure> {
+        let tables = self.choice.tables(given.contents, given.image.as_ref())?;
         about.bytes = tables.bytes();
         Ok(tables)
     }

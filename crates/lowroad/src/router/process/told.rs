@@ -1,6 +1,8 @@
 //! What is told of a run.
 
+use router::cpu::Tables;
 use router::engine::Function;
+use router::rules::{Counted, RuleSet, counted};
 use serde_json::{Map, Value, json};
 use stats::Histogram;
 
@@ -26,6 +28,8 @@ pub(super) struct Told {
     pub(super) from: String,
     pub(super) threads: Vec<Measured>,
     pub(super) written: Option<Written>,
+    /// Rules that packets met, and none of them.
+    pub(super) rules: Vec<Counted>,
 }
 
 /// What became of forwarded packets in a new capture.
@@ -88,6 +92,7 @@ impl Told {
             "batch_latency_max_us": quantiles(&all.first),
             "batch_latency_min_us": quantiles(&all.last),
             "verdicts": verdicts,
+            "rule_packets": self.rules,
             "written": self.written.map(
                 |written| json!({"packets": written.packets, "ttl_expired": written.expired})
             ),
@@ -149,6 +154,13 @@ impl Told {
         }
         text
     }
+}
+
+/// Rules, in so far as packets met them.
+pub(super) fn met(set: &RuleSet, tables: &Tables) -> Vec<Counted> {
+    let mut rules = counted(set, Some(&tables.hits()));
+    rules.retain(|rule| rule.packets.is_some_and(|packets| packets > 0));
+    rules
 }
 
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)];

@@ -98,6 +98,11 @@ impl Forwarder {
         Ok(all)
     }
 
+    /// Decides by these tables from the next batch on.
+    pub(super) fn look_up_by(&mut self, lookup: Lookup) {
+        self.worker.replace(lookup);
+    }
+
     /// Forwards what has come; how many frames that were.
     pub(super) fn round(&mut self) -> usize {
         let mut all = 0;

@@ -19,7 +19,8 @@ pub(super) struct Locals {
 /// Of one family.
 #[derive(Debug)]
 struct Known {
-    map: MapHandle,
+    /// None while no program looks at it.
+    map: Option<MapHandle>,
     /// Addresses as packets carry them, and their next hops.
     hosts: HashMap<Vec<u8>, NextHop>,
     /// Next hops that mean this host.
@@ -27,18 +28,30 @@ struct Known {
 }
 
 impl Locals {
-    pub(super) fn new(object: &Loaded) -> Result<Self, Error> {
-        let known = |map| {
-            Ok::<_, Error>(Known {
-                map: object.map(map)?,
-                hosts: HashMap::new(),
-                local: HashSet::new(),
-            })
+    /// Of no program yet.
+    pub(super) fn new() -> Self {
+        let known = || Known {
+            map: None,
+            hosts: HashMap::new(),
+            local: HashSet::new(),
         };
-        Ok(Self {
-            v4: known("local4")?,
-            v6: known("local6")?,
-        })
+        Self {
+            v4: known(),
+            v6: known(),
+        }
+    }
+
+    /// Has the program know them from now on.
+    pub(super) fn connect(&mut self, object: &Loaded) -> Result<(), Error> {
+        self.v4.connect(object.map("local4")?)?;
+        self.v6.connect(object.map("local6")?)
+    }
+
+    /// Has the program know these instead of those of `before`. An address of one of both may be
+    /// steered as by the other meanwhile: both leave it to the stack.
+    pub(super) fn take_over(&mut self, before: &mut Self) -> Result<(), Error> {
+        self.v4.take_over(&mut before.v4)?;
+        self.v6.take_over(&mut before.v6)
     }
 
     pub(super) fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), Error> {
@@ -70,6 +83,35 @@ impl Locals {
 }
 
 impl Known {
+    fn connect(&mut self, map: MapHandle) -> Result<(), Error> {
+        for address in self.addresses() {
+            write(&map, address, &[1])?;
+        }
+        self.map = Some(map);
+        Ok(())
+    }
+
+    fn take_over(&mut self, before: &mut Self) -> Result<(), Error> {
+        self.map = before.map.take();
+        let (old, new): (HashSet<_>, HashSet<_>) =
+            (before.addresses().collect(), self.addresses().collect());
+        for address in new.difference(&old) {
+            self.set(address, false, true)?;
+        }
+        for address in old.difference(&new) {
+            self.set(address, true, false)?;
+        }
+        Ok(())
+    }
+
+    /// Those that are this host's.
+    fn addresses(&self) -> impl Iterator<Item = &Vec<u8>> {
+        let hosts = self.hosts.iter();
+        hosts
+            .filter(|(_, hop)| self.local.contains(*hop))
+            .map(|(address, _)| address)
+    }
+
     fn route(&mut self, address: Vec<u8>, hop: Option<NextHop>) -> Result<(), Error> {
         let is_local = |hop: &NextHop| self.local.contains(hop);
         let before = self.hosts.get(&address).is_some_and(is_local);
@@ -99,10 +141,13 @@ impl Known {
     }
 
     fn set(&self, address: &[u8], before: bool, now: bool) -> Result<(), Error> {
+        let Some(map) = &self.map else {
+            return Ok(());
+        };
         match (before, now) {
-            (false, true) => write(&self.map, address, &[1]),
+            (false, true) => write(map, address, &[1]),
             (true, false) => {
-                let erased = self.map.delete(address);
+                let erased = map.delete(address);
                 erased.map_err(failed("forgetting an address of this host"))
             }
             _ => Ok(()),

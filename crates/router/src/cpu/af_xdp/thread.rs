@@ -1,6 +1,7 @@
 //! A thread that forwards until it is stopped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -8,11 +9,14 @@ use datapath::Error;
 
 use super::counters::Counters;
 use super::forwarder::Forwarder;
+use crate::cpu::Lookup;
 
 #[derive(Debug)]
 pub(super) struct Thread {
     stop: Arc<AtomicBool>,
     counters: Arc<Mutex<Counters>>,
+    /// Tables to look up by from now on, and whom to tell when it does.
+    lookups: Sender<(Lookup, SyncSender<()>)>,
     handle: Option<JoinHandle<()>>,
 }
 
@@ -21,6 +25,7 @@ impl Thread {
         let stop = Arc::new(AtomicBool::new(false));
         let counters = Arc::new(Mutex::new(Counters::default()));
         let (stopping, telling) = (Arc::clone(&stop), Arc::clone(&counters));
+        let (lookups, others) = channel::<(Lookup, SyncSender<()>)>();
         let handle = thread::Builder::new()
             .name("router-af-xdp".into())
             .spawn(move || {
@@ -30,6 +35,11 @@ impl Thread {
                     tracing::warn!(cpu, %error, "runs unpinned");
                 }
                 while !stopping.load(Ordering::Relaxed) {
+                    if let Ok((lookup, done)) = others.try_recv() {
+                        forwarder.look_up_by(lookup);
+                        // Nobody waits who has gone.
+                        let _told = done.send(());
+                    }
                     let received = forwarder.round();
                     *telling.lock().unwrap_or_else(PoisonError::into_inner) = forwarder.counters();
                     if received == 0
@@ -45,12 +55,21 @@ impl Thread {
         Ok(Self {
             stop,
             counters,
+            lookups,
             handle: Some(handle),
         })
     }
 
     pub(super) fn counters(&self) -> Counters {
         *self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has it look up by these tables from its next batch on. Who receives knows when it does; or that
+    /// it has ended.
+    pub(super) fn look_up_by(&self, lookup: Lookup) -> Receiver<()> {
+        let (done, when) = sync_channel(1);
+        let _sent = self.lookups.send((lookup, done));
+        when
     }
 
     pub(super) fn is_dead(&self) -> bool {

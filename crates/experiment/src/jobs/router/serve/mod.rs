@@ -107,14 +107,14 @@ fn load(engine: &str, path: &Path) -> Result<(Table, Loaded)> {
     let simd = Simd::available().find(|known| known.name() == simd);
     let simd = simd.with_context(|| format!("this machine cannot run {engine}"))?;
     let file = std::fs::read(path).with_context(|| path.display().to_string())?;
-    match layout {
-        "bytes" => load4(&file, Layout4::Bytes, simd),
-        "mixed" => load4(&file, Layout4::Mixed, simd),
-        "words" => load4(&file, Layout4::Words, simd),
-        "paged" => load6(&file, Layout6::Paged, simd),
-        "flat" => load6(&file, Layout6::Flat, simd),
-        "acl" => load_rules(&file, simd),
-        _ => bail!(unknown()),
+    if let Some(layout) = Layout4::ALL.into_iter().find(|l| l.name() == layout) {
+        load4(&file, layout, simd)
+    } else if let Some(layout) = Layout6::ALL.into_iter().find(|l| l.name() == layout) {
+        load6(&file, layout, simd)
+    } else if layout == "acl" {
+        load_rules(&file, simd)
+    } else {
+        bail!(unknown())
     }
 }
 

@@ -1,8 +1,9 @@
-//! A prefix: an address of which the first `len` bits count, the others being zero.
+//! A prefix: an address of which the first `len` bits count, the others being zero. Whoever looks up
+//! prefixes or compares with them uses this one.
 
 use std::fmt::{self, Debug, Display};
 use std::hash::Hash;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 /// An address in host order: `u32` for IPv4, `u128` for IPv6.
@@ -22,10 +23,14 @@ pub trait Address: Copy + Debug + Hash + Ord + Send + Sync + sealed::Sealed + 's
     fn common(self, other: Self) -> u8;
     /// Bit `at`, counted from the first; `at` is below `BITS`.
     fn bit(self, at: u8) -> bool;
-    /// As people write it.
-    fn display(self) -> impl Display;
+    /// As the standard library has it, which shows it as people write it.
+    fn ip(self) -> IpAddr;
     /// Reads what people write.
     fn parse(text: &str) -> Option<Self>;
+    /// As the lowest bits of a number that holds any address.
+    fn widen(self) -> u128;
+    /// The lowest bits of such a number.
+    fn narrow(wide: u128) -> Self;
 }
 
 mod sealed {
@@ -63,12 +68,21 @@ macro_rules! address {
                 self >> ($bits - 1 - at) & 1 == 1
             }
 
-            fn display(self) -> impl Display {
-                <$text>::from(self)
+            fn ip(self) -> IpAddr {
+                <$text>::from(self).into()
             }
 
             fn parse(text: &str) -> Option<Self> {
                 text.parse().ok().map(<$text>::to_bits)
+            }
+
+            fn widen(self) -> u128 {
+                self.into()
+            }
+
+            #[allow(clippy::cast_possible_truncation, reason = "what it is for")]
+            fn narrow(wide: u128) -> Self {
+                wide as Self
             }
         }
     };
@@ -115,8 +129,8 @@ impl<A: Address> Prefix<A> {
         let prefix = Self::containing(address, len)?;
         if prefix.address != address {
             return Err(PrefixError::HostBits {
-                address: address.display().to_string(),
-                first: prefix.address.display().to_string(),
+                address: address.ip().to_string(),
+                first: prefix.address.ip().to_string(),
                 len,
             });
         }
@@ -134,8 +148,8 @@ impl<A: Address> Prefix<A> {
         Ok(Self::cut(address, len))
     }
 
-    /// As `containing`, of a length known to fit.
-    pub(crate) fn cut(address: A, len: u8) -> Self {
+    /// As `containing`, of a length known to be at most the address's.
+    pub fn cut(address: A, len: u8) -> Self {
         let address = address.masked(A::mask(len));
         Self { address, len }
     }
@@ -160,15 +174,27 @@ impl<A: Address> Prefix<A> {
         address.masked(A::mask(self.len)) == self.address
     }
 
+    /// The address of this prefix that has the bits of `host` beyond its length.
+    pub fn with_host(self, host: A) -> A {
+        let host = host.masked(A::ZERO.filled(A::mask(self.len)));
+        A::narrow(self.address.widen() | host.widen())
+    }
+
     /// Whether `other` is this prefix or lies within it.
     pub fn covers(self, other: Self) -> bool {
         self.len <= other.len && self.contains(other.address)
     }
 }
 
+impl<A: Address> Default for Prefix<A> {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
 impl<A: Address> Display for Prefix<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address.display(), self.len)
+        write!(f, "{}/{}", self.address.ip(), self.len)
     }
 }
 
@@ -238,5 +264,7 @@ mod tests {
         assert!(prefix.covers("10.7.255.0/24".parse().unwrap()));
         assert!(!prefix.covers("10.0.0.0/8".parse().unwrap()));
         assert_eq!(Prefix6::DEFAULT.last(), u128::MAX);
+        assert_eq!(prefix.with_host(0xffff_0001), 0x0a07_0001);
+        assert_eq!(Prefix6::DEFAULT.with_host(u128::MAX), u128::MAX);
     }
 }

@@ -1,0 +1,25 @@
+//! Results on standard output, everything else on standard error.
+//!
+//! A reader that has seen enough (`lowroad compare --list | head`) is no failure: what runs goes on,
+//! and its record is kept.
+
+use std::fmt::Arguments;
+use std::io::{ErrorKind, Write, stderr, stdout};
+
+use anyhow::{Context, Result};
+
+/// Prints a line of a result.
+pub(crate) fn line(text: Arguments<'_>) -> Result<()> {
+    match writeln!(stdout(), "{text}") {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("standard output")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a line for whoever watches.
+pub(crate) fn note(text: Arguments<'_>) {
+    // Nothing that runs depends on being watched.
+    let _ = writeln!(stderr(), "{text}");
+}

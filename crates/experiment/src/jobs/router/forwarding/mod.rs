@@ -1,0 +1,208 @@
+//! Forwarding trials: packets a second from sender to sink, of all that can be sent, by routers that
+//! route by one and the same table of a kernel.
+
+mod filter;
+mod network;
+mod process;
+mod programs;
+mod skel;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use datapath::Missing;
+use loadgen::{Amount, Backend};
+use probes::foreign::Foreign;
+
+pub(super) use self::network::MOST_HOPS;
+use self::network::{Network, Wanted};
+use super::files::{Files, table_key};
+use super::stated::Traffic;
+use crate::jobs::account::{accountant, idle, spent, watch};
+use crate::jobs::noise::Watch;
+use crate::jobs::program::program;
+use crate::jobs::{Outcome, TrialSpec};
+use crate::plan::Load;
+
+/// `lowroad router run --datapath xdp`.
+const XDP: &str = "xdp";
+/// An XDP program that asks the kernel by `bpf_fib_lookup` for each packet.
+const FIB: &str = "xdp-fib";
+/// The kernel itself.
+const KERNEL: &str = "kernel";
+/// Every router there is.
+pub(super) const ARMS: [&str; 3] = [XDP, FIB, KERNEL];
+
+/// The options of a load: who makes frames, and how many rules there are.
+pub(super) const GENERATOR: &str = "generator";
+pub(super) const RULES: &str = "rules";
+
+/// Packets before the measured ones.
+const WARM_UP: Duration = Duration::from_millis(50);
+
+/// Why this machine cannot run the router.
+pub(super) fn check(arm: &str) -> Result<(), Missing> {
+    match arm {
+        XDP | FIB => router::xdp::check(),
+        _ => Ok(()),
+    }
+}
+
+/// Why this machine cannot offer the load.
+pub(super) fn check_load(load: &Load) -> Result<(), Missing> {
+    match rules(load) {
+        0 => Ok(()),
+        _ => program("nft", "apt-get install nftables"),
+    }
+}
+
+/// Why the router does not route under this load, where it does under others.
+pub(super) fn applies(arm: &str, load: &Load) -> Result<(), Missing> {
+    match arm {
+        KERNEL if backend(load) == Some(Backend::Live) => Err(Missing::new(
+            "the stack of a veth takes in a thousand of a second of the frames that XDP makes",
+            "it is measured with generator=af-xdp",
+        )),
+        FIB if rules(load) > 0 => Err(Missing::new(
+            "bpf_fib_lookup knows no rules",
+            "it is measured without rules",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What is wrong with the options of a load.
+pub(super) fn check_options(load: &Load) -> Result<(), String> {
+    for (name, value) in &load.options {
+        let count = value.as_integer();
+        match name.as_str() {
+            GENERATOR => {}
+            RULES if count.is_some_and(|count| (1..=100_000).contains(&count)) => {}
+            _ => {
+                return Err("options of forwarding are generator and rules, 1 to 100000".to_owned());
+            }
+        }
+    }
+    match backend(load) {
+        Some(_) => Ok(()),
+        None => Err("forwarding needs options = { generator = \"live\" } or \"af-xdp\"".to_owned()),
+    }
+}
+
+fn backend(load: &Load) -> Option<Backend> {
+    match load.options.get(GENERATOR)?.as_str()? {
+        "live" => Some(Backend::Live),
+        "af-xdp" => Some(Backend::AfXdp),
+        _ => None,
+    }
+}
+
+fn rules(load: &Load) -> usize {
+    let count = load.options.get(RULES).and_then(toml::Value::as_integer);
+    count.and_then(|count| count.try_into().ok()).unwrap_or(0)
+}
+
+/// The networks that are up, which stay: a kernel takes seconds to take a full table in.
+#[derive(Debug, Default)]
+pub(super) struct Networks {
+    up: HashMap<String, Network>,
+}
+
+impl Networks {
+    /// The load's network.
+    fn of(&mut self, load: &Load, files: &mut Files, cpu: usize) -> Result<&Network> {
+        let flows = load.flows.context("a load of so many flows")?;
+        let traffic = load.traffic.unwrap_or(Traffic::PerPrefix);
+        let rules = rules(load);
+        let key = format!("{} {traffic} {flows} {rules}", table_key(load));
+        if !self.up.contains_key(&key) {
+            let network = Network::up(&Wanted {
+                prefixes: files.prefixes(load)?,
+                traffic,
+                flows,
+                rules,
+                cpu,
+            })?;
+            self.up.insert(key.clone(), network);
+        }
+        self.up.get(&key).context("it was just brought up")
+    }
+
+    /// Brings the load's network up, before the machine is looked at.
+    pub(super) fn prepare(&mut self, load: &Load, files: &mut Files, cpu: usize) -> Result<()> {
+        self.of(load, files, cpu).map(drop)
+    }
+
+    pub(super) fn trial(
+        &mut self,
+        spec: &TrialSpec<'_>,
+        files: &mut Files,
+        cpu: usize,
+        foreign: &Foreign,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        let load = spec.load;
+        let network = self.of(load, files, cpu)?;
+        let backend = backend(load).context("a load with a generator")?;
+        network.send(spec.arm, &backend, Amount::Time(WARM_UP))?;
+        let before = network.arrived()?;
+        let own = [network.process.pid()];
+        let noise = Watch::start(foreign, &own)?;
+        let sent = network.send(spec.arm, &backend, Amount::Time(load.duration.0))?;
+        noise.end(&own, outcome)?;
+        let arrived = network.arrived()?.since(before);
+        arrived.check()?;
+        let sending_ns = match sent.sending_ns {
+            0 => sent.elapsed_ns,
+            ns => ns,
+        };
+        let seconds = sending_ns as f64 / 1e9;
+        let packets = arrived.packets as f64;
+        for (name, value) in [
+            ("forward_pps", packets / seconds),
+            ("offered_pps", sent.sent as f64 / seconds),
+        ] {
+            outcome.values.insert(name.to_owned(), value);
+        }
+        for (name, count) in [
+            ("sent", sent.sent),
+            ("forwarded", arrived.packets),
+            ("looked_at", arrived.looked_at),
+            ("forbidden", network.forbidden(&sent)),
+        ] {
+            outcome.counts.insert(name.to_owned(), count);
+        }
+        account(network, spec, &backend, outcome)?;
+        outcome.environment.extend(network.bed.settings().clone());
+        if spec.arm == XDP {
+            let ready = network.process.ready.clone();
+            outcome
+                .environment
+                .insert("router".to_owned(), ready.into());
+        }
+        Ok(())
+    }
+}
+
+/// What a packet costs the machine but for sending it, in a window of its own: tracepoints add to what
+/// they measure.
+fn account(
+    network: &Network,
+    spec: &TrialSpec<'_>,
+    backend: &Backend,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let accountant = accountant()?;
+    let idle = idle(&accountant)?;
+    let before = network.arrived()?;
+    let amount = Amount::Time(spec.load.duration.0);
+    let (usage, _) = watch(&accountant, || network.send(spec.arm, backend, amount))?;
+    let arrived = network.arrived()?.since(before);
+    arrived.check()?;
+    let value = spent(&usage, &idle) / arrived.packets as f64;
+    outcome.values.insert("cpu_ns_per_packet".to_owned(), value);
+    outcome.cpu = usage.by_name();
+    outcome.flags.extend(usage.violations());
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! A sender for each arm, one router and one sink, in namespaces and all on one CPU. The router's kernel has the whole
+//! table, and every arm routes by it: the kernel itself, an XDP program that asks it for each packet,
+//! and `lowroad router run`, which follows it. It takes seconds to load, so a network stays for the
+//! experiment.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use loadgen::{Amount, Backend, Load as Offered, Sent};
+use netdev::{NeighbourState, Route};
+use tempfile::TempDir;
+use testbed::{Bed, Host, HostSpec, Interface, LinkKind, LinkSpec, Topology};
+
+use super::filter::Filter;
+use super::process::RouterProcess;
+use super::programs::{Arrived, Places, Programs, Way};
+use super::{ARMS, FIB, XDP};
+use crate::jobs::router::prefixes::Prefixes;
+use crate::jobs::router::stated::Traffic;
+
+/// Senders are called as their arms.
+const ROUTER: &str = "router";
+const SINK: &str = "sink";
+/// The host part of the first next hop's address on the link to the sink.
+const FIRST_HOP: u8 = 10;
+/// Next hops that find room there.
+pub(in crate::jobs::router) const MOST_HOPS: u16 = 240;
+/// Ports of every flow: routes do not depend on them.
+const PORTS: (u16, u16) = (40_004, 9_000);
+/// Routes given to the kernel at once: answers to more would not find room.
+const AT_ONCE: usize = 100;
+/// The least that carries who sent it: frames of 82 bytes.
+const PAYLOAD: usize = 40;
+/// Frames in one call.
+const BURST: usize = 64;
+/// Silence after which no more packets will come.
+const QUIET: Duration = Duration::from_millis(20);
+const SEED: u64 = 42;
+
+/// A network that is up, with a router for each arm.
+#[derive(Debug)]
+pub(super) struct Network {
+    // Dropped in this order: what uses a namespace ends before it does.
+    pub(super) process: RouterProcess,
+    programs: Programs,
+    pub(super) bed: Bed,
+    ways: Vec<Way>,
+    /// How many of them no rule closes: they come first.
+    open: usize,
+    /// One for all senders: what is looked up in is the same.
+    source: IpAddr,
+    run: u32,
+    cpu: usize,
+    _folder: TempDir,
+}
+
+/// What a network is made for.
+pub(super) struct Wanted<'a> {
+    pub(super) prefixes: &'a Prefixes,
+    pub(super) traffic: Traffic,
+    pub(super) flows: usize,
+    /// How many rules there are, of which the first to match counts.
+    pub(super) rules: usize,
+    /// Where packets are sent, routed and counted.
+    pub(super) cpu: usize,
+}
+
+impl Network {
+    pub(super) fn up(wanted: &Wanted<'_>) -> Result<Self> {
+        let folder = testbed::folder()?;
+        static NETWORKS: AtomicU32 = AtomicU32::new(0);
+        let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
+        let bed = Bed::up(&topology(), &format!("forward{number}"))?;
+        let router = bed.host(ROUTER)?;
+        let to = router.interface(SINK)?;
+        let hops = route(router, to, wanted.prefixes)?;
+        let source = bed.host(XDP)?.interface(ROUTER)?.v4;
+        let mut ways = ways(wanted, &hops)?;
+        let filter = Filter::new(wanted.rules, &mut ways, source, PORTS);
+        let rules = filter.load(router, folder.path())?;
+        let sink = bed.host(SINK)?;
+        let run = std::process::id() ^ 0x666f_0000;
+        let programs = Programs::attach(&Places {
+            router,
+            from: router.interface(FIB)?,
+            to,
+            sink,
+            at: sink.interface(ROUTER)?,
+            run,
+            ways: &ways,
+            open: filter.open,
+        })?;
+        let process = RouterProcess::start(router, XDP, rules.as_deref(), folder.path())?;
+        Ok(Self {
+            process,
+            programs,
+            bed,
+            ways,
+            open: filter.open,
+            source,
+            run,
+            cpu: wanted.cpu,
+            _folder: folder,
+        })
+    }
+
+    /// Sends to an arm's router.
+    pub(super) fn send(&self, arm: &str, backend: &Backend, amount: Amount) -> Result<Sent> {
+        let host = self.bed.host(arm)?;
+        let interface = host.interface(ROUTER)?;
+        let to = interface.peers.first().context("a link has two ends")?;
+        let offered = Offered {
+            backend: backend.clone(),
+            ifindex: interface.ifindex,
+            source: SocketAddr::new(self.source, PORTS.0),
+            destinations: self
+                .ways
+                .iter()
+                .map(|way| SocketAddr::new(way.destination.into(), PORTS.1))
+                .collect(),
+            source_mac: interface.mac,
+            destination_mac: to.mac,
+            payload_len: PAYLOAD,
+            rate: None,
+            amount,
+            burst: BURST,
+            run: self.run,
+            cpu: Some(self.cpu),
+            fifo: false,
+        };
+        Ok(host.run(|| loadgen::generate(&offered, &AtomicBool::new(false)))??)
+    }
+
+    /// What has come to the sink, once nothing more does.
+    pub(super) fn arrived(&self) -> Result<Arrived> {
+        let mut before = self.programs.arrived()?;
+        loop {
+            std::thread::sleep(QUIET);
+            let now = self.programs.arrived()?;
+            if now == before {
+                return Ok(now);
+            }
+            before = now;
+        }
+    }
+
+    /// How many of the packets sent a rule drops.
+    pub(super) fn forbidden(&self, sent: &Sent) -> u64 {
+        sent.flows.iter().skip(self.open).sum()
+    }
+}
+
+fn topology() -> Topology {
+    let mut topology = Topology::default();
+    let mut host = |name: &str, forward: bool| {
+        let mut host = HostSpec::native();
+        host.settings.forward = forward;
+        topology.host.insert(name.to_owned(), host);
+    };
+    host(ROUTER, true);
+    host(SINK, false);
+    for sender in ARMS {
+        host(sender, false);
+    }
+    let ends = std::iter::once([ROUTER, SINK]);
+    for ends in ends.chain(ARMS.map(|sender| [sender, ROUTER])) {
+        let mut link = LinkSpec::new(LinkKind::Direct, &ends);
+        // A frame is forwarded as it is.
+        link.settings.tx_checksum = false;
+        link.settings.tso = false;
+        link.settings.udp_segmentation = false;
+        topology.link.push(link);
+    }
+    topology
+}
+
+/// Gives the table to the kernel; returns how a next hop is called by number.
+fn route(router: &Host, to: &Interface, prefixes: &Prefixes) -> Result<Vec<[u8; 6]>> {
+    let IpAddr::V4(own) = to.v4 else {
+        anyhow::bail!("no IPv4 address on the link to the sink");
+    };
+    let gateway = |hop: u16| {
+        let [a, b, c, _] = own.octets();
+        let last = u8::try_from(hop)
+            .unwrap_or(u8::MAX)
+            .saturating_add(FIRST_HOP - 1);
+        IpAddr::from(Ipv4Addr::new(a, b, c, last))
+    };
+    let mac = |hop: u16| [2, 0x10, 0xad, 0xfe, 0, hop.to_be_bytes()[1]];
+    let hops: Vec<_> = (1..=MOST_HOPS)
+        .map(|hop| (to.ifindex, gateway(hop), mac(hop)))
+        .collect();
+    let mut netlink = router.netlink();
+    netlink.set_neighbours(&hops, NeighbourState::Permanent)?;
+    let routes: Vec<Route> = prefixes
+        .routes4()
+        .map(|(first, prefix_len, hop)| Route {
+            destination: first.into(),
+            prefix_len,
+            gateway: Some(gateway(hop)),
+            ifindex: Some(to.ifindex),
+            mtu: None,
+        })
+        .collect();
+    for some in routes.chunks(AT_ONCE) {
+        netlink.add_routes(some)?;
+    }
+    Ok((0..=MOST_HOPS).map(mac).collect())
+}
+
+/// Destinations that a router forwards to, and the neighbour of each.
+fn ways(wanted: &Wanted<'_>, hops: &[[u8; 6]]) -> Result<Vec<Way>> {
+    // One in thirty may be nobody's to route.
+    let count = wanted.flows + wanted.flows / 8 + 64;
+    let keys = wanted.prefixes.keys(wanted.traffic, count, SEED)?;
+    let way = |key: u128| {
+        let destination = Ipv4Addr::from_bits(u32::try_from(key).ok()?);
+        let unicast = !matches!(destination.octets()[0], 0 | 10 | 127 | 224..);
+        let hop = wanted.prefixes.answer(key);
+        let neighbour = *hops.get(usize::from(hop))?;
+        (unicast && hop != lpm::NO_ROUTE).then_some(Way {
+            destination,
+            neighbour,
+        })
+    };
+    let ways: Vec<_> = keys
+        .into_iter()
+        .filter_map(way)
+        .take(wanted.flows)
+        .collect();
+    anyhow::ensure!(
+        ways.len() == wanted.flows,
+        "too few destinations have a route"
+    );
+    Ok(ways)
+}

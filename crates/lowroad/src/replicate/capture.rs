@@ -1,0 +1,202 @@
+//! `lowroad replicate capture`: a tree's changes into a log, until a signal.
+#![expect(clippy::print_stderr, reason = "the line that says how far it is")]
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use control::shutdown::Shutdown;
+use replicate::capture::{self, INTERVAL, Options, Progress};
+use replicate::log::{self, Writer};
+use serde_json::json;
+
+use super::of_log;
+use crate::exit::{self, Failure};
+
+/// How often the line on the terminal changes.
+const SHOWN: Duration = Duration::from_millis(500);
+/// At the end, what has happened until then is waited for at most this long.
+const LAST: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Args)]
+pub(super) struct Capture {
+    /// The directory to follow, with all below it, on one ext4 file system
+    #[arg(long, value_name = "DIR")]
+    tree: PathBuf,
+    /// The folder of the log, made if there is none; a log that is there is written on, from a copy
+    /// of the whole tree
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+}
+
+impl Capture {
+    pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
+        let shutdown = Shutdown::install().context("signals")?;
+        if self.inside()? {
+            let (to, tree) = (self.to.display(), self.tree.display());
+            let what = format!("{to} is in {tree}: writing the log would be a change of the tree");
+            return Err(Failure::Input(what));
+        }
+        let mut capture =
+            capture::Capture::start(&self.tree, Options::default()).map_err(failure)?;
+        let mut log = Log::open(self)?;
+        let mut ready = false;
+        let mut shown = Instant::now();
+        while !shutdown.wait(INTERVAL) {
+            let progress = log.follow(|mut take| capture.poll(&mut take))?;
+            let progress = log.numbered(progress);
+            if !ready && progress.epoch > log.before {
+                ready = true;
+                self.announce(&progress, json)?;
+            }
+            if shown.elapsed() >= SHOWN && io::stderr().is_terminal() {
+                shown = Instant::now();
+                eprint!("\r\x1b[K{}", line(&progress));
+            }
+        }
+        let whole = log.follow(|mut take| capture.catch_up(LAST, &mut take))?;
+        let progress = log.numbered(capture.progress());
+        drop(capture);
+        log.writer.sync().map_err(of_log)?;
+        if io::stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
+        if json {
+            exit::print(&format!("{}\n", json!({ "ended": object(&progress) })))?;
+        } else {
+            exit::print(&format!("{}\n", line(&progress)))?;
+        }
+        if whole {
+            return Ok(());
+        }
+        let seconds = LAST.as_secs();
+        Err(Failure::Failed(anyhow!(
+            "no epoch has the last changes after {seconds} s: the log ends with epoch {}",
+            progress.epoch
+        )))
+    }
+
+    /// Whether the log would be in the tree.
+    fn inside(&self) -> Result<bool, Failure> {
+        let tree = self.tree.canonicalize();
+        let tree = tree
+            .map_err(|error| Failure::Input(format!("--tree {}: {error}", self.tree.display())))?;
+        // The folder may have to be made yet: the first that is there says where it will be.
+        let there = self.to.ancestors().find_map(|folder| match folder {
+            folder if folder.as_os_str().is_empty() => PathBuf::from(".").canonicalize().ok(),
+            folder => folder.canonicalize().ok(),
+        });
+        Ok(there.is_some_and(|there| there.starts_with(&tree)))
+    }
+
+    /// One line, once the log has the tree.
+    fn announce(&self, progress: &Progress, json: bool) -> Result<(), Failure> {
+        if json {
+            exit::print(&format!("{}\n", json!({ "ready": object(progress) })))?;
+        } else {
+            let (tree, to) = (self.tree.display(), self.to.display());
+            exit::print(&format!(
+                "ready  tree {tree}  log {to}  epoch {}\n",
+                progress.epoch
+            ))?;
+        }
+        control::ready::notify().context("telling that it follows")?;
+        Ok(())
+    }
+}
+
+/// The log that is written, and the first thing that went wrong with it.
+struct Log {
+    writer: Writer,
+    /// Epochs go on from those that the log has.
+    before: u64,
+    failed: Option<log::Error>,
+}
+
+impl Log {
+    fn open(asked: &Capture) -> Result<Self, Failure> {
+        let writer = Writer::open(&asked.to, log::Options::default()).map_err(of_log)?;
+        Ok(Self {
+            before: writer.epoch(),
+            writer,
+            failed: None,
+        })
+    }
+
+    /// With the epoch as the log numbers it.
+    fn numbered(&self, progress: Progress) -> Progress {
+        let epoch = self.before + progress.epoch;
+        Progress { epoch, ..progress }
+    }
+
+    /// Writes what a step of the capture says.
+    fn follow<T>(
+        &mut self,
+        step: impl FnOnce(&mut dyn FnMut(replicate::record::Entry)) -> Result<T, capture::Error>,
+    ) -> Result<T, Failure> {
+        use replicate::record::Entry;
+        let Self {
+            writer,
+            before,
+            failed,
+        } = self;
+        let done = step(&mut |entry| {
+            let entry = match entry {
+                Entry::Epoch { number } => Entry::Epoch {
+                    number: *before + number,
+                },
+                other => other,
+            };
+            if failed.is_none() {
+                *failed = writer.append(now_ns(), entry).err();
+            }
+        });
+        match self.failed.take() {
+            Some(error) => Err(of_log(error)),
+            None => done.map_err(failure),
+        }
+    }
+}
+
+/// Nanoseconds since 1970.
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since.map_or(0, |since| since.as_nanos())).unwrap_or(u64::MAX)
+}
+
+fn line(progress: &Progress) -> String {
+    format!(
+        "epoch {}  events {}  waiting {} B  dropped {}  in doubt {}  read back {} B",
+        progress.epoch,
+        progress.events,
+        progress.waiting,
+        progress.dropped,
+        progress.doubtful,
+        progress.read_back
+    )
+}
+
+fn object(progress: &Progress) -> serde_json::Value {
+    json!({
+        "epoch": progress.epoch,
+        "events": progress.events,
+        "waiting_bytes": progress.waiting,
+        "dropped": progress.dropped,
+        "doubtful_files": progress.doubtful,
+        "read_back_bytes": progress.read_back,
+    })
+}
+
+fn failure(error: capture::Error) -> Failure {
+    use capture::Error;
+    match error {
+        Error::Privileges => Failure::Missing(vec![(
+            "capture".to_owned(),
+            datapath::Missing::new("needs root", "run with sudo"),
+        )]),
+        Error::Tree { .. } | Error::FileSystem { .. } => Failure::Input(error.to_string()),
+        failed => Failure::Failed(failed.into()),
+    }
+}

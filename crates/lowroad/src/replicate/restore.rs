@@ -1,0 +1,90 @@
+//! `lowroad replicate restore`: the tree as of an epoch, in a new folder.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use replicate::log;
+use replicate::restore::{self, Error, Options, Restored};
+use serde_json::json;
+
+use super::of_log;
+use crate::exit::{self, Failure};
+
+#[derive(Debug, Args)]
+pub(super) struct Restore {
+    /// The folder of the log
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// The directory to make the tree in: new, or empty
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// As of this epoch; the last one if none is named
+    #[arg(long, value_name = "NUMBER")]
+    epoch: Option<u64>,
+    /// Also make device nodes, set-user-ID and set-group-ID bits, and extended attributes other than
+    /// `user.`
+    #[arg(long)]
+    privileged: bool,
+}
+
+impl Restore {
+    pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
+        let options = Options {
+            privileged: self.privileged,
+        };
+        let restored = restore::restore(&self.folder, self.epoch, &self.out, options);
+        let restored = restored.map_err(failure)?;
+        let text = if json {
+            object(&restored)
+        } else {
+            words(&restored)
+        };
+        exit::print(&format!("{text}\n"))
+    }
+}
+
+fn words(restored: &Restored) -> String {
+    let Restored {
+        epoch,
+        names,
+        bytes,
+        ..
+    } = restored;
+    let mut text = format!("epoch {epoch}  names {names}  bytes {bytes}");
+    let left = [
+        ("owners", restored.owners_left),
+        ("device nodes", restored.devices_left),
+        ("set-ID bits", restored.set_id_left),
+        ("extended attributes", restored.extended_left),
+    ];
+    for (what, count) in left.into_iter().filter(|(_, count)| *count > 0) {
+        text += &format!("  without {count} {what}");
+    }
+    text
+}
+
+fn object(restored: &Restored) -> String {
+    json!({
+        "epoch": restored.epoch,
+        "names": restored.names,
+        "bytes": restored.bytes,
+        "left": {
+            "owners": restored.owners_left,
+            "devices": restored.devices_left,
+            "set_id": restored.set_id_left,
+            "extended_attributes": restored.extended_left,
+        },
+    })
+    .to_string()
+}
+
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Log(log @ (log::Error::NoEpoch { .. } | log::Error::Damaged { .. })) => {
+            Failure::Input(log.to_string())
+        }
+        Error::Log(log) => of_log(log),
+        Error::Occupied(_) => Failure::Input(error.to_string()),
+        failed @ Error::Io { .. } => Failure::Failed(failed.into()),
+    }
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What the programs tell userspace, and how: a ring in which each event has a number that was taken
+ * before there was room for it, so that a missing number is a missing event.
+ */
+#ifndef REPLICATE_EVENT_H
+#define REPLICATE_EVENT_H
+
+enum event_kind {
+	EVENT_DATA = 1,
+	/* A range whose bytes were not seen. */
+	EVENT_RANGE = 2,
+	EVENT_SIZE = 3,
+	EVENT_NEW = 4,
+	EVENT_STATE = 5,
+	EVENT_UNLINK = 6,
+	EVENT_GONE = 7,
+	EVENT_SYNC = 8,
+};
+
+enum event_flag {
+	/* With this event no operation is under way, and all events before it are told. */
+	FLAG_QUIET = 1,
+	/* Told in the middle of an operation of which no end is seen. */
+	FLAG_MIDDLE = 2,
+	FLAG_EXTENDED = 4,
+	/* The operation touched more inodes than are told. */
+	FLAG_OVERFLOW = 16,
+	/* A name follows, of which `length` says how long it is. */
+	FLAG_NAMED = 32,
+	/* The operation touched nothing that is not told. */
+	FLAG_LAST = 64,
+};
+
+/* `length` bytes, and padding, follow where kind is EVENT_DATA. */
+struct event {
+	__u64 number;
+	__u64 inode;
+	__u64 offset;
+	__u64 length;
+	__u32 generation;
+	__u8 kind;
+	__u8 flags;
+	__u16 zero;
+};
+
+/* EVENT_NEW, EVENT_STATE and EVENT_UNLINK: what the inode is like, and a name of it. */
+struct state {
+	struct event event;
+	__u64 size;
+	__s64 modified_s;
+	__u64 parent;
+	__u32 modified_ns;
+	__u32 parent_generation;
+	__u32 device;
+	__u32 uid;
+	__u32 gid;
+	__u32 links;
+	/* The thread whose operation it is, and its system call. */
+	__u32 task;
+	__u16 call;
+	__u16 mode;
+	__u8 name[256];
+};
+
+struct file_key {
+	__u64 inode;
+	__u32 generation;
+	__u32 zero;
+};
+
+_Static_assert(sizeof(struct event) == 40, "capture::skel");
+_Static_assert(sizeof(struct state) == 40 + 56 + 256, "capture::skel");
+_Static_assert(sizeof(struct file_key) == 16, "capture::skel");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 64 << 10);
+} ring SEC(".maps");
+
+/* Files of which an event found no room. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct file_key);
+	__type(value, __u32);
+} lost SEC(".maps");
+
+/* The number of the next event. */
+__u64 next_number;
+/* Events without room; counted once their file is among the lost. */
+__u64 dropped;
+/* Files that found no room among the lost: anything may have changed. */
+__u64 forgotten;
+/* Operations that have touched a file, and not ended. */
+__u64 operations;
+
+static __always_inline struct file_key file_of(const struct inode *inode)
+{
+	struct file_key key = {
+		.inode = BPF_CORE_READ(inode, i_ino),
+		.generation = BPF_CORE_READ(inode, i_generation),
+	};
+
+	return key;
+}
+
+static __always_inline void lose_file(const struct file_key *file)
+{
+	__u32 yes = 1;
+
+	if (bpf_map_update_elem(&lost, file, &yes, BPF_ANY))
+		__sync_fetch_and_add(&forgotten, 1);
+}
+
+static __always_inline void lose(const struct file_key *file)
+{
+	lose_file(file);
+	__sync_fetch_and_add(&dropped, 1);
+}
+
+static __always_inline void head(struct event *event, __u64 number, const struct file_key *file,
+				 __u8 kind)
+{
+	__builtin_memset(event, 0, sizeof(*event));
+	event->number = number;
+	event->inode = file->inode;
+	event->generation = file->generation;
+	event->kind = kind;
+}
+
+static __always_inline __u64 take_number(void)
+{
+	return __sync_fetch_and_add(&next_number, 1);
+}
+
+/* An event that has no more to say than a range. */
+static __always_inline void tell(const struct file_key *file, __u8 kind, __u8 flags, __u64 offset,
+				 __u64 length)
+{
+	__u64 number = take_number();
+	struct event *event = bpf_ringbuf_reserve(&ring, sizeof(*event), 0);
+
+	if (!event) {
+		lose(file);
+		return;
+	}
+	head(event, number, file, kind);
+	event->flags = flags;
+	event->offset = offset;
+	event->length = length;
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Which inodes a system call touches: what became of them is told when it ends. */
+#ifndef REPLICATE_OPERATION_H
+#define REPLICATE_OPERATION_H
+
+#include "state.h"
+
+/* A rename that replaces touches four, and marks of quota files may come to them. */
+#define TOUCHED 8
+#define TASK_EXITS 0x4
+#define TASK_IO_WORKER 0x10
+#define TASK_WORKQUEUE 0x20
+#define NO_CALL -1
+#define ENOSYS 38
+
+struct touched {
+	struct inode *inode;
+	struct file_key file;
+	__u64 from;
+	__u64 to;
+	__u32 flags;
+	__u32 zero;
+};
+
+struct operation {
+	__u32 count;
+	__u32 flags;
+	/* The file of the last write, and the pages that it makes dirty by itself. */
+	struct inode *wrote;
+	__u64 first;
+	__u64 last;
+	struct touched touched[TOUCHED];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct operation);
+} tasks SEC(".maps");
+
+/* Whether a system call runs, whose end will be seen. Until it returns, its result is this one. */
+static __always_inline bool in_call(struct task_struct *task)
+{
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+
+	if (task->flags & (PF_KTHREAD | TASK_EXITS | TASK_IO_WORKER))
+		return false;
+	return (long)regs->orig_ax != NO_CALL && (long)regs->ax == -ENOSYS;
+}
+
+/* Whether the task works for others, so that no end of it is seen; writing back changes nothing. */
+static __always_inline bool in_the_middle(struct task_struct *task)
+{
+	return task->flags & TASK_IO_WORKER ||
+	       (task->flags & (PF_KTHREAD | TASK_WORKQUEUE)) == PF_KTHREAD;
+}
+
+static __always_inline void tell_at_once(struct inode *inode, __u32 flags, __u64 from, __u64 to)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct file_key file = file_of(inode);
+
+	if (in_the_middle(task))
+		flags |= FLAG_MIDDLE;
+	tell_state(inode, &file, flags, 0, false);
+	if (from < to)
+		tell(&file, EVENT_RANGE, flags, from, to - from);
+}
+
+/* The operation that runs, where one does and this can be remembered of it. */
+static __always_inline struct operation *running(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	if (!in_call(task))
+		return NULL;
+	return bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
+static __always_inline bool add(struct touched *touched, struct inode *inode, __u32 flags,
+				__u64 from, __u64 to)
+{
+	if (touched->inode && touched->inode != inode)
+		return false;
+	if (!touched->inode) {
+		touched->inode = inode;
+		touched->file = file_of(inode);
+		touched->flags = 0;
+		touched->from = ~0ULL;
+		touched->to = 0;
+	}
+	touched->flags |= flags;
+	if (from < touched->from)
+		touched->from = from;
+	if (to > touched->to)
+		touched->to = to;
+	return true;
+}
+
+/* Something of the inode changes, and of its bytes those from `from` up to `to`. */
+static __noinline int touch_range(struct inode *inode, __u32 flags, __u64 from, __u64 to)
+{
+	struct operation *operation;
+	int i;
+
+	/* Nobody uses it any more. */
+	if (BPF_CORE_READ(inode, i_count.counter) == 0)
+		return 0;
+	operation = running();
+	if (!operation) {
+		tell_at_once(inode, flags, from, to);
+		return 0;
+	}
+	if (!operation->count)
+		__sync_fetch_and_add(&operations, 1);
+	for (i = 0; i < TOUCHED; i++) {
+		if (!add(&operation->touched[i], inode, flags, from, to))
+			continue;
+		if (operation->count < i + 1)
+			operation->count = i + 1;
+		return 0;
+	}
+	operation->flags |= FLAG_OVERFLOW;
+	tell_at_once(inode, flags | FLAG_MIDDLE, from, to);
+	return 0;
+}
+
+static __always_inline void touch(struct inode *inode, __u32 flags)
+{
+	touch_range(inode, flags, ~0ULL, 0);
+}
+
+/* The system call ends: what it touched is now as it leaves it. */
+static __always_inline void end(struct operation *operation, __u32 call)
+{
+	__u32 count = operation->count, i;
+
+	for (i = 0; i < TOUCHED; i++) {
+		struct touched *touched = &operation->touched[i];
+
+		if (i >= count)
+			break;
+		if (touched->from < touched->to)
+			tell(&touched->file, EVENT_RANGE, touched->flags, touched->from,
+			     touched->to - touched->from);
+		tell_state(touched->inode, &touched->file, touched->flags | operation->flags, call,
+			   i + 1 == count);
+		touched->inode = NULL;
+	}
+	operation->count = 0;
+	operation->flags = 0;
+	operation->wrote = NULL;
+}
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Changes of which the bytes are not seen: userspace is told where they are. */
+#ifndef REPLICATE_UNSEEN_H
+#define REPLICATE_UNSEEN_H
+
+#include "operation.h"
+#include "page.h"
+
+#define TYPE_MASK 0170000
+#define TYPE_REGULAR 0100000
+#define CALL_MMAP 9
+#define MAP_TYPE 0x0f
+#define MAP_PRIVATE 0x02
+#define MAP_ANONYMOUS 0x20
+#define END (~0ULL)
+
+/* A write past the page cache. */
+struct direct {
+	struct file_key file;
+	__u64 from;
+	__u64 to;
+};
+
+/* Those under way. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, struct direct);
+} directs SEC(".maps");
+
+static __always_inline bool regular(struct inode *inode)
+{
+	return (BPF_CORE_READ(inode, i_mode) & TYPE_MASK) == TYPE_REGULAR;
+}
+
+/* A store through memory, or the kernel's own zeros. */
+SEC("tp_btf/writeback_dirty_folio")
+int BPF_PROG(dirtied, struct folio *folio, struct address_space *mapping)
+{
+	struct inode *inode = mapping ? BPF_CORE_READ(mapping, host) : NULL;
+	struct operation *operation;
+	__u64 first, pages;
+
+	if (!in_scope(inode) || !regular(inode))
+		return 0;
+	first = BPF_CORE_READ(folio, index);
+	pages = pages_of(folio);
+	operation = running();
+	if (operation && operation->wrote == inode && first <= operation->last &&
+	    first + pages > operation->first)
+		return 0;
+	touch_range(inode, 0, first << PAGE_SHIFT, (first + pages) << PAGE_SHIFT);
+	return 0;
+}
+
+SEC("tp_btf/ext4_punch_hole")
+int BPF_PROG(punched, struct inode *inode, s64 offset, s64 length)
+{
+	if (in_scope(inode))
+		touch_range(inode, 0, offset, offset + length);
+	return 0;
+}
+
+SEC("tp_btf/ext4_zero_range")
+int BPF_PROG(zeroed, struct inode *inode, s64 offset, s64 length)
+{
+	if (in_scope(inode))
+		touch_range(inode, 0, offset, offset + length);
+	return 0;
+}
+
+SEC("tp_btf/ext4_collapse_range")
+int BPF_PROG(collapsed, struct inode *inode, s64 offset)
+{
+	if (in_scope(inode))
+		touch_range(inode, 0, offset, END);
+	return 0;
+}
+
+SEC("tp_btf/ext4_insert_range")
+int BPF_PROG(inserted, struct inode *inode, s64 offset)
+{
+	if (in_scope(inode))
+		touch_range(inode, 0, offset, END);
+	return 0;
+}
+
+SEC("tp_btf/iomap_dio_rw_begin")
+int BPF_PROG(direct_begins, struct kiocb *request, struct iov_iter *data)
+{
+	struct inode *inode = BPF_CORE_READ(request, ki_filp, f_inode);
+	__u64 offset = BPF_CORE_READ(request, ki_pos), key = (__u64)request;
+	struct direct direct = { .from = offset, .to = offset + BPF_CORE_READ(data, count) };
+
+	if (!BPF_CORE_READ(data, data_source) || !in_scope(inode))
+		return 0;
+	direct.file = file_of(inode);
+	bpf_map_update_elem(&directs, &key, &direct, BPF_ANY);
+	touch_range(inode, 0, direct.from, direct.to);
+	return 0;
+}
+
+/* The call may have ended long before. */
+SEC("tp_btf/iomap_dio_complete")
+int BPF_PROG(direct_ends, struct kiocb *request)
+{
+	__u64 key = (__u64)request;
+	struct direct *direct = bpf_map_lookup_elem(&directs, &key);
+
+	if (!direct)
+		return 0;
+	tell(&direct->file, EVENT_RANGE, 0, direct->from, direct->to - direct->from);
+	bpf_map_delete_elem(&directs, &key);
+	return 0;
+}
+
+static __always_inline struct inode *inode_of(__u32 descriptor)
+{
+	struct task_struct___files *task = (void *)bpf_get_current_task_btf();
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file *file = NULL;
+
+	if (descriptor >= BPF_CORE_READ(table, max_fds))
+		return NULL;
+	bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(table, fd) + descriptor);
+	return file ? BPF_CORE_READ(file, f_inode) : NULL;
+}
+
+/* A file gets stores of which nothing is told where its pages are dirty already. */
+static __always_inline void tell_mapping(struct pt_regs *regs)
+{
+	struct file_key file;
+	struct inode *inode;
+
+	if ((regs->r10 & MAP_TYPE) == MAP_PRIVATE || regs->r10 & MAP_ANONYMOUS)
+		return;
+	inode = inode_of(regs->r8);
+	if (!in_scope(inode) || !regular(inode) || !mapped(inode))
+		return;
+	file = file_of(inode);
+	tell(&file, EVENT_RANGE, 0, 0, END);
+}
+
+#endif

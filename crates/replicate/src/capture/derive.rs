@@ -1,0 +1,479 @@
+//! Derives changes from events: what can be said at once, and what has to be read first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nix::sys::stat::makedev;
+
+use super::Error;
+use super::doubt::{Doubt, Doubts};
+use super::event::{Event, Flags, State, What};
+use super::source::{Source, kind_of};
+use crate::record::{Attributes, Change, Entry, File, Kind, Name, Origin, Part};
+use crate::tree::{Invalid, Tree};
+
+/// System calls that move names, as x86-64 numbers them: `rename`, `renameat`, `renameat2`.
+const RENAMES: [u16; 3] = [82, 264, 316];
+/// `link` and `linkat`.
+const LINKS: [u16; 2] = [86, 265];
+const SYMLINK: u16 = 0o120_000;
+const DEFAULT_ACCESS: &[u8] = b"system.posix_acl_default";
+
+/// The tree as it has been told, and what is to be told next.
+#[derive(Debug)]
+pub(super) struct Deriver {
+    pub(super) source: Source,
+    pub(super) tree: Tree,
+    pub(super) out: Vec<Entry>,
+    /// Something was said since this was reset.
+    pub(super) said: bool,
+    /// What is to be read.
+    pub(super) doubts: Doubts,
+    /// Files that are made, and of which it is not known yet what they are.
+    fresh: BTreeSet<File>,
+    /// A directory without a name, of which all names have been read to find it.
+    pub(super) adrift: Option<File>,
+    /// What operations that are being told have touched.
+    told: BTreeMap<u32, Told>,
+}
+
+/// Of one operation.
+#[derive(Debug, Default)]
+struct Told {
+    directories: Vec<File>,
+    /// A file with several names was touched.
+    linked: bool,
+    /// Where what it touched has names now.
+    parents: Vec<File>,
+}
+
+impl Deriver {
+    pub(super) fn new(source: Source) -> Self {
+        Self {
+            source,
+            tree: Tree::default(),
+            out: Vec::new(),
+            said: true,
+            doubts: Doubts::new(),
+            fresh: BTreeSet::new(),
+            adrift: None,
+            told: BTreeMap::new(),
+        }
+    }
+
+    /// Says something; what cannot follow is put in doubt.
+    pub(super) fn say(&mut self, change: Change) {
+        let entry = Entry::Change(change);
+        match self.tree.enter(&entry) {
+            Ok(()) => {
+                self.out.push(entry);
+                self.said = true;
+            }
+            Err(invalid) => self.distrust(&invalid),
+        }
+    }
+
+    /// Reads again what the tree cannot be right about.
+    pub(super) fn distrust(&mut self, invalid: &Invalid) {
+        match *invalid {
+            Invalid::Again { file }
+            | Invalid::InUse { file }
+            | Invalid::NoDirectory { file }
+            | Invalid::NoContent { file }
+            | Invalid::TooLarge { file, .. }
+            | Invalid::Unknown { file } => self.doubt_all(file),
+            Invalid::Cycle { file, directory } => {
+                self.doubt_all(file);
+                self.doubt_all(directory);
+            }
+            Invalid::NoEntry { directory, .. } => self.doubt(directory, Part::Names),
+            Invalid::Adrift { file } if self.adrift == Some(file) => self.leave(file),
+            Invalid::Adrift { file } => {
+                self.adrift = Some(file);
+                self.doubt_all_names();
+            }
+            Invalid::Gap { .. }
+            | Invalid::NoStart
+            | Invalid::Epoch { .. }
+            | Invalid::Doubt { .. } => {}
+        }
+    }
+
+    pub(super) fn doubt(&mut self, file: File, part: Part) {
+        if self.doubts.entry(file).or_default().add(&part) {
+            self.say(Change::Doubt { file, part });
+        }
+    }
+
+    /// Nothing of the file is known any more, nor of the directories that it was in.
+    pub(super) fn doubt_all(&mut self, file: File) {
+        let (kind, names) = match self.tree.get(file) {
+            Some(node) => (Some(node.kind.clone()), node.names.clone()),
+            None => (None, BTreeSet::new()),
+        };
+        if kind == Some(Kind::Directory) {
+            self.doubt(file, Part::Names);
+        } else {
+            self.doubt(file, everything());
+        }
+        self.doubt(file, Part::Attributes);
+        for (directory, _) in names {
+            self.doubt(directory, Part::Names);
+        }
+    }
+
+    /// What the event would have changed is to be read: events after it have been told.
+    pub(super) fn late(&mut self, event: &Event) {
+        self.doubt_all(event.file);
+        if let What::New(state) | What::State(state) | What::Unlink(state) = &event.what {
+            let named = state.name.as_ref().map(|(directory, _)| *directory);
+            self.doubt(named.unwrap_or(state.parent), Part::Names);
+        }
+    }
+
+    /// Makes stores to what is in doubt ones that are seen.
+    pub(super) fn clean(&self, file: File, doubt: &Doubt) -> Result<(), Error> {
+        if self.is(file, &Kind::Regular) {
+            for (start, end) in &doubt.ranges {
+                self.source.clean(file, *start, end - start)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn event(&mut self, event: Event) -> Result<(), Error> {
+        let Event {
+            file, flags, what, ..
+        } = event;
+        let regular = self.is(file, &Kind::Regular);
+        match what {
+            What::Data { offset, bytes } if regular => self.say(Change::Data {
+                file,
+                offset,
+                bytes,
+                origin: Origin::Exact,
+            }),
+            What::Range { offset, length } if regular => self.doubt_range(file, offset, length),
+            What::Size(size) if regular => self.size(file, size),
+            What::New(state) => self.created(file, &state),
+            What::State(state) => self.state(file, flags, &state)?,
+            What::Unlink(state) => {
+                if let Some((directory, name)) = &state.name {
+                    self.unlink(*directory, name);
+                }
+            }
+            What::Gone => self.gone(file),
+            What::Data { .. } | What::Range { .. } | What::Size(_) | What::Sync => {}
+        }
+        Ok(())
+    }
+
+    fn is(&self, file: File, kind: &Kind) -> bool {
+        self.tree.get(file).is_some_and(|node| node.kind == *kind)
+    }
+
+    /// Whole pages: a store to a mapped file may be anywhere in one.
+    fn doubt_range(&mut self, file: File, offset: u64, length: u64) {
+        let start = offset & !0xfff;
+        let end = offset.saturating_add(length);
+        let end = end.checked_next_multiple_of(0x1000).unwrap_or(u64::MAX);
+        let length = if end == u64::MAX { end } else { end - start };
+        self.doubt(
+            file,
+            Part::Range {
+                offset: start,
+                length,
+            },
+        );
+    }
+
+    pub(super) fn size(&mut self, file: File, size: u64) {
+        if self.tree.get(file).is_some_and(|node| node.size != size) {
+            self.say(Change::Size { file, size });
+        }
+    }
+
+    fn created(&mut self, file: File, state: &State) {
+        if self.tree.get(file).is_some() {
+            return;
+        }
+        match kind_of(state.mode.into(), 0) {
+            Some(kind @ (Kind::Regular | Kind::Directory | Kind::Fifo | Kind::Socket)) => {
+                self.say(Change::New { file, kind });
+            }
+            _ => {
+                self.fresh.insert(file);
+            }
+        }
+        let parent = self.tree.get(state.parent);
+        let inherits =
+            parent.is_some_and(|node| node.extended.iter().any(|(name, _)| name == DEFAULT_ACCESS));
+        if inherits {
+            self.doubt(file, Part::Attributes);
+        }
+    }
+
+    /// A file that is made, and now known to be what it is.
+    fn completed(&mut self, file: File, state: &State) -> Result<(), Error> {
+        if !self.fresh.contains(&file) || state.mode == 0 {
+            return Ok(());
+        }
+        let device = makedev(
+            u64::from(state.device >> 20),
+            u64::from(state.device & 0xf_ffff),
+        );
+        let kind = if state.mode & 0o170_000 == SYMLINK {
+            self.source.target(file)?.map(Kind::Symlink)
+        } else {
+            kind_of(state.mode.into(), device)
+        };
+        if let Some(kind) = kind {
+            self.fresh.remove(&file);
+            self.say(Change::New { file, kind });
+        }
+        Ok(())
+    }
+
+    fn state(&mut self, file: File, flags: Flags, state: &State) -> Result<(), Error> {
+        self.completed(file, state)?;
+        if self.tree.get(file).is_none() {
+            self.unknown(state);
+        } else if state.mode == 0 {
+            // Its memory is another's by now: whether it still has a name is to be seen.
+            self.doubt(file, Part::Attributes);
+        } else {
+            self.attributes(file, state);
+            if flags.in_the_middle() {
+                self.doubt_names(file, state);
+            } else {
+                self.names(file, state);
+            }
+            if flags.extended() || flags.in_the_middle() || flags.overflown() {
+                self.doubt(file, Part::Attributes);
+            }
+        }
+        let directory = self.is(file, &Kind::Directory);
+        if directory && (flags.in_the_middle() || flags.overflown()) {
+            self.doubt(file, Part::Names);
+        }
+        self.group(file, flags, state, directory);
+        Ok(())
+    }
+
+    /// A file that was there before, and comes into the tree: its directory is to be read.
+    fn unknown(&mut self, state: &State) {
+        if let Some((directory, _)) = &state.name
+            && self.is(*directory, &Kind::Directory)
+        {
+            self.doubt(*directory, Part::Names);
+        }
+    }
+
+    fn attributes(&mut self, file: File, state: &State) {
+        let Some(node) = self.tree.get(file) else {
+            return;
+        };
+        let attributes = Attributes {
+            mode: state.mode & 0o7777,
+            uid: state.uid,
+            gid: state.gid,
+            modified_ns: state.modified_ns,
+        };
+        let differs = node.attributes != Some(attributes);
+        // A write is told before the size has grown by it: only who cuts a file off says that it is
+        // shorter, under its lock.
+        let grown = node.kind == Kind::Regular && state.size > node.size;
+        if grown {
+            self.size(file, state.size);
+        }
+        if differs {
+            self.say(Change::Attributes { file, attributes });
+        }
+    }
+
+    fn names(&mut self, file: File, state: &State) {
+        if Some(file) == self.tree.root() {
+            // Where it lies is outside of the tree.
+            return;
+        }
+        let held = self.held(file);
+        if state.links == 0 {
+            for (directory, name) in held {
+                self.unlink(directory, &name);
+            }
+            return;
+        }
+        let Some((directory, name)) = &state.name else {
+            if held.is_empty() {
+                self.doubt_all_names();
+            }
+            return;
+        };
+        if !self.is(*directory, &Kind::Directory) {
+            // It has moved out of the tree, or another of its names is there.
+            self.doubt_names(file, state);
+            if self.is(file, &Kind::Directory) {
+                self.leave(file);
+            }
+            return;
+        }
+        if self.tree.child(*directory, name) != Some(file) {
+            self.link(*directory, name.clone(), file);
+        }
+        if self.is(file, &Kind::Directory) {
+            return;
+        }
+        let held = self.held(file);
+        if held.len() <= usize::try_from(state.links).unwrap_or(usize::MAX) {
+            return;
+        }
+        if state.links > 1 || !RENAMES.contains(&state.call) {
+            // Another call, still under way, may have taken any of them.
+            self.doubt_names(file, state);
+            return;
+        }
+        for (other, old) in held {
+            if (other, &old) != (*directory, name) {
+                self.unlink(other, &old);
+            }
+        }
+    }
+
+    /// A file has a name that nobody knows.
+    fn doubt_all_names(&mut self) {
+        let all = self.tree.files();
+        let directories: Vec<_> = all
+            .filter(|(_, node)| node.kind == Kind::Directory)
+            .map(|(file, _)| file)
+            .collect();
+        for directory in directories {
+            self.doubt(directory, Part::Names);
+        }
+    }
+
+    /// Which names the file has is to be read: where it had one, and where it may have.
+    fn doubt_names(&mut self, file: File, state: &State) {
+        let known = state.name.iter().map(|(directory, _)| *directory);
+        let directories: BTreeSet<_> = self
+            .held(file)
+            .into_iter()
+            .map(|(directory, _)| directory)
+            .chain(known)
+            .filter(|directory| self.is(*directory, &Kind::Directory))
+            .collect();
+        for directory in directories {
+            self.doubt(directory, Part::Names);
+        }
+    }
+
+    /// A rename of a file with several names leaves open which of them it was, and of what crosses the
+    /// border of the tree only the directory is told.
+    fn group(&mut self, file: File, flags: Flags, state: &State, directory: bool) {
+        let told = self.told.entry(state.task).or_default();
+        if directory {
+            told.directories.push(file);
+        } else if state.links > 1 {
+            told.linked = true;
+        }
+        let parent = state.name.as_ref().map(|(parent, _)| *parent);
+        told.parents.extend(parent);
+        if !flags.last() {
+            return;
+        }
+        let told = self.told.remove(&state.task).unwrap_or_default();
+        let renames = RENAMES.contains(&state.call);
+        let named = told
+            .parents
+            .iter()
+            .any(|parent| told.directories.contains(parent));
+        let unseen = !named && (renames || LINKS.contains(&state.call));
+        if unseen || told.linked && renames {
+            for directory in told.directories {
+                self.doubt(directory, Part::Names);
+            }
+        }
+    }
+
+    /// A directory is outside of the tree now, and with it what has no other name.
+    fn leave(&mut self, directory: File) {
+        let mut left = vec![directory];
+        while let Some(file) = left.pop() {
+            let inside: Vec<_> = self.tree.children(file).map(|(_, child)| child).collect();
+            self.gone(file);
+            left.extend(
+                inside
+                    .into_iter()
+                    .filter(|child| self.held(*child).is_empty()),
+            );
+        }
+    }
+
+    /// It is not there any more, and nothing is in it.
+    pub(super) fn gone(&mut self, file: File) {
+        self.fresh.remove(&file);
+        if self.tree.get(file).is_none() {
+            return;
+        }
+        for (directory, name) in self.held(file) {
+            self.unlink(directory, &name);
+        }
+        let children: Vec<_> = self
+            .tree
+            .children(file)
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in children {
+            self.unlink(file, &name);
+        }
+        self.doubts.remove(&file);
+        self.say(Change::Gone { file });
+    }
+
+    pub(super) fn held(&self, file: File) -> BTreeSet<(File, Name)> {
+        let node = self.tree.get(file);
+        node.map(|node| node.names.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn unlink(&mut self, directory: File, name: &Name) {
+        if self.tree.child(directory, name).is_some() {
+            self.say(Change::Unlink {
+                directory,
+                name: name.clone(),
+            });
+        }
+    }
+
+    pub(super) fn link(&mut self, directory: File, name: Name, file: File) {
+        self.free(directory, file);
+        self.say(Change::Link {
+            directory,
+            name,
+            file,
+        });
+    }
+
+    /// Where a directory comes to lie in what was below it, that has been moved out before, as will
+    /// be told.
+    fn free(&mut self, directory: File, file: File) {
+        let mut at = directory;
+        while at != file {
+            let Some((above, name)) = self.held(at).pop_first() else {
+                return;
+            };
+            if above == file {
+                self.unlink(above, &name);
+                self.doubt(above, Part::Names);
+                self.doubt(at, Part::Attributes);
+                return;
+            }
+            at = above;
+        }
+    }
+}
+
+/// All bytes of a file.
+pub(super) fn everything() -> Part {
+    Part::Range {
+        offset: 0,
+        length: u64::MAX,
+    }
+}

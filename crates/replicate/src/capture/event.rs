@@ -1,0 +1,162 @@
+//! What the programs tell, as they tell it.
+
+use crate::record::{File, Name};
+
+use super::skel::{Plain, types};
+
+const QUIET: u8 = 1;
+const MIDDLE: u8 = 2;
+const EXTENDED: u8 = 4;
+const OVERFLOW: u8 = 16;
+const NAMED: u8 = 32;
+const LAST: u8 = 64;
+
+/// What is said of an event beside what happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flags(u8);
+
+/// What happened, and how it ranks among what else did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Event {
+    /// Consecutive; a number that never comes is an event that was lost.
+    pub(super) number: u64,
+    pub(super) file: File,
+    pub(super) flags: Flags,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Data {
+        offset: u64,
+        bytes: Vec<u8>,
+    },
+    /// Bytes that were changed in a way that was not seen.
+    Range {
+        offset: u64,
+        length: u64,
+    },
+    Size(u64),
+    New(State),
+    State(State),
+    Unlink(State),
+    Gone,
+    Sync,
+}
+
+/// An inode as an operation leaves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    /// As `st_mode`; zero for an inode that was gone already.
+    pub(super) mode: u16,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) links: u32,
+    pub(super) size: u64,
+    pub(super) modified_ns: i64,
+    /// As the kernel numbers devices.
+    pub(super) device: u32,
+    /// Where it is made, of a new one.
+    pub(super) parent: File,
+    /// A name that it has, and the directory.
+    pub(super) name: Option<(File, Name)>,
+    pub(super) task: u32,
+    /// The number of the system call.
+    pub(super) call: u16,
+}
+
+impl Event {
+    /// None of bytes that no program writes.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (event, rest) = types::event::split(bytes)?;
+        let length = usize::try_from(event.length).ok()?;
+        let what = match event.kind {
+            1 => What::Data {
+                offset: event.offset,
+                bytes: rest.get(..length)?.to_vec(),
+            },
+            2 => What::Range {
+                offset: event.offset,
+                length: event.length,
+            },
+            3 => What::Size(event.offset),
+            4 => What::New(State::decode(bytes)?),
+            5 => What::State(State::decode(bytes)?),
+            6 => What::Unlink(State::decode(bytes)?),
+            7 => What::Gone,
+            8 => What::Sync,
+            _ => return None,
+        };
+        Some(Self {
+            number: event.number,
+            file: File {
+                inode: event.inode,
+                generation: event.generation,
+            },
+            flags: Flags(event.flags),
+            what,
+        })
+    }
+}
+
+impl Flags {
+    /// With this event no operation is under way, and all events before it are told.
+    pub(super) fn quiet(self) -> bool {
+        self.0 & QUIET != 0
+    }
+
+    /// Told while its operation went on, of which the end is not told.
+    pub(super) fn in_the_middle(self) -> bool {
+        self.0 & MIDDLE != 0
+    }
+
+    pub(super) fn extended(self) -> bool {
+        self.0 & EXTENDED != 0
+    }
+
+    /// Its operation touched what is not told.
+    pub(super) fn overflown(self) -> bool {
+        self.0 & OVERFLOW != 0
+    }
+
+    /// Its operation has no more states.
+    pub(super) fn last(self) -> bool {
+        self.0 & LAST != 0
+    }
+}
+
+impl State {
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (state, _) = types::state::split(bytes)?;
+        let parent = File {
+            inode: state.parent,
+            generation: state.parent_generation,
+        };
+        let named = state.event.flags & NAMED != 0;
+        let length = usize::try_from(state.event.length).ok()?;
+        let name = match named {
+            true => Some((parent, Name::new(state.name.get(..length)?).ok()?)),
+            false => None,
+        };
+        Some(Self {
+            mode: state.mode,
+            uid: state.uid,
+            gid: state.gid,
+            links: state.links,
+            size: state.size,
+            modified_ns: nanoseconds(state.modified_s, i64::from(state.modified_ns)),
+            device: state.device,
+            parent,
+            name,
+            task: state.task,
+            call: state.call,
+        })
+    }
+}
+
+/// Nanoseconds since 1970; times that do not fit are the nearest that do.
+pub(super) fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(nanoseconds)
+}

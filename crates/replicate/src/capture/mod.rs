@@ -1,0 +1,422 @@
+//! Follows what happens to a tree, and says it in records: what was seen exactly at once, what was
+//! not seen once it has been read. It decides when the records are a state that the source had.
+
+mod derive;
+mod doubt;
+mod event;
+mod order;
+mod program;
+mod read;
+mod skel;
+mod source;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::statfs::{EXT4_SUPER_MAGIC, fstatfs};
+
+use crate::record::{Change, Entry, File, Part};
+use derive::Deriver;
+use doubt::Doubts;
+use order::{Late, Order};
+use program::{Programs, Scope};
+use source::Source;
+
+/// The directory that every ext4 file system begins with.
+const FIRST_INODE: u64 = 2;
+/// After so much time without an event, what has happened is an epoch.
+const STILL: Duration = Duration::from_millis(20);
+
+/// How often to poll: nothing wakes who reads the events, which would cost their writers time.
+pub const INTERVAL: Duration = Duration::from_millis(2);
+
+/// How a tree is followed.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Room for events that wait to be read: a power of two of pages, in bytes.
+    pub ring_bytes: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            ring_bytes: 64 << 20,
+        }
+    }
+}
+
+/// A tree that is being followed. Dropping it leaves nothing attached.
+#[derive(Debug)]
+pub struct Capture {
+    programs: Programs,
+    deriver: Deriver,
+    order: Order,
+    reading: Reading,
+    progress: Progress,
+    /// Dropped events of which the files are in doubt, or have been.
+    accounted: u64,
+    forgotten: u64,
+    epoch: u64,
+    /// A barrier was seen: the next quiet moment is an epoch.
+    wanted: bool,
+    last_event: Instant,
+}
+
+/// How far the capture is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Events that were seen.
+    pub events: u64,
+    /// Bytes of events that wait.
+    pub waiting: u64,
+    /// Events that found no room. What they said has been read instead, or will be.
+    pub dropped: u64,
+    /// Files of which something is in doubt.
+    pub doubtful: usize,
+    /// Bytes that were read from the source instead of seen.
+    pub read_back: u64,
+    /// The last epoch; zero before the first.
+    pub epoch: u64,
+}
+
+/// Why a tree cannot be followed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("following a tree needs root: run with sudo")]
+    Privileges,
+    #[error("{}: {cause}", .path.display())]
+    Tree { path: PathBuf, cause: io::Error },
+    #[error("{} is not on ext4, the only file system that can be followed", .path.display())]
+    FileSystem { path: PathBuf },
+    #[error("reading {file} of {}: {cause}", .path.display())]
+    Read {
+        path: PathBuf,
+        file: File,
+        cause: io::Error,
+    },
+    #[error("{action}: {cause}")]
+    Bpf {
+        action: String,
+        cause: libbpf_rs::Error,
+    },
+    #[error("{action}: {cause}")]
+    Io {
+        action: &'static str,
+        cause: io::Error,
+    },
+    #[error("the programs tell what nobody understands: they are of another version")]
+    Unknown,
+}
+
+/// How far what is in doubt has been read.
+#[derive(Debug)]
+enum Reading {
+    Idle,
+    /// Stores from now on are seen; what was told until `after` comes before what is read.
+    Armed {
+        after: u64,
+        doubts: Doubts,
+    },
+    /// Read; what was told until `after` may have been read as well.
+    Closing {
+        after: u64,
+        doubts: Doubts,
+    },
+}
+
+impl Capture {
+    /// Attaches to the tree below `root`, which must be on ext4. The first records say what the tree
+    /// has already.
+    ///
+    /// # Errors
+    /// [`Error`] says what is missing.
+    pub fn start(root: &Path, options: Options) -> Result<Self, Error> {
+        if !nix::unistd::geteuid().is_root() {
+            return Err(Error::Privileges);
+        }
+        let (source, file) = Source::open(root)?;
+        let failed = |errno: nix::errno::Errno| Error::Tree {
+            path: root.to_owned(),
+            cause: errno.into(),
+        };
+        if fstatfs(source.root()).map_err(failed)?.filesystem_type() != EXT4_SUPER_MAGIC {
+            return Err(Error::FileSystem {
+                path: root.to_owned(),
+            });
+        }
+        let stat = nix::sys::stat::fstat(source.root()).map_err(failed)?;
+        let scope = Scope {
+            device: stat.st_dev,
+            root: file,
+            whole: file.inode == FIRST_INODE,
+        };
+        let programs = Programs::attach(&scope, options.ring_bytes)?;
+        // A page that is dirty already would tell nothing of further stores.
+        nix::unistd::syncfs(source.root()).map_err(failed)?;
+        let mut deriver = Deriver::new(source);
+        let start = Entry::Start { root: file };
+        // A start follows anything.
+        let _always = deriver.tree.enter(&start);
+        deriver.out.push(start);
+        deriver.doubt(file, Part::Names);
+        deriver.doubt(file, Part::Attributes);
+        Ok(Self {
+            programs,
+            deriver,
+            order: Order::new(0),
+            reading: Reading::Idle,
+            progress: Progress::default(),
+            accounted: 0,
+            forgotten: 0,
+            epoch: 0,
+            wanted: false,
+            last_event: Instant::now(),
+        })
+    }
+
+    /// Says what has happened since the last call. Does not wait: call it every few milliseconds.
+    ///
+    /// # Errors
+    /// [`Error`] when the source cannot be read; the capture is over then.
+    pub fn poll(&mut self, take: &mut impl FnMut(Entry)) -> Result<Progress, Error> {
+        let take: &mut dyn FnMut(Entry) = take;
+        self.drain()?;
+        self.advance()?;
+        self.account()?;
+        self.pass_on(take)?;
+        while self.settle(take)? {}
+        if self.last_event.elapsed() >= STILL {
+            self.rest()?;
+        }
+        self.pass_on(take)?;
+        Ok(self.progress())
+    }
+
+    /// Polls until an epoch has all that happened before the call; false where that takes longer than
+    /// `limit`.
+    ///
+    /// # Errors
+    /// As [`Self::poll`].
+    pub fn catch_up(
+        &mut self,
+        limit: Duration,
+        take: &mut impl FnMut(Entry),
+    ) -> Result<bool, Error> {
+        let target = self.programs.counters()?.next;
+        let begun = Instant::now();
+        loop {
+            self.poll(take)?;
+            if !self.deriver.said && self.reached(target)? {
+                return Ok(true);
+            }
+            if begun.elapsed() > limit {
+                return Ok(false);
+            }
+            thread::sleep(INTERVAL);
+        }
+    }
+
+    /// How far the capture is.
+    pub fn progress(&self) -> Progress {
+        let read = match &self.reading {
+            Reading::Idle => 0,
+            Reading::Armed { doubts, .. } | Reading::Closing { doubts, .. } => doubts.len(),
+        };
+        Progress {
+            waiting: self.programs.waiting(),
+            doubtful: self.deriver.doubts.len() + read,
+            epoch: self.epoch,
+            ..self.progress
+        }
+    }
+
+    /// Takes events out of the ring.
+    fn drain(&mut self) -> Result<(), Error> {
+        let Self {
+            programs,
+            order,
+            progress,
+            ..
+        } = self;
+        let before = progress.events;
+        let mut late = Vec::new();
+        programs.drain(|event| {
+            progress.events += 1;
+            if let Err(Late(event)) = order.push(event) {
+                late.push(event);
+            }
+        })?;
+        if progress.events != before {
+            self.last_event = Instant::now();
+        }
+        for event in late {
+            self.deriver.late(&event);
+        }
+        Ok(())
+    }
+
+    /// Derives what follows from events that are due.
+    fn advance(&mut self) -> Result<(), Error> {
+        while let Some(event) = self.order.pop() {
+            self.wanted |= event.what == event::What::Sync;
+            let quiet = event.flags.quiet();
+            self.deriver.event(event)?;
+            if quiet && self.wanted {
+                self.close()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts in doubt what lost events were about.
+    fn account(&mut self) -> Result<(), Error> {
+        let counters = self.programs.counters()?;
+        self.progress.dropped = counters.dropped;
+        if counters.dropped != self.accounted {
+            for file in self.programs.take_lost()? {
+                self.deriver.doubt_all(file);
+            }
+            self.doubt_nameless();
+            self.accounted = counters.dropped;
+        }
+        if counters.forgotten != self.forgotten {
+            let files: Vec<_> = self.deriver.tree.files().map(|(file, _)| file).collect();
+            for file in files {
+                self.deriver.doubt_all(file);
+            }
+            self.forgotten = counters.forgotten;
+        }
+        self.order.skip(counters.dropped);
+        self.advance()
+    }
+
+    /// That the last user of a file has left it may have been lost.
+    fn doubt_nameless(&mut self) {
+        let root = self.deriver.tree.root();
+        let files = self.deriver.tree.files();
+        let nameless: Vec<_> = files
+            .filter(|(file, node)| node.names.is_empty() && Some(*file) != root)
+            .map(|(file, _)| file)
+            .collect();
+        for file in nameless {
+            self.deriver.doubt(file, Part::Attributes);
+        }
+    }
+
+    /// Goes on reading what is in doubt; whether more can be done at once.
+    fn settle(&mut self, take: &mut dyn FnMut(Entry)) -> Result<bool, Error> {
+        match std::mem::replace(&mut self.reading, Reading::Idle) {
+            Reading::Idle if self.deriver.doubts.is_empty() => Ok(false),
+            Reading::Idle => {
+                let doubts = std::mem::take(&mut self.deriver.doubts);
+                for (file, doubt) in &doubts {
+                    self.deriver.clean(*file, doubt)?;
+                }
+                let after = self.programs.counters()?.next;
+                self.reading = Reading::Armed { after, doubts };
+                self.follow(take)?;
+                Ok(true)
+            }
+            Reading::Armed { after, doubts } if self.reached(after)? => {
+                for (file, doubt) in &doubts {
+                    self.read(*file, doubt, take)?;
+                }
+                let after = self.programs.counters()?.next;
+                self.reading = Reading::Closing { after, doubts };
+                self.follow(take)?;
+                Ok(true)
+            }
+            Reading::Closing { after, doubts } if self.reached(after)? => {
+                self.settled(doubts);
+                self.pass_on(take)?;
+                // What is in doubt since is read by the next call: its writer may go on for ever.
+                Ok(false)
+            }
+            waiting => {
+                self.reading = waiting;
+                Ok(false)
+            }
+        }
+    }
+
+    fn settled(&mut self, doubts: Doubts) {
+        for (file, doubt) in doubts {
+            if let Some(since) = self.deriver.doubts.get_mut(&file) {
+                since.merge(&doubt);
+                continue;
+            }
+            for part in doubt.parts() {
+                self.deriver.say(Change::Settled { file, part });
+            }
+        }
+    }
+
+    fn follow(&mut self, take: &mut dyn FnMut(Entry)) -> Result<(), Error> {
+        self.drain()?;
+        self.advance()?;
+        self.account()?;
+        self.pass_on(take)
+    }
+
+    fn reached(&mut self, number: u64) -> Result<bool, Error> {
+        let lost = self.programs.counters()?.dropped;
+        Ok(lost == self.accounted && self.order.reached(number, lost))
+    }
+
+    /// Nothing happens: what has happened is a state of the source.
+    fn rest(&mut self) -> Result<(), Error> {
+        if !self.deriver.said {
+            return Ok(());
+        }
+        let counters = self.programs.counters()?;
+        let seen = self.progress.events;
+        self.drain()?;
+        let still = self.progress.events == seen && self.programs.counters()? == counters;
+        if still && counters.operations == 0 && self.reached(counters.next)? {
+            self.close()?;
+        }
+        Ok(())
+    }
+
+    /// Ends an epoch, unless something is in doubt.
+    fn close(&mut self) -> Result<(), Error> {
+        let certain = self.deriver.doubts.is_empty() && matches!(self.reading, Reading::Idle);
+        if !certain || self.programs.counters()?.dropped != self.accounted {
+            return Ok(());
+        }
+        let entry = Entry::Epoch {
+            number: self.epoch + 1,
+        };
+        if let Err(invalid) = self.deriver.tree.enter(&entry) {
+            self.deriver.distrust(&invalid);
+            return Ok(());
+        }
+        self.deriver.out.push(entry);
+        self.epoch += 1;
+        self.wanted = false;
+        self.deriver.said = false;
+        self.deriver.adrift = None;
+        Ok(())
+    }
+
+    /// Hands on what was said, and makes room in the ring.
+    fn pass_on(&mut self, take: &mut dyn FnMut(Entry)) -> Result<(), Error> {
+        for entry in self.deriver.out.drain(..) {
+            take(entry);
+        }
+        self.drain()
+    }
+}
+
+impl Error {
+    fn bpf(action: &str) -> impl FnOnce(libbpf_rs::Error) -> Self {
+        let action = action.to_owned();
+        |cause| Self::Bpf { action, cause }
+    }
+
+    fn io(action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |cause| Self::Io { action, cause }
+    }
+}

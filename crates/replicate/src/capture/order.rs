@@ -1,0 +1,75 @@
+//! Puts events in the order of their numbers, and tells which never came.
+
+use std::collections::BTreeMap;
+
+use super::event::Event;
+
+/// Events that wait for one before them.
+#[derive(Debug)]
+pub(super) struct Order {
+    /// The number that is due.
+    next: u64,
+    waiting: BTreeMap<u64, Event>,
+    /// Numbers that were given up.
+    skipped: u64,
+}
+
+/// An event after its number was given up: what came in between is known before it.
+#[derive(Debug)]
+pub(super) struct Late(pub(super) Box<Event>);
+
+impl Order {
+    pub(super) fn new(first: u64) -> Self {
+        Self {
+            next: first,
+            waiting: BTreeMap::new(),
+            skipped: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, event: Event) -> Result<(), Late> {
+        if event.number < self.next {
+            self.skipped = self.skipped.saturating_sub(1);
+            return Err(Late(Box::new(event)));
+        }
+        self.waiting.insert(event.number, event);
+        Ok(())
+    }
+
+    /// The event that is due, if it has come.
+    pub(super) fn pop(&mut self) -> Option<Event> {
+        let event = self.waiting.remove(&self.next)?;
+        self.next += 1;
+        Some(event)
+    }
+
+    /// Gives up the numbers before the first that waits, if as many events as are missing are known
+    /// to be lost. One of them may still come: as [`Late`].
+    pub(super) fn skip(&mut self, lost: u64) {
+        let (Some((first, _)), Some((last, _))) = (
+            self.waiting.first_key_value(),
+            self.waiting.last_key_value(),
+        ) else {
+            return;
+        };
+        let missing = last + 1 - self.next - self.waiting.len() as u64;
+        if self.skipped + missing <= lost {
+            self.skipped += first - self.next;
+            self.next = *first;
+        }
+    }
+
+    /// Whether every number before `end` has come or is known to be lost; if so, they are done with.
+    pub(super) fn reached(&mut self, end: u64, lost: u64) -> bool {
+        if self.next >= end {
+            return true;
+        }
+        let missing = end - self.next;
+        if self.waiting.is_empty() && self.skipped + missing <= lost {
+            self.skipped += missing;
+            self.next = end;
+            return true;
+        }
+        false
+    }
+}

@@ -1,0 +1,157 @@
+//! Loads the programs for one tree, and reads what they count.
+
+use std::mem::MaybeUninit;
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Typedef;
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use nix::sys::stat::{major, minor};
+use sys::bpf_ring::Ring;
+
+use super::Error;
+use super::event::Event;
+use super::skel::{CaptureSkelBuilder, OpenCaptureSkel, Plain, types};
+use crate::record::File;
+
+/// Events that the oldest supported kernel does not have.
+const NEWER: &[&str] = &["ext4_journal_start_inode", "iomap_dio_complete"];
+
+/// Where it is that events of a tree are told from.
+#[derive(Debug)]
+pub(super) struct Scope {
+    /// As `st_dev`.
+    pub(super) device: u64,
+    pub(super) root: File,
+    /// The root is that of its file system.
+    pub(super) whole: bool,
+}
+
+/// The attached programs. Dropping them detaches them.
+#[derive(Debug)]
+pub(super) struct Programs {
+    ring: Ring,
+    counters: MapHandle,
+    lost: MapHandle,
+    _links: Vec<Link>,
+}
+
+/// What the programs count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counters {
+    /// The number of the next event.
+    pub(super) next: u64,
+    pub(super) dropped: u64,
+    /// Dropped events of which not even the file is known.
+    pub(super) forgotten: u64,
+    /// Operations under way.
+    pub(super) operations: u64,
+}
+
+impl Programs {
+    pub(super) fn attach(scope: &Scope, ring_bytes: u32) -> Result<Self, Error> {
+        let mut storage = MaybeUninit::uninit();
+        let mut open = CaptureSkelBuilder::default()
+            .open(&mut storage)
+            .map_err(Error::bpf("opening the programs"))?;
+        settle(&mut open, scope, ring_bytes)?;
+        let skel = open.load().map_err(Error::bpf("loading the programs"))?;
+        let handle = |map: &libbpf_rs::MapMut<'_>| {
+            MapHandle::try_from(map).map_err(Error::bpf("duplicating a map's descriptor"))
+        };
+        let ring = Ring::new(handle(&skel.maps.ring)?, ring_bytes)
+            .map_err(Error::io("mapping the ring"))?;
+        let mut links = Vec::new();
+        for program in skel.object().progs_mut() {
+            if program.autoload() {
+                let name = program.name().to_string_lossy().into_owned();
+                links.push(
+                    program
+                        .attach_trace()
+                        .map_err(Error::bpf(&format!("attaching {name}")))?,
+                );
+            }
+        }
+        Ok(Self {
+            ring,
+            counters: handle(&skel.maps.bss)?,
+            lost: handle(&skel.maps.lost)?,
+            _links: links,
+        })
+    }
+
+    /// Hands on the events that are there.
+    pub(super) fn drain(&mut self, mut take: impl FnMut(Event)) -> Result<(), Error> {
+        let mut unknown = false;
+        self.ring.consume(|bytes| match Event::decode(bytes) {
+            Some(event) => take(event),
+            None => unknown = true,
+        });
+        if unknown {
+            return Err(Error::Unknown);
+        }
+        Ok(())
+    }
+
+    pub(super) fn counters(&self) -> Result<Counters, Error> {
+        let bytes = self
+            .counters
+            .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(Error::bpf("reading the counters"))?;
+        let bytes = bytes.unwrap_or_default();
+        let Some((counters, _)) = types::bss::split(&bytes) else {
+            return Err(Error::Unknown);
+        };
+        Ok(Counters {
+            next: counters.next_number,
+            dropped: counters.dropped,
+            forgotten: counters.forgotten,
+            operations: counters.operations,
+        })
+    }
+
+    /// Files of which an event was dropped since the last call.
+    pub(super) fn take_lost(&self) -> Result<Vec<File>, Error> {
+        let mut files = Vec::new();
+        for key in self.lost.keys() {
+            self.lost
+                .delete(&key)
+                .map_err(Error::bpf("taking what was lost"))?;
+            let (file, _) = types::file_key::split(&key).ok_or(Error::Unknown)?;
+            files.push(File {
+                inode: file.inode,
+                generation: file.generation,
+            });
+        }
+        Ok(files)
+    }
+
+    /// Bytes that wait in the ring.
+    pub(super) fn waiting(&self) -> u64 {
+        self.ring.waiting()
+    }
+}
+
+fn settle(open: &mut OpenCaptureSkel<'_>, scope: &Scope, ring_bytes: u32) -> Result<(), Error> {
+    let constants = open.maps.rodata_data.as_mut().ok_or(Error::Unknown)?;
+    // As the kernel keeps it: twelve bits and twenty.
+    let device = (major(scope.device) << 20) | minor(scope.device);
+    constants.root_device = u32::try_from(device).map_err(|_| Error::Unknown)?;
+    constants.root_inode = scope.root.inode;
+    constants.whole = scope.whole;
+    open.maps
+        .ring
+        .set_max_entries(ring_bytes)
+        .map_err(Error::bpf("sizing the ring"))?;
+    let kernel = Btf::from_vmlinux().map_err(Error::bpf("reading the kernel's types"))?;
+    for mut program in open.open_object_mut().progs_mut() {
+        let section = program.section().to_string_lossy().into_owned();
+        let event = section.trim_start_matches("tp_btf/");
+        if NEWER.contains(&event) {
+            let name = format!("btf_trace_{event}");
+            let known = kernel.type_by_name::<Typedef<'_>>(&name).is_some();
+            program.set_autoload(known);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! Says what is in doubt as the source has it now.
+
+use nix::fcntl::OFlag;
+use nix::sys::stat::FileStat;
+
+use super::derive::Deriver;
+use super::doubt::Doubt;
+use super::source::{Stretch, attributes_of};
+use super::{Capture, Error};
+use crate::record::{Change, Entry, File, Kind, Name, Origin, Part};
+
+/// As much of a file as one record says.
+const PIECE: u64 = 256 << 10;
+
+impl Capture {
+    /// Reads what of a file is in doubt.
+    pub(super) fn read(
+        &mut self,
+        file: File,
+        doubt: &Doubt,
+        take: &mut dyn FnMut(Entry),
+    ) -> Result<(), Error> {
+        let Some(node) = self.deriver.tree.get(file) else {
+            return Ok(());
+        };
+        let kind = node.kind.clone();
+        self.deriver.source.wait(file, &kind)?;
+        let Some(stat) = self.deriver.source.stat(file)? else {
+            self.deriver.gone(file);
+            return Ok(());
+        };
+        if doubt.attributes || !doubt.ranges.is_empty() {
+            self.read_attributes(file, &stat)?;
+        }
+        match kind {
+            Kind::Directory if doubt.names => self.read_names(file, take)?,
+            Kind::Regular => {
+                for range in &doubt.ranges {
+                    self.read_range(file, *range, take)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn read_attributes(&mut self, file: File, stat: &FileStat) -> Result<(), Error> {
+        let deriver = &mut self.deriver;
+        let Some(node) = deriver.tree.get(file) else {
+            return Ok(());
+        };
+        let attributes = attributes_of(stat);
+        let (kind, known) = (node.kind.clone(), node.attributes);
+        let names = node.names.len() as u64;
+        if kind == Kind::Regular {
+            deriver.size(file, u64::try_from(stat.st_size).unwrap_or(0));
+        }
+        if known != Some(attributes) {
+            deriver.say(Change::Attributes { file, attributes });
+        }
+        if let Some(all) = deriver.source.extended(file)?
+            && deriver
+                .tree
+                .get(file)
+                .is_some_and(|node| node.extended != all)
+        {
+            deriver.say(Change::Extended { file, all });
+        }
+        if kind != Kind::Directory && names > stat.st_nlink {
+            for (directory, _) in deriver.held(file) {
+                deriver.doubt(directory, Part::Names);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_names(&mut self, directory: File, take: &mut dyn FnMut(Entry)) -> Result<(), Error> {
+        let mut unread = vec![directory];
+        while let Some(directory) = unread.pop() {
+            let Some(entries) = self.deriver.source.list(directory)? else {
+                self.deriver.gone(directory);
+                continue;
+            };
+            self.forget_missing(directory, &entries);
+            for (name, file) in entries {
+                if self.deriver.tree.child(directory, &name) == Some(file) {
+                    continue;
+                }
+                if self.deriver.tree.get(file).is_none() {
+                    let Some(kind) = self.adopt(file, take)? else {
+                        continue;
+                    };
+                    if kind == Kind::Directory {
+                        unread.push(file);
+                    }
+                }
+                self.deriver.link(directory, name, file);
+            }
+            self.pass_on(take)?;
+        }
+        Ok(())
+    }
+
+    fn forget_missing(&mut self, directory: File, entries: &[(Name, File)]) {
+        let deriver = &mut self.deriver;
+        let present = |name: &Name| entries.iter().any(|(other, _)| other == name);
+        let missing: Vec<_> = deriver
+            .tree
+            .children(directory)
+            .filter(|(name, _)| !present(name))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in missing {
+            deriver.unlink(directory, &name);
+        }
+    }
+
+    /// Says all of a file that was not in the tree, its names apart. None where it is gone.
+    fn adopt(&mut self, file: File, take: &mut dyn FnMut(Entry)) -> Result<Option<Kind>, Error> {
+        let Deriver { source, .. } = &self.deriver;
+        let Some(stat) = source.stat(file)? else {
+            return Ok(None);
+        };
+        let Some(kind) = source.kind(file, &stat)? else {
+            return Ok(None);
+        };
+        self.deriver.say(Change::New {
+            file,
+            kind: kind.clone(),
+        });
+        self.read_attributes(file, &stat)?;
+        if kind == Kind::Regular {
+            self.deriver.source.clean(file, 0, u64::MAX)?;
+            self.read_range(file, (0, u64::MAX), take)?;
+        }
+        Ok(Some(kind))
+    }
+
+    fn read_range(
+        &mut self,
+        file: File,
+        range: (u64, u64),
+        take: &mut dyn FnMut(Entry),
+    ) -> Result<(), Error> {
+        let Some(opened) = self.deriver.source.file(file, OFlag::O_RDONLY)? else {
+            return Ok(());
+        };
+        for stretch in self.deriver.source.stretches(file, &opened, range)? {
+            let (offset, length) = match stretch {
+                Stretch::Data { offset, length } => (offset, length),
+                Stretch::Hole { offset, length } => {
+                    self.deriver.say(Change::Hole {
+                        file,
+                        offset,
+                        length,
+                    });
+                    continue;
+                }
+            };
+            let mut done = 0;
+            while done < length {
+                let piece = usize::try_from(PIECE.min(length - done)).unwrap_or(usize::MAX);
+                let bytes = self
+                    .deriver
+                    .source
+                    .read(file, &opened, offset + done, piece)?;
+                if bytes.is_empty() {
+                    break;
+                }
+                done += bytes.len() as u64;
+                self.progress.read_back += bytes.len() as u64;
+                self.deriver.say(Change::Data {
+                    file,
+                    offset: offset + done - bytes.len() as u64,
+                    bytes,
+                    origin: Origin::ReadBack,
+                });
+                self.pass_on(take)?;
+            }
+        }
+        Ok(())
+    }
+}

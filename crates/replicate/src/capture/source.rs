@@ -1,0 +1,330 @@
+//! Reads files of the source by what the file system calls them, whatever their names are by now.
+
+use std::fs::File as Opened;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, readlinkat};
+use nix::sys::stat::{FileStat, fstat};
+use nix::unistd::{Whence, lseek64};
+use rustix::fs::{getxattr, listxattr};
+use sys::handle::{self, Handle};
+
+use super::Error;
+use super::event::nanoseconds;
+use crate::record::{Attributes, Extended, File, Kind, Name};
+
+/// What ext4 calls a file: inode number and generation.
+const INODE_AND_GENERATION: i32 = 1;
+/// More than names and values of extended attributes take.
+const LONGEST_LIST: usize = 1 << 20;
+/// To open a file that is said to be busy.
+const ATTEMPTS: u32 = 1000;
+const TYPE: u32 = 0o170_000;
+
+/// The file system that the tree is on.
+#[derive(Debug)]
+pub(super) struct Source {
+    root: OwnedFd,
+    path: PathBuf,
+}
+
+/// A stretch of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Stretch {
+    Data { offset: u64, length: u64 },
+    Hole { offset: u64, length: u64 },
+}
+
+impl Source {
+    /// The tree below `path`, and what its file system calls it.
+    pub(super) fn open(path: &Path) -> Result<(Self, File), Error> {
+        let failed = |cause: io::Error| Error::Tree {
+            path: path.to_owned(),
+            cause,
+        };
+        let root = OwnedFd::from(Opened::open(path).map_err(failed)?);
+        let handle = Handle::of(&root, "".as_ref()).map_err(failed)?;
+        let file = named(&handle).ok_or_else(|| Error::FileSystem {
+            path: path.to_owned(),
+        })?;
+        let source = Self {
+            root,
+            path: path.to_owned(),
+        };
+        Ok((source, file))
+    }
+
+    pub(super) fn root(&self) -> &OwnedFd {
+        &self.root
+    }
+
+    /// Opens a file without leaving a trace; none where it is gone.
+    pub(super) fn file(&self, file: File, flags: OFlag) -> Result<Option<OwnedFd>, Error> {
+        let flags = if flags.contains(OFlag::O_PATH) {
+            flags | OFlag::O_NOFOLLOW
+        } else {
+            flags | OFlag::O_NOATIME | OFlag::O_NONBLOCK
+        };
+        let handle = handle_of(file);
+        for _ in 0..ATTEMPTS {
+            match handle.open(&self.root, flags) {
+                Ok(descriptor) => return Ok(Some(descriptor)),
+                Err(cause) if gone(&cause) => return Ok(None),
+                // What the kernel says of a directory, too, that is just being removed.
+                Err(cause) if cause.raw_os_error() == Some(Errno::ENOMEM as i32) => {
+                    thread::yield_now();
+                }
+                Err(cause) => return Err(self.failed(file, cause)),
+            }
+        }
+        Err(self.failed(file, Errno::ENOMEM.into()))
+    }
+
+    /// Makes the next store to what is in the range one that is seen.
+    pub(super) fn clean(&self, file: File, offset: u64, length: u64) -> Result<(), Error> {
+        if let Some(descriptor) = self.file(file, OFlag::O_RDONLY)? {
+            handle::clean(descriptor, offset, length).map_err(|cause| self.failed(file, cause))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for who changes the file under its lock: to ask where there is data takes the lock, too.
+    pub(super) fn wait(&self, file: File, kind: &Kind) -> Result<(), Error> {
+        if *kind == Kind::Regular
+            && let Some(descriptor) = self.file(file, OFlag::O_RDONLY)?
+        {
+            seek(descriptor, 0, Whence::SeekData)
+                .map_err(|errno| self.failed(file, errno.into()))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn stat(&self, file: File) -> Result<Option<FileStat>, Error> {
+        let Some(descriptor) = self.file(file, OFlag::O_PATH)? else {
+            return Ok(None);
+        };
+        let stat = fstat(&descriptor).map_err(|errno| self.failed(file, errno.into()))?;
+        Ok(Some(stat))
+    }
+
+    /// What the file is; none where it is gone.
+    pub(super) fn kind(&self, file: File, stat: &FileStat) -> Result<Option<Kind>, Error> {
+        if stat.st_mode & TYPE != 0o120_000 {
+            return Ok(kind_of(stat.st_mode, stat.st_rdev));
+        }
+        Ok(self.target(file)?.map(Kind::Symlink))
+    }
+
+    pub(super) fn target(&self, file: File) -> Result<Option<Vec<u8>>, Error> {
+        let Some(descriptor) = self.file(file, OFlag::O_PATH)? else {
+            return Ok(None);
+        };
+        match readlinkat(&descriptor, "") {
+            Ok(target) => Ok(Some(target.into_vec())),
+            Err(errno) => Err(self.failed(file, errno.into())),
+        }
+    }
+
+    pub(super) fn extended(&self, file: File) -> Result<Option<Vec<Extended>>, Error> {
+        let Some(descriptor) = self.file(file, OFlag::O_PATH)? else {
+            return Ok(None);
+        };
+        let path = PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
+        let failed = |errno: rustix::io::Errno| self.failed(file, errno.into());
+        let names = growing(|room| listxattr(&path, room)).map_err(failed)?;
+        let mut all = Vec::new();
+        for name in names
+            .split(|byte| *byte == 0)
+            .filter(|name| !name.is_empty())
+        {
+            match growing(|room| getxattr(&path, name, room)) {
+                Ok(value) => all.push((name.to_vec(), value)),
+                // It went away meanwhile, which is an event of its own.
+                Err(rustix::io::Errno::NODATA) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        all.sort();
+        Ok(Some(all))
+    }
+
+    /// The names in a directory that belong to its file system; none where it is gone.
+    pub(super) fn list(&self, directory: File) -> Result<Option<Vec<(Name, File)>>, Error> {
+        let Some(descriptor) = self.file(directory, OFlag::O_RDONLY | OFlag::O_DIRECTORY)? else {
+            return Ok(None);
+        };
+        let failed = |cause| self.failed(directory, cause);
+        let within = descriptor.try_clone().map_err(failed)?;
+        let mut entries = Dir::from_fd(descriptor).map_err(|errno| failed(errno.into()))?;
+        let mut names = Vec::new();
+        for entry in entries.iter() {
+            let entry = entry.map_err(|errno| failed(errno.into()))?;
+            let Ok(name) = Name::new(entry.file_name().to_bytes()) else {
+                continue;
+            };
+            let found = Handle::of(&within, std::ffi::OsStr::from_bytes(name.as_bytes()));
+            match found {
+                // What is mounted on it hides it: of that the inode numbers do not agree.
+                Ok(handle) => names.extend(
+                    named(&handle)
+                        .filter(|file| file.inode == entry.ino())
+                        .map(|file| (name, file)),
+                ),
+                Err(cause) if gone(&cause) => {}
+                Err(cause) => return Err(failed(cause)),
+            }
+        }
+        Ok(Some(names))
+    }
+
+    /// Data and holes between two offsets, as far as the file reaches.
+    pub(super) fn stretches(
+        &self,
+        file: File,
+        descriptor: &OwnedFd,
+        (start, end): (u64, u64),
+    ) -> Result<Vec<Stretch>, Error> {
+        let failed = |errno: Errno| self.failed(file, errno.into());
+        let size = fstat(descriptor).map_err(failed)?.st_size;
+        let end = end.min(u64::try_from(size).unwrap_or(0));
+        let mut stretches = Vec::new();
+        let mut at = start;
+        while at < end {
+            let data = seek(descriptor, at, Whence::SeekData).map_err(failed)?;
+            let data = data.unwrap_or(end).min(end);
+            if data > at {
+                stretches.push(Stretch::Hole {
+                    offset: at,
+                    length: data - at,
+                });
+            }
+            if data == end {
+                break;
+            }
+            let hole = seek(descriptor, data, Whence::SeekHole).map_err(failed)?;
+            at = hole.unwrap_or(end).min(end);
+            if at > data {
+                stretches.push(Stretch::Data {
+                    offset: data,
+                    length: at - data,
+                });
+            }
+        }
+        Ok(stretches)
+    }
+
+    /// As many bytes at an offset as there are, `length` at most.
+    pub(super) fn read(
+        &self,
+        file: File,
+        descriptor: &OwnedFd,
+        offset: u64,
+        length: usize,
+    ) -> Result<Vec<u8>, Error> {
+        let opened = descriptor
+            .try_clone()
+            .map(Opened::from)
+            .map_err(|cause| self.failed(file, cause))?;
+        let mut bytes = vec![0; length];
+        let mut filled = 0;
+        while filled < length {
+            let count = opened
+                .read_at(&mut bytes[filled..], offset + filled as u64)
+                .map_err(|cause| self.failed(file, cause))?;
+            if count == 0 {
+                break;
+            }
+            filled += count;
+        }
+        bytes.truncate(filled);
+        Ok(bytes)
+    }
+
+    fn failed(&self, file: File, cause: io::Error) -> Error {
+        Error::Read {
+            path: self.path.clone(),
+            file,
+            cause,
+        }
+    }
+}
+
+/// What a file of that mode is; none for a link, of which the target is to be read.
+pub(super) fn kind_of(mode: u32, device: u64) -> Option<Kind> {
+    Some(match mode & TYPE {
+        0o100_000 => Kind::Regular,
+        0o040_000 => Kind::Directory,
+        0o010_000 => Kind::Fifo,
+        0o140_000 => Kind::Socket,
+        0o020_000 => Kind::CharacterDevice(device),
+        0o060_000 => Kind::BlockDevice(device),
+        _ => return None,
+    })
+}
+
+pub(super) fn attributes_of(stat: &FileStat) -> Attributes {
+    Attributes {
+        mode: (stat.st_mode & 0o7777) as u16,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+    }
+}
+
+/// The next of a kind from an offset on; none where there is no more data.
+fn seek(descriptor: impl AsFd, offset: u64, whence: Whence) -> Result<Option<u64>, Errno> {
+    let offset = i64::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
+    match lseek64(descriptor, offset, whence) {
+        Ok(found) => Ok(u64::try_from(found).ok()),
+        Err(Errno::ENXIO) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// What `read` puts into room that is made larger until it suffices.
+fn growing(
+    mut read: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
+) -> rustix::io::Result<Vec<u8>> {
+    let mut room = vec![0; 4096];
+    loop {
+        match read(room.as_mut_slice()) {
+            Ok(length) => {
+                room.truncate(length);
+                return Ok(room);
+            }
+            Err(rustix::io::Errno::RANGE) if room.len() < LONGEST_LIST => {
+                room.resize(room.len() * 4, 0);
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+fn gone(cause: &io::Error) -> bool {
+    let errno = cause.raw_os_error().map(Errno::from_raw);
+    matches!(errno, Some(Errno::ESTALE | Errno::ENOENT | Errno::ENXIO))
+}
+
+fn named(handle: &Handle) -> Option<File> {
+    let (inode, generation) = handle.bytes.split_first_chunk::<4>()?;
+    let (generation, rest) = generation.split_first_chunk::<4>()?;
+    (handle.kind == INODE_AND_GENERATION && rest.is_empty()).then(|| File {
+        inode: u32::from_ne_bytes(*inode).into(),
+        generation: u32::from_ne_bytes(*generation),
+    })
+}
+
+fn handle_of(file: File) -> Handle {
+    let inode = u32::try_from(file.inode).unwrap_or(0);
+    Handle {
+        kind: INODE_AND_GENERATION,
+        bytes: [inode.to_ne_bytes(), file.generation.to_ne_bytes()].concat(),
+    }
+}

@@ -1,0 +1,12 @@
+//! Mirrors a directory tree as a program changes it, without the program's help.
+//!
+//! [`capture`] turns what the kernel does to files into [`record::Record`]s, [`log`] keeps them, and
+//! [`restore`] makes the tree of them as of any epoch.
+
+pub mod capture;
+pub mod codec;
+mod contents;
+pub mod log;
+pub mod record;
+pub mod restore;
+pub mod tree;

@@ -1,0 +1,71 @@
+//! The log: records in append-only segments in a folder, each behind its length and checksums. What
+//! was being written when the machine or the writer stopped is cut off; anything else that is not as
+//! it was written is an error that says where.
+
+mod compact;
+mod frame;
+mod reader;
+mod segment;
+mod writer;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use compact::compact;
+pub use frame::LARGEST_RECORD;
+pub use reader::{Located, Place, Reader};
+pub use segment::Id;
+pub use writer::{Durability, Options, Writer};
+
+use crate::tree::Invalid;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{0}: another program writes this log or compacts it; stop that one first")]
+    Busy(PathBuf),
+    #[error("{path} is damaged at byte {offset}: {what}; take the log again from its source")]
+    Damaged {
+        path: PathBuf,
+        offset: u64,
+        what: String,
+    },
+    #[error("{folder}: record {number} is missing; take the log again from its source")]
+    Missing { folder: PathBuf, number: u64 },
+    #[error("{0}: segments of different logs are mixed; keep one log in a folder")]
+    Mixed(PathBuf),
+    #[error("{folder}: record {number} was compacted away; begin with a fresh replica")]
+    Compacted { folder: PathBuf, number: u64 },
+    #[error(
+        "a record of {0} bytes is larger than the log takes, {LARGEST_RECORD}: write it in parts"
+    )]
+    TooLarge(usize),
+    #[error("record {found} was received where {expected} is due: records are missing")]
+    Gap { expected: u64, found: u64 },
+    #[error("{folder} has no epoch {epoch}: `lowroad replicate log` lists those it has")]
+    NoEpoch { folder: PathBuf, epoch: u64 },
+    #[error("epoch {epoch} is in the segment that is still written: compact up to an earlier one")]
+    Written { epoch: u64 },
+    #[error("records up to epoch {epoch} are as few as they can be: nothing to compact")]
+    Compact { epoch: u64 },
+    #[error("{folder}: {invalid}")]
+    Invalid { folder: PathBuf, invalid: Invalid },
+}
+
+impl Error {
+    fn io(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Io {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    fn damaged(path: &Path, offset: u64, what: impl Into<String>) -> Self {
+        Self::Damaged {
+            path: path.to_owned(),
+            offset,
+            what: what.into(),
+        }
+    }
+}

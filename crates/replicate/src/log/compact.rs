@@ -1,0 +1,261 @@
+//! Folds the segments up to an epoch into one, which says the tree as of it and takes their place in
+//! one step. Records keep the numbers that they had from that epoch on; the folded ones get those just
+//! before it.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use super::reader::{Located, Reader};
+use super::segment::{self, Header, Where};
+use super::{Error, LARGEST_RECORD, frame};
+use crate::contents::{Bytes, Contents, Extents, Source};
+use crate::record::{self, Change, Entry, Kind, Origin, Record};
+use crate::tree::{Node, Tree};
+
+/// What a record of data has besides its bytes, rounded up.
+const BESIDES: u64 = 4096;
+
+/// Forgets the epochs before this one. Readers that are beyond it, and the writer, may be at work.
+///
+/// # Errors
+/// [`Error::NoEpoch`], [`Error::Written`], or [`Error::Compact`] if it would save no record;
+/// [`Error::Busy`] while the log is being compacted.
+pub fn compact(folder: &Path, epoch: u64) -> Result<(), Error> {
+    let _lock = segment::lock(folder, "compact.lock")?;
+    let path = folder.join("compact.tmp");
+    let last = Fold::up_to(folder, epoch)?.write(folder, &path)?;
+    fs::rename(&path, segment::base(folder, last)).map_err(Error::io(&path))?;
+    segment::sync_folder(folder)?;
+    for path in segment::list(folder)?.replaced {
+        segment::remove(&path)?;
+    }
+    Ok(())
+}
+
+struct Fold {
+    tree: Tree,
+    contents: Contents,
+    /// The epoch's record.
+    epoch: Located,
+    /// Behind it.
+    reader: Reader,
+}
+
+impl Fold {
+    fn up_to(folder: &Path, epoch: u64) -> Result<Self, Error> {
+        let mut reader = Reader::open(folder)?;
+        let (mut tree, mut contents) = (Tree::default(), Contents::default());
+        let found = loop {
+            let none = || Error::NoEpoch {
+                folder: folder.to_owned(),
+                epoch,
+            };
+            let located = reader.read()?.ok_or_else(none)?;
+            tree.fold(&located.record).map_err(|invalid| {
+                let folder = folder.to_owned();
+                Error::Invalid { folder, invalid }
+            })?;
+            contents.follow(&located);
+            match located.record.entry {
+                Entry::Epoch { number } if number == epoch => break located,
+                Entry::Epoch { number } if number > epoch => return Err(none()),
+                _ => {}
+            }
+        };
+        let last = segment::list(folder)?.live.pop();
+        if last.is_some_and(|last| {
+            matches!(last.place, Where::Written { .. }) && last.path == found.place.segment()
+        }) {
+            return Err(Error::Written { epoch });
+        }
+        Ok(Self {
+            tree,
+            contents,
+            epoch: found,
+            reader,
+        })
+    }
+
+    /// Returns the number of the last record.
+    fn write(mut self, folder: &Path, path: &Path) -> Result<u64, Error> {
+        let error = Error::io(path);
+        let epoch = &self.epoch.record;
+        let count = self.say(&mut |_| Ok(()))?;
+        let Some(first) = (epoch.number + 1).checked_sub(count).filter(|at| *at > 0) else {
+            return Err(Error::Compact {
+                epoch: self.tree.epoch(),
+            });
+        };
+        let none = || Error::Missing {
+            folder: folder.to_owned(),
+            number: 1,
+        };
+        let mut header = Header {
+            id: self.reader.id()?.ok_or_else(none)?,
+            first,
+            folded: epoch.number,
+            last: epoch.number,
+        };
+        let mut file = BufWriter::new(segment::create(path, &header)?);
+        let (mut number, at_ns) = (first, epoch.at_ns);
+        self.say(&mut |entry| {
+            let record = Record {
+                number,
+                at_ns,
+                entry,
+            };
+            number += 1;
+            put(&mut file, path, &record)
+        })?;
+        while let Some(next) = self.reader.read()? {
+            if next.place.segment() != self.epoch.place.segment() {
+                break;
+            }
+            put(&mut file, path, &next.record)?;
+            header.last = next.record.number;
+        }
+        file.flush().map_err(&error)?;
+        let file = file.get_ref();
+        file.write_all_at(&header.encode(), 0).map_err(&error)?;
+        file.sync_all().map_err(&error)?;
+        Ok(header.last)
+    }
+
+    /// Says the tree, and returns how many records that takes.
+    fn say(&self, with: &mut dyn FnMut(Entry) -> Result<(), Error>) -> Result<u64, Error> {
+        let Some(root) = self.tree.root() else {
+            return Ok(0);
+        };
+        let mut count = 0;
+        let mut say = |entry| {
+            count += 1;
+            with(entry)
+        };
+        say(Entry::Start { root })?;
+        for (file, node) in self.tree.files() {
+            if file != root {
+                let kind = node.kind.clone();
+                say(Entry::Change(Change::New { file, kind }))?;
+            }
+            if node.kind == Kind::Regular
+                && let Some(extents) = self.contents.get(file)
+            {
+                say_content(file, node, extents, &mut say)?;
+            }
+            if !node.extended.is_empty() {
+                let all = node.extended.clone();
+                say(Entry::Change(Change::Extended { file, all }))?;
+            }
+            if let Some(attributes) = node.attributes {
+                say(Entry::Change(Change::Attributes { file, attributes }))?;
+            }
+        }
+        for (file, node) in self.tree.files() {
+            for (directory, name) in &node.names {
+                let (directory, name) = (*directory, name.clone());
+                say(Entry::Change(Change::Link {
+                    directory,
+                    name,
+                    file,
+                }))?;
+            }
+        }
+        let number = self.tree.epoch();
+        say(Entry::Epoch { number })?;
+        Ok(count)
+    }
+}
+
+fn say_content(
+    file: record::File,
+    node: &Node,
+    extents: &Extents,
+    say: &mut dyn FnMut(Entry) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut source = Source::default();
+    let mut run = Run {
+        file,
+        start: 0,
+        bytes: Vec::new(),
+    };
+    let mut reached = 0;
+    for (start, end, bytes) in extents.iter() {
+        if let Bytes::Hole = bytes {
+            continue;
+        }
+        // What is on the disk beyond the end is said as well: it shows when the file grows again.
+        let mut at = start;
+        while at < end {
+            if run.end() != at || run.is_full() {
+                run.say(at, say)?;
+            }
+            let to = end.min(run.limit());
+            match bytes {
+                Bytes::Written { place, at: from } => {
+                    run.bytes.extend(source.read(place, *from, at, to)?);
+                }
+                _ => run.bytes.resize(run.bytes.len() + length(to - at), 0),
+            }
+            at = to;
+        }
+        reached = reached.max(end);
+    }
+    run.say(0, say)?;
+    if reached == node.size {
+        return Ok(());
+    }
+    let size = node.size;
+    say(Entry::Change(Change::Size { file, size }))
+}
+
+/// Neighbouring bytes of a file, which one record can say.
+struct Run {
+    file: record::File,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Run {
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    fn limit(&self) -> u64 {
+        self.start + LARGEST_RECORD as u64 - BESIDES
+    }
+
+    fn is_full(&self) -> bool {
+        self.end() >= self.limit()
+    }
+
+    /// Says what there is, and begins anew.
+    fn say(
+        &mut self,
+        next: u64,
+        say: &mut dyn FnMut(Entry) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let bytes = std::mem::take(&mut self.bytes);
+        let offset = std::mem::replace(&mut self.start, next);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        say(Entry::Change(Change::Data {
+            file: self.file,
+            offset,
+            bytes,
+            origin: Origin::ReadBack,
+        }))
+    }
+}
+
+fn length(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+fn put(file: &mut BufWriter<File>, path: &Path, record: &Record) -> Result<(), Error> {
+    let mut bytes = Vec::new();
+    frame::put(record, &mut bytes).map_err(Error::TooLarge)?;
+    file.write_all(&bytes).map_err(Error::io(path))
+}

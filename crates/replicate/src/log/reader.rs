@@ -1,0 +1,360 @@
+//! Reads a log from one record on, and follows it while it is written and compacted.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::frame::{self, Frame};
+use super::segment::{self, HEADER, Header, Id, Segment, Where};
+use super::{Error, LARGEST_RECORD};
+use crate::record::{Change, Entry, Record};
+
+/// How much is read at once, in bytes.
+const STEP: usize = 256 << 10;
+
+/// Reads records in their order.
+#[derive(Debug)]
+pub struct Reader {
+    folder: PathBuf,
+    id: Option<Id>,
+    open: Option<Open>,
+    /// The number of the record that is due; none before the first.
+    next: Option<u64>,
+}
+
+/// A record, and where it can be read again.
+#[derive(Clone, Debug)]
+pub struct Located {
+    pub record: Record,
+    pub place: Place,
+}
+
+/// Where a record is. The segment can be read for as long as this lives, even if it was compacted away.
+#[derive(Clone, Debug)]
+pub struct Place {
+    path: Arc<Path>,
+    file: Arc<File>,
+    offset: u64,
+    length: usize,
+}
+
+impl Place {
+    /// # Errors
+    /// [`Error::Damaged`] if it is not any more what it was.
+    pub fn read(&self) -> Result<Record, Error> {
+        let mut bytes = vec![0; self.length];
+        self.file
+            .read_exact_at(&mut bytes, self.offset)
+            .map_err(Error::io(&self.path))?;
+        match frame::get(&bytes) {
+            Frame::Whole { record, .. } => Ok(record),
+            Frame::Short { .. } => Err(self.damaged("cut short")),
+            Frame::Damaged { what, .. } => Err(self.damaged(what)),
+        }
+    }
+
+    /// The bytes that the record says a file has.
+    pub(crate) fn data(&self) -> Result<Vec<u8>, Error> {
+        match self.read()?.entry {
+            Entry::Change(Change::Data { bytes, .. }) => Ok(bytes),
+            _ => Err(self.damaged("the record is another than it was")),
+        }
+    }
+
+    pub(crate) fn damaged(&self, what: impl Into<String>) -> Error {
+        Error::damaged(&self.path, self.offset, what)
+    }
+
+    /// Tells records apart: no two segments that are open have the same file.
+    pub(crate) fn id(&self) -> (usize, u64) {
+        (Arc::as_ptr(&self.file).addr(), self.offset)
+    }
+
+    pub(super) fn segment(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Reader {
+    /// From the log's beginning, which is the start of a tree.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there is no such folder. An empty one is a log that nothing was written to yet.
+    pub fn open(folder: &Path) -> Result<Self, Error> {
+        segment::list(folder)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            id: None,
+            open: None,
+            next: None,
+        })
+    }
+
+    /// The next record; none if there is none yet: it can be asked for again later.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Missing`], or [`Error::Compacted`] if the log was compacted further
+    /// than it has been read.
+    pub fn read(&mut self) -> Result<Option<Located>, Error> {
+        loop {
+            let Some(open) = &mut self.open else {
+                if self.advance()? {
+                    continue;
+                }
+                return Ok(None);
+            };
+            let Some(located) = open.next()? else {
+                // Looked for only now, and read once more then: the end is seen before the successor is.
+                if !self.has_successor()? {
+                    return Ok(None);
+                }
+                let Some(open) = &mut self.open else {
+                    continue;
+                };
+                if let Some(located) = open.next()? {
+                    return self.take(located).map(Some);
+                }
+                open.finished(self.next.unwrap_or_default())?;
+                let empty = open.header.folded == 0 && self.next == Some(open.header.first);
+                self.open = None;
+                if empty {
+                    return Err(self.missing());
+                }
+                continue;
+            };
+            let folded = open.header.folded != 0;
+            if folded && self.next.is_some_and(|next| located.record.number < next) {
+                continue;
+            }
+            return self.take(located).map(Some);
+        }
+    }
+
+    /// Which log this is; none while nothing was written to it.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn id(&mut self) -> Result<Option<Id>, Error> {
+        if self.id.is_none() {
+            self.advance()?;
+        }
+        Ok(self.id)
+    }
+
+    fn take(&mut self, located: Located) -> Result<Located, Error> {
+        let number = located.record.number;
+        if let (Some(open), Some(next)) = (&self.open, self.next) {
+            open.follows(&located, next)?;
+        }
+        self.next = Some(number + 1);
+        Ok(located)
+    }
+
+    fn has_successor(&self) -> Result<bool, Error> {
+        let Some(open) = &self.open else {
+            return Ok(false);
+        };
+        if open.header.last != 0 && self.next == Some(open.header.last + 1) {
+            return Ok(true);
+        }
+        let at = self.next.unwrap_or(open.header.first);
+        let listing = segment::list(&self.folder)?;
+        Ok(listing.live.iter().any(|segment| match segment.place {
+            Where::Written { first } => first > open.header.first && first >= at,
+            Where::Base { last } => last >= at,
+        }))
+    }
+
+    /// Opens the segment that has the next record.
+    fn advance(&mut self) -> Result<bool, Error> {
+        loop {
+            let listing = segment::list(&self.folder)?;
+            let Some(segment) = self.choose(&listing.live) else {
+                return self.none_left(&listing.live);
+            };
+            match Open::new(segment) {
+                // A crash may leave the last segment without a header, and a writer makes one in two steps.
+                Ok(None) if Some(segment) == listing.live.last() => return Ok(false),
+                Ok(None) => return Err(Error::damaged(&segment.path, 0, "no header of a segment")),
+                Ok(Some(open)) => return self.enter(open),
+                // Compacted since it was listed.
+                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn choose<'a>(&self, live: &'a [Segment]) -> Option<&'a Segment> {
+        let Some(next) = self.next else {
+            return live.first();
+        };
+        live.iter().find(|segment| match segment.place {
+            Where::Base { last } => last >= next,
+            Where::Written { first } => first == next,
+        })
+    }
+
+    fn none_left(&self, live: &[Segment]) -> Result<bool, Error> {
+        let later = live.iter().any(|segment| match segment.place {
+            Where::Written { first } => self.next.is_some_and(|next| first > next),
+            Where::Base { .. } => false,
+        });
+        match self.next {
+            Some(_) if later => Err(self.missing()),
+            _ => Ok(false),
+        }
+    }
+
+    fn missing(&self) -> Error {
+        Error::Missing {
+            folder: self.folder.clone(),
+            number: self.next.unwrap_or(1),
+        }
+    }
+
+    fn enter(&mut self, open: Open) -> Result<bool, Error> {
+        if self.id.is_some_and(|id| id != open.header.id) {
+            return Err(Error::Mixed(self.folder.clone()));
+        }
+        if let Some(number) = self.next.filter(|next| *next <= open.header.folded) {
+            return Err(Error::Compacted {
+                folder: self.folder.clone(),
+                number,
+            });
+        }
+        if self.next.is_none() {
+            if open.header.folded == 0 && open.header.first != 1 {
+                return Err(self.missing());
+            }
+            self.next = Some(open.header.first);
+        }
+        self.id = Some(open.header.id);
+        self.open = Some(open);
+        Ok(true)
+    }
+}
+
+/// A segment being read.
+#[derive(Debug)]
+pub(super) struct Open {
+    path: Arc<Path>,
+    file: Arc<File>,
+    pub(super) header: Header,
+    /// What was read from `start` on; what comes next begins at `used`.
+    buffer: Vec<u8>,
+    start: u64,
+    used: usize,
+}
+
+impl Open {
+    /// None for a segment whose header was not written to its end.
+    pub(super) fn new(segment: &Segment) -> Result<Option<Self>, Error> {
+        let path = &segment.path;
+        let file = File::open(path).map_err(Error::io(path))?;
+        let Some(header) = segment::header(path, &file)? else {
+            return Ok(None);
+        };
+        let named = match segment.place {
+            Where::Base { last } => header.last == last && header.folded != 0,
+            Where::Written { first } => header.first == first && header.last == 0,
+        };
+        if !named {
+            return Err(Error::damaged(path, 0, "the segment has another's name"));
+        }
+        Ok(Some(Self {
+            path: path.as_path().into(),
+            file: Arc::new(file),
+            header,
+            buffer: Vec::new(),
+            start: HEADER,
+            used: 0,
+        }))
+    }
+
+    /// Where the next record begins.
+    pub(super) fn offset(&self) -> u64 {
+        self.start + self.used as u64
+    }
+
+    pub(super) fn size(&self) -> Result<u64, Error> {
+        let error = Error::io(&self.path);
+        Ok(self.file.metadata().map_err(error)?.len())
+    }
+
+    /// None at the end, or at what is not written to its end.
+    pub(super) fn next(&mut self) -> Result<Option<Located>, Error> {
+        loop {
+            let damage = match frame::get(&self.buffer[self.used..]) {
+                Frame::Whole { record, length } => {
+                    let place = Place {
+                        path: Arc::clone(&self.path),
+                        file: Arc::clone(&self.file),
+                        offset: self.offset(),
+                        length,
+                    };
+                    self.used += length;
+                    return Ok(Some(Located { record, place }));
+                }
+                Frame::Short { needed } if self.fill(needed)? => continue,
+                Frame::Short { .. } => return Ok(None),
+                Frame::Damaged { what, end } => (what, end),
+            };
+            let (what, end) = damage;
+            let size = self.size()?;
+            let zeros = segment::zeros(&self.path, &self.file, size)?;
+            if frame::is_torn(self.offset(), end, zeros, size) {
+                return Ok(None);
+            }
+            return Err(Error::damaged(&self.path, self.offset(), what));
+        }
+    }
+
+    /// # Errors
+    /// [`Error::Damaged`] unless everything was read that the segment has to contain, and this is the
+    /// record that follows it.
+    pub(super) fn finished(&self, due: u64) -> Result<(), Error> {
+        let last = self.header.last == 0 || self.header.last + 1 == due;
+        if last && self.offset() == self.size()? {
+            return Ok(());
+        }
+        Err(Error::damaged(&self.path, self.offset(), "cut short"))
+    }
+
+    /// # Errors
+    /// [`Error::Damaged`] for a record that is not the one that is due.
+    pub(super) fn follows(&self, located: &Located, due: u64) -> Result<(), Error> {
+        let number = located.record.number;
+        if number == due {
+            return Ok(());
+        }
+        let what = format!("it has record {number} where {due} is due");
+        Err(Error::damaged(&self.path, located.place.offset, what))
+    }
+
+    /// Whether there are bytes that were not in the buffer.
+    fn fill(&mut self, needed: usize) -> Result<bool, Error> {
+        debug_assert!(needed <= LARGEST_RECORD + STEP);
+        self.buffer.drain(..self.used);
+        self.start += self.used as u64;
+        self.used = 0;
+        let had = self.buffer.len();
+        let at = self.start + had as u64;
+        let left = usize::try_from(self.size()?.saturating_sub(at)).unwrap_or(usize::MAX);
+        let wanted = needed.saturating_sub(had).max(STEP).min(left);
+        self.buffer.resize(had + wanted, 0);
+        let mut read = 0;
+        while read < wanted {
+            let rest = &mut self.buffer[had + read..];
+            match self.file.read_at(rest, at + read as u64) {
+                Ok(0) => break,
+                Ok(count) => read += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io(&self.path)(error)),
+            }
+        }
+        self.buffer.truncate(had + read);
+        Ok(self.buffer.len() >= needed)
+    }
+}

@@ -1,0 +1,208 @@
+//! Segments as files: their names, their headers, and which of those in a folder make the log.
+//!
+//! A base is a segment that compaction made. It replaces all segments that begin at or before its last
+//! record, from the moment at which it has its name: those are left over, and may be removed.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::io::Write as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::{Error, frame};
+
+const HEADER_BYTES: usize = 52;
+pub(super) const HEADER: u64 = HEADER_BYTES as u64;
+const MAGIC: [u8; 8] = *b"lrreplg1";
+
+/// Which log a segment belongs to: drawn at random when the log begins.
+pub type Id = [u8; 16];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) id: Id,
+    /// The number of the first record.
+    pub(super) first: u64,
+    /// For a base, the number of the epoch's record that its beginning was folded up to; otherwise 0.
+    pub(super) folded: u64,
+    /// For a base, the number of its last record; otherwise 0.
+    pub(super) last: u64,
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(self.id);
+        bytes.extend(self.first.to_le_bytes());
+        bytes.extend(self.folded.to_le_bytes());
+        bytes.extend(self.last.to_le_bytes());
+        bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+        bytes
+    }
+
+    /// None for bytes that are no header.
+    pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
+        let (said, check) = bytes.split_last_chunk::<4>()?;
+        let (magic, said) = said.split_first_chunk::<8>()?;
+        let (id, said) = said.split_first_chunk::<16>()?;
+        let (first, said) = said.split_first_chunk::<8>()?;
+        let (folded, last) = said.split_first_chunk::<8>()?;
+        let whole = crc32c::crc32c(&bytes[..bytes.len() - 4]) == u32::from_le_bytes(*check);
+        let first = u64::from_le_bytes(*first);
+        let known = *magic == MAGIC && (1..u64::MAX / 2).contains(&first);
+        (whole && known).then_some(Self {
+            id: *id,
+            first,
+            folded: u64::from_le_bytes(*folded),
+            last: u64::from_le_bytes(last.try_into().ok()?),
+        })
+    }
+}
+
+/// A segment by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) path: PathBuf,
+    pub(super) place: Where,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Where {
+    /// Folded and copied by compaction; ends with this record.
+    Base { last: u64 },
+    /// As it was written; begins with this record.
+    Written { first: u64 },
+}
+
+/// The segments that make the log, in their order, and those that a base has replaced.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) live: Vec<Segment>,
+    pub(super) replaced: Vec<PathBuf>,
+}
+
+pub(super) fn list(folder: &Path) -> Result<Listing, Error> {
+    let error = Error::io(folder);
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).map_err(&error)? {
+        let path = entry.map_err(&error)?.path();
+        if let Some(place) = place(&path) {
+            all.push(Segment { path, place });
+        }
+    }
+    all.sort_by_key(|segment| segment.place);
+    let base = all.iter().rev().find_map(|segment| match segment.place {
+        Where::Base { last } => Some(last),
+        Where::Written { .. } => None,
+    });
+    let (live, replaced) = all.into_iter().partition(|segment| match segment.place {
+        Where::Base { last } => Some(last) == base,
+        Where::Written { first } => base.is_none_or(|last| first > last),
+    });
+    let replaced: Vec<Segment> = replaced;
+    Ok(Listing {
+        live,
+        replaced: replaced.into_iter().map(|segment| segment.path).collect(),
+    })
+}
+
+fn place(path: &Path) -> Option<Where> {
+    let number = path.file_stem()?.to_str()?.parse().ok()?;
+    match path.extension()?.to_str()? {
+        "base" => Some(Where::Base { last: number }),
+        "log" => Some(Where::Written { first: number }),
+        _ => None,
+    }
+}
+
+pub(super) fn written(folder: &Path, first: u64) -> PathBuf {
+    folder.join(format!("{first:020}.log"))
+}
+
+pub(super) fn base(folder: &Path, last: u64) -> PathBuf {
+    folder.join(format!("{last:020}.base"))
+}
+
+/// Makes a file that only its owner can read, or empties it.
+pub(super) fn create(path: &Path, header: &Header) -> Result<File, Error> {
+    let error = Error::io(path);
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(&error)?;
+    file.write_all(&header.encode()).map_err(&error)?;
+    Ok(file)
+}
+
+/// None for a file whose header a crash left unfinished.
+pub(super) fn header(path: &Path, file: &File) -> Result<Option<Header>, Error> {
+    let error = Error::io(path);
+    let mut bytes = [0; HEADER_BYTES];
+    let size = file.metadata().map_err(&error)?.len();
+    if size < HEADER {
+        return Ok(None);
+    }
+    file.read_exact_at(&mut bytes, 0).map_err(&error)?;
+    if let Some(header) = Header::decode(&bytes) {
+        return Ok(Some(header));
+    }
+    if frame::is_torn(0, Some(bytes.len()), zeros(path, file, size)?, size) {
+        return Ok(None);
+    }
+    Err(Error::damaged(path, 0, "no header of a segment"))
+}
+
+pub(super) fn sync_folder(folder: &Path) -> Result<(), Error> {
+    let error = Error::io(folder);
+    File::open(folder)
+        .and_then(|file| file.sync_all())
+        .map_err(&error)
+}
+
+/// Where the zeros begin that the file ends in.
+pub(super) fn zeros(path: &Path, file: &File, size: u64) -> Result<u64, Error> {
+    const STEP: u64 = 64 << 10;
+    let error = Error::io(path);
+    let mut end = size;
+    let mut bytes = Vec::new();
+    while end > 0 {
+        let start = end.saturating_sub(STEP);
+        bytes.resize(usize::try_from(end - start).unwrap_or(usize::MAX), 0);
+        file.read_exact_at(&mut bytes, start).map_err(&error)?;
+        if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
+            return Ok(start + last as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
+}
+
+/// Removes a segment that nobody needs; one that is gone already is no error.
+pub(super) fn remove(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(Error::io(path)),
+    }
+}
+
+/// Kept by who changes the log, until the file is dropped.
+pub(super) fn lock(folder: &Path, name: &str) -> Result<File, Error> {
+    let path = folder.join(name);
+    let error = Error::io(&path);
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(&error)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::Busy(folder.to_owned())),
+        Err(TryLockError::Error(source)) => Err(error(source)),
+    }
+}

@@ -1,0 +1,406 @@
+//! Appends to a log, and takes it up again where a crash left it.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
+use std::path::{Path, PathBuf};
+
+use super::reader::Open;
+use super::segment::{self, HEADER, Header, Id, Segment, Where};
+use super::{Error, frame};
+use crate::record::{Change, Entry, Record};
+use crate::tree::{Doubts, Invalid};
+
+/// Records wait in memory for at most this many bytes of them.
+const WAITING: usize = 256 << 10;
+
+/// When records are made to survive a loss of power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// With each epoch, before `append` returns.
+    #[default]
+    Epoch,
+    /// When [`Writer::sync`] is called.
+    OnRequest,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub durability: Durability,
+    /// A segment that has this many bytes is followed by another.
+    pub segment: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            durability: Durability::default(),
+            segment: 64 << 20,
+        }
+    }
+}
+
+/// The only writer of a log.
+#[derive(Debug)]
+pub struct Writer {
+    folder: PathBuf,
+    options: Options,
+    id: Id,
+    segment: Option<Current>,
+    tail: Tail,
+    /// The number of the last record that is in a segment; those that follow wait.
+    written: u64,
+    waiting: Vec<u8>,
+    /// A sync failed: what is on the disk is not known any more.
+    failed: bool,
+    _lock: File,
+}
+
+#[derive(Debug)]
+struct Current {
+    path: PathBuf,
+    file: File,
+    /// Where what waits will be written.
+    end: u64,
+}
+
+/// What has to be known of a log to append to it.
+#[derive(Debug, Default)]
+struct Tail {
+    number: u64,
+    epoch: u64,
+    doubts: Doubts,
+    /// Whether an epoch or a start was seen: no doubt from before lasts.
+    anchored: bool,
+}
+
+#[derive(Debug)]
+struct Recovered {
+    id: Id,
+    tail: Tail,
+    /// Where the last segment's records end.
+    end: u64,
+}
+
+impl Writer {
+    /// Makes the folder if there is none, and cuts off what was not written to its end.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], or what a reader of the last segments would see.
+    pub fn open(folder: &Path, options: Options) -> Result<Self, Error> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(Error::io(folder))?;
+        let lock = segment::lock(folder, "lock")?;
+        let live = tidy(folder)?;
+        let mut writer = Self {
+            folder: folder.to_owned(),
+            options,
+            id: [0; 16],
+            segment: None,
+            tail: Tail::default(),
+            written: 0,
+            waiting: Vec::new(),
+            failed: false,
+            _lock: lock,
+        };
+        writer.recover(&live)?;
+        Ok(writer)
+    }
+
+    /// Gives the entry the next number. It reaches the disk with the next epoch, or when much waits.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an epoch that cannot end here; [`Error::TooLarge`]; [`Error::Io`], after
+    /// which the record waits to be written with the next. Nothing can follow a sync that failed.
+    pub fn append(&mut self, at_ns: u64, entry: Entry) -> Result<u64, Error> {
+        let number = self.tail.number + 1;
+        self.push(&Record {
+            number,
+            at_ns,
+            entry,
+        })?;
+        Ok(number)
+    }
+
+    /// Appends a record that another log has under this number; false for one that is here already.
+    ///
+    /// # Errors
+    /// [`Error::Gap`], and those of [`Self::append`].
+    pub fn receive(&mut self, record: &Record) -> Result<bool, Error> {
+        if record.number <= self.tail.number {
+            return Ok(false);
+        }
+        if record.number != self.tail.number + 1 {
+            return Err(Error::Gap {
+                expected: self.tail.number + 1,
+                found: record.number,
+            });
+        }
+        self.push(record)?;
+        Ok(true)
+    }
+
+    /// Lets readers see what was appended.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; it can be tried again, when the disk has room for instance.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        if self.failed {
+            return Err(self.failure());
+        }
+        let mut current = match self.segment.take() {
+            Some(current) => current,
+            None => self.begin()?,
+        };
+        let written = current.file.write_all_at(&self.waiting, current.end);
+        let written = written.map_err(Error::io(&current.path));
+        if written.is_ok() {
+            current.end += self.waiting.len() as u64;
+        }
+        let full = current.end >= self.options.segment;
+        self.segment = Some(current);
+        written?;
+        self.waiting.clear();
+        self.written = self.tail.number;
+        if full {
+            self.sync_segment()?;
+            self.segment = None;
+        }
+        Ok(())
+    }
+
+    /// Returns when what was appended survives a loss of power.
+    ///
+    /// # Errors
+    /// [`Error::Io`], for good if the disk failed.
+    pub fn sync(&mut self) -> Result<(), Error> {
+        self.flush()?;
+        self.sync_segment()
+    }
+
+    fn sync_segment(&mut self) -> Result<(), Error> {
+        if self.failed {
+            return Err(self.failure());
+        }
+        if let Some(current) = &self.segment {
+            let synced = current.file.sync_data();
+            self.failed = synced.is_err();
+            synced.map_err(Error::io(&current.path))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the segment, so that it can be compacted.
+    ///
+    /// # Errors
+    /// As [`Self::sync`].
+    pub fn seal(&mut self) -> Result<(), Error> {
+        self.sync()?;
+        if self.segment.as_ref().is_some_and(|at| at.end > HEADER) {
+            self.segment = Some(self.begin()?);
+        }
+        Ok(())
+    }
+
+    /// The number of the last record; zero for an empty log.
+    pub fn number(&self) -> u64 {
+        self.tail.number
+    }
+
+    /// The number of the last epoch; zero before the first.
+    pub fn epoch(&self) -> u64 {
+        self.tail.epoch
+    }
+
+    /// Whether an epoch cannot end now.
+    pub fn doubtful(&self) -> bool {
+        self.tail.doubts.first().is_some()
+    }
+
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    fn push(&mut self, record: &Record) -> Result<(), Error> {
+        self.tail.check(&record.entry).map_err(|invalid| {
+            let folder = self.folder.clone();
+            Error::Invalid { folder, invalid }
+        })?;
+        frame::put(record, &mut self.waiting).map_err(Error::TooLarge)?;
+        self.tail.follow(record);
+        let epoch = matches!(record.entry, Entry::Epoch { .. });
+        if epoch && self.options.durability == Durability::Epoch {
+            self.sync()
+        } else if epoch || self.waiting.len() >= WAITING {
+            self.flush()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn begin(&mut self) -> Result<Current, Error> {
+        let path = segment::written(&self.folder, self.written + 1);
+        let header = Header {
+            id: self.id,
+            first: self.written + 1,
+            folded: 0,
+            last: 0,
+        };
+        let file = segment::create(&path, &header)?;
+        if self.options.durability == Durability::Epoch {
+            segment::sync_folder(&self.folder)?;
+        }
+        Ok(Current {
+            path,
+            file,
+            end: HEADER,
+        })
+    }
+
+    fn recover(&mut self, live: &[Segment]) -> Result<(), Error> {
+        let Some(last) = live.last() else {
+            let random = rustix::rand::GetRandomFlags::empty();
+            return rustix::rand::getrandom(&mut self.id, random)
+                .map(drop)
+                .map_err(|error| Error::io(&self.folder)(error.into()));
+        };
+        let mut from = live.len() - 1;
+        let mut recovered = Recovered::of(&self.folder, &live[from..])?;
+        while !recovered.tail.anchored && from > 0 {
+            from -= 1;
+            recovered = Recovered::of(&self.folder, &live[from..])?;
+        }
+        self.id = recovered.id;
+        self.written = recovered.tail.number;
+        self.tail = recovered.tail;
+        if let Where::Written { .. } = last.place {
+            self.segment = Some(Current::cut(&last.path, recovered.end)?);
+        }
+        Ok(())
+    }
+
+    fn failure(&self) -> Error {
+        let text = "a sync of the log failed: what the disk has is not known";
+        Error::io(&self.folder)(io::Error::other(text))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // A caller who has to know that it is written has called `sync`.
+        let _ = self.flush();
+    }
+}
+
+impl Tail {
+    fn check(&self, entry: &Entry) -> Result<(), Invalid> {
+        let Entry::Epoch { number } = *entry else {
+            return Ok(());
+        };
+        if number <= self.epoch {
+            let last = self.epoch;
+            return Err(Invalid::Epoch { number, last });
+        }
+        match self.doubts.first() {
+            Some(file) => Err(Invalid::Doubt { file }),
+            None => Ok(()),
+        }
+    }
+
+    fn follow(&mut self, record: &Record) {
+        self.number = record.number;
+        match &record.entry {
+            Entry::Start { .. } => {
+                self.doubts = Doubts::default();
+                self.anchored = true;
+            }
+            Entry::Epoch { number } => {
+                self.epoch = *number;
+                self.doubts = Doubts::default();
+                self.anchored = true;
+            }
+            Entry::Change(Change::Doubt { file, part }) => self.doubts.raise(*file, part),
+            Entry::Change(Change::Settled { file, part }) => self.doubts.settle(*file, part),
+            Entry::Change(Change::Gone { file }) => self.doubts.forget(*file),
+            Entry::Change(_) => {}
+        }
+    }
+}
+
+impl Recovered {
+    /// Reads segments that follow one another up to the end of the log.
+    fn of(folder: &Path, segments: &[Segment]) -> Result<Self, Error> {
+        let mut recovered: Option<Self> = None;
+        for (index, segment) in segments.iter().enumerate() {
+            let unfinished = || Error::damaged(&segment.path, 0, "no header of a segment");
+            let mut open = Open::new(segment)?.ok_or_else(unfinished)?;
+            let header = open.header;
+            let mut at = recovered.unwrap_or_else(|| Self {
+                id: header.id,
+                tail: Tail {
+                    number: header.first - 1,
+                    ..Tail::default()
+                },
+                end: 0,
+            });
+            if header.id != at.id {
+                return Err(Error::Mixed(folder.to_owned()));
+            }
+            if header.first != at.tail.number + 1 {
+                let (folder, number) = (folder.to_owned(), at.tail.number + 1);
+                return Err(Error::Missing { folder, number });
+            }
+            while let Some(located) = open.next()? {
+                open.follows(&located, at.tail.number + 1)?;
+                at.tail.follow(&located.record);
+            }
+            if index + 1 < segments.len() || header.last != 0 {
+                open.finished(at.tail.number + 1)?;
+            }
+            at.end = open.offset();
+            recovered = Some(at);
+        }
+        recovered.ok_or_else(|| Error::Missing {
+            folder: folder.to_owned(),
+            number: 1,
+        })
+    }
+}
+
+impl Current {
+    fn cut(path: &Path, end: u64) -> Result<Self, Error> {
+        let error = Error::io(path);
+        let file = OpenOptions::new().write(true).open(path).map_err(&error)?;
+        if end < file.metadata().map_err(&error)?.len() {
+            file.set_len(end).map_err(&error)?;
+            file.sync_all().map_err(&error)?;
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            end,
+        })
+    }
+}
+
+/// Removes what compaction has replaced, and a last segment that was only begun.
+fn tidy(folder: &Path) -> Result<Vec<Segment>, Error> {
+    let mut listing = segment::list(folder)?;
+    for path in &listing.replaced {
+        segment::remove(path)?;
+    }
+    if let Some(last) = listing.live.last()
+        && let Where::Written { .. } = last.place
+        && Open::new(last)?.is_none()
+    {
+        segment::remove(&last.path)?;
+        listing.live.pop();
+    }
+    Ok(listing.live)
+}

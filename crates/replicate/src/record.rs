@@ -1,0 +1,187 @@
+//! What the log says: each change of the source's tree, in the order in which it took place.
+//!
+//! Records speak of files by what stays the same when they are renamed, and bind names to files
+//! separately: a replica can then be renamed, linked and unlinked exactly as the source was.
+
+use std::fmt;
+
+/// A file of the source. Inode numbers are used again; the generation tells one use from the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct File {
+    pub inode: u64,
+    pub generation: u32,
+}
+
+/// One name in a directory: any bytes but `/` and NUL, 1 to 255 of them, never `.` or `..`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Vec<u8>);
+
+/// What a file is; it never changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Regular,
+    Directory,
+    /// Its target, as the source has it: never followed.
+    Symlink(Vec<u8>),
+    Fifo,
+    Socket,
+    /// Its device number, as `st_rdev` has it.
+    CharacterDevice(u64),
+    BlockDevice(u64),
+}
+
+/// What `chmod`, `chown` and `utimensat` change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// The lower twelve bits of `st_mode`.
+    pub mode: u16,
+    pub uid: u32,
+    pub gid: u32,
+    /// Nanoseconds since 1970.
+    pub modified_ns: i64,
+}
+
+/// An extended attribute: name and value.
+pub type Extended = (Vec<u8>, Vec<u8>);
+
+/// Where bytes came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Copied from the page cache while the write held the file's lock.
+    Exact,
+    /// Read from the file later, because what was written was not seen.
+    ReadBack,
+}
+
+/// Of what something is not known yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Bytes from an offset on; a length of `u64::MAX` means all that follow.
+    Range { offset: u64, length: u64 },
+    /// Attributes, extended ones and size.
+    Attributes,
+    /// Which names a directory has.
+    Names,
+}
+
+/// A change of the source's tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// From here on the file exists: empty, without a name.
+    New {
+        file: File,
+        kind: Kind,
+    },
+    /// Its last name and its last user are gone: the inode may be used again.
+    Gone {
+        file: File,
+    },
+    Attributes {
+        file: File,
+        attributes: Attributes,
+    },
+    /// All extended attributes that the file has from here on.
+    Extended {
+        file: File,
+        all: Vec<Extended>,
+    },
+    /// The name means this file from here on, whatever it meant before.
+    Link {
+        directory: File,
+        name: Name,
+        file: File,
+    },
+    Unlink {
+        directory: File,
+        name: Name,
+    },
+    /// Bytes at an offset. They reach as far as the file does at least: it grows if it must.
+    Data {
+        file: File,
+        offset: u64,
+        bytes: Vec<u8>,
+        origin: Origin,
+    },
+    /// The file's size in bytes: cut off, or longer by zeros.
+    Size {
+        file: File,
+        size: u64,
+    },
+    /// Zeros that take no place on the disk; the size stays.
+    Hole {
+        file: File,
+        offset: u64,
+        length: u64,
+    },
+    /// From here on this is not known, until it is settled: no epoch in between.
+    Doubt {
+        file: File,
+        part: Part,
+    },
+    /// What was in doubt has been read from the source, and is said by the records before.
+    Settled {
+        file: File,
+        part: Part,
+    },
+}
+
+/// A record of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Consecutive from 1 on: a gap is a defect.
+    pub number: u64,
+    /// When the capture wrote it, in nanoseconds since 1970.
+    pub at_ns: u64,
+    pub entry: Entry,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Forget everything: what follows says the whole tree anew, below this directory.
+    Start {
+        root: File,
+    },
+    Change(Change),
+    /// With all records before, the tree is one that the source had: a replica may show it.
+    Epoch {
+        number: u64,
+    },
+}
+
+/// Bytes that are no name of a directory entry.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no name of a file: {:?}", String::from_utf8_lossy(.0))]
+pub struct NoName(pub Vec<u8>);
+
+impl fmt::Display for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "inode {} (generation {})", self.inode, self.generation)
+    }
+}
+
+impl Name {
+    /// Before every name in their order.
+    pub(crate) fn first() -> Self {
+        Self(Vec::new())
+    }
+
+    /// # Errors
+    /// [`NoName`] for what no directory can contain, `.` and `..`.
+    pub fn new(bytes: &[u8]) -> Result<Self, NoName> {
+        let fits = (1..=255).contains(&bytes.len()) && bytes != b"." && bytes != b"..";
+        if !fits || bytes.contains(&b'/') || bytes.contains(&0) {
+            return Err(NoName(bytes.to_vec()));
+        }
+        Ok(Self(bytes.to_vec()))
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", String::from_utf8_lossy(&self.0))
+    }
+}

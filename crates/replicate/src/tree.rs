@@ -1,0 +1,320 @@
+//! The source's tree as the records say it, without the bytes of its files. Records may come from
+//! anybody: each is looked at before it changes anything, and none can make the tree a graph.
+
+mod doubts;
+mod invalid;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::record::{Attributes, Change, Entry, Extended, File, Kind, Name, Record};
+pub use doubts::Doubts;
+pub use invalid::Invalid;
+
+/// The largest size that a file can have.
+pub const LARGEST: u64 = i64::MAX as u64;
+
+/// What is known of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub kind: Kind,
+    /// As they were said last; a file of which nothing was said has none.
+    pub attributes: Option<Attributes>,
+    pub extended: Vec<Extended>,
+    /// In bytes; zero for all but regular files.
+    pub size: u64,
+    /// Each directory that has it, and under which name; a directory has one at most.
+    pub names: BTreeSet<(File, Name)>,
+}
+
+/// A tree, folded from records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tree {
+    root: Option<File>,
+    files: BTreeMap<File, Node>,
+    entries: BTreeMap<(File, Name), File>,
+    doubts: Doubts,
+    /// Directories without a name, the root apart: at an epoch they are empty.
+    adrift: BTreeSet<File>,
+    number: u64,
+    epoch: u64,
+}
+
+impl Tree {
+    /// Folds a record that follows the ones folded before.
+    ///
+    /// # Errors
+    /// [`Invalid`] if the record cannot follow; the tree stays as it was.
+    pub fn fold(&mut self, record: &Record) -> Result<(), Invalid> {
+        let starts = matches!(record.entry, Entry::Start { .. }) && self.number == 0;
+        if !starts && record.number != self.number + 1 {
+            return Err(Invalid::Gap {
+                expected: self.number + 1,
+                found: record.number,
+            });
+        }
+        self.enter(&record.entry)?;
+        self.number = record.number;
+        Ok(())
+    }
+
+    /// Folds what a record says, whatever its number: for who writes the records.
+    ///
+    /// # Errors
+    /// [`Invalid`] if it cannot follow; the tree stays as it was.
+    pub fn enter(&mut self, entry: &Entry) -> Result<(), Invalid> {
+        match entry {
+            Entry::Start { root } => {
+                *self = Self {
+                    root: Some(*root),
+                    files: BTreeMap::from([(*root, Node::new(Kind::Directory))]),
+                    number: self.number,
+                    epoch: self.epoch,
+                    ..Self::default()
+                };
+                Ok(())
+            }
+            Entry::Epoch { number } => self.close(*number),
+            Entry::Change(change) => {
+                let root = self.root.ok_or(Invalid::NoStart)?;
+                self.change(change, root)
+            }
+        }
+    }
+
+    /// The directory that everything is below, once a `Start` said it.
+    pub fn root(&self) -> Option<File> {
+        self.root
+    }
+
+    pub fn get(&self, file: File) -> Option<&Node> {
+        self.files.get(&file)
+    }
+
+    /// What a name in a directory means.
+    pub fn child(&self, directory: File, name: &Name) -> Option<File> {
+        self.entries.get(&(directory, name.clone())).copied()
+    }
+
+    /// The names in a directory, in their order.
+    pub fn children(&self, directory: File) -> impl Iterator<Item = (&Name, File)> {
+        let first = Name::first();
+        self.entries
+            .range((directory, first)..)
+            .take_while(move |((of, _), _)| *of == directory)
+            .map(|((_, name), file)| (name, *file))
+    }
+
+    pub fn files(&self) -> impl Iterator<Item = (File, &Node)> {
+        self.files.iter().map(|(file, node)| (*file, node))
+    }
+
+    /// One path of the file below the root; none for a file that no path leads to. The root's is empty.
+    pub fn path(&self, file: File) -> Option<Vec<Name>> {
+        let mut path = Vec::new();
+        let mut at = file;
+        while Some(at) != self.root {
+            let (directory, name) = self.files.get(&at)?.names.first()?;
+            path.push(name.clone());
+            at = *directory;
+        }
+        path.reverse();
+        Some(path)
+    }
+
+    /// Whether something has been in doubt since, and was not settled.
+    pub fn doubtful(&self) -> bool {
+        self.doubts.first().is_some()
+    }
+
+    /// The number of the last record; zero before the first.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The last epoch's number; zero before the first.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    fn close(&mut self, number: u64) -> Result<(), Invalid> {
+        if self.root.is_none() {
+            return Err(Invalid::NoStart);
+        }
+        if number <= self.epoch {
+            return Err(Invalid::Epoch {
+                number,
+                last: self.epoch,
+            });
+        }
+        if let Some(file) = self.doubts.first() {
+            return Err(Invalid::Doubt { file });
+        }
+        if let Some(file) = self.adrift.iter().find(|file| !self.is_empty(**file)) {
+            return Err(Invalid::Adrift { file: *file });
+        }
+        self.epoch = number;
+        Ok(())
+    }
+
+    fn change(&mut self, change: &Change, root: File) -> Result<(), Invalid> {
+        match change {
+            Change::New { file, kind } => self.new_file(*file, kind),
+            Change::Gone { file } => self.gone(*file, root),
+            Change::Attributes { file, attributes } => {
+                self.node(*file)?.attributes = Some(*attributes);
+                Ok(())
+            }
+            Change::Extended { file, all } => {
+                self.node(*file)?.extended.clone_from(all);
+                Ok(())
+            }
+            Change::Link {
+                directory,
+                name,
+                file,
+            } => self.link(*directory, name, *file, root),
+            Change::Unlink { directory, name } => self.unlink(*directory, name),
+            Change::Data {
+                file,
+                offset,
+                bytes,
+                ..
+            } => {
+                let end = offset.saturating_add(bytes.len() as u64);
+                let node = self.regular(*file, end)?;
+                if !bytes.is_empty() {
+                    node.size = node.size.max(end);
+                }
+                Ok(())
+            }
+            Change::Size { file, size } => {
+                self.regular(*file, *size)?.size = *size;
+                Ok(())
+            }
+            Change::Hole { file, .. } => self.regular(*file, 0).map(drop),
+            Change::Doubt { file, part } => {
+                self.doubts.raise(*file, part);
+                Ok(())
+            }
+            Change::Settled { file, part } => {
+                self.doubts.settle(*file, part);
+                Ok(())
+            }
+        }
+    }
+
+    fn new_file(&mut self, file: File, kind: &Kind) -> Result<(), Invalid> {
+        if self.files.contains_key(&file) {
+            return Err(Invalid::Again { file });
+        }
+        self.files.insert(file, Node::new(kind.clone()));
+        if *kind == Kind::Directory {
+            self.adrift.insert(file);
+        }
+        Ok(())
+    }
+
+    fn gone(&mut self, file: File, root: File) -> Result<(), Invalid> {
+        let named = !self.node(file)?.names.is_empty();
+        if named || file == root || !self.is_empty(file) {
+            return Err(Invalid::InUse { file });
+        }
+        self.files.remove(&file);
+        self.adrift.remove(&file);
+        self.doubts.forget(file);
+        Ok(())
+    }
+
+    /// Linking a directory moves it: it has one name at most.
+    fn link(
+        &mut self,
+        directory: File,
+        name: &Name,
+        file: File,
+        root: File,
+    ) -> Result<(), Invalid> {
+        if self.node(directory)?.kind != Kind::Directory {
+            return Err(Invalid::NoDirectory { file: directory });
+        }
+        let moves = self.node(file)?.kind == Kind::Directory;
+        if moves && (file == root || self.is_below(directory, file)) {
+            return Err(Invalid::Cycle { file, directory });
+        }
+        let entry = (directory, name.clone());
+        if self.entries.get(&entry) == Some(&file) {
+            return Ok(());
+        }
+        if self.entries.contains_key(&entry) {
+            self.unlink(directory, name)?;
+        }
+        let node = self.node(file)?;
+        let before = if moves { node.names.pop_first() } else { None };
+        node.names.insert(entry.clone());
+        if let Some(before) = before {
+            self.entries.remove(&before);
+        }
+        self.entries.insert(entry, file);
+        self.adrift.remove(&file);
+        Ok(())
+    }
+
+    fn unlink(&mut self, directory: File, name: &Name) -> Result<(), Invalid> {
+        let entry = (directory, name.clone());
+        let Some(file) = self.entries.remove(&entry) else {
+            return Err(Invalid::NoEntry {
+                directory,
+                name: name.clone(),
+            });
+        };
+        let node = self.node(file)?;
+        node.names.remove(&entry);
+        if node.kind == Kind::Directory {
+            self.adrift.insert(file);
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, file: File) -> Result<&mut Node, Invalid> {
+        self.files.get_mut(&file).ok_or(Invalid::Unknown { file })
+    }
+
+    fn regular(&mut self, file: File, size: u64) -> Result<&mut Node, Invalid> {
+        let node = self.node(file)?;
+        if node.kind != Kind::Regular {
+            return Err(Invalid::NoContent { file });
+        }
+        if size > LARGEST {
+            return Err(Invalid::TooLarge { file, size });
+        }
+        Ok(node)
+    }
+
+    fn is_empty(&self, directory: File) -> bool {
+        self.children(directory).next().is_none()
+    }
+
+    /// Whether `file` is the directory `of` or below it.
+    fn is_below(&self, file: File, of: File) -> bool {
+        let mut at = Some(file);
+        while let Some(file) = at {
+            if file == of {
+                return true;
+            }
+            let above = self.files.get(&file).and_then(|node| node.names.first());
+            at = above.map(|(directory, _)| *directory);
+        }
+        false
+    }
+}
+
+impl Node {
+    fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            attributes: None,
+            extended: Vec::new(),
+            size: 0,
+            names: BTreeSet::new(),
+        }
+    }
+}

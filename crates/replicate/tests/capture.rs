@@ -1,0 +1,173 @@
+//! What programs do to a tree on ext4, followed: the records say the same tree.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
+#![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
+
+mod bed;
+mod follow;
+
+use std::env;
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use bed::file_system::{Format, within};
+use bed::workload::Workload;
+use follow::{Following, shell};
+use replicate::capture::{Options, Progress};
+
+fn on_ext4(work: impl FnOnce(&Path) + Send) {
+    within(|bed| {
+        if let Some(tree) = bed.mount(Format::Ext4, "ext4") {
+            work(&tree);
+        }
+    });
+}
+
+#[test]
+fn a_tree_that_is_there_is_said() {
+    on_ext4(|tree| {
+        shell(
+            tree,
+            "mkdir -p a/b; echo one >a/one; ln a/one a/b/two; ln -s nowhere a/link; mkfifo a/pipe
+             truncate -s 1M a/hole; printf x | dd of=a/hole bs=1 seek=500000 conv=notrunc status=none
+             head -c 3000000 /dev/urandom >a/large; mknod a/device c 1 3",
+        );
+        let mut following = Following::start(tree, Options::default());
+        let progress = following.check(tree);
+        assert_eq!((progress.dropped, progress.epoch), (0, 1));
+    });
+}
+
+#[test]
+fn writes_creates_renames_and_unlinks_are_said() {
+    on_ext4(|tree| {
+        let mut following = Following::start(tree, Options::default());
+        following.check(tree);
+        let before = following.capture.progress();
+        shell(
+            tree,
+            "echo one >one; echo more >>one; mkdir d; mv one d/two; echo three >three; mv three d/two
+             head -c 300000 /dev/urandom >d/large; rm d/two; echo x >d/x; mkdir e; mv d e/f; rm e/f/x",
+        );
+        let progress = following.check(tree);
+        assert_eq!(progress.read_back, before.read_back, "all of it was seen");
+    });
+}
+
+#[test]
+fn what_finds_no_room_is_read() {
+    on_ext4(|tree| {
+        for seed in seeds(4..=5) {
+            let small = Options {
+                ring_bytes: 64 << 10,
+            };
+            let progress = follow_workload(tree, seed, small);
+            assert!(progress.dropped > 0, "{progress:?}");
+            assert!(progress.read_back > 0, "{progress:?}");
+        }
+    });
+}
+
+#[test]
+fn writes_that_find_no_room_are_read() {
+    on_ext4(|tree| {
+        let small = Options {
+            ring_bytes: 64 << 10,
+        };
+        let mut following = Following::start(tree, small);
+        following.check(tree);
+        shell(
+            tree,
+            "for i in $(seq 50); do head -c 100000 /dev/urandom >f$i; mv f$i g$i; done; rm g1*
+             mkdir -p a/b/c; for i in $(seq 20); do echo $i >a/b/c/$i; done; mv a/b x; rmdir a",
+        );
+        let progress = following.check(tree);
+        assert!(progress.dropped > 100, "{progress:?}");
+    });
+}
+
+#[test]
+fn databases_are_said() {
+    on_ext4(|tree| {
+        for mode in ["wal", "delete", "truncate", "persist"] {
+            let place = tree.join(mode);
+            fs::create_dir(&place).unwrap();
+            let mut following = Following::start(&place, Options::default());
+            following.check(&place);
+            for round in 0..3 {
+                following.during(|| {
+                    shell(
+                        &place,
+                        &format!(
+                            "sqlite3 db \"pragma journal_mode={mode}; create table if not exists t(a, b);
+                             with recursive n(i) as (select 1 union all select i + 1 from n where i < 300)
+                             insert into t select i, randomblob(i * {round}) from n;
+                             delete from t where a % 3 = {round}; vacuum\""
+                        ),
+                    )
+                });
+                following.check(&place);
+            }
+        }
+    });
+}
+
+#[test]
+fn what_was_dirty_or_busy_at_the_start_is_said() {
+    on_ext4(|tree| {
+        let mut workload = Workload::start(tree, 7, 400, 100);
+        workload.next();
+        let mut following = Following::start(tree, Options::default());
+        while following.during(|| workload.next()).is_some() {
+            following.check(tree);
+        }
+    });
+}
+
+#[test]
+fn moves_across_the_border_of_the_tree_are_said() {
+    on_ext4(|folder| {
+        shell(
+            folder,
+            "mkdir -p tree/a outside/b/c; echo in >tree/a/one; echo out >outside/b/c/two",
+        );
+        let tree = folder.join("tree");
+        let mut following = Following::start(&tree, Options::default());
+        following.check(&tree);
+        shell(
+            folder,
+            "mv outside/b tree/b; echo more >>tree/b/c/two; mv tree/a outside/a; echo x >outside/a/three
+             ln outside/a/one tree/again; echo again >>outside/a/one",
+        );
+        following.check(&tree);
+        shell(
+            folder,
+            "mv outside/a tree/a; echo back >>tree/a/three; mkdir outside/d; echo 1 >outside/d/1",
+        );
+        following.check(&tree);
+        assert!(following.mirror.tree.files().count() <= 8);
+    });
+}
+
+/// Follows a workload while it runs, and compares at each of its barriers.
+fn follow_workload(tree: &Path, seed: u64, options: Options) -> Progress {
+    let place = tree.join(format!("seed{seed}"));
+    fs::create_dir(&place).unwrap();
+    let mut following = Following::start(&place, options);
+    let mut progress = following.check(&place);
+    let mut workload = Workload::start(&place, seed, 500, 25);
+    while let Some(steps) = following.during(|| workload.next()) {
+        println!("{seed}: {steps:#?}");
+        progress = following.check(&place);
+    }
+    println!("{seed}: {progress:?}");
+    progress
+}
+
+/// A seed to look into, or some.
+fn seeds(usual: RangeInclusive<u64>) -> Vec<u64> {
+    match env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
+        Some(seed) => vec![seed],
+        None => (*usual.start()..usual.end() + u64::from(sys::require::fuzz())).collect(),
+    }
+}

@@ -1,0 +1,60 @@
+//! How often rules matched, and rules with that as people look at them.
+
+use serde::Serialize;
+
+use super::RuleSet;
+
+/// How often each rule of a list was the first to match, in the list's order, and how often none was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hits {
+    pub rules: Vec<u64>,
+    pub none: u64,
+}
+
+/// A rule in force, and how many packets it decided about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Counted {
+    /// 4 or 6.
+    pub family: u8,
+    /// Empty of what no rule decided about.
+    pub place: String,
+    pub text: String,
+    /// None where they are not counted.
+    pub packets: Option<u64>,
+}
+
+/// The rules of both families in order, each family's followed by what no rule of it matched.
+pub fn counted(set: &RuleSet, hits: Option<&[Hits; 2]>) -> Vec<Counted> {
+    let v4 = set.v4.iter().map(|rule| rule.id);
+    let v6 = set.v6.iter().map(|rule| rule.id);
+    let mut all = of_family(set, 4, v4, hits.map(|hits| &hits[0]));
+    all.extend(of_family(set, 6, v6, hits.map(|hits| &hits[1])));
+    all
+}
+
+fn of_family(
+    set: &RuleSet,
+    family: u8,
+    ids: impl Iterator<Item = u32>,
+    hits: Option<&Hits>,
+) -> Vec<Counted> {
+    let rule = |(at, id): (usize, u32)| {
+        let origin = set.origins.get(id as usize);
+        Counted {
+            family,
+            place: origin.map_or_else(String::new, |origin| origin.place.to_string()),
+            text: origin.map_or_else(String::new, |origin| origin.text.to_string()),
+            packets: hits.and_then(|hits| hits.rules.get(at).copied()),
+        }
+    };
+    let mut counted: Vec<Counted> = ids.enumerate().map(rule).collect();
+    if !counted.is_empty() {
+        counted.push(Counted {
+            family,
+            place: String::new(),
+            text: "no rule: accepted".to_owned(),
+            packets: hits.map(|hits| hits.none),
+        });
+    }
+    counted
+}

@@ -1,0 +1,110 @@
+//! Files by what a file system calls them, whatever their names, and their pages as they are written
+//! back.
+
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use nix::fcntl::OFlag;
+
+/// As long as any file system's is.
+const LONGEST: usize = 128;
+
+/// What a file system calls a file, for as long as the file exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handle {
+    pub kind: i32,
+    pub bytes: Vec<u8>,
+}
+
+/// As the kernel takes it.
+#[repr(C)]
+struct Raw {
+    length: u32,
+    kind: i32,
+    bytes: [u8; LONGEST],
+}
+
+impl Handle {
+    /// The handle of a name in a directory, which is not followed where it is a link; of the
+    /// directory itself where the name is empty.
+    pub fn of(directory: impl AsFd, name: &OsStr) -> io::Result<Self> {
+        let mut raw = Raw {
+            length: u32::try_from(LONGEST).map_err(io::Error::other)?,
+            kind: 0,
+            bytes: [0; LONGEST],
+        };
+        let path = CString::new(name.as_bytes())?;
+        let mut mount = 0;
+        // SAFETY: the path ends with NUL, and the handle has room for as many bytes as it says.
+        let result = unsafe {
+            libc::name_to_handle_at(
+                directory.as_fd().as_raw_fd(),
+                path.as_ptr(),
+                (&raw mut raw).cast(),
+                &raw mut mount,
+                libc::AT_EMPTY_PATH,
+            )
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let length = usize::try_from(raw.length).map_err(io::Error::other)?;
+        Ok(Self {
+            kind: raw.kind,
+            bytes: raw.bytes[..length.min(LONGEST)].to_vec(),
+        })
+    }
+
+    /// Opens the file, on the file system that `on` belongs to. Needs `CAP_DAC_READ_SEARCH`;
+    /// `ESTALE` says that there is no such file any more.
+    pub fn open(&self, on: impl AsFd, flags: OFlag) -> io::Result<OwnedFd> {
+        let mut raw = Raw {
+            length: u32::try_from(self.bytes.len()).map_err(io::Error::other)?,
+            kind: self.kind,
+            bytes: [0; LONGEST],
+        };
+        let room = raw.bytes.get_mut(..self.bytes.len());
+        room.ok_or(io::ErrorKind::InvalidInput)?
+            .copy_from_slice(&self.bytes);
+        // SAFETY: the handle is as long as it says.
+        let descriptor = unsafe {
+            libc::open_by_handle_at(
+                on.as_fd().as_raw_fd(),
+                (&raw mut raw).cast(),
+                (flags | OFlag::O_CLOEXEC).bits(),
+            )
+        };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made it, and nobody else knows it.
+        Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    }
+}
+
+/// Starts to write back what is dirty in the range, of what is being written back already the rest
+/// first: a later store to a page of it is a first one again.
+pub fn clean(file: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
+    // A length of zero means all that follows.
+    let offset = i64::try_from(offset).map_err(io::Error::other)?;
+    let length = i64::try_from(length).unwrap_or(0);
+    // SAFETY: the call reads and writes no memory of the process.
+    let result = unsafe {
+        libc::sync_file_range(
+            file.as_fd().as_raw_fd(),
+            offset,
+            length,
+            libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+const _: () = assert!(size_of::<Raw>() == 8 + LONGEST);

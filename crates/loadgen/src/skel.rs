@@ -1,27 +1,7 @@
 //! Generated from `bpf/*.bpf.c`.
-#![allow(
-    clippy::all,
-    clippy::pedantic,
-    clippy::unwrap_used,
-    clippy::undocumented_unsafe_blocks,
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_sign_loss,
-    elided_lifetimes_in_paths,
-    missing_debug_implementations,
-    unreachable_pub,
-    unsafe_op_in_unsafe_fn,
-    unused_qualifications,
-    reason = "generated code"
-)]
 
-pub(crate) mod live {
-    include!(concat!(env!("OUT_DIR"), "/live.skel.rs"));
-}
-
-pub(crate) mod far_end {
-    include!(concat!(env!("OUT_DIR"), "/far_end.skel.rs"));
-}
+bpf::skeleton!(pub(crate) mod live = "live");
+bpf::skeleton!(pub(crate) mod far_end = "far_end");
 
 #[cfg(test)]
 mod tests {

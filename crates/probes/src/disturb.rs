@@ -10,11 +10,7 @@ use crate::Error;
 use crate::delay::Point;
 use crate::error::check_privileges;
 
-/// The generated BPF skeleton.
-#[allow(warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
-mod skel {
-    include!(concat!(env!("OUT_DIR"), "/disturb.skel.rs"));
-}
+bpf::skeleton!(mod skel = "disturb");
 
 /// What happens to packets of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,11 +12,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use crate::error::check_privileges;
 use crate::{Error, raw};
 
-/// The generated BPF skeleton.
-#[allow(warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
-mod skel {
-    include!(concat!(env!("OUT_DIR"), "/foreign.skel.rs"));
-}
+bpf::skeleton!(mod skel = "foreign");
 
 /// The attached counter. Dropping it detaches it.
 #[derive(Debug)]

@@ -23,6 +23,7 @@ const CODE: &[&str] = &[".rs", ".c", ".h", ".toml", ".sh", ".md"];
 /// Crates whose purpose is to hold unsafe code, and files whose calls into libbpf demand it.
 const UNSAFE_HOMES: &[&str] = &[
     "crates/sys/",
+    "crates/bpf/src/plain.rs",
     "crates/xsk/",
     "crates/acl/src/array.rs",
     "crates/acl/src/live/chain.rs",

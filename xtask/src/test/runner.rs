@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,15 @@ use anyhow::{Context, Result};
 use super::{Binary, Options};
 use crate::tally::{Outcome, Skip, Tally};
 
-/// A test that has not ended by then never will: experiments wait for one another on a busy machine.
+/// A test that has not ended by then never will.
 const DEADLINE_S: u32 = 400;
 /// Tests of `--full` may take this long.
 const FULL_DEADLINE_S: u32 = 1800;
 /// What `--full` sets: everything that runs on request, and longer fuzzing. Once through, that takes 18 s
 /// of CPU time: a hundred times, a quarter of an hour on two cores.
 const FULL: [(&str, &str); 2] = [("LOWROAD_OPT_IN", "1"), ("LOWROAD_FUZZ", "100")];
+/// The crate of which one test runs at a time: experiments refuse to run beside one another.
+const EXPERIMENTS: &str = "compare";
 /// How many of the slowest tests are named.
 const SLOWEST: usize = 8;
 
@@ -32,6 +34,13 @@ struct Test<'a> {
     opt_in: bool,
 }
 
+/// Tests that have not begun.
+#[derive(Debug, Default)]
+struct Queue<'a> {
+    tests: VecDeque<Test<'a>>,
+    experiment_runs: bool,
+}
+
 #[derive(Debug)]
 struct Run {
     test: String,
@@ -40,9 +49,9 @@ struct Run {
 }
 
 pub(super) fn run(binaries: &[Binary], options: &Options, tally: &mut Tally) -> Result<()> {
-    let mut queue = VecDeque::new();
+    let mut queue = Queue::default();
     for binary in binaries {
-        queue.extend(list(binary, options)?);
+        queue.tests.extend(list(binary, options)?);
     }
     let workers = thread::available_parallelism().map_or(2, |cpus| cpus.get().max(2));
     let queue = Mutex::new(queue);
@@ -50,12 +59,13 @@ pub(super) fn run(binaries: &[Binary], options: &Options, tally: &mut Tally) -> 
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
-                while let Some(test) = next(&queue) {
+                loop {
+                    let Some(test) = locked(&queue).next() else {
+                        break;
+                    };
                     let result = run_one(&test, options);
-                    results
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push(result);
+                    locked(&queue).ended(&test);
+                    locked(&results).push(result);
                 }
             });
         }
@@ -71,11 +81,29 @@ pub(super) fn run(binaries: &[Binary], options: &Options, tally: &mut Tally) -> 
     Ok(())
 }
 
-fn next<'a>(queue: &Mutex<VecDeque<Test<'a>>>) -> Option<Test<'a>> {
-    queue
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .pop_front()
+impl<'a> Queue<'a> {
+    /// The first test that may run now. None: those that are left are for whoever runs an experiment.
+    fn next(&mut self) -> Option<Test<'a>> {
+        let mut tests = self.tests.iter();
+        let next = tests.position(|test| !(self.experiment_runs && test.is_experiment()))?;
+        let test = self.tests.remove(next)?;
+        self.experiment_runs |= test.is_experiment();
+        Some(test)
+    }
+
+    fn ended(&mut self, test: &Test<'_>) {
+        self.experiment_runs &= !test.is_experiment();
+    }
+}
+
+impl Test<'_> {
+    fn is_experiment(&self) -> bool {
+        self.binary.folder.ends_with(EXPERIMENTS)
+    }
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The tests of one program that match the filter.

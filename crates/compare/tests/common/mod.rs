@@ -28,6 +28,9 @@ pub(crate) fn stderr(output: &Output) -> String {
 
 /// Runs an experiment once no other one runs: two would be refused.
 pub(crate) fn alone(run: impl Fn() -> Output) -> Output {
+    // Experiments of tests queue here; any other is waited for below.
+    let queue = fs::File::open(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    queue.lock().unwrap();
     let deadline = Instant::now() + PATIENCE;
     loop {
         let output = run();

@@ -26,11 +26,7 @@ pub use known::{Check, known_answers};
 pub use snapshot::{Cpu, Snapshot, State, Times};
 pub use usage::{CpuUsage, Usage};
 
-/// The generated BPF skeleton.
-#[allow(warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
-mod skel {
-    include!(concat!(env!("OUT_DIR"), "/accountant.skel.rs"));
-}
+bpf::skeleton!(mod skel = "accountant");
 
 /// Groups of tasks, group 0 included; twin of `ACCOUNT_GROUPS`.
 pub const GROUPS: usize = 8;

@@ -10,11 +10,7 @@ use super::snapshot::Cpu;
 use super::*;
 use crate::raw;
 
-/// The generated BPF skeleton.
-#[allow(warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
-mod replay {
-    include!(concat!(env!("OUT_DIR"), "/account_replay.skel.rs"));
-}
+bpf::skeleton!(mod replay = "account_replay");
 
 #[derive(Clone, Copy)]
 enum Event {

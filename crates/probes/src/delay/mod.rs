@@ -29,11 +29,7 @@ mod tests;
 pub use cost::{Cost, cost};
 pub use report::{Device, Report, SubscriberReport};
 
-/// The generated BPF skeleton.
-#[allow(warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
-pub(crate) mod skel {
-    include!(concat!(env!("OUT_DIR"), "/delay.skel.rs"));
-}
+bpf::skeleton!(pub(crate) mod skel = "delay");
 
 /// Final receivers; twin of `DELAY_RECEIVERS`.
 const RECEIVERS: usize = 4;

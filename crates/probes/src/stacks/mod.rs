@@ -23,11 +23,7 @@ pub use hottest::{Function, hottest};
 
 use symbols::Symbols;
 
-/// The generated BPF skeleton.
-#[allow(warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
-mod skel {
-    include!(concat!(env!("OUT_DIR"), "/stacks.skel.rs"));
-}
+bpf::skeleton!(mod skel = "stacks");
 
 /// Samples a second that are not a multiple of anything periodic.
 pub const HERTZ: u32 = 997;

@@ -26,16 +26,7 @@ use crate::Error;
 const FRAMES: u32 = 8192;
 const FRAME_SIZE: u32 = 2048;
 
-/// The generated BPF skeleton.
-#[allow(
-    warnings,
-    clippy::all,
-    clippy::undocumented_unsafe_blocks,
-    reason = "generated code"
-)]
-mod skel {
-    include!(concat!(env!("OUT_DIR"), "/to_socket.skel.rs"));
-}
+bpf::skeleton!(mod skel = "to_socket");
 
 /// What a link does to frames, in each direction by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ mod filter;
 mod network;
 mod process;
 mod programs;
-mod skel;
+bpf::skeleton!(mod skel = "forward");
 
 use std::collections::HashMap;
 use std::time::Duration;

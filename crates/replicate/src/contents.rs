@@ -89,6 +89,38 @@ impl Extents {
             .map(|(start, (end, bytes))| (*start, *end, bytes))
     }
 
+    /// Where something begins that is no hole, from an offset on.
+    pub(crate) fn data_from(&self, at: u64) -> Option<u64> {
+        let before = self.0.range(..at).next_back();
+        let before = before.filter(|(_, (end, _))| *end > at);
+        let mut following = before.into_iter().chain(self.0.range(at..));
+        let data = following.find(|(_, (_, bytes))| !matches!(bytes, Bytes::Hole));
+        data.map(|(start, _)| at.max(*start))
+    }
+
+    /// Puts what has been written from an offset on into zeros.
+    pub(crate) fn fill(&self, source: &mut Source, at: u64, zeros: &mut [u8]) -> Result<(), Error> {
+        let end = at + zeros.len() as u64;
+        for (from, to, bytes) in self.within(at, end) {
+            let Bytes::Written { place, at: begins } = bytes else {
+                continue;
+            };
+            let index = |offset: u64| usize::try_from(offset - at).unwrap_or(usize::MAX);
+            if let Some(into) = zeros.get_mut(index(from)..index(to)) {
+                into.copy_from_slice(source.read(place, *begins, from, to)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// What is known of a range, cut off at its ends.
+    fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64, &Bytes)> {
+        let before = self.0.range(..start).next_back();
+        let before = before.filter(|(_, (to, _))| *to > start);
+        let all = before.into_iter().chain(self.0.range(start..end));
+        all.map(move |(from, (to, bytes))| (start.max(*from), end.min(*to), bytes))
+    }
+
     fn put(&mut self, start: u64, end: u64, bytes: Bytes) {
         if start < end {
             self.take(start, end);

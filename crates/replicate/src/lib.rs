@@ -1,7 +1,7 @@
 //! Mirrors a directory tree as a program changes it, without the program's help.
 //!
-//! [`capture`] turns what the kernel does to files into [`record::Record`]s, [`log`] keeps them, and
-//! [`restore`] makes the tree of them as of any epoch.
+//! [`capture`] turns what the kernel does to files into [`record::Record`]s, [`log`] keeps them,
+//! [`restore`] makes the tree of them as of any epoch, and [`verify`] says whether a folder is that tree.
 
 pub mod capture;
 pub mod codec;
@@ -10,3 +10,4 @@ pub mod log;
 pub mod record;
 pub mod restore;
 pub mod tree;
+pub mod verify;

@@ -3,6 +3,7 @@
 mod capture;
 mod log;
 mod restore;
+mod verify;
 
 use clap::{Args, Subcommand};
 
@@ -13,7 +14,8 @@ use crate::exit::Failure;
 #[command(before_help = "Examples:
   sudo lowroad replicate capture --tree /srv/app --to /var/lib/lowroad/app
   lowroad replicate log /var/lib/lowroad/app --follow
-  sudo lowroad replicate restore /var/lib/lowroad/app --out /srv/copy")]
+  sudo lowroad replicate restore /var/lib/lowroad/app --out /srv/copy
+  sudo lowroad replicate verify /var/lib/lowroad/app --against /srv/copy")]
 pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long, global = true)]
@@ -30,6 +32,10 @@ enum Verb {
     Log(log::Log),
     /// Make the tree as of an epoch, in a new folder
     Restore(restore::Restore),
+    /// Compare a folder with the tree of an epoch, byte for byte
+    Verify(verify::Verify),
+    /// Print one hash of a log's tree, or of a folder's: the same for equal trees
+    Hash(verify::Hash),
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -38,6 +44,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Capture(capture) => capture.run(json),
         Verb::Log(log) => log.run(json),
         Verb::Restore(restore) => restore.run(json),
+        Verb::Verify(verify) => verify.run(json),
+        Verb::Hash(hash) => hash.run(json),
     }
 }
 

@@ -7,6 +7,7 @@ mod event;
 mod order;
 mod program;
 mod read;
+mod rescan;
 mod skel;
 mod source;
 
@@ -17,12 +18,15 @@ use std::time::{Duration, Instant};
 
 use nix::sys::statfs::{EXT4_SUPER_MAGIC, fstatfs};
 
+use crate::log;
 use crate::record::{Change, Entry, File, Part};
 use derive::Deriver;
 use doubt::Doubts;
 use order::{Late, Order};
 use program::{Programs, Scope};
 use source::Source;
+
+pub use rescan::{Known, Rescan};
 
 /// The directory that every ext4 file system begins with.
 const FIRST_INODE: u64 = 2;
@@ -61,6 +65,8 @@ pub struct Capture {
     epoch: u64,
     /// A barrier was seen: the next quiet moment is an epoch.
     wanted: bool,
+    /// The tree has not been compared yet with the log that is taken up.
+    unscanned: bool,
     last_event: Instant,
 }
 
@@ -79,6 +85,8 @@ pub struct Progress {
     pub read_back: u64,
     /// The last epoch; zero before the first.
     pub epoch: u64,
+    /// What was found of a log that was taken up.
+    pub rescan: Option<Rescan>,
 }
 
 /// Why a tree cannot be followed.
@@ -106,6 +114,8 @@ pub enum Error {
         action: &'static str,
         cause: io::Error,
     },
+    #[error(transparent)]
+    Log(#[from] log::Error),
     #[error("the programs tell what nobody understands: they are of another version")]
     Unknown,
 }
@@ -133,19 +143,50 @@ impl Capture {
     /// # Errors
     /// [`Error`] says what is missing.
     pub fn start(root: &Path, options: Options) -> Result<Self, Error> {
+        let mut capture = Self::attach(root, options)?;
+        let start = Entry::Start {
+            root: capture.deriver.source.name(),
+        };
+        // A start follows anything.
+        let _always = capture.deriver.tree.enter(&start);
+        capture.deriver.out.push(start);
+        capture.doubt_root();
+        Ok(capture)
+    }
+
+    /// Until it is settled there is no epoch.
+    fn doubt_root(&mut self) {
+        let root = self.deriver.source.name();
+        self.deriver.doubt(root, Part::Names);
+        self.deriver.doubt(root, Part::Attributes);
+    }
+
+    /// Whether the tree is one that can be followed, as far as that shows before.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn check(root: &Path) -> Result<(), Error> {
+        Self::open(root).map(drop)
+    }
+
+    fn open(root: &Path) -> Result<Source, Error> {
         if !nix::unistd::geteuid().is_root() {
             return Err(Error::Privileges);
         }
-        let (source, file) = Source::open(root)?;
-        let failed = |errno: nix::errno::Errno| Error::Tree {
-            path: root.to_owned(),
-            cause: errno.into(),
-        };
-        if fstatfs(source.root()).map_err(failed)?.filesystem_type() != EXT4_SUPER_MAGIC {
+        let source = Source::open(root)?;
+        let format = fstatfs(source.root()).map_err(|errno| Error::tree(root, errno))?;
+        if format.filesystem_type() != EXT4_SUPER_MAGIC {
             return Err(Error::FileSystem {
                 path: root.to_owned(),
             });
         }
+        Ok(source)
+    }
+
+    fn attach(root: &Path, options: Options) -> Result<Self, Error> {
+        let source = Self::open(root)?;
+        let file = source.name();
+        let failed = |errno| Error::tree(root, errno);
         let stat = nix::sys::stat::fstat(source.root()).map_err(failed)?;
         let scope = Scope {
             device: stat.st_dev,
@@ -155,16 +196,9 @@ impl Capture {
         let programs = Programs::attach(&scope, options.ring_bytes)?;
         // A page that is dirty already would tell nothing of further stores.
         nix::unistd::syncfs(source.root()).map_err(failed)?;
-        let mut deriver = Deriver::new(source);
-        let start = Entry::Start { root: file };
-        // A start follows anything.
-        let _always = deriver.tree.enter(&start);
-        deriver.out.push(start);
-        deriver.doubt(file, Part::Names);
-        deriver.doubt(file, Part::Attributes);
         Ok(Self {
             programs,
-            deriver,
+            deriver: Deriver::new(source),
             order: Order::new(0),
             reading: Reading::Idle,
             progress: Progress::default(),
@@ -172,6 +206,7 @@ impl Capture {
             forgotten: 0,
             epoch: 0,
             wanted: false,
+            unscanned: false,
             last_event: Instant::now(),
         })
     }
@@ -320,6 +355,9 @@ impl Capture {
                 Ok(true)
             }
             Reading::Armed { after, doubts } if self.reached(after)? => {
+                if std::mem::take(&mut self.unscanned) {
+                    self.rescan(take)?;
+                }
                 for (file, doubt) in &doubts {
                     self.read(*file, doubt, take)?;
                 }
@@ -398,6 +436,7 @@ impl Capture {
         self.wanted = false;
         self.deriver.said = false;
         self.deriver.adrift = None;
+        self.deriver.comparison = None;
         Ok(())
     }
 
@@ -411,6 +450,13 @@ impl Capture {
 }
 
 impl Error {
+    fn tree(path: &Path, errno: nix::errno::Errno) -> Self {
+        Self::Tree {
+            path: path.to_owned(),
+            cause: errno.into(),
+        }
+    }
+
     fn bpf(action: &str) -> impl FnOnce(libbpf_rs::Error) -> Self {
         let action = action.to_owned();
         |cause| Self::Bpf { action, cause }

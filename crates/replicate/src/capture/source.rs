@@ -32,6 +32,7 @@ const TYPE: u32 = 0o170_000;
 #[derive(Debug)]
 pub(super) struct Source {
     root: OwnedFd,
+    name: File,
     path: PathBuf,
 }
 
@@ -43,8 +44,8 @@ pub(super) enum Stretch {
 }
 
 impl Source {
-    /// The tree below `path`, and what its file system calls it.
-    pub(super) fn open(path: &Path) -> Result<(Self, File), Error> {
+    /// The tree below `path`.
+    pub(super) fn open(path: &Path) -> Result<Self, Error> {
         let failed = |cause: io::Error| Error::Tree {
             path: path.to_owned(),
             cause,
@@ -54,15 +55,20 @@ impl Source {
         let file = named(&handle).ok_or_else(|| Error::FileSystem {
             path: path.to_owned(),
         })?;
-        let source = Self {
+        Ok(Self {
             root,
+            name: file,
             path: path.to_owned(),
-        };
-        Ok((source, file))
+        })
     }
 
     pub(super) fn root(&self) -> &OwnedFd {
         &self.root
+    }
+
+    /// What the file system calls the root.
+    pub(super) fn name(&self) -> File {
+        self.name
     }
 
     /// Opens a file without leaving a trace; none where it is gone.

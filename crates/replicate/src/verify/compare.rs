@@ -40,6 +40,9 @@ struct Level<A, B> {
     length: usize,
 }
 
+/// What is in a directory that either side has.
+type Below<A, B> = Option<Level<<A as Side>::Found, <B as Side>::Found>>;
+
 /// A file on one side.
 struct One<F> {
     found: F,
@@ -158,7 +161,7 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
         &mut self,
         here: Option<A::Found>,
         there: Option<B::Found>,
-    ) -> Result<Option<Level<A::Found, B::Found>>, Error> {
+    ) -> Result<Below<A, B>, Error> {
         if here.is_none() && there.is_none() {
             return Ok(None);
         }
@@ -200,7 +203,7 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
         &mut self,
         here: Option<One<A::Found>>,
         there: Option<One<B::Found>>,
-    ) -> Result<Option<Level<A::Found, B::Found>>, Error> {
+    ) -> Result<Below<A, B>, Error> {
         let here = here.filter(|one| one.seen.kind == Kind::Directory);
         let there = there.filter(|one| one.seen.kind == Kind::Directory);
         if here.is_none() && there.is_none() {
@@ -266,7 +269,7 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
             Kind::Symlink(_) => What::Target,
             _ => What::Device,
         };
-        self.say(what, &here.kind, &there.kind, |kind| word(kind));
+        self.say(what, &here.kind, &there.kind, word);
     }
 
     fn links(&mut self, here: Option<&[u8]>, there: Option<&[u8]>) {

@@ -118,7 +118,7 @@ impl Tree {
         match &seen.kind {
             Kind::Regular => {
                 self.hasher.update(&seen.size.to_le_bytes());
-                self.hasher.update(&content.unwrap_or(leaf(&[])).0);
+                self.hasher.update(&content.unwrap_or_else(|| leaf(&[])).0);
             }
             Kind::Symlink(target) => self.bytes(target),
             Kind::CharacterDevice(device) | Kind::BlockDevice(device) => {

@@ -104,10 +104,8 @@ impl Scope {
 
     /// Takes away what is not compared.
     pub(super) fn narrow(self, mut seen: Seen) -> Seen {
-        if !self.privileged {
-            if seen.kind != Kind::Directory {
-                seen.attributes.mode &= !SET_ID;
-            }
+        if !self.privileged && seen.kind != Kind::Directory {
+            seen.attributes.mode &= !SET_ID;
         }
         seen.extended.retain(|(name, _)| self.compares(name));
         if matches!(seen.kind, Kind::Symlink(_)) {

@@ -9,11 +9,8 @@ bpf::skeleton!(pub(super) mod capture = "capture");
 pub(super) use bpf::Plain;
 pub(super) use capture::*;
 
-// SAFETY: the BPF header asserts that it has no implicit padding.
+// SAFETY: the BPF header asserts that these have no implicit padding.
 unsafe impl Plain for types::event {}
-// SAFETY: the BPF header asserts that it has no implicit padding.
 unsafe impl Plain for types::state {}
-// SAFETY: the BPF header asserts that it has no implicit padding.
 unsafe impl Plain for types::file_key {}
-// SAFETY: the BPF header asserts that it has no implicit padding.
 unsafe impl Plain for types::bss {}

@@ -79,12 +79,17 @@ static __noinline int below_root(struct inode *inode)
 	return 1;
 }
 
+static __always_inline bool on_device(struct inode *inode)
+{
+	return inode && BPF_CORE_READ(inode, i_sb, s_dev) == root_device;
+}
+
 static __always_inline bool in_scope(struct inode *inode)
 {
 	struct belonging *known, found = {};
 	struct file_key file;
 
-	if (!inode || BPF_CORE_READ(inode, i_sb, s_dev) != root_device)
+	if (!on_device(inode))
 		return false;
 	if (whole)
 		return true;

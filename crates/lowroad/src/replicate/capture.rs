@@ -22,7 +22,7 @@ const LAST: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
 pub(super) struct Capture {
-    /// The directory to follow, with all below it, on one ext4 file system
+    /// The directory to follow, with all below it, on one file system
     #[arg(long, value_name = "DIR")]
     tree: PathBuf,
     /// The folder of the log, made if there is none; a log that is there is written on, from a copy
@@ -41,6 +41,7 @@ impl Capture {
         }
         let mut capture =
             capture::Capture::start(&self.tree, Options::default()).map_err(failure)?;
+        self.warn()?;
         let mut log = Log::open(self)?;
         let mut ready = false;
         let mut shown = Instant::now();
@@ -76,6 +77,18 @@ impl Capture {
             "no epoch has the last changes after {seconds} s: the log ends with epoch {}",
             progress.epoch
         )))
+    }
+
+    /// Says what below the tree is not followed.
+    fn warn(&self) -> Result<(), Failure> {
+        let below = capture::Capture::mounted_below(&self.tree).context("what is mounted")?;
+        for place in below {
+            let place = place.display();
+            tracing::warn!(
+                "{place} is another file system, and no part of the tree: it is left out"
+            );
+        }
+        Ok(())
     }
 
     /// Whether the log would be in the tree.
@@ -195,6 +208,13 @@ fn failure(error: capture::Error) -> Failure {
         Error::Privileges => Failure::Missing(vec![(
             "capture".to_owned(),
             datapath::Missing::new("needs root", "run with sudo"),
+        )]),
+        Error::Kernel { .. } => Failure::Missing(vec![(
+            "capture".to_owned(),
+            datapath::Missing::new(
+                error.to_string(),
+                "run a newer kernel, or follow a tree on ext4",
+            ),
         )]),
         Error::Tree { .. } | Error::FileSystem { .. } => Failure::Input(error.to_string()),
         failed => Failure::Failed(failed.into()),

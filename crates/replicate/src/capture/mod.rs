@@ -1,9 +1,12 @@
 //! Follows what happens to a tree, and says it in records: what was seen exactly at once, what was
 //! not seen once it has been read. It decides when the records are a state that the source had.
 
+mod calls;
 mod derive;
 mod doubt;
 mod event;
+mod format;
+mod mounts;
 mod order;
 mod program;
 mod read;
@@ -15,8 +18,6 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::statfs::{EXT4_SUPER_MAGIC, fstatfs};
-
 use crate::record::{Change, Entry, File, Part};
 use derive::Deriver;
 use doubt::Doubts;
@@ -24,8 +25,6 @@ use order::{Late, Order};
 use program::{Programs, Scope};
 use source::Source;
 
-/// The directory that every ext4 file system begins with.
-const FIRST_INODE: u64 = 2;
 /// After so much time without an event, what has happened is an epoch.
 const STILL: Duration = Duration::from_millis(20);
 
@@ -88,8 +87,10 @@ pub enum Error {
     Privileges,
     #[error("{}: {cause}", .path.display())]
     Tree { path: PathBuf, cause: io::Error },
-    #[error("{} is not on ext4, the only file system that can be followed", .path.display())]
+    #[error("{} is on none of the file systems that can be followed: {}", .path.display(), format::ALL)]
     FileSystem { path: PathBuf },
+    #[error("following {format} needs Linux 6.13 or later: this one has no event {event}")]
+    Kernel { format: &'static str, event: String },
     #[error("reading {file} of {}: {cause}", .path.display())]
     Read {
         path: PathBuf,
@@ -127,7 +128,7 @@ enum Reading {
 }
 
 impl Capture {
-    /// Attaches to the tree below `root`, which must be on ext4. The first records say what the tree
+    /// Attaches to the tree below `root`. The first records say what the tree
     /// has already.
     ///
     /// # Errors
@@ -141,16 +142,18 @@ impl Capture {
             path: root.to_owned(),
             cause: errno.into(),
         };
-        if fstatfs(source.root()).map_err(failed)?.filesystem_type() != EXT4_SUPER_MAGIC {
-            return Err(Error::FileSystem {
-                path: root.to_owned(),
-            });
-        }
-        let stat = nix::sys::stat::fstat(source.root()).map_err(failed)?;
+        let unreadable = |cause| Error::Tree {
+            path: root.to_owned(),
+            cause,
+        };
+        let device = mounts::device(source.root()).map_err(unreadable)?;
+        let device = device.ok_or_else(|| Error::FileSystem {
+            path: root.to_owned(),
+        })?;
         let scope = Scope {
-            device: stat.st_dev,
+            device,
             root: file,
-            whole: file.inode == FIRST_INODE,
+            format: source.format(),
         };
         let programs = Programs::attach(&scope, options.ring_bytes)?;
         // A page that is dirty already would tell nothing of further stores.
@@ -176,6 +179,14 @@ impl Capture {
         })
     }
 
+    /// Where other file systems are mounted below a tree: they are no part of it.
+    ///
+    /// # Errors
+    /// When the kernel's list cannot be read.
+    pub fn mounted_below(root: &Path) -> io::Result<Vec<PathBuf>> {
+        mounts::below(root)
+    }
+
     /// Says what has happened since the last call. Does not wait: call it every few milliseconds.
     ///
     /// # Errors
@@ -187,7 +198,8 @@ impl Capture {
         self.account()?;
         self.pass_on(take)?;
         while self.settle(take)? {}
-        if self.last_event.elapsed() >= STILL {
+        // What was to be read at a barrier has been read by now.
+        if self.wanted || self.last_event.elapsed() >= STILL {
             self.rest()?;
         }
         self.pass_on(take)?;

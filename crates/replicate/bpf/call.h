@@ -24,9 +24,13 @@ enum call_kind {
 const volatile __u8 calls[CALLS];
 const volatile __u32 call_mmap;
 const volatile __u32 call_ioctl;
+const volatile __u32 call_io_submit;
+const volatile __u32 call_sync_file_range;
 
 /* The file system tells that files change, but not how: all of it is read. */
 const volatile bool vague;
+/* It tells nothing of stores through memory either. */
+const volatile bool silent;
 
 static __always_inline __u8 kind_of(__u32 call)
 {

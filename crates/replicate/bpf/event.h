@@ -16,6 +16,8 @@ enum event_kind {
 	EVENT_UNLINK = 6,
 	EVENT_GONE = 7,
 	EVENT_SYNC = 8,
+	/* Whether processes store to the file through memory: its offset is one, or zero. */
+	EVENT_MAPPED = 9,
 };
 
 enum event_flag {

@@ -145,6 +145,8 @@ static __always_inline void tell_mapping(struct pt_regs *regs)
 		return;
 	file = file_of(inode);
 	tell(&file, EVENT_RANGE, HOOK_MAPPING, 0, END);
+	if (silent)
+		tell(&file, EVENT_MAPPED, HOOK_MAPPING, 1, 0);
 }
 
 #endif

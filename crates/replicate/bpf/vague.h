@@ -92,6 +92,61 @@ static __always_inline void by_descriptor(struct operation *operation, struct pt
 		remember(operation, inode, FLAG_VAGUE | HOOK_CALL, ~0ULL, 0);
 }
 
+/* Whoever reads the file asks so whether stores to it are to be looked for. */
+static __always_inline void tell_mapped(struct pt_regs *regs)
+{
+	struct inode *inode = inode_of(regs->di);
+	struct file_key file;
+
+	if (!in_scope(inode) || !regular(inode))
+		return;
+	file = file_of(inode);
+	tell(&file, EVENT_MAPPED, HOOK_MAPPING, mapped(inode), 0);
+}
+
+/* Where the descriptor is in a request to `io_submit`. */
+#define REQUEST_DESCRIPTOR 20
+#define REQUESTS 1024
+
+struct requests {
+	__u64 at;
+	__u64 seen;
+};
+
+static long next_request(__u32 i, void *context)
+{
+	struct requests *requests = context;
+	struct inode *inode;
+	__u32 descriptor;
+	__u64 request;
+
+	if (bpf_probe_read_user(&request, sizeof(request), (void *)(requests->at + i * 8)) ||
+	    bpf_probe_read_user(&descriptor, sizeof(descriptor),
+				(void *)(request + REQUEST_DESCRIPTOR)))
+		return 1;
+	requests->seen++;
+	inode = inode_of(descriptor);
+	if (in_scope(inode) && regular(inode))
+		tell_at_once(inode, FLAG_VAGUE | HOOK_CALL, 0, END);
+	return 0;
+}
+
+/* What `io_submit` was asked for, of which `count` were taken. */
+SEC("tp_btf/sys_exit")
+int BPF_PROG(silent_call_ends, struct pt_regs *regs, long count)
+{
+	struct requests requests = { .at = regs->dx };
+
+	if (regs->orig_ax == call_sync_file_range)
+		tell_mapped(regs);
+	if (regs->orig_ax != call_io_submit || count <= 0)
+		return 0;
+	bpf_loop(count < REQUESTS ? count : REQUESTS, next_request, &requests, 0);
+	if (requests.seen < count)
+		__sync_fetch_and_add(&forgotten, 1);
+	return 0;
+}
+
 static __always_inline bool syncs(struct pt_regs *regs, __u8 kind)
 {
 	struct file *file;

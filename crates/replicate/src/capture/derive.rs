@@ -8,6 +8,7 @@ use super::Error;
 use super::calls;
 use super::doubt::{Doubt, Doubts};
 use super::event::{Event, Flags, State, What};
+use super::look::Blocks;
 use super::source::{Source, kind_of};
 use crate::record::{Attributes, Change, Entry, File, Kind, Name, Origin, Part};
 use crate::tree::{Invalid, Tree};
@@ -31,6 +32,8 @@ pub(super) struct Deriver {
     pub(super) adrift: Option<File>,
     /// What operations that are being told have touched.
     told: BTreeMap<u32, Told>,
+    /// Files that change without a word, and what they had when they were looked at last.
+    pub(super) mapped: BTreeMap<File, Blocks>,
 }
 
 /// Of one operation.
@@ -54,6 +57,7 @@ impl Deriver {
             fresh: BTreeSet::new(),
             adrift: None,
             told: BTreeMap::new(),
+            mapped: BTreeMap::new(),
         }
     }
 
@@ -160,6 +164,12 @@ impl Deriver {
                 }
             }
             What::Gone => self.gone(file),
+            What::Mapped(true) if regular => {
+                self.mapped.entry(file).or_default();
+            }
+            What::Mapped(_) => {
+                self.mapped.remove(&file);
+            }
             What::Data { .. } | What::Range { .. } | What::Size(_) | What::Sync => {}
         }
         Ok(())
@@ -437,6 +447,7 @@ impl Deriver {
             self.unlink(file, &name);
         }
         self.doubts.remove(&file);
+        self.mapped.remove(&file);
         self.say(Change::Gone { file });
     }
 

@@ -43,6 +43,8 @@ pub(super) enum What {
     Unlink(State),
     Gone,
     Sync,
+    /// Whether processes store to it through memory.
+    Mapped(bool),
 }
 
 /// An inode as an operation leaves it.
@@ -86,6 +88,7 @@ impl Event {
             6 => What::Unlink(State::decode(bytes)?),
             7 => What::Gone,
             8 => What::Sync,
+            9 => What::Mapped(event.offset != 0),
             _ => return None,
         };
         Some(Self {

@@ -59,6 +59,11 @@ impl Format {
         self == Self::Ext4
     }
 
+    /// It tells nothing of stores through memory.
+    pub(super) fn silent(self) -> bool {
+        self == Self::Tmpfs
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",

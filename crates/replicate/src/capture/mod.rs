@@ -6,6 +6,7 @@ mod derive;
 mod doubt;
 mod event;
 mod format;
+mod look;
 mod mounts;
 mod order;
 mod program;
@@ -36,12 +37,16 @@ pub const INTERVAL: Duration = Duration::from_millis(2);
 pub struct Options {
     /// Room for events that wait to be read: a power of two of pages, in bytes.
     pub ring_bytes: u32,
+    /// Where the file system tells nothing of stores through memory, files that are mapped are read
+    /// before each epoch, and each second. Such a file system is refused otherwise.
+    pub look: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             ring_bytes: 64 << 20,
+            look: false,
         }
     }
 }
@@ -61,6 +66,8 @@ pub struct Capture {
     /// A barrier was seen: the next quiet moment is an epoch.
     wanted: bool,
     last_event: Instant,
+    /// When stores that nobody tells of were looked for.
+    looked: Instant,
 }
 
 /// How far the capture is.
@@ -91,6 +98,8 @@ pub enum Error {
     FileSystem { path: PathBuf },
     #[error("following {format} needs Linux 6.13 or later: this one has no event {event}")]
     Kernel { format: &'static str, event: String },
+    #[error("{format} tells nothing of stores through shared mappings")]
+    Silent { format: &'static str },
     #[error("reading {file} of {}: {cause}", .path.display())]
     Read {
         path: PathBuf,
@@ -142,6 +151,10 @@ impl Capture {
             path: root.to_owned(),
             cause: errno.into(),
         };
+        if source.format().silent() && !options.look {
+            let format = source.format().name();
+            return Err(Error::Silent { format });
+        }
         let unreadable = |cause| Error::Tree {
             path: root.to_owned(),
             cause,
@@ -176,6 +189,7 @@ impl Capture {
             epoch: 0,
             wanted: false,
             last_event: Instant::now(),
+            looked: Instant::now(),
         })
     }
 
@@ -198,6 +212,7 @@ impl Capture {
         self.account()?;
         self.pass_on(take)?;
         while self.settle(take)? {}
+        self.look_often()?;
         // What was to be read at a barrier has been read by now.
         if self.wanted || self.last_event.elapsed() >= STILL {
             self.rest()?;
@@ -218,6 +233,8 @@ impl Capture {
     ) -> Result<bool, Error> {
         let target = self.programs.counters()?.next;
         let begun = Instant::now();
+        self.poll(take)?;
+        self.look()?;
         loop {
             self.poll(take)?;
             if !self.deriver.said && self.reached(target)? {
@@ -398,6 +415,7 @@ impl Capture {
         if !certain || self.programs.counters()?.dropped != self.accounted {
             return Ok(());
         }
+        self.look()?;
         let entry = Entry::Epoch {
             number: self.epoch + 1,
         };

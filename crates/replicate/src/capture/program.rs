@@ -26,6 +26,8 @@ const VAGUE: &[&str] = &[
     "ctime_xchg_skip",
     "io_uring_complete",
 ];
+/// The program for what a file system that tells nothing has to be asked.
+const SILENT: &str = "silent_call_ends";
 /// The inode number of an ext4 file system's first directory.
 const FIRST_INODE: u64 = 2;
 
@@ -152,9 +154,15 @@ fn settle(open: &mut OpenCaptureSkel<'_>, scope: &Scope, ring_bytes: u32) -> Res
     constants.whole = scope.format == Format::Ext4 && scope.root.inode == FIRST_INODE;
     constants.vague = !scope.format.exact();
     constants.calls = calls::table();
+    constants.silent = scope.format.silent();
+    if let Format::Btrfs { subvolume } = scope.format {
+        constants.subvolume = subvolume;
+    }
     let number = |call| u32::try_from(call).map_err(|_| Error::Unknown);
     constants.call_mmap = number(libc::SYS_mmap)?;
     constants.call_ioctl = number(libc::SYS_ioctl)?;
+    constants.call_io_submit = number(libc::SYS_io_submit)?;
+    constants.call_sync_file_range = number(libc::SYS_sync_file_range)?;
     open.maps
         .ring
         .set_max_entries(ring_bytes)
@@ -165,7 +173,8 @@ fn settle(open: &mut OpenCaptureSkel<'_>, scope: &Scope, ring_bytes: u32) -> Res
         let event = section.trim_start_matches("tp_btf/");
         let name = format!("btf_trace_{event}");
         let known = kernel.type_by_name::<Typedef<'_>>(&name).is_some();
-        let wanted = wanted(event, scope.format);
+        let silent = scope.format.silent() || program.name() != SILENT;
+        let wanted = silent && wanted(event, scope.format);
         if wanted && !known && !NEWER.contains(&event) {
             return Err(Error::Kernel {
                 format: scope.format.name(),

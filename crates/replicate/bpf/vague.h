@@ -124,7 +124,7 @@ static long next_request(__u32 i, void *context)
 	    bpf_probe_read_user(&descriptor, sizeof(descriptor),
 				(void *)(request + REQUEST_DESCRIPTOR)))
 		return 1;
-	requests->seen++;
+	requests->seen = i + 1;
 	inode = inode_of(descriptor);
 	if (in_scope(inode) && regular(inode))
 		tell_at_once(inode, FLAG_VAGUE | HOOK_CALL, 0, END);

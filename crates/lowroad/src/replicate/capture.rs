@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, anyhow};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use control::shutdown::Shutdown;
 use replicate::capture::{self, INTERVAL, Options, Progress};
 use replicate::log::{self, Writer};
@@ -29,6 +29,17 @@ pub(super) struct Capture {
     /// of the whole tree
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
+    /// Follow the tree although its file system tells nothing of this, and look for it instead: files
+    /// that are mapped are read before each epoch, and each second
+    #[arg(long, value_name = "OPERATION")]
+    allow: Vec<Unseen>,
+}
+
+/// What a file system may tell nothing of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Unseen {
+    /// Stores through shared mappings
+    Mmap,
 }
 
 impl Capture {
@@ -39,8 +50,11 @@ impl Capture {
             let what = format!("{to} is in {tree}: writing the log would be a change of the tree");
             return Err(Failure::Input(what));
         }
-        let mut capture =
-            capture::Capture::start(&self.tree, Options::default()).map_err(failure)?;
+        let options = Options {
+            look: self.allow.contains(&Unseen::Mmap),
+            ..Options::default()
+        };
+        let mut capture = capture::Capture::start(&self.tree, options).map_err(failure)?;
         self.warn()?;
         let mut log = Log::open(self)?;
         let mut ready = false;
@@ -208,6 +222,13 @@ fn failure(error: capture::Error) -> Failure {
         Error::Privileges => Failure::Missing(vec![(
             "capture".to_owned(),
             datapath::Missing::new("needs root", "run with sudo"),
+        )]),
+        Error::Silent { .. } => Failure::Missing(vec![(
+            "capture".to_owned(),
+            datapath::Missing::new(
+                error.to_string(),
+                "--allow mmap: files that are mapped are read before each epoch, and each second",
+            ),
         )]),
         Error::Kernel { .. } => Failure::Missing(vec![(
             "capture".to_owned(),

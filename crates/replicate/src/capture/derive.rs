@@ -267,22 +267,8 @@ impl Deriver {
         Ok(())
     }
 
-    /// Something of the file has changed, and of a directory maybe the names in it.
-    fn vague(&mut self, file: File, state: &State) {
-        match self.tree.get(file).map(|node| &node.kind) {
-            None => self.unknown(state),
-            Some(kind) => {
-                let directory = *kind == Kind::Directory;
-                self.doubt(file, Part::Attributes);
-                if directory {
-                    self.doubt(file, Part::Names);
-                }
-            }
-        }
-    }
-
     /// A file that was there before, and comes into the tree: its directory is to be read.
-    fn unknown(&mut self, state: &State) {
+    pub(super) fn unknown(&mut self, state: &State) {
         if let Some((directory, _)) = &state.name
             && self.is(*directory, &Kind::Directory)
         {

@@ -13,6 +13,7 @@ mod program;
 mod read;
 mod skel;
 mod source;
+mod vague;
 
 use std::io;
 use std::path::{Path, PathBuf};

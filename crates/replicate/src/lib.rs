@@ -1,13 +1,17 @@
 //! Mirrors a directory tree as a program changes it, without the program's help.
 //!
-//! [`capture`] turns what the kernel does to files into [`record::Record`]s, [`log`] keeps them,
-//! [`restore`] makes the tree of them as of any epoch, and [`verify`] says whether a folder is that tree.
+//! [`capture`] turns what the kernel does to files into [`record::Record`]s, [`log`] keeps them, and
+//! [`restore`] makes the tree of them as of any epoch; [`ship`] copies them to other machines, and
+//! [`verify`] says whether a folder is that tree.
 
+pub mod apply;
 pub mod capture;
 pub mod codec;
 mod contents;
 pub mod log;
+mod make;
 pub mod record;
 pub mod restore;
+pub mod ship;
 pub mod tree;
 pub mod verify;

@@ -1,35 +1,36 @@
 //! Follows what happens to a tree, and says it in records: what was seen exactly at once, what was
 //! not seen once it has been read. It decides when the records are a state that the source had.
 
+mod begin;
+mod calls;
 mod derive;
 mod doubt;
 mod event;
+mod format;
+mod look;
+mod mounts;
 mod order;
 mod program;
 mod read;
 mod rescan;
 mod skel;
 mod source;
+mod vague;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
-
-use nix::sys::statfs::{EXT4_SUPER_MAGIC, fstatfs};
 
 use crate::log;
 use crate::record::{Change, Entry, File, Part};
 use derive::Deriver;
 use doubt::Doubts;
 use order::{Late, Order};
-use program::{Programs, Scope};
-use source::Source;
+use program::Programs;
 
 pub use rescan::{Known, Rescan};
 
-/// The directory that every ext4 file system begins with.
-const FIRST_INODE: u64 = 2;
 /// After so much time without an event, what has happened is an epoch.
 const STILL: Duration = Duration::from_millis(20);
 
@@ -41,12 +42,16 @@ pub const INTERVAL: Duration = Duration::from_millis(2);
 pub struct Options {
     /// Room for events that wait to be read: a power of two of pages, in bytes.
     pub ring_bytes: u32,
+    /// Where the file system tells nothing of stores through memory, files that are mapped are read
+    /// before each epoch, and each second. Such a file system is refused otherwise.
+    pub look: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             ring_bytes: 64 << 20,
+            look: false,
         }
     }
 }
@@ -68,6 +73,8 @@ pub struct Capture {
     /// The tree has not been compared yet with the log that is taken up.
     unscanned: bool,
     last_event: Instant,
+    /// When stores that nobody tells of were looked for.
+    looked: Instant,
 }
 
 /// How far the capture is.
@@ -96,8 +103,12 @@ pub enum Error {
     Privileges,
     #[error("{}: {cause}", .path.display())]
     Tree { path: PathBuf, cause: io::Error },
-    #[error("{} is not on ext4, the only file system that can be followed", .path.display())]
+    #[error("{} is on none of the file systems that can be followed: {}", .path.display(), format::ALL)]
     FileSystem { path: PathBuf },
+    #[error("following {format} needs Linux 6.13 or later: this one has no event {event}")]
+    Kernel { format: &'static str, event: String },
+    #[error("{format} tells nothing of stores through shared mappings")]
+    Silent { format: &'static str },
     #[error("reading {file} of {}: {cause}", .path.display())]
     Read {
         path: PathBuf,
@@ -137,80 +148,6 @@ enum Reading {
 }
 
 impl Capture {
-    /// Attaches to the tree below `root`, which must be on ext4. The first records say what the tree
-    /// has already.
-    ///
-    /// # Errors
-    /// [`Error`] says what is missing.
-    pub fn start(root: &Path, options: Options) -> Result<Self, Error> {
-        let mut capture = Self::attach(root, options)?;
-        let start = Entry::Start {
-            root: capture.deriver.source.name(),
-        };
-        // A start follows anything.
-        let _always = capture.deriver.tree.enter(&start);
-        capture.deriver.out.push(start);
-        capture.doubt_root();
-        Ok(capture)
-    }
-
-    /// Until it is settled there is no epoch.
-    fn doubt_root(&mut self) {
-        let root = self.deriver.source.name();
-        self.deriver.doubt(root, Part::Names);
-        self.deriver.doubt(root, Part::Attributes);
-    }
-
-    /// Whether the tree is one that can be followed, as far as that shows before.
-    ///
-    /// # Errors
-    /// As [`Self::start`].
-    pub fn check(root: &Path) -> Result<(), Error> {
-        Self::open(root).map(drop)
-    }
-
-    fn open(root: &Path) -> Result<Source, Error> {
-        if !nix::unistd::geteuid().is_root() {
-            return Err(Error::Privileges);
-        }
-        let source = Source::open(root)?;
-        let format = fstatfs(source.root()).map_err(|errno| Error::tree(root, errno))?;
-        if format.filesystem_type() != EXT4_SUPER_MAGIC {
-            return Err(Error::FileSystem {
-                path: root.to_owned(),
-            });
-        }
-        Ok(source)
-    }
-
-    fn attach(root: &Path, options: Options) -> Result<Self, Error> {
-        let source = Self::open(root)?;
-        let file = source.name();
-        let failed = |errno| Error::tree(root, errno);
-        let stat = nix::sys::stat::fstat(source.root()).map_err(failed)?;
-        let scope = Scope {
-            device: stat.st_dev,
-            root: file,
-            whole: file.inode == FIRST_INODE,
-        };
-        let programs = Programs::attach(&scope, options.ring_bytes)?;
-        // A page that is dirty already would tell nothing of further stores.
-        nix::unistd::syncfs(source.root()).map_err(failed)?;
-        Ok(Self {
-            programs,
-            deriver: Deriver::new(source),
-            order: Order::new(0),
-            reading: Reading::Idle,
-            progress: Progress::default(),
-            accounted: 0,
-            forgotten: 0,
-            epoch: 0,
-            wanted: false,
-            unscanned: false,
-            last_event: Instant::now(),
-        })
-    }
-
     /// Says what has happened since the last call. Does not wait: call it every few milliseconds.
     ///
     /// # Errors
@@ -222,7 +159,9 @@ impl Capture {
         self.account()?;
         self.pass_on(take)?;
         while self.settle(take)? {}
-        if self.last_event.elapsed() >= STILL {
+        self.look_often()?;
+        // What was to be read at a barrier has been read by now.
+        if self.wanted || self.last_event.elapsed() >= STILL {
             self.rest()?;
         }
         self.pass_on(take)?;
@@ -241,6 +180,8 @@ impl Capture {
     ) -> Result<bool, Error> {
         let target = self.programs.counters()?.next;
         let begun = Instant::now();
+        self.poll(take)?;
+        self.look()?;
         loop {
             self.poll(take)?;
             if !self.deriver.said && self.reached(target)? {
@@ -424,6 +365,7 @@ impl Capture {
         if !certain || self.programs.counters()?.dropped != self.accounted {
             return Ok(());
         }
+        self.look()?;
         let entry = Entry::Epoch {
             number: self.epoch + 1,
         };
@@ -450,13 +392,6 @@ impl Capture {
 }
 
 impl Error {
-    fn tree(path: &Path, errno: nix::errno::Errno) -> Self {
-        Self::Tree {
-            path: path.to_owned(),
-            cause: errno.into(),
-        }
-    }
-
     fn bpf(action: &str) -> impl FnOnce(libbpf_rs::Error) -> Self {
         let action = action.to_owned();
         |cause| Self::Bpf { action, cause }

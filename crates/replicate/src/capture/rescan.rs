@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::{Capture, Error, Options};
+use super::{Capture, Error};
 use crate::contents::{Contents, Source};
 use crate::log::{self, Reader};
 use crate::record::{Change, Entry, File, Kind, Origin};
@@ -77,36 +77,6 @@ impl Comparison {
 }
 
 impl Capture {
-    /// Attaches to the tree below `root`, to go on with the log that says what is `known`. The first
-    /// records say what has become of the tree since; epochs are numbered on. A log of another root, or
-    /// of none, says the whole tree anew.
-    ///
-    /// # Errors
-    /// As [`Self::start`].
-    pub fn resume(root: &Path, options: Options, known: Known) -> Result<Self, Error> {
-        let mut capture = Self::attach(root, options)?;
-        let file = capture.deriver.source.name();
-        let Known { tree, contents } = known;
-        capture.epoch = tree.epoch();
-        let same = tree.root() == Some(file);
-        capture.deriver.tree = tree;
-        if same {
-            capture.deriver.comparison = Some(Comparison::new(contents));
-            capture.unscanned = true;
-            capture.progress.rescan = Some(Rescan::default());
-            // The log has these doubts already, and nobody to settle them.
-            for (file, part) in capture.deriver.tree.in_doubt() {
-                capture.deriver.doubts.entry(file).or_default().add(&part);
-            }
-        } else {
-            let start = Entry::Start { root: file };
-            let _always = capture.deriver.tree.enter(&start);
-            capture.deriver.out.push(start);
-        }
-        capture.doubt_root();
-        Ok(capture)
-    }
-
     /// Compares the tree with the one that the log says, from its root down.
     pub(super) fn rescan(&mut self, take: &mut dyn FnMut(Entry)) -> Result<(), Error> {
         let Some(root) = self.deriver.tree.root() else {
@@ -153,8 +123,8 @@ impl Capture {
         // Stores from here on are seen, as those are to what is adopted.
         if known == Kind::Regular {
             self.deriver.source.clean(file, 0, u64::MAX)?;
-            self.deriver.source.wait(file, &known)?;
         }
+        self.deriver.source.wait(file, &known)?;
         let stat = self.deriver.source.stat(file)?;
         let kind = match &stat {
             Some(stat) => self.deriver.source.kind(file, stat)?,

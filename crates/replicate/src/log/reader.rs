@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::frame::{self, Frame};
-use super::segment::{self, HEADER, Header, Id, Segment, Where};
+use super::segment::{self, Beginning, HEADER, Header, Id, Segment, Where};
 use super::{Error, LARGEST_RECORD};
 use crate::record::{Change, Entry, Record};
 
 /// How much is read at once, in bytes.
 const STEP: usize = 256 << 10;
 
-/// Reads records in their order.
-#[derive(Debug)]
+/// Reads records in their order. A clone reads on from the same place.
+#[derive(Clone, Debug)]
 pub struct Reader {
     folder: PathBuf,
     id: Option<Id>,
@@ -143,6 +143,21 @@ impl Reader {
         Ok(self.id)
     }
 
+    /// Where the log begins; none while nothing was written to it. Ask before anything is read.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn beginning(&mut self) -> Result<Option<Beginning>, Error> {
+        if self.open.is_none() {
+            self.advance()?;
+        }
+        Ok(self.open.as_ref().map(|open| Beginning {
+            id: open.header.id,
+            first: open.header.first,
+            folded: open.header.folded,
+        }))
+    }
+
     fn take(&mut self, located: Located) -> Result<Located, Error> {
         let number = located.record.number;
         if let (Some(open), Some(next)) = (&self.open, self.next) {
@@ -237,7 +252,7 @@ impl Reader {
 }
 
 /// A segment being read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Open {
     path: Arc<Path>,
     file: Arc<File>,

@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 
 use crate::log;
 use crate::restore::{State, last_epoch};
-use compare::{Compare, Nobody};
+use compare::Compare;
 use of_folder::OfFolder;
 use of_log::OfLog;
+use side::Nobody;
 
 pub use hash::Hash;
 pub use report::{Difference, Undecided, Verdict, What};

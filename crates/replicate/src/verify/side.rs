@@ -58,6 +58,42 @@ pub(super) struct Seen {
     pub(super) changed_ns: i64,
 }
 
+/// The other side of a tree that is hashed alone.
+#[derive(Debug)]
+pub(super) struct Nobody;
+
+impl Side for Nobody {
+    type Found = std::convert::Infallible;
+
+    fn root(&mut self) -> Result<Self::Found, Fault> {
+        Err(Fault::Nothing)
+    }
+
+    fn names(&mut self, directory: &Self::Found) -> Result<Vec<Name>, Fault> {
+        match *directory {}
+    }
+
+    fn find(&mut self, directory: &Self::Found, _: &Name) -> Result<Option<Self::Found>, Fault> {
+        match *directory {}
+    }
+
+    fn seen(&mut self, found: &Self::Found) -> Result<Seen, Fault> {
+        match *found {}
+    }
+
+    fn data_from(&mut self, found: &mut Self::Found, _: u64) -> Result<Option<u64>, Fault> {
+        match *found {}
+    }
+
+    fn read(&mut self, found: &mut Self::Found, _: u64, _: &mut [u8]) -> Result<(), Fault> {
+        match *found {}
+    }
+
+    fn changed(&mut self, found: &Self::Found, _: &Seen) -> Result<bool, Fault> {
+        match *found {}
+    }
+}
+
 impl From<log::Error> for Fault {
     fn from(error: log::Error) -> Self {
         Self::Log(error)

@@ -31,7 +31,7 @@ struct Made {
 }
 
 fn entries() -> Vec<Entry> {
-    let bytes: Vec<u8> = (0..LARGE).map(|at| (at / 7) as u8).collect();
+    let bytes: Vec<u8> = (0..LARGE).map(|at| (at / 7).to_le_bytes()[0]).collect();
     let mut all = vec![
         start(),
         new(10, Kind::Regular),
@@ -389,7 +389,7 @@ fn take_step(folder: &Path, (way, which, number): (u8, usize, u64)) {
             fs::set_permissions(path, Permissions::from_mode(mode))
         }
         3 if kind.is_file() => {
-            setxattr(path, "user.colour", &[number as u8], XattrFlags::empty()).map_err(Into::into)
+            setxattr(path, "user.colour", &number.to_le_bytes()[..1], XattrFlags::empty()).map_err(Into::into)
         }
         4 if kind.is_dir() => fs::remove_dir_all(path),
         4 => fs::remove_file(path),

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Follow a tree on ext4 and write each change to a log, until SIGINT or SIGTERM
+    /// Follow a tree and write each change to a log, until SIGINT or SIGTERM
     Capture(capture::Capture),
     /// List the records of a log
     Log(log::Log),

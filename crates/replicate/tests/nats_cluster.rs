@@ -6,7 +6,7 @@ mod servers;
 #[path = "servers/ship.rs"]
 mod ship;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
@@ -54,7 +54,7 @@ fn leader(cluster: &Cluster, stream: &str) -> usize {
     found.unwrap()
 }
 
-fn a_leader_dies(program: &PathBuf) {
+fn a_leader_dies(program: &Path) {
     let mut cluster = Cluster::start(program, 3);
     let url = cluster.url("APP");
     let folder = || tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,7 +27,8 @@ pub(crate) struct Server {
 
 /// The program; reports the skip where there is none.
 pub(crate) fn program() -> Option<PathBuf> {
-    let program = env::var_os("LOWROAD_NATS_SERVER").map_or("nats-server".into(), PathBuf::from);
+    let program =
+        env::var_os("LOWROAD_NATS_SERVER").map_or_else(|| "nats-server".into(), PathBuf::from);
     let version = Command::new(&program)
         .arg("--version")
         .stdout(Stdio::null())
@@ -109,6 +110,10 @@ impl Server {
 }
 
 impl Drop for Server {
+    #[expect(
+        clippy::print_stderr,
+        reason = "a failed test shows what its servers said"
+    )]
     fn drop(&mut self) {
         self.kill();
         if thread::panicking() {
@@ -125,7 +130,7 @@ impl Drop for Server {
 pub(crate) struct Cluster(pub(crate) Vec<Server>);
 
 impl Cluster {
-    pub(crate) fn start(program: &PathBuf, servers: usize) -> Self {
+    pub(crate) fn start(program: &Path, servers: usize) -> Self {
         let ports: Vec<u16> = (0..servers).map(|_| free_port()).collect();
         let mut routes = String::new();
         for port in &ports {
@@ -149,8 +154,8 @@ impl Cluster {
         cluster
     }
 
-    fn one(program: &PathBuf, name: &str, more: &str) -> Server {
-        Server::on(program.clone(), free_port(), name, more)
+    fn one(program: &Path, name: &str, more: &str) -> Server {
+        Server::on(program.to_owned(), free_port(), name, more)
     }
 
     pub(crate) fn url(&self, stream: &str) -> String {

@@ -366,11 +366,7 @@ fn a_compacted_log_is_shipped_from_its_beginning() {
     };
     let url = server.url("APP");
     let log = folder();
-    let segments = log::Options {
-        segment: 2000,
-        ..log::Options::default()
-    };
-    let mut writer = log::Writer::open(log.path(), segments).unwrap();
+    let mut writer = log::Writer::open(log.path(), log::Options::default()).unwrap();
     writer.append(1, start()).unwrap();
     let written = (0..58).map(|_| data(10, 3, &[7; 100]));
     for entry in files(10, 1).take(2).chain(written) {

@@ -5,6 +5,7 @@
 mod key;
 mod sink;
 mod source;
+pub mod tcp;
 mod watch;
 
 pub use key::{Key, KeyError, Signature};

@@ -60,6 +60,7 @@ fn what_finds_no_room_is_read() {
         for seed in seeds(4..=5) {
             let small = Options {
                 ring_bytes: 64 << 10,
+                ..Options::default()
             };
             let progress = follow_workload(tree, seed, small);
             assert!(progress.dropped > 0, "{progress:?}");
@@ -73,6 +74,7 @@ fn writes_that_find_no_room_are_read() {
     on_ext4(|tree| {
         let small = Options {
             ring_bytes: 64 << 10,
+            ..Options::default()
         };
         let mut following = Following::start(tree, small);
         following.check(tree);

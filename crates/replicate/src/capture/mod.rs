@@ -1,21 +1,24 @@
 //! Follows what happens to a tree, and says it in records: what was seen exactly at once, what was
 //! not seen once it has been read. It decides when the records are a state that the source had.
 
+mod calls;
 mod derive;
 mod doubt;
 mod event;
+mod format;
+mod look;
+mod mounts;
 mod order;
 mod program;
 mod read;
 mod skel;
 mod source;
+mod vague;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use nix::sys::statfs::{EXT4_SUPER_MAGIC, fstatfs};
 
 use crate::record::{Change, Entry, File, Part};
 use derive::Deriver;
@@ -24,8 +27,6 @@ use order::{Late, Order};
 use program::{Programs, Scope};
 use source::Source;
 
-/// The directory that every ext4 file system begins with.
-const FIRST_INODE: u64 = 2;
 /// After so much time without an event, what has happened is an epoch.
 const STILL: Duration = Duration::from_millis(20);
 
@@ -37,12 +38,16 @@ pub const INTERVAL: Duration = Duration::from_millis(2);
 pub struct Options {
     /// Room for events that wait to be read: a power of two of pages, in bytes.
     pub ring_bytes: u32,
+    /// Where the file system tells nothing of stores through memory, files that are mapped are read
+    /// before each epoch, and each second. Such a file system is refused otherwise.
+    pub look: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             ring_bytes: 64 << 20,
+            look: false,
         }
     }
 }
@@ -62,6 +67,8 @@ pub struct Capture {
     /// A barrier was seen: the next quiet moment is an epoch.
     wanted: bool,
     last_event: Instant,
+    /// When stores that nobody tells of were looked for.
+    looked: Instant,
 }
 
 /// How far the capture is.
@@ -88,8 +95,12 @@ pub enum Error {
     Privileges,
     #[error("{}: {cause}", .path.display())]
     Tree { path: PathBuf, cause: io::Error },
-    #[error("{} is not on ext4, the only file system that can be followed", .path.display())]
+    #[error("{} is on none of the file systems that can be followed: {}", .path.display(), format::ALL)]
     FileSystem { path: PathBuf },
+    #[error("following {format} needs Linux 6.13 or later: this one has no event {event}")]
+    Kernel { format: &'static str, event: String },
+    #[error("{format} tells nothing of stores through shared mappings")]
+    Silent { format: &'static str },
     #[error("reading {file} of {}: {cause}", .path.display())]
     Read {
         path: PathBuf,
@@ -127,7 +138,7 @@ enum Reading {
 }
 
 impl Capture {
-    /// Attaches to the tree below `root`, which must be on ext4. The first records say what the tree
+    /// Attaches to the tree below `root`. The first records say what the tree
     /// has already.
     ///
     /// # Errors
@@ -141,16 +152,22 @@ impl Capture {
             path: root.to_owned(),
             cause: errno.into(),
         };
-        if fstatfs(source.root()).map_err(failed)?.filesystem_type() != EXT4_SUPER_MAGIC {
-            return Err(Error::FileSystem {
-                path: root.to_owned(),
-            });
+        if source.format().silent() && !options.look {
+            let format = source.format().name();
+            return Err(Error::Silent { format });
         }
-        let stat = nix::sys::stat::fstat(source.root()).map_err(failed)?;
+        let unreadable = |cause| Error::Tree {
+            path: root.to_owned(),
+            cause,
+        };
+        let device = mounts::device(source.root()).map_err(unreadable)?;
+        let device = device.ok_or_else(|| Error::FileSystem {
+            path: root.to_owned(),
+        })?;
         let scope = Scope {
-            device: stat.st_dev,
+            device,
             root: file,
-            whole: file.inode == FIRST_INODE,
+            format: source.format(),
         };
         let programs = Programs::attach(&scope, options.ring_bytes)?;
         // A page that is dirty already would tell nothing of further stores.
@@ -173,7 +190,16 @@ impl Capture {
             epoch: 0,
             wanted: false,
             last_event: Instant::now(),
+            looked: Instant::now(),
         })
+    }
+
+    /// Where other file systems are mounted below a tree: they are no part of it.
+    ///
+    /// # Errors
+    /// When the kernel's list cannot be read.
+    pub fn mounted_below(root: &Path) -> io::Result<Vec<PathBuf>> {
+        mounts::below(root)
     }
 
     /// Says what has happened since the last call. Does not wait: call it every few milliseconds.
@@ -187,7 +213,9 @@ impl Capture {
         self.account()?;
         self.pass_on(take)?;
         while self.settle(take)? {}
-        if self.last_event.elapsed() >= STILL {
+        self.look_often()?;
+        // What was to be read at a barrier has been read by now.
+        if self.wanted || self.last_event.elapsed() >= STILL {
             self.rest()?;
         }
         self.pass_on(take)?;
@@ -206,6 +234,8 @@ impl Capture {
     ) -> Result<bool, Error> {
         let target = self.programs.counters()?.next;
         let begun = Instant::now();
+        self.poll(take)?;
+        self.look()?;
         loop {
             self.poll(take)?;
             if !self.deriver.said && self.reached(target)? {
@@ -386,6 +416,7 @@ impl Capture {
         if !certain || self.programs.counters()?.dropped != self.accounted {
             return Ok(());
         }
+        self.look()?;
         let entry = Entry::Epoch {
             number: self.epoch + 1,
         };

@@ -68,8 +68,8 @@ impl Publish {
         };
         let options = self.connect.options(&self.to, tls)?;
         let publisher = Publisher::new(&self.log, options, settings);
-        let mut publisher =
-            publisher.map_err(|error| Failure::Input(format!("{}: {error}", self.log.display())))?;
+        let mut publisher = publisher
+            .map_err(|error| Failure::Input(format!("{}: {error}", self.log.display())))?;
         let mut shown = Shown::new(json);
         let mut progress = Published::default();
         while !shutdown.requested() {

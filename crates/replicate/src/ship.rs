@@ -3,8 +3,10 @@
 //! can write to.
 
 mod key;
+pub mod nats;
 mod sink;
 mod source;
+pub mod tcp;
 mod watch;
 
 pub use key::{Key, KeyError, Signature};

@@ -388,9 +388,13 @@ fn take_step(folder: &Path, (way, which, number): (u8, usize, u64)) {
             let mode = 0o700 | u32::try_from(number % 64).unwrap();
             fs::set_permissions(path, Permissions::from_mode(mode))
         }
-        3 if kind.is_file() => {
-            setxattr(path, "user.colour", &number.to_le_bytes()[..1], XattrFlags::empty()).map_err(Into::into)
-        }
+        3 if kind.is_file() => setxattr(
+            path,
+            "user.colour",
+            &number.to_le_bytes()[..1],
+            XattrFlags::empty(),
+        )
+        .map_err(Into::into),
         4 if kind.is_dir() => fs::remove_dir_all(path),
         4 => fs::remove_file(path),
         5 => fs::rename(path, other),

@@ -2,8 +2,14 @@
 
 mod apply;
 mod capture;
+mod keys;
 mod log;
+mod nats;
+mod publish;
+mod receive;
 mod restore;
+mod serve;
+mod tcp;
 mod verify;
 
 use clap::{Args, Subcommand};
@@ -17,7 +23,12 @@ use crate::exit::Failure;
   lowroad replicate log /var/lib/lowroad/app --follow
   sudo lowroad replicate apply /var/lib/lowroad/app --to /srv/replica --follow
   sudo lowroad replicate restore /var/lib/lowroad/app --out /srv/copy
-  sudo lowroad replicate verify /var/lib/lowroad/app --against /srv/copy")]
+  sudo lowroad replicate verify /var/lib/lowroad/app --against /srv/copy
+  lowroad replicate serve /var/lib/lowroad/app --listen 0.0.0.0:7400 --cert server.pem --key server.key \\
+      --clients-ca ca.pem
+  lowroad replicate receive tcp://source.example:7400 --to /var/lib/lowroad/app --cert edge-1.pem \\
+      --key edge-1.key --server-ca ca.pem
+  lowroad replicate publish /var/lib/lowroad/app --to nats://127.0.0.1:4222/APP")]
 pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long, global = true)]
@@ -40,6 +51,14 @@ enum Verb {
     Verify(verify::Verify),
     /// Print one hash of a log's tree, or of a folder's: the same for equal trees
     Hash(verify::Hash),
+    /// Ship a log to replicas over TCP as it is written, until SIGINT or SIGTERM
+    Serve(serve::Serve),
+    /// Keep a stream of NATS servers equal to a log as it is written, until SIGINT or SIGTERM
+    Publish(publish::Publish),
+    /// Keep a copy of a log that another machine ships, until SIGINT or SIGTERM
+    Receive(receive::Receive),
+    /// Make certificates for `serve` and `receive`
+    Keys(keys::Keys),
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -51,6 +70,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Restore(restore) => restore.run(json),
         Verb::Verify(verify) => verify.run(json),
         Verb::Hash(hash) => hash.run(json),
+        Verb::Serve(serve) => serve.run(json),
+        Verb::Publish(publish) => publish.run(json),
+        Verb::Receive(receive) => receive.run(json),
+        Verb::Keys(keys) => keys.run(json),
     }
 }
 

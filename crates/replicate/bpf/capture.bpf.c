@@ -8,6 +8,7 @@
 #include "lowroad/export.h"
 #include "lowroad/license.h"
 #include "lowroad/vfs.h"
+#include "journal.h"
 #include "unseen.h"
 
 EXPORT_STRUCT(event);
@@ -20,11 +21,19 @@ static __always_inline int written(struct inode *inode, __s64 offset, __u32 leng
 {
 	struct operation *operation;
 
-	if (!in_scope(inode) || !regular(inode))
+	if (inode->i_sb->s_dev != root_device || (inode->i_mode & TYPE_MASK) != TYPE_REGULAR)
 		return 0;
-	touch(inode, 0);
-	tell_data(inode, offset, length, copied);
 	operation = running();
+	if (!still_in_scope(operation, inode))
+		return 0;
+	if (operation && only_bytes(inode, offset, length, copied))
+		begin(operation);
+	else
+		touch(inode, 0);
+	if (journal)
+		tell_place(inode, offset, length);
+	else
+		tell_data(inode, offset, length, copied);
 	if (operation) {
 		operation->wrote = inode;
 		operation->first = offset >> PAGE_SHIFT;
@@ -170,12 +179,15 @@ int BPF_PROG(synced, struct inode *inode, int result)
 SEC("tp_btf/sys_exit")
 int BPF_PROG(call_ends, struct pt_regs *regs, long result)
 {
-	struct operation *operation =
-		bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0);
+	struct operation *operation;
 
 	if (regs->orig_ax == CALL_MMAP && result > 0)
 		tell_mapping(regs);
-	if (operation && operation->count)
+	/* Of all calls of the machine few change a file of the tree. */
+	if (!*(volatile __u64 *)&operations)
+		return 0;
+	operation = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0);
+	if (operation && operation->begun)
 		end(operation, regs->orig_ax);
 	return 0;
 }

@@ -16,6 +16,8 @@ enum event_kind {
 	EVENT_UNLINK = 6,
 	EVENT_GONE = 7,
 	EVENT_SYNC = 8,
+	/* A range that was written. */
+	EVENT_WRITTEN = 9,
 };
 
 enum event_flag {

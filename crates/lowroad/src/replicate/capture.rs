@@ -29,6 +29,10 @@ pub(super) struct Capture {
     /// of the whole tree
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
+    /// Write down where files are written, and read that before each epoch, instead of each write's
+    /// bytes: less of a burden for a program that writes the same places again and again
+    #[arg(long)]
+    journal: bool,
 }
 
 impl Capture {
@@ -39,8 +43,11 @@ impl Capture {
             let what = format!("{to} is in {tree}: writing the log would be a change of the tree");
             return Err(Failure::Input(what));
         }
-        let mut capture =
-            capture::Capture::start(&self.tree, Options::default()).map_err(failure)?;
+        let options = Options {
+            journal: self.journal,
+            ..Options::default()
+        };
+        let mut capture = capture::Capture::start(&self.tree, options).map_err(failure)?;
         let mut log = Log::open(self)?;
         let mut ready = false;
         let mut shown = Instant::now();

@@ -36,6 +36,11 @@ pub(super) enum What {
         offset: u64,
         length: u64,
     },
+    /// As `Range`, and any later store to them will be told.
+    Written {
+        offset: u64,
+        length: u64,
+    },
     Size(u64),
     New(State),
     State(State),
@@ -85,6 +90,10 @@ impl Event {
             6 => What::Unlink(State::decode(bytes)?),
             7 => What::Gone,
             8 => What::Sync,
+            9 => What::Written {
+                offset: event.offset,
+                length: event.length,
+            },
             _ => return None,
         };
         Some(Self {

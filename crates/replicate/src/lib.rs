@@ -1,7 +1,7 @@
 //! Mirrors a directory tree as a program changes it, without the program's help.
 //!
 //! [`capture`] turns what the kernel does to files into [`record::Record`]s, [`log`] keeps them, and
-//! [`restore`] makes the tree of them as of any epoch.
+//! [`restore`] makes the tree of them as of any epoch; [`ship`] copies them to other machines.
 
 pub mod capture;
 pub mod codec;
@@ -9,4 +9,5 @@ mod contents;
 pub mod log;
 pub mod record;
 pub mod restore;
+pub mod ship;
 pub mod tree;

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 pub use compact::compact;
 pub use frame::LARGEST_RECORD;
 pub use reader::{Located, Place, Reader};
-pub use segment::Id;
-pub use writer::{Durability, Options, Writer};
+pub use segment::{Beginning, Id};
+pub use writer::{Durability, Last, Options, Writer};
 
 use crate::tree::Invalid;
 

@@ -1,4 +1,8 @@
 //! Generated from `bpf/*.bpf.c`, and what the programs write, read as the structures they are.
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "one comment is for all structures"
+)]
 
 pub(crate) use bpf::Plain;
 

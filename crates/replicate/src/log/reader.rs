@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::frame::{self, Frame};
-use super::segment::{self, HEADER, Header, Id, Segment, Where};
+use super::segment::{self, Beginning, HEADER, Header, Id, Segment, Where};
 use super::{Error, LARGEST_RECORD};
 use crate::record::{Change, Entry, Record};
 
@@ -141,6 +141,21 @@ impl Reader {
             self.advance()?;
         }
         Ok(self.id)
+    }
+
+    /// Where the log begins; none while nothing was written to it. Ask before anything is read.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn beginning(&mut self) -> Result<Option<Beginning>, Error> {
+        if self.open.is_none() {
+            self.advance()?;
+        }
+        Ok(self.open.as_ref().map(|open| Beginning {
+            id: open.header.id,
+            first: open.header.first,
+            folded: open.header.folded,
+        }))
     }
 
     fn take(&mut self, located: Located) -> Result<Located, Error> {

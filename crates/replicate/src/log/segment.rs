@@ -18,12 +18,24 @@ const MAGIC: [u8; 8] = *b"lrreplg1";
 /// Which log a segment belongs to: drawn at random when the log begins.
 pub type Id = [u8; 16];
 
+/// Where a log begins, and which log it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    pub id: Id,
+    /// The number of the first record.
+    pub first: u64,
+    /// If the log was compacted, the number of the epoch's record that its beginning was folded up to:
+    /// the records before have other numbers than they had. Otherwise 0.
+    pub folded: u64,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) id: Id,
     /// The number of the first record.
     pub(super) first: u64,
-    /// For a base, the number of the epoch's record that its beginning was folded up to; otherwise 0.
+    /// For a base, and for the first segment of a copy of one, the number of the epoch's record that its
+    /// beginning was folded up to; otherwise 0.
     pub(super) folded: u64,
     /// For a base, the number of its last record; otherwise 0.
     pub(super) last: u64,

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
 
 use super::reader::Open;
-use super::segment::{self, HEADER, Header, Id, Segment, Where};
+use super::segment::{self, Beginning, HEADER, Header, Id, Segment, Where};
 use super::{Error, frame};
 use crate::record::{Change, Entry, Record};
 use crate::tree::{Doubts, Invalid};
@@ -51,6 +51,10 @@ pub struct Writer {
     /// The number of the last record that is in a segment; those that follow wait.
     written: u64,
     waiting: Vec<u8>,
+    /// For a copy that begins with a base's records: what its first segment has to say of them.
+    folded: u64,
+    /// Whether the segment's name survives a loss of power.
+    named: bool,
     /// A sync failed: what is on the disk is not known any more.
     failed: bool,
     _lock: File,
@@ -64,6 +68,14 @@ struct Current {
     end: u64,
 }
 
+/// A log's last record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Last {
+    pub number: u64,
+    /// When it was written at the source, in nanoseconds since 1970.
+    pub at_ns: u64,
+}
+
 /// What has to be known of a log to append to it.
 #[derive(Debug, Default)]
 struct Tail {
@@ -72,6 +84,7 @@ struct Tail {
     doubts: Doubts,
     /// Whether an epoch or a start was seen: no doubt from before lasts.
     anchored: bool,
+    last: Option<Last>,
 }
 
 #[derive(Debug)]
@@ -103,6 +116,8 @@ impl Writer {
             tail: Tail::default(),
             written: 0,
             waiting: Vec::new(),
+            folded: 0,
+            named: true,
             failed: false,
             _lock: lock,
         };
@@ -193,6 +208,10 @@ impl Writer {
             self.failed = synced.is_err();
             synced.map_err(Error::io(&current.path))?;
         }
+        if !self.named {
+            segment::sync_folder(&self.folder)?;
+            self.named = true;
+        }
         Ok(())
     }
 
@@ -206,6 +225,51 @@ impl Writer {
             self.segment = Some(self.begin()?);
         }
         Ok(())
+    }
+
+    /// Makes an empty log the copy of another: it has that one's id and numbers.
+    ///
+    /// # Errors
+    /// [`Error::Mixed`] if it has records.
+    pub fn adopt(&mut self, beginning: &Beginning) -> Result<(), Error> {
+        if self.tail.last.is_some() {
+            return Err(Error::Mixed(self.folder.clone()));
+        }
+        // Begun, and without a record.
+        if let Some(current) = self.segment.take() {
+            segment::remove(&current.path)?;
+        }
+        self.id = beginning.id;
+        self.folded = beginning.folded;
+        self.written = beginning.first.saturating_sub(1);
+        self.tail.number = self.written;
+        Ok(())
+    }
+
+    /// Removes all records, the last ones first: what a crash leaves of them is a log.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while the log is being compacted; [`Error::Io`].
+    pub fn clear(&mut self) -> Result<(), Error> {
+        let _lock = segment::lock(&self.folder, "compact.lock")?;
+        self.waiting.clear();
+        self.segment = None;
+        self.folded = 0;
+        self.tail = Tail::default();
+        self.written = 0;
+        let listing = segment::list(&self.folder)?;
+        let live = listing.live.iter().rev().map(|segment| &segment.path);
+        for path in listing.replaced.iter().chain(live) {
+            segment::remove(path)?;
+        }
+        self.named = true;
+        segment::sync_folder(&self.folder)?;
+        self.recover(&[])
+    }
+
+    /// None for a log that has no records.
+    pub fn last(&self) -> Option<Last> {
+        self.tail.last
     }
 
     /// The number of the last record; zero for an empty log.
@@ -249,12 +313,15 @@ impl Writer {
         let header = Header {
             id: self.id,
             first: self.written + 1,
-            folded: 0,
+            folded: self.folded,
             last: 0,
         };
+        self.named = false;
         let file = segment::create(&path, &header)?;
+        self.folded = 0;
         if self.options.durability == Durability::Epoch {
             segment::sync_folder(&self.folder)?;
+            self.named = true;
         }
         Ok(Current {
             path,
@@ -315,6 +382,10 @@ impl Tail {
 
     fn follow(&mut self, record: &Record) {
         self.number = record.number;
+        self.last = Some(Last {
+            number: record.number,
+            at_ns: record.at_ns,
+        });
         match &record.entry {
             Entry::Start { .. } => {
                 self.doubts = Doubts::default();

@@ -1,0 +1,13 @@
+//! Ships a log to other machines: what every way of doing so shares. A [`Source`] follows the log
+//! record by record, a [`Sink`] is the copy of it, and a [`Key`] signs records for ways that others
+//! can write to.
+
+mod key;
+mod sink;
+mod source;
+mod watch;
+
+pub use key::{Key, KeyError, Signature};
+pub use sink::{Held, Sink};
+pub use source::Source;
+pub use watch::Watch;

@@ -1,0 +1,71 @@
+//! A log as it is shipped: its records in their order, from any of them on, while it is written.
+
+use std::path::{Path, PathBuf};
+
+use crate::log::{Beginning, Error, Reader};
+use crate::record::Record;
+
+#[derive(Debug)]
+pub struct Source {
+    folder: PathBuf,
+    reader: Reader,
+    /// The number of the last record that was read, or that reading begins behind; zero for all.
+    number: u64,
+}
+
+impl Source {
+    /// With the record that follows this number; with the log's first one, whatever its number, for 0.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there is no such folder; an empty one is a log that begins later.
+    pub fn open(folder: &Path, after: u64) -> Result<Self, Error> {
+        Ok(Self {
+            folder: folder.to_owned(),
+            reader: Reader::open(folder)?,
+            number: after,
+        })
+    }
+
+    /// Where the log begins: for a copy of all of it. None while nothing was written to it.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn beginning(&mut self) -> Result<Option<Beginning>, Error> {
+        self.reader.beginning()
+    }
+
+    /// The next record; none if there is none yet: it can be asked for again later.
+    ///
+    /// # Errors
+    /// Those of [`Reader::read`]; [`Error::Compacted`] also if the log begins behind where reading
+    /// should.
+    pub fn read(&mut self) -> Result<Option<Record>, Error> {
+        let read = match self.next() {
+            // The writer was killed while it wrote, and its successor has cut off what this reader
+            // had begun to read.
+            Err(Error::Damaged { .. }) => {
+                self.reader = Reader::open(&self.folder)?;
+                self.next()
+            }
+            read => read,
+        }?;
+        if let Some(record) = &read {
+            self.number = record.number;
+        }
+        Ok(read)
+    }
+
+    fn next(&mut self) -> Result<Option<Record>, Error> {
+        while let Some(located) = self.reader.read()? {
+            let found = located.record.number;
+            if self.number == 0 || found == self.number + 1 {
+                return Ok(Some(located.record));
+            }
+            if found > self.number {
+                let (folder, number) = (self.folder.clone(), self.number + 1);
+                return Err(Error::Compacted { folder, number });
+            }
+        }
+        Ok(None)
+    }
+}

@@ -21,6 +21,13 @@ def rewrite():
 
 class KeepAlive(WSGIRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Head and body are sent apart: the second would wait until the first is acknowledged.
+    disable_nagle_algorithm = True
+
+    def send_header(self, keyword, value):
+        # Werkzeug closes every connection, for applications that leave a body unread.
+        if keyword != "Connection":
+            super().send_header(keyword, value)
 
 
 server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=KeepAlive)

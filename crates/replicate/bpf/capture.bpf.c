@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Tells what happens to the files of a tree on ext4, at the places where the kernel does it. */
+/* Tells what happens to the files of a tree, at the places where the kernel does it. */
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
@@ -9,38 +9,13 @@
 #include "lowroad/license.h"
 #include "lowroad/vfs.h"
 #include "journal.h"
-#include "unseen.h"
+#include "vague.h"
 
 EXPORT_STRUCT(event);
 EXPORT_STRUCT(state);
 EXPORT_STRUCT(file_key);
 
 #define REASON_EXTENDED 10
-
-static __always_inline int written(struct inode *inode, __s64 offset, __u32 length, __u32 copied)
-{
-	struct operation *operation;
-
-	if (inode->i_sb->s_dev != root_device || (inode->i_mode & TYPE_MASK) != TYPE_REGULAR)
-		return 0;
-	operation = running();
-	if (!still_in_scope(operation, inode))
-		return 0;
-	if (operation && only_bytes(inode, offset, length, copied))
-		begin(operation);
-	else
-		touch(inode, 0);
-	if (journal)
-		tell_place(inode, offset, length);
-	else
-		tell_data(inode, offset, length, copied);
-	if (operation) {
-		operation->wrote = inode;
-		operation->first = offset >> PAGE_SHIFT;
-		operation->last = (offset + length) >> PAGE_SHIFT;
-	}
-	return 0;
-}
 
 SEC("tp_btf/ext4_da_write_end")
 int BPF_PROG(delayed_write, struct inode *inode, s64 offset, __u32 length, __u32 copied)
@@ -69,8 +44,8 @@ int BPF_PROG(truncated, struct inode *inode)
 	if (!in_scope(inode) || !regular(inode) || BPF_CORE_READ(inode, i_count.counter) == 0)
 		return 0;
 	file = file_of(inode);
-	touch(inode, 0);
-	tell(&file, EVENT_SIZE, 0, BPF_CORE_READ(inode, i_size), 0);
+	touch(inode, HOOK_TRUNCATE);
+	tell(&file, EVENT_SIZE, HOOK_TRUNCATE, BPF_CORE_READ(inode, i_size), 0);
 	operation = mapped(inode) ? NULL : running();
 	if (operation) {
 		/* It makes zeros of what it cuts off in a page that stays. */
@@ -91,7 +66,7 @@ int BPF_PROG(created, struct inode *inode, struct inode *directory, int mode)
 	if (!in_scope(directory))
 		return 0;
 	file = file_of(inode);
-	touch(inode, 0);
+	touch(inode, HOOK_INODE);
 	number = take_number();
 	state = bpf_ringbuf_reserve(&ring, sizeof(*state), 0);
 	if (!state) {
@@ -102,6 +77,7 @@ int BPF_PROG(created, struct inode *inode, struct inode *directory, int mode)
 		return 0;
 	}
 	head(&state->event, number, &file, EVENT_NEW);
+	mark(&state->event, HOOK_INODE);
 	empty(state);
 	put_inode(state, inode);
 	state->parent = BPF_CORE_READ(directory, i_ino);
@@ -114,7 +90,7 @@ SEC("tp_btf/ext4_mark_inode_dirty")
 int BPF_PROG(marked, struct inode *inode)
 {
 	if (in_scope(inode))
-		touch(inode, 0);
+		touch(inode, HOOK_INODE);
 	return 0;
 }
 
@@ -122,7 +98,7 @@ SEC("tp_btf/ext4_journal_start_inode")
 int BPF_PROG(journal_starts, struct inode *inode, int blocks, int reserved, int revoked, int reason)
 {
 	if (reason == REASON_EXTENDED && in_scope(inode))
-		touch(inode, FLAG_EXTENDED);
+		touch(inode, FLAG_EXTENDED | HOOK_INODE);
 	return 0;
 }
 
@@ -145,6 +121,7 @@ int BPF_PROG(unlinked, struct dentry *dentry, int result)
 		return 0;
 	}
 	head(&state->event, number, &file, EVENT_UNLINK);
+	mark(&state->event, HOOK_INODE);
 	empty(state);
 	put_inode(state, inode);
 	put_name(state, dentry);
@@ -160,7 +137,7 @@ int BPF_PROG(evicted, struct inode *inode)
 	if (BPF_CORE_READ(inode, i_nlink) || !in_scope(inode))
 		return 0;
 	file = file_of(inode);
-	tell(&file, EVENT_GONE, 0, 0, 0);
+	tell(&file, EVENT_GONE, HOOK_INODE, 0, 0);
 	return 0;
 }
 
@@ -179,15 +156,26 @@ int BPF_PROG(synced, struct inode *inode, int result)
 SEC("tp_btf/sys_exit")
 int BPF_PROG(call_ends, struct pt_regs *regs, long result)
 {
-	struct operation *operation;
+	struct file_key root = { .inode = root_inode };
+	__u8 kind = kind_of(regs->orig_ax);
+	struct operation *operation = NULL;
+	bool writes = vague && result >= 0 && kind & (CALL_FIRST | CALL_THIRD);
 
-	if (regs->orig_ax == CALL_MMAP && result > 0)
-		tell_mapping(regs);
 	/* Of all calls of the machine few change a file of the tree. */
-	if (!*(volatile __u64 *)&operations)
-		return 0;
-	operation = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0);
-	if (operation && operation->begun)
+	if (writes || *(volatile __u64 *)&operations)
+		operation = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL,
+						 writes ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	if (regs->orig_ax == call_mmap && result > 0)
+		tell_mapping(regs);
+	if (operation && writes)
+		by_descriptor(operation, regs, kind);
+	if (operation && operation->begun) {
 		end(operation, regs->orig_ax);
+		/* Programs put a file in another's place once it is whole. */
+		if (result == 0 && kind & CALL_MOVES)
+			tell_sync(&root);
+	}
+	if (result >= 0 && kind && syncs(regs, kind))
+		tell_sync(&root);
 	return 0;
 }

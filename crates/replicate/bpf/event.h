@@ -16,8 +16,10 @@ enum event_kind {
 	EVENT_UNLINK = 6,
 	EVENT_GONE = 7,
 	EVENT_SYNC = 8,
+	/* Whether processes store to the file through memory: its offset is one, or zero. */
+	EVENT_MAPPED = 9,
 	/* A range that was written. */
-	EVENT_WRITTEN = 9,
+	EVENT_WRITTEN = 10,
 };
 
 enum event_flag {
@@ -32,6 +34,24 @@ enum event_flag {
 	FLAG_NAMED = 32,
 	/* The operation touched nothing that is not told. */
 	FLAG_LAST = 64,
+	/* What became of it is not told: it is to be read. */
+	FLAG_VAGUE = 128,
+};
+
+/* Where the kernel showed it, above the flags. */
+enum hook {
+	HOOK_WRITE = 1 << 8,
+	HOOK_TRUNCATE = 1 << 9,
+	HOOK_ALLOCATE = 1 << 10,
+	HOOK_INODE = 1 << 11,
+	HOOK_FOLIO = 1 << 12,
+	HOOK_DIRECT = 1 << 13,
+	HOOK_MAPPING = 1 << 14,
+	HOOK_TIME = 1 << 15,
+	HOOK_BUFFERED = 1 << 16,
+	HOOK_RING = 1 << 17,
+	HOOK_CALL = 1 << 18,
+	HOOK_SYNC = 1 << 19,
 };
 
 /* `length` bytes, and padding, follow where kind is EVENT_DATA. */
@@ -43,7 +63,7 @@ struct event {
 	__u32 generation;
 	__u8 kind;
 	__u8 flags;
-	__u16 zero;
+	__u16 hooks;
 };
 
 /* EVENT_NEW, EVENT_STATE and EVENT_UNLINK: what the inode is like, and a name of it. */
@@ -131,13 +151,19 @@ static __always_inline void head(struct event *event, __u64 number, const struct
 	event->kind = kind;
 }
 
+static __always_inline void mark(struct event *event, __u32 flags)
+{
+	event->flags |= (__u8)flags;
+	event->hooks |= flags >> 8;
+}
+
 static __always_inline __u64 take_number(void)
 {
 	return __sync_fetch_and_add(&next_number, 1);
 }
 
 /* An event that has no more to say than a range. */
-static __always_inline void tell(const struct file_key *file, __u8 kind, __u8 flags, __u64 offset,
+static __always_inline void tell(const struct file_key *file, __u8 kind, __u32 flags, __u64 offset,
 				 __u64 length)
 {
 	__u64 number = take_number();
@@ -148,7 +174,7 @@ static __always_inline void tell(const struct file_key *file, __u8 kind, __u8 fl
 		return;
 	}
 	head(event, number, file, kind);
-	event->flags = flags;
+	mark(event, flags);
 	event->offset = offset;
 	event->length = length;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Writes that are told by their place: what is told once is not told again until userspace reads it. */
+/*
+ * Writes: told with their bytes, or by their place. A place that is told is not told again until
+ * userspace reads it.
+ */
 #ifndef REPLICATE_JOURNAL_H
 #define REPLICATE_JOURNAL_H
 
-#include "operation.h"
-#include "page.h"
+#include "unseen.h"
 
 /* Times are written to the disk later, and nothing is told of them. */
 #define LAZY_TIME (1 << 25)
@@ -74,11 +76,11 @@ static __always_inline void tell_place(struct inode *inode, __u64 offset, __u32 
 	place.file.generation = inode->i_generation;
 	/* Of what is mapped, stores to pages that are dirty now tell nothing. */
 	if (mapped(inode)) {
-		tell(&place.file, EVENT_RANGE, 0, offset, length);
+		tell(&place.file, EVENT_RANGE, HOOK_WRITE, offset, length);
 		return;
 	}
 	if (first >> 6 != last >> 6) {
-		tell(&place.file, EVENT_WRITTEN, 0, offset, length);
+		tell(&place.file, EVENT_WRITTEN, HOOK_WRITE, offset, length);
 		return;
 	}
 	bits = (bits >> (63 - (last - first))) << (first & 63);
@@ -88,7 +90,7 @@ static __always_inline void tell_place(struct inode *inode, __u64 offset, __u32 
 			return;
 		told.told = pages->told;
 	}
-	tell(&place.file, EVENT_WRITTEN, 0, first << PAGE_SHIFT, (last - first + 1) << PAGE_SHIFT);
+	tell(&place.file, EVENT_WRITTEN, HOOK_WRITE, first << PAGE_SHIFT, (last - first + 1) << PAGE_SHIFT);
 	told.period = now;
 	told.told |= bits;
 	/* Whoever writes to the file waits for its lock: nobody else changes it meanwhile. */
@@ -96,6 +98,31 @@ static __always_inline void tell_place(struct inode *inode, __u64 offset, __u32 
 		*pages = told;
 	else
 		bpf_map_update_elem(&places, &place, &told, BPF_ANY);
+}
+
+static __always_inline int written(struct inode *inode, __s64 offset, __u32 length, __u32 copied)
+{
+	struct operation *operation;
+
+	if (inode->i_sb->s_dev != root_device || !regular(inode))
+		return 0;
+	operation = running();
+	if (!still_in_scope(operation, inode))
+		return 0;
+	if (operation && only_bytes(inode, offset, length, copied))
+		begin(operation);
+	else
+		touch(inode, HOOK_WRITE);
+	if (journal)
+		tell_place(inode, offset, length);
+	else
+		tell_data(inode, offset, length, copied);
+	if (operation) {
+		operation->wrote = inode;
+		operation->first = offset >> PAGE_SHIFT;
+		operation->last = (offset + length) >> PAGE_SHIFT;
+	}
+	return 0;
 }
 
 #endif

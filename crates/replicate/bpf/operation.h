@@ -3,6 +3,7 @@
 #ifndef REPLICATE_OPERATION_H
 #define REPLICATE_OPERATION_H
 
+#include "call.h"
 #include "state.h"
 
 /* A rename that replaces touches four, and marks of quota files may come to them. */
@@ -66,8 +67,13 @@ static __always_inline void tell_at_once(struct inode *inode, __u32 flags, __u64
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct file_key file = file_of(inode);
 
-	if (in_the_middle(task))
+	if (in_the_middle(task)) {
 		flags |= FLAG_MIDDLE;
+		if (vague && from >= to) {
+			from = 0;
+			to = END;
+		}
+	}
 	tell_state(inode, &file, flags, 0, false);
 	if (from < to)
 		tell(&file, EVENT_RANGE, flags, from, to - from);
@@ -111,20 +117,14 @@ static __always_inline bool add(struct touched *touched, struct inode *inode, __
 	return true;
 }
 
-/* Something of the inode changes, and of its bytes those from `from` up to `to`. */
-static __noinline int touch_range(struct inode *inode, __u32 flags, __u64 from, __u64 to)
+/* It is told when the operation ends. */
+static __noinline int remember(struct operation *operation, struct inode *inode, __u32 flags,
+			       __u64 from, __u64 to)
 {
-	struct operation *operation;
 	int i;
 
-	/* Nobody uses it any more. */
-	if (BPF_CORE_READ(inode, i_count.counter) == 0)
+	if (!operation)
 		return 0;
-	operation = running();
-	if (!operation) {
-		tell_at_once(inode, flags, from, to);
-		return 0;
-	}
 	begin(operation);
 	for (i = 0; i < TOUCHED; i++) {
 		if (!add(&operation->touched[i], inode, flags, from, to))
@@ -135,6 +135,23 @@ static __noinline int touch_range(struct inode *inode, __u32 flags, __u64 from, 
 	}
 	operation->flags |= FLAG_OVERFLOW;
 	tell_at_once(inode, flags | FLAG_MIDDLE, from, to);
+	return 0;
+}
+
+/* Something of the inode changes, and of its bytes those from `from` up to `to`. */
+static __noinline int touch_range(struct inode *inode, __u32 flags, __u64 from, __u64 to)
+{
+	struct operation *operation;
+
+	/* Nobody uses it any more. */
+	if (BPF_CORE_READ(inode, i_count.counter) == 0)
+		return 0;
+	if (vague)
+		flags |= FLAG_VAGUE;
+	operation = running();
+	if (operation)
+		return remember(operation, inode, flags, from, to);
+	tell_at_once(inode, flags, from, to);
 	return 0;
 }
 
@@ -153,6 +170,10 @@ static __always_inline void end(struct operation *operation, __u32 call)
 
 		if (i >= count)
 			break;
+		if (vague && anywhere(call, touched->from < touched->to)) {
+			touched->from = 0;
+			touched->to = END;
+		}
 		if (touched->from < touched->to)
 			tell(&touched->file, EVENT_RANGE, touched->flags, touched->from,
 			     touched->to - touched->from);

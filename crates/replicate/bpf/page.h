@@ -67,7 +67,7 @@ static __always_inline bool mapped(struct inode *inode)
 /* A folio that is dirty already tells nothing of stores: they may come from now on. */
 static __always_inline void tell_folio(const struct file_key *file, struct folio *folio)
 {
-	tell(file, EVENT_RANGE, 0, (__u64)BPF_CORE_READ(folio, index) << PAGE_SHIFT,
+	tell(file, EVENT_RANGE, HOOK_WRITE, (__u64)BPF_CORE_READ(folio, index) << PAGE_SHIFT,
 	     pages_of(folio) << PAGE_SHIFT);
 }
 
@@ -101,6 +101,7 @@ static __always_inline void piece(struct copy *copy, __u32 length, const __u32 r
 		return;
 	}
 	head(event, number, &copy->file, EVENT_DATA);
+	mark(event, HOOK_WRITE);
 	event->offset = copy->offset;
 	event->length = length;
 	if (length > room || bpf_probe_read_kernel(event + 1, length, copy->from))
@@ -146,7 +147,7 @@ static __always_inline void tell_data(struct inode *inode, __u64 offset, __u32 l
 	else if (copy.from)
 		bpf_loop(PIECES, next_piece, &copy, 0);
 	else
-		tell(&copy.file, EVENT_RANGE, 0, offset, length);
+		tell(&copy.file, EVENT_RANGE, HOOK_WRITE, offset, length);
 	if (folio && mapped(inode))
 		tell_folio(&copy.file, folio);
 }

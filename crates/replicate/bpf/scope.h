@@ -11,6 +11,8 @@
 
 const volatile __u32 root_device;
 const volatile __u64 root_inode;
+/* That of the tree, where inodes have numbers of their own in each; zero where they do not. */
+const volatile __u64 subvolume;
 /* The tree is all of its file system. */
 const volatile bool whole = true;
 
@@ -79,12 +81,40 @@ static __noinline int below_root(struct inode *inode)
 	return 1;
 }
 
+static __always_inline bool on_device(struct inode *inode)
+{
+	return inode && BPF_CORE_READ(inode, i_sb, s_dev) == root_device;
+}
+
+struct btrfs_key {
+	__u64 objectid;
+} __attribute__((preserve_access_index));
+
+struct btrfs_root {
+	struct btrfs_key root_key;
+} __attribute__((preserve_access_index));
+
+struct btrfs_inode {
+	struct btrfs_root *root;
+	struct inode vfs_inode;
+} __attribute__((preserve_access_index));
+
+static __always_inline __u64 subvolume_of(struct inode *inode)
+{
+	struct btrfs_inode *whole_inode =
+		(void *)((char *)inode - bpf_core_field_offset(struct btrfs_inode, vfs_inode));
+
+	return BPF_CORE_READ(whole_inode, root, root_key.objectid);
+}
+
 static __always_inline bool in_scope(struct inode *inode)
 {
 	struct belonging *known, found = {};
 	struct file_key file;
 
-	if (!inode || BPF_CORE_READ(inode, i_sb, s_dev) != root_device)
+	if (!on_device(inode))
+		return false;
+	if (subvolume && subvolume_of(inode) != subvolume)
 		return false;
 	if (whole)
 		return true;

@@ -3,6 +3,7 @@
 #ifndef REPLICATE_STATE_H
 #define REPLICATE_STATE_H
 
+#include "call.h"
 #include "scope.h"
 
 static __always_inline void put_time(struct state *state, struct inode *inode)
@@ -76,8 +77,9 @@ static __always_inline void tell_sync(struct file_key *file)
 		return;
 	}
 	head(event, number, file, EVENT_SYNC);
+	mark(event, HOOK_SYNC);
 	if (quiet(number))
-		event->flags = FLAG_QUIET;
+		event->flags |= FLAG_QUIET;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
@@ -97,10 +99,8 @@ static __always_inline void lose_name(struct dentry *dentry)
 static __always_inline void renew_border(struct inode *inode, __u32 flags, __u32 call)
 {
 	bool directory = (BPF_CORE_READ(inode, i_mode) & 0170000) == 0040000;
-	/* rename, renameat, renameat2, link, linkat */
-	bool moves = call == 82 || call == 264 || call == 316 || call == 86 || call == 265;
 
-	if (!whole && directory && (moves || flags & FLAG_MIDDLE))
+	if (!whole && directory && (kind_of(call) & CALL_MOVES || flags & FLAG_MIDDLE))
 		__sync_fetch_and_add(&moved, 1);
 }
 
@@ -123,7 +123,7 @@ static __noinline int tell_state(struct inode *inode, struct file_key *file, __u
 		return 0;
 	}
 	head(&state->event, number, file, EVENT_STATE);
-	state->event.flags = flags;
+	mark(&state->event, flags);
 	empty(state);
 	state->call = call;
 	state->task = (__u32)bpf_get_current_pid_tgid();

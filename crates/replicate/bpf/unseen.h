@@ -8,11 +8,9 @@
 
 #define TYPE_MASK 0170000
 #define TYPE_REGULAR 0100000
-#define CALL_MMAP 9
 #define MAP_TYPE 0x0f
 #define MAP_PRIVATE 0x02
 #define MAP_ANONYMOUS 0x20
-#define END (~0ULL)
 
 /* A write past the page cache. */
 struct direct {
@@ -50,7 +48,7 @@ int BPF_PROG(dirtied, struct folio *folio, struct address_space *mapping)
 	if (operation && operation->wrote == inode && first <= operation->last &&
 	    first + pages > operation->first)
 		return 0;
-	touch_range(inode, 0, first << PAGE_SHIFT, (first + pages) << PAGE_SHIFT);
+	touch_range(inode, HOOK_FOLIO, first << PAGE_SHIFT, (first + pages) << PAGE_SHIFT);
 	return 0;
 }
 
@@ -58,7 +56,7 @@ SEC("tp_btf/ext4_punch_hole")
 int BPF_PROG(punched, struct inode *inode, s64 offset, s64 length)
 {
 	if (in_scope(inode))
-		touch_range(inode, 0, offset, offset + length);
+		touch_range(inode, HOOK_ALLOCATE, offset, offset + length);
 	return 0;
 }
 
@@ -66,7 +64,7 @@ SEC("tp_btf/ext4_zero_range")
 int BPF_PROG(zeroed, struct inode *inode, s64 offset, s64 length)
 {
 	if (in_scope(inode))
-		touch_range(inode, 0, offset, offset + length);
+		touch_range(inode, HOOK_ALLOCATE, offset, offset + length);
 	return 0;
 }
 
@@ -74,7 +72,7 @@ SEC("tp_btf/ext4_collapse_range")
 int BPF_PROG(collapsed, struct inode *inode, s64 offset)
 {
 	if (in_scope(inode))
-		touch_range(inode, 0, offset, END);
+		touch_range(inode, HOOK_ALLOCATE, offset, END);
 	return 0;
 }
 
@@ -82,7 +80,7 @@ SEC("tp_btf/ext4_insert_range")
 int BPF_PROG(inserted, struct inode *inode, s64 offset)
 {
 	if (in_scope(inode))
-		touch_range(inode, 0, offset, END);
+		touch_range(inode, HOOK_ALLOCATE, offset, END);
 	return 0;
 }
 
@@ -97,7 +95,7 @@ int BPF_PROG(direct_begins, struct kiocb *request, struct iov_iter *data)
 		return 0;
 	direct.file = file_of(inode);
 	bpf_map_update_elem(&directs, &key, &direct, BPF_ANY);
-	touch_range(inode, 0, direct.from, direct.to);
+	touch_range(inode, HOOK_DIRECT, direct.from, direct.to);
 	return 0;
 }
 
@@ -110,12 +108,12 @@ int BPF_PROG(direct_ends, struct kiocb *request)
 
 	if (!direct)
 		return 0;
-	tell(&direct->file, EVENT_RANGE, 0, direct->from, direct->to - direct->from);
+	tell(&direct->file, EVENT_RANGE, HOOK_DIRECT, direct->from, direct->to - direct->from);
 	bpf_map_delete_elem(&directs, &key);
 	return 0;
 }
 
-static __always_inline struct inode *inode_of(__u32 descriptor)
+static __always_inline struct file *file_at(__u32 descriptor)
 {
 	struct task_struct___files *task = (void *)bpf_get_current_task_btf();
 	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
@@ -124,6 +122,13 @@ static __always_inline struct inode *inode_of(__u32 descriptor)
 	if (descriptor >= BPF_CORE_READ(table, max_fds))
 		return NULL;
 	bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(table, fd) + descriptor);
+	return file;
+}
+
+static __always_inline struct inode *inode_of(__u32 descriptor)
+{
+	struct file *file = file_at(descriptor);
+
 	return file ? BPF_CORE_READ(file, f_inode) : NULL;
 }
 
@@ -139,7 +144,9 @@ static __always_inline void tell_mapping(struct pt_regs *regs)
 	if (!in_scope(inode) || !regular(inode) || !mapped(inode))
 		return;
 	file = file_of(inode);
-	tell(&file, EVENT_RANGE, 0, 0, END);
+	tell(&file, EVENT_RANGE, HOOK_MAPPING, 0, END);
+	if (silent)
+		tell(&file, EVENT_MAPPED, HOOK_MAPPING, 1, 0);
 }
 
 #endif

@@ -15,6 +15,8 @@ use replicate::capture::{INTERVAL, Options};
 
 /// The seeds of every run of the tests.
 const USUAL: u64 = 10;
+/// On each file system of which most is read.
+const FEW: u64 = 2;
 const USUAL_STEPS: u32 = 150;
 /// Of a complete one.
 const ALL: u64 = 200;
@@ -28,9 +30,45 @@ fn ten_seeds_on_ext4_are_said() {
 }
 
 #[test]
+fn seeds_on_xfs_are_said() {
+    within(|bed| seeds(bed, Format::Xfs, FEW, USUAL_STEPS));
+}
+
+#[test]
+fn seeds_on_btrfs_are_said() {
+    within(|bed| seeds(bed, Format::Btrfs, FEW, USUAL_STEPS));
+}
+
+#[test]
+fn seeds_on_tmpfs_are_said() {
+    within(|bed| seeds(bed, Format::Tmpfs, FEW, USUAL_STEPS));
+}
+
+#[test]
 fn two_hundred_seeds_on_ext4_are_said() {
     if sys::require::requested("follows 200 seeds of 500 steps") {
         within(|bed| seeds(bed, Format::Ext4, ALL, ALL_STEPS));
+    }
+}
+
+#[test]
+fn two_hundred_seeds_on_xfs_are_said() {
+    if sys::require::requested("follows 200 seeds of 500 steps") {
+        within(|bed| seeds(bed, Format::Xfs, ALL, ALL_STEPS));
+    }
+}
+
+#[test]
+fn two_hundred_seeds_on_btrfs_are_said() {
+    if sys::require::requested("follows 200 seeds of 500 steps") {
+        within(|bed| seeds(bed, Format::Btrfs, ALL, ALL_STEPS));
+    }
+}
+
+#[test]
+fn two_hundred_seeds_on_tmpfs_are_said() {
+    if sys::require::requested("follows 200 seeds of 500 steps") {
+        within(|bed| seeds(bed, Format::Tmpfs, ALL, ALL_STEPS));
     }
 }
 
@@ -56,7 +94,11 @@ fn seeds(bed: &Bed, format: Format, seeds: u64, steps: u32) {
 }
 
 fn one(tree: &Path, seed: u64, steps: u32) {
-    let mut following = Following::start(tree, Options::default());
+    let look = Options {
+        look: true,
+        ..Options::default()
+    };
+    let mut following = Following::start(tree, look);
     let mut workload = Workload::start(tree, seed, steps, BARRIER);
     let mut said = Vec::new();
     let tried = panic::catch_unwind(AssertUnwindSafe(|| {

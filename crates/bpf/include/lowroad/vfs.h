@@ -125,6 +125,7 @@ struct folio___order {
 
 struct file {
 	struct inode *f_inode;
+	unsigned int f_flags;
 };
 
 struct kiocb {
@@ -135,6 +136,15 @@ struct kiocb {
 struct iov_iter {
 	bool data_source;
 	size_t count;
+};
+
+struct io_kiocb {
+	struct file *file;
+	u8 opcode;
+};
+
+struct io_uring_cqe {
+	s32 res;
 };
 
 struct fdtable {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, anyhow};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use control::shutdown::Shutdown;
 use replicate::capture::{self, INTERVAL, Options, Progress};
 use replicate::log::{self, Writer};
@@ -22,7 +22,7 @@ const LAST: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
 pub(super) struct Capture {
-    /// The directory to follow, with all below it, on one ext4 file system
+    /// The directory to follow, with all below it, on one file system
     #[arg(long, value_name = "DIR")]
     tree: PathBuf,
     /// The folder of the log, made if there is none; a log that is there is written on, from a copy
@@ -33,6 +33,17 @@ pub(super) struct Capture {
     /// bytes: less of a burden for a program that writes the same places again and again
     #[arg(long)]
     journal: bool,
+    /// Follow the tree although its file system tells nothing of this, and look for it instead: files
+    /// that are mapped are read before each epoch, and each second
+    #[arg(long, value_name = "OPERATION")]
+    allow: Vec<Unseen>,
+}
+
+/// What a file system may tell nothing of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Unseen {
+    /// Stores through shared mappings
+    Mmap,
 }
 
 impl Capture {
@@ -45,9 +56,11 @@ impl Capture {
         }
         let options = Options {
             journal: self.journal,
+            look: self.allow.contains(&Unseen::Mmap),
             ..Options::default()
         };
         let mut capture = capture::Capture::start(&self.tree, options).map_err(failure)?;
+        self.warn()?;
         let mut log = Log::open(self)?;
         let mut ready = false;
         let mut shown = Instant::now();
@@ -83,6 +96,18 @@ impl Capture {
             "no epoch has the last changes after {seconds} s: the log ends with epoch {}",
             progress.epoch
         )))
+    }
+
+    /// Says what below the tree is not followed.
+    fn warn(&self) -> Result<(), Failure> {
+        let below = capture::Capture::mounted_below(&self.tree).context("what is mounted")?;
+        for place in below {
+            let place = place.display();
+            tracing::warn!(
+                "{place} is another file system, and no part of the tree: it is left out"
+            );
+        }
+        Ok(())
     }
 
     /// Whether the log would be in the tree.
@@ -202,6 +227,20 @@ fn failure(error: capture::Error) -> Failure {
         Error::Privileges => Failure::Missing(vec![(
             "capture".to_owned(),
             datapath::Missing::new("needs root", "run with sudo"),
+        )]),
+        Error::Silent { .. } => Failure::Missing(vec![(
+            "capture".to_owned(),
+            datapath::Missing::new(
+                error.to_string(),
+                "--allow mmap: files that are mapped are read before each epoch, and each second",
+            ),
+        )]),
+        Error::Kernel { .. } => Failure::Missing(vec![(
+            "capture".to_owned(),
+            datapath::Missing::new(
+                error.to_string(),
+                "run a newer kernel, or follow a tree on ext4",
+            ),
         )]),
         Error::Tree { .. } | Error::FileSystem { .. } => Failure::Input(error.to_string()),
         failed => Failure::Failed(failed.into()),

@@ -5,16 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use nix::sys::stat::makedev;
 
 use super::Error;
+use super::calls;
 use super::doubt::{Doubt, Doubts};
 use super::event::{Event, Flags, State, What};
+use super::look::Blocks;
 use super::source::{Source, kind_of};
 use crate::record::{Attributes, Change, Entry, File, Kind, Name, Origin, Part};
 use crate::tree::{Invalid, Tree};
 
-/// System calls that move names, as x86-64 numbers them: `rename`, `renameat`, `renameat2`.
-const RENAMES: [u16; 3] = [82, 264, 316];
-/// `link` and `linkat`.
-const LINKS: [u16; 2] = [86, 265];
 const SYMLINK: u16 = 0o120_000;
 const DEFAULT_ACCESS: &[u8] = b"system.posix_acl_default";
 
@@ -34,6 +32,8 @@ pub(super) struct Deriver {
     pub(super) adrift: Option<File>,
     /// What operations that are being told have touched.
     told: BTreeMap<u32, Told>,
+    /// Files that change without a word, and what they had when they were looked at last.
+    pub(super) mapped: BTreeMap<File, Blocks>,
 }
 
 /// Of one operation.
@@ -57,6 +57,7 @@ impl Deriver {
             fresh: BTreeSet::new(),
             adrift: None,
             told: BTreeMap::new(),
+            mapped: BTreeMap::new(),
         }
     }
 
@@ -156,6 +157,7 @@ impl Deriver {
             What::Written { offset, length } if regular => self.doubt_written(file, offset, length),
             What::Size(size) if regular => self.size(file, size),
             What::New(state) => self.created(file, &state),
+            What::State(state) if flags.vague() => self.vague(file, &state),
             What::State(state) => self.state(file, flags, &state)?,
             What::Unlink(state) => {
                 if let Some((directory, name)) = &state.name {
@@ -163,11 +165,14 @@ impl Deriver {
                 }
             }
             What::Gone => self.gone(file),
-            What::Data { .. }
-            | What::Range { .. }
-            | What::Written { .. }
-            | What::Size(_)
-            | What::Sync => {}
+            What::Mapped(true) if regular => {
+                self.mapped.entry(file).or_default();
+            }
+            What::Mapped(_) => {
+                self.mapped.remove(&file);
+            }
+            // What is no regular file has no bytes.
+            _ => {}
         }
         Ok(())
     }
@@ -273,7 +278,7 @@ impl Deriver {
     }
 
     /// A file that was there before, and comes into the tree: its directory is to be read.
-    fn unknown(&mut self, state: &State) {
+    pub(super) fn unknown(&mut self, state: &State) {
         if let Some((directory, _)) = &state.name
             && self.is(*directory, &Kind::Directory)
         {
@@ -339,7 +344,7 @@ impl Deriver {
         if held.len() <= usize::try_from(state.links).unwrap_or(usize::MAX) {
             return;
         }
-        if state.links > 1 || !RENAMES.contains(&state.call) {
+        if state.links > 1 || !calls::renames(state.call) {
             // Another call, still under way, may have taken any of them.
             self.doubt_names(file, state);
             return;
@@ -393,12 +398,12 @@ impl Deriver {
             return;
         }
         let told = self.told.remove(&state.task).unwrap_or_default();
-        let renames = RENAMES.contains(&state.call);
+        let renames = calls::renames(state.call);
         let named = told
             .parents
             .iter()
             .any(|parent| told.directories.contains(parent));
-        let unseen = !named && (renames || LINKS.contains(&state.call));
+        let unseen = !named && (renames || calls::links(state.call));
         if unseen || told.linked && renames {
             for directory in told.directories {
                 self.doubt(directory, Part::Names);
@@ -438,6 +443,7 @@ impl Deriver {
             self.unlink(file, &name);
         }
         self.doubts.remove(&file);
+        self.mapped.remove(&file);
         self.say(Change::Gone { file });
     }
 

@@ -10,6 +10,7 @@ const EXTENDED: u8 = 4;
 const OVERFLOW: u8 = 16;
 const NAMED: u8 = 32;
 const LAST: u8 = 64;
+const VAGUE: u8 = 128;
 
 /// What is said of an event beside what happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub(super) enum What {
     Unlink(State),
     Gone,
     Sync,
+    /// Whether processes store to it through memory.
+    Mapped(bool),
 }
 
 /// An inode as an operation leaves it.
@@ -90,7 +93,8 @@ impl Event {
             6 => What::Unlink(State::decode(bytes)?),
             7 => What::Gone,
             8 => What::Sync,
-            9 => What::Written {
+            9 => What::Mapped(event.offset != 0),
+            10 => What::Written {
                 offset: event.offset,
                 length: event.length,
             },
@@ -131,6 +135,11 @@ impl Flags {
     /// Its operation has no more states.
     pub(super) fn last(self) -> bool {
         self.0 & LAST != 0
+    }
+
+    /// It only says that something has changed.
+    pub(super) fn vague(self) -> bool {
+        self.0 & VAGUE != 0
     }
 }
 

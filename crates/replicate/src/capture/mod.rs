@@ -1,21 +1,24 @@
 //! Follows what happens to a tree, and says it in records: what was seen exactly at once, what was
 //! not seen once it has been read. It decides when the records are a state that the source had.
 
+mod calls;
 mod derive;
 mod doubt;
 mod event;
+mod format;
+mod look;
+mod mounts;
 mod order;
 mod program;
 mod read;
 mod skel;
 mod source;
+mod vague;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use nix::sys::statfs::{EXT4_SUPER_MAGIC, fstatfs};
 
 use crate::record::{Change, Entry, File, Part};
 use derive::Deriver;
@@ -24,8 +27,6 @@ use order::{Late, Order};
 use program::{Programs, Scope};
 use source::Source;
 
-/// The directory that every ext4 file system begins with.
-const FIRST_INODE: u64 = 2;
 /// After so much time without an event, what has happened is an epoch.
 const STILL: Duration = Duration::from_millis(20);
 /// Who tells only where it was written is read from so often, while nothing is synced.
@@ -43,6 +44,9 @@ pub struct Options {
     pub ring_bytes: u32,
     /// Tell where files are written, not what, and read that when an epoch is to end.
     pub journal: bool,
+    /// Where the file system tells nothing of stores through memory, files that are mapped are read
+    /// before each epoch, and each second. Such a file system is refused otherwise.
+    pub look: bool,
 }
 
 impl Default for Options {
@@ -50,6 +54,7 @@ impl Default for Options {
         Self {
             ring_bytes: 64 << 20,
             journal: false,
+            look: false,
         }
     }
 }
@@ -71,6 +76,8 @@ pub struct Capture {
     last_event: Instant,
     journal: bool,
     last_reading: Instant,
+    /// When stores that nobody tells of were looked for.
+    looked: Instant,
 }
 
 /// How far the capture is.
@@ -97,8 +104,12 @@ pub enum Error {
     Privileges,
     #[error("{}: {cause}", .path.display())]
     Tree { path: PathBuf, cause: io::Error },
-    #[error("{} is not on ext4, the only file system that can be followed", .path.display())]
+    #[error("{} is on none of the file systems that can be followed: {}", .path.display(), format::ALL)]
     FileSystem { path: PathBuf },
+    #[error("following {format} needs Linux 6.13 or later: this one has no event {event}")]
+    Kernel { format: &'static str, event: String },
+    #[error("{format} tells nothing of stores through shared mappings")]
+    Silent { format: &'static str },
     #[error("reading {file} of {}: {cause}", .path.display())]
     Read {
         path: PathBuf,
@@ -136,7 +147,7 @@ enum Reading {
 }
 
 impl Capture {
-    /// Attaches to the tree below `root`, which must be on ext4. The first records say what the tree
+    /// Attaches to the tree below `root`. The first records say what the tree
     /// has already.
     ///
     /// # Errors
@@ -150,16 +161,22 @@ impl Capture {
             path: root.to_owned(),
             cause: errno.into(),
         };
-        if fstatfs(source.root()).map_err(failed)?.filesystem_type() != EXT4_SUPER_MAGIC {
-            return Err(Error::FileSystem {
-                path: root.to_owned(),
-            });
+        if source.format().silent() && !options.look {
+            let format = source.format().name();
+            return Err(Error::Silent { format });
         }
-        let stat = nix::sys::stat::fstat(source.root()).map_err(failed)?;
+        let unreadable = |cause| Error::Tree {
+            path: root.to_owned(),
+            cause,
+        };
+        let device = mounts::device(source.root()).map_err(unreadable)?;
+        let device = device.ok_or_else(|| Error::FileSystem {
+            path: root.to_owned(),
+        })?;
         let scope = Scope {
-            device: stat.st_dev,
+            device,
             root: file,
-            whole: file.inode == FIRST_INODE,
+            format: source.format(),
         };
         let programs = Programs::attach(&scope, options)?;
         // A page that is dirty already would tell nothing of further stores.
@@ -184,7 +201,16 @@ impl Capture {
             last_event: Instant::now(),
             journal: options.journal,
             last_reading: Instant::now(),
+            looked: Instant::now(),
         })
+    }
+
+    /// Where other file systems are mounted below a tree: they are no part of it.
+    ///
+    /// # Errors
+    /// When the kernel's list cannot be read.
+    pub fn mounted_below(root: &Path) -> io::Result<Vec<PathBuf>> {
+        mounts::below(root)
     }
 
     /// Says what has happened since the last call. Does not wait: call it every few milliseconds.
@@ -195,7 +221,9 @@ impl Capture {
         let take: &mut dyn FnMut(Entry) = take;
         self.follow(take)?;
         while self.settle(take)? {}
-        if self.last_event.elapsed() >= STILL {
+        self.look_often()?;
+        // What was to be read at a barrier has been read by now.
+        if self.wanted || self.last_event.elapsed() >= STILL {
             self.rest()?;
         }
         self.pass_on(take)?;
@@ -214,6 +242,8 @@ impl Capture {
     ) -> Result<bool, Error> {
         let target = self.programs.counters()?.next;
         let begun = Instant::now();
+        self.poll(take)?;
+        self.look()?;
         loop {
             self.poll(take)?;
             if !self.deriver.said && self.reached(target)? {
@@ -416,6 +446,7 @@ impl Capture {
         if !certain || self.programs.counters()?.dropped != self.accounted {
             return Ok(());
         }
+        self.look()?;
         let entry = Entry::Epoch {
             number: self.epoch + 1,
         };

@@ -6,16 +6,30 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use nix::libc;
 use nix::sys::stat::{major, minor};
 use sys::bpf_ring::Ring;
 
+use super::calls;
 use super::event::Event;
+use super::format::Format;
 use super::skel::{CaptureSkelBuilder, OpenCaptureSkel, Plain, types};
 use super::{Error, Options};
 use crate::record::File;
 
 /// Events that the oldest supported kernel does not have.
 const NEWER: &[&str] = &["ext4_journal_start_inode", "iomap_dio_complete"];
+/// Events that say that a file has changed, where its file system does not say how.
+const VAGUE: &[&str] = &[
+    "inode_set_ctime_to_ts",
+    "ctime_ns_xchg",
+    "ctime_xchg_skip",
+    "io_uring_complete",
+];
+/// The program for what a file system that tells nothing has to be asked.
+const SILENT: &str = "silent_call_ends";
+/// The inode number of an ext4 file system's first directory.
+const FIRST_INODE: u64 = 2;
 
 /// Of the ring, in bytes: as much as stays in a CPU's cache until it is written to a log.
 const PORTION: u64 = 256 << 10;
@@ -23,11 +37,10 @@ const PORTION: u64 = 256 << 10;
 /// Where it is that events of a tree are told from.
 #[derive(Debug)]
 pub(super) struct Scope {
-    /// As `st_dev`.
+    /// As the kernel knows the file system.
     pub(super) device: u64,
     pub(super) root: File,
-    /// The root is that of its file system.
-    pub(super) whole: bool,
+    pub(super) format: Format,
 }
 
 /// The attached programs. Dropping them detaches them.
@@ -157,7 +170,18 @@ fn settle(open: &mut OpenCaptureSkel<'_>, scope: &Scope, options: Options) -> Re
     let device = (major(scope.device) << 20) | minor(scope.device);
     constants.root_device = u32::try_from(device).map_err(|_| Error::Unknown)?;
     constants.root_inode = scope.root.inode;
-    constants.whole = scope.whole;
+    constants.whole = scope.format == Format::Ext4 && scope.root.inode == FIRST_INODE;
+    constants.vague = !scope.format.exact();
+    constants.calls = calls::table();
+    constants.silent = scope.format.silent();
+    if let Format::Btrfs { subvolume } = scope.format {
+        constants.subvolume = subvolume;
+    }
+    let number = |call| u32::try_from(call).map_err(|_| Error::Unknown);
+    constants.call_mmap = number(libc::SYS_mmap)?;
+    constants.call_ioctl = number(libc::SYS_ioctl)?;
+    constants.call_io_submit = number(libc::SYS_io_submit)?;
+    constants.call_sync_file_range = number(libc::SYS_sync_file_range)?;
     constants.journal = options.journal;
     open.maps
         .ring
@@ -167,11 +191,29 @@ fn settle(open: &mut OpenCaptureSkel<'_>, scope: &Scope, options: Options) -> Re
     for mut program in open.open_object_mut().progs_mut() {
         let section = program.section().to_string_lossy().into_owned();
         let event = section.trim_start_matches("tp_btf/");
-        if NEWER.contains(&event) {
-            let name = format!("btf_trace_{event}");
-            let known = kernel.type_by_name::<Typedef<'_>>(&name).is_some();
-            program.set_autoload(known);
+        let name = format!("btf_trace_{event}");
+        let known = kernel.type_by_name::<Typedef<'_>>(&name).is_some();
+        let silent = scope.format.silent() || program.name() != SILENT;
+        let wanted = silent && wanted(event, scope.format);
+        if wanted && !known && !NEWER.contains(&event) {
+            return Err(Error::Kernel {
+                format: scope.format.name(),
+                event: event.to_owned(),
+            });
         }
+        program.set_autoload(wanted && known);
     }
     Ok(())
+}
+
+/// Whether the event says anything of such a file system.
+fn wanted(event: &str, format: Format) -> bool {
+    if VAGUE.contains(&event) {
+        return !format.exact();
+    }
+    match event.split_once('_') {
+        Some(("ext4", _)) => format == Format::Ext4,
+        Some(("xfs", _)) => matches!(format, Format::Xfs { .. }),
+        _ => true,
+    }
 }

@@ -29,6 +29,12 @@ impl Capture {
             self.deriver.gone(file);
             return Ok(());
         };
+        // Nobody tells when its last user leaves it. Where it gets a name, that directory is read.
+        let vague = !self.deriver.source.format().exact();
+        if vague && stat.st_nlink == 0 && Some(file) != self.deriver.tree.root() {
+            self.deriver.gone(file);
+            return Ok(());
+        }
         if doubt.attributes || !doubt.ranges.is_empty() {
             self.read_attributes(file, &stat)?;
         }

@@ -18,10 +18,9 @@ use sys::handle::{self, Handle};
 
 use super::Error;
 use super::event::nanoseconds;
+use super::format::Format;
 use crate::record::{Attributes, Extended, File, Kind, Name};
 
-/// What ext4 calls a file: inode number and generation.
-const INODE_AND_GENERATION: i32 = 1;
 /// More than names and values of extended attributes take.
 const LONGEST_LIST: usize = 1 << 20;
 /// To open a file that is said to be busy.
@@ -33,6 +32,7 @@ const TYPE: u32 = 0o170_000;
 pub(super) struct Source {
     root: OwnedFd,
     path: PathBuf,
+    format: Format,
 }
 
 /// A stretch of a file.
@@ -50,19 +50,26 @@ impl Source {
             cause,
         };
         let root = OwnedFd::from(Opened::open(path).map_err(failed)?);
-        let handle = Handle::of(&root, "".as_ref()).map_err(failed)?;
-        let file = named(&handle).ok_or_else(|| Error::FileSystem {
+        let unknown = || Error::FileSystem {
             path: path.to_owned(),
-        })?;
+        };
+        let format = Format::of(&root).map_err(failed)?.ok_or_else(unknown)?;
+        let handle = Handle::of(&root, "".as_ref()).map_err(failed)?;
+        let file = format.file(&handle).ok_or_else(unknown)?;
         let source = Self {
             root,
             path: path.to_owned(),
+            format,
         };
         Ok((source, file))
     }
 
     pub(super) fn root(&self) -> &OwnedFd {
         &self.root
+    }
+
+    pub(super) fn format(&self) -> Format {
+        self.format
     }
 
     /// Opens a file without leaving a trace; none where it is gone.
@@ -72,7 +79,7 @@ impl Source {
         } else {
             flags | OFlag::O_NOATIME | OFlag::O_NONBLOCK
         };
-        let handle = handle_of(file);
+        let handle = self.format.handle(file);
         for _ in 0..ATTEMPTS {
             match handle.open(&self.root, flags) {
                 Ok(descriptor) => return Ok(Some(descriptor)),
@@ -95,13 +102,26 @@ impl Source {
         Ok(())
     }
 
-    /// Waits for who changes the file under its lock: to ask where there is data takes the lock, too.
+    /// Waits for who changes the file under its lock, by what takes that lock, too.
     pub(super) fn wait(&self, file: File, kind: &Kind) -> Result<(), Error> {
-        if *kind == Kind::Regular
-            && let Some(descriptor) = self.file(file, OFlag::O_RDONLY)?
-        {
-            seek(descriptor, 0, Whence::SeekData)
-                .map_err(|errno| self.failed(file, errno.into()))?;
+        let failed = |errno: Errno| self.failed(file, errno.into());
+        match kind {
+            Kind::Regular => {
+                let Some(descriptor) = self.file(file, OFlag::O_RDONLY)? else {
+                    return Ok(());
+                };
+                // xfs seeks without the lock, and others read without it.
+                seek(&descriptor, 0, Whence::SeekData).map_err(failed)?;
+                self.read(file, &descriptor, 0, 1)?;
+            }
+            Kind::Directory if !self.format.exact() => {
+                let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
+                if let Some(descriptor) = self.file(file, flags)? {
+                    let mut entries = Dir::from_fd(descriptor).map_err(failed)?;
+                    entries.iter().next().transpose().map_err(failed)?;
+                }
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -173,7 +193,8 @@ impl Source {
             match found {
                 // What is mounted on it hides it: of that the inode numbers do not agree.
                 Ok(handle) => names.extend(
-                    named(&handle)
+                    self.format
+                        .file(&handle)
                         .filter(|file| file.inode == entry.ino())
                         .map(|file| (name, file)),
                 ),
@@ -310,21 +331,4 @@ fn growing(
 fn gone(cause: &io::Error) -> bool {
     let errno = cause.raw_os_error().map(Errno::from_raw);
     matches!(errno, Some(Errno::ESTALE | Errno::ENOENT | Errno::ENXIO))
-}
-
-fn named(handle: &Handle) -> Option<File> {
-    let (inode, generation) = handle.bytes.split_first_chunk::<4>()?;
-    let (generation, rest) = generation.split_first_chunk::<4>()?;
-    (handle.kind == INODE_AND_GENERATION && rest.is_empty()).then(|| File {
-        inode: u32::from_ne_bytes(*inode).into(),
-        generation: u32::from_ne_bytes(*generation),
-    })
-}
-
-fn handle_of(file: File) -> Handle {
-    let inode = u32::try_from(file.inode).unwrap_or(0);
-    Handle {
-        kind: INODE_AND_GENERATION,
-        bytes: [inode.to_ne_bytes(), file.generation.to_ne_bytes()].concat(),
-    }
 }

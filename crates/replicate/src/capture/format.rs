@@ -1,0 +1,145 @@
+//! The file systems that can be followed: how each names a file for as long as it exists, and what it
+//! tells of changes.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use nix::sys::statfs::{
+    BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FsType, TMPFS_MAGIC, XFS_SUPER_MAGIC, fstatfs,
+};
+use sys::handle::Handle;
+
+use crate::record::File;
+
+/// Kinds of handles.
+const INODE_AND_GENERATION: i32 = 1;
+const XFS_WIDE: i32 = 0x81;
+const BTRFS: i32 = 0x4d;
+
+/// A file system that can be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Ext4,
+    /// Inode numbers take 64 bits, or 32.
+    Xfs {
+        wide: bool,
+    },
+    /// One of its subvolumes.
+    Btrfs {
+        subvolume: u64,
+    },
+    Tmpfs,
+}
+
+/// Those that can be followed, as they are told of.
+pub(super) const ALL: &str = "ext4, xfs, btrfs and tmpfs";
+
+impl Format {
+    /// That of an open directory; none where it cannot be followed.
+    pub(super) fn of(directory: impl AsFd) -> io::Result<Option<Self>> {
+        let kind = fstatfs(&directory)?.filesystem_type();
+        let format = match kind {
+            EXT4_SUPER_MAGIC => Self::Ext4,
+            TMPFS_MAGIC => Self::Tmpfs,
+            XFS_SUPER_MAGIC => Self::Xfs {
+                wide: Handle::of(directory, "".as_ref())?.kind == XFS_WIDE,
+            },
+            BTRFS_SUPER_MAGIC => match subvolume(&Handle::of(directory, "".as_ref())?) {
+                Some(subvolume) => Self::Btrfs { subvolume },
+                None => return Ok(None),
+            },
+            FsType(_) => return Ok(None),
+        };
+        Ok(Some(format))
+    }
+
+    /// It tells of changes where they take place, and of most what they are; of others it is only
+    /// known that something has changed.
+    pub(super) fn exact(self) -> bool {
+        self == Self::Ext4
+    }
+
+    /// It tells nothing of stores through memory.
+    pub(super) fn silent(self) -> bool {
+        self == Self::Tmpfs
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs { .. } => "xfs",
+            Self::Btrfs { .. } => "btrfs",
+            Self::Tmpfs => "tmpfs",
+        }
+    }
+
+    /// None for a file of another file system or subvolume.
+    pub(super) fn file(self, handle: &Handle) -> Option<File> {
+        let mut bytes = handle.bytes.as_slice();
+        let file = match (self, handle.kind) {
+            (Self::Ext4 | Self::Xfs { wide: false }, INODE_AND_GENERATION) => File {
+                inode: u64::from(word(&mut bytes)?),
+                generation: word(&mut bytes)?,
+            },
+            (Self::Xfs { wide: true }, XFS_WIDE) => File {
+                inode: long(&mut bytes)?,
+                generation: word(&mut bytes)?,
+            },
+            (Self::Btrfs { subvolume }, BTRFS) => {
+                let inode = long(&mut bytes)?;
+                (long(&mut bytes)? == subvolume).then_some(())?;
+                let generation = word(&mut bytes)?;
+                File { inode, generation }
+            }
+            (Self::Tmpfs, INODE_AND_GENERATION) => {
+                let generation = word(&mut bytes)?;
+                let inode = long(&mut bytes)?;
+                File { inode, generation }
+            }
+            _ => return None,
+        };
+        bytes.is_empty().then_some(file)
+    }
+
+    pub(super) fn handle(self, file: File) -> Handle {
+        let File { inode, generation } = file;
+        let generation = generation.to_ne_bytes();
+        let narrow = u32::try_from(inode).unwrap_or(0);
+        let inode = inode.to_ne_bytes();
+        let (kind, bytes) = match self {
+            Self::Ext4 | Self::Xfs { wide: false } => (
+                INODE_AND_GENERATION,
+                [narrow.to_ne_bytes().as_slice(), &generation].concat(),
+            ),
+            Self::Xfs { wide: true } => (XFS_WIDE, [inode.as_slice(), &generation].concat()),
+            Self::Btrfs { subvolume } => {
+                let subvolume = subvolume.to_ne_bytes();
+                let parts = [inode.as_slice(), &subvolume, &generation];
+                (BTRFS, parts.concat())
+            }
+            Self::Tmpfs => (
+                INODE_AND_GENERATION,
+                [generation.as_slice(), &inode].concat(),
+            ),
+        };
+        Handle { kind, bytes }
+    }
+}
+
+fn subvolume(handle: &Handle) -> Option<u64> {
+    let mut bytes = handle.bytes.as_slice();
+    let _inode = long(&mut bytes)?;
+    long(&mut bytes)
+}
+
+fn word(bytes: &mut &[u8]) -> Option<u32> {
+    let (first, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u32::from_ne_bytes(*first))
+}
+
+fn long(bytes: &mut &[u8]) -> Option<u64> {
+    let (first, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u64::from_ne_bytes(*first))
+}

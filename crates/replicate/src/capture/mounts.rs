@@ -1,0 +1,83 @@
+//! Where a tree is mounted, and what is mounted within it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use nix::sys::stat::makedev;
+
+/// A line of `/proc/thread-self/mountinfo`.
+#[derive(Debug)]
+struct Mount {
+    id: u64,
+    device: u64,
+    at: PathBuf,
+}
+
+/// The device that the kernel knows an open directory's file system by, which `st_dev` is not everywhere.
+pub(super) fn device(directory: impl AsFd) -> io::Result<Option<u64>> {
+    let info = format!("/proc/thread-self/fdinfo/{}", directory.as_fd().as_raw_fd());
+    let info = fs::read_to_string(info)?;
+    let id = info
+        .lines()
+        .find_map(|line| line.strip_prefix("mnt_id:"))
+        .and_then(|id| id.trim().parse::<u64>().ok());
+    let mounts = read()?;
+    let mount = mounts.into_iter().find(|mount| Some(mount.id) == id);
+    Ok(mount.map(|mount| mount.device))
+}
+
+/// What is mounted below a directory.
+pub(super) fn below(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let directory = directory.canonicalize()?;
+    let places = read()?.into_iter().map(|mount| mount.at);
+    let mut below: Vec<_> = places
+        .filter(|at| *at != directory && at.starts_with(&directory))
+        .collect();
+    below.sort();
+    below.dedup();
+    Ok(below)
+}
+
+fn read() -> io::Result<Vec<Mount>> {
+    let text = fs::read("/proc/thread-self/mountinfo")?;
+    Ok(text
+        .split(|byte| *byte == b'\n')
+        .filter_map(parse)
+        .collect())
+}
+
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut words = line.split(|byte| *byte == b' ');
+    let id = text(words.next()?)?.parse().ok()?;
+    let _parent = words.next()?;
+    let (major, minor) = text(words.next()?)?.split_once(':')?;
+    let device = makedev(major.parse().ok()?, minor.parse().ok()?);
+    let _root = words.next()?;
+    let at = PathBuf::from(OsString::from_vec(unescape(words.next()?)));
+    Some(Mount { id, device, at })
+}
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
+}
+
+/// Spaces and their like are three octal digits.
+fn unescape(bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    let mut rest = bytes;
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|_| *first == b'\\').and_then(text);
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        rest = if byte.is_some() {
+            after.get(3..).unwrap_or_default()
+        } else {
+            after
+        };
+        plain.push(byte.unwrap_or(*first));
+    }
+    plain
+}

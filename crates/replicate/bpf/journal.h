@@ -56,7 +56,8 @@ static __always_inline bool still_in_scope(struct operation *operation, struct i
 	return inside;
 }
 
-/* Whether a write leaves the file's size as it is: where its times change, that is told by itself. */
+/* Whether a write leaves the file's size as it is: where its times change, that is told by itself.
+ */
 static __always_inline bool only_bytes(struct inode *inode, __u64 offset, __u32 length,
 				       __u32 copied)
 {
@@ -90,7 +91,8 @@ static __always_inline void tell_place(struct inode *inode, __u64 offset, __u32 
 			return;
 		told.told = pages->told;
 	}
-	tell(&place.file, EVENT_WRITTEN, HOOK_WRITE, first << PAGE_SHIFT, (last - first + 1) << PAGE_SHIFT);
+	tell(&place.file, EVENT_WRITTEN, HOOK_WRITE, first << PAGE_SHIFT,
+	     (last - first + 1) << PAGE_SHIFT);
 	told.period = now;
 	told.told |= bits;
 	/* Whoever writes to the file waits for its lock: nobody else changes it meanwhile. */

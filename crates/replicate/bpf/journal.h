@@ -56,8 +56,7 @@ static __always_inline bool still_in_scope(struct operation *operation, struct i
 	return inside;
 }
 
-/* Whether a write leaves the file's size as it is: where its times change, that is told by itself.
- */
+/* Whether a write changes bytes, and no size; where it changes times, that is told by itself. */
 static __always_inline bool only_bytes(struct inode *inode, __u64 offset, __u32 length,
 				       __u32 copied)
 {

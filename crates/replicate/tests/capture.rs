@@ -8,7 +8,6 @@ mod follow;
 use std::env;
 use std::fs::{self, File};
 use std::ops::RangeInclusive;
-use std::os::unix::fs::FileExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -117,7 +117,7 @@ fn what_is_written_again_is_told_once_and_read_after_each_pause() {
         };
         let mut following = Following::start(tree, journal);
         following.check(tree);
-        let file = fs::File::create(tree.join("again")).unwrap();
+        let file = File::create(tree.join("again")).unwrap();
         for round in 0..5_u8 {
             let before = following.capture.progress().events;
             for write in 0..10_000_u64 {

@@ -6,6 +6,7 @@
 pub mod capture;
 pub mod codec;
 mod contents;
+pub mod coverage;
 pub mod log;
 pub mod record;
 pub mod restore;

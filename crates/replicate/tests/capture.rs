@@ -7,7 +7,9 @@ mod follow;
 
 use std::env;
 use std::fs;
+use std::io::Write;
 use std::ops::RangeInclusive;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use bed::file_system::{Format, within};
@@ -148,6 +150,45 @@ fn moves_across_the_border_of_the_tree_are_said() {
         );
         following.check(&tree);
         assert!(following.mirror.tree.files().count() <= 8);
+    });
+}
+
+/// What a program does to have something on the disk.
+const BARRIERS: &[(&str, fn(&Path))] = &[
+    ("fsync", |tree| open(tree).sync_all().unwrap()),
+    ("fdatasync", |tree| open(tree).sync_data().unwrap()),
+    ("syncfs", |tree| rustix::fs::syncfs(open(tree)).unwrap()),
+    ("O_DSYNC", |tree| {
+        let flags = rustix::fs::OFlags::DSYNC.bits().cast_signed();
+        let mut options = fs::OpenOptions::new();
+        let file = options
+            .append(true)
+            .custom_flags(flags)
+            .open(tree.join("a"));
+        file.unwrap().write_all(b"synchronous").unwrap();
+    }),
+    ("rename", |tree| {
+        fs::rename(tree.join("a"), tree.join("b")).unwrap();
+    }),
+];
+
+fn open(tree: &Path) -> fs::File {
+    fs::File::open(tree.join("a")).unwrap()
+}
+
+#[test]
+fn a_barrier_is_an_epoch_at_once() {
+    on_ext4(|tree| {
+        let mut following = Following::start(tree, Options::default());
+        for (name, barrier) in BARRIERS {
+            fs::write(tree.join("a"), name).unwrap();
+            let before = following.check(tree).epoch;
+            barrier(tree);
+            // Its events are taken by this one call: nothing has been still since.
+            let after = following.poll().epoch;
+            assert!(after > before, "{name}");
+            following.mirror.compare(tree);
+        }
     });
 }
 

@@ -42,6 +42,11 @@ impl Contents {
         self.0.get(&file)
     }
 
+    /// Forgets what the other files consist of.
+    pub(crate) fn retain(&mut self, stays: impl Fn(File) -> bool) {
+        self.0.retain(|file, _| stays(*file));
+    }
+
     fn change(&mut self, change: &Change, place: &Place) {
         match change {
             Change::New { file, .. } => {

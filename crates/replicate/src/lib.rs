@@ -3,11 +3,13 @@
 //! [`capture`] turns what the kernel does to files into [`record::Record`]s, [`log`] keeps them, and
 //! [`restore`] makes the tree of them as of any epoch; [`ship`] copies them to other machines.
 
+pub mod apply;
 pub mod capture;
 pub mod codec;
 mod contents;
 pub mod coverage;
 pub mod log;
+mod make;
 pub mod record;
 pub mod restore;
 pub mod ship;

@@ -6,23 +6,16 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags,
-};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::{fs, io::Errno};
 
-use crate::contents::{Bytes, Contents, Source};
+use crate::contents::Contents;
 use crate::log::{self, Reader};
-use crate::record::{Attributes, Entry, File, Kind, Name};
-use crate::tree::{Node, Tree};
-
-/// Bits of a mode that let whoever executes the file be somebody else.
-const SET_ID: u16 = 0o6000;
-/// Extended attributes that anybody may set on a file of his own.
-const HARMLESS: &[u8] = b"user.";
+use crate::make::{Bytes, Fault, Gate, Maker};
+use crate::record::{Entry, File, Kind, Name};
+use crate::tree::Tree;
 
 /// What a restored tree may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,24 +68,45 @@ pub fn restore(
         Some(epoch) => epoch,
         None => last_epoch(folder)?,
     };
-    let state = State::read(folder, epoch)?;
-    let mut maker = Maker {
-        state: &state,
-        options,
-        top: empty_directory(to)?,
+    let State { tree, contents } = State::read(folder, epoch)?;
+    let top = empty_directory(to)?;
+    let mut maker = Maker::new(options.privileged, Gate::default());
+    let names = fill(&tree, &contents, (&top, to), &mut maker)?;
+    fs::syncfs(&top).map_err(|errno| Error::Io {
         path: to.to_owned(),
+        cause: errno.into(),
+    })?;
+    Ok(Restored {
+        epoch,
+        names,
+        bytes: maker.bytes,
+        owners_left: maker.left.owners,
+        devices_left: maker.left.devices,
+        set_id_left: maker.left.set_id,
+        extended_left: maker.left.extended,
+    })
+}
+
+/// Makes the tree in an empty directory, which is here; returns how many names it has.
+pub(crate) fn fill(
+    tree: &Tree,
+    contents: &Contents,
+    (top, path): (&OwnedFd, &Path),
+    maker: &mut Maker,
+) -> Result<u64, Error> {
+    let mut filling = Filling {
+        tree,
+        contents,
+        maker,
+        top,
+        path: path.to_owned(),
         first: BTreeMap::new(),
-        owned: rustix::process::geteuid().is_root(),
-        restored: Restored {
-            epoch,
-            ..Restored::default()
-        },
+        names: 0,
     };
-    if let Some(root) = state.tree.root() {
-        maker.directory(root)?;
+    if let Some(root) = tree.root() {
+        filling.directory(root)?;
     }
-    fs::syncfs(&maker.top).map_err(|errno| maker.failed(errno))?;
-    Ok(maker.restored)
+    Ok(filling.names)
 }
 
 fn last_epoch(folder: &Path) -> Result<u64, log::Error> {
@@ -161,16 +175,16 @@ impl State {
 
 /// Makes a tree.
 #[derive(Debug)]
-struct Maker<'a> {
-    state: &'a State,
-    options: Options,
-    top: OwnedFd,
+struct Filling<'a> {
+    tree: &'a Tree,
+    contents: &'a Contents,
+    maker: &'a mut Maker,
+    top: &'a OwnedFd,
     /// What is being made, for errors.
     path: PathBuf,
     /// Where a file of several names has its first.
     first: BTreeMap<File, (File, Name)>,
-    owned: bool,
-    restored: Restored,
+    names: u64,
 }
 
 /// A directory whose entries are being made.
@@ -181,7 +195,7 @@ struct Level {
     left: Vec<(Name, File)>,
 }
 
-impl Maker<'_> {
+impl Filling<'_> {
     /// All below the root; deepest first get their attributes, for making an entry changes its
     /// directory's.
     fn directory(&mut self, root: File) -> Result<(), Error> {
@@ -210,7 +224,7 @@ impl Maker<'_> {
     }
 
     fn level(&self, file: File, fd: OwnedFd) -> Level {
-        let children = self.state.tree.children(file);
+        let children = self.tree.children(file);
         let left = children.map(|(name, file)| (name.clone(), file)).collect();
         Level { file, fd, left }
     }
@@ -222,21 +236,29 @@ impl Maker<'_> {
         name: &Name,
         file: File,
     ) -> Result<Option<OwnedFd>, Error> {
-        let Some(node) = self.state.tree.get(file) else {
+        let Some(node) = self.tree.get(file) else {
             return Ok(None);
         };
         let called = OsStr::from_bytes(name.as_bytes());
         if let Some((there, first)) = self.first.get(&file).cloned() {
             let from = self.reach(there)?;
             let first = OsStr::from_bytes(first.as_bytes());
+            self.maker.gate.pass().map_err(|e| self.failed(e))?;
             fs::linkat(&from, first, at, called, AtFlags::empty()).map_err(|e| self.failed(e))?;
-            self.restored.names += 1;
+            self.names += 1;
             return Ok(None);
         }
-        if !self.make(at, called, file, node)? {
+        if !self.maker.makes(&node.kind) {
+            self.maker.left.devices += 1;
             return Ok(None);
         }
-        self.restored.names += 1;
+        let bytes = Bytes {
+            extents: self.contents.get(file),
+            old: None,
+        };
+        let made = self.maker.make(at, called, node, bytes);
+        made.map_err(|fault| self.fault(fault))?;
+        self.names += 1;
         if node.kind == Kind::Directory {
             return open_directory(at, called)
                 .map(Some)
@@ -248,131 +270,29 @@ impl Maker<'_> {
         Ok(None)
     }
 
-    /// Makes what is no directory whole; false for what is left out.
-    fn make(
-        &mut self,
-        at: BorrowedFd<'_>,
-        name: &OsStr,
-        file: File,
-        node: &Node,
-    ) -> Result<bool, Error> {
-        let (mode, none) = (Mode::RUSR | Mode::WUSR, 0);
-        let node_of = |kind, device| fs::mknodat(at, name, kind, mode, device);
-        let made = match &node.kind {
-            Kind::Directory => return self.done(fs::mkdirat(at, name, Mode::RWXU)),
-            Kind::Regular => {
-                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-                let fd = fs::openat(at, name, flags, mode).map_err(|e| self.failed(e))?;
-                self.content(file, node, &std::fs::File::from(fd))?;
-                Ok(())
-            }
-            Kind::Symlink(target) => fs::symlinkat(OsStr::from_bytes(target), at, name),
-            Kind::Fifo => node_of(FileType::Fifo, none),
-            Kind::Socket => node_of(FileType::Socket, none),
-            Kind::CharacterDevice(_) | Kind::BlockDevice(_) if !self.options.privileged => {
-                self.restored.devices_left += 1;
-                return Ok(false);
-            }
-            Kind::CharacterDevice(device) => node_of(FileType::CharacterDevice, *device),
-            Kind::BlockDevice(device) => node_of(FileType::BlockDevice, *device),
-        };
-        self.done(made)?;
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = fs::openat(at, name, flags, Mode::empty()).map_err(|e| self.failed(e))?;
-        self.attributes(file, fd.as_fd())?;
-        Ok(true)
-    }
-
-    fn done(&self, made: Result<(), Errno>) -> Result<bool, Error> {
-        made.map(|()| true).map_err(|errno| self.failed(errno))
-    }
-
-    /// The bytes that are on the disk; the rest stays a hole.
-    fn content(&mut self, file: File, node: &Node, to: &std::fs::File) -> Result<(), Error> {
-        let mut source = Source::default();
-        let extents = self.state.contents.get(file);
-        for (start, end, bytes) in extents.into_iter().flat_map(|extents| extents.iter()) {
-            let end = end.min(node.size);
-            if start >= end {
-                continue;
-            }
-            match bytes {
-                Bytes::Hole => {}
-                Bytes::Written { place, at } => {
-                    let bytes = source.read(place, *at, start, end)?;
-                    to.write_all_at(bytes, start).map_err(|e| self.io(e))?;
-                    self.restored.bytes += end - start;
-                }
-                Bytes::Zeros => {
-                    let flags = fs::FallocateFlags::empty();
-                    // Where there is no such thing, reading says zeros all the same.
-                    let _zeros = fs::fallocate(to, flags, start, end - start);
-                }
-            }
-        }
-        to.set_len(node.size).map_err(|e| self.io(e))
-    }
-
-    /// Owner, mode, extended attributes and time, in the order in which none undoes another.
     fn attributes(&mut self, file: File, fd: BorrowedFd<'_>) -> Result<(), Error> {
-        let Some(node) = self.state.tree.get(file) else {
+        let Some(node) = self.tree.get(file) else {
             return Ok(());
         };
-        // The only way to what is open as a path; to a symlink itself there is none.
-        let by_path = PathBuf::from(format!("/proc/self/fd/{}", raw(fd)));
-        let symlink = matches!(node.kind, Kind::Symlink(_));
-        if let Some(attributes) = &node.attributes {
-            self.owner(attributes, fd)?;
-            if !symlink {
-                let mut mode = attributes.mode;
-                if mode & SET_ID != 0 && !self.options.privileged && node.kind != Kind::Directory {
-                    mode &= !SET_ID;
-                    self.restored.set_id_left += 1;
-                }
-                fs::chmod(&by_path, Mode::from_raw_mode(u32::from(mode)))
-                    .map_err(|e| self.failed(e))?;
-            }
-        }
-        for (name, value) in &node.extended {
-            let allowed = self.options.privileged || name.starts_with(HARMLESS);
-            let set = || fs::setxattr(&by_path, name.as_slice(), value, XattrFlags::empty());
-            if !allowed || symlink || set().is_err() {
-                self.restored.extended_left += 1;
-            }
-        }
-        if let Some(attributes) = &node.attributes {
-            let times = Timestamps {
-                last_access: Timespec {
-                    tv_sec: 0,
-                    tv_nsec: UTIME_OMIT,
-                },
-                last_modification: Timespec {
-                    tv_sec: attributes.modified_ns.div_euclid(1_000_000_000),
-                    tv_nsec: attributes.modified_ns.rem_euclid(1_000_000_000),
-                },
-            };
-            fs::utimensat(fd, "", &times, AtFlags::EMPTY_PATH).map_err(|e| self.failed(e))?;
-        }
-        Ok(())
-    }
-
-    fn owner(&mut self, attributes: &Attributes, fd: BorrowedFd<'_>) -> Result<(), Error> {
-        if !self.owned {
-            self.restored.owners_left += 1;
-            return Ok(());
-        }
-        let (uid, gid) = (Uid::from_raw(attributes.uid), Gid::from_raw(attributes.gid));
-        fs::chownat(fd, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH).map_err(|e| self.failed(e))
+        let done = self.maker.attributes(node, fd);
+        done.map_err(|errno| self.failed(errno))
     }
 
     /// Opens a directory that was made, from the top.
     fn reach(&self, directory: File) -> Result<OwnedFd, Error> {
         let mut at = self.top.try_clone().map_err(|error| self.io(error))?;
-        for name in self.state.tree.path(directory).unwrap_or_default() {
+        for name in self.tree.path(directory).unwrap_or_default() {
             let name = OsStr::from_bytes(name.as_bytes());
             at = open_directory(at.as_fd(), name).map_err(|e| self.failed(e))?;
         }
         Ok(at)
+    }
+
+    fn fault(&self, fault: Fault) -> Error {
+        match fault {
+            Fault::Log(log) => Error::Log(log),
+            Fault::Io(cause) => self.io(cause),
+        }
     }
 
     fn failed(&self, errno: Errno) -> Error {
@@ -385,9 +305,4 @@ impl Maker<'_> {
             cause,
         }
     }
-}
-
-fn raw(fd: BorrowedFd<'_>) -> i32 {
-    use std::os::fd::AsRawFd as _;
-    fd.as_raw_fd()
 }

@@ -1,5 +1,6 @@
 //! The verbs of `lowroad replicate`.
 
+mod apply;
 mod capture;
 mod log;
 mod restore;
@@ -13,6 +14,7 @@ use crate::exit::Failure;
 #[command(before_help = "Examples:
   sudo lowroad replicate capture --tree /srv/app --to /var/lib/lowroad/app
   lowroad replicate log /var/lib/lowroad/app --follow
+  sudo lowroad replicate apply /var/lib/lowroad/app --to /srv/replica --follow
   sudo lowroad replicate restore /var/lib/lowroad/app --out /srv/copy")]
 pub(crate) struct Arguments {
     /// Print JSON
@@ -28,6 +30,8 @@ enum Verb {
     Capture(capture::Capture),
     /// List the records of a log
     Log(log::Log),
+    /// Keep a replica's tree up to date from a log
+    Apply(apply::Apply),
     /// Make the tree as of an epoch, in a new folder
     Restore(restore::Restore),
 }
@@ -35,6 +39,7 @@ enum Verb {
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let json = arguments.json;
     match arguments.verb {
+        Verb::Apply(apply) => apply.run(json),
         Verb::Capture(capture) => capture.run(json),
         Verb::Log(log) => log.run(json),
         Verb::Restore(restore) => restore.run(json),

@@ -14,8 +14,8 @@ use crate::record::{Change, Entry, Record};
 /// How much is read at once, in bytes.
 const STEP: usize = 256 << 10;
 
-/// Reads records in their order.
-#[derive(Debug)]
+/// Reads records in their order. A clone reads on from the same place.
+#[derive(Clone, Debug)]
 pub struct Reader {
     folder: PathBuf,
     id: Option<Id>,
@@ -252,7 +252,7 @@ impl Reader {
 }
 
 /// A segment being read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Open {
     path: Arc<Path>,
     file: Arc<File>,

@@ -1,0 +1,171 @@
+//! Reads the log up to an epoch, and keeps what a step to it has to know: what each file that the
+//! records speak of was before, and what its bytes have become since.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::contents::Contents;
+use crate::log::{self, Id, Located, Reader};
+use crate::record::{Change, Entry, File};
+use crate::tree::{Node, Tree};
+
+/// An epoch that the log has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) epoch: u64,
+    /// The number of its record.
+    pub(super) record: u64,
+    /// When the capture wrote it, in nanoseconds since 1970.
+    pub(super) at_ns: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Fold {
+    folder: PathBuf,
+    reader: Reader,
+    /// Looks ahead: no record is folded before the epoch that ends it is there.
+    scout: Reader,
+    last: Option<Target>,
+    /// As of the last record that was folded.
+    pub(super) tree: Tree,
+    /// What the files that were spoken of were before the step; none for new ones.
+    pub(super) before: BTreeMap<File, Option<Node>>,
+    pub(super) root_before: Option<File>,
+    pub(super) contents: Contents,
+}
+
+impl Fold {
+    pub(super) fn open(folder: &Path) -> Result<Self, log::Error> {
+        let reader = Reader::open(folder)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            scout: reader.clone(),
+            reader,
+            last: None,
+            tree: Tree::default(),
+            before: BTreeMap::new(),
+            root_before: None,
+            contents: Contents::default(),
+        })
+    }
+
+    /// Which log it is; none while nothing was written to it.
+    pub(super) fn id(&mut self) -> Result<Option<Id>, log::Error> {
+        self.reader.id()
+    }
+
+    /// The last epoch that there is by now, or this one.
+    pub(super) fn look(&mut self, up_to: Option<u64>) -> Result<Option<Target>, log::Error> {
+        let enough = |last: Option<Target>| {
+            last.is_some_and(|last| up_to.is_some_and(|epoch| last.epoch >= epoch))
+        };
+        while !enough(self.last) {
+            let Some(located) = self.scout.read()? else {
+                break;
+            };
+            let record = located.record;
+            if let Entry::Epoch { number } = record.entry {
+                self.last = Some(Target {
+                    epoch: number,
+                    record: record.number,
+                    at_ns: record.at_ns,
+                });
+            }
+        }
+        Ok(self.last)
+    }
+
+    /// Folds up to this record; false if the log does not have it any more.
+    pub(super) fn to(&mut self, target: u64) -> Result<bool, log::Error> {
+        while self.tree.number() < target {
+            let Some(located) = self.reader.read()? else {
+                return Ok(false);
+            };
+            self.follow(&located)?;
+        }
+        Ok(self.tree.number() == target)
+    }
+
+    /// A step begins here; `all` keeps what the log says of every byte.
+    pub(super) fn begin(&mut self, all: bool) {
+        if !all {
+            return self.settle();
+        }
+        self.before.clear();
+        self.root_before = self.tree.root();
+    }
+
+    /// Files that records speak of that were not folded yet, of more than their names.
+    pub(super) fn later(&self) -> Result<BTreeSet<File>, log::Error> {
+        let mut reader = self.reader.clone();
+        let mut files = BTreeSet::new();
+        while let Some(located) = reader.read()? {
+            if let Entry::Change(
+                Change::New { file, .. }
+                | Change::Attributes { file, .. }
+                | Change::Extended { file, .. }
+                | Change::Data { file, .. }
+                | Change::Size { file, .. }
+                | Change::Hole { file, .. },
+            ) = located.record.entry
+            {
+                files.insert(file);
+            }
+        }
+        Ok(files)
+    }
+
+    /// The step is done: of bytes, only those that are in no tree yet stay known.
+    pub(super) fn settle(&mut self) {
+        self.before.clear();
+        self.root_before = self.tree.root();
+        let tree = &self.tree;
+        self.contents
+            .retain(|file| tree.get(file).is_some_and(|node| node.names.is_empty()));
+    }
+
+    fn follow(&mut self, located: &Located) -> Result<(), log::Error> {
+        match &located.record.entry {
+            Entry::Start { .. } => {
+                for (file, node) in self.tree.files() {
+                    self.before
+                        .entry(file)
+                        .or_insert_with(|| Some(node.clone()));
+                }
+            }
+            Entry::Change(change) => self.note(change),
+            Entry::Epoch { .. } => {}
+        }
+        self.tree.fold(&located.record).map_err(|invalid| {
+            let folder = self.folder.clone();
+            log::Error::Invalid { folder, invalid }
+        })?;
+        self.contents.follow(located);
+        Ok(())
+    }
+
+    /// What a file was before this, the first time that it is spoken of.
+    fn note(&mut self, change: &Change) {
+        let (one, other) = match change {
+            Change::New { file, .. }
+            | Change::Gone { file }
+            | Change::Attributes { file, .. }
+            | Change::Extended { file, .. }
+            | Change::Data { file, .. }
+            | Change::Size { file, .. }
+            | Change::Hole { file, .. } => (Some(*file), None),
+            Change::Link {
+                directory,
+                name,
+                file,
+            } => (Some(*file), self.tree.child(*directory, name)),
+            Change::Unlink { directory, name } => (self.tree.child(*directory, name), None),
+            Change::Doubt { .. } | Change::Settled { .. } => (None, None),
+        };
+        for file in [one, other].into_iter().flatten() {
+            if !self.before.contains_key(&file) {
+                self.before.insert(file, self.tree.get(file).cloned());
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Opens what is in a replica: one name after the other from its top, and never through a symlink, a
+//! mount or a `..`, whatever somebody else has put there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::{fs, io::Errno};
+
+use super::plan::Directory;
+use crate::make::{Gate, by_path};
+use crate::record::{File, Name};
+
+/// Directories that are kept open, at most.
+const OPEN: usize = 128;
+
+/// The two places of a replica, and which directory is where.
+#[derive(Debug)]
+pub(super) struct Folders {
+    pub(super) tree: Arc<OwnedFd>,
+    pub(super) staging: Arc<OwnedFd>,
+    /// Those that are outside of the tree, or were put into it.
+    moved: BTreeMap<File, Place>,
+    open: BTreeMap<File, Arc<OwnedFd>>,
+    /// Without root, a directory can only be changed while its owner may: these got the permission.
+    pub(super) relaxed: BTreeSet<Directory>,
+    owned: bool,
+    gate: Gate,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Staged,
+    In(Directory, Name),
+}
+
+/// What a file is called while it is outside of the tree.
+pub(super) fn staged(file: File, directory: bool) -> OsString {
+    let kind = if directory { "d" } else { "f" };
+    format!("{kind}{:x}.{:x}", file.inode, file.generation).into()
+}
+
+pub(super) fn called(name: &Name) -> &OsStr {
+    OsStr::from_bytes(name.as_bytes())
+}
+
+pub(super) fn open(
+    at: impl AsFd,
+    name: impl AsRef<OsStr>,
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH
+        | ResolveFlags::NO_SYMLINKS
+        | ResolveFlags::NO_MAGICLINKS
+        | ResolveFlags::NO_XDEV;
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    fs::openat2(at, name.as_ref(), flags, Mode::empty(), resolve)
+}
+
+impl Folders {
+    pub(super) fn new(tree: OwnedFd, staging: OwnedFd, gate: Gate) -> Self {
+        Self {
+            tree: Arc::new(tree),
+            staging: Arc::new(staging),
+            moved: BTreeMap::new(),
+            open: BTreeMap::new(),
+            relaxed: BTreeSet::new(),
+            owned: rustix::process::geteuid().is_root(),
+            gate,
+        }
+    }
+
+    /// The directory, where it is now; `before` says where it was before the step.
+    pub(super) fn directory(
+        &mut self,
+        directory: Directory,
+        before: &dyn Fn(File) -> Option<(Directory, Name)>,
+    ) -> Result<Arc<OwnedFd>, Errno> {
+        let mut down = Vec::new();
+        let mut at = directory;
+        let mut reached = loop {
+            let Some(file) = at else {
+                break self.permitted(None, Arc::clone(&self.tree))?;
+            };
+            if let Some(open) = self.open.get(&file) {
+                break Arc::clone(open);
+            }
+            let place = match self.moved.get(&file) {
+                Some(place) => place.clone(),
+                None => before(file)
+                    .map(|(above, name)| Place::In(above, name))
+                    .ok_or(Errno::NOENT)?,
+            };
+            match place {
+                Place::Staged => {
+                    let flags = OFlags::PATH | OFlags::DIRECTORY;
+                    let fd = open(&self.staging, staged(file, true), flags)?;
+                    break self.keep(file, fd)?;
+                }
+                Place::In(above, name) => {
+                    down.push((file, name));
+                    at = above;
+                }
+            }
+        };
+        while let Some((file, name)) = down.pop() {
+            let fd = open(&reached, called(&name), OFlags::PATH | OFlags::DIRECTORY)?;
+            reached = self.keep(file, fd)?;
+        }
+        Ok(reached)
+    }
+
+    pub(super) fn is_staged(&mut self, file: File) {
+        self.moved.insert(file, Place::Staged);
+    }
+
+    pub(super) fn is_placed(&mut self, file: File, directory: Directory, name: Name) {
+        self.moved.insert(file, Place::In(directory, name));
+    }
+
+    /// The step is done.
+    pub(super) fn settle(&mut self) {
+        self.moved.clear();
+        self.open.clear();
+        self.relaxed.clear();
+    }
+
+    fn keep(&mut self, file: File, fd: OwnedFd) -> Result<Arc<OwnedFd>, Errno> {
+        let fd = self.permitted(Some(file), Arc::new(fd))?;
+        if self.open.len() >= OPEN {
+            self.open.clear();
+        }
+        self.open.insert(file, Arc::clone(&fd));
+        Ok(fd)
+    }
+
+    /// A directory that can be entered, and changed.
+    fn permitted(&mut self, directory: Directory, fd: Arc<OwnedFd>) -> Result<Arc<OwnedFd>, Errno> {
+        if !self.owned && self.permit(fd.as_fd(), 0o700)? {
+            self.relaxed.insert(directory);
+        }
+        Ok(fd)
+    }
+
+    /// Whether its owner's permissions had to be changed.
+    pub(super) fn permit(&self, fd: BorrowedFd<'_>, bits: u32) -> Result<bool, Errno> {
+        let mode = fs::fstat(fd)?.st_mode & 0o7777;
+        if mode & bits == bits {
+            return Ok(false);
+        }
+        self.gate.pass()?;
+        fs::chmod(by_path(fd), Mode::from_raw_mode(mode | bits))?;
+        Ok(true)
+    }
+}

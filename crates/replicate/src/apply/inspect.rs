@@ -1,0 +1,215 @@
+//! Looks whether a tree is as it was applied: names, kinds, sizes, owners, modes, times, targets and
+//! links. Bytes that somebody changed without their time are for `verify` to find.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::{fs, io::Errno};
+
+use super::folders::{Folders, called};
+use super::plan::Directory;
+use crate::make::Maker;
+use crate::record::{File, Kind, Name};
+use crate::tree::{Node, Tree};
+
+/// What is not as it was applied.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// What is not there, or something else, with all that is below.
+    pub(super) lost: BTreeSet<File>,
+    /// What is there instead, or besides.
+    pub(super) debris: Vec<(Directory, OsString)>,
+    /// Files with other attributes.
+    pub(super) worn: BTreeSet<File>,
+    /// Names that any of this is about.
+    pub(super) names: u64,
+    /// The first of them.
+    pub(super) first: Option<PathBuf>,
+}
+
+/// Compares the tree on the disk with the one that was applied.
+pub(super) fn inspect(
+    tree: &Tree,
+    folders: &mut Folders,
+    maker: &Maker,
+) -> Result<Found, (PathBuf, Errno)> {
+    let mut inspection = Inspection {
+        tree,
+        maker,
+        device: 0,
+        inodes: BTreeMap::new(),
+        files: BTreeMap::new(),
+        found: Found::default(),
+    };
+    let Some(root) = tree.root() else {
+        return Ok(inspection.found);
+    };
+    let status = fs::fstat(&folders.tree).map_err(|errno| (PathBuf::new(), errno))?;
+    inspection.device = status.st_dev;
+    if let Some(node) = tree.get(root)
+        && !inspection.has_attributes(node, &status)
+    {
+        inspection.worn(root, None);
+    }
+    let mut left = vec![root];
+    while let Some(directory) = left.pop() {
+        let read = inspection.directory(directory, folders, &mut left);
+        read.map_err(|errno| (inspection.path(directory), errno))?;
+    }
+    Ok(inspection.found)
+}
+
+struct Inspection<'a> {
+    tree: &'a Tree,
+    maker: &'a Maker,
+    device: u64,
+    /// Which file an inode of the replica is, and the other way round.
+    inodes: BTreeMap<u64, File>,
+    files: BTreeMap<File, u64>,
+    found: Found,
+}
+
+impl Inspection<'_> {
+    fn directory(
+        &mut self,
+        directory: File,
+        folders: &mut Folders,
+        left: &mut Vec<File>,
+    ) -> Result<(), Errno> {
+        if self.found.lost.contains(&directory) {
+            return Ok(());
+        }
+        let of = |file: File| Some(file).filter(|file| Some(*file) != self.tree.root());
+        let above = |file: File| {
+            let (above, name) = self.tree.get(file)?.names.first()?;
+            Some((of(*above), name.clone()))
+        };
+        let at = folders.directory(of(directory), &above)?;
+        let here = of(directory);
+        let mut expected: BTreeMap<Name, File> = self
+            .tree
+            .children(directory)
+            .map(|(name, file)| (name.clone(), file))
+            .collect();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let listed = fs::openat(&at, ".", flags, Mode::empty())?;
+        for entry in fs::Dir::read_from(&listed)? {
+            let entry = entry?;
+            let bytes = entry.file_name().to_bytes();
+            let Ok(name) = Name::new(bytes) else { continue };
+            let there = called(&name).to_owned();
+            let status = match fs::statat(&at, &there, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => continue,
+                status => status?,
+            };
+            let file = expected.remove(&name);
+            let node = file.and_then(|file| self.tree.get(file));
+            let (Some(file), Some(node)) = (file, node.filter(|node| self.maker.makes(&node.kind)))
+            else {
+                self.count((directory, &name));
+                self.found.debris.push((here, there));
+                continue;
+            };
+            let target = || fs::readlinkat(&at, &there, Vec::new());
+            let same = self.is_same(file, node, &status, target);
+            if !same {
+                self.found.debris.push((here, there));
+                self.lose(file, (directory, &name));
+            } else if !self.has_attributes(node, &status) {
+                self.worn(file, Some((directory, &name)));
+            }
+            if same && node.kind == Kind::Directory {
+                left.push(file);
+            }
+        }
+        for (name, file) in expected {
+            let node = self.tree.get(file);
+            if node.is_some_and(|node| self.maker.makes(&node.kind)) {
+                self.lose(file, (directory, &name));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_same(
+        &mut self,
+        file: File,
+        node: &Node,
+        status: &Stat,
+        target: impl Fn() -> Result<std::ffi::CString, Errno>,
+    ) -> bool {
+        let kind = match (&node.kind, FileType::from_raw_mode(status.st_mode)) {
+            (Kind::Regular, FileType::RegularFile) => {
+                status.st_size.cast_unsigned() == node.size && is_of(node, status)
+            }
+            (Kind::Directory, FileType::Directory)
+            | (Kind::Fifo, FileType::Fifo)
+            | (Kind::Socket, FileType::Socket) => true,
+            (Kind::Symlink(to), FileType::Symlink) => {
+                target().is_ok_and(|there| there.as_bytes() == to.as_slice())
+            }
+            (Kind::CharacterDevice(device), FileType::CharacterDevice)
+            | (Kind::BlockDevice(device), FileType::BlockDevice) => status.st_rdev == *device,
+            _ => false,
+        };
+        let alone = *self.inodes.entry(status.st_ino).or_insert(file) == file
+            && *self.files.entry(file).or_insert(status.st_ino) == status.st_ino;
+        kind && alone && status.st_dev == self.device
+    }
+
+    fn has_attributes(&self, node: &Node, status: &Stat) -> bool {
+        let Some(attributes) = &node.attributes else {
+            return true;
+        };
+        let mode = u32::from(self.maker.mode(node, attributes));
+        let owner = (attributes.uid, attributes.gid) == (status.st_uid, status.st_gid);
+        let symlink = matches!(node.kind, Kind::Symlink(_));
+        (symlink || status.st_mode & 0o7777 == mode)
+            && (owner || !self.maker.owned)
+            && is_of(node, status)
+    }
+
+    /// With all that is below, which the same path does not lead to any more.
+    fn lose(&mut self, file: File, (directory, name): (File, &Name)) {
+        self.count((directory, name));
+        let mut left = vec![file];
+        while let Some(file) = left.pop() {
+            if self.found.lost.insert(file) {
+                left.extend(self.tree.children(file).map(|(_, file)| file));
+            }
+        }
+    }
+
+    fn worn(&mut self, file: File, at: Option<(File, &Name)>) {
+        self.found.worn.insert(file);
+        match at {
+            Some(at) => self.count(at),
+            None => self.found.names += 1,
+        }
+    }
+
+    fn count(&mut self, (directory, name): (File, &Name)) {
+        self.found.names += 1;
+        if self.found.first.is_none() {
+            self.found.first = Some(self.path(directory).join(called(name)));
+        }
+    }
+
+    fn path(&self, file: File) -> PathBuf {
+        let path = self.tree.path(file).unwrap_or_default();
+        path.iter().map(called).collect()
+    }
+}
+
+/// Whether it has the time that it was given; some file systems keep no parts of seconds.
+pub(super) fn is_of(node: &Node, status: &Stat) -> bool {
+    let Some(attributes) = &node.attributes else {
+        return true;
+    };
+    let seconds = attributes.modified_ns.div_euclid(1_000_000_000);
+    let rest = attributes.modified_ns.rem_euclid(1_000_000_000);
+    let there = i64::try_from(status.st_mtime_nsec).unwrap_or_default();
+    status.st_mtime == seconds && (there == rest || there == 0)
+}

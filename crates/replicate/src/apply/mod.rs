@@ -1,0 +1,494 @@
+//! Keeps a replica's tree up to date from a log: what is new is made beside the tree, then takes its
+//! names in it. What was not finished is never guessed: the next run looks at what is there, and makes
+//! anew from the log whatever is not as it was applied.
+
+mod fold;
+mod folders;
+mod inspect;
+mod plan;
+mod state;
+mod step;
+mod watch;
+mod wipe;
+
+use std::fs::{DirBuilder, File, TryLockError};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
+use rustix::{fs, io::Errno};
+
+use crate::log;
+use crate::make::Maker;
+pub use crate::make::{Gate, Left};
+use crate::restore::{self, fill};
+use fold::{Fold, Target};
+use folders::Folders;
+use inspect::{Found, inspect};
+use plan::{Plan, View};
+use state::{Kept, Phase, State};
+use step::Step;
+pub use watch::Watch;
+
+const TREE: &str = "tree";
+const STAGING: &str = "staging";
+const STATE: &str = "state";
+const LOCK: &str = "lock";
+
+/// How a replica is kept.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// As [`restore::Options::privileged`].
+    pub privileged: bool,
+    /// Makes the whole tree anew, of whatever log, and puts it in the place of the one that is there.
+    pub fresh: bool,
+    /// Puts right what somebody else changed in the tree.
+    pub repair: bool,
+    /// Files of at least this many bytes are changed where they are, instead of being copied: whoever
+    /// has one open sees its bytes change.
+    pub in_place: Option<u64>,
+    /// The sizes of all files together, in bytes, at most.
+    pub max_bytes: Option<u64>,
+    /// Names below the root, at most.
+    pub max_files: Option<u64>,
+    pub gate: Gate,
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    pub epoch: u64,
+    /// The number of the epoch's record.
+    pub record: u64,
+    /// When the capture wrote that, in nanoseconds since 1970.
+    pub at_ns: u64,
+    /// Names given and taken away.
+    pub names: u64,
+    /// Bytes written to files.
+    pub bytes: u64,
+    /// Names that were not as they had been applied, and are right now.
+    pub repaired: u64,
+    pub left: Left,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Log(#[from] log::Error),
+    #[error("{}: another program applies to this replica; stop that one first", .0.display())]
+    Busy(PathBuf),
+    #[error("{} is there already and no replica: name another, or an empty directory", .0.display())]
+    Occupied(PathBuf),
+    #[error("{} is a replica of another log than {}: --fresh makes it one of this", .to.display(), .log.display())]
+    OtherLog { to: PathBuf, log: PathBuf },
+    #[error(
+        "{} does not have epoch {epoch} any more, of which the replica is: --fresh makes it anew",
+        .log.display()
+    )]
+    Behind { log: PathBuf, epoch: u64 },
+    #[error(
+        "{} is not as it was applied: somebody else changed the replica, in {names} place(s); --repair puts \
+         it right",
+        .path.display()
+    )]
+    Changed { path: PathBuf, names: u64 },
+    #[error(
+        "epoch {epoch} has {has} {what}, more than {limit}: raise --max-{what}, or replicate less"
+    )]
+    Quota {
+        epoch: u64,
+        what: &'static str,
+        has: u64,
+        limit: u64,
+    },
+    #[error("{}: no room; make some, and apply again: nothing is lost", .0.display())]
+    Full(PathBuf),
+    #[error("{}: {cause}", .path.display())]
+    Io { path: PathBuf, cause: io::Error },
+}
+
+impl Error {
+    /// What a system call said of a path in the replica.
+    fn of(path: PathBuf, cause: io::Error) -> Self {
+        match Errno::from_io_error(&cause) {
+            Some(Errno::NOSPC | Errno::DQUOT) => Self::Full(path),
+            Some(
+                Errno::NOENT
+                | Errno::LOOP
+                | Errno::NOTDIR
+                | Errno::ISDIR
+                | Errno::XDEV
+                | Errno::EXIST
+                | Errno::NOTEMPTY
+                | Errno::STALE
+                | Errno::NODATA,
+            ) => Self::Changed { path, names: 1 },
+            _ => Self::Io { path, cause },
+        }
+    }
+}
+
+/// The only one who changes a replica.
+#[derive(Debug)]
+pub struct Replica {
+    log: PathBuf,
+    to: PathBuf,
+    options: Options,
+    top: OwnedFd,
+    kept: Kept,
+    fold: Fold,
+    /// None before the tree is there.
+    folders: Option<Folders>,
+    /// What has to be put right with the next step.
+    found: Found,
+    pending: bool,
+    _lock: File,
+}
+
+impl Replica {
+    /// Takes the replica in `to` up, or begins one if there is nothing.
+    ///
+    /// # Errors
+    /// All of [`Error`] but [`Error::Quota`] and [`Error::Full`]; the tree stays as it is.
+    pub fn open(log: &Path, to: &Path, options: Options) -> Result<Self, Error> {
+        let fold = Fold::open(log)?;
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            move |cause| Error::of(path, cause)
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(to)
+            .map_err(io(to))?;
+        let state = to.join(STATE);
+        let kept = Kept::open(&state, options.gate.clone()).map_err(io(&state))?;
+        if kept.is_none() && !is_blank(to).map_err(io(to))? {
+            return Err(Error::Occupied(to.to_owned()));
+        }
+        let lock = lock(to)?;
+        let kept = match kept {
+            Some(kept) => kept,
+            None => Kept::create(&state, options.gate.clone()).map_err(io(&state))?,
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let top = fs::openat(CWD, to, flags, Mode::empty());
+        let top = top.map_err(|errno| io(to)(errno.into()))?;
+        let mut replica = Self {
+            log: log.to_owned(),
+            to: to.to_owned(),
+            options,
+            top,
+            kept,
+            fold,
+            folders: None,
+            found: Found::default(),
+            pending: false,
+            _lock: lock,
+        };
+        if replica.kept.now.phase != Phase::Nothing && !replica.options.fresh {
+            replica.resume(false)?;
+        }
+        Ok(replica)
+    }
+
+    /// The epoch that the tree shows; zero before there is one.
+    pub fn epoch(&self) -> u64 {
+        match self.kept.now.phase {
+            Phase::Nothing => 0,
+            _ => self.kept.now.epoch,
+        }
+    }
+
+    /// Applies the last epoch that the log has by now, or this one; none if there is nothing to do.
+    ///
+    /// # Errors
+    /// All of [`Error`]. What was not finished is repaired by the next run.
+    pub fn apply(&mut self, up_to: Option<u64>) -> Result<Option<Applied>, Error> {
+        let target = self.fold.look(up_to)?;
+        let Some(mut target) = target else {
+            return Ok(None);
+        };
+        if self.folders.is_none() {
+            return self.begin(target).map(Some);
+        }
+        let now = self.kept.now;
+        if target.record <= now.record {
+            if !self.pending {
+                return Ok(None);
+            }
+            (target.epoch, target.record) = (now.epoch, now.record);
+        }
+        match self.step(target) {
+            Err(Error::Changed { .. }) if self.options.repair => {
+                self.resume(true)?;
+                self.fold.look(Some(target.epoch))?;
+                self.step(target).map(Some)
+            }
+            done => done.map(Some),
+        }
+    }
+
+    /// Says that nobody changes the tree any more: the next run can trust it.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn end(mut self) -> Result<(), Error> {
+        if self.kept.now.phase != Phase::Whole {
+            return Ok(());
+        }
+        self.say(Phase::Ended, true)
+    }
+
+    /// Takes up where the last run ended; `all` keeps what the log says of every byte.
+    fn resume(&mut self, all: bool) -> Result<(), Error> {
+        let now = self.kept.now;
+        self.fold = Fold::open(&self.log)?;
+        if self.fold.id()? != Some(now.log) {
+            let (to, log) = (self.to.clone(), self.log.clone());
+            return Err(Error::OtherLog { to, log });
+        }
+        let there = self.fold.to(now.record)?;
+        if !there || self.fold.tree.epoch() != now.epoch {
+            let (log, epoch) = (self.log.clone(), now.epoch);
+            return Err(Error::Behind { log, epoch });
+        }
+        let maker = Maker::new(self.options.privileged, self.options.gate.clone());
+        let mut folders = self.open_folders()?;
+        self.found = inspect(&self.fold.tree, &mut folders, &maker)
+            .map_err(|(path, errno)| Error::of(self.to.join(TREE).join(path), errno.into()))?;
+        let whole = self.kept.is_whole();
+        if whole && self.found.names > 0 && !self.options.repair {
+            let first = self.found.first.clone().unwrap_or_default();
+            let (path, names) = (self.to.join(TREE).join(first), self.found.names);
+            return Err(Error::Changed { path, names });
+        }
+        self.pending = !whole || self.found.names > 0 || !folders.relaxed.is_empty();
+        self.fold.begin(self.pending || all);
+        if !whole {
+            self.suspect()?;
+        }
+        self.folders = Some(folders);
+        Ok(())
+    }
+
+    /// What may have been changed already, unfinished: all that later records speak of.
+    fn suspect(&mut self) -> Result<(), Error> {
+        for file in self.fold.later()? {
+            let Some(node) = self.fold.tree.get(file) else {
+                continue;
+            };
+            if node.kind == crate::record::Kind::Directory {
+                self.found.worn.insert(file);
+            } else {
+                self.found.lost.insert(file);
+            }
+        }
+        Ok(())
+    }
+
+    fn open_folders(&self) -> Result<Folders, Error> {
+        let opened = |name: &str| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY;
+            let opened = folders::open(&self.top, name, flags);
+            opened.map_err(|errno| Error::of(self.to.join(name), errno.into()))
+        };
+        let tree = opened(TREE)?;
+        Ok(Folders::new(
+            tree,
+            self.staging()?,
+            self.options.gate.clone(),
+        ))
+    }
+
+    /// An empty folder that only its owner can enter.
+    fn staging(&self) -> Result<OwnedFd, Error> {
+        let failed = |errno: Errno| Error::of(self.to.join(STAGING), errno.into());
+        match fs::mkdirat(&self.top, STAGING, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let staging = folders::open(&self.top, STAGING, flags).map_err(failed)?;
+        wipe::wipe(staging.as_fd(), &self.options.gate).map_err(failed)?;
+        Ok(staging)
+    }
+
+    /// The whole tree anew, which then takes the place of the one that is there.
+    fn begin(&mut self, target: Target) -> Result<Applied, Error> {
+        let there = self.fold.to(target.record)?;
+        debug_assert!(there);
+        self.check_quota(target)?;
+        let staging = self.staging()?;
+        let path = self.to.join(STAGING).join(TREE);
+        let failed = |errno: Errno| Error::of(path.clone(), errno.into());
+        let gate = self.options.gate.clone();
+        gate.pass().map_err(failed)?;
+        fs::mkdirat(&staging, TREE, Mode::RWXU).map_err(failed)?;
+        let new = folders::open(&staging, TREE, OFlags::RDONLY | OFlags::DIRECTORY);
+        let new = new.map_err(failed)?;
+        let mut maker = Maker::new(self.options.privileged, gate.clone());
+        let names = fill(
+            &self.fold.tree,
+            &self.fold.contents,
+            (&new, &path),
+            &mut maker,
+        );
+        let names = names.map_err(|error| match error {
+            restore::Error::Log(log) => Error::Log(log),
+            restore::Error::Io { path, cause } => Error::of(path, cause),
+            restore::Error::Occupied(path) => Error::Occupied(path),
+        })?;
+        fs::syncfs(&new).map_err(failed)?;
+        self.say(Phase::Nothing, true)?;
+        gate.pass().map_err(failed)?;
+        let exchange = RenameFlags::EXCHANGE;
+        match fs::renameat_with(&staging, TREE, &self.top, TREE, exchange) {
+            Err(Errno::NOENT) => fs::renameat(&staging, TREE, &self.top, TREE).map_err(failed)?,
+            done => done.map_err(failed)?,
+        }
+        fs::syncfs(&new).map_err(failed)?;
+        let log = self.fold.id()?.unwrap_or_default();
+        self.kept.now.log = log;
+        self.said(target)?;
+        self.folders = Some(self.open_folders()?);
+        self.fold.settle();
+        Ok(Applied {
+            epoch: target.epoch,
+            record: target.record,
+            at_ns: target.at_ns,
+            names,
+            bytes: maker.bytes,
+            repaired: 0,
+            left: maker.left,
+        })
+    }
+
+    fn step(&mut self, target: Target) -> Result<Applied, Error> {
+        if !self.fold.to(target.record)? {
+            let (log, epoch) = (self.log.clone(), target.epoch);
+            return Err(Error::Behind { log, epoch });
+        }
+        self.check_quota(target)?;
+        let Some(mut folders) = self.folders.take() else {
+            return self.begin(target);
+        };
+        let mut maker = Maker::new(self.options.privileged, self.options.gate.clone());
+        let found = std::mem::take(&mut self.found);
+        let view = View {
+            fold: &self.fold,
+            lost: &found.lost,
+            devices: self.options.privileged,
+        };
+        let plan = Plan::new(view, &found.worn, self.options.in_place);
+        let path = self.to.join(TREE);
+        let mut step = Step {
+            view,
+            plan: &plan,
+            debris: &found.debris,
+            folders: &mut folders,
+            maker: &mut maker,
+            path: &path,
+        };
+        step.stage()?;
+        let placing = State {
+            phase: Phase::Placing,
+            ..self.kept.now
+        };
+        let said = self.kept.say(placing, false);
+        said.map_err(|cause| Error::of(self.to.join(STATE), cause))?;
+        step.place()?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let synced = fs::openat(&folders.staging, ".", flags, Mode::empty()).and_then(fs::syncfs);
+        synced.map_err(|errno| Error::of(path.clone(), errno.into()))?;
+        self.said(target)?;
+        let wiped = wipe::wipe(folders.staging.as_fd(), &self.options.gate);
+        wiped.map_err(|errno| Error::of(self.to.join(STAGING), errno.into()))?;
+        folders.settle();
+        self.folders = Some(folders);
+        self.pending = false;
+        self.fold.settle();
+        Ok(Applied {
+            epoch: target.epoch,
+            record: target.record,
+            at_ns: target.at_ns,
+            names: (plan.place.len() + plan.remove.len()) as u64,
+            bytes: maker.bytes,
+            repaired: found.names,
+            left: maker.left,
+        })
+    }
+
+    fn check_quota(&self, target: Target) -> Result<(), Error> {
+        let Options {
+            max_bytes,
+            max_files,
+            ..
+        } = self.options;
+        if max_bytes.is_none() && max_files.is_none() {
+            return Ok(());
+        }
+        let (mut bytes, mut files) = (0_u64, 0);
+        for (_, node) in self.fold.tree.files() {
+            files += node.names.len() as u64;
+            if !node.names.is_empty() {
+                bytes = bytes.saturating_add(node.size);
+            }
+        }
+        let epoch = target.epoch;
+        for (what, has, limit) in [("bytes", bytes, max_bytes), ("files", files, max_files)] {
+            if let Some(limit) = limit.filter(|limit| has > *limit) {
+                return Err(Error::Quota {
+                    epoch,
+                    what,
+                    has,
+                    limit,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn said(&mut self, target: Target) -> Result<(), Error> {
+        self.kept.now.epoch = target.epoch;
+        self.kept.now.record = target.record;
+        self.say(Phase::Whole, true)
+    }
+
+    fn say(&mut self, phase: Phase, durably: bool) -> Result<(), Error> {
+        let state = State {
+            phase,
+            ..self.kept.now
+        };
+        let said = self.kept.say(state, durably);
+        said.map_err(|cause| Error::of(self.to.join(STATE), cause))
+    }
+}
+
+/// Whether there is nothing but what a replica begins with.
+fn is_blank(to: &Path) -> io::Result<bool> {
+    for entry in std::fs::read_dir(to)? {
+        let name = entry?.file_name();
+        if ![STAGING, STATE, LOCK].iter().any(|ours| name == *ours) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn lock(to: &Path) -> Result<File, Error> {
+    let path = to.join(LOCK);
+    let opened = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path);
+    let file = opened.map_err(|cause| Error::of(path.clone(), cause))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::Busy(to.to_owned())),
+        Err(TryLockError::Error(cause)) => Err(Error::of(path, cause)),
+    }
+}

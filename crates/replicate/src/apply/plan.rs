@@ -1,0 +1,284 @@
+//! What a step has to do, by what the tree is and what it has to become: not by the order in which the
+//! source got there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use super::fold::Fold;
+use super::folders::called;
+use crate::record::{File, Kind, Name};
+use crate::tree::Node;
+
+/// A directory; none is the root, which may become another file, but stays where it is.
+pub(super) type Directory = Option<File>;
+
+/// The two trees of a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View<'a> {
+    pub(super) fold: &'a Fold,
+    /// What is on the disk not as it was applied.
+    pub(super) lost: &'a BTreeSet<File>,
+    /// Whether device nodes are made.
+    pub(super) devices: bool,
+}
+
+impl<'a> View<'a> {
+    /// What the file was before the step. The root is none of these.
+    pub(super) fn applied(&self, file: File) -> Option<&'a Node> {
+        let node = match self.fold.before.get(&file) {
+            Some(before) => before.as_ref(),
+            None => self.fold.tree.get(file),
+        };
+        node.filter(|node| self.is_shown(node) && Some(file) != self.fold.root_before)
+    }
+
+    /// The same, if it is on the disk so.
+    pub(super) fn before(&self, file: File) -> Option<&'a Node> {
+        self.applied(file).filter(|_| !self.lost.contains(&file))
+    }
+
+    pub(super) fn after(&self, file: File) -> Option<&'a Node> {
+        let node = self.fold.tree.get(file);
+        node.filter(|node| self.is_shown(node) && Some(file) != self.fold.tree.root())
+    }
+
+    /// A path of the file, below the root: the one after the step, or else before.
+    pub(super) fn path(&self, file: File) -> Option<PathBuf> {
+        let above = |file| match self.after(file) {
+            Some(node) => self.names_after(node).pop_first(),
+            None => self.names_before(self.applied(file)?).pop_first(),
+        };
+        let mut names = Vec::new();
+        let mut at = Some(file);
+        // What is in between was looked at before, and is no longer than this.
+        while let Some(file) = at.filter(|_| names.len() < 4096) {
+            let (directory, name) = above(file)?;
+            names.push(called(&name).to_owned());
+            at = directory;
+        }
+        Some(names.iter().rev().collect())
+    }
+
+    fn is_shown(&self, node: &Node) -> bool {
+        let device = matches!(node.kind, Kind::CharacterDevice(_) | Kind::BlockDevice(_));
+        !node.names.is_empty() && (self.devices || !device)
+    }
+
+    pub(super) fn names_before(&self, node: &Node) -> BTreeSet<(Directory, Name)> {
+        names(node, self.fold.root_before)
+    }
+
+    pub(super) fn names_after(&self, node: &Node) -> BTreeSet<(Directory, Name)> {
+        names(node, self.fold.tree.root())
+    }
+
+    /// A directory that is there before and after.
+    fn stays(&self, directory: Directory) -> bool {
+        let is = |node: Option<&Node>| node.is_some_and(|node| node.kind == Kind::Directory);
+        directory.is_none_or(|file| is(self.before(file)) && is(self.after(file)))
+    }
+
+    /// How many directories are above.
+    fn depth(&self, directory: Directory, above: impl Fn(File) -> Directory) -> usize {
+        let mut depth = 0;
+        let mut at = directory;
+        while let Some(file) = at {
+            depth += 1;
+            at = above(file);
+        }
+        depth
+    }
+
+    fn depth_before(&self, directory: Directory) -> usize {
+        self.depth(directory, |file| {
+            let node = self.applied(file)?;
+            self.names_before(node).pop_first()?.0
+        })
+    }
+
+    pub(super) fn depth_after(&self, directory: Directory) -> usize {
+        self.depth(directory, |file| {
+            let node = self.after(file)?;
+            self.names_after(node).pop_first()?.0
+        })
+    }
+}
+
+fn names(node: &Node, root: Option<File>) -> BTreeSet<(Directory, Name)> {
+    let names = node.names.iter().map(|(directory, name)| {
+        let directory = Some(*directory).filter(|file| Some(*file) != root);
+        (directory, name.clone())
+    });
+    names.collect()
+}
+
+/// Each in the order in which it is done.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// To be made outside of the tree: new, or with other bytes.
+    pub(super) fresh: Vec<File>,
+    /// Regular files whose bytes are changed where they are.
+    pub(super) in_place: Vec<File>,
+    /// Files that get further names.
+    pub(super) linked: BTreeMap<File, (Directory, Name)>,
+    /// Directories to be taken out of the tree, deepest first: they move, or they are gone.
+    pub(super) out: Vec<(File, Directory, Name)>,
+    /// Names to be given, those above first.
+    pub(super) place: Vec<(Directory, Name, File)>,
+    /// Names to be taken away.
+    pub(super) remove: Vec<(Directory, Name)>,
+    /// Files that stay, but get other attributes.
+    pub(super) attributes: BTreeSet<File>,
+    /// Directories that get theirs last, for what is done in them changes those.
+    pub(super) directories: BTreeSet<Directory>,
+}
+
+impl Plan {
+    /// `worn` are files whose attributes are not those that were applied; files of at least `in_place`
+    /// bytes are changed where they are.
+    pub(super) fn new(view: View<'_>, worn: &BTreeSet<File>, in_place: Option<u64>) -> Self {
+        let mut plan = Self::default();
+        let mut seen: BTreeSet<File> = view.fold.before.keys().copied().collect();
+        seen.extend(view.lost);
+        seen.extend(worn);
+        let mut gone = Vec::new();
+        for file in seen {
+            let worn = worn.contains(&file);
+            if Some(file) == view.fold.tree.root() {
+                plan.directories.insert(None);
+            }
+            let is = |node: &&Node| node.kind == Kind::Directory;
+            let (was, is_now) = (view.before(file).filter(is), view.after(file).filter(is));
+            plan.directory(view, file, was, is_now, worn);
+            if was.is_some() && is_now.is_none() {
+                gone.push(file);
+            }
+            plan.file(view, file, worn, in_place);
+        }
+        plan.drop_gone(view, &gone);
+        let placed: BTreeSet<_> = plan
+            .place
+            .iter()
+            .map(|(directory, name, _)| (*directory, name.clone()))
+            .collect();
+        plan.remove
+            .retain(|entry| view.stays(entry.0) && !placed.contains(entry));
+        plan.place
+            .sort_by_cached_key(|(directory, _, _)| view.depth_after(*directory));
+        plan.out
+            .sort_by_cached_key(|(_, directory, _)| usize::MAX - view.depth_before(*directory));
+        plan.disturbed(view);
+        plan
+    }
+
+    fn directory(
+        &mut self,
+        view: View<'_>,
+        file: File,
+        was: Option<&Node>,
+        is_now: Option<&Node>,
+        worn: bool,
+    ) {
+        let Some(now) = is_now else { return };
+        let Some(to) = view.names_after(now).pop_first() else {
+            return;
+        };
+        let from = was.and_then(|was| view.names_before(was).pop_first());
+        if from.as_ref() != Some(&to) {
+            self.place.push((to.0, to.1, file));
+            self.directories.insert(Some(file));
+        }
+        match (was, from) {
+            (Some(was), Some(from)) => {
+                let same = was.attributes == now.attributes && was.extended == now.extended;
+                if !same || worn {
+                    self.directories.insert(Some(file));
+                }
+                if view.names_after(now).first() != Some(&from) {
+                    self.out.push((file, from.0, from.1));
+                }
+            }
+            _ => self.fresh.push(file),
+        }
+    }
+
+    fn file(&mut self, view: View<'_>, file: File, worn: bool, in_place: Option<u64>) {
+        let is = |node: &&Node| node.kind != Kind::Directory;
+        let was = view.before(file).filter(is);
+        let now = view.after(file).filter(is);
+        let names = now.map(|now| view.names_after(now)).unwrap_or_default();
+        if let Some(now) = now {
+            self.changed(view, file, (was, now), worn, in_place);
+        }
+        let applied = view.applied(file).filter(is);
+        let before = applied.map(|node| view.names_before(node));
+        let removed = before.into_iter().flatten();
+        self.remove
+            .extend(removed.filter(|entry| !names.contains(entry)));
+    }
+
+    fn changed(
+        &mut self,
+        view: View<'_>,
+        file: File,
+        (was, now): (Option<&Node>, &Node),
+        worn: bool,
+        in_place: Option<u64>,
+    ) {
+        let was = was.filter(|was| was.kind == now.kind);
+        let bytes = now.kind == Kind::Regular
+            && (view.fold.contents.get(file).is_some()
+                || was.is_some_and(|was| was.size != now.size));
+        let had = was.map(|was| view.names_before(was)).unwrap_or_default();
+        let mut added = view.names_after(now);
+        match was {
+            Some(was) if !bytes || in_place.is_some_and(|least| was.size >= least) => {
+                added.retain(|entry| !had.contains(entry));
+                if let (false, Some(from)) = (added.is_empty(), had.first()) {
+                    self.linked.insert(file, from.clone());
+                }
+                if bytes {
+                    self.in_place.push(file);
+                }
+                let same = was.attributes == now.attributes && was.extended == now.extended;
+                if bytes || worn || !same {
+                    self.attributes.insert(file);
+                }
+            }
+            _ => self.fresh.push(file),
+        }
+        let placed = added.into_iter();
+        self.place
+            .extend(placed.map(|(directory, name)| (directory, name, file)));
+    }
+
+    /// What is below a directory that is gone is taken out with it.
+    fn drop_gone(&mut self, view: View<'_>, gone: &[File]) {
+        let all: BTreeSet<File> = gone.iter().copied().collect();
+        for file in gone {
+            let place = view.before(*file);
+            let place = place.and_then(|node| view.names_before(node).pop_first());
+            if let Some((directory, name)) = place
+                && !directory.is_some_and(|above| all.contains(&above))
+            {
+                self.out.push((*file, directory, name));
+            }
+        }
+    }
+
+    /// Directories in which something is done.
+    fn disturbed(&mut self, view: View<'_>) {
+        let out = self.out.iter().map(|(_, directory, _)| *directory);
+        let placed = self.place.iter().map(|(directory, _, _)| *directory);
+        let removed = self.remove.iter().map(|(directory, _)| *directory);
+        let all: BTreeSet<_> = out.chain(placed).chain(removed).collect();
+        self.directories.extend(all);
+        let there = |directory: &Directory| {
+            directory.is_none_or(|file| {
+                view.after(file)
+                    .is_some_and(|node| node.kind == Kind::Directory)
+            })
+        };
+        self.directories.retain(there);
+    }
+}

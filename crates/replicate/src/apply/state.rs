@@ -1,0 +1,182 @@
+//! What a replica is, on its disk: of which log, as of which record, and whether its tree is being
+//! changed. Two places are written in turn, so that one of them is always whole.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use crate::log::Id;
+use crate::make::Gate;
+
+const MAGIC: [u8; 8] = *b"lrrepls1";
+const BYTES: usize = 112;
+/// The two places lie in blocks of their own.
+const APART: u64 = 4096;
+
+/// What can be said of the tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nothing: it has to be made afresh.
+    #[default]
+    Nothing,
+    /// It is as of the record, and this is on the disk.
+    Whole,
+    /// It was, and is being changed to a later one.
+    Placing,
+    /// As whole, and nobody has begun to change it since.
+    Ended,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    pub(super) phase: Phase,
+    pub(super) log: Id,
+    pub(super) epoch: u64,
+    /// The number of the epoch's record.
+    pub(super) record: u64,
+    /// Which start of the machine wrote it.
+    pub(super) boot: [u8; 36],
+}
+
+impl State {
+    fn encode(&self, turn: u64) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(turn.to_le_bytes());
+        bytes.extend(self.log);
+        bytes.extend(self.epoch.to_le_bytes());
+        bytes.extend(self.record.to_le_bytes());
+        bytes.extend(self.boot);
+        bytes.push(match self.phase {
+            Phase::Nothing => 0,
+            Phase::Whole => 1,
+            Phase::Placing => 2,
+            Phase::Ended => 3,
+        });
+        bytes.resize(BYTES - 4, 0);
+        bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+        bytes
+    }
+
+    /// None for what was not written to its end.
+    fn decode(bytes: &[u8; BYTES]) -> Option<(u64, Self)> {
+        let (said, check) = bytes.split_last_chunk::<4>()?;
+        if crc32c::crc32c(said) != u32::from_le_bytes(*check) {
+            return None;
+        }
+        let (magic, said) = said.split_first_chunk::<8>()?;
+        let (turn, said) = said.split_first_chunk::<8>()?;
+        let (log, said) = said.split_first_chunk::<16>()?;
+        let (epoch, said) = said.split_first_chunk::<8>()?;
+        let (record, said) = said.split_first_chunk::<8>()?;
+        let (boot, said) = said.split_first_chunk::<36>()?;
+        let phase = match said.first()? {
+            0 => Phase::Nothing,
+            1 => Phase::Whole,
+            2 => Phase::Placing,
+            3 => Phase::Ended,
+            _ => return None,
+        };
+        let state = Self {
+            phase,
+            log: *log,
+            epoch: u64::from_le_bytes(*epoch),
+            record: u64::from_le_bytes(*record),
+            boot: *boot,
+        };
+        (*magic == MAGIC).then_some((u64::from_le_bytes(*turn), state))
+    }
+}
+
+/// The file that says it.
+#[derive(Debug)]
+pub(super) struct Kept {
+    file: File,
+    turn: u64,
+    pub(super) now: State,
+    boot: [u8; 36],
+    gate: Gate,
+}
+
+impl Kept {
+    /// None if nothing has been said yet.
+    pub(super) fn open(path: &Path, gate: Gate) -> io::Result<Option<Self>> {
+        match OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) => Self::read(file, gate).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn create(path: &Path, gate: Gate) -> io::Result<Self> {
+        gate.pass()?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)?;
+        Self::read(file, gate)
+    }
+
+    fn read(file: File, gate: Gate) -> io::Result<Self> {
+        let places = [0, APART].into_iter().filter_map(|at| {
+            let mut bytes = [0; BYTES];
+            file.read_exact_at(&mut bytes, at).ok()?;
+            State::decode(&bytes)
+        });
+        let (turn, now) = places.max_by_key(|(turn, _)| *turn).unwrap_or_default();
+        let said = std::fs::read("/proc/sys/kernel/random/boot_id")?;
+        let mut boot = [0; 36];
+        for (to, from) in boot.iter_mut().zip(said) {
+            *to = from;
+        }
+        Ok(Self {
+            file,
+            turn,
+            now,
+            boot,
+            gate,
+        })
+    }
+
+    /// Whether nothing of a later record can be in the tree: neither was somebody killed who changed it,
+    /// nor did the machine stop, which forgets what was not on its disk.
+    pub(super) fn is_whole(&self) -> bool {
+        match self.now.phase {
+            Phase::Ended => true,
+            Phase::Whole => self.now.boot == self.boot,
+            Phase::Nothing | Phase::Placing => false,
+        }
+    }
+
+    /// Says it; `durably` is before the caller goes on.
+    pub(super) fn say(&mut self, state: State, durably: bool) -> io::Result<()> {
+        let state = State {
+            boot: self.boot,
+            ..state
+        };
+        let turn = self.turn + 1;
+        self.gate.pass()?;
+        let place = if turn.is_multiple_of(2) { 0 } else { APART };
+        self.file.write_all_at(&state.encode(turn), place)?;
+        if durably {
+            self.file.sync_data()?;
+        }
+        (self.turn, self.now) = (turn, state);
+        Ok(())
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            phase: Phase::Nothing,
+            log: [0; 16],
+            epoch: 0,
+            record: 0,
+            boot: [0; 36],
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Does what a plan says: first what nobody sees, outside of the tree, then the names.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, OFlags, Stat};
+use rustix::{fs, io::Errno};
+
+use super::Error;
+use super::folders::{self, Folders, called, staged};
+use super::inspect::is_of;
+use super::plan::{Directory, Plan, View};
+use crate::contents::Extents;
+use crate::make::{Bytes, Fault, Maker};
+use crate::record::{File, Kind, Name};
+use crate::tree::Node;
+
+/// Where a further name of a file is before it is put in its place.
+const LINK: &str = "link";
+
+pub(super) struct Step<'a> {
+    pub(super) view: View<'a>,
+    pub(super) plan: &'a Plan,
+    pub(super) debris: &'a [(Directory, OsString)],
+    pub(super) folders: &'a mut Folders,
+    pub(super) maker: &'a mut Maker,
+    /// The tree's, for errors.
+    pub(super) path: &'a Path,
+}
+
+impl Step<'_> {
+    /// Makes all that is new, in a folder of its own. The tree stays as it is.
+    pub(super) fn stage(&mut self) -> Result<(), Error> {
+        for file in &self.plan.fresh {
+            self.fresh(*file)
+                .map_err(|fault| self.fault(*file, fault))?;
+        }
+        for (file, (directory, name)) in &self.plan.linked {
+            let done = self.linked(*file, *directory, name);
+            done.map_err(|fault| self.fault(*file, fault))?;
+        }
+        for (file, _, _) in &self.plan.out {
+            let there = self.open(Some(*file));
+            there.map_err(|errno| self.fault(*file, errno.into()))?;
+        }
+        for file in &self.plan.in_place {
+            let there = self.old(*file, OFlags::RDWR);
+            there.map_err(|fault| self.fault(*file, fault))?;
+        }
+        Ok(())
+    }
+
+    /// Gives the tree its new names, and what changes in place.
+    pub(super) fn place(&mut self) -> Result<(), Error> {
+        for (at, (directory, name)) in self.debris.iter().enumerate() {
+            let to = format!("x{at}");
+            let moved = self.take_out(*directory, name, to.as_ref());
+            moved.map_err(|errno| self.failed(*directory, name, errno))?;
+        }
+        for (file, directory, name) in &self.plan.out {
+            let to = staged(*file, true);
+            let moved = self.take_out(*directory, called(name), &to);
+            moved.map_err(|errno| self.failed(*directory, called(name), errno))?;
+            self.folders.is_staged(*file);
+        }
+        for file in &self.plan.in_place {
+            let done = self.rewrite(*file);
+            done.map_err(|fault| self.fault(*file, fault))?;
+        }
+        let mut left: BTreeMap<File, usize> = BTreeMap::new();
+        for (_, _, file) in &self.plan.place {
+            *left.entry(*file).or_default() += 1;
+        }
+        for (directory, name, file) in &self.plan.place {
+            let last = left.get_mut(file).is_none_or(|left| {
+                *left -= 1;
+                *left == 0
+            });
+            let done = self.put(*directory, name, *file, last);
+            done.map_err(|errno| self.failed(*directory, called(name), errno))?;
+        }
+        for (directory, name) in &self.plan.remove {
+            let done = self.remove(*directory, called(name));
+            done.map_err(|errno| self.failed(*directory, called(name), errno))?;
+        }
+        self.attributes()
+    }
+
+    fn fresh(&mut self, file: File) -> Result<(), Fault> {
+        let Some(node) = self.view.after(file) else {
+            return Ok(());
+        };
+        let extents = self.view.fold.contents.get(file);
+        let is = |node: &&Node| node.kind == Kind::Regular;
+        let known = extents.is_some_and(|extents| extents.covers(node.size));
+        let was = self.view.before(file).filter(is);
+        let old = match (was, &node.kind) {
+            (Some(_), Kind::Regular) if !known => Some(self.old(file, OFlags::RDONLY)?),
+            _ => None,
+        };
+        if node.kind == Kind::Regular && !known && old.is_none() && node.size > 0 {
+            return Err(Errno::NODATA.into());
+        }
+        let name = staged(file, node.kind == Kind::Directory);
+        let bytes = Bytes {
+            extents,
+            old: old.as_ref(),
+        };
+        let staging = Arc::clone(&self.folders.staging);
+        self.maker.make(staging.as_fd(), &name, node, bytes)?;
+        if node.kind == Kind::Directory {
+            self.folders.is_staged(file);
+        }
+        Ok(())
+    }
+
+    /// A regular file as it was before the step.
+    fn old(&mut self, file: File, flags: OFlags) -> Result<std::fs::File, Fault> {
+        let node = self.view.before(file).ok_or(Errno::NOENT)?;
+        let place = self.view.names_before(node).pop_first();
+        let (directory, name) = place.ok_or(Errno::NOENT)?;
+        let at = self.open(directory)?;
+        let opened = match folders::open(&at, called(&name), flags | OFlags::NONBLOCK) {
+            Err(Errno::ACCESS) if !self.maker.owned => {
+                let closed = folders::open(&at, called(&name), OFlags::PATH)?;
+                check(&closed, node)?;
+                self.folders.permit(closed.as_fd(), 0o600)?;
+                folders::open(&at, called(&name), flags)?
+            }
+            opened => opened?,
+        };
+        check(&opened, node)?;
+        Ok(opened.into())
+    }
+
+    fn linked(&mut self, file: File, directory: Directory, name: &Name) -> Result<(), Fault> {
+        let node = self.view.before(file).ok_or(Errno::NOENT)?;
+        let at = self.open(directory)?;
+        let to = staged(file, false);
+        let staging = &self.folders.staging;
+        self.maker.gate.pass()?;
+        fs::linkat(&at, called(name), staging, &to, AtFlags::empty())?;
+        let status = fs::statat(staging, &to, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(is_as(node, &status)?)
+    }
+
+    fn take_out(&mut self, directory: Directory, name: &OsStr, to: &OsStr) -> Result<(), Errno> {
+        let at = self.open(directory)?;
+        self.maker.gate.pass()?;
+        match fs::renameat(&at, name, &self.folders.staging, to) {
+            Err(Errno::NOENT) if to.as_encoded_bytes().first() == Some(&b'x') => Ok(()),
+            done => done,
+        }
+    }
+
+    fn rewrite(&mut self, file: File) -> Result<(), Fault> {
+        let Some(node) = self.view.after(file) else {
+            return Ok(());
+        };
+        let to = self.old(file, OFlags::RDWR)?;
+        let extents = self.view.fold.contents.get(file);
+        self.maker.rewrite(&to, node.size, extents)
+    }
+
+    /// Gives a file a name; `last` is its last new one.
+    fn put(
+        &mut self,
+        directory: Directory,
+        name: &Name,
+        file: File,
+        last: bool,
+    ) -> Result<(), Errno> {
+        let Some(node) = self.view.after(file) else {
+            return Ok(());
+        };
+        let is_directory = node.kind == Kind::Directory;
+        let at = self.open(directory)?;
+        let from = staged(file, is_directory);
+        let (staging, called) = (Arc::clone(&self.folders.staging), called(name));
+        self.maker.gate.pass()?;
+        if is_directory {
+            if let Err(Errno::NOTDIR) = fs::renameat(&staging, &from, &at, called) {
+                fs::unlinkat(&at, called, AtFlags::empty())?;
+                self.maker.gate.pass()?;
+                fs::renameat(&staging, &from, &at, called)?;
+            }
+            self.folders.is_placed(file, directory, name.clone());
+            return Ok(());
+        }
+        if last {
+            return fs::renameat(&staging, &from, &at, called);
+        }
+        fs::linkat(&staging, &from, &staging, LINK, AtFlags::empty())?;
+        self.maker.gate.pass()?;
+        fs::renameat(&staging, LINK, &at, called)?;
+        // Where both names were one file's already, nothing was renamed.
+        match fs::unlinkat(&staging, LINK, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            done => done,
+        }
+    }
+
+    fn remove(&mut self, directory: Directory, name: &OsStr) -> Result<(), Errno> {
+        let at = self.open(directory)?;
+        self.maker.gate.pass()?;
+        match fs::unlinkat(&at, name, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Directories last, and those below before those above.
+    fn attributes(&mut self) -> Result<(), Error> {
+        for file in &self.plan.attributes {
+            let done = self.attributes_of(*file);
+            done.map_err(|errno| self.fault(*file, errno.into()))?;
+        }
+        let mut all = self.plan.directories.clone();
+        all.extend(self.debris.iter().map(|(directory, _)| *directory));
+        all.extend(&self.folders.relaxed);
+        let is = |directory: &Directory| {
+            let node = |file| self.view.after(file);
+            directory.is_none_or(|file| node(file).is_some_and(|n| n.kind == Kind::Directory))
+        };
+        let mut all: Vec<_> = all.into_iter().filter(is).collect();
+        all.sort_by_cached_key(|directory| usize::MAX - self.view.depth_after(*directory));
+        // Opened before the first is closed to its owner.
+        for directory in all {
+            let file = directory.or_else(|| self.view.fold.tree.root());
+            let Some(node) = file.and_then(|file| self.view.fold.tree.get(file)) else {
+                continue;
+            };
+            let done = match self.open(directory) {
+                Ok(fd) => self.maker.attributes(node, fd.as_fd()),
+                Err(errno) => Err(errno),
+            };
+            done.map_err(|errno| self.failed(directory, OsStr::new(""), errno))?;
+        }
+        Ok(())
+    }
+
+    fn attributes_of(&mut self, file: File) -> Result<(), Errno> {
+        let Some(node) = self.view.after(file) else {
+            return Ok(());
+        };
+        let place = self.view.names_after(node).pop_first();
+        let (directory, name) = place.ok_or(Errno::NOENT)?;
+        let at = self.open(directory)?;
+        let fd = folders::open(&at, called(&name), OFlags::PATH)?;
+        if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) != kind(node) {
+            return Err(Errno::NOENT);
+        }
+        self.maker.attributes(node, fd.as_fd())
+    }
+
+    fn open(&mut self, directory: Directory) -> Result<Arc<OwnedFd>, Errno> {
+        let view = self.view;
+        self.folders.directory(directory, &|file| {
+            view.names_before(view.before(file)?).pop_first()
+        })
+    }
+
+    fn fault(&self, file: File, fault: Fault) -> Error {
+        let path = self.view.path(file).unwrap_or_default();
+        match fault {
+            Fault::Log(log) => Error::Log(log),
+            Fault::Io(cause) => Error::of(self.path.join(path), cause),
+        }
+    }
+
+    fn failed(&self, directory: Directory, name: &OsStr, errno: Errno) -> Error {
+        let above = directory.and_then(|file| self.view.path(file));
+        let path: PathBuf = self.path.join(above.unwrap_or_default()).join(name);
+        Error::of(path, errno.into())
+    }
+}
+
+/// # Errors
+/// `ESTALE` for a file that is not as it was applied.
+fn check(fd: impl AsFd, node: &Node) -> Result<(), Errno> {
+    let fd: BorrowedFd<'_> = fd.as_fd();
+    is_as(node, &fs::fstat(fd)?)
+}
+
+fn is_as(node: &Node, status: &Stat) -> Result<(), Errno> {
+    let size = node.kind != Kind::Regular || status.st_size.cast_unsigned() == node.size;
+    let same = FileType::from_raw_mode(status.st_mode) == kind(node);
+    let time = node.kind != Kind::Regular || is_of(node, status);
+    if size && same && time {
+        return Ok(());
+    }
+    Err(Errno::STALE)
+}
+
+fn kind(node: &Node) -> FileType {
+    match node.kind {
+        Kind::Regular => FileType::RegularFile,
+        Kind::Directory => FileType::Directory,
+        Kind::Symlink(_) => FileType::Symlink,
+        Kind::Fifo => FileType::Fifo,
+        Kind::Socket => FileType::Socket,
+        Kind::CharacterDevice(_) => FileType::CharacterDevice,
+        Kind::BlockDevice(_) => FileType::BlockDevice,
+    }
+}
+
+/// What the log says of all its bytes needs none that are there.
+impl Extents {
+    fn covers(&self, size: u64) -> bool {
+        let mut reached = 0;
+        for (start, end, _) in self.iter() {
+            if start > reached {
+                break;
+            }
+            reached = end;
+        }
+        reached >= size
+    }
+}

@@ -1,0 +1,240 @@
+//! Makes one file at a time: its bytes, then owner, mode, extended attributes and time. Where it is made,
+//! and of what, others decide.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags,
+};
+use rustix::{fs, io::Errno};
+
+use crate::contents::Extents;
+use crate::log;
+use crate::record::{Attributes, Kind};
+use crate::tree::Node;
+
+mod bytes;
+
+/// Bits of a mode that let whoever executes the file be somebody else.
+pub(crate) const SET_ID: u16 = 0o6000;
+/// Extended attributes that anybody may set on a file of his own.
+const HARMLESS: &[u8] = b"user.";
+
+/// What was left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Files with another owner than in the source: only root can give files away.
+    pub owners: u64,
+    /// Device nodes.
+    pub devices: u64,
+    /// Files without the set-user-ID or set-group-ID bits that they have in the source.
+    pub set_id: u64,
+    /// Extended attributes.
+    pub extended: u64,
+}
+
+/// Why a file could not be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error(transparent)]
+    Log(#[from] log::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl From<Errno> for Fault {
+    fn from(errno: Errno) -> Self {
+        Self::Io(errno.into())
+    }
+}
+
+/// Asked before each system call that changes a replica. A test lets the n-th fail, and all that follow:
+/// what the program leaves then is what it leaves if it is killed there.
+#[derive(Clone, Debug, Default)]
+pub struct Gate(Option<Arc<AtomicU64>>);
+
+impl Gate {
+    /// Lets this many calls pass.
+    pub fn closing_after(calls: u64) -> Self {
+        Self(Some(Arc::new(AtomicU64::new(calls))))
+    }
+
+    /// How many calls may still pass.
+    pub fn left(&self) -> Option<u64> {
+        self.0.as_ref().map(|left| left.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn pass(&self) -> Result<(), Errno> {
+        let Some(left) = &self.0 else { return Ok(()) };
+        let one_less = |left: u64| left.checked_sub(1);
+        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
+            .map(drop)
+            .map_err(|_| Errno::IO)
+    }
+}
+
+/// What the bytes of a file are made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bytes<'a> {
+    /// What the log says of them; none for a file that nothing was written to.
+    pub(crate) extents: Option<&'a Extents>,
+    /// What is as it was is there.
+    pub(crate) old: Option<&'a std::fs::File>,
+}
+
+/// Makes files, and counts what it leaves out.
+#[derive(Debug)]
+pub(crate) struct Maker {
+    pub(crate) privileged: bool,
+    /// Whether files can be given away.
+    pub(crate) owned: bool,
+    pub(crate) gate: Gate,
+    pub(crate) left: Left,
+    /// Bytes written to files.
+    pub(crate) bytes: u64,
+}
+
+impl Maker {
+    pub(crate) fn new(privileged: bool, gate: Gate) -> Self {
+        Self {
+            privileged,
+            owned: rustix::process::geteuid().is_root(),
+            gate,
+            left: Left::default(),
+            bytes: 0,
+        }
+    }
+
+    /// Whether such a file is made at all.
+    pub(crate) fn makes(&self, kind: &Kind) -> bool {
+        self.privileged || !matches!(kind, Kind::CharacterDevice(_) | Kind::BlockDevice(_))
+    }
+
+    /// The mode that a file of the source gets.
+    pub(crate) fn mode(&self, node: &Node, attributes: &Attributes) -> u16 {
+        if self.privileged || node.kind == Kind::Directory {
+            attributes.mode
+        } else {
+            attributes.mode & !SET_ID
+        }
+    }
+
+    /// Makes what is no directory whole; a directory empty, and only its owner can enter it.
+    pub(crate) fn make(
+        &mut self,
+        at: BorrowedFd<'_>,
+        name: &OsStr,
+        node: &Node,
+        bytes: Bytes<'_>,
+    ) -> Result<(), Fault> {
+        self.gate.pass()?;
+        let (mode, none) = (Mode::RUSR | Mode::WUSR, 0);
+        let node_of = |kind, device| fs::mknodat(at, name, kind, mode, device);
+        match &node.kind {
+            Kind::Directory => return Ok(fs::mkdirat(at, name, Mode::RWXU)?),
+            Kind::Regular => {
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                let to = fs::openat(at, name, flags, mode)?.into();
+                self.fill(&to, node.size, bytes)?;
+            }
+            Kind::Symlink(target) => fs::symlinkat(OsStr::from_bytes(target), at, name)?,
+            Kind::Fifo => node_of(FileType::Fifo, none)?,
+            Kind::Socket => node_of(FileType::Socket, none)?,
+            Kind::CharacterDevice(device) => node_of(FileType::CharacterDevice, *device)?,
+            Kind::BlockDevice(device) => node_of(FileType::BlockDevice, *device)?,
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = fs::openat(at, name, flags, Mode::empty())?;
+        Ok(self.attributes(node, fd.as_fd())?)
+    }
+
+    /// Owner, mode, extended attributes and time, in the order in which none undoes another.
+    pub(crate) fn attributes(&mut self, node: &Node, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+        let by_path = by_path(fd);
+        let symlink = matches!(node.kind, Kind::Symlink(_));
+        if let Some(attributes) = &node.attributes {
+            self.owner(attributes, fd)?;
+            if !symlink {
+                let mode = self.mode(node, attributes);
+                self.left.set_id += u64::from(mode != attributes.mode);
+                self.gate.pass()?;
+                fs::chmod(&by_path, Mode::from_raw_mode(u32::from(mode)))?;
+            }
+        }
+        self.extended(node, &by_path)?;
+        if let Some(attributes) = &node.attributes {
+            let times = Timestamps {
+                last_access: Timespec {
+                    tv_sec: 0,
+                    tv_nsec: UTIME_OMIT,
+                },
+                last_modification: Timespec {
+                    tv_sec: attributes.modified_ns.div_euclid(1_000_000_000),
+                    tv_nsec: attributes.modified_ns.rem_euclid(1_000_000_000),
+                },
+            };
+            self.gate.pass()?;
+            fs::utimensat(fd, "", &times, AtFlags::EMPTY_PATH)?;
+        }
+        Ok(())
+    }
+
+    fn owner(&mut self, attributes: &Attributes, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+        if !self.owned {
+            self.left.owners += 1;
+            return Ok(());
+        }
+        self.gate.pass()?;
+        let (uid, gid) = (Uid::from_raw(attributes.uid), Gid::from_raw(attributes.gid));
+        fs::chownat(fd, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)
+    }
+
+    fn allows(&self, name: &[u8]) -> bool {
+        self.privileged || name.starts_with(HARMLESS)
+    }
+
+    fn extended(&mut self, node: &Node, by_path: &Path) -> Result<(), Errno> {
+        let symlink = matches!(node.kind, Kind::Symlink(_));
+        for name in if symlink { Vec::new() } else { names(by_path) } {
+            let stays = node.extended.iter().any(|(kept, _)| *kept == name);
+            if !stays && self.allows(&name) {
+                self.gate.pass()?;
+                // One that came with the directory, and cannot be taken away, was nobody's to set.
+                let _ = fs::removexattr(by_path, name.as_slice());
+            }
+        }
+        for (name, value) in &node.extended {
+            self.gate.pass()?;
+            let set = || fs::setxattr(by_path, name.as_slice(), value, XattrFlags::empty());
+            if !self.allows(name) || symlink {
+                self.left.extended += 1;
+                continue;
+            }
+            match set() {
+                Err(full @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) => return Err(full),
+                done => self.left.extended += u64::from(done.is_err()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The only way to what is open as a path; to a symlink itself there is none.
+pub(crate) fn by_path(fd: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+}
+
+/// Of its extended attributes; none where there is no such thing.
+fn names(path: &Path) -> Vec<Vec<u8>> {
+    let mut names = vec![0; 1 << 16];
+    let length = fs::listxattr(path, names.as_mut_slice()).unwrap_or(0);
+    names.truncate(length);
+    let all = names.split(|byte| *byte == 0).map(<[u8]>::to_vec);
+    all.filter(|name| !name.is_empty()).collect()
+}

@@ -13,8 +13,10 @@ use bed::file_system::{Format, within};
 use follow::Following;
 use replicate::capture::Options;
 
+type Barrier = fn(&Path);
+
 /// What a program does to have something on the disk.
-const BARRIERS: &[(&str, fn(&Path))] = &[
+const BARRIERS: &[(&str, Barrier)] = &[
     ("fsync", |tree| open(tree).sync_all().unwrap()),
     ("fdatasync", |tree| open(tree).sync_data().unwrap()),
     ("syncfs", |tree| rustix::fs::syncfs(open(tree)).unwrap()),

@@ -32,6 +32,10 @@ pub(super) struct Capture {
     /// Copy the whole tree into a log that is there, instead of comparing it with that
     #[arg(long)]
     afresh: bool,
+    /// Write down where files are written, and read that before each epoch, instead of each write's
+    /// bytes: less of a burden for a program that writes the same places again and again
+    #[arg(long)]
+    journal: bool,
     /// Follow the tree although its file system tells nothing of this, and look for it instead: files
     /// that are mapped are read before each epoch, and each second
     #[arg(long, value_name = "OPERATION")]
@@ -54,6 +58,7 @@ impl Capture {
             return Err(Failure::Input(what));
         }
         let options = Options {
+            journal: self.journal,
             look: self.allow.contains(&Unseen::Mmap),
             ..Options::default()
         };

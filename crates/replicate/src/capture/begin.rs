@@ -21,7 +21,13 @@ impl Capture {
     /// # Errors
     /// [`Error`] says what is missing.
     pub fn start(root: &Path, options: Options) -> Result<Self, Error> {
-        let mut capture = Self::attach(root, options)?;
+        Self::check(root, options)?;
+        Self::attach(root, options)
+    }
+
+    /// Whatever the file system says nothing of.
+    pub(crate) fn attach(root: &Path, options: Options) -> Result<Self, Error> {
+        let mut capture = Self::connect(root, options)?;
         let start = Entry::Start {
             root: capture.deriver.source.name(),
         };
@@ -39,7 +45,8 @@ impl Capture {
     /// # Errors
     /// As [`Self::start`].
     pub fn resume(root: &Path, options: Options, known: Known) -> Result<Self, Error> {
-        let mut capture = Self::attach(root, options)?;
+        Self::check(root, options)?;
+        let mut capture = Self::connect(root, options)?;
         let file = capture.deriver.source.name();
         let Known { tree, contents } = known;
         capture.epoch = tree.epoch();
@@ -67,7 +74,15 @@ impl Capture {
     /// # Errors
     /// As [`Self::start`].
     pub fn check(root: &Path, options: Options) -> Result<(), Error> {
-        Self::open(root, options).map(drop)
+        if !nix::unistd::geteuid().is_root() {
+            return Err(Error::Privileges);
+        }
+        let source = Source::open(root)?;
+        if source.format().silent() && !options.look {
+            let format = source.format().name();
+            return Err(Error::Silent { format });
+        }
+        Ok(())
     }
 
     /// Where other file systems are mounted below a tree: they are no part of it.
@@ -78,20 +93,8 @@ impl Capture {
         mounts::below(root)
     }
 
-    fn open(root: &Path, options: Options) -> Result<Source, Error> {
-        if !nix::unistd::geteuid().is_root() {
-            return Err(Error::Privileges);
-        }
+    fn connect(root: &Path, options: Options) -> Result<Self, Error> {
         let source = Source::open(root)?;
-        if source.format().silent() && !options.look {
-            let format = source.format().name();
-            return Err(Error::Silent { format });
-        }
-        Ok(source)
-    }
-
-    fn attach(root: &Path, options: Options) -> Result<Self, Error> {
-        let source = Self::open(root, options)?;
         let failed = |cause| Error::Tree {
             path: root.to_owned(),
             cause,
@@ -105,7 +108,7 @@ impl Capture {
             root: source.name(),
             format: source.format(),
         };
-        let programs = Programs::attach(&scope, options.ring_bytes)?;
+        let programs = Programs::attach(&scope, options)?;
         // A page that is dirty already would tell nothing of further stores.
         nix::unistd::syncfs(source.root()).map_err(|errno: Errno| failed(errno.into()))?;
         Ok(Self {
@@ -120,7 +123,11 @@ impl Capture {
             wanted: false,
             unscanned: false,
             last_event: Instant::now(),
+            journal: options.journal,
+            last_reading: Instant::now(),
             looked: Instant::now(),
+            looks: options.look,
+            hooks: 0,
         })
     }
 

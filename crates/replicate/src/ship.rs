@@ -3,6 +3,7 @@
 //! can write to.
 
 mod key;
+pub mod nats;
 mod sink;
 mod source;
 mod watch;

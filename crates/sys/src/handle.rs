@@ -86,25 +86,32 @@ impl Handle {
 }
 
 /// Starts to write back what is dirty in the range, of what is being written back already the rest
-/// first: a later store to a page of it is a first one again.
+/// first: a later store to a page of it is a first one again. That an earlier write back failed is for
+/// those who wrote: also a direct write that met a mapped page leaves such an error.
 pub fn clean(file: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
     // A length of zero means all that follows.
     let offset = i64::try_from(offset).map_err(io::Error::other)?;
     let length = i64::try_from(length).unwrap_or(0);
-    // SAFETY: the call reads and writes no memory of the process.
-    let result = unsafe {
-        libc::sync_file_range(
-            file.as_fd().as_raw_fd(),
-            offset,
-            length,
-            libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE,
-        )
+    let step = |what| {
+        // SAFETY: the call reads and writes no memory of the process.
+        let result =
+            unsafe { libc::sync_file_range(file.as_fd().as_raw_fd(), offset, length, what) };
+        (result == 0)
+            .then_some(())
+            .ok_or_else(io::Error::last_os_error)
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
+    match step(libc::SYNC_FILE_RANGE_WAIT_BEFORE) {
+        Err(error) if !told_once(&error) => return Err(error),
+        _ => step(libc::SYNC_FILE_RANGE_WRITE),
     }
+}
+
+/// Whether the kernel tells with this error, once, that some write back had failed.
+fn told_once(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EIO | libc::ENOSPC | libc::EDQUOT)
+    )
 }
 
 const _: () = assert!(size_of::<Raw>() == 8 + LONGEST);

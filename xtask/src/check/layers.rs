@@ -33,6 +33,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("control", Layer::Floor),
     ("datapath", Layer::Floor),
     ("lpm", Layer::Floor),
+    ("nats", Layer::Floor),
     ("netdev", Layer::Floor),
     ("packet", Layer::Floor),
     ("prefix", Layer::Floor),

@@ -1,0 +1,166 @@
+//! Ships a log over NATS JetStream: one publisher keeps a stream equal to its log, any number of
+//! receivers keep a copy of the log each. The stream only carries: what it has lost is published again
+//! from the log, and what a receiver cannot follow from its copy is an error.
+
+mod message;
+mod packets;
+mod publish;
+mod receive;
+mod session;
+mod stream;
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nats::{Address, Credentials, Identity, Tls};
+
+pub use publish::{Progress as Published, Publisher};
+pub use receive::{Progress as Received, Receiver};
+pub use stream::Settings;
+
+use super::Key;
+use crate::log;
+
+/// Where the stream is, and whom to believe.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub connect: nats::Options,
+    pub stream: String,
+    /// The JetStream domain that has it, if it is another than that of the servers.
+    pub domain: Option<String>,
+    /// What messages are signed with.
+    pub key: Option<Key>,
+}
+
+impl Options {
+    /// # Errors
+    /// Unless it is `nats://[USER:PASSWORD@|TOKEN@]HOST[:PORT][,HOST…]/STREAM`, or the same with
+    /// `tls://`, for which it reads whom this machine trusts.
+    pub fn new(address: &str) -> io::Result<Self> {
+        let invalid = |error: nats::BadAddress| io::Error::new(io::ErrorKind::InvalidInput, error);
+        let address: Address = address.parse().map_err(invalid)?;
+        Ok(Self {
+            connect: nats::Options {
+                servers: address.servers,
+                identity: address.identity,
+                tls: address.tls.then(|| Tls::read(None, None)).transpose()?,
+                name: "lowroad replicate".to_owned(),
+            },
+            stream: address.name,
+            domain: None,
+            key: None,
+        })
+    }
+
+    /// Encrypts connections, and believes only who these authorities vouch for.
+    ///
+    /// # Errors
+    /// What is wrong with which file.
+    pub fn tls(
+        &mut self,
+        authorities: Option<&Path>,
+        own: Option<(&Path, &Path)>,
+    ) -> io::Result<()> {
+        self.connect.tls = Some(Tls::read(authorities, own)?);
+        Ok(())
+    }
+
+    /// Names us by what a `.creds` file has.
+    ///
+    /// # Errors
+    /// Those of reading the file.
+    pub fn credentials(&mut self, path: &Path) -> io::Result<()> {
+        self.connect.identity = Identity::Key(Credentials::read(path)?);
+        Ok(())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Log(#[from] log::Error),
+    #[error(transparent)]
+    Nats(#[from] nats::Error),
+    #[error("waiting: {0}")]
+    Wait(#[source] io::Error),
+    #[error("stream {stream}: {who} publishes to it already; stop that one first")]
+    Taken { stream: String, who: String },
+    #[error("stream {stream}: another publisher has taken it over; this one stops")]
+    Fenced { stream: String },
+    #[error("stream {stream}: {what}")]
+    Settings { stream: String, what: String },
+    #[error("stream {0} is gone; start again to publish the log to a new one")]
+    Gone(String),
+    #[error("stream {stream} has another log, {found}, not {expected}; use another stream")]
+    OtherLog {
+        stream: String,
+        found: String,
+        expected: String,
+    },
+    #[error("stream {stream}: message {sequence} is no part of a log; keep one log in a stream")]
+    Foreign { stream: String, sequence: u64 },
+    #[error("stream {stream}: message {sequence} {what}; nothing of it was taken")]
+    Unsigned {
+        stream: String,
+        sequence: u64,
+        what: &'static str,
+    },
+    /// After a loss of power at the source, most likely.
+    #[error(
+        "stream {stream} has another record {number} than the log; purge it, and have receivers begin afresh"
+    )]
+    Diverged { stream: String, number: u64 },
+    #[error(
+        "stream {stream} does not have record {number} any more, and the copy needs it; have it begin afresh"
+    )]
+    Purged { stream: String, number: u64 },
+    #[error("stream {stream}: record {number} is missing in it")]
+    Missing { stream: String, number: u64 },
+}
+
+impl Error {
+    /// Whether to try again: the servers may be back, the stream may have a leader again.
+    fn passes(&self) -> bool {
+        matches!(self, Self::Nats(error) if error.passes())
+    }
+}
+
+/// Between attempts, ever longer up to a limit.
+#[derive(Debug)]
+struct Patience {
+    delay: Duration,
+    until: Instant,
+}
+
+impl Patience {
+    const SHORTEST: Duration = Duration::from_millis(50);
+    const LONGEST: Duration = Duration::from_secs(3);
+
+    fn new() -> Self {
+        Self {
+            delay: Self::SHORTEST,
+            until: Instant::now(),
+        }
+    }
+
+    fn failed(&mut self) {
+        // Many receivers meet the end of a server at the same time.
+        let delay = self.delay.mul_f64(fastrand::f64().mul_add(0.5, 0.75));
+        self.until = Instant::now() + delay;
+        self.delay = (self.delay * 2).min(Self::LONGEST);
+    }
+
+    fn succeeded(&mut self) {
+        self.delay = Self::SHORTEST;
+    }
+
+    /// How long to wait still.
+    fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+}
+
+fn hexadecimal(id: &log::Id) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}

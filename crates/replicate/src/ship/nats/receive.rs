@@ -1,0 +1,374 @@
+//! Keeps a copy of the log that a stream has. Where to begin is found by the copy's last record; what
+//! the stream has delivered before is ignored, and nothing is taken past a gap.
+
+use std::time::{Duration, Instant};
+
+use nats::{Delivery, Stored, Subscription};
+
+use super::message::{Content, Message, Place};
+use super::session::{self, Session};
+use super::{Error, Options, Patience, hexadecimal};
+use crate::codec;
+use crate::log::Beginning;
+use crate::record::{Entry, Record};
+use crate::ship::{Held, Sink};
+
+/// A gap is looked for again so many times.
+const ATTEMPTS: u32 = 3;
+/// What was received is on the disk after this long, even if there is always more.
+const SYNC: Duration = Duration::from_millis(500);
+
+/// How far it is.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// The copy has all records up to this one.
+    pub number: u64,
+    /// The last epoch that the copy has.
+    pub epoch: u64,
+    pub messages: u64,
+    /// Records that were there already.
+    pub duplicates: u64,
+    /// Messages that the stream has and that were not received yet.
+    pub pending: u64,
+    /// How many times the stream was searched again, after something went wrong.
+    pub retries: u64,
+    /// The server that we are connected to.
+    pub server: Option<String>,
+    /// What is waited for, if nothing can be received.
+    pub waiting: Option<String>,
+}
+
+#[derive(Debug)]
+pub struct Receiver {
+    options: Options,
+    sink: Sink,
+    session: Option<Session>,
+    known: Vec<String>,
+    subscription: Option<Subscription>,
+    /// Of a record that comes in parts.
+    part: Vec<u8>,
+    /// Gaps that were met at one place.
+    gaps: u32,
+    /// Since when there is something to be synced.
+    unsynced: Option<Instant>,
+    patience: Patience,
+    progress: Progress,
+}
+
+impl Receiver {
+    /// Nothing is asked of a server yet.
+    pub fn new(sink: Sink, options: Options) -> Self {
+        Self {
+            options,
+            sink,
+            session: None,
+            known: Vec::new(),
+            subscription: None,
+            part: Vec::new(),
+            gaps: 0,
+            unsynced: None,
+            patience: Patience::new(),
+            progress: Progress::default(),
+        }
+    }
+
+    /// Receives what there is, or waits for a message at most this long. What was received before it
+    /// waits is on the disk then. What passes is waited for, for ever, and said in
+    /// [`Progress::waiting`].
+    ///
+    /// # Errors
+    /// [`Error`], for what does not pass by itself.
+    pub fn step(&mut self, wait: Duration) -> Result<Progress, Error> {
+        let left = self.patience.left();
+        if !left.is_zero() {
+            self.sync()?;
+            std::thread::sleep(left.min(wait));
+        } else if let Err(error) = self.work(wait) {
+            self.recover(error)?;
+        }
+        if let Some(held) = self.sink.held() {
+            self.progress.number = held.number;
+            self.progress.epoch = held.epoch;
+        }
+        self.progress.server = self
+            .session
+            .as_ref()
+            .map(|session| session.client.server().to_owned());
+        Ok(self.progress.clone())
+    }
+
+    fn recover(&mut self, error: Error) -> Result<(), Error> {
+        if !error.passes() {
+            // What is whole before it stays.
+            self.sync()?;
+            return Err(error);
+        }
+        tracing::debug!("{error}");
+        if matches!(error, Error::Nats(nats::Error::Connection { .. })) {
+            self.session = None;
+        }
+        self.subscription = None;
+        self.progress.waiting = Some(error.to_string());
+        self.progress.retries += 1;
+        self.patience.failed();
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        if self.unsynced.take().is_some() {
+            self.sink.sync()?;
+        }
+        Ok(())
+    }
+
+    fn work(&mut self, wait: Duration) -> Result<(), Error> {
+        if self.session.is_none() {
+            self.session = Some(Session::open(&self.options, &mut self.known)?);
+            self.subscription = None;
+        }
+        if self.subscription.is_none() {
+            self.subscribe()?;
+        }
+        let Some(mut message) = self.next(Duration::ZERO)? else {
+            self.sync()?;
+            if let Some(message) = self.next(wait)? {
+                return self.deliver(message);
+            }
+            return self.listening();
+        };
+        loop {
+            self.deliver(message)?;
+            if self.unsynced.is_some_and(|since| since.elapsed() > SYNC) {
+                self.sync()?;
+                return Ok(());
+            }
+            match self.next(Duration::ZERO)? {
+                Some(next) => message = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn next(&mut self, wait: Duration) -> Result<Option<nats::Message>, Error> {
+        match &mut self.session {
+            Some(session) => Ok(session.client.next(wait)?),
+            None => Ok(None),
+        }
+    }
+
+    /// # Errors
+    /// [`nats::Error::Late`] if the consumer has gone quiet: its server may be dead.
+    fn listening(&mut self) -> Result<(), Error> {
+        match &self.subscription {
+            Some(subscription) if subscription.silent() => {
+                Err(nats::Error::Late(self.options.stream.clone()).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn subscribe(&mut self) -> Result<(), Error> {
+        self.part.clear();
+        let Some(from) = self.find()? else {
+            let what = format!("stream {}, which is not there", self.options.stream);
+            return Err(nats::Error::Nobody(what).into());
+        };
+        let Some(session) = &mut self.session else {
+            return Ok(());
+        };
+        let (api, client) = (&session.api, &mut session.client);
+        self.subscription = Some(api.follow(client, &self.options.stream, from)?);
+        self.progress.waiting = None;
+        Ok(())
+    }
+
+    /// The sequence number of the message that has the copy's last record, or to begin with; none if
+    /// there is no stream.
+    fn find(&mut self) -> Result<Option<u64>, Error> {
+        let (Some(session), options) = (&mut self.session, &self.options) else {
+            return Ok(None);
+        };
+        let Some(stream) = session.stream(options)? else {
+            return Ok(None);
+        };
+        let behind = stream.last + 1;
+        if stream.messages == 0 {
+            return Ok(Some(behind));
+        }
+        let Some((first, message)) = session.message(options, stream.first)? else {
+            return Ok(Some(behind));
+        };
+        let held = self.sink.held();
+        begins(&message, held.as_ref(), options)?;
+        let Some(held) = held else {
+            return Ok(Some(first.sequence));
+        };
+        // The first one that reaches as far as the copy does is at `low` or behind it, and not behind
+        // `high`.
+        let (mut low, mut high) = (first.sequence, behind);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match session.message(options, middle)? {
+                Some((stored, message)) if message.to < Place::behind(held.number) => {
+                    low = stored.sequence + 1;
+                }
+                _ => high = middle,
+            }
+        }
+        Ok(Some(low))
+    }
+
+    fn deliver(&mut self, message: nats::Message) -> Result<(), Error> {
+        let (Some(session), Some(subscription)) = (&mut self.session, &mut self.subscription)
+        else {
+            return Ok(());
+        };
+        match subscription.take(&mut session.client, message) {
+            Delivery::Other => Ok(()),
+            Delivery::Lost => {
+                let left = session.api.leave(&mut session.client, subscription);
+                self.subscription = None;
+                left.map_err(Error::from)
+            }
+            Delivery::Stored { stored, pending } => {
+                self.progress.pending = pending;
+                self.progress.messages += 1;
+                self.take(&stored)
+            }
+        }
+    }
+
+    fn take(&mut self, stored: &Stored) -> Result<(), Error> {
+        let message = session::open(stored, &self.options)?;
+        let held = self.sink.held();
+        match &held {
+            Some(held) => same_log(&message, held, &self.options)?,
+            None => begins(&message, None, &self.options)?,
+        }
+        let has = held.map_or(message.beginning.first - 1, |held| held.number);
+        if message.from.whole > has {
+            return self.gap(has + 1);
+        }
+        if held.is_none() {
+            self.sink.begin(&message.beginning)?;
+        }
+        let Message { from, content, .. } = message;
+        match content {
+            Content::Records(records) => {
+                self.part.clear();
+                for record in &records {
+                    self.receive(record)?;
+                }
+                Ok(())
+            }
+            Content::Part { .. } if from.whole < has => Ok(()),
+            Content::Part { total, bytes } => self.join(stored, from, total, &bytes),
+        }
+    }
+
+    /// Joins the parts of the record that is due.
+    fn join(
+        &mut self,
+        stored: &Stored,
+        from: Place,
+        total: usize,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        if from.part == 0 {
+            self.part.clear();
+        }
+        if from.part < self.part.len() {
+            return Ok(());
+        }
+        if from.part > self.part.len() {
+            return self.gap(from.whole + 1);
+        }
+        self.part.extend(bytes);
+        if self.part.len() < total {
+            return Ok(());
+        }
+        let record = codec::decode(&std::mem::take(&mut self.part));
+        match record {
+            Ok(record) if record.number == from.whole + 1 => self.receive(&record),
+            _ => Err(Error::Unsigned {
+                stream: self.options.stream.clone(),
+                sequence: stored.sequence,
+                what: "ends a record that is none",
+            }),
+        }
+    }
+
+    fn receive(&mut self, record: &Record) -> Result<(), Error> {
+        if let Some(held) = self.sink.held()
+            && held.number == record.number
+            && held.at_ns != record.at_ns
+        {
+            return Err(Error::Diverged {
+                stream: self.options.stream.clone(),
+                number: record.number,
+            });
+        }
+        if self.sink.receive(record)? {
+            self.gaps = 0;
+            self.patience.succeeded();
+            if matches!(record.entry, Entry::Epoch { .. }) {
+                self.unsynced.get_or_insert_with(Instant::now);
+            }
+        } else {
+            self.progress.duplicates += 1;
+        }
+        Ok(())
+    }
+
+    /// The record that is due has not come: searches again, for some times.
+    fn gap(&mut self, number: u64) -> Result<(), Error> {
+        self.gaps += 1;
+        self.subscription = None;
+        if self.gaps < ATTEMPTS {
+            return Err(nats::Error::Late(format!("record {number}")).into());
+        }
+        Err(Error::Missing {
+            stream: self.options.stream.clone(),
+            number,
+        })
+    }
+}
+
+/// Whether a copy, or one that is begun, can go on with a stream that has this first message.
+fn begins(message: &Message, held: Option<&Held>, options: &Options) -> Result<(), Error> {
+    let begin = Place::behind(message.beginning.first.saturating_sub(1));
+    let due = match held {
+        Some(held) => {
+            same_log(message, held, options)?;
+            Place::behind(held.number)
+        }
+        None => begin,
+    };
+    if message.from > due {
+        return Err(Error::Purged {
+            stream: options.stream.clone(),
+            number: due.whole + 1,
+        });
+    }
+    Ok(())
+}
+
+/// Whether the message's log is the copy's, and the numbers mean the same in both.
+fn same_log(message: &Message, held: &Held, options: &Options) -> Result<(), Error> {
+    let Beginning { id, folded, .. } = message.beginning;
+    let stream = || options.stream.clone();
+    if id != held.beginning.id {
+        return Err(Error::OtherLog {
+            stream: stream(),
+            found: hexadecimal(&id),
+            expected: hexadecimal(&held.beginning.id),
+        });
+    }
+    if message.beginning != held.beginning && held.number < folded {
+        return Err(Error::Purged {
+            stream: stream(),
+            number: held.number + 1,
+        });
+    }
+    Ok(())
+}

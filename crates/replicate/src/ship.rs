@@ -6,6 +6,7 @@ mod key;
 pub mod nats;
 mod sink;
 mod source;
+pub mod tcp;
 mod watch;
 
 pub use key::{Key, KeyError, Signature};

@@ -6,14 +6,20 @@ mod bed;
 mod follow;
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::ops::RangeInclusive;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use bed::file_system::{Format, within};
 use bed::workload::Workload;
 use follow::{Following, shell};
+use nix::fcntl::OFlag;
 use replicate::capture::{Options, Progress};
+use sys::file_mapping::FileMapping;
+use sys::require::Class;
 
 fn on_ext4(work: impl FnOnce(&Path) + Send) {
     within(|bed| {
@@ -148,6 +154,48 @@ fn moves_across_the_border_of_the_tree_are_said() {
         );
         following.check(&tree);
         assert!(following.mirror.tree.files().count() <= 8);
+    });
+}
+
+/// What `O_DIRECT` writes: at an address that is a multiple of the page size.
+#[repr(align(4096))]
+struct Page([u8; 4096]);
+
+#[test]
+fn direct_writes_that_meet_mapped_pages_are_said() {
+    on_ext4(|tree| {
+        let path = tree.join("shared");
+        fs::write(&path, [1; 4096]).unwrap();
+        let mut following = Following::start(tree, Options::default());
+        following.check(tree);
+        let opened = || File::options().read(true).write(true).open(&path).unwrap();
+        let (file, mapping) = (opened(), FileMapping::new(opened(), 4096, 0).unwrap());
+        let mut direct = File::options();
+        let direct = direct
+            .write(true)
+            .custom_flags(OFlag::O_DIRECT.bits())
+            .open(&path);
+        let (direct, page) = (direct.unwrap(), Box::new(Page([2; 4096])));
+        for round in 0..100 {
+            let ended = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !ended.load(Ordering::Relaxed) {
+                        mapping.store(100, &[round]);
+                    }
+                });
+                for _ in 0..50 {
+                    direct.write_all_at(&page.0, 0).unwrap();
+                }
+                ended.store(true, Ordering::Relaxed);
+            });
+            following.check(tree);
+            // The kernel tells a program of it as of a write back that failed.
+            if file.sync_all().is_err() {
+                return;
+            }
+        }
+        sys::require::skip(Class::Hardware, "no direct write met a mapped page");
     });
 }
 

@@ -101,7 +101,7 @@ pub fn clean(file: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
             .ok_or_else(io::Error::last_os_error)
     };
     match step(libc::SYNC_FILE_RANGE_WAIT_BEFORE) {
-        Err(error) if !told_once(&error) => return Err(error),
+        Err(error) if !told_once(&error) => Err(error),
         _ => step(libc::SYNC_FILE_RANGE_WRITE),
     }
 }

@@ -2,8 +2,14 @@
 
 mod apply;
 mod capture;
+mod keys;
 mod log;
+mod nats;
+mod publish;
+mod receive;
 mod restore;
+mod serve;
+mod tcp;
 
 use clap::{Args, Subcommand};
 
@@ -15,7 +21,12 @@ use crate::exit::Failure;
   sudo lowroad replicate capture --tree /srv/app --to /var/lib/lowroad/app
   lowroad replicate log /var/lib/lowroad/app --follow
   sudo lowroad replicate apply /var/lib/lowroad/app --to /srv/replica --follow
-  sudo lowroad replicate restore /var/lib/lowroad/app --out /srv/copy")]
+  sudo lowroad replicate restore /var/lib/lowroad/app --out /srv/copy
+  lowroad replicate serve /var/lib/lowroad/app --listen 0.0.0.0:7400 --cert server.pem --key server.key \\
+      --clients-ca ca.pem
+  lowroad replicate receive tcp://source.example:7400 --to /var/lib/lowroad/app --cert edge-1.pem \\
+      --key edge-1.key --server-ca ca.pem
+  lowroad replicate publish /var/lib/lowroad/app --to nats://127.0.0.1:4222/APP")]
 pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long, global = true)]
@@ -34,6 +45,14 @@ enum Verb {
     Apply(apply::Apply),
     /// Make the tree as of an epoch, in a new folder
     Restore(restore::Restore),
+    /// Ship a log to replicas over TCP as it is written, until SIGINT or SIGTERM
+    Serve(serve::Serve),
+    /// Keep a stream of NATS servers equal to a log as it is written, until SIGINT or SIGTERM
+    Publish(publish::Publish),
+    /// Keep a copy of a log that another machine ships, until SIGINT or SIGTERM
+    Receive(receive::Receive),
+    /// Make certificates for `serve` and `receive`
+    Keys(keys::Keys),
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -43,6 +62,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Capture(capture) => capture.run(json),
         Verb::Log(log) => log.run(json),
         Verb::Restore(restore) => restore.run(json),
+        Verb::Serve(serve) => serve.run(json),
+        Verb::Publish(publish) => publish.run(json),
+        Verb::Receive(receive) => receive.run(json),
+        Verb::Keys(keys) => keys.run(json),
     }
 }
 

@@ -92,6 +92,27 @@ impl Reader {
         })
     }
 
+    /// From the log's last segment, for who wants to know only how far the log is.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_late(folder: &Path) -> Result<Self, Error> {
+        let next = match segment::list(folder)?.live.as_slice() {
+            // The first of all is entered as such, for it may be a copy's of a base.
+            [_, .., last] => match last.place {
+                Where::Written { first } => Some(first),
+                Where::Base { .. } => None,
+            },
+            _ => None,
+        };
+        Ok(Self {
+            folder: folder.to_owned(),
+            id: None,
+            open: None,
+            next,
+        })
+    }
+
     /// The next record; none if there is none yet: it can be asked for again later.
     ///
     /// # Errors

@@ -26,6 +26,18 @@ impl Source {
         })
     }
 
+    /// With the first record of the log's last segment: to learn how far the log is.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn late(folder: &Path) -> Result<Self, Error> {
+        Ok(Self {
+            folder: folder.to_owned(),
+            reader: Reader::open_late(folder)?,
+            number: 0,
+        })
+    }
+
     /// Where the log begins: for a copy of all of it. None while nothing was written to it.
     ///
     /// # Errors

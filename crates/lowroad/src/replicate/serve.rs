@@ -1,0 +1,167 @@
+//! `lowroad replicate serve`: a log to replicas over TCP, until a signal.
+#![expect(clippy::print_stderr, reason = "the line that says how far they are")]
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use control::shutdown::Shutdown;
+use replicate::ship::tcp::{Error, Limits, Replica, Server, Status};
+use serde_json::{Value, json};
+
+use super::tcp;
+use crate::exit::{self, Failure};
+
+/// How often what has changed is said.
+const SHOWN: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    /// The folder of the log
+    #[arg(value_name = "LOG")]
+    log: PathBuf,
+    /// Where to wait for replicas; port 0 takes any
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: SocketAddr,
+    /// The server's certificate (PEM)
+    #[arg(long, value_name = "FILE")]
+    cert: PathBuf,
+    /// The certificate's key (PEM), readable by its owner only
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+    /// The authority that replicas' certificates have to be from (PEM)
+    #[arg(long, value_name = "FILE")]
+    clients_ca: PathBuf,
+    /// How many replicas to take at once
+    #[arg(long, value_name = "NUMBER", default_value_t = Limits::default().replicas)]
+    replicas: usize,
+}
+
+impl Serve {
+    pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
+        let shutdown = Shutdown::install().context("signals")?;
+        let (cert, key, ca) = (&self.cert, &self.key, &self.clients_ca);
+        let files = tcp::files(cert.clone(), key.clone(), ca.clone());
+        let tls = files.server().map_err(tcp::failure)?;
+        let limits = Limits {
+            replicas: self.replicas,
+            ..Limits::default()
+        };
+        let server = Server::start(&self.log, self.listen, tls, limits);
+        let server = server.map_err(|error| match error {
+            // A name that was mistyped, most likely.
+            Error::Log(error) => Failure::Input(error.to_string()),
+            other => tcp::failure(other),
+        })?;
+        self.announce(server.address(), json)?;
+        let mut shown = Shown::default();
+        while !shutdown.wait(SHOWN) {
+            if let Some(error) = server.failed() {
+                return Err(tcp::failure(error));
+            }
+            shown.show(&server.status(), json)?;
+        }
+        let status = server.status();
+        drop(server);
+        if io::stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
+        if json {
+            return exit::print(&format!("{}\n", json!({ "ended": object(&status) })));
+        }
+        exit::print(&format!("{}\n", line(&status)))
+    }
+
+    fn announce(&self, listen: SocketAddr, json: bool) -> Result<(), Failure> {
+        let log = self.log.display();
+        if json {
+            let ready = json!({ "log": log.to_string(), "listen": listen.to_string() });
+            exit::print(&format!("{}\n", json!({ "ready": ready })))?;
+        } else {
+            exit::print(&format!("ready  log {log}  listen {listen}\n"))?;
+        }
+        control::ready::notify().context("telling that it serves")?;
+        Ok(())
+    }
+}
+
+/// What was said last.
+#[derive(Default)]
+struct Shown {
+    object: Value,
+    replicas: BTreeMap<SocketAddr, String>,
+}
+
+impl Shown {
+    fn show(&mut self, status: &Status, json: bool) -> Result<(), Failure> {
+        if json {
+            let object = object(status);
+            if object != self.object {
+                exit::print(&format!("{}\n", json!({ "status": object })))?;
+                self.object = object;
+            }
+            return Ok(());
+        }
+        let terminal = io::stderr().is_terminal();
+        if terminal {
+            eprint!("\r\x1b[K");
+        }
+        let named = status.replicas.iter();
+        let now: BTreeMap<_, _> = named.map(|it| (it.address, it.name.clone())).collect();
+        for (address, name) in now.iter().filter(|(at, _)| !self.replicas.contains_key(at)) {
+            exit::print(&format!("joined  {name}  {address}\n"))?;
+        }
+        for (address, name) in self.replicas.iter().filter(|(at, _)| !now.contains_key(at)) {
+            exit::print(&format!("left  {name}  {address}\n"))?;
+        }
+        self.replicas = now;
+        if terminal {
+            eprint!("{}", line(status));
+        }
+        Ok(())
+    }
+}
+
+fn line(status: &Status) -> String {
+    let (number, epoch) = (status.tip.number, status.tip.epoch);
+    let count = status.replicas.len();
+    let mut line = format!("record {number}  epoch {epoch}  replicas {count}");
+    if let Some(last) = status.replicas.iter().max_by_key(|it| it.lag_records) {
+        let (name, records, ms) = (&last.name, last.lag_records, last.lag_ms);
+        line += &format!("  last {name}: {records} records, {ms} ms behind");
+    }
+    line
+}
+
+fn object(status: &Status) -> Value {
+    let counts = &status.counts;
+    json!({
+        "number": status.tip.number,
+        "epoch": status.tip.epoch,
+        "replicas": status.replicas.iter().map(replica).collect::<Vec<_>>(),
+        "connections": {
+            "welcomed": counts.welcomed,
+            "crowded": counts.crowded,
+            "strangers": counts.strangers,
+            "refused": counts.refused,
+            "malformed": counts.malformed,
+            "stalled": counts.stalled,
+            "ended": counts.ended,
+        },
+    })
+}
+
+fn replica(replica: &Replica) -> Value {
+    json!({
+        "address": replica.address.to_string(),
+        "name": replica.name,
+        "number": replica.number,
+        "epoch": replica.epoch,
+        "lag_records": replica.lag_records,
+        "lag_ms": replica.lag_ms,
+    })
+}

@@ -1,0 +1,147 @@
+//! Ships a log over TCP, from its source to any number of replicas, with TLS 1.3 and a certificate on
+//! either side.
+//!
+//! The protocol, version 1: messages behind their length in four bytes, little-endian, each a byte
+//! that says which and then its members. The server welcomes whoever shows a certificate of the right
+//! authority; the replica says which log it has, and its last record by number and time; the server
+//! says where the log begins and sends each record from the next one on, as the log's codec has it, or
+//! why it cannot. The replica says the number of each record that it has on its disk, for many at once,
+//! and the server how far the source is. Each says something every second; who hears nothing for long
+//! hangs up, and the replica connects again.
+
+mod channel;
+mod client;
+mod identity;
+mod keys;
+mod message;
+mod replica;
+mod server;
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustls::{AlertDescription, CertificateError};
+
+pub use client::{Client, Peer, Progress, Waits};
+pub use identity::Files;
+pub use keys::{KeysError, Made, make};
+pub use message::{Inbox, LARGEST_ASKED, LARGEST_SAID, Malformed, Message, Reason, Tip, VERSION};
+pub use server::{Counts, Limits, Replica, Server, Status};
+
+use crate::log;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{path}: {what}")]
+    File { path: PathBuf, what: String },
+    #[error("{what}: {source}")]
+    Listen { what: String, source: io::Error },
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Tls(#[source] rustls::Error),
+    #[error(
+        "the server refuses this replica's certificate: {0}; use one of the authority that \
+         `serve --clients-ca` names"
+    )]
+    NotAdmitted(&'static str),
+    #[error(
+        "the server's certificate is not to be trusted: {0}; `--server-ca` names its authority, and \
+         the address a name that it is for"
+    )]
+    NotTrusted(String),
+    #[error("{}: {}", .reason.said(), .text)]
+    Refused { reason: Reason, text: String },
+    #[error(
+        "the other end speaks version {0} of the protocol, this one {VERSION}: use the same lowroad"
+    )]
+    Version(u16),
+    #[error("the other end sent {0}")]
+    Malformed(#[from] Malformed),
+    #[error("the other end closed the connection")]
+    Closed,
+    #[error("the other end has said nothing for {} s", .0.as_secs())]
+    Silent(Duration),
+    #[error("the other end has read nothing for {} s", .0.as_secs())]
+    Stalled(Duration),
+    #[error(transparent)]
+    Log(#[from] log::Error),
+}
+
+impl Error {
+    /// Whether it may go away by itself: a connection that breaks, a server that starts again, a disk
+    /// that gets room.
+    pub fn heals(&self) -> bool {
+        match self {
+            Self::Io(_) | Self::Tls(_) | Self::Closed | Self::Silent(_) | Self::Stalled(_) => true,
+            Self::Refused { reason, .. } => matches!(reason, Reason::Full | Reason::Source),
+            Self::Log(_) => self.is_full(),
+            _ => false,
+        }
+    }
+
+    /// Whether the disk has no room.
+    pub fn is_full(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        let Self::Log(log::Error::Io { source, .. }) = self else {
+            return false;
+        };
+        matches!(source.kind(), StorageFull | QuotaExceeded)
+    }
+}
+
+impl From<rustls::Error> for Error {
+    fn from(error: rustls::Error) -> Self {
+        use AlertDescription as Alert;
+        match error {
+            rustls::Error::InvalidCertificate(why) => Self::NotTrusted(of_certificate(&why)),
+            rustls::Error::NoCertificatesPresented => Self::NotTrusted("there is none".to_owned()),
+            rustls::Error::AlertReceived(alert) => Self::NotAdmitted(match alert {
+                Alert::CertificateRequired => "it has none",
+                Alert::CertificateExpired => "it has expired",
+                Alert::CertificateRevoked => "it was revoked",
+                Alert::UnknownCA => "it is from another authority",
+                Alert::BadCertificate | Alert::UnsupportedCertificate => {
+                    "it is not one for clients"
+                }
+                Alert::CertificateUnknown | Alert::AccessDenied => "it is not accepted",
+                Alert::DecryptError => "its key is not the certificate's",
+                other => return Self::Tls(rustls::Error::AlertReceived(other)),
+            }),
+            other => Self::Tls(other),
+        }
+    }
+}
+
+impl Reason {
+    fn said(self) -> &'static str {
+        match self {
+            Self::Version => "the server speaks another version of the protocol",
+            Self::Compacted => {
+                "what this copy lacks was compacted away at the source; `--fresh` replaces the copy"
+            }
+            Self::OtherLog => "this is a copy of another log; `--fresh` replaces it",
+            Self::Diverged => {
+                "this copy has what the source has not, or other records; `--fresh` replaces it"
+            }
+            Self::Full => "the server has as many replicas as it takes",
+            Self::Source => "the server cannot read its log",
+        }
+    }
+}
+
+fn of_certificate(why: &CertificateError) -> String {
+    match why {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "it has expired".to_owned()
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is not for that name".to_owned()
+        }
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "it is from another authority".to_owned()
+        }
+        other => other.to_string(),
+    }
+}

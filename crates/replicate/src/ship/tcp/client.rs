@@ -1,0 +1,368 @@
+//! The replica's end: connects, and connects again, and keeps a copy of the log. What has arrived is
+//! made durable at once for all of it, and only then said to have been received.
+
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollTimeout, poll};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+
+use super::channel::Channel;
+use super::message::{LARGEST_SAID, Malformed, Message, Reason, Tip, VERSION};
+use super::{Error, Limits};
+use crate::record::{Change, Entry, Record};
+use crate::ship::Sink;
+
+/// What arrives before it is made durable, in bytes: more waits in the kernel.
+const BATCH: usize = 8 << 20;
+/// What a record has besides a file's bytes, about.
+const BESIDES: usize = 64;
+/// For how long a connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(3);
+/// Between attempts: at first, and at most.
+const SHORTEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// The server to copy from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    host: String,
+    port: u16,
+}
+
+impl Peer {
+    /// `HOST:PORT`, where the host is a name, an address, or an IPv6 address in brackets.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        let host = bare.unwrap_or(host);
+        if bare.is_none() && host.contains(':') {
+            return None;
+        }
+        ServerName::try_from(host).ok()?;
+        Some(Self {
+            host: host.to_owned(),
+            port: port.parse().ok().filter(|port| *port > 0)?,
+        })
+    }
+
+    fn connect(&self) -> io::Result<TcpStream> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for address in (self.host.as_str(), self.port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, CONNECT) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+/// How it is with the copy.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Whether records can arrive now.
+    pub connected: bool,
+    /// The last record and epoch that are on the disk.
+    pub number: u64,
+    pub epoch: u64,
+    /// How far the source was when it last said so.
+    pub tip: Tip,
+    /// Since the start: connections made, records written, those that were here already, and files'
+    /// bytes in records.
+    pub connects: u64,
+    pub records: u64,
+    pub repeated: u64,
+    pub bytes: u64,
+    /// How often the copy was replaced.
+    pub replaced: u64,
+    /// What went wrong last, and is being tried again.
+    pub trouble: Option<String>,
+}
+
+/// How long a client waits for things.
+#[derive(Clone, Copy, Debug)]
+pub struct Waits {
+    /// How often it says that it is there, and for how long the server may not.
+    pub beat: Duration,
+    pub silence: Duration,
+    /// The longest time between two attempts.
+    pub again: Duration,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        let limits = Limits::default();
+        Self {
+            beat: limits.beat,
+            silence: limits.silence,
+            again: LONGEST,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Client {
+    peer: Peer,
+    tls: Arc<ClientConfig>,
+    sink: Sink,
+    /// Whether a copy that cannot go on is replaced.
+    fresh: bool,
+    waits: Waits,
+    session: Option<Session>,
+    /// Not before this is another connection tried.
+    again: Instant,
+    attempts: u32,
+    progress: Progress,
+}
+
+#[derive(Debug)]
+struct Session {
+    channel: Channel,
+    begun: Option<Begun>,
+    beat: Instant,
+    /// Of records that are not durable yet.
+    unsynced: usize,
+}
+
+/// What has been said until now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begun {
+    Welcome,
+    Records,
+}
+
+impl Client {
+    /// Keeps a copy in this folder, which is made if there is none. With `fresh`, a copy that cannot go
+    /// on is replaced.
+    ///
+    /// # Errors
+    /// [`Error::Log`]
+    pub fn open(
+        to: &Path,
+        peer: Peer,
+        tls: Arc<ClientConfig>,
+        fresh: bool,
+        waits: Waits,
+    ) -> Result<Self, Error> {
+        let mut client = Self {
+            peer,
+            tls,
+            sink: Sink::open(to)?,
+            fresh,
+            waits,
+            session: None,
+            again: Instant::now(),
+            attempts: 0,
+            progress: Progress::default(),
+        };
+        client.reached();
+        Ok(client)
+    }
+
+    /// Does what there is to do, and waits for more to do this long at most; longer only for the disk,
+    /// and while a connection is made. What goes wrong and may go away is in the progress.
+    ///
+    /// # Errors
+    /// Those that do not heal.
+    pub fn poll(&mut self, at_most: Duration) -> Result<&Progress, Error> {
+        let done = match self.session.take() {
+            Some(mut session) => {
+                let done = self.step(&mut session, at_most);
+                if done.is_ok() {
+                    self.session = Some(session);
+                }
+                done
+            }
+            None => self.connect(at_most),
+        };
+        let healed = match done {
+            Err(Error::Refused { reason, .. }) if self.fresh && reason.is_of_the_copy() => {
+                self.sink.clear()?;
+                self.progress.replaced += 1;
+                self.reached();
+                Ok(())
+            }
+            done => done,
+        };
+        self.progress.connected = self.is_connected();
+        if let Err(error) = healed {
+            if !error.heals() {
+                return Err(error);
+            }
+            self.progress.trouble = Some(error.to_string());
+            self.wait();
+        }
+        Ok(&self.progress)
+    }
+
+    /// Makes what has arrived durable: at the end.
+    ///
+    /// # Errors
+    /// [`Error::Log`]
+    pub fn finish(mut self) -> Result<Progress, Error> {
+        self.sink.sync()?;
+        self.reached();
+        if let Some(mut session) = self.session.take() {
+            session.channel.say(&self.received());
+            session.channel.close();
+        }
+        self.progress.connected = false;
+        Ok(self.progress)
+    }
+
+    fn is_connected(&self) -> bool {
+        let session = self.session.as_ref();
+        session.is_some_and(|session| session.begun == Some(Begun::Records))
+    }
+
+    /// With what is on the disk.
+    fn reached(&mut self) {
+        let held = self.sink.held();
+        self.progress.number = held.map_or(0, |held| held.number);
+        self.progress.epoch = held.map_or(0, |held| held.epoch);
+    }
+
+    fn received(&self) -> Message {
+        Message::Received {
+            number: self.progress.number,
+            epoch: self.progress.epoch,
+        }
+    }
+
+    /// Twice as long as the last time, and up to half of it less: replicas do not all come at once.
+    fn wait(&mut self) {
+        let longest = SHORTEST * 2_u32.saturating_pow(self.attempts.min(16));
+        let longest = longest.min(self.waits.again);
+        self.attempts += 1;
+        self.again = Instant::now() + longest.mul_f64(0.5 + fastrand::f64() / 2.0);
+    }
+
+    fn connect(&mut self, at_most: Duration) -> Result<(), Error> {
+        let left = self.again.saturating_duration_since(Instant::now());
+        if left > at_most {
+            thread::sleep(at_most);
+            return Ok(());
+        }
+        thread::sleep(left);
+        // What found no room on the disk waits; the server is asked for no more before it has some.
+        self.sink.sync()?;
+        self.reached();
+        let unnamed = |_| Error::NotTrusted(format!("{} is no name", self.peer.host));
+        let name = ServerName::try_from(self.peer.host.clone()).map_err(unnamed)?;
+        let stream = self.peer.connect()?;
+        let tls = ClientConnection::new(Arc::clone(&self.tls), name)?;
+        self.session = Some(Session {
+            channel: Channel::new(stream, tls.into(), LARGEST_SAID)?,
+            begun: None,
+            beat: Instant::now(),
+            unsynced: 0,
+        });
+        Ok(())
+    }
+
+    fn step(&mut self, session: &mut Session, at_most: Duration) -> Result<(), Error> {
+        let stepped = self.take(session, at_most);
+        if session.unsynced > 0 {
+            self.sink.sync()?;
+            session.unsynced = 0;
+            self.reached();
+            session.channel.say(&self.received());
+            session.beat = Instant::now();
+        }
+        stepped?;
+        session.channel.alive(self.waits.silence)?;
+        if session.begun == Some(Begun::Records) && session.beat.elapsed() >= self.waits.beat {
+            session.beat = Instant::now();
+            session.channel.say(&self.received());
+        }
+        session.channel.step()?;
+        Ok(())
+    }
+
+    /// Takes what has arrived, as much as is made durable at once.
+    fn take(&mut self, session: &mut Session, at_most: Duration) -> Result<(), Error> {
+        let at_most = at_most.min(self.waits.beat);
+        let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::MAX);
+        let channel = &mut session.channel;
+        channel.step()?;
+        if !self.hear(session)? {
+            let channel = &session.channel;
+            let mut asked = [PollFd::new(channel.as_fd(), channel.interest())];
+            match poll(&mut asked, timeout) {
+                Ok(_) | Err(nix::Error::EINTR) => {}
+                Err(error) => return Err(io::Error::from(error).into()),
+            }
+        }
+        while session.channel.step()? && session.unsynced < BATCH {
+            self.hear(session)?;
+        }
+        self.hear(session).map(drop)
+    }
+
+    /// Whether there was anything.
+    fn hear(&mut self, session: &mut Session) -> Result<bool, Error> {
+        let mut any = false;
+        while let Some(message) = session.channel.hear()? {
+            any = true;
+            self.follow(session, message)?;
+        }
+        Ok(any)
+    }
+
+    fn follow(&mut self, session: &mut Session, message: Message) -> Result<(), Error> {
+        match (message, session.begun) {
+            (Message::Welcome { version }, None) if version == VERSION => {
+                session.begun = Some(Begun::Welcome);
+                session.channel.say(&Message::Hello {
+                    version: VERSION,
+                    held: self.sink.held(),
+                });
+            }
+            (Message::Welcome { version }, None) => return Err(Error::Version(version)),
+            (Message::Begin(beginning), Some(Begun::Welcome)) => {
+                self.sink.begin(&beginning)?;
+                session.begun = Some(Begun::Records);
+                self.attempts = 0;
+                self.progress.connects += 1;
+                self.progress.trouble = None;
+            }
+            (Message::Record(record), Some(Begun::Records)) => self.write(session, &record)?,
+            (Message::Tip(tip), Some(_)) => self.progress.tip = tip,
+            (Message::Refused { reason, text }, _) => return Err(Error::Refused { reason, text }),
+            _ => return Err(Malformed::NotDue.into()),
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, session: &mut Session, record: &Record) -> Result<(), Error> {
+        let bytes = match &record.entry {
+            Entry::Change(Change::Data { bytes, .. }) => bytes.len(),
+            _ => 0,
+        };
+        // Also one that finds no room is to be made durable.
+        session.unsynced += bytes + BESIDES;
+        if self.sink.receive(record)? {
+            self.progress.records += 1;
+            self.progress.bytes += bytes as u64;
+        } else {
+            self.progress.repeated += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Reason {
+    /// Whether another copy would not be refused.
+    fn is_of_the_copy(self) -> bool {
+        matches!(self, Self::Compacted | Self::OtherLog | Self::Diverged)
+    }
+}

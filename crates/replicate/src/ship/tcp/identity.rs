@@ -1,0 +1,121 @@
+//! Who may connect: certificates and keys from files in PEM, and TLS 1.3 made of them. Both ends show
+//! a certificate.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ring::digest;
+use rustls::client::Resumption;
+use rustls::crypto::{CryptoProvider, ring as provider};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::version::TLS13;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+use super::Error;
+
+/// The files that an end needs.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// Its own certificate, followed by those between it and the authority, if any.
+    pub certificate: PathBuf,
+    /// The key of it, readable by its owner only.
+    pub key: PathBuf,
+    /// The authority that the other end's certificate has to be from.
+    pub authority: PathBuf,
+}
+
+impl Files {
+    /// # Errors
+    /// [`Error::File`]
+    pub fn server(&self) -> Result<Arc<ServerConfig>, Error> {
+        let provider = provider();
+        let roots = Arc::new(self.roots()?);
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
+            .build()
+            .map_err(|error| wrong(&self.authority, &error))?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(self.chain()?, self.key()?)
+            .map_err(|error| wrong(&self.certificate, &error))?;
+        // Each connection shows its certificate: what was resumed would not.
+        config.send_tls13_tickets = 0;
+        Ok(Arc::new(config))
+    }
+
+    /// # Errors
+    /// [`Error::File`]
+    pub fn client(&self) -> Result<Arc<ClientConfig>, Error> {
+        let mut config = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])?
+            .with_root_certificates(self.roots()?)
+            .with_client_auth_cert(self.chain()?, self.key()?)
+            .map_err(|error| wrong(&self.certificate, &error))?;
+        config.resumption = Resumption::disabled();
+        Ok(Arc::new(config))
+    }
+
+    fn roots(&self) -> Result<RootCertStore, Error> {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(&self.authority)? {
+            roots
+                .add(certificate)
+                .map_err(|error| wrong(&self.authority, &error))?;
+        }
+        Ok(roots)
+    }
+
+    fn chain(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
+        certificates(&self.certificate)
+    }
+
+    fn key(&self) -> Result<PrivateKeyDer<'static>, Error> {
+        let metadata = fs::metadata(&self.key).map_err(|error| wrong(&self.key, &error))?;
+        if metadata.mode() & 0o077 != 0 {
+            return Err(wrong(&self.key, &"others can read the key; chmod 600 it"));
+        }
+        PrivateKeyDer::from_pem_file(&self.key)
+            .map_err(|error| wrong(&self.key, &format!("no key in PEM: {error}")))
+    }
+}
+
+/// The first DNS name that a certificate is for; the beginning of its SHA-256 if it has none.
+pub(super) fn name(certificate: &CertificateDer<'_>) -> String {
+    let parsed = webpki::EndEntityCert::try_from(certificate);
+    let name = parsed
+        .ok()
+        .and_then(|it| it.valid_dns_names().next().map(str::to_owned));
+    name.unwrap_or_else(|| {
+        let hash = digest::digest(&digest::SHA256, certificate);
+        let digits = hash
+            .as_ref()
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"));
+        format!("sha256:{}", digits.collect::<String>())
+    })
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(provider::default_provider())
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let all = all.map_err(|error| wrong(path, &format!("no certificate in PEM: {error}")))?;
+    if all.is_empty() {
+        return Err(wrong(path, &"no certificate in PEM"));
+    }
+    Ok(all)
+}
+
+fn wrong(path: &Path, what: &impl ToString) -> Error {
+    Error::File {
+        path: path.to_owned(),
+        what: what.to_string(),
+    }
+}

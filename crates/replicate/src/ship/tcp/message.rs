@@ -1,0 +1,333 @@
+//! What both ends say: each message behind its length. Bytes may come from anybody: nothing is
+//! allocated for what they only claim.
+
+use crate::codec;
+use crate::log::{Beginning, LARGEST_RECORD};
+use crate::record::Record;
+use crate::ship::Held;
+
+/// Of the protocol: both ends must speak the same one.
+pub const VERSION: u16 = 1;
+
+/// The largest message that a replica says, in bytes.
+pub const LARGEST_ASKED: usize = 256;
+/// The largest message that a server says, in bytes.
+pub const LARGEST_SAID: usize = LARGEST_RECORD + 1;
+/// Of the text of a refusal, in bytes.
+const LARGEST_TEXT: usize = 1024;
+
+const HEAD: usize = 4;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// The server's first word, which comes only after it has accepted the certificate.
+    Welcome {
+        version: u16,
+    },
+    /// The replica's answer: what it has on its disk.
+    Hello {
+        version: u16,
+        held: Option<Held>,
+    },
+    /// The records that follow are those of the log that begins so, behind what the replica has.
+    Begin(Beginning),
+    Record(Record),
+    /// The last record and epoch that the source has; also says that the server is there.
+    Tip(Tip),
+    /// The last record and epoch that the replica has on its disk; also says that it is there.
+    Received {
+        number: u64,
+        epoch: u64,
+    },
+    /// Nothing follows.
+    Refused {
+        reason: Reason,
+        text: String,
+    },
+}
+
+/// How far the source is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tip {
+    pub number: u64,
+    /// Zero before the first, or while it is not known.
+    pub epoch: u64,
+}
+
+/// Why a server ships nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It speaks another version of the protocol.
+    Version,
+    /// What comes next was compacted away.
+    Compacted,
+    /// The copy is one of another log.
+    OtherLog,
+    /// The copy has another record under the same number, or more than there are.
+    Diverged,
+    /// It has as many replicas as it takes.
+    Full,
+    /// It cannot read its log.
+    Source,
+}
+
+/// Bytes that are no message.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    #[error("a message of {0} bytes, which is too long")]
+    Long(usize),
+    #[error("a message that ends too early")]
+    Short,
+    #[error("a message with more than it has to say")]
+    Rest,
+    #[error("no such message: {0}")]
+    Unknown(u8),
+    #[error("a message that is not due now")]
+    NotDue,
+    #[error("a message's record: {0}")]
+    Record(#[from] codec::Malformed),
+}
+
+mod tag {
+    pub(super) const WELCOME: u8 = 1;
+    pub(super) const HELLO: u8 = 2;
+    pub(super) const BEGIN: u8 = 3;
+    pub(super) const RECORD: u8 = 4;
+    pub(super) const TIP: u8 = 5;
+    pub(super) const RECEIVED: u8 = 6;
+    pub(super) const REFUSED: u8 = 7;
+}
+
+impl Message {
+    /// Appends the length and the message.
+    pub fn put(&self, to: &mut Vec<u8>) {
+        let start = to.len();
+        to.extend([0; HEAD]);
+        self.put_body(to);
+        // Records are no larger than the log takes: a length fits.
+        let length = u32::try_from(to.len() - start - HEAD).unwrap_or(u32::MAX);
+        if let Some(head) = to.get_mut(start..start + HEAD) {
+            head.copy_from_slice(&length.to_le_bytes());
+        }
+    }
+
+    fn put_body(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Welcome { version } => {
+                to.push(tag::WELCOME);
+                to.extend(version.to_le_bytes());
+            }
+            Self::Hello { version, held } => {
+                to.push(tag::HELLO);
+                to.extend(version.to_le_bytes());
+                to.push(u8::from(held.is_some()));
+                if let Some(held) = held {
+                    put_beginning(to, &held.beginning);
+                    for number in [held.number, held.at_ns, held.epoch] {
+                        to.extend(number.to_le_bytes());
+                    }
+                }
+            }
+            Self::Begin(beginning) => {
+                to.push(tag::BEGIN);
+                put_beginning(to, beginning);
+            }
+            Self::Record(record) => {
+                to.push(tag::RECORD);
+                codec::encode(record, to);
+            }
+            Self::Tip(Tip { number, epoch }) => {
+                to.push(tag::TIP);
+                to.extend(number.to_le_bytes());
+                to.extend(epoch.to_le_bytes());
+            }
+            Self::Received { number, epoch } => {
+                to.push(tag::RECEIVED);
+                to.extend(number.to_le_bytes());
+                to.extend(epoch.to_le_bytes());
+            }
+            Self::Refused { reason, text } => {
+                to.push(tag::REFUSED);
+                to.push(reason.byte());
+                to.extend(text.bytes().take(LARGEST_TEXT));
+            }
+        }
+    }
+
+    /// # Errors
+    /// [`Malformed`], unless the bytes are one message and nothing else.
+    pub fn get(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Cursor(bytes);
+        let message = match from.u8()? {
+            tag::WELCOME => Self::Welcome {
+                version: from.u16()?,
+            },
+            tag::HELLO => Self::Hello {
+                version: from.u16()?,
+                held: from.held()?,
+            },
+            tag::BEGIN => Self::Begin(from.beginning()?),
+            tag::RECORD => Self::Record(codec::decode(from.rest())?),
+            tag::TIP => Self::Tip(Tip {
+                number: from.u64()?,
+                epoch: from.u64()?,
+            }),
+            tag::RECEIVED => Self::Received {
+                number: from.u64()?,
+                epoch: from.u64()?,
+            },
+            tag::REFUSED => Self::Refused {
+                reason: Reason::of(from.u8()?)?,
+                text: from.text()?,
+            },
+            other => return Err(Malformed::Unknown(other)),
+        };
+        if from.0.is_empty() {
+            Ok(message)
+        } else {
+            Err(Malformed::Rest)
+        }
+    }
+}
+
+impl Reason {
+    const ALL: [Self; 6] = [
+        Self::Version,
+        Self::Compacted,
+        Self::OtherLog,
+        Self::Diverged,
+        Self::Full,
+        Self::Source,
+    ];
+
+    fn byte(self) -> u8 {
+        match self {
+            Self::Version => 1,
+            Self::Compacted => 2,
+            Self::OtherLog => 3,
+            Self::Diverged => 4,
+            Self::Full => 5,
+            Self::Source => 6,
+        }
+    }
+
+    fn of(byte: u8) -> Result<Self, Malformed> {
+        let found = Self::ALL.into_iter().find(|reason| reason.byte() == byte);
+        found.ok_or(Malformed::Unknown(byte))
+    }
+}
+
+/// Bytes as they arrive, and the messages in them.
+#[derive(Debug)]
+pub struct Inbox {
+    bytes: Vec<u8>,
+    used: usize,
+    largest: usize,
+}
+
+impl Inbox {
+    /// For messages of at most this many bytes.
+    pub fn new(largest: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            used: 0,
+            largest,
+        }
+    }
+
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.used);
+        self.used = 0;
+        self.bytes.extend(bytes);
+    }
+
+    /// The next message that is whole.
+    ///
+    /// # Errors
+    /// [`Malformed`]; nothing that follows can be understood then.
+    pub fn take(&mut self) -> Result<Option<Message>, Malformed> {
+        let rest = self.bytes.get(self.used..).unwrap_or_default();
+        let Some((head, rest)) = rest.split_first_chunk::<HEAD>() else {
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes(*head) as usize;
+        if length > self.largest {
+            return Err(Malformed::Long(length));
+        }
+        let Some(body) = rest.get(..length) else {
+            return Ok(None);
+        };
+        let message = Message::get(body)?;
+        self.used += HEAD + length;
+        if self.used == self.bytes.len() {
+            self.used = 0;
+            self.bytes.clear();
+            // A large record's room is not kept for the small ones that follow.
+            self.bytes.shrink_to(256 << 10);
+        }
+        Ok(Some(message))
+    }
+}
+
+fn put_beginning(to: &mut Vec<u8>, beginning: &Beginning) {
+    to.extend(beginning.id);
+    to.extend(beginning.first.to_le_bytes());
+    to.extend(beginning.folded.to_le_bytes());
+}
+
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(Malformed::Short)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+
+    fn u8(&mut self) -> Result<u8, Malformed> {
+        Ok(u8::from_le_bytes(self.array()?))
+    }
+
+    fn u16(&mut self) -> Result<u16, Malformed> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+
+    fn u64(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    fn beginning(&mut self) -> Result<Beginning, Malformed> {
+        Ok(Beginning {
+            id: self.array()?,
+            first: self.u64()?,
+            folded: self.u64()?,
+        })
+    }
+
+    fn held(&mut self) -> Result<Option<Held>, Malformed> {
+        match self.u8()? {
+            0 => Ok(None),
+            1 => Ok(Some(Held {
+                beginning: self.beginning()?,
+                number: self.u64()?,
+                at_ns: self.u64()?,
+                epoch: self.u64()?,
+            })),
+            other => Err(Malformed::Unknown(other)),
+        }
+    }
+
+    /// What a terminal may show: it comes from another machine.
+    fn text(&mut self) -> Result<String, Malformed> {
+        let bytes = self.rest();
+        if bytes.len() > LARGEST_TEXT {
+            return Err(Malformed::Long(bytes.len()));
+        }
+        let text = String::from_utf8_lossy(bytes);
+        Ok(text.chars().filter(|it| !it.is_control()).collect())
+    }
+}

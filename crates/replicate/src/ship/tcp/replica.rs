@@ -1,0 +1,320 @@
+//! One replica at the source: its certificate, what it has, and each record that it lacks.
+
+use std::collections::VecDeque;
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustls::ServerConnection;
+
+use super::Error;
+use super::channel::Channel;
+use super::identity;
+use super::message::{LARGEST_ASKED, Malformed, Message, Reason, Tip, VERSION};
+use super::server::{Replica, Shared};
+use crate::log;
+use crate::ship::{Held, Source};
+
+/// What may wait for a replica to read it, in bytes, before one more record is read from the log.
+const ROOM: usize = 256 << 10;
+/// Of how many records the time is known for the lag.
+const SAMPLES: usize = 1024;
+/// For how long a refusal may take to be read.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
+/// What others know of a replica's thread.
+#[derive(Debug)]
+pub(super) struct Link {
+    address: SocketAddr,
+    name: String,
+    /// A byte wakes the thread.
+    waker: UnixStream,
+    reached: Mutex<Reached>,
+}
+
+#[derive(Debug, Default)]
+struct Reached {
+    number: u64,
+    epoch: u64,
+    /// Numbers and times of records that were sent: of every so many if there are many.
+    sent: VecDeque<(u64, u64)>,
+    every: u64,
+    skipped: u64,
+}
+
+impl Link {
+    pub(super) fn wake(&self) {
+        // A full pipe wakes as well as another byte.
+        let _ = (&self.waker).write(&[0]);
+    }
+
+    pub(super) fn status(&self, tip: Tip) -> Replica {
+        let reached = self.reached();
+        let lag_records = tip.number.saturating_sub(reached.number);
+        let oldest = reached
+            .sent
+            .front()
+            .map_or(0, |(_, at_ns)| now_ns().saturating_sub(*at_ns));
+        Replica {
+            address: self.address,
+            name: self.name.clone(),
+            number: reached.number,
+            epoch: reached.epoch,
+            lag_records,
+            lag_ms: oldest / 1_000_000,
+        }
+    }
+
+    fn reached(&self) -> MutexGuard<'_, Reached> {
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reached {
+    fn sent(&mut self, number: u64, at_ns: u64) {
+        if self.skipped + 1 < self.every {
+            self.skipped += 1;
+            return;
+        }
+        self.skipped = 0;
+        if self.sent.len() >= SAMPLES {
+            let mut keep = false;
+            self.sent.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.every = (self.every * 2).max(2);
+        }
+        self.sent.push_back((number, at_ns));
+    }
+
+    fn received(&mut self, number: u64, epoch: u64) {
+        (self.number, self.epoch) = (number, epoch);
+        while self.sent.front().is_some_and(|(sent, _)| *sent <= number) {
+            self.sent.pop_front();
+        }
+        if self.sent.is_empty() {
+            self.every = 1;
+        }
+    }
+}
+
+/// Until the replica goes, or the server stops. `link` is set once it has shown its certificate.
+pub(super) fn serve(
+    shared: &Shared,
+    stream: TcpStream,
+    address: SocketAddr,
+    link: &mut Option<Arc<Link>>,
+) -> Result<(), Error> {
+    let tls = ServerConnection::new(Arc::clone(&shared.tls))?;
+    let mut channel = Channel::new(stream, tls.into(), LARGEST_ASKED)?;
+    let late = Instant::now() + shared.limits.handshake;
+    while channel.tls().is_handshaking() {
+        turn(shared, &mut channel, None, late)?;
+    }
+    let (waker, wakes) = UnixStream::pair()?;
+    waker.set_nonblocking(true)?;
+    wakes.set_nonblocking(true)?;
+    let certificate = channel.tls().peer_certificates().and_then(<[_]>::first);
+    let here = Arc::new(Link {
+        address,
+        name: certificate.map(identity::name).unwrap_or_default(),
+        waker,
+        reached: Mutex::default(),
+    });
+    *link = Some(Arc::clone(&here));
+    let mut replica = Serving {
+        shared,
+        channel,
+        wakes,
+        link: here,
+    };
+    let ended = replica.run();
+    replica.last_word(&ended);
+    ended
+}
+
+struct Serving<'a> {
+    shared: &'a Shared,
+    channel: Channel,
+    wakes: UnixStream,
+    link: Arc<Link>,
+}
+
+impl Serving<'_> {
+    fn run(&mut self) -> Result<(), Error> {
+        self.shared.welcome(&self.link)?;
+        self.channel.say(&Message::Welcome { version: VERSION });
+        let late = Instant::now() + self.shared.limits.handshake;
+        let held = loop {
+            match self.channel.hear()? {
+                Some(Message::Hello { version, held }) if version == VERSION => break held,
+                Some(Message::Hello { version, .. }) => return Err(Error::Version(version)),
+                Some(_) => return Err(Malformed::NotDue.into()),
+                None => turn(self.shared, &mut self.channel, None, late)?,
+            }
+        };
+        if let Some(held) = held {
+            self.link.reached().received(held.number, held.epoch);
+        }
+        let mut source = None;
+        let mut beat = Instant::now();
+        while !self.shared.stops() {
+            if source.is_none() {
+                source = self.begin(held)?;
+            }
+            if let Some(source) = &mut source {
+                self.feed(source)?;
+            }
+            if beat.elapsed() >= self.shared.limits.beat {
+                beat = Instant::now();
+                self.channel.say(&Message::Tip(self.shared.tip()));
+            }
+            self.channel.alive(self.shared.limits.silence)?;
+            let until = beat + self.shared.limits.beat;
+            turn(self.shared, &mut self.channel, Some(&self.wakes), until)?;
+            self.hear()?;
+        }
+        Ok(())
+    }
+
+    /// None while nothing was written to the log.
+    fn begin(&mut self, held: Option<Held>) -> Result<Option<Source>, Error> {
+        let found = find(&self.shared.folder, held)?;
+        if let Some((_, beginning)) = &found {
+            self.channel.say(&Message::Begin(*beginning));
+            self.channel.say(&Message::Tip(self.shared.tip()));
+        }
+        Ok(found.map(|(source, _)| source))
+    }
+
+    fn feed(&mut self, source: &mut Source) -> Result<(), Error> {
+        while self.channel.waiting() < ROOM {
+            let Some(record) = source.read()? else {
+                return Ok(());
+            };
+            self.link.reached().sent(record.number, record.at_ns);
+            self.channel.say(&Message::Record(record));
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self) -> Result<(), Error> {
+        while let Some(message) = self.channel.hear()? {
+            let Message::Received { number, epoch } = message else {
+                return Err(Malformed::NotDue.into());
+            };
+            self.link.reached().received(number, epoch);
+        }
+        Ok(())
+    }
+
+    /// Says why, if something is to be said, and waits a little for it to be read.
+    fn last_word(&mut self, ended: &Result<(), Error>) {
+        let refusal = match ended {
+            Err(Error::Refused { reason, text }) => (*reason, text.clone()),
+            Err(Error::Version(version)) => (Reason::Version, version.to_string()),
+            Err(Error::Log(error)) => (reason_of(error), error.to_string()),
+            _ => return self.channel.close(),
+        };
+        let (reason, text) = refusal;
+        self.channel.say(&Message::Refused { reason, text });
+        let late = Instant::now() + LAST_WORD;
+        while self.channel.waiting() > 0 {
+            if turn(self.shared, &mut self.channel, None, late).is_err() {
+                return;
+            }
+        }
+        self.channel.close();
+    }
+}
+
+fn reason_of(error: &log::Error) -> Reason {
+    match error {
+        log::Error::Compacted { .. } => Reason::Compacted,
+        _ => Reason::Source,
+    }
+}
+
+/// Where the log goes on behind what the replica has, and where that log begins.
+fn find(folder: &Path, held: Option<Held>) -> Result<Option<(Source, log::Beginning)>, Error> {
+    let mut source = Source::open(folder, 0)?;
+    let Some(beginning) = source.beginning()? else {
+        return Ok(None);
+    };
+    let Some(held) = held else {
+        return Ok(Some((source, beginning)));
+    };
+    let refused = |reason, text| Err(Error::Refused { reason, text });
+    if held.beginning.id != beginning.id {
+        let text = "the ids differ".to_owned();
+        return refused(Reason::OtherLog, text);
+    }
+    // Records before the one that a log was folded up to are the same only in the same fold.
+    if held.number < beginning.folded && held.beginning != beginning {
+        let (last, folded) = (held.number, beginning.folded);
+        let text = format!("it ends with record {last}, the source begins with {folded}");
+        return refused(Reason::Compacted, text);
+    }
+    let mut source = Source::open(folder, held.number.saturating_sub(1))?;
+    let number = held.number;
+    match source.read()? {
+        Some(record) if record.at_ns == held.at_ns => Ok(Some((source, beginning))),
+        Some(_) => refused(Reason::Diverged, format!("record {number} is another")),
+        None => refused(Reason::Diverged, format!("there is no record {number}")),
+    }
+}
+
+/// Lets the channel read and write, and waits for it, or for a wake-up, until then at most.
+fn turn(
+    shared: &Shared,
+    channel: &mut Channel,
+    wakes: Option<&UnixStream>,
+    until: Instant,
+) -> Result<(), Error> {
+    channel.step()?;
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() && wakes.is_none() {
+        return Err(Error::Silent(shared.limits.handshake));
+    }
+    if shared.stops() {
+        return Err(Error::Closed);
+    }
+    // Without a wake-up, looks itself whether the server stops.
+    let at_most = if wakes.is_some() {
+        left
+    } else {
+        left.min(Duration::from_millis(100))
+    };
+    let timeout = PollTimeout::try_from(at_most + Duration::from_millis(1));
+    let timeout = timeout.unwrap_or(PollTimeout::MAX);
+    let socket = PollFd::new(channel.as_fd(), channel.interest());
+    let polled = match wakes.filter(|_| channel.waiting() < ROOM) {
+        Some(wakes) => {
+            let mut asked = [socket, PollFd::new(wakes.as_fd(), PollFlags::POLLIN)];
+            poll(&mut asked, timeout)
+        }
+        None => poll(&mut [socket], timeout),
+    };
+    match polled {
+        Ok(_) | Err(nix::Error::EINTR) => {}
+        Err(error) => return Err(io::Error::from(error).into()),
+    }
+    if let Some(mut wakes) = wakes {
+        let mut room = [0; 64];
+        while wakes.read(&mut room).is_ok_and(|count| count == room.len()) {}
+    }
+    channel.step()?;
+    Ok(())
+}
+
+/// Nanoseconds since 1970.
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since.map_or(0, |since| since.as_nanos())).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,335 @@
+//! The source's end: listens, gives each replica a thread that reads the log for it, and wakes them
+//! when there is more of it. Nothing of one replica waits for another.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustls::ServerConfig;
+
+use super::message::Tip;
+use super::replica::{self, Link};
+use super::{Error, Reason};
+use crate::log;
+use crate::record::Entry;
+use crate::ship::{Source, Watch};
+
+/// How long threads wait before they look whether the server ends.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What a server takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Replicas at once: each has a thread, and room for two records.
+    pub replicas: usize,
+    /// Connections that have not shown a certificate yet.
+    pub strangers: usize,
+    /// For how long they may not have.
+    pub handshake: Duration,
+    /// How often each end says that it is there.
+    pub beat: Duration,
+    /// For how long a replica may say, or read, nothing.
+    pub silence: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            replicas: 256,
+            strangers: 32,
+            handshake: Duration::from_secs(10),
+            beat: Duration::from_secs(1),
+            silence: Duration::from_secs(30),
+        }
+    }
+}
+
+/// How it is with the source and its replicas.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    pub tip: Tip,
+    pub replicas: Vec<Replica>,
+    pub counts: Counts,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replica {
+    pub address: SocketAddr,
+    /// Of its certificate.
+    pub name: String,
+    /// The last record and epoch that it has on its disk.
+    pub number: u64,
+    pub epoch: u64,
+    pub lag_records: u64,
+    /// The age of the oldest record that was sent to it and is not on its disk.
+    pub lag_ms: u64,
+}
+
+/// Connections, by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// That showed a certificate of the right authority.
+    pub welcomed: u64,
+    /// Closed at once, because there were as many strangers as the server takes.
+    pub crowded: u64,
+    /// That showed no such certificate, spoke no TLS, or said nothing for too long.
+    pub strangers: u64,
+    /// Refused, with the reason.
+    pub refused: u64,
+    /// That sent what is no message.
+    pub malformed: u64,
+    /// That read or said nothing for too long.
+    pub stalled: u64,
+    /// That ended otherwise: closed, or broken.
+    pub ended: u64,
+}
+
+/// Serves until it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) folder: PathBuf,
+    pub(super) tls: Arc<ServerConfig>,
+    pub(super) limits: Limits,
+    pub(super) stop: AtomicBool,
+    number: AtomicU64,
+    epoch: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    strangers: usize,
+    links: Vec<Arc<Link>>,
+    counts: Counts,
+    failed: Option<Error>,
+}
+
+impl Server {
+    /// Serves the log in this folder, which may be empty yet.
+    ///
+    /// # Errors
+    /// [`Error::Listen`], and [`Error::Log`] if there is no such folder.
+    pub fn start(
+        folder: &Path,
+        listen: SocketAddr,
+        tls: Arc<ServerConfig>,
+        limits: Limits,
+    ) -> Result<Self, Error> {
+        let watched = |source| {
+            let what = format!("watching {}", folder.display());
+            Error::Listen { what, source }
+        };
+        let tip = Source::late(folder)?;
+        let watch = Watch::new(folder).map_err(watched)?;
+        let at = |source| {
+            let what = format!("listening on {listen}");
+            Error::Listen { what, source }
+        };
+        let listener = TcpListener::bind(listen).map_err(at)?;
+        listener.set_nonblocking(true).map_err(at)?;
+        let address = listener.local_addr().map_err(at)?;
+        let shared = Arc::new(Shared {
+            folder: folder.to_owned(),
+            tls,
+            limits,
+            stop: AtomicBool::new(false),
+            number: AtomicU64::new(0),
+            epoch: AtomicU64::new(0),
+            state: Mutex::default(),
+        });
+        let (following, accepting) = (Arc::clone(&shared), Arc::clone(&shared));
+        let follow = thread::Builder::new().name("follow".to_owned());
+        let accept = thread::Builder::new().name("accept".to_owned());
+        let mut server = Self {
+            address,
+            shared,
+            threads: Vec::new(),
+        };
+        let follow = follow.spawn(move || following.follow(&watch, tip));
+        server.threads.push(follow.map_err(at)?);
+        let accept = accept.spawn(move || accepting.accept(&listener));
+        server.threads.push(accept.map_err(at)?);
+        Ok(server)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn status(&self) -> Status {
+        let tip = self.shared.tip();
+        let state = self.shared.state();
+        Status {
+            tip,
+            replicas: state.links.iter().map(|link| link.status(tip)).collect(),
+            counts: state.counts,
+        }
+    }
+
+    /// What ended it: the log cannot be read any more.
+    pub fn failed(&self) -> Option<Error> {
+        self.shared.state().failed.take()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// How far the source is.
+    pub(super) fn tip(&self) -> Tip {
+        Tip {
+            number: self.number.load(Ordering::Relaxed),
+            epoch: self.epoch.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn stops(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// A replica has shown its certificate: no stranger any more.
+    pub(super) fn welcome(&self, link: &Arc<Link>) -> Result<(), Error> {
+        let mut state = self.state();
+        state.strangers = state.strangers.saturating_sub(1);
+        state.counts.welcomed += 1;
+        if state.links.len() >= self.limits.replicas {
+            let (reason, text) = (Reason::Full, format!("{}", self.limits.replicas));
+            return Err(Error::Refused { reason, text });
+        }
+        state.links.push(Arc::clone(link));
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Counts and lists are whole between any two statements.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the replicas' threads when something was written, and follows how far the log is.
+    fn follow(&self, watch: &Watch, mut tip: Source) {
+        while !self.stops() {
+            let followed = self.read_tip(&mut tip).and_then(|()| {
+                watch.wait(TICK)?;
+                Ok(())
+            });
+            if let Err(error) = followed {
+                self.state().failed = Some(error);
+                return;
+            }
+            // Before the tip is read: who is woken does not wait for that.
+            for link in &self.state().links {
+                link.wake();
+            }
+        }
+    }
+
+    fn read_tip(&self, tip: &mut Source) -> Result<(), Error> {
+        loop {
+            match tip.read() {
+                Ok(Some(record)) => {
+                    self.number.store(record.number, Ordering::Relaxed);
+                    if let Entry::Epoch { number } = record.entry {
+                        self.epoch.store(number, Ordering::Relaxed);
+                    }
+                }
+                Ok(None) => return Ok(()),
+                // Compacted while it was read, and further than that.
+                Err(log::Error::Compacted { .. }) => *tip = Source::late(&self.folder)?,
+                Err(error) => return Err(error.into()),
+            }
+            if self.stops() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn accept(self: &Arc<Self>, listener: &TcpListener) {
+        let mut threads: Vec<JoinHandle<()>> = Vec::new();
+        while !self.stops() {
+            let timeout = PollTimeout::try_from(TICK).unwrap_or(PollTimeout::MAX);
+            let mut asked = [PollFd::new(
+                std::os::fd::AsFd::as_fd(listener),
+                PollFlags::POLLIN,
+            )];
+            // Whatever it says, the socket knows.
+            let _ = poll(&mut asked, timeout);
+            match listener.accept() {
+                Ok((stream, address)) => threads.extend(self.admit(stream, address)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // Out of descriptors, or the other end has gone already: others wait in the kernel.
+                Err(_) => thread::sleep(Duration::from_millis(10)),
+            }
+            threads.retain(|thread| !thread.is_finished());
+        }
+        for link in &self.state().links {
+            link.wake();
+        }
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+
+    fn admit(self: &Arc<Self>, stream: TcpStream, address: SocketAddr) -> Option<JoinHandle<()>> {
+        let mut state = self.state();
+        if state.strangers >= self.limits.strangers {
+            state.counts.crowded += 1;
+            return None;
+        }
+        state.strangers += 1;
+        drop(state);
+        let shared = Arc::clone(self);
+        let thread = thread::Builder::new().name("replica".to_owned());
+        let started = thread.spawn(move || shared.serve(stream, address));
+        if started.is_err() {
+            let mut state = self.state();
+            state.strangers -= 1;
+            state.counts.crowded += 1;
+        }
+        started.ok()
+    }
+
+    fn serve(&self, stream: TcpStream, address: SocketAddr) {
+        let mut link = None;
+        let ended = replica::serve(self, stream, address, &mut link);
+        let mut state = self.state();
+        let Some(link) = link else {
+            state.strangers = state.strangers.saturating_sub(1);
+            state.counts.strangers += 1;
+            return;
+        };
+        state.links.retain(|other| !Arc::ptr_eq(other, &link));
+        *state.counts.of(&ended) += 1;
+    }
+}
+
+impl Counts {
+    fn of(&mut self, ended: &Result<(), Error>) -> &mut u64 {
+        match ended {
+            Err(Error::Refused { .. } | Error::Version(_) | Error::Log(_)) => &mut self.refused,
+            Err(Error::Malformed(_)) => &mut self.malformed,
+            Err(Error::Stalled(_) | Error::Silent(_)) => &mut self.stalled,
+            _ => &mut self.ended,
+        }
+    }
+}

@@ -148,6 +148,15 @@ static __always_inline void touch(struct inode *inode, __u32 flags)
 	touch_range(inode, flags, ~0ULL, 0);
 }
 
+/* Of a write, folios tell only those pages that it was the first to write. */
+static __always_inline bool range_known(const struct touched *touched, __u32 call)
+{
+	bool writes = kind_of(call) & (CALL_FIRST | CALL_THIRD);
+
+	return touched->from < touched->to &&
+	       (!writes || touched->flags & (HOOK_BUFFERED | HOOK_DIRECT));
+}
+
 /* The system call ends: what it touched is now as it leaves it. */
 static __always_inline void end(struct operation *operation, __u32 call)
 {
@@ -158,7 +167,7 @@ static __always_inline void end(struct operation *operation, __u32 call)
 
 		if (i >= count)
 			break;
-		if (vague && anywhere(call, touched->from < touched->to)) {
+		if (vague && anywhere(call, range_known(touched, call))) {
 			touched->from = 0;
 			touched->to = END;
 		}

@@ -23,6 +23,8 @@ pub(super) struct Event {
     pub(super) number: u64,
     pub(super) file: File,
     pub(super) flags: Flags,
+    /// Where the kernel showed it: a bit for each place.
+    pub(super) hooks: u16,
     pub(super) what: What,
 }
 
@@ -98,6 +100,7 @@ impl Event {
                 generation: event.generation,
             },
             flags: Flags(event.flags),
+            hooks: event.hooks,
             what,
         })
     }

@@ -6,6 +6,7 @@ mod derive;
 mod doubt;
 mod event;
 mod format;
+mod hooks;
 mod look;
 mod mounts;
 mod order;
@@ -69,6 +70,9 @@ pub struct Capture {
     last_event: Instant,
     /// When stores that nobody tells of were looked for.
     looked: Instant,
+    looks: bool,
+    /// Where events came from.
+    hooks: u16,
 }
 
 /// How far the capture is.
@@ -147,15 +151,22 @@ impl Capture {
         if !nix::unistd::geteuid().is_root() {
             return Err(Error::Privileges);
         }
+        let (source, _) = Source::open(root)?;
+        if source.format().silent() && !options.look {
+            let format = source.format().name();
+            return Err(Error::Silent { format });
+        }
+        drop(source);
+        Self::attach(root, options)
+    }
+
+    /// Whatever the file system says nothing of.
+    pub(crate) fn attach(root: &Path, options: Options) -> Result<Self, Error> {
         let (source, file) = Source::open(root)?;
         let failed = |errno: nix::errno::Errno| Error::Tree {
             path: root.to_owned(),
             cause: errno.into(),
         };
-        if source.format().silent() && !options.look {
-            let format = source.format().name();
-            return Err(Error::Silent { format });
-        }
         let unreadable = |cause| Error::Tree {
             path: root.to_owned(),
             cause,
@@ -191,6 +202,8 @@ impl Capture {
             wanted: false,
             last_event: Instant::now(),
             looked: Instant::now(),
+            looks: options.look,
+            hooks: 0,
         })
     }
 
@@ -291,6 +304,7 @@ impl Capture {
     fn advance(&mut self) -> Result<(), Error> {
         while let Some(event) = self.order.pop() {
             self.wanted |= event.what == event::What::Sync;
+            self.hooks |= event.hooks;
             let quiet = event.flags.quiet();
             self.deriver.event(event)?;
             if quiet && self.wanted {

@@ -26,8 +26,8 @@ const VAGUE: &[&str] = &[
     "ctime_xchg_skip",
     "io_uring_complete",
 ];
-/// The program for what a file system that tells nothing has to be asked.
-const SILENT: &str = "silent_call_ends";
+/// The program for calls that need not be looked at where the file system tells what it writes.
+const ASKED: &str = "vague_call_ends";
 /// The inode number of an ext4 file system's first directory.
 const FIRST_INODE: u64 = 2;
 
@@ -173,8 +173,8 @@ fn settle(open: &mut OpenCaptureSkel<'_>, scope: &Scope, ring_bytes: u32) -> Res
         let event = section.trim_start_matches("tp_btf/");
         let name = format!("btf_trace_{event}");
         let known = kernel.type_by_name::<Typedef<'_>>(&name).is_some();
-        let silent = scope.format.silent() || program.name() != SILENT;
-        let wanted = silent && wanted(event, scope.format);
+        let asked = !scope.format.exact() || program.name() != ASKED;
+        let wanted = asked && wanted(event, scope.format);
         if wanted && !known && !NEWER.contains(&event) {
             return Err(Error::Kernel {
                 format: scope.format.name(),

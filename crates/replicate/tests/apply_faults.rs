@@ -137,6 +137,9 @@ fn more() -> Vec<Entry> {
     ]
 }
 
+/// What somebody does to a tree, with a folder outside of it.
+type Change = fn(&Path, &Path);
+
 struct Set {
     folder: TempDir,
     log: PathBuf,
@@ -153,15 +156,15 @@ fn set() -> Set {
 
 #[test]
 fn what_somebody_else_changed_is_said_and_put_right_when_asked() {
-    let changes: [(&str, fn(&Path, &Path)); 8] = [
+    let changes: [(&str, Change); 8] = [
         ("a file's bytes", |tree, _| {
-            fs::write(tree.join("other"), "x").unwrap()
+            fs::write(tree.join("other"), "x").unwrap();
         }),
         ("a file is gone", |tree, _| {
-            fs::remove_file(tree.join("directory/file")).unwrap()
+            fs::remove_file(tree.join("directory/file")).unwrap();
         }),
         ("a further file", |tree, _| {
-            fs::write(tree.join("directory/mine"), "x").unwrap()
+            fs::write(tree.join("directory/mine"), "x").unwrap();
         }),
         ("a mode", |tree, _| {
             fs::set_permissions(tree.join("other"), Permissions::from_mode(0o666)).unwrap();

@@ -4,6 +4,8 @@ mod apply;
 mod capture;
 mod keys;
 mod log;
+mod nats;
+mod publish;
 mod receive;
 mod restore;
 mod serve;
@@ -23,7 +25,8 @@ use crate::exit::Failure;
   lowroad replicate serve /var/lib/lowroad/app --listen 0.0.0.0:7400 --cert server.pem --key server.key \\
       --clients-ca ca.pem
   lowroad replicate receive tcp://source.example:7400 --to /var/lib/lowroad/app --cert edge-1.pem \\
-      --key edge-1.key --server-ca ca.pem")]
+      --key edge-1.key --server-ca ca.pem
+  lowroad replicate publish /var/lib/lowroad/app --to nats://127.0.0.1:4222/APP")]
 pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long, global = true)]
@@ -44,6 +47,8 @@ enum Verb {
     Restore(restore::Restore),
     /// Ship a log to replicas over TCP as it is written, until SIGINT or SIGTERM
     Serve(serve::Serve),
+    /// Keep a stream of NATS servers equal to a log as it is written, until SIGINT or SIGTERM
+    Publish(publish::Publish),
     /// Keep a copy of a log that another machine ships, until SIGINT or SIGTERM
     Receive(receive::Receive),
     /// Make certificates for `serve` and `receive`
@@ -58,6 +63,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Log(log) => log.run(json),
         Verb::Restore(restore) => restore.run(json),
         Verb::Serve(serve) => serve.run(json),
+        Verb::Publish(publish) => publish.run(json),
         Verb::Receive(receive) => receive.run(json),
         Verb::Keys(keys) => keys.run(json),
     }

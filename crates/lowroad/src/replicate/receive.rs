@@ -11,7 +11,7 @@ use control::shutdown::Shutdown;
 use replicate::ship::tcp::{Client, Peer, Progress, Waits};
 use serde_json::{Value, json};
 
-use super::tcp;
+use super::{nats, tcp};
 use crate::exit::{self, Failure};
 
 /// How long a signal may have to wait.
@@ -21,7 +21,8 @@ const SHOWN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(super) struct Receive {
-    /// Who ships it: tcp://HOST:PORT, which `lowroad replicate serve` listens on
+    /// Who ships it: tcp://HOST:PORT, which `lowroad replicate serve` listens on, or
+    /// nats://HOST:PORT/STREAM, which `lowroad replicate publish` publishes to
     #[arg(value_name = "URL")]
     from: String,
     /// The folder of the copy, made if there is none; one that is there goes on
@@ -33,11 +34,13 @@ pub(super) struct Receive {
     fresh: bool,
     #[command(flatten)]
     tls: Tls,
+    #[command(flatten)]
+    nats: nats::Connect,
 }
 
 #[derive(Debug, Args)]
 struct Tls {
-    /// This replica's certificate (PEM), for tcp://
+    /// This replica's certificate (PEM)
     #[arg(long, value_name = "FILE")]
     cert: Option<PathBuf>,
     /// The certificate's key (PEM), readable by its owner only
@@ -52,12 +55,23 @@ impl Receive {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         match self.from.split_once("://") {
             Some(("tcp", peer)) => self.over_tcp(peer, json),
-            _ => Err(self.refused("is no tcp://HOST:PORT")),
+            Some(("nats" | "tls", _)) => self.over_nats(json),
+            _ => Err(self.refused("is neither tcp://HOST:PORT nor nats://HOST:PORT/STREAM")),
         }
     }
 
     fn refused(&self, what: &str) -> Failure {
         Failure::Input(format!("{} {what}", self.from))
+    }
+
+    fn over_nats(&self, json: bool) -> Result<(), Failure> {
+        let tls = nats::Tls {
+            server_ca: self.tls.server_ca.as_deref(),
+            cert: self.tls.cert.as_deref(),
+            key: self.tls.key.as_deref(),
+        };
+        let options = self.nats.options(&self.from, tls)?;
+        nats::receive(&self.to, options, self.fresh, json)
     }
 
     fn over_tcp(&self, peer: &str, json: bool) -> Result<(), Failure> {

@@ -120,6 +120,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether a copy could go on if it began afresh.
+    pub fn needs_another_copy(&self) -> bool {
+        matches!(
+            self,
+            Self::Purged { .. } | Self::OtherLog { .. } | Self::Diverged { .. }
+        )
+    }
+
     /// Whether to try again: the servers may be back, the stream may have a leader again.
     fn passes(&self) -> bool {
         matches!(self, Self::Nats(error) if error.passes())

@@ -73,6 +73,8 @@ pub struct Publisher {
     outgoing: VecDeque<Packet>,
     /// As many of them have been sent.
     sent: usize,
+    /// Whether the log had no more when it was last read.
+    drained: bool,
     /// What the stream has.
     place: Place,
     /// Of the stream's last message.
@@ -105,6 +107,7 @@ impl Publisher {
             packets: None,
             outgoing: VecDeque::new(),
             sent: 0,
+            drained: false,
             place: Place::behind(0),
             sequence: 0,
             attempt: 0,
@@ -128,7 +131,8 @@ impl Publisher {
         }
         self.progress.number = self.place.whole;
         self.progress.in_flight = self.sent;
-        self.progress.behind = !self.outgoing.is_empty() || self.subject.is_none();
+        let known = self.subject.is_some() && self.drained;
+        self.progress.behind = !known || !self.outgoing.is_empty();
         self.progress.server = self
             .session
             .as_ref()
@@ -289,9 +293,12 @@ impl Publisher {
             return Ok(0);
         };
         let before = self.sent;
+        self.drained = false;
         while self.sent < WINDOW {
             if self.sent == self.outgoing.len() {
-                match packets.next(session.client.max_payload())? {
+                let packet = packets.next(session.client.max_payload())?;
+                self.drained = packet.is_none();
+                match packet {
                     Some(packet) => self.outgoing.push_back(packet),
                     None => break,
                 }

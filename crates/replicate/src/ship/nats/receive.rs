@@ -97,6 +97,26 @@ impl Receiver {
         Ok(self.progress.clone())
     }
 
+    /// Removes what the copy has: it begins with the stream's beginning then.
+    ///
+    /// # Errors
+    /// [`Error::Log`]
+    pub fn clear(&mut self) -> Result<(), Error> {
+        self.subscription = None;
+        self.unsynced = None;
+        self.part.clear();
+        Ok(self.sink.clear()?)
+    }
+
+    /// Returns when all that was received survives a loss of power.
+    ///
+    /// # Errors
+    /// [`Error::Log`]
+    pub fn finish(mut self) -> Result<Progress, Error> {
+        self.sink.sync()?;
+        Ok(self.progress)
+    }
+
     fn recover(&mut self, error: Error) -> Result<(), Error> {
         if !error.passes() {
             // What is whole before it stays.

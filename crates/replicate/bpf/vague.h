@@ -133,11 +133,11 @@ static long next_request(__u32 i, void *context)
 
 /* What `io_submit` was asked for, of which `count` were taken. */
 SEC("tp_btf/sys_exit")
-int BPF_PROG(silent_call_ends, struct pt_regs *regs, long count)
+int BPF_PROG(vague_call_ends, struct pt_regs *regs, long count)
 {
 	struct requests requests = { .at = regs->dx };
 
-	if (regs->orig_ax == call_sync_file_range)
+	if (silent && regs->orig_ax == call_sync_file_range)
 		tell_mapped(regs);
 	if (regs->orig_ax != call_io_submit || count <= 0)
 		return 0;

@@ -7,6 +7,7 @@ pub mod apply;
 pub mod capture;
 pub mod codec;
 mod contents;
+pub mod coverage;
 pub mod log;
 mod make;
 pub mod record;

@@ -108,7 +108,12 @@ pub(super) fn table() -> [u8; COUNT] {
         NAMES,
     );
     mark(
-        &[libc::SYS_openat, libc::SYS_openat2, libc::SYS_truncate],
+        &[
+            libc::SYS_openat,
+            libc::SYS_openat2,
+            libc::SYS_truncate,
+            libc::SYS_io_submit,
+        ],
         WHOLE,
     );
     mark(

@@ -23,6 +23,8 @@ pub(super) struct Event {
     pub(super) number: u64,
     pub(super) file: File,
     pub(super) flags: Flags,
+    /// Where the kernel showed it: a bit for each place.
+    pub(super) hooks: u16,
     pub(super) what: What,
 }
 
@@ -34,6 +36,11 @@ pub(super) enum What {
     },
     /// Bytes that were changed in a way that was not seen.
     Range {
+        offset: u64,
+        length: u64,
+    },
+    /// As `Range`, and any later store to them will be told.
+    Written {
         offset: u64,
         length: u64,
     },
@@ -89,6 +96,10 @@ impl Event {
             7 => What::Gone,
             8 => What::Sync,
             9 => What::Mapped(event.offset != 0),
+            10 => What::Written {
+                offset: event.offset,
+                length: event.length,
+            },
             _ => return None,
         };
         Some(Self {
@@ -98,6 +109,7 @@ impl Event {
                 generation: event.generation,
             },
             flags: Flags(event.flags),
+            hooks: event.hooks,
             what,
         })
     }

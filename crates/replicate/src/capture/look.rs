@@ -29,6 +29,9 @@ impl Capture {
     /// Says what is different in files that are mapped.
     pub(super) fn look(&mut self) -> Result<(), Error> {
         self.looked = Instant::now();
+        if !self.looks {
+            return Ok(());
+        }
         let files: Vec<_> = self.deriver.mapped.keys().copied().collect();
         for file in files {
             // The answer is an event: where nobody has it mapped any more, this is the last look.

@@ -1,0 +1,238 @@
+//! Tries on a tree's own file system, under a capture, what programs do to files, and says how much of
+//! each the capture sees.
+
+mod mirror;
+mod operations;
+mod passing;
+mod place;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::capture::{self, Capture, Options};
+use crate::record::{Change, Entry, File, Name, Origin, Part};
+use mirror::Mirror;
+use operations::{OPERATIONS, Operation, Prepared};
+use place::Place;
+
+/// Room for the events of one operation.
+const RING: u32 = 4 << 20;
+/// Longer than a busy machine takes for one operation.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// How a capture sees an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All of it where it takes place: nothing is read from the source.
+    Exact,
+    /// Where it takes place, but not all of what: that is read back.
+    Suspect,
+    /// Only that the file changes: all of it is read back.
+    Dirty,
+    /// Not at all.
+    Invisible,
+    /// The file system cannot do it.
+    Unsupported,
+}
+
+/// What was seen of one operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub operation: &'static str,
+    pub verdict: Verdict,
+    /// Where the kernel showed it.
+    pub hooks: Vec<&'static str>,
+    /// Why it is not supported.
+    pub cause: Option<String>,
+}
+
+/// What was seen on a file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub file_system: &'static str,
+    pub rows: Vec<Row>,
+}
+
+/// What a capture has to know before it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quick {
+    /// Operations that are not seen at all.
+    pub invisible: Vec<&'static str>,
+    /// Written bytes are copied where they are written, as they are on this file system where the
+    /// kernel's memory is laid out as expected; none where it never is so.
+    pub copies: Option<bool>,
+}
+
+/// Why nothing could be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Capture(#[from] capture::Error),
+    #[error("{}: {cause}", .path.display())]
+    Place { path: PathBuf, cause: io::Error },
+    #[error("{operation}: no epoch within {} s", LIMIT.as_secs())]
+    Late { operation: &'static str },
+}
+
+/// Tries each operation by itself, in a hidden folder of the directory that is removed afterwards.
+///
+/// # Errors
+/// [`Error`] when the directory cannot be written or followed.
+pub fn probe(directory: &Path) -> Result<Report, Error> {
+    let mut trial = Trial::start(directory)?;
+    let mut rows = Vec::new();
+    for index in 0..OPERATIONS.len() {
+        if let Some(row) = trial.one(index)? {
+            rows.push(row);
+        }
+    }
+    Ok(Report {
+        file_system: trial.capture.file_system(),
+        rows,
+    })
+}
+
+/// Tries all operations at once, as [`probe`] does, and says which are not seen.
+///
+/// # Errors
+/// As [`probe`].
+pub fn quick(directory: &Path) -> Result<Quick, Error> {
+    let mut trial = Trial::start(directory)?;
+    let mut done = Vec::new();
+    for (index, operation) in OPERATIONS.iter().enumerate() {
+        let result = trial.carry_out(index, operation);
+        done.push((index, operation, result.is_ok()));
+    }
+    let entries = trial.catch_up("all operations")?;
+    let exact = entries.iter().any(|entry| {
+        matches!(
+            entry,
+            Entry::Change(Change::Data {
+                origin: Origin::Exact,
+                ..
+            })
+        )
+    });
+    let missed = done
+        .into_iter()
+        .filter(|(index, _, done)| *done && !trial.told(*index));
+    Ok(Quick {
+        invisible: missed.map(|(_, operation, _)| operation.name).collect(),
+        copies: trial.capture.exact().then_some(exact),
+    })
+}
+
+/// A place to try operations at, followed.
+#[derive(Debug)]
+struct Trial {
+    capture: Capture,
+    mirror: Mirror,
+    prepared: Vec<Option<Prepared>>,
+    /// Removed after everything else is gone.
+    place: Place,
+}
+
+impl Trial {
+    fn start(directory: &Path) -> Result<Self, Error> {
+        let place = Place::make(directory)?;
+        let mut prepared = Vec::new();
+        for index in 0..OPERATIONS.len() {
+            let folder = place.folder(index);
+            let ready = operations::prepare(&folder).map_err(|cause| Error::Place {
+                path: folder,
+                cause,
+            })?;
+            prepared.push(Some(ready));
+        }
+        let options = Options {
+            ring_bytes: RING,
+            look: false,
+            journal: false,
+        };
+        let mut trial = Self {
+            capture: Capture::attach(place.path(), options)?,
+            mirror: Mirror::default(),
+            prepared,
+            place,
+        };
+        trial.catch_up("what is there")?;
+        Ok(trial)
+    }
+
+    fn one(&mut self, index: usize) -> Result<Option<Row>, Error> {
+        let Some(operation) = OPERATIONS.get(index) else {
+            return Ok(None);
+        };
+        self.capture.take_hooks();
+        let (verdict, cause) = match self.carry_out(index, operation) {
+            Ok(()) => {
+                let entries = self.catch_up(operation.name)?;
+                let verdict = if self.told(index) {
+                    judge(&entries)
+                } else {
+                    Verdict::Invisible
+                };
+                (verdict, None)
+            }
+            Err(error) => {
+                self.catch_up(operation.name)?;
+                (Verdict::Unsupported, Some(error.to_string()))
+            }
+        };
+        let mut hooks = self.capture.take_hooks();
+        if matches!(verdict, Verdict::Unsupported | Verdict::Invisible) {
+            hooks.clear();
+        }
+        Ok(Some(Row {
+            operation: operation.name,
+            verdict,
+            hooks,
+            cause,
+        }))
+    }
+
+    fn carry_out(&mut self, index: usize, operation: &Operation) -> io::Result<()> {
+        let prepared = self.prepared.get_mut(index).and_then(Option::take);
+        let mut prepared = prepared.ok_or(io::ErrorKind::NotFound)?;
+        (operation.carry_out)(&self.place.folder(index), &mut prepared)
+    }
+
+    fn catch_up(&mut self, operation: &'static str) -> Result<Vec<Entry>, Error> {
+        let mut entries = Vec::new();
+        let mirror = &mut self.mirror;
+        let whole = self.capture.catch_up(LIMIT, &mut |entry| {
+            mirror.fold(&entry);
+            entries.push(entry);
+        })?;
+        whole.then_some(entries).ok_or(Error::Late { operation })
+    }
+
+    /// Whether what was said of an operation's folder is what it has.
+    fn told(&self, index: usize) -> bool {
+        let Ok(name) = Name::new(Place::name(index).as_bytes()) else {
+            return false;
+        };
+        let root = self.mirror.tree.root();
+        let folder: Option<File> = root.and_then(|root| self.mirror.tree.child(root, &name));
+        folder.is_some_and(|folder| self.mirror.agrees(folder, &self.place.folder(index)))
+    }
+}
+
+/// By what of the files was in doubt.
+fn judge(entries: &[Entry]) -> Verdict {
+    let parts = entries.iter().filter_map(|entry| match entry {
+        Entry::Change(Change::Doubt { part, .. }) => Some(part),
+        _ => None,
+    });
+    let mut verdict = Verdict::Exact;
+    for part in parts {
+        match part {
+            Part::Range {
+                length: u64::MAX, ..
+            } => return Verdict::Dirty,
+            Part::Range { .. } | Part::Attributes | Part::Names => verdict = Verdict::Suspect,
+        }
+    }
+    verdict
+}

@@ -1,0 +1,137 @@
+//! What the records make of a few small files, compared with what is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::record::{Change, Entry, File, Kind};
+use crate::tree::Tree;
+
+#[derive(Debug, Default)]
+pub(super) struct Mirror {
+    pub(super) tree: Tree,
+    contents: BTreeMap<File, Vec<u8>>,
+}
+
+impl Mirror {
+    pub(super) fn fold(&mut self, entry: &Entry) {
+        // A capture says nothing that cannot follow; if it did, the trees would differ.
+        let _ = self.tree.enter(entry);
+        let Entry::Change(change) = entry else {
+            return;
+        };
+        match change {
+            Change::Data {
+                file,
+                offset,
+                bytes,
+                ..
+            } => self.put(*file, *offset, bytes),
+            Change::Size { file, size } => {
+                let size = usize::try_from(*size).unwrap_or(0);
+                self.contents.entry(*file).or_default().resize(size, 0);
+            }
+            Change::Hole {
+                file,
+                offset,
+                length,
+            } => {
+                let content = self.contents.entry(*file).or_default();
+                let start = usize::try_from(*offset).unwrap_or(usize::MAX);
+                let end = usize::try_from(offset.saturating_add(*length)).unwrap_or(usize::MAX);
+                let end = end.min(content.len());
+                if let Some(hole) = content.get_mut(start..end) {
+                    hole.fill(0);
+                }
+            }
+            Change::Gone { file } => {
+                self.contents.remove(file);
+            }
+            _ => {}
+        }
+    }
+
+    fn put(&mut self, file: File, offset: u64, bytes: &[u8]) {
+        let content = self.contents.entry(file).or_default();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let end = start.saturating_add(bytes.len());
+        if content.len() < end {
+            content.resize(end, 0);
+        }
+        if let Some(place) = content.get_mut(start..end) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    /// Whether the file is what is at the path, with all below it.
+    pub(super) fn agrees(&self, file: File, path: &Path) -> bool {
+        let (Some(node), Ok(there)) = (self.tree.get(file), path.symlink_metadata()) else {
+            return false;
+        };
+        let modified = there.mtime() * 1_000_000_000 + there.mtime_nsec();
+        let alike = node.attributes.is_some_and(|said| {
+            u32::from(said.mode) == there.mode() & 0o7777
+                && (said.uid, said.gid) == (there.uid(), there.gid())
+                && said.modified_ns == modified
+        });
+        alike && self.extended(file, path) && self.holds(file, &node.kind, path, there.rdev())
+    }
+
+    fn extended(&self, file: File, path: &Path) -> bool {
+        let said = self.tree.get(file).map(|node| &node.extended);
+        let said = said.into_iter().flatten();
+        let said: Vec<_> = said
+            .filter(|(name, _)| name.starts_with(b"user."))
+            .collect();
+        let mut room = [0; 4096];
+        let length = rustix::fs::llistxattr(path, room.as_mut_slice()).unwrap_or(0);
+        let names = room.get(..length).unwrap_or_default();
+        let names = names
+            .split(|byte| *byte == 0)
+            .filter(|name| name.starts_with(b"user."));
+        let names: BTreeSet<_> = names.collect();
+        let said_names: BTreeSet<_> = said.iter().map(|(name, _)| name.as_slice()).collect();
+        names == said_names
+            && said.iter().all(|(name, value)| {
+                let mut room = [0; 4096];
+                let length = rustix::fs::lgetxattr(path, name.as_slice(), room.as_mut_slice());
+                length.is_ok_and(|length| room.get(..length) == Some(value.as_slice()))
+            })
+    }
+
+    fn holds(&self, file: File, kind: &Kind, path: &Path, device: u64) -> bool {
+        match kind {
+            Kind::Regular => {
+                let said = self.contents.get(&file).map_or(&[][..], Vec::as_slice);
+                fs::read(path).is_ok_and(|there| there == said)
+            }
+            Kind::Directory => self.names(file, path),
+            Kind::Symlink(target) => {
+                fs::read_link(path).is_ok_and(|there| there.into_os_string().into_vec() == *target)
+            }
+            Kind::CharacterDevice(said) | Kind::BlockDevice(said) => *said == device,
+            Kind::Fifo | Kind::Socket => true,
+        }
+    }
+
+    fn names(&self, directory: File, path: &Path) -> bool {
+        let Ok(entries) = fs::read_dir(path) else {
+            return false;
+        };
+        let there: BTreeSet<_> = entries
+            .flatten()
+            .map(|entry| entry.file_name().into_vec())
+            .collect();
+        let said = self.tree.children(directory);
+        let said: BTreeMap<_, _> = said
+            .map(|(name, file)| (name.as_bytes().to_vec(), file))
+            .collect();
+        there.iter().eq(said.keys())
+            && said.into_iter().all(|(name, file)| {
+                let name = std::ffi::OsString::from_vec(name);
+                self.agrees(file, &path.join(name))
+            })
+    }
+}

@@ -91,10 +91,9 @@ static __always_inline struct operation *running(void)
 
 static __always_inline void begin(struct operation *operation)
 {
-	if (operation->begun)
-		return;
+	if (!operation->begun)
+		__sync_fetch_and_add(&operations, 1);
 	operation->begun = 1;
-	__sync_fetch_and_add(&operations, 1);
 }
 
 static __always_inline bool add(struct touched *touched, struct inode *inode, __u32 flags,

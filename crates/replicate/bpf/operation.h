@@ -26,7 +26,6 @@ struct touched {
 struct operation {
 	__u32 count;
 	__u32 flags;
-	/* It is counted as one that is under way. */
 	__u64 begun;
 	/* A file of which it is known whether it belongs to the tree. */
 	struct file_key known;

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use replicate::log::{Durability, Options, Reader, Writer};
+use replicate::log::{Durability, Error, Options, Reader, Writer};
 use replicate::record::{Change, Entry, File, Origin, Record};
 use serde_json::Value;
 use servers::{Server, wait_until};
@@ -88,7 +88,7 @@ fn write(folder: &Path, until: u64) {
         durability: Durability::OnRequest,
         ..Options::default()
     };
-    let mut writer = Writer::open(folder, options).unwrap();
+    let mut writer = open(folder, options);
     while writer.number() < until {
         let number = writer.number() + 1;
         let entry = match number {
@@ -104,6 +104,19 @@ fn write(folder: &Path, until: u64) {
         writer.append(number, entry).unwrap();
     }
     writer.sync().unwrap();
+}
+
+/// A program that another test starts at this moment has the lock as well, until it runs.
+fn open(folder: &Path, options: Options) -> Writer {
+    let mut opened = None;
+    wait_until("the log is free", || {
+        opened = match Writer::open(folder, options) {
+            Err(Error::Busy(_)) => None,
+            opened => Some(opened.unwrap()),
+        };
+        opened.is_some()
+    });
+    opened.unwrap()
 }
 
 fn records(folder: &Path) -> Vec<Record> {

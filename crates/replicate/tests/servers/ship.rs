@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use replicate::log::{Durability, Options as LogOptions, Reader, Writer};
+use replicate::log::{Durability, Error as LogError, Options as LogOptions, Reader, Writer};
 use replicate::record::{Entry, Record};
 use replicate::ship::nats::{Error, Options, Published, Publisher, Received, Receiver, Settings};
 use replicate::ship::{Key, Sink};
@@ -35,11 +35,24 @@ pub(crate) fn write(folder: &Path, entries: impl IntoIterator<Item = Entry>) {
         durability: Durability::OnRequest,
         ..LogOptions::default()
     };
-    let mut writer = Writer::open(folder, options).unwrap();
+    let mut writer = open(folder, options);
     for (at, entry) in entries.into_iter().enumerate() {
         writer.append(1000 + at as u64, entry).unwrap();
     }
     writer.sync().unwrap();
+}
+
+/// A program that another test starts at this moment has the lock as well, until it runs.
+fn open(folder: &Path, options: LogOptions) -> Writer {
+    let mut opened = None;
+    wait_until("the log is free", || {
+        opened = match Writer::open(folder, options) {
+            Err(LogError::Busy(_)) => None,
+            opened => Some(opened.unwrap()),
+        };
+        opened.is_some()
+    });
+    opened.unwrap()
 }
 
 pub(crate) fn records(folder: &Path) -> Vec<Record> {

@@ -34,6 +34,9 @@ enum Command {
     /// An engine of the router as a process: a JSON line in, a JSON line out
     #[command(hide = true)]
     Engine,
+    /// A writer of files as a process: a JSON line in, a JSON line out
+    #[command(hide = true)]
+    Writer,
 }
 
 fn main() -> ExitCode {
@@ -50,6 +53,10 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Comparison(comparison) => comparison,
         Command::Engine => {
             experiment::jobs::router::serve(stdin().lock(), stdout().lock())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Command::Writer => {
+            experiment::jobs::replicate::serve(stdin().lock(), stdout().lock())?;
             return Ok(ExitCode::SUCCESS);
         }
     };

@@ -79,6 +79,10 @@ pub enum Measure {
     Build,
     /// Packets a second through a router, of all that can be sent.
     Forward,
+    /// Writes to a file, one after the other.
+    Writes,
+    /// Requests to a program that writes files, one after the other.
+    Requests,
 }
 
 impl Measure {
@@ -88,6 +92,8 @@ impl Measure {
             Self::Delay | Self::Change | Self::File | Self::Goodput | Self::Freed => 1.0,
             // And the pass that is checked, or what is read before.
             Self::Lookup | Self::Updates | Self::Build => 2.0,
+            // And what they cost the machine; starting who follows, and comparing what it has.
+            Self::Writes | Self::Requests => 3.0,
             // And a wait for rows that are collected for a second.
             Self::RowLatency => 2.0,
             Self::Cpu | Self::Forward => 2.0,

@@ -22,4 +22,6 @@ pub(crate) const SHIPPED: &[&str] = &[
     include_str!("../../../experiments/router-updates.toml"),
     include_str!("../../../experiments/router-bpf.toml"),
     include_str!("../../../experiments/router-forwarding.toml"),
+    include_str!("../../../experiments/replicate-pwrite.toml"),
+    include_str!("../../../experiments/replicate-overhead.toml"),
 ];

@@ -8,6 +8,7 @@
 #include "lowroad/export.h"
 #include "lowroad/license.h"
 #include "lowroad/vfs.h"
+#include "journal.h"
 #include "vague.h"
 
 EXPORT_STRUCT(event);
@@ -15,23 +16,6 @@ EXPORT_STRUCT(state);
 EXPORT_STRUCT(file_key);
 
 #define REASON_EXTENDED 10
-
-static __always_inline int written(struct inode *inode, __s64 offset, __u32 length, __u32 copied)
-{
-	struct operation *operation;
-
-	if (!in_scope(inode) || !regular(inode))
-		return 0;
-	touch(inode, HOOK_WRITE);
-	tell_data(inode, offset, length, copied);
-	operation = running();
-	if (operation) {
-		operation->wrote = inode;
-		operation->first = offset >> PAGE_SHIFT;
-		operation->last = (offset + length) >> PAGE_SHIFT;
-	}
-	return 0;
-}
 
 SEC("tp_btf/ext4_da_write_end")
 int BPF_PROG(delayed_write, struct inode *inode, s64 offset, __u32 length, __u32 copied)
@@ -174,16 +158,18 @@ int BPF_PROG(call_ends, struct pt_regs *regs, long result)
 {
 	struct file_key root = { .inode = root_inode };
 	__u8 kind = kind_of(regs->orig_ax);
-	struct operation *operation;
+	struct operation *operation = NULL;
 	bool writes = vague && result >= 0 && kind & (CALL_FIRST | CALL_THIRD);
 
-	operation = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL,
-					 writes ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	/* Of all calls of the machine few change a file of the tree. */
+	if (writes || *(volatile __u64 *)&operations)
+		operation = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL,
+						 writes ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 	if (regs->orig_ax == call_mmap && result > 0)
 		tell_mapping(regs);
 	if (operation && writes)
 		by_descriptor(operation, regs, kind);
-	if (operation && operation->count) {
+	if (operation && operation->begun) {
 		end(operation, regs->orig_ax);
 		/* Programs put a file in another's place once it is whole. */
 		if (result == 0 && kind & CALL_MOVES)

@@ -18,6 +18,8 @@ enum event_kind {
 	EVENT_SYNC = 8,
 	/* Whether processes store to the file through memory: its offset is one, or zero. */
 	EVENT_MAPPED = 9,
+	/* A range that was written. */
+	EVENT_WRITTEN = 10,
 };
 
 enum event_flag {

@@ -26,6 +26,11 @@ struct touched {
 struct operation {
 	__u32 count;
 	__u32 flags;
+	/* It is counted as one that is under way. */
+	__u64 begun;
+	/* A file of which it is known whether it belongs to the tree. */
+	struct file_key known;
+	struct belonging belonging;
 	/* The file of the last write, and the pages that it makes dirty by itself. */
 	struct inode *wrote;
 	__u64 first;
@@ -84,6 +89,14 @@ static __always_inline struct operation *running(void)
 	return bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
+static __always_inline void begin(struct operation *operation)
+{
+	if (operation->begun)
+		return;
+	operation->begun = 1;
+	__sync_fetch_and_add(&operations, 1);
+}
+
 static __always_inline bool add(struct touched *touched, struct inode *inode, __u32 flags,
 				__u64 from, __u64 to)
 {
@@ -112,8 +125,7 @@ static __noinline int remember(struct operation *operation, struct inode *inode,
 
 	if (!operation)
 		return 0;
-	if (!operation->count)
-		__sync_fetch_and_add(&operations, 1);
+	begin(operation);
 	for (i = 0; i < TOUCHED; i++) {
 		if (!add(&operation->touched[i], inode, flags, from, to))
 			continue;
@@ -178,6 +190,10 @@ static __always_inline void end(struct operation *operation, __u32 call)
 			   i + 1 == count);
 		touched->inode = NULL;
 	}
+	/* The last state that is told ends it, where there is one. */
+	if (!count)
+		__sync_fetch_and_add(&operations, -1ULL);
+	operation->begun = 0;
 	operation->count = 0;
 	operation->flags = 0;
 	operation->wrote = NULL;

@@ -142,7 +142,9 @@ static __always_inline void tell_data(struct inode *inode, __u64 offset, __u32 l
 
 	/* What a short copy has put there may be thrown away. */
 	copy.from = copied == length ? address_of(folio, offset) : NULL;
-	if (copy.from)
+	if (copy.from && copied <= LARGEST)
+		next_piece(0, &copy);
+	else if (copy.from)
 		bpf_loop(PIECES, next_piece, &copy, 0);
 	else
 		tell(&copy.file, EVENT_RANGE, HOOK_WRITE, offset, length);

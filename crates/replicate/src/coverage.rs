@@ -148,6 +148,7 @@ impl Trial {
         let options = Options {
             ring_bytes: RING,
             look: false,
+            journal: false,
         };
         let mut trial = Self {
             capture: Capture::attach(place.path(), options)?,

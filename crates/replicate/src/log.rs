@@ -37,6 +37,8 @@ pub enum Error {
     Mixed(PathBuf),
     #[error("{folder}: record {number} was compacted away; begin with a fresh replica")]
     Compacted { folder: PathBuf, number: u64 },
+    #[error("{0}: the log was replaced by another; begin with a fresh replica")]
+    Replaced(PathBuf),
     #[error(
         "a record of {0} bytes is larger than the log takes, {LARGEST_RECORD}: write it in parts"
     )]

@@ -95,6 +95,43 @@ fn writes_that_find_no_room_are_read() {
 }
 
 #[test]
+fn what_a_journal_tells_of_is_read() {
+    on_ext4(|tree| {
+        for seed in seeds(6..=8) {
+            let journal = Options {
+                journal: true,
+                ..Options::default()
+            };
+            let progress = follow_workload(tree, seed, journal);
+            assert!(progress.read_back > 0, "{progress:?}");
+        }
+    });
+}
+
+#[test]
+fn what_is_written_again_is_told_once_and_read_after_each_pause() {
+    on_ext4(|tree| {
+        let journal = Options {
+            journal: true,
+            ..Options::default()
+        };
+        let mut following = Following::start(tree, journal);
+        following.check(tree);
+        let file = File::create(tree.join("again")).unwrap();
+        for round in 0..5_u8 {
+            let before = following.capture.progress().events;
+            for write in 0..10_000_u64 {
+                let byte = [round.wrapping_add(u8::try_from(write % 251).unwrap()); 100];
+                file.write_all_at(&byte, write % 50 * 4096).unwrap();
+            }
+            let progress = following.check(tree);
+            let told = progress.events - before;
+            assert!(told < 5_000, "{told} events of 10000 writes");
+        }
+    });
+}
+
+#[test]
 fn databases_are_said() {
     on_ext4(|tree| {
         for mode in ["wal", "delete", "truncate", "persist"] {

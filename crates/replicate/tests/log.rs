@@ -422,3 +422,57 @@ fn readers_outlive_compaction_unless_they_are_behind_it() {
     };
     assert!(matches!(lost, Error::Compacted { .. }));
 }
+
+#[test]
+fn a_log_can_be_read_from_any_record_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = some(20);
+    write(folder.path(), 200, &all[..60]);
+    let after = |number| Reader::open_after(folder.path(), number).unwrap();
+    let rest = |reader: &mut Reader| {
+        let mut numbers = Vec::new();
+        while let Some(located) = reader.read().unwrap() {
+            numbers.push(located.record.number);
+        }
+        numbers
+    };
+    let mut ahead: Vec<Reader> = (60..=70).map(after).collect();
+    for reader in &mut ahead {
+        assert!(rest(reader).is_empty());
+    }
+    for number in 0..60 {
+        let due: Vec<u64> = (number + 1..=60).collect();
+        assert_eq!(rest(&mut after(number)), due);
+    }
+    write(folder.path(), 200, &all[60..]);
+    for (reader, number) in ahead.iter_mut().zip(60..) {
+        assert_eq!(rest(reader), (number + 1..=81).collect::<Vec<u64>>());
+    }
+    compact(folder.path(), 14).unwrap();
+    let folded = rest(&mut Reader::open(folder.path()).unwrap());
+    let epoch = 5 * 4 + 1;
+    for number in 0..81 {
+        let mut reader = after(number);
+        if number < epoch {
+            let lost = reader.read().unwrap_err();
+            assert!(matches!(lost, Error::Compacted { .. }), "{number}: {lost}");
+        } else {
+            assert_eq!(rest(&mut reader), (number + 1..=81).collect::<Vec<u64>>());
+        }
+    }
+    assert_eq!(folded.last(), Some(&81));
+}
+
+#[test]
+fn a_reader_is_told_that_its_log_was_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), 1 << 20, &some(3));
+    let mut reader = Reader::open(folder.path()).unwrap();
+    while reader.read().unwrap().is_some() {}
+    let mut writer = Writer::open(folder.path(), options(1 << 20)).unwrap();
+    writer.clear().unwrap();
+    assert!(matches!(reader.read(), Err(Error::Replaced(_))));
+    writer.append(5, start()).unwrap();
+    writer.sync().unwrap();
+    assert!(matches!(reader.read(), Err(Error::Replaced(_))));
+}

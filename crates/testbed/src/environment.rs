@@ -172,6 +172,15 @@ pub struct Child {
 }
 
 impl Child {
+    /// Starts a program on this machine itself. It dies with the calling thread.
+    ///
+    /// # Errors
+    /// What the kernel says of starting it.
+    pub fn start(mut command: Command) -> io::Result<Self> {
+        let process = sys::child::die_with_parent(&mut command).spawn()?;
+        Ok(Self { process })
+    }
+
     pub fn id(&self) -> u32 {
         self.process.id()
     }

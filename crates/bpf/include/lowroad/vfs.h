@@ -63,6 +63,7 @@ struct dentry;
 
 struct super_block {
 	u32 s_dev;
+	unsigned long s_flags;
 	struct dentry *s_root;
 };
 

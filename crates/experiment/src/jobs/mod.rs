@@ -5,6 +5,7 @@ pub mod features;
 mod noise;
 pub(crate) mod program;
 pub mod relay;
+pub mod replicate;
 pub mod router;
 
 use std::collections::BTreeMap;
@@ -69,7 +70,7 @@ pub(crate) struct Stated {
 }
 
 /// The jobs that can be measured.
-pub(crate) const NAMES: [&str; 3] = ["relay", "features", "router"];
+pub(crate) const NAMES: [&str; 4] = ["relay", "features", "router", "replicate"];
 
 /// What the job of this name lets an experiment file say.
 pub(crate) fn stated(job: &str) -> Option<Stated> {
@@ -86,6 +87,10 @@ pub(crate) fn stated(job: &str) -> Option<Stated> {
             arms: router::arms(),
             check: router::check_stated,
         }),
+        "replicate" => Some(Stated {
+            arms: replicate::arms(),
+            check: replicate::check_stated,
+        }),
         _ => None,
     }
 }
@@ -96,6 +101,7 @@ pub fn fit(plan: &Plan) -> Result<Box<dyn Fit>> {
         "relay" => Ok(Box::new(relay::RelayFit::new()?)),
         "features" => Ok(Box::new(features::FeaturesFit::new(plan))),
         "router" => Ok(Box::new(router::RouterFit::new(plan))),
+        "replicate" => Ok(Box::new(replicate::ReplicateFit)),
         other => anyhow::bail!("{}: no job is called {other:?}", plan.name),
     }
 }
@@ -106,6 +112,7 @@ pub fn bench(plan: &Plan) -> Result<Box<dyn Bench>> {
         "relay" => Ok(Box::new(relay::RelayBench::new()?)),
         "features" => Ok(Box::new(features::FeaturesBench::new()?)),
         "router" => Ok(Box::new(router::RouterBench::new(plan)?)),
+        "replicate" => Ok(Box::new(replicate::ReplicateBench::new()?)),
         other => anyhow::bail!("{}: no job is called {other:?}", plan.name),
     }
 }

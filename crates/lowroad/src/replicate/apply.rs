@@ -10,8 +10,9 @@ use anyhow::Context;
 use clap::Args;
 use control::shutdown::Shutdown;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use replicate::apply::{Applied, Error, Options, Replica, Watch};
+use replicate::apply::{Applied, Error, Options, Replica};
 use replicate::log;
+use replicate::ship::Watch;
 use serde_json::{Value, json};
 
 use super::of_log;
@@ -66,7 +67,7 @@ impl Apply {
         let mut replica = Replica::open(&self.folder, &self.to, self.options()).map_err(failure)?;
         let mut progress = Progress::default();
         loop {
-            watch.clear().context("watching the log")?;
+            watch.told().context("watching the log")?;
             while let Some(applied) = replica.apply(self.epoch).map_err(failure)? {
                 progress.count(&applied);
                 self.tell(&mut progress, json)?;

@@ -30,6 +30,10 @@ pub(super) struct Capture {
     /// of the whole tree
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
+    /// Write down where files are written, and read that before each epoch, instead of each write's
+    /// bytes: less of a burden for a program that writes the same places again and again
+    #[arg(long)]
+    journal: bool,
     /// Follow the tree although its file system tells nothing of this, and look for it instead: files
     /// that are mapped are read before each epoch, and each second
     #[arg(long, value_name = "OPERATION")]
@@ -63,6 +67,7 @@ impl Capture {
         self.warn()?;
         self.check()?;
         let options = Options {
+            journal: self.journal,
             look: self.allow.contains(&Unseen::Mmap),
             ..Options::default()
         };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::contents::Contents;
 use crate::log::{self, Id, Located, Reader};
-use crate::record::{Change, Entry, File};
+use crate::record::{Change, Entry, File, Record};
 use crate::tree::{Node, Tree};
 
 /// An epoch that the log has.
@@ -19,6 +19,19 @@ pub(super) struct Target {
     pub(super) at_ns: u64,
 }
 
+impl Target {
+    fn of(record: &Record) -> Option<Self> {
+        let Entry::Epoch { number } = record.entry else {
+            return None;
+        };
+        Some(Self {
+            epoch: number,
+            record: record.number,
+            at_ns: record.at_ns,
+        })
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Fold {
     folder: PathBuf,
@@ -26,6 +39,8 @@ pub(super) struct Fold {
     /// Looks ahead: no record is folded before the epoch that ends it is there.
     scout: Reader,
     last: Option<Target>,
+    /// The last epoch that was folded.
+    folded: Option<Target>,
     /// As of the last record that was folded.
     pub(super) tree: Tree,
     /// What the files that were spoken of were before the step; none for new ones.
@@ -42,6 +57,7 @@ impl Fold {
             scout: reader.clone(),
             reader,
             last: None,
+            folded: None,
             tree: Tree::default(),
             before: BTreeMap::new(),
             root_before: None,
@@ -64,12 +80,8 @@ impl Fold {
                 break;
             };
             let record = located.record;
-            if let Entry::Epoch { number } = record.entry {
-                self.last = Some(Target {
-                    epoch: number,
-                    record: record.number,
-                    at_ns: record.at_ns,
-                });
+            if let Some(target) = Target::of(&record) {
+                self.last = Some(target);
             }
         }
         Ok(self.last)
@@ -88,6 +100,8 @@ impl Fold {
 
     /// A step begins here; `all` keeps what the log says of every byte.
     pub(super) fn begin(&mut self, all: bool) {
+        self.scout = self.reader.clone();
+        self.last = self.folded;
         if !all {
             return self.settle();
         }
@@ -134,7 +148,7 @@ impl Fold {
                 }
             }
             Entry::Change(change) => self.note(change),
-            Entry::Epoch { .. } => {}
+            Entry::Epoch { .. } => self.folded = Target::of(&located.record),
         }
         self.tree.fold(&located.record).map_err(|invalid| {
             let folder = self.folder.clone();

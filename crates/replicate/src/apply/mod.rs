@@ -8,7 +8,6 @@ mod inspect;
 mod plan;
 mod state;
 mod step;
-mod watch;
 mod wipe;
 
 use std::fs::{DirBuilder, File, TryLockError};
@@ -30,7 +29,6 @@ use inspect::{Found, inspect};
 use plan::{Plan, View};
 use state::{Kept, Phase, State};
 use step::Step;
-pub use watch::Watch;
 
 const TREE: &str = "tree";
 const STAGING: &str = "staging";
@@ -156,7 +154,7 @@ impl Replica {
         let fold = Fold::open(log)?;
         let io = |path: &Path| {
             let path = path.to_owned();
-            move |cause| Error::of(path, cause)
+            move |cause| Error::Io { path, cause }
         };
         DirBuilder::new()
             .recursive(true)
@@ -207,6 +205,11 @@ impl Replica {
     /// # Errors
     /// All of [`Error`]. What was not finished is repaired by the next run.
     pub fn apply(&mut self, up_to: Option<u64>) -> Result<Option<Applied>, Error> {
+        let begun = self.kept.now.phase != Phase::Nothing && !self.options.fresh;
+        if begun && self.folders.is_none() {
+            // The last step failed.
+            self.resume(true)?;
+        }
         let target = self.fold.look(up_to)?;
         let Some(mut target) = target else {
             return Ok(None);
@@ -221,10 +224,12 @@ impl Replica {
             }
             (target.epoch, target.record) = (now.epoch, now.record);
         }
+        if up_to.is_some_and(|epoch| target.epoch > epoch && !self.pending) {
+            return Ok(None);
+        }
         match self.step(target) {
             Err(Error::Changed { .. }) if self.options.repair => {
                 self.resume(true)?;
-                self.fold.look(Some(target.epoch))?;
                 self.step(target).map(Some)
             }
             done => done.map(Some),
@@ -354,6 +359,7 @@ impl Replica {
         self.kept.now.log = log;
         self.said(target)?;
         self.folders = Some(self.open_folders()?);
+        self.options.fresh = false;
         self.fold.settle();
         Ok(Applied {
             epoch: target.epoch,

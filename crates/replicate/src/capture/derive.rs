@@ -133,7 +133,7 @@ impl Deriver {
 
     /// Makes stores to what is in doubt ones that are seen.
     pub(super) fn clean(&self, file: File, doubt: &Doubt) -> Result<(), Error> {
-        if self.is(file, &Kind::Regular) {
+        if doubt.stores && self.is(file, &Kind::Regular) {
             for (start, end) in &doubt.ranges {
                 self.source.clean(file, *start, end - start)?;
             }
@@ -154,6 +154,7 @@ impl Deriver {
                 origin: Origin::Exact,
             }),
             What::Range { offset, length } if regular => self.doubt_range(file, offset, length),
+            What::Written { offset, length } if regular => self.doubt_written(file, offset, length),
             What::Size(size) if regular => self.size(file, size),
             What::New(state) => self.created(file, &state),
             What::State(state) if flags.vague() => self.vague(file, &state),
@@ -170,13 +171,22 @@ impl Deriver {
             What::Mapped(_) => {
                 self.mapped.remove(&file);
             }
-            What::Data { .. } | What::Range { .. } | What::Size(_) | What::Sync => {}
+            // What is no regular file has no bytes.
+            _ => {}
         }
         Ok(())
     }
 
     fn is(&self, file: File, kind: &Kind) -> bool {
         self.tree.get(file).is_some_and(|node| node.kind == *kind)
+    }
+
+    /// Another write to it will be told by itself.
+    fn doubt_written(&mut self, file: File, offset: u64, length: u64) {
+        let part = Part::Range { offset, length };
+        if self.doubts.entry(file).or_default().add_written(&part) {
+            self.say(Change::Doubt { file, part });
+        }
     }
 
     /// Whole pages: a store to a mapped file may be anywhere in one.

@@ -9,6 +9,8 @@ use crate::record::{File, Part};
 pub(super) struct Doubt {
     /// Start and end, apart from each other and in order.
     pub(super) ranges: Vec<(u64, u64)>,
+    /// Further stores to them may not be told.
+    pub(super) stores: bool,
     pub(super) attributes: bool,
     pub(super) names: bool,
 }
@@ -19,6 +21,12 @@ pub(super) type Doubts = BTreeMap<File, Doubt>;
 impl Doubt {
     /// Adds to what is to be read; false where it is already.
     pub(super) fn add(&mut self, part: &Part) -> bool {
+        self.stores |= matches!(part, Part::Range { .. });
+        self.add_written(part)
+    }
+
+    /// As `add`, of a range of which further changes will be told.
+    pub(super) fn add_written(&mut self, part: &Part) -> bool {
         match *part {
             Part::Range { offset, length } => self.add_range(offset, offset.saturating_add(length)),
             Part::Attributes => !std::mem::replace(&mut self.attributes, true),
@@ -51,8 +59,9 @@ impl Doubt {
 
     /// Adds all of another's.
     pub(super) fn merge(&mut self, other: &Self) {
+        self.stores |= other.stores;
         for part in other.parts() {
-            self.add(&part);
+            self.add_written(&part);
         }
     }
 

@@ -39,6 +39,11 @@ pub(super) enum What {
         offset: u64,
         length: u64,
     },
+    /// As `Range`, and any later store to them will be told.
+    Written {
+        offset: u64,
+        length: u64,
+    },
     Size(u64),
     New(State),
     State(State),
@@ -91,6 +96,10 @@ impl Event {
             7 => What::Gone,
             8 => What::Sync,
             9 => What::Mapped(event.offset != 0),
+            10 => What::Written {
+                offset: event.offset,
+                length: event.length,
+            },
             _ => return None,
         };
         Some(Self {

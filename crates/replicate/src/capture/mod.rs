@@ -30,6 +30,10 @@ use source::Source;
 
 /// After so much time without an event, what has happened is an epoch.
 const STILL: Duration = Duration::from_millis(20);
+/// Who tells only where it was written is read from so often, while nothing is synced.
+const JOURNAL: Duration = Duration::from_millis(200);
+/// Portions of events that are taken at once.
+const PORTIONS: usize = 512;
 
 /// How often to poll: nothing wakes who reads the events, which would cost their writers time.
 pub const INTERVAL: Duration = Duration::from_millis(2);
@@ -39,6 +43,8 @@ pub const INTERVAL: Duration = Duration::from_millis(2);
 pub struct Options {
     /// Room for events that wait to be read: a power of two of pages, in bytes.
     pub ring_bytes: u32,
+    /// Tell where files are written, not what, and read that when an epoch is to end.
+    pub journal: bool,
     /// Where the file system tells nothing of stores through memory, files that are mapped are read
     /// before each epoch, and each second. Such a file system is refused otherwise.
     pub look: bool,
@@ -48,6 +54,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             ring_bytes: 64 << 20,
+            journal: false,
             look: false,
         }
     }
@@ -68,6 +75,8 @@ pub struct Capture {
     /// A barrier was seen: the next quiet moment is an epoch.
     wanted: bool,
     last_event: Instant,
+    journal: bool,
+    last_reading: Instant,
     /// When stores that nobody tells of were looked for.
     looked: Instant,
     looks: bool,
@@ -180,7 +189,7 @@ impl Capture {
             root: file,
             format: source.format(),
         };
-        let programs = Programs::attach(&scope, options.ring_bytes)?;
+        let programs = Programs::attach(&scope, options)?;
         // A page that is dirty already would tell nothing of further stores.
         nix::unistd::syncfs(source.root()).map_err(failed)?;
         let mut deriver = Deriver::new(source);
@@ -201,6 +210,8 @@ impl Capture {
             epoch: 0,
             wanted: false,
             last_event: Instant::now(),
+            journal: options.journal,
+            last_reading: Instant::now(),
             looked: Instant::now(),
             looks: options.look,
             hooks: 0,
@@ -221,10 +232,7 @@ impl Capture {
     /// [`Error`] when the source cannot be read; the capture is over then.
     pub fn poll(&mut self, take: &mut impl FnMut(Entry)) -> Result<Progress, Error> {
         let take: &mut dyn FnMut(Entry) = take;
-        self.drain()?;
-        self.advance()?;
-        self.account()?;
-        self.pass_on(take)?;
+        self.follow(take)?;
         while self.settle(take)? {}
         self.look_often()?;
         // What was to be read at a barrier has been read by now.
@@ -275,8 +283,8 @@ impl Capture {
         }
     }
 
-    /// Takes events out of the ring.
-    fn drain(&mut self) -> Result<(), Error> {
+    /// Takes events out of the ring; whether there are more.
+    fn drain(&mut self) -> Result<bool, Error> {
         let Self {
             programs,
             order,
@@ -285,7 +293,7 @@ impl Capture {
         } = self;
         let before = progress.events;
         let mut late = Vec::new();
-        programs.drain(|event| {
+        let more = programs.drain(|event| {
             progress.events += 1;
             if let Err(Late(event)) = order.push(event) {
                 late.push(event);
@@ -297,7 +305,7 @@ impl Capture {
         for event in late {
             self.deriver.late(&event);
         }
-        Ok(())
+        Ok(more)
     }
 
     /// Derives what follows from events that are due.
@@ -352,9 +360,13 @@ impl Capture {
     /// Goes on reading what is in doubt; whether more can be done at once.
     fn settle(&mut self, take: &mut dyn FnMut(Entry)) -> Result<bool, Error> {
         match std::mem::replace(&mut self.reading, Reading::Idle) {
-            Reading::Idle if self.deriver.doubts.is_empty() => Ok(false),
+            Reading::Idle if self.deriver.doubts.is_empty() || !self.ripe() => Ok(false),
             Reading::Idle => {
                 let doubts = std::mem::take(&mut self.deriver.doubts);
+                if self.journal {
+                    self.programs.next_period()?;
+                    self.last_reading = Instant::now();
+                }
                 for (file, doubt) in &doubts {
                     self.deriver.clean(*file, doubt)?;
                 }
@@ -385,6 +397,11 @@ impl Capture {
         }
     }
 
+    /// Whether what is in doubt is to be read now: what is written again and again is read once.
+    fn ripe(&self) -> bool {
+        !self.journal || self.wanted || self.epoch == 0 || self.last_reading.elapsed() >= JOURNAL
+    }
+
     fn settled(&mut self, doubts: Doubts) {
         for (file, doubt) in doubts {
             if let Some(since) = self.deriver.doubts.get_mut(&file) {
@@ -397,9 +414,22 @@ impl Capture {
         }
     }
 
+    /// Derives what follows from the events that are there, and says it: not for ever, where they come
+    /// faster than they are written down.
+    fn take_events(&mut self, take: &mut dyn FnMut(Entry)) -> Result<(), Error> {
+        for _ in 0..PORTIONS {
+            let more = self.drain()?;
+            self.advance()?;
+            self.say(take);
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     fn follow(&mut self, take: &mut dyn FnMut(Entry)) -> Result<(), Error> {
-        self.drain()?;
-        self.advance()?;
+        self.take_events(take)?;
         self.account()?;
         self.pass_on(take)
     }
@@ -448,10 +478,14 @@ impl Capture {
 
     /// Hands on what was said, and makes room in the ring.
     fn pass_on(&mut self, take: &mut dyn FnMut(Entry)) -> Result<(), Error> {
+        self.say(take);
+        self.drain().map(drop)
+    }
+
+    fn say(&mut self, take: &mut dyn FnMut(Entry)) {
         for entry in self.deriver.out.drain(..) {
             take(entry);
         }
-        self.drain()
     }
 }
 

@@ -1,14 +1,16 @@
 //! Puts events in the order of their numbers, and tells which never came.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::event::Event;
 
 /// Events that wait for one before them.
 #[derive(Debug)]
 pub(super) struct Order {
-    /// The number that is due.
+    /// The number that is due, of those that have not come in their order.
     next: u64,
+    /// Came when they were due.
+    due: VecDeque<Event>,
     waiting: BTreeMap<u64, Event>,
     /// Numbers that were given up.
     skipped: u64,
@@ -22,6 +24,7 @@ impl Order {
     pub(super) fn new(first: u64) -> Self {
         Self {
             next: first,
+            due: VecDeque::new(),
             waiting: BTreeMap::new(),
             skipped: 0,
         }
@@ -32,12 +35,20 @@ impl Order {
             self.skipped = self.skipped.saturating_sub(1);
             return Err(Late(Box::new(event)));
         }
-        self.waiting.insert(event.number, event);
+        if event.number == self.next {
+            self.next += 1;
+            self.due.push_back(event);
+        } else {
+            self.waiting.insert(event.number, event);
+        }
         Ok(())
     }
 
     /// The event that is due, if it has come.
     pub(super) fn pop(&mut self) -> Option<Event> {
+        if let Some(event) = self.due.pop_front() {
+            return Some(event);
+        }
         let event = self.waiting.remove(&self.next)?;
         self.next += 1;
         Some(event)
@@ -61,6 +72,9 @@ impl Order {
 
     /// Whether every number before `end` has come or is known to be lost; if so, they are done with.
     pub(super) fn reached(&mut self, end: u64, lost: u64) -> bool {
+        if let Some(event) = self.due.front() {
+            return event.number >= end;
+        }
         if self.next >= end {
             return true;
         }

@@ -10,11 +10,11 @@ use nix::libc;
 use nix::sys::stat::{major, minor};
 use sys::bpf_ring::Ring;
 
-use super::Error;
 use super::calls;
 use super::event::Event;
 use super::format::Format;
 use super::skel::{CaptureSkelBuilder, OpenCaptureSkel, Plain, types};
+use super::{Error, Options};
 use crate::record::File;
 
 /// Events that the oldest supported kernel does not have.
@@ -31,6 +31,9 @@ const ASKED: &str = "vague_call_ends";
 /// The inode number of an ext4 file system's first directory.
 const FIRST_INODE: u64 = 2;
 
+/// Of the ring, in bytes: as much as stays in a CPU's cache until it is written to a log.
+const PORTION: u64 = 256 << 10;
+
 /// Where it is that events of a tree are told from.
 #[derive(Debug)]
 pub(super) struct Scope {
@@ -46,6 +49,8 @@ pub(super) struct Programs {
     ring: Ring,
     counters: MapHandle,
     lost: MapHandle,
+    period: MapHandle,
+    periods: u64,
     _links: Vec<Link>,
 }
 
@@ -62,17 +67,17 @@ pub(super) struct Counters {
 }
 
 impl Programs {
-    pub(super) fn attach(scope: &Scope, ring_bytes: u32) -> Result<Self, Error> {
+    pub(super) fn attach(scope: &Scope, options: Options) -> Result<Self, Error> {
         let mut storage = MaybeUninit::uninit();
         let mut open = CaptureSkelBuilder::default()
             .open(&mut storage)
             .map_err(Error::bpf("opening the programs"))?;
-        settle(&mut open, scope, ring_bytes)?;
+        settle(&mut open, scope, options)?;
         let skel = open.load().map_err(Error::bpf("loading the programs"))?;
         let handle = |map: &libbpf_rs::MapMut<'_>| {
             MapHandle::try_from(map).map_err(Error::bpf("duplicating a map's descriptor"))
         };
-        let ring = Ring::new(handle(&skel.maps.ring)?, ring_bytes)
+        let ring = Ring::new(handle(&skel.maps.ring)?, options.ring_bytes)
             .map_err(Error::io("mapping the ring"))?;
         let mut links = Vec::new();
         for program in skel.object().progs_mut() {
@@ -89,21 +94,23 @@ impl Programs {
             ring,
             counters: handle(&skel.maps.bss)?,
             lost: handle(&skel.maps.lost)?,
+            period: handle(&skel.maps.data_period)?,
+            periods: 1,
             _links: links,
         })
     }
 
-    /// Hands on the events that are there.
-    pub(super) fn drain(&mut self, mut take: impl FnMut(Event)) -> Result<(), Error> {
-        let mut unknown = false;
-        self.ring.consume(|bytes| match Event::decode(bytes) {
-            Some(event) => take(event),
-            None => unknown = true,
-        });
-        if unknown {
-            return Err(Error::Unknown);
+    /// Hands on events that are there, [`PORTION`] of them at once; whether there are more.
+    pub(super) fn drain(&mut self, mut take: impl FnMut(Event)) -> Result<bool, Error> {
+        let end = self.ring.position() + PORTION;
+        while let Some(bytes) = self.ring.peek() {
+            take(Event::decode(bytes).ok_or(Error::Unknown)?);
+            self.ring.pop();
+            if self.ring.position() >= end {
+                return Ok(true);
+            }
         }
-        Ok(())
+        Ok(false)
     }
 
     pub(super) fn counters(&self) -> Result<Counters, Error> {
@@ -139,13 +146,25 @@ impl Programs {
         Ok(files)
     }
 
+    /// From now on writes are told again that were told before.
+    pub(super) fn next_period(&mut self) -> Result<(), Error> {
+        self.periods += 1;
+        self.period
+            .update(
+                &0u32.to_ne_bytes(),
+                &self.periods.to_ne_bytes(),
+                MapFlags::ANY,
+            )
+            .map_err(Error::bpf("beginning a period"))
+    }
+
     /// Bytes that wait in the ring.
     pub(super) fn waiting(&self) -> u64 {
         self.ring.waiting()
     }
 }
 
-fn settle(open: &mut OpenCaptureSkel<'_>, scope: &Scope, ring_bytes: u32) -> Result<(), Error> {
+fn settle(open: &mut OpenCaptureSkel<'_>, scope: &Scope, options: Options) -> Result<(), Error> {
     let constants = open.maps.rodata_data.as_mut().ok_or(Error::Unknown)?;
     // As the kernel keeps it: twelve bits and twenty.
     let device = (major(scope.device) << 20) | minor(scope.device);
@@ -163,9 +182,10 @@ fn settle(open: &mut OpenCaptureSkel<'_>, scope: &Scope, ring_bytes: u32) -> Res
     constants.call_ioctl = number(libc::SYS_ioctl)?;
     constants.call_io_submit = number(libc::SYS_io_submit)?;
     constants.call_sync_file_range = number(libc::SYS_sync_file_range)?;
+    constants.journal = options.journal;
     open.maps
         .ring
-        .set_max_entries(ring_bytes)
+        .set_max_entries(options.ring_bytes)
         .map_err(Error::bpf("sizing the ring"))?;
     let kernel = Btf::from_vmlinux().map_err(Error::bpf("reading the kernel's types"))?;
     for mut program in open.open_object_mut().progs_mut() {

@@ -1,8 +1,8 @@
 //! Reads a log from one record on, and follows it while it is written and compacted.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,6 +22,8 @@ pub struct Reader {
     open: Option<Open>,
     /// The number of the record that is due; none before the first.
     next: Option<u64>,
+    /// Nothing was read yet, and what is due may be anywhere in a segment.
+    seeks: bool,
 }
 
 /// A record, and where it can be read again.
@@ -89,6 +91,7 @@ impl Reader {
             id: None,
             open: None,
             next: None,
+            seeks: false,
         })
     }
 
@@ -110,6 +113,21 @@ impl Reader {
             id: None,
             open: None,
             next,
+            seeks: false,
+        })
+    }
+
+    /// From the record that follows this number. Only the segment that has it is read, and those behind.
+    ///
+    /// # Errors
+    /// As [`Self::open`]. [`Self::read`] says [`Error::Compacted`] if the record is in what was folded.
+    pub fn open_after(folder: &Path, number: u64) -> Result<Self, Error> {
+        let next = Some(number.saturating_add(1));
+        let all = Self::open(folder)?;
+        Ok(Self {
+            next,
+            seeks: true,
+            ..all
         })
     }
 
@@ -146,7 +164,8 @@ impl Reader {
                 continue;
             };
             let folded = open.header.folded != 0;
-            if folded && self.next.is_some_and(|next| located.record.number < next) {
+            let skips = folded || self.seeks;
+            if skips && self.next.is_some_and(|next| located.record.number < next) {
                 continue;
             }
             return self.take(located).map(Some);
@@ -185,6 +204,7 @@ impl Reader {
             open.follows(&located, next)?;
         }
         self.next = Some(number + 1);
+        self.seeks = false;
         Ok(located)
     }
 
@@ -196,11 +216,17 @@ impl Reader {
             return Ok(true);
         }
         let at = self.next.unwrap_or(open.header.first);
+        // Before the listing: what compaction replaces has a successor before it goes.
+        let there = open.is_there()?;
         let listing = segment::list(&self.folder)?;
-        Ok(listing.live.iter().any(|segment| match segment.place {
-            Where::Written { first } => first > open.header.first && first >= at,
+        let successor = listing.live.iter().any(|segment| match segment.place {
+            Where::Written { first } => first > open.header.first && (first >= at || self.seeks),
             Where::Base { last } => last >= at,
-        }))
+        });
+        if successor || there {
+            return Ok(successor);
+        }
+        Err(Error::Replaced(self.folder.clone()))
     }
 
     /// Opens the segment that has the next record.
@@ -226,9 +252,10 @@ impl Reader {
         let Some(next) = self.next else {
             return live.first();
         };
-        live.iter().find(|segment| match segment.place {
+        // The last one that fits, for who seeks: those that begin later begin behind what is due.
+        live.iter().rev().find(|segment| match segment.place {
             Where::Base { last } => last >= next,
-            Where::Written { first } => first == next,
+            Where::Written { first } => first == next || (self.seeks && first < next),
         })
     }
 
@@ -307,6 +334,17 @@ impl Open {
             start: HEADER,
             used: 0,
         }))
+    }
+
+    /// Whether it still has its name: one that was removed can be read, and has no future.
+    fn is_there(&self) -> Result<bool, Error> {
+        let error = Error::io(&self.path);
+        let own = self.file.metadata().map_err(&error)?;
+        match fs::metadata(&self.path) {
+            Ok(named) => Ok((named.dev(), named.ino()) == (own.dev(), own.ino())),
+            Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(error(source)),
+        }
     }
 
     /// Where the next record begins.

@@ -21,7 +21,7 @@ impl Source {
     pub fn open(folder: &Path, after: u64) -> Result<Self, Error> {
         Ok(Self {
             folder: folder.to_owned(),
-            reader: Reader::open(folder)?,
+            reader: behind(folder, after)?,
             number: after,
         })
     }
@@ -56,7 +56,7 @@ impl Source {
             // The writer was killed while it wrote, and its successor has cut off what this reader
             // had begun to read.
             Err(Error::Damaged { .. }) => {
-                self.reader = Reader::open(&self.folder)?;
+                self.reader = behind(&self.folder, self.number)?;
                 self.next()
             }
             read => read,
@@ -79,5 +79,14 @@ impl Source {
             }
         }
         Ok(None)
+    }
+}
+
+fn behind(folder: &Path, number: u64) -> Result<Reader, Error> {
+    let mut reader = Reader::open(folder)?;
+    // Numbers in what was folded are another thing: they are counted from the base's beginning.
+    match reader.beginning()? {
+        Some(beginning) if number > beginning.folded => Reader::open_after(folder, number),
+        _ => Ok(reader),
     }
 }

@@ -129,14 +129,14 @@ impl History {
 
     fn thing(&mut self) {
         match self.rng.u8(..100) {
-            0..20 => self.make(),
-            20..50 => self.write(),
+            0..35 => self.make(),
+            35..50 => self.write(),
             50..60 => self.attributes_of_any(),
             60..65 => self.exchange(),
             65..75 => self.rename(),
             75..80 => self.hard_link(),
-            80..92 => self.unlink(),
-            92..96 => self.forget(),
+            80..86 => self.unlink(),
+            86..96 => self.forget(),
             96..98 => self.end(),
             98 => self.anew(),
             _ => self.extended(),
@@ -165,7 +165,11 @@ impl History {
             return;
         }
         self.attributes(file);
-        let (directory, name) = (self.directory(), name(&mut self.rng));
+        let directory = self.directory();
+        let mut name = name(&mut self.rng);
+        if self.tree.child(directory, &name).is_some() && self.rng.u8(..4) > 0 {
+            name = Name::new(file.inode.to_string().as_bytes()).unwrap();
+        }
         self.change(Change::Link {
             directory,
             name,

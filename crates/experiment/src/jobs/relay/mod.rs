@@ -122,7 +122,9 @@ impl Bench for RelayBench {
             | Measure::Lookup
             | Measure::Updates
             | Measure::Build
-            | Measure::Forward => {
+            | Measure::Forward
+            | Measure::Writes
+            | Measure::Requests => {
                 bail!("a relay is not measured so")
             }
         }?;

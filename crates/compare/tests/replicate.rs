@@ -1,0 +1,123 @@
+//! Experiments of replicate in the small: everybody sees what is written, and the copy is right.
+#![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use common::{alone, lowroad, path, record, succeeded};
+use serde_json::Value;
+use sys::require::{Class, skip};
+
+/// A block of one load of the shipped experiment, with few writes and requests; `None` where this
+/// cannot be run.
+fn block(name: &str, load: usize, arms: &[&str]) -> Option<Vec<Value>> {
+    if !sys::require::root() {
+        return None;
+    }
+    let follows = Path::new(env!("CARGO_BIN_EXE_lowroad-compare")).with_file_name("lowroad");
+    if !follows.is_file() {
+        skip(Class::Core, "lowroad is not built: cargo build -p lowroad");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let text = std::fs::read_to_string(shipped.join(format!("{name}.toml"))).unwrap();
+    let (stated, _questions) = text.split_once("[[question]]").unwrap();
+    let parts: Vec<&str> = stated.split("[[load]]").collect();
+    let text = format!("{}[[load]]{}", parts[0], parts[load + 1]);
+    let text = text
+        .replace("= 10000 ", "= 300 ")
+        .replace("= 1000 ", "= 20 ");
+    let plan = folder.path().join("small.toml");
+    std::fs::write(&plan, text).unwrap();
+    let out = folder.path().join("out");
+    succeeded(&alone(|| {
+        let mut command = lowroad(&["compare", path(&plan), "--blocks", "1", "--seed", "5"]);
+        if !arms.is_empty() {
+            command.args(["--arms", &arms.join(",")]);
+        }
+        command.arg("--out").arg(&out).output().unwrap()
+    }));
+    Some(record(&out))
+}
+
+/// Each trial of a block measured `metrics`; what was followed is what the log says.
+fn check(mut record: Vec<Value>, metrics: &[&str]) {
+    let trials = record.split_off(1);
+    let skipped = record[0]["skipped"].as_array().unwrap();
+    let mut ran = BTreeSet::new();
+    for trial in &trials {
+        assert!(!trial["flags"].to_string().contains("failed"), "{trial}");
+        for metric in metrics {
+            assert!(
+                trial["values"][metric].as_f64() > Some(0.0),
+                "{metric}: {trial}"
+            );
+        }
+        let arm = trial["arm"].as_str().unwrap();
+        ran.insert(arm);
+        if trial["environment"]["capture"].is_object() {
+            let differing = trial["values"]["bytes_differing"].as_f64().unwrap();
+            assert!(differing.abs() < 0.5, "{trial}");
+            assert!(trial["counts"]["events"].as_u64() > Some(0), "{trial}");
+        }
+        // Whoever writes down what it saw has seen something.
+        if !["none", "bindfs"].contains(&arm) {
+            assert!(trial["counts"]["log_bytes"].as_u64() > Some(0), "{trial}");
+        }
+    }
+    assert!(ran.contains("none") && ran.contains("data"), "{skipped:?}");
+    let arms = record[0]["arms"].as_array().unwrap();
+    assert_eq!(ran.len(), arms.len(), "{skipped:?}");
+}
+
+/// Whether the applications can run; the skip is reported.
+fn flask() -> bool {
+    let python = std::env::var("LOWROAD_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let found = Command::new(python).args(["-c", "import flask"]).output();
+    let found = found.is_ok_and(|output| output.status.success());
+    if !found {
+        skip(
+            Class::OptIn,
+            "Flask is not installed: apt-get install python3-flask",
+        );
+    }
+    found
+}
+
+#[test]
+fn every_arm_sees_writes_to_a_file() {
+    if let Some(record) = block("replicate-pwrite", 0, &[]) {
+        check(record, &["pwrite_ns", "pwrite_ns_median", "pwrite_ns_p95"]);
+    }
+}
+
+#[test]
+fn every_arm_sees_what_an_application_writes() {
+    if flask()
+        && let Some(record) = block("replicate-overhead", 0, &[])
+    {
+        let metrics = ["request_ms_mean", "request_ms_median", "request_ms_p95"];
+        check(record, &metrics);
+    }
+}
+
+#[test]
+fn the_origins_method_sees_whole_milliseconds() {
+    if !flask() {
+        return;
+    }
+    let arms = ["none", "journal", "data"];
+    let Some(mut record) = block("replicate-overhead", 2, &arms) else {
+        return;
+    };
+    for trial in record.split_off(1) {
+        assert!(!trial["flags"].to_string().contains("failed"), "{trial}");
+        // Of 20 requests.
+        let sum = trial["values"]["origin_ms"].as_f64().unwrap() * 20.0;
+        assert!(sum > 0.0 && (sum - sum.round()).abs() < 1e-6, "{trial}");
+    }
+}

@@ -1,0 +1,109 @@
+//! What a load cost the whole machine, from its first byte until the arm has written down its last.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use probes::account::Usage;
+use serde_json::Value;
+
+use super::arm::{Arm, Running};
+use super::place::Stand;
+use super::tree;
+use crate::jobs::Outcome;
+use crate::jobs::account::{accountant, idle, spent, watch};
+
+/// An arm that writes nothing down for so long is done: a capture ends an epoch after 20 ms.
+const STILL: Duration = Duration::from_millis(60);
+const TICK: Duration = Duration::from_millis(5);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the machine does before anything is started.
+pub(super) fn before() -> Result<Usage> {
+    idle(&accountant()?)
+}
+
+/// Nanoseconds of all CPUs that `work` made the machine spend, beyond what it does when `idle`.
+pub(super) fn of(
+    work: impl FnOnce() -> Result<()>,
+    running: &Running,
+    idle: &Usage,
+    outcome: &mut Outcome,
+) -> Result<f64> {
+    let accountant = accountant()?;
+    let (usage, ()) = watch(&accountant, || {
+        work()?;
+        rest(running)
+    })?;
+    outcome.cpu = usage.by_name();
+    outcome.flags.extend(usage.violations());
+    let sum = usage.worst_sum_percent();
+    outcome.noise.insert("cpu_sum_pct".to_owned(), sum);
+    Ok(spent(&usage, idle))
+}
+
+/// Waits until the arm has written down what it saw.
+fn rest(running: &Running) -> Result<()> {
+    let begun = Instant::now();
+    let mut last = (running.written(), begun);
+    while last.1.elapsed() < STILL {
+        thread::sleep(TICK);
+        let written = running.written();
+        if written != last.0 {
+            last = (written, Instant::now());
+        }
+        if begun.elapsed() > PATIENCE {
+            bail!("it still writes after {} s", PATIENCE.as_secs());
+        }
+    }
+    Ok(())
+}
+
+/// Ends the arm, and notes what it says of itself. `bytes` is what was written to the tree.
+pub(super) fn end(
+    arm: Arm,
+    running: Running,
+    stand: &Stand,
+    bytes: u64,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let written = running.written();
+    outcome.counts.insert("log_bytes".to_owned(), written);
+    #[expect(clippy::cast_precision_loss, reason = "a quotient")]
+    let each = written as f64 / bytes.max(1) as f64;
+    let name = "log_bytes_per_byte".to_owned();
+    outcome.values.insert(name, each);
+    let Some(account) = running.stop()? else {
+        return Ok(());
+    };
+    note(&account, bytes, outcome);
+    outcome.environment.insert("capture".to_owned(), account);
+    if arm.is_own() {
+        let differing = tree::differing(stand)?;
+        #[expect(clippy::cast_precision_loss, reason = "a count of bytes")]
+        let value = differing as f64;
+        outcome.values.insert("bytes_differing".to_owned(), value);
+        if differing > 0 {
+            outcome.flags.push(format!("{differing} bytes differ"));
+        }
+    }
+    Ok(())
+}
+
+/// Shares of what was seen and what was not.
+fn note(account: &Value, bytes: u64, outcome: &mut Outcome) {
+    let count = |name: &str| account[name].as_u64().unwrap_or(0);
+    let (seen, dropped) = (count("events"), count("dropped"));
+    let back = count("read_back_bytes");
+    outcome.counts.insert("events".to_owned(), seen);
+    outcome.counts.insert("dropped".to_owned(), dropped);
+    outcome.counts.insert("read_back_bytes".to_owned(), back);
+    #[expect(clippy::cast_precision_loss, reason = "shares")]
+    for (name, part, whole) in [
+        ("dropped_pct", dropped, seen + dropped),
+        ("read_back_pct", back, bytes),
+    ] {
+        let share = 100.0 * part as f64 / whole.max(1) as f64;
+        outcome.values.insert(name.to_owned(), share);
+    }
+}

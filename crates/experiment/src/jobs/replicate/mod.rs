@@ -1,0 +1,94 @@
+//! Trials of replicate: what it costs programs that their files are followed, by `lowroad` and by
+//! what else could see their writes.
+
+mod arm;
+mod client;
+mod cost;
+mod place;
+mod requests;
+mod server;
+mod stated;
+mod tree;
+mod writer;
+mod writes;
+
+use anyhow::{Context, Result};
+use datapath::Missing;
+use probes::foreign::Foreign;
+
+use self::arm::Arm;
+use self::place::Place;
+pub(crate) use self::stated::check_stated;
+pub use self::writer::serve;
+use super::noise::Beside;
+use super::program::program;
+use super::{Bench, Fit, Outcome, TrialSpec};
+use crate::idle::Awake;
+use crate::plan::{Load, Measure};
+
+/// Every arm there is.
+pub(crate) fn arms() -> Vec<&'static str> {
+    Arm::ALL.iter().map(|arm| arm.name()).collect()
+}
+
+/// What of the replicate job this machine can run.
+#[derive(Debug)]
+pub(crate) struct ReplicateFit;
+
+impl Fit for ReplicateFit {
+    fn check(&self, arm: &str) -> Result<(), Missing> {
+        if !nix::unistd::geteuid().is_root() {
+            let what = "a file system of its own needs root";
+            return Err(Missing::new(what, "run with sudo"));
+        }
+        program("mkfs.ext4", "apt-get install e2fsprogs")?;
+        Arm::find(arm).map_or(Ok(()), Arm::check)
+    }
+
+    fn check_load(&self, load: &Load) -> Result<(), Missing> {
+        if stated::Application::of(load).is_some() {
+            server::check()?;
+        }
+        match stated::by_curl(load) {
+            true => program("curl", "apt-get install curl"),
+            false => Ok(()),
+        }
+    }
+
+    fn applies(&self, _: &str, _: &Load) -> Result<(), Missing> {
+        Ok(())
+    }
+}
+
+/// Runs replicate trials.
+#[derive(Debug)]
+pub struct ReplicateBench {
+    beside: Beside,
+    foreign: Foreign,
+    place: Place,
+}
+
+impl ReplicateBench {
+    pub fn new() -> Result<Self> {
+        Ok(Self {
+            beside: Beside::new()?,
+            foreign: Foreign::attach()?,
+            place: Place::new()?,
+        })
+    }
+}
+
+impl Bench for ReplicateBench {
+    fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
+        let arm = Arm::find(spec.arm).with_context(|| format!("no arm {}", spec.arm))?;
+        self.beside.wait()?;
+        let awake = Awake::start(spec.idle)?;
+        let mut outcome = match spec.measure {
+            Measure::Writes => writes::trial(self, arm, spec.load)?,
+            _ => requests::trial(self, arm, spec.load)?,
+        };
+        drop(awake);
+        self.beside.note(&self.foreign, &mut outcome)?;
+        Ok(outcome)
+    }
+}

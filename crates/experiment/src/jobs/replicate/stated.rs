@@ -1,0 +1,95 @@
+//! What an experiment file may say of replicate: writes, or requests to an application.
+
+use crate::plan::{Link, Load, LoadSource, Measure};
+
+/// The options of a load.
+pub(super) const WRITES: &str = "writes";
+const APPLICATION: &str = "application";
+pub(super) const REQUESTS: &str = "requests";
+const CLIENT: &str = "client";
+
+/// More of either in one trial take too long.
+const MOST: i64 = 10_000_000;
+/// A write that is larger is more than one to every arm.
+const LARGEST: usize = 1 << 20;
+
+/// What answers requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Application {
+    /// The origin's: a GET rewrites a small file.
+    File,
+    /// A POST inserts a row into a database.
+    Sqlite,
+}
+
+impl Application {
+    pub(super) fn of(load: &Load) -> Option<Self> {
+        match load.options.get(APPLICATION)?.as_str()? {
+            "file" => Some(Self::File),
+            "sqlite" => Some(Self::Sqlite),
+            _ => None,
+        }
+    }
+}
+
+/// A number that an option says.
+pub(super) fn count(load: &Load, option: &str) -> usize {
+    let count = load.options.get(option).and_then(toml::Value::as_integer);
+    count.and_then(|count| count.try_into().ok()).unwrap_or(0)
+}
+
+/// Whether each request is a program of its own, as the origin measured.
+pub(super) fn by_curl(load: &Load) -> bool {
+    load.options.contains_key(CLIENT)
+}
+
+/// Whether replicate can be offered the load, and measured so under it.
+pub(crate) fn check_stated(load: &Load, measure: Measure) -> Result<(), String> {
+    let own = load.subscribers == 0
+        && load.rate.is_none()
+        && load.flows.is_none()
+        && load.packets.is_none()
+        && load.table.is_none()
+        && load.from == LoadSource::Generator
+        && load.link == Link::Direct
+        && load.jitter.is_none();
+    if !own {
+        return Err("what is followed has payload and options, and nothing of packets".to_owned());
+    }
+    match measure {
+        Measure::Writes => check_writes(load),
+        Measure::Requests => check_requests(load),
+        _ => Err("replicate is measured by writes and requests".to_owned()),
+    }
+}
+
+fn check_writes(load: &Load) -> Result<(), String> {
+    let many = load.options.len() == 1 && counted(load, WRITES);
+    let sized = |size: usize| (8..=LARGEST).contains(&size);
+    if many && load.payload.is_some_and(|payload| sized(payload.0)) {
+        return Ok(());
+    }
+    Err("writes need a payload of 8B to 1MiB, and options = { writes = N }".to_owned())
+}
+
+fn check_requests(load: &Load) -> Result<(), String> {
+    let client = load.options.get(CLIENT);
+    let known = load.options.len() == 2 + usize::from(client.is_some());
+    let curl = client.is_none_or(|client| client.as_str() == Some("curl"));
+    let application = Application::of(load);
+    if !known || !curl || application.is_none() || !counted(load, REQUESTS) {
+        return Err(
+            "requests need options = { application = \"file\" or \"sqlite\", requests = N }, and may have client = \"curl\""
+                .to_owned(),
+        );
+    }
+    match (application, load.payload, client) {
+        (Some(Application::Sqlite), Some(_), None) | (Some(Application::File), None, _) => Ok(()),
+        _ => Err("of sqlite the payload is a row; file and curl have none".to_owned()),
+    }
+}
+
+fn counted(load: &Load, option: &str) -> bool {
+    let value = load.options.get(option).and_then(toml::Value::as_integer);
+    value.is_some_and(|value| (1..=MOST).contains(&value))
+}

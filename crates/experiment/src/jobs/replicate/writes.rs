@@ -1,0 +1,49 @@
+//! A trial of writes: what one takes, and what it costs the machine.
+
+use anyhow::{Context, Result};
+
+use super::arm::Arm;
+use super::writer::Writer;
+use super::{ReplicateBench, cost, stated};
+use crate::jobs::Outcome;
+use crate::jobs::noise::Watch;
+use crate::plan::Load;
+
+/// Writes before the measured ones: the file has all its pages then.
+const WARM_UP: u64 = 2000;
+
+pub(super) fn trial(bench: &ReplicateBench, arm: Arm, load: &Load) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let size = load.payload.context("writes of a size")?.0;
+    let writes = stated::count(load, stated::WRITES) as u64;
+    let idle = cost::before()?;
+    let stand = bench.place.stand()?;
+    let running = arm.start(&stand)?;
+    let own = std::fs::read_link("/proc/self/exe")?;
+    let file = running.work().join("file");
+    let mut writer = Writer::start(arm.wrap(&own, stand.out()), file, stand.out())?;
+    writer.write(size, WARM_UP)?;
+    let pids: Vec<u32> = writer.pids().into_iter().chain(running.pid()).collect();
+
+    let watch = Watch::start(&bench.foreign, &pids)?;
+    let written = writer.write(size, writes)?;
+    watch.end(&pids, &mut outcome)?;
+
+    let work = || writer.write(size, writes).map(drop);
+    let spent = cost::of(work, &running, &idle, &mut outcome)?;
+    drop(writer);
+    #[expect(clippy::cast_precision_loss, reason = "a mean")]
+    let each = spent / writes.max(1) as f64;
+    for (name, value) in [
+        ("pwrite_ns", written.mean),
+        ("pwrite_ns_median", written.median),
+        ("pwrite_ns_p95", written.p95),
+        ("cpu_ns_per_write", each),
+    ] {
+        outcome.values.insert(name.to_owned(), value);
+    }
+    outcome.counts.insert("writes".to_owned(), writes);
+    let bytes = (WARM_UP + 2 * writes) * size as u64;
+    cost::end(arm, running, &stand, bytes, &mut outcome)?;
+    Ok(outcome)
+}

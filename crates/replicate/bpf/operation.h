@@ -115,7 +115,6 @@ static __always_inline bool add(struct touched *touched, struct inode *inode, __
 	return true;
 }
 
-/* It is told when the operation ends. */
 static __noinline int remember(struct operation *operation, struct inode *inode, __u32 flags,
 			       __u64 from, __u64 to)
 {
@@ -161,10 +160,9 @@ static __always_inline void touch(struct inode *inode, __u32 flags)
 /* Of a write, folios tell only those pages that it was the first to write. */
 static __always_inline bool range_known(const struct touched *touched, __u32 call)
 {
-	bool writes = kind_of(call) & (CALL_FIRST | CALL_THIRD);
-
 	return touched->from < touched->to &&
-	       (!writes || touched->flags & (HOOK_BUFFERED | HOOK_DIRECT));
+	       (!(kind_of(call) & (CALL_FIRST | CALL_THIRD)) ||
+		touched->flags & (HOOK_BUFFERED | HOOK_DIRECT));
 }
 
 /* The system call ends: what it touched is now as it leaves it. */

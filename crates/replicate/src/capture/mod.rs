@@ -165,7 +165,6 @@ impl Capture {
             let format = source.format().name();
             return Err(Error::Silent { format });
         }
-        drop(source);
         Self::attach(root, options)
     }
 

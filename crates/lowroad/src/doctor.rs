@@ -73,6 +73,7 @@ fn diagnose() -> Result<Diagnosis, Failure> {
     let router = router.into_iter();
     checks.extend(router.map(|(name, result)| Check::new("router", name, result)));
     checks.extend(offloads()?);
+    checks.extend(machine.replicate());
     checks.extend(machine.probes());
     checks.extend(machine.generators());
     Ok(Diagnosis {
@@ -121,6 +122,21 @@ impl Machine {
             ),
             Check::new("probe", "foreign", tracing()),
             Check::new("probe", "energy", energy()),
+        ]
+    }
+
+    /// By file system, because what the kernel must tell differs.
+    fn replicate(&self) -> [Check; 4] {
+        let programs = || {
+            self.btf()?;
+            self.capabilities(&[Capability::Bpf, Capability::Perfmon])
+        };
+        let vague = || programs().and_then(|()| self.minimum(6, 13));
+        [
+            Check::new("replicate", "ext4", programs()),
+            Check::new("replicate", "xfs", vague()),
+            Check::new("replicate", "btrfs", vague()),
+            Check::new("replicate", "tmpfs", vague()),
         ]
     }
 

@@ -26,7 +26,6 @@ struct touched {
 struct operation {
 	__u32 count;
 	__u32 flags;
-	/* It is counted as one that is under way. */
 	__u64 begun;
 	/* A file of which it is known whether it belongs to the tree. */
 	struct file_key known;
@@ -91,10 +90,9 @@ static __always_inline struct operation *running(void)
 
 static __always_inline void begin(struct operation *operation)
 {
-	if (operation->begun)
-		return;
+	if (!operation->begun)
+		__sync_fetch_and_add(&operations, 1);
 	operation->begun = 1;
-	__sync_fetch_and_add(&operations, 1);
 }
 
 static __always_inline bool add(struct touched *touched, struct inode *inode, __u32 flags,
@@ -117,7 +115,6 @@ static __always_inline bool add(struct touched *touched, struct inode *inode, __
 	return true;
 }
 
-/* It is told when the operation ends. */
 static __noinline int remember(struct operation *operation, struct inode *inode, __u32 flags,
 			       __u64 from, __u64 to)
 {
@@ -163,10 +160,9 @@ static __always_inline void touch(struct inode *inode, __u32 flags)
 /* Of a write, folios tell only those pages that it was the first to write. */
 static __always_inline bool range_known(const struct touched *touched, __u32 call)
 {
-	bool writes = kind_of(call) & (CALL_FIRST | CALL_THIRD);
-
 	return touched->from < touched->to &&
-	       (!writes || touched->flags & (HOOK_BUFFERED | HOOK_DIRECT));
+	       (!(kind_of(call) & (CALL_FIRST | CALL_THIRD)) ||
+		touched->flags & (HOOK_BUFFERED | HOOK_DIRECT));
 }
 
 /* The system call ends: what it touched is now as it leaves it. */

@@ -9,6 +9,7 @@ use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use control::shutdown::Shutdown;
 use replicate::capture::{self, INTERVAL, Known, Options, Progress, Rescan};
+use replicate::coverage;
 use replicate::log::{self, Writer};
 use serde_json::json;
 
@@ -49,6 +50,15 @@ enum Unseen {
     Mmap,
 }
 
+impl Unseen {
+    /// As the operation is called that shows it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Mmap => "mmap",
+        }
+    }
+}
+
 impl Capture {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
@@ -57,13 +67,14 @@ impl Capture {
             let what = format!("{to} is in {tree}: writing the log would be a change of the tree");
             return Err(Failure::Input(what));
         }
+        self.warn()?;
+        self.check()?;
         let options = Options {
             journal: self.journal,
             look: self.allow.contains(&Unseen::Mmap),
             ..Options::default()
         };
         let (mut log, mut capture) = self.begin(options)?;
-        self.warn()?;
         let mut ready = false;
         let mut shown = Instant::now();
         while !shutdown.wait(INTERVAL) {
@@ -114,6 +125,37 @@ impl Capture {
         let known = Known::read(&self.to).map_err(of_log)?;
         let capture = capture::Capture::resume(&self.tree, options, known).map_err(failure)?;
         Ok((log, capture))
+    }
+
+    /// Tries whether all that a program may do is seen here.
+    fn check(&self) -> Result<(), Failure> {
+        let seen = match coverage::quick(&self.tree) {
+            Ok(seen) => seen,
+            Err(coverage::Error::Place { path, cause }) => {
+                let place = path.display();
+                tracing::warn!("what is seen here cannot be tried: {place}: {cause}");
+                return Ok(());
+            }
+            Err(error) => return Err(super::coverage::failure(error)),
+        };
+        if seen.copies == Some(false) {
+            tracing::warn!("the page cache cannot be copied here: what is written is read back");
+        }
+        let allowed = |operation: &&str| self.allow.iter().any(|allow| allow.name() == *operation);
+        let refused = seen.invisible.into_iter().filter(|name| !allowed(name));
+        let refused: Vec<_> = refused
+            .map(|operation| {
+                let what = format!("{operation} is not seen on this file system");
+                let remedy =
+                    "see lowroad replicate coverage; what can be looked for, --allow names";
+                ("capture".to_owned(), datapath::Missing::new(what, remedy))
+            })
+            .collect();
+        if refused.is_empty() {
+            Ok(())
+        } else {
+            Err(Failure::Missing(refused))
+        }
     }
 
     /// Says what below the tree is not followed.
@@ -269,7 +311,7 @@ fn object(progress: &Progress) -> serde_json::Value {
     })
 }
 
-fn failure(error: capture::Error) -> Failure {
+pub(super) fn failure(error: capture::Error) -> Failure {
     use capture::Error;
     match error {
         Error::Privileges => Failure::Missing(vec![(

@@ -2,6 +2,7 @@
 
 mod apply;
 mod capture;
+mod coverage;
 mod keys;
 mod log;
 mod nats;
@@ -41,6 +42,8 @@ pub(crate) struct Arguments {
 enum Verb {
     /// Follow a tree and write each change to a log, until SIGINT or SIGTERM
     Capture(capture::Capture),
+    /// Try on a tree's file system what programs do to files, and tell how much of each is seen
+    Coverage(coverage::Coverage),
     /// List the records of a log
     Log(log::Log),
     /// Keep a replica's tree up to date from a log
@@ -66,6 +69,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.verb {
         Verb::Apply(apply) => apply.run(json),
         Verb::Capture(capture) => capture.run(json),
+        Verb::Coverage(coverage) => coverage.run(json),
         Verb::Log(log) => log.run(json),
         Verb::Restore(restore) => restore.run(json),
         Verb::Verify(verify) => verify.run(json),

@@ -6,7 +6,7 @@ use nix::sys::stat::makedev;
 
 use super::Error;
 use super::calls;
-use super::doubt::{Doubt, Doubts};
+use super::doubt::{Doubt, Doubts, everything};
 use super::event::{Event, Flags, State, What};
 use super::look::Blocks;
 use super::rescan::Comparison;
@@ -493,13 +493,5 @@ impl Deriver {
             }
             at = above;
         }
-    }
-}
-
-/// All bytes of a file.
-pub(super) fn everything() -> Part {
-    Part::Range {
-        offset: 0,
-        length: u64::MAX,
     }
 }

@@ -79,3 +79,11 @@ impl Doubt {
         parts
     }
 }
+
+/// All bytes of a file.
+pub(super) fn everything() -> Part {
+    Part::Range {
+        offset: 0,
+        length: u64::MAX,
+    }
+}

@@ -354,7 +354,7 @@ impl Capture {
 
     /// Derives what follows from the events that are there, and says it: not for ever, where they come
     /// faster than they are written down.
-    fn take_events(&mut self, take: &mut dyn FnMut(Entry)) -> Result<(), Error> {
+    fn follow(&mut self, take: &mut dyn FnMut(Entry)) -> Result<(), Error> {
         for _ in 0..PORTIONS {
             let more = self.drain()?;
             self.advance()?;
@@ -363,11 +363,6 @@ impl Capture {
                 break;
             }
         }
-        Ok(())
-    }
-
-    fn follow(&mut self, take: &mut dyn FnMut(Entry)) -> Result<(), Error> {
-        self.take_events(take)?;
         self.account()?;
         self.pass_on(take)
     }

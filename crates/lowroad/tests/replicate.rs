@@ -44,6 +44,20 @@ list disk/app >source.list
 list copy >copy.list
 diff source.list copy.list
 diff -r --no-dereference disk/app copy
+"$1" replicate verify log --against copy | grep -q '^equal  epoch'
+"$1" replicate verify log --against disk/app --privileged | grep -q '^equal  epoch'
+hash=$("$1" replicate hash --log log)
+test "$hash" = "$("$1" replicate hash --tree copy)"
+test ${#hash} = 64
+chmod 641 copy/moved/er/bytes
+code=0
+"$1" replicate --json verify log --against copy >verdict 2>failure || code=$?
+test $code = 1
+grep -q '"path":"moved/er/bytes"' verdict
+grep -q '"what":"mode"' verdict
+grep -q '"differences":1,' verdict
+grep -q '^error: 1 difference$' failure
+chmod 640 copy/moved/er/bytes
 again=$("$1" replicate --json log log | grep -c '"record":"epoch"')
 "$1" replicate --json capture --tree disk/app --to log >said &
 capture=$!
@@ -52,6 +66,8 @@ until grep -q ready said; do
     sleep 0.01
 done
 grep -q '"epoch":'$((again + 1))[,}] said
+grep -q '"differed_bytes":0,"files":5,"gone":0,"new":0,' said
+test "$("$1" replicate --json log log | grep -c '"record":"start"')" = 1
 echo later >disk/app/later
 kill -INT $capture
 wait $capture
@@ -157,6 +173,14 @@ fn what_cannot_be_done_is_said_in_a_line() {
         (
             &["replicate", "restore", "empty", "--out", "full"],
             "has no epoch",
+        ),
+        (
+            &["replicate", "verify", "empty", "--against", "tree"],
+            "has no epoch",
+        ),
+        (
+            &["replicate", "hash", "--tree", "none"],
+            "none: No such file",
         ),
     ] {
         let refused = lowroad(asked, folder.path());

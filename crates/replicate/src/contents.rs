@@ -34,8 +34,33 @@ impl Contents {
         match &located.record.entry {
             Entry::Start { .. } => self.0.clear(),
             Entry::Epoch { .. } => {}
-            Entry::Change(change) => self.change(change, &located.place),
+            Entry::Change(change) => self.change(change, Some(&located.place)),
         }
+    }
+
+    /// Follows a change of which nobody keeps the bytes: what they are is not known any more.
+    pub(crate) fn forget(&mut self, change: &Change) {
+        self.change(change, None);
+    }
+
+    /// Whether it is known that the file has these bytes at an offset, on the disk or not.
+    pub(crate) fn says(
+        &self,
+        source: &mut Source,
+        file: File,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<bool, Error> {
+        match self.0.get(&file) {
+            Some(extents) => extents.says(source, offset, bytes),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether it is known that the file has nothing on the disk from one offset to another.
+    pub(crate) fn says_hole(&self, file: File, start: u64, end: u64) -> bool {
+        let extents = self.0.get(&file);
+        extents.is_some_and(|extents| extents.says_hole(start, end))
     }
 
     pub(crate) fn get(&self, file: File) -> Option<&Extents> {
@@ -47,7 +72,7 @@ impl Contents {
         self.0.retain(|file, _| stays(*file));
     }
 
-    fn change(&mut self, change: &Change, place: &Place) {
+    fn change(&mut self, change: &Change, place: Option<&Place>) {
         match change {
             Change::New { file, .. } => {
                 let mut blank = Extents::default();
@@ -63,10 +88,15 @@ impl Contents {
                 bytes,
                 ..
             } => {
-                let place = place.clone();
-                let written = Bytes::Written { place, at: *offset };
                 let end = offset.saturating_add(bytes.len() as u64);
-                self.of(*file).put(*offset, end, written);
+                match place.cloned() {
+                    Some(place) => {
+                        let written = Bytes::Written { place, at: *offset };
+                        self.of(*file).put(*offset, end, written);
+                    }
+                    None if offset < &end => drop(self.of(*file).take(*offset, end)),
+                    None => {}
+                }
             }
             Change::Size { file, size } => self.of(*file).punch(*size, u64::MAX),
             Change::Hole {
@@ -92,6 +122,72 @@ impl Extents {
         self.0
             .iter()
             .map(|(start, (end, bytes))| (*start, *end, bytes))
+    }
+
+    /// Where something begins that is no hole, from an offset on.
+    pub(crate) fn data_from(&self, at: u64) -> Option<u64> {
+        let before = self.0.range(..at).next_back();
+        let before = before.filter(|(_, (end, _))| *end > at);
+        let mut following = before.into_iter().chain(self.0.range(at..));
+        let data = following.find(|(_, (_, bytes))| !matches!(bytes, Bytes::Hole));
+        data.map(|(start, _)| at.max(*start))
+    }
+
+    /// Puts what has been written from an offset on into zeros.
+    pub(crate) fn fill(&self, source: &mut Source, at: u64, zeros: &mut [u8]) -> Result<(), Error> {
+        let end = at + zeros.len() as u64;
+        for (from, to, bytes) in self.within(at, end) {
+            let Bytes::Written { place, at: begins } = bytes else {
+                continue;
+            };
+            let index = |offset: u64| usize::try_from(offset - at).unwrap_or(usize::MAX);
+            if let Some(into) = zeros.get_mut(index(from)..index(to)) {
+                into.copy_from_slice(source.read(place, *begins, from, to)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn says(&self, source: &mut Source, at: u64, bytes: &[u8]) -> Result<bool, Error> {
+        let end = at + bytes.len() as u64;
+        let mut reached = at;
+        for (from, to, known) in self.within(at, end) {
+            let index = |offset: u64| usize::try_from(offset - at).unwrap_or(usize::MAX);
+            let Some(found) = bytes.get(index(from)..index(to)) else {
+                return Ok(false);
+            };
+            let same = match known {
+                Bytes::Written { place, at: begins } => {
+                    found == source.read(place, *begins, from, to)?
+                }
+                // File systems turn holes into zeros on the disk when they like.
+                Bytes::Zeros | Bytes::Hole => zeros(found),
+            };
+            if from != reached || !same {
+                return Ok(false);
+            }
+            reached = to;
+        }
+        Ok(reached == end)
+    }
+
+    fn says_hole(&self, start: u64, end: u64) -> bool {
+        let mut reached = start;
+        for (from, to, known) in self.within(start, end) {
+            if from != reached || !matches!(known, Bytes::Hole) {
+                return false;
+            }
+            reached = to;
+        }
+        reached == end
+    }
+
+    /// What is known of a range, cut off at its ends.
+    fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64, &Bytes)> {
+        let before = self.0.range(..start).next_back();
+        let before = before.filter(|(_, (to, _))| *to > start);
+        let all = before.into_iter().chain(self.0.range(start..end));
+        all.map(move |(from, (to, bytes))| (start.max(*from), end.min(*to), bytes))
     }
 
     fn put(&mut self, start: u64, end: u64, bytes: Bytes) {
@@ -154,6 +250,10 @@ impl Extents {
             self.0.insert(at, rest);
         }
     }
+}
+
+fn zeros(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
 }
 
 /// Reads what records say, the last one only once.

@@ -1,7 +1,8 @@
 //! Mirrors a directory tree as a program changes it, without the program's help.
 //!
 //! [`capture`] turns what the kernel does to files into [`record::Record`]s, [`log`] keeps them, and
-//! [`restore`] makes the tree of them as of any epoch; [`ship`] copies them to other machines.
+//! [`restore`] makes the tree of them as of any epoch; [`ship`] copies them to other machines, and
+//! [`verify`] says whether a folder is that tree.
 
 pub mod apply;
 pub mod capture;
@@ -14,3 +15,4 @@ pub mod record;
 pub mod restore;
 pub mod ship;
 pub mod tree;
+pub mod verify;

@@ -109,7 +109,7 @@ pub(crate) fn fill(
     Ok(filling.names)
 }
 
-fn last_epoch(folder: &Path) -> Result<u64, log::Error> {
+pub(crate) fn last_epoch(folder: &Path) -> Result<u64, log::Error> {
     let mut reader = Reader::open(folder)?;
     let mut last = 0;
     while let Some(located) = reader.read()? {
@@ -146,13 +146,13 @@ fn open_directory(at: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
 
 /// What the log says of an epoch.
 #[derive(Debug)]
-struct State {
-    tree: Tree,
-    contents: Contents,
+pub(crate) struct State {
+    pub(crate) tree: Tree,
+    pub(crate) contents: Contents,
 }
 
 impl State {
-    fn read(folder: &Path, epoch: u64) -> Result<Self, log::Error> {
+    pub(crate) fn read(folder: &Path, epoch: u64) -> Result<Self, log::Error> {
         let mut reader = Reader::open(folder)?;
         let (mut tree, mut contents) = (Tree::default(), Contents::default());
         while let Some(located) = reader.read()? {

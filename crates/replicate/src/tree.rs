@@ -6,7 +6,7 @@ mod invalid;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::record::{Attributes, Change, Entry, Extended, File, Kind, Name, Record};
+use crate::record::{Attributes, Change, Entry, Extended, File, Kind, Name, Part, Record};
 pub use doubts::Doubts;
 pub use invalid::Invalid;
 
@@ -124,6 +124,11 @@ impl Tree {
     /// Whether something has been in doubt since, and was not settled.
     pub fn doubtful(&self) -> bool {
         self.doubts.first().is_some()
+    }
+
+    /// What has been in doubt since, and was not settled.
+    pub(crate) fn in_doubt(&self) -> impl Iterator<Item = (File, Part)> {
+        self.doubts.parts()
     }
 
     /// The number of the last record; zero before the first.

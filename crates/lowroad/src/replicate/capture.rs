@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use control::shutdown::Shutdown;
-use replicate::capture::{self, INTERVAL, Options, Progress};
+use replicate::capture::{self, INTERVAL, Known, Options, Progress, Rescan};
 use replicate::coverage;
 use replicate::log::{self, Writer};
 use serde_json::json;
@@ -26,10 +26,13 @@ pub(super) struct Capture {
     /// The directory to follow, with all below it, on one file system
     #[arg(long, value_name = "DIR")]
     tree: PathBuf,
-    /// The folder of the log, made if there is none; a log that is there is written on, from a copy
-    /// of the whole tree
+    /// The folder of the log, made if there is none; a log that is there is written on, with what the
+    /// tree has become since
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
+    /// Copy the whole tree into a log that is there, instead of comparing it with that
+    #[arg(long)]
+    afresh: bool,
     /// Write down where files are written, and read that before each epoch, instead of each write's
     /// bytes: less of a burden for a program that writes the same places again and again
     #[arg(long)]
@@ -64,15 +67,16 @@ impl Capture {
             let what = format!("{to} is in {tree}: writing the log would be a change of the tree");
             return Err(Failure::Input(what));
         }
-        self.warn()?;
-        self.check()?;
         let options = Options {
             journal: self.journal,
             look: self.allow.contains(&Unseen::Mmap),
             ..Options::default()
         };
-        let mut capture = capture::Capture::start(&self.tree, options).map_err(failure)?;
-        let mut log = Log::open(self)?;
+        // First what takes no time, and most often is the reason why it cannot be done.
+        capture::Capture::check(&self.tree, options).map_err(failure)?;
+        self.warn()?;
+        self.check()?;
+        let (mut log, mut capture) = self.begin(options)?;
         let mut ready = false;
         let mut shown = Instant::now();
         while !shutdown.wait(INTERVAL) {
@@ -140,6 +144,20 @@ impl Capture {
         }
     }
 
+    /// Takes the log up where it ends, or begins it.
+    fn begin(&self, options: Options) -> Result<(Log, capture::Capture), Failure> {
+        if self.afresh {
+            let capture = capture::Capture::start(&self.tree, options).map_err(failure)?;
+            let mut log = Log::open(self)?;
+            log.numbered_from = log.before;
+            return Ok((log, capture));
+        }
+        let log = Log::open(self)?;
+        let known = Known::read(&self.to).map_err(of_log)?;
+        let capture = capture::Capture::resume(&self.tree, options, known).map_err(failure)?;
+        Ok((log, capture))
+    }
+
     /// Says what below the tree is not followed.
     fn warn(&self) -> Result<(), Failure> {
         let below = capture::Capture::mounted_below(&self.tree).context("what is mounted")?;
@@ -172,8 +190,9 @@ impl Capture {
         } else {
             let (tree, to) = (self.tree.display(), self.to.display());
             exit::print(&format!(
-                "ready  tree {tree}  log {to}  epoch {}\n",
-                progress.epoch
+                "ready  tree {tree}  log {to}  epoch {}{}\n",
+                progress.epoch,
+                rescanned(progress)
             ))?;
         }
         control::ready::notify().context("telling that it follows")?;
@@ -184,8 +203,10 @@ impl Capture {
 /// The log that is written, and the first thing that went wrong with it.
 struct Log {
     writer: Writer,
-    /// Epochs go on from those that the log has.
+    /// The last epoch that it had.
     before: u64,
+    /// The capture's first epoch is the next.
+    numbered_from: u64,
     failed: Option<log::Error>,
 }
 
@@ -194,6 +215,7 @@ impl Log {
         let writer = Writer::open(&asked.to, log::Options::default()).map_err(of_log)?;
         Ok(Self {
             before: writer.epoch(),
+            numbered_from: 0,
             writer,
             failed: None,
         })
@@ -201,7 +223,7 @@ impl Log {
 
     /// With the epoch as the log numbers it.
     fn numbered(&self, progress: Progress) -> Progress {
-        let epoch = self.before + progress.epoch;
+        let epoch = self.numbered_from + progress.epoch;
         Progress { epoch, ..progress }
     }
 
@@ -213,13 +235,14 @@ impl Log {
         use replicate::record::Entry;
         let Self {
             writer,
-            before,
+            numbered_from,
             failed,
+            ..
         } = self;
         let done = step(&mut |entry| {
             let entry = match entry {
                 Entry::Epoch { number } => Entry::Epoch {
-                    number: *before + number,
+                    number: *numbered_from + number,
                 },
                 other => other,
             };
@@ -252,8 +275,33 @@ fn line(progress: &Progress) -> String {
     )
 }
 
+/// What was found when the log was taken up.
+fn rescanned(progress: &Progress) -> String {
+    let Some(rescan) = progress.rescan else {
+        return String::new();
+    };
+    let Rescan {
+        files,
+        new,
+        gone,
+        bytes,
+        differed,
+    } = rescan;
+    format!("  compared {files} files, {bytes} B: {new} new, {gone} gone, {differed} B differed")
+}
+
 fn object(progress: &Progress) -> serde_json::Value {
+    let rescan = progress.rescan.map(|rescan| {
+        json!({
+            "files": rescan.files,
+            "new": rescan.new,
+            "gone": rescan.gone,
+            "read_bytes": rescan.bytes,
+            "differed_bytes": rescan.differed,
+        })
+    });
     json!({
+        "rescan": rescan,
         "epoch": progress.epoch,
         "events": progress.events,
         "waiting_bytes": progress.waiting,

@@ -11,6 +11,7 @@ mod receive;
 mod restore;
 mod serve;
 mod tcp;
+mod verify;
 
 use clap::{Args, Subcommand};
 
@@ -23,6 +24,7 @@ use crate::exit::Failure;
   lowroad replicate log /var/lib/lowroad/app --follow
   sudo lowroad replicate apply /var/lib/lowroad/app --to /srv/replica --follow
   sudo lowroad replicate restore /var/lib/lowroad/app --out /srv/copy
+  sudo lowroad replicate verify /var/lib/lowroad/app --against /srv/copy
   lowroad replicate serve /var/lib/lowroad/app --listen 0.0.0.0:7400 --cert server.pem --key server.key \\
       --clients-ca ca.pem
   lowroad replicate receive tcp://source.example:7400 --to /var/lib/lowroad/app --cert edge-1.pem \\
@@ -48,6 +50,10 @@ enum Verb {
     Apply(apply::Apply),
     /// Make the tree as of an epoch, in a new folder
     Restore(restore::Restore),
+    /// Compare a folder with the tree of an epoch, byte for byte
+    Verify(verify::Verify),
+    /// Print one hash of a log's tree, or of a folder's: the same for equal trees
+    Hash(verify::Hash),
     /// Ship a log to replicas over TCP as it is written, until SIGINT or SIGTERM
     Serve(serve::Serve),
     /// Keep a stream of NATS servers equal to a log as it is written, until SIGINT or SIGTERM
@@ -66,6 +72,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Coverage(coverage) => coverage.run(json),
         Verb::Log(log) => log.run(json),
         Verb::Restore(restore) => restore.run(json),
+        Verb::Verify(verify) => verify.run(json),
+        Verb::Hash(hash) => hash.run(json),
         Verb::Serve(serve) => serve.run(json),
         Verb::Publish(publish) => publish.run(json),
         Verb::Receive(receive) => receive.run(json),

@@ -9,6 +9,7 @@ use super::calls;
 use super::doubt::{Doubt, Doubts};
 use super::event::{Event, Flags, State, What};
 use super::look::Blocks;
+use super::rescan::Comparison;
 use super::source::{Source, kind_of};
 use crate::record::{Attributes, Change, Entry, File, Kind, Name, Origin, Part};
 use crate::tree::{Invalid, Tree};
@@ -30,6 +31,8 @@ pub(super) struct Deriver {
     fresh: BTreeSet<File>,
     /// A directory without a name, of which all names have been read to find it.
     pub(super) adrift: Option<File>,
+    /// What a log that is taken up says, until its first epoch.
+    pub(super) comparison: Option<Comparison>,
     /// What operations that are being told have touched.
     told: BTreeMap<u32, Told>,
     /// Files that change without a word, and what they had when they were looked at last.
@@ -56,6 +59,7 @@ impl Deriver {
             doubts: Doubts::new(),
             fresh: BTreeSet::new(),
             adrift: None,
+            comparison: None,
             told: BTreeMap::new(),
             mapped: BTreeMap::new(),
         }
@@ -66,6 +70,9 @@ impl Deriver {
         let entry = Entry::Change(change);
         match self.tree.enter(&entry) {
             Ok(()) => {
+                if let (Some(comparison), Entry::Change(change)) = (&mut self.comparison, &entry) {
+                    comparison.overtaken(change);
+                }
                 self.out.push(entry);
                 self.said = true;
             }

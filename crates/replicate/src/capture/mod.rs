@@ -1,6 +1,7 @@
 //! Follows what happens to a tree, and says it in records: what was seen exactly at once, what was
 //! not seen once it has been read. It decides when the records are a state that the source had.
 
+mod begin;
 mod calls;
 mod derive;
 mod doubt;
@@ -12,21 +13,24 @@ mod mounts;
 mod order;
 mod program;
 mod read;
+mod rescan;
 mod skel;
 mod source;
 mod vague;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::log;
 use crate::record::{Change, Entry, File, Part};
 use derive::Deriver;
 use doubt::Doubts;
 use order::{Late, Order};
-use program::{Programs, Scope};
-use source::Source;
+use program::Programs;
+
+pub use rescan::{Known, Rescan};
 
 /// After so much time without an event, what has happened is an epoch.
 const STILL: Duration = Duration::from_millis(20);
@@ -74,6 +78,8 @@ pub struct Capture {
     epoch: u64,
     /// A barrier was seen: the next quiet moment is an epoch.
     wanted: bool,
+    /// The tree has not been compared yet with the log that is taken up.
+    unscanned: bool,
     last_event: Instant,
     journal: bool,
     last_reading: Instant,
@@ -99,6 +105,8 @@ pub struct Progress {
     pub read_back: u64,
     /// The last epoch; zero before the first.
     pub epoch: u64,
+    /// What was found of a log that was taken up.
+    pub rescan: Option<Rescan>,
 }
 
 /// Why a tree cannot be followed.
@@ -130,6 +138,8 @@ pub enum Error {
         action: &'static str,
         cause: io::Error,
     },
+    #[error(transparent)]
+    Log(#[from] log::Error),
     #[error("the programs tell what nobody understands: they are of another version")]
     Unknown,
 }
@@ -151,80 +161,6 @@ enum Reading {
 }
 
 impl Capture {
-    /// Attaches to the tree below `root`. The first records say what the tree
-    /// has already.
-    ///
-    /// # Errors
-    /// [`Error`] says what is missing.
-    pub fn start(root: &Path, options: Options) -> Result<Self, Error> {
-        if !nix::unistd::geteuid().is_root() {
-            return Err(Error::Privileges);
-        }
-        let (source, _) = Source::open(root)?;
-        if source.format().silent() && !options.look {
-            let format = source.format().name();
-            return Err(Error::Silent { format });
-        }
-        Self::attach(root, options)
-    }
-
-    /// Whatever the file system says nothing of.
-    pub(crate) fn attach(root: &Path, options: Options) -> Result<Self, Error> {
-        let (source, file) = Source::open(root)?;
-        let failed = |errno: nix::errno::Errno| Error::Tree {
-            path: root.to_owned(),
-            cause: errno.into(),
-        };
-        let unreadable = |cause| Error::Tree {
-            path: root.to_owned(),
-            cause,
-        };
-        let device = mounts::device(source.root()).map_err(unreadable)?;
-        let device = device.ok_or_else(|| Error::FileSystem {
-            path: root.to_owned(),
-        })?;
-        let scope = Scope {
-            device,
-            root: file,
-            format: source.format(),
-        };
-        let programs = Programs::attach(&scope, options)?;
-        // A page that is dirty already would tell nothing of further stores.
-        nix::unistd::syncfs(source.root()).map_err(failed)?;
-        let mut deriver = Deriver::new(source);
-        let start = Entry::Start { root: file };
-        // A start follows anything.
-        let _always = deriver.tree.enter(&start);
-        deriver.out.push(start);
-        deriver.doubt(file, Part::Names);
-        deriver.doubt(file, Part::Attributes);
-        Ok(Self {
-            programs,
-            deriver,
-            order: Order::new(0),
-            reading: Reading::Idle,
-            progress: Progress::default(),
-            accounted: 0,
-            forgotten: 0,
-            epoch: 0,
-            wanted: false,
-            last_event: Instant::now(),
-            journal: options.journal,
-            last_reading: Instant::now(),
-            looked: Instant::now(),
-            looks: options.look,
-            hooks: 0,
-        })
-    }
-
-    /// Where other file systems are mounted below a tree: they are no part of it.
-    ///
-    /// # Errors
-    /// When the kernel's list cannot be read.
-    pub fn mounted_below(root: &Path) -> io::Result<Vec<PathBuf>> {
-        mounts::below(root)
-    }
-
     /// Says what has happened since the last call. Does not wait: call it every few milliseconds.
     ///
     /// # Errors
@@ -375,6 +311,9 @@ impl Capture {
                 Ok(true)
             }
             Reading::Armed { after, doubts } if self.reached(after)? => {
+                if std::mem::take(&mut self.unscanned) {
+                    self.rescan(take)?;
+                }
                 for (file, doubt) in &doubts {
                     self.read(*file, doubt, take)?;
                 }
@@ -467,6 +406,7 @@ impl Capture {
         self.wanted = false;
         self.deriver.said = false;
         self.deriver.adrift = None;
+        self.deriver.comparison = None;
         Ok(())
     }
 

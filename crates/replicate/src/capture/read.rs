@@ -7,7 +7,7 @@ use super::derive::Deriver;
 use super::doubt::Doubt;
 use super::source::{Stretch, attributes_of};
 use super::{Capture, Error};
-use crate::record::{Change, Entry, File, Kind, Name, Origin, Part};
+use crate::record::{Change, Entry, File, Kind, Name, Part};
 
 /// As much of a file as one record says.
 const PIECE: u64 = 256 << 10;
@@ -50,7 +50,7 @@ impl Capture {
         Ok(())
     }
 
-    fn read_attributes(&mut self, file: File, stat: &FileStat) -> Result<(), Error> {
+    pub(super) fn read_attributes(&mut self, file: File, stat: &FileStat) -> Result<(), Error> {
         let deriver = &mut self.deriver;
         let Some(node) = deriver.tree.get(file) else {
             return Ok(());
@@ -107,7 +107,7 @@ impl Capture {
         Ok(())
     }
 
-    fn forget_missing(&mut self, directory: File, entries: &[(Name, File)]) {
+    pub(super) fn forget_missing(&mut self, directory: File, entries: &[(Name, File)]) {
         let deriver = &mut self.deriver;
         let present = |name: &Name| entries.iter().any(|(other, _)| other == name);
         let missing: Vec<_> = deriver
@@ -122,7 +122,11 @@ impl Capture {
     }
 
     /// Says all of a file that was not in the tree, its names apart. None where it is gone.
-    fn adopt(&mut self, file: File, take: &mut dyn FnMut(Entry)) -> Result<Option<Kind>, Error> {
+    pub(super) fn adopt(
+        &mut self,
+        file: File,
+        take: &mut dyn FnMut(Entry),
+    ) -> Result<Option<Kind>, Error> {
         let Deriver { source, .. } = &self.deriver;
         let Some(stat) = source.stat(file)? else {
             return Ok(None);
@@ -142,7 +146,7 @@ impl Capture {
         Ok(Some(kind))
     }
 
-    fn read_range(
+    pub(super) fn read_range(
         &mut self,
         file: File,
         range: (u64, u64),
@@ -155,11 +159,13 @@ impl Capture {
             let (offset, length) = match stretch {
                 Stretch::Data { offset, length } => (offset, length),
                 Stretch::Hole { offset, length } => {
-                    self.deriver.say(Change::Hole {
-                        file,
-                        offset,
-                        length,
-                    });
+                    if !self.knows_hole(file, offset, length) {
+                        self.deriver.say(Change::Hole {
+                            file,
+                            offset,
+                            length,
+                        });
+                    }
                     continue;
                 }
             };
@@ -173,14 +179,9 @@ impl Capture {
                 if bytes.is_empty() {
                     break;
                 }
+                let at = offset + done;
                 done += bytes.len() as u64;
-                self.progress.read_back += bytes.len() as u64;
-                self.deriver.say(Change::Data {
-                    file,
-                    offset: offset + done - bytes.len() as u64,
-                    bytes,
-                    origin: Origin::ReadBack,
-                });
+                self.say_read(file, at, bytes)?;
                 self.pass_on(take)?;
             }
         }

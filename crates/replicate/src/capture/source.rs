@@ -31,6 +31,7 @@ const TYPE: u32 = 0o170_000;
 #[derive(Debug)]
 pub(super) struct Source {
     root: OwnedFd,
+    name: File,
     path: PathBuf,
     format: Format,
 }
@@ -43,8 +44,8 @@ pub(super) enum Stretch {
 }
 
 impl Source {
-    /// The tree below `path`, and what its file system calls it.
-    pub(super) fn open(path: &Path) -> Result<(Self, File), Error> {
+    /// The tree below `path`.
+    pub(super) fn open(path: &Path) -> Result<Self, Error> {
         let failed = |cause: io::Error| Error::Tree {
             path: path.to_owned(),
             cause,
@@ -56,16 +57,21 @@ impl Source {
         let format = Format::of(&root).map_err(failed)?.ok_or_else(unknown)?;
         let handle = Handle::of(&root, "".as_ref()).map_err(failed)?;
         let file = format.file(&handle).ok_or_else(unknown)?;
-        let source = Self {
+        Ok(Self {
             root,
+            name: file,
             path: path.to_owned(),
             format,
-        };
-        Ok((source, file))
+        })
     }
 
     pub(super) fn root(&self) -> &OwnedFd {
         &self.root
+    }
+
+    /// What the file system calls the root.
+    pub(super) fn name(&self) -> File {
+        self.name
     }
 
     pub(super) fn format(&self) -> Format {

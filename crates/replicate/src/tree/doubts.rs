@@ -1,12 +1,12 @@
 //! What is in doubt: an epoch waits until nothing is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::{File, Part};
 
 /// What was in doubt and is not settled yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Doubts(BTreeSet<(File, Doubt)>);
+pub struct Doubts(BTreeMap<File, BTreeSet<Doubt>>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Doubt {
@@ -17,24 +17,34 @@ enum Doubt {
 
 impl Doubts {
     pub fn raise(&mut self, file: File, part: &Part) {
-        self.0.insert((file, part.into()));
+        self.0.entry(file).or_default().insert(part.into());
     }
 
     /// Settles all ranges that lie within the one that was read.
     pub fn settle(&mut self, file: File, part: &Part) {
         let settled = Doubt::from(part);
-        self.0
-            .retain(|(of, doubt)| *of != file || !settled.covers(*doubt));
+        if let Some(doubts) = self.0.get_mut(&file) {
+            doubts.retain(|doubt| !settled.covers(*doubt));
+            if doubts.is_empty() {
+                self.0.remove(&file);
+            }
+        }
     }
 
     /// Of a file that is gone nothing has to be known.
     pub fn forget(&mut self, file: File) {
-        self.0.retain(|(of, _)| *of != file);
+        self.0.remove(&file);
+    }
+
+    /// All that is in doubt.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (File, Part)> {
+        let all = self.0.iter();
+        all.flat_map(|(file, doubts)| doubts.iter().map(|doubt| (*file, (*doubt).into())))
     }
 
     /// A file that something is not known of.
     pub fn first(&self) -> Option<File> {
-        self.0.first().map(|(file, _)| *file)
+        self.0.first_key_value().map(|(file, _)| *file)
     }
 }
 
@@ -47,6 +57,22 @@ impl From<&Part> for Doubt {
             },
             Part::Attributes => Self::Attributes,
             Part::Names => Self::Names,
+        }
+    }
+}
+
+impl From<Doubt> for Part {
+    fn from(doubt: Doubt) -> Self {
+        match doubt {
+            Doubt::Range { offset, end } => Self::Range {
+                offset,
+                length: match end {
+                    u64::MAX => end,
+                    end => end - offset,
+                },
+            },
+            Doubt::Attributes => Self::Attributes,
+            Doubt::Names => Self::Names,
         }
     }
 }

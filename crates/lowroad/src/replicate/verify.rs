@@ -1,0 +1,283 @@
+//! `lowroad replicate verify` and `lowroad replicate hash`: whether a folder is the tree that a log says.
+#![expect(clippy::print_stderr, reason = "the line that says how far it is")]
+
+use std::io::{self, IsTerminal};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use clap::{ArgGroup, Args};
+use control::shutdown::Shutdown;
+use replicate::log;
+use replicate::verify::{self, Difference, Error, Progress, Scope, Verdict, What};
+use serde_json::{Value, json};
+
+use super::of_log;
+use crate::exit::{self, Failure};
+
+/// How often the line on the terminal changes.
+const SHOWN: Duration = Duration::from_millis(500);
+/// Longer values are cut in the text; JSON has all of them.
+const LONGEST: usize = 200;
+
+#[derive(Debug, Args)]
+pub(super) struct Verify {
+    /// The folder of the log
+    #[arg(value_name = "LOG")]
+    folder: PathBuf,
+    /// The folder to compare: a replica's tree, one that was restored, or the source
+    #[arg(long, value_name = "DIR")]
+    against: PathBuf,
+    /// As of this epoch; the last one if none is named
+    #[arg(long, value_name = "NUMBER")]
+    epoch: Option<u64>,
+    #[command(flatten)]
+    scope: Compared,
+}
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true)))]
+pub(super) struct Hash {
+    /// The folder of a log
+    #[arg(long, value_name = "DIR", group = "what")]
+    log: Option<PathBuf>,
+    /// The folder that has a tree
+    #[arg(long, value_name = "DIR", group = "what")]
+    tree: Option<PathBuf>,
+    /// The log's tree as of this epoch; the last one if none is named
+    #[arg(long, value_name = "NUMBER", requires = "log")]
+    epoch: Option<u64>,
+    #[command(flatten)]
+    scope: Compared,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+struct Compared {
+    /// Leave owners and groups out: only root can give files away
+    #[arg(long)]
+    no_owners: bool,
+    /// Also what `restore --privileged` makes: device nodes, set-user-ID and set-group-ID bits, and
+    /// extended attributes other than `user.`
+    #[arg(long)]
+    privileged: bool,
+}
+
+impl From<Compared> for Scope {
+    fn from(asked: Compared) -> Self {
+        Self {
+            owners: !asked.no_owners,
+            privileged: asked.privileged,
+        }
+    }
+}
+
+impl Verify {
+    pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
+        let shutdown = Shutdown::install().context("signals")?;
+        let mut line = Line::new(&shutdown);
+        let verdict = verify::verify(
+            &self.folder,
+            self.epoch,
+            &self.against,
+            self.scope.into(),
+            &mut |progress| line.show(progress),
+        );
+        line.clear();
+        let verdict = verdict.map_err(failure)?;
+        if json {
+            exit::print(&format!("{}\n", object(&verdict)))?;
+        } else {
+            exit::print(&text(&verdict))?;
+        }
+        judge(&verdict)
+    }
+}
+
+impl Hash {
+    pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
+        let shutdown = Shutdown::install().context("signals")?;
+        let mut line = Line::new(&shutdown);
+        let scope = self.scope.into();
+        let mut watch = |progress: &Progress| line.show(progress);
+        let summary = match (&self.log, &self.tree) {
+            (Some(log), _) => verify::hash_log(log, self.epoch, scope, &mut watch),
+            (None, Some(tree)) => verify::hash_folder(tree, scope, &mut watch),
+            (None, None) => return Err(Failure::Input("name --log or --tree".to_owned())),
+        };
+        line.clear();
+        let summary = summary.map_err(failure)?;
+        let hash = summary.hash.to_string();
+        if !json {
+            return exit::print(&format!("{hash}\n"));
+        }
+        let said = json!({
+            "hash": hash, "epoch": summary.epoch, "names": summary.names, "bytes": summary.bytes,
+        });
+        exit::print(&format!("{said}\n"))
+    }
+}
+
+/// The line on a terminal, and the request to end.
+struct Line<'a> {
+    shutdown: &'a Shutdown,
+    shown: Instant,
+    terminal: bool,
+}
+
+impl<'a> Line<'a> {
+    fn new(shutdown: &'a Shutdown) -> Self {
+        Self {
+            shutdown,
+            shown: Instant::now(),
+            terminal: io::stderr().is_terminal(),
+        }
+    }
+
+    fn show(&mut self, progress: &Progress) -> ControlFlow<()> {
+        if self.terminal && self.shown.elapsed() >= SHOWN {
+            self.shown = Instant::now();
+            let Progress {
+                names,
+                bytes,
+                differences,
+            } = progress;
+            eprint!("\r\x1b[Knames {names}  bytes {bytes}  differences {differences}");
+        }
+        match self.shutdown.requested() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn clear(&self) {
+        if self.terminal {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+/// A difference, or what nobody knows, is a failure.
+fn judge(verdict: &Verdict) -> Result<(), Failure> {
+    if verdict.equal() {
+        return Ok(());
+    }
+    let mut what = match verdict.differing {
+        1 => "1 difference".to_owned(),
+        count => format!("{count} differences"),
+    };
+    if verdict.undecided_count > 0 {
+        what += &format!(", {} undecided", verdict.undecided_count);
+    }
+    if verdict.partial {
+        what += " in what was compared: ended before all was";
+    }
+    let owners = |one: &Difference| one.what == What::Owner;
+    if verdict.differing > 0 && verdict.differences.iter().all(owners) {
+        what += "; all are owners: `--no-owners` compares the rest alone";
+    }
+    Err(Failure::Failed(anyhow!(what)))
+}
+
+fn text(verdict: &Verdict) -> String {
+    let mut text = String::new();
+    for one in &verdict.differences {
+        let path = one.path.as_os_str().as_encoded_bytes().escape_ascii();
+        let path = format!("./{path}");
+        text += &format!("{:<20} {path}{}\n", one.what.name(), detail(one));
+    }
+    let listed = verdict.differences.len() as u64;
+    if verdict.differing > listed {
+        text += &format!("... and {} more\n", verdict.differing - listed);
+    }
+    for one in &verdict.undecided {
+        let path = one.path.as_os_str().as_encoded_bytes().escape_ascii();
+        text += &format!("{:<20} ./{path}  {}\n", "undecided", one.why);
+    }
+    let word = match (verdict.equal(), verdict.partial) {
+        (true, _) => "equal",
+        (false, true) => "partial",
+        (false, false) if verdict.differing == 0 => "undecided",
+        (false, false) => "different",
+    };
+    text += &format!(
+        "{word}  epoch {}  names {}  bytes {}  differences {}  undecided {}",
+        verdict.epoch, verdict.names, verdict.bytes, verdict.differing, verdict.undecided_count
+    );
+    for (what, count) in [("other holes", verdict.holes), ("mounted", verdict.mounted)] {
+        if count > 0 {
+            text += &format!("  {what} {count}");
+        }
+    }
+    if let Some((log, _)) = verdict.hashes.filter(|(log, folder)| log == folder) {
+        text += &format!("  hash {log}");
+    }
+    text + "\n"
+}
+
+fn detail(one: &Difference) -> String {
+    let cut = |text: &str| match text.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
+        None => text.to_owned(),
+    };
+    if !one.ranges.is_empty() {
+        let ranges = one.ranges.iter().take(10);
+        let ranges: Vec<String> = ranges
+            .map(|(offset, length)| format!("{offset}+{length}"))
+            .collect();
+        let more = if one.ranges.len() > 10 { " ..." } else { "" };
+        return format!("  {}{more}", ranges.join(" "));
+    }
+    if one.log.is_empty() && one.folder.is_empty() {
+        return String::new();
+    }
+    format!("  log: {}  folder: {}", cut(&one.log), cut(&one.folder))
+}
+
+fn object(verdict: &Verdict) -> Value {
+    let path = |path: &std::path::Path| {
+        let bytes = path.as_os_str().as_encoded_bytes();
+        bytes.escape_ascii().to_string()
+    };
+    let differences: Vec<Value> = verdict
+        .differences
+        .iter()
+        .map(|one| {
+            json!({
+                "path": path(&one.path), "what": one.what.name(), "log": one.log,
+                "folder": one.folder, "ranges": one.ranges,
+            })
+        })
+        .collect();
+    let undecided: Vec<Value> = verdict
+        .undecided
+        .iter()
+        .map(|one| json!({ "path": path(&one.path), "why": one.why }))
+        .collect();
+    json!({
+        "equal": verdict.equal(),
+        "partial": verdict.partial,
+        "epoch": verdict.epoch,
+        "names": verdict.names,
+        "bytes": verdict.bytes,
+        "differences": verdict.differing,
+        "undecided": verdict.undecided_count,
+        "files_with_other_holes": verdict.holes,
+        "mounted": verdict.mounted,
+        "log_hash": verdict.hashes.map(|(log, _)| log.to_string()),
+        "folder_hash": verdict.hashes.map(|(_, folder)| folder.to_string()),
+        "listed": differences,
+        "listed_undecided": undecided,
+    })
+}
+
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Log(log @ (log::Error::NoEpoch { .. } | log::Error::Damaged { .. })) => {
+            Failure::Input(log.to_string())
+        }
+        Error::Log(log) => of_log(log),
+        Error::Io { .. } | Error::Nothing => Failure::Input(error.to_string()),
+        failed @ (Error::Undecided { .. } | Error::Ended) => Failure::Failed(failed.into()),
+    }
+}

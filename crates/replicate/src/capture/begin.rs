@@ -1,0 +1,140 @@
+//! Begins to follow a tree: with a log of its own, or with one that a capture has left.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use nix::errno::Errno;
+
+use super::derive::Deriver;
+use super::order::Order;
+use super::program::{Programs, Scope};
+use super::rescan::{Comparison, Known, Rescan};
+use super::source::Source;
+use super::{Capture, Error, Options, Progress, Reading, mounts};
+use crate::record::{Entry, Part};
+
+impl Capture {
+    /// Attaches to the tree below `root`. The first records say what the tree
+    /// has already.
+    ///
+    /// # Errors
+    /// [`Error`] says what is missing.
+    pub fn start(root: &Path, options: Options) -> Result<Self, Error> {
+        Self::check(root, options)?;
+        Self::attach(root, options)
+    }
+
+    /// Whatever the file system says nothing of.
+    pub(crate) fn attach(root: &Path, options: Options) -> Result<Self, Error> {
+        let mut capture = Self::connect(root, options)?;
+        let start = Entry::Start {
+            root: capture.deriver.source.name(),
+        };
+        // A start follows anything.
+        let _always = capture.deriver.tree.enter(&start);
+        capture.deriver.out.push(start);
+        capture.doubt_root();
+        Ok(capture)
+    }
+
+    /// Attaches to the tree below `root`, to go on with the log that says what is `known`. The first
+    /// records say what has become of the tree since; epochs are numbered on. A log of another root, or
+    /// of none, says the whole tree anew.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn resume(root: &Path, options: Options, known: Known) -> Result<Self, Error> {
+        Self::check(root, options)?;
+        let mut capture = Self::connect(root, options)?;
+        let file = capture.deriver.source.name();
+        let Known { tree, contents } = known;
+        capture.epoch = tree.epoch();
+        let same = tree.root() == Some(file);
+        capture.deriver.tree = tree;
+        if same {
+            capture.deriver.comparison = Some(Comparison::new(contents));
+            capture.unscanned = true;
+            capture.progress.rescan = Some(Rescan::default());
+            // The log has these doubts already, and nobody to settle them.
+            for (file, part) in capture.deriver.tree.in_doubt() {
+                capture.deriver.doubts.entry(file).or_default().add(&part);
+            }
+        } else {
+            let start = Entry::Start { root: file };
+            let _always = capture.deriver.tree.enter(&start);
+            capture.deriver.out.push(start);
+        }
+        capture.doubt_root();
+        Ok(capture)
+    }
+
+    /// Whether the tree is one that can be followed, as far as that shows before.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn check(root: &Path, options: Options) -> Result<(), Error> {
+        if !nix::unistd::geteuid().is_root() {
+            return Err(Error::Privileges);
+        }
+        let source = Source::open(root)?;
+        if source.format().silent() && !options.look {
+            let format = source.format().name();
+            return Err(Error::Silent { format });
+        }
+        Ok(())
+    }
+
+    /// Where other file systems are mounted below a tree: they are no part of it.
+    ///
+    /// # Errors
+    /// When the kernel's list cannot be read.
+    pub fn mounted_below(root: &Path) -> io::Result<Vec<PathBuf>> {
+        mounts::below(root)
+    }
+
+    fn connect(root: &Path, options: Options) -> Result<Self, Error> {
+        let source = Source::open(root)?;
+        let failed = |cause| Error::Tree {
+            path: root.to_owned(),
+            cause,
+        };
+        let device = mounts::device(source.root()).map_err(failed)?;
+        let device = device.ok_or_else(|| Error::FileSystem {
+            path: root.to_owned(),
+        })?;
+        let scope = Scope {
+            device,
+            root: source.name(),
+            format: source.format(),
+        };
+        let programs = Programs::attach(&scope, options)?;
+        // A page that is dirty already would tell nothing of further stores.
+        nix::unistd::syncfs(source.root()).map_err(|errno: Errno| failed(errno.into()))?;
+        Ok(Self {
+            programs,
+            deriver: Deriver::new(source),
+            order: Order::new(0),
+            reading: Reading::Idle,
+            progress: Progress::default(),
+            accounted: 0,
+            forgotten: 0,
+            epoch: 0,
+            wanted: false,
+            unscanned: false,
+            last_event: Instant::now(),
+            journal: options.journal,
+            last_reading: Instant::now(),
+            looked: Instant::now(),
+            looks: options.look,
+            hooks: 0,
+        })
+    }
+
+    /// Until it is settled there is no epoch.
+    fn doubt_root(&mut self) {
+        let root = self.deriver.source.name();
+        self.deriver.doubt(root, Part::Names);
+        self.deriver.doubt(root, Part::Attributes);
+    }
+}

@@ -1,0 +1,145 @@
+//! Whether a folder is the tree that a log says, byte for byte, and one hash of either for who has
+//! only one of them. Decides what is compared; who asked decides what to do about it.
+
+mod compare;
+mod content;
+mod hash;
+mod of_folder;
+mod of_log;
+mod report;
+mod side;
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use crate::log;
+use crate::restore::{State, last_epoch};
+use compare::Compare;
+use of_folder::OfFolder;
+use of_log::OfLog;
+use side::Nobody;
+
+pub use hash::Hash;
+pub use report::{Difference, Undecided, Verdict, What};
+
+/// What files are compared and hashed in, in bytes.
+pub const BLOCK: usize = 64 << 10;
+
+/// What of a tree is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// Owners and groups: only root can give files away.
+    pub owners: bool,
+    /// What [`crate::restore`] makes only when asked to: device nodes, set-user-ID and set-group-ID bits
+    /// of files, and extended attributes other than `user.`
+    pub privileged: bool,
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self {
+            owners: true,
+            privileged: false,
+        }
+    }
+}
+
+/// How far a comparison is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Names that were looked at.
+    pub names: u64,
+    /// Bytes that were read of the folder, or of the log where there is no folder.
+    pub bytes: u64,
+    /// Names and bytes that differ.
+    pub differences: u64,
+}
+
+/// Is told how far it is, and says whether to go on.
+pub type Watch<'a> = &'a mut dyn FnMut(&Progress) -> ControlFlow<()>;
+
+/// What a whole tree comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    pub hash: Hash,
+    /// The log's; none of a folder.
+    pub epoch: Option<u64>,
+    pub names: u64,
+    pub bytes: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Log(#[from] log::Error),
+    #[error("{}: {cause}", .path.display())]
+    Io { path: PathBuf, cause: io::Error },
+    #[error("the log has no tree: nothing was written to it yet")]
+    Nothing,
+    #[error("{}: {why}; a hash needs a tree that rests and can be read", .path.display())]
+    Undecided { path: PathBuf, why: String },
+    #[error("ended before it was done: nothing is known of the whole tree")]
+    Ended,
+}
+
+/// Compares a folder with the tree of an epoch of the log, or of its last one.
+///
+/// # Errors
+/// What is wrong with the log, or with the folder itself. Of what is in the folder, what cannot be read
+/// is undecided.
+pub fn verify(
+    folder: &Path,
+    epoch: Option<u64>,
+    against: &Path,
+    scope: Scope,
+    watch: Watch<'_>,
+) -> Result<Verdict, Error> {
+    let (epoch, state) = state(folder, epoch)?;
+    let log = OfLog::new(&state.tree, &state.contents, scope);
+    let there = OfFolder::new(against, scope);
+    let mut compare = Compare::new(log, there, (folder, against), scope, watch);
+    compare.run(false)?;
+    let mounted = compare.there.side.mounted;
+    Ok(Verdict {
+        epoch,
+        mounted,
+        ..compare.verdict()
+    })
+}
+
+/// The hash of the tree of an epoch of the log, or of its last one.
+///
+/// # Errors
+/// What is wrong with the log; [`Error::Ended`].
+pub fn hash_log(
+    folder: &Path,
+    epoch: Option<u64>,
+    scope: Scope,
+    watch: Watch<'_>,
+) -> Result<Summary, Error> {
+    let (epoch, state) = state(folder, epoch)?;
+    let log = OfLog::new(&state.tree, &state.contents, scope);
+    let mut compare = Compare::new(log, Nobody, (folder, folder), scope, watch);
+    compare.run(true)?;
+    compare.summary(Some(epoch))
+}
+
+/// The hash of a folder's tree.
+///
+/// # Errors
+/// What cannot be read; [`Error::Undecided`], [`Error::Ended`].
+pub fn hash_folder(folder: &Path, scope: Scope, watch: Watch<'_>) -> Result<Summary, Error> {
+    let there = OfFolder::new(folder, scope);
+    let mut compare = Compare::new(there, Nobody, (folder, folder), scope, watch);
+    compare.run(true)?;
+    compare.summary(None)
+}
+
+fn state(folder: &Path, epoch: Option<u64>) -> Result<(u64, State), Error> {
+    let epoch = match epoch {
+        Some(epoch) => epoch,
+        None => last_epoch(folder)?,
+    };
+    Ok((epoch, State::read(folder, epoch)?))
+}

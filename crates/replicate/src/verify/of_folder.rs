@@ -1,0 +1,241 @@
+//! The tree that a folder has. Nothing in it is followed or changed; what is mounted below is no part of it.
+
+use std::ffi::OsStr;
+use std::fs::File as Opened;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, AtFlags, CWD, Dir, Mode, OFlags, SeekFrom, Statx, StatxFlags};
+use rustix::io::Errno;
+
+use super::Scope;
+use super::side::{Fault, Seen, Side};
+use crate::record::{Attributes, Extended, Kind, Name};
+
+/// More than names and values of extended attributes take.
+const LONGEST_LIST: usize = 1 << 20;
+const TYPE: u16 = 0o170_000;
+
+#[derive(Debug)]
+pub(super) struct OfFolder {
+    top: PathBuf,
+    scope: Scope,
+    /// What the root is mounted as.
+    mount: u64,
+    /// Names below which something else is mounted.
+    pub(super) mounted: u64,
+}
+
+/// A file, whatever its name means by now.
+#[derive(Debug)]
+pub(super) struct Found {
+    path: OwnedFd,
+    opened: Option<Opened>,
+    /// Data is known to lie from here to there.
+    data: (u64, u64),
+}
+
+impl OfFolder {
+    pub(super) fn new(top: &Path, scope: Scope) -> Self {
+        Self {
+            top: top.to_owned(),
+            scope,
+            mount: 0,
+            mounted: 0,
+        }
+    }
+
+    fn extended(path: &Path, allowed: impl Fn(&[u8]) -> bool) -> Result<Vec<Extended>, Errno> {
+        let names = match growing(|room| fs::listxattr(path, room)) {
+            Err(Errno::NOTSUP) => return Ok(Vec::new()),
+            names => names?,
+        };
+        let mut all = Vec::new();
+        for name in names.split(|byte| *byte == 0) {
+            if name.is_empty() || !allowed(name) {
+                continue;
+            }
+            match growing(|room| fs::getxattr(path, name, room)) {
+                Ok(value) => all.push((name.to_vec(), value)),
+                // It went away meanwhile.
+                Err(Errno::NODATA) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        all.sort();
+        Ok(all)
+    }
+
+    fn opened(found: &mut Found) -> io::Result<&Opened> {
+        let opened = match found.opened.take() {
+            Some(opened) => opened,
+            None => open(&found.path)?.into(),
+        };
+        Ok(found.opened.insert(opened))
+    }
+}
+
+impl Side for OfFolder {
+    type Found = Found;
+
+    fn root(&mut self) -> Result<Found, Fault> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let path = fs::openat(CWD, &self.top, flags, Mode::empty())?;
+        self.mount = stat(&path)?.stx_mnt_id;
+        Ok(Found::new(path))
+    }
+
+    fn names(&mut self, directory: &Found) -> Result<Vec<Name>, Fault> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let mut names = Vec::new();
+        for entry in Dir::new(fs::openat(&directory.path, ".", flags, Mode::empty())?)? {
+            names.extend(Name::new(entry?.file_name().to_bytes()));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn find(&mut self, directory: &Found, name: &Name) -> Result<Option<Found>, Fault> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let name = OsStr::from_bytes(name.as_bytes());
+        let path = match fs::openat(&directory.path, name, flags, Mode::empty()) {
+            Ok(path) => path,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        let stat = stat(&path)?;
+        if stat.stx_mnt_id != self.mount {
+            self.mounted += 1;
+            return Ok(None);
+        }
+        let device = matches!(stat.stx_mode & TYPE, 0o020_000 | 0o060_000);
+        Ok((self.scope.privileged || !device).then(|| Found::new(path)))
+    }
+
+    fn seen(&mut self, found: &Found) -> Result<Seen, Fault> {
+        let stat = stat(&found.path)?;
+        let by_path = PathBuf::from(format!("/proc/self/fd/{}", found.path.as_raw_fd()));
+        let device = fs::makedev(stat.stx_rdev_major, stat.stx_rdev_minor);
+        let kind = match stat.stx_mode & TYPE {
+            0o100_000 => Kind::Regular,
+            0o040_000 => Kind::Directory,
+            0o010_000 => Kind::Fifo,
+            0o140_000 => Kind::Socket,
+            0o020_000 => Kind::CharacterDevice(device),
+            0o060_000 => Kind::BlockDevice(device),
+            _ => Kind::Symlink(fs::readlinkat(&found.path, "", Vec::new())?.into_bytes()),
+        };
+        let shared = stat.stx_nlink > 1 && kind != Kind::Directory;
+        let holder = fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
+        let size = if kind == Kind::Regular {
+            stat.stx_size
+        } else {
+            0
+        };
+        let seen = Seen {
+            attributes: Attributes {
+                mode: stat.stx_mode & !TYPE,
+                uid: stat.stx_uid,
+                gid: stat.stx_gid,
+                modified_ns: nanoseconds(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
+            },
+            extended: Self::extended(&by_path, |name| self.scope.compares(name))?,
+            size,
+            shared: shared.then_some((stat.stx_ino, holder)),
+            changed_ns: nanoseconds(stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec),
+            kind,
+        };
+        Ok(self.scope.narrow(seen))
+    }
+
+    fn data_from(&mut self, found: &mut Found, at: u64) -> Result<Option<u64>, Fault> {
+        let (from, to) = found.data;
+        if (from..to).contains(&at) {
+            return Ok(Some(at));
+        }
+        let opened = Self::opened(found)?;
+        let data = match fs::seek(opened, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            Err(Errno::NXIO) => return Ok(None),
+            // The file system knows of no holes.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => at,
+            Err(errno) => return Err(errno.into()),
+        };
+        let hole = fs::seek(opened, SeekFrom::Hole(data)).unwrap_or(u64::MAX);
+        found.data = (data, hole);
+        Ok(Some(data))
+    }
+
+    fn read(&mut self, found: &mut Found, at: u64, into: &mut [u8]) -> Result<(), Fault> {
+        let opened = Self::opened(found)?;
+        let mut filled = 0;
+        while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match opened.read_at(rest, at + filled as u64) {
+                // It is shorter by now, which its size will say.
+                Ok(0) => {
+                    rest.fill(0);
+                    break;
+                }
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn changed(&mut self, found: &Found, seen: &Seen) -> Result<bool, Fault> {
+        let stat = stat(&found.path)?;
+        let now = nanoseconds(stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec);
+        Ok(now != seen.changed_ns || seen.kind == Kind::Regular && stat.stx_size != seen.size)
+    }
+}
+
+impl Found {
+    fn new(path: OwnedFd) -> Self {
+        Self {
+            path,
+            opened: None,
+            data: (0, 0),
+        }
+    }
+}
+
+/// Opens to read what is open as a path, without a trace where that is allowed.
+fn open(path: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let by_path = format!("/proc/self/fd/{}", path.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    match fs::openat(CWD, &by_path, flags | OFlags::NOATIME, Mode::empty()) {
+        Err(Errno::PERM) => fs::openat(CWD, &by_path, flags, Mode::empty()),
+        opened => opened,
+    }
+}
+
+fn stat(path: &OwnedFd) -> Result<Statx, Errno> {
+    let what = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+    fs::statx(path, "", AtFlags::EMPTY_PATH, what)
+}
+
+fn nanoseconds(seconds: i64, nanoseconds: u32) -> i64 {
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(nanoseconds.into())
+}
+
+/// What `read` puts into room that is made larger until it suffices.
+fn growing(mut read: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
+    let mut room = vec![0; 4096];
+    loop {
+        match read(room.as_mut_slice()) {
+            Ok(length) => {
+                room.truncate(length);
+                return Ok(room);
+            }
+            Err(Errno::RANGE) if room.len() < LONGEST_LIST => room.resize(room.len() * 4, 0),
+            Err(errno) => return Err(errno),
+        }
+    }
+}

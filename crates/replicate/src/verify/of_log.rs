@@ -1,0 +1,120 @@
+//! The tree that a log says.
+
+use super::Scope;
+use super::side::{Fault, Seen, Side};
+use crate::contents::{Contents, Source};
+use crate::record::{Attributes, File, Kind, Name};
+use crate::tree::{Node, Tree};
+
+/// Bits of a mode that let whoever executes the file be somebody else.
+const SET_ID: u16 = 0o6000;
+const HARMLESS: &[u8] = b"user.";
+const NOTHING: Attributes = Attributes {
+    mode: 0,
+    uid: 0,
+    gid: 0,
+    modified_ns: 0,
+};
+
+#[derive(Debug)]
+pub(super) struct OfLog<'a> {
+    tree: &'a Tree,
+    contents: &'a Contents,
+    scope: Scope,
+    source: Source,
+}
+
+impl<'a> OfLog<'a> {
+    pub(super) fn new(tree: &'a Tree, contents: &'a Contents, scope: Scope) -> Self {
+        Self {
+            tree,
+            contents,
+            scope,
+            source: Source::default(),
+        }
+    }
+
+    fn node(&self, file: File) -> Result<&'a Node, Fault> {
+        self.tree.get(file).ok_or(Fault::Nothing)
+    }
+}
+
+impl Side for OfLog<'_> {
+    type Found = File;
+
+    fn root(&mut self) -> Result<File, Fault> {
+        self.tree.root().ok_or(Fault::Nothing)
+    }
+
+    fn names(&mut self, directory: &File) -> Result<Vec<Name>, Fault> {
+        let children = self.tree.children(*directory);
+        Ok(children.map(|(name, _)| name.clone()).collect())
+    }
+
+    fn find(&mut self, directory: &File, name: &Name) -> Result<Option<File>, Fault> {
+        let Some(file) = self.tree.child(*directory, name) else {
+            return Ok(None);
+        };
+        Ok(self.scope.has(&self.node(file)?.kind).then_some(file))
+    }
+
+    fn seen(&mut self, file: &File) -> Result<Seen, Fault> {
+        let node = self.node(*file)?;
+        let shared = node.names.len() > 1;
+        let seen = Seen {
+            kind: node.kind.clone(),
+            attributes: node.attributes.unwrap_or(NOTHING),
+            extended: node.extended.clone(),
+            size: node.size,
+            shared: shared.then_some((file.inode, file.generation.into())),
+            changed_ns: 0,
+        };
+        Ok(self.scope.narrow(seen))
+    }
+
+    fn data_from(&mut self, file: &mut File, at: u64) -> Result<Option<u64>, Fault> {
+        let extents = self.contents.get(*file);
+        Ok(extents.and_then(|extents| extents.data_from(at)))
+    }
+
+    fn read(&mut self, file: &mut File, at: u64, into: &mut [u8]) -> Result<(), Fault> {
+        into.fill(0);
+        match self.contents.get(*file) {
+            Some(extents) => Ok(extents.fill(&mut self.source, at, into)?),
+            None => Ok(()),
+        }
+    }
+
+    fn changed(&mut self, _: &File, _: &Seen) -> Result<bool, Fault> {
+        Ok(false)
+    }
+}
+
+impl Scope {
+    /// Whether what is of this kind is a part of the tree.
+    pub(super) fn has(self, kind: &Kind) -> bool {
+        let device = matches!(kind, Kind::CharacterDevice(_) | Kind::BlockDevice(_));
+        self.privileged || !device
+    }
+
+    /// Whether an extended attribute of this name is compared.
+    pub(super) fn compares(self, name: &[u8]) -> bool {
+        self.privileged || name.starts_with(HARMLESS)
+    }
+
+    /// Takes away what is not compared.
+    pub(super) fn narrow(self, mut seen: Seen) -> Seen {
+        if !self.privileged && seen.kind != Kind::Directory {
+            seen.attributes.mode &= !SET_ID;
+        }
+        seen.extended.retain(|(name, _)| self.compares(name));
+        if matches!(seen.kind, Kind::Symlink(_)) {
+            // Linux has none, and no call that sets them.
+            seen.attributes.mode = 0;
+        }
+        if !self.owners {
+            (seen.attributes.uid, seen.attributes.gid) = (0, 0);
+        }
+        seen
+    }
+}

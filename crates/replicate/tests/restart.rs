@@ -1,0 +1,379 @@
+//! A capture is killed in the middle of what a program does, and another one takes up its log: at each
+//! barrier the log has the tree that is there.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
+#![allow(clippy::print_stdout, reason = "how the captures and the test speak")]
+
+mod bed;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::ops::ControlFlow;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use bed::file_system::{Bed, Format, within};
+use bed::trees::{What, differences};
+use bed::workload::Workload;
+use replicate::capture::{Capture, INTERVAL, Known, Options, Progress};
+use replicate::log::{self, Reader, Writer};
+use replicate::record::{Change, Entry};
+use replicate::restore::{self, restore};
+use replicate::verify::{self, Scope};
+use rustix::fs::{XattrFlags, removexattr, setxattr};
+
+/// The seeds of every run of the tests.
+const USUAL: u64 = 10;
+const USUAL_STEPS: u32 = 100;
+/// Of a complete one.
+const ALL: u64 = 200;
+const ALL_STEPS: u32 = 300;
+/// Steps to a barrier.
+const BARRIER: u32 = 25;
+/// Longer than a machine that others use takes.
+const LIMIT: Duration = Duration::from_secs(60);
+const PRIVILEGED: restore::Options = restore::Options { privileged: true };
+/// What makes this program a capture.
+const TREE: &str = "RESTART_TREE";
+const LOG: &str = "RESTART_LOG";
+
+/// No test of its own: the program that the others start and kill.
+#[test]
+fn a_capture() {
+    let (Some(tree), Some(log)) = (env::var_os(TREE), env::var_os(LOG)) else {
+        return;
+    };
+    let mut writer = Writer::open(Path::new(&log), log::Options::default()).unwrap();
+    let known = Known::read(Path::new(&log)).unwrap();
+    let mut capture = Capture::resume(Path::new(&tree), Options::default(), known).unwrap();
+    let before = writer.epoch();
+    let mut take = |entry| {
+        writer.append(0, entry).unwrap();
+    };
+    let orders = orders();
+    let mut ready = false;
+    loop {
+        let progress = capture.poll(&mut take).unwrap();
+        if !ready && progress.epoch > before {
+            ready = true;
+            say("ready", &progress);
+        }
+        match orders.recv_timeout(INTERVAL) {
+            Ok(()) => {
+                assert!(capture.catch_up(LIMIT, &mut take).unwrap(), "no epoch");
+                say("caught-up", &capture.progress());
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+fn say(what: &str, progress: &Progress) {
+    let rescan = progress.rescan.unwrap_or_default();
+    println!(
+        "said {what} files={} new={} gone={} bytes={} differed={}",
+        rescan.files, rescan.new, rescan.gone, rescan.bytes, rescan.differed
+    );
+}
+
+/// A line of the input is one.
+fn orders() -> Receiver<()> {
+    let (send, orders) = mpsc::channel();
+    thread::spawn(move || {
+        for _line in std::io::stdin().lines() {
+            if send.send(()).is_err() {
+                return;
+            }
+        }
+    });
+    orders
+}
+
+/// A capture that runs.
+struct Running {
+    process: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+type Said = BTreeMap<String, u64>;
+
+impl Running {
+    fn start(tree: &Path, log: &Path) -> Self {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command
+            .args(["--exact", "a_capture", "--nocapture"])
+            .env(TREE, tree)
+            .env(LOG, log)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut process = sys::child::die_with_parent(&mut command).spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap());
+        Self { process, lines }
+    }
+
+    /// Waits until it says this, and what it says of it.
+    fn wait(&mut self, what: &str) -> Said {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "it has ended");
+            // The harness writes the test's name before the first of them.
+            let Some((_, said)) = line.split_once("said ") else {
+                continue;
+            };
+            let mut words = said.split_whitespace();
+            if words.next() == Some(what) {
+                let pairs = words.map(|word| word.split_once('=').unwrap());
+                return pairs
+                    .map(|(key, value)| (key.to_owned(), value.parse().unwrap()))
+                    .collect();
+            }
+        }
+    }
+
+    fn catch_up(&mut self) -> Said {
+        let orders = self.process.stdin.as_mut().unwrap();
+        orders.write_all(b"catch up\n").unwrap();
+        self.wait("caught-up")
+    }
+
+    fn kill(mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn ten_seeds_are_taken_up_after_kills() {
+    within(|bed| seeds(bed, USUAL, USUAL_STEPS));
+}
+
+#[test]
+fn two_hundred_seeds_are_taken_up_after_kills() {
+    if sys::require::requested("takes up the logs of 200 seeds of 300 steps") {
+        within(|bed| seeds(bed, ALL, ALL_STEPS));
+    }
+}
+
+fn seeds(bed: &Bed, seeds: u64, steps: u32) {
+    let Some(disk) = bed.mount(Format::Ext4, "source") else {
+        return;
+    };
+    let one_of: Option<u64> = env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+    let failed: Vec<u64> = (1..=seeds)
+        .filter(|seed| one_of.is_none_or(|one| one == *seed))
+        .filter(|seed| {
+            let place = Place::new(&disk, bed.scratch(), *seed);
+            let tried = panic::catch_unwind(AssertUnwindSafe(|| one(&place, *seed, steps)));
+            place.clean();
+            tried.is_err()
+        })
+        .collect();
+    assert!(failed.is_empty(), "of {seeds} seeds: {failed:?}");
+}
+
+struct Place {
+    tree: PathBuf,
+    log: PathBuf,
+    copy: PathBuf,
+}
+
+impl Place {
+    fn new(disk: &Path, scratch: &Path, seed: u64) -> Self {
+        let place = Self {
+            tree: disk.join(format!("seed {seed}")),
+            log: scratch.join(format!("log {seed}")),
+            copy: disk.join(format!("copy {seed}")),
+        };
+        fs::create_dir(&place.tree).unwrap();
+        place
+    }
+
+    fn clean(&self) {
+        for folder in [&self.tree, &self.log, &self.copy] {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+
+    /// The log's last epoch is the tree that is there.
+    fn check(&self, said: &[String]) {
+        restore(&self.log, None, &self.copy, PRIVILEGED).unwrap();
+        let mut differ = differences(&self.tree, &self.copy);
+        differ.retain(|one| one.what != What::Holes);
+        let last = said.len().saturating_sub(BARRIER as usize);
+        assert!(
+            differ.is_empty(),
+            "{differ:#?}\n{}",
+            said[last..].join("\n")
+        );
+        let scope = Scope {
+            owners: true,
+            privileged: true,
+        };
+        let on = &mut |_: &verify::Progress| ControlFlow::Continue(());
+        let verdict = verify::verify(&self.log, None, &self.tree, scope, on).unwrap();
+        assert!(verdict.equal(), "{verdict:#?}");
+        fs::remove_dir_all(&self.copy).unwrap();
+    }
+}
+
+fn one(place: &Place, seed: u64, steps: u32) {
+    let mut random = seed;
+    let mut workload = Workload::start(&place.tree, seed, steps, BARRIER);
+    let mut said = Vec::new();
+    loop {
+        let mut running: Option<Running> = None;
+        let next = thread::scope(|scope| {
+            let working = scope.spawn(|| workload.next());
+            // Some are killed before they are ready, and what is done between two is seen by none.
+            while !working.is_finished() {
+                let started = running.is_none();
+                let now = running.get_or_insert_with(|| Running::start(&place.tree, &place.log));
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                if started && random >> 63 == 0 {
+                    now.wait("ready");
+                }
+                thread::sleep(Duration::from_millis(random >> 40 & 127));
+                if random >> 62 & 1 == 0
+                    && let Some(running) = running.take()
+                {
+                    running.kill();
+                    thread::sleep(Duration::from_millis(random >> 33 & 63));
+                }
+            }
+            working.join().unwrap()
+        });
+        let Some(steps) = next else {
+            return;
+        };
+        said.extend(steps);
+        // Whether it is ready or not: it catches up once it is.
+        let mut running = running.unwrap_or_else(|| Running::start(&place.tree, &place.log));
+        running.catch_up();
+        running.kill();
+        place.check(&said);
+    }
+}
+
+/// The bytes that records of data say, and how many records.
+fn data_of(log: &Path) -> (u64, u64) {
+    let mut reader = Reader::open(log).unwrap();
+    let (mut records, mut bytes) = (0, 0);
+    while let Some(located) = reader.read().unwrap() {
+        if let Entry::Change(Change::Data { bytes: said, .. }) = located.record.entry {
+            records += 1;
+            bytes += said.len() as u64;
+        }
+    }
+    (records, bytes)
+}
+
+fn starts(log: &Path) -> usize {
+    let mut reader = Reader::open(log).unwrap();
+    let mut starts = 0;
+    while let Some(located) = reader.read().unwrap() {
+        starts += usize::from(matches!(located.record.entry, Entry::Start { .. }));
+    }
+    starts
+}
+
+#[test]
+fn an_unchanged_tree_adds_no_bytes_and_a_changed_one_those_that_changed() {
+    within(|bed| {
+        let Some(disk) = bed.mount(Format::Ext4, "source") else {
+            return;
+        };
+        let place = Place::new(&disk, bed.scratch(), 0);
+        shell(
+            &place.tree,
+            "mkdir -p many/deep; for i in $(seq 500); do echo $i >many/$i; done
+             head -c 3000000 /dev/urandom >large; truncate -s 1G hole
+             printf x | dd of=hole bs=1 seek=500000000 conv=notrunc status=none
+             fallocate -l 100000 reserved; ln -s nowhere link; ln large many/deep/again
+             mkfifo pipe; mknod null c 1 3",
+        );
+        let large = place.tree.join("large");
+        setxattr(&large, "user.a", b"b", XattrFlags::CREATE).unwrap();
+        let mut first = Running::start(&place.tree, &place.log);
+        let said = first.wait("ready");
+        assert_eq!(said["files"], 0, "{said:?}");
+        // What was seen as it was written is compared as well.
+        shell(
+            &place.tree,
+            "printf y | dd of=hole bs=1 seek=7000 conv=notrunc status=none
+             echo seen >seen; truncate -s 2 seen; truncate -s 5000 seen",
+        );
+        first.catch_up();
+        first.kill();
+        let before = data_of(&place.log);
+        let mut second = Running::start(&place.tree, &place.log);
+        let said = second.wait("ready");
+        assert_eq!(said["differed"], 0, "{said:?}");
+        assert!(said["files"] > 500 && said["bytes"] > 3_000_000, "{said:?}");
+        assert_eq!((said["new"], said["gone"]), (0, 0), "{said:?}");
+        second.kill();
+        assert_eq!(data_of(&place.log), before);
+        shell(
+            &place.tree,
+            "printf z | dd of=large bs=1 seek=1000000 conv=notrunc status=none
+             rm many/7; mv many/8 eight; mkdir many/9.d; mv many/9 many/9.d; echo new >new
+             chmod 600 many/10; touch -d 2001-02-03 many/11
+             rm link; mkfifo link; rm pipe; ln -s elsewhere pipe; mv many/deep shallow
+             fallocate -p -o 0 -l 8192 hole; truncate -s 10 many/12; mkdir -p a/b; mv many/13 a/b",
+        );
+        removexattr(&large, "user.a").unwrap();
+        let mut third = Running::start(&place.tree, &place.log);
+        let said = third.wait("ready");
+        // The block of `large`, `new`, and the zeros that make many/12 longer.
+        let expected = (64 << 10) + 4;
+        assert!(said["differed"] - expected <= 20, "{said:?}");
+        third.kill();
+        place.check(&[]);
+        assert_eq!(starts(&place.log), 1);
+    });
+}
+
+#[test]
+fn a_log_of_another_tree_begins_anew() {
+    within(|bed| {
+        let Some(disk) = bed.mount(Format::Ext4, "source") else {
+            return;
+        };
+        let (one, mut other) = (
+            Place::new(&disk, bed.scratch(), 0),
+            Place::new(&disk, bed.scratch(), 1),
+        );
+        other.log.clone_from(&one.log);
+        shell(&one.tree, "echo one >one");
+        shell(&other.tree, "echo two >two; mkdir more");
+        for place in [&one, &other] {
+            let mut running = Running::start(&place.tree, &place.log);
+            running.wait("ready");
+            running.kill();
+            place.check(&[]);
+        }
+        assert_eq!(starts(&one.log), 2);
+    });
+}
+
+fn shell(folder: &Path, script: &str) {
+    let status = Command::new("bash")
+        .args(["-euc", script])
+        .current_dir(folder)
+        .status();
+    assert!(status.unwrap().success());
+}

@@ -66,7 +66,7 @@ until grep -q ready said; do
     sleep 0.01
 done
 grep -q '"epoch":'$((again + 1))[,}] said
-grep -q '"differed_bytes":0,"files":5,"gone":0,"new":0,' said
+grep -q '"differed_bytes":0,"files":7,"gone":0,"new":0,' said
 test "$("$1" replicate --json log log | grep -c '"record":"start"')" = 1
 echo later >disk/app/later
 kill -INT $capture

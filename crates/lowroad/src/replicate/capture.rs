@@ -67,13 +67,15 @@ impl Capture {
             let what = format!("{to} is in {tree}: writing the log would be a change of the tree");
             return Err(Failure::Input(what));
         }
-        self.warn()?;
-        self.check()?;
         let options = Options {
             journal: self.journal,
             look: self.allow.contains(&Unseen::Mmap),
             ..Options::default()
         };
+        // First what takes no time, and most often is the reason why it cannot be done.
+        capture::Capture::check(&self.tree, options).map_err(failure)?;
+        self.warn()?;
+        self.check()?;
         let (mut log, mut capture) = self.begin(options)?;
         let mut ready = false;
         let mut shown = Instant::now();
@@ -111,22 +113,6 @@ impl Capture {
         )))
     }
 
-    /// Takes the log up where it ends, or begins it.
-    fn begin(&self, options: Options) -> Result<(Log, capture::Capture), Failure> {
-        // First what takes no time, and most often is the reason why it cannot be done.
-        if self.afresh {
-            let capture = capture::Capture::start(&self.tree, options).map_err(failure)?;
-            let mut log = Log::open(self)?;
-            log.numbered_from = log.before;
-            return Ok((log, capture));
-        }
-        capture::Capture::check(&self.tree, options).map_err(failure)?;
-        let log = Log::open(self)?;
-        let known = Known::read(&self.to).map_err(of_log)?;
-        let capture = capture::Capture::resume(&self.tree, options, known).map_err(failure)?;
-        Ok((log, capture))
-    }
-
     /// Tries whether all that a program may do is seen here.
     fn check(&self) -> Result<(), Failure> {
         let seen = match coverage::quick(&self.tree) {
@@ -156,6 +142,20 @@ impl Capture {
         } else {
             Err(Failure::Missing(refused))
         }
+    }
+
+    /// Takes the log up where it ends, or begins it.
+    fn begin(&self, options: Options) -> Result<(Log, capture::Capture), Failure> {
+        if self.afresh {
+            let capture = capture::Capture::start(&self.tree, options).map_err(failure)?;
+            let mut log = Log::open(self)?;
+            log.numbered_from = log.before;
+            return Ok((log, capture));
+        }
+        let log = Log::open(self)?;
+        let known = Known::read(&self.to).map_err(of_log)?;
+        let capture = capture::Capture::resume(&self.tree, options, known).map_err(failure)?;
+        Ok((log, capture))
     }
 
     /// Says what below the tree is not followed.

@@ -140,12 +140,6 @@ impl Running {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Bytes that it has written down.
-    pub(super) fn written(&self) -> u64 {
-        let files = ["log", "events", "strace"].map(|name| self.out.join(name));
-        files.iter().map(|path| size(path)).sum()
-    }
-
     /// Ends it as a user would, once nobody writes any more: its account, where it gives one.
     pub(super) fn stop(mut self) -> Result<Option<Value>> {
         self.unmount();
@@ -240,6 +234,12 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.unmount();
     }
+}
+
+/// Bytes that an arm has written down.
+pub(super) fn written(out: &Path) -> u64 {
+    let files = ["log", "events", "strace"].map(|name| out.join(name));
+    files.iter().map(|path| size(path)).sum()
 }
 
 /// Bytes of a file, or of all files in a folder.

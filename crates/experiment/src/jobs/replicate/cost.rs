@@ -1,5 +1,6 @@
 //! What a load cost the whole machine, from its first byte until the arm has written down its last.
 
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -7,14 +8,15 @@ use anyhow::{Result, bail};
 use probes::account::Usage;
 use serde_json::Value;
 
-use super::arm::{Arm, Running};
+use super::arm::{self, Arm, Running};
 use super::place::Stand;
 use super::tree;
 use crate::jobs::Outcome;
 use crate::jobs::account::{accountant, idle, spent, watch};
 
-/// An arm that writes nothing down for so long is done: a capture ends an epoch after 20 ms.
-const STILL: Duration = Duration::from_millis(60);
+/// An arm that writes nothing down for so long is done: a journal is read after 200 ms, and a sync of
+/// the log may take as long.
+const STILL: Duration = Duration::from_millis(600);
 const TICK: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -26,14 +28,14 @@ pub(super) fn before() -> Result<Usage> {
 /// Nanoseconds of all CPUs that `work` made the machine spend, beyond what it does when `idle`.
 pub(super) fn of(
     work: impl FnOnce() -> Result<()>,
-    running: &Running,
+    out: &Path,
     idle: &Usage,
     outcome: &mut Outcome,
 ) -> Result<f64> {
     let accountant = accountant()?;
     let (usage, ()) = watch(&accountant, || {
         work()?;
-        rest(running)
+        rest(out)
     })?;
     outcome.cpu = usage.by_name();
     outcome.flags.extend(usage.violations());
@@ -43,12 +45,12 @@ pub(super) fn of(
 }
 
 /// Waits until the arm has written down what it saw.
-fn rest(running: &Running) -> Result<()> {
+fn rest(out: &Path) -> Result<()> {
     let begun = Instant::now();
-    let mut last = (running.written(), begun);
+    let mut last = (arm::written(out), begun);
     while last.1.elapsed() < STILL {
         thread::sleep(TICK);
-        let written = running.written();
+        let written = arm::written(out);
         if written != last.0 {
             last = (written, Instant::now());
         }
@@ -61,24 +63,25 @@ fn rest(running: &Running) -> Result<()> {
 
 /// Ends the arm, and notes what it says of itself. `bytes` is what was written to the tree.
 pub(super) fn end(
-    arm: Arm,
+    of: Arm,
     running: Running,
     stand: &Stand,
     bytes: u64,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    let written = running.written();
+    let account = running.stop()?;
+    let written = arm::written(stand.out());
     outcome.counts.insert("log_bytes".to_owned(), written);
     #[expect(clippy::cast_precision_loss, reason = "a quotient")]
     let each = written as f64 / bytes.max(1) as f64;
     let name = "log_bytes_per_byte".to_owned();
     outcome.values.insert(name, each);
-    let Some(account) = running.stop()? else {
+    let Some(account) = account else {
         return Ok(());
     };
     note(&account, bytes, outcome);
     outcome.environment.insert("capture".to_owned(), account);
-    if arm.is_own() {
+    if of.is_own() {
         let differing = tree::differing(stand)?;
         #[expect(clippy::cast_precision_loss, reason = "a count of bytes")]
         let value = differing as f64;

@@ -40,7 +40,7 @@ pub(super) fn trial(bench: &ReplicateBench, arm: Arm, load: &Load) -> Result<Out
         watch.end(&pids, &mut outcome)?;
         note(&took, &mut outcome);
         let work = || client.send(requests).map(drop);
-        let spent = cost::of(work, &running, &idle, &mut outcome)?;
+        let spent = cost::of(work, stand.out(), &idle, &mut outcome)?;
         #[expect(clippy::cast_precision_loss, reason = "a mean")]
         let each = spent / 1e3 / requests.max(1) as f64;
         outcome.values.insert("cpu_us_per_request".to_owned(), each);

@@ -13,6 +13,7 @@ use super::arm::Arm;
 use super::stated::Application;
 
 const FILE: &str = include_str!("../../../../../experiments/applications/file.py");
+const KEEP_ALIVE: &str = include_str!("../../../../../experiments/applications/keep_alive.py");
 const SQLITE: &str = include_str!("../../../../../experiments/applications/sqlite.py");
 
 /// A running application; it ends when dropped.
@@ -53,6 +54,8 @@ impl Server {
             Application::Sqlite => SQLITE,
         };
         fs::write(&script, text)?;
+        // Python looks for it beside the script.
+        fs::write(out.join("keep_alive.py"), KEEP_ALIVE)?;
         let errors = out.join("application.errors");
         let mut command = arm.wrap(&python(), out);
         command

@@ -30,7 +30,7 @@ pub(super) fn trial(bench: &ReplicateBench, arm: Arm, load: &Load) -> Result<Out
     watch.end(&pids, &mut outcome)?;
 
     let work = || writer.write(size, writes).map(drop);
-    let spent = cost::of(work, &running, &idle, &mut outcome)?;
+    let spent = cost::of(work, stand.out(), &idle, &mut outcome)?;
     drop(writer);
     #[expect(clippy::cast_precision_loss, reason = "a mean")]
     let each = spent / writes.max(1) as f64;

@@ -160,9 +160,8 @@ static __always_inline void touch(struct inode *inode, __u32 flags)
 /* Of a write, folios tell only those pages that it was the first to write. */
 static __always_inline bool range_known(const struct touched *touched, __u32 call)
 {
-	return touched->from < touched->to &&
-	       (!(kind_of(call) & (CALL_FIRST | CALL_THIRD)) ||
-		touched->flags & (HOOK_BUFFERED | HOOK_DIRECT));
+	return touched->from < touched->to && (!(kind_of(call) & (CALL_FIRST | CALL_THIRD)) ||
+					       touched->flags & (HOOK_BUFFERED | HOOK_DIRECT));
 }
 
 /* The system call ends: what it touched is now as it leaves it. */

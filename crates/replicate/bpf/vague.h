@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Where a file system says nothing of what it writes: every change of an inode passes its times, and
- * writes are known by their system call or by the ring that asked for them.
+ * Where a file system says nothing of what it writes: every change of an inode passes its times,
+ * and writes are known by their system call or by the ring that asked for them.
  */
 #ifndef REPLICATE_VAGUE_H
 #define REPLICATE_VAGUE_H

@@ -50,6 +50,8 @@ const HOST_ONLY: &[&str] = &[
     "lowroad media",
     "lowroad models",
     "lowroad replicate",
+    "lowroad replicate_nats",
+    "lowroad replicate_ship",
     "lowroad router_build",
     "lowroad router_cpu",
     "lowroad router_image",

@@ -328,7 +328,10 @@ fn what_cannot_be_shipped_is_said_in_a_line() {
         [&["replicate", "serve", log][..], &listen, &key].concat()
     };
     for (asked, said) in [
-        (receive("http://127.0.0.1:1"), "http://127.0.0.1:1 is no"),
+        (
+            receive("http://127.0.0.1:1"),
+            "http://127.0.0.1:1 is neither",
+        ),
         (
             receive("tcp://127.0.0.1"),
             "tcp://127.0.0.1 is no tcp://HOST:PORT",

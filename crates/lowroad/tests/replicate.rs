@@ -2,26 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::path::Path;
-use std::process::{Command, Output};
+mod replicating;
 
+use replicating::{lowroad, on_ext4};
 use serde_json::Value;
-use sys::require::{Class, skip};
 
-/// In a mount namespace of its own, so that nothing stays mounted. Its argument is the program.
+/// A tree is captured, and applied to a replica beside it.
 const FOLLOWED: &str = r#"
-truncate -s 64M image
-mkfs.ext4 -q image
-mkdir disk
-mount -o loop image disk
-mkdir disk/app
-echo before >disk/app/before
 "$1" replicate --json capture --tree disk/app --to log >said &
 capture=$!
-until grep -q ready said; do
-    kill -0 $capture
-    sleep 0.01
-done
+ready said
+"$1" replicate --json apply log --to replica --follow >applied &
+apply=$!
+ready applied
 cd disk/app
 echo one >one
 ln one two
@@ -37,13 +30,15 @@ kill -INT $capture
 wait $capture
 "$1" replicate restore log --out copy
 "$1" replicate --json log log >records
-list() {
-    (cd "$1" && find . -printf '%P %y %m %U:%G %n %T@ %l\n' | sort)
-}
-list disk/app >source.list
-list copy >copy.list
-diff source.list copy.list
-diff -r --no-dereference disk/app copy
+same disk/app copy
+last=$(grep '"record":"epoch"' records | tail -n 1 | grep -o '"epoch":[0-9]*')
+until grep -q "$last[,}]" applied; do
+    kill -0 $apply
+    sleep 0.05
+done
+kill -INT $apply
+wait $apply
+same disk/app replica/tree
 "$1" replicate verify log --against copy | grep -q '^equal  epoch'
 "$1" replicate verify log --against disk/app --privileged | grep -q '^equal  epoch'
 hash=$("$1" replicate hash --log log)
@@ -61,10 +56,7 @@ chmod 640 copy/moved/er/bytes
 again=$("$1" replicate --json log log | grep -c '"record":"epoch"')
 "$1" replicate --json capture --tree disk/app --to log >said &
 capture=$!
-until grep -q ready said; do
-    kill -0 $capture
-    sleep 0.01
-done
+ready said
 grep -q '"epoch":'$((again + 1))[,}] said
 grep -q '"differed_bytes":0,"files":7,"gone":0,"new":0,' said
 test "$("$1" replicate --json log log | grep -c '"record":"start"')" = 1
@@ -73,58 +65,53 @@ kill -INT $capture
 wait $capture
 "$1" replicate restore log --epoch $again --out before
 "$1" replicate restore log --out after
-diff -r --no-dereference copy before
-diff -r --no-dereference disk/app after
+same copy before
+same disk/app after
+# A replica goes on where it was, and nothing changes when it has all.
+"$1" replicate apply log --to replica
+same disk/app replica/tree
+"$1" replicate verify log --against replica/tree | grep -q '^equal  epoch'
+"$1" replicate --json apply log --to replica >applied
+same disk/app replica/tree
 "#;
 
-fn lowroad(arguments: &[&str], folder: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lowroad"))
-        .args(arguments)
-        .current_dir(folder)
-        .output()
-        .unwrap()
-}
-
-fn has(program: &str) -> bool {
-    let found = Command::new("sh")
-        .args([
-            "-c",
-            "PATH=$PATH:/usr/sbin:/sbin; command -v \"$0\"",
-            program,
-        ])
-        .output();
-    found.unwrap().status.success()
-}
+/// `apply` is killed again and again at a log of many epochs, and ends with what `restore` makes.
+const KILLED: &str = r#"
+"$1" replicate --json capture --tree disk/app --to log >said &
+capture=$!
+ready said
+cd disk/app
+for number in $(seq 80); do
+    mkdir -p in/$((number % 7))
+    head -c $((number * 500)) /dev/urandom >in/$((number % 7))/$number
+    sync in/$((number % 7))/$number
+    mv in/$((number % 7)) in/moved-$number
+    mv -T in/moved-$number in/$((number % 7))
+    head -c 100 /dev/urandom >>before
+done
+cd ../..
+kill -INT $capture
+wait $capture
+"$1" replicate restore log --out copy
+killed=0
+for milliseconds in 005 010 020 030 040 050 070 090 120 160 200; do
+    code=0
+    timeout --signal KILL 0.$milliseconds "$1" replicate apply log --to replica || code=$?
+    test $code = 0 || test $code = 137
+    test $code = 0 || killed=$((killed + 1))
+done
+test $killed -gt 2
+"$1" replicate apply log --to replica
+same copy replica/tree
+same disk/app replica/tree
+"#;
 
 #[test]
 fn a_tree_is_followed_and_made_again() {
-    if !sys::require::root() {
-        return;
-    }
-    if !has("mkfs.ext4") {
-        skip(Class::Core, "no mkfs.ext4: apt install e2fsprogs");
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
-    let path = std::env::var("PATH").unwrap_or_default();
-    let followed = Command::new("unshare")
-        .args([
-            "--mount",
-            "--propagation",
-            "private",
-            "bash",
-            "-euc",
-            FOLLOWED,
-            "test",
-        ])
-        .arg(env!("CARGO_BIN_EXE_lowroad"))
-        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, errors) = (text(&followed.stdout), text(&followed.stderr));
-    assert!(followed.status.success(), "{out}{errors}");
+    if !on_ext4(FOLLOWED, folder.path()) {
+        return;
+    }
     let records = std::fs::read_to_string(folder.path().join("records")).unwrap();
     let records: Vec<Value> = records
         .lines()
@@ -140,6 +127,12 @@ fn a_tree_is_followed_and_made_again() {
     let bytes: u64 = exact.map(|record| record["bytes"].as_u64().unwrap()).sum();
     assert_eq!(bytes, 4 + 300_000, "each byte was seen as it was written");
     assert_eq!(records.last().unwrap()["record"], "epoch");
+}
+
+#[test]
+fn apply_may_be_killed_at_any_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    on_ext4(KILLED, folder.path());
 }
 
 #[test]

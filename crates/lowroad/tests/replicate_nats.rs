@@ -5,76 +5,20 @@
 #[path = "../../replicate/tests/servers/mod.rs"]
 mod servers;
 
-use std::io::{BufRead as _, BufReader};
-use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+mod replicating;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use replicate::log::{Durability, Error, Options, Reader, Writer};
-use replicate::record::{Change, Entry, File, Origin, Record};
-use serde_json::Value;
+use std::path::Path;
+
+use replicate::log::{Durability, Error, Options, Writer};
+use replicate::record::{Change, Entry, File, Origin};
+use replicating::{Program, lowroad, records};
 use servers::{Server, wait_until};
 
-const LOWROAD: &str = env!("CARGO_BIN_EXE_lowroad");
-
-/// A program, which is killed when the test ends.
-struct Program {
-    child: Child,
-    said: BufReader<ChildStdout>,
-}
-
-impl Program {
-    fn start(arguments: &[&str], folder: &Path) -> Self {
-        let mut child = Command::new(LOWROAD)
-            .args(["replicate", "--json"])
-            .args(arguments)
-            .current_dir(folder)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        Self { child, said }
-    }
-
-    /// The next line that has this member, and what it is.
-    fn says(&mut self, member: &str) -> Value {
-        loop {
-            let mut line = String::new();
-            let count = self.said.read_line(&mut line).unwrap();
-            assert_ne!(count, 0, "it ends without {member}");
-            let value: Value = serde_json::from_str(&line).unwrap();
-            if let Some(found) = value.get(member) {
-                return found.clone();
-            }
-        }
-    }
-
-    fn end(mut self) -> Value {
-        let pid = i32::try_from(self.child.id()).unwrap();
-        kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
-        let ended = self.says("ended");
-        assert!(self.child.wait().unwrap().success());
-        ended
-    }
-
-    /// Its exit code, and what it says on standard error.
-    fn refused(arguments: &[&str], folder: &Path) -> (Option<i32>, String) {
-        let mut command = Command::new(LOWROAD);
-        command.arg("replicate").args(arguments).current_dir(folder);
-        let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code(), said)
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// The exit code, and what is said on standard error.
+fn refused(arguments: &[&str], folder: &Path) -> (Option<i32>, String) {
+    let output = lowroad(&[&["replicate"][..], arguments].concat(), folder);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), said)
 }
 
 const ROOT: File = File {
@@ -119,17 +63,6 @@ fn open(folder: &Path, options: Options) -> Writer {
     opened.unwrap()
 }
 
-fn records(folder: &Path) -> Vec<Record> {
-    let Ok(mut reader) = Reader::open(folder) else {
-        return Vec::new();
-    };
-    let mut all = Vec::new();
-    while let Some(located) = reader.read().unwrap() {
-        all.push(located.record);
-    }
-    all
-}
-
 #[test]
 fn a_publisher_that_is_killed_goes_on_where_the_stream_ends() {
     let Some(server) = Server::start("") else {
@@ -157,7 +90,7 @@ fn a_publisher_that_is_killed_goes_on_where_the_stream_ends() {
     }
     let mut publisher = Program::start(&publish, here);
     assert_eq!(publisher.says("ready")["record"], 10_100);
-    let (code, said) = Program::refused(&publish, here);
+    let (code, said) = refused(&publish, here);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("stop that one first"), "{said}");
     edge.says("ready");
@@ -176,11 +109,11 @@ fn a_publisher_that_is_killed_goes_on_where_the_stream_ends() {
     // One of another log cannot use the stream.
     write(&here.join("other"), 10);
     let other = ["publish", "other", "--to", &url, "--replicas", "1"];
-    let (code, said) = Program::refused(&other, here);
+    let (code, said) = refused(&other, here);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("has another log"), "{said}");
     // Nor can a copy of another one go on with it, unless it is told to begin afresh.
-    let (code, said) = Program::refused(&["receive", &url, "--to", "other"], here);
+    let (code, said) = refused(&["receive", &url, "--to", "other"], here);
     assert_eq!(code, Some(2), "{said}");
     let fresh = Program::start(&["receive", &url, "--to", "other", "--fresh"], here);
     wait_until("all is there", || {
@@ -200,12 +133,12 @@ fn what_cannot_be_an_address_is_said() {
         "http://127.0.0.1/S",
         "nats://h/a.b",
     ] {
-        let (code, said) = Program::refused(&["publish", "log", "--to", to], folder.path());
+        let (code, said) = refused(&["publish", "log", "--to", to], folder.path());
         assert_eq!(code, Some(2), "{said}");
         assert!(said.contains("nats://HOST:PORT/NAME"), "{said}");
     }
     let missing = ["publish", "nowhere", "--to", "nats://127.0.0.1:1/S"];
-    let (code, said) = Program::refused(&missing, folder.path());
+    let (code, said) = refused(&missing, folder.path());
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("nowhere"), "{said}");
 }

@@ -2,107 +2,44 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod replicating;
+
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use replicate::log::{Durability, Options, Reader, Writer};
-use replicate::record::{Change, Entry, File, Origin, Record};
-use serde_json::Value;
-use sys::require::{Class, skip};
+use replicate::log::{Durability, Options, Writer};
+use replicate::record::{Change, Entry, File, Origin};
+use replicating::{Program, lowroad, on_ext4, records};
 
-const LOWROAD: &str = env!("CARGO_BIN_EXE_lowroad");
 /// Longer than anything takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn lowroad(arguments: &[&str], folder: &Path) -> Output {
-    let mut command = Command::new(LOWROAD);
-    command
-        .args(arguments)
-        .current_dir(folder)
-        .output()
-        .unwrap()
+fn serve(listen: &str, folder: &Path) -> Program {
+    let keys = [
+        "--cert",
+        "keys/server.pem",
+        "--key",
+        "keys/server.key",
+        "--clients-ca",
+        "keys/ca.pem",
+    ];
+    let serve = ["serve", "log", "--listen", listen];
+    Program::start(&[&serve[..], &keys].concat(), folder)
 }
 
-/// A program, which is killed when the test ends.
-struct Program {
-    child: Child,
-    said: BufReader<ChildStdout>,
-}
-
-impl Program {
-    fn start(arguments: &[&str], folder: &Path) -> Self {
-        let mut child = Command::new(LOWROAD)
-            .args(["replicate", "--json"])
-            .args(arguments)
-            .current_dir(folder)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        Self { child, said }
-    }
-
-    fn serve(listen: &str, folder: &Path) -> Self {
-        let keys = [
-            "--cert",
-            "keys/server.pem",
-            "--key",
-            "keys/server.key",
-            "--clients-ca",
-            "keys/ca.pem",
-        ];
-        let serve = ["serve", "log", "--listen", listen];
-        Self::start(&[&serve[..], &keys].concat(), folder)
-    }
-
-    fn receive(from: &str, to: &str, folder: &Path) -> Self {
-        let keys = [
-            "--cert",
-            "keys/edge-1.pem",
-            "--key",
-            "keys/edge-1.key",
-            "--server-ca",
-            "keys/ca.pem",
-        ];
-        let receive = ["receive", from, "--to", to];
-        Self::start(&[&receive[..], &keys].concat(), folder)
-    }
-
-    /// The next line that has this member, and what it is.
-    fn says(&mut self, member: &str) -> Value {
-        loop {
-            let mut line = String::new();
-            let count = self.said.read_line(&mut line).unwrap();
-            assert_ne!(count, 0, "it ends without {member}");
-            let value: Value = serde_json::from_str(&line).unwrap();
-            if let Some(found) = value.get(member) {
-                return found.clone();
-            }
-        }
-    }
-
-    fn end(mut self) -> Value {
-        let pid = i32::try_from(self.child.id()).unwrap();
-        kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
-        let ended = self.says("ended");
-        assert!(self.child.wait().unwrap().success());
-        ended
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn receive(from: &str, to: &str, folder: &Path) -> Program {
+    let keys = [
+        "--cert",
+        "keys/edge-1.pem",
+        "--key",
+        "keys/edge-1.key",
+        "--server-ca",
+        "keys/ca.pem",
+    ];
+    let receive = ["receive", from, "--to", to];
+    Program::start(&[&receive[..], &keys].concat(), folder)
 }
 
 fn keys(folder: &Path) {
@@ -121,17 +58,6 @@ fn keys(folder: &Path) {
     );
     assert!(made.status.success());
     assert_eq!(String::from_utf8(made.stdout).unwrap().lines().count(), 7);
-}
-
-fn read(folder: &Path) -> Vec<Record> {
-    let Ok(mut reader) = Reader::open(folder) else {
-        return Vec::new();
-    };
-    let mut all = Vec::new();
-    while let Some(located) = reader.read().unwrap() {
-        all.push(located.record);
-    }
-    all
 }
 
 fn entry(number: u64) -> Entry {
@@ -171,10 +97,10 @@ fn both_ends_may_be_killed_at_any_moment() {
         segment: 1 << 20,
     };
     let mut writer = Writer::open(&at.join("log"), options).unwrap();
-    let mut server = Program::serve("127.0.0.1:0", at);
+    let mut server = serve("127.0.0.1:0", at);
     let listen = server.says("ready")["listen"].as_str().unwrap().to_owned();
     let from = format!("tcp://{listen}");
-    let mut receivers = ["one", "two"].map(|to| Program::receive(&from, to, at));
+    let mut receivers = ["one", "two"].map(|to| receive(&from, to, at));
     let mut random = fastrand::Rng::with_seed(7);
     for step in 0..STEPS {
         for number in step * STEP + 1..=(step + 1) * STEP {
@@ -186,19 +112,19 @@ fn both_ends_may_be_killed_at_any_moment() {
         if random.bool() {
             server.child.kill().unwrap();
             server.child.wait().unwrap();
-            server = Program::serve(&listen, at);
+            server = serve(&listen, at);
             server.says("ready");
         } else {
             receivers[0].child.kill().unwrap();
             receivers[0].child.wait().unwrap();
-            receivers[0] = Program::receive(&from, "one", at);
+            receivers[0] = receive(&from, "one", at);
         }
     }
-    let source = read(&at.join("log"));
+    let source = records(&at.join("log"));
     assert_eq!(source.len() as u64, STEPS * STEP);
     for copy in ["one", "two"] {
-        until(copy, || read(&at.join(copy)).len() == source.len());
-        assert!(read(&at.join(copy)) == source, "{copy} is not the log");
+        until(copy, || records(&at.join(copy)).len() == source.len());
+        assert!(records(&at.join(copy)) == source, "{copy} is not the log");
     }
     until("both are known to have all", || {
         let status = server.says("status");
@@ -215,38 +141,21 @@ fn both_ends_may_be_killed_at_any_moment() {
     assert_eq!(ended["number"], STEPS * STEP, "{ended}");
 }
 
-/// In a mount namespace of its own, so that nothing stays mounted. Its argument is the program.
+/// A tree is captured, its log served and received, and the copy restored and applied.
 const CAPTURED: &str = r#"
-truncate -s 64M image
-mkfs.ext4 -q image
-mkdir disk
-mount -o loop image disk
-mkdir disk/app
-echo before >disk/app/before
 "$1" replicate keys keys --server 127.0.0.1 --client edge-1 >made
-started=
-trap 'kill $started 2>/dev/null || true' EXIT
-ready() {
-    until grep -q ready "$1"; do
-        kill -0 $2
-        sleep 0.01
-    done
-}
 "$1" replicate --json capture --tree disk/app --to log >said &
 capture=$!
-started="$capture"
-ready said $capture
+ready said
 "$1" replicate --json serve log --listen 127.0.0.1:0 --cert keys/server.pem --key keys/server.key \
     --clients-ca keys/ca.pem >served &
 serve=$!
-started="$started $serve"
-ready served $serve
+ready served
 port=$(grep -o '127.0.0.1:[0-9]*' served | head -n 1)
 "$1" replicate --json receive tcp://$port --to copy --cert keys/edge-1.pem --key keys/edge-1.key \
     --server-ca keys/ca.pem >received &
 receive=$!
-started="$started $receive"
-ready received $receive
+ready received
 cd disk/app
 echo one >one
 mkdir -p deep/er
@@ -271,46 +180,15 @@ started=
 "$1" replicate log copy >copy.list
 cmp log.list copy.list
 "$1" replicate restore copy --out out
-list() {
-    (cd "$1" && find . -printf '%P %y %m %U:%G %n %T@ %l\n' | sort)
-}
-list disk/app >source.tree
-list out >out.tree
-diff source.tree out.tree
-diff -r --no-dereference disk/app out
+same disk/app out
+"$1" replicate apply copy --to replica
+same disk/app replica/tree
 "#;
 
 #[test]
 fn a_tree_is_captured_here_and_restored_there() {
-    if !sys::require::root() {
-        return;
-    }
-    let mkfs = ["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"];
-    if !mkfs.iter().any(|path| Path::new(path).exists()) {
-        skip(Class::Core, "no mkfs.ext4: apt install e2fsprogs");
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
-    let path = std::env::var("PATH").unwrap_or_default();
-    let mut shipped = Command::new("unshare");
-    shipped.args([
-        "--mount",
-        "--propagation",
-        "private",
-        "bash",
-        "-euc",
-        CAPTURED,
-        "test",
-    ]);
-    let shipped = shipped
-        .arg(LOWROAD)
-        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, errors) = (text(&shipped.stdout), text(&shipped.stderr));
-    assert!(shipped.status.success(), "{out}{errors}");
+    on_ext4(CAPTURED, folder.path());
 }
 
 #[test]

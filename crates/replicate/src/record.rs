@@ -153,6 +153,20 @@ pub enum Entry {
 #[error("no name of a file: {:?}", String::from_utf8_lossy(.0))]
 pub struct NoName(pub Vec<u8>);
 
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Regular => f.write_str("file"),
+            Self::Directory => f.write_str("directory"),
+            Self::Symlink(target) => write!(f, "symlink to {}", target.escape_ascii()),
+            Self::Fifo => f.write_str("fifo"),
+            Self::Socket => f.write_str("socket"),
+            Self::CharacterDevice(device) => write!(f, "character device {device:#x}"),
+            Self::BlockDevice(device) => write!(f, "block device {device:#x}"),
+        }
+    }
+}
+
 impl fmt::Display for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "inode {} (generation {})", self.inode, self.generation)

@@ -6,6 +6,7 @@
 //! has found gets a route of its own.
 
 mod change;
+mod first;
 mod given;
 mod outlet;
 mod routes;

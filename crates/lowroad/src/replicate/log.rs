@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use control::shutdown::Shutdown;
 use replicate::log::Reader;
-use replicate::record::{Change, Entry, File, Kind, Origin, Part, Record};
+use replicate::record::{Change, Entry, File, Origin, Part, Record};
 use serde_json::{Value, json};
 
 use super::of_log;
@@ -85,7 +85,9 @@ fn change_of(change: &Change) -> (&'static str, Value) {
     let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
     let id = File::to_string;
     match change {
-        Change::New { file, kind } => ("new", json!({ "file": id(file), "kind": kind_of(kind) })),
+        Change::New { file, kind } => {
+            ("new", json!({ "file": id(file), "kind": kind.to_string() }))
+        }
         Change::Gone { file } => ("gone", json!({ "file": id(file) })),
         Change::Attributes { file, attributes } => (
             "attributes",
@@ -136,18 +138,6 @@ fn change_of(change: &Change) -> (&'static str, Value) {
         ),
         Change::Doubt { file, part } => ("doubt", part_of(file, part)),
         Change::Settled { file, part } => ("settled", part_of(file, part)),
-    }
-}
-
-fn kind_of(kind: &Kind) -> String {
-    match kind {
-        Kind::Regular => "file".to_owned(),
-        Kind::Directory => "directory".to_owned(),
-        Kind::Symlink(target) => format!("symlink to {}", target.escape_ascii()),
-        Kind::Fifo => "fifo".to_owned(),
-        Kind::Socket => "socket".to_owned(),
-        Kind::CharacterDevice(device) => format!("character device {device:#x}"),
-        Kind::BlockDevice(device) => format!("block device {device:#x}"),
     }
 }
 

@@ -241,7 +241,7 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
 
     fn compare(&mut self, here: &Seen, there: &Seen) {
         if std::mem::discriminant(&here.kind) != std::mem::discriminant(&there.kind) {
-            self.differ(What::Kind, word(&here.kind), word(&there.kind));
+            self.differ(What::Kind, here.kind.to_string(), there.kind.to_string());
             return;
         }
         let (a, b) = (&here.attributes, &there.attributes);
@@ -265,7 +265,7 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
             Kind::Symlink(_) => What::Target,
             _ => What::Device,
         };
-        self.say(what, &here.kind, &there.kind, word);
+        self.say(what, &here.kind, &there.kind, Kind::to_string);
     }
 
     fn links(&mut self, here: Option<&[u8]>, there: Option<&[u8]>) {
@@ -452,17 +452,5 @@ impl<S: Side> Part<S> {
             Some(one) => self.hash.entry(path, &one.seen, one.content),
             None => {}
         }
-    }
-}
-
-fn word(kind: &Kind) -> String {
-    match kind {
-        Kind::Regular => "file".to_owned(),
-        Kind::Directory => "directory".to_owned(),
-        Kind::Symlink(target) => format!("symlink to {}", target.escape_ascii()),
-        Kind::Fifo => "fifo".to_owned(),
-        Kind::Socket => "socket".to_owned(),
-        Kind::CharacterDevice(device) => format!("character device {device:#x}"),
-        Kind::BlockDevice(device) => format!("block device {device:#x}"),
     }
 }

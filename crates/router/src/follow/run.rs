@@ -12,6 +12,7 @@ use lpm::Rib;
 use netdev::monitor::{Monitor, Progress, ROOM, Table};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::first::First;
 use super::outlet::Gathered;
 use super::status::Lag;
 use super::{Follow, Status, Sync};
@@ -203,6 +204,8 @@ struct Reader<P> {
     /// Since when there may have been changes that are not carried out.
     waiting_since: Option<Instant>,
     ticked: Instant,
+    /// Not while the calling thread begins.
+    first: Option<First>,
 }
 
 impl Reader<Gathered> {
@@ -237,10 +240,12 @@ impl<P: Plane> Reader<P> {
             doubted: None,
             waiting_since: None,
             ticked: Instant::now(),
+            first: None,
         }
     }
 
     fn run(mut self) {
+        self.first = Some(First::default());
         loop {
             match self.step() {
                 Ok(true) => {}
@@ -256,9 +261,13 @@ impl<P: Plane> Reader<P> {
 
     /// Waits for something to do and does it; false when there is nothing more to do ever.
     fn step(&mut self) -> Result<bool, netdev::Error> {
+        if self.waiting_since.is_none() && self.listing.is_none() {
+            self.first.iter_mut().for_each(First::waits);
+        }
         if !self.wait() {
             return Ok(false);
         }
+        self.first.iter_mut().for_each(First::works);
         self.waiting_since.get_or_insert_with(Instant::now);
         if self.read_changes()? == Progress::Overrun {
             lock(&self.shared).overruns += 1;

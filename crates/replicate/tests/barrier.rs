@@ -1,4 +1,5 @@
-//! What a program does to have something on the disk is an epoch at once.
+//! What a program does to have something on the disk is an epoch at once; one that does nothing of it has
+//! epochs too.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
 mod bed;
@@ -8,10 +9,16 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bed::file_system::{Format, within};
 use follow::Following;
 use replicate::capture::Options;
+
+/// Far more than it takes.
+const LIMIT: Duration = Duration::from_secs(60);
 
 type Barrier = fn(&Path);
 
@@ -33,6 +40,41 @@ const BARRIERS: &[(&str, Barrier)] = &[
         fs::rename(tree.join("a"), tree.join("b")).unwrap();
     }),
 ];
+
+#[test]
+fn a_program_that_never_pauses_and_never_syncs_has_epochs() {
+    within(|bed| {
+        let Some(tree) = bed.mount(Format::Ext4, "ext4") else {
+            return;
+        };
+        let mut following = Following::start(&tree, Options::default());
+        let before = following.check(&tree).epoch;
+        let ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut file = fs::File::create(tree.join("a")).unwrap();
+                while !ended.load(Ordering::Relaxed) {
+                    file.write_all(b"!").unwrap();
+                }
+            });
+            let _ends_the_writer = Ends(&ended);
+            let begun = Instant::now();
+            while following.poll().epoch < before + 3 {
+                assert!(begun.elapsed() < LIMIT, "{:?}", following.poll());
+            }
+        });
+        following.check(&tree);
+    });
+}
+
+/// Also where the test has failed.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 fn open(tree: &Path) -> fs::File {
     fs::File::open(tree.join("a")).unwrap()

@@ -123,6 +123,8 @@ impl Capture {
             wanted: false,
             unscanned: false,
             last_event: Instant::now(),
+            ended: Instant::now(),
+            bytes: 0,
             journal: options.journal,
             last_reading: Instant::now(),
             looked: Instant::now(),

@@ -34,6 +34,10 @@ pub use rescan::{Known, Rescan};
 
 /// After so much time without an event, what has happened is an epoch.
 const STILL: Duration = Duration::from_millis(20);
+/// A program that goes on and on and syncs nothing: what it has done for so long is an epoch.
+const LONG: Duration = Duration::from_millis(20);
+/// Unless these are more bytes: it takes time to have them on the disk, and the ring fills meanwhile.
+const MUCH: usize = 4 << 20;
 /// Who tells only where it was written is read from so often, while nothing is synced.
 const JOURNAL: Duration = Duration::from_millis(200);
 /// Portions of events that are taken at once.
@@ -81,6 +85,10 @@ pub struct Capture {
     /// The tree has not been compared yet with the log that is taken up.
     unscanned: bool,
     last_event: Instant,
+    /// When the last epoch was handed on.
+    ended: Instant,
+    /// Bytes that were handed on since.
+    bytes: usize,
     journal: bool,
     last_reading: Instant,
     /// When stores that nobody tells of were looked for.
@@ -171,7 +179,7 @@ impl Capture {
         while self.settle(take)? {}
         self.look_often()?;
         // What was to be read at a barrier has been read by now.
-        if self.wanted || self.last_event.elapsed() >= STILL {
+        if self.wanted || self.is_due() || self.last_event.elapsed() >= STILL {
             self.rest()?;
         }
         self.pass_on(take)?;
@@ -250,7 +258,7 @@ impl Capture {
             self.hooks |= event.hooks;
             let quiet = event.flags.quiet();
             self.deriver.event(event)?;
-            if quiet && self.wanted {
+            if quiet && (self.wanted || self.is_due()) {
                 self.close()?;
             }
         }
@@ -387,6 +395,11 @@ impl Capture {
         Ok(())
     }
 
+    /// Whether copies have waited for long enough.
+    fn is_due(&self) -> bool {
+        self.deriver.said && self.bytes <= MUCH && self.ended.elapsed() >= LONG
+    }
+
     /// Ends an epoch, unless something is in doubt.
     fn close(&mut self) -> Result<(), Error> {
         let certain = self.deriver.doubts.is_empty() && matches!(self.reading, Reading::Idle);
@@ -418,7 +431,14 @@ impl Capture {
 
     fn say(&mut self, take: &mut dyn FnMut(Entry)) {
         for entry in self.deriver.out.drain(..) {
+            let epoch = matches!(entry, Entry::Epoch { .. });
+            if let Entry::Change(Change::Data { bytes, .. }) = &entry {
+                self.bytes += bytes.len();
+            }
             take(entry);
+            if epoch {
+                (self.ended, self.bytes) = (Instant::now(), 0);
+            }
         }
     }
 }

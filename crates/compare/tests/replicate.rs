@@ -30,7 +30,9 @@ fn block(name: &str, load: usize, arms: &[&str]) -> Option<Vec<Value>> {
     let text = format!("{}[[load]]{}", parts[0], parts[load + 1]);
     let text = text
         .replace("= 10000 ", "= 300 ")
-        .replace("= 1000 ", "= 20 ");
+        .replace("= 1000 ", "= 20 ")
+        .replace("duration = \"5s\"", "duration = \"200ms\"")
+        .replace("duration = \"2s\"", "duration = \"100ms\"");
     let plan = folder.path().join("small.toml");
     std::fs::write(&plan, text).unwrap();
     let out = folder.path().join("out");
@@ -119,5 +121,40 @@ fn the_origins_method_sees_whole_milliseconds() {
         // Of 20 requests.
         let sum = trial["values"]["origin_ms"].as_f64().unwrap() * 20.0;
         assert!(sum > 0.0 && (sum - sum.round()).abs() < 1e-6, "{trial}");
+    }
+}
+
+/// Copies of each arm had all writes, each some time after it was made, and were the tree at the end.
+fn check_copies(mut record: Vec<Value>, writes: u64, copies: u64) {
+    let trials = record.split_off(1);
+    let skipped = &record[0]["skipped"];
+    let arms = record[0]["arms"].as_array().unwrap().len();
+    // Disturbed ones are tried again.
+    assert!(trials.len() >= arms + 2, "{skipped}");
+    for trial in &trials {
+        assert!(!trial["flags"].to_string().contains("failed"), "{trial}");
+        let value = |name: &str| trial["values"][name].as_f64().unwrap();
+        assert!(value("bytes_differing").abs() < 0.5, "{trial}");
+        assert!(value("lag_ms_p50") > 0.0, "{trial}");
+        assert!(value("lag_ms_p99") >= value("lag_ms_p50"), "{trial}");
+        assert!(value("source_cpu_us_per_write") > 0.0, "{trial}");
+        let count = |name: &str| trial["counts"][name].as_u64().unwrap();
+        assert_eq!((count("writes"), count("copies")), (writes, copies));
+        // Each write is synced, and what is synced is an epoch.
+        assert!(count("epochs") > writes, "{trial}");
+        // All of it leaves the source: for each copy, or once.
+        let (sent, bytes) = (count("sent_bytes"), (1000 + 2 * writes) * 4096);
+        match trial["arm"].as_str().unwrap() {
+            "tcp" => assert!(sent >= copies * bytes, "{trial}"),
+            "nats" => assert!((bytes..2 * bytes).contains(&sent), "{trial}"),
+            _ => assert_eq!(sent, 0, "{trial}"),
+        }
+    }
+}
+
+#[test]
+fn a_copy_has_what_is_written_over_every_transport() {
+    if let Some(record) = block("replicate-lag", 0, &[]) {
+        check_copies(record, 200, 1);
     }
 }

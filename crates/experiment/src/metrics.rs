@@ -109,6 +109,24 @@ const METRICS: &[(&str, &str, Better, Effect)] = &[
     ("added_ms", "ms", Better::Lower, Effect::Difference),
     ("origin_ms", "ms", Better::Lower, Effect::Difference),
     ("cpu_us_per_request", "us", Better::Lower, Effect::Ratio),
+    ("lag_ms_p50", "ms", Better::Lower, Effect::Ratio),
+    ("lag_ms_p99", "ms", Better::Lower, Effect::Ratio),
+    // Of the copy that is latest.
+    ("worst_lag_ms_p50", "ms", Better::Lower, Effect::Ratio),
+    ("cpu_us_per_write", "us", Better::Lower, Effect::Ratio),
+    // Of the programs that run where the tree is.
+    (
+        "source_cpu_us_per_write",
+        "us",
+        Better::Lower,
+        Effect::Ratio,
+    ),
+    (
+        "sent_bytes_per_byte",
+        "bytes",
+        Better::Lower,
+        Effect::Difference,
+    ),
     ("dropped_pct", "%", Better::Lower, Effect::Difference),
     ("read_back_pct", "%", Better::Lower, Effect::Difference),
     (

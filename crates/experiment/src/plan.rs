@@ -83,6 +83,8 @@ pub enum Measure {
     Writes,
     /// Requests to a program that writes files, one after the other.
     Requests,
+    /// How long after a write copies of the file have it.
+    Lag,
 }
 
 impl Measure {
@@ -96,7 +98,7 @@ impl Measure {
             Self::Writes | Self::Requests => 3.0,
             // And a wait for rows that are collected for a second.
             Self::RowLatency => 2.0,
-            Self::Cpu | Self::Forward => 2.0,
+            Self::Cpu | Self::Forward | Self::Lag => 2.0,
             // Its tail, two starts of ffmpeg, silence at the end, and decoding.
             Self::Video => 2.5,
             Self::Throughput => 8.0,

@@ -24,4 +24,6 @@ pub(crate) const SHIPPED: &[&str] = &[
     include_str!("../../../experiments/router-forwarding.toml"),
     include_str!("../../../experiments/replicate-pwrite.toml"),
     include_str!("../../../experiments/replicate-overhead.toml"),
+    include_str!("../../../experiments/replicate-lag.toml"),
+    include_str!("../../../experiments/replicate-fanout.toml"),
 ];

@@ -124,7 +124,8 @@ impl Bench for RelayBench {
             | Measure::Build
             | Measure::Forward
             | Measure::Writes
-            | Measure::Requests => {
+            | Measure::Requests
+            | Measure::Lag => {
                 bail!("a relay is not measured so")
             }
         }?;

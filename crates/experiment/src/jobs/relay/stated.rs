@@ -34,8 +34,8 @@ pub(crate) fn check(load: &Load, measure: Measure) -> Result<(), String> {
         Measure::Lookup | Measure::Updates | Measure::Build | Measure::Forward => {
             return Err("lookup, updates, build and forward are of the router".to_owned());
         }
-        Measure::Writes | Measure::Requests => {
-            return Err("writes and requests are of replicate".to_owned());
+        Measure::Writes | Measure::Requests | Measure::Lag => {
+            return Err("writes, requests and lag are of replicate".to_owned());
         }
         _ => {}
     }

@@ -1,13 +1,18 @@
 //! Trials of replicate: what it costs programs that their files are followed, by `lowroad` and by
-//! what else could see their writes.
+//! what else could see their writes; and how soon copies have what was written.
 
 mod arm;
+mod chain;
 mod client;
 mod cost;
+mod lag;
 mod place;
 mod requests;
 mod server;
+mod service;
 mod stated;
+mod steady;
+mod transport;
 mod tree;
 mod writer;
 mod writes;
@@ -19,6 +24,7 @@ use probes::foreign::Foreign;
 use self::arm::Arm;
 use self::place::Place;
 pub(crate) use self::stated::check_stated;
+use self::transport::Transport;
 pub use self::writer::serve;
 use super::noise::Beside;
 use super::program::program;
@@ -28,7 +34,9 @@ use crate::plan::{Load, Measure};
 
 /// Every arm there is.
 pub(crate) fn arms() -> Vec<&'static str> {
-    Arm::ALL.iter().map(|arm| arm.name()).collect()
+    let arms = Arm::ALL.iter().map(|arm| arm.name());
+    arms.chain(Transport::ALL.iter().map(|arm| arm.name()))
+        .collect()
 }
 
 /// What of the replicate job this machine can run.
@@ -42,6 +50,7 @@ impl Fit for ReplicateFit {
             return Err(Missing::new(what, "run with sudo"));
         }
         program("mkfs.ext4", "apt-get install e2fsprogs")?;
+        Transport::find(arm).map_or(Ok(()), Transport::check)?;
         Arm::find(arm).map_or(Ok(()), Arm::check)
     }
 
@@ -55,8 +64,12 @@ impl Fit for ReplicateFit {
         }
     }
 
-    fn applies(&self, _: &str, _: &Load) -> Result<(), Missing> {
-        Ok(())
+    fn applies(&self, arm: &str, load: &Load) -> Result<(), Missing> {
+        if stated::is_lag(load) == Transport::find(arm).is_some() {
+            return Ok(());
+        }
+        let remedy = "file, tcp and nats measure lag; all others measure writes and requests";
+        Err(Missing::new(format!("{arm} is not measured so"), remedy))
     }
 }
 
@@ -80,12 +93,17 @@ impl ReplicateBench {
 
 impl Bench for ReplicateBench {
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-        let arm = Arm::find(spec.arm).with_context(|| format!("no arm {}", spec.arm))?;
         self.beside.wait()?;
         let awake = Awake::start(spec.idle)?;
+        let unknown = || format!("no arm {}", spec.arm);
+        let followed = || Arm::find(spec.arm).with_context(unknown);
         let mut outcome = match spec.measure {
-            Measure::Writes => writes::trial(self, arm, spec.load)?,
-            _ => requests::trial(self, arm, spec.load)?,
+            Measure::Writes => writes::trial(self, followed()?, spec.load)?,
+            Measure::Requests => requests::trial(self, followed()?, spec.load)?,
+            _ => {
+                let arm = Transport::find(spec.arm).with_context(unknown)?;
+                lag::trial(self, arm, spec.load)?
+            }
         };
         drop(awake);
         self.beside.note(&self.foreign, &mut outcome)?;

@@ -10,8 +10,8 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use tempfile::TempDir;
 
-/// Of the image; nothing is taken until it is written.
-const SIZE: u64 = 1 << 30;
+/// Of an image; nothing is taken until it is written.
+const SIZE: u64 = 2 << 30;
 /// No threads that go on making it while trials run.
 const MAKE: [&str; 4] = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
 
@@ -46,13 +46,27 @@ impl Place {
         )
         .context("tmpfs")?;
         let place = Self { memory };
-        let image = place.memory.path().join("image");
+        place.image("image", &place.disk())?;
+        Ok(place)
+    }
+
+    fn image(&self, name: &str, at: &Path) -> Result<()> {
+        let image = self.memory.path().join(name);
         File::create_new(&image)?.set_len(SIZE)?;
         done(Command::new("mkfs.ext4").args(MAKE).arg(&image))?;
-        fs::create_dir(place.disk())?;
+        fs::create_dir(at)?;
         let mut mount = Command::new("mount");
-        done(mount.args(["-o", "loop"]).arg(&image).arg(place.disk()))?;
-        Ok(place)
+        // What was removed is not to stay in memory.
+        done(mount.args(["-o", "loop,discard"]).arg(&image).arg(at))
+    }
+
+    /// A folder on another such file system: for logs and copies, where no disk is to be waited for.
+    pub(super) fn room(&self) -> Result<TempDir> {
+        let at = self.memory.path().join("room");
+        if !at.exists() {
+            self.image("room.image", &at)?;
+        }
+        Ok(tempfile::tempdir_in(at)?)
     }
 
     pub(super) fn stand(&self) -> Result<Stand> {

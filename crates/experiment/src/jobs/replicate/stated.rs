@@ -1,4 +1,5 @@
-//! What an experiment file may say of replicate: writes, or requests to an application.
+//! What an experiment file may say of replicate: writes, requests to an application, or writes that
+//! copies are to have.
 
 use crate::plan::{Link, Load, LoadSource, Measure};
 
@@ -7,6 +8,13 @@ pub(super) const WRITES: &str = "writes";
 const APPLICATION: &str = "application";
 pub(super) const REQUESTS: &str = "requests";
 const CLIENT: &str = "client";
+/// Writes a second.
+pub(super) const RATE: &str = "rate";
+/// So many writes are followed by an fsync; none is, where it is zero.
+pub(super) const SYNC: &str = "sync";
+pub(super) const FILES: &str = "files";
+pub(super) const COPIES: &str = "copies";
+const IN_PLACE: &str = "in-place";
 
 /// More of either in one trial take too long.
 const MOST: i64 = 10_000_000;
@@ -59,7 +67,8 @@ pub(crate) fn check_stated(load: &Load, measure: Measure) -> Result<(), String> 
     match measure {
         Measure::Writes => check_writes(load),
         Measure::Requests => check_requests(load),
-        _ => Err("replicate is measured by writes and requests".to_owned()),
+        Measure::Lag => check_lag(load),
+        _ => Err("replicate is measured by writes, requests and lag".to_owned()),
     }
 }
 
@@ -70,6 +79,42 @@ fn check_writes(load: &Load) -> Result<(), String> {
         return Ok(());
     }
     Err("writes need a payload of 8B to 1MiB, and options = { writes = N }".to_owned())
+}
+
+/// Whether what is measured is when copies have what was written.
+pub(super) fn is_lag(load: &Load) -> bool {
+    load.options.contains_key(RATE)
+}
+
+/// Whether copies' files are changed where they are.
+pub(super) fn in_place(load: &Load) -> bool {
+    let asked = load.options.get(IN_PLACE);
+    asked.and_then(toml::Value::as_bool).unwrap_or(false)
+}
+
+fn check_lag(load: &Load) -> Result<(), String> {
+    let within = |option: &str, least: i64, most: i64| {
+        let value = load.options.get(option).map(toml::Value::as_integer);
+        value.is_none_or(|value| value.is_some_and(|value| (least..=most).contains(&value)))
+    };
+    let known = [RATE, SYNC, FILES, COPIES, IN_PLACE];
+    let all_known = load.options.keys().all(|key| known.contains(&key.as_str()));
+    let told = [RATE, SYNC]
+        .iter()
+        .all(|option| load.options.contains_key(*option));
+    let ranges = within(RATE, 1, 100_000) && within(SYNC, 0, MOST);
+    let ranges = ranges && within(FILES, 1, 1000) && within(COPIES, 1, 64);
+    let flag = load.options.get(IN_PLACE).is_none_or(toml::Value::is_bool);
+    let sized = load
+        .payload
+        .is_some_and(|payload| (8..=64 << 10).contains(&payload.0));
+    if all_known && told && ranges && flag && sized {
+        return Ok(());
+    }
+    Err(
+        "lag needs a payload of 8B to 64KiB and options = { rate = N, sync = N }, and may have files (to 1000), copies (to 64) and in-place = true"
+            .to_owned(),
+    )
 }
 
 fn check_requests(load: &Load) -> Result<(), String> {

@@ -16,13 +16,15 @@ pub(super) fn differing(stand: &Stand) -> Result<u64> {
     let mut restore = lowroad_command(&["replicate", "restore"]);
     restore.arg(stand.out().join("log")).arg("--out").arg(&copy);
     done(&mut restore)?;
-    let names: BTreeSet<PathBuf> = files(stand.tree())?
-        .union(&files(&copy)?)
-        .cloned()
-        .collect();
+    between(stand.tree(), &copy)
+}
+
+/// Bytes in which two folders differ.
+pub(super) fn between(source: &Path, copy: &Path) -> Result<u64> {
+    let names: BTreeSet<PathBuf> = files(source)?.union(&files(copy)?).cloned().collect();
     let mut differing = 0;
     for name in names {
-        let [source, copy] = [stand.tree(), &copy].map(|folder| fs::read(folder.join(&name)).ok());
+        let [source, copy] = [source, copy].map(|folder| fs::read(folder.join(&name)).ok());
         differing += match (source, copy) {
             (Some(source), Some(copy)) => difference(&source, &copy),
             (one, other) => one.or(other).map_or(1, |bytes| bytes.len().max(1) as u64),

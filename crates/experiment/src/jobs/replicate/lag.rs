@@ -1,0 +1,123 @@
+//! A trial of lag: how long after a write its copies have it, and what that costs the machine.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::chain::Chain;
+use super::stated;
+use super::steady::{PLACES, Seen, Steady, quantile};
+use super::transport::Transport;
+use super::{ReplicateBench, cost, tree};
+use crate::jobs::Outcome;
+use crate::jobs::account::{CAPTURE, accountant, of_group, spent, watch};
+use crate::jobs::noise::Watch;
+use crate::plan::Load;
+
+pub(super) fn trial(bench: &ReplicateBench, arm: Transport, load: &Load) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let number = |option| stated::count(load, option) as u64;
+    let steady = Steady {
+        size: load.payload.context("writes of a size")?.0,
+        files: number(stated::FILES).max(1),
+        rate: number(stated::RATE).max(1),
+        sync: number(stated::SYNC),
+    };
+    let lasts = u64::try_from(load.duration.0.as_micros())?;
+    let writes = (lasts * steady.rate / 1_000_000).max(1);
+    let copies = stated::count(load, stated::COPIES).max(1);
+    let idle = cost::before()?;
+    let stand = bench.place.stand()?;
+    let room = bench.place.room()?;
+    steady.fill(stand.tree())?;
+    let in_place = stated::in_place(load);
+    let chain = Chain::start(arm, stand.tree(), room.path(), copies, in_place)?;
+    let pids = chain.pids();
+
+    let machine = Watch::start(&bench.foreign, &pids)?;
+    let seen = steady.run(stand.tree(), &chain.trees, PLACES + 1, writes)?;
+    machine.end(&pids, &mut outcome)?;
+    note(bench, &seen, &steady, &mut outcome);
+
+    let accountant = accountant()?;
+    for task in chain.source() {
+        accountant.choose(task, CAPTURE)?;
+    }
+    let first = PLACES + 1 + writes;
+    let work = || steady.run(stand.tree(), &chain.trees, first, writes);
+    let (usage, _) = watch(&accountant, work)?;
+    outcome.cpu = usage.by_name();
+    outcome.flags.extend(usage.violations());
+    for (name, ns) in [
+        ("cpu_us_per_write", spent(&usage, &idle)),
+        ("source_cpu_us_per_write", of_group(&usage, CAPTURE)),
+    ] {
+        let each = ns / 1e3 / float(writes);
+        outcome.values.insert(name.to_owned(), each);
+    }
+
+    compare(stand.tree(), &chain, &mut outcome)?;
+    let account = chain.stop()?;
+    let said = |name: &str| account.capture[name].as_u64().unwrap_or(0);
+    let written = (PLACES + 2 * writes) * steady.size as u64;
+    outcome.values.insert(
+        "sent_bytes_per_byte".to_owned(),
+        float(account.sent) / float(written),
+    );
+    for (name, count) in [
+        ("writes", writes),
+        ("copies", copies as u64),
+        ("events", said("events")),
+        ("epochs", said("epoch")),
+        ("dropped", said("dropped")),
+        ("sent_bytes", account.sent),
+    ] {
+        outcome.counts.insert(name.to_owned(), count);
+    }
+    outcome
+        .environment
+        .insert("capture".to_owned(), account.capture);
+    Ok(outcome)
+}
+
+/// How late copies were: all of them together, and the one that is latest.
+fn note(bench: &ReplicateBench, seen: &Seen, steady: &Steady, outcome: &mut Outcome) {
+    let copies = seen.lags();
+    let worst = copies.iter().map(|lags| quantile(lags, 0.5)).max();
+    let mut all = copies.concat();
+    all.sort_unstable();
+    for (name, ns) in [
+        ("lag_ms_p50", quantile(&all, 0.5)),
+        ("lag_ms_p99", quantile(&all, 0.99)),
+        ("worst_lag_ms_p50", worst.unwrap_or(0)),
+    ] {
+        outcome.values.insert(name.to_owned(), float(ns) / 1e6);
+    }
+    let late = seen.late(1.0 - bench.beside.late_share());
+    let name = "lateness_outside_p99_us".to_owned();
+    outcome.noise.insert(name, float(seen.late(0.99)) / 1e3);
+    if late > (100_000_000 / steady.rate).max(20_000) {
+        let late = late / 1000;
+        let what = format!("the writer late by {late} us or more outside its writes");
+        outcome.disturbances.push(what);
+    }
+}
+
+/// Each copy has the tree's bytes.
+fn compare(source: &Path, chain: &Chain, outcome: &mut Outcome) -> Result<()> {
+    let mut differing = 0;
+    for copy in &chain.trees {
+        differing += tree::between(source, copy)?;
+    }
+    let name = "bytes_differing".to_owned();
+    outcome.values.insert(name, float(differing));
+    if differing > 0 {
+        outcome.flags.push(format!("{differing} bytes differ"));
+    }
+    Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a quotient")]
+fn float(count: u64) -> f64 {
+    count as f64
+}

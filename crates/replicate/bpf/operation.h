@@ -164,29 +164,42 @@ static __always_inline bool range_known(const struct touched *touched, __u32 cal
 					       touched->flags & (HOOK_BUFFERED | HOOK_DIRECT));
 }
 
+struct ending {
+	struct operation *operation;
+	__u32 call;
+	__u32 zero;
+};
+
+static long next_touched(__u32 i, void *context)
+{
+	struct ending *ending = context;
+	struct operation *operation = ending->operation;
+	struct touched *touched = &operation->touched[i & (TOUCHED - 1)];
+	__u32 call = ending->call;
+
+	if (vague && anywhere(call, range_known(touched, call))) {
+		touched->from = 0;
+		touched->to = END;
+	}
+	if (touched->from < touched->to)
+		tell(&touched->file, EVENT_RANGE, touched->flags, touched->from,
+		     touched->to - touched->from);
+	tell_state(touched->inode, &touched->file, touched->flags | operation->flags, call,
+		   i + 1 == operation->count);
+	touched->inode = NULL;
+	return 0;
+}
+
 /* The system call ends: what it touched is now as it leaves it. */
 static __always_inline void end(struct operation *operation, __u32 call)
 {
-	__u32 count = operation->count, i;
+	struct ending ending = { .operation = operation, .call = call };
 
-	for (i = 0; i < TOUCHED; i++) {
-		struct touched *touched = &operation->touched[i];
-
-		if (i >= count)
-			break;
-		if (vague && anywhere(call, range_known(touched, call))) {
-			touched->from = 0;
-			touched->to = END;
-		}
-		if (touched->from < touched->to)
-			tell(&touched->file, EVENT_RANGE, touched->flags, touched->from,
-			     touched->to - touched->from);
-		tell_state(touched->inode, &touched->file, touched->flags | operation->flags, call,
-			   i + 1 == count);
-		touched->inode = NULL;
-	}
 	/* The last state that is told ends it, where there is one. */
-	if (!count)
+	if (operation->count)
+		/* Old verifiers give up on a loop. */
+		bpf_loop(operation->count, next_touched, &ending, 0);
+	else
 		__sync_fetch_and_add(&operations, -1ULL);
 	operation->begun = 0;
 	operation->count = 0;

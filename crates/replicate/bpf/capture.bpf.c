@@ -9,6 +9,7 @@
 #include "lowroad/license.h"
 #include "lowroad/vfs.h"
 #include "direct.h"
+#include "end.h"
 #include "journal.h"
 #include "vague.h"
 

@@ -62,11 +62,6 @@ impl Programs {
             .map_err(Error::bpf("opening the programs"))?;
         settle(&mut open, scope, options)?;
         let skel = open.load().map_err(Error::bpf("loading the programs"))?;
-        if std::env::var_os("LR_DEBUG").is_some() {
-            for p in libbpf_rs::query::ProgInfoIter::default() {
-                eprintln!("{:?} {:?} {}", p.name, p.ty, p.verified_insns);
-            }
-        }
         let handle = |map: &libbpf_rs::MapMut<'_>| {
             MapHandle::try_from(map).map_err(Error::bpf("duplicating a map's descriptor"))
         };

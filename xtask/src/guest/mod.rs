@@ -84,6 +84,7 @@ const HOST_ONLY: &[&str] = &[
     "replicate nats_cluster",
     "replicate nats_secure",
     "replicate nats_signed",
+    "replicate restart",
     "replicate restore",
     "replicate ship",
     "replicate ship_messages",
@@ -110,7 +111,7 @@ const HOST_ONLY: &[&str] = &[
 /// Guests that share the programs, since one thread emulates all CPUs of a guest.
 const GUESTS: usize = 2;
 /// How long one test program may take in the guest, which is some ten times slower.
-const DEADLINE: Duration = Duration::from_secs(240);
+const DEADLINE: Duration = Duration::from_secs(600);
 
 /// `cargo xtask guest`: builds the tests and runs those of the guest.
 pub(crate) fn run() -> Result<Tally> {

@@ -22,7 +22,7 @@ use console::{Console, Ended};
 use image::Image;
 use kernel::Kernel;
 
-/// Test programs that meet the kernel; the others ran on this machine.
+/// Packages whose test programs meet the kernel, and single programs; the others ran on this machine.
 const IN_GUEST: &[&str] = &[
     "features",
     "loadgen",
@@ -30,7 +30,9 @@ const IN_GUEST: &[&str] = &[
     "netdev",
     "probes",
     "relay",
-    "replicate",
+    "replicate barrier",
+    "replicate capture",
+    "replicate coverage",
     "router",
     "sys",
     "testbed",
@@ -75,25 +77,6 @@ const HOST_ONLY: &[&str] = &[
     "relay devices",
     "relay same_output",
     "relay userspace",
-    "replicate apply",
-    "replicate apply_capture",
-    "replicate apply_faults",
-    "replicate codec",
-    "replicate log",
-    "replicate nats",
-    "replicate nats_cluster",
-    "replicate nats_secure",
-    "replicate nats_signed",
-    "replicate restart",
-    "replicate restore",
-    "replicate ship",
-    "replicate ship_messages",
-    "replicate ship_refused",
-    "replicate ship_tcp",
-    "replicate statefuzz",
-    "replicate tree",
-    "replicate verify",
-    "replicate workload",
     "router af_xdp_network",
     "router cpu",
     "router following",
@@ -194,8 +177,9 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn in_guest(binary: &Binary) -> bool {
-    let package = binary.name.split(' ').next().unwrap_or_default();
-    IN_GUEST.contains(&package) && !HOST_ONLY.contains(&binary.name.as_str())
+    let name = binary.name.as_str();
+    let package = name.split(' ').next().unwrap_or_default();
+    [package, name].iter().any(|word| IN_GUEST.contains(word)) && !HOST_ONLY.contains(&name)
 }
 
 /// Adds the tests of one program: each that passed, each that was skipped, or its failure.

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use control::shutdown::Shutdown;
 use replicate::capture::{self, INTERVAL, Known, Options, Progress, Rescan};
 use replicate::coverage;
-use replicate::log::{self, Writer};
+use replicate::log::{self, Durability, Writer};
 use serde_json::json;
 
 use super::of_log;
@@ -212,7 +212,12 @@ struct Log {
 
 impl Log {
     fn open(asked: &Capture) -> Result<Self, Failure> {
-        let writer = Writer::open(&asked.to, log::Options::default()).map_err(of_log)?;
+        // Epochs that come together are on the disk with one sync.
+        let options = log::Options {
+            durability: Durability::OnRequest,
+            ..log::Options::default()
+        };
+        let writer = Writer::open(&asked.to, options).map_err(of_log)?;
         Ok(Self {
             before: writer.epoch(),
             numbered_from: 0,
@@ -227,7 +232,7 @@ impl Log {
         Progress { epoch, ..progress }
     }
 
-    /// Writes what a step of the capture says.
+    /// Writes what a step of the capture says; its epochs are on the disk afterwards.
     fn follow<T>(
         &mut self,
         step: impl FnOnce(&mut dyn FnMut(replicate::record::Entry)) -> Result<T, capture::Error>,
@@ -239,6 +244,7 @@ impl Log {
             failed,
             ..
         } = self;
+        let before = writer.epoch();
         let done = step(&mut |entry| {
             let entry = match entry {
                 Entry::Epoch { number } => Entry::Epoch {
@@ -250,6 +256,9 @@ impl Log {
                 *failed = writer.append(now_ns(), entry).err();
             }
         });
+        if failed.is_none() && writer.epoch() > before {
+            *failed = writer.sync().err();
+        }
         match self.failed.take() {
             Some(error) => Err(of_log(error)),
             None => done.map_err(failure),

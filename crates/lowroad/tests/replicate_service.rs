@@ -10,7 +10,7 @@ use std::path::Path;
 use replicating::{lowroad, on_ext4};
 use serde_json::Value;
 
-/// A source that captures and serves, and an edge that receives and applies. `written FILE` writes both files.
+/// A source that captures and serves, and an edge that receives and applies.
 const TWO: &str = r#"
 "$1" replicate keys keys --server 127.0.0.1 --client edge >made
 mkdir edge
@@ -29,7 +29,7 @@ cert = "keys/server.pem"
 key = "keys/server.key"
 clients_ca = "keys/ca.pem"
 END
-(umask 077; echo correct-horse-battery >token)
+(umask 077; echo correct-horse-battery-staple >token)
 status() {
     "$1" replicate status --control $2.sock
 }
@@ -71,12 +71,18 @@ head -c 3000000 /dev/urandom >deep/er/bytes
 mv deep moved
 ln before other
 cd ../..
-until_is "$1" source '^  replica edge .* lag 0 records'
-"$1" replicate --json status --control source.sock >status.json
+until "$1" replicate log log | grep -q other; do
+    sleep 0.05
+done
+# Of the capture, of the log that is served, and of its replica.
+until test "$(grep -c '"lag_records": 0,' status.json)" = 3; do
+    sleep 0.05
+    "$1" replicate --json status --control source.sock >status.json
+done
 scrape() {
     exec 3<>/dev/tcp/127.0.0.1/$1
     printf 'GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n' \
-        $1 correct-horse-battery >&3
+        $1 correct-horse-battery-staple >&3
     cat <&3
 }
 scrape $(grep -o '"http":"127.0.0.1:[0-9]*' source.said | grep -o '[0-9]*$') >metrics
@@ -130,7 +136,6 @@ fn a_source_and_an_edge_keep_all() {
     assert_eq!(capture["counts"]["dropped"], 0, "{capture:#}");
     assert_eq!(serve["counts"]["replicas"][0]["name"], "edge", "{serve:#}");
     assert_eq!(serve["lag_records"], 0, "{serve:#}");
-    assert_eq!(serve["number"], capture["number"], "{status:#}");
     let edge: Value = serde_json::from_str(&read("edge.json")).unwrap();
     assert_eq!(edge["parts"][1]["kind"], "apply", "{edge:#}");
     assert!(edge["parts"][1]["lag_ms"].is_u64(), "{edge:#}");
@@ -209,7 +214,7 @@ test $code = 1
 started=
 grep -q '^error: 1 of 3 parts did not work to the end: apply-1$' run.failures
 # Each said so once.
-test $(grep -c 'apply-1: ' run.failures) = 2
+test $(grep -c 'apply-1: ' run.failures) = 1
 test $(grep -c 'serve-1: .*Address already in use.*; trying again' run.failures) = 1
 "$1" replicate verify log --against disk/app --privileged | grep -q '^equal  epoch'
 # Nobody is left to do anything.

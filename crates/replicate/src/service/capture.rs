@@ -68,7 +68,10 @@ impl Settings {
     pub fn check(&self) -> Result<(), Error> {
         let (log, tree) = (self.log.display(), self.tree.display());
         let there = self.tree.canonicalize();
-        let there = there.map_err(|error| Error::Input(format!("{tree}: {error}")))?;
+        let there = there.map_err(|cause| capture::Error::Tree {
+            path: self.tree.clone(),
+            cause,
+        })?;
         if place(&self.log).starts_with(there) {
             let what = format!("{log} is in {tree}: writing the log would be a change of the tree");
             return Err(Error::Input(what));

@@ -102,13 +102,14 @@ pub(super) fn check(parts: &[Placed]) -> Result<(), Complaint> {
             written.same(other)
         });
         if let Some(other) = same {
-            let (what, other) = (name(written.as_ref()), &parts[other].part.name);
+            let (_, what) = words(&parts[at].part.job);
+            let other = &parts[other].part.name;
             let message = format!("{what}: \"{other}\" writes it already; give each its own");
             return Err((parts[at].writes.clone(), message));
         }
     }
     (0..parts.len()).try_for_each(|at| match way_back(at, &things) {
-        Some(way) => Err(complaint(&way, parts, &things)),
+        Some(way) => Err(complaint(&way, parts)),
         None => Ok(()),
     })
 }
@@ -140,16 +141,9 @@ fn way_back(start: usize, things: &[(Option<Thing>, Option<Thing>)]) -> Option<V
 }
 
 /// About the last part of a loop, which closes it.
-fn complaint(
-    way: &[usize],
-    parts: &[Placed],
-    things: &[(Option<Thing>, Option<Thing>)],
-) -> Complaint {
+fn complaint(way: &[usize], parts: &[Placed]) -> Complaint {
     let (first, last) = (way[0], way[way.len() - 1]);
-    let (written, read) = (
-        name(things[last].1.as_ref()),
-        name(things[first].0.as_ref()),
-    );
+    let ((_, written), (read, _)) = (words(&parts[last].part.job), words(&parts[first].part.job));
     let message = match way.len() {
         1 => format!("{written} is in {read}: writing it would be a change of the tree (loop)"),
         _ => {
@@ -167,13 +161,14 @@ fn complaint(
     (parts[last].writes.clone(), message)
 }
 
-fn name(thing: Option<&Thing>) -> String {
-    match thing {
-        Some(Thing::Log(path)) => format!("log {}", path.display()),
-        Some(Thing::Tree(path)) => format!("tree {}", path.display()),
-        Some(Thing::Address(address)) => format!("listen {address}"),
-        Some(Thing::Peer(host, port)) => format!("tcp://{host}:{port}"),
-        Some(Thing::Stream(servers, name)) => format!("stream {name} of {}", servers.join(",")),
-        None => "it".to_owned(),
+/// What a part reads and what it writes, as the file has it.
+fn words(job: &Job) -> (String, String) {
+    let log = format!("log {}", job.log().display());
+    match job {
+        Job::Capture(settings) => (format!("tree {}", settings.tree.display()), log),
+        Job::Serve(settings) => (log, format!("listen {}", settings.listen)),
+        Job::Publish(settings) => (log, settings.to.clone()),
+        Job::Receive(settings) => (settings.from.clone(), log),
+        Job::Apply(settings) => (log, format!("tree {}", settings.to.display())),
     }
 }

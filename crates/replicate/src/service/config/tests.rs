@@ -127,7 +127,7 @@ fn each_complaint_says_what_and_where() {
         ),
         (
             format!("{PUBLISH}[[publish]]\nlog = \"other\"\nto = \"nats://b:4222/APP\"\n"),
-            "r.toml:6: stream APP of b:4222: \"publish-1\" writes it already",
+            "r.toml:6: nats://b:4222/APP: \"publish-1\" writes it already",
         ),
         (
             format!("{CAPTURE}name = \"a\"\n{SERVE}name = \"a\"\n"),

@@ -129,6 +129,49 @@ fn a_tree_is_followed_and_made_again() {
     assert_eq!(records.last().unwrap()["record"], "epoch");
 }
 
+/// The source is compared with its log while programs write to it.
+const LIVE: &str = r#"
+"$1" replicate --json capture --tree disk/app --to log >said &
+capture=$!
+ready said
+verify() {
+    code=0
+    "$1" replicate --json verify log --against disk/app --privileged --live "$2" >verdict 2>failure || code=$?
+}
+# What changes for a while is equal when it rests.
+(for number in $(seq 100); do echo $number >>disk/app/busy; mv disk/app/busy disk/app/moved; mv disk/app/moved disk/app/busy; done) &
+writer=$!
+verify "$1" 60s
+test $code = 0
+grep -q '"equal":true' verdict
+wait $writer
+# What never rests is not known.
+(while :; do echo one more >>disk/app/busy; done) &
+started="$started $!"
+verify "$1" 1s
+test $code = 1
+grep -q '"differences":0,' verdict
+grep -q '"path":"busy"' verdict
+grep -q '^error: 0 differences, [12] undecided$' failure
+kill $!
+# What rests and differs, differs: here nobody has seen it.
+kill -INT $capture
+wait $capture
+verify "$1" 60s
+test $code = 0
+echo unseen >>disk/app/before
+verify "$1" 60s
+test $code = 1
+grep -q '"undecided":0[,}]' verdict
+grep -q '"path":"before"' verdict
+"#;
+
+#[test]
+fn a_source_is_compared_while_it_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    on_ext4(LIVE, folder.path());
+}
+
 #[test]
 fn apply_may_be_killed_at_any_moment() {
     let folder = tempfile::tempdir().unwrap();

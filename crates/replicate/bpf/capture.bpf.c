@@ -8,6 +8,8 @@
 #include "lowroad/export.h"
 #include "lowroad/license.h"
 #include "lowroad/vfs.h"
+#include "direct.h"
+#include "end.h"
 #include "journal.h"
 #include "vague.h"
 
@@ -98,6 +100,15 @@ SEC("tp_btf/ext4_journal_start_inode")
 int BPF_PROG(journal_starts, struct inode *inode, int blocks, int reserved, int revoked, int reason)
 {
 	if (reason == REASON_EXTENDED && in_scope(inode))
+		touch(inode, FLAG_EXTENDED | HOOK_INODE);
+	return 0;
+}
+
+/* On kernels whose journal does not say what for it starts. */
+SEC("kprobe/ext4_xattr_set_handle")
+int BPF_KPROBE(attribute_set, void *handle, struct inode *inode)
+{
+	if (in_scope(inode))
 		touch(inode, FLAG_EXTENDED | HOOK_INODE);
 	return 0;
 }

@@ -157,41 +157,4 @@ static __always_inline void touch(struct inode *inode, __u32 flags)
 	touch_range(inode, flags, ~0ULL, 0);
 }
 
-/* Of a write, folios tell only those pages that it was the first to write. */
-static __always_inline bool range_known(const struct touched *touched, __u32 call)
-{
-	return touched->from < touched->to && (!(kind_of(call) & (CALL_FIRST | CALL_THIRD)) ||
-					       touched->flags & (HOOK_BUFFERED | HOOK_DIRECT));
-}
-
-/* The system call ends: what it touched is now as it leaves it. */
-static __always_inline void end(struct operation *operation, __u32 call)
-{
-	__u32 count = operation->count, i;
-
-	for (i = 0; i < TOUCHED; i++) {
-		struct touched *touched = &operation->touched[i];
-
-		if (i >= count)
-			break;
-		if (vague && anywhere(call, range_known(touched, call))) {
-			touched->from = 0;
-			touched->to = END;
-		}
-		if (touched->from < touched->to)
-			tell(&touched->file, EVENT_RANGE, touched->flags, touched->from,
-			     touched->to - touched->from);
-		tell_state(touched->inode, &touched->file, touched->flags | operation->flags, call,
-			   i + 1 == count);
-		touched->inode = NULL;
-	}
-	/* The last state that is told ends it, where there is one. */
-	if (!count)
-		__sync_fetch_and_add(&operations, -1ULL);
-	operation->begun = 0;
-	operation->count = 0;
-	operation->flags = 0;
-	operation->wrote = NULL;
-}
-
 #endif

@@ -12,21 +12,6 @@
 #define MAP_PRIVATE 0x02
 #define MAP_ANONYMOUS 0x20
 
-/* A write past the page cache. */
-struct direct {
-	struct file_key file;
-	__u64 from;
-	__u64 to;
-};
-
-/* Those under way. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u64);
-	__type(value, struct direct);
-} directs SEC(".maps");
-
 static __always_inline bool regular(struct inode *inode)
 {
 	return (BPF_CORE_READ(inode, i_mode) & TYPE_MASK) == TYPE_REGULAR;
@@ -81,35 +66,6 @@ int BPF_PROG(inserted, struct inode *inode, s64 offset)
 {
 	if (in_scope(inode))
 		touch_range(inode, HOOK_ALLOCATE, offset, END);
-	return 0;
-}
-
-SEC("tp_btf/iomap_dio_rw_begin")
-int BPF_PROG(direct_begins, struct kiocb *request, struct iov_iter *data)
-{
-	struct inode *inode = BPF_CORE_READ(request, ki_filp, f_inode);
-	__u64 offset = BPF_CORE_READ(request, ki_pos), key = (__u64)request;
-	struct direct direct = { .from = offset, .to = offset + BPF_CORE_READ(data, count) };
-
-	if (!BPF_CORE_READ(data, data_source) || !in_scope(inode))
-		return 0;
-	direct.file = file_of(inode);
-	bpf_map_update_elem(&directs, &key, &direct, BPF_ANY);
-	touch_range(inode, HOOK_DIRECT, direct.from, direct.to);
-	return 0;
-}
-
-/* The call may have ended long before. */
-SEC("tp_btf/iomap_dio_complete")
-int BPF_PROG(direct_ends, struct kiocb *request)
-{
-	__u64 key = (__u64)request;
-	struct direct *direct = bpf_map_lookup_elem(&directs, &key);
-
-	if (!direct)
-		return 0;
-	tell(&direct->file, EVENT_RANGE, HOOK_DIRECT, direct->from, direct->to - direct->from);
-	bpf_map_delete_elem(&directs, &key);
 	return 0;
 }
 

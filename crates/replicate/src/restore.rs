@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::{fs, io::Errno};
 
 use crate::contents::Contents;
-use crate::log::{self, Reader};
+use crate::log::{self, Located, Reader};
 use crate::make::{Bytes, Fault, Gate, Maker};
 use crate::record::{Entry, File, Kind, Name};
 use crate::tree::Tree;
@@ -145,7 +145,7 @@ fn open_directory(at: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
 }
 
 /// What the log says of an epoch.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) tree: Tree,
     pub(crate) contents: Contents,
@@ -154,22 +154,28 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn read(folder: &Path, epoch: u64) -> Result<Self, log::Error> {
         let mut reader = Reader::open(folder)?;
-        let (mut tree, mut contents) = (Tree::default(), Contents::default());
+        let mut state = Self::default();
         while let Some(located) = reader.read()? {
-            tree.fold(&located.record)
-                .map_err(|invalid| log::Error::Invalid {
-                    folder: folder.to_owned(),
-                    invalid,
-                })?;
-            contents.follow(&located);
+            state.follow(folder, &located)?;
             if located.record.entry == (Entry::Epoch { number: epoch }) {
-                return Ok(Self { tree, contents });
+                return Ok(state);
             }
         }
         Err(log::Error::NoEpoch {
             folder: folder.to_owned(),
             epoch,
         })
+    }
+
+    /// Goes on by the next record of the log in this folder.
+    pub(crate) fn follow(&mut self, folder: &Path, located: &Located) -> Result<(), log::Error> {
+        let folded = self.tree.fold(&located.record);
+        folded.map_err(|invalid| log::Error::Invalid {
+            folder: folder.to_owned(),
+            invalid,
+        })?;
+        self.contents.follow(located);
+        Ok(())
     }
 }
 

@@ -25,7 +25,7 @@ fn what_cannot_be_seen_is_said() {
     within(|bed| {
         for format in [Format::Ext4, Format::Xfs, Format::Btrfs, Format::Tmpfs] {
             let name = format!("{format:?}");
-            let Some(tree) = bed.mount(format, &name) else {
+            let Some(tree) = bed.follow(format, &name) else {
                 continue;
             };
             let report = probe(&tree).unwrap();

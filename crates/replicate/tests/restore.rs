@@ -3,51 +3,14 @@
 
 mod bed;
 
-use std::path::Path;
-use std::thread;
-use std::time::Duration;
-
 use bed::file_system::{Format, within};
+use bed::recording::Recording;
 use bed::trees::{What, differences};
 use bed::workload::Workload;
-use replicate::capture::{Capture, INTERVAL, Options};
-use replicate::log::{self, Writer};
-use replicate::record::Entry;
+use replicate::log;
 use replicate::restore::{self, Error, restore};
 
-const LIMIT: Duration = Duration::from_secs(60);
 const PRIVILEGED: restore::Options = restore::Options { privileged: true };
-
-/// Follows the tree into the log.
-struct Recording {
-    capture: Capture,
-    log: Writer,
-}
-
-impl Recording {
-    fn start(tree: &Path, log: &Path) -> Self {
-        Self {
-            capture: Capture::start(tree, Options::default()).unwrap(),
-            log: Writer::open(log, log::Options::default()).unwrap(),
-        }
-    }
-
-    fn poll(&mut self) {
-        let Self { capture, log } = self;
-        capture.poll(&mut |entry| append(log, entry)).unwrap();
-    }
-
-    /// Until the log's last epoch has all that has happened.
-    fn catch_up(&mut self) {
-        let Self { capture, log } = self;
-        let mut take = |entry| append(log, entry);
-        assert!(capture.catch_up(LIMIT, &mut take).unwrap());
-    }
-}
-
-fn append(log: &mut Writer, entry: Entry) {
-    log.append(0, entry).unwrap();
-}
 
 #[test]
 fn at_each_barrier_the_log_has_the_tree() {
@@ -60,7 +23,7 @@ fn at_each_barrier_the_log_has_the_tree() {
         let mut recording = Recording::start(&tree, &log);
         let mut workload = Workload::start(&tree, 3, 100, 25);
         let mut barrier = 0;
-        while next(&mut workload, &mut recording) {
+        while recording.during(|| workload.next()).is_some() {
             recording.catch_up();
             barrier += 1;
             let copy = disk.join(format!("copy {barrier}"));
@@ -74,18 +37,6 @@ fn at_each_barrier_the_log_has_the_tree() {
         }
         assert_eq!(barrier, 4);
     });
-}
-
-/// Records until the next barrier; false at the end.
-fn next(workload: &mut Workload, recording: &mut Recording) -> bool {
-    thread::scope(|scope| {
-        let working = scope.spawn(|| workload.next());
-        while !working.is_finished() {
-            recording.poll();
-            thread::sleep(INTERVAL);
-        }
-        working.join().unwrap().is_some()
-    })
 }
 
 #[test]

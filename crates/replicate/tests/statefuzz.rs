@@ -74,7 +74,7 @@ fn two_hundred_seeds_on_tmpfs_are_said() {
 
 /// Tries every seed, whatever the others showed.
 fn seeds(bed: &Bed, format: Format, seeds: u64, steps: u32) {
-    let Some(tree) = bed.mount(format, "source") else {
+    let Some(tree) = bed.follow(format, "source") else {
         return;
     };
     let failed: Vec<u64> = (1..=seeds)

@@ -14,6 +14,18 @@ use crate::run;
 
 pub(super) const BUSYBOX: &str = "/bin/busybox";
 
+/// What tests run, beside what busybox has.
+const TOOLS: &[&str] = &[
+    "bash",
+    "env",
+    "fallocate",
+    "ip",
+    "mkfs.ext4",
+    "mount",
+    "sqlite3",
+    "tc",
+];
+
 /// Loads the modules, then obeys the serial line; `console` knows the word that says ready.
 const INIT: &str = "#!/bin/sh
 /bin/busybox --install -s /bin
@@ -43,7 +55,11 @@ pub(super) struct Image {
 
 /// The binary under test, built beside the test programs.
 pub(super) fn lowroad() -> PathBuf {
-    crate::root().join("target/debug/lowroad")
+    built("lowroad")
+}
+
+fn built(program: &str) -> PathBuf {
+    crate::root().join("target/debug").join(program)
 }
 
 impl Image {
@@ -60,14 +76,16 @@ impl Image {
             image.folder(&Path::new("/").join(folder));
         }
         image.files.insert(BUSYBOX.into(), BUSYBOX.into());
-        // Busybox has smaller ones of the same names; /usr/sbin comes first in the guest.
-        for tool in ["env", "ip", "tc"] {
+        // Busybox has smaller ones of some names; /usr/sbin comes first in the guest.
+        for tool in TOOLS {
             if let Some(program) = run::find(tool) {
                 image.program_as(&program, &Path::new("/usr/sbin").join(tool))?;
             }
         }
-        if lowroad().is_file() {
-            image.program(&lowroad())?;
+        for program in [lowroad(), built("statefuzz")] {
+            if program.is_file() {
+                image.program(&program)?;
+            }
         }
         let mut order = String::new();
         for module in &kernel.modules {

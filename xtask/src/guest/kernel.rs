@@ -10,7 +10,7 @@ use crate::run;
 
 const FOLDER: &str = ".cache/guest";
 
-/// What datapaths, probes and the test bed use that Debian builds as modules.
+/// What datapaths, probes, the test bed and file systems in images use that Debian builds as modules.
 const MODULES: &[&str] = &[
     "veth",
     "bridge",
@@ -28,6 +28,7 @@ const MODULES: &[&str] = &[
     "xsk_diag",
     "udp_diag",
     "nf_tables",
+    "loop",
 ];
 
 #[derive(Debug)]

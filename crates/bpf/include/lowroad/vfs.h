@@ -133,6 +133,10 @@ struct kiocb {
 	s64 ki_pos;
 };
 
+struct iomap_dio {
+	struct kiocb *iocb;
+};
+
 struct iov_iter {
 	bool data_source;
 	size_t count;

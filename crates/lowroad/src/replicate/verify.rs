@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use clap::{ArgGroup, Args};
 use control::shutdown::Shutdown;
+use control::units::Span;
 use replicate::log;
 use replicate::verify::{self, Difference, Error, Progress, Scope, Verdict, What};
 use serde_json::{Value, json};
@@ -32,6 +33,9 @@ pub(super) struct Verify {
     /// As of this epoch; the last one if none is named
     #[arg(long, value_name = "NUMBER")]
     epoch: Option<u64>,
+    /// DIR is the source, and a capture follows it: look again, for so long at most, at what changes
+    #[arg(long, value_name = "DURATION", conflicts_with = "epoch")]
+    live: Option<Span>,
     #[command(flatten)]
     scope: Compared,
 }
@@ -76,13 +80,12 @@ impl Verify {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
         let mut line = Line::new(&shutdown);
-        let verdict = verify::verify(
-            &self.folder,
-            self.epoch,
-            &self.against,
-            self.scope.into(),
-            &mut |progress| line.show(progress),
-        );
+        let (log, against, scope) = (&self.folder, &self.against, self.scope.into());
+        let mut watch = |progress: &Progress| line.show(progress);
+        let verdict = match self.live {
+            Some(Span(patience)) => verify::verify_live(log, against, scope, patience, &mut watch),
+            None => verify::verify(log, self.epoch, against, scope, &mut watch),
+        };
         line.clear();
         let verdict = verdict.map_err(failure)?;
         if json {

@@ -102,7 +102,7 @@ trap 'kill $started 2>/dev/null || true' EXIT
 # ready FILE: what was started last has said so there
 ready() {
     started="$started $!"
-    until grep -q ready "$1"; do
+    until grep -qs ready "$1"; do
         kill -0 $!
         sleep 0.01
     done

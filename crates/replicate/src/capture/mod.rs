@@ -6,6 +6,7 @@ mod calls;
 mod derive;
 mod doubt;
 mod event;
+mod events;
 mod format;
 mod hooks;
 mod look;
@@ -118,8 +119,12 @@ pub enum Error {
     Tree { path: PathBuf, cause: io::Error },
     #[error("{} is on none of the file systems that can be followed: {}", .path.display(), format::ALL)]
     FileSystem { path: PathBuf },
-    #[error("following {format} needs Linux 6.13 or later: this one has no event {event}")]
-    Kernel { format: &'static str, event: String },
+    #[error("following {format} needs Linux {since} or later: this one has no event {event}")]
+    Kernel {
+        format: &'static str,
+        event: String,
+        since: &'static str,
+    },
     #[error("{format} tells nothing of stores through shared mappings")]
     Silent { format: &'static str },
     #[error("reading {file} of {}: {cause}", .path.display())]

@@ -2,8 +2,6 @@
 
 use std::mem::MaybeUninit;
 
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use nix::libc;
@@ -12,22 +10,12 @@ use sys::bpf_ring::Ring;
 
 use super::calls;
 use super::event::Event;
+use super::events;
 use super::format::Format;
 use super::skel::{CaptureSkelBuilder, OpenCaptureSkel, Plain, types};
 use super::{Error, Options};
 use crate::record::File;
 
-/// Events that the oldest supported kernel does not have.
-const NEWER: &[&str] = &["ext4_journal_start_inode", "iomap_dio_complete"];
-/// Events that say that a file has changed, where its file system does not say how.
-const VAGUE: &[&str] = &[
-    "inode_set_ctime_to_ts",
-    "ctime_ns_xchg",
-    "ctime_xchg_skip",
-    "io_uring_complete",
-];
-/// The program for calls that need not be looked at where the file system tells what it writes.
-const ASKED: &str = "vague_call_ends";
 /// The inode number of an ext4 file system's first directory.
 const FIRST_INODE: u64 = 2;
 
@@ -85,7 +73,7 @@ impl Programs {
                 let name = program.name().to_string_lossy().into_owned();
                 links.push(
                     program
-                        .attach_trace()
+                        .attach()
                         .map_err(Error::bpf(&format!("attaching {name}")))?,
                 );
             }
@@ -187,33 +175,5 @@ fn settle(open: &mut OpenCaptureSkel<'_>, scope: &Scope, options: Options) -> Re
         .ring
         .set_max_entries(options.ring_bytes)
         .map_err(Error::bpf("sizing the ring"))?;
-    let kernel = Btf::from_vmlinux().map_err(Error::bpf("reading the kernel's types"))?;
-    for mut program in open.open_object_mut().progs_mut() {
-        let section = program.section().to_string_lossy().into_owned();
-        let event = section.trim_start_matches("tp_btf/");
-        let name = format!("btf_trace_{event}");
-        let known = kernel.type_by_name::<Typedef<'_>>(&name).is_some();
-        let asked = !scope.format.exact() || program.name() != ASKED;
-        let wanted = asked && wanted(event, scope.format);
-        if wanted && !known && !NEWER.contains(&event) {
-            return Err(Error::Kernel {
-                format: scope.format.name(),
-                event: event.to_owned(),
-            });
-        }
-        program.set_autoload(wanted && known);
-    }
-    Ok(())
-}
-
-/// Whether the event says anything of such a file system.
-fn wanted(event: &str, format: Format) -> bool {
-    if VAGUE.contains(&event) {
-        return !format.exact();
-    }
-    match event.split_once('_') {
-        Some(("ext4", _)) => format == Format::Ext4,
-        Some(("xfs", _)) => matches!(format, Format::Xfs { .. }),
-        _ => true,
-    }
+    events::choose(open, scope.format)
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{Error, place};
 use crate::capture::{self, Capture, Known, Options, Progress};
 use crate::coverage;
-use crate::log::{self, Writer};
+use crate::log::{self, Durability, Writer};
 use crate::record::Entry;
 
 pub use crate::capture::INTERVAL;
@@ -210,7 +210,12 @@ struct Log {
 
 impl Log {
     fn open(settings: &Settings) -> Result<Self, Error> {
-        let writer = Writer::open(&settings.log, log::Options::default())?;
+        // Epochs that come together are on the disk with one sync.
+        let options = log::Options {
+            durability: Durability::OnRequest,
+            ..log::Options::default()
+        };
+        let writer = Writer::open(&settings.log, options)?;
         Ok(Self {
             before: writer.epoch(),
             numbered_from: 0,
@@ -239,7 +244,7 @@ impl Log {
         }
     }
 
-    /// Writes what a step of the capture says.
+    /// Writes what a step of the capture says; its epochs are on the disk afterwards.
     fn follow<T>(
         &mut self,
         step: impl FnOnce(&mut dyn FnMut(Entry)) -> Result<T, capture::Error>,
@@ -252,6 +257,7 @@ impl Log {
             behind,
             ..
         } = self;
+        let before = writer.epoch();
         let done = step(&mut |entry| {
             let (entry, epoch) = match entry {
                 Entry::Epoch { number } => {
@@ -269,6 +275,9 @@ impl Log {
                 Err(error) => *failed = Some(error),
             }
         });
+        if failed.is_none() && writer.epoch() > before {
+            *failed = writer.sync().err();
+        }
         match self.failed.take() {
             Some(error) => Err(error.into()),
             None => Ok(done?),

@@ -65,7 +65,7 @@ pub(super) struct Placed {
 pub fn load(path: &Path) -> Result<Config, Error> {
     check(
         &Document::read(path)?,
-        path.parent().unwrap_or(Path::new("")),
+        path.parent().unwrap_or_else(|| Path::new("")),
     )
 }
 

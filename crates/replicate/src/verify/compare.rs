@@ -7,6 +7,7 @@ use super::content::{self, Half};
 use super::hash::{Hash, Tree};
 use super::report::{Difference, Verdict, What, path_of};
 use super::side::{Fault, Seen, Side};
+use super::wanted::Wanted;
 use super::{Error, Progress, Scope, Summary, Watch};
 use crate::record::{Kind, Name};
 
@@ -72,17 +73,21 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
         }
     }
 
-    /// Compares everything, or hashes one side alone.
-    pub(super) fn run(&mut self, alone: bool) -> Result<(), Error> {
+    /// Compares what is wanted of both.
+    pub(super) fn run(&mut self, wanted: &Wanted) -> Result<(), Error> {
+        let there = self.there.side.root();
+        let there = there.map_err(|fault| self.error(fault, false))?;
+        self.walk(Some(there), wanted)
+    }
+
+    /// Hashes one side alone.
+    pub(super) fn hash(&mut self) -> Result<(), Error> {
+        self.walk(None, &Wanted::all())
+    }
+
+    fn walk(&mut self, there: Option<B::Found>, wanted: &Wanted) -> Result<(), Error> {
         let here = self.here.side.root();
         let here = here.map_err(|fault| self.error(fault, true))?;
-        let there = match alone {
-            true => None,
-            false => {
-                let there = self.there.side.root();
-                Some(there.map_err(|fault| self.error(fault, false))?)
-            }
-        };
         let mut levels = Vec::new();
         levels.extend(self.entry(Some(here), there)?);
         while let Some(level) = levels.last_mut() {
@@ -99,6 +104,9 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
                 self.path.push(b'/');
             }
             self.path.extend(name.as_bytes());
+            if !wanted.has(&self.path) {
+                continue;
+            }
             let below = (level.here.is_some(), level.there.is_some());
             let here = level.here.as_ref().map(|(of, _)| of);
             let here = look(&mut self.here.side, here, &name);

@@ -4,10 +4,12 @@
 mod compare;
 mod content;
 mod hash;
+mod live;
 mod of_folder;
 mod of_log;
 mod report;
 mod side;
+mod wanted;
 
 use std::io;
 use std::ops::ControlFlow;
@@ -19,8 +21,10 @@ use compare::Compare;
 use of_folder::OfFolder;
 use of_log::OfLog;
 use side::Nobody;
+use wanted::Wanted;
 
 pub use hash::Hash;
+pub use live::verify_live;
 pub use report::{Difference, Undecided, Verdict, What};
 
 /// What files are compared and hashed in, in bytes.
@@ -96,13 +100,23 @@ pub fn verify(
     watch: Watch<'_>,
 ) -> Result<Verdict, Error> {
     let (epoch, state) = state(folder, epoch)?;
+    let verdict = compare(&state, (folder, against), scope, &Wanted::all(), watch)?;
+    Ok(Verdict { epoch, ..verdict })
+}
+
+fn compare(
+    state: &State,
+    (folder, against): (&Path, &Path),
+    scope: Scope,
+    wanted: &Wanted,
+    watch: Watch<'_>,
+) -> Result<Verdict, Error> {
     let log = OfLog::new(&state.tree, &state.contents, scope);
     let there = OfFolder::new(against, scope);
     let mut compare = Compare::new(log, there, (folder, against), scope, watch);
-    compare.run(false)?;
+    compare.run(wanted)?;
     let mounted = compare.there.side.mounted;
     Ok(Verdict {
-        epoch,
         mounted,
         ..compare.verdict()
     })
@@ -121,7 +135,7 @@ pub fn hash_log(
     let (epoch, state) = state(folder, epoch)?;
     let log = OfLog::new(&state.tree, &state.contents, scope);
     let mut compare = Compare::new(log, Nobody, (folder, folder), scope, watch);
-    compare.run(true)?;
+    compare.hash()?;
     compare.summary(Some(epoch))
 }
 
@@ -132,7 +146,7 @@ pub fn hash_log(
 pub fn hash_folder(folder: &Path, scope: Scope, watch: Watch<'_>) -> Result<Summary, Error> {
     let there = OfFolder::new(folder, scope);
     let mut compare = Compare::new(there, Nobody, (folder, folder), scope, watch);
-    compare.run(true)?;
+    compare.hash()?;
     compare.summary(None)
 }
 

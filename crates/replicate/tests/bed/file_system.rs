@@ -11,6 +11,7 @@ use std::thread;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
+use sys::kernel::Release;
 use sys::require::{Class, skip};
 use tempfile::TempDir;
 
@@ -41,6 +42,10 @@ impl Format {
         Self::Tmpfs,
         Self::Overlay,
     ];
+
+    fn is_ext4(self) -> bool {
+        matches!(self, Self::Ext4 | Self::Ext4Journal | Self::Ext4Inline)
+    }
 
     /// What makes its image, if it has one.
     fn maker(self) -> &'static str {
@@ -105,6 +110,16 @@ impl Bed {
         // A file system's root has entries and attributes of its own.
         let tree = at.join("tree");
         mounted.then(|| fs::create_dir(&tree).map(|()| tree).unwrap())
+    }
+
+    /// As [`Self::mount`], of one that is to be followed: older kernels tell too little of most.
+    pub(crate) fn follow(&self, format: Format, name: &str) -> Option<PathBuf> {
+        if !format.is_ext4() && !Release::running().unwrap().at_least(6, 13) {
+            let reason = format!("following {format:?} needs Linux 6.13");
+            skip(Class::Hardware, &reason);
+            return None;
+        }
+        self.mount(format, name)
     }
 
     fn image(&self, format: Format, at: &Path, name: &str, options: &str) -> bool {

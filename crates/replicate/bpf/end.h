@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What a system call has touched, told when it ends. */
+#ifndef REPLICATE_END_H
+#define REPLICATE_END_H
+
+#include "operation.h"
+
+/* Of a write, folios tell only those pages that it was the first to write. */
+static __always_inline bool range_known(const struct touched *touched, __u32 call)
+{
+	return touched->from < touched->to && (!(kind_of(call) & (CALL_FIRST | CALL_THIRD)) ||
+					       touched->flags & (HOOK_BUFFERED | HOOK_DIRECT));
+}
+
+struct ending {
+	struct operation *operation;
+	__u32 call;
+	__u32 zero;
+};
+
+static long next_touched(__u32 i, void *context)
+{
+	struct ending *ending = context;
+	struct operation *operation = ending->operation;
+	struct touched *touched = &operation->touched[i & (TOUCHED - 1)];
+	__u32 call = ending->call;
+
+	if (vague && anywhere(call, range_known(touched, call))) {
+		touched->from = 0;
+		touched->to = END;
+	}
+	if (touched->from < touched->to)
+		tell(&touched->file, EVENT_RANGE, touched->flags, touched->from,
+		     touched->to - touched->from);
+	tell_state(touched->inode, &touched->file, touched->flags | operation->flags, call,
+		   i + 1 == operation->count);
+	touched->inode = NULL;
+	return 0;
+}
+
+/* The system call ends: what it touched is now as it leaves it. */
+static __always_inline void end(struct operation *operation, __u32 call)
+{
+	struct ending ending = { .operation = operation, .call = call };
+
+	/* The last state that is told ends it, where there is one. */
+	if (operation->count)
+		/* The verifier of Linux 6.1 gives up on a loop. */
+		bpf_loop(operation->count, next_touched, &ending, 0);
+	else
+		__sync_fetch_and_add(&operations, -1ULL);
+	operation->begun = 0;
+	operation->count = 0;
+	operation->flags = 0;
+	operation->wrote = NULL;
+}
+
+#endif

@@ -1,0 +1,147 @@
+//! Which of the programs are for a kernel and a file system: where the kernel has no event that one
+//! needs, a function of it stands in.
+
+use std::fs;
+use std::path::Path;
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{Func, Typedef};
+use libbpf_rs::skel::OpenSkel;
+
+use super::Error;
+use super::format::Format;
+use super::skel::OpenCaptureSkel;
+
+/// Functions, and the events that tell the same on kernels that have them.
+const STAND_INS: &[(&str, &str)] = &[
+    ("__iomap_dio_rw", "iomap_dio_rw_begin"),
+    ("iomap_dio_complete", "iomap_dio_complete"),
+    ("ext4_xattr_set_handle", "ext4_journal_start_inode"),
+];
+/// Events that say that a file has changed, where its file system does not say how.
+const VAGUE: &[&str] = &[
+    "inode_set_ctime_to_ts",
+    "ctime_ns_xchg",
+    "ctime_xchg_skip",
+    "io_uring_complete",
+];
+/// The program for calls that need not be looked at where the file system tells what it writes.
+const ASKED: &str = "vague_call_ends";
+
+/// Has those programs loaded that tell something of such a file system on this kernel.
+pub(super) fn choose(open: &mut OpenCaptureSkel<'_>, format: Format) -> Result<(), Error> {
+    let kernel = Kernel::read(format)?;
+    for mut program in open.open_object_mut().progs_mut() {
+        let section = program.section().to_string_lossy().into_owned();
+        let asked = !format.exact() || program.name() != ASKED;
+        program.set_autoload(asked && loads(&section, format, &|place| kernel.has(place))?);
+    }
+    Ok(())
+}
+
+/// Where a program is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place<'a> {
+    Event(&'a str),
+    Function(&'a str),
+}
+
+/// What the kernel says of itself.
+#[derive(Debug)]
+struct Kernel {
+    types: Btf<'static>,
+    /// What the file system's module adds, if it is one.
+    module: Vec<u8>,
+}
+
+impl Kernel {
+    fn read(format: Format) -> Result<Self, Error> {
+        let types = Btf::from_vmlinux().map_err(Error::bpf("reading the kernel's types"))?;
+        let module = fs::read(Path::new("/sys/kernel/btf").join(format.name()));
+        let module = module.unwrap_or_default();
+        Ok(Self { types, module })
+    }
+
+    fn has(&self, place: Place<'_>) -> bool {
+        match place {
+            Place::Event(event) => {
+                let name = format!("btf_trace_{event}");
+                self.types.type_by_name::<Typedef<'_>>(&name).is_some() || self.adds(&name)
+            }
+            Place::Function(name) => {
+                self.types.type_by_name::<Func<'_>>(name).is_some() || self.adds(name)
+            }
+        }
+    }
+
+    /// A module's types are numbered behind the kernel's, but their names are its own.
+    fn adds(&self, name: &str) -> bool {
+        let name = [b"\0", name.as_bytes(), b"\0"].concat();
+        self.module.windows(name.len()).any(|bytes| bytes == name)
+    }
+}
+
+/// Whether a program is to be loaded, by its section.
+fn loads(section: &str, format: Format, has: &dyn Fn(Place<'_>) -> bool) -> Result<bool, Error> {
+    let Some((kind, name)) = section.split_once('/') else {
+        return Err(Error::Unknown);
+    };
+    if kind != "tp_btf" {
+        let mut told = STAND_INS.iter().filter(|(function, _)| *function == name);
+        return Ok(
+            told.any(|(_, event)| wanted(event, format) && !has(Place::Event(event)))
+                && has(Place::Function(name)),
+        );
+    }
+    if !wanted(name, format) || has(Place::Event(name)) {
+        return Ok(wanted(name, format));
+    }
+    let mut functions = STAND_INS.iter().filter(|(_, event)| *event == name);
+    if functions.any(|(function, _)| has(Place::Function(function))) {
+        return Ok(false);
+    }
+    Err(Error::Kernel {
+        format: format.name(),
+        event: name.to_owned(),
+        since: if format.exact() { "6.1" } else { "6.13" },
+    })
+}
+
+/// Whether the event says anything of such a file system.
+fn wanted(event: &str, format: Format) -> bool {
+    if VAGUE.contains(&event) {
+        return !format.exact();
+    }
+    match event.split_once('_') {
+        Some(("ext4", _)) => format == Format::Ext4,
+        Some(("xfs", _)) => matches!(format, Format::Xfs { .. }),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(section: &str, format: Format, kernel: &[Place<'_>]) -> Option<bool> {
+        loads(section, format, &|place| kernel.contains(&place)).ok()
+    }
+
+    #[test]
+    fn a_function_stands_in_for_an_event_that_is_not_there() {
+        let event = Place::Event("ext4_journal_start_inode");
+        let function = Place::Function("ext4_xattr_set_handle");
+        let of_event = "tp_btf/ext4_journal_start_inode";
+        let of_function = "kprobe/ext4_xattr_set_handle";
+        for (kernel, by_event, by_function) in [
+            (vec![event, function], Some(true), Some(false)),
+            (vec![function], Some(false), Some(true)),
+            (vec![], None, Some(false)),
+        ] {
+            assert_eq!(chosen(of_event, Format::Ext4, &kernel), by_event);
+            assert_eq!(chosen(of_function, Format::Ext4, &kernel), by_function);
+            assert_eq!(chosen(of_event, Format::Tmpfs, &kernel), Some(false));
+            assert_eq!(chosen(of_function, Format::Tmpfs, &kernel), Some(false));
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Compares a tree that is being followed with the log that follows it: both go on meanwhile.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::report::{Verdict, What};
+use super::wanted::Wanted;
+use super::{Error, Progress, Scope, Watch, compare};
+use crate::log::{self, Reader};
+use crate::record::Entry;
+use crate::restore::State;
+
+/// What has not changed for so long a log has that nobody writes to now.
+const QUIET: Duration = Duration::from_secs(2);
+/// Between two looks.
+const BETWEEN: Duration = Duration::from_millis(500);
+/// Between two questions to who watches, while nothing is compared.
+const ASKED: Duration = Duration::from_millis(50);
+
+/// Compares the tree itself with the last epoch of its log. What has changed lately is looked at again with
+/// the next epoch, for `patience` at most, and then undecided. What differs and has rested is a difference:
+/// for two seconds, and for `patience` where the log is being written to, which may be behind.
+///
+/// # Errors
+/// As [`super::verify`].
+pub fn verify_live(
+    folder: &Path,
+    against: &Path,
+    scope: Scope,
+    patience: Duration,
+    watch: Watch<'_>,
+) -> Result<Verdict, Error> {
+    let since = Instant::now();
+    let mut before = Progress::default();
+    let mut wanted = Wanted::all();
+    let mut latest = Latest::open(folder)?;
+    latest.advance()?;
+    loop {
+        let looked = SystemTime::now();
+        let roots = (folder, against);
+        let mut verdict = compare(&latest.state, roots, scope, &wanted, &mut |progress| {
+            watch(&before.and(progress))
+        })?;
+        verdict.epoch = latest.epoch;
+        let rested = if verdict.equal() || !latest.advance()? {
+            QUIET
+        } else {
+            QUIET.max(patience)
+        };
+        let again = fresh(&verdict, against, looked - rested);
+        let last = again.is_empty() || verdict.partial || since.elapsed() >= patience;
+        if last || pause(&before, watch).is_break() {
+            verdict.partial |= !last;
+            leave_open(&mut verdict, &again);
+            // The first look was at every name; those after it at some of them once more.
+            verdict.names = before.names.max(verdict.names);
+            verdict.bytes += before.bytes;
+            verdict.hashes = verdict.hashes.filter(|_| before == Progress::default());
+            return Ok(verdict);
+        }
+        before = Progress {
+            names: before.names.max(verdict.names),
+            bytes: before.bytes + verdict.bytes,
+            differences: 0,
+        };
+        wanted = next(&verdict);
+        latest.advance()?;
+    }
+}
+
+/// What the log says as of its last epoch, kept up with it.
+struct Latest<'a> {
+    folder: &'a Path,
+    reader: Reader,
+    /// Looks ahead: no record is followed before the epoch that ends it is there.
+    scout: Reader,
+    state: State,
+    epoch: u64,
+}
+
+impl<'a> Latest<'a> {
+    fn open(folder: &'a Path) -> Result<Self, log::Error> {
+        let reader = Reader::open(folder)?;
+        Ok(Self {
+            folder,
+            scout: reader.clone(),
+            reader,
+            state: State::default(),
+            epoch: 0,
+        })
+    }
+
+    /// Whether anything was written since the last time.
+    fn advance(&mut self) -> Result<bool, log::Error> {
+        let (mut any, mut last) = (false, self.epoch);
+        while let Some(located) = self.scout.read()? {
+            any = true;
+            if let Entry::Epoch { number } = located.record.entry {
+                last = number;
+            }
+        }
+        while self.epoch < last {
+            let Some(located) = self.reader.read()? else {
+                break;
+            };
+            self.state.follow(self.folder, &located)?;
+            if let Entry::Epoch { number } = located.record.entry {
+                self.epoch = number;
+            }
+        }
+        Ok(any)
+    }
+}
+
+impl Progress {
+    fn and(&self, now: &Self) -> Self {
+        Self {
+            names: self.names.max(now.names),
+            bytes: self.bytes + now.bytes,
+            differences: now.differences,
+        }
+    }
+}
+
+/// What is not equal and has changed so lately that the log may not have it yet.
+fn fresh(verdict: &Verdict, against: &Path, since: SystemTime) -> BTreeSet<Vec<u8>> {
+    let differing = verdict.differences.iter().filter(|one| {
+        let path = against.join(&one.path);
+        // Who gives or takes a name changes the directory.
+        let parent = match one.what {
+            What::Missing | What::Extra | What::Kind | What::Links | What::Target => path.parent(),
+            _ => None,
+        };
+        let mut paths = [Some(path.as_path()), parent].into_iter().flatten();
+        paths.any(|path| changed_since(path, since))
+    });
+    let differing = differing.map(|one| &one.path);
+    let undecided = verdict.undecided.iter().map(|one| &one.path);
+    let paths = differing.chain(undecided);
+    paths
+        .map(|path| path.as_os_str().as_bytes().to_vec())
+        .collect()
+}
+
+fn changed_since(path: &Path, since: SystemTime) -> bool {
+    let metadata = match path.symlink_metadata() {
+        Ok(metadata) => metadata,
+        // Its parent's time tells whether it went just now; where that went too, its own parent differs as well.
+        Err(error) => return error.kind() != io::ErrorKind::NotFound,
+    };
+    let seconds = u64::try_from(metadata.ctime()).unwrap_or(0);
+    let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or(0);
+    let changed = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
+    changed > since
+}
+
+/// What to look at again: all that is not equal. Other names of a file, and what was not listed, are found among all
+/// names alone.
+fn next(verdict: &Verdict) -> Wanted {
+    let listed = verdict.differences.len() as u64 == verdict.differing
+        && verdict.undecided.len() as u64 == verdict.undecided_count;
+    let links = |what| what == What::Links;
+    if !listed || verdict.differences.iter().any(|one| links(one.what)) {
+        return Wanted::all();
+    }
+    let differing = verdict.differences.iter().map(|one| &one.path);
+    let undecided = verdict.undecided.iter().map(|one| &one.path);
+    let paths = differing.chain(undecided);
+    Wanted::only(
+        paths
+            .map(|path| path.as_os_str().as_bytes().to_vec())
+            .collect(),
+    )
+}
+
+/// What changed too lately is known of neither.
+fn leave_open(verdict: &mut Verdict, fresh: &BTreeSet<Vec<u8>>) {
+    let open = |path: &Path| fresh.contains(path.as_os_str().as_bytes());
+    let listed = verdict.differences.len() as u64;
+    verdict.differences.retain(|one| !open(&one.path));
+    verdict.differing -= listed - verdict.differences.len() as u64;
+    let known: BTreeSet<Vec<u8>> = verdict
+        .undecided
+        .iter()
+        .map(|one| one.path.as_os_str().as_bytes().to_vec())
+        .collect();
+    for path in fresh.difference(&known) {
+        verdict.undecide(path, "it changed a moment ago".to_owned());
+    }
+}
+
+fn pause(progress: &Progress, watch: Watch<'_>) -> ControlFlow<()> {
+    let since = Instant::now();
+    while since.elapsed() < BETWEEN {
+        watch(progress)?;
+        thread::sleep(ASKED);
+    }
+    ControlFlow::Continue(())
+}

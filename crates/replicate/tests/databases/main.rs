@@ -1,0 +1,10 @@
+//! Databases at work on a tree that is followed, and killed: their replicas are the tree, byte for byte,
+//! and servers recover from them what the source has.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
+
+#[path = "../bed/mod.rs"]
+mod bed;
+mod mirrored;
+mod postgresql;
+mod redis;
+mod sqlite;

@@ -189,7 +189,7 @@ mod tests {
     #[expect(dead_code, reason = "only their shape is read")]
     struct Subscriber {
         name: Spanned<String>,
-        destination: std::net::SocketAddr,
+        destination: SocketAddr,
     }
 
     fn complaint(text: &str) -> String {

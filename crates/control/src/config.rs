@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::fs;
+use std::net::SocketAddr;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 /// A value that remembers where in the file it stands; its `span()` goes to [`Document::error`].
@@ -33,6 +35,29 @@ impl fmt::Display for Error {
             Some(line) => write!(f, "{}:{line}: {}", self.file, self.message),
             None => write!(f, "{}: {}", self.file, self.message),
         }
+    }
+}
+
+/// The HTTP interface of a program, off until its token file exists.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    pub listen: SocketAddr,
+    pub token_file: PathBuf,
+}
+
+impl Http {
+    /// As it was asked for, if it listens on a loopback address.
+    pub fn check(asked: Option<Spanned<Self>>, document: &Document) -> Result<Option<Self>, Error> {
+        let Some(asked) = asked else {
+            return Ok(None);
+        };
+        let listen = asked.get_ref().listen;
+        if listen.ip().is_loopback() {
+            return Ok(Some(asked.into_inner()));
+        }
+        let message = format!("http: {listen} is not a loopback address");
+        Err(document.error(asked.span(), message))
     }
 }
 
@@ -142,7 +167,6 @@ fn distance(from: &str, to: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde::Deserialize;
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -165,7 +189,7 @@ mod tests {
     #[expect(dead_code, reason = "only their shape is read")]
     struct Subscriber {
         name: Spanned<String>,
-        destination: std::net::SocketAddr,
+        destination: SocketAddr,
     }
 
     fn complaint(text: &str) -> String {

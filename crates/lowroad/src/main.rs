@@ -7,6 +7,7 @@ mod doctor;
 mod documents;
 mod exit;
 mod features;
+mod interface;
 mod relay;
 mod replicate;
 mod router;

@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use control::shutdown::Shutdown;
 use control::units::{Pps, Span};
-use control::{Client, Kind, ready, unix};
+use control::{Client, Kind, ready};
 use datapath::Missing;
 use relay::config::{self, CONTROL};
 use relay::core::{Core, Explanation, StreamView};
@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::exit::{self, Failure};
+use crate::interface::Interface;
 
 /// One stream in, many receivers out
 #[derive(Debug, Args)]
@@ -197,28 +198,15 @@ fn serve(path: &Path, check: bool, json: bool) -> Result<(), Failure> {
     can_run(&config, &datapaths)?;
     let shutdown = Shutdown::install().map_err(|error| Failure::Failed(error.into()))?;
     let core = std::sync::Arc::new(Core::start(&config).map_err(failure)?);
-    if let Some(folder) = config.control.parent() {
-        // Where it cannot be made, binding the socket says why.
-        let _made = std::fs::create_dir_all(folder);
-    }
-    let handled = core.clone();
-    let server = unix::Server::start(&config.control, move |request| {
-        relay::control::handle(&handled, request)
-    })
-    .map_err(|error| Failure::Failed(error.into()))?;
-    let web = config
-        .http
-        .as_ref()
-        .map(|http| serve_http(http, &core))
-        .transpose()?
-        .flatten();
-    let web_address = web.as_ref().map(control::http::Server::address);
-    announce(&config, web_address, json)?;
+    let (control, http) = (config.control.as_path(), config.http.as_ref());
+    let handle = relay::control::handle;
+    let interface = Interface::start(&core, control, http, handle, Core::metrics)?;
+    announce(&config, interface.address(), json)?;
     while !shutdown.wait(Duration::from_secs(3600)) {}
     if let Err(error) = ready::stopping() {
         tracing::warn!(%error, "the service manager does not hear that the relay stops");
     }
-    drop((server, web));
+    drop(interface);
     let views = stop(core);
     if json {
         print_json(&views)
@@ -256,33 +244,6 @@ fn can_run(
         return Ok(());
     }
     Err(Failure::Missing(missing))
-}
-
-/// The same methods over HTTP, and the metrics; off while there is no token file.
-fn serve_http(
-    http: &config::Http,
-    core: &std::sync::Arc<Core>,
-) -> Result<Option<control::http::Server>, Failure> {
-    if !http.token_file.exists() {
-        tracing::warn!(
-            "HTTP is off: there is no token file {}",
-            http.token_file.display()
-        );
-        return Ok(None);
-    }
-    let (handled, measured) = (core.clone(), core.clone());
-    control::http::Server::start(
-        control::http::Config {
-            address: http.listen,
-            token: http.token_file.clone(),
-            hosts: Vec::new(),
-            limits: control::Limits::default(),
-        },
-        move |request| relay::control::handle(&handled, request),
-        move || measured.metrics(),
-    )
-    .map(Some)
-    .map_err(|error| Failure::Failed(error.into()))
 }
 
 /// One line, once packets are handled and the control socket answers.

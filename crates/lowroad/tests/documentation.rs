@@ -4,9 +4,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 const RELAY: &str = include_str!("../../../docs/src/relay.md");
+const REPLICATE: &str = include_str!("../../../docs/src/replicate-run.md");
 
 #[test]
 fn the_relay_page_lists_the_datapaths_there_are() {
@@ -43,33 +45,102 @@ fn the_relay_page_explains_the_keys_there_are() {
             &[][..],
         ),
     ] {
-        let mut known = keys(&format!("{table}\n\"?\" = 0\n"));
+        let load = relay_complaint;
+        let mut known = keys(load, &format!("{table}\n\"?\" = 0\n"));
         for key in nested {
             assert!(known.remove(*key), "{table} has no {key}");
-            let within = keys(&format!("{table}\n{key} = {{ \"?\" = 0 }}\n"));
+            let within = keys(load, &format!("{table}\n{key} = {{ \"?\" = 0 }}\n"));
             known.extend(within.iter().map(|inner| format!("{key}.{inner}")));
         }
-        assert_eq!(explained(heading), known, "the table of {heading}");
+        assert_eq!(explained(RELAY, heading), known, "the table of {heading}");
     }
 }
 
+#[test]
+fn the_replicate_page_explains_the_keys_there_are() {
+    for table in [
+        "[replicate]",
+        "[[capture]]",
+        "[[serve]]",
+        "[[publish]]",
+        "[[receive]]",
+        "[[apply]]",
+    ] {
+        let load = replicate_complaint;
+        let mut known = keys(load, &format!("{table}\n\"?\" = 0\n"));
+        if known.remove("http") {
+            let within = keys(load, &format!("{table}\nhttp = {{ \"?\" = 0 }}\n"));
+            known.extend(within.iter().map(|inner| format!("http.{inner}")));
+        }
+        let explained = explained(REPLICATE, &format!("`{table}`"));
+        assert_eq!(explained, known, "the table of {table}");
+    }
+}
+
+fn relay_complaint(file: &Path) -> String {
+    relay::config::load(file, &[]).unwrap_err().message
+}
+
+fn replicate_complaint(file: &Path) -> String {
+    let loaded = replicate::service::config::load(file);
+    loaded.unwrap_err().message
+}
+
 /// The keys that are known where a configuration has an unknown one.
-fn keys(text: &str) -> BTreeSet<String> {
+fn keys(complaint: fn(&Path) -> String, text: &str) -> BTreeSet<String> {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("relay.toml");
+    let file = folder.path().join("c.toml");
     fs::write(&file, text).unwrap();
-    let message = relay::config::load(&file, &[]).unwrap_err().message;
+    let message = complaint(&file);
     let (_, known) = message.split_once("known here: ").unwrap();
     known.split(", ").map(str::to_owned).collect()
 }
 
-/// The keys in the table under a heading of the page.
-fn explained(heading: &str) -> BTreeSet<String> {
-    let (_, section) = RELAY.split_once(&format!("### {heading}\n")).unwrap();
+/// The keys in the table under a heading of a page.
+fn explained(page: &str, heading: &str) -> BTreeSet<String> {
+    let (_, section) = page.split_once(&format!("### {heading}\n")).unwrap();
     let section = section.split("\n#").next().unwrap();
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
     rows.map(|row| row.split('`').next().unwrap().to_owned())
         .collect()
+}
+
+#[test]
+fn the_units_are_ones_that_systemd_takes() {
+    if Command::new("systemd-analyze")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        let missing = "no systemd-analyze: apt install systemd";
+        return sys::require::skip(sys::require::Class::OptIn, missing);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (name, unit) in [
+        (
+            "lowroad-relay.service",
+            include_str!("../../../packaging/lowroad-relay.service"),
+        ),
+        (
+            "lowroad-replicate.service",
+            include_str!("../../../packaging/lowroad-replicate.service"),
+        ),
+    ] {
+        // It looks whether the program is there.
+        let unit = unit.replace("/usr/bin/lowroad", env!("CARGO_BIN_EXE_lowroad"));
+        let file = folder.path().join(name);
+        fs::write(&file, unit).unwrap();
+        let verify = Command::new("systemd-analyze")
+            .args(["verify", "--man=no"])
+            .arg(&file)
+            .output();
+        let verified = verify.unwrap();
+        let said = String::from_utf8_lossy(&verified.stderr);
+        assert!(
+            verified.status.success() && !said.contains(name),
+            "{name}: {said}"
+        );
+    }
 }
 
 #[test]

@@ -191,7 +191,7 @@ fn what_cannot_be_done_is_said_in_a_line() {
         ),
         (
             &["replicate", "capture", "--tree", "none", "--to", "log"],
-            "--tree none: No such file",
+            "none: No such file",
         ),
         (&["replicate", "log", "none"], "none: No such file"),
         (

@@ -1,11 +1,10 @@
 //! The configuration file: its shape, and every complaint with its line.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use control::config::{Document, Error, Spanned};
+use control::config::{Document, Error, Http, Spanned};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -22,14 +21,6 @@ pub struct Config {
     /// CPUs that the datapaths are pinned to, in turn; empty: anywhere.
     pub cpus: Vec<usize>,
     pub streams: Vec<StreamSpec>,
-}
-
-/// The HTTP interface, off until its token file exists.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Http {
-    pub listen: SocketAddr,
-    pub token_file: PathBuf,
 }
 
 #[derive(Deserialize)]
@@ -65,15 +56,9 @@ fn check(document: &Document, datapaths: &[&str]) -> Result<Config, Error> {
         })?;
         streams.push(spec);
     }
-    if let Some(http) = &relay.http
-        && !http.get_ref().listen.ip().is_loopback()
-    {
-        let message = format!("http: {} is not a loopback address", http.get_ref().listen);
-        return Err(document.error(http.span(), message));
-    }
     Ok(Config {
         control: relay.control.unwrap_or_else(|| CONTROL.into()),
-        http: relay.http.map(Spanned::into_inner),
+        http: Http::check(relay.http, document)?,
         cpus: relay.cpus,
         streams,
     })

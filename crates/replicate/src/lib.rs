@@ -1,8 +1,9 @@
 //! Mirrors a directory tree as a program changes it, without the program's help.
 //!
 //! [`capture`] turns what the kernel does to files into [`record::Record`]s, [`log`] keeps them, and
-//! [`restore`] makes the tree of them as of any epoch; [`ship`] copies them to other machines, and
-//! [`verify`] says whether a folder is that tree.
+//! [`restore`] makes the tree of them as of any epoch; [`ship`] copies them to other machines,
+//! [`verify`] says whether a folder is that tree, and [`service`] is all that goes on until it is told to
+//! end.
 
 pub mod apply;
 pub mod capture;
@@ -13,6 +14,7 @@ pub mod log;
 mod make;
 pub mod record;
 pub mod restore;
+pub mod service;
 pub mod ship;
 pub mod tree;
 pub mod verify;

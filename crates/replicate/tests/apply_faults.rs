@@ -39,7 +39,7 @@ fn differ(log: &Path, epoch: u64, tree: &Path) -> Vec<Difference> {
 fn check(log: &Path, to: &Path, options: Options) {
     let mut replica = Replica::open(log, to, options).unwrap();
     replica.apply(None).unwrap();
-    let all = differ(log, replica.epoch(), &to.join("tree"));
+    let all = differ(log, replica.reached().0, &to.join("tree"));
     assert!(all.is_empty(), "{all:#?}");
     replica.end().unwrap();
 }
@@ -92,8 +92,8 @@ fn an_applier_stopped_at_any_call_is_followed_by_one_that_is_right() {
                 stopped(&log, &to, calls / 2);
                 let mut replica = Replica::open(&log, &to, Options::default()).unwrap();
                 replica.apply(None).unwrap();
-                assert_eq!(replica.epoch(), history.tree.epoch());
-                let all = differ(&log, replica.epoch(), &to.join("tree"));
+                assert_eq!(replica.reached().0, history.tree.epoch());
+                let all = differ(&log, replica.reached().0, &to.join("tree"));
                 assert!(all.is_empty(), "seed {seed}, {calls} calls: {all:#?}");
                 if done {
                     break;
@@ -272,7 +272,7 @@ fn what_must_not_be_is_refused_in_a_line_and_nothing_is_changed() {
             panic!("{refused}");
         };
         assert_eq!((said, counted), (what, has));
-        assert_eq!(replica.epoch(), 1);
+        assert_eq!(replica.reached().0, 1);
         let all = differ(&log, 1, &to.join("tree"));
         assert!(all.is_empty(), "{all:#?}");
     }

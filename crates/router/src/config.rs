@@ -1,10 +1,9 @@
 //! The configuration of a running router: its shape, and every complaint with its line.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use control::config::{Document, Error, Spanned};
+use control::config::{Document, Error, Http, Spanned};
 use netdev::XdpMode;
 use serde::Deserialize;
 
@@ -42,14 +41,6 @@ pub enum Datapath {
     AfXdp,
     /// By the network stack itself.
     Kernel,
-}
-
-/// The HTTP interface, off until its token file exists.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Http {
-    pub listen: SocketAddr,
-    pub token_file: PathBuf,
 }
 
 /// What is filtered by.
@@ -130,12 +121,7 @@ pub fn load(path: &Path) -> Result<Config, Error> {
 
 fn check(document: &Document, folder: Option<&Path>) -> Result<Config, Error> {
     let File { router, rules } = document.parse()?;
-    if let Some(http) = &router.http
-        && !http.get_ref().listen.ip().is_loopback()
-    {
-        let message = format!("http: {} is not a loopback address", http.get_ref().listen);
-        return Err(document.error(http.span(), message));
-    }
+    let http = Http::check(router.http, document)?;
     if let (Datapath::Kernel, Some(table)) = (router.datapath, &router.table) {
         return Err(document.error(table.span(), format!("table: {KERNEL_TABLE}")));
     }
@@ -163,7 +149,7 @@ fn check(document: &Document, folder: Option<&Path>) -> Result<Config, Error> {
         },
         threads: router.threads.map_or(1, Spanned::into_inner),
         control: router.control.unwrap_or_else(|| CONTROL.into()),
-        http: router.http.map(Spanned::into_inner),
+        http,
         table: router
             .table
             .map(|table| within(folder, &table.into_inner())),

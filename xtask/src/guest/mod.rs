@@ -62,6 +62,7 @@ const HOST_ONLY: &[&str] = &[
     "lowroad models",
     "lowroad replicate",
     "lowroad replicate_nats",
+    "lowroad replicate_service",
     "lowroad replicate_ship",
     "lowroad router_build",
     "lowroad router_cpu",

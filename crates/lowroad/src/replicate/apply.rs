@@ -2,26 +2,23 @@
 #![expect(clippy::print_stderr, reason = "the line that says how far it is")]
 
 use std::io::{self, IsTerminal};
-use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
 use control::shutdown::Shutdown;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use replicate::apply::{Applied, Error, Options, Replica};
+use replicate::apply::{Error, Options};
 use replicate::log;
-use replicate::ship::Watch;
-use serde_json::{Value, json};
+use replicate::service::apply::{Done, Settings};
+use replicate::service::{Progress as Said, STEP};
+use serde_json::json;
 
 use super::of_log;
 use crate::exit::{self, Failure};
 
 /// How often the line on the terminal changes.
 const SHOWN: Duration = Duration::from_millis(500);
-/// Where nobody tells that a log has grown, it is looked at so often.
-const LOOKED: u16 = 200;
 
 #[derive(Debug, Args)]
 pub(super) struct Apply {
@@ -62,28 +59,28 @@ pub(super) struct Apply {
 impl Apply {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
-        let watch = Watch::new(&self.folder)
-            .map_err(|error| Failure::Input(format!("{}: {error}", self.folder.display())))?;
-        let mut replica = Replica::open(&self.folder, &self.to, self.options()).map_err(failure)?;
-        let mut progress = Progress::default();
+        let mut applying = self.settings().start().map_err(super::failure)?;
+        let mut shown = Shown::default();
         loop {
-            watch.told().context("watching the log")?;
-            while let Some(applied) = replica.apply(self.epoch).map_err(failure)? {
-                progress.count(&applied);
-                self.tell(&mut progress, json)?;
+            while applying.step(self.epoch).map_err(super::failure)? {
+                self.tell(applying.done(), &mut shown, json)?;
                 if shutdown.requested() {
                     break;
                 }
             }
-            if !self.follow || waited(&shutdown, &watch) {
+            if !self.follow {
+                break;
+            }
+            applying.wait(STEP).map_err(super::failure)?;
+            if shutdown.requested() {
                 break;
             }
         }
         if io::stderr().is_terminal() && self.follow {
             eprint!("\r\x1b[K");
         }
-        let epoch = replica.epoch();
-        replica.end().map_err(failure)?;
+        let done = applying.finish().map_err(super::failure)?;
+        let epoch = done.last.epoch;
         match self.epoch {
             Some(asked) if asked != epoch => {
                 return Err(Failure::Input(format!(
@@ -97,137 +94,83 @@ impl Apply {
             }
             _ => {}
         }
-        progress.last.epoch = epoch;
         let text = if json {
-            json!({ "ended": progress.object() }).to_string()
+            json!({ "ended": Said::Apply(done).object() }).to_string()
         } else {
-            progress.line()
+            line(&done)
         };
         exit::print(&format!("{text}\n"))
     }
 
-    fn options(&self) -> Options {
-        Options {
-            privileged: self.privileged,
-            fresh: self.fresh,
-            repair: self.repair,
-            in_place: self.in_place,
-            max_bytes: self.max_bytes,
-            max_files: self.max_files,
-            ..Options::default()
+    fn settings(&self) -> Settings {
+        Settings {
+            log: self.folder.clone(),
+            to: self.to.clone(),
+            options: Options {
+                privileged: self.privileged,
+                fresh: self.fresh,
+                repair: self.repair,
+                in_place: self.in_place,
+                max_bytes: self.max_bytes,
+                max_files: self.max_files,
+                ..Options::default()
+            },
+            anew: false,
         }
     }
 
     /// Of each epoch that the replica shows, when a program follows it.
-    fn tell(&self, progress: &mut Progress, json: bool) -> Result<(), Failure> {
+    fn tell(&self, done: &Done, shown: &mut Shown, json: bool) -> Result<(), Failure> {
         if !self.follow {
             return Ok(());
         }
+        let first = done.steps == 1;
         if json {
-            let what = if progress.steps == 1 {
-                "ready"
-            } else {
-                "applied"
-            };
-            exit::print(&format!("{}\n", json!({ what: progress.object() })))?;
-        } else if progress.steps == 1 {
-            let (to, log, epoch) = (
-                self.to.display(),
-                self.folder.display(),
-                progress.last.epoch,
-            );
+            let what = if first { "ready" } else { "applied" };
+            let object = Said::Apply(*done).object();
+            exit::print(&format!("{}\n", json!({ what: object })))?;
+        } else if first {
+            let (to, log, epoch) = (self.to.display(), self.folder.display(), done.last.epoch);
             exit::print(&format!("ready  replica {to}  log {log}  epoch {epoch}\n"))?;
-        } else if progress.shown.is_none_or(|shown| shown.elapsed() >= SHOWN)
-            && io::stderr().is_terminal()
+        } else if shown.0.is_none_or(|shown| shown.elapsed() >= SHOWN) && io::stderr().is_terminal()
         {
-            progress.shown = Some(Instant::now());
-            eprint!("\r\x1b[K{}", progress.line());
+            shown.0 = Some(Instant::now());
+            eprint!("\r\x1b[K{}", line(done));
         }
-        if progress.steps == 1 {
+        if first {
             control::ready::notify().context("telling that it follows")?;
         }
         Ok(())
     }
 }
 
-/// Until the log may have grown; true if a signal came first.
-fn waited(shutdown: &Shutdown, watch: &Watch) -> bool {
-    let readable = PollFlags::POLLIN;
-    let mut asked = [
-        PollFd::new(shutdown.as_fd(), readable),
-        PollFd::new(watch.as_fd(), readable),
-    ];
-    let _ = poll(&mut asked, PollTimeout::from(LOOKED));
-    shutdown.requested()
-}
-
-/// All that was done since the start.
+/// When the line on the terminal was written.
 #[derive(Debug, Default)]
-struct Progress {
-    steps: u64,
-    names: u64,
-    bytes: u64,
-    repaired: u64,
-    /// Between the last epoch's record and its being shown.
-    lag: Duration,
-    last: Applied,
-    shown: Option<Instant>,
+struct Shown(Option<Instant>);
+
+fn line(done: &Done) -> String {
+    let mut line = format!(
+        "epoch {}  steps {}  names {}  bytes {}",
+        done.last.epoch, done.steps, done.names, done.bytes
+    );
+    if done.steps > 0 {
+        line += &format!("  lag {} ms", done.lag.as_millis());
+    }
+    let left = done.last.left;
+    let counts = [
+        ("repaired", done.repaired),
+        ("without owners", left.owners),
+        ("without device nodes", left.devices),
+        ("without set-ID bits", left.set_id),
+        ("without extended attributes", left.extended),
+    ];
+    for (what, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+        line += &format!("  {what} {count}");
+    }
+    line
 }
 
-impl Progress {
-    fn count(&mut self, applied: &Applied) {
-        self.steps += 1;
-        self.names += applied.names;
-        self.bytes += applied.bytes;
-        self.repaired += applied.repaired;
-        let written = SystemTime::UNIX_EPOCH + Duration::from_nanos(applied.at_ns);
-        self.lag = written.elapsed().unwrap_or_default();
-        self.last = *applied;
-    }
-
-    fn line(&self) -> String {
-        let mut line = format!(
-            "epoch {}  steps {}  names {}  bytes {}",
-            self.last.epoch, self.steps, self.names, self.bytes
-        );
-        if self.steps > 0 {
-            line += &format!("  lag {} ms", self.lag.as_millis());
-        }
-        let left = self.last.left;
-        let counts = [
-            ("repaired", self.repaired),
-            ("without owners", left.owners),
-            ("without device nodes", left.devices),
-            ("without set-ID bits", left.set_id),
-            ("without extended attributes", left.extended),
-        ];
-        for (what, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-            line += &format!("  {what} {count}");
-        }
-        line
-    }
-
-    fn object(&self) -> Value {
-        let left = self.last.left;
-        json!({
-            "epoch": self.last.epoch,
-            "record": self.last.record,
-            "steps": self.steps,
-            "names": self.names,
-            "bytes": self.bytes,
-            "repaired": self.repaired,
-            "lag_ms": self.lag.as_secs_f64() * 1e3,
-            "left": {
-                "owners": left.owners,
-                "devices": left.devices,
-                "set_id": left.set_id,
-                "extended_attributes": left.extended,
-            },
-        })
-    }
-}
-
-fn failure(error: Error) -> Failure {
+pub(super) fn failure(error: Error) -> Failure {
     match error {
         Error::Log(log @ log::Error::Damaged { .. }) => Failure::Input(log.to_string()),
         Error::Log(log) => of_log(log),

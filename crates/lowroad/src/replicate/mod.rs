@@ -9,11 +9,14 @@ mod nats;
 mod publish;
 mod receive;
 mod restore;
+mod run;
 mod serve;
-mod tcp;
+mod status;
 mod verify;
 
 use clap::{Args, Subcommand};
+use replicate::service;
+use replicate::ship::{nats as nats_ship, tcp};
 
 use crate::exit::Failure;
 
@@ -29,7 +32,8 @@ use crate::exit::Failure;
       --clients-ca ca.pem
   lowroad replicate receive tcp://source.example:7400 --to /var/lib/lowroad/app --cert edge-1.pem \\
       --key edge-1.key --server-ca ca.pem
-  lowroad replicate publish /var/lib/lowroad/app --to nats://127.0.0.1:4222/APP")]
+  lowroad replicate publish /var/lib/lowroad/app --to nats://127.0.0.1:4222/APP
+  sudo lowroad replicate run --config /etc/lowroad/replicate.toml")]
 pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long, global = true)]
@@ -62,6 +66,10 @@ enum Verb {
     Receive(receive::Receive),
     /// Make certificates for `serve` and `receive`
     Keys(keys::Keys),
+    /// Do all that a configuration file lists, in one process, until SIGINT or SIGTERM
+    Run(run::Run),
+    /// Say how the parts of a `run` are
+    Status(status::Ask),
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -78,9 +86,50 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Publish(publish) => publish.run(json),
         Verb::Receive(receive) => receive.run(json),
         Verb::Keys(keys) => keys.run(json),
+        Verb::Run(run) => run.run(json),
+        Verb::Status(ask) => ask.run(json),
+    }
+}
+
+/// Of what goes on until it is told to end.
+fn failure(error: service::Error) -> Failure {
+    use service::Error;
+    match error {
+        Error::Input(what) => Failure::Input(what),
+        Error::Needs(needs) => Failure::Input(needs.to_string()),
+        Error::Capture(error) => capture::failure(error),
+        Error::Coverage(error) => coverage::failure(error),
+        Error::Invisible(operations) => capture::invisible(&operations),
+        Error::Log(error) => of_log(error),
+        Error::Tcp(error) => of_tcp(error),
+        Error::Nats(error) => of_nats(error),
+        Error::Apply(error) => apply::failure(error),
+        failed @ (Error::Watch(_) | Error::Thread(_) | Error::Unfinished(_) | Error::Panicked) => {
+            Failure::Failed(failed.into())
+        }
     }
 }
 
 fn of_log(error: replicate::log::Error) -> Failure {
     Failure::Failed(error.into())
+}
+
+fn of_tcp(error: tcp::Error) -> Failure {
+    use tcp::Error;
+    match error {
+        Error::File { .. }
+        | Error::NotAdmitted(_)
+        | Error::NotTrusted(_)
+        | Error::Refused { .. }
+        | Error::Version(_) => Failure::Input(error.to_string()),
+        failed => Failure::Failed(failed.into()),
+    }
+}
+
+fn of_nats(error: nats_ship::Error) -> Failure {
+    use nats_ship::Error;
+    match error {
+        Error::Settings { .. } | Error::OtherLog { .. } => Failure::Input(error.to_string()),
+        failed => Failure::Failed(failed.into()),
+    }
 }

@@ -5,21 +5,19 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::Args;
 use control::shutdown::Shutdown;
-use replicate::ship::nats::{Published, Publisher, Settings};
+use replicate::service::publish::{self, Settings, Tls};
+use replicate::service::{Progress as Said, STEP};
+use replicate::ship::nats::{self, Published};
 use serde_json::json;
 
-use super::nats::{self, Connect, Tls};
+use super::nats::Connect;
 use crate::exit::{self, Failure};
 
-/// How long a signal may have to wait.
-const STEP: Duration = Duration::from_millis(100);
 /// How often the line on the terminal changes.
 const SHOWN: Duration = Duration::from_millis(500);
-/// At the end, what was sent is waited for at most this long.
-const LAST: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 pub(super) struct Publish {
@@ -56,39 +54,33 @@ pub(super) struct Publish {
 impl Publish {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
-        let settings = Settings {
-            replicas: self.replicas,
-            max_bytes: self.max_bytes,
-            allow_loss: self.allow_loss,
-        };
-        let tls = Tls {
-            server_ca: self.server_ca.as_deref(),
-            cert: self.cert.as_deref(),
-            key: self.key.as_deref(),
-        };
-        let options = self.connect.options(&self.to, tls)?;
-        let publisher = Publisher::new(&self.log, options, settings);
-        let mut publisher = publisher
-            .map_err(|error| Failure::Input(format!("{}: {error}", self.log.display())))?;
+        let mut publishing = self.settings().start().map_err(super::failure)?;
         let mut shown = Shown::new(json);
-        let mut progress = Published::default();
         while !shutdown.requested() {
-            progress = publisher.step(STEP).map_err(nats::failure)?;
-            shown.show(&progress)?;
+            let progress = publishing.step(STEP).map_err(super::failure)?;
+            shown.show(progress)?;
         }
-        let since = Instant::now();
-        while progress.in_flight > 0 && since.elapsed() < LAST {
-            progress = publisher.step(STEP).map_err(nats::failure)?;
-        }
+        let progress = publishing.finish().map_err(super::failure)?;
         shown.end(&progress)?;
-        if progress.in_flight > 0 {
-            let waiting = progress.waiting.unwrap_or_default();
-            return Err(Failure::Failed(anyhow!(
-                "{} messages have no acknowledgement: {waiting}",
-                progress.in_flight
-            )));
+        publish::unfinished(&progress).map_or(Ok(()), |error| Err(super::failure(error)))
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            log: self.log.clone(),
+            to: self.to.clone(),
+            tls: Tls {
+                cert: self.cert.clone(),
+                key: self.key.clone(),
+                server_ca: self.server_ca.clone(),
+            },
+            broker: self.connect.broker(),
+            stream: nats::Settings {
+                replicas: self.replicas,
+                max_bytes: self.max_bytes,
+                allow_loss: self.allow_loss,
+            },
         }
-        Ok(())
     }
 }
 
@@ -131,7 +123,10 @@ impl Shown {
 
     fn say(&self, what: &str, server: &str, progress: &Published) -> Result<(), Failure> {
         if self.json {
-            return exit::print(&format!("{}\n", json!({ what: object(progress) })));
+            return exit::print(&format!(
+                "{}\n",
+                json!({ what: Said::Publish(progress.clone()).object() })
+            ));
         }
         exit::print(&format!("{what}  server {server}  {}\n", line(progress)))
     }
@@ -141,7 +136,10 @@ impl Shown {
             eprint!("\r\x1b[K");
         }
         if self.json {
-            return exit::print(&format!("{}\n", json!({ "ended": object(progress) })));
+            return exit::print(&format!(
+                "{}\n",
+                json!({ "ended": Said::Publish(progress.clone()).object() })
+            ));
         }
         exit::print(&format!("{}\n", line(progress)))
     }
@@ -157,16 +155,4 @@ fn line(progress: &Published) -> String {
         progress.retries,
         progress.lost
     )
-}
-
-fn object(progress: &Published) -> serde_json::Value {
-    json!({
-        "record": progress.number,
-        "messages": progress.messages,
-        "bytes": progress.bytes,
-        "in_flight": progress.in_flight,
-        "retries": progress.retries,
-        "published_again": progress.lost,
-        "server": progress.server,
-    })
 }

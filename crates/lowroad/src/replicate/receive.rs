@@ -8,14 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 use control::shutdown::Shutdown;
-use replicate::ship::tcp::{Client, Peer, Progress, Waits};
+use replicate::service::receive::{Received, Settings, behind};
+use replicate::service::{Progress as Said, STEP, publish};
 use serde_json::{Value, json};
 
-use super::{nats, tcp};
+use super::nats;
 use crate::exit::{self, Failure};
 
-/// How long a signal may have to wait.
-const STEP: Duration = Duration::from_millis(100);
 /// How often what has changed is said.
 const SHOWN: Duration = Duration::from_secs(1);
 
@@ -38,7 +37,7 @@ pub(super) struct Receive {
     nats: nats::Connect,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 struct Tls {
     /// This replica's certificate (PEM)
     #[arg(long, value_name = "FILE")]
@@ -53,57 +52,40 @@ struct Tls {
 
 impl Receive {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
-        match self.from.split_once("://") {
-            Some(("tcp", peer)) => self.over_tcp(peer, json),
-            Some(("nats" | "tls", _)) => self.over_nats(json),
-            _ => Err(self.refused("is neither tcp://HOST:PORT nor nats://HOST:PORT/STREAM")),
-        }
-    }
-
-    fn refused(&self, what: &str) -> Failure {
-        Failure::Input(format!("{} {what}", self.from))
-    }
-
-    fn over_nats(&self, json: bool) -> Result<(), Failure> {
-        let tls = nats::Tls {
-            server_ca: self.tls.server_ca.as_deref(),
-            cert: self.tls.cert.as_deref(),
-            key: self.tls.key.as_deref(),
-        };
-        let options = self.nats.options(&self.from, tls)?;
-        nats::receive(&self.to, options, self.fresh, json)
-    }
-
-    fn over_tcp(&self, peer: &str, json: bool) -> Result<(), Failure> {
-        let Some(peer) = Peer::parse(peer) else {
-            return Err(self.refused("is no tcp://HOST:PORT"));
-        };
-        let Tls {
-            cert: Some(cert),
-            key: Some(key),
-            server_ca: Some(ca),
-        } = &self.tls
-        else {
-            return Err(self.refused("needs --cert, --key and --server-ca"));
-        };
         let shutdown = Shutdown::install().context("signals")?;
-        let files = tcp::files(cert.clone(), key.clone(), ca.clone());
-        let tls = files.client().map_err(tcp::failure)?;
-        let client = Client::open(&self.to, peer, tls, self.fresh, Waits::default());
-        let mut client = client.map_err(tcp::failure)?;
+        let mut receiving = self.settings().start().map_err(super::failure)?;
         let mut shown = Shown::default();
         while !shutdown.requested() {
-            let progress = client.poll(STEP).map_err(tcp::failure)?;
-            shown.show(self, progress, json)?;
+            let received = receiving.step(STEP).map_err(super::failure)?;
+            shown.show(self, &received, json)?;
         }
-        let progress = client.finish().map_err(tcp::failure)?;
+        let received = receiving.finish().map_err(super::failure)?;
         if io::stderr().is_terminal() {
             eprint!("\r\x1b[K");
         }
         if json {
-            return exit::print(&format!("{}\n", json!({ "ended": object(&progress) })));
+            return exit::print(&format!("{}\n", json!({ "ended": object(&received) })));
         }
-        exit::print(&format!("{}\n", line(&progress)))
+        exit::print(&format!("{}\n", line(&received)))
+    }
+
+    fn settings(&self) -> Settings {
+        let Tls {
+            cert,
+            key,
+            server_ca,
+        } = self.tls.clone();
+        Settings {
+            from: self.from.clone(),
+            log: self.to.clone(),
+            fresh: self.fresh,
+            tls: publish::Tls {
+                cert,
+                key,
+                server_ca,
+            },
+            broker: self.nats.broker(),
+        }
     }
 }
 
@@ -117,13 +99,13 @@ struct Shown {
 }
 
 impl Shown {
-    fn show(&mut self, asked: &Receive, progress: &Progress, json: bool) -> Result<(), Failure> {
-        if progress.connected && !self.ready {
+    fn show(&mut self, asked: &Receive, received: &Received, json: bool) -> Result<(), Failure> {
+        if received.connected() && !self.ready {
             self.ready = true;
-            announce(asked, progress, json)?;
+            announce(asked, received, json)?;
         }
-        if self.trouble != progress.trouble {
-            self.trouble.clone_from(&progress.trouble);
+        if self.trouble.as_deref() != received.trouble() {
+            self.trouble = received.trouble().map(str::to_owned);
             if let Some(trouble) = &self.trouble {
                 eprintln!("\r\x1b[K{}: {trouble}; trying again", asked.from);
             }
@@ -133,56 +115,43 @@ impl Shown {
         }
         self.at = Some(Instant::now());
         if json {
-            let object = object(progress);
+            let object = object(received);
             if object != self.object {
                 exit::print(&format!("{}\n", json!({ "status": object })))?;
                 self.object = object;
             }
         } else if io::stderr().is_terminal() {
-            eprint!("\r\x1b[K{}", line(progress));
+            eprint!("\r\x1b[K{}", line(received));
         }
         Ok(())
     }
 }
 
-fn announce(asked: &Receive, progress: &Progress, json: bool) -> Result<(), Failure> {
+fn announce(asked: &Receive, received: &Received, json: bool) -> Result<(), Failure> {
     if json {
-        exit::print(&format!("{}\n", json!({ "ready": object(progress) })))?;
+        exit::print(&format!("{}\n", json!({ "ready": object(received) })))?;
     } else {
-        let (from, to, number) = (&asked.from, asked.to.display(), progress.number);
+        let (from, to, number) = (&asked.from, asked.to.display(), received.reached().0);
         exit::print(&format!("ready  from {from}  log {to}  record {number}\n"))?;
     }
     control::ready::notify().context("telling that it receives")?;
     Ok(())
 }
 
-fn lag(progress: &Progress) -> u64 {
-    progress.tip.number.saturating_sub(progress.number)
+fn object(received: &Received) -> Value {
+    Said::Receive(received.clone()).object()
 }
 
-fn line(progress: &Progress) -> String {
-    let (number, epoch, behind) = (progress.number, progress.epoch, lag(progress));
-    let apart = if progress.connected {
+fn line(received: &Received) -> String {
+    let (number, epoch) = received.reached();
+    let behind = match received {
+        Received::Tcp(progress, _) => format!("{} records", behind(progress)),
+        Received::Nats(progress) => format!("{} messages", progress.pending),
+    };
+    let apart = if received.connected() {
         ""
     } else {
         "  not connected"
     };
-    format!("record {number}  epoch {epoch}  behind {behind} records{apart}")
-}
-
-fn object(progress: &Progress) -> Value {
-    json!({
-        "connected": progress.connected,
-        "number": progress.number,
-        "epoch": progress.epoch,
-        "source_number": progress.tip.number,
-        "source_epoch": progress.tip.epoch,
-        "lag_records": lag(progress),
-        "connects": progress.connects,
-        "records": progress.records,
-        "repeated": progress.repeated,
-        "bytes": progress.bytes,
-        "replaced": progress.replaced,
-        "trouble": progress.trouble,
-    })
+    format!("record {number}  epoch {epoch}  behind {behind}{apart}")
 }

@@ -10,10 +10,11 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use control::shutdown::Shutdown;
-use replicate::ship::tcp::{Error, Limits, Replica, Server, Status};
+use replicate::service::serve::Settings;
+use replicate::service::{self, Progress as Said};
+use replicate::ship::tcp::{Error, Files, Limits, Status};
 use serde_json::{Value, json};
 
-use super::tcp;
 use crate::exit::{self, Failure};
 
 /// How often what has changed is said.
@@ -44,36 +45,44 @@ pub(super) struct Serve {
 impl Serve {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
-        let (cert, key, ca) = (&self.cert, &self.key, &self.clients_ca);
-        let files = tcp::files(cert.clone(), key.clone(), ca.clone());
-        let tls = files.server().map_err(tcp::failure)?;
-        let limits = Limits {
-            replicas: self.replicas,
-            ..Limits::default()
-        };
-        let server = Server::start(&self.log, self.listen, tls, limits);
-        let server = server.map_err(|error| match error {
+        let server = self.settings().start().map_err(|error| match error {
             // A name that was mistyped, most likely.
-            Error::Log(error) => Failure::Input(error.to_string()),
-            other => tcp::failure(other),
+            service::Error::Tcp(Error::Log(error)) => Failure::Input(error.to_string()),
+            other => super::failure(other),
         })?;
         self.announce(server.address(), json)?;
-        let mut shown = Shown::default();
+        let mut shown = Shown::new(server.address());
         while !shutdown.wait(SHOWN) {
             if let Some(error) = server.failed() {
-                return Err(tcp::failure(error));
+                return Err(super::of_tcp(error));
             }
             shown.show(&server.status(), json)?;
         }
-        let status = server.status();
+        let (address, status) = (server.address(), server.status());
         drop(server);
         if io::stderr().is_terminal() {
             eprint!("\r\x1b[K");
         }
         if json {
-            return exit::print(&format!("{}\n", json!({ "ended": object(&status) })));
+            return exit::print(&format!(
+                "{}\n",
+                json!({ "ended": Said::Serve(address, status).object() })
+            ));
         }
         exit::print(&format!("{}\n", line(&status)))
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            log: self.log.clone(),
+            listen: self.listen,
+            files: Files {
+                certificate: self.cert.clone(),
+                key: self.key.clone(),
+                authority: self.clients_ca.clone(),
+            },
+            replicas: self.replicas,
+        }
     }
 
     fn announce(&self, listen: SocketAddr, json: bool) -> Result<(), Failure> {
@@ -90,16 +99,24 @@ impl Serve {
 }
 
 /// What was said last.
-#[derive(Default)]
 struct Shown {
+    listen: SocketAddr,
     object: Value,
     replicas: BTreeMap<SocketAddr, String>,
 }
 
 impl Shown {
+    fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            object: Value::Null,
+            replicas: BTreeMap::new(),
+        }
+    }
+
     fn show(&mut self, status: &Status, json: bool) -> Result<(), Failure> {
         if json {
-            let object = object(status);
+            let object = Said::Serve(self.listen, status.clone()).object();
             if object != self.object {
                 exit::print(&format!("{}\n", json!({ "status": object })))?;
                 self.object = object;
@@ -135,33 +152,4 @@ fn line(status: &Status) -> String {
         line += &format!("  last {name}: {records} records, {ms} ms behind");
     }
     line
-}
-
-fn object(status: &Status) -> Value {
-    let counts = &status.counts;
-    json!({
-        "number": status.tip.number,
-        "epoch": status.tip.epoch,
-        "replicas": status.replicas.iter().map(replica).collect::<Vec<_>>(),
-        "connections": {
-            "welcomed": counts.welcomed,
-            "crowded": counts.crowded,
-            "strangers": counts.strangers,
-            "refused": counts.refused,
-            "malformed": counts.malformed,
-            "stalled": counts.stalled,
-            "ended": counts.ended,
-        },
-    })
-}
-
-fn replica(replica: &Replica) -> Value {
-    json!({
-        "address": replica.address.to_string(),
-        "name": replica.name,
-        "number": replica.number,
-        "epoch": replica.epoch,
-        "lag_records": replica.lag_records,
-        "lag_ms": replica.lag_ms,
-    })
 }

@@ -5,11 +5,12 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use control::{Client, Kind};
+use control::Client;
 use router::config::CONTROL;
 use serde_json::{Value, json};
 
 use crate::exit::{self, Failure};
+use crate::interface::failure;
 
 #[derive(Debug, Args)]
 pub(super) struct Socket {
@@ -206,13 +207,4 @@ fn rules(answer: &Value) -> String {
 
 fn word(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
-}
-
-fn failure(error: control::Error) -> Failure {
-    match error.kind {
-        Kind::Conflict | Kind::Failed | Kind::Unreachable | Kind::Missing => {
-            Failure::Failed(error.into())
-        }
-        _ => Failure::Input(error.message),
-    }
 }

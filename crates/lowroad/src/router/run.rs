@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use control::ready;
 use control::shutdown::{Reload, Shutdown};
-use control::{ready, unix};
-use router::config::{self, CONTROL, Config, Datapath, Http, KERNEL_TABLE, Rules};
+use router::config::{self, CONTROL, Config, Datapath, KERNEL_TABLE, Rules};
 use router::service::{self, Service};
 use serde_json::json;
 
 use super::{ask, given};
 use crate::exit::{self, Failure};
+use crate::interface::Interface;
 
 /// Devices that came back are found this soon.
 const TICK: Duration = Duration::from_secs(1);
@@ -120,17 +121,9 @@ fn serve(config: Config, json: bool) -> Result<(), Failure> {
     let reload = Reload::install().map_err(failed)?;
     let (control, http) = (config.control.clone(), config.http.clone());
     let service = Arc::new(Service::start(config).map_err(failure)?);
-    if let Some(folder) = control.parent() {
-        // Where it cannot be made, binding the socket says why.
-        let _made = std::fs::create_dir_all(folder);
-    }
-    let handled = Arc::clone(&service);
-    let server = unix::Server::start(&control, move |request| service::handle(&handled, request))
-        .map_err(|error| Failure::Failed(error.into()))?;
-    let web = http.map(|http| serve_http(&http, &service)).transpose()?;
-    let web = web.flatten();
-    let address = web.as_ref().map(control::http::Server::address);
-    announce(&service, &control, address, json)?;
+    let handle = service::handle;
+    let interface = Interface::start(&service, &control, http.as_ref(), handle, Service::metrics)?;
+    announce(&service, &control, interface.address(), json)?;
     while !shutdown.wait(TICK) {
         if reload.requested() {
             match service.reload() {
@@ -150,39 +143,12 @@ fn serve(config: Config, json: bool) -> Result<(), Failure> {
     if let Err(error) = ready::stopping() {
         tracing::warn!(%error, "the service manager does not hear that the router stops");
     }
-    drop((server, web));
+    drop(interface);
     let status = serde_json::to_value(service.status()).map_err(|e| Failure::Failed(e.into()))?;
     if json {
         return ask::print_json(&status);
     }
     exit::print(&ask::status(&status))
-}
-
-/// The same methods over HTTP, and the metrics; off while there is no token file.
-fn serve_http(
-    http: &Http,
-    service: &Arc<Service>,
-) -> Result<Option<control::http::Server>, Failure> {
-    if !http.token_file.exists() {
-        tracing::warn!(
-            "HTTP is off: there is no token file {}",
-            http.token_file.display()
-        );
-        return Ok(None);
-    }
-    let (handled, measured) = (Arc::clone(service), Arc::clone(service));
-    control::http::Server::start(
-        control::http::Config {
-            address: http.listen,
-            token: http.token_file.clone(),
-            hosts: Vec::new(),
-            limits: control::Limits::default(),
-        },
-        move |request| service::handle(&handled, request),
-        move || measured.metrics(),
-    )
-    .map(Some)
-    .map_err(|error| Failure::Failed(error.into()))
 }
 
 /// One line, once packets are routed and the control socket answers.

@@ -192,11 +192,11 @@ impl Replica {
         Ok(replica)
     }
 
-    /// The epoch that the tree shows; zero before there is one.
-    pub fn epoch(&self) -> u64 {
+    /// The epoch that the tree shows, and the number of its record; zeros before there is one.
+    pub fn reached(&self) -> (u64, u64) {
         match self.kept.now.phase {
-            Phase::Nothing => 0,
-            _ => self.kept.now.epoch,
+            Phase::Nothing => (0, 0),
+            _ => (self.kept.now.epoch, self.kept.now.record),
         }
     }
 

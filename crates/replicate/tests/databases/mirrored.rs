@@ -79,7 +79,7 @@ impl Mirrored {
         recording.catch_up();
         let mut replica = self.replica.take().unwrap();
         replica.apply(None).unwrap();
-        assert_eq!(replica.epoch(), recording.epoch());
+        assert_eq!(replica.reached().0, recording.epoch());
         replica.end().unwrap();
         let restored = self.copies.join("restored");
         restore(&self.copies.join("log"), None, &restored, PRIVILEGED).unwrap();

@@ -1,0 +1,123 @@
+//! `lowroad replicate run`: all that a configuration lists, until SIGINT or SIGTERM.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use control::ready;
+use control::shutdown::Shutdown;
+use replicate::service::{self, Config, PartStatus, Service, State, config};
+use serde_json::json;
+
+use super::status;
+use crate::exit::{self, Failure};
+use crate::interface::Interface;
+
+/// How often the parts are looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Args)]
+pub(super) struct Run {
+    /// What to capture, to ship, to receive and to apply
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Where to answer questions, in place of what the file says
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Validate the file and what it names, and exit
+    #[arg(long)]
+    check: bool,
+}
+
+impl Run {
+    pub(super) fn run(self, json: bool) -> Result<(), Failure> {
+        let mut config =
+            config::load(&self.config).map_err(|error| Failure::Input(error.to_string()))?;
+        if self.check {
+            return exit::print(&format!("{}: correct\n", self.config.display()));
+        }
+        config.control = self.control.unwrap_or(config.control);
+        service::check(&config).map_err(super::failure)?;
+        serve(config, json)
+    }
+}
+
+fn serve(config: Config, json: bool) -> Result<(), Failure> {
+    // Before the first thread: those that come later leave the signals to it.
+    let shutdown = Shutdown::install().context("signals")?;
+    let (control, http) = (config.control.clone(), config.http.clone());
+    let service = Arc::new(Service::start(config).map_err(super::failure)?);
+    let handle = service::handle;
+    let interface = Interface::start(&service, &control, http.as_ref(), handle, Service::metrics)?;
+    let mut ready = false;
+    while !shutdown.wait(TICK) && !service.over() {
+        if !ready && service.begun() {
+            ready = true;
+            announce(&service, &control, &interface, json)?;
+        }
+    }
+    if let Err(error) = ready::stopping() {
+        tracing::warn!(%error, "the service manager does not hear that this ends");
+    }
+    // Whoever asks meanwhile is told how far the end is.
+    service.stop();
+    drop(interface);
+    let status = service.status();
+    let object = serde_json::to_value(&status).context("the status")?;
+    match json {
+        true => exit::print(&format!("{}\n", json!({ "ended": object })))?,
+        false => exit::print(&status::text(&object))?,
+    }
+    verdict(&status.parts)
+}
+
+/// One line, once all parts have begun, those aside that cannot.
+fn announce(
+    service: &Service,
+    control: &Path,
+    interface: &Interface,
+    json: bool,
+) -> Result<(), Failure> {
+    let status = service.status();
+    let count = |state| {
+        status
+            .parts
+            .iter()
+            .filter(|part| part.state == state)
+            .count()
+    };
+    let (parts, running) = (status.parts.len(), count(State::Running));
+    let (control, http) = (control.display(), interface.address());
+    if json {
+        let ready = json!({
+            "parts": parts, "running": running, "control": control.to_string(), "http": http,
+        });
+        exit::print(&format!("{}\n", json!({ "ready": ready })))?;
+    } else {
+        let http = http.map_or_else(String::new, |address| format!("  http {address}"));
+        exit::print(&format!(
+            "ready  parts {parts}  running {running}  control {control}{http}\n"
+        ))?;
+    }
+    ready::notify().context("telling that it works")?;
+    Ok(())
+}
+
+/// A part that did not work when it was told to end has not kept all.
+fn verdict(parts: &[PartStatus]) -> Result<(), Failure> {
+    let broken: Vec<&str> = parts
+        .iter()
+        .filter(|part| part.state != State::Ended)
+        .map(|part| part.name.as_str())
+        .collect();
+    if broken.is_empty() {
+        return Ok(());
+    }
+    let (count, names) = (parts.len(), broken.join(", "));
+    Err(Failure::Failed(anyhow!(
+        "{} of {count} parts did not work to the end: {names}",
+        broken.len()
+    )))
+}

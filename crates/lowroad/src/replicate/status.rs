@@ -1,0 +1,107 @@
+//! `lowroad replicate status`: asks a `run` how its parts are.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use control::Client;
+use replicate::service::config::CONTROL;
+use serde_json::Value;
+
+use crate::exit::{self, Failure};
+use crate::interface;
+
+#[derive(Debug, Args)]
+pub(super) struct Ask {
+    /// The control socket of the `run`
+    #[arg(long, value_name = "PATH", default_value = CONTROL)]
+    control: PathBuf,
+}
+
+impl Ask {
+    pub(super) fn run(self, json: bool) -> Result<(), Failure> {
+        let mut client = Client::connect(self.control).map_err(interface::failure)?;
+        let answer = client.call("status", Value::Null);
+        let answer = answer.map_err(interface::failure)?;
+        if json {
+            return exit::print(&format!("{answer:#}\n"));
+        }
+        exit::print(&text(&answer))
+    }
+}
+
+/// A line for each part, and what is wrong with it below.
+pub(super) fn text(answer: &Value) -> String {
+    let mut text = String::new();
+    for part in answer["parts"].as_array().into_iter().flatten() {
+        let (name, state) = (word(&part["name"]), word(&part["state"]));
+        let _ = write!(text, "{name}  {state}");
+        for (what, unit) in [
+            ("number", ""),
+            ("epoch", ""),
+            ("lag_records", " records"),
+            ("lag_ms", " ms"),
+        ] {
+            if let Some(number) = part[what].as_u64() {
+                let what = match what {
+                    "number" => "record",
+                    "lag_records" | "lag_ms" => "lag",
+                    other => other,
+                };
+                let _ = write!(text, "  {what} {number}{unit}");
+            }
+        }
+        let _ = writeln!(text, "{}", counts(part));
+        for replica in part["counts"]["replicas"].as_array().into_iter().flatten() {
+            let (name, address) = (word(&replica["name"]), word(&replica["address"]));
+            let (records, ms) = (&replica["lag_records"], &replica["lag_ms"]);
+            let _ = writeln!(
+                text,
+                "  replica {name}  {address}  record {}  lag {records} records  lag {ms} ms",
+                replica["number"]
+            );
+        }
+        if let Some(trouble) = part["trouble"].as_str() {
+            let _ = writeln!(text, "  {trouble}");
+        }
+    }
+    text
+}
+
+/// What a part of this kind counts, by the words of its own verb.
+fn counts(part: &Value) -> String {
+    let named: &[(&str, &str)] = match word(&part["kind"]) {
+        "capture" => &[
+            ("events", "events"),
+            ("dropped", "dropped"),
+            ("doubtful_files", "in doubt"),
+            ("read_back_bytes", "bytes read back"),
+        ],
+        "publish" => &[
+            ("messages", "messages"),
+            ("in_flight", "in flight"),
+            ("retries", "retries"),
+        ],
+        "receive" => &[
+            ("records", "received"),
+            ("bytes", "bytes"),
+            ("messages", "messages"),
+        ],
+        "apply" => &[
+            ("steps", "steps"),
+            ("names", "names"),
+            ("bytes", "bytes"),
+            ("repaired", "repaired"),
+        ],
+        _ => &[],
+    };
+    let counted = named.iter().filter_map(|(key, word)| {
+        let count = part["counts"][key].as_u64()?;
+        Some(format!("  {word} {count}"))
+    });
+    counted.collect()
+}
+
+fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

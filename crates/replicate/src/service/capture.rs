@@ -1,0 +1,292 @@
+//! A tree's changes into a log, under the log's numbers.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde::Deserialize;
+
+use super::{Error, place};
+use crate::capture::{self, Capture, Known, Options, Progress};
+use crate::coverage;
+use crate::log::{self, Durability, Writer};
+use crate::record::Entry;
+
+pub use crate::capture::INTERVAL;
+
+/// At the end, what has happened until then is waited for at most this long.
+const LAST: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub tree: PathBuf,
+    /// Made if there is none; one that is there is written on.
+    pub log: PathBuf,
+    /// Copies the whole tree into a log that is there, instead of comparing it with that.
+    pub afresh: bool,
+    /// As [`Options::journal`].
+    pub journal: bool,
+    /// What is looked for where the file system tells nothing of it.
+    pub allow: Vec<Unseen>,
+}
+
+/// What a file system may tell nothing of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unseen {
+    /// Stores through shared mappings.
+    Mmap,
+}
+
+impl Unseen {
+    /// As the operation is called that shows it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Mmap => "mmap",
+        }
+    }
+}
+
+/// How far a capture and its log are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// With the epoch as the log numbers it.
+    pub progress: Progress,
+    /// The log's last record.
+    pub number: u64,
+    /// Whether the log has the tree by now.
+    pub ready: bool,
+    /// Records that no epoch has yet, and for how long there have been some.
+    pub lag_records: u64,
+    pub lag: Duration,
+}
+
+impl Settings {
+    /// Whether it can begin, as far as that takes no time.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a log in its own tree, [`Error::Capture`].
+    pub fn check(&self) -> Result<(), Error> {
+        let (log, tree) = (self.log.display(), self.tree.display());
+        let there = self.tree.canonicalize();
+        let there = there.map_err(|cause| capture::Error::Tree {
+            path: self.tree.clone(),
+            cause,
+        })?;
+        if place(&self.log).starts_with(there) {
+            let what = format!("{log} is in {tree}: writing the log would be a change of the tree");
+            return Err(Error::Input(what));
+        }
+        Ok(Capture::check(&self.tree, self.options())?)
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            journal: self.journal,
+            look: self.allow.contains(&Unseen::Mmap),
+            ..Options::default()
+        }
+    }
+
+    /// Says what below the tree is not followed.
+    fn warn(&self) -> Result<(), Error> {
+        let listed = Capture::mounted_below(&self.tree);
+        let listed = listed.map_err(|cause| capture::Error::Io {
+            action: "what is mounted",
+            cause,
+        })?;
+        for place in listed {
+            let place = place.display();
+            tracing::warn!(
+                "{place} is another file system, and no part of the tree: it is left out"
+            );
+        }
+        Ok(())
+    }
+
+    /// Tries whether all that a program may do is seen here.
+    fn seen(&self) -> Result<(), Error> {
+        let seen = match coverage::quick(&self.tree) {
+            Ok(seen) => seen,
+            Err(coverage::Error::Place { path, cause }) => {
+                let place = path.display();
+                tracing::warn!("what is seen here cannot be tried: {place}: {cause}");
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if seen.copies == Some(false) {
+            tracing::warn!("the page cache cannot be copied here: what is written is read back");
+        }
+        let allowed = |operation: &&str| self.allow.iter().any(|allow| allow.name() == *operation);
+        let refused: Vec<_> = seen
+            .invisible
+            .into_iter()
+            .filter(|name| !allowed(name))
+            .collect();
+        match refused.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Invisible(refused)),
+        }
+    }
+}
+
+/// A tree that is being captured into its log.
+#[derive(Debug)]
+pub struct Recorder {
+    capture: Capture,
+    log: Log,
+}
+
+impl Recorder {
+    /// Takes the log up where it ends, or begins it.
+    ///
+    /// # Errors
+    /// [`Error::Input`], [`Error::Capture`], [`Error::Coverage`], [`Error::Invisible`], [`Error::Log`].
+    pub fn begin(settings: &Settings) -> Result<Self, Error> {
+        // First what takes no time, and most often is the reason why it cannot be done.
+        settings.check()?;
+        settings.warn()?;
+        settings.seen()?;
+        let options = settings.options();
+        if settings.afresh {
+            let capture = Capture::start(&settings.tree, options)?;
+            let mut log = Log::open(settings)?;
+            log.numbered_from = log.before;
+            return Ok(Self { capture, log });
+        }
+        let log = Log::open(settings)?;
+        let known = Known::read(&settings.log)?;
+        let capture = Capture::resume(&settings.tree, options, known)?;
+        Ok(Self { capture, log })
+    }
+
+    /// Writes what has happened since the last call. Does not wait: call it each [`INTERVAL`].
+    ///
+    /// # Errors
+    /// [`Error::Capture`] or [`Error::Log`]; it is over then.
+    pub fn step(&mut self) -> Result<Captured, Error> {
+        let capture = &mut self.capture;
+        let progress = self.log.follow(|mut take| capture.poll(&mut take))?;
+        Ok(self.log.reached(progress))
+    }
+
+    /// Writes what has happened until now, with an epoch that has it. False: none had it in time.
+    ///
+    /// # Errors
+    /// As [`Self::step`].
+    pub fn finish(mut self) -> Result<(Captured, bool), Error> {
+        let capture = &mut self.capture;
+        let whole = self
+            .log
+            .follow(|mut take| capture.catch_up(LAST, &mut take))?;
+        let captured = self.log.reached(self.capture.progress());
+        drop(self.capture);
+        self.log.writer.sync()?;
+        Ok((captured, whole))
+    }
+}
+
+/// That no epoch had the last changes in time.
+pub fn unfinished(captured: &Captured) -> Error {
+    let (seconds, epoch) = (LAST.as_secs(), captured.progress.epoch);
+    Error::Unfinished(format!(
+        "no epoch has the last changes after {seconds} s: the log ends with epoch {epoch}"
+    ))
+}
+
+/// The log that is written, and the first thing that went wrong with it.
+#[derive(Debug)]
+struct Log {
+    writer: Writer,
+    /// The last epoch that it had.
+    before: u64,
+    /// The capture's first epoch is the next.
+    numbered_from: u64,
+    failed: Option<log::Error>,
+    /// The record of the last epoch, and since when there are changes that it does not have.
+    epoch_record: u64,
+    behind: Option<Instant>,
+}
+
+impl Log {
+    fn open(settings: &Settings) -> Result<Self, Error> {
+        // Epochs that come together are on the disk with one sync.
+        let options = log::Options {
+            durability: Durability::OnRequest,
+            ..log::Options::default()
+        };
+        let writer = Writer::open(&settings.log, options)?;
+        Ok(Self {
+            before: writer.epoch(),
+            numbered_from: 0,
+            failed: None,
+            epoch_record: writer.number(),
+            behind: None,
+            writer,
+        })
+    }
+
+    fn reached(&mut self, progress: Progress) -> Captured {
+        let epoch = self.numbered_from + progress.epoch;
+        let number = self.writer.number();
+        let lag_records = number - self.epoch_record;
+        if lag_records == 0 && progress.waiting == 0 {
+            self.behind = None;
+        } else {
+            self.behind.get_or_insert_with(Instant::now);
+        }
+        Captured {
+            progress: Progress { epoch, ..progress },
+            number,
+            ready: epoch > self.before,
+            lag_records,
+            lag: self.behind.map_or(Duration::ZERO, |since| since.elapsed()),
+        }
+    }
+
+    /// Writes what a step of the capture says; its epochs are on the disk afterwards.
+    fn follow<T>(
+        &mut self,
+        step: impl FnOnce(&mut dyn FnMut(Entry)) -> Result<T, capture::Error>,
+    ) -> Result<T, Error> {
+        let Self {
+            writer,
+            numbered_from,
+            failed,
+            epoch_record,
+            behind,
+            ..
+        } = self;
+        let before = writer.epoch();
+        let done = step(&mut |entry| {
+            let (entry, epoch) = match entry {
+                Entry::Epoch { number } => {
+                    let number = *numbered_from + number;
+                    (Entry::Epoch { number }, true)
+                }
+                other => (other, false),
+            };
+            if failed.is_some() {
+                return;
+            }
+            match writer.append(now_ns(), entry) {
+                Ok(number) if epoch => (*epoch_record, *behind) = (number, None),
+                Ok(_) => {}
+                Err(error) => *failed = Some(error),
+            }
+        });
+        if failed.is_none() && writer.epoch() > before {
+            *failed = writer.sync().err();
+        }
+        match self.failed.take() {
+            Some(error) => Err(error.into()),
+            None => Ok(done?),
+        }
+    }
+}
+
+/// Nanoseconds since 1970.
+pub(super) fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since.map_or(0, |since| since.as_nanos())).unwrap_or(u64::MAX)
+}

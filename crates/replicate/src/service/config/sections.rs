@@ -1,0 +1,259 @@
+//! What a file says of each kind of part, in the words of the verbs' flags.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use control::config::Spanned;
+use serde::Deserialize;
+use serde::de::{self, Deserializer};
+
+use crate::apply::Options;
+use crate::service::capture::Unseen;
+use crate::service::publish::{Broker, Tls};
+use crate::service::{Job, apply, capture, publish, receive, serve};
+use crate::ship::nats;
+use crate::ship::tcp::{Files, Limits};
+
+pub(super) trait Section {
+    const KIND: &'static str;
+
+    fn name(&self) -> Option<&Spanned<String>>;
+
+    /// Where it says what it reads, and what it writes.
+    fn spans(&self) -> (Range<usize>, Range<usize>);
+
+    /// With all files relative to this folder.
+    fn job(self, folder: &Path) -> Job;
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Capture {
+    name: Option<Spanned<String>>,
+    tree: Spanned<PathBuf>,
+    log: Spanned<PathBuf>,
+    #[serde(default)]
+    allow: Vec<Unseen>,
+    #[serde(default)]
+    journal: bool,
+    #[serde(default)]
+    afresh: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Serve {
+    name: Option<Spanned<String>>,
+    log: Spanned<PathBuf>,
+    listen: Spanned<SocketAddr>,
+    cert: PathBuf,
+    key: PathBuf,
+    clients_ca: PathBuf,
+    replicas: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Publish {
+    name: Option<Spanned<String>>,
+    log: Spanned<PathBuf>,
+    to: Spanned<String>,
+    creds: Option<PathBuf>,
+    domain: Option<String>,
+    key_file: Option<PathBuf>,
+    server_ca: Option<PathBuf>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    #[serde(default, deserialize_with = "servers")]
+    replicas: Option<u8>,
+    max_bytes: Option<u64>,
+    #[serde(default)]
+    allow_loss: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Receive {
+    name: Option<Spanned<String>>,
+    from: Spanned<String>,
+    log: Spanned<PathBuf>,
+    #[serde(default)]
+    fresh: bool,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    server_ca: Option<PathBuf>,
+    creds: Option<PathBuf>,
+    domain: Option<String>,
+    key_file: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Apply {
+    name: Option<Spanned<String>>,
+    log: Spanned<PathBuf>,
+    to: Spanned<PathBuf>,
+    #[serde(default)]
+    fresh: bool,
+    #[serde(default)]
+    repair: bool,
+    in_place: Option<u64>,
+    max_bytes: Option<u64>,
+    max_files: Option<u64>,
+    #[serde(default)]
+    privileged: bool,
+}
+
+/// As many as may keep a stream.
+fn servers<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u8>, D::Error> {
+    match u8::deserialize(from)? {
+        number @ 1..=5 => Ok(Some(number)),
+        number => Err(de::Error::custom(format!("replicas {number}: 1 to 5"))),
+    }
+}
+
+fn within(folder: &Path, file: Option<PathBuf>) -> Option<PathBuf> {
+    file.map(|file| folder.join(file))
+}
+
+impl Section for Capture {
+    const KIND: &'static str = "capture";
+
+    fn name(&self) -> Option<&Spanned<String>> {
+        self.name.as_ref()
+    }
+
+    fn spans(&self) -> (Range<usize>, Range<usize>) {
+        (self.tree.span(), self.log.span())
+    }
+
+    fn job(self, folder: &Path) -> Job {
+        Job::Capture(capture::Settings {
+            tree: folder.join(self.tree.get_ref()),
+            log: folder.join(self.log.get_ref()),
+            afresh: self.afresh,
+            journal: self.journal,
+            allow: self.allow,
+        })
+    }
+}
+
+impl Section for Serve {
+    const KIND: &'static str = "serve";
+
+    fn name(&self) -> Option<&Spanned<String>> {
+        self.name.as_ref()
+    }
+
+    fn spans(&self) -> (Range<usize>, Range<usize>) {
+        (self.log.span(), self.listen.span())
+    }
+
+    fn job(self, folder: &Path) -> Job {
+        Job::Serve(serve::Settings {
+            log: folder.join(self.log.get_ref()),
+            listen: self.listen.into_inner(),
+            files: Files {
+                certificate: folder.join(self.cert),
+                key: folder.join(self.key),
+                authority: folder.join(self.clients_ca),
+            },
+            replicas: self.replicas.unwrap_or_else(|| Limits::default().replicas),
+        })
+    }
+}
+
+impl Section for Publish {
+    const KIND: &'static str = "publish";
+
+    fn name(&self) -> Option<&Spanned<String>> {
+        self.name.as_ref()
+    }
+
+    fn spans(&self) -> (Range<usize>, Range<usize>) {
+        (self.log.span(), self.to.span())
+    }
+
+    fn job(self, folder: &Path) -> Job {
+        Job::Publish(publish::Settings {
+            log: folder.join(self.log.get_ref()),
+            to: self.to.into_inner(),
+            tls: Tls {
+                cert: within(folder, self.cert),
+                key: within(folder, self.key),
+                server_ca: within(folder, self.server_ca),
+            },
+            broker: Broker {
+                creds: within(folder, self.creds),
+                domain: self.domain,
+                key_file: within(folder, self.key_file),
+            },
+            stream: nats::Settings {
+                replicas: self
+                    .replicas
+                    .unwrap_or_else(|| nats::Settings::default().replicas),
+                max_bytes: self.max_bytes,
+                allow_loss: self.allow_loss,
+            },
+        })
+    }
+}
+
+impl Section for Receive {
+    const KIND: &'static str = "receive";
+
+    fn name(&self) -> Option<&Spanned<String>> {
+        self.name.as_ref()
+    }
+
+    fn spans(&self) -> (Range<usize>, Range<usize>) {
+        (self.from.span(), self.log.span())
+    }
+
+    fn job(self, folder: &Path) -> Job {
+        Job::Receive(receive::Settings {
+            from: self.from.into_inner(),
+            log: folder.join(self.log.get_ref()),
+            fresh: self.fresh,
+            tls: Tls {
+                cert: within(folder, self.cert),
+                key: within(folder, self.key),
+                server_ca: within(folder, self.server_ca),
+            },
+            broker: Broker {
+                creds: within(folder, self.creds),
+                domain: self.domain,
+                key_file: within(folder, self.key_file),
+            },
+        })
+    }
+}
+
+impl Section for Apply {
+    const KIND: &'static str = "apply";
+
+    fn name(&self) -> Option<&Spanned<String>> {
+        self.name.as_ref()
+    }
+
+    fn spans(&self) -> (Range<usize>, Range<usize>) {
+        (self.log.span(), self.to.span())
+    }
+
+    fn job(self, folder: &Path) -> Job {
+        Job::Apply(apply::Settings {
+            log: folder.join(self.log.get_ref()),
+            to: folder.join(self.to.get_ref()),
+            options: Options {
+                privileged: self.privileged,
+                repair: self.repair,
+                in_place: self.in_place,
+                max_bytes: self.max_bytes,
+                max_files: self.max_files,
+                ..Options::default()
+            },
+            anew: self.fresh,
+        })
+    }
+}

@@ -1,0 +1,108 @@
+//! Why a part cannot begin or go on, and whether to try it again.
+
+use std::io;
+
+use super::receive::Needs;
+use crate::ship::{nats, tcp};
+use crate::{apply, capture, coverage, log};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// What no retry can make work.
+    #[error("{0}")]
+    Input(String),
+    #[error(transparent)]
+    Needs(#[from] Needs),
+    #[error(transparent)]
+    Capture(#[from] capture::Error),
+    #[error(transparent)]
+    Coverage(#[from] coverage::Error),
+    /// Operations that are not seen on the tree's file system.
+    #[error("{} is not seen on this file system", .0.join(", "))]
+    Invisible(Vec<&'static str>),
+    #[error(transparent)]
+    Log(#[from] log::Error),
+    #[error(transparent)]
+    Tcp(#[from] tcp::Error),
+    #[error(transparent)]
+    Nats(#[from] nats::Error),
+    #[error(transparent)]
+    Apply(#[from] apply::Error),
+    #[error("watching the log: {0}")]
+    Watch(io::Error),
+    #[error("no thread: {0}")]
+    Thread(io::Error),
+    /// The end came before all was done.
+    #[error("{0}")]
+    Unfinished(String),
+    #[error(
+        "it panicked; this is a mistake in lowroad: please report what was said on standard error"
+    )]
+    Panicked,
+}
+
+impl Error {
+    /// Whether it may go away without anybody who changes the configuration, a certificate or a log.
+    pub fn passes(&self) -> bool {
+        match self {
+            Self::Capture(error) => of_capture(error),
+            Self::Coverage(coverage::Error::Capture(error)) => of_capture(error),
+            Self::Coverage(_) | Self::Watch(_) | Self::Thread(_) => true,
+            Self::Log(error) => of_log(error),
+            Self::Tcp(tcp::Error::Log(error)) | Self::Nats(nats::Error::Log(error)) => {
+                of_log(error)
+            }
+            // Its address is in use still.
+            Self::Tcp(tcp::Error::Listen { .. }) => true,
+            Self::Tcp(error) => error.heals(),
+            Self::Nats(_) => false,
+            Self::Apply(error) => of_apply(error),
+            Self::Input(_)
+            | Self::Needs(_)
+            | Self::Invisible(_)
+            | Self::Unfinished(_)
+            | Self::Panicked => false,
+        }
+    }
+}
+
+fn of_capture(error: &capture::Error) -> bool {
+    use capture::Error as Capture;
+    match error {
+        // The tree may be mounted again.
+        Capture::Tree { .. } | Capture::Read { .. } | Capture::Bpf { .. } | Capture::Io { .. } => {
+            true
+        }
+        Capture::Log(error) => of_log(error),
+        Capture::Privileges
+        | Capture::FileSystem { .. }
+        | Capture::Kernel { .. }
+        | Capture::Silent { .. }
+        | Capture::Unknown => false,
+    }
+}
+
+fn of_log(error: &log::Error) -> bool {
+    // A disk that gets room, another writer that ends, a copy that was replaced or compacted while it
+    // was read.
+    matches!(
+        error,
+        log::Error::Io { .. }
+            | log::Error::Busy(_)
+            | log::Error::Replaced(_)
+            | log::Error::Compacted { .. }
+    )
+}
+
+fn of_apply(error: &apply::Error) -> bool {
+    use apply::Error as Apply;
+    match error {
+        Apply::Log(error) => of_log(error),
+        Apply::Busy(_) | Apply::Full(_) | Apply::Io { .. } => true,
+        Apply::Occupied(_)
+        | Apply::OtherLog { .. }
+        | Apply::Behind { .. }
+        | Apply::Changed { .. }
+        | Apply::Quota { .. } => false,
+    }
+}

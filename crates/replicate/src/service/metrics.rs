@@ -1,0 +1,227 @@
+//! What the parts count, in the Prometheus text format.
+
+use control::metrics::Text;
+
+use super::Service;
+use super::apply::Done;
+use super::capture::Captured;
+use super::receive::Received;
+use super::status::{PartStatus, Progress, State};
+use crate::ship::nats::Published;
+use crate::ship::tcp;
+
+type Labels<'a> = [(&'a str, &'a str); 2];
+
+impl Service {
+    /// One scrape.
+    pub fn metrics(&self) -> String {
+        let mut text = Text::new();
+        for part in &self.status().parts {
+            let labels = [("part", part.name.as_str()), ("kind", part.kind)];
+            state(&mut text, labels, part);
+            match &part.progress {
+                Some(Progress::Capture(captured)) => capture(&mut text, labels, captured),
+                Some(Progress::Serve(_, status)) => serve(&mut text, labels, status),
+                Some(Progress::Publish(published)) => publish(&mut text, labels, published),
+                Some(Progress::Receive(received)) => receive(&mut text, labels, received),
+                Some(Progress::Apply(done)) => apply(&mut text, labels, done),
+                None => {}
+            }
+        }
+        text.to_string()
+    }
+}
+
+fn state(text: &mut Text, labels: Labels<'_>, part: &PartStatus) {
+    let [name, kind] = labels;
+    for state in State::ALL {
+        text.gauge("lowroad_replicate_part_state", "1 for the state it is in.")
+            .sample(
+                &[name, kind, ("state", state.name())],
+                u8::from(state == part.state),
+            );
+    }
+    text.counter(
+        "lowroad_replicate_part_failures_total",
+        "Times that a part could not go on.",
+    )
+    .sample(&labels, part.failures);
+    let values = [
+        (
+            "lowroad_replicate_record",
+            "The last record that it has said, shipped, received or applied.",
+            part.number,
+        ),
+        (
+            "lowroad_replicate_epoch",
+            "The last epoch of it.",
+            part.epoch,
+        ),
+        (
+            "lowroad_replicate_lag_records",
+            "Records that it has not done yet.",
+            part.lag_records,
+        ),
+        (
+            "lowroad_replicate_lag_ms",
+            "For how long the oldest of them has waited, in milliseconds.",
+            part.lag_ms,
+        ),
+    ];
+    for (metric, help, value) in values {
+        if let Some(value) = value {
+            text.gauge(metric, help).sample(&labels, value);
+        }
+    }
+}
+
+fn capture(text: &mut Text, labels: Labels<'_>, captured: &Captured) {
+    let progress = &captured.progress;
+    text.counter("lowroad_replicate_events_total", "Events that were seen.")
+        .sample(&labels, progress.events);
+    text.counter(
+        "lowroad_replicate_dropped_events_total",
+        "Events that found no room; what they said is read instead.",
+    )
+    .sample(&labels, progress.dropped);
+    text.counter(
+        "lowroad_replicate_read_back_bytes_total",
+        "Bytes that were read from the tree instead of seen.",
+    )
+    .sample(&labels, progress.read_back);
+    text.gauge(
+        "lowroad_replicate_doubtful_files",
+        "Files of which something is in doubt.",
+    )
+    .sample(&labels, progress.doubtful);
+    text.gauge(
+        "lowroad_replicate_waiting_bytes",
+        "Bytes of events that wait to be read.",
+    )
+    .sample(&labels, progress.waiting);
+}
+
+fn serve(text: &mut Text, labels: Labels<'_>, status: &tcp::Status) {
+    let [name, _] = labels;
+    text.gauge("lowroad_replicate_replicas", "Replicas that are connected.")
+        .sample(&labels, status.replicas.len());
+    for replica in &status.replicas {
+        let address = replica.address.to_string();
+        let labels = [name, ("replica", &replica.name), ("address", &address)];
+        text.gauge(
+            "lowroad_replicate_replica_lag_records",
+            "Records that a replica does not have on its disk.",
+        )
+        .sample(&labels, replica.lag_records);
+        text.gauge(
+            "lowroad_replicate_replica_lag_ms",
+            "For how long the oldest of those sent has waited, in milliseconds.",
+        )
+        .sample(&labels, replica.lag_ms);
+    }
+    let counts = &status.counts;
+    let ends = [
+        ("welcomed", counts.welcomed),
+        ("crowded", counts.crowded),
+        ("strangers", counts.strangers),
+        ("refused", counts.refused),
+        ("malformed", counts.malformed),
+        ("stalled", counts.stalled),
+        ("ended", counts.ended),
+    ];
+    for (end, count) in ends {
+        text.counter(
+            "lowroad_replicate_connections_total",
+            "Connections, by what became of them.",
+        )
+        .sample(&[name, ("end", end)], count);
+    }
+}
+
+fn publish(text: &mut Text, labels: Labels<'_>, published: &Published) {
+    messages(text, labels, published.messages);
+    bytes(text, labels, published.bytes);
+    retries(text, labels, published.retries);
+    text.counter(
+        "lowroad_replicate_repeated_messages_total",
+        "Messages that the stream had lost, and that were published again.",
+    )
+    .sample(&labels, published.lost);
+}
+
+fn receive(text: &mut Text, labels: Labels<'_>, received: &Received) {
+    let repeated = match received {
+        Received::Tcp(progress, _) => {
+            bytes(text, labels, progress.bytes);
+            text.counter(
+                "lowroad_replicate_connects_total",
+                "Connections that were made.",
+            )
+            .sample(&labels, progress.connects);
+            text.counter(
+                "lowroad_replicate_received_records_total",
+                "Records that were received and written.",
+            )
+            .sample(&labels, progress.records);
+            progress.repeated
+        }
+        Received::Nats(progress) => {
+            messages(text, labels, progress.messages);
+            retries(text, labels, progress.retries);
+            text.gauge(
+                "lowroad_replicate_pending_messages",
+                "Messages that the stream has and that were not received yet.",
+            )
+            .sample(&labels, progress.pending);
+            progress.duplicates
+        }
+    };
+    text.counter(
+        "lowroad_replicate_repeated_records_total",
+        "Records that were there already.",
+    )
+    .sample(&labels, repeated);
+}
+
+fn apply(text: &mut Text, labels: Labels<'_>, done: &Done) {
+    text.counter(
+        "lowroad_replicate_steps_total",
+        "Times that the tree went on to a later epoch.",
+    )
+    .sample(&labels, done.steps);
+    text.counter(
+        "lowroad_replicate_names_total",
+        "Names given and taken away in the tree.",
+    )
+    .sample(&labels, done.names);
+    bytes(text, labels, done.bytes);
+    text.counter(
+        "lowroad_replicate_repaired_names_total",
+        "Names that somebody else had changed, and that were put right.",
+    )
+    .sample(&labels, done.repaired);
+}
+
+fn bytes(text: &mut Text, labels: Labels<'_>, count: u64) {
+    text.counter(
+        "lowroad_replicate_bytes_total",
+        "Bytes: of messages that were published, of files in what was received, written to the tree.",
+    )
+    .sample(&labels, count);
+}
+
+fn messages(text: &mut Text, labels: Labels<'_>, count: u64) {
+    text.counter(
+        "lowroad_replicate_messages_total",
+        "Messages to or from a stream.",
+    )
+    .sample(&labels, count);
+}
+
+fn retries(text: &mut Text, labels: Labels<'_>, count: u64) {
+    text.counter(
+        "lowroad_replicate_retries_total",
+        "Times that a stream was asked where to go on.",
+    )
+    .sample(&labels, count);
+}

@@ -1,0 +1,177 @@
+//! What goes on until it is told to end: a tree captured into a log, a log shipped and received, a
+//! replica kept up to date. A command does one of them; a [`Service`] does what its configuration
+//! lists, each part in a thread of its own. Arguments, signals and sockets are the program's.
+
+mod api;
+pub mod apply;
+pub mod capture;
+pub mod config;
+mod error;
+mod loops;
+mod metrics;
+mod part;
+pub mod publish;
+pub mod receive;
+pub mod serve;
+mod status;
+mod supervise;
+mod tip;
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+pub use api::handle;
+pub use config::Config;
+pub use error::Error;
+pub use part::{Job, Kind, Part};
+pub use status::{PartStatus, Progress, State, Status};
+
+use supervise::Supervised;
+use tip::Tips;
+
+/// How long a part waits for work before it looks whether it is to end.
+pub const STEP: Duration = Duration::from_millis(100);
+/// At the end, what has been written is waited for at most this long to reach the other end.
+const LAST: Duration = Duration::from_secs(10);
+
+/// All parts of a configuration, at work.
+#[derive(Debug)]
+pub struct Service {
+    parts: Vec<Arc<Supervised>>,
+    threads: Mutex<Vec<(Arc<Supervised>, JoinHandle<()>)>>,
+    ends: Arc<Ends>,
+    tips: Mutex<Tips>,
+}
+
+/// Who is to end: first who writes logs, then who reads what those have written last.
+#[derive(Debug, Default)]
+struct Ends {
+    writers: AtomicBool,
+    readers: AtomicBool,
+}
+
+impl Ends {
+    fn of(&self, kind: Kind) -> &AtomicBool {
+        match kind.writes_log() {
+            true => &self.writers,
+            false => &self.readers,
+        }
+    }
+}
+
+/// Whether this machine can do what is listed, as far as that shows before.
+///
+/// # Errors
+/// Of the first capture that cannot begin here.
+pub fn check(config: &Config) -> Result<(), Error> {
+    config.parts.iter().try_for_each(|part| match &part.job {
+        Job::Capture(settings) => settings.check(),
+        _ => Ok(()),
+    })
+}
+
+impl Service {
+    /// Begins all parts. Returns before they have begun: [`Self::begun`] says when they have.
+    ///
+    /// # Errors
+    /// A log's folder that cannot be made, no more threads.
+    pub fn start(config: Config) -> Result<Self, Error> {
+        for part in &config.parts {
+            if part.kind().writes_log() {
+                make(part.job.log())?;
+            }
+        }
+        let mut service = Self {
+            parts: Vec::new(),
+            threads: Mutex::default(),
+            ends: Arc::default(),
+            tips: Mutex::default(),
+        };
+        for part in config.parts {
+            service.begin(part)?;
+        }
+        Ok(service)
+    }
+
+    fn begin(&mut self, part: Part) -> Result<(), Error> {
+        let supervised = Arc::new(Supervised::new(&part));
+        let (own, ends) = (Arc::clone(&supervised), Arc::clone(&self.ends));
+        let thread = thread::Builder::new().name(part.name.clone());
+        let thread = thread
+            .spawn(move || own.work(part, ends.of(own.kind)))
+            .map_err(Error::Thread)?;
+        let threads = self.threads.get_mut();
+        let threads = threads.unwrap_or_else(PoisonError::into_inner);
+        threads.push((Arc::clone(&supervised), thread));
+        self.parts.push(supervised);
+        Ok(())
+    }
+
+    /// Whether no part is about to begin any more: each works, waits for its other end, or has failed.
+    pub fn begun(&self) -> bool {
+        let starting = |part: &Arc<Supervised>| part.state() == State::Starting;
+        !self.parts.iter().any(starting)
+    }
+
+    /// Whether all parts have failed, and none is begun again.
+    pub fn over(&self) -> bool {
+        self.parts.iter().all(|part| part.state() == State::Failed)
+    }
+
+    pub fn status(&self) -> Status {
+        let mut tips = self.tips.lock().unwrap_or_else(PoisonError::into_inner);
+        Status {
+            parts: self
+                .parts
+                .iter()
+                .map(|part| part.status(&mut tips))
+                .collect(),
+        }
+    }
+
+    /// Ends all parts: captures say what has happened until now, what was received is made durable, and
+    /// then the rest has a moment to ship and apply it.
+    pub fn stop(&self) {
+        for (end, writes) in [(&self.ends.writers, true), (&self.ends.readers, false)] {
+            end.store(true, Ordering::Relaxed);
+            let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+            let ending = threads.extract_if(.., |(part, _)| part.kind.writes_log() == writes);
+            for (_, thread) in ending {
+                // A thread that panicked has said so.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Who follows a log of this process may begin before who writes it.
+fn make(folder: &Path) -> Result<(), Error> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| Error::Input(format!("{}: {error}", folder.display())))
+}
+
+/// A path as the kernel has it, as far as it is there already.
+fn place(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|folder| {
+        let there = match folder.as_os_str().is_empty() {
+            true => Path::new(".").canonicalize(),
+            false => folder.canonicalize(),
+        };
+        Some((there.ok()?, path.strip_prefix(folder).ok()?))
+    });
+    found.map_or_else(
+        || path.to_owned(),
+        |(there, rest)| there.components().chain(rest.components()).collect(),
+    )
+}

@@ -1,0 +1,161 @@
+//! What a configuration lists, and each of it at work.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use super::capture::{self, INTERVAL, Recorder};
+use super::publish::{self, Publishing};
+use super::receive::{self, Receiving};
+use super::status::Progress;
+use super::{Error, STEP, apply, serve};
+use crate::ship::tcp::Server;
+
+/// One part of a service.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// By which status, metrics and messages call it; no other part has it.
+    pub name: String,
+    pub job: Job,
+}
+
+#[derive(Clone, Debug)]
+pub enum Job {
+    Capture(capture::Settings),
+    Serve(serve::Settings),
+    Publish(publish::Settings),
+    Receive(receive::Settings),
+    Apply(apply::Settings),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Capture,
+    Serve,
+    Publish,
+    Receive,
+    Apply,
+}
+
+impl Part {
+    pub fn kind(&self) -> Kind {
+        self.job.kind()
+    }
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Capture => "capture",
+            Self::Serve => "serve",
+            Self::Publish => "publish",
+            Self::Receive => "receive",
+            Self::Apply => "apply",
+        }
+    }
+
+    /// Whether its log grows by it.
+    pub fn writes_log(self) -> bool {
+        matches!(self, Self::Capture | Self::Receive)
+    }
+}
+
+impl Job {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Capture(_) => Kind::Capture,
+            Self::Serve(_) => Kind::Serve,
+            Self::Publish(_) => Kind::Publish,
+            Self::Receive(_) => Kind::Receive,
+            Self::Apply(_) => Kind::Apply,
+        }
+    }
+
+    pub fn log(&self) -> &Path {
+        let log: &PathBuf = match self {
+            Self::Capture(settings) => &settings.log,
+            Self::Serve(settings) => &settings.log,
+            Self::Publish(settings) => &settings.log,
+            Self::Receive(settings) => &settings.log,
+            Self::Apply(settings) => &settings.log,
+        };
+        log
+    }
+
+    /// What was asked for once has been done: a tree is not copied afresh each time that a capture has
+    /// to begin again.
+    pub(super) fn begun(&mut self) {
+        if let Self::Capture(settings) = self {
+            settings.afresh = false;
+        }
+    }
+
+    pub(super) fn begin(&self) -> Result<Working, Error> {
+        Ok(match self {
+            Self::Capture(settings) => Working::Capture(Box::new(Recorder::begin(settings)?)),
+            Self::Serve(settings) => Working::Serve(settings.start()?, settings.clone()),
+            Self::Publish(settings) => Working::Publish(Box::new(settings.start()?)),
+            Self::Receive(settings) => Working::Receive(settings.start()?),
+            Self::Apply(settings) => Working::Apply(Box::new(settings.start()?)),
+        })
+    }
+}
+
+/// A part at work.
+#[derive(Debug)]
+pub(super) enum Working {
+    Capture(Box<Recorder>),
+    Serve(Server, serve::Settings),
+    Publish(Box<Publishing>),
+    Receive(Receiving),
+    Apply(Box<apply::Applying>),
+}
+
+impl Working {
+    /// Does what there is to do, and waits for some if there was nothing.
+    pub(super) fn step(&mut self) -> Result<Progress, Error> {
+        Ok(match self {
+            Self::Capture(recorder) => {
+                thread::sleep(INTERVAL);
+                Progress::Capture(recorder.step()?)
+            }
+            Self::Serve(server, _) => {
+                thread::sleep(STEP);
+                if let Some(error) = server.failed() {
+                    return Err(error.into());
+                }
+                Progress::Serve(server.address(), server.status())
+            }
+            Self::Publish(publishing) => Progress::Publish(publishing.step(STEP)?.clone()),
+            Self::Receive(receiving) => Progress::Receive(receiving.step(STEP)?),
+            Self::Apply(applying) => {
+                if !applying.step(None)? {
+                    applying.wait(STEP)?;
+                }
+                Progress::Apply(*applying.done())
+            }
+        })
+    }
+
+    /// Ends it, with nothing lost that it had begun.
+    pub(super) fn finish(self) -> Result<Progress, Error> {
+        match self {
+            Self::Capture(recorder) => match recorder.finish()? {
+                (captured, true) => Ok(Progress::Capture(captured)),
+                (captured, false) => Err(capture::unfinished(&captured)),
+            },
+            Self::Serve(server, settings) => {
+                settings.drain(&server)?;
+                Ok(Progress::Serve(server.address(), server.status()))
+            }
+            Self::Publish(publishing) => {
+                let published = publishing.finish()?;
+                publish::unfinished(&published).map_or(Ok(Progress::Publish(published)), Err)
+            }
+            Self::Receive(receiving) => Ok(Progress::Receive(receiving.finish()?)),
+            Self::Apply(mut applying) => {
+                while applying.step(None)? {}
+                Ok(Progress::Apply(applying.finish()?))
+            }
+        }
+    }
+}

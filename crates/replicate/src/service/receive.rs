@@ -1,0 +1,218 @@
+//! A copy of a log that another machine ships, over TCP or from NATS servers.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::Error;
+use super::publish::{Broker, Tls};
+use crate::ship::nats::{Received as FromNats, Receiver};
+use crate::ship::tcp::{Client, Files, Peer, Progress as FromTcp, Waits};
+use crate::ship::{Sink, tcp};
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `tcp://HOST:PORT` or `nats://HOST:PORT/STREAM`
+    pub from: String,
+    /// Made if there is none; one that is there goes on.
+    pub log: PathBuf,
+    /// Replaces a copy that cannot go on.
+    pub fresh: bool,
+    pub tls: Tls,
+    pub broker: Broker,
+}
+
+/// Settings without which there is no connection, by their names as flags.
+#[derive(Debug, thiserror::Error)]
+#[error("{from} needs --cert, --key and --server-ca")]
+pub struct Needs {
+    pub from: String,
+}
+
+/// Where it comes from.
+enum Way<'a> {
+    Tcp(&'a str),
+    Nats,
+}
+
+impl Settings {
+    /// Whether the address is one, and all files can be read.
+    ///
+    /// # Errors
+    /// [`Error::Input`], [`Error::Needs`], [`Error::Tcp`]
+    pub fn check(&self) -> Result<(), Error> {
+        match self.way()? {
+            Way::Tcp(peer) => self.of_tcp(peer).map(drop),
+            Way::Nats => self.broker.options(&self.from, &self.tls).map(drop),
+        }
+    }
+
+    /// # Errors
+    /// As [`Self::check`], and [`Error::Log`].
+    pub fn start(&self) -> Result<Receiving, Error> {
+        match self.way()? {
+            Way::Tcp(peer) => {
+                let (peer, files) = self.of_tcp(peer)?;
+                let tls = files.client()?;
+                let client = Client::open(&self.log, peer, tls, self.fresh, Waits::default())?;
+                Ok(Receiving::Tcp(Box::new(client), Behind::default()))
+            }
+            Way::Nats => {
+                let options = self.broker.options(&self.from, &self.tls)?;
+                let receiver = Receiver::new(Sink::open(&self.log)?, options);
+                Ok(Receiving::Nats(Box::new(receiver), self.fresh))
+            }
+        }
+    }
+
+    fn way(&self) -> Result<Way<'_>, Error> {
+        match self.from.split_once("://") {
+            Some(("tcp", peer)) => Ok(Way::Tcp(peer)),
+            Some(("nats" | "tls", _)) => Ok(Way::Nats),
+            _ => Err(self.refused("is neither tcp://HOST:PORT nor nats://HOST:PORT/STREAM")),
+        }
+    }
+
+    fn of_tcp(&self, peer: &str) -> Result<(Peer, Files), Error> {
+        let peer = Peer::parse(peer).ok_or_else(|| self.refused("is no tcp://HOST:PORT"))?;
+        let Tls {
+            cert: Some(cert),
+            key: Some(key),
+            server_ca: Some(authority),
+        } = self.tls.clone()
+        else {
+            let from = self.from.clone();
+            return Err(Needs { from }.into());
+        };
+        let files = Files {
+            certificate: cert,
+            key,
+            authority,
+        };
+        files.client()?;
+        Ok((peer, files))
+    }
+
+    fn refused(&self, what: &str) -> Error {
+        Error::Input(format!("{} {what}", self.from))
+    }
+}
+
+/// A copy that is being written.
+#[derive(Debug)]
+pub enum Receiving {
+    Tcp(Box<Client>, Behind),
+    /// And whether a copy that cannot go on is replaced, once.
+    Nats(Box<Receiver>, bool),
+}
+
+/// How far a copy is.
+#[derive(Clone, Debug)]
+pub enum Received {
+    /// And for how long it has been behind.
+    Tcp(FromTcp, Duration),
+    Nats(FromNats),
+}
+
+/// What the source had when it was seen to have more than the copy, and when that was.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Behind {
+    number: u64,
+    since: Option<Instant>,
+}
+
+impl Behind {
+    fn follow(&mut self, progress: &FromTcp) -> Duration {
+        if progress.number >= self.number {
+            self.since = None;
+        }
+        if self.since.is_none() && progress.tip.number > progress.number {
+            self.number = progress.tip.number;
+            self.since = Some(Instant::now());
+        }
+        self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
+impl Receiving {
+    /// Receives what there is, or waits for some at most this long.
+    ///
+    /// # Errors
+    /// [`Error::Tcp`] or [`Error::Nats`], for what does not pass by itself.
+    pub fn step(&mut self, wait: Duration) -> Result<Received, Error> {
+        match self {
+            Self::Tcp(client, behind) => {
+                let progress = client.poll(wait)?.clone();
+                let lag = behind.follow(&progress);
+                Ok(Received::Tcp(progress, lag))
+            }
+            Self::Nats(receiver, fresh) => loop {
+                match receiver.step(wait) {
+                    Err(error) if *fresh && error.needs_another_copy() => {
+                        tracing::warn!("{error}: beginning afresh");
+                        *fresh = false;
+                        receiver.clear()?;
+                    }
+                    progress => return Ok(Received::Nats(progress?)),
+                }
+            },
+        }
+    }
+
+    /// Makes what has arrived durable.
+    ///
+    /// # Errors
+    /// As [`Self::step`].
+    pub fn finish(self) -> Result<Received, Error> {
+        match self {
+            Self::Tcp(client, mut behind) => {
+                let progress = client.finish()?;
+                let lag = behind.follow(&progress);
+                Ok(Received::Tcp(progress, lag))
+            }
+            Self::Nats(receiver, _) => Ok(Received::Nats(receiver.finish()?)),
+        }
+    }
+}
+
+impl Received {
+    /// Whether records can arrive now.
+    pub fn connected(&self) -> bool {
+        match self {
+            Self::Tcp(progress, _) => progress.connected,
+            Self::Nats(progress) => progress.waiting.is_none() && progress.server.is_some(),
+        }
+    }
+
+    /// What is waited for, or tried again.
+    pub fn trouble(&self) -> Option<&str> {
+        match self {
+            Self::Tcp(progress, _) => progress.trouble.as_deref(),
+            Self::Nats(progress) => progress.waiting.as_deref(),
+        }
+    }
+
+    /// The last record and epoch that the copy has.
+    pub fn reached(&self) -> (u64, u64) {
+        match self {
+            Self::Tcp(progress, _) => (progress.number, progress.epoch),
+            Self::Nats(progress) => (progress.number, progress.epoch),
+        }
+    }
+
+    /// Records that the source has said to have and the copy has not; a stream says only messages.
+    /// And for how long, in milliseconds.
+    pub(super) fn lag(&self) -> (Option<u64>, Option<u64>) {
+        match self {
+            Self::Tcp(progress, lag) => {
+                let ms = u64::try_from(lag.as_millis()).unwrap_or(u64::MAX);
+                (Some(behind(progress)), Some(ms))
+            }
+            Self::Nats(_) => (None, None),
+        }
+    }
+}
+
+/// By how many records a copy is behind its source.
+pub fn behind(progress: &tcp::Progress) -> u64 {
+    progress.tip.number.saturating_sub(progress.number)
+}

@@ -1,0 +1,314 @@
+//! How the parts are, and the words in which that is said: by `status`, and by each verb's `--json`.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::Kind;
+use super::apply::Done;
+use super::capture::{Captured, now_ns};
+use super::receive::{self, Received};
+use super::tip::Tips;
+use crate::ship::nats::Published;
+use crate::ship::tcp;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    pub parts: Vec<PartStatus>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct PartStatus {
+    pub name: String,
+    pub kind: &'static str,
+    pub log: String,
+    pub state: State,
+    /// What is waited for, tried again, or was the end of it.
+    pub trouble: Option<String>,
+    /// How many times it could not go on.
+    pub failures: u64,
+    /// The last record and epoch that it has said, shipped, received or applied.
+    pub number: Option<u64>,
+    pub epoch: Option<u64>,
+    /// What it has not done yet, in records, and for how long the oldest of that has waited; none where
+    /// nobody tells.
+    pub lag_records: Option<u64>,
+    pub lag_ms: Option<u64>,
+    /// What it counted since it has begun, or begun again.
+    pub counts: Value,
+    #[serde(skip)]
+    pub(super) progress: Option<Progress>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// It has not begun yet.
+    #[default]
+    Starting,
+    Running,
+    /// The other end is not there, or takes nothing; it goes on by itself.
+    Waiting,
+    /// It could not go on, and is begun again soon.
+    Retrying,
+    /// It could not go on, and somebody has to do something.
+    Failed,
+    /// It was told to end, and has.
+    Ended,
+}
+
+impl State {
+    pub const ALL: [Self; 6] = [
+        Self::Starting,
+        Self::Running,
+        Self::Waiting,
+        Self::Retrying,
+        Self::Failed,
+        Self::Ended,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Retrying => "retrying",
+            Self::Failed => "failed",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// What a part's thread tells.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    pub(super) state: State,
+    pub(super) trouble: Option<String>,
+    pub(super) failures: u64,
+    pub(super) progress: Option<Progress>,
+}
+
+/// How far a part is.
+#[derive(Clone, Debug)]
+pub enum Progress {
+    Capture(Captured),
+    /// And where it listens.
+    Serve(SocketAddr, tcp::Status),
+    Publish(Published),
+    Receive(Received),
+    Apply(Done),
+}
+
+impl Progress {
+    /// Whether it has begun: a log has its tree.
+    pub(super) fn ready(&self) -> bool {
+        match self {
+            Self::Capture(captured) => captured.ready,
+            _ => true,
+        }
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        match self {
+            Self::Capture(_) | Self::Serve(..) | Self::Apply(_) => false,
+            Self::Publish(published) => published.waiting.is_some() || published.server.is_none(),
+            Self::Receive(received) => !received.connected(),
+        }
+    }
+
+    pub(super) fn trouble(&self) -> Option<&str> {
+        match self {
+            Self::Capture(_) | Self::Serve(..) | Self::Apply(_) => None,
+            Self::Publish(published) => published.waiting.as_deref(),
+            Self::Receive(received) => received.trouble(),
+        }
+    }
+
+    /// As JSON.
+    pub fn object(&self) -> Value {
+        match self {
+            Self::Capture(captured) => capture(captured),
+            Self::Serve(address, status) => serve(*address, status),
+            Self::Publish(published) => publish(published),
+            Self::Receive(received) => receive(received),
+            Self::Apply(done) => apply(done),
+        }
+    }
+
+    fn reached(&self) -> (Option<u64>, Option<u64>) {
+        let (number, epoch) = match self {
+            Self::Capture(captured) => (captured.number, captured.progress.epoch),
+            Self::Serve(_, status) => (status.tip.number, status.tip.epoch),
+            Self::Publish(published) => return (Some(published.number), None),
+            Self::Receive(received) => received.reached(),
+            Self::Apply(done) => (done.last.record, done.last.epoch),
+        };
+        (Some(number), Some(epoch))
+    }
+
+    /// In records and milliseconds.
+    fn lag(&self, log: &Path, tips: &mut Tips) -> (Option<u64>, Option<u64>) {
+        match self {
+            Self::Capture(captured) => {
+                let ms = u64::try_from(captured.lag.as_millis()).unwrap_or(u64::MAX);
+                (Some(captured.lag_records), Some(ms))
+            }
+            Self::Serve(_, status) => {
+                let replicas = status.replicas.iter();
+                let records = replicas.clone().map(|replica| replica.lag_records).max();
+                (records, replicas.map(|replica| replica.lag_ms).max())
+            }
+            Self::Publish(published) => {
+                let Some(tip) = tips.of(log) else {
+                    return (None, None);
+                };
+                let behind = tip.number.saturating_sub(published.number);
+                (Some(behind), Some(tip.lag_ms(published.number, now_ns())))
+            }
+            Self::Receive(received) => received.lag(),
+            Self::Apply(done) => {
+                let Some(tip) = tips.of(log) else {
+                    return (None, None);
+                };
+                // A tree cannot be between epochs.
+                let behind = tip.epoch_record.saturating_sub(done.last.record);
+                (Some(behind), Some(tip.lag_ms(done.last.record, now_ns())))
+            }
+        }
+    }
+}
+
+impl PartStatus {
+    pub(super) fn new(name: &str, kind: Kind, log: &Path, known: &Known, tips: &mut Tips) -> Self {
+        let progress = known.progress.as_ref();
+        let (number, epoch) = progress.map_or((None, None), Progress::reached);
+        let (lag_records, lag_ms) = progress.map_or((None, None), |now| now.lag(log, tips));
+        Self {
+            name: name.to_owned(),
+            kind: kind.name(),
+            log: log.display().to_string(),
+            state: known.state,
+            trouble: known.trouble.clone(),
+            failures: known.failures,
+            number,
+            epoch,
+            lag_records,
+            lag_ms,
+            counts: progress.map_or(Value::Null, Progress::object),
+            progress: known.progress.clone(),
+        }
+    }
+}
+
+fn capture(captured: &Captured) -> Value {
+    let progress = &captured.progress;
+    let rescan = progress.rescan.map(|rescan| {
+        json!({
+            "files": rescan.files,
+            "new": rescan.new,
+            "gone": rescan.gone,
+            "read_bytes": rescan.bytes,
+            "differed_bytes": rescan.differed,
+        })
+    });
+    json!({
+        "rescan": rescan,
+        "epoch": progress.epoch,
+        "events": progress.events,
+        "waiting_bytes": progress.waiting,
+        "dropped": progress.dropped,
+        "doubtful_files": progress.doubtful,
+        "read_back_bytes": progress.read_back,
+    })
+}
+
+fn serve(address: SocketAddr, status: &tcp::Status) -> Value {
+    let counts = &status.counts;
+    json!({
+        "listen": address.to_string(),
+        "number": status.tip.number,
+        "epoch": status.tip.epoch,
+        "replicas": status.replicas.iter().map(replica).collect::<Vec<_>>(),
+        "connections": {
+            "welcomed": counts.welcomed,
+            "crowded": counts.crowded,
+            "strangers": counts.strangers,
+            "refused": counts.refused,
+            "malformed": counts.malformed,
+            "stalled": counts.stalled,
+            "ended": counts.ended,
+        },
+    })
+}
+
+fn replica(replica: &tcp::Replica) -> Value {
+    json!({
+        "address": replica.address.to_string(),
+        "name": replica.name,
+        "number": replica.number,
+        "epoch": replica.epoch,
+        "lag_records": replica.lag_records,
+        "lag_ms": replica.lag_ms,
+    })
+}
+
+fn publish(published: &Published) -> Value {
+    json!({
+        "record": published.number,
+        "messages": published.messages,
+        "bytes": published.bytes,
+        "in_flight": published.in_flight,
+        "retries": published.retries,
+        "published_again": published.lost,
+        "server": published.server,
+    })
+}
+
+fn receive(received: &Received) -> Value {
+    match received {
+        Received::Tcp(progress, _) => json!({
+            "connected": progress.connected,
+            "number": progress.number,
+            "epoch": progress.epoch,
+            "source_number": progress.tip.number,
+            "source_epoch": progress.tip.epoch,
+            "lag_records": receive::behind(progress),
+            "connects": progress.connects,
+            "records": progress.records,
+            "repeated": progress.repeated,
+            "bytes": progress.bytes,
+            "replaced": progress.replaced,
+            "trouble": progress.trouble,
+        }),
+        Received::Nats(progress) => json!({
+            "number": progress.number,
+            "epoch": progress.epoch,
+            "messages": progress.messages,
+            "repeated": progress.duplicates,
+            "pending_messages": progress.pending,
+            "retries": progress.retries,
+            "server": progress.server,
+        }),
+    }
+}
+
+fn apply(done: &Done) -> Value {
+    let left = done.last.left;
+    json!({
+        "epoch": done.last.epoch,
+        "record": done.last.record,
+        "steps": done.steps,
+        "names": done.names,
+        "bytes": done.bytes,
+        "repaired": done.repaired,
+        "lag_ms": done.lag.as_secs_f64() * 1e3,
+        "left": {
+            "owners": left.owners,
+            "devices": left.devices,
+            "set_id": left.set_id,
+            "extended_attributes": left.extended,
+        },
+    })
+}

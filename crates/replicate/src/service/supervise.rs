@@ -1,0 +1,122 @@
+//! A part's thread: begins it, begins it again after what may pass, and tells how it is.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::status::{Known, PartStatus, Progress, State};
+use super::tip::Tips;
+use super::{Error, Kind, Part, STEP};
+
+/// Between two attempts: at first, and at most.
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// What is known of a part by whoever asks.
+#[derive(Debug)]
+pub(super) struct Supervised {
+    name: String,
+    pub(super) kind: Kind,
+    log: PathBuf,
+    known: Mutex<Known>,
+}
+
+impl Supervised {
+    pub(super) fn new(part: &Part) -> Self {
+        Self {
+            name: part.name.clone(),
+            kind: part.kind(),
+            log: part.job.log().to_owned(),
+            known: Mutex::default(),
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.known().state
+    }
+
+    pub(super) fn status(&self, tips: &mut Tips) -> PartStatus {
+        let known = self.known().clone();
+        PartStatus::new(&self.name, self.kind, &self.log, &known, tips)
+    }
+
+    /// Works until `end` says so, or until what does not pass by itself.
+    pub(super) fn work(&self, mut part: Part, end: &AtomicBool) {
+        let (mut delay, mut said) = (SHORTEST, String::new());
+        loop {
+            let begun = Instant::now();
+            let worked = panic::catch_unwind(AssertUnwindSafe(|| self.follow(&mut part, end)));
+            let Err(error) = worked.unwrap_or(Err(Error::Panicked)) else {
+                self.known().state = State::Ended;
+                return;
+            };
+            let text = error.to_string();
+            let ending = end.load(Ordering::Relaxed);
+            let again = error.passes() && !ending;
+            if begun.elapsed() > LONGEST {
+                (delay, said) = (SHORTEST, String::new());
+            }
+            if text != said {
+                let then = if again { "; trying again" } else { "" };
+                tracing::error!("{}: {text}{then}", self.name);
+            }
+            let mut known = self.known();
+            known.trouble = Some(text.clone());
+            known.failures += 1;
+            known.state = if again {
+                State::Retrying
+            } else {
+                State::Failed
+            };
+            drop(known);
+            if !again || !waited(delay, end) {
+                return;
+            }
+            (delay, said) = ((delay * 2).min(LONGEST), text);
+        }
+    }
+
+    fn follow(&self, part: &mut Part, end: &AtomicBool) -> Result<(), Error> {
+        let mut working = part.job.begin()?;
+        part.job.begun();
+        while !end.load(Ordering::Relaxed) {
+            let progress = working.step()?;
+            self.reached(progress);
+        }
+        let progress = working.finish()?;
+        self.reached(progress);
+        Ok(())
+    }
+
+    fn reached(&self, progress: Progress) {
+        let mut known = self.known();
+        if progress.ready() {
+            known.trouble = progress.trouble().map(str::to_owned);
+            known.state = match progress.waits() {
+                true => State::Waiting,
+                false => State::Running,
+            };
+        }
+        known.progress = Some(progress);
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // Whole between any two statements.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// False: the end came first.
+fn waited(delay: Duration, end: &AtomicBool) -> bool {
+    let since = Instant::now();
+    while since.elapsed() < delay {
+        if end.load(Ordering::Relaxed) {
+            return false;
+        }
+        thread::sleep(STEP);
+    }
+    true
+}

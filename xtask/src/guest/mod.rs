@@ -31,7 +31,6 @@ const IN_GUEST: &[&str] = &[
     "probes",
     "relay",
     "replicate barrier",
-    "replicate capture",
     "replicate coverage",
     "router",
     "sys",

@@ -82,6 +82,16 @@ fn set_policy(policy: libc::c_int, priority: i32) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns when no CPU is any more where it was in the kernel with preemption or interrupts off: some 10 ms.
+pub fn grace_period() -> io::Result<()> {
+    // SAFETY: no pointer is passed.
+    let passed = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    if passed < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// Sleeps until CLOCK_MONOTONIC reads `deadline_ns`; returns at once when it has passed.
 pub fn sleep_until(deadline_ns: u64) {
     let deadline = Duration::from_nanos(deadline_ns);

@@ -315,6 +315,11 @@ impl Capture {
                     self.programs.next_period()?;
                     self.last_reading = Instant::now();
                 }
+                if doubts.values().any(|doubt| doubt.stores) {
+                    // A page is told to be dirty before it is marked so, under a spinlock, and only then found by
+                    // what makes it clean: not to be told of a store again, where a hypervisor has stopped that CPU.
+                    let _unknown = sys::sched::grace_period();
+                }
                 for (file, doubt) in &doubts {
                     self.deriver.clean(*file, doubt)?;
                 }

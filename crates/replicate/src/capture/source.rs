@@ -224,7 +224,7 @@ impl Source {
         let mut stretches = Vec::new();
         let mut at = start;
         while at < end {
-            let data = next_data(descriptor, at).map_err(failed)?;
+            let data = seek(descriptor, at, Whence::SeekData).map_err(failed)?;
             let data = data.unwrap_or(end).min(end);
             if data > at {
                 stretches.push(Stretch::Hole {
@@ -303,17 +303,6 @@ pub(super) fn attributes_of(stat: &FileStat) -> Attributes {
         gid: stat.st_gid,
         modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
     }
-}
-
-/// Where there is data from an offset on. A hole is asked for twice: until Linux 6.9 ext4 may say of what
-/// is just being given its place on the disk, once, that it is one.
-fn next_data(descriptor: impl AsFd, offset: u64) -> Result<Option<u64>, Errno> {
-    let found = seek(&descriptor, offset, Whence::SeekData)?;
-    if found == Some(offset) {
-        return Ok(found);
-    }
-    let again = seek(descriptor, offset, Whence::SeekData)?;
-    Ok(found.into_iter().chain(again).min())
 }
 
 /// The next of a kind from an offset on; none where there is no more data.

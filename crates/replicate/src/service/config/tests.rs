@@ -86,8 +86,8 @@ fn each_complaint_says_what_and_where() {
     for (text, complaint) in [
         (String::new(), "r.toml:1: nothing to do: list a [[capture]]"),
         (
-            CAPTURE.replace("tree", "treee"),
-            "r.toml:2: unknown key \"treee\"; did you mean \"tree\"?",
+            CAPTURE.replace("tree", "trees"),
+            "r.toml:2: unknown key \"trees\"; did you mean \"tree\"?",
         ),
         (
             format!("{CAPTURE}allow = [\"mmpa\"]\n"),

@@ -4,6 +4,7 @@
 //! their needs themselves, and everything else stays the user's.
 
 use std::collections::VecDeque;
+use std::io::{self, IsTerminal as _};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -44,7 +45,6 @@ struct Queue<'a> {
 #[derive(Debug)]
 struct Run {
     test: String,
-    outcome: Outcome,
     took: Duration,
 }
 
@@ -54,8 +54,11 @@ pub(super) fn run(binaries: &[Binary], options: &Options, tally: &mut Tally) -> 
         queue.tests.extend(list(binary, options)?);
     }
     let workers = thread::available_parallelism().map_or(2, |cpus| cpus.get().max(2));
+    let all = queue.tests.len();
     let queue = Mutex::new(queue);
-    let results = Mutex::new(Vec::new());
+    let runs = Mutex::new(Vec::new());
+    let tally = Mutex::new(tally);
+    let terminal = io::stderr().is_terminal();
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
@@ -63,20 +66,29 @@ pub(super) fn run(binaries: &[Binary], options: &Options, tally: &mut Tally) -> 
                     let Some(test) = locked(&queue).next() else {
                         break;
                     };
-                    let result = run_one(&test, options);
+                    let start = Instant::now();
+                    let outcome = run_one(&test, options);
+                    let took = start.elapsed();
                     locked(&queue).ended(&test);
-                    locked(&results).push(result);
+                    let test = format!("{} {}", test.binary.name, test.name);
+                    let mut runs = locked(&runs);
+                    if terminal {
+                        eprint!("\r\x1b[K{}/{all}  {test}", runs.len() + 1);
+                    }
+                    // What fails is said at once: the rest may take an hour.
+                    locked(&tally).add(&test, outcome);
+                    runs.push(Run { test, took });
                 }
             });
         }
     });
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|result| std::cmp::Reverse(result.took));
-    for slow in results.iter().take(SLOWEST) {
-        println!("{:>7.1} s  {}", slow.took.as_secs_f64(), slow.test);
+    if terminal {
+        eprint!("\r\x1b[K");
     }
-    for result in results {
-        tally.add(&result.test, result.outcome);
+    let mut runs = runs.into_inner().unwrap_or_else(PoisonError::into_inner);
+    runs.sort_by_key(|run| std::cmp::Reverse(run.took));
+    for slow in runs.iter().take(SLOWEST) {
+        println!("{:>7.1} s  {}", slow.took.as_secs_f64(), slow.test);
     }
     Ok(())
 }
@@ -136,9 +148,8 @@ fn names(binary: &Binary, more: &[&str]) -> Result<Vec<String>> {
         .collect())
 }
 
-fn run_one(test: &Test<'_>, options: &Options) -> Run {
-    let start = Instant::now();
-    let outcome = if test.opt_in && !options.full {
+fn run_one(test: &Test<'_>, options: &Options) -> Outcome {
+    if test.opt_in && !options.full {
         Outcome::Skipped(Skip::new("opt-in", "run by `./test --full`"))
     } else {
         match attempt(test, options, false) {
@@ -150,11 +161,6 @@ fn run_one(test: &Test<'_>, options: &Options) -> Run {
             }
             outcome => outcome,
         }
-    };
-    Run {
-        test: format!("{} {}", test.binary.name, test.name),
-        outcome,
-        took: start.elapsed(),
     }
 }
 

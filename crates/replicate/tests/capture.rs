@@ -63,7 +63,8 @@ fn writes_creates_renames_and_unlinks_are_said() {
 #[test]
 fn what_finds_no_room_is_read() {
     on_ext4(|tree| {
-        for seed in seeds(4..=5) {
+        // With 67 a name is lost in a directory that is not known yet.
+        for seed in seeds(4..=5).into_iter().chain([67]) {
             let small = Options {
                 ring_bytes: 64 << 10,
                 ..Options::default()

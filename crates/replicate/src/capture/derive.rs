@@ -118,9 +118,11 @@ impl Deriver {
             Some(node) => (Some(node.kind.clone()), node.names.clone()),
             None => (None, BTreeSet::new()),
         };
-        if kind == Some(Kind::Directory) {
+        // One that is not known yet may turn out to be either.
+        if kind.as_ref().is_none_or(|kind| *kind == Kind::Directory) {
             self.doubt(file, Part::Names);
-        } else {
+        }
+        if kind != Some(Kind::Directory) {
             self.doubt(file, everything());
         }
         self.doubt(file, Part::Attributes);

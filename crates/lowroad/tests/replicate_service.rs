@@ -5,9 +5,8 @@
 mod replicating;
 
 use std::fs;
-use std::path::Path;
 
-use replicating::{lowroad, on_ext4};
+use replicating::{lowroad, on_ext4, refused};
 use serde_json::Value;
 
 /// A source that captures and serves, and an edge that receives and applies.
@@ -244,14 +243,6 @@ test ! -e run.sock
 fn a_part_that_fails_leaves_the_others() {
     let folder = tempfile::tempdir().unwrap();
     on_ext4(FAILING, folder.path());
-}
-
-fn refused(arguments: &[&str], code: i32, folder: &Path) -> String {
-    let output = lowroad(arguments, folder);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    said
 }
 
 #[test]

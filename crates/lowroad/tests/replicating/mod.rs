@@ -23,6 +23,15 @@ pub(crate) fn lowroad(arguments: &[&str], folder: &Path) -> Output {
     command.output().unwrap()
 }
 
+/// The one line that it says on standard error where it ends with this code.
+pub(crate) fn refused(arguments: &[&str], code: i32, folder: &Path) -> String {
+    let output = lowroad(arguments, folder);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+    said
+}
+
 /// A program, which is killed when the test ends.
 #[derive(Debug)]
 pub(crate) struct Program {

@@ -16,7 +16,7 @@ use crate::log::{self, Reader};
 use crate::record::Entry;
 use crate::restore::State;
 
-/// What has not changed for so long a log has that nobody writes to now.
+/// What has not changed for so long a log has to which nobody has written between two looks.
 const QUIET: Duration = Duration::from_secs(2);
 /// Between two looks.
 const BETWEEN: Duration = Duration::from_millis(500);
@@ -41,6 +41,8 @@ pub fn verify_live(
     let mut wanted = Wanted::all();
     let mut latest = Latest::open(folder)?;
     latest.advance()?;
+    // Since the look before: of the first one nobody knows.
+    let mut written = true;
     loop {
         let looked = SystemTime::now();
         let roots = (folder, against);
@@ -48,12 +50,10 @@ pub fn verify_live(
             watch(&before.and(progress))
         })?;
         verdict.epoch = latest.epoch;
-        let rested = if verdict.equal() || !latest.advance()? {
-            QUIET
-        } else {
-            QUIET.max(patience)
-        };
-        let again = fresh(&verdict, against, looked - rested);
+        written |= latest.advance()?;
+        let rested = if written { QUIET.max(patience) } else { QUIET };
+        let rests = looked.checked_sub(rested);
+        let again = fresh(&verdict, against, rests.unwrap_or(SystemTime::UNIX_EPOCH));
         let last = again.is_empty() || verdict.partial || since.elapsed() >= patience;
         if last || pause(&before, watch).is_break() {
             verdict.partial |= !last;
@@ -70,7 +70,7 @@ pub fn verify_live(
             differences: 0,
         };
         wanted = next(&verdict);
-        latest.advance()?;
+        written = latest.advance()?;
     }
 }
 
@@ -140,12 +140,13 @@ fn fresh(verdict: &Verdict, against: &Path, since: SystemTime) -> BTreeSet<Vec<u
         let mut paths = [Some(path.as_path()), parent].into_iter().flatten();
         paths.any(|path| changed_since(path, since))
     });
-    let differing = differing.map(|one| &one.path);
     let undecided = verdict.undecided.iter().map(|one| &one.path);
-    let paths = differing.chain(undecided);
-    paths
-        .map(|path| path.as_os_str().as_bytes().to_vec())
-        .collect()
+    let paths = differing.map(|one| &one.path).chain(undecided);
+    paths.map(|path| bytes(path)).collect()
+}
+
+fn bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
 }
 
 fn changed_since(path: &Path, since: SystemTime) -> bool {
@@ -172,24 +173,17 @@ fn next(verdict: &Verdict) -> Wanted {
     let differing = verdict.differences.iter().map(|one| &one.path);
     let undecided = verdict.undecided.iter().map(|one| &one.path);
     let paths = differing.chain(undecided);
-    Wanted::only(
-        paths
-            .map(|path| path.as_os_str().as_bytes().to_vec())
-            .collect(),
-    )
+    Wanted::only(paths.map(|path| bytes(path)).collect())
 }
 
 /// What changed too lately is known of neither.
 fn leave_open(verdict: &mut Verdict, fresh: &BTreeSet<Vec<u8>>) {
-    let open = |path: &Path| fresh.contains(path.as_os_str().as_bytes());
+    let open = |path: &Path| fresh.contains(&bytes(path));
     let listed = verdict.differences.len() as u64;
     verdict.differences.retain(|one| !open(&one.path));
     verdict.differing -= listed - verdict.differences.len() as u64;
-    let known: BTreeSet<Vec<u8>> = verdict
-        .undecided
-        .iter()
-        .map(|one| one.path.as_os_str().as_bytes().to_vec())
-        .collect();
+    let known = verdict.undecided.iter().map(|one| bytes(&one.path));
+    let known: BTreeSet<_> = known.collect();
     for path in fresh.difference(&known) {
         verdict.undecide(path, "it changed a moment ago".to_owned());
     }

@@ -75,8 +75,9 @@ impl Receiver {
         let files = ["rtp.h264", "ts.h264"].map(|name| folder.join(name));
         let rtp = stage.destination(VIDEO, "stays");
         let transport_stream = stage.destination(TRANSPORT_STREAM, "stays");
+        // Not `async`: a file would wait for the other's first frame, and its socket overflow.
         let keep = "h264parse ! video/x-h264,stream-format=byte-stream,alignment=au \
-                    ! filesink buffer-mode=unbuffered sync=false location=";
+                    ! filesink buffer-mode=unbuffered sync=false async=false location=";
         // On a busy machine a packet may come later than the usual 200 ms, and would count as lost.
         let text = format!(
             "udpsrc address={} port={} caps=application/x-rtp,media=video,clock-rate=90000,encoding-name=H264,payload=96 \

@@ -9,6 +9,10 @@ use crate::programs::installed;
 /// What each of two neighbours announces.
 const ROUTES: usize = 500;
 
+/// Soon, where a session ends before it stood, as two that open one to each other at once may.
+/// By itself BIRD waits a minute then.
+const BIRD_TRIES_AGAIN: &str = "connect retry time 1; connect delay time 1; error wait time 1,1;";
+
 /// A router with two neighbours, on eth1 (10.1.0.0/24) and eth2 (10.2.0.0/24).
 pub(crate) struct Network {
     pub(crate) router: Space,
@@ -51,8 +55,10 @@ impl Network {
         let mut config = format!(
             "router id 10.{n}.0.2;\nprotocol device {{}}\n\
              protocol bgp to4 {{ local 10.{n}.0.2 as 6500{n}; neighbor 10.{n}.0.1 as 65000;\n\
+             {BIRD_TRIES_AGAIN}\n\
              ipv4 {{ import none; export all; next hop self; }}; }}\n\
              protocol bgp to6 {{ local fd0{n}::2 as 6500{n}; neighbor fd0{n}::1 as 65000;\n\
+             {BIRD_TRIES_AGAIN}\n\
              ipv6 {{ import none; export all; next hop self; }}; }}\n\
              protocol static s4 {{ ipv4;\n"
         );
@@ -146,7 +152,7 @@ pub(crate) fn bird_router(network: &Network, paths: &str) -> Running {
             writeln!(
                 config,
                 "protocol bgp {family}n{n} {{ local {address}1 as 65000; neighbor {address}2 as \
-                 6500{n}; connect retry time 1; connect delay time 1; error wait time 1,1;\n\
+                 6500{n}; {BIRD_TRIES_AGAIN}\n\
                  {family} {{ import filter {{ bgp_local_pref = {preference}; accept; }}; export none; }}; }}"
             )
             .unwrap();

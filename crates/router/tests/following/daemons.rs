@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use crate::lab::{Followed, Running, Space, assert_agree, follow, ip, until};
+use crate::lab::{Followed, PATIENCE, Running, Space, assert_agree, follow, ip, until};
 use crate::programs::installed;
 
 /// What each of two neighbours announces.
@@ -242,9 +243,15 @@ fn frr_router(network: &Network, paths: usize) -> Option<[Running; 2]> {
             "--log",
             "file:/dev/null",
         ];
-        network
-            .router
-            .start(programs.join(program).to_str().unwrap(), &arguments)
+        let path = programs.join(program);
+        let running = network.router.start(path.to_str().unwrap(), &arguments);
+        // bgpd that finds no zebra looks again after ten seconds, and refuses IPv6 updates till then.
+        let started = Instant::now();
+        while !folder.join("zserv.api").exists() {
+            assert!(started.elapsed() < PATIENCE, "zebra did not start");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        running
     });
     Some(started)
 }

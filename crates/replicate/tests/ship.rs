@@ -141,6 +141,45 @@ fn a_copy_that_is_behind_a_compaction_is_told_so() {
 }
 
 #[test]
+fn numbers_of_one_fold_are_not_taken_for_those_of_another() {
+    let (from, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write(from.path(), &some(10));
+    write(from.path(), &[data(10, 0, &[7; 1000]), epoch(30)]);
+    write(from.path(), &[epoch(31)]);
+    for segment in fs::read_dir(from.path()).unwrap() {
+        let segment = segment.unwrap();
+        fs::copy(segment.path(), other.path().join(segment.file_name())).unwrap();
+    }
+    fold(from.path(), 12);
+    fold(other.path(), 30);
+    let mut source = Source::open(from.path(), 0).unwrap();
+    let began = source.beginning().unwrap().unwrap();
+    let number = source.read().unwrap().unwrap().number;
+    assert!(Source::of(from.path(), number, &began).is_ok());
+    // Its reader has an end that is none, as if a writer had been killed.
+    let [base, successor] = [from.path(), other.path()].map(|folder| {
+        let listed = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+        let mut bases =
+            listed.filter(|entry| entry.path().extension().is_some_and(|it| it == "base"));
+        bases.next().unwrap()
+    });
+    fs::write(base.path(), vec![9; 4 << 20]).unwrap();
+    fs::remove_file(base.path()).unwrap();
+    let place = from.path().join(successor.file_name());
+    fs::rename(successor.path(), place).unwrap();
+    loop {
+        match source.read() {
+            Ok(record) => drop(record.unwrap()),
+            Err(Error::Compacted { number: due, .. }) => break assert!(due > number),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let anew = Source::of(from.path(), number, &began);
+    assert!(matches!(anew, Err(Error::Compacted { .. })), "{anew:?}");
+    assert!(Source::of(from.path(), began.folded + 30, &began).is_ok());
+}
+
+#[test]
 fn a_copy_takes_no_other_log() {
     let from = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let to = tempfile::tempdir().unwrap();

@@ -9,10 +9,15 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use replicate::ship::tcp::{Error, Limits, Made, Malformed, Message, Peer, Reason, VERSION, make};
+use rustls::client::ResolvesClientCert;
+use rustls::pki_types::ServerName;
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, ClientConnection, SignatureScheme, StreamOwned};
 use shipping::{Bed, fails, follow, hear, put, read, some, until, write};
 
 #[test]
@@ -91,6 +96,36 @@ fn expired(bed: &Bed) -> replicate::ship::tcp::Files {
     fs::write(&files.key, key.serialize_pem()).unwrap();
     fs::set_permissions(&files.key, fs::Permissions::from_mode(0o600)).unwrap();
     files
+}
+
+#[test]
+fn who_shows_no_certificate_hears_nothing_of_the_log() {
+    let bed = Bed::new();
+    write(&bed.log(), &some(5));
+    let server = bed.server(Limits::default());
+    let mut config = ClientConfig::clone(&bed.files("edge-1").client().unwrap());
+    config.client_auth_cert_resolver = Arc::new(NoCertificate);
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut raw = StreamOwned::new(connection, TcpStream::connect(server.address()).unwrap());
+    // In TLS 1.3 a client's handshake is over before the server has seen what it lacks.
+    let refused = hear(&mut raw).unwrap_err().to_string();
+    assert!(refused.contains("CertificateRequired"), "{refused}");
+    until(&server, |status| status.counts.strangers == 1);
+    assert_eq!(server.status().counts.welcomed, 0);
+}
+
+#[derive(Debug)]
+struct NoCertificate;
+
+impl ResolvesClientCert for NoCertificate {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        false
+    }
 }
 
 #[test]

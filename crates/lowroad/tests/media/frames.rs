@@ -33,8 +33,10 @@ impl Recording {
     /// Checks that it is an unbroken part of a source that repeats, which begins at a keyframe;
     /// returns the number of its first frame.
     pub(crate) fn assert_follows(&self, source: &Self, what: &str) -> usize {
-        let start = unbroken(&self.video, &source.video)
-            .unwrap_or_else(|frame| panic!("{what}: video differs from frame {frame} on"));
+        let frames = self.video.len();
+        let start = unbroken(&self.video, &source.video).unwrap_or_else(|frame| {
+            panic!("{what}: video differs from frame {frame} of {frames} on")
+        });
         assert_eq!(start % KEYFRAME_INTERVAL, 0, "{what}: begins at a keyframe");
         if let Err(packet) = unbroken(&self.audio, &source.audio) {
             panic!("{what}: audio differs from packet {packet} on");

@@ -109,7 +109,12 @@ impl Receiver {
         finish(&mut self.child);
     }
 
+    /// Without the last frame: the end comes when it may have arrived in part.
     pub(crate) fn recordings(&self) -> impl Iterator<Item = Recording> {
-        self.files.iter().map(|file| ffmpeg::hash(file))
+        self.files.iter().map(|file| {
+            let mut recording = ffmpeg::hash(file);
+            recording.video.pop();
+            recording
+        })
     }
 }

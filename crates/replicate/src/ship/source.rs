@@ -11,6 +11,8 @@ pub struct Source {
     reader: Reader,
     /// The number of the last record that was read, or that reading begins behind; zero for all.
     number: u64,
+    /// Where the log begins that the number is of.
+    beginning: Option<Beginning>,
 }
 
 impl Source {
@@ -19,11 +21,23 @@ impl Source {
     /// # Errors
     /// [`Error::Io`] if there is no such folder; an empty one is a log that begins later.
     pub fn open(folder: &Path, after: u64) -> Result<Self, Error> {
+        let (reader, beginning) = behind(folder, after)?;
         Ok(Self {
             folder: folder.to_owned(),
-            reader: behind(folder, after)?,
+            reader,
             number: after,
+            beginning,
         })
+    }
+
+    /// As [`Self::open`], for a copy that has the record under this number of a log that begins so.
+    ///
+    /// # Errors
+    /// Also [`Error::Compacted`] if other records have these numbers by now.
+    pub fn of(folder: &Path, after: u64, beginning: &Beginning) -> Result<Self, Error> {
+        let source = Self::open(folder, after)?;
+        source.check(Some(*beginning))?;
+        Ok(source)
     }
 
     /// With the first record of the log's last segment: to learn how far the log is.
@@ -35,6 +49,7 @@ impl Source {
             folder: folder.to_owned(),
             reader: Reader::open_late(folder)?,
             number: 0,
+            beginning: None,
         })
     }
 
@@ -43,7 +58,10 @@ impl Source {
     /// # Errors
     /// As [`Self::read`].
     pub fn beginning(&mut self) -> Result<Option<Beginning>, Error> {
-        self.reader.beginning()
+        if self.beginning.is_none() {
+            self.beginning = self.reader.beginning()?;
+        }
+        Ok(self.beginning)
     }
 
     /// The next record; none if there is none yet: it can be asked for again later.
@@ -56,7 +74,9 @@ impl Source {
             // The writer was killed while it wrote, and its successor has cut off what this reader
             // had begun to read.
             Err(Error::Damaged { .. }) => {
-                self.reader = behind(&self.folder, self.number)?;
+                let before = self.beginning;
+                (self.reader, self.beginning) = behind(&self.folder, self.number)?;
+                self.check(before)?;
                 self.next()
             }
             read => read,
@@ -65,6 +85,19 @@ impl Source {
             self.number = record.number;
         }
         Ok(read)
+    }
+
+    /// What a log was folded to has its own numbers, up to the epoch that is the last of it.
+    fn check(&self, before: Option<Beginning>) -> Result<(), Error> {
+        let (Some(before), Some(now)) = (before, self.beginning) else {
+            return Ok(());
+        };
+        let number = self.number + 1;
+        if number >= now.folded || before == now {
+            return Ok(());
+        }
+        let folder = self.folder.clone();
+        Err(Error::Compacted { folder, number })
     }
 
     fn next(&mut self) -> Result<Option<Record>, Error> {
@@ -82,11 +115,12 @@ impl Source {
     }
 }
 
-fn behind(folder: &Path, number: u64) -> Result<Reader, Error> {
+fn behind(folder: &Path, number: u64) -> Result<(Reader, Option<Beginning>), Error> {
     let mut reader = Reader::open(folder)?;
+    let beginning = reader.beginning()?;
     // Numbers in what was folded are another thing: they are counted from the base's beginning.
-    match reader.beginning()? {
-        Some(beginning) if number > beginning.folded => Reader::open_after(folder, number),
-        _ => Ok(reader),
+    if beginning.is_some_and(|beginning| number > beginning.folded) {
+        reader = Reader::open_after(folder, number)?;
     }
+    Ok((reader, beginning))
 }

@@ -55,17 +55,9 @@ impl Packets {
             Place { whole, part: 0 } if whole + 1 == beginning.first => 0,
             Place { whole, .. } => whole,
         };
-        let mut source = Source::open(folder, after)?;
-        let now = source.beginning()?.unwrap_or(beginning);
-        if now != beginning && place.whole < now.folded {
-            return Err(log::Error::Compacted {
-                folder: folder.to_owned(),
-                number: place.whole + 1,
-            });
-        }
         Ok(Self {
             folder: folder.to_owned(),
-            source,
+            source: Source::of(folder, after, &beginning)?,
             beginning,
             key,
             place,

@@ -261,7 +261,9 @@ fn find(folder: &Path, held: Option<Held>) -> Result<Option<(Source, log::Beginn
         let text = format!("it ends with record {last}, the source begins with {folded}");
         return refused(Reason::Compacted, text);
     }
-    let mut source = Source::open(folder, held.number.saturating_sub(1))?;
+    let mut source = Source::of(folder, held.number.saturating_sub(1), &held.beginning)?;
+    // It may have been compacted once more meanwhile.
+    let beginning = source.beginning()?.unwrap_or(beginning);
     let number = held.number;
     match source.read()? {
         Some(record) if record.at_ns == held.at_ns => Ok(Some((source, beginning))),

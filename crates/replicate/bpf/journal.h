@@ -71,12 +71,16 @@ static __always_inline void tell_place(struct inode *inode, __u64 offset, __u32 
 	__u64 now = *(volatile __u64 *)&period, bits = ~0ULL;
 	struct place place = { .place = first >> 6 };
 	struct pages *pages, told = {};
+	struct folio *folio;
 
 	place.file.inode = inode->i_ino;
 	place.file.generation = inode->i_generation;
-	/* Of what is mapped, stores to pages that are dirty now tell nothing. */
+	/* Of what is mapped, stores to the folio tell nothing: it is dirty now, as a whole. */
 	if (mapped(inode)) {
 		tell(&place.file, EVENT_RANGE, HOOK_WRITE, offset, length);
+		folio = folio_of(BPF_CORE_READ(inode, i_mapping), first);
+		if (folio)
+			tell_folio(&place.file, folio);
 		return;
 	}
 	if (first >> 6 != last >> 6) {

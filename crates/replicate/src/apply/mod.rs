@@ -8,7 +8,7 @@ mod inspect;
 mod plan;
 mod state;
 mod step;
-mod wipe;
+pub(crate) mod wipe;
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Deserialize;
 
+use super::check::{Check, Checked, SHORTEST};
 use super::{Error, place};
 use crate::capture::{self, Capture, Known, Options, Progress};
 use crate::coverage;
@@ -27,6 +28,8 @@ pub struct Settings {
     pub journal: bool,
     /// What is looked for where the file system tells nothing of it.
     pub allow: Vec<Unseen>,
+    /// How long a round of a check beside it takes; none for no check.
+    pub check: Option<Duration>,
 }
 
 /// What a file system may tell nothing of.
@@ -58,6 +61,8 @@ pub struct Captured {
     /// Records that no epoch has yet, and for how long there have been some.
     pub lag_records: u64,
     pub lag: Duration,
+    /// What a check beside it has found.
+    pub checked: Option<Checked>,
 }
 
 impl Settings {
@@ -75,6 +80,13 @@ impl Settings {
         if place(&self.log).starts_with(there) {
             let what = format!("{log} is in {tree}: writing the log would be a change of the tree");
             return Err(Error::Input(what));
+        }
+        if self.check.is_some_and(|round| round < SHORTEST) {
+            return Err(Error::Input("check: a round takes 1s at least".to_owned()));
+        }
+        if self.check.is_some() && !self.allow.is_empty() {
+            let what = "check: not with allow: what is looked for may differ without being wrong";
+            return Err(Error::Input(what.to_owned()));
         }
         Ok(Capture::check(&self.tree, self.options())?)
     }
@@ -135,6 +147,7 @@ impl Settings {
 pub struct Recorder {
     capture: Capture,
     log: Log,
+    check: Option<Check>,
 }
 
 impl Recorder {
@@ -148,16 +161,29 @@ impl Recorder {
         settings.warn()?;
         settings.seen()?;
         let options = settings.options();
+        let check = settings.check.map(|round| {
+            let (tree, log) = (&settings.tree, &settings.log);
+            Check::begin(tree, log, round)
+        });
+        let check = check.transpose()?;
         if settings.afresh {
             let capture = Capture::start(&settings.tree, options)?;
             let mut log = Log::open(settings)?;
             log.numbered_from = log.before;
-            return Ok(Self { capture, log });
+            return Ok(Self {
+                capture,
+                log,
+                check,
+            });
         }
         let log = Log::open(settings)?;
         let known = Known::read(&settings.log)?;
         let capture = Capture::resume(&settings.tree, options, known)?;
-        Ok(Self { capture, log })
+        Ok(Self {
+            capture,
+            log,
+            check,
+        })
     }
 
     /// Writes what has happened since the last call. Does not wait: call it each [`INTERVAL`].
@@ -165,9 +191,13 @@ impl Recorder {
     /// # Errors
     /// [`Error::Capture`] or [`Error::Log`]; it is over then.
     pub fn step(&mut self) -> Result<Captured, Error> {
-        let capture = &mut self.capture;
+        let (began, capture) = (SystemTime::now(), &mut self.capture);
         let progress = self.log.follow(|mut take| capture.poll(&mut take))?;
-        Ok(self.log.reached(progress))
+        let mut captured = self.log.reached(progress);
+        if let Some(check) = &self.check {
+            check.follow(&mut captured, began, capture);
+        }
+        Ok(captured)
     }
 
     /// Writes what has happened until now, with an epoch that has it. False: none had it in time.
@@ -179,7 +209,10 @@ impl Recorder {
         let whole = self
             .log
             .follow(|mut take| capture.catch_up(LAST, &mut take))?;
-        let captured = self.log.reached(self.capture.progress());
+        let mut captured = self.log.reached(self.capture.progress());
+        if let Some(check) = &self.check {
+            check.follow(&mut captured, SystemTime::now(), &mut self.capture);
+        }
         drop(self.capture);
         self.log.writer.sync()?;
         Ok((captured, whole))
@@ -241,6 +274,7 @@ impl Log {
             ready: epoch > self.before,
             lag_records,
             lag: self.behind.map_or(Duration::ZERO, |since| since.elapsed()),
+            checked: None,
         }
     }
 

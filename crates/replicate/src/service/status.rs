@@ -221,6 +221,14 @@ fn capture(captured: &Captured) -> Value {
         "dropped": progress.dropped,
         "doubtful_files": progress.doubtful,
         "read_back_bytes": progress.read_back,
+        "check": captured.checked.map(|checked| json!({
+            "rounds": checked.rounds,
+            "names": checked.names,
+            "bytes": checked.bytes,
+            "differences": checked.differences,
+            "mended": checked.mended,
+            "undecided": checked.undecided,
+        })),
     })
 }
 

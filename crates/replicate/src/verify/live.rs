@@ -38,7 +38,7 @@ pub fn verify_live(
 ) -> Result<Verdict, Error> {
     let since = Instant::now();
     let mut before = Progress::default();
-    let mut wanted = Wanted::all();
+    let mut wanted = Wanted::All;
     let mut latest = Latest::open(folder)?;
     latest.advance()?;
     // Since the look before: of the first one nobody knows.
@@ -149,7 +149,7 @@ fn bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 
-fn changed_since(path: &Path, since: SystemTime) -> bool {
+pub(super) fn changed_since(path: &Path, since: SystemTime) -> bool {
     let metadata = match path.symlink_metadata() {
         Ok(metadata) => metadata,
         // Its parent's time tells whether it went just now; where that went too, its own parent differs as well.
@@ -168,12 +168,12 @@ fn next(verdict: &Verdict) -> Wanted {
         && verdict.undecided.len() as u64 == verdict.undecided_count;
     let links = |what| what == What::Links;
     if !listed || verdict.differences.iter().any(|one| links(one.what)) {
-        return Wanted::all();
+        return Wanted::All;
     }
     let differing = verdict.differences.iter().map(|one| &one.path);
     let undecided = verdict.undecided.iter().map(|one| &one.path);
     let paths = differing.chain(undecided);
-    Wanted::only(paths.map(|path| bytes(path)).collect())
+    Wanted::Below(paths.map(|path| bytes(path)).collect())
 }
 
 /// What changed too lately is known of neither.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use control::config::Spanned;
+use control::units::Span;
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
@@ -39,6 +40,7 @@ pub(super) struct Capture {
     journal: bool,
     #[serde(default)]
     afresh: bool,
+    check: Option<Span>,
 }
 
 #[derive(Deserialize)]
@@ -135,6 +137,7 @@ impl Section for Capture {
             afresh: self.afresh,
             journal: self.journal,
             allow: self.allow,
+            check: self.check.map(|Span(round)| round),
         })
     }
 }

@@ -1,5 +1,6 @@
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use super::*;
 use crate::service::Kind;
@@ -51,6 +52,7 @@ fn a_whole_file_is_taken() {
             "[replicate]\ncontrol = \"/run/r.sock\"\n\
              http = {{ listen = \"127.0.0.1:9\", token_file = \"/t\" }}\n\
              {CAPTURE}journal = true\nafresh = true\nallow = [\"mmap\"]\nname = \"app\"\n\
+             check = \"24h\"\n\
              {SERVE}replicas = 3\n\
              {PUBLISH}replicas = 1\nmax_bytes = 9\nallow_loss = true\ndomain = \"hub\"\n\
              {RECEIVE}fresh = true\n\
@@ -65,6 +67,10 @@ fn a_whole_file_is_taken() {
     let kinds: Vec<_> = config.parts.iter().map(Part::kind).collect();
     use Kind::{Apply, Capture, Publish, Receive, Serve};
     assert_eq!(kinds, [Capture, Serve, Publish, Receive, Apply]);
+    let Job::Capture(capture) = &config.parts[0].job else {
+        panic!("{config:?}");
+    };
+    assert_eq!(capture.check, Some(Duration::from_secs(24 * 3600)));
     let Job::Apply(apply) = &config.parts[4].job else {
         panic!("{config:?}");
     };

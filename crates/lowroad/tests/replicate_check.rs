@@ -57,6 +57,7 @@ until_is "$1" "\"rounds\": $((rounds + 5))"
 kill $busy
 wait $busy || true
 "$1" replicate --json status --control source.sock >status.json
+"$1" replicate status --control source.sock | grep -q '^  check  rounds [0-9]*  differences 1  mended 1  undecided [0-9]*$'
 scrape() {
     exec 3<>/dev/tcp/127.0.0.1/$1
     printf 'GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n' \
@@ -104,6 +105,90 @@ fn what_changes_behind_a_capture_is_said_counted_and_mended() {
     let name = "lowroad_replicate_check_differences_total";
     let sample = format!("{name}{{part=\"capture-1\",kind=\"capture\"}} 1");
     assert!(metrics.lines().any(|line| line == sample), "{metrics}");
+}
+
+const REPLICA: &str = r#"
+echo 'what the log says' >disk/app/marked
+"$1" replicate --json capture --tree disk/app --to log >said &
+capture=$!
+ready said
+cat >edge.toml <<END
+[replicate]
+control = "edge.sock"
+[[apply]]
+log = "log"
+to = "replica"
+check = "1s"
+END
+"$1" replicate --json run --config edge.toml >edge.said 2>errors &
+edge=$!
+ready edge.said
+until_is() {
+    until "$1" replicate --json status --control edge.sock | grep -q "$2"; do
+        kill -0 $edge
+        sleep 0.1
+    done
+}
+until_is "$1" '"rounds": [1-9]'
+# The log goes on all the time, and the replica with it.
+(while :; do
+    echo more >>disk/app/busy; mkdir disk/app/short; rmdir disk/app/short; mv disk/app/busy disk/app/moved
+    mv disk/app/moved disk/app/busy
+    sleep 0.02
+done) &
+busy=$!
+started="$started $busy"
+# A byte is another one, at the time that the file had.
+spoil() {
+    printf "$1" | dd of=replica/tree/marked bs=1 conv=notrunc status=none
+    touch -r disk/app/marked replica/tree/marked
+}
+spoil W
+until_is "$1" '"differences": 1'
+grep -q '^W' replica/tree/marked
+spoil w
+until_is "$1" '"mended": 1'
+"$1" replicate --json status --control edge.sock >status.json
+kill $busy
+wait $busy || true
+kill -INT $capture
+wait $capture
+kill -TERM $edge
+wait $edge
+started=
+"$1" replicate verify log --against replica/tree | grep -q '^equal  epoch'
+# What is wrong and removed is made again.
+spoil W
+code=0
+"$1" replicate verify log --against replica/tree >verdict 2>failure || code=$?
+test $code = 1
+rm replica/tree/marked
+"$1" replicate apply log --to replica --repair
+"$1" replicate verify log --against replica/tree | grep -q '^equal  epoch'
+"#;
+
+#[test]
+fn what_somebody_does_to_a_replica_is_said_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    if !on_ext4(REPLICA, folder.path()) {
+        return;
+    }
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    let errors = read("errors");
+    let said = "replica/tree/marked: the tree has not what the log says: bytes from 0 on";
+    let warned: Vec<_> = errors
+        .lines()
+        .filter(|line| line.contains("WARN"))
+        .collect();
+    assert_eq!(warned.len(), 1, "{errors}");
+    assert!(warned[0].ends_with(said), "{errors}");
+    let status: Value = serde_json::from_str(&read("status.json")).unwrap();
+    let check = &status["parts"][0]["counts"]["check"];
+    assert_eq!(
+        (&check["differences"], &check["mended"]),
+        (&1.into(), &1.into()),
+        "{check}"
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::fs::{self, File, FileTimes, Permissions};
 use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use common::{ROOT, data, epoch, link, mode, new, start};
@@ -236,6 +237,35 @@ fn what_has_just_changed_waits_for_the_log() {
     let looked = followed.again(followed.rested());
     assert_eq!((looked.differing.len(), looked.mended.len()), (0, 0));
     assert!(!followed.rolling.is_open(), "it is equal");
+}
+
+#[test]
+fn what_was_moved_with_its_directory_waits_for_the_log() {
+    let mut followed = Followed::new();
+    let [one, other, aside] = ["d-", "d--", "aside"].map(|name| followed.tree(name));
+    let swap = || {
+        for (from, to) in [(&one, &aside), (&other, &one), (&aside, &other)] {
+            fs::rename(from, to).unwrap();
+        }
+    };
+    // By the same paths there are other files: their own times are old.
+    swap();
+    followed.round(u64::MAX);
+    assert!(followed.rolling.is_open());
+    for _ in 0..5 {
+        let looked = SystemTime::now();
+        thread::sleep(Duration::from_millis(30));
+        swap();
+        swap();
+        let caught = Caught {
+            epoch: 1,
+            at: looked + Duration::from_millis(2010),
+        };
+        let again = followed.again(caught);
+        assert_eq!((again.bytes > 0, again.differing.len()), (true, 0));
+    }
+    let found = followed.settle();
+    assert!(found.iter().any(|(path, _)| path == "d-/1"), "{found:?}");
 }
 
 #[test]

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Deserialize;
 
-use super::check::{Check, Checked, SHORTEST};
+use super::check::{self, Check, Checked};
 use super::{Error, place};
 use crate::capture::{self, Capture, Known, Options, Progress};
 use crate::coverage;
 use crate::log::{self, Durability, Writer};
 use crate::record::Entry;
+use crate::verify::{Caught, Scope};
 
 pub use crate::capture::INTERVAL;
 
@@ -81,14 +82,18 @@ impl Settings {
             let what = format!("{log} is in {tree}: writing the log would be a change of the tree");
             return Err(Error::Input(what));
         }
-        if self.check.is_some_and(|round| round < SHORTEST) {
-            return Err(Error::Input("check: a round takes 1s at least".to_owned()));
-        }
+        self.agree()?;
+        Ok(Capture::check(&self.tree, self.options())?)
+    }
+
+    /// Whether what is asked for goes together.
+    pub(super) fn agree(&self) -> Result<(), Error> {
+        check::Settings::check(self.check)?;
         if self.check.is_some() && !self.allow.is_empty() {
             let what = "check: not with allow: what is looked for may differ without being wrong";
             return Err(Error::Input(what.to_owned()));
         }
-        Ok(Capture::check(&self.tree, self.options())?)
+        Ok(())
     }
 
     fn options(&self) -> Options {
@@ -97,6 +102,19 @@ impl Settings {
             look: self.allow.contains(&Unseen::Mmap),
             ..Options::default()
         }
+    }
+
+    fn checks(&self) -> Option<check::Settings> {
+        Some(check::Settings {
+            tree: self.tree.clone(),
+            log: self.log.clone(),
+            scope: Scope {
+                owners: true,
+                privileged: true,
+            },
+            source: true,
+            round: self.check?,
+        })
     }
 
     /// Says what below the tree is not followed.
@@ -142,6 +160,15 @@ impl Settings {
     }
 }
 
+impl Captured {
+    /// Whether the log has all that had happened when the step began.
+    fn caught(&self, at: SystemTime) -> Option<Caught> {
+        let all = self.ready && self.lag_records == 0 && self.progress.waiting == 0;
+        let epoch = self.progress.epoch;
+        all.then_some(Caught { epoch, at })
+    }
+}
+
 /// A tree that is being captured into its log.
 #[derive(Debug)]
 pub struct Recorder {
@@ -161,11 +188,7 @@ impl Recorder {
         settings.warn()?;
         settings.seen()?;
         let options = settings.options();
-        let check = settings.check.map(|round| {
-            let (tree, log) = (&settings.tree, &settings.log);
-            Check::begin(tree, log, round)
-        });
-        let check = check.transpose()?;
+        let check = settings.checks().map(Check::begin).transpose()?;
         if settings.afresh {
             let capture = Capture::start(&settings.tree, options)?;
             let mut log = Log::open(settings)?;
@@ -195,7 +218,8 @@ impl Recorder {
         let progress = self.log.follow(|mut take| capture.poll(&mut take))?;
         let mut captured = self.log.reached(progress);
         if let Some(check) = &self.check {
-            check.follow(&mut captured, began, capture);
+            captured.checked = Some(check.tell(captured.caught(began)));
+            check.mend(capture);
         }
         Ok(captured)
     }
@@ -211,7 +235,7 @@ impl Recorder {
             .follow(|mut take| capture.catch_up(LAST, &mut take))?;
         let mut captured = self.log.reached(self.capture.progress());
         if let Some(check) = &self.check {
-            check.follow(&mut captured, SystemTime::now(), &mut self.capture);
+            captured.checked = Some(check.tell(None));
         }
         drop(self.capture);
         self.log.writer.sync()?;

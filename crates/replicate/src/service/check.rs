@@ -1,20 +1,20 @@
-//! A slow check beside a capture: round after round, all names of the tree are compared with the log. What
-//! differs and has rested is said, counted, and read again by the capture.
+//! A slow check beside a capture or a replica: round after round, all names of the tree are compared with the log.
+//! What differs and has rested is said and counted, and a capture reads it again.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use super::capture::Captured;
 use super::{Error, STEP};
 use crate::capture::Capture;
 use crate::record::Part;
 use crate::verify::{self, Caught, Difference, Differing, Looked, Progress, Rolling, Scope, What};
 
 /// The shortest round.
-pub const SHORTEST: Duration = Duration::from_secs(1);
+const SHORTEST: Duration = Duration::from_secs(1);
 /// Into so many pieces a round is cut at most, and a piece is so much at least, in bytes.
 const PIECES: u64 = 64;
 const LEAST: u64 = 4 << 20;
@@ -22,10 +22,17 @@ const LEAST: u64 = 4 << 20;
 const RATE: u64 = 8 << 20;
 /// After an error, until it begins anew.
 const ANEW: Duration = Duration::from_secs(30);
-const SCOPE: Scope = Scope {
-    owners: true,
-    privileged: true,
-};
+
+/// What is compared, and how.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) tree: PathBuf,
+    pub(super) log: PathBuf,
+    pub(super) scope: Scope,
+    /// Who owns the tree is the truth, and the log is to have it; otherwise the log is.
+    pub(super) source: bool,
+    pub(super) round: Duration,
+}
 
 /// What a check has found since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +44,7 @@ pub struct Checked {
     pub bytes: u64,
     /// Names that were not as the log said, and had rested.
     pub differences: u64,
-    /// Those of them that the log has by now as the tree has them.
+    /// Those of them that are by now as the log says.
     pub mended: u64,
     /// Names that did not rest while they were looked at.
     pub undecided: u64,
@@ -60,57 +67,61 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Told {
     caught: Option<Caught>,
-    /// To be read again.
+    /// Of a source: to be read again.
     suspects: Vec<Differing>,
     checked: Checked,
 }
 
 /// The checking thread's own.
 #[derive(Debug)]
-struct Checking<'a> {
-    shared: &'a Shared,
-    tree: &'a Path,
-    log: &'a Path,
-    round: Duration,
+struct Checking {
+    shared: Arc<Shared>,
+    settings: Settings,
+}
+
+impl Settings {
+    /// # Errors
+    /// [`Error::Input`] for a round that is too short.
+    pub(super) fn check(round: Option<Duration>) -> Result<(), Error> {
+        match round {
+            Some(round) if round < SHORTEST => {
+                Err(Error::Input("check: a round takes 1s at least".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Check {
-    /// Begins to look at the tree once the log has it.
+    /// Begins to look at the tree once it is told that this and the log agree.
     ///
     /// # Errors
     /// [`Error::Thread`]
-    pub(super) fn begin(tree: &Path, log: &Path, round: Duration) -> Result<Self, Error> {
+    pub(super) fn begin(settings: Settings) -> Result<Self, Error> {
         let shared = Arc::<Shared>::default();
-        let (tree, log): (PathBuf, PathBuf) = (tree.to_owned(), log.to_owned());
-        let own = Arc::clone(&shared);
+        let checking = Checking {
+            shared: Arc::clone(&shared),
+            settings,
+        };
         let thread = thread::Builder::new().name("check".to_owned());
-        let thread = thread.spawn(move || {
-            Checking {
-                shared: &own,
-                tree: &tree,
-                log: &log,
-                round,
-            }
-            .work();
-        });
+        let thread = thread.spawn(move || checking.work());
         Ok(Self {
             shared,
             thread: Some(thread.map_err(Error::Thread)?),
         })
     }
 
-    /// Tells it how far the log was by a step that began then, and has what differs read again.
-    pub(super) fn follow(&self, captured: &mut Captured, began: SystemTime, capture: &mut Capture) {
+    /// Tells it of a moment, if this is one, at which the log had all that the tree had.
+    pub(super) fn tell(&self, caught: Option<Caught>) -> Checked {
         let mut told = self.shared.told();
-        let all = captured.lag_records == 0 && captured.progress.waiting == 0;
-        if captured.ready && all {
-            told.caught = Some(Caught {
-                epoch: captured.progress.epoch,
-                at: began,
-            });
-        }
-        captured.checked = Some(told.checked);
-        for one in told.suspects.drain(..) {
+        told.caught = caught.or(told.caught);
+        told.checked
+    }
+
+    /// Has what differs read again.
+    pub(super) fn mend(&self, capture: &mut Capture) {
+        let suspects = std::mem::take(&mut self.shared.told().suspects);
+        for one in suspects {
             capture.suspect(&one.path, &parts(&one.all));
         }
     }
@@ -149,7 +160,7 @@ impl Shared {
     }
 }
 
-impl Checking<'_> {
+impl Checking {
     /// Until it is to end. An error, of a log that is compacted meanwhile above all, begins it anew.
     fn work(&self) {
         let mut said = String::new();
@@ -159,7 +170,7 @@ impl Checking<'_> {
             };
             let text = error.to_string();
             if text != said {
-                let tree = self.tree.display();
+                let tree = self.settings.tree.display();
                 tracing::warn!("checking {tree}: {text}; it begins anew");
                 said = text;
             }
@@ -173,7 +184,8 @@ impl Checking<'_> {
         let Some(mut caught) = self.caught() else {
             return Ok(());
         };
-        let mut rolling = Rolling::open(self.log, self.tree, SCOPE)?;
+        let asked = &self.settings;
+        let mut rolling = Rolling::open(&asked.log, &asked.tree, asked.scope)?;
         loop {
             if !rolling.follow(caught.epoch, &mut |_| self.go_on())? {
                 return Ok(());
@@ -197,8 +209,8 @@ impl Checking<'_> {
             let Some(caught) = self.caught() else {
                 return Ok(false);
             };
-            let mut pace = Pace::new(all, self.round);
-            let looked = rolling.look(caught, piece, &mut |now| pace.keep(now, self.shared))?;
+            let mut pace = Pace::new(all, self.settings.round);
+            let looked = rolling.look(caught, piece, &mut |now| pace.keep(now, &self.shared))?;
             let round = looked.round;
             if !self.take(looked) {
                 return Ok(false);
@@ -206,7 +218,7 @@ impl Checking<'_> {
             reached = reached.saturating_add(piece).min(all);
             let due = if round { all } else { reached };
             // What the round takes of time, it takes in equal parts.
-            let until = began + self.round.mul_f64(due as f64 / all as f64);
+            let until = began + self.settings.round.mul_f64(due as f64 / all as f64);
             if !self.pass(rolling, until)? {
                 return Ok(false);
             }
@@ -223,8 +235,8 @@ impl Checking<'_> {
                 let Some(caught) = self.caught() else {
                     return Ok(false);
                 };
-                let mut pace = Pace::new(0, self.round);
-                let looked = rolling.look_again(caught, &mut |now| pace.keep(now, self.shared))?;
+                let mut pace = Pace::new(0, self.settings.round);
+                let looked = rolling.look_again(caught, &mut |now| pace.keep(now, &self.shared))?;
                 if !self.take(looked) {
                     return Ok(false);
                 }
@@ -251,26 +263,38 @@ impl Checking<'_> {
         None
     }
 
-    fn go_on(&self) -> std::ops::ControlFlow<()> {
+    fn go_on(&self) -> ControlFlow<()> {
         match self.shared.ended() {
-            true => std::ops::ControlFlow::Break(()),
-            false => std::ops::ControlFlow::Continue(()),
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }
     }
 
     /// Says and counts what a look has found, and hands it on; false where it was ended.
     fn take(&self, looked: Looked) -> bool {
+        let source = self.settings.source;
+        let (not, again, still) = match source {
+            true => (
+                "the log has not what the tree has",
+                "the log has again what the tree has",
+                "the log still has not what the tree has",
+            ),
+            false => (
+                "the tree has not what the log says",
+                "the tree has again what the log says",
+                "the tree still has not what the log says",
+            ),
+        };
         for one in &looked.differing {
             let (path, what) = (self.path(&one.path), words(&one.all));
-            tracing::warn!("{path}: the log has not what the tree has: {what}; it is read again");
+            let then = if source { "; it is read again" } else { "" };
+            tracing::warn!("{path}: {not}: {what}{then}");
         }
         for path in &looked.mended {
-            let path = self.path(path);
-            tracing::info!("{path}: the log has again what the tree has");
+            tracing::info!("{}: {again}", self.path(path));
         }
         for path in &looked.left {
-            let path = self.path(path);
-            tracing::warn!("{path}: the log still has not what the tree has");
+            tracing::warn!("{}: {still}", self.path(path));
         }
         let mut told = self.shared.told();
         let checked = &mut told.checked;
@@ -279,15 +303,17 @@ impl Checking<'_> {
         checked.differences += looked.differing.len() as u64;
         checked.mended += looked.mended.len() as u64;
         checked.undecided += looked.undecided;
-        told.suspects.extend(looked.differing);
+        if source {
+            told.suspects.extend(looked.differing);
+        }
         !looked.ended
     }
 
     /// On one line, whatever it is called.
     fn path(&self, below: &Path) -> String {
         let path = match below.as_os_str().is_empty() {
-            true => self.tree.to_owned(),
-            false => self.tree.join(below),
+            true => self.settings.tree.clone(),
+            false => self.settings.tree.join(below),
         };
         path.as_os_str()
             .as_encoded_bytes()
@@ -314,11 +340,11 @@ impl Pace {
         }
     }
 
-    fn keep(&mut self, now: &Progress, shared: &Shared) -> std::ops::ControlFlow<()> {
+    fn keep(&mut self, now: &Progress, shared: &Shared) -> ControlFlow<()> {
         let due = Duration::from_secs_f64(now.work() as f64 / self.rate);
         match shared.wait(self.began + due) {
-            true => std::ops::ControlFlow::Continue(()),
-            false => std::ops::ControlFlow::Break(()),
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
         }
     }
 }

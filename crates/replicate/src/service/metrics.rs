@@ -129,7 +129,7 @@ fn check(text: &mut Text, labels: Labels<'_>, checked: &Checked) {
         ),
         (
             "lowroad_replicate_check_mended_total",
-            "Those of them that the log has again as the tree has them.",
+            "Those of them that are again as the log says.",
             checked.mended,
         ),
         (
@@ -241,6 +241,9 @@ fn apply(text: &mut Text, labels: Labels<'_>, done: &Done) {
         "Names that somebody else had changed, and that were put right.",
     )
     .sample(&labels, done.repaired);
+    if let Some(checked) = &done.checked {
+        check(text, labels, checked);
+    }
 }
 
 fn bytes(text: &mut Text, labels: Labels<'_>, count: u64) {

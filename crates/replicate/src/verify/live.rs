@@ -1,6 +1,7 @@
 //! Compares a tree that is being followed with the log that follows it: both go on meanwhile.
 
 use std::collections::BTreeSet;
+use std::fs::Metadata;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
@@ -155,10 +156,25 @@ pub(super) fn changed_since(path: &Path, since: SystemTime) -> bool {
         // Its parent's time tells whether it went just now; where that went too, its own parent differs as well.
         Err(error) => return error.kind() != io::ErrorKind::NotFound,
     };
+    changed(&metadata) > since
+}
+
+/// Whether a directory was moved since, as far as nothing in it was changed after that, which changes both times.
+pub(super) fn moved_since(directory: &Path, since: SystemTime) -> bool {
+    let Ok(metadata) = directory.symlink_metadata() else {
+        return true;
+    };
+    let changed = changed(&metadata);
+    changed > since
+        && metadata
+            .modified()
+            .is_ok_and(|modified| modified != changed)
+}
+
+fn changed(metadata: &Metadata) -> SystemTime {
     let seconds = u64::try_from(metadata.ctime()).unwrap_or(0);
     let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or(0);
-    let changed = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
-    changed > since
+    SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
 }
 
 /// What to look at again: all that is not equal. Other names of a file, and what was not listed, are found among all

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::live::changed_since;
+use super::live::{changed_since, moved_since};
 use super::report::{Difference, Verdict, What};
 use super::wanted::Wanted;
 use super::{Error, Progress, Scope, Watch, compare};
@@ -255,11 +255,21 @@ impl Rolling {
 
     fn tree_changed(&self, path: &Path, all: &[Difference], since: SystemTime) -> bool {
         let there = self.tree.join(path);
+        // It is there again, or something is mounted on it.
+        let missing = all.iter().any(|one| one.what == What::Missing);
+        if missing && there.symlink_metadata().is_ok() {
+            return true;
+        }
         // Who gives or takes a name changes the directory.
         let named = all.iter().any(|one| {
             let names = [What::Missing, What::Extra, What::Kind, What::Target];
             names.contains(&one.what)
         });
+        // By a path through another directory it was another file.
+        let mut above = path.ancestors().skip(1);
+        if above.any(|one| one.parent().is_some() && moved_since(&self.tree.join(one), since)) {
+            return true;
+        }
         let parent = there.parent().filter(|_| named);
         changed_since(&there, since) || parent.is_some_and(|parent| changed_since(parent, since))
     }

@@ -105,6 +105,7 @@ pub(super) struct Apply {
     max_files: Option<u64>,
     #[serde(default)]
     privileged: bool,
+    check: Option<Span>,
 }
 
 /// As many as may keep a stream.
@@ -257,6 +258,7 @@ impl Section for Apply {
                 ..Options::default()
             },
             anew: self.fresh,
+            check: self.check.map(|Span(round)| round),
         })
     }
 }

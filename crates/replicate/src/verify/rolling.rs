@@ -308,9 +308,11 @@ fn unequal(verdict: &Verdict) -> BTreeMap<Vec<u8>, Vec<Difference>> {
     all
 }
 
-/// From the root down to a path, as far as that is there: each directory, and the last name in it that is not
-/// behind. And whether the path is a directory.
-fn way_to(tree: &Tree, path: &[u8]) -> Option<(Vec<(File, Option<Name>)>, bool)> {
+/// A directory, and the last name in it that is behind.
+type Behind = (File, Option<Name>);
+
+/// From the root down to a path, as far as that is there; and whether it is a directory.
+fn way_to(tree: &Tree, path: &[u8]) -> Option<(Vec<Behind>, bool)> {
     let mut way = vec![(tree.root()?, None)];
     let names = path.split(|byte| *byte == b'/');
     for name in names.filter_map(|name| Name::new(name).ok()) {

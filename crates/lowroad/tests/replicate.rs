@@ -172,6 +172,72 @@ fn a_source_is_compared_while_it_changes() {
     on_ext4(LIVE, folder.path());
 }
 
+/// The tree is made of the log alone, compared, and removed, whatever comes.
+const REBUILT: &str = r#"
+"$1" replicate --json capture --tree disk/app --to log >said &
+capture=$!
+ready said
+cd disk/app
+mkdir deep
+head -c 300000 /dev/urandom >deep/bytes
+ln deep/bytes again
+mknod null c 1 3
+(cd deep && seq 3000 | xargs touch)
+cd ../..
+kill -INT $capture
+wait $capture
+mkdir place
+nothing_stays() {
+    test -z "$(ls -A place)"
+    test -z "$(find . -name '.lowroad-rebuild-*')"
+}
+"$1" replicate verify log --rebuild >said
+grep -q '^equal  epoch.*  log and rebuilt tree$' said
+nothing_stays
+"$1" replicate verify log --rebuild --privileged --in place --against disk/app >said
+grep -q '^equal  epoch.*  log and rebuilt tree$' said
+grep -q '^equal  epoch.*  rebuilt tree and disk/app$' said
+nothing_stays
+"$1" replicate --json verify log --rebuild --epoch 1 >said
+grep -q '"epoch":1,.*"names":1,' said
+"$1" replicate restore log --out copy
+chmod 641 copy/deep/bytes
+code=0
+"$1" replicate verify log --rebuild --against copy >verdict 2>failure || code=$?
+test $code = 1
+grep -q '^mode  .*\./again  rebuilt: 0644  folder: 0641$' verdict
+grep -q '^error: 2 differences$' failure
+code=0
+"$1" replicate --json verify log --rebuild --against copy >verdict 2>failure || code=$?
+test $code = 1
+grep -q '"equal":false' verdict
+grep -q '"folder":"0641","path":"again","ranges":\[\],"rebuilt":"0644"' verdict
+mkdir small
+mount -t tmpfs -o size=64k small small
+code=0
+"$1" replicate verify log --rebuild --in small >verdict 2>failure || code=$?
+test $code = 2
+grep -q '^error: small has room for .*: name another place$' failure
+# Ctrl-C, wherever it is by then.
+for try in $(seq 20); do
+    "$1" replicate verify log --rebuild --in place >interrupted 2>&1 &
+    verify=$!
+    until ls place/.lowroad-rebuild-* >/dev/null 2>&1 || ! kill -0 $verify 2>/dev/null; do :; done
+    code=0
+    kill -INT $verify || true
+    wait $verify || code=$?
+    nothing_stays
+    test $code = 0 || break
+done
+test $code = 1
+"#;
+
+#[test]
+fn a_tree_is_made_of_its_log_compared_and_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    on_ext4(REBUILT, folder.path());
+}
+
 #[test]
 fn apply_may_be_killed_at_any_moment() {
     let folder = tempfile::tempdir().unwrap();
@@ -213,6 +279,10 @@ fn what_cannot_be_done_is_said_in_a_line() {
         (
             &["replicate", "verify", "empty", "--against", "tree"],
             "has no epoch",
+        ),
+        (
+            &["replicate", "verify", "empty", "--rebuild", "--in", "empty"],
+            "is in empty, which is read",
         ),
         (
             &["replicate", "hash", "--tree", "none"],

@@ -65,6 +65,13 @@ impl Gate {
         Self(Some(Arc::new(AtomicU64::new(calls))))
     }
 
+    /// Lets no more pass, whoever asks.
+    pub(crate) fn close(&self) {
+        if let Some(left) = &self.0 {
+            left.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// How many calls may still pass.
     pub fn left(&self) -> Option<u64> {
         self.0.as_ref().map(|left| left.load(Ordering::Relaxed))

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::{fs, io::Errno};
@@ -87,12 +88,31 @@ pub fn restore(
     })
 }
 
+/// How far a tree is made, for another thread.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) names: AtomicU64,
+    /// Of files that are whole.
+    pub(crate) bytes: AtomicU64,
+}
+
 /// Makes the tree in an empty directory, which is here; returns how many names it has.
 pub(crate) fn fill(
     tree: &Tree,
     contents: &Contents,
     (top, path): (&OwnedFd, &Path),
     maker: &mut Maker,
+) -> Result<u64, Error> {
+    fill_telling(tree, contents, (top, path), maker, &Told::default())
+}
+
+/// As [`fill`], and tells how far it is.
+pub(crate) fn fill_telling(
+    tree: &Tree,
+    contents: &Contents,
+    (top, path): (&OwnedFd, &Path),
+    maker: &mut Maker,
+    told: &Told,
 ) -> Result<u64, Error> {
     let mut filling = Filling {
         tree,
@@ -102,6 +122,7 @@ pub(crate) fn fill(
         path: path.to_owned(),
         first: BTreeMap::new(),
         names: 0,
+        told,
     };
     if let Some(root) = tree.root() {
         filling.directory(root)?;
@@ -120,7 +141,7 @@ pub(crate) fn last_epoch(folder: &Path) -> Result<u64, log::Error> {
     Ok(last)
 }
 
-fn empty_directory(to: &Path) -> Result<OwnedFd, Error> {
+pub(crate) fn empty_directory(to: &Path) -> Result<OwnedFd, Error> {
     let failed = |errno: Errno| Error::Io {
         path: to.to_owned(),
         cause: errno.into(),
@@ -191,6 +212,7 @@ struct Filling<'a> {
     /// Where a file of several names has its first.
     first: BTreeMap<File, (File, Name)>,
     names: u64,
+    told: &'a Told,
 }
 
 /// A directory whose entries are being made.
@@ -216,7 +238,10 @@ impl Filling<'_> {
             };
             let directory = level.file;
             self.path.push(OsStr::from_bytes(name.as_bytes()));
-            match self.entry((directory, level.fd.as_fd()), &name, file)? {
+            let below = self.entry((directory, level.fd.as_fd()), &name, file)?;
+            self.told.names.store(self.names, Ordering::Relaxed);
+            self.told.bytes.store(self.maker.bytes, Ordering::Relaxed);
+            match below {
                 Some(fd) => {
                     let level = self.level(file, fd);
                     levels.push(level);

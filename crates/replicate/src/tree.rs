@@ -5,6 +5,7 @@ mod doubts;
 mod invalid;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use crate::record::{Attributes, Change, Entry, Extended, File, Kind, Name, Part, Record};
 pub use doubts::Doubts;
@@ -102,6 +103,20 @@ impl Tree {
             .range((directory, first)..)
             .take_while(move |((of, _), _)| *of == directory)
             .map(|((_, name), file)| (name, *file))
+    }
+
+    /// The name in a directory that follows another one, or its first.
+    pub(crate) fn next_child(
+        &self,
+        directory: File,
+        after: Option<&Name>,
+    ) -> Option<(&Name, File)> {
+        let from = match after {
+            Some(name) => Bound::Excluded((directory, name.clone())),
+            None => Bound::Included((directory, Name::first())),
+        };
+        let ((of, name), file) = self.entries.range((from, Bound::Unbounded)).next()?;
+        (*of == directory).then_some((name, *file))
     }
 
     pub fn files(&self) -> impl Iterator<Item = (File, &Node)> {

@@ -116,6 +116,7 @@ impl Apply {
                 ..Options::default()
             },
             anew: false,
+            check: None,
         }
     }
 

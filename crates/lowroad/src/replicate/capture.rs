@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use control::shutdown::Shutdown;
+use control::units::Span;
 use replicate::capture::{self, Progress, Rescan};
 use replicate::service::Progress as Said;
 use replicate::service::capture::{
@@ -40,6 +41,10 @@ pub(super) struct Capture {
     /// that are mapped are read before each epoch, and each second
     #[arg(long, value_name = "OPERATION")]
     allow: Vec<Unseen>,
+    /// Compare all of the tree with the log meanwhile, again and again, in so much time; what differs is said
+    /// and read again
+    #[arg(long, value_name = "DURATION", conflicts_with = "allow")]
+    check: Option<Span>,
 }
 
 /// What a file system may tell nothing of.
@@ -92,6 +97,7 @@ impl Capture {
             afresh: self.afresh,
             journal: self.journal,
             allow: allow.collect(),
+            check: self.check.map(|Span(round)| round),
         }
     }
 

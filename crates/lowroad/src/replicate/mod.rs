@@ -7,6 +7,7 @@ mod keys;
 mod log;
 mod nats;
 mod publish;
+mod rebuild;
 mod receive;
 mod restore;
 mod run;
@@ -28,6 +29,7 @@ use crate::exit::Failure;
   sudo lowroad replicate apply /var/lib/lowroad/app --to /srv/replica --follow
   sudo lowroad replicate restore /var/lib/lowroad/app --out /srv/copy
   sudo lowroad replicate verify /var/lib/lowroad/app --against /srv/copy
+  sudo lowroad replicate verify /var/lib/lowroad/app --rebuild
   lowroad replicate serve /var/lib/lowroad/app --listen 0.0.0.0:7400 --cert server.pem --key server.key \\
       --clients-ca ca.pem
   lowroad replicate receive tcp://source.example:7400 --to /var/lib/lowroad/app --cert edge-1.pem \\
@@ -54,7 +56,7 @@ enum Verb {
     Apply(apply::Apply),
     /// Make the tree as of an epoch, in a new folder
     Restore(restore::Restore),
-    /// Compare a folder with the tree of an epoch, byte for byte
+    /// Compare a folder with the tree of an epoch, byte for byte, or the tree made of the log with the log
     Verify(verify::Verify),
     /// Print one hash of a log's tree, or of a folder's: the same for equal trees
     Hash(verify::Hash),

@@ -61,6 +61,11 @@ pub(super) fn text(answer: &Value) -> String {
                 replica["number"]
             );
         }
+        if let Some(check) = part["counts"]["check"].as_object() {
+            let said = ["rounds", "differences", "mended", "undecided"]
+                .map(|what| format!("  {what} {}", check.get(what).unwrap_or(&Value::Null)));
+            let _ = writeln!(text, "  check{}", said.concat());
+        }
         if let Some(trouble) = part["trouble"].as_str() {
             let _ = writeln!(text, "  {trouble}");
         }

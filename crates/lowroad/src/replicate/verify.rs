@@ -15,6 +15,7 @@ use replicate::verify::{self, Difference, Error, Progress, Scope, Verdict, What}
 use serde_json::{Value, json};
 
 use super::of_log;
+use super::rebuild::{self, Sides};
 use crate::exit::{self, Failure};
 
 /// How often the line on the terminal changes.
@@ -28,14 +29,21 @@ pub(super) struct Verify {
     #[arg(value_name = "LOG")]
     folder: PathBuf,
     /// The folder to compare: a replica's tree, one that was restored, or the source
-    #[arg(long, value_name = "DIR")]
-    against: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "rebuild")]
+    against: Option<PathBuf>,
     /// As of this epoch; the last one if none is named
     #[arg(long, value_name = "NUMBER")]
     epoch: Option<u64>,
     /// DIR is the source, and a capture follows it: look again, for so long at most, at what changes
-    #[arg(long, value_name = "DURATION", conflicts_with = "epoch")]
+    #[arg(long, value_name = "DURATION", conflicts_with_all = ["epoch", "rebuild"])]
     live: Option<Span>,
+    /// Make the tree from the log alone, as `restore` does, in a folder that is removed afterwards, and
+    /// compare that with the log, and with the folder of `--against` if one is named
+    #[arg(long)]
+    rebuild: bool,
+    /// Where the tree is made; beside the log if nowhere is named
+    #[arg(long = "in", value_name = "DIR", requires = "rebuild")]
+    within: Option<PathBuf>,
     #[command(flatten)]
     scope: Compared,
 }
@@ -80,8 +88,21 @@ impl Verify {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
         let mut line = Line::new(&shutdown);
-        let (log, against, scope) = (&self.folder, &self.against, self.scope.into());
-        let mut watch = |progress: &Progress| line.show(progress);
+        let (log, scope) = (&self.folder, self.scope.into());
+        if self.rebuild {
+            let asked = rebuild::Asked {
+                log,
+                epoch: self.epoch,
+                within: self.within.as_deref(),
+                against: self.against.as_deref(),
+                scope,
+            };
+            return asked.run(&mut line, json);
+        }
+        let Some(against) = &self.against else {
+            return Err(Failure::Input("name --against or --rebuild".to_owned()));
+        };
+        let mut watch = |progress: &Progress| line.show("", progress);
         let verdict = match self.live {
             Some(Span(patience)) => verify::verify_live(log, against, scope, patience, &mut watch),
             None => verify::verify(log, self.epoch, against, scope, &mut watch),
@@ -89,11 +110,11 @@ impl Verify {
         line.clear();
         let verdict = verdict.map_err(failure)?;
         if json {
-            exit::print(&format!("{}\n", object(&verdict)))?;
+            exit::print(&format!("{}\n", object(&verdict, Sides::LOG)))?;
         } else {
-            exit::print(&text(&verdict))?;
+            exit::print(&(text(&verdict, Sides::LOG) + "\n"))?;
         }
-        judge(&verdict)
+        judge(&[&verdict])
     }
 }
 
@@ -102,7 +123,7 @@ impl Hash {
         let shutdown = Shutdown::install().context("signals")?;
         let mut line = Line::new(&shutdown);
         let scope = self.scope.into();
-        let mut watch = |progress: &Progress| line.show(progress);
+        let mut watch = |progress: &Progress| line.show("", progress);
         let summary = match (&self.log, &self.tree) {
             (Some(log), _) => verify::hash_log(log, self.epoch, scope, &mut watch),
             (None, Some(tree)) => verify::hash_folder(tree, scope, &mut watch),
@@ -122,7 +143,7 @@ impl Hash {
 }
 
 /// The line on a terminal, and the request to end.
-struct Line<'a> {
+pub(super) struct Line<'a> {
     shutdown: &'a Shutdown,
     shown: Instant,
     terminal: bool,
@@ -137,7 +158,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn show(&mut self, progress: &Progress) -> ControlFlow<()> {
+    /// `doing` comes before the counts.
+    pub(super) fn show(&mut self, doing: &str, progress: &Progress) -> ControlFlow<()> {
         if self.terminal && self.shown.elapsed() >= SHOWN {
             self.shown = Instant::now();
             let Progress {
@@ -145,7 +167,7 @@ impl<'a> Line<'a> {
                 bytes,
                 differences,
             } = progress;
-            eprint!("\r\x1b[Knames {names}  bytes {bytes}  differences {differences}");
+            eprint!("\r\x1b[K{doing}names {names}  bytes {bytes}  differences {differences}");
         }
         match self.shutdown.requested() {
             true => ControlFlow::Break(()),
@@ -153,7 +175,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn clear(&self) {
+    pub(super) fn clear(&self) {
         if self.terminal {
             eprint!("\r\x1b[K");
         }
@@ -161,33 +183,37 @@ impl<'a> Line<'a> {
 }
 
 /// A difference, or what nobody knows, is a failure.
-fn judge(verdict: &Verdict) -> Result<(), Failure> {
-    if verdict.equal() {
+pub(super) fn judge(verdicts: &[&Verdict]) -> Result<(), Failure> {
+    if verdicts.iter().all(|verdict| verdict.equal()) {
         return Ok(());
     }
-    let mut what = match verdict.differing {
+    let sum = |count: fn(&Verdict) -> u64| verdicts.iter().map(|verdict| count(verdict)).sum();
+    let differing: u64 = sum(|verdict| verdict.differing);
+    let undecided: u64 = sum(|verdict| verdict.undecided_count);
+    let mut what = match differing {
         1 => "1 difference".to_owned(),
         count => format!("{count} differences"),
     };
-    if verdict.undecided_count > 0 {
-        what += &format!(", {} undecided", verdict.undecided_count);
+    if undecided > 0 {
+        what += &format!(", {undecided} undecided");
     }
-    if verdict.partial {
+    if verdicts.iter().any(|verdict| verdict.partial) {
         what += " in what was compared: ended before all was";
     }
-    let owners = |one: &Difference| one.what == What::Owner;
-    if verdict.differing > 0 && verdict.differences.iter().all(owners) {
+    let mut all = verdicts.iter().flat_map(|verdict| &verdict.differences);
+    if differing > 0 && all.all(|one| one.what == What::Owner) {
         what += "; all are owners: `--no-owners` compares the rest alone";
     }
     Err(Failure::Failed(anyhow!(what)))
 }
 
-fn text(verdict: &Verdict) -> String {
+/// All lines but the end of the last one.
+pub(super) fn text(verdict: &Verdict, sides: Sides) -> String {
     let mut text = String::new();
     for one in &verdict.differences {
         let path = one.path.as_os_str().as_encoded_bytes().escape_ascii();
         let path = format!("./{path}");
-        text += &format!("{:<20} {path}{}\n", one.what.name(), detail(one));
+        text += &format!("{:<20} {path}{}\n", one.what.name(), detail(one, sides));
     }
     let listed = verdict.differences.len() as u64;
     if verdict.differing > listed {
@@ -215,10 +241,10 @@ fn text(verdict: &Verdict) -> String {
     if let Some((log, _)) = verdict.hashes.filter(|(log, folder)| log == folder) {
         text += &format!("  hash {log}");
     }
-    text + "\n"
+    text
 }
 
-fn detail(one: &Difference) -> String {
+fn detail(one: &Difference, Sides(here, there): Sides) -> String {
     let cut = |text: &str| match text.char_indices().nth(LONGEST) {
         Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
         None => text.to_owned(),
@@ -234,10 +260,10 @@ fn detail(one: &Difference) -> String {
     if one.log.is_empty() && one.folder.is_empty() {
         return String::new();
     }
-    format!("  log: {}  folder: {}", cut(&one.log), cut(&one.folder))
+    format!("  {here}: {}  {there}: {}", cut(&one.log), cut(&one.folder))
 }
 
-fn object(verdict: &Verdict) -> Value {
+pub(super) fn object(verdict: &Verdict, Sides(here, there): Sides) -> Value {
     let path = |path: &std::path::Path| {
         let bytes = path.as_os_str().as_encoded_bytes();
         bytes.escape_ascii().to_string()
@@ -247,8 +273,8 @@ fn object(verdict: &Verdict) -> Value {
         .iter()
         .map(|one| {
             json!({
-                "path": path(&one.path), "what": one.what.name(), "log": one.log,
-                "folder": one.folder, "ranges": one.ranges,
+                "path": path(&one.path), "what": one.what.name(), here: one.log,
+                there: one.folder, "ranges": one.ranges,
             })
         })
         .collect();
@@ -257,6 +283,7 @@ fn object(verdict: &Verdict) -> Value {
         .iter()
         .map(|one| json!({ "path": path(&one.path), "why": one.why }))
         .collect();
+    let hash = |side: &str| format!("{side}_hash");
     json!({
         "equal": verdict.equal(),
         "partial": verdict.partial,
@@ -267,20 +294,24 @@ fn object(verdict: &Verdict) -> Value {
         "undecided": verdict.undecided_count,
         "files_with_other_holes": verdict.holes,
         "mounted": verdict.mounted,
-        "log_hash": verdict.hashes.map(|(log, _)| log.to_string()),
-        "folder_hash": verdict.hashes.map(|(_, folder)| folder.to_string()),
+        hash(here): verdict.hashes.map(|(log, _)| log.to_string()),
+        hash(there): verdict.hashes.map(|(_, folder)| folder.to_string()),
         "listed": differences,
         "listed_undecided": undecided,
     })
 }
 
-fn failure(error: Error) -> Failure {
+pub(super) fn failure(error: Error) -> Failure {
     match error {
         Error::Log(log @ (log::Error::NoEpoch { .. } | log::Error::Damaged { .. })) => {
             Failure::Input(log.to_string())
         }
         Error::Log(log) => of_log(log),
-        Error::Io { .. } | Error::Nothing => Failure::Input(error.to_string()),
-        failed @ (Error::Undecided { .. } | Error::Ended) => Failure::Failed(failed.into()),
+        Error::Io { .. } | Error::Nothing | Error::Room { .. } | Error::Inside { .. } => {
+            Failure::Input(error.to_string())
+        }
+        failed @ (Error::Make { .. } | Error::Undecided { .. } | Error::Ended) => {
+            Failure::Failed(failed.into())
+        }
     }
 }

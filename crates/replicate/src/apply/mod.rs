@@ -8,7 +8,7 @@ mod inspect;
 mod plan;
 mod state;
 mod step;
-mod wipe;
+pub(crate) mod wipe;
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
@@ -30,7 +30,7 @@ use plan::{Plan, View};
 use state::{Kept, Phase, State};
 use step::Step;
 
-const TREE: &str = "tree";
+pub(crate) const TREE: &str = "tree";
 const STAGING: &str = "staging";
 const STATE: &str = "state";
 const LOCK: &str = "lock";

@@ -1,4 +1,4 @@
-//! Empties the folder beside the tree. What is deep is brought up first, so that depth costs nothing.
+//! Empties a folder: the one beside a tree, or one that was made for a while. What is deep is brought up first, so that depth costs nothing.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -10,7 +10,7 @@ use rustix::{fs, io::Errno};
 use super::folders;
 use crate::make::{Gate, by_path};
 
-pub(super) fn wipe(folder: BorrowedFd<'_>, gate: &Gate) -> Result<(), Errno> {
+pub(crate) fn wipe(folder: BorrowedFd<'_>, gate: &Gate) -> Result<(), Errno> {
     let mut left = names(folder)?;
     let mut brought = 0_u64;
     while let Some(name) = left.pop() {

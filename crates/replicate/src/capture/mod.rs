@@ -17,6 +17,7 @@ mod read;
 mod rescan;
 mod skel;
 mod source;
+mod suspect;
 mod vague;
 
 use std::io;

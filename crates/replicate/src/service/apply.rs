@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use super::Error;
+use super::check::{self, Check, Checked};
 use crate::apply::{self, Applied, Options, Replica};
 use crate::ship::Watch;
+use crate::verify::{Caught, Scope};
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -16,6 +18,8 @@ pub struct Settings {
     /// Makes a replica anew that cannot go on: of another log, or of an epoch that the log does not have
     /// any more.
     pub anew: bool,
+    /// How long a round of a check beside it takes; none for no check.
+    pub check: Option<Duration>,
 }
 
 /// A replica that is being kept up to date.
@@ -24,6 +28,7 @@ pub struct Applying {
     watch: Watch,
     replica: Replica,
     done: Done,
+    check: Option<Check>,
 }
 
 /// All that was done since the start.
@@ -36,14 +41,31 @@ pub struct Done {
     /// Between the last epoch's record and its being shown.
     pub lag: Duration,
     pub last: Applied,
+    /// What a check beside it has found.
+    pub checked: Option<Checked>,
 }
 
 impl Settings {
+    fn checks(&self) -> Option<check::Settings> {
+        Some(check::Settings {
+            tree: self.to.join(apply::TREE),
+            log: self.log.clone(),
+            scope: Scope {
+                // Only root can give files away.
+                owners: rustix::process::geteuid().is_root(),
+                privileged: self.options.privileged,
+            },
+            source: false,
+            round: self.check?,
+        })
+    }
+
     /// Takes the replica up.
     ///
     /// # Errors
     /// [`Error::Input`] if there is no such log; [`Error::Apply`].
     pub fn start(&self) -> Result<Applying, Error> {
+        check::Settings::check(self.check)?;
         let watch = Watch::new(&self.log)
             .map_err(|error| Error::Input(format!("{}: {error}", self.log.display())))?;
         let opened = Replica::open(&self.log, &self.to, self.options.clone());
@@ -60,10 +82,12 @@ impl Settings {
         }?;
         let mut done = Done::default();
         (done.last.epoch, done.last.record) = replica.reached();
+        let check = self.checks().map(Check::begin).transpose()?;
         Ok(Applying {
             watch,
             replica,
             done,
+            check,
         })
     }
 }
@@ -78,6 +102,15 @@ impl Applying {
         let applied = self.replica.apply(up_to)?;
         if let Some(applied) = &applied {
             self.done.count(applied);
+        }
+        if let Some(check) = &self.check {
+            let caught = Caught {
+                epoch: self.done.last.epoch,
+                at: SystemTime::now(),
+            };
+            // Before the first epoch there is no tree.
+            let caught = (caught.epoch > 0).then_some(caught);
+            self.done.checked = Some(check.tell(caught));
         }
         Ok(applied.is_some())
     }

@@ -5,11 +5,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Deserialize;
 
+use super::check::{self, Check, Checked};
 use super::{Error, place};
 use crate::capture::{self, Capture, Known, Options, Progress};
 use crate::coverage;
 use crate::log::{self, Durability, Writer};
 use crate::record::Entry;
+use crate::verify::{Caught, Scope};
 
 pub use crate::capture::INTERVAL;
 
@@ -27,6 +29,8 @@ pub struct Settings {
     pub journal: bool,
     /// What is looked for where the file system tells nothing of it.
     pub allow: Vec<Unseen>,
+    /// How long a round of a check beside it takes; none for no check.
+    pub check: Option<Duration>,
 }
 
 /// What a file system may tell nothing of.
@@ -58,6 +62,8 @@ pub struct Captured {
     /// Records that no epoch has yet, and for how long there have been some.
     pub lag_records: u64,
     pub lag: Duration,
+    /// What a check beside it has found.
+    pub checked: Option<Checked>,
 }
 
 impl Settings {
@@ -76,7 +82,18 @@ impl Settings {
             let what = format!("{log} is in {tree}: writing the log would be a change of the tree");
             return Err(Error::Input(what));
         }
+        self.agree()?;
         Ok(Capture::check(&self.tree, self.options())?)
+    }
+
+    /// Whether what is asked for goes together.
+    pub(super) fn agree(&self) -> Result<(), Error> {
+        check::Settings::check(self.check)?;
+        if self.check.is_some() && !self.allow.is_empty() {
+            let what = "check: not with allow: what is looked for may differ without being wrong";
+            return Err(Error::Input(what.to_owned()));
+        }
+        Ok(())
     }
 
     fn options(&self) -> Options {
@@ -85,6 +102,19 @@ impl Settings {
             look: self.allow.contains(&Unseen::Mmap),
             ..Options::default()
         }
+    }
+
+    fn checks(&self) -> Option<check::Settings> {
+        Some(check::Settings {
+            tree: self.tree.clone(),
+            log: self.log.clone(),
+            scope: Scope {
+                owners: true,
+                privileged: true,
+            },
+            source: true,
+            round: self.check?,
+        })
     }
 
     /// Says what below the tree is not followed.
@@ -130,11 +160,21 @@ impl Settings {
     }
 }
 
+impl Captured {
+    /// Whether the log has all that had happened when the step began.
+    fn caught(&self, at: SystemTime) -> Option<Caught> {
+        let all = self.ready && self.lag_records == 0 && self.progress.waiting == 0;
+        let epoch = self.progress.epoch;
+        all.then_some(Caught { epoch, at })
+    }
+}
+
 /// A tree that is being captured into its log.
 #[derive(Debug)]
 pub struct Recorder {
     capture: Capture,
     log: Log,
+    check: Option<Check>,
 }
 
 impl Recorder {
@@ -148,16 +188,25 @@ impl Recorder {
         settings.warn()?;
         settings.seen()?;
         let options = settings.options();
+        let check = settings.checks().map(Check::begin).transpose()?;
         if settings.afresh {
             let capture = Capture::start(&settings.tree, options)?;
             let mut log = Log::open(settings)?;
             log.numbered_from = log.before;
-            return Ok(Self { capture, log });
+            return Ok(Self {
+                capture,
+                log,
+                check,
+            });
         }
         let log = Log::open(settings)?;
         let known = Known::read(&settings.log)?;
         let capture = Capture::resume(&settings.tree, options, known)?;
-        Ok(Self { capture, log })
+        Ok(Self {
+            capture,
+            log,
+            check,
+        })
     }
 
     /// Writes what has happened since the last call. Does not wait: call it each [`INTERVAL`].
@@ -165,9 +214,14 @@ impl Recorder {
     /// # Errors
     /// [`Error::Capture`] or [`Error::Log`]; it is over then.
     pub fn step(&mut self) -> Result<Captured, Error> {
-        let capture = &mut self.capture;
+        let (began, capture) = (SystemTime::now(), &mut self.capture);
         let progress = self.log.follow(|mut take| capture.poll(&mut take))?;
-        Ok(self.log.reached(progress))
+        let mut captured = self.log.reached(progress);
+        if let Some(check) = &self.check {
+            captured.checked = Some(check.tell(captured.caught(began)));
+            check.mend(capture);
+        }
+        Ok(captured)
     }
 
     /// Writes what has happened until now, with an epoch that has it. False: none had it in time.
@@ -179,7 +233,10 @@ impl Recorder {
         let whole = self
             .log
             .follow(|mut take| capture.catch_up(LAST, &mut take))?;
-        let captured = self.log.reached(self.capture.progress());
+        let mut captured = self.log.reached(self.capture.progress());
+        if let Some(check) = &self.check {
+            captured.checked = Some(check.tell(None));
+        }
         drop(self.capture);
         self.log.writer.sync()?;
         Ok((captured, whole))
@@ -241,6 +298,7 @@ impl Log {
             ready: epoch > self.before,
             lag_records,
             lag: self.behind.map_or(Duration::ZERO, |since| since.elapsed()),
+            checked: None,
         }
     }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use control::config::{Document, Error, Http, Spanned};
 use serde::Deserialize;
 
+use super::check::Settings as Check;
 use super::part::{Job, Part};
 use super::{Error as Refused, loops, place};
 use sections::{Apply, Capture, Publish, Receive, Section, Serve};
@@ -148,7 +149,8 @@ fn there(placed: &Placed, all: &[Placed]) -> Result<(), (Range<usize>, String)> 
             );
             return Err((placed.reads.clone(), message));
         }
-        Job::Capture(_) | Job::Apply(_) => Ok(()),
+        Job::Capture(settings) => settings.agree(),
+        Job::Apply(settings) => Check::check(settings.check),
         Job::Serve(settings) => settings.check(),
         Job::Publish(settings) => settings.check(),
         Job::Receive(settings) => settings.check(),

@@ -5,6 +5,7 @@ use control::metrics::Text;
 use super::Service;
 use super::apply::Done;
 use super::capture::Captured;
+use super::check::Checked;
 use super::receive::Received;
 use super::status::{PartStatus, Progress, State};
 use crate::ship::nats::Published;
@@ -99,6 +100,46 @@ fn capture(text: &mut Text, labels: Labels<'_>, captured: &Captured) {
         "Bytes of events that wait to be read.",
     )
     .sample(&labels, progress.waiting);
+    if let Some(checked) = &captured.checked {
+        check(text, labels, checked);
+    }
+}
+
+fn check(text: &mut Text, labels: Labels<'_>, checked: &Checked) {
+    for (name, help, count) in [
+        (
+            "lowroad_replicate_check_rounds_total",
+            "Times that all of the tree was compared with the log.",
+            checked.rounds,
+        ),
+        (
+            "lowroad_replicate_check_names_total",
+            "Names that were compared with the log.",
+            checked.names,
+        ),
+        (
+            "lowroad_replicate_check_bytes_total",
+            "Bytes of the tree that were compared with the log.",
+            checked.bytes,
+        ),
+        (
+            "lowroad_replicate_check_differences_total",
+            "Names that were not as the log said, and had rested.",
+            checked.differences,
+        ),
+        (
+            "lowroad_replicate_check_mended_total",
+            "Those of them that are again as the log says.",
+            checked.mended,
+        ),
+        (
+            "lowroad_replicate_check_undecided_total",
+            "Names that did not rest while they were compared.",
+            checked.undecided,
+        ),
+    ] {
+        text.counter(name, help).sample(&labels, count);
+    }
 }
 
 fn serve(text: &mut Text, labels: Labels<'_>, status: &tcp::Status) {
@@ -200,6 +241,9 @@ fn apply(text: &mut Text, labels: Labels<'_>, done: &Done) {
         "Names that somebody else had changed, and that were put right.",
     )
     .sample(&labels, done.repaired);
+    if let Some(checked) = &done.checked {
+        check(text, labels, checked);
+    }
 }
 
 fn bytes(text: &mut Text, labels: Labels<'_>, count: u64) {

@@ -5,6 +5,7 @@
 mod api;
 pub mod apply;
 pub mod capture;
+pub mod check;
 pub mod config;
 mod error;
 mod loops;

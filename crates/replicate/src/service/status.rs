@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::Kind;
 use super::apply::Done;
 use super::capture::{Captured, now_ns};
+use super::check::Checked;
 use super::receive::{self, Received};
 use super::tip::Tips;
 use crate::ship::nats::Published;
@@ -221,6 +222,18 @@ fn capture(captured: &Captured) -> Value {
         "dropped": progress.dropped,
         "doubtful_files": progress.doubtful,
         "read_back_bytes": progress.read_back,
+        "check": captured.checked.as_ref().map(check),
+    })
+}
+
+fn check(checked: &Checked) -> Value {
+    json!({
+        "rounds": checked.rounds,
+        "names": checked.names,
+        "bytes": checked.bytes,
+        "differences": checked.differences,
+        "mended": checked.mended,
+        "undecided": checked.undecided,
     })
 }
 
@@ -310,5 +323,6 @@ fn apply(done: &Done) -> Value {
             "set_id": left.set_id,
             "extended_attributes": left.extended,
         },
+        "check": done.checked.as_ref().map(check),
     })
 }

@@ -82,7 +82,7 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
 
     /// Hashes one side alone.
     pub(super) fn hash(&mut self) -> Result<(), Error> {
-        self.walk(None, &Wanted::all())
+        self.walk(None, &Wanted::All)
     }
 
     fn walk(&mut self, there: Option<B::Found>, wanted: &Wanted) -> Result<(), Error> {

@@ -1,6 +1,7 @@
 //! Compares a tree that is being followed with the log that follows it: both go on meanwhile.
 
 use std::collections::BTreeSet;
+use std::fs::Metadata;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
@@ -38,7 +39,7 @@ pub fn verify_live(
 ) -> Result<Verdict, Error> {
     let since = Instant::now();
     let mut before = Progress::default();
-    let mut wanted = Wanted::all();
+    let mut wanted = Wanted::All;
     let mut latest = Latest::open(folder)?;
     latest.advance()?;
     // Since the look before: of the first one nobody knows.
@@ -149,16 +150,31 @@ fn bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 
-fn changed_since(path: &Path, since: SystemTime) -> bool {
+pub(super) fn changed_since(path: &Path, since: SystemTime) -> bool {
     let metadata = match path.symlink_metadata() {
         Ok(metadata) => metadata,
         // Its parent's time tells whether it went just now; where that went too, its own parent differs as well.
         Err(error) => return error.kind() != io::ErrorKind::NotFound,
     };
+    changed(&metadata) > since
+}
+
+/// Whether a directory was moved since, as far as nothing in it was changed after that, which changes both times.
+pub(super) fn moved_since(directory: &Path, since: SystemTime) -> bool {
+    let Ok(metadata) = directory.symlink_metadata() else {
+        return true;
+    };
+    let changed = changed(&metadata);
+    changed > since
+        && metadata
+            .modified()
+            .is_ok_and(|modified| modified != changed)
+}
+
+fn changed(metadata: &Metadata) -> SystemTime {
     let seconds = u64::try_from(metadata.ctime()).unwrap_or(0);
     let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or(0);
-    let changed = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
-    changed > since
+    SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
 }
 
 /// What to look at again: all that is not equal. Other names of a file, and what was not listed, are found among all
@@ -168,12 +184,12 @@ fn next(verdict: &Verdict) -> Wanted {
         && verdict.undecided.len() as u64 == verdict.undecided_count;
     let links = |what| what == What::Links;
     if !listed || verdict.differences.iter().any(|one| links(one.what)) {
-        return Wanted::all();
+        return Wanted::All;
     }
     let differing = verdict.differences.iter().map(|one| &one.path);
     let undecided = verdict.undecided.iter().map(|one| &one.path);
     let paths = differing.chain(undecided);
-    Wanted::only(paths.map(|path| bytes(path)).collect())
+    Wanted::Below(paths.map(|path| bytes(path)).collect())
 }
 
 /// What changed too lately is known of neither.

@@ -7,7 +7,9 @@ mod hash;
 mod live;
 mod of_folder;
 mod of_log;
+mod rebuild;
 mod report;
+mod rolling;
 mod side;
 mod wanted;
 
@@ -25,7 +27,9 @@ use wanted::Wanted;
 
 pub use hash::Hash;
 pub use live::verify_live;
+pub use rebuild::{Rebuilt, Step, verify_rebuilt};
 pub use report::{Difference, Undecided, Verdict, What};
+pub use rolling::{Caught, Differing, Looked, Rolling};
 
 /// What files are compared and hashed in, in bytes.
 pub const BLOCK: usize = 64 << 10;
@@ -79,6 +83,22 @@ pub enum Error {
     Log(#[from] log::Error),
     #[error("{}: {cause}", .path.display())]
     Io { path: PathBuf, cause: io::Error },
+    #[error("{}: making the tree: {cause}", .path.display())]
+    Make { path: PathBuf, cause: io::Error },
+    #[error(
+        "{} has room for {has} bytes and {names} more files, and the tree takes {needs} and {files}: \
+         name another place",
+        .path.display()
+    )]
+    Room {
+        path: PathBuf,
+        has: u64,
+        names: u64,
+        needs: u64,
+        files: u64,
+    },
+    #[error("{} is in {}, which is read: name another place", .path.display(), .inside.display())]
+    Inside { path: PathBuf, inside: PathBuf },
     #[error("the log has no tree: nothing was written to it yet")]
     Nothing,
     #[error("{}: {why}; a hash needs a tree that rests and can be read", .path.display())]
@@ -100,7 +120,7 @@ pub fn verify(
     watch: Watch<'_>,
 ) -> Result<Verdict, Error> {
     let (epoch, state) = state(folder, epoch)?;
-    let verdict = compare(&state, (folder, against), scope, &Wanted::all(), watch)?;
+    let verdict = compare(&state, (folder, against), scope, &Wanted::All, watch)?;
     Ok(Verdict { epoch, ..verdict })
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use replicate::capture::{Capture, INTERVAL, Options};
 use replicate::log::{self, Writer};
-use replicate::record::Entry;
+use replicate::record::{Entry, Part};
 
 /// Longer than a machine that others use takes for what a test does.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -28,6 +28,10 @@ impl Recording {
     /// The last epoch that the log has.
     pub(crate) fn epoch(&self) -> u64 {
         self.log.epoch()
+    }
+
+    pub(crate) fn suspect(&mut self, path: &str, parts: &[Part]) {
+        self.capture.suspect(Path::new(path), parts);
     }
 
     /// Records while `work` is done.

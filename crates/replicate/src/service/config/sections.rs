@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use control::config::Spanned;
+use control::units::Span;
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
@@ -39,6 +40,7 @@ pub(super) struct Capture {
     journal: bool,
     #[serde(default)]
     afresh: bool,
+    check: Option<Span>,
 }
 
 #[derive(Deserialize)]
@@ -103,6 +105,7 @@ pub(super) struct Apply {
     max_files: Option<u64>,
     #[serde(default)]
     privileged: bool,
+    check: Option<Span>,
 }
 
 /// As many as may keep a stream.
@@ -135,6 +138,7 @@ impl Section for Capture {
             afresh: self.afresh,
             journal: self.journal,
             allow: self.allow,
+            check: self.check.map(|Span(round)| round),
         })
     }
 }
@@ -254,6 +258,7 @@ impl Section for Apply {
                 ..Options::default()
             },
             anew: self.fresh,
+            check: self.check.map(|Span(round)| round),
         })
     }
 }

@@ -1,5 +1,6 @@
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use super::*;
 use crate::service::Kind;
@@ -50,11 +51,12 @@ fn a_whole_file_is_taken() {
         .read(&format!(
             "[replicate]\ncontrol = \"/run/r.sock\"\n\
              http = {{ listen = \"127.0.0.1:9\", token_file = \"/t\" }}\n\
-             {CAPTURE}journal = true\nafresh = true\nallow = [\"mmap\"]\nname = \"app\"\n\
+             {CAPTURE}journal = true\nafresh = true\nname = \"app\"\ncheck = \"24h\"\n\
              {SERVE}replicas = 3\n\
              {PUBLISH}replicas = 1\nmax_bytes = 9\nallow_loss = true\ndomain = \"hub\"\n\
              {RECEIVE}fresh = true\n\
-             {APPLY}fresh = true\nrepair = true\nin_place = 1\nmax_bytes = 2\nmax_files = 3\nprivileged = true\n"
+             {APPLY}fresh = true\nrepair = true\nin_place = 1\nmax_bytes = 2\nmax_files = 3\nprivileged = true\n\
+             check = \"1h\"\n"
         ))
         .unwrap();
     let names: Vec<_> = config.parts.iter().map(|part| part.name.as_str()).collect();
@@ -65,6 +67,10 @@ fn a_whole_file_is_taken() {
     let kinds: Vec<_> = config.parts.iter().map(Part::kind).collect();
     use Kind::{Apply, Capture, Publish, Receive, Serve};
     assert_eq!(kinds, [Capture, Serve, Publish, Receive, Apply]);
+    let Job::Capture(capture) = &config.parts[0].job else {
+        panic!("{config:?}");
+    };
+    assert_eq!(capture.check, Some(Duration::from_secs(24 * 3600)));
     let Job::Apply(apply) = &config.parts[4].job else {
         panic!("{config:?}");
     };
@@ -75,6 +81,7 @@ fn a_whole_file_is_taken() {
         apply.options.max_files,
     );
     assert_eq!(limits, (Some(1), Some(2), Some(3)));
+    assert_eq!(apply.check, Some(Duration::from_secs(3600)));
     let least = rig.read(CAPTURE).unwrap();
     assert_eq!(least.control, Path::new(CONTROL));
 }
@@ -92,6 +99,14 @@ fn each_complaint_says_what_and_where() {
         (
             format!("{CAPTURE}allow = [\"mmpa\"]\n"),
             "r.toml:4: unknown value \"mmpa\"; did you mean \"mmap\"?",
+        ),
+        (
+            format!("{CAPTURE}allow = [\"mmap\"]\ncheck = \"1h\"\n"),
+            "r.toml:1: check: not with allow",
+        ),
+        (
+            format!("{RECEIVE}{APPLY}check = \"1ms\"\n"),
+            "r.toml:7: check: a round takes 1s at least",
         ),
         (
             CAPTURE.replace("app", "none"),

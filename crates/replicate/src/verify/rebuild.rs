@@ -1,0 +1,252 @@
+//! Makes the tree of an epoch from the log alone, in a folder that does not stay, and compares it with
+//! what the log says, and with another folder: whoever makes a tree of a log is looked at, too.
+
+use std::ffi::OsStr;
+use std::fs::DirBuilder;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{self, CWD, OFlags};
+
+use super::compare::Compare;
+use super::of_folder::OfFolder;
+use super::report::Verdict;
+use super::wanted::Wanted;
+use super::{Error, Progress, Scope, Watch, compare, state};
+use crate::apply::wipe::wipe;
+use crate::contents::Bytes;
+use crate::make::{Gate, Maker};
+use crate::record::Kind;
+use crate::restore::{self, State, Told, empty_directory, fill_telling};
+
+/// Between two questions to who watches, while the tree is made.
+const ASKED: Duration = Duration::from_millis(10);
+/// What a file takes at least, and what its bytes are counted in.
+const BLOCK: u64 = 4096;
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The tree is made.
+    Making,
+    /// It is compared with the log.
+    Log,
+    /// It is compared with the other folder.
+    Against,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Rebuilt {
+    /// Names below the root that were made, and bytes that were written.
+    pub names: u64,
+    pub bytes: u64,
+    /// The log's tree and the one that was made of it: in its differences that is the folder.
+    pub log: Verdict,
+    /// The one that was made and the other folder: in its differences what was made is the log. None where
+    /// there is no other folder, or the end came before.
+    pub against: Option<Verdict>,
+}
+
+impl Rebuilt {
+    /// Every byte and name is the same everywhere, and that is known.
+    pub fn equal(&self) -> bool {
+        self.log.equal() && self.against.as_ref().is_none_or(Verdict::equal)
+    }
+}
+
+/// Makes the tree of an epoch, or of the last one, in a new folder in `within`, and compares it with the
+/// log, and with the folder `against`. The new folder is removed, whatever comes.
+///
+/// # Errors
+/// As [`super::verify`]; [`Error::Room`], [`Error::Inside`], [`Error::Make`], and [`Error::Ended`] where the
+/// end comes before the tree is made.
+pub fn verify_rebuilt(
+    folder: &Path,
+    epoch: Option<u64>,
+    (within, against): (&Path, Option<&Path>),
+    scope: Scope,
+    watch: &mut dyn FnMut(Step, &Progress) -> ControlFlow<()>,
+) -> Result<Rebuilt, Error> {
+    outside(within, [Some(folder), against])?;
+    let (epoch, state) = state(folder, epoch)?;
+    room(&state, scope, within)?;
+    let temporary = Temporary::new(within)?;
+    let made = temporary.path.join("tree");
+    let (names, bytes) = make(&state, &made, scope, &mut |now| watch(Step::Making, now))?;
+    let on: Watch<'_> = &mut |now| watch(Step::Log, now);
+    let log = compare(&state, (folder, &made), scope, &Wanted::All, on)?;
+    let against = match against {
+        Some(against) if !log.partial => {
+            let on: Watch<'_> = &mut |now| watch(Step::Against, now);
+            let verdict = folders(&made, against, scope, on)?;
+            Some(Verdict { epoch, ..verdict })
+        }
+        _ => None,
+    };
+    Ok(Rebuilt {
+        names,
+        bytes,
+        log: Verdict { epoch, ..log },
+        against,
+    })
+}
+
+/// What is made while something is read must not be a part of that.
+fn outside(within: &Path, read: [Option<&Path>; 2]) -> Result<(), Error> {
+    let real = |path: &Path| path.canonicalize().map_err(failed(path));
+    let place = real(within)?;
+    for folder in read.into_iter().flatten() {
+        if place.starts_with(real(folder)?) {
+            return Err(Error::Inside {
+                path: within.to_owned(),
+                inside: folder.to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Whether there is room, as far as that shows before.
+fn room(state: &State, scope: Scope, within: &Path) -> Result<(), Error> {
+    let free = fs::statvfs(within).map_err(|errno| failed(within)(errno.into()))?;
+    let (mut needs, mut files) = (0_u64, 0_u64);
+    for (file, node) in state.tree.files() {
+        if node.names.is_empty() || !scope.has(&node.kind) {
+            continue;
+        }
+        files += 1;
+        if node.kind == Kind::Directory {
+            needs += BLOCK;
+        }
+        let extents = state.contents.get(file);
+        let mut reached = 0;
+        for (start, end, bytes) in extents.into_iter().flat_map(|all| all.iter()) {
+            let (start, end) = (reached.max(start / BLOCK * BLOCK), end.min(node.size));
+            if start < end && !matches!(bytes, Bytes::Hole) {
+                reached = end.next_multiple_of(BLOCK);
+                needs = needs.saturating_add(reached - start);
+            }
+        }
+    }
+    let has = free.f_bavail.saturating_mul(free.f_frsize);
+    // Zero where names take room as they come.
+    let names = match free.f_files {
+        0 => u64::MAX,
+        _ => free.f_favail,
+    };
+    match needs <= has && files < names {
+        true => Ok(()),
+        false => Err(Error::Room {
+            path: within.to_owned(),
+            has,
+            names,
+            needs,
+            files,
+        }),
+    }
+}
+
+/// How many names and bytes it has. Another thread makes it, and this one asks whether to go on.
+fn make(state: &State, to: &Path, scope: Scope, watch: Watch<'_>) -> Result<(u64, u64), Error> {
+    let (gate, told) = (Gate::closing_after(u64::MAX), Told::default());
+    let mut maker = Maker::new(scope.privileged, gate.clone());
+    let mut ended = false;
+    let made = thread::scope(|scope| {
+        let caller = thread::current();
+        let (told, maker) = (&told, &mut maker);
+        let making = scope.spawn(move || {
+            let top = empty_directory(to);
+            let made = top.and_then(|top| {
+                fill_telling(&state.tree, &state.contents, (&top, to), maker, told)
+            });
+            caller.unpark();
+            made
+        });
+        while !making.is_finished() {
+            let now = Progress {
+                names: told.names.load(Ordering::Relaxed),
+                bytes: told.bytes.load(Ordering::Relaxed),
+                differences: 0,
+            };
+            if !ended && watch(&now).is_break() {
+                ended = true;
+                gate.close();
+            }
+            thread::park_timeout(ASKED);
+        }
+        let made = making.join();
+        made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    if ended {
+        return Err(Error::Ended);
+    }
+    match made {
+        Ok(names) => Ok((names, maker.bytes)),
+        Err(restore::Error::Log(error)) => Err(error.into()),
+        Err(restore::Error::Io { path, cause }) => Err(Error::Make { path, cause }),
+        Err(restore::Error::Occupied(path)) => {
+            Err(failed(&path)(io::ErrorKind::AlreadyExists.into()))
+        }
+    }
+}
+
+fn folders(made: &Path, against: &Path, scope: Scope, watch: Watch<'_>) -> Result<Verdict, Error> {
+    let (here, there) = (OfFolder::new(made, scope), OfFolder::new(against, scope));
+    let mut compare = Compare::new(here, there, (made, against), scope, watch);
+    compare.run(&Wanted::All)?;
+    let mounted = compare.there.side.mounted;
+    Ok(Verdict {
+        mounted,
+        ..compare.verdict()
+    })
+}
+
+/// A folder that nobody else can enter, removed with all that is in it.
+#[derive(Debug)]
+struct Temporary {
+    path: PathBuf,
+}
+
+impl Temporary {
+    fn new(within: &Path) -> Result<Self, Error> {
+        loop {
+            let name = format!(".lowroad-rebuild-{:08x}", fastrand::u32(..));
+            let path = within.join(name);
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Self { path }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(cause) => return Err(Error::Io { path, cause }),
+            }
+        }
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+        let folder = fs::openat(CWD, OsStr::new(&self.path), flags, fs::Mode::empty())?;
+        wipe(folder.as_fd(), &Gate::default())?;
+        std::fs::remove_dir(&self.path)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Err(error) = self.remove() {
+            let path = self.path.display();
+            tracing::warn!("{path}: {error}: it stays; remove it");
+        }
+    }
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    move |cause| Error::Io {
+        path: path.to_owned(),
+        cause,
+    }
+}

@@ -1,0 +1,356 @@
+//! Compares a tree that is followed with its log, a piece after the other, for as long as somebody wants.
+//! What is not equal is looked at again: what rests, and of which the log must have known, differs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::live::{changed_since, moved_since};
+use super::report::{Difference, Verdict, What};
+use super::wanted::Wanted;
+use super::{Error, Progress, Scope, Watch, compare};
+use crate::log::Reader;
+use crate::record::{Entry, File, Kind, Name};
+use crate::restore::State;
+use crate::tree::Tree;
+
+/// What was changed before the log had everything, and by so much, it has.
+const QUIET: Duration = Duration::from_secs(2);
+/// What differs so often, with the log up to date in between, differs.
+const LOOKS: u32 = 3;
+/// What has not rested for so long is left to the next round.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// As many names are looked at again at most; more are left to the next round.
+const AGAIN: usize = 10_000;
+/// What looking at a name takes, in bytes read.
+const NAME: u64 = 4096;
+/// Between two records of the log, the watcher is asked so often.
+const ASKED: u64 = 1024;
+
+/// A moment at which the log had all that had happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caught {
+    /// Its last epoch then.
+    pub epoch: u64,
+    pub at: SystemTime,
+}
+
+/// A name of which something differs, and has rested.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Differing {
+    /// Below the root; the root's own is empty.
+    pub path: PathBuf,
+    pub all: Vec<Difference>,
+}
+
+/// What a look has come to.
+#[derive(Debug, Default)]
+pub struct Looked {
+    pub names: u64,
+    pub bytes: u64,
+    /// Found just now: each is said once in a round.
+    pub differing: Vec<Differing>,
+    /// Differed before, and the log has by now what the tree has.
+    pub mended: Vec<PathBuf>,
+    /// Differed before, and still do.
+    pub left: Vec<PathBuf>,
+    /// Names that did not rest: the next round looks at them again.
+    pub undecided: u64,
+    /// All of the tree was looked at: the next look begins with its root.
+    pub round: bool,
+    /// The watcher ended it.
+    pub ended: bool,
+}
+
+/// A tree and its log, and how far they are compared.
+#[derive(Debug)]
+pub struct Rolling {
+    log: PathBuf,
+    tree: PathBuf,
+    scope: Scope,
+    reader: Reader,
+    state: State,
+    epoch: u64,
+    /// The last path that was looked at in this round.
+    reached: Option<Vec<u8>>,
+    open: BTreeMap<Vec<u8>, Open>,
+}
+
+/// What was not equal, and is looked at again.
+#[derive(Debug)]
+struct Open {
+    since: SystemTime,
+    looked: SystemTime,
+    looks: u32,
+    /// It was said to differ.
+    said: bool,
+}
+
+impl Rolling {
+    /// # Errors
+    /// [`Error::Log`]
+    pub fn open(log: &Path, tree: &Path, scope: Scope) -> Result<Self, Error> {
+        Ok(Self {
+            log: log.to_owned(),
+            tree: tree.to_owned(),
+            scope,
+            reader: Reader::open(log)?,
+            state: State::default(),
+            epoch: 0,
+            reached: None,
+            open: BTreeMap::new(),
+        })
+    }
+
+    /// Reads the log up to this epoch; false where the watcher ended it.
+    ///
+    /// # Errors
+    /// [`Error::Log`]
+    pub fn follow(&mut self, epoch: u64, watch: Watch<'_>) -> Result<bool, Error> {
+        let mut records = 0_u64;
+        while self.epoch < epoch {
+            let Some(located) = self.reader.read()? else {
+                break;
+            };
+            self.state.follow(&self.log, &located)?;
+            if let Entry::Epoch { number } = located.record.entry {
+                self.epoch = number;
+            }
+            records += 1;
+            if records.is_multiple_of(ASKED) && watch(&Progress::default()).is_break() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What a round takes, in bytes read; a name counts as some.
+    pub fn work(&self) -> u64 {
+        let files = self.state.tree.files();
+        files.map(|(_, node)| node.size.saturating_add(NAME)).sum()
+    }
+
+    /// Whether some of it is to be looked at again.
+    pub fn is_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Looks at the next piece, which takes about so much work.
+    ///
+    /// # Errors
+    /// [`Error::Log`], [`Error::Io`] for the root.
+    pub fn look(&mut self, caught: Caught, work: u64, watch: Watch<'_>) -> Result<Looked, Error> {
+        if !self.follow(caught.epoch, watch)? {
+            return Ok(Looked::end());
+        }
+        let after = self.reached.take();
+        let (tree, path) = (&self.state.tree, after.as_deref());
+        let to = boundary(tree, path, work);
+        let wanted = Wanted::Between {
+            after: after.clone(),
+            enter: path.is_some_and(|path| way_to(tree, path).is_some_and(|way| way.1)),
+            to: to.clone(),
+        };
+        let at = SystemTime::now();
+        let verdict = self.compare(&wanted, watch)?;
+        if verdict.partial {
+            self.reached = after;
+            return Ok(Looked::end());
+        }
+        let mut looked = Looked {
+            names: verdict.names,
+            bytes: verdict.bytes,
+            round: to.is_none(),
+            ..Looked::default()
+        };
+        self.reached = to;
+        for path in unequal(&verdict).into_keys() {
+            if self.open.len() < AGAIN {
+                self.open.entry(path).or_insert(Open {
+                    since: at,
+                    looked: at,
+                    looks: 1,
+                    said: false,
+                });
+            } else {
+                looked.undecided += 1;
+            }
+        }
+        Ok(looked)
+    }
+
+    /// Looks again at what was not equal, where the log may have got it since.
+    ///
+    /// # Errors
+    /// As [`Self::look`].
+    pub fn look_again(&mut self, caught: Caught, watch: Watch<'_>) -> Result<Looked, Error> {
+        let at = SystemTime::now();
+        let before = caught
+            .at
+            .checked_sub(QUIET)
+            .unwrap_or(SystemTime::UNIX_EPOCH);
+        let old = |open: &Open| {
+            at.duration_since(open.since)
+                .is_ok_and(|age| age > PATIENCE)
+        };
+        let due = |open: &Open| open.looked < before || old(open);
+        let paths = self.open.iter().filter(|(_, open)| due(open));
+        let paths: BTreeSet<_> = paths.map(|(path, _)| path.clone()).collect();
+        if paths.is_empty() {
+            return Ok(Looked::default());
+        }
+        if !self.follow(caught.epoch, watch)? {
+            return Ok(Looked::end());
+        }
+        let wanted = Wanted::Only(paths);
+        let verdict = self.compare(&wanted, watch)?;
+        if verdict.partial {
+            return Ok(Looked::end());
+        }
+        let Wanted::Only(paths) = wanted else {
+            return Ok(Looked::default());
+        };
+        let mut looked = Looked {
+            bytes: verdict.bytes,
+            ..Looked::default()
+        };
+        let mut unequal = unequal(&verdict);
+        for path in paths {
+            let Some(open) = self.open.get_mut(&path) else {
+                continue;
+            };
+            let name = PathBuf::from(OsStr::from_bytes(&path));
+            let Some(all) = unequal.remove(&path) else {
+                looked.mended.extend(open.said.then_some(name));
+                self.open.remove(&path);
+                continue;
+            };
+            let rests = !all.is_empty() && !self.tree_changed(&name, &all, before);
+            let Some(open) = self.open.get_mut(&path) else {
+                continue;
+            };
+            // What changes begins again.
+            open.looks = if rests { open.looks + 1 } else { 0 };
+            open.looked = at;
+            if open.looks >= LOOKS && !open.said {
+                (open.said, open.since) = (true, at);
+                looked.differing.push(Differing { path: name, all });
+            } else if old(open) {
+                match open.said {
+                    true => looked.left.push(name),
+                    false => looked.undecided += 1,
+                }
+                self.open.remove(&path);
+            }
+        }
+        Ok(looked)
+    }
+
+    fn compare(&self, wanted: &Wanted, watch: Watch<'_>) -> Result<Verdict, Error> {
+        let roots = (self.log.as_path(), self.tree.as_path());
+        compare(&self.state, roots, self.scope, wanted, watch)
+    }
+
+    fn tree_changed(&self, path: &Path, all: &[Difference], since: SystemTime) -> bool {
+        let there = self.tree.join(path);
+        // It is there again, or something is mounted on it.
+        let missing = all.iter().any(|one| one.what == What::Missing);
+        if missing && there.symlink_metadata().is_ok() {
+            return true;
+        }
+        // Who gives or takes a name changes the directory.
+        let named = all.iter().any(|one| {
+            let names = [What::Missing, What::Extra, What::Kind, What::Target];
+            names.contains(&one.what)
+        });
+        // By a path through another directory it was another file.
+        let mut above = path.ancestors().skip(1);
+        if above.any(|one| one.parent().is_some() && moved_since(&self.tree.join(one), since)) {
+            return true;
+        }
+        let parent = there.parent().filter(|_| named);
+        changed_since(&there, since) || parent.is_some_and(|parent| changed_since(parent, since))
+    }
+}
+
+impl Progress {
+    /// What it took, as [`Rolling::work`] counts.
+    pub fn work(&self) -> u64 {
+        self.bytes.saturating_add(self.names.saturating_mul(NAME))
+    }
+}
+
+impl Looked {
+    fn end() -> Self {
+        Self {
+            ended: true,
+            ..Self::default()
+        }
+    }
+}
+
+/// What is not equal of each name; nothing of one that is undecided. Which names are of one file shows among
+/// all names only.
+fn unequal(verdict: &Verdict) -> BTreeMap<Vec<u8>, Vec<Difference>> {
+    let mut all: BTreeMap<Vec<u8>, Vec<Difference>> = BTreeMap::new();
+    for one in &verdict.differences {
+        if one.what != What::Links {
+            let path = one.path.as_os_str().as_bytes().to_vec();
+            all.entry(path).or_default().push(one.clone());
+        }
+    }
+    for one in &verdict.undecided {
+        let path = one.path.as_os_str().as_bytes().to_vec();
+        all.insert(path, Vec::new());
+    }
+    all
+}
+
+/// A directory, and the last name in it that is behind.
+type Behind = (File, Option<Name>);
+
+/// From the root down to a path, as far as that is there; and whether it is a directory.
+fn way_to(tree: &Tree, path: &[u8]) -> Option<(Vec<Behind>, bool)> {
+    let mut way = vec![(tree.root()?, None)];
+    let names = path.split(|byte| *byte == b'/');
+    for name in names.filter_map(|name| Name::new(name).ok()) {
+        let (directory, last) = way.last_mut()?;
+        let below = tree.child(*directory, &name);
+        *last = Some(name);
+        match below.filter(|file| is_directory(tree, *file)) {
+            Some(file) => way.push((file, None)),
+            None => return Some((way, false)),
+        }
+    }
+    Some((way, true))
+}
+
+/// The path up to which it takes so much work to look at all behind another; none where less is left.
+fn boundary(tree: &Tree, after: Option<&[u8]>, work: u64) -> Option<Vec<u8>> {
+    let (mut way, _) = way_to(tree, after.unwrap_or_default())?;
+    let mut left = work.max(1);
+    while let Some((directory, last)) = way.last_mut() {
+        let Some((name, file)) = tree.next_child(*directory, last.as_ref()) else {
+            way.pop();
+            continue;
+        };
+        *last = Some(name.clone());
+        let size = tree.get(file).map_or(0, |node| node.size);
+        if is_directory(tree, file) {
+            way.push((file, None));
+        }
+        left = left.saturating_sub(size.saturating_add(NAME));
+        if left == 0 {
+            let names = way.iter().filter_map(|(_, last)| last.as_ref());
+            return Some(names.map(Name::as_bytes).collect::<Vec<_>>().join(&b'/'));
+        }
+    }
+    None
+}
+
+fn is_directory(tree: &Tree, file: File) -> bool {
+    tree.get(file)
+        .is_some_and(|node| node.kind == Kind::Directory)
+}

@@ -96,8 +96,8 @@ fn watch(pipe: RawFd, file: RawFd, text: &[u8], limit: libc::c_int) -> ! {
         // SAFETY: one descriptor is asked for, and it outlives the call.
         let ready = unsafe { libc::poll(&raw mut asked, 1, if armed { limit } else { -1 }) };
         let mut said = DISARMED;
-        // SAFETY: one byte is read to where one is.
         let read = match ready {
+            // SAFETY: one byte is read to where one is.
             1.. => unsafe { libc::read(pipe, (&raw mut said).cast(), 1) },
             _ => 0,
         };

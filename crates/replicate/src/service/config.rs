@@ -112,6 +112,9 @@ fn placed<S: Section>(
             let message = format!("name \"{name}\": another part has it; give each its own");
             return Err(document.error(at, message));
         }
+        if let Some((at, message)) = section.complaint() {
+            return Err(document.error(at, message));
+        }
         let (reads, writes) = section.spans();
         let job = section.job(folder);
         to.push(Placed {
@@ -148,7 +151,8 @@ fn there(placed: &Placed, all: &[Placed]) -> Result<(), (Range<usize>, String)> 
             );
             return Err((placed.reads.clone(), message));
         }
-        Job::Capture(_) | Job::Apply(_) => Ok(()),
+        Job::Capture(settings) => settings.check_bounds(),
+        Job::Apply(_) => Ok(()),
         Job::Serve(settings) => settings.check(),
         Job::Publish(settings) => settings.check(),
         Job::Receive(settings) => settings.check(),

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::Kind;
 use super::apply::Done;
 use super::capture::{Captured, now_ns};
+use super::freezer::Pressure;
 use super::receive::{self, Received};
 use super::tip::Tips;
 use crate::ship::nats::Published;
@@ -221,6 +222,18 @@ fn capture(captured: &Captured) -> Value {
         "dropped": progress.dropped,
         "doubtful_files": progress.doubtful,
         "read_back_bytes": progress.read_back,
+        "bounded": captured.pressure.as_ref().map(pressure),
+    })
+}
+
+fn pressure(pressure: &Pressure) -> Value {
+    json!({
+        "frozen": pressure.frozen,
+        "freezes": pressure.freezes,
+        "frozen_ms": u64::try_from(pressure.time.as_millis()).unwrap_or(u64::MAX),
+        "expired": pressure.expired,
+        "vanished": pressure.vanished,
+        "lag_bytes": pressure.lag,
     })
 }
 

@@ -287,7 +287,7 @@ fn a_server_that_says_nonsense_is_left() {
         ] {
             let (stream, _) = listener.accept().unwrap();
             let connection = rustls::ServerConnection::new(tls.clone()).unwrap();
-            let mut stream = rustls::StreamOwned::new(connection, stream);
+            let mut stream = StreamOwned::new(connection, stream);
             stream.write_all(&nonsense).unwrap();
             let _ = stream.read_to_end(&mut Vec::new());
         }

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::slice;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::mmap::Region;
@@ -17,12 +18,19 @@ const HEADER: u64 = 8;
 /// A mapped ring. The kernel allows one reader.
 #[derive(Debug)]
 pub struct Ring {
-    /// The reader's position, then, in a page each, the writer's and the records, these twice in a
-    /// row so that none is split.
-    consumer: Region,
-    producer: Region,
+    positions: Gauge,
     page: usize,
     size: usize,
+}
+
+/// How full a ring is, also for others than its reader.
+#[derive(Clone, Debug)]
+pub struct Gauge {
+    /// The reader's position, then, in a page each, the writer's and the records, these twice in a
+    /// row so that none is split.
+    consumer: Arc<Region>,
+    producer: Arc<Region>,
+    size: u64,
 }
 
 impl Ring {
@@ -32,8 +40,11 @@ impl Ring {
         let size = usize::try_from(size).map_err(io::Error::other)?;
         let offset = u64::try_from(page).map_err(io::Error::other)?;
         Ok(Self {
-            consumer: Region::shared(&map, page, 0)?,
-            producer: Region::read_only(&map, page + 2 * size, offset)?,
+            positions: Gauge {
+                consumer: Arc::new(Region::shared(&map, page, 0)?),
+                producer: Arc::new(Region::read_only(&map, page + 2 * size, offset)?),
+                size: size as u64,
+            },
             page,
             size,
         })
@@ -49,7 +60,7 @@ impl Ring {
 
     /// The first record, if one is there.
     pub fn peek(&mut self) -> Option<&[u8]> {
-        let end = self.producer_position().load(Ordering::Acquire);
+        let end = self.positions.producer().load(Ordering::Acquire);
         loop {
             let position = self.position();
             if position >= end {
@@ -71,7 +82,7 @@ impl Ring {
         let position = self.position();
         let length = self.length(position).load(Ordering::Relaxed) & !DISCARDED;
         let next = position + (HEADER + u64::from(length)).next_multiple_of(8);
-        self.consumer_position().store(next, Ordering::Release);
+        self.positions.consumer().store(next, Ordering::Release);
     }
 
     /// Bytes that are there for records.
@@ -81,24 +92,17 @@ impl Ring {
 
     /// Where the next record to be read starts; positions only grow.
     pub fn position(&self) -> u64 {
-        self.consumer_position().load(Ordering::Relaxed)
+        self.positions.consumer().load(Ordering::Relaxed)
     }
 
     /// Bytes that wait.
     pub fn waiting(&self) -> u64 {
-        let end = self.producer_position().load(Ordering::Relaxed);
-        end - self.consumer_position().load(Ordering::Relaxed)
+        self.positions.waiting()
     }
 
-    fn consumer_position(&self) -> &AtomicU64 {
-        // SAFETY: the page starts with this number, which only the reader writes and the kernel
-        // reads; the mapping lives as long as `self`.
-        unsafe { AtomicU64::from_ptr(self.consumer.as_ptr().cast()) }
-    }
-
-    fn producer_position(&self) -> &AtomicU64 {
-        // SAFETY: the mapping starts with this number, which the kernel writes; it is only loaded.
-        unsafe { AtomicU64::from_ptr(self.producer.as_ptr().cast()) }
+    /// Tells how full it is after this has been moved elsewhere, too.
+    pub fn gauge(&self) -> Gauge {
+        self.positions.clone()
     }
 
     fn length(&self, position: u64) -> &AtomicU32 {
@@ -119,7 +123,32 @@ impl Ring {
     fn data(&self, position: u64) -> *mut u8 {
         let within = usize::try_from(position).unwrap_or(0) & (self.size - 1);
         // SAFETY: the offset is below a page and the ring's size, and the mapping is longer.
-        unsafe { self.producer.as_ptr().add(self.page + within) }
+        unsafe { self.positions.producer.as_ptr().add(self.page + within) }
+    }
+}
+
+impl Gauge {
+    /// Bytes that wait.
+    pub fn waiting(&self) -> u64 {
+        // The reader's first: it never passes the writer's.
+        let begin = self.consumer().load(Ordering::Acquire);
+        self.producer().load(Ordering::Acquire) - begin
+    }
+
+    /// Bytes that are there for records.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn consumer(&self) -> &AtomicU64 {
+        // SAFETY: the page starts with this number, which only the reader writes and the kernel
+        // reads; the mapping lives as long as `self`.
+        unsafe { AtomicU64::from_ptr(self.consumer.as_ptr().cast()) }
+    }
+
+    fn producer(&self) -> &AtomicU64 {
+        // SAFETY: the mapping starts with this number, which the kernel writes; it is only loaded.
+        unsafe { AtomicU64::from_ptr(self.producer.as_ptr().cast()) }
     }
 }
 

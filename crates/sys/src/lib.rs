@@ -26,3 +26,4 @@ pub mod sched;
 pub mod simd;
 pub mod socket;
 pub mod uring;
+pub mod watchdog;

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use control::shutdown::Shutdown;
-use control::units::Span;
+use control::units::{Size, Span};
 use replicate::capture::{self, Progress, Rescan};
 use replicate::service::Progress as Said;
 use replicate::service::capture::{
     self as service, Captured, INTERVAL, Recorder, Settings, unfinished,
 };
+use replicate::service::freezer::{Bounded, Pressure};
 use serde_json::json;
 
 use crate::exit::{self, Failure};
@@ -45,6 +46,22 @@ pub(super) struct Capture {
     /// and read again
     #[arg(long, value_name = "DURATION", conflicts_with = "allow")]
     check: Option<Span>,
+    /// Freeze the application while more than this waits to be read, and thaw it when half of that is left:
+    /// it may not be faster than its log. Never for more than 5 seconds at once
+    #[arg(long, value_name = "SIZE", requires = "cgroup")]
+    bounded: Option<Size>,
+    /// The application's cgroup, a directory of version 2, with all that write to the tree
+    #[arg(long, value_name = "DIR", requires = "bounded")]
+    cgroup: Option<PathBuf>,
+    /// Room for what waits to be read: a power of two. What finds none is read from the tree instead;
+    /// with --bounded the application is frozen when half of it is full
+    #[arg(long, value_name = "SIZE", value_parser = ring, default_value = "64MiB")]
+    ring: u32,
+}
+
+fn ring(text: &str) -> Result<u32, String> {
+    let Size(bytes) = text.parse()?;
+    u32::try_from(bytes).map_err(|_| format!("{text}: 2 GiB at most"))
 }
 
 /// What a file system may tell nothing of.
@@ -68,7 +85,7 @@ impl Capture {
             }
             if shown.elapsed() >= SHOWN && io::stderr().is_terminal() {
                 shown = Instant::now();
-                eprint!("\r\x1b[K{}", line(&captured.progress));
+                eprint!("\r\x1b[K{}", line(&captured));
             }
         }
         let (captured, whole) = recorder.finish().map_err(super::failure)?;
@@ -79,7 +96,7 @@ impl Capture {
             let ended = Said::Capture(captured).object();
             exit::print(&format!("{}\n", json!({ "ended": ended })))?;
         } else {
-            exit::print(&format!("{}\n", line(&captured.progress)))?;
+            exit::print(&format!("{}\n", line(&captured)))?;
         }
         match whole {
             true => Ok(()),
@@ -98,6 +115,11 @@ impl Capture {
             journal: self.journal,
             allow: allow.collect(),
             check: self.check.map(|Span(round)| round),
+            ring_bytes: self.ring,
+            bounded: self
+                .bounded
+                .zip(self.cgroup.clone())
+                .map(|(Size(bytes), cgroup)| Bounded { bytes, cgroup }),
         }
     }
 
@@ -120,9 +142,11 @@ impl Capture {
     }
 }
 
-fn line(progress: &Progress) -> String {
+fn line(captured: &Captured) -> String {
+    let progress = &captured.progress;
+    let bounded = captured.pressure.as_ref().map_or_else(String::new, pressed);
     format!(
-        "epoch {}  events {}  waiting {} B  dropped {}  in doubt {}  read back {} B",
+        "epoch {}  events {}  waiting {} B  dropped {}  in doubt {}  read back {} B{bounded}",
         progress.epoch,
         progress.events,
         progress.waiting,
@@ -130,6 +154,12 @@ fn line(progress: &Progress) -> String {
         progress.doubtful,
         progress.read_back
     )
+}
+
+fn pressed(pressure: &Pressure) -> String {
+    let now = if pressure.frozen { ", and now" } else { "" };
+    let (freezes, seconds) = (pressure.freezes, pressure.time.as_secs_f64());
+    format!("  frozen {freezes} times for {seconds:.3} s{now}")
 }
 
 /// What was found when the log was taken up.

@@ -101,14 +101,17 @@ fn failure(error: service::Error) -> Failure {
         Error::Needs(needs) => Failure::Input(needs.to_string()),
         Error::Capture(error) => capture::failure(error),
         Error::Coverage(error) => coverage::failure(error),
+        Error::Freezer(refused) => Failure::Input(refused.to_string()),
         Error::Invisible(operations) => capture::invisible(&operations),
         Error::Log(error) => of_log(error),
         Error::Tcp(error) => of_tcp(error),
         Error::Nats(error) => of_nats(error),
         Error::Apply(error) => apply::failure(error),
-        failed @ (Error::Watch(_) | Error::Thread(_) | Error::Unfinished(_) | Error::Panicked) => {
-            Failure::Failed(failed.into())
-        }
+        failed @ (Error::Watch(_)
+        | Error::Watchdog(_)
+        | Error::Thread(_)
+        | Error::Unfinished(_)
+        | Error::Panicked) => Failure::Failed(failed.into()),
     }
 }
 

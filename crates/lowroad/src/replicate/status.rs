@@ -66,11 +66,31 @@ pub(super) fn text(answer: &Value) -> String {
                 .map(|what| format!("  {what} {}", check.get(what).unwrap_or(&Value::Null)));
             let _ = writeln!(text, "  check{}", said.concat());
         }
+        let _ = write!(text, "{}", bounded(&part["counts"]["bounded"]));
         if let Some(trouble) = part["trouble"].as_str() {
             let _ = writeln!(text, "  {trouble}");
         }
     }
     text
+}
+
+/// Of a capture whose lag is bounded.
+fn bounded(pressure: &Value) -> String {
+    if pressure.is_null() {
+        return String::new();
+    }
+    let now = match pressure["frozen"].as_bool() {
+        Some(true) => "frozen",
+        _ => "running",
+    };
+    format!(
+        "  application {now}  frozen {} times for {} ms  too long {}  gone {}  lag {} B\n",
+        pressure["freezes"],
+        pressure["frozen_ms"],
+        pressure["expired"],
+        pressure["vanished"],
+        pressure["lag_bytes"]
+    )
 }
 
 /// What a part of this kind counts, by the words of its own verb.

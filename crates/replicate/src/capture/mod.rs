@@ -31,6 +31,7 @@ use derive::Deriver;
 use doubt::Doubts;
 use order::{Late, Order};
 use program::Programs;
+use sys::bpf_ring::Gauge;
 
 pub use rescan::{Known, Rescan};
 
@@ -230,6 +231,11 @@ impl Capture {
             epoch: self.epoch,
             ..self.progress
         }
+    }
+
+    /// How much room its events have left, for who looks while it is at work.
+    pub fn gauge(&self) -> Gauge {
+        self.programs.gauge()
     }
 
     /// Takes events out of the ring; whether there are more.

@@ -6,7 +6,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use nix::libc;
 use nix::sys::stat::{major, minor};
-use sys::bpf_ring::Ring;
+use sys::bpf_ring::{Gauge, Ring};
 
 use super::calls;
 use super::event::Event;
@@ -149,6 +149,10 @@ impl Programs {
     /// Bytes that wait in the ring.
     pub(super) fn waiting(&self) -> u64 {
         self.ring.waiting()
+    }
+
+    pub(super) fn gauge(&self) -> Gauge {
+        self.ring.gauge()
     }
 }
 

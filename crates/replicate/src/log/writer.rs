@@ -51,6 +51,8 @@ pub struct Writer {
     /// The number of the last record that is in a segment; those that follow wait.
     written: u64,
     waiting: Vec<u8>,
+    /// Bytes of records since it was opened.
+    appended: u64,
     /// For a copy that begins with a base's records: what its first segment has to say of them.
     folded: u64,
     /// Whether the segment's name survives a loss of power.
@@ -116,6 +118,7 @@ impl Writer {
             tail: Tail::default(),
             written: 0,
             waiting: Vec::new(),
+            appended: 0,
             folded: 0,
             named: true,
             failed: false,
@@ -282,6 +285,11 @@ impl Writer {
         self.tail.epoch
     }
 
+    /// Bytes of records that were appended since it was opened.
+    pub fn appended(&self) -> u64 {
+        self.appended
+    }
+
     /// Whether an epoch cannot end now.
     pub fn doubtful(&self) -> bool {
         self.tail.doubts.first().is_some()
@@ -296,7 +304,9 @@ impl Writer {
             let folder = self.folder.clone();
             Error::Invalid { folder, invalid }
         })?;
+        let before = self.waiting.len();
         frame::put(record, &mut self.waiting).map_err(Error::TooLarge)?;
+        self.appended += (self.waiting.len() - before) as u64;
         self.tail.follow(record);
         let epoch = matches!(record.entry, Entry::Epoch { .. });
         if epoch && self.options.durability == Durability::Epoch {

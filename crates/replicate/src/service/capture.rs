@@ -1,11 +1,14 @@
 //! A tree's changes into a log, under the log's numbers.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Deserialize;
 
 use super::check::{self, Check, Checked};
+use super::confirmed::Confirmed;
+use super::freezer::{Bounded, Freezer, Held, Pressure};
 use super::{Error, place};
 use crate::capture::{self, Capture, Known, Options, Progress};
 use crate::coverage;
@@ -17,6 +20,8 @@ pub use crate::capture::INTERVAL;
 
 /// At the end, what has happened until then is waited for at most this long.
 const LAST: Duration = Duration::from_secs(30);
+/// Of a ring: a record of the largest class has to fit in.
+const SMALLEST_RING: u32 = 64 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -31,6 +36,10 @@ pub struct Settings {
     pub allow: Vec<Unseen>,
     /// How long a round of a check beside it takes; none for no check.
     pub check: Option<Duration>,
+    /// As [`Options::ring_bytes`].
+    pub ring_bytes: u32,
+    /// How far it may be behind; what finds no room in the ring is counted and read back if nothing is said.
+    pub bounded: Option<Bounded>,
 }
 
 /// What a file system may tell nothing of.
@@ -64,6 +73,8 @@ pub struct Captured {
     pub lag: Duration,
     /// What a check beside it has found.
     pub checked: Option<Checked>,
+    /// Where it is bounded.
+    pub pressure: Option<Pressure>,
 }
 
 impl Settings {
@@ -86,21 +97,30 @@ impl Settings {
         Ok(Capture::check(&self.tree, self.options())?)
     }
 
-    /// Whether what is asked for goes together.
+    /// Whether what is asked for goes together, the ring can be one, and the cgroup be frozen.
+    ///
+    /// # Errors
+    /// [`Error::Input`], [`Error::Freezer`]
     pub(super) fn agree(&self) -> Result<(), Error> {
         check::Settings::check(self.check)?;
         if self.check.is_some() && !self.allow.is_empty() {
             let what = "check: not with allow: what is looked for may differ without being wrong";
             return Err(Error::Input(what.to_owned()));
         }
-        Ok(())
+        let ring = self.ring_bytes;
+        if !ring.is_power_of_two() || ring < SMALLEST_RING {
+            let least = SMALLEST_RING >> 10;
+            let what = format!("ring {ring} B: a power of two, {least} KiB at least");
+            return Err(Error::Input(what));
+        }
+        self.bounded.as_ref().map_or(Ok(()), Bounded::check)
     }
 
     fn options(&self) -> Options {
         Options {
             journal: self.journal,
             look: self.allow.contains(&Unseen::Mmap),
-            ..Options::default()
+            ring_bytes: self.ring_bytes,
         }
     }
 
@@ -172,41 +192,66 @@ impl Captured {
 /// A tree that is being captured into its log.
 #[derive(Debug)]
 pub struct Recorder {
+    /// Ends first: what waits when nobody reads the ring any more is no reason to freeze anybody.
+    freezer: Option<Freezer>,
     capture: Capture,
     log: Log,
     check: Option<Check>,
+    confirmed: Option<Arc<Confirmed>>,
 }
 
 impl Recorder {
     /// Takes the log up where it ends, or begins it.
     ///
     /// # Errors
-    /// [`Error::Input`], [`Error::Capture`], [`Error::Coverage`], [`Error::Invisible`], [`Error::Log`].
+    /// [`Error::Input`], [`Error::Capture`], [`Error::Coverage`], [`Error::Invisible`], [`Error::Log`],
+    /// and where it is bounded [`Error::Freezer`], [`Error::Watchdog`], [`Error::Thread`].
     pub fn begin(settings: &Settings) -> Result<Self, Error> {
+        Self::shipped(settings, None)
+    }
+
+    /// As [`Self::begin`], with replicas of the log, whose lag is bounded, too.
+    pub(super) fn shipped(
+        settings: &Settings,
+        confirmed: Option<Arc<Confirmed>>,
+    ) -> Result<Self, Error> {
         // First what takes no time, and most often is the reason why it cannot be done.
         settings.check()?;
         settings.warn()?;
         settings.seen()?;
-        let options = settings.options();
+        let bounded = settings.bounded.as_ref();
+        let held = bounded
+            .map(|bounded| Held::take(&bounded.cgroup))
+            .transpose()?;
         let check = settings.checks().map(Check::begin).transpose()?;
+        let (capture, log) = Self::open(settings)?;
+        if let Some(confirmed) = &confirmed {
+            confirmed.wrote(log.writer.number(), 0, false);
+        }
+        let freezer = bounded.zip(held).map(|(bounded, held)| {
+            Freezer::start(bounded, held, capture.gauge(), confirmed.clone())
+        });
+        Ok(Self {
+            freezer: freezer.transpose()?,
+            capture,
+            log,
+            check,
+            confirmed,
+        })
+    }
+
+    fn open(settings: &Settings) -> Result<(Capture, Log), Error> {
+        let options = settings.options();
         if settings.afresh {
             let capture = Capture::start(&settings.tree, options)?;
             let mut log = Log::open(settings)?;
             log.numbered_from = log.before;
-            return Ok(Self {
-                capture,
-                log,
-                check,
-            });
+            return Ok((capture, log));
         }
         let log = Log::open(settings)?;
         let known = Known::read(&settings.log)?;
         let capture = Capture::resume(&settings.tree, options, known)?;
-        Ok(Self {
-            capture,
-            log,
-            check,
-        })
+        Ok((capture, log))
     }
 
     /// Writes what has happened since the last call. Does not wait: call it each [`INTERVAL`].
@@ -216,11 +261,22 @@ impl Recorder {
     pub fn step(&mut self) -> Result<Captured, Error> {
         let (began, capture) = (SystemTime::now(), &mut self.capture);
         let progress = self.log.follow(|mut take| capture.poll(&mut take))?;
-        let mut captured = self.log.reached(progress);
+        let mut captured = self.reached(progress)?;
         if let Some(check) = &self.check {
             captured.checked = Some(check.tell(captured.caught(began)));
-            check.mend(capture);
+            check.mend(&mut self.capture);
         }
+        Ok(captured)
+    }
+
+    fn reached(&mut self, progress: Progress) -> Result<Captured, Error> {
+        let mut captured = self.log.reached(progress);
+        if let Some(confirmed) = &self.confirmed {
+            let bytes = self.log.writer.appended();
+            confirmed.wrote(captured.number, bytes, captured.ready);
+        }
+        let pressure = self.freezer.as_ref().map(Freezer::pressure);
+        captured.pressure = pressure.transpose()?;
         Ok(captured)
     }
 
@@ -233,10 +289,11 @@ impl Recorder {
         let whole = self
             .log
             .follow(|mut take| capture.catch_up(LAST, &mut take))?;
-        let mut captured = self.log.reached(self.capture.progress());
+        let mut captured = self.reached(self.capture.progress())?;
         if let Some(check) = &self.check {
             captured.checked = Some(check.tell(None));
         }
+        drop(self.freezer);
         drop(self.capture);
         self.log.writer.sync()?;
         Ok((captured, whole))
@@ -299,6 +356,7 @@ impl Log {
             lag_records,
             lag: self.behind.map_or(Duration::ZERO, |since| since.elapsed()),
             checked: None,
+            pressure: None,
         }
     }
 

@@ -113,6 +113,9 @@ fn placed<S: Section>(
             let message = format!("name \"{name}\": another part has it; give each its own");
             return Err(document.error(at, message));
         }
+        if let Some((at, message)) = section.complaint() {
+            return Err(document.error(at, message));
+        }
         let (reads, writes) = section.spans();
         let job = section.job(folder);
         to.push(Placed {

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::freezer::Refused;
 use super::receive::Needs;
 use crate::ship::{nats, tcp};
 use crate::{apply, capture, coverage, log};
@@ -28,6 +29,10 @@ pub enum Error {
     Nats(#[from] nats::Error),
     #[error(transparent)]
     Apply(#[from] apply::Error),
+    #[error(transparent)]
+    Freezer(#[from] Refused),
+    #[error("no process that thaws what is frozen: {0}")]
+    Watchdog(io::Error),
     #[error("watching the log: {0}")]
     Watch(io::Error),
     #[error("no thread: {0}")]
@@ -47,7 +52,9 @@ impl Error {
         match self {
             Self::Capture(error) => of_capture(error),
             Self::Coverage(coverage::Error::Capture(error)) => of_capture(error),
-            Self::Coverage(_) | Self::Watch(_) | Self::Thread(_) => true,
+            Self::Coverage(_) | Self::Watch(_) | Self::Watchdog(_) | Self::Thread(_) => true,
+            // The application may be started again.
+            Self::Freezer(refused) => matches!(refused, Refused::Missing(_)),
             Self::Log(error) => of_log(error),
             Self::Tcp(tcp::Error::Log(error)) | Self::Nats(nats::Error::Log(error)) => {
                 of_log(error)

@@ -6,6 +6,7 @@ use super::Service;
 use super::apply::Done;
 use super::capture::Captured;
 use super::check::Checked;
+use super::freezer::Pressure;
 use super::receive::Received;
 use super::status::{PartStatus, Progress, State};
 use crate::ship::nats::Published;
@@ -103,6 +104,9 @@ fn capture(text: &mut Text, labels: Labels<'_>, captured: &Captured) {
     if let Some(checked) = &captured.checked {
         check(text, labels, checked);
     }
+    if let Some(bounded) = &captured.pressure {
+        pressure(text, labels, bounded);
+    }
 }
 
 fn check(text: &mut Text, labels: Labels<'_>, checked: &Checked) {
@@ -140,6 +144,39 @@ fn check(text: &mut Text, labels: Labels<'_>, checked: &Checked) {
     ] {
         text.counter(name, help).sample(&labels, count);
     }
+}
+
+fn pressure(text: &mut Text, labels: Labels<'_>, pressure: &Pressure) {
+    text.gauge(
+        "lowroad_replicate_lag_bytes",
+        "Bytes that have happened, and that wait to be read or confirmed by a replica.",
+    )
+    .sample(&labels, pressure.lag);
+    text.gauge(
+        "lowroad_replicate_frozen",
+        "1 while the application is frozen because too much waits.",
+    )
+    .sample(&labels, u8::from(pressure.frozen));
+    text.counter(
+        "lowroad_replicate_freezes_total",
+        "Times that it was frozen.",
+    )
+    .sample(&labels, pressure.freezes);
+    text.counter(
+        "lowroad_replicate_frozen_seconds_total",
+        "For how long altogether.",
+    )
+    .sample(&labels, pressure.time.as_secs_f64());
+    text.counter(
+        "lowroad_replicate_freezes_expired_total",
+        "Times that it was thawed because it had been frozen for too long.",
+    )
+    .sample(&labels, pressure.expired);
+    text.counter(
+        "lowroad_replicate_cgroup_vanished_total",
+        "Times that the application's cgroup was gone.",
+    )
+    .sample(&labels, pressure.vanished);
 }
 
 fn serve(text: &mut Text, labels: Labels<'_>, status: &tcp::Status) {

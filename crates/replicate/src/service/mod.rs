@@ -7,7 +7,9 @@ pub mod apply;
 pub mod capture;
 pub mod check;
 pub mod config;
+mod confirmed;
 mod error;
+pub mod freezer;
 mod loops;
 mod metrics;
 mod part;
@@ -18,6 +20,7 @@ mod status;
 mod supervise;
 mod tip;
 
+use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -32,6 +35,7 @@ pub use error::Error;
 pub use part::{Job, Kind, Part};
 pub use status::{PartStatus, Progress, State, Status};
 
+use confirmed::Confirmed;
 use supervise::Supervised;
 use tip::Tips;
 
@@ -93,14 +97,16 @@ impl Service {
             ends: Arc::default(),
             tips: Mutex::default(),
         };
+        let bounded = bounded(&config);
         for part in config.parts {
-            service.begin(part)?;
+            let confirmed = bounded.get(&place(part.job.log())).cloned();
+            service.begin(part, confirmed)?;
         }
         Ok(service)
     }
 
-    fn begin(&mut self, part: Part) -> Result<(), Error> {
-        let supervised = Arc::new(Supervised::new(&part));
+    fn begin(&mut self, part: Part, confirmed: Option<Arc<Confirmed>>) -> Result<(), Error> {
+        let supervised = Arc::new(Supervised::new(&part, confirmed));
         let (own, ends) = (Arc::clone(&supervised), Arc::clone(&self.ends));
         let thread = thread::Builder::new().name(part.name.clone());
         let thread = thread
@@ -154,6 +160,19 @@ impl Drop for Service {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// The logs of captures that are bounded.
+fn bounded(config: &Config) -> BTreeMap<PathBuf, Arc<Confirmed>> {
+    let bounded = config.parts.iter().filter_map(|part| match &part.job {
+        Job::Capture(settings) => {
+            let bounded = settings.bounded.as_ref()?;
+            let confirmed = Arc::new(Confirmed::new(bounded.bytes / 2));
+            Some((place(&settings.log), confirmed))
+        }
+        _ => None,
+    });
+    bounded.collect()
 }
 
 /// Who follows a log of this process may begin before who writes it.

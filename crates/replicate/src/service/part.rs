@@ -1,13 +1,16 @@
 //! What a configuration lists, and each of it at work.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use super::capture::{self, INTERVAL, Recorder};
+use super::confirmed::Confirmed;
 use super::publish::{self, Publishing};
 use super::receive::{self, Receiving};
 use super::status::Progress;
-use super::{Error, STEP, apply, serve};
+use super::{Error, apply, serve};
 use crate::ship::tcp::Server;
 
 /// One part of a service.
@@ -89,9 +92,11 @@ impl Job {
         }
     }
 
-    pub(super) fn begin(&self) -> Result<Working, Error> {
+    pub(super) fn begin(&self, confirmed: Option<Arc<Confirmed>>) -> Result<Working, Error> {
         Ok(match self {
-            Self::Capture(settings) => Working::Capture(Box::new(Recorder::begin(settings)?)),
+            Self::Capture(settings) => {
+                Working::Capture(Box::new(Recorder::shipped(settings, confirmed)?))
+            }
             Self::Serve(settings) => Working::Serve(settings.start()?, settings.clone()),
             Self::Publish(settings) => Working::Publish(Box::new(settings.start()?)),
             Self::Receive(settings) => Working::Receive(settings.start()?),
@@ -111,25 +116,25 @@ pub(super) enum Working {
 }
 
 impl Working {
-    /// Does what there is to do, and waits for some if there was nothing.
-    pub(super) fn step(&mut self) -> Result<Progress, Error> {
+    /// Does what there is to do, and waits for some at most this long if there was nothing.
+    pub(super) fn step(&mut self, wait: Duration) -> Result<Progress, Error> {
         Ok(match self {
             Self::Capture(recorder) => {
                 thread::sleep(INTERVAL);
                 Progress::Capture(recorder.step()?)
             }
             Self::Serve(server, _) => {
-                thread::sleep(STEP);
+                thread::sleep(wait);
                 if let Some(error) = server.failed() {
                     return Err(error.into());
                 }
                 Progress::Serve(server.address(), server.status())
             }
-            Self::Publish(publishing) => Progress::Publish(publishing.step(STEP)?.clone()),
-            Self::Receive(receiving) => Progress::Receive(receiving.step(STEP)?),
+            Self::Publish(publishing) => Progress::Publish(publishing.step(wait)?.clone()),
+            Self::Receive(receiving) => Progress::Receive(receiving.step(wait)?),
             Self::Apply(applying) => {
                 if !applying.step(None)? {
-                    applying.wait(STEP)?;
+                    applying.wait(wait)?;
                 }
                 Progress::Apply(*applying.done())
             }

@@ -10,6 +10,7 @@ use super::Kind;
 use super::apply::Done;
 use super::capture::{Captured, now_ns};
 use super::check::Checked;
+use super::freezer::Pressure;
 use super::receive::{self, Received};
 use super::tip::Tips;
 use crate::ship::nats::Published;
@@ -223,6 +224,7 @@ fn capture(captured: &Captured) -> Value {
         "doubtful_files": progress.doubtful,
         "read_back_bytes": progress.read_back,
         "check": captured.checked.as_ref().map(check),
+        "bounded": captured.pressure.as_ref().map(pressure),
     })
 }
 
@@ -234,6 +236,17 @@ fn check(checked: &Checked) -> Value {
         "differences": checked.differences,
         "mended": checked.mended,
         "undecided": checked.undecided,
+    })
+}
+
+fn pressure(pressure: &Pressure) -> Value {
+    json!({
+        "frozen": pressure.frozen,
+        "freezes": pressure.freezes,
+        "frozen_ms": u64::try_from(pressure.time.as_millis()).unwrap_or(u64::MAX),
+        "expired": pressure.expired,
+        "vanished": pressure.vanished,
+        "lag_bytes": pressure.lag,
     })
 }
 

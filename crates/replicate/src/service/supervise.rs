@@ -3,10 +3,11 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::confirmed::Confirmed;
 use super::status::{Known, PartStatus, Progress, State};
 use super::tip::Tips;
 use super::{Error, Kind, Part, STEP};
@@ -14,6 +15,8 @@ use super::{Error, Kind, Part, STEP};
 /// Between two attempts: at first, and at most.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
+/// Who is waited for says this often how far it is.
+const ASKED: Duration = Duration::from_millis(10);
 
 /// What is known of a part by whoever asks.
 #[derive(Debug)]
@@ -21,15 +24,18 @@ pub(super) struct Supervised {
     name: String,
     pub(super) kind: Kind,
     log: PathBuf,
+    /// What replicas of its log have, where somebody waits for them.
+    confirmed: Option<Arc<Confirmed>>,
     known: Mutex<Known>,
 }
 
 impl Supervised {
-    pub(super) fn new(part: &Part) -> Self {
+    pub(super) fn new(part: &Part, confirmed: Option<Arc<Confirmed>>) -> Self {
         Self {
             name: part.name.clone(),
             kind: part.kind(),
             log: part.job.log().to_owned(),
+            confirmed,
             known: Mutex::default(),
         }
     }
@@ -49,6 +55,9 @@ impl Supervised {
         loop {
             let begun = Instant::now();
             let worked = panic::catch_unwind(AssertUnwindSafe(|| self.follow(&mut part, end)));
+            if let Some(confirmed) = &self.confirmed {
+                confirmed.told(&self.name, None);
+            }
             let Err(error) = worked.unwrap_or(Err(Error::Panicked)) else {
                 self.known().state = State::Ended;
                 return;
@@ -80,10 +89,11 @@ impl Supervised {
     }
 
     fn follow(&self, part: &mut Part, end: &AtomicBool) -> Result<(), Error> {
-        let mut working = part.job.begin()?;
+        let mut working = part.job.begin(self.confirmed.clone())?;
         part.job.begun();
+        let wait = self.confirmed.as_ref().map_or(STEP, |_| ASKED);
         while !end.load(Ordering::Relaxed) {
-            let progress = working.step()?;
+            let progress = working.step(wait)?;
             self.reached(progress);
         }
         let progress = working.finish()?;
@@ -92,6 +102,9 @@ impl Supervised {
     }
 
     fn reached(&self, progress: Progress) {
+        if let Some(confirmed) = &self.confirmed {
+            confirmed.told(&self.name, Some(&progress));
+        }
         let mut known = self.known();
         if progress.ready() {
             known.trouble = progress.trouble().map(str::to_owned);

@@ -5,12 +5,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use control::config::Spanned;
-use control::units::Span;
+use control::units::{Size, Span};
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
 use crate::apply::Options;
+use crate::capture::Options as Following;
 use crate::service::capture::Unseen;
+use crate::service::freezer::Bounded;
 use crate::service::publish::{Broker, Tls};
 use crate::service::{Job, apply, capture, publish, receive, serve};
 use crate::ship::nats;
@@ -23,6 +25,11 @@ pub(super) trait Section {
 
     /// Where it says what it reads, and what it writes.
     fn spans(&self) -> (Range<usize>, Range<usize>);
+
+    /// What is wrong with it, and where.
+    fn complaint(&self) -> Option<(Range<usize>, String)> {
+        None
+    }
 
     /// With all files relative to this folder.
     fn job(self, folder: &Path) -> Job;
@@ -41,6 +48,9 @@ pub(super) struct Capture {
     #[serde(default)]
     afresh: bool,
     check: Option<Span>,
+    ring: Option<Spanned<Size>>,
+    bounded: Option<Spanned<Size>>,
+    cgroup: Option<Spanned<PathBuf>>,
 }
 
 #[derive(Deserialize)]
@@ -131,6 +141,19 @@ impl Section for Capture {
         (self.tree.span(), self.log.span())
     }
 
+    fn complaint(&self) -> Option<(Range<usize>, String)> {
+        let alone = |at: Range<usize>| Some((at, "bounded and cgroup go together".to_owned()));
+        match (&self.bounded, &self.cgroup) {
+            (Some(bounded), None) => return alone(bounded.span()),
+            (None, Some(cgroup)) => return alone(cgroup.span()),
+            _ => {}
+        }
+        let ring = self.ring.as_ref()?;
+        let Size(bytes) = ring.get_ref();
+        let large = || (ring.span(), format!("ring {bytes} B: 2 GiB at most"));
+        u32::try_from(*bytes).is_err().then(large)
+    }
+
     fn job(self, folder: &Path) -> Job {
         Job::Capture(capture::Settings {
             tree: folder.join(self.tree.get_ref()),
@@ -139,6 +162,17 @@ impl Section for Capture {
             journal: self.journal,
             allow: self.allow,
             check: self.check.map(|Span(round)| round),
+            ring_bytes: self.ring.map_or_else(
+                || Following::default().ring_bytes,
+                |ring| u32::try_from(ring.into_inner().0).unwrap_or(u32::MAX),
+            ),
+            bounded: self
+                .bounded
+                .zip(self.cgroup)
+                .map(|(bytes, cgroup)| Bounded {
+                    bytes: bytes.into_inner().0,
+                    cgroup: folder.join(cgroup.into_inner()),
+                }),
         })
     }
 }

@@ -51,7 +51,7 @@ fn a_whole_file_is_taken() {
         .read(&format!(
             "[replicate]\ncontrol = \"/run/r.sock\"\n\
              http = {{ listen = \"127.0.0.1:9\", token_file = \"/t\" }}\n\
-             {CAPTURE}journal = true\nafresh = true\nname = \"app\"\ncheck = \"24h\"\n\
+             {CAPTURE}journal = true\nafresh = true\nring = \"1MiB\"\nname = \"app\"\ncheck = \"24h\"\n\
              {SERVE}replicas = 3\n\
              {PUBLISH}replicas = 1\nmax_bytes = 9\nallow_loss = true\ndomain = \"hub\"\n\
              {RECEIVE}fresh = true\n\
@@ -71,6 +71,7 @@ fn a_whole_file_is_taken() {
         panic!("{config:?}");
     };
     assert_eq!(capture.check, Some(Duration::from_secs(24 * 3600)));
+    assert_eq!(capture.ring_bytes, 1 << 20);
     let Job::Apply(apply) = &config.parts[4].job else {
         panic!("{config:?}");
     };
@@ -153,6 +154,44 @@ fn each_complaint_says_what_and_where() {
                 "[replicate]\nhttp = {{ listen = \"192.0.2.1:9\", token_file = \"/t\" }}\n{CAPTURE}"
             ),
             "r.toml:2: http: 192.0.2.1:9 is not a loopback address",
+        ),
+    ] {
+        let said = rig.complaint(&text);
+        assert!(said.starts_with(complaint), "{text}{said}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_bounds_is_said_with_its_line() {
+    let rig = Rig::new();
+    for (text, complaint) in [
+        (
+            format!("{CAPTURE}bounded = \"1MiB\"\n"),
+            "r.toml:4: bounded and cgroup go together",
+        ),
+        (
+            format!("{CAPTURE}cgroup = \"none\"\n"),
+            "r.toml:4: bounded and cgroup go together",
+        ),
+        (
+            format!("{CAPTURE}bounded = \"1MiB\"\ncgroup = \"none\"\n"),
+            "r.toml:1: cgroup none: there is none: start the application first",
+        ),
+        (
+            format!("{CAPTURE}bounded = \"64K\"\ncgroup = \"none\"\n"),
+            "r.toml:4: \"64K\" is no size; write 100MB, 256MiB or 1GiB",
+        ),
+        (
+            format!("{CAPTURE}bounded = \"64KiB\"\ncgroup = \"none\"\n"),
+            "r.toml:1: bounded 65536 B: at least 256 KiB",
+        ),
+        (
+            format!("{CAPTURE}ring = \"3MiB\"\n"),
+            "r.toml:1: ring 3145728 B: a power of two, 64 KiB at least",
+        ),
+        (
+            format!("{CAPTURE}ring = \"4GiB\"\n"),
+            "r.toml:4: ring 4294967296 B: 2 GiB at most",
         ),
     ] {
         let said = rig.complaint(&text);

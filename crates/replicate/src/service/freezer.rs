@@ -1,0 +1,383 @@
+//! Back-pressure: while too much waits, the application's cgroup is frozen. A thread of its own looks, so
+//! that a capture that waits for a disk is no reason to lose anything.
+
+mod cgroup;
+mod mark;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use sys::bpf_ring::Gauge;
+use sys::watchdog::Watchdog;
+
+use super::Error;
+use super::confirmed::Confirmed;
+use cgroup::{Cgroup, THAW};
+use mark::Mark;
+
+pub use cgroup::Refused;
+
+/// How often it is looked how much waits.
+const LOOK: Duration = Duration::from_millis(1);
+/// How often for a cgroup that was there, and whether one still is.
+const SEARCH: Duration = Duration::from_millis(100);
+/// Nothing is frozen for longer at once.
+const LONGEST: Duration = Duration::from_secs(5);
+/// If this process does not thaw it then, because it is stopped itself, its watchdog does.
+const WATCHDOG: Duration = Duration::from_secs(6);
+/// A capture takes so much out of its ring at once, in bytes.
+const LEAST: u64 = 256 << 10;
+
+/// How far a capture may be behind what it follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bounded {
+    /// Above so many bytes that are not safe, and above half of the ring, the cgroup is frozen; below
+    /// half of that it runs again.
+    pub bytes: u64,
+    /// The directory of a cgroup of version 2 that has all who write to the tree.
+    pub cgroup: PathBuf,
+}
+
+impl Bounded {
+    /// # Errors
+    /// [`Error::Input`], [`Error::Freezer`]
+    pub fn check(&self) -> Result<(), Error> {
+        if self.bytes < LEAST {
+            let kib = LEAST >> 10;
+            return Err(Error::Input(format!(
+                "bounded {} B: at least {kib} KiB, which are read at once",
+                self.bytes
+            )));
+        }
+        Ok(Cgroup::open(&self.cgroup).map(drop)?)
+    }
+}
+
+/// What back-pressure there is, and has been.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pressure {
+    /// Whether all of the cgroup stands still now, because too much waits.
+    pub frozen: bool,
+    /// How many times that was asked for, and for how long altogether.
+    pub freezes: u64,
+    pub time: Duration,
+    /// Freezes that were ended because they lasted for too long.
+    pub expired: u64,
+    /// Times that the cgroup was gone.
+    pub vanished: u64,
+    /// Bytes that have happened and are not safe.
+    pub lag: u64,
+}
+
+/// Freezes and thaws until it is dropped, and thaws then.
+#[derive(Debug)]
+pub(super) struct Freezer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    told: Mutex<Told>,
+}
+
+/// What is known of it by whoever asks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    pressure: Pressure,
+    /// Since when it has been asked for.
+    since: Option<Instant>,
+}
+
+impl Freezer {
+    /// Of all that waits in a ring, and of what replicas have not confirmed.
+    ///
+    /// # Errors
+    /// [`Error::Thread`]
+    pub(super) fn start(
+        bounded: &Bounded,
+        held: Held,
+        ring: Gauge,
+        confirmed: Option<Arc<Confirmed>>,
+    ) -> Result<Self, Error> {
+        let shared = Arc::<Shared>::default();
+        let looking = Looking {
+            path: bounded.cgroup.clone(),
+            held: Some(held),
+            ring_mark: Mark::new(ring.size() / 2),
+            mark: Mark::new(bounded.bytes),
+            ring,
+            confirmed,
+            since: None,
+            searched: Instant::now(),
+            others: false,
+            owed: false,
+            shared: Arc::clone(&shared),
+        };
+        let thread = thread::Builder::new().name("freezer".to_owned());
+        let thread = thread
+            .spawn(move || looking.work())
+            .map_err(Error::Thread)?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// # Errors
+    /// [`Error::Panicked`]
+    pub(super) fn pressure(&self) -> Result<Pressure, Error> {
+        if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+            return Err(Error::Panicked);
+        }
+        let Told { pressure, since } = *self.shared.told();
+        let now = since.map_or(Duration::ZERO, |since| since.elapsed());
+        Ok(Pressure {
+            time: pressure.time + now,
+            ..pressure
+        })
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // One that panicked has said so, and has thawed before.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn told(&self) -> MutexGuard<'_, Told> {
+        // Whole between any two statements.
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A cgroup, and who thaws it if this process cannot.
+#[derive(Debug)]
+pub(super) struct Held {
+    cgroup: Cgroup,
+    watchdog: Watchdog,
+}
+
+impl Held {
+    /// The watchdog keeps what memory this process has now: take it before that is much.
+    ///
+    /// # Errors
+    /// [`Error::Freezer`], [`Error::Watchdog`]
+    pub(super) fn take(path: &Path) -> Result<Self, Error> {
+        let cgroup = Cgroup::open(path)?;
+        let shown = path.display();
+        let failed = |cause| Refused::Io {
+            path: path.to_owned(),
+            cause,
+        };
+        let asked = cgroup.asked().map_err(failed)?;
+        if cgroup.owner().is_some_and(|owner| !owner.alive()) {
+            // Also where its watchdog has thawed it: the mark goes.
+            cgroup.thaw().map_err(failed)?;
+            if asked {
+                tracing::warn!(
+                    "cgroup {shown}: a capture that was killed had left it frozen: it runs again"
+                );
+            }
+        } else if asked {
+            tracing::warn!("cgroup {shown} is frozen already, by somebody else: it is left so");
+        }
+        let watchdog = Watchdog::start(cgroup.switch(), THAW, WATCHDOG).map_err(Error::Watchdog)?;
+        Ok(Self { cgroup, watchdog })
+    }
+}
+
+/// The thread's.
+#[derive(Debug)]
+struct Looking {
+    path: PathBuf,
+    /// None while there is no such cgroup.
+    held: Option<Held>,
+    ring: Gauge,
+    ring_mark: Mark,
+    mark: Mark,
+    confirmed: Option<Arc<Confirmed>>,
+    /// When this has asked for it, while it does.
+    since: Option<Instant>,
+    searched: Instant,
+    /// Somebody else has it frozen, and that was said.
+    others: bool,
+    /// It could not be thawed when it was to be.
+    owed: bool,
+    shared: Arc<Shared>,
+}
+
+impl Looking {
+    fn work(mut self) {
+        // What it looks at fills within milliseconds, while everybody else wants the CPU.
+        let _ = sys::sched::fifo(1).or_else(|_| sys::sched::nice(0, -20));
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            self.look();
+            thread::park_timeout(LOOK);
+        }
+    }
+
+    fn look(&mut self) {
+        let waiting = self.ring.waiting();
+        let confirmed = self.confirmed.as_ref();
+        let lag = waiting + confirmed.map_or(0, |confirmed| confirmed.unconfirmed());
+        let (by_ring, by_all) = (self.ring_mark.asks(waiting), self.mark.asks(lag));
+        if let Err(error) = self.follow(by_ring || by_all, lag) {
+            self.lose(&error);
+        }
+        let told = &mut *self.shared.told();
+        (told.since, told.pressure.lag) = (self.since, lag);
+    }
+
+    /// Does what is asked for, as far as it can be done.
+    fn follow(&mut self, asked: bool, lag: u64) -> io::Result<()> {
+        let Some(held) = &self.held else {
+            return self.search();
+        };
+        match self.since {
+            None if asked => self.freeze(),
+            None if self.searched.elapsed() >= SEARCH => {
+                self.searched = Instant::now();
+                held.cgroup.frozen().map(drop)
+            }
+            None => Ok(()),
+            Some(_) if !asked => self.thaw(),
+            Some(since) if since.elapsed() >= LONGEST => self.expire(lag),
+            Some(_) => self.hold(),
+        }
+    }
+
+    fn freeze(&mut self) -> io::Result<()> {
+        let Some(held) = &mut self.held else {
+            return Ok(());
+        };
+        if held.cgroup.asked()? {
+            if !std::mem::replace(&mut self.others, true) {
+                let path = self.path.display();
+                tracing::warn!("cgroup {path} is frozen already, by somebody else: it is left so");
+            }
+            return Ok(());
+        }
+        self.others = false;
+        if held.watchdog.arm().is_err() {
+            // Somebody has killed it.
+            held.watchdog = Watchdog::start(held.cgroup.switch(), THAW, WATCHDOG)?;
+            held.watchdog.arm()?;
+        }
+        self.since = Some(Instant::now());
+        self.shared.told().pressure.freezes += 1;
+        held.cgroup.freeze()?;
+        self.hold()
+    }
+
+    /// Looks whether it has come to a stop, and whether somebody else has thawed it.
+    fn hold(&mut self) -> io::Result<()> {
+        let Some(held) = &self.held else {
+            return Ok(());
+        };
+        let frozen = held.cgroup.frozen()?;
+        if !held.cgroup.asked()? {
+            let path = self.path.display();
+            tracing::warn!("cgroup {path}: somebody else has thawed it: it is left so for now");
+            self.give_up();
+            return self.thaw();
+        }
+        self.shared.told().pressure.frozen = frozen;
+        Ok(())
+    }
+
+    fn expire(&mut self, lag: u64) -> io::Result<()> {
+        let (path, seconds) = (self.path.display(), LONGEST.as_secs());
+        tracing::warn!(
+            "cgroup {path} was frozen for {seconds} s, and {lag} B wait: it runs on, and is frozen again only after \
+             half of the bound was reached"
+        );
+        self.shared.told().pressure.expired += 1;
+        self.give_up();
+        self.thaw()
+    }
+
+    fn give_up(&mut self) {
+        self.ring_mark.give_up();
+        self.mark.give_up();
+        if let Some(confirmed) = &self.confirmed {
+            confirmed.let_go();
+        }
+    }
+
+    fn thaw(&mut self) -> io::Result<()> {
+        let Some(held) = &self.held else {
+            return Ok(());
+        };
+        held.cgroup.thaw()?;
+        // One that was killed is missed when it is needed.
+        let _ = held.watchdog.disarm();
+        self.ended();
+        Ok(())
+    }
+
+    /// It is not this that keeps anybody from running.
+    fn ended(&mut self) {
+        let told = &mut *self.shared.told();
+        told.pressure.frozen = false;
+        if let Some(since) = self.since.take() {
+            told.pressure.time += since.elapsed();
+        }
+        told.since = None;
+    }
+
+    fn lose(&mut self, error: &io::Error) {
+        if self.held.take().is_none() {
+            return;
+        }
+        let path = self.path.display();
+        tracing::warn!(
+            "cgroup {path} is gone ({error}): nothing is frozen until it is there again"
+        );
+        self.owed |= self.since.is_some();
+        self.ended();
+        self.shared.told().pressure.vanished += 1;
+        self.searched = Instant::now();
+    }
+
+    /// An application that is started again has another one of the same name.
+    fn search(&mut self) -> io::Result<()> {
+        if let Some(confirmed) = &self.confirmed {
+            confirmed.let_go();
+        }
+        if self.searched.elapsed() < SEARCH {
+            return Ok(());
+        }
+        self.searched = Instant::now();
+        let Ok(held) = Held::take(&self.path) else {
+            return Ok(());
+        };
+        if self.owed {
+            held.cgroup.thaw()?;
+            self.owed = false;
+        }
+        tracing::warn!("cgroup {} is there again", self.path.display());
+        self.held = Some(held);
+        Ok(())
+    }
+}
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        if self.since.is_some() {
+            // If this fails, the watchdog tries it, too.
+            let _ = self.thaw();
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A cgroup of version 2, as far as it can be frozen.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, fstatfs};
+use rustix::fs::XattrFlags;
+use sys::owner::Owner;
+
+/// On the cgroup, who has frozen it: who is killed together with its watchdog cannot thaw it.
+const MARK: &str = "user.lowroad.frozen";
+
+/// Why a cgroup cannot be frozen.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    #[error("cgroup {}: there is none: start the application first", .0.display())]
+    Missing(PathBuf),
+    #[error("cgroup {}: no directory of a cgroup2 file system; `mount -t cgroup2` says where one is", .0.display())]
+    Version(PathBuf),
+    #[error("cgroup {}: the root cgroup cannot be frozen: name the application's", .0.display())]
+    Root(PathBuf),
+    #[error("cgroup {}: a threaded one, which has parts of processes: name the one above that has them whole", .0.display())]
+    Threaded(PathBuf),
+    #[error("cgroup {}: lowroad is in it, and would freeze itself: name one that has the application only", .0.display())]
+    Own(PathBuf),
+    #[error("cgroup {}: it cannot be written ({cause}): run as root, with systemd with ProtectControlGroups=no", .path.display())]
+    Io { path: PathBuf, cause: io::Error },
+}
+
+#[derive(Debug)]
+pub(super) struct Cgroup {
+    folder: File,
+    freeze: File,
+    events: File,
+}
+
+impl Cgroup {
+    pub(super) fn open(path: &Path) -> Result<Self, Refused> {
+        let failed = |cause: io::Error| match cause.kind() {
+            ErrorKind::NotFound => Refused::Missing(path.to_owned()),
+            ErrorKind::NotADirectory => Refused::Version(path.to_owned()),
+            _ => Refused::Io {
+                path: path.to_owned(),
+                cause,
+            },
+        };
+        let at = fs::metadata(path).map_err(failed)?;
+        if !at.is_dir() {
+            return Err(Refused::Version(path.to_owned()));
+        }
+        let folder = File::open(path).map_err(failed)?;
+        let system = fstatfs(&folder).map_err(|errno| failed(errno.into()))?;
+        if system.filesystem_type() != CGROUP2_SUPER_MAGIC {
+            return Err(Refused::Version(path.to_owned()));
+        }
+        let file = path.join("cgroup.freeze");
+        if !file.exists() {
+            return Err(Refused::Root(path.to_owned()));
+        }
+        let kind = fs::read_to_string(path.join("cgroup.type")).map_err(failed)?;
+        if kind.trim() == "threaded" {
+            return Err(Refused::Threaded(path.to_owned()));
+        }
+        if has(path, &std::process::id().to_string()).map_err(failed)? {
+            return Err(Refused::Own(path.to_owned()));
+        }
+        let freeze = OpenOptions::new().read(true).write(true).open(file);
+        Ok(Self {
+            folder,
+            freeze: freeze.map_err(failed)?,
+            events: File::open(path.join("cgroup.events")).map_err(failed)?,
+        })
+    }
+
+    /// What a write thaws it by.
+    pub(super) fn switch(&self) -> &File {
+        &self.freeze
+    }
+
+    /// Whether somebody has asked for it to be frozen.
+    pub(super) fn asked(&self) -> io::Result<bool> {
+        Ok(read(&self.freeze)?.trim() == "1")
+    }
+
+    /// Whether nothing in it runs.
+    pub(super) fn frozen(&self) -> io::Result<bool> {
+        Ok(read(&self.events)?.lines().any(|line| line == "frozen 1"))
+    }
+
+    /// Asks for it: [`Self::frozen`] says when it is.
+    pub(super) fn freeze(&self) -> io::Result<()> {
+        let owner = Owner::current().to_string();
+        // Where there are no such attributes, nobody can tell later whose it was.
+        let _ = rustix::fs::fsetxattr(&self.folder, MARK, owner.as_bytes(), XattrFlags::empty());
+        self.freeze.write_all_at(b"1", 0)
+    }
+
+    pub(super) fn thaw(&self) -> io::Result<()> {
+        self.freeze.write_all_at(THAW, 0)?;
+        let _ = rustix::fs::fremovexattr(&self.folder, MARK);
+        Ok(())
+    }
+
+    /// Who has frozen it last with [`Self::freeze`], and not thawed it.
+    pub(super) fn owner(&self) -> Option<Owner> {
+        let mut room = [0; 64];
+        let length = rustix::fs::fgetxattr(&self.folder, MARK, &mut room[..]).ok()?;
+        std::str::from_utf8(&room[..length]).ok()?.parse().ok()
+    }
+}
+
+/// What thaws, written to the switch.
+pub(super) const THAW: &[u8] = b"0";
+
+fn read(file: &File) -> io::Result<String> {
+    let mut bytes = [0; 256];
+    let length = file.read_at(&mut bytes, 0)?;
+    Ok(String::from_utf8_lossy(&bytes[..length]).into_owned())
+}
+
+/// Whether a process is in a cgroup or one below.
+fn has(cgroup: &Path, process: &str) -> io::Result<bool> {
+    match fs::read_to_string(cgroup.join("cgroup.procs")) {
+        Ok(list) if list.lines().any(|line| line == process) => return Ok(true),
+        Ok(_) => {}
+        // Threaded: its processes are in the list of one above.
+        Err(error) if error.raw_os_error() == Some(Errno::EOPNOTSUPP as i32) => {}
+        Err(error) => return gone(error),
+    }
+    let below = match fs::read_dir(cgroup) {
+        Ok(below) => below,
+        Err(error) => return gone(error),
+    };
+    for entry in below {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() && has(&entry.path(), process)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Nobody is in a cgroup that has just been removed.
+fn gone(error: io::Error) -> io::Result<bool> {
+    match error.raw_os_error() {
+        Some(errno) if [Errno::ENOENT as i32, Errno::ENODEV as i32].contains(&errno) => Ok(false),
+        _ => Err(error),
+    }
+}

@@ -1,4 +1,4 @@
-//! Rates and durations as users write them.
+//! Rates, durations and sizes as users write them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,6 +13,10 @@ pub struct Pps(pub u32);
 /// A length of time: `250ms`, `30s`, `5m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub Duration);
+
+/// Bytes, at least one: `100MB`, `256MiB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub u64);
 
 impl FromStr for Pps {
     type Err = String;
@@ -54,6 +58,29 @@ impl FromStr for Span {
         scaled(number, microseconds)
             .map(|microseconds| Self(Duration::from_micros(microseconds)))
             .ok_or_else(wrong)
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("\"{text}\" is no size; write 100MB, 256MiB or 1GiB");
+        let letters = text.find(|c: char| c.is_ascii_alphabetic());
+        let (number, unit) = text.split_at(letters.ok_or_else(wrong)?);
+        let unit: u64 = match unit {
+            "B" => 1,
+            "kB" => 1_000,
+            "MB" => 1_000_000,
+            "GB" => 1_000_000_000,
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            _ => return Err(wrong()),
+        };
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        let size = number.checked_mul(unit).filter(|size| *size > 0);
+        size.map(Self).ok_or_else(wrong)
     }
 }
 
@@ -112,6 +139,14 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(de::Error::custom)
+    }
+}
+
 impl Serialize for Pps {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -145,6 +180,15 @@ mod tests {
         assert_eq!(span("5m"), Some(300_000));
         for wrong in ["", "30", "s", "-1s", "1 s", "1d"] {
             assert_eq!(span(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_exact_or_refused() {
+        assert_eq!("256MiB".parse(), Ok(Size(268_435_456)));
+        assert_eq!("100kB".parse(), Ok(Size(100_000)));
+        for wrong in ["", "5", "0B", "1.5MiB", "-1B", "5 MiB", "99999999999GiB"] {
+            assert!(wrong.parse::<Size>().is_err(), "{wrong}");
         }
     }
 

@@ -69,7 +69,8 @@ impl Latency {
         self.0.saturating_record(ns);
     }
 
-    pub(crate) fn add(&mut self, other: &Self) {
+    /// All of another's as well.
+    pub fn add(&mut self, other: &Self) {
         // Both have the same bounds.
         let _same = self.0.add(&other.0);
     }

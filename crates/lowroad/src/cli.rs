@@ -6,12 +6,13 @@ use arguments::{Comparison, Verbosity};
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{doctor, features, relay, replicate, router};
+use crate::{doctor, features, netbench, relay, replicate, router};
 
 /// What `lowroad` alone prints: three groups, an example each.
 pub(crate) const OVERVIEW: &str = "\
-lowroad relay | features | router | replicate       jobs: a stream to many receivers; packets to flows; routes and rules;
-                                                    what programs do to files
+lowroad relay | features | router | replicate | netbench
+                                                    jobs: a stream to many receivers; packets to flows; routes and rules;
+                                                    what programs do to files; what a network path costs
     sudo lowroad relay serve --config relay.toml
 lowroad compare | report | selftest | demo | clean  comparison: what each datapath costs
     sudo lowroad compare relay-delay --quick
@@ -41,6 +42,8 @@ pub(crate) enum Command {
     Router(Box<router::Arguments>),
     /// Record what a program does to its files
     Replicate(replicate::Arguments),
+    /// Measure what a network path costs: throughput, transactions, loss
+    Netbench(Box<netbench::Arguments>),
     /// List what this machine can run, and how to get what it cannot
     Doctor(doctor::Arguments),
     #[command(flatten)]

@@ -8,6 +8,7 @@ mod documents;
 mod exit;
 mod features;
 mod interface;
+mod netbench;
 mod relay;
 mod replicate;
 mod router;
@@ -40,6 +41,7 @@ fn run(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Features(arguments)) => features::run(*arguments),
         Some(Command::Router(arguments)) => router::run(*arguments),
         Some(Command::Replicate(arguments)) => replicate::run(arguments),
+        Some(Command::Netbench(arguments)) => netbench::run(*arguments),
         Some(Command::Doctor(arguments)) => doctor::run(&arguments),
         Some(Command::Comparison(_)) => Err(compare::exec()),
         Some(Command::Completions { shell }) => documents::completions(shell),

@@ -41,6 +41,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("xsk", Layer::Floor),
     ("arguments", Layer::Arguments),
     ("features", Layer::Job),
+    ("netbench", Layer::Job),
     ("relay", Layer::Job),
     ("replicate", Layer::Job),
     ("router", Layer::Job),

@@ -1,0 +1,44 @@
+//! The verbs of `lowroad netbench`.
+
+mod boxes;
+mod run;
+mod serve;
+mod shown;
+
+use clap::{Args, Subcommand};
+
+use crate::exit::Failure;
+
+/// Measure what a network path costs: throughput, transactions, loss
+#[derive(Debug, Args)]
+#[command(before_help = "Examples:
+  lowroad netbench serve --listen 0.0.0.0:7411 --token-file token
+  lowroad netbench run server.example --test tcp_rr,udp_rr --duration 10s --token-file token")]
+pub(crate) struct Arguments {
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Be the other end of tests, until SIGINT or SIGTERM
+    Serve(serve::Serve),
+    /// Run tests against a server
+    Run(run::Run),
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+    match arguments.verb {
+        Verb::Serve(serve) => serve.run(arguments.json),
+        Verb::Run(run) => run.run(arguments.json),
+    }
+}
+
+/// What both ends know, from its file.
+fn token(file: Option<&std::path::Path>) -> Result<Option<netbench::Token>, Failure> {
+    let token = file.map(netbench::Token::read).transpose();
+    token.map_err(|error| Failure::Input(error.to_string()))
+}

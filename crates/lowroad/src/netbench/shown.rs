@@ -1,0 +1,187 @@
+//! What a test came to, in words and in JSON.
+
+use std::fmt::Write as _;
+
+use netbench::client::Progress;
+use netbench::{Direction, End, Latency, Outcome, Spec, Test};
+use serde_json::{Value, json};
+
+/// Shares of transactions that are told of, and their names.
+const QUANTILES: [(f64, &str); 4] = [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99_9")];
+
+/// A test, and what of it is not as usual.
+pub(super) fn title(spec: &Spec) -> String {
+    let usual = Spec::new(spec.test, spec.duration());
+    let mut title = spec.test.name().to_owned();
+    for (is, was, name) in [
+        (spec.request, usual.request, "request"),
+        (spec.response, usual.response, "response"),
+        (spec.message, usual.message, "message"),
+    ] {
+        if is != was {
+            let _infallible = write!(title, " {name} {is}B");
+        }
+    }
+    if spec.flows > 1 {
+        let _infallible = write!(title, " {} flows", spec.flows);
+    }
+    if let Some(rate) = spec.rate.filter(|rate| Some(*rate) != usual.rate) {
+        let _infallible = write!(title, " at {rate}/s");
+    }
+    if spec.direction == Direction::Down {
+        title += " reverse";
+    }
+    title
+}
+
+/// The line while it goes on; bytes and messages a second since the last.
+pub(super) fn progress(spec: &Spec, progress: &Progress, rates: (f64, f64)) -> String {
+    let (bytes, messages) = rates;
+    let mut line = title(spec);
+    match (progress.step, progress.measured) {
+        (Some(step), _) => {
+            let mbps = step.rate * f64::from(spec.message) * 8e-6;
+            let loss = step.loss * 100.0;
+            let _infallible = write!(
+                line,
+                "  step {}: {mbps:.0} Mb/s, {loss:.2} % lost",
+                step.number
+            );
+        }
+        (None, Some(measured)) => {
+            let (is, of) = (measured.as_secs_f64(), spec.duration().as_secs_f64());
+            let _infallible = write!(line, "  {is:.1} of {of:.1} s");
+        }
+        (None, None) => line += "  warm-up",
+    }
+    let _infallible = match spec.test.streams() {
+        true => write!(line, "  {:.0} Mb/s", bytes * 8e-6),
+        false => write!(line, "  {messages:.0}/s"),
+    };
+    line
+}
+
+/// A paragraph: what was asked for first, then what it cost.
+pub(super) fn text(outcome: &Outcome) -> String {
+    let spec = &outcome.spec;
+    let mut text = format!("{}\n", title(spec));
+    if let Some(transfer) = &outcome.transfer {
+        let mbps = transfer.bits_per_s / 1e6;
+        let _infallible = write!(text, "  {mbps:.1} Mb/s");
+        if let Some(loss) = transfer.loss {
+            let (offered, loss) = (transfer.offered_bits_per_s / 1e6, loss * 100.0);
+            let _infallible = write!(text, " of {offered:.1} Mb/s sent, {loss:.3} % lost");
+        }
+        text.push('\n');
+    }
+    if let Some(latency) = &outcome.latency {
+        let rate = outcome.transactions_per_s().unwrap_or(0.0);
+        let loop_ = if spec.rate.is_some() {
+            "open"
+        } else {
+            "closed"
+        };
+        let _infallible = writeln!(
+            text,
+            "  {rate:.0} transactions/s, {loop_} loop, {} lost",
+            outcome.lost
+        );
+        text += "  us  min ";
+        text += &us(latency.min());
+        for (share, name) in QUANTILES {
+            let name = name.replace('_', ".");
+            let _infallible = write!(text, "  {name} {}", us(latency.quantile(share)));
+        }
+        let _infallible = writeln!(text, "  max {}", us(latency.max()));
+    }
+    let ends = [
+        ("here", Some(&outcome.near)),
+        ("there", outcome.far.as_ref()),
+    ];
+    for (name, end) in ends {
+        if let Some(end) = end {
+            let _infallible = writeln!(text, "  {name:<5} {}", cost(outcome, end));
+        }
+    }
+    if let Some(why) = &outcome.ended_early {
+        let _infallible = writeln!(text, "  ended early: {why}");
+    }
+    text
+}
+
+/// What it cost the process of one end: without what the kernel does for it in interrupts.
+fn cost(outcome: &Outcome, end: &End) -> String {
+    let cpu = end.cpu_ns as f64;
+    let share = cpu / end.window_ns.max(1) as f64 * 100.0;
+    let gigabits = end.bytes as f64 * 8e-9;
+    let per = match outcome.spec.test.streams() {
+        true => format!("{:.3} s/Gb", cpu / 1e9 / gigabits.max(f64::MIN_POSITIVE)),
+        false => format!("{:.1} us each", cpu / 1e3 / end.messages.max(1) as f64),
+    };
+    let per = if end.messages == 0 {
+        "-".to_owned()
+    } else {
+        per
+    };
+    let (send, receive) = (end.send_buffer, end.receive_buffer);
+    format!("process CPU {share:.0} % ({per})  buffers {send} B out, {receive} B in")
+}
+
+fn us(ns: u64) -> String {
+    let us = ns as f64 / 1e3;
+    let digits = match us {
+        0.0..10.0 => 2,
+        10.0..100.0 => 1,
+        _ => 0,
+    };
+    format!("{us:.digits$}")
+}
+
+pub(super) fn object(outcome: &Outcome) -> Value {
+    let spec = &outcome.spec;
+    let mut object = json!({
+        "test": spec.test, "duration_us": spec.duration_us, "warmup_us": spec.warmup_us, "flows": spec.flows,
+        "direction": spec.direction, "rate_per_s": spec.rate,
+        "loop": if spec.rate.is_some() { "open" } else { "closed" },
+        "lost": outcome.lost, "ended_early": outcome.ended_early,
+        "near": end(&outcome.near), "far": outcome.far.as_ref().map(end),
+    });
+    let mut put = |name: &str, value: Value| object[name] = value;
+    match spec.test.streams() || spec.test == Test::Icmp {
+        true => put("message_bytes", spec.message.into()),
+        false => {
+            put("request_bytes", spec.request.into());
+            put("response_bytes", spec.response.into());
+        }
+    }
+    if let Some(transfer) = &outcome.transfer {
+        put("mbps", (transfer.bits_per_s / 1e6).into());
+        put("offered_mbps", (transfer.offered_bits_per_s / 1e6).into());
+        put("loss_pct", transfer.loss.map(|loss| loss * 100.0).into());
+    }
+    if let Some(latency) = &outcome.latency {
+        put("transactions_per_s", outcome.transactions_per_s().into());
+        put("latency_us", times(latency));
+    }
+    object
+}
+
+fn times(latency: &Latency) -> Value {
+    let us = |ns: u64| ns as f64 / 1e3;
+    let mut times = json!({
+        "count": latency.count(), "min": us(latency.min()), "max": us(latency.max()),
+        "mean": latency.mean() / 1e3,
+    });
+    for (share, name) in QUANTILES {
+        times[name] = us(latency.quantile(share)).into();
+    }
+    times
+}
+
+fn end(end: &End) -> Value {
+    json!({
+        "window_us": end.window_ns / 1000, "bytes": end.bytes, "messages": end.messages,
+        "process_cpu_us": end.cpu_ns / 1000, "send_buffer_bytes": end.send_buffer,
+        "receive_buffer_bytes": end.receive_buffer,
+    })
+}

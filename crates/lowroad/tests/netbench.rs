@@ -1,0 +1,258 @@
+//! The real binary at both ends: every test, what it prints, and how it ends.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+fn netbench(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lowroad"));
+    command.arg("netbench").args(arguments);
+    command
+}
+
+/// A program and what it prints; killed when dropped.
+struct Program {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Program {
+    fn start(arguments: &[&str]) -> Self {
+        let mut command = netbench(arguments);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, output }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Its end after a signal, and what it had still to print.
+    fn stop(mut self, signal: Signal) -> (ExitStatus, String) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap(), rest)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ended = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+/// A server on the loopback, and where it is.
+fn serve(more: &[&str]) -> (Program, String) {
+    let arguments = [&["serve", "--listen", "127.0.0.1:0", "--json"], more].concat();
+    let mut server = Program::start(&arguments);
+    let ready: Value = serde_json::from_str(&server.line()).unwrap();
+    let at = ready["ready"]["listen"].as_str().unwrap().to_owned();
+    (server, at)
+}
+
+fn run(arguments: &[&str]) -> Output {
+    netbench(&[&["run"], arguments].concat()).output().unwrap()
+}
+
+fn objects(output: &Output) -> Vec<Value> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let text = std::str::from_utf8(&output.stdout).unwrap();
+    let objects = text.lines().map(serde_json::from_str);
+    objects.collect::<Result<_, _>>().unwrap()
+}
+
+#[test]
+fn every_test_says_what_it_came_to() {
+    let (server, at) = serve(&[]);
+    let tests = "tcp_stream,udp_stream,udp_rate,tcp_rr,udp_rr,tcp_crr";
+    let arguments = [at.as_str(), "--test", tests, "--duration", "200ms"];
+    let all = objects(&run(&[&arguments[..], &["--json"]].concat()));
+    let names: Vec<_> = all.iter().map(|it| it["test"].as_str().unwrap()).collect();
+    assert_eq!(names.join(","), tests);
+    for object in &all {
+        assert_eq!(object["ended_early"], Value::Null, "{object}");
+        assert!(object["near"]["bytes"].as_u64().unwrap() > 0, "{object}");
+        if object["latency_us"].is_object() {
+            assert!(
+                object["latency_us"]["count"].as_u64().unwrap() > 0,
+                "{object}"
+            );
+            assert!(object["transactions_per_s"].as_f64().unwrap() > 0.0);
+        } else {
+            assert!(object["mbps"].as_f64().unwrap() > 0.0, "{object}");
+        }
+    }
+    // In words there is a title for each, and a box for each that transacts.
+    let said = run(&arguments);
+    let text = String::from_utf8(said.stdout).unwrap();
+    for name in names {
+        let titles = text.lines().filter(|line| line.starts_with(name)).count();
+        assert_eq!(titles, if name.contains("rr") { 2 } else { 1 }, "{text}");
+    }
+    let (status, ended) = server.stop(Signal::SIGTERM);
+    assert!(status.success());
+    let ended: Value = serde_json::from_str(ended.lines().last().unwrap()).unwrap();
+    // A search for a rate is some.
+    assert!(ended["ended"]["tests"].as_u64().unwrap() >= 12, "{ended}");
+    assert_eq!(ended["ended"]["broken"], 0);
+}
+
+#[test]
+fn values_in_lists_make_a_test_each_and_repeats_take_turns() {
+    let (_server, at) = serve(&[]);
+    let sizes = [
+        "--request",
+        "1B,64B",
+        "--response",
+        "1KiB",
+        "--flows",
+        "1,2",
+    ];
+    let many = [
+        &at,
+        "--test",
+        "tcp_rr,udp_rr",
+        "--repeat",
+        "2",
+        "--duration",
+        "10ms",
+        "--json",
+    ];
+    let all = objects(&run(&[&many[..], &sizes].concat()));
+    let key = |it: &Value| {
+        (
+            it["test"].to_string(),
+            it["flows"].to_string(),
+            it["request_bytes"].to_string(),
+        )
+    };
+    let keys: Vec<_> = all.iter().map(key).collect();
+    assert_eq!(keys.len(), 16);
+    assert_eq!(keys[..8], keys[8..]);
+    assert!(all.iter().all(|it| it["response_bytes"] == 1024));
+    let paced = [
+        "--rate",
+        "1kpps",
+        "--test",
+        "udp_rr",
+        "--duration",
+        "100ms",
+        "--json",
+    ];
+    let [paced] = &objects(&run(&[&[at.as_str()], &paced[..]].concat()))[..] else {
+        panic!("one test");
+    };
+    assert_eq!(
+        (&paced["loop"], &paced["rate_per_s"]),
+        (&"open".into(), &1000.0.into())
+    );
+}
+
+#[test]
+fn a_signal_keeps_what_was_measured_until_then() {
+    let (_server, at) = serve(&[]);
+    let mut client = Program::start(&[
+        "run",
+        &at,
+        "--test",
+        "tcp_rr",
+        "--duration",
+        "10ms",
+        "--repeat",
+        "1000",
+        "--json",
+    ]);
+    let first = client.line();
+    assert!(first.contains("\"tcp_rr\""), "{first}");
+    let (status, rest) = client.stop(Signal::SIGINT);
+    assert!(status.success());
+    let last = rest.lines().last().unwrap_or(&first);
+    assert!(serde_json::from_str::<Value>(last).is_ok(), "{last}");
+}
+
+#[test]
+fn a_server_that_dies_fails_the_test_and_what_it_came_to_is_kept() {
+    let (server, at) = serve(&[]);
+    let mut client = Program::start(&[
+        "run",
+        &at,
+        "--test",
+        "tcp_rr,udp_stream",
+        "--duration",
+        "300ms",
+        "--repeat",
+        "1000",
+        "--json",
+    ]);
+    let first: Value = serde_json::from_str(&client.line()).unwrap();
+    assert_eq!(first["ended_early"], Value::Null);
+    server.stop(Signal::SIGKILL);
+    let mut rest = String::new();
+    client.output.read_to_string(&mut rest).unwrap();
+    assert_eq!(client.child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn bad_input_is_one_line_and_exit_code_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, "correct horse").unwrap();
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    let token = token.to_str().unwrap();
+    let (_server, at) = serve(&["--token-file", token, "--max-duration", "1s"]);
+    let refused = |arguments: &[&str], words: &str, code: i32| {
+        let output = netbench(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+        let lines = said
+            .lines()
+            .filter(|line| line.starts_with("error"))
+            .count();
+        assert_eq!(lines, 1, "{arguments:?}: {said}");
+    };
+    let known = ["run", at.as_str(), "--token-file", token];
+    let with = |more: &[&'static str]| [&known[..], more].concat();
+    refused(&["run", &at], "--token-file", 2);
+    refused(&with(&["--duration", "2s"]), "no test longer than 1 s", 2);
+    refused(&with(&["--duration", "0s"]), "from 10ms to 24h", 2);
+    refused(&with(&["--flows", "0"]), "from 1 to 256 flows", 2);
+    refused(&with(&["--test", "tcp-rr"]), "there are: tcp_stream", 2);
+    refused(
+        &with(&["--test", "udp_rr", "--request", "1MiB"]),
+        "at most 65507",
+        2,
+    );
+    refused(
+        &with(&["--test", "tcp_stream", "--rate", "1kpps"]),
+        "takes no rate",
+        2,
+    );
+    refused(&["run", "a:b:c"], "is no address", 2);
+    refused(&["run", "127.0.0.1:1"], "127.0.0.1:1", 1);
+    refused(&["serve", "--listen", "0.0.0.0:0"], "--token-file", 2);
+    refused(&["serve", "--listen", &at], "listening on", 1);
+    refused(&["serve", "--max-mbps", "0"], "--max-mbps", 2);
+    refused(&["serve", "--token-file", "/none"], "/none", 2);
+    let served = run(&[
+        &at,
+        "--token-file",
+        token,
+        "--duration",
+        "50ms",
+        "--test",
+        "tcp_rr",
+    ]);
+    assert!(served.status.success());
+}

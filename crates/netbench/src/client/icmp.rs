@@ -1,0 +1,197 @@
+//! Echo requests: the other machine's kernel answers, and no server is needed.
+
+use std::io::{self, Read as _};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::{Error, Progress, Watch};
+use crate::flow::Totals;
+use crate::outcome::{Latency, Outcome};
+use crate::pace::Pace;
+use crate::socket::{self, timed_out};
+use crate::spec::Spec;
+
+/// What has not been answered for so long is lost.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is said how far it is.
+const SHOWN: Duration = Duration::from_millis(100);
+/// Type, code, checksum, identifier and sequence number.
+const HEADER: usize = 8;
+/// Of an IPv4 header: words of four bytes are counted in half a byte.
+const WORD: usize = 4;
+
+pub(super) fn measure(target: IpAddr, spec: &Spec, watch: Watch<'_>) -> Result<Outcome, Error> {
+    let failed = |cause| Error::Icmp { target, cause };
+    let mut echo = Echo::open(target, spec).map_err(failed)?;
+    let totals = Totals::default();
+    totals.sizes((&echo.socket).into());
+    let mut latency = Latency::new();
+    let mut pace = spec.rate.map(|rate| Pace::new(rate, 0, 1));
+    let begun = Instant::now();
+    let (mut window, mut shown) = (None, begun);
+    let mut early = None;
+    loop {
+        let now = Instant::now();
+        if window.is_none() && now >= begun + spec.warmup() {
+            window = Some((totals.mark(), now));
+        }
+        let measured = window.map(|(_, since)| now - since);
+        if measured.is_some_and(|measured| measured >= spec.duration()) {
+            break;
+        }
+        if now - shown >= SHOWN {
+            shown = now;
+            let progress = Progress {
+                measured,
+                bytes: totals.bytes(),
+                messages: totals.messages(),
+                step: None,
+            };
+            if watch(&progress) == ControlFlow::Break(()) {
+                early = Some("stopped".to_owned());
+                break;
+            }
+        }
+        let sent = match &mut pace {
+            // No rate is so low that nobody would be told for long.
+            Some(pace) => pace.wait(|| shown.elapsed() >= SHOWN),
+            None => Some(now),
+        };
+        let Some(sent) = sent else { continue };
+        match echo.ask().map_err(failed)? {
+            Some(bytes) => {
+                totals.count(bytes);
+                if measured.is_some() {
+                    let took = sent.elapsed().as_nanos();
+                    latency.record(u64::try_from(took).unwrap_or(u64::MAX));
+                }
+            }
+            None if measured.is_some() => totals.lose(),
+            None => {}
+        }
+    }
+    let window = window.map_or_else(|| totals.mark(), |(window, _)| window);
+    Ok(Outcome {
+        spec: spec.clone(),
+        near: totals.close(&window),
+        far: None,
+        latency: Some(latency),
+        transfer: None,
+        lost: totals.lost(),
+        ended_early: early,
+    })
+}
+
+struct Echo {
+    socket: Socket,
+    v6: bool,
+    /// The kernel gives the identifier and takes away what is not ours.
+    unprivileged: bool,
+    request: Vec<u8>,
+    identifier: [u8; 2],
+    sequence: u16,
+}
+
+impl Echo {
+    fn open(target: IpAddr, spec: &Spec) -> io::Result<Self> {
+        let (domain, protocol) = match target {
+            IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
+            IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
+        };
+        // Whom `net.ipv4.ping_group_range` admits needs no privilege; root may do without it.
+        let (socket, unprivileged) = match Socket::new(domain, Type::DGRAM, Some(protocol)) {
+            Ok(socket) => (socket, true),
+            Err(_) => (Socket::new(domain, Type::RAW, Some(protocol))?, false),
+        };
+        socket.connect(&SocketAddr::new(target, 0).into())?;
+        socket.set_read_timeout(Some(socket::LOOK))?;
+        Ok(Self {
+            socket,
+            v6: target.is_ipv6(),
+            unprivileged,
+            request: vec![0; HEADER + spec.message as usize],
+            identifier: socket::random()?,
+            sequence: 0,
+        })
+    }
+
+    /// Sends a request and waits for its answer: how many bytes came back, none if none did.
+    fn ask(&mut self) -> io::Result<Option<usize>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let (kind, answer) = if self.v6 { (128, 129) } else { (8, 0) };
+        let sequence = self.sequence.to_be_bytes();
+        let [high, low] = self.identifier;
+        let header = [kind, 0, 0, 0, high, low, sequence[0], sequence[1]];
+        for (to, from) in self.request.iter_mut().zip(header) {
+            *to = from;
+        }
+        // Of ICMPv6 the kernel makes it, with addresses that are known to it alone.
+        if !self.v6 {
+            let sum = checksum(&self.request).to_be_bytes();
+            for (to, from) in self.request.iter_mut().skip(2).zip(sum) {
+                *to = from;
+            }
+        }
+        match self.socket.send(&self.request) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(error),
+            // No route any more, or a full queue: nothing comes back.
+            _ => {}
+        }
+        let begun = Instant::now();
+        let mut room = vec![0; 1 << 16];
+        while begun.elapsed() < PATIENCE {
+            let received = match (&self.socket).read(&mut room) {
+                Ok(received) => received,
+                Err(error) if timed_out(&error) => continue,
+                Err(_) => return Ok(None),
+            };
+            if let Some(message) = self.message(room.get(..received).unwrap_or_default())
+                && message.first() == Some(&answer)
+                && message.get(6..8) == Some(&sequence[..])
+                && (self.unprivileged || message.get(4..6) == Some(&self.identifier[..]))
+            {
+                return Ok(Some(message.len() - HEADER));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A raw socket hears IPv4 headers as well.
+    fn message<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let raw = !self.unprivileged && !self.v6;
+        let begin = match raw {
+            true => usize::from(bytes.first()? & 0xf) * WORD,
+            false => 0,
+        };
+        bytes.get(begin..).filter(|message| message.len() >= HEADER)
+    }
+}
+
+/// RFC 1071.
+fn checksum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks(2).map(|pair| {
+        let low = pair.get(1).copied().unwrap_or(0);
+        u32::from(u16::from_be_bytes([pair[0], low]))
+    });
+    let mut sum: u32 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !u16::try_from(sum).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_are_those_of_the_protocol() {
+        // The example of RFC 1071, section 3.
+        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(checksum(&bytes), !0xddf2);
+        assert_eq!(checksum(&[0xff]), !0xff00);
+    }
+}

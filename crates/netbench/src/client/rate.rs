@@ -1,0 +1,217 @@
+//! The highest rate of datagrams of which hardly any is lost: a search by bisection. To send as fast as
+//! one can says little: a receiver that is overwhelmed drops nearly all.
+
+use std::ops::ControlFlow;
+
+use super::{Error, Progress, Session, Watch, run};
+use crate::outcome::Outcome;
+use crate::spec::{Spec, Test};
+
+/// Of the datagrams that are sent: more than this is too much.
+pub const MOST_LOSS: f64 = 1e-3;
+/// Rates that differ by less than this share are the same.
+const NEAR: f64 = 0.02;
+/// A sender that stays below this share of a rate cannot reach it.
+const REACHED: f64 = 0.98;
+/// The rate that was found has to hold so often; each time it does not, less is tried.
+const CONFIRMED: u32 = 2;
+const LESS: f64 = 0.95;
+/// Each try takes this part of the time that the search is given, which is about what it needs; it loses
+/// its meaning below the shortest.
+const TRIES: u64 = 10;
+const SHORTEST_US: u64 = 100_000;
+/// By then something else is wrong than the rate.
+const MOST_STEPS: u32 = 40;
+
+/// What was tried.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    pub number: u32,
+    /// Datagrams a second.
+    pub rate: f64,
+    pub loss: f64,
+}
+
+pub(super) fn search(
+    session: &mut Session,
+    spec: &Spec,
+    watch: Watch<'_>,
+) -> Result<Outcome, Error> {
+    let mut tries = Tries {
+        session,
+        spec,
+        watch,
+        last: None,
+        number: 0,
+    };
+    // As fast as it goes: no rate is above this.
+    let (fastest, mut outcome) = tries.at(None)?;
+    let mut range = Range::new(&fastest);
+    let mut confirmed = 0;
+    while outcome.ended_early.is_none() && confirmed < CONFIRMED {
+        if tries.number >= MOST_STEPS {
+            outcome.ended_early = Some(format!("no rate found in {MOST_STEPS} steps"));
+            break;
+        }
+        let confirms = range.is_narrow();
+        let rate = if confirms { range.low } else { range.middle() };
+        let (found, tried) = tries.at(Some(rate))?;
+        match (found.holds(), confirms) {
+            (true, true) => confirmed += 1,
+            (false, true) => {
+                confirmed = 0;
+                range.low *= LESS;
+                range.high = range.low;
+            }
+            (_, false) => range.narrow(&found),
+        }
+        outcome = tried;
+    }
+    outcome.spec = spec.clone();
+    Ok(outcome)
+}
+
+/// What a try came to.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    /// That was asked for; none: as fast as it goes.
+    asked: Option<f64>,
+    /// Datagrams a second that were sent, and that arrived.
+    sent: f64,
+    arrived: f64,
+    loss: f64,
+}
+
+impl Found {
+    fn holds(&self) -> bool {
+        self.loss <= MOST_LOSS
+    }
+}
+
+/// Rates between which the one that is looked for is.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    low: f64,
+    high: f64,
+}
+
+impl Range {
+    fn new(fastest: &Found) -> Self {
+        let high = fastest.sent.max(1.0);
+        let low = if fastest.holds() {
+            high
+        } else {
+            // What arrives of a flood may be less than what arrives of a stream: the range may begin lower.
+            (fastest.arrived / 4.0).clamp(1.0, high)
+        };
+        Self { low, high }
+    }
+
+    fn is_narrow(&self) -> bool {
+        self.high <= self.low * (1.0 + NEAR)
+    }
+
+    fn middle(&self) -> f64 {
+        (self.low * self.high).sqrt()
+    }
+
+    fn narrow(&mut self, found: &Found) {
+        let asked = found.asked.unwrap_or(found.sent);
+        if !found.holds() {
+            self.high = asked;
+            // Even the lowest may be too much.
+            if self.is_narrow() {
+                self.low = (self.low / 2.0).max(1.0);
+            }
+        } else if found.sent < asked * REACHED {
+            // The sender is the limit.
+            (self.low, self.high) = (found.sent, found.sent);
+        } else {
+            self.low = asked;
+        }
+    }
+}
+
+struct Tries<'a> {
+    session: &'a mut Session,
+    spec: &'a Spec,
+    watch: Watch<'a>,
+    last: Option<Step>,
+    number: u32,
+}
+
+impl Tries<'_> {
+    fn at(&mut self, rate: Option<f64>) -> Result<(Found, Outcome), Error> {
+        let spec = Spec {
+            test: Test::UdpStream,
+            rate,
+            duration_us: (self.spec.duration_us / TRIES).max(SHORTEST_US),
+            warmup_us: self.spec.warmup_us / TRIES,
+            ..self.spec.clone()
+        };
+        let step = self.last;
+        let watch = &mut self.watch;
+        let mut told =
+            |progress: &Progress| -> ControlFlow<()> { watch(&Progress { step, ..*progress }) };
+        let outcome = run::measure(self.session, &spec, &mut told)?;
+        let a_second = |bits: f64| bits / (f64::from(spec.message) * 8.0);
+        let transfer = outcome.transfer;
+        let found = Found {
+            asked: rate,
+            sent: transfer.map_or(0.0, |it| a_second(it.offered_bits_per_s)),
+            arrived: transfer.map_or(0.0, |it| a_second(it.bits_per_s)),
+            loss: transfer.and_then(|it| it.loss).unwrap_or(1.0),
+        };
+        self.number += 1;
+        self.last = Some(Step {
+            number: self.number,
+            rate: rate.unwrap_or(found.sent),
+            loss: found.loss,
+        });
+        Ok((found, outcome))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path that loses what is above `most`, and a sender that reaches `fastest`.
+    fn path(most: f64, fastest: f64) -> impl Fn(Option<f64>) -> Found {
+        move |asked| {
+            let sent = asked.unwrap_or(fastest).min(fastest);
+            let arrived = if sent <= most { sent } else { most / 2.0 };
+            Found {
+                asked,
+                sent,
+                arrived,
+                loss: 1.0 - arrived / sent,
+            }
+        }
+    }
+
+    fn searched(path: impl Fn(Option<f64>) -> Found) -> (f64, u32) {
+        let mut range = Range::new(&path(None));
+        let mut steps = 0;
+        while !range.is_narrow() {
+            let rate = range.middle();
+            range.narrow(&path(Some(rate)));
+            steps += 1;
+            assert!(steps < MOST_STEPS, "{range:?}");
+        }
+        (range.low, steps)
+    }
+
+    #[test]
+    fn the_search_ends_at_the_highest_rate_that_holds() {
+        for most in [1.0, 17.0, 1_000.0, 123_456.0, 9e5] {
+            let (found, _) = searched(path(most, 1e6));
+            assert!(found <= most && found * 1.03 >= most, "{most}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_sender_that_is_the_limit_is_found_at_once() {
+        assert_eq!(searched(path(1e9, 5e5)), (5e5, 0));
+    }
+}

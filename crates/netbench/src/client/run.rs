@@ -1,0 +1,278 @@
+//! A test with both ends: warm-up, window, end.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::ops::ControlFlow;
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use super::{Error, Progress, Session, Watch};
+use crate::flow::{Totals, Window, ask, stream};
+use crate::message::{COOKIE, Cookie};
+use crate::outcome::{End, Latency, Outcome, Transfer};
+use crate::pace::Pace;
+use crate::socket::{self, timed_out};
+use crate::spec::{Direction, Spec, Test};
+
+/// How often it is said how far it is, and looked whether something went wrong.
+const TICK: Duration = Duration::from_millis(20);
+/// A server that does not meet a flow of datagrams within this is not reached by them.
+const MEETING: Duration = Duration::from_secs(5);
+/// The last answers, or bytes, may take so long.
+const LAST: Duration = Duration::from_secs(3);
+/// Nothing in so long a time is the end.
+const STALLED: Duration = Duration::from_secs(10);
+
+pub(super) fn measure(
+    session: &mut Session,
+    spec: &Spec,
+    watch: Watch<'_>,
+) -> Result<Outcome, Error> {
+    let (to, cookie) = session.begin(spec)?;
+    let totals = Totals::default();
+    thread::scope(|scope| {
+        let mut flows = Vec::new();
+        for flow in 0..spec.flows {
+            let to = to.get(usize::from(flow)).or(to.first()).copied();
+            let to = to.ok_or_else(|| Error::Io(io::ErrorKind::InvalidData.into()))?;
+            let flow = Flow {
+                number: flow,
+                to,
+                cookie,
+                spec,
+                totals: &totals,
+            };
+            flows.push(scope.spawn(move || flow.totals.run(|| flow.run())));
+        }
+        let outcome = drive(session, spec, &totals, watch);
+        totals.cut();
+        let mut outcome = outcome?;
+        outcome.latency = times(spec, flows);
+        Ok(outcome)
+    })
+}
+
+/// What all flows came to; none of a stream.
+fn times(spec: &Spec, flows: Vec<ScopedJoinHandle<'_, Option<Latency>>>) -> Option<Latency> {
+    let mut all = Latency::new();
+    for flow in flows {
+        // A thread that panicked has said so.
+        if let Ok(Some(times)) = flow.join() {
+            all.add(&times);
+        }
+    }
+    (!spec.test.streams()).then_some(all)
+}
+
+fn drive(
+    session: &mut Session,
+    spec: &Spec,
+    totals: &Totals,
+    watch: Watch<'_>,
+) -> Result<Outcome, Error> {
+    let mut early = gather(session, spec, totals, watch);
+    if early.is_none() {
+        early = attend(session, spec.warmup(), None, totals, watch);
+    }
+    let window = totals.mark();
+    let mut marked = Ok(());
+    if early.is_none() {
+        marked = session.mark();
+        early = attend(session, spec.duration(), Some(&window), totals, watch);
+    }
+    let mut near = totals.close(&window);
+    // Who sends stops before the last of it is waited for.
+    if spec.direction == Direction::Up || !spec.test.streams() {
+        totals.stop();
+        finish(totals);
+    }
+    let far = marked.and_then(|()| session.end());
+    let lost_server = far.as_ref().err().map(ToString::to_string);
+    if spec.direction == Direction::Down {
+        rest(totals);
+    }
+    totals.stop();
+    near.all_messages = totals.messages();
+    let far = far.ok();
+    Ok(Outcome {
+        spec: spec.clone(),
+        transfer: far.as_ref().and_then(|far| transfer(spec, &near, far)),
+        near,
+        far,
+        latency: None,
+        lost: totals.lost(),
+        ended_early: early.or(lost_server),
+    })
+}
+
+fn transfer(spec: &Spec, near: &End, far: &End) -> Option<Transfer> {
+    let (sent, received) = match spec.direction {
+        Direction::Up => (near, far),
+        Direction::Down => (far, near),
+    };
+    let streams = spec.test.streams();
+    streams.then(|| Transfer::of(sent, received, spec.test.datagrams()))
+}
+
+/// Waits until each flow has met its other end.
+fn gather(session: &Session, spec: &Spec, totals: &Totals, watch: Watch<'_>) -> Option<String> {
+    let begun = Instant::now();
+    while totals.have_met() < usize::from(spec.flows) {
+        let early = attend(session, Duration::ZERO, None, totals, watch);
+        if early.is_some() {
+            return early;
+        }
+        if begun.elapsed() > STALLED {
+            return Some(format!(
+                "the flows have not begun after {} s",
+                STALLED.as_secs()
+            ));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    None
+}
+
+/// Lets it go on for so long, and says why it does not if it ends before.
+fn attend(
+    session: &Session,
+    length: Duration,
+    window: Option<&Window>,
+    totals: &Totals,
+    watch: Watch<'_>,
+) -> Option<String> {
+    let begun = Instant::now();
+    let mut moved = (totals.messages(), begun);
+    loop {
+        let left = length.saturating_sub(begun.elapsed());
+        if let Some(fault) = totals.fault() {
+            return Some(fault);
+        }
+        let progress = Progress {
+            measured: window.map(|_| begun.elapsed().min(length)),
+            bytes: totals.bytes(),
+            messages: totals.messages(),
+            step: None,
+        };
+        if session.is_gone() {
+            return Some(format!("{} is gone", session.target));
+        }
+        if watch(&progress) == ControlFlow::Break(()) {
+            return Some("stopped".to_owned());
+        }
+        if left.is_zero() {
+            return None;
+        }
+        if progress.messages != moved.0 {
+            moved = (progress.messages, Instant::now());
+        } else if moved.1.elapsed() > STALLED {
+            return Some(format!("nothing for {} s", STALLED.as_secs()));
+        }
+        thread::sleep(left.min(TICK));
+    }
+}
+
+/// Waits until the flows have done what they had begun.
+fn finish(totals: &Totals) {
+    let begun = Instant::now();
+    while totals.is_running() && begun.elapsed() < LAST {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Waits until nothing arrives any more.
+fn rest(totals: &Totals) {
+    let begun = Instant::now();
+    let (mut seen, mut since) = (totals.messages(), begun);
+    while totals.is_running() && since.elapsed() < TICK * 5 && begun.elapsed() < LAST {
+        thread::sleep(Duration::from_millis(1));
+        let now = totals.messages();
+        if now != seen {
+            (seen, since) = (now, Instant::now());
+        }
+    }
+}
+
+/// One flow at this end.
+#[derive(Clone, Copy)]
+struct Flow<'a> {
+    number: u16,
+    to: SocketAddr,
+    cookie: Cookie,
+    spec: &'a Spec,
+    totals: &'a Totals,
+}
+
+impl Flow<'_> {
+    fn run(&self) -> io::Result<Latency> {
+        let clock = || ask::Clock::new(self.spec, self.number, self.totals);
+        match self.spec.test {
+            Test::TcpCrr => {
+                self.totals.met();
+                ask::connect(self.to, &self.cookie, self.spec, clock())
+            }
+            Test::TcpRr => ask::tcp(&mut self.connect()?, self.spec, clock()),
+            Test::UdpRr => ask::udp(&self.meet()?, self.spec, clock()),
+            Test::TcpStream => self.tcp_stream().map(|()| Latency::new()),
+            _ => self.udp_stream().map(|()| Latency::new()),
+        }
+    }
+
+    fn tcp_stream(&self) -> io::Result<()> {
+        let mut stream = self.connect()?;
+        if self.spec.direction == Direction::Down {
+            return stream::tcp_receive(&mut stream, self.totals);
+        }
+        stream::tcp_send(&mut stream, self.spec.message, self.totals)?;
+        stream.shutdown(Shutdown::Write)
+    }
+
+    fn udp_stream(&self) -> io::Result<()> {
+        let socket = self.meet()?;
+        if self.spec.direction == Direction::Down {
+            return stream::udp_receive(&socket, &self.cookie, self.totals);
+        }
+        let pace = self.spec.rate;
+        let pace = pace.map(|rate| Pace::new(rate, self.number, self.spec.flows));
+        stream::udp_send(&socket, self.spec.message, pace, self.totals)
+    }
+
+    fn connect(&self) -> io::Result<TcpStream> {
+        let socket = socket::tcp(self.to.ip(), self.spec)?;
+        socket.connect_timeout(&self.to.into(), MEETING)?;
+        let mut stream = TcpStream::from(socket);
+        self.totals.adopt(&stream)?;
+        stream.write_all(&self.cookie)?;
+        let mut back = Cookie::default();
+        stream.read_exact(&mut back)?;
+        self.totals.met();
+        Ok(stream)
+    }
+
+    /// Shows the cookie until it comes back: from then on datagrams of any size are the test's.
+    fn meet(&self) -> io::Result<UdpSocket> {
+        let any = match self.to {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let socket = socket::udp((any, 0).into(), self.spec)?;
+        socket.connect(self.to)?;
+        self.totals.sizes((&socket).into());
+        let begun = Instant::now();
+        let mut room = [0; COOKIE];
+        while begun.elapsed() < MEETING {
+            socket.send(&self.cookie)?;
+            match socket.recv(&mut room) {
+                Ok(COOKIE) if room == self.cookie => {
+                    self.totals.met();
+                    return Ok(socket);
+                }
+                Ok(_) => {}
+                Err(error) if timed_out(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let why = format!("no datagram comes back from {}", self.to);
+        Err(io::Error::new(io::ErrorKind::TimedOut, why))
+    }
+}

@@ -1,0 +1,188 @@
+//! One client: who it is, and one test after the other.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Shared, TICK, readable, sockets};
+use crate::flow::Totals;
+use crate::message::{COOKIE, Cookie, Fault, ToClient, ToServer, greet, hear, say};
+use crate::outcome::End;
+use crate::socket;
+use crate::spec::{Direction, Spec, Test};
+use crate::token::CHALLENGE;
+
+/// A client says what it has to say within this.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two tests it may think for so long.
+const IDLE: Duration = Duration::from_hours(1);
+/// A test may take so much longer than it says: connections open, queues run empty.
+const GRACE: Duration = Duration::from_secs(30);
+/// When so long nothing has come, nothing is on the way any more.
+const QUIET: Duration = Duration::from_millis(100);
+const LONGEST_QUIET: Duration = Duration::from_secs(2);
+
+/// Until the client goes, or the server stops.
+///
+/// # Errors
+/// When it was none, or one that is not served.
+pub(super) fn serve(shared: &Shared, stream: &TcpStream, from: SocketAddr) -> Result<(), Fault> {
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut client = Client {
+        shared,
+        stream,
+        from,
+    };
+    client.admit()?;
+    // What goes wrong from here on ends its tests, and is none of a stranger.
+    while let Ok(message) = client.hear(IDLE) {
+        let begun = match message {
+            ToServer::Begin(spec) => client.test(&spec),
+            _ => Err(Fault::NotDue),
+        };
+        if begun.is_err() {
+            shared.broken.fetch_add(1, Relaxed);
+            break;
+        }
+    }
+    Ok(())
+}
+
+struct Client<'a> {
+    shared: &'a Shared,
+    stream: &'a TcpStream,
+    from: SocketAddr,
+}
+
+impl Client<'_> {
+    fn admit(&mut self) -> Result<(), Fault> {
+        greet(&mut self.stream)?;
+        let bytes = socket::random::<CHALLENGE>()?;
+        let token = self.shared.token.is_some();
+        self.say(&ToClient::Challenge { bytes, token })?;
+        let ToServer::Hello { answer } = self.hear(PATIENCE)? else {
+            return Err(Fault::NotDue);
+        };
+        let known = match (&self.shared.token, answer) {
+            (Some(token), Some(answer)) => token.answers(&bytes, &answer),
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        let refusal = if !known {
+            Some("it does not know the token")
+        } else if self.shared.clients.load(Relaxed) > self.shared.limits.clients {
+            Some("there are as many clients as the server takes")
+        } else {
+            None
+        };
+        let Some(why) = refusal else {
+            return self.say(&ToClient::Admitted);
+        };
+        self.say(&ToClient::Refused {
+            why: why.to_owned(),
+        })?;
+        Err(Fault::NotDue)
+    }
+
+    fn say(&mut self, message: &ToClient) -> Result<(), Fault> {
+        say(&mut self.stream, message)
+    }
+
+    /// The next message, within this time, unless the server stops.
+    fn hear(&mut self, within: Duration) -> Result<ToServer, Fault> {
+        let begun = Instant::now();
+        while !readable(self.stream) {
+            if self.shared.stops() || begun.elapsed() > within {
+                return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+            }
+        }
+        hear(&mut self.stream)
+    }
+
+    /// # Errors
+    /// When the client cannot be talked to any more.
+    fn test(&mut self, spec: &Spec) -> Result<(), Fault> {
+        let decline = |why: String| ToClient::Declined { why };
+        if let Err(why) = self.allowed(spec) {
+            return self.say(&decline(why));
+        }
+        let mut cookie: Cookie = socket::random::<COOKIE>()?;
+        cookie[0] = 0;
+        let local = self.stream.local_addr()?.ip();
+        let opened = match sockets::Sockets::open(local, spec) {
+            Ok(opened) => opened,
+            Err(error) => return self.say(&decline(error.to_string())),
+        };
+        let ports = opened.ports()?;
+        self.shared.tests.fetch_add(1, Relaxed);
+        let totals = Totals::default();
+        let test = sockets::Test {
+            shared: self.shared,
+            spec,
+            peer: self.from.ip(),
+            cookie,
+            totals: &totals,
+        };
+        thread::scope(|scope| {
+            opened.serve(scope, &test);
+            let ended = self
+                .say(&ToClient::Ready { ports, cookie })
+                .and_then(|()| self.follow(spec, &totals));
+            totals.cut();
+            ended
+        })
+    }
+
+    fn allowed(&self, spec: &Spec) -> Result<(), String> {
+        spec.check().map_err(|invalid| invalid.to_string())?;
+        if matches!(spec.test, Test::UdpRate | Test::Icmp) {
+            return Err(format!("{} has no part here", spec.test));
+        }
+        let limits = &self.shared.limits;
+        if spec.duration() + spec.warmup() > limits.duration {
+            let most = limits.duration.as_secs();
+            return Err(format!("the server allows no test longer than {most} s"));
+        }
+        Ok(())
+    }
+
+    /// What the client says while the test goes on.
+    fn follow(&mut self, spec: &Spec, totals: &Totals) -> Result<(), Fault> {
+        let ToServer::Mark = self.hear(spec.warmup() + GRACE)? else {
+            return Err(Fault::NotDue);
+        };
+        let window = totals.mark();
+        self.say(&ToClient::Marked)?;
+        let ToServer::End = self.hear(spec.duration() + GRACE)? else {
+            return Err(Fault::NotDue);
+        };
+        let end = totals.close(&window);
+        if spec.direction == Direction::Down {
+            totals.stop();
+        }
+        quiet(totals);
+        let end = End {
+            all_messages: totals.messages(),
+            ..end
+        };
+        self.say(&ToClient::Ended(end))
+    }
+}
+
+/// Waits until what was on the way has arrived.
+fn quiet(totals: &Totals) {
+    let begun = Instant::now();
+    let (mut seen, mut since) = (totals.messages(), begun);
+    while since.elapsed() < QUIET && begun.elapsed() < LONGEST_QUIET {
+        thread::sleep(TICK / 10);
+        let now = totals.messages();
+        if now != seen {
+            (seen, since) = (now, Instant::now());
+        }
+    }
+}

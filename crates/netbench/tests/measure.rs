@@ -1,0 +1,289 @@
+//! Each test over loopback, between a client and a server of this process.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use netbench::client::{Error, MOST_LOSS, Progress, Session, ping};
+use netbench::server::{Limits, Server, Settings, Status};
+use netbench::{Direction, LARGEST_DATAGRAM, Outcome, Spec, Test};
+
+fn server(at: &str) -> Server {
+    Server::start(Settings {
+        listen: at.parse().unwrap(),
+        token: None,
+        limits: Limits::default(),
+    })
+    .unwrap()
+}
+
+fn spec(test: Test) -> Spec {
+    Spec::new(test, Duration::from_millis(200))
+}
+
+fn go_on(_: &Progress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+fn measure(server: &Server, spec: &Spec) -> Outcome {
+    let mut session = Session::open(&server.address().to_string(), None).unwrap();
+    let outcome = session.measure(spec, &mut go_on).unwrap();
+    assert_eq!(outcome.ended_early, None, "{spec:?}");
+    assert_eq!(outcome.spec, *spec);
+    outcome
+}
+
+fn transacts(server: &Server, spec: &Spec) -> Outcome {
+    let outcome = measure(server, spec);
+    let latency = outcome.latency.as_ref().unwrap();
+    assert!(latency.count() > 0, "{spec:?}: {outcome:?}");
+    assert!(latency.min() > 0 && latency.max() >= latency.quantile(0.5));
+    assert!(outcome.transactions_per_s().unwrap() > 0.0);
+    assert!(outcome.transfer.is_none());
+    outcome
+}
+
+#[test]
+fn transactions_are_counted_alike_at_both_ends() {
+    for at in ["127.0.0.1:0", "[::1]:0"] {
+        let server = server(at);
+        for test in [Test::TcpRr, Test::UdpRr, Test::TcpCrr] {
+            for flows in [1, 3] {
+                let outcome = transacts(
+                    &server,
+                    &Spec {
+                        flows,
+                        request: 100,
+                        response: 300,
+                        ..spec(test)
+                    },
+                );
+                let far = outcome.far.unwrap();
+                let flows = u64::from(flows);
+                // Each flow may have one that its other end has not counted yet, or not any more.
+                let near = outcome.near.all_messages;
+                assert!(near.abs_diff(far.all_messages) <= flows, "{outcome:?}");
+                assert_eq!(outcome.near.bytes, outcome.near.messages * 300);
+                assert_eq!(far.bytes, far.messages * 100);
+            }
+        }
+        assert_eq!(server.status().tests, 6);
+        assert_eq!(server.status().broken, 0);
+    }
+}
+
+#[test]
+fn messages_of_every_size_arrive() {
+    let server = server("127.0.0.1:0");
+    let sizes = |test, request, response| Spec {
+        request,
+        response,
+        ..spec(test)
+    };
+    for (request, response) in [
+        (1, 1),
+        (16, 16),
+        (1, LARGEST_DATAGRAM),
+        (LARGEST_DATAGRAM, 1),
+    ] {
+        transacts(&server, &sizes(Test::UdpRr, request, response));
+    }
+    for (request, response) in [(1, 3 << 20), (3 << 20, 1), (1 << 20, 1 << 20)] {
+        transacts(&server, &sizes(Test::TcpRr, request, response));
+        transacts(&server, &sizes(Test::TcpCrr, request, response));
+    }
+    for message in [1, 16, 1472, LARGEST_DATAGRAM] {
+        for direction in [Direction::Up, Direction::Down] {
+            let stream = Spec {
+                message,
+                direction,
+                rate: Some(500.0),
+                ..spec(Test::UdpStream)
+            };
+            let outcome = measure(&server, &stream);
+            let (near, far) = (outcome.near, outcome.far.unwrap());
+            for end in [near, far] {
+                assert_eq!(end.bytes, end.messages * u64::from(message));
+            }
+            let (sent, received) = match direction {
+                Direction::Up => (near, far),
+                Direction::Down => (far, near),
+            };
+            assert!(received.all_messages <= sent.all_messages, "{outcome:?}");
+            assert!(received.all_messages > 0, "{outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn streams_say_what_was_sent_and_what_arrived() {
+    let server = server("127.0.0.1:0");
+    for direction in [Direction::Up, Direction::Down] {
+        for flows in [1, 4] {
+            let stream = |test| Spec {
+                direction,
+                flows,
+                ..spec(test)
+            };
+            let outcome = measure(&server, &stream(Test::TcpStream));
+            let transfer = outcome.transfer.unwrap();
+            assert!(transfer.bits_per_s > 0.0 && transfer.offered_bits_per_s > 0.0);
+            assert_eq!(transfer.loss, None);
+            assert!(outcome.latency.is_none());
+            let outcome = measure(&server, &stream(Test::UdpStream));
+            let transfer = outcome.transfer.unwrap();
+            assert!(transfer.bits_per_s > 0.0, "{outcome:?}");
+            let loss = transfer.loss.unwrap();
+            assert!((0.0..1.0).contains(&loss), "{outcome:?}");
+            for end in [outcome.near, outcome.far.unwrap()] {
+                assert!(end.window_ns > 0 && end.cpu_ns > 0);
+                assert!(end.send_buffer > 0 && end.receive_buffer > 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn socket_buffers_are_what_was_asked_for_at_both_ends() {
+    let server = server("127.0.0.1:0");
+    for test in [Test::TcpRr, Test::UdpRr, Test::TcpStream, Test::UdpStream] {
+        let outcome = measure(
+            &server,
+            &Spec {
+                socket_buffer: Some(40_000),
+                ..spec(test)
+            },
+        );
+        for end in [outcome.near, outcome.far.unwrap()] {
+            // Linux gives twice as much, for what it needs beside the bytes.
+            assert_eq!((end.send_buffer, end.receive_buffer), (80_000, 80_000));
+        }
+    }
+}
+
+#[test]
+fn in_an_open_loop_no_more_is_sent_than_is_due() {
+    let server = server("127.0.0.1:0");
+    for test in [Test::TcpRr, Test::UdpRr, Test::TcpCrr] {
+        let paced = Spec {
+            rate: Some(100.0),
+            flows: 2,
+            warmup_us: 0,
+            ..spec(test)
+        };
+        let outcome = transacts(&server, &paced);
+        let window = outcome.near.window_ns as f64 / 1e9;
+        let due = (window * 100.0).ceil() as u64 + 2;
+        assert!(outcome.near.messages <= due, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_rate_is_found_of_which_hardly_any_is_lost() {
+    let server = server("127.0.0.1:0");
+    let outcome = measure(&server, &spec(Test::UdpRate));
+    let transfer = outcome.transfer.unwrap();
+    assert!(transfer.loss.unwrap() <= MOST_LOSS, "{outcome:?}");
+    assert!(transfer.bits_per_s > 0.0);
+    assert!(server.status().tests > 2);
+}
+
+#[test]
+fn echo_requests_are_answered_without_a_server() {
+    if !sys::require::root() {
+        return;
+    }
+    for target in ["127.0.0.1", "::1"] {
+        for (message, rate) in [(1, Some(200.0)), (1400, None)] {
+            let echo = Spec {
+                message,
+                rate,
+                ..spec(Test::Icmp)
+            };
+            let outcome = ping(target, &echo, &mut go_on).unwrap();
+            assert!(outcome.latency.unwrap().count() > 0);
+            assert_eq!(outcome.lost, 0);
+            assert_eq!(
+                outcome.near.bytes,
+                outcome.near.messages * u64::from(message)
+            );
+        }
+    }
+}
+
+/// Messages of a window after which a test is ended.
+const ENOUGH: u64 = 50;
+
+/// How many messages there were when the window was first seen.
+#[derive(Default)]
+struct Seen(Option<u64>);
+
+impl Seen {
+    fn enough(&mut self, progress: &Progress) -> bool {
+        let messages = progress.messages;
+        progress.measured.is_some() && messages >= *self.0.get_or_insert(messages) + ENOUGH
+    }
+}
+
+#[test]
+fn a_server_that_goes_ends_the_test_with_what_there_is() {
+    for test in [
+        Test::TcpRr,
+        Test::UdpRr,
+        Test::TcpCrr,
+        Test::TcpStream,
+        Test::UdpStream,
+    ] {
+        let mut server = Some(server("127.0.0.1:0"));
+        let target = server.as_ref().unwrap().address().to_string();
+        let mut session = Session::open(&target, None).unwrap();
+        let long = Spec {
+            warmup_us: 0,
+            ..Spec::new(test, Duration::from_secs(60))
+        };
+        let mut seen = Seen::default();
+        let outcome = session.measure(&long, &mut |progress| {
+            if seen.enough(progress) {
+                drop(server.take());
+            }
+            ControlFlow::Continue(())
+        });
+        let outcome = outcome.unwrap();
+        assert!(outcome.ended_early.is_some(), "{test}");
+        assert!(outcome.far.is_none(), "{test}");
+        assert!(outcome.near.messages >= ENOUGH, "{test}");
+        assert!(matches!(
+            session.measure(&long, &mut go_on),
+            Err(Error::Lost { .. })
+        ));
+    }
+}
+
+#[test]
+fn who_stops_a_test_has_what_was_measured_until_then_and_may_begin_another() {
+    let server = server("127.0.0.1:0");
+    let mut session = Session::open(&server.address().to_string(), None).unwrap();
+    for test in [Test::TcpRr, Test::UdpStream, Test::UdpRate] {
+        let long = Spec {
+            warmup_us: 0,
+            ..Spec::new(test, Duration::from_secs(60))
+        };
+        let mut seen = Seen::default();
+        let outcome = session.measure(&long, &mut |progress| match seen.enough(progress) {
+            false => ControlFlow::Continue(()),
+            true => ControlFlow::Break(()),
+        });
+        let outcome = outcome.unwrap();
+        assert_eq!(outcome.ended_early.as_deref(), Some("stopped"));
+        assert!(outcome.near.messages >= ENOUGH);
+        assert!(outcome.far.is_some());
+    }
+    assert_eq!(
+        server.status(),
+        Status {
+            clients: 1,
+            tests: 3,
+            ..Status::default()
+        }
+    );
+}

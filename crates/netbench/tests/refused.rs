@@ -1,0 +1,228 @@
+//! Who is not served, by which words, and what nonsense does to a server: nothing.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netbench::client::{Error, Session};
+use netbench::server::{self, Limits, Server, Settings, Status};
+use netbench::{Spec, Test, Token, TokenError};
+
+fn started(token: Option<Token>, limits: Limits) -> Server {
+    Server::start(Settings {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        token,
+        limits,
+    })
+    .unwrap()
+}
+
+fn open(server: &Server, token: Option<&Token>) -> Result<Session, Error> {
+    Session::open(&server.address().to_string(), token)
+}
+
+fn said(result: Result<Session, Error>) -> String {
+    let text = result.unwrap_err().to_string();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text
+}
+
+fn short(test: Test) -> Spec {
+    Spec::new(test, Duration::from_millis(50))
+}
+
+fn until(server: &Server, holds: impl Fn(&Status) -> bool) {
+    let begun = Instant::now();
+    while !holds(&server.status()) {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{:?}",
+            server.status()
+        );
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn word(folder: &Path, name: &str, text: &str, mode: u32) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+#[test]
+fn only_who_knows_the_token_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name, text, mode| word(folder.path(), name, text, mode);
+    let right = Token::read(&file("right", "correct horse\n", 0o600)).unwrap();
+    let wrong = Token::read(&file("wrong", "correct hearse", 0o600)).unwrap();
+    let read = |name, text, mode| Token::read(&file(name, text, mode)).unwrap_err();
+    assert!(matches!(
+        read("open", "correct horse", 0o644),
+        TokenError::Open(_)
+    ));
+    assert!(matches!(
+        read("short", "horse\nand more", 0o600),
+        TokenError::Short(_)
+    ));
+    assert!(matches!(
+        Token::read(&folder.path().join("none")),
+        Err(TokenError::Io { .. })
+    ));
+
+    let server = started(Some(right.clone()), Limits::default());
+    assert!(said(open(&server, None)).contains("asks for a token"));
+    assert!(said(open(&server, Some(&wrong))).contains("does not know the token"));
+    let mut session = open(&server, Some(&right)).unwrap();
+    let go_on = &mut |_: &_| ControlFlow::Continue(());
+    let outcome = session.measure(&short(Test::TcpRr), go_on).unwrap();
+    assert_eq!(outcome.ended_early, None);
+    until(&server, |status| (status.refused, status.tests) == (2, 1));
+    // Who asks for none takes one as well.
+    assert!(open(&started(None, Limits::default()), Some(&right)).is_ok());
+}
+
+#[test]
+fn a_server_that_others_reach_needs_a_token() {
+    let anywhere = Settings {
+        listen: "0.0.0.0:0".parse().unwrap(),
+        token: None,
+        limits: Limits::default(),
+    };
+    let error = Server::start(anywhere).unwrap_err();
+    assert!(matches!(error, server::Error::NoToken(_)));
+    let there = started(None, Limits::default());
+    let taken = Settings {
+        listen: there.address(),
+        token: None,
+        limits: Limits::default(),
+    };
+    let error = Server::start(taken).unwrap_err();
+    assert!(matches!(error, server::Error::Listen { .. }));
+}
+
+#[test]
+fn limits_hold_and_what_is_declined_ends_nothing() {
+    let limits = Limits {
+        clients: 2,
+        duration: Duration::from_secs(2),
+        ..Limits::default()
+    };
+    let server = started(None, limits);
+    let mut first = open(&server, None).unwrap();
+    let go_on = &mut |_: &_| ControlFlow::Continue(());
+    let long = Spec::new(Test::TcpRr, Duration::from_secs(3));
+    let declined = first.measure(&long, go_on).unwrap_err();
+    assert!(
+        declined.to_string().contains("no test longer than 2 s"),
+        "{declined}"
+    );
+    let absurd = Spec {
+        flows: 0,
+        ..short(Test::TcpRr)
+    };
+    assert!(matches!(
+        first.measure(&absurd, go_on),
+        Err(Error::Invalid(_))
+    ));
+    assert!(first.measure(&short(Test::UdpRr), go_on).is_ok());
+    let second = open(&server, None).unwrap();
+    assert!(said(open(&server, None)).contains("as many clients"));
+    drop(second);
+    until(&server, |status| status.clients == 1);
+    assert!(open(&server, None).is_ok());
+}
+
+#[test]
+fn a_server_sends_no_more_than_it_may() {
+    let limits = Limits {
+        bits_per_s: Some(1e6),
+        ..Limits::default()
+    };
+    let server = started(None, limits);
+    let mut session = open(&server, None).unwrap();
+    let stream = Spec {
+        direction: netbench::Direction::Down,
+        message: 125,
+        ..Spec::new(Test::UdpStream, Duration::from_millis(300))
+    };
+    let go_on = &mut |_: &_| ControlFlow::Continue(());
+    let outcome = session.measure(&stream, go_on).unwrap();
+    let far = outcome.far.unwrap();
+    let due = far.window_ns as f64 / 1e9 * 1000.0;
+    // What was late before the window may be sent within it.
+    assert!(
+        (far.messages as f64) < due + 1000.0 && far.messages > 0,
+        "{outcome:?}"
+    );
+}
+
+/// Something else that listens, and says this.
+fn something(says: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(says).unwrap();
+        // Until the other end has seen enough.
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    address
+}
+
+#[test]
+fn what_is_no_server_is_told_so() {
+    let to = |target: &str| said(Session::open(target, None));
+    assert!(to(&something(b"SSH-2.0-OpenSSH_9.2\r\n")).contains("no netbench server"));
+    assert!(to(&something(b"lrnb\r\n\x63\0")).contains("speaks version 99"));
+    assert!(to(&something(b"lrnb\r\n\x01\0\xff\xff\xff\xff")).contains("is gone"));
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    assert!(to(&closed.to_string()).contains("refused"));
+    assert!(to("no-such-host.invalid").contains("no-such-host.invalid"));
+    assert!(to("host:port:9").contains("is no address"));
+}
+
+#[test]
+fn nonsense_is_counted_and_ends() {
+    let server = started(None, Limits::default());
+    let greeting = b"lrnb\r\n\x01\0";
+    let message = |body: &[u8]| {
+        let length = u32::try_from(body.len()).unwrap().to_le_bytes();
+        [&greeting[..], &length, body].concat()
+    };
+    let hello = message(br#"{"Hello":{"answer":null}}"#);
+    let after_hello = |body: &[u8]| [&hello, &message(body)[greeting.len()..]].concat();
+    let refused = [
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        [&greeting[..], b"\xff\xff\xff\xff"].concat(),
+        message(b"{}"),
+        message(br#""Mark""#),
+    ];
+    let broken = [
+        after_hello(br#""Mark""#),
+        after_hello(br#"{"Begin":{}}"#),
+        after_hello(br#"{"Begin":{"test":"tcp_rr","duration_us":1e99}}"#),
+    ];
+    for bytes in refused.iter().chain(&broken) {
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.write_all(bytes).unwrap();
+        // It closes, whatever it has said.
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    until(&server, |status| status.clients == 0);
+    let status = server.status();
+    assert_eq!(status.refused, 4, "{status:?}");
+    assert_eq!(status.tests, 0, "{status:?}");
+    let mut session = open(&server, None).unwrap();
+    let go_on = &mut |_: &_| ControlFlow::Continue(());
+    assert!(session.measure(&short(Test::TcpRr), go_on).is_ok());
+}

@@ -137,8 +137,12 @@ int BPF_PROG(vague_call_ends, struct pt_regs *regs, long count)
 {
 	struct requests requests = { .at = regs->dx };
 
-	if (silent && regs->orig_ax == call_sync_file_range)
+	if (overlay && regs->orig_ax == call_sync_file_range)
+		answer(regs, inode_of(regs->di));
+	if (silent && !overlay && regs->orig_ax == call_sync_file_range)
 		tell_mapped(regs);
+	if (overlay && count >= 0 && kind_of(regs->orig_ax) & CALL_OPENS)
+		tell_copied(count);
 	if (regs->orig_ax != call_io_submit || count <= 0)
 		return 0;
 	bpf_loop(count < REQUESTS ? count : REQUESTS, next_request, &requests, 0);

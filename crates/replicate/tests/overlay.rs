@@ -177,6 +177,34 @@ fn seed_above(tree: &Path, seed: u64) {
 }
 
 #[test]
+fn what_finds_no_room_is_read() {
+    within(|bed| {
+        let tree = bed.layers(Format::Ext4, "small", "", fill)?;
+        let small = Options {
+            ring_bytes: 64 << 10,
+            ..Options::default()
+        };
+        let map = mapping(&tree, "mapped");
+        let mut following = Following::start(&tree, small);
+        following.check(&tree);
+        // Not polled meanwhile.
+        shell(
+            &tree,
+            "for i in $(seq 200); do echo $i >f$i; mv f$i g$i; done; rm g1*; mkdir -p one/two
+             for i in $(seq 50); do echo $i >one/two/$i; done; mv one/two three; rmdir one
+             echo more >>written; echo more >>a; echo b >>b; rm moved; chmod 600 owned; rm -r opaque",
+        );
+        map.store(300, b"stored, and nobody was told");
+        let progress = following.check(&tree);
+        assert!(progress.dropped > 100, "{progress:?}");
+        map.store(300, b"again");
+        shell(&tree, "echo more >>a; echo more >>b; echo more >>c");
+        following.check(&tree);
+        Some(())
+    });
+}
+
+#[test]
 fn files_that_are_numbered_by_themselves_are_refused() {
     within(|bed| {
         let lower = bed.mount(Format::Tmpfs, "lower")?;

@@ -23,6 +23,7 @@ impl Deriver {
     /// It is not there any more, and nothing is in it.
     pub(super) fn gone(&mut self, file: File) {
         self.fresh.remove(&file);
+        self.source.forget(file);
         if self.tree.get(file).is_none() {
             return;
         }
@@ -39,7 +40,6 @@ impl Deriver {
         }
         self.doubts.remove(&file);
         self.mapped.remove(&file);
-        self.source.forget(file);
         self.say(Change::Gone { file });
     }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Overlays: programs use inodes of the overlay, and pages that they store to through memory are those
- * of a file in its upper directory. Which belongs to which is kept of files that are mapped.
+ * Overlays: programs use inodes of the overlay, and pages that they store to through memory are
+ * those of a file in its upper directory. Which belongs to which is kept of files that are mapped.
  */
 #ifndef REPLICATE_OVERLAY_H
 #define REPLICATE_OVERLAY_H
@@ -9,7 +9,8 @@
 #include "operation.h"
 #include "page.h"
 
-/* Lengths that nobody asks `sync_file_range` for, with no flags, so that the kernel does nothing. */
+/* Lengths that nobody asks `sync_file_range` for, with no flags, so that the kernel does nothing.
+ */
 #define ASK 0x6c6f77726f6164
 #define LEAVE 0x6c6f77726f6165
 /* O_WRONLY and O_RDWR */
@@ -97,7 +98,8 @@ static __always_inline void watch(struct inode *upper, struct inode *inode)
 		__sync_fetch_and_add(&unwatched, 1);
 }
 
-/* Whether processes may store to the file through memory; on an overlay, what they store is told. */
+/* Whether processes may store to the file through memory; on an overlay, what they store is told.
+ */
 static __always_inline bool stored_to(struct inode *inode)
 {
 	struct inode *upper;
@@ -134,7 +136,8 @@ static __always_inline void dirtied_below(struct folio *folio, struct inode *upp
 	     pages_of(folio) << PAGE_SHIFT);
 }
 
-/* Userspace asks by a call with the file; it is the only one, so that nobody else takes a watch away. */
+/* Userspace asks by a call with the file; it is the only one, so that nobody else takes a watch
+ * away. */
 static __always_inline void answer(struct pt_regs *regs, struct inode *inode)
 {
 	struct super_block *upper_file_system;
@@ -148,8 +151,8 @@ static __always_inline void answer(struct pt_regs *regs, struct inode *inode)
 	upper_file_system = upper ? BPF_CORE_READ(upper, i_sb) : NULL;
 	if (upper_file_system) {
 		upper_device = BPF_CORE_READ(upper_file_system, s_dev);
-		answer.magic = BPF_CORE_READ((struct super_block___magic *)upper_file_system,
-					     s_magic);
+		answer.magic =
+			BPF_CORE_READ((struct super_block___magic *)upper_file_system, s_magic);
 	}
 	answer.inode = BPF_CORE_READ(inode, i_ino);
 	upper = upper_of(inode);
@@ -161,7 +164,8 @@ static __always_inline void answer(struct pt_regs *regs, struct inode *inode)
 	bpf_map_update_elem(&answers, &question, &answer, BPF_ANY);
 }
 
-/* A file that was opened to write may be another than it was, and have one name instead of several. */
+/* A file that was opened to write may be another than it was, and have one name instead of several.
+ */
 static __always_inline void tell_copied(long descriptor)
 {
 	struct file *file = file_at(descriptor);

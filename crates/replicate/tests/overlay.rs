@@ -1,6 +1,7 @@
 //! A tree on an overlay: files of the lower directory are copied up while it is followed, and the records say
 //! the merged tree, whatever the overlay is made of.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
+#![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
 
 mod bed;
 mod follow;

@@ -157,10 +157,19 @@ impl Held {
         Ok(mapped)
     }
 
-    /// Which files the kernel's name is of.
+    /// Which files the kernel's name is of. A file that was copied up apart from other names may have two: it is
+    /// called by the number that it has now once another of its names is looked up anew.
     fn named(&self, called: u64) -> Vec<File> {
         let files = self.called.get(&called).into_iter().flatten();
-        files.copied().collect()
+        let mut files: BTreeSet<_> = files.copied().collect();
+        let numbered = File {
+            inode: called,
+            generation: 0,
+        };
+        if self.files.contains_key(&numbered) {
+            files.insert(numbered);
+        }
+        files.into_iter().collect()
     }
 
     fn keep(&mut self, file: File, descriptor: OwnedFd, called: u64) {

@@ -206,32 +206,6 @@ fn what_finds_no_room_is_read() {
 }
 
 #[test]
-fn a_name_that_is_looked_up_anew_is_the_same_file() {
-    if !sys::require::requested("drops the directory entries that the machine remembers") {
-        return;
-    }
-    within(|bed| {
-        let tree = bed.layers(Format::Ext4, "anew", "", fill)?;
-        let mut following = Following::start(&tree, Options::default());
-        following.check(&tree);
-        shell(&tree, "echo apart >>a; ln a deep/other");
-        following.check(&tree);
-        for _ in 0..2 {
-            std::fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
-            shell(&tree, "echo more >>deep/other");
-            following.check(&tree);
-            let map = mapping(&tree, "deep/other");
-            following.check(&tree);
-            map.store(2, b"x");
-            following.check(&tree);
-            shell(&tree, "echo more >>a");
-            following.check(&tree);
-        }
-        Some(())
-    });
-}
-
-#[test]
 fn files_that_are_numbered_by_themselves_are_refused() {
     within(|bed| {
         let lower = bed.mount(Format::Tmpfs, "lower")?;

@@ -157,8 +157,8 @@ impl Held {
         Ok(mapped)
     }
 
-    /// Which files the kernel's name is of. A file that was copied up apart from other names may have two: it is
-    /// called by the number that it has now once another of its names is looked up anew.
+    /// Which files the kernel's name is of: those that it was the name of when they were held, and the one that has
+    /// this number now.
     fn named(&self, called: u64) -> Vec<File> {
         let files = self.called.get(&called).into_iter().flatten();
         let mut files: BTreeSet<_> = files.copied().collect();

@@ -126,7 +126,7 @@ impl Machine {
     }
 
     /// By file system, because what the kernel must tell differs.
-    fn replicate(&self) -> [Check; 4] {
+    fn replicate(&self) -> [Check; 5] {
         let programs = || {
             self.btf()?;
             self.capabilities(&[Capability::Bpf, Capability::Perfmon])
@@ -137,6 +137,7 @@ impl Machine {
             Check::new("replicate", "xfs", vague()),
             Check::new("replicate", "btrfs", vague()),
             Check::new("replicate", "tmpfs", vague()),
+            Check::new("replicate", "overlay", vague()),
         ]
     }
 

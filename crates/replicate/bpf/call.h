@@ -19,6 +19,8 @@ enum call_kind {
 	/* It writes the file behind its first argument to the disk, or the whole file system. */
 	CALL_SYNC = 32,
 	CALL_SYNC_ALL = 64,
+	/* It opens a file, and returns its descriptor. */
+	CALL_OPENS = 128,
 };
 
 const volatile __u8 calls[CALLS];

@@ -16,6 +16,7 @@
 EXPORT_STRUCT(event);
 EXPORT_STRUCT(state);
 EXPORT_STRUCT(file_key);
+EXPORT_STRUCT(answer);
 
 #define REASON_EXTENDED 10
 

@@ -3,8 +3,7 @@
 #ifndef REPLICATE_UNSEEN_H
 #define REPLICATE_UNSEEN_H
 
-#include "operation.h"
-#include "page.h"
+#include "overlay.h"
 
 #define TYPE_MASK 0170000
 #define TYPE_REGULAR 0100000
@@ -25,6 +24,10 @@ int BPF_PROG(dirtied, struct folio *folio, struct address_space *mapping)
 	struct operation *operation;
 	__u64 first, pages;
 
+	if (overlay) {
+		dirtied_below(folio, inode);
+		return 0;
+	}
 	if (!in_scope(inode) || !regular(inode))
 		return 0;
 	first = BPF_CORE_READ(folio, index);
@@ -69,25 +72,6 @@ int BPF_PROG(inserted, struct inode *inode, s64 offset)
 	return 0;
 }
 
-static __always_inline struct file *file_at(__u32 descriptor)
-{
-	struct task_struct___files *task = (void *)bpf_get_current_task_btf();
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
-	struct file *file = NULL;
-
-	if (descriptor >= BPF_CORE_READ(table, max_fds))
-		return NULL;
-	bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(table, fd) + descriptor);
-	return file;
-}
-
-static __always_inline struct inode *inode_of(__u32 descriptor)
-{
-	struct file *file = file_at(descriptor);
-
-	return file ? BPF_CORE_READ(file, f_inode) : NULL;
-}
-
 /* A file gets stores of which nothing is told where its pages are dirty already. */
 static __always_inline void tell_mapping(struct pt_regs *regs)
 {
@@ -97,11 +81,11 @@ static __always_inline void tell_mapping(struct pt_regs *regs)
 	if ((regs->r10 & MAP_TYPE) == MAP_PRIVATE || regs->r10 & MAP_ANONYMOUS)
 		return;
 	inode = inode_of(regs->r8);
-	if (!in_scope(inode) || !regular(inode) || !mapped(inode))
+	if (!in_scope(inode) || !regular(inode) || !stored_to(inode))
 		return;
 	file = file_of(inode);
 	tell(&file, EVENT_RANGE, HOOK_MAPPING, 0, END);
-	if (silent)
+	if (silent && !overlay)
 		tell(&file, EVENT_MAPPED, HOOK_MAPPING, 1, 0);
 }
 

@@ -9,6 +9,8 @@
 #include "unseen.h"
 
 #define RING_FSYNC 3
+#define RING_OPENAT 18
+#define RING_OPENAT2 28
 #define RING_READV 1
 #define RING_READ_FIXED 4
 #define RING_READ 22
@@ -54,6 +56,14 @@ int BPF_PROG(buffered, struct kiocb *request, struct iov_iter *data)
 	return 0;
 }
 
+struct io_cqe {
+	s32 res;
+} __attribute__((preserve_access_index));
+
+struct io_kiocb___result {
+	struct io_cqe cqe;
+} __attribute__((preserve_access_index));
+
 /* What a ring was asked for is done, by whomever. */
 SEC("tp_btf/io_uring_complete")
 int BPF_PROG(ring_done, void *ring, struct io_kiocb *request)
@@ -65,6 +75,8 @@ int BPF_PROG(ring_done, void *ring, struct io_kiocb *request)
 	if (!request)
 		return 0;
 	what = BPF_CORE_READ(request, opcode);
+	if (overlay && (what == RING_OPENAT || what == RING_OPENAT2))
+		tell_copied(BPF_CORE_READ((struct io_kiocb___result *)request, cqe.res));
 	inode = BPF_CORE_READ(request, file, f_inode);
 	if (what == RING_READV || what == RING_READ_FIXED || what == RING_READ)
 		return 0;
@@ -137,8 +149,12 @@ int BPF_PROG(vague_call_ends, struct pt_regs *regs, long count)
 {
 	struct requests requests = { .at = regs->dx };
 
-	if (silent && regs->orig_ax == call_sync_file_range)
+	if (overlay && regs->orig_ax == call_sync_file_range)
+		answer(regs, inode_of(regs->di));
+	if (silent && !overlay && regs->orig_ax == call_sync_file_range)
 		tell_mapped(regs);
+	if (overlay && count >= 0 && kind_of(regs->orig_ax) & CALL_OPENS)
+		tell_copied(count);
 	if (regs->orig_ax != call_io_submit || count <= 0)
 		return 0;
 	bpf_loop(count < REQUESTS ? count : REQUESTS, next_request, &requests, 0);

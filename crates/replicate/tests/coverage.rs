@@ -23,7 +23,13 @@ fn those(report: &Report, verdict: Verdict) -> Vec<&'static str> {
 #[test]
 fn what_cannot_be_seen_is_said() {
     within(|bed| {
-        for format in [Format::Ext4, Format::Xfs, Format::Btrfs, Format::Tmpfs] {
+        for format in [
+            Format::Ext4,
+            Format::Xfs,
+            Format::Btrfs,
+            Format::Tmpfs,
+            Format::Overlay,
+        ] {
             let name = format!("{format:?}");
             let Some(tree) = bed.follow(format, &name) else {
                 continue;

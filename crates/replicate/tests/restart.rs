@@ -29,6 +29,8 @@ use rustix::fs::{XattrFlags, removexattr, setxattr};
 
 /// The seeds of every run of the tests.
 const USUAL: u64 = 10;
+/// On file systems of which most is read.
+const FEW: u64 = 2;
 const USUAL_STEPS: u32 = 100;
 /// Of a complete one.
 const ALL: u64 = 200;
@@ -157,18 +159,23 @@ impl Drop for Running {
 
 #[test]
 fn ten_seeds_are_taken_up_after_kills() {
-    within(|bed| seeds(bed, USUAL, USUAL_STEPS));
+    within(|bed| seeds(bed, Format::Ext4, USUAL, USUAL_STEPS));
+}
+
+#[test]
+fn seeds_on_overlay_are_taken_up_after_kills() {
+    within(|bed| seeds(bed, Format::Overlay, FEW, USUAL_STEPS));
 }
 
 #[test]
 fn two_hundred_seeds_are_taken_up_after_kills() {
     if sys::require::requested("takes up the logs of 200 seeds of 300 steps") {
-        within(|bed| seeds(bed, ALL, ALL_STEPS));
+        within(|bed| seeds(bed, Format::Ext4, ALL, ALL_STEPS));
     }
 }
 
-fn seeds(bed: &Bed, seeds: u64, steps: u32) {
-    let Some(disk) = bed.mount(Format::Ext4, "source") else {
+fn seeds(bed: &Bed, format: Format, seeds: u64, steps: u32) {
+    let Some(disk) = bed.follow(format, "source") else {
         return;
     };
     let one_of: Option<u64> = env::var("SEED").ok().and_then(|seed| seed.parse().ok());

@@ -45,6 +45,11 @@ fn seeds_on_tmpfs_are_said() {
 }
 
 #[test]
+fn ten_seeds_on_overlay_are_said() {
+    within(|bed| seeds(bed, Format::Overlay, USUAL, USUAL_STEPS));
+}
+
+#[test]
 fn two_hundred_seeds_on_ext4_are_said() {
     if sys::require::requested("follows 200 seeds of 500 steps") {
         within(|bed| seeds(bed, Format::Ext4, ALL, ALL_STEPS));
@@ -69,6 +74,13 @@ fn two_hundred_seeds_on_btrfs_are_said() {
 fn two_hundred_seeds_on_tmpfs_are_said() {
     if sys::require::requested("follows 200 seeds of 500 steps") {
         within(|bed| seeds(bed, Format::Tmpfs, ALL, ALL_STEPS));
+    }
+}
+
+#[test]
+fn two_hundred_seeds_on_overlay_are_said() {
+    if sys::require::requested("follows 200 seeds of 500 steps") {
+        within(|bed| seeds(bed, Format::Overlay, ALL, ALL_STEPS));
     }
 }
 

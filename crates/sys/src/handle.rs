@@ -106,6 +106,24 @@ pub fn clean(file: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
     }
 }
 
+/// Writes back all that is dirty, and waits for it: the next store to any page is a first one. Errors as of
+/// [`clean`].
+pub fn write_back(file: impl AsFd) -> io::Result<()> {
+    match nix::unistd::fdatasync(file).map_err(io::Error::from) {
+        Err(error) if !told_once(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Calls `sync_file_range` with a file, and with numbers that have it do nothing, for who watches calls.
+pub fn mention(file: impl AsFd, offset: u64, length: u64) {
+    let number = |value| i64::try_from(value).unwrap_or(0);
+    // SAFETY: the call reads and writes no memory of the process.
+    unsafe {
+        libc::sync_file_range(file.as_fd().as_raw_fd(), number(offset), number(length), 0);
+    }
+}
+
 /// Whether the kernel tells with this error, once, that some write back had failed.
 fn told_once(error: &io::Error) -> bool {
     matches!(

@@ -22,7 +22,9 @@ impl Capture {
     /// [`Error`] says what is missing.
     pub fn start(root: &Path, options: Options) -> Result<Self, Error> {
         Self::check(root, options)?;
-        Self::attach(root, options)
+        let capture = Self::attach(root, options)?;
+        capture.deriver.source.check(options)?;
+        Ok(capture)
     }
 
     /// Whatever the file system says nothing of.
@@ -47,6 +49,7 @@ impl Capture {
     pub fn resume(root: &Path, options: Options, known: Known) -> Result<Self, Error> {
         Self::check(root, options)?;
         let mut capture = Self::connect(root, options)?;
+        capture.deriver.source.check(options)?;
         let file = capture.deriver.source.name();
         let Known { tree, contents } = known;
         capture.epoch = tree.epoch();
@@ -77,12 +80,7 @@ impl Capture {
         if !nix::unistd::geteuid().is_root() {
             return Err(Error::Privileges);
         }
-        let source = Source::open(root)?;
-        if source.format().silent() && !options.look {
-            let format = source.format().name();
-            return Err(Error::Silent { format });
-        }
-        Ok(())
+        Source::open(root)?.check(options)
     }
 
     /// Where other file systems are mounted below a tree: they are no part of it.
@@ -94,25 +92,25 @@ impl Capture {
     }
 
     fn connect(root: &Path, options: Options) -> Result<Self, Error> {
-        let source = Source::open(root)?;
+        let mut source = Source::open(root)?;
         let failed = |cause| Error::Tree {
             path: root.to_owned(),
             cause,
         };
         let device = mounts::device(source.root()).map_err(failed)?;
-        let device = device.ok_or_else(|| Error::FileSystem {
-            path: root.to_owned(),
-        })?;
+        let device = device.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
         let scope = Scope {
             device,
             root: source.name(),
             format: source.format(),
         };
         let programs = Programs::attach(&scope, options)?;
+        source.attach(&programs)?;
         // A page that is dirty already would tell nothing of further stores.
         nix::unistd::syncfs(source.root()).map_err(|errno: Errno| failed(errno.into()))?;
         Ok(Self {
             programs,
+            looks: options.look && source.format().silent(),
             deriver: Deriver::new(source),
             order: Order::new(0),
             reading: Reading::Idle,
@@ -128,7 +126,6 @@ impl Capture {
             journal: options.journal,
             last_reading: Instant::now(),
             looked: Instant::now(),
-            looks: options.look,
             hooks: 0,
         })
     }

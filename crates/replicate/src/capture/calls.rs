@@ -10,6 +10,7 @@ const THIRD: u8 = 8;
 const MOVES: u8 = 16;
 const SYNC: u8 = 32;
 const SYNC_ALL: u8 = 64;
+const OPENS: u8 = 128;
 
 /// Numbers below this one are known to the programs.
 pub(super) const COUNT: usize = 512;
@@ -82,7 +83,8 @@ pub(super) fn table() -> [u8; COUNT] {
     mark(&RENAMES, NAMES | MOVES);
     mark(&LINKS, NAMES | MOVES);
     mark(&old::NAMES, NAMES);
-    mark(&old::WHOLE, WHOLE);
+    mark(&old::WHOLE, WHOLE | OPENS);
+    mark(&[libc::SYS_openat, libc::SYS_openat2], WHOLE | OPENS);
     mark(
         &[
             libc::SYS_unlinkat,
@@ -107,15 +109,7 @@ pub(super) fn table() -> [u8; COUNT] {
         ],
         NAMES,
     );
-    mark(
-        &[
-            libc::SYS_openat,
-            libc::SYS_openat2,
-            libc::SYS_truncate,
-            libc::SYS_io_submit,
-        ],
-        WHOLE,
-    );
+    mark(&[libc::SYS_truncate, libc::SYS_io_submit], WHOLE);
     mark(
         &[libc::SYS_ftruncate, libc::SYS_fallocate, libc::SYS_ioctl],
         WHOLE | FIRST,

@@ -11,7 +11,7 @@ use super::event::{Event, Flags, State, What};
 use super::look::Blocks;
 use super::rescan::Comparison;
 use super::source::{Source, kind_of};
-use crate::record::{Attributes, Change, Entry, File, Kind, Name, Origin, Part};
+use crate::record::{Attributes, Change, Entry, File, Kind, Origin, Part};
 use crate::tree::{Invalid, Tree};
 
 const SYMLINK: u16 = 0o120_000;
@@ -28,7 +28,7 @@ pub(super) struct Deriver {
     /// What is to be read.
     pub(super) doubts: Doubts,
     /// Files that are made, and of which it is not known yet what they are.
-    fresh: BTreeSet<File>,
+    pub(super) fresh: BTreeSet<File>,
     /// A directory without a name, of which all names have been read to find it.
     pub(super) adrift: Option<File>,
     /// What a log that is taken up says, until its first epoch.
@@ -37,6 +37,8 @@ pub(super) struct Deriver {
     told: BTreeMap<u32, Told>,
     /// Files that change without a word, and what they had when they were looked at last.
     pub(super) mapped: BTreeMap<File, Blocks>,
+    /// Files that are held, and may have no name in the tree any more.
+    pub(super) nameless: BTreeSet<File>,
 }
 
 /// Of one operation.
@@ -62,6 +64,7 @@ impl Deriver {
             comparison: None,
             told: BTreeMap::new(),
             mapped: BTreeMap::new(),
+            nameless: BTreeSet::new(),
         }
     }
 
@@ -141,11 +144,24 @@ impl Deriver {
     }
 
     /// Makes stores to what is in doubt ones that are seen.
-    pub(super) fn clean(&self, file: File, doubt: &Doubt) -> Result<(), Error> {
+    pub(super) fn clean(&mut self, file: File, doubt: &Doubt) -> Result<(), Error> {
         if doubt.stores && self.is(file, &Kind::Regular) {
-            for (start, end) in &doubt.ranges {
-                self.source.clean(file, *start, end - start)?;
+            // What is held is cleaned as a whole.
+            let most = if self.source.holds() { 1 } else { usize::MAX };
+            for (start, end) in doubt.ranges.iter().take(most) {
+                self.clean_range(file, *start, end - start)?;
             }
+        }
+        Ok(())
+    }
+
+    /// As [`Self::clean`], of a file whatever is in doubt.
+    pub(super) fn clean_range(&mut self, file: File, start: u64, length: u64) -> Result<(), Error> {
+        let mapped = self.source.clean(file, start, length)?;
+        match mapped.filter(|_| self.source.format().silent()) {
+            Some(true) => drop(self.mapped.entry(file).or_default()),
+            Some(false) => drop(self.mapped.remove(&file)),
+            None => {}
         }
         Ok(())
     }
@@ -417,83 +433,6 @@ impl Deriver {
             for directory in told.directories {
                 self.doubt(directory, Part::Names);
             }
-        }
-    }
-
-    /// A directory is outside of the tree now, and with it what has no other name.
-    fn leave(&mut self, directory: File) {
-        let mut left = vec![directory];
-        while let Some(file) = left.pop() {
-            let inside: Vec<_> = self.tree.children(file).map(|(_, child)| child).collect();
-            self.gone(file);
-            left.extend(
-                inside
-                    .into_iter()
-                    .filter(|child| self.held(*child).is_empty()),
-            );
-        }
-    }
-
-    /// It is not there any more, and nothing is in it.
-    pub(super) fn gone(&mut self, file: File) {
-        self.fresh.remove(&file);
-        if self.tree.get(file).is_none() {
-            return;
-        }
-        for (directory, name) in self.held(file) {
-            self.unlink(directory, &name);
-        }
-        let children: Vec<_> = self
-            .tree
-            .children(file)
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in children {
-            self.unlink(file, &name);
-        }
-        self.doubts.remove(&file);
-        self.mapped.remove(&file);
-        self.say(Change::Gone { file });
-    }
-
-    pub(super) fn held(&self, file: File) -> BTreeSet<(File, Name)> {
-        let node = self.tree.get(file);
-        node.map(|node| node.names.clone()).unwrap_or_default()
-    }
-
-    pub(super) fn unlink(&mut self, directory: File, name: &Name) {
-        if self.tree.child(directory, name).is_some() {
-            self.say(Change::Unlink {
-                directory,
-                name: name.clone(),
-            });
-        }
-    }
-
-    pub(super) fn link(&mut self, directory: File, name: Name, file: File) {
-        self.free(directory, file);
-        self.say(Change::Link {
-            directory,
-            name,
-            file,
-        });
-    }
-
-    /// Where a directory comes to lie in what was below it, that has been moved out before, as will
-    /// be told.
-    fn free(&mut self, directory: File, file: File) {
-        let mut at = directory;
-        while at != file {
-            let Some((above, name)) = self.held(at).pop_first() else {
-                return;
-            };
-            if above == file {
-                self.unlink(above, &name);
-                self.doubt(above, Part::Names);
-                self.doubt(at, Part::Attributes);
-                return;
-            }
-            at = above;
         }
     }
 }

@@ -5,10 +5,12 @@ use std::io;
 use std::os::fd::AsFd;
 
 use nix::sys::statfs::{
-    BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FsType, TMPFS_MAGIC, XFS_SUPER_MAGIC, fstatfs,
+    BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FsType, OVERLAYFS_SUPER_MAGIC, TMPFS_MAGIC,
+    XFS_SUPER_MAGIC, fstatfs,
 };
 use sys::handle::Handle;
 
+use super::mounts;
 use crate::record::File;
 
 /// Kinds of handles.
@@ -29,10 +31,18 @@ pub(super) enum Format {
         subvolume: u64,
     },
     Tmpfs,
+    Overlay {
+        /// Nothing tells of stores through memory: its upper directory's file system does not, or no
+        /// call writes them back.
+        silent: bool,
+    },
 }
 
 /// Those that can be followed, as they are told of.
-pub(super) const ALL: &str = "ext4, xfs, btrfs and tmpfs";
+pub(super) const ALL: &str = "ext4, xfs, btrfs, tmpfs, and overlays above one of these";
+const UPPER: &str = "ext4, xfs, btrfs and tmpfs";
+/// Options of an overlay that is never synced, as older and newer kernels say it.
+const VOLATILE: [&str; 2] = ["volatile", "fsync=volatile"];
 
 impl Format {
     /// That of an open directory; none where it cannot be followed.
@@ -48,9 +58,31 @@ impl Format {
                 Some(subvolume) => Self::Btrfs { subvolume },
                 None => return Ok(None),
             },
+            OVERLAYFS_SUPER_MAGIC => Self::Overlay {
+                silent: mounts::has_option(directory, &VOLATILE)?,
+            },
             FsType(_) => return Ok(None),
         };
         Ok(Some(format))
+    }
+
+    /// That of an overlay whose upper directory is on that kind of file system; what it is on where that cannot
+    /// be followed.
+    pub(super) fn above(self, magic: u64) -> Result<Self, String> {
+        let Self::Overlay { .. } = self else {
+            return Ok(self);
+        };
+        let magic = FsType(magic.try_into().unwrap_or(0));
+        match magic {
+            EXT4_SUPER_MAGIC | XFS_SUPER_MAGIC | BTRFS_SUPER_MAGIC => Ok(self),
+            TMPFS_MAGIC => Ok(Self::Overlay { silent: true }),
+            FsType(0) => {
+                Err("an overlay that has no upper directory: nothing can change in it".into())
+            }
+            FsType(_) => Err(format!(
+                "an overlay, and its upper directory on none of {UPPER}"
+            )),
+        }
     }
 
     /// It tells of changes where they take place, and of most what they are; of others it is only
@@ -61,7 +93,7 @@ impl Format {
 
     /// It tells nothing of stores through memory.
     pub(super) fn silent(self) -> bool {
-        self == Self::Tmpfs
+        matches!(self, Self::Tmpfs | Self::Overlay { silent: true })
     }
 
     pub(super) fn name(self) -> &'static str {
@@ -70,6 +102,7 @@ impl Format {
             Self::Xfs { .. } => "xfs",
             Self::Btrfs { .. } => "btrfs",
             Self::Tmpfs => "tmpfs",
+            Self::Overlay { .. } => "overlay",
         }
     }
 
@@ -121,6 +154,8 @@ impl Format {
                 INODE_AND_GENERATION,
                 [generation.as_slice(), &inode].concat(),
             ),
+            // It opens nothing by a handle.
+            Self::Overlay { .. } => (0, Vec::new()),
         };
         Handle { kind, bytes }
     }

@@ -35,8 +35,19 @@ impl Capture {
         let files: Vec<_> = self.deriver.mapped.keys().copied().collect();
         for file in files {
             // The answer is an event: where nobody has it mapped any more, this is the last look.
-            self.deriver.source.clean(file, 0, u64::MAX)?;
+            self.deriver.clean_range(file, 0, u64::MAX)?;
             self.look_at(file)?;
+            self.look_at_time(file)?;
+        }
+        Ok(())
+    }
+
+    /// Below an overlay nothing tells that a store has changed the time.
+    fn look_at_time(&mut self, file: File) -> Result<(), Error> {
+        if self.deriver.source.holds()
+            && let Some(stat) = self.deriver.source.stat(file)?
+        {
+            self.read_attributes(file, &stat)?;
         }
         Ok(())
     }

@@ -11,7 +11,9 @@ mod format;
 mod hooks;
 mod look;
 mod mounts;
+mod names;
 mod order;
+mod overlay;
 mod program;
 mod read;
 mod rescan;
@@ -127,8 +129,8 @@ pub enum Error {
     Privileges,
     #[error("{}: {cause}", .path.display())]
     Tree { path: PathBuf, cause: io::Error },
-    #[error("{} is on none of the file systems that can be followed: {}", .path.display(), format::ALL)]
-    FileSystem { path: PathBuf },
+    #[error("{} is on {on}", .path.display())]
+    FileSystem { path: PathBuf, on: String },
     #[error("following {format} needs Linux {since} or later: this one has no event {event}")]
     Kernel {
         format: &'static str,
@@ -258,7 +260,9 @@ impl Capture {
             self.last_event = Instant::now();
         }
         for event in late {
-            self.deriver.late(&event);
+            for event in self.deriver.source.translate(*event) {
+                self.deriver.late(&event);
+            }
         }
         Ok(more)
     }
@@ -269,7 +273,7 @@ impl Capture {
             self.wanted |= event.what == event::What::Sync;
             self.hooks |= event.hooks;
             let quiet = event.flags.quiet();
-            self.deriver.event(event)?;
+            self.deriver.take(event)?;
             if quiet && (self.wanted || self.is_due()) {
                 self.close()?;
             }
@@ -283,7 +287,9 @@ impl Capture {
         self.progress.dropped = counters.dropped;
         if counters.dropped != self.accounted {
             for file in self.programs.take_lost()? {
-                self.deriver.doubt_all(file);
+                for file in self.deriver.source.called(file) {
+                    self.deriver.doubt_all(file);
+                }
             }
             self.doubt_nameless();
             self.accounted = counters.dropped;
@@ -424,6 +430,7 @@ impl Capture {
             return Ok(());
         }
         self.look()?;
+        self.deriver.let_go();
         let entry = Entry::Epoch {
             number: self.epoch + 1,
         };

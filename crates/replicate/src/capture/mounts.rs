@@ -15,10 +15,23 @@ struct Mount {
     id: u64,
     device: u64,
     at: PathBuf,
+    /// Those of the file system, as they are written.
+    options: Vec<u8>,
 }
 
 /// The device that the kernel knows an open directory's file system by, which `st_dev` is not everywhere.
 pub(super) fn device(directory: impl AsFd) -> io::Result<Option<u64>> {
+    Ok(mount(directory)?.map(|mount| mount.device))
+}
+
+/// Whether an open directory's file system was mounted with one of these options.
+pub(super) fn has_option(directory: impl AsFd, wanted: &[&str]) -> io::Result<bool> {
+    let mount = mount(directory)?.ok_or(io::ErrorKind::NotFound)?;
+    let mut options = mount.options.split(|byte| *byte == b',');
+    Ok(options.any(|option| wanted.iter().any(|wanted| option == wanted.as_bytes())))
+}
+
+fn mount(directory: impl AsFd) -> io::Result<Option<Mount>> {
     let info = format!("/proc/thread-self/fdinfo/{}", directory.as_fd().as_raw_fd());
     let info = fs::read_to_string(info)?;
     let id = info
@@ -26,8 +39,7 @@ pub(super) fn device(directory: impl AsFd) -> io::Result<Option<u64>> {
         .find_map(|line| line.strip_prefix("mnt_id:"))
         .and_then(|id| id.trim().parse::<u64>().ok());
     let mounts = read()?;
-    let mount = mounts.into_iter().find(|mount| Some(mount.id) == id);
-    Ok(mount.map(|mount| mount.device))
+    Ok(mounts.into_iter().find(|mount| Some(mount.id) == id))
 }
 
 /// What is mounted below a directory.
@@ -58,7 +70,14 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let device = makedev(major.parse().ok()?, minor.parse().ok()?);
     let _root = words.next()?;
     let at = PathBuf::from(OsString::from_vec(unescape(words.next()?)));
-    Some(Mount { id, device, at })
+    // Behind what there may be any number of: a dash, the kind and the source.
+    let options = words.skip_while(|word| *word != b"-").nth(3);
+    Some(Mount {
+        id,
+        device,
+        at,
+        options: options.unwrap_or_default().to_vec(),
+    })
 }
 
 fn text(bytes: &[u8]) -> Option<&str> {

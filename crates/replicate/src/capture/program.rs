@@ -1,5 +1,6 @@
 //! Loads the programs for one tree, and reads what they count.
 
+use std::io;
 use std::mem::MaybeUninit;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
@@ -38,6 +39,7 @@ pub(super) struct Programs {
     counters: MapHandle,
     lost: MapHandle,
     period: MapHandle,
+    answers: MapHandle,
     periods: u64,
     _links: Vec<Link>,
 }
@@ -83,6 +85,7 @@ impl Programs {
             counters: handle(&skel.maps.bss)?,
             lost: handle(&skel.maps.lost)?,
             period: handle(&skel.maps.data_period)?,
+            answers: handle(&skel.maps.answers)?,
             periods: 1,
             _links: links,
         })
@@ -110,12 +113,21 @@ impl Programs {
         let Some((counters, _)) = types::bss::split(&bytes) else {
             return Err(Error::Unknown);
         };
+        if counters.unwatched != 0 {
+            let many = "more than 65536 files of the overlay are mapped to be stored to";
+            return Err(Error::io("watching stores")(io::Error::other(many)));
+        }
         Ok(Counters {
             next: counters.next_number,
             dropped: counters.dropped,
             forgotten: counters.forgotten,
             operations: counters.operations,
         })
+    }
+
+    /// Where the programs answer what the kernel calls a file.
+    pub(super) fn answers(&self) -> Result<MapHandle, Error> {
+        MapHandle::try_from(&self.answers).map_err(Error::bpf("duplicating a map's descriptor"))
     }
 
     /// Files of which an event was dropped since the last call.
@@ -162,7 +174,11 @@ fn settle(open: &mut OpenCaptureSkel<'_>, scope: &Scope, options: Options) -> Re
     let device = (major(scope.device) << 20) | minor(scope.device);
     constants.root_device = u32::try_from(device).map_err(|_| Error::Unknown)?;
     constants.root_inode = scope.root.inode;
-    constants.whole = scope.format == Format::Ext4 && scope.root.inode == FIRST_INODE;
+    let first = scope.format == Format::Ext4 && scope.root.inode == FIRST_INODE;
+    // What the kernel calls the root of a tree on an overlay, nobody knows yet.
+    let overlay = matches!(scope.format, Format::Overlay { .. });
+    constants.whole = first || overlay;
+    constants.overlay = overlay;
     constants.vague = !scope.format.exact();
     constants.calls = calls::table();
     constants.silent = scope.format.silent();

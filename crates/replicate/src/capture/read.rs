@@ -35,6 +35,9 @@ impl Capture {
             self.deriver.gone(file);
             return Ok(());
         }
+        if !self.deriver.recognise(file, &stat)? {
+            return Ok(());
+        }
         if doubt.attributes || !doubt.ranges.is_empty() {
             self.read_attributes(file, &stat)?;
         }
@@ -140,7 +143,7 @@ impl Capture {
         });
         self.read_attributes(file, &stat)?;
         if kind == Kind::Regular {
-            self.deriver.source.clean(file, 0, u64::MAX)?;
+            self.deriver.clean_range(file, 0, u64::MAX)?;
             self.read_range(file, (0, u64::MAX), take)?;
         }
         Ok(Some(kind))

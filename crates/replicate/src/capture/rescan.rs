@@ -122,7 +122,7 @@ impl Capture {
         self.rescanned(|rescan| rescan.files += 1);
         // Stores from here on are seen, as those are to what is adopted.
         if known == Kind::Regular {
-            self.deriver.source.clean(file, 0, u64::MAX)?;
+            self.deriver.clean_range(file, 0, u64::MAX)?;
         }
         self.deriver.source.wait(file, &known)?;
         let stat = self.deriver.source.stat(file)?;

@@ -13,4 +13,5 @@ pub(super) use capture::*;
 unsafe impl Plain for types::event {}
 unsafe impl Plain for types::state {}
 unsafe impl Plain for types::file_key {}
+unsafe impl Plain for types::answer {}
 unsafe impl Plain for types::bss {}

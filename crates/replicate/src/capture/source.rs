@@ -1,5 +1,6 @@
 //! Reads files of the source by what the file system calls them, whatever their names are by now.
 
+use std::ffi::OsStr;
 use std::fs::File as Opened;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -16,9 +17,11 @@ use nix::unistd::{Whence, lseek64};
 use rustix::fs::{getxattr, listxattr};
 use sys::handle::{self, Handle};
 
-use super::Error;
 use super::event::nanoseconds;
-use super::format::Format;
+use super::format::{self, Format};
+use super::overlay::{self, Answer, Held};
+use super::program::Programs;
+use super::{Error, Options};
 use crate::record::{Attributes, Extended, File, Kind, Name};
 
 /// More than names and values of extended attributes take.
@@ -34,6 +37,8 @@ pub(super) struct Source {
     name: File,
     path: PathBuf,
     format: Format,
+    /// Of an overlay.
+    held: Option<Held>,
 }
 
 /// A stretch of a file.
@@ -53,16 +58,41 @@ impl Source {
         let root = OwnedFd::from(Opened::open(path).map_err(failed)?);
         let unknown = || Error::FileSystem {
             path: path.to_owned(),
+            on: format!(
+                "none of the file systems that can be followed: {}",
+                format::ALL
+            ),
         };
         let format = Format::of(&root).map_err(failed)?.ok_or_else(unknown)?;
-        let handle = Handle::of(&root, "".as_ref()).map_err(failed)?;
-        let file = format.file(&handle).ok_or_else(unknown)?;
+        let (name, held) = if let Format::Overlay { .. } = format {
+            let (name, held) = Held::new(&root).map_err(failed)?;
+            (name, Some(held))
+        } else {
+            let handle = Handle::of(&root, "".as_ref()).map_err(failed)?;
+            (format.file(&handle).ok_or_else(unknown)?, None)
+        };
         Ok(Self {
             root,
-            name: file,
+            name,
             path: path.to_owned(),
             format,
+            held,
         })
+    }
+
+    /// Learns what only the programs know: how an overlay tells of its files.
+    pub(super) fn attach(&mut self, programs: &Programs) -> Result<(), Error> {
+        let Some(held) = &mut self.held else {
+            return Ok(());
+        };
+        let answer = held.attach(self.name, programs.answers()?);
+        let Answer { magic, .. } = answer.map_err(|cause| self.failed(self.name, cause))?;
+        let format = self.format.above(magic);
+        self.format = format.map_err(|on| Error::FileSystem {
+            path: self.path.clone(),
+            on,
+        })?;
+        Ok(())
     }
 
     pub(super) fn root(&self) -> &OwnedFd {
@@ -78,6 +108,31 @@ impl Source {
         self.format
     }
 
+    /// Whether it tells all that is to be told, as far as that is known by now.
+    pub(super) fn check(&self, options: Options) -> Result<(), Error> {
+        if self.format.silent() && !options.look {
+            let format = self.format.name();
+            return Err(Error::Silent { format });
+        }
+        Ok(())
+    }
+
+    /// Whether it holds the files that it names.
+    pub(super) fn holds(&self) -> bool {
+        self.held.is_some()
+    }
+
+    pub(super) fn held(&self) -> Option<&Held> {
+        self.held.as_ref()
+    }
+
+    /// That the file is no part of the tree any more.
+    pub(super) fn forget(&mut self, file: File) {
+        if let Some(held) = &mut self.held {
+            held.forget(file);
+        }
+    }
+
     /// Opens a file without leaving a trace; none where it is gone.
     pub(super) fn file(&self, file: File, flags: OFlag) -> Result<Option<OwnedFd>, Error> {
         let flags = if flags.contains(OFlag::O_PATH) {
@@ -85,6 +140,11 @@ impl Source {
         } else {
             flags | OFlag::O_NOATIME | OFlag::O_NONBLOCK
         };
+        if let Some(held) = &self.held {
+            return held
+                .open(file, flags)
+                .map_err(|cause| self.failed(file, cause));
+        }
         let handle = self.format.handle(file);
         for _ in 0..ATTEMPTS {
             match handle.open(&self.root, flags) {
@@ -100,12 +160,22 @@ impl Source {
         Err(self.failed(file, Errno::ENOMEM.into()))
     }
 
-    /// Makes the next store to what is in the range one that is seen.
-    pub(super) fn clean(&self, file: File, offset: u64, length: u64) -> Result<(), Error> {
-        if let Some(descriptor) = self.file(file, OFlag::O_RDONLY)? {
-            handle::clean(descriptor, offset, length).map_err(|cause| self.failed(file, cause))?;
-        }
-        Ok(())
+    /// Makes the next store to what is in the range one that is seen. Whether the file is mapped, where that
+    /// is told at once.
+    pub(super) fn clean(
+        &self,
+        file: File,
+        offset: u64,
+        length: u64,
+    ) -> Result<Option<bool>, Error> {
+        let Some(descriptor) = self.file(file, OFlag::O_RDONLY)? else {
+            return Ok(None);
+        };
+        let cleaned = match &self.held {
+            Some(held) => held.clean(&descriptor).map(Some),
+            None => handle::clean(descriptor, offset, length).map(|()| None),
+        };
+        cleaned.map_err(|cause| self.failed(file, cause))
     }
 
     /// Waits for who changes the file under its lock, by what takes that lock, too.
@@ -124,7 +194,11 @@ impl Source {
                 let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
                 if let Some(descriptor) = self.file(file, flags)? {
                     let mut entries = Dir::from_fd(descriptor).map_err(failed)?;
-                    entries.iter().next().transpose().map_err(failed)?;
+                    match entries.iter().next().transpose() {
+                        // It was removed.
+                        Ok(_) | Err(Errno::ENOENT) => {}
+                        Err(errno) => return Err(failed(errno)),
+                    }
                 }
             }
             _ => {}
@@ -182,33 +256,54 @@ impl Source {
     }
 
     /// The names in a directory that belong to its file system; none where it is gone.
-    pub(super) fn list(&self, directory: File) -> Result<Option<Vec<(Name, File)>>, Error> {
+    pub(super) fn list(&mut self, directory: File) -> Result<Option<Vec<(Name, File)>>, Error> {
         let Some(descriptor) = self.file(directory, OFlag::O_RDONLY | OFlag::O_DIRECTORY)? else {
             return Ok(None);
         };
-        let failed = |cause| self.failed(directory, cause);
-        let within = descriptor.try_clone().map_err(failed)?;
-        let mut entries = Dir::from_fd(descriptor).map_err(|errno| failed(errno.into()))?;
+        let within = descriptor.try_clone();
+        let within = within.map_err(|cause| self.failed(directory, cause))?;
+        let entries = Dir::from_fd(descriptor);
+        let mut entries = entries.map_err(|errno| self.failed(directory, errno.into()))?;
         let mut names = Vec::new();
         for entry in entries.iter() {
-            let entry = entry.map_err(|errno| failed(errno.into()))?;
+            let entry = match entry {
+                Ok(entry) => entry,
+                // It was removed.
+                Err(Errno::ENOENT) => return Ok(None),
+                Err(errno) => return Err(self.failed(directory, errno.into())),
+            };
             let Ok(name) = Name::new(entry.file_name().to_bytes()) else {
                 continue;
             };
-            let found = Handle::of(&within, std::ffi::OsStr::from_bytes(name.as_bytes()));
-            match found {
-                // What is mounted on it hides it: of that the inode numbers do not agree.
-                Ok(handle) => names.extend(
-                    self.format
-                        .file(&handle)
-                        .filter(|file| file.inode == entry.ino())
-                        .map(|file| (name, file)),
-                ),
-                Err(cause) if gone(&cause) => {}
-                Err(cause) => return Err(failed(cause)),
-            }
+            let found = self.find(&within, &name, entry.ino());
+            let found = found.map_err(|cause| self.failed(directory, cause))?;
+            names.extend(found.map(|file| (name, file)));
         }
         Ok(Some(names))
+    }
+
+    /// What a name in a directory is; none where it is gone, or hidden by what is mounted on it.
+    fn find(&mut self, within: &OwnedFd, name: &Name, inode: u64) -> io::Result<Option<File>> {
+        if let Some(held) = &mut self.held {
+            return held.find(within, name);
+        }
+        match Handle::of(within, OsStr::from_bytes(name.as_bytes())) {
+            // Of what is mounted the inode numbers do not agree.
+            Ok(handle) => Ok(self.format.file(&handle).filter(|file| file.inode == inode)),
+            Err(cause) if gone(&cause) => Ok(None),
+            Err(cause) => Err(cause),
+        }
+    }
+
+    /// The number of what a name in a directory is; none where there is no such.
+    pub(super) fn inode_of(&self, directory: File, name: &Name) -> Result<Option<u64>, Error> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
+        let Some(within) = self.file(directory, flags)? else {
+            return Ok(None);
+        };
+        let found = overlay::look(&within, name);
+        let found = found.map_err(|cause| self.failed(directory, cause))?;
+        Ok(found.map(|(_, status)| status.stx_ino))
     }
 
     /// Data and holes between two offsets, as far as the file reaches.
@@ -334,7 +429,7 @@ fn growing(
     }
 }
 
-fn gone(cause: &io::Error) -> bool {
+pub(super) fn gone(cause: &io::Error) -> bool {
     let errno = cause.raw_os_error().map(Errno::from_raw);
     matches!(errno, Some(Errno::ESTALE | Errno::ENOENT | Errno::ENXIO))
 }

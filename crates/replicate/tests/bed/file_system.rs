@@ -134,25 +134,66 @@ impl Bed {
     }
 
     fn overlay(&self, at: &Path, name: &str) -> bool {
-        let Some(below) = self.mount(Format::Ext4, &format!("{name}.layers")) else {
+        let Some(layers) = self.mount(Format::Ext4, &format!("{name}.layers")) else {
             return false;
         };
-        let [lower, upper, work] = ["lower", "upper", "work"].map(|layer| below.join(layer));
-        for layer in [&lower, &upper, &work] {
-            fs::create_dir(layer).unwrap();
-        }
-        let options = format!(
-            "lowerdir={},upperdir={},workdir={}",
-            lower.display(),
-            upper.display(),
-            work.display()
-        );
-        done(
-            Command::new("mount")
-                .args(["-t", "overlay", "-o", &options, "overlay"])
-                .arg(at),
-        )
+        let lower = layers.join("lower");
+        fs::create_dir(&lower).unwrap();
+        overlay(at, &lower, &layers, "")
     }
+
+    /// As [`Self::follow`], of an overlay above an upper directory on such a file system, mounted with those
+    /// options beside, the lower directory within the same. What `fill` makes in a folder is in the tree.
+    pub(crate) fn layers(
+        &self,
+        upper: Format,
+        name: &str,
+        options: &str,
+        fill: impl FnOnce(&Path),
+    ) -> Option<PathBuf> {
+        let layers = self.follow(upper, &format!("{name}.layers"))?;
+        let lower = layers.join("lower");
+        self.above(&lower, &layers, name, options, fill)
+    }
+
+    /// As [`Self::layers`], of a lower directory anywhere, and a folder for the upper one.
+    pub(crate) fn above(
+        &self,
+        lower: &Path,
+        layers: &Path,
+        name: &str,
+        options: &str,
+        fill: impl FnOnce(&Path),
+    ) -> Option<PathBuf> {
+        if !Release::running().unwrap().at_least(6, 13) {
+            skip(Class::Hardware, "following an overlay needs Linux 6.13");
+            return None;
+        }
+        let at = self.scratch().join(name);
+        fs::create_dir(&at).unwrap();
+        fs::create_dir_all(lower.join("tree")).unwrap();
+        fill(&lower.join("tree"));
+        overlay(&at, lower, layers, options).then(|| at.join("tree"))
+    }
+}
+
+/// Mounts one, its upper directory in a folder.
+fn overlay(at: &Path, lower: &Path, layers: &Path, more: &str) -> bool {
+    let [upper, work] = ["upper", "work"].map(|layer| layers.join(layer));
+    for layer in [&upper, &work] {
+        fs::create_dir(layer).unwrap();
+    }
+    let options = format!(
+        "lowerdir={},upperdir={},workdir={}{more}",
+        lower.display(),
+        upper.display(),
+        work.display()
+    );
+    done(
+        Command::new("mount")
+            .args(["-t", "overlay", "-o", &options, "overlay"])
+            .arg(at),
+    )
 }
 
 impl Drop for Bed {

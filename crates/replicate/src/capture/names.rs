@@ -1,0 +1,107 @@
+//! Names that files get and lose.
+
+use std::collections::BTreeSet;
+
+use super::derive::Deriver;
+use crate::record::{Change, File, Name, Part};
+
+impl Deriver {
+    /// A directory is outside of the tree now, and with it what has no other name.
+    pub(super) fn leave(&mut self, directory: File) {
+        let mut left = vec![directory];
+        while let Some(file) = left.pop() {
+            let inside: Vec<_> = self.tree.children(file).map(|(_, child)| child).collect();
+            self.gone(file);
+            left.extend(
+                inside
+                    .into_iter()
+                    .filter(|child| self.held(*child).is_empty()),
+            );
+        }
+    }
+
+    /// It is not there any more, and nothing is in it.
+    pub(super) fn gone(&mut self, file: File) {
+        self.fresh.remove(&file);
+        self.source.forget(file);
+        if self.tree.get(file).is_none() {
+            return;
+        }
+        for (directory, name) in self.held(file) {
+            self.unlink(directory, &name);
+        }
+        let children: Vec<_> = self
+            .tree
+            .children(file)
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in children {
+            self.unlink(file, &name);
+        }
+        self.doubts.remove(&file);
+        self.mapped.remove(&file);
+        self.say(Change::Gone { file });
+    }
+
+    pub(super) fn held(&self, file: File) -> BTreeSet<(File, Name)> {
+        let node = self.tree.get(file);
+        node.map(|node| node.names.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn unlink(&mut self, directory: File, name: &Name) {
+        if let Some(file) = self.tree.child(directory, name) {
+            self.say(Change::Unlink {
+                directory,
+                name: name.clone(),
+            });
+            self.loses_a_name(file);
+        }
+    }
+
+    pub(super) fn link(&mut self, directory: File, name: Name, file: File) {
+        self.free(directory, file);
+        let before = self.tree.child(directory, &name);
+        self.say(Change::Link {
+            directory,
+            name,
+            file,
+        });
+        if let Some(before) = before {
+            self.loses_a_name(before);
+        }
+    }
+
+    fn loses_a_name(&mut self, file: File) {
+        if self.source.holds() {
+            self.nameless.insert(file);
+        }
+    }
+
+    /// Lets go of what is held and has no name in the tree: nobody tells when its last user leaves it, and
+    /// where it gets a name again, that directory is read. Nothing may be in doubt.
+    pub(super) fn let_go(&mut self) {
+        while let Some(file) = self.nameless.pop_first() {
+            if self.held(file).is_empty() && Some(file) != self.tree.root() {
+                self.gone(file);
+            }
+        }
+    }
+
+    /// Where a directory comes to lie in what was below it, that has been moved out before, as will
+    /// be told.
+    fn free(&mut self, directory: File, file: File) {
+        let mut at = directory;
+        while at != file {
+            let Some((above, name)) = self.held(at).pop_first() else {
+                return;
+            };
+            if above == file {
+                self.unlink(above, &name);
+                self.doubt(above, Part::Names);
+                self.doubt(at, Part::Attributes);
+                return;
+            }
+            at = above;
+        }
+    }
+}

@@ -56,7 +56,7 @@ fn size(socket: &Socket, spec: &Spec) -> io::Result<()> {
 }
 
 /// What the kernel has given, as it counts.
-pub(crate) fn buffers(socket: SockRef<'_>, end: &mut End) {
+pub(crate) fn buffers(socket: &SockRef<'_>, end: &mut End) {
     let bytes = |size: io::Result<usize>| size.map_or(0, |bytes| bytes as u64);
     end.send_buffer = bytes(socket.send_buffer_size());
     end.receive_buffer = bytes(socket.recv_buffer_size());

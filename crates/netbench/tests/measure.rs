@@ -173,8 +173,8 @@ fn in_an_open_loop_no_more_is_sent_than_is_due() {
         };
         let outcome = transacts(&server, &paced);
         let window = outcome.near.window_ns as f64 / 1e9;
-        let due = (window * 100.0).ceil() as u64 + 2;
-        assert!(outcome.near.messages <= due, "{outcome:?}");
+        let due = window * 100.0 + 3.0;
+        assert!(outcome.near.messages as f64 <= due, "{outcome:?}");
     }
 }
 

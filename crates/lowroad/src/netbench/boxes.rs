@@ -54,13 +54,16 @@ fn quantiles(latency: &Latency) -> Five {
 
 fn quartiles(mut values: Vec<f64>) -> Five {
     values.sort_by(f64::total_cmp);
-    let last = values.len().saturating_sub(1) as f64;
+    let last = values.len().saturating_sub(1);
+    let value = |at: usize| values.get(at).copied().unwrap_or(0.0);
     // Linear between neighbours, as R's type 7.
-    [0.0, 0.25, 0.5, 0.75, 1.0].map(|share| {
-        let at = share * last;
-        let (below, above) = (at.floor(), at.ceil());
-        let value = |at: f64| values.get(at as usize).copied().unwrap_or(0.0);
-        value(below) + (value(above) - value(below)) * (at - below)
+    [0_u8, 1, 2, 3, 4].map(|quarter| {
+        let quarters = usize::from(quarter) * last;
+        let below = value(quarters / 4);
+        match quarters % 4 {
+            0 => below,
+            part => below + (value(quarters / 4 + 1) - below) * part as f64 / 4.0,
+        }
     })
 }
 
@@ -70,15 +73,18 @@ fn plot(unit: &str, rows: &[(String, Five)]) -> String {
     let (low, high) = ends.fold((f64::MAX, 0.0_f64), |(low, high), it| {
         (low.min(it), high.max(it))
     });
-    if rows.is_empty() || !(low > 0.0) {
+    if rows.is_empty() || low <= 0.0 {
         return String::new();
     }
     // One value alone has an axis, too.
     let (low, high) = (low / 1.02, high * 1.02);
-    let column = |value: f64| {
-        let share = (value / low).ln() / (high / low).ln();
-        ((share * (WIDTH - 1) as f64).round() as usize).min(WIDTH - 1)
-    };
+    let step = (high / low).powf(1.0 / (WIDTH - 1) as f64);
+    // The column that it is nearest to.
+    let mut bounds = [low * step.sqrt(); WIDTH - 1];
+    for at in 1..bounds.len() {
+        bounds[at] = bounds[at - 1] * step;
+    }
+    let column = |value: f64| bounds.iter().filter(|bound| **bound < value).count();
     let names = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut text = String::from("\n");
     for (name, five) in rows {

@@ -40,7 +40,10 @@ pub(super) struct Serve {
 
 impl Serve {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
-        if self.max_mbps.is_some_and(|rate| !(rate > 0.0)) {
+        if self
+            .max_mbps
+            .is_some_and(|rate| rate.is_nan() || rate <= 0.0)
+        {
             return Err(Failure::Input("--max-mbps is above 0".to_owned()));
         }
         let shutdown = Shutdown::install().context("signals")?;

@@ -27,7 +27,7 @@ pub(super) fn measure(target: IpAddr, spec: &Spec, watch: Watch<'_>) -> Result<O
     let failed = |cause| Error::Icmp { target, cause };
     let mut echo = Echo::open(target, spec).map_err(failed)?;
     let totals = Totals::default();
-    totals.sizes((&echo.socket).into());
+    totals.sizes(&(&echo.socket).into());
     let mut latency = Latency::new();
     let mut pace = spec.rate.map(|rate| Pace::new(rate, 0, 1));
     let begun = Instant::now();

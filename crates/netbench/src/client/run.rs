@@ -33,7 +33,7 @@ pub(super) fn measure(
     thread::scope(|scope| {
         let mut flows = Vec::new();
         for flow in 0..spec.flows {
-            let to = to.get(usize::from(flow)).or(to.first()).copied();
+            let to = to.get(usize::from(flow)).or_else(|| to.first()).copied();
             let to = to.ok_or_else(|| Error::Io(io::ErrorKind::InvalidData.into()))?;
             let flow = Flow {
                 number: flow,
@@ -257,7 +257,7 @@ impl Flow<'_> {
         };
         let socket = socket::udp((any, 0).into(), self.spec)?;
         socket.connect(self.to)?;
-        self.totals.sizes((&socket).into());
+        self.totals.sizes(&(&socket).into());
         let begun = Instant::now();
         let mut room = [0; COOKIE];
         while begun.elapsed() < MEETING {

@@ -120,7 +120,7 @@ impl Totals {
             Ok(value) => Some(value),
             Err(error) => {
                 if !self.is_stopped() {
-                    self.shared().fault.get_or_insert(error.to_string());
+                    self.shared().fault.get_or_insert_with(|| error.to_string());
                 }
                 None
             }
@@ -150,7 +150,7 @@ impl Totals {
     /// Of duplicating its descriptor.
     pub(crate) fn adopt(&self, stream: &TcpStream) -> io::Result<()> {
         let clone = stream.try_clone()?;
-        self.sizes(stream.into());
+        self.sizes(&stream.into());
         self.shared().streams.push(clone);
         if self.is_stopped() {
             self.cut();
@@ -158,7 +158,7 @@ impl Totals {
         Ok(())
     }
 
-    pub(crate) fn sizes(&self, socket: SockRef<'_>) {
+    pub(crate) fn sizes(&self, socket: &SockRef<'_>) {
         socket::buffers(socket, &mut self.shared().buffers);
     }
 

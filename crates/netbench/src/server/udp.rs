@@ -16,7 +16,7 @@ pub(super) fn serve(test: &Test<'_>, flow: u16, socket: &UdpSocket) -> io::Resul
     if !meet(test, socket)? {
         return Ok(());
     }
-    test.totals.sizes(socket.into());
+    test.totals.sizes(&socket.into());
     let (spec, totals) = (test.spec, test.totals);
     match (spec.test, spec.direction) {
         (spec::Test::UdpRr, _) => answer::udp(socket, spec, &test.cookie, totals),

@@ -10,13 +10,12 @@ use crate::{doctor, features, netbench, relay, replicate, router};
 
 /// What `lowroad` alone prints: three groups, an example each.
 pub(crate) const OVERVIEW: &str = "\
-lowroad relay | features | router | replicate | netbench
-                                                    jobs: a stream to many receivers; packets to flows; routes and rules;
-                                                    what programs do to files; what a network path costs
+lowroad relay | features | router | replicate | netbench  jobs: a stream to many receivers; packets to flows; routes and
+                                                          rules; what programs do to files; what a path costs
     sudo lowroad relay serve --config relay.toml
-lowroad compare | report | selftest | demo | clean  comparison: what each datapath costs
+lowroad compare | report | selftest | demo | clean        comparison: what each datapath costs
     sudo lowroad compare relay-delay --quick
-lowroad doctor                                      what this machine can run
+lowroad doctor                                            what this machine can run
     sudo lowroad doctor
 
 lowroad COMMAND --help says more.

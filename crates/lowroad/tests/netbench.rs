@@ -231,7 +231,7 @@ fn bad_input_is_one_line_and_exit_code_2() {
     refused(&with(&["--test", "tcp-rr"]), "there are: tcp_stream", 2);
     refused(
         &with(&["--test", "udp_rr", "--request", "1MiB"]),
-        "at most 65507",
+        "to 65507 bytes",
         2,
     );
     refused(

@@ -75,7 +75,7 @@ fn objects(output: &Output) -> Vec<Value> {
 #[test]
 fn every_test_says_what_it_came_to() {
     let (server, at) = serve(&[]);
-    let tests = "tcp_stream,udp_stream,udp_rate,tcp_rr,udp_rr,tcp_crr";
+    let tests = "tcp_stream,udp_stream,tcp_rr,udp_rr,tcp_crr";
     let arguments = [at.as_str(), "--test", tests, "--duration", "200ms"];
     let all = objects(&run(&[&arguments[..], &["--json"]].concat()));
     let names: Vec<_> = all.iter().map(|it| it["test"].as_str().unwrap()).collect();
@@ -100,11 +100,20 @@ fn every_test_says_what_it_came_to() {
         let titles = text.lines().filter(|line| line.starts_with(name)).count();
         assert_eq!(titles, if name.contains("rr") { 2 } else { 1 }, "{text}");
     }
+    // A search, which may find no rate on a busy machine.
+    let search = run(&[&at, "--test", "udp_rate", "--duration", "200ms", "--json"]);
+    let found: Value = serde_json::from_slice(&search.stdout).unwrap();
+    assert_eq!(found["test"], "udp_rate");
+    assert_eq!(
+        found["ended_early"].is_null(),
+        search.status.success(),
+        "{found}"
+    );
     let (status, ended) = server.stop(Signal::SIGTERM);
     assert!(status.success());
     let ended: Value = serde_json::from_str(ended.lines().last().unwrap()).unwrap();
     // A search for a rate is some.
-    assert!(ended["ended"]["tests"].as_u64().unwrap() >= 12, "{ended}");
+    assert!(ended["ended"]["tests"].as_u64().unwrap() > 12, "{ended}");
     assert_eq!(ended["ended"]["broken"], 0);
 }
 

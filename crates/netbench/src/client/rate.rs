@@ -13,15 +13,14 @@ pub const MOST_LOSS: f64 = 1e-3;
 const NEAR: f64 = 0.02;
 /// A sender that stays below this share of a rate cannot reach it.
 const REACHED: f64 = 0.98;
-/// The rate that was found has to hold so often; each time it does not, less is tried.
+/// The rate that was found has to hold so often; where it does not, the search goes on below it.
 const CONFIRMED: u32 = 2;
-const LESS: f64 = 0.95;
 /// Each try takes this part of the time that the search is given, which is about what it needs; it loses
 /// its meaning below the shortest.
 const TRIES: u64 = 10;
 const SHORTEST_US: u64 = 100_000;
 /// By then something else is wrong than the rate.
-const MOST_STEPS: u32 = 40;
+const MOST_STEPS: u32 = 100;
 
 /// What was tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,8 +59,8 @@ pub(super) fn search(
             (true, true) => confirmed += 1,
             (false, true) => {
                 confirmed = 0;
-                range.low *= LESS;
                 range.high = range.low;
+                range.low = (range.low / 2.0).max(1.0);
             }
             (_, false) => range.narrow(&found),
         }

@@ -205,9 +205,8 @@ fn echo_requests_are_answered_without_a_server() {
                 ..spec(Test::Icmp)
             };
             let outcome = ping(target, &echo, &mut go_on).unwrap();
-            // Its socket hears what others are told, too, and may be full of it.
-            let answered = outcome.latency.unwrap().count();
-            assert!(answered > outcome.lost, "{answered}, {} lost", outcome.lost);
+            assert!(outcome.latency.unwrap().count() > 0);
+            assert_eq!(outcome.lost, 0);
             assert_eq!(
                 outcome.near.bytes,
                 outcome.near.messages * u64::from(message)

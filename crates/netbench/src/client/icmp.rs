@@ -5,7 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use nix::libc::{
+    BPF_B, BPF_IMM, BPF_IND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_LDX, BPF_MSH, BPF_RET,
+};
+use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 use super::{Error, Progress, Watch};
 use crate::flow::Totals;
@@ -20,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const SHOWN: Duration = Duration::from_millis(100);
 /// Type, code, checksum, identifier and sequence number.
 const HEADER: usize = 8;
+/// Types of answers to echo requests.
+const ANSWER4: u8 = 0;
+const ANSWER6: u8 = 129;
 /// Of an IPv4 header: words of four bytes are counted in half a byte.
 const WORD: usize = 4;
 
@@ -106,6 +112,10 @@ impl Echo {
             Ok(socket) => (socket, true),
             Err(_) => (Socket::new(domain, Type::RAW, Some(protocol))?, false),
         };
+        if !unprivileged {
+            // It hears what others are told, too, of which there may be more than it has room for.
+            socket.attach_filter(&answers_only(target.is_ipv6()))?;
+        }
         socket.connect(&SocketAddr::new(target, 0).into())?;
         socket.set_read_timeout(Some(socket::LOOK))?;
         Ok(Self {
@@ -121,7 +131,11 @@ impl Echo {
     /// Sends a request and waits for its answer: how many bytes came back, none if none did.
     fn ask(&mut self) -> io::Result<Option<usize>> {
         self.sequence = self.sequence.wrapping_add(1);
-        let (kind, answer) = if self.v6 { (128, 129) } else { (8, 0) };
+        let (kind, answer) = if self.v6 {
+            (128, ANSWER6)
+        } else {
+            (8, ANSWER4)
+        };
         let sequence = self.sequence.to_be_bytes();
         let [high, low] = self.identifier;
         let header = [kind, 0, 0, 0, high, low, sequence[0], sequence[1]];
@@ -168,6 +182,25 @@ impl Echo {
         };
         bytes.get(begin..).filter(|message| message.len() >= HEADER)
     }
+}
+
+/// Drops what is no answer to a request for an echo: a raw socket hears IPv4 headers before it, and no IPv6 ones.
+fn answers_only(v6: bool) -> [SockFilter; 5] {
+    let step = |code: u32, otherwise, value| {
+        SockFilter::new(u16::try_from(code).unwrap_or(0), 0, otherwise, value)
+    };
+    let (begin, answer) = if v6 {
+        (step(BPF_LDX | BPF_IMM, 0, 0), ANSWER6)
+    } else {
+        (step(BPF_LDX | BPF_B | BPF_MSH, 0, 0), ANSWER4)
+    };
+    [
+        begin,
+        step(BPF_LD | BPF_B | BPF_IND, 0, 0),
+        step(BPF_JMP | BPF_JEQ | BPF_K, 1, answer.into()),
+        step(BPF_RET | BPF_K, 0, u32::MAX),
+        step(BPF_RET | BPF_K, 0, 0),
+    ]
 }
 
 /// RFC 1071.

@@ -18,6 +18,8 @@ use crate::spec::{Direction, Spec, Test};
 const TICK: Duration = Duration::from_millis(20);
 /// A server that does not meet a flow of datagrams within this is not reached by them.
 const MEETING: Duration = Duration::from_secs(5);
+/// When so long nothing has come, nothing is on the way any more.
+const QUIET: Duration = Duration::from_millis(100);
 /// The last answers, or bytes, may take so long.
 const LAST: Duration = Duration::from_secs(3);
 /// Nothing in so long a time is the end.
@@ -89,7 +91,7 @@ fn drive(
     let far = marked.and_then(|()| session.end());
     let lost_server = far.as_ref().err().map(ToString::to_string);
     if spec.direction == Direction::Down {
-        rest(totals);
+        totals.rest(QUIET, LAST);
     }
     totals.stop();
     near.all_messages = totals.messages();
@@ -177,19 +179,6 @@ fn finish(totals: &Totals) {
     let begun = Instant::now();
     while totals.is_running() && begun.elapsed() < LAST {
         thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// Waits until nothing arrives any more.
-fn rest(totals: &Totals) {
-    let begun = Instant::now();
-    let (mut seen, mut since) = (totals.messages(), begun);
-    while totals.is_running() && since.elapsed() < TICK * 5 && begun.elapsed() < LAST {
-        thread::sleep(Duration::from_millis(1));
-        let now = totals.messages();
-        if now != seen {
-            (seen, since) = (now, Instant::now());
-        }
     }
 }
 

@@ -4,7 +4,8 @@ use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 
@@ -138,6 +139,19 @@ impl Totals {
 
     pub(crate) fn is_running(&self) -> bool {
         self.running.load(Relaxed) > 0
+    }
+
+    /// Waits until what was on the way has arrived: nothing has come for so long, or the flows have ended.
+    pub(crate) fn rest(&self, quiet: Duration, at_most: Duration) {
+        let begun = Instant::now();
+        let (mut seen, mut since) = (self.messages(), begun);
+        while self.is_running() && since.elapsed() < quiet && begun.elapsed() < at_most {
+            thread::sleep(Duration::from_millis(1));
+            let now = self.messages();
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            }
+        }
     }
 
     pub(crate) fn fault(&self) -> Option<String> {

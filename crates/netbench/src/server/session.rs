@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Shared, TICK, readable, sockets};
+use super::{Shared, readable, sockets};
 use crate::flow::Totals;
 use crate::message::{COOKIE, Cookie, Fault, ToClient, ToServer, greet, hear, say};
 use crate::outcome::End;
@@ -165,24 +165,11 @@ impl Client<'_> {
         if spec.direction == Direction::Down {
             totals.stop();
         }
-        quiet(totals);
+        totals.rest(QUIET, LONGEST_QUIET);
         let end = End {
             all_messages: totals.messages(),
             ..end
         };
         self.say(&ToClient::Ended(end))
-    }
-}
-
-/// Waits until what was on the way has arrived.
-fn quiet(totals: &Totals) {
-    let begun = Instant::now();
-    let (mut seen, mut since) = (totals.messages(), begun);
-    while since.elapsed() < QUIET && begun.elapsed() < LONGEST_QUIET {
-        thread::sleep(TICK / 10);
-        let now = totals.messages();
-        if now != seen {
-            (seen, since) = (now, Instant::now());
-        }
     }
 }

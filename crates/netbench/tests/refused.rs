@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use netbench::client::{Error, Session};
 use netbench::server::{self, Limits, Server, Settings, Status};
 use netbench::{Spec, Test, Token, TokenError};
+use serde_json::{Value, json};
 
 fn started(token: Option<Token>, limits: Limits) -> Server {
     Server::start(Settings {
@@ -225,4 +226,59 @@ fn nonsense_is_counted_and_ends() {
     let mut session = open(&server, None).unwrap();
     let go_on = &mut |_: &_| ControlFlow::Continue(());
     assert!(session.measure(&short(Test::TcpRr), go_on).is_ok());
+}
+
+/// The next control message.
+fn hear(from: &mut TcpStream) -> Value {
+    let mut length = [0; 4];
+    from.read_exact(&mut length).unwrap();
+    let mut body = vec![0; u32::from_le_bytes(length) as usize];
+    from.read_exact(&mut body).unwrap();
+    serde_json::from_slice(&body).unwrap()
+}
+
+#[test]
+fn datagrams_go_only_to_who_shows_the_cookie_from_the_clients_address() {
+    let server = started(None, Limits::default());
+    let mut client = TcpStream::connect(server.address()).unwrap();
+    let say = |mut to: &TcpStream, message: &Value| {
+        let body = message.to_string();
+        let length = u32::try_from(body.len()).unwrap().to_le_bytes();
+        to.write_all(&[&length[..], body.as_bytes()].concat())
+            .unwrap();
+    };
+    client.write_all(b"lrnb\r\n\x01\0").unwrap();
+    client.read_exact(&mut [0; 8]).unwrap();
+    hear(&mut client);
+    say(&client, &json!({ "Hello": { "answer": null } }));
+    assert_eq!(hear(&mut client), "Admitted");
+    let stream = Spec {
+        direction: netbench::Direction::Down,
+        ..Spec::new(Test::UdpStream, Duration::from_secs(5))
+    };
+    say(&client, &json!({ "Begin": stream }));
+    let ready = hear(&mut client)["Ready"].clone();
+    let port = u16::try_from(ready["ports"][0].as_u64().unwrap()).unwrap();
+    let cookie: Vec<u8> = serde_json::from_value(ready["cookie"].clone()).unwrap();
+    let bound = |at: &str| {
+        let socket = UdpSocket::bind(at).unwrap();
+        socket.connect(("127.0.0.1", port)).unwrap();
+        socket
+    };
+    let (elsewhere, here) = (bound("127.0.0.2:0"), bound("127.0.0.1:0"));
+    elsewhere.send(&cookie).unwrap();
+    here.send(&[9; 16]).unwrap();
+    here.send(&cookie[..15]).unwrap();
+    here.send(&[&cookie[..], &[0]].concat()).unwrap();
+    until(&server, |status| status.strangers == 4);
+    for socket in [&elsewhere, &here] {
+        socket.set_nonblocking(true).unwrap();
+        assert!(socket.recv(&mut [0; 2000]).is_err());
+        socket.set_nonblocking(false).unwrap();
+    }
+    here.send(&cookie).unwrap();
+    let mut room = [0; 2000];
+    assert_eq!(here.recv(&mut room).unwrap(), cookie.len());
+    assert_eq!(room[..cookie.len()], cookie);
+    assert_eq!(here.recv(&mut room).unwrap(), 1472);
 }

@@ -6,9 +6,21 @@
 mod replicating;
 
 use std::fs;
+use std::path::Path;
 
 use replicating::{lowroad, on_ext4, refused};
 use serde_json::Value;
+
+const STATUS: &str = r#"
+program=$1
+# until_is SIDE PATTERN: its status is so, while its process, which has the same name here, lives
+until_is() {
+    until "$program" replicate --json status --control $1.sock | grep -q "$2"; do
+        kill -0 ${!1}
+        sleep 0.1
+    done
+}
+"#;
 
 const CHECKED: &str = r#"
 echo 'a line that no other file has' >disk/app/marked
@@ -29,14 +41,7 @@ END
 "$1" replicate --json run --config source.toml >source.said 2>errors &
 source=$!
 ready source.said
-# until_is PATTERN: its status is so
-until_is() {
-    until "$1" replicate --json status --control source.sock | grep -q "$2"; do
-        kill -0 $source
-        sleep 0.1
-    done
-}
-until_is "$1" '"rounds": [2-9]'
+until_is source '"rounds": [2-9]'
 # Programs go on and on: names that mean other files all the time, files that grow and go.
 (while :; do
     mv disk/app/one disk/app/three; mv disk/app/two disk/app/one; mv disk/app/three disk/app/two
@@ -51,9 +56,9 @@ at=$(grep -abo 'a line that no other file has' image | head -n 1 | cut -d : -f 1
 printf A | dd of=image bs=1 seek=$at conv=notrunc status=none
 dd if=disk/app/marked iflag=nocache count=0 status=none
 head -n 1 disk/app/marked | grep -q '^A line'
-until_is "$1" '"mended": 1'
+until_is source '"mended": 1'
 rounds=$("$1" replicate --json status --control source.sock | grep -o '"rounds": [0-9]*' | grep -o '[0-9]*')
-until_is "$1" "\"rounds\": $((rounds + 5))"
+until_is source "\"rounds\": $((rounds + 5))"
 kill $busy
 wait $busy || true
 "$1" replicate --json status --control source.sock >status.json
@@ -74,34 +79,36 @@ started=
 head -n 1 before/marked | grep -q '^a line'
 "#;
 
-#[test]
-fn what_changes_behind_a_capture_is_said_counted_and_mended() {
-    let folder = tempfile::tempdir().unwrap();
-    if !on_ext4(CHECKED, folder.path()) {
-        return;
-    }
-    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+/// What the check has counted: one difference, which was said in one line, and mended.
+fn said_once(folder: &Path, said: &str) -> Value {
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
     let errors = read("errors");
-    let said =
-        "disk/app/marked: the log has not what the tree has: bytes from 0 on; it is read again";
-    let warned: Vec<_> = errors
-        .lines()
-        .filter(|line| line.contains("WARN"))
-        .collect();
+    let warned = errors.lines().filter(|line| line.contains("WARN"));
+    let warned: Vec<_> = warned.collect();
     assert_eq!(warned.len(), 1, "{errors}");
     assert!(warned[0].ends_with(said), "{errors}");
     let status: Value = serde_json::from_str(&read("status.json")).unwrap();
     let check = &status["parts"][0]["counts"]["check"];
-    assert_eq!(
-        (&check["differences"], &check["mended"]),
-        (&1.into(), &1.into()),
-        "{check}"
+    let counts = (&check["differences"], &check["mended"]);
+    assert_eq!(counts, (&1.into(), &1.into()), "{check}");
+    check.clone()
+}
+
+#[test]
+fn what_changes_behind_a_capture_is_said_counted_and_mended() {
+    let folder = tempfile::tempdir().unwrap();
+    if !on_ext4(&format!("{STATUS}{CHECKED}"), folder.path()) {
+        return;
+    }
+    let check = said_once(
+        folder.path(),
+        "disk/app/marked: the log has not what the tree has: bytes from 0 on; it is read again",
     );
     assert!(
         check["names"].as_u64() > check["rounds"].as_u64(),
         "{check}"
     );
-    let metrics = read("metrics");
+    let metrics = fs::read_to_string(folder.path().join("metrics")).unwrap();
     let name = "lowroad_replicate_check_differences_total";
     let sample = format!("{name}{{part=\"capture-1\",kind=\"capture\"}} 1");
     assert!(metrics.lines().any(|line| line == sample), "{metrics}");
@@ -123,13 +130,7 @@ END
 "$1" replicate --json run --config edge.toml >edge.said 2>errors &
 edge=$!
 ready edge.said
-until_is() {
-    until "$1" replicate --json status --control edge.sock | grep -q "$2"; do
-        kill -0 $edge
-        sleep 0.1
-    done
-}
-until_is "$1" '"rounds": [1-9]'
+until_is edge '"rounds": [1-9]'
 # The log goes on all the time, and the replica with it.
 (while :; do
     echo more >>disk/app/busy; mkdir disk/app/short; rmdir disk/app/short; mv disk/app/busy disk/app/moved
@@ -144,10 +145,10 @@ spoil() {
     touch -r disk/app/marked replica/tree/marked
 }
 spoil W
-until_is "$1" '"differences": 1'
+until_is edge '"differences": 1'
 grep -q '^W' replica/tree/marked
 spoil w
-until_is "$1" '"mended": 1'
+until_is edge '"mended": 1'
 "$1" replicate --json status --control edge.sock >status.json
 kill $busy
 wait $busy || true
@@ -170,24 +171,12 @@ rm replica/tree/marked
 #[test]
 fn what_somebody_does_to_a_replica_is_said_and_counted() {
     let folder = tempfile::tempdir().unwrap();
-    if !on_ext4(REPLICA, folder.path()) {
+    if !on_ext4(&format!("{STATUS}{REPLICA}"), folder.path()) {
         return;
     }
-    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-    let errors = read("errors");
-    let said = "replica/tree/marked: the tree has not what the log says: bytes from 0 on";
-    let warned: Vec<_> = errors
-        .lines()
-        .filter(|line| line.contains("WARN"))
-        .collect();
-    assert_eq!(warned.len(), 1, "{errors}");
-    assert!(warned[0].ends_with(said), "{errors}");
-    let status: Value = serde_json::from_str(&read("status.json")).unwrap();
-    let check = &status["parts"][0]["counts"]["check"];
-    assert_eq!(
-        (&check["differences"], &check["mended"]),
-        (&1.into(), &1.into()),
-        "{check}"
+    said_once(
+        folder.path(),
+        "replica/tree/marked: the tree has not what the log says: bytes from 0 on",
     );
 }
 

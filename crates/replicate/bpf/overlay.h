@@ -35,9 +35,11 @@ struct answer {
 	__u64 magic;
 	/* Whether processes may store to it through memory. */
 	__u64 mapped;
+	/* The number of its own in the upper directory; zero where it is only in a lower one. */
+	__u64 upper;
 };
 
-_Static_assert(sizeof(struct answer) == 24, "capture::skel");
+_Static_assert(sizeof(struct answer) == 32, "capture::skel");
 
 /* By the offset of the call that asked. */
 struct {
@@ -156,6 +158,7 @@ static __always_inline void answer(struct pt_regs *regs, struct inode *inode)
 	}
 	answer.inode = BPF_CORE_READ(inode, i_ino);
 	upper = upper_of(inode);
+	answer.upper = upper ? BPF_CORE_READ(upper, i_ino) : 0;
 	if (upper && (regs->dx == LEAVE || !mapped(upper)))
 		unwatch(upper);
 	/* Who maps it meanwhile may have been unwatched. */

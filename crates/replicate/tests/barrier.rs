@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bed::file_system::{Format, within};
-use follow::Following;
+use follow::{Ends, Following};
 use replicate::capture::Options;
 
 /// Far more than it takes.
@@ -65,15 +65,6 @@ fn a_program_that_never_pauses_and_never_syncs_has_epochs() {
         });
         following.check(&tree);
     });
-}
-
-/// Also where the test has failed.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 fn open(tree: &Path) -> fs::File {

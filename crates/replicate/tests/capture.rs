@@ -16,7 +16,7 @@ use std::thread;
 
 use bed::file_system::{Format, within};
 use bed::workload::Workload;
-use follow::{Following, shell};
+use follow::{Ends, Following, shell};
 use nix::fcntl::OFlag;
 use replicate::capture::{Options, Progress};
 use sys::file_mapping::FileMapping;
@@ -224,10 +224,10 @@ fn direct_writes_that_meet_mapped_pages_are_said() {
                         mapping.store(100, &[round]);
                     }
                 });
+                let _ends_the_stores = Ends(&ended);
                 for _ in 0..50 {
                     direct.write_all_at(&page.0, 0).unwrap();
                 }
-                ended.store(true, Ordering::Relaxed);
             });
             following.check(tree);
             // The kernel tells a program of it as of a write back that failed.

@@ -6,9 +6,10 @@
 mod bed;
 mod follow;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
 use bed::file_system::{Bed, Format, within};
 use bed::workload::Workload;
@@ -150,6 +151,28 @@ fn copy_up(tree: &Path, options: Options) {
     drop(early);
     shell(tree, "rm early; echo early >early");
     following.check(tree);
+}
+
+/// While the kernel makes a copy in a directory, that has another time than before and after.
+#[test]
+fn what_is_copied_up_while_its_directory_is_read_is_said() {
+    within(|bed| {
+        let tree = bed.layers(Format::Ext4, "copies", "", fill)?;
+        let upper = bed.scratch().join("copies.layers/tree/upper/tree/deep");
+        shell(&tree, "chmod 700 deep");
+        let mut following = Following::start(&tree, Options::default());
+        following.check(&tree);
+        let before = fs::metadata(&upper).unwrap().modified().unwrap();
+        let set = |time| File::open(&upper).unwrap().set_modified(time).unwrap();
+        // As the kernel does, for longer than it does.
+        set(before + Duration::from_secs(1));
+        shell(&tree, "chmod 701 deep");
+        following.check(&tree);
+        set(before);
+        shell(&tree, "exec 7<>deep/er/est/file");
+        following.check(&tree);
+        Some(())
+    });
 }
 
 #[test]

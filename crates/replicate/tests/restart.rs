@@ -10,6 +10,7 @@ use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::ops::ControlFlow;
+use std::os::unix::fs::DirEntryExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -352,6 +353,45 @@ fn an_unchanged_tree_adds_no_bytes_and_a_changed_one_those_that_changed() {
         third.kill();
         place.check(&[]);
         assert_eq!(starts(&place.log), 1);
+    });
+}
+
+/// On an overlay nothing else than what it is tells a file from one that had its number before.
+#[test]
+fn a_number_that_another_file_has_by_now_is_taken_up() {
+    within(|bed| {
+        let Some(disk) = bed.follow(Format::Overlay, "source") else {
+            return;
+        };
+        let place = Place::new(&disk, bed.scratch(), 0);
+        shell(
+            &place.tree,
+            "for i in $(seq 9); do echo $i >file$i; ln -s $i link$i; mkdir folder$i; touch folder$i/in; done",
+        );
+        let numbers = || -> BTreeMap<u64, fs::FileType> {
+            let entries = fs::read_dir(&place.tree).unwrap();
+            let each = entries.map(|entry| entry.unwrap());
+            each.map(|entry| (entry.ino(), entry.file_type().unwrap()))
+                .collect()
+        };
+        let before = numbers();
+        let mut first = Running::start(&place.tree, &place.log);
+        first.wait("ready");
+        first.kill();
+        shell(
+            &place.tree,
+            "rm -r file* link* folder*
+             for i in $(seq 9); do mkdir file$i; touch file$i/in; echo anew $i >link$i; ln -s $i folder$i; done",
+        );
+        let after = numbers();
+        let another = |(number, kind): (&u64, &fs::FileType)| {
+            before.get(number).is_some_and(|before| before != kind)
+        };
+        assert!(after.iter().any(another), "{before:?} {after:?}");
+        let mut second = Running::start(&place.tree, &place.log);
+        second.wait("ready");
+        second.kill();
+        place.check(&[]);
     });
 }
 

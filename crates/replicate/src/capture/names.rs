@@ -22,8 +22,13 @@ impl Deriver {
 
     /// It is not there any more, and nothing is in it.
     pub(super) fn gone(&mut self, file: File) {
-        self.fresh.remove(&file);
         self.source.forget(file);
+        self.replaced(file);
+    }
+
+    /// What is there is another with the same number.
+    pub(super) fn replaced(&mut self, file: File) {
+        self.fresh.remove(&file);
         if self.tree.get(file).is_none() {
             return;
         }

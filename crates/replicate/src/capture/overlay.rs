@@ -52,6 +52,8 @@ pub(super) struct Held {
 struct Pin {
     descriptor: OwnedFd,
     called: u64,
+    /// It is not to be copied up any more, and was not since the directories above were read.
+    settled: bool,
 }
 
 /// What the kernel has of a file.
@@ -62,6 +64,15 @@ pub(super) struct Answer {
     pub(super) magic: u64,
     /// Processes may store to it through memory.
     pub(super) mapped: bool,
+    /// Its number in the upper directory; zero where it is only in a lower one.
+    upper: u64,
+}
+
+impl Answer {
+    /// Whether it was made in the upper directory.
+    fn original(self) -> bool {
+        self.upper == self.called
+    }
 }
 
 impl Held {
@@ -73,6 +84,7 @@ impl Held {
         let root = Pin {
             descriptor: root.try_clone()?,
             called: status.stx_ino,
+            settled: false,
         };
         let held = Self {
             device: device(&status),
@@ -89,7 +101,7 @@ impl Held {
         self.answers = Some(answers);
         let pin = self.files.remove(&root).ok_or(io::ErrorKind::NotFound)?;
         let answer = self.ask(&pin.descriptor, ASK)?;
-        self.keep(root, pin.descriptor, answer.called);
+        self.keep(root, pin.descriptor, answer);
         Ok(answer)
     }
 
@@ -131,7 +143,7 @@ impl Held {
         };
         if !same {
             let answer = self.ask(&descriptor, ASK)?;
-            self.keep(file, descriptor, answer.called);
+            self.keep(file, descriptor, answer);
         }
         Ok(Some(file))
     }
@@ -172,10 +184,33 @@ impl Held {
         files.into_iter().collect()
     }
 
-    fn keep(&mut self, file: File, descriptor: OwnedFd, called: u64) {
+    /// Whether the file may have been copied up since this was last asked. While the directory that it is
+    /// in gets the copy, it has another time than before and after.
+    fn is_copied(&mut self, file: File, over: bool) -> io::Result<bool> {
+        let Some(pin) = self.files.get(&file).filter(|pin| !pin.settled) else {
+            return Ok(false);
+        };
+        let copied = self.ask(&pin.descriptor, ASK)?.upper != 0;
+        if copied
+            && over
+            && let Some(pin) = self.files.get_mut(&file)
+        {
+            pin.settled = true;
+        }
+        Ok(copied)
+    }
+
+    fn keep(&mut self, file: File, descriptor: OwnedFd, answer: Answer) {
         self.remove(file);
+        let called = answer.called;
         self.called.entry(called).or_default().insert(file);
-        self.files.insert(file, Pin { descriptor, called });
+        let settled = answer.original();
+        let pin = Pin {
+            descriptor,
+            called,
+            settled,
+        };
+        self.files.insert(file, pin);
     }
 
     fn remove(&mut self, file: File) -> Option<Pin> {
@@ -203,6 +238,7 @@ impl Held {
                     called: answer.inode,
                     magic: answer.magic,
                     mapped: answer.mapped != 0,
+                    upper: answer.upper,
                 });
             }
         }
@@ -211,6 +247,13 @@ impl Held {
 }
 
 impl Source {
+    /// Whether an overlay may have copied the file up by now, with an operation that is over or not.
+    fn is_copied(&mut self, file: File, over: bool) -> Result<bool, Error> {
+        let copied = self.held_mut().map(|held| held.is_copied(file, over));
+        let copied = copied.transpose();
+        Ok(copied.map_err(|cause| self.failed(file, cause))? == Some(true))
+    }
+
     /// Files by what the programs call one.
     pub(super) fn called(&self, file: File) -> Vec<File> {
         match self.held() {
@@ -250,7 +293,26 @@ impl Deriver {
             return self.event(event);
         }
         for event in self.source.translate(event) {
+            if let What::State(_) = event.what {
+                self.copied(event.file, !event.flags.in_the_middle())?;
+            }
             self.event(event)?;
+        }
+        Ok(())
+    }
+
+    /// Reads again the times of the directories that a copy was made in: one that was read meanwhile is of
+    /// no state of the tree.
+    fn copied(&mut self, file: File, over: bool) -> Result<(), Error> {
+        let mut copied = vec![file];
+        while let Some(file) = copied.pop() {
+            if !self.source.is_copied(file, over)? {
+                continue;
+            }
+            for (directory, _) in self.held(file) {
+                self.doubt(directory, Part::Attributes);
+                copied.push(directory);
+            }
         }
         Ok(())
     }

@@ -120,26 +120,29 @@ impl Capture {
         };
         let known = node.kind.clone();
         self.rescanned(|rescan| rescan.files += 1);
-        // Stores from here on are seen, as those are to what is adopted.
-        if known == Kind::Regular {
-            self.deriver.clean_range(file, 0, u64::MAX)?;
-        }
-        self.deriver.source.wait(file, &known)?;
-        let stat = self.deriver.source.stat(file)?;
-        let kind = match &stat {
-            Some(stat) => self.deriver.source.kind(file, stat)?,
+        let kind = match self.deriver.source.stat(file)? {
+            Some(stat) => self.deriver.source.kind(file, &stat)?,
             None => None,
         };
-        let (Some(stat), Some(kind)) = (stat, kind) else {
+        let Some(kind) = kind else {
             self.deriver.gone(file);
             return Ok(None);
         };
         if kind != known {
             // The inode was used again while nobody watched, even with the same generation.
             self.rescanned(|rescan| rescan.new += 1);
-            self.deriver.gone(file);
+            self.deriver.replaced(file);
             return self.adopt(file, take);
         }
+        // Stores from here on are seen, as those are to what is adopted.
+        if kind == Kind::Regular {
+            self.deriver.clean_range(file, 0, u64::MAX)?;
+        }
+        self.deriver.source.wait(file, &kind)?;
+        let Some(stat) = self.deriver.source.stat(file)? else {
+            self.deriver.gone(file);
+            return Ok(None);
+        };
         self.read_attributes(file, &stat)?;
         if kind == Kind::Regular {
             self.read_range(file, (0, u64::MAX), take)?;

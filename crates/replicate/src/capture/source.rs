@@ -126,6 +126,10 @@ impl Source {
         self.held.as_ref()
     }
 
+    pub(super) fn held_mut(&mut self) -> Option<&mut Held> {
+        self.held.as_mut()
+    }
+
     /// That the file is no part of the tree any more.
     pub(super) fn forget(&mut self, file: File) {
         if let Some(held) = &mut self.held {
@@ -369,7 +373,7 @@ impl Source {
         Ok(bytes)
     }
 
-    fn failed(&self, file: File, cause: io::Error) -> Error {
+    pub(super) fn failed(&self, file: File, cause: io::Error) -> Error {
         Error::Read {
             path: self.path.clone(),
             file,

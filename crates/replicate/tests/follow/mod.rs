@@ -39,6 +39,15 @@ pub(crate) fn shell(directory: &Path, script: &str) -> String {
         .current_dir(directory))
 }
 
+/// Tells a thread to end, also where the test has failed.
+pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A capture, and what its records make of the tree.
 #[derive(Debug)]
 pub(crate) struct Following {
@@ -99,9 +108,8 @@ impl Following {
                     thread::sleep(INTERVAL);
                 }
             });
-            let result = work();
-            done.store(true, Ordering::Relaxed);
-            result
+            let _ends_the_capture = Ends(&done);
+            work()
         })
     }
 

@@ -11,6 +11,7 @@ packages_to() {
 		echo chromium rtpengine-daemon nginx-light libnginx-mod-stream socat
 		echo libdpdk-dev
 		echo strace inotify-tools bindfs python3-flask
+		echo iperf3 sockperf
 		echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
 		echo gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
 		echo gstreamer1.0-plugins-bad gstreamer1.0-plugins-ugly

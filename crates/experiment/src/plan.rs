@@ -85,6 +85,8 @@ pub enum Measure {
     Requests,
     /// How long after a write copies of the file have it.
     Lag,
+    /// Round trips or goodput between two hosts.
+    Exchange,
 }
 
 impl Measure {
@@ -98,6 +100,8 @@ impl Measure {
             Self::Writes | Self::Requests => 3.0,
             // And a wait for rows that are collected for a second.
             Self::RowLatency => 2.0,
+            // And a warm-up, and starting both ends.
+            Self::Exchange => 1.5,
             Self::Cpu | Self::Forward | Self::Lag => 2.0,
             // Its tail, two starts of ffmpeg, silence at the end, and decoding.
             Self::Video => 2.5,
@@ -250,6 +254,9 @@ impl Load {
         }
         if self.measure == Some(Measure::RowLatency) {
             words.push("rows".to_owned());
+        }
+        if self.measure == Some(Measure::Cpu) {
+            words.push("cpu".to_owned());
         }
         if self.scope == Scope::Application {
             words.push("application".to_owned());

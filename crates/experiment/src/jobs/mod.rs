@@ -2,6 +2,7 @@
 
 mod account;
 pub mod features;
+pub mod netbench;
 mod noise;
 pub(crate) mod program;
 pub mod relay;
@@ -70,7 +71,7 @@ pub(crate) struct Stated {
 }
 
 /// The jobs that can be measured.
-pub(crate) const NAMES: [&str; 4] = ["relay", "features", "router", "replicate"];
+pub(crate) const NAMES: [&str; 5] = ["relay", "features", "router", "replicate", "netbench"];
 
 /// What the job of this name lets an experiment file say.
 pub(crate) fn stated(job: &str) -> Option<Stated> {
@@ -91,6 +92,10 @@ pub(crate) fn stated(job: &str) -> Option<Stated> {
             arms: replicate::arms(),
             check: replicate::check_stated,
         }),
+        "netbench" => Some(Stated {
+            arms: netbench::arms(),
+            check: netbench::check_stated,
+        }),
         _ => None,
     }
 }
@@ -102,6 +107,7 @@ pub fn fit(plan: &Plan) -> Result<Box<dyn Fit>> {
         "features" => Ok(Box::new(features::FeaturesFit::new(plan))),
         "router" => Ok(Box::new(router::RouterFit::new(plan))),
         "replicate" => Ok(Box::new(replicate::ReplicateFit)),
+        "netbench" => Ok(Box::new(netbench::NetbenchFit)),
         other => anyhow::bail!("{}: no job is called {other:?}", plan.name),
     }
 }
@@ -113,6 +119,7 @@ pub fn bench(plan: &Plan) -> Result<Box<dyn Bench>> {
         "features" => Ok(Box::new(features::FeaturesBench::new()?)),
         "router" => Ok(Box::new(router::RouterBench::new(plan)?)),
         "replicate" => Ok(Box::new(replicate::ReplicateBench::new()?)),
+        "netbench" => Ok(Box::new(netbench::NetbenchBench::new()?)),
         other => anyhow::bail!("{}: no job is called {other:?}", plan.name),
     }
 }

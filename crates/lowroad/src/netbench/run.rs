@@ -64,6 +64,9 @@ pub(super) struct Run {
     /// Ask for socket buffers of this size at both ends
     #[arg(long, value_name = "SIZE")]
     socket_buffer: Option<Size>,
+    /// In JSON, say how often each latency was seen
+    #[arg(long)]
+    histogram: bool,
     /// The server's token: the first line of this file
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -71,6 +74,9 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
+        if self.histogram && !json {
+            return Err(Failure::Input("--histogram goes with --json".to_owned()));
+        }
         let shutdown = Shutdown::install().context("signals")?;
         let specs = self.specs()?;
         let token = super::token(self.token_file.as_deref())?;
@@ -91,7 +97,7 @@ impl Run {
                 line.clear();
                 let outcome = outcome.map_err(failure)?;
                 exit::print(&match json {
-                    true => format!("{}\n", shown::object(&outcome)),
+                    true => format!("{}\n", shown::object(&outcome, self.histogram)),
                     false => shown::text(&outcome),
                 })?;
                 let early = outcome.ended_early.clone();

@@ -137,7 +137,8 @@ fn us(ns: u64) -> String {
     format!("{us:.digits$}")
 }
 
-pub(super) fn object(outcome: &Outcome) -> Value {
+/// With how often each latency was seen, where it is asked for.
+pub(super) fn object(outcome: &Outcome, histogram: bool) -> Value {
     let spec = &outcome.spec;
     let mut object = json!({
         "test": spec.test, "duration_us": spec.duration_us, "warmup_us": spec.warmup_us, "flows": spec.flows,
@@ -162,6 +163,12 @@ pub(super) fn object(outcome: &Outcome) -> Value {
     if let Some(latency) = &outcome.latency {
         put("transactions_per_s", outcome.transactions_per_s().into());
         put("latency_us", times(latency));
+        if histogram {
+            put(
+                "latency_histogram_ns",
+                json!(latency.counts().collect::<Vec<_>>()),
+            );
+        }
     }
     object
 }

@@ -125,7 +125,8 @@ impl Bench for RelayBench {
             | Measure::Forward
             | Measure::Writes
             | Measure::Requests
-            | Measure::Lag => {
+            | Measure::Lag
+            | Measure::Exchange => {
                 bail!("a relay is not measured so")
             }
         }?;

@@ -37,6 +37,7 @@ pub(crate) fn check(load: &Load, measure: Measure) -> Result<(), String> {
         Measure::Writes | Measure::Requests | Measure::Lag => {
             return Err("writes, requests and lag are of replicate".to_owned());
         }
+        Measure::Exchange => return Err("exchange is of netbench".to_owned()),
         _ => {}
     }
     if load.table.is_some() || load.traffic.is_some() {

@@ -1,0 +1,118 @@
+//! The arms: one link, one placement and one tool each.
+
+use anyhow::{Context, Result};
+use datapath::Missing;
+use testbed::LinkKind;
+
+use super::tool::Tool;
+use crate::plan::IdlePolicy;
+
+/// Where the two ends run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The client on the first CPU and the server on the last.
+    Apart,
+    /// Both on the first.
+    Together,
+    /// Wherever the scheduler puts them.
+    Anywhere,
+}
+
+/// What one arm is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arm {
+    pub(super) name: &'static str,
+    pub(super) link: LinkKind,
+    pub(super) place: Place,
+    /// Whatever the experiment's policy is.
+    pub(super) idle: Option<IdlePolicy>,
+    pub(super) tool: Tool,
+}
+
+impl Arm {
+    const USUAL: Self = Self {
+        name: "direct",
+        link: LinkKind::Direct,
+        place: Place::Apart,
+        idle: None,
+        tool: Tool::Lowroad,
+    };
+
+    /// The links of namespaces; then placements, and other people's tools, on the direct one.
+    pub(super) const ALL: &[Self] = &[
+        Self::USUAL,
+        Self {
+            name: "bridge",
+            link: LinkKind::Bridge,
+            ..Self::USUAL
+        },
+        Self {
+            name: "macvlan",
+            link: LinkKind::Macvlan,
+            ..Self::USUAL
+        },
+        Self {
+            name: "same-cpu",
+            place: Place::Together,
+            ..Self::USUAL
+        },
+        Self {
+            name: "other-cpu",
+            idle: Some(IdlePolicy::None),
+            ..Self::USUAL
+        },
+        Self {
+            name: "other-cpu-awake",
+            idle: Some(IdlePolicy::Burner),
+            ..Self::USUAL
+        },
+        Self {
+            name: "unpinned",
+            place: Place::Anywhere,
+            ..Self::USUAL
+        },
+        Self {
+            name: "iperf3",
+            tool: Tool::Iperf3,
+            ..Self::USUAL
+        },
+        Self {
+            name: "sockperf",
+            tool: Tool::Sockperf,
+            ..Self::USUAL
+        },
+        Self {
+            name: "netperf",
+            tool: Tool::Netperf,
+            ..Self::USUAL
+        },
+    ];
+
+    pub(super) fn find(name: &str) -> Option<&'static Self> {
+        Self::ALL.iter().find(|arm| arm.name == name)
+    }
+
+    pub(super) fn known(name: &str) -> Result<&'static Self> {
+        Self::find(name).with_context(|| format!("no arm {name}"))
+    }
+
+    /// Why this machine cannot run it.
+    pub(super) fn check(&self) -> Result<(), Missing> {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        if self.place == Place::Apart && cpus < 2 {
+            let what = format!("{} needs two CPUs", self.name);
+            return Err(Missing::new(what, "run it where there are two"));
+        }
+        self.tool.check()
+    }
+
+    /// The CPUs of the client and of the server; none where they may run on any.
+    pub(super) fn cpus(&self) -> [Vec<usize>; 2] {
+        let last = std::thread::available_parallelism().map_or(0, |cpus| cpus.get() - 1);
+        match self.place {
+            Place::Apart => [vec![0], vec![last]],
+            Place::Together => [vec![0], vec![0]],
+            Place::Anywhere => [Vec::new(), Vec::new()],
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The tools that run a test: ours, and those that ours is calibrated against. What they print is made one
+//! of: full round trips, in microseconds, and goodput as the receiver counts it.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use datapath::Missing;
+use serde_json::Value;
+use stats::{Histogram, bucket};
+
+use super::stated;
+use crate::jobs::Outcome;
+use crate::jobs::program::{lowroad_command, program};
+use crate::plan::Load;
+
+/// Where servers wait; all tools take it.
+pub(super) const PORT: u16 = 12_866;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tool {
+    Lowroad,
+    Iperf3,
+    Sockperf,
+    Netperf,
+}
+
+/// One test between two hosts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) test: &'a str,
+    pub(super) load: &'a Load,
+    pub(super) server: IpAddr,
+    pub(super) token: &'a Path,
+}
+
+impl Tool {
+    pub(super) fn check(self) -> Result<(), Missing> {
+        match self {
+            Self::Lowroad => Ok(()),
+            Self::Iperf3 => program("iperf3", "apt-get install iperf3"),
+            Self::Sockperf => program("sockperf", "apt-get install sockperf"),
+            Self::Netperf => program("netperf", "build it: Debian has no package of it"),
+        }
+    }
+
+    pub(super) fn has(self, test: &str) -> bool {
+        match self {
+            Self::Lowroad => true,
+            Self::Iperf3 => test == "tcp_stream",
+            Self::Sockperf => matches!(test, "tcp_rr" | "udp_rr"),
+            Self::Netperf => matches!(test, "tcp_rr" | "udp_rr" | "tcp_stream"),
+        }
+    }
+
+    /// The end that answers, until it is ended.
+    pub(super) fn server(self, asked: &Asked<'_>) -> Command {
+        let address = asked.server.to_string();
+        let port = PORT.to_string();
+        match self {
+            Self::Lowroad => {
+                let listen = format!("{address}:{port}");
+                let mut command = lowroad_command(&["netbench", "serve", "--listen", &listen]);
+                command.arg("--token-file").arg(asked.token);
+                command
+            }
+            Self::Iperf3 => command("iperf3", &["-s", "-B", &address, "-p", &port]),
+            Self::Sockperf => {
+                let mut command = command("sockperf", &["server", "-i", &address, "-p", &port]);
+                if asked.test == "tcp_rr" {
+                    command.arg("--tcp");
+                }
+                command
+            }
+            Self::Netperf => command("netserver", &["-D", "-L", &address, "-p", &port]),
+        }
+    }
+
+    /// Whether the server waits for datagrams alone.
+    pub(super) fn by_datagram(self, test: &str) -> bool {
+        self == Self::Sockperf && test == "udp_rr"
+    }
+
+    /// The end that asks, which says what it came to and ends.
+    pub(super) fn client(self, asked: &Asked<'_>, warmup: Duration) -> Command {
+        let (address, port) = (asked.server.to_string(), PORT.to_string());
+        let size = stated::size(asked.load).unwrap_or(1);
+        // They count whole seconds, and some take less than one for no end.
+        let seconds = asked.load.duration.0.as_secs().max(1).to_string();
+        match self {
+            Self::Lowroad => {
+                let target = format!("{address}:{port}");
+                let duration = format!("{}us", asked.load.duration.0.as_micros());
+                let warmup = format!("{}us", warmup.as_micros());
+                let mut command = lowroad_command(&["netbench", "run", &target, "--json"]);
+                command.args(["--test", asked.test, "--duration", &duration]);
+                command.args(["--warmup", &warmup, "--histogram", "--token-file"]);
+                command.arg(asked.token);
+                if let Some(rate) = stated::rate(asked.load) {
+                    command.args(["--rate", &format!("{rate}pps")]);
+                }
+                if size > 1 {
+                    let size = format!("{size}B");
+                    command.args(["--request", &size, "--response", &size]);
+                }
+                command
+            }
+            Self::Iperf3 => command(
+                "iperf3",
+                &["-c", &address, "-p", &port, "-t", &seconds, "--json"],
+            ),
+            Self::Sockperf => {
+                let size = size.to_string();
+                let words = ["ping-pong", "-i", &address, "-p", &port, "-t", &seconds];
+                let mut command = command("sockperf", &words);
+                // It prints half of that else.
+                command.args(["-m", &size, "--full-rtt"]);
+                if asked.test == "tcp_rr" {
+                    command.arg("--tcp");
+                }
+                command
+            }
+            Self::Netperf => {
+                let test = asked.test.to_uppercase();
+                let words = ["-H", &address, "-p", &port, "-t", &test, "-l", &seconds];
+                let mut command = command("netperf", &words);
+                command.args(["-P", "0", "--", "-o", "THROUGHPUT,P50_LATENCY,P99_LATENCY"]);
+                if stated::transacts(asked.test) {
+                    command.args(["-r", &format!("{size},{size}")]);
+                }
+                command
+            }
+        }
+    }
+
+    /// What the client said.
+    pub(super) fn read(self, test: &str, said: &str, outcome: &mut Outcome) -> Result<()> {
+        let read = match self {
+            Self::Lowroad => own(said, outcome),
+            Self::Iperf3 => iperf3(said, outcome),
+            Self::Sockperf => sockperf(said, outcome),
+            Self::Netperf => netperf(test, said, outcome),
+        };
+        read.with_context(|| format!("{self:?} said {said:?}"))
+    }
+}
+
+fn command(program: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(words);
+    command
+}
+
+fn own(said: &str, outcome: &mut Outcome) -> Result<()> {
+    let line = said.lines().next().context("it said nothing")?;
+    let said: Value = serde_json::from_str(line)?;
+    if let Some(why) = said["ended_early"].as_str() {
+        bail!("ended early: {why}");
+    }
+    let latency = &said["latency_us"];
+    for (name, value) in [
+        ("rtt_us_p50", &latency["p50"]),
+        ("rtt_us_p99", &latency["p99"]),
+        ("transactions_per_s", &said["transactions_per_s"]),
+        ("mbit_per_s", &said["mbps"]),
+        ("loss_pct", &said["loss_pct"]),
+    ] {
+        if let Some(value) = value.as_f64() {
+            outcome.values.insert(name.to_owned(), value);
+        }
+    }
+    let mut histogram = Histogram::new();
+    for entry in said["latency_histogram_ns"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
+        let (ns, count) = (entry[0].as_u64(), entry[1].as_u64());
+        let (ns, count) = ns.zip(count).context("a histogram has pairs")?;
+        histogram.add(bucket(ns), count)?;
+    }
+    if !histogram.is_empty() {
+        outcome.histograms.insert("rtt".to_owned(), histogram);
+    }
+    for (name, count) in [
+        ("transactions", latency["count"].as_u64()),
+        ("lost", said["lost"].as_u64()),
+    ] {
+        if let Some(count) = count {
+            outcome.counts.insert(name.to_owned(), count);
+        }
+    }
+    for end in ["near", "far"] {
+        outcome
+            .environment
+            .insert(end.to_owned(), said[end].clone());
+    }
+    Ok(())
+}
+
+fn iperf3(said: &str, outcome: &mut Outcome) -> Result<()> {
+    let said: Value = serde_json::from_str(said)?;
+    let rate = said["end"]["sum_received"]["bits_per_second"].as_f64();
+    let rate = rate.context("no rate of what was received")?;
+    outcome.values.insert("mbit_per_s".to_owned(), rate / 1e6);
+    Ok(())
+}
+
+fn sockperf(said: &str, outcome: &mut Outcome) -> Result<()> {
+    for (name, share) in [("rtt_us_p50", "50.000"), ("rtt_us_p99", "99.000")] {
+        let line = said.lines().find_map(|line| {
+            let (_, rest) = line.split_once("percentile ")?;
+            let (of, value) = rest.split_once('=')?;
+            (of.trim() == share).then(|| value.trim().parse::<f64>())
+        });
+        let value = line.context("no percentiles")??;
+        outcome.values.insert(name.to_owned(), value);
+    }
+    // Of the window that it counts, without what it takes to warm up and to end.
+    let line = said.lines().find(|line| line.contains("[Valid Duration]"));
+    let line = line.context("no valid duration")?;
+    let after = |name: &str| -> Option<f64> {
+        let (_, rest) = line.split_once(name)?;
+        let value = rest.split([' ', ';']).find(|word| !word.is_empty())?;
+        value.parse().ok()
+    };
+    let pair = after("RunTime=").zip(after("ReceivedMessages="));
+    let (seconds, messages) = pair.context("no count of messages")?;
+    let name = "transactions_per_s".to_owned();
+    outcome.values.insert(name, messages / seconds);
+    Ok(())
+}
+
+fn netperf(test: &str, said: &str, outcome: &mut Outcome) -> Result<()> {
+    let line = said.lines().last().context("it said nothing")?;
+    let words: Result<Vec<f64>, _> = line.split(',').map(|word| word.trim().parse()).collect();
+    let [rate, p50, p99] = words?[..] else {
+        bail!("three values were asked for");
+    };
+    let values: &[(&str, f64)] = match stated::transacts(test) {
+        true => &[
+            ("transactions_per_s", rate),
+            ("rtt_us_p50", p50),
+            ("rtt_us_p99", p99),
+        ],
+        false => &[("mbit_per_s", rate)],
+    };
+    for (name, value) in values {
+        outcome.values.insert((*name).to_owned(), *value);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(tool: Tool, test: &str, said: &str) -> Vec<(String, f64)> {
+        let mut outcome = Outcome::default();
+        tool.read(test, said, &mut outcome).unwrap();
+        outcome.values.into_iter().collect()
+    }
+
+    #[test]
+    fn what_other_tools_say_is_read() {
+        let said = "sockperf: [Valid Duration] RunTime=2.000 sec; SentMessages=50001; ReceivedMessages=50000\n\
+                    sockperf: ---> percentile 99.000 =   61.500\nsockperf: ---> percentile 50.000 =   39.250\n";
+        let read = values(Tool::Sockperf, "tcp_rr", said);
+        let expected = [
+            ("rtt_us_p50".to_owned(), 39.25),
+            ("rtt_us_p99".to_owned(), 61.5),
+            ("transactions_per_s".to_owned(), 25_000.0),
+        ];
+        assert_eq!(read, expected);
+        let said = r#"{"end": {"sum_received": {"bits_per_second": 2.5e9}}}"#;
+        let read = values(Tool::Iperf3, "tcp_stream", said);
+        assert_eq!(read, [("mbit_per_s".to_owned(), 2500.0)]);
+        let read = values(Tool::Netperf, "tcp_rr", "20123.45,47,91\n");
+        assert_eq!(read[2], ("transactions_per_s".to_owned(), 20_123.45));
+        for (tool, said) in [
+            (Tool::Sockperf, "sockperf: ERROR"),
+            (Tool::Iperf3, "{}"),
+            (Tool::Netperf, "1,2"),
+            (Tool::Lowroad, ""),
+        ] {
+            let outcome = &mut Outcome::default();
+            assert!(tool.read("tcp_rr", said, outcome).is_err(), "{tool:?}");
+        }
+    }
+}

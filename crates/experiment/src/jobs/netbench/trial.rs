@@ -1,0 +1,218 @@
+//! One trial: two hosts and a link, fresh each time; a server in one, and a client in the other.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use probes::foreign::Foreign;
+use serde_json::Value;
+use testbed::{Bed, Child, Host, HostSpec, LinkSpec, Topology};
+
+use super::arm::Arm;
+use super::stated;
+use super::tool::{Asked, PORT};
+use crate::jobs::account::{accountant, idle, spent, watch};
+use crate::jobs::noise::Watch;
+use crate::jobs::{Outcome, TrialSpec};
+use crate::plan::Measure;
+
+const CLIENT: &str = "client";
+const SERVER: &str = "server";
+const READY_WITHIN: Duration = Duration::from_secs(10);
+/// Beyond its duration: a search takes several times that.
+const PATIENCE: Duration = Duration::from_secs(60);
+const TICK: Duration = Duration::from_millis(2);
+
+/// The two hosts, and the server.
+#[derive(Debug)]
+pub(super) struct Stage {
+    // Dropped in this order: the server ends before its namespace does.
+    server: Child,
+    bed: Bed,
+    folder: tempfile::TempDir,
+}
+
+impl Stage {
+    fn set(arm: &Arm, spec: &TrialSpec<'_>) -> Result<Self> {
+        let folder = testbed::folder()?;
+        let mut secret = File::options();
+        let secret = secret.write(true).create_new(true).mode(0o600);
+        secret.open(token(&folder))?.write_all(b"of one trial\n")?;
+        let mut topology = Topology::default();
+        for (name, cpus) in [CLIENT, SERVER].into_iter().zip(arm.cpus()) {
+            let mut host = HostSpec::native();
+            host.cpus = cpus;
+            topology.host.insert(name.to_owned(), host);
+        }
+        topology
+            .link
+            .push(LinkSpec::new(arm.link, &[CLIENT, SERVER]));
+        let bed = Bed::up(&topology, &trial_name())?;
+        let token = token(&folder);
+        let asked = asked(&bed, spec, &token)?;
+        let mut command = arm.tool.server(&asked);
+        let errors = File::create(folder.path().join("server.stderr"))?;
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(errors);
+        let server = bed.host(SERVER)?.spawn(command)?;
+        let mut stage = Self {
+            server,
+            bed,
+            folder,
+        };
+        stage.wait(arm.tool.by_datagram(asked.test))?;
+        Ok(stage)
+    }
+
+    /// Until the server's port is there.
+    fn wait(&mut self, datagrams: bool) -> Result<()> {
+        let begun = Instant::now();
+        while !waits(self.bed.host(SERVER)?, datagrams)? {
+            let ended = self.server.try_wait()?;
+            if ended.is_some() || begun.elapsed() > READY_WITHIN {
+                let said = std::fs::read_to_string(self.folder.path().join("server.stderr"));
+                bail!("the server does not wait: {}", said.unwrap_or_default());
+            }
+            thread::sleep(TICK);
+        }
+        Ok(())
+    }
+
+    /// What was set of hosts and links.
+    pub(super) fn settings(&self) -> BTreeMap<String, Value> {
+        self.bed.settings().clone()
+    }
+}
+
+pub(super) fn run(foreign: &Foreign, arm: &Arm, spec: &TrialSpec<'_>) -> Result<(Stage, Outcome)> {
+    // Before the server starts: what it does is no part of idling.
+    let accounted = match spec.measure {
+        Measure::Cpu => {
+            let accountant = accountant()?;
+            let idle = idle(&accountant)?;
+            Some((accountant, idle))
+        }
+        _ => None,
+    };
+    let stage = Stage::set(arm, spec)?;
+    let token = token(&stage.folder);
+    let asked = asked(&stage.bed, spec, &token)?;
+    let mut outcome = Outcome::default();
+    let mut own = vec![stage.server.id()];
+    let noise = Watch::start(foreign, &own)?;
+    let warmup = spec.load.duration.0 / 10;
+    let mut command = arm.tool.client(&asked, warmup);
+    let errors = stage.folder.path().join("client.stderr");
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stderr(File::create(&errors)?);
+    let mut client = stage.bed.host(CLIENT)?.spawn(command)?;
+    own.push(client.id());
+    let mut output = client.stdout().context("the client's output is piped")?;
+    let reader = thread::spawn(move || {
+        let mut said = String::new();
+        output.read_to_string(&mut said).map(|_length| said)
+    });
+    let cpu = match &accounted {
+        Some((accountant, idle)) => {
+            // A rate that does not change: the middle of the window stands for all of it.
+            thread::sleep(warmup * 3);
+            let middle = || {
+                thread::sleep(spec.load.duration.0 / 2);
+                Ok(())
+            };
+            let (usage, ()) = watch(accountant, middle)?;
+            outcome.cpu = usage.by_name();
+            outcome.flags.extend(usage.violations());
+            #[expect(clippy::cast_precision_loss, reason = "a quotient")]
+            let wall = usage.wall_ns.max(1) as f64;
+            Some(spent(&usage, idle) / wall)
+        }
+        None => None,
+    };
+    let status = end(&mut client, spec.load.duration.0 + PATIENCE)?;
+    noise.end(&own, &mut outcome)?;
+    let said = reader
+        .join()
+        .map_err(|_| anyhow::anyhow!("the reader panicked"))??;
+    if !status.success() {
+        let errors = std::fs::read_to_string(&errors).unwrap_or_default();
+        bail!("{}: {status}: {} {said}", arm.name, errors.trim());
+    }
+    arm.tool.read(asked.test, &said, &mut outcome)?;
+    if let Some(busy) = cpu {
+        note_cpu(busy, asked.test, &mut outcome)?;
+    }
+    Ok((stage, outcome))
+}
+
+/// CPUs that were busy, by what they moved. What the instrument slows down is told of no more.
+fn note_cpu(busy: f64, test: &str, outcome: &mut Outcome) -> Result<()> {
+    let values = std::mem::take(&mut outcome.values);
+    let (name, of, scale) = match stated::transacts(test) {
+        true => ("cpu_us_per_transaction", "transactions_per_s", 1e6),
+        false => ("cpu_ms_per_gbit", "mbit_per_s", 1e6),
+    };
+    let rate = values.get(of).copied().context("a load without a rate")?;
+    outcome.values.insert(name.to_owned(), busy * scale / rate);
+    Ok(())
+}
+
+fn end(client: &mut Child, limit: Duration) -> Result<ExitStatus> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = client.try_wait()? {
+            return Ok(status);
+        }
+        if begun.elapsed() > limit {
+            bail!("the client has not ended after {} s", limit.as_secs());
+        }
+        thread::sleep(TICK);
+    }
+}
+
+fn asked<'a>(bed: &Bed, spec: &TrialSpec<'a>, token: &'a Path) -> Result<Asked<'a>> {
+    Ok(Asked {
+        test: stated::test(spec.load).context("a load without a test")?,
+        load: spec.load,
+        server: address(bed.host(SERVER)?)?,
+        token,
+    })
+}
+
+fn address(server: &Host) -> Result<IpAddr> {
+    Ok(server.interface(CLIENT)?.v4)
+}
+
+fn token(folder: &tempfile::TempDir) -> PathBuf {
+    folder.path().join("token")
+}
+
+/// Whether a socket of the host waits on the port that all tools take.
+fn waits(server: &Host, datagrams: bool) -> Result<bool> {
+    let table = match datagrams {
+        true => "/proc/thread-self/net/udp",
+        false => "/proc/thread-self/net/tcp",
+    };
+    let sockets = server.run(|| std::fs::read_to_string(table))??;
+    let port = format!(":{PORT:04X}");
+    // The second word is where it waits; ten is LISTEN, and seven a socket without a connection.
+    Ok(sockets.lines().skip(1).any(|line| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let open = matches!(words.get(3), Some(&"0A" | &"07"));
+        open && words.get(1).is_some_and(|local| local.ends_with(&port))
+    }))
+}
+
+/// A name for a bed that no other bed of this process has.
+fn trial_name() -> String {
+    static TRIALS: AtomicU32 = AtomicU32::new(0);
+    format!("n{}", TRIALS.fetch_add(1, Ordering::Relaxed))
+}

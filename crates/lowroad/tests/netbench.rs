@@ -93,6 +93,22 @@ fn every_test_says_what_it_came_to() {
             assert!(object["mbps"].as_f64().unwrap() > 0.0, "{object}");
         }
     }
+    let least = [
+        at.as_str(),
+        "--test",
+        "tcp_rr",
+        "--duration",
+        "50ms",
+        "--histogram",
+    ];
+    let object = &objects(&run(&[&least[..], &["--json"]].concat()))[0];
+    let pairs = object["latency_histogram_ns"].as_array().unwrap();
+    let seen = pairs
+        .iter()
+        .map(|pair| pair[1].as_u64().unwrap())
+        .sum::<u64>();
+    assert_eq!(Some(seen), object["latency_us"]["count"].as_u64());
+    assert_eq!(run(&least).status.code(), Some(2), "it needs --json");
     // In words there is a title for each, and a box for each that transacts.
     let said = run(&arguments);
     let text = String::from_utf8(said.stdout).unwrap();

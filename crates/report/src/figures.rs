@@ -40,8 +40,7 @@ pub fn all(analysis: &Analysis<'_>) -> Vec<Figure> {
             figures.extend(svg::boxes(analysis, metric, load, id("boxes"), title()));
             figures.extend(svg::series(analysis, metric, load, id("series"), title()));
         }
-        let delay = format!("Distribution of delay, {load}");
-        figures.extend(svg::ecdf(analysis, load, format!("delay-{at}-ecdf"), delay));
+        figures.extend(svg::ecdf(analysis, load, &format!("delay-{at}-ecdf")));
         let title = format!("CPU time by state, {load}");
         let usages = usages(analysis, load);
         figures.extend(svg::cpu(&usages, load, format!("cpu-{at}-states"), title));

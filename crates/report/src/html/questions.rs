@@ -121,9 +121,8 @@ fn of_load(analysis: &Analysis<'_>, question: &Question, load: &str, id: &str) -
         if let Some(boxes) = svg::boxes(analysis, metric, load, format!("{id}-boxes"), title) {
             html.push_str(&figure(&boxes, BOXES));
         }
-        let title = format!("Distribution of delay, {load}");
         if asks_for_delay_first(analysis, question)
-            && let Some(ecdf) = svg::ecdf(analysis, load, format!("{id}-ecdf"), title)
+            && let Some(ecdf) = svg::ecdf(analysis, load, &format!("{id}-ecdf"))
         {
             html.push_str(&figure(&ecdf, ECDF));
         }
@@ -143,7 +142,7 @@ fn asks_for_delay_first(analysis: &Analysis<'_>, question: &Question) -> bool {
     let questions = &analysis.record.header.questions;
     let on_delay = |asked: &&Question| {
         let metric = asked.metrics.first();
-        metric.is_some_and(|name| name.starts_with("delay_"))
+        metric.is_some_and(|name| name.starts_with("delay_") || name.starts_with("rtt_"))
     };
     questions.iter().find(on_delay) == Some(question)
 }
@@ -151,7 +150,7 @@ fn asks_for_delay_first(analysis: &Analysis<'_>, question: &Question) -> bool {
 const BOXES: &str = "A point is a block. The box holds the middle half of them, the thick line is the \
     median, the whiskers end at the least and the largest. Dashed: the floor, which is the bare link. \
     Shaded: how far the baseline differs from itself (A/A). Flagged blocks are left out.";
-const ECDF: &str = "All packets of the clean blocks. Further left is faster; a steep curve is a steady \
+const ECDF: &str = "All values of the clean blocks. Further left is faster; a steep curve is a steady \
     delay.";
 const SERIES: &str = "A steady bench draws level lines. A trial of a shaded block was flagged.";
 

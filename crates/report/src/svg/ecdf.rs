@@ -1,4 +1,4 @@
-//! Empirical distributions of delay over all packets of the clean blocks, on a logarithmic axis.
+//! Empirical distributions of delay, or of round trips, over all packets of the clean blocks, on a logarithmic axis.
 
 use stats::Histogram;
 
@@ -15,17 +15,38 @@ const BOTTOM: f64 = 316.0;
 /// Nanoseconds in the histograms, microseconds on the axis.
 const NS_PER_US: f64 = 1000.0;
 
-/// A curve per arm whose trials hold a histogram `delay`; none when no arm's do.
-pub(crate) fn ecdf(
-    analysis: &Analysis<'_>,
-    load: &str,
-    id: String,
-    title: String,
-) -> Option<Figure> {
+/// A histogram that trials may hold.
+struct Held {
+    name: &'static str,
+    /// What its values are.
+    what: &'static str,
+    /// What they are of.
+    of: &'static str,
+}
+
+const HELD: [Held; 2] = [
+    Held {
+        name: "delay",
+        what: "delay",
+        of: "packets",
+    },
+    Held {
+        name: "rtt",
+        what: "round trip",
+        of: "transactions",
+    },
+];
+
+/// A curve per arm whose trials hold such a histogram; none when no arm's do.
+pub(crate) fn ecdf(analysis: &Analysis<'_>, load: &str, id: &str) -> Option<Figure> {
+    HELD.iter().find_map(|held| drawn(analysis, load, id, held))
+}
+
+fn drawn(analysis: &Analysis<'_>, load: &str, id: &str, held: &Held) -> Option<Figure> {
     let arms = &analysis.record.header.arms;
     let curves: Vec<(&String, Histogram)> = arms
         .iter()
-        .map(|arm| (arm, merged(analysis, load, arm)))
+        .map(|arm| (arm, merged(analysis, load, arm, held.name)))
         .filter(|(_, histogram)| !histogram.is_empty())
         .collect();
     let points: Vec<Vec<(f64, f64)>> = curves
@@ -42,25 +63,31 @@ pub(crate) fn ecdf(
     let high = values().fold(0.0, f64::max);
     let across = Scale::log(low, high, LEFT, RIGHT);
     let up = Scale::from_zero(1.0, BOTTOM, TOP);
-    let mut figure = Figure::new(id, title, describe(load, &curves), BOTTOM + 42.0);
+    let title = format!("Distribution of {}, {load}", held.what);
+    let told = describe(load, &curves, held);
+    let mut figure = Figure::new(id.to_owned(), title, told, BOTTOM + 42.0);
     let legend: Vec<(String, Look)> = curves
         .iter()
         .map(|(arm, _)| ((*arm).clone(), look_of(arm, arms)))
         .collect();
     figure.legend(12.0, &legend);
-    up.draw_left(&mut figure, LEFT, RIGHT, "share of packets");
-    across.draw_below(&mut figure, TOP, BOTTOM, "delay [us]");
+    let (share, axis) = (
+        format!("share of {}", held.of),
+        format!("{} [us]", held.what),
+    );
+    up.draw_left(&mut figure, LEFT, RIGHT, &share);
+    across.draw_below(&mut figure, TOP, BOTTOM, &axis);
     for ((_, look), steps) in legend.iter().zip(&points) {
         curve(&mut figure, *look, steps, across, up);
     }
     Some(figure)
 }
 
-fn merged(analysis: &Analysis<'_>, load: &str, arm: &str) -> Histogram {
+fn merged(analysis: &Analysis<'_>, load: &str, arm: &str, name: &str) -> Histogram {
     let mut merged = Histogram::new();
     for trial in &analysis.record.trials {
         let wanted = trial.arm == arm && trial.repeat == 0 && trial.load == load;
-        if let Some(histogram) = trial.histograms.get("delay")
+        if let Some(histogram) = trial.histograms.get(name)
             && wanted
             && trial.is_clean()
         {
@@ -94,20 +121,18 @@ fn curve(figure: &mut Figure, look: Look, steps: &[(f64, f64)], across: Scale, u
     figure.close();
 }
 
-fn describe(load: &str, curves: &[(&String, Histogram)]) -> String {
+fn describe(load: &str, curves: &[(&String, Histogram)], held: &Held) -> String {
+    let Held { what, of, .. } = held;
     let medians: Vec<String> = curves
         .iter()
         .filter_map(|(arm, histogram)| {
             let us = histogram.quantile(0.5)? / NS_PER_US;
             let n = histogram.count();
-            Some(format!(
-                "{arm} {} us ({n} packets)",
-                crate::words::digits(us)
-            ))
+            Some(format!("{arm} {} us ({n} {of})", crate::words::digits(us)))
         })
         .collect();
     format!(
-        "Distribution of packet delay under {load}. Half of the packets took at most: {}.",
+        "Distribution of {what} under {load}. Half of the {of} took at most: {}.",
         medians.join(", ")
     )
 }

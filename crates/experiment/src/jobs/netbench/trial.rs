@@ -156,6 +156,7 @@ pub(super) fn run(foreign: &Foreign, arm: &Arm, spec: &TrialSpec<'_>) -> Result<
 /// CPUs that were busy, by what they moved. What the instrument slows down is told of no more.
 fn note_cpu(busy: f64, test: &str, outcome: &mut Outcome) -> Result<()> {
     let values = std::mem::take(&mut outcome.values);
+    outcome.histograms.clear();
     let (name, of, scale) = match stated::transacts(test) {
         true => ("cpu_us_per_transaction", "transactions_per_s", 1e6),
         false => ("cpu_ms_per_gbit", "mbit_per_s", 1e6),

@@ -1,0 +1,125 @@
+//! Experiments of netbench in the small: every link, placement and tool says the same things.
+#![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use common::{alone, lowroad, path, record, succeeded};
+use serde_json::Value;
+use sys::require::{Class, skip};
+
+/// One short block of the shipped experiment's loads; `None` where this cannot be run.
+fn block(name: &str) -> Option<Vec<Value>> {
+    if !sys::require::root() {
+        return None;
+    }
+    let own = Path::new(env!("CARGO_BIN_EXE_lowroad-compare")).with_file_name("lowroad");
+    if !own.is_file() {
+        skip(Class::Core, "lowroad is not built: cargo build -p lowroad");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let text = std::fs::read_to_string(shipped.join(format!("{name}.toml"))).unwrap();
+    let (text, _quick) = text.split_once("[quick]").unwrap();
+    let text = text.replace("duration = \"500ms\"", "duration = \"100ms\"");
+    let plan = folder.path().join("small.toml");
+    std::fs::write(&plan, text).unwrap();
+    let out = folder.path().join("out");
+    succeeded(&alone(|| {
+        let words = ["compare", path(&plan), "--blocks", "1", "--seed", "5"];
+        lowroad(&words).arg("--out").arg(&out).output().unwrap()
+    }));
+    let report = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(
+        report.contains("share of transactions"),
+        "round trips are drawn"
+    );
+    Some(record(&out))
+}
+
+/// The metrics that a load's trials have.
+fn expected(load: &str) -> &'static [&'static str] {
+    match load {
+        cpu if cpu.starts_with("cpu") => &["cpu_us_per_transaction"],
+        stream if stream.contains("tcp_stream") || stream.contains("udp_rate") => &["mbit_per_s"],
+        _ => &["rtt_us_p50", "rtt_us_p99", "transactions_per_s"],
+    }
+}
+
+/// Every trial has what its load is measured by, and nothing failed. Returns each arm's loads.
+fn check(record: &[Value]) -> BTreeSet<(String, String)> {
+    let mut ran = BTreeSet::new();
+    for trial in &record[1..] {
+        let load = trial["load"].as_str().unwrap();
+        let flags = trial["flags"].to_string();
+        // On a busy machine there may be no rate without loss.
+        if load.contains("udp_rate") && flags.contains("failed") {
+            continue;
+        }
+        assert!(!flags.contains("failed"), "{trial}");
+        let values = trial["values"].as_object().unwrap();
+        for metric in expected(load) {
+            assert!(values[*metric].as_f64() > Some(0.0), "{metric}: {trial}");
+        }
+        let arm = trial["arm"].as_str().unwrap();
+        let own = !["iperf3", "sockperf", "netperf"].contains(&arm);
+        if own && load.contains("rr") && !load.starts_with("cpu") {
+            assert!(trial["histograms"]["rtt"].is_object(), "{trial}");
+            assert!(values["rtt_us_p50"].as_f64() <= values["rtt_us_p99"].as_f64());
+        }
+        ran.insert((arm.to_owned(), load.to_owned()));
+    }
+    ran
+}
+
+#[test]
+fn every_link_is_measured_by_every_test() {
+    let Some(record) = block("netbench-matrix") else {
+        return;
+    };
+    let ran = check(&record);
+    for arm in ["direct", "bridge", "macvlan"] {
+        for load in ["test=tcp_rr", "test=tcp_stream", "rate=1000 test=icmp"] {
+            assert!(ran.contains(&(arm.into(), load.into())), "{arm} {load}");
+        }
+    }
+}
+
+#[test]
+fn every_placement_is_measured() {
+    let Some(record) = block("netbench-placement") else {
+        return;
+    };
+    let arms: BTreeSet<_> = check(&record).into_iter().map(|(arm, _)| arm).collect();
+    let all = ["other-cpu", "other-cpu-awake", "same-cpu", "unpinned"];
+    assert_eq!(arms, all.map(str::to_owned).into());
+}
+
+#[test]
+fn tools_that_are_here_say_what_ours_does() {
+    let Some(record) = block("netbench-calibration") else {
+        return;
+    };
+    let ran = check(&record);
+    let header = record[0]["skipped"].to_string();
+    for (arm, load) in [
+        ("iperf3", "test=tcp_stream"),
+        ("sockperf", "size=14 test=tcp_rr"),
+        ("sockperf", "size=14 test=udp_rr"),
+    ] {
+        if header.contains(&format!("{arm} is not installed")) {
+            skip(
+                Class::OptIn,
+                &format!("{arm} is not installed: apt-get install {arm}"),
+            );
+        } else {
+            assert!(
+                ran.contains(&(arm.into(), load.into())),
+                "{arm} {load}: {header}"
+            );
+        }
+    }
+}

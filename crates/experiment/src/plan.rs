@@ -246,17 +246,12 @@ impl Load {
         if self.subscribers > 0 {
             words.push(format!("N={}", self.subscribers));
         }
-        if self.measure == Some(Measure::Change) {
-            words.push("churn".to_owned());
-        }
-        if self.measure == Some(Measure::Build) {
-            words.push("build".to_owned());
-        }
-        if self.measure == Some(Measure::RowLatency) {
-            words.push("rows".to_owned());
-        }
-        if self.measure == Some(Measure::Cpu) {
-            words.push("cpu".to_owned());
+        match self.measure {
+            Some(Measure::Change) => words.push("churn".to_owned()),
+            Some(Measure::Build) => words.push("build".to_owned()),
+            Some(Measure::RowLatency) => words.push("rows".to_owned()),
+            Some(Measure::Cpu) => words.push("cpu".to_owned()),
+            _ => {}
         }
         if self.scope == Scope::Application {
             words.push("application".to_owned());

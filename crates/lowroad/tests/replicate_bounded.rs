@@ -31,13 +31,18 @@ leave() {
 }
 trap leave EXIT
 block=$(head -c 4095 /dev/zero | tr '\0' x)
-# writes COUNT FILE: as many blocks, in the cgroup; it is left running
+# writes COUNT FILE [END]: as many blocks, in the cgroup, again and again until END is there; it is left running
 writes() {
     (
         echo $BASHPID >$app/cgroup.procs
-        for number in $(seq $1); do
-            echo "$block" >&3
-        done 3>"$2"
+        until
+            for number in $(seq $1); do
+                echo "$block" >&3
+            done 3>"$2"
+            test -e "${3:-.}"
+        do
+            :
+        done
     ) &
     writer=$!
 }
@@ -165,13 +170,19 @@ is_frozen() {
 stands_still() {
     while_up $edge equal "$1"
     kill -STOP $edge
-    writes 2048 disk/app/data
+    rm -f enough
+    # It may write for a while before the capture has a turn.
+    writes 2048 disk/app/data enough
     while_up $writer frozen
+}
+ends_writing() {
+    touch enough
+    wait $writer
 }
 goes_on() {
     while_up $source runs
     kill -CONT $edge
-    wait $writer
+    ends_writing
     while_up $edge equal "$1"
 }
 source_begins "$1"
@@ -195,7 +206,7 @@ grep -q '"dropped": 0,' status.json
 # A replica that stands still for too long is waited for no more until it has caught up.
 stands_still "$1"
 while_up $source counts "$1" expired 1
-wait $writer
+ends_writing
 kill -CONT $edge
 while_up $edge equal "$1"
 # The source is stopped itself.
@@ -208,7 +219,7 @@ goes_on "$1"
 stands_still "$1"
 kill -TERM $source
 while_up $edge runs
-wait $writer
+ends_writing
 kill -CONT $edge
 wait $source
 # It is killed.
@@ -216,12 +227,15 @@ source_begins "$1"
 stands_still "$1"
 kill -KILL $source
 while_up $edge runs
-wait $writer
+ends_writing
 kill -CONT $edge
 wait $source || test $? = 137
 # It is killed together with what was to thaw then: its successor does.
 source_begins "$1"
 stands_still "$1"
+# What the replica has confirmed before may thaw it once more.
+sleep 0.3
+while_up $source frozen
 kill -KILL $(cat /proc/$source/task/*/children) $source
 wait $source || test $? = 137
 frozen
@@ -229,7 +243,7 @@ kill -CONT $edge
 source_begins "$1"
 while_up $source runs
 grep -q 'a capture that was killed had left it frozen' source.warned
-wait $writer
+ends_writing
 while_up $edge equal "$1"
 kill -TERM $source
 wait $source

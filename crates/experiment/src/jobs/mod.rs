@@ -16,7 +16,7 @@ use datapath::Missing;
 use report::record::Stacks;
 use stats::Histogram;
 
-use crate::plan::{IdlePolicy, Load, Measure, Plan};
+use crate::plan::{IdlePolicy, Link, Load, LoadSource, Measure, Plan};
 
 /// One trial to run.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +68,18 @@ pub(crate) struct Stated {
     pub(crate) arms: Vec<&'static str>,
     /// What is wrong with a load that measures this.
     pub(crate) check: fn(&Load, Measure) -> Result<(), String>,
+}
+
+/// Whether a load says nothing of packets that are sent, and of who receives them.
+pub(crate) fn sends_nothing(load: &Load) -> bool {
+    load.subscribers == 0
+        && load.rate.is_none()
+        && load.flows.is_none()
+        && load.packets.is_none()
+        && load.table.is_none()
+        && load.from == LoadSource::Generator
+        && load.link == Link::Direct
+        && load.jitter.is_none()
 }
 
 /// The jobs that can be measured.

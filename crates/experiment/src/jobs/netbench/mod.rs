@@ -13,7 +13,7 @@ use self::arm::Arm;
 pub(crate) use self::stated::check_stated;
 use super::noise::Beside;
 use super::{Bench, Fit, Outcome, TrialSpec};
-use crate::idle::Awake;
+use crate::idle::{self, Awake};
 use crate::plan::Load;
 
 /// Every arm there is.
@@ -39,11 +39,11 @@ impl Fit for NetbenchFit {
         let (Some(found), Some(test)) = (Arm::find(arm), stated::test(load)) else {
             return Ok(());
         };
-        match found.tool.has(test) {
-            true => Ok(()),
-            false => Err(Missing::new(
-                format!("{arm} has no {test}"),
-                "every arm has the tests that its tool has",
+        match found.tool.lacks(test, load) {
+            None => Ok(()),
+            Some(what) => Err(Missing::new(
+                format!("{arm} {what}"),
+                "leave out the arm or the load",
             )),
         }
     }
@@ -69,9 +69,12 @@ impl Bench for NetbenchBench {
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
         self.beside.wait()?;
         let arm = Arm::known(spec.arm)?;
-        let awake = Awake::start(arm.idle.unwrap_or(spec.idle))?;
+        let policy = arm.idle.unwrap_or(spec.idle);
+        let awake = Awake::start(policy)?;
         let (stage, mut outcome) = trial::run(&self.foreign, arm, spec)?;
         outcome.environment.extend(stage.settings());
+        let kept = idle::name(policy).into();
+        outcome.environment.insert("idle".to_owned(), kept);
         drop(awake);
         // While the hosts stand: the kernel's threads remove them for long after, which is no noise
         // beside the trial.

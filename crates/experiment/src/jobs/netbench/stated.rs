@@ -1,6 +1,7 @@
 //! What an experiment file may say of netbench: a test, and how it is asked for.
 
-use crate::plan::{Link, Load, LoadSource, Measure};
+use crate::jobs::sends_nothing;
+use crate::plan::{Load, Measure};
 
 const TEST: &str = "test";
 const RATE: &str = "rate";
@@ -45,16 +46,7 @@ fn number(load: &Load, option: &str) -> Option<u64> {
 
 /// Whether netbench can be offered the load, and measured so under it.
 pub(crate) fn check_stated(load: &Load, measure: Measure) -> Result<(), String> {
-    let own = load.subscribers == 0
-        && load.rate.is_none()
-        && load.payload.is_none()
-        && load.flows.is_none()
-        && load.packets.is_none()
-        && load.table.is_none()
-        && load.from == LoadSource::Generator
-        && load.link == Link::Direct
-        && load.jitter.is_none();
-    if !own {
+    if !sends_nothing(load) || load.payload.is_some() {
         return Err("a test has options and a duration: links are arms".to_owned());
     }
     if !matches!(measure, Measure::Exchange | Measure::Cpu) {
@@ -72,7 +64,7 @@ pub(crate) fn check_stated(load: &Load, measure: Measure) -> Result<(), String> 
     for (option, value) in &load.options {
         let range = match option.as_str() {
             TEST => continue,
-            RATE if !matches!(test, "tcp_stream" | "udp_rate") => 1..=1_000_000,
+            RATE if transacts(test) => 1..=1_000_000,
             SIZE if transacts(test) && test != "icmp" => 1..=LARGEST,
             _ => return Err(format!("{test} has no option {option}")),
         };

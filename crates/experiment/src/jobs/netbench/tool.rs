@@ -16,6 +16,8 @@ use crate::jobs::Outcome;
 use crate::jobs::program::{lowroad_command, program};
 use crate::plan::Load;
 
+/// Of sockperf's messages, in bytes: their header.
+const LEAST: u64 = 14;
 /// Where servers wait; all tools take it.
 pub(super) const PORT: u16 = 12_866;
 
@@ -46,12 +48,25 @@ impl Tool {
         }
     }
 
-    pub(super) fn has(self, test: &str) -> bool {
-        match self {
-            Self::Lowroad => true,
+    /// What of a load it has not: nothing that was asked for is left out in silence.
+    pub(super) fn lacks(self, test: &str, load: &Load) -> Option<String> {
+        let has = match self {
+            Self::Lowroad => return None,
             Self::Iperf3 => test == "tcp_stream",
             Self::Sockperf => matches!(test, "tcp_rr" | "udp_rr"),
             Self::Netperf => matches!(test, "tcp_rr" | "udp_rr" | "tcp_stream"),
+        };
+        let duration = load.duration.0;
+        if !has {
+            Some(format!("has no {test}"))
+        } else if stated::rate(load).is_some() {
+            Some("is measured in a closed loop alone".to_owned())
+        } else if duration.subsec_nanos() != 0 {
+            Some("counts whole seconds".to_owned())
+        } else if self == Self::Sockperf && stated::size(load) < Some(LEAST) {
+            Some(format!("has messages of {LEAST} bytes and more"))
+        } else {
+            None
         }
     }
 
@@ -87,8 +102,7 @@ impl Tool {
     pub(super) fn client(self, asked: &Asked<'_>, warmup: Duration) -> Command {
         let (address, port) = (asked.server.to_string(), PORT.to_string());
         let size = stated::size(asked.load).unwrap_or(1);
-        // They count whole seconds, and some take less than one for no end.
-        let seconds = asked.load.duration.0.as_secs().max(1).to_string();
+        let seconds = asked.load.duration.0.as_secs().to_string();
         match self {
             Self::Lowroad => {
                 let target = format!("{address}:{port}");
@@ -107,10 +121,13 @@ impl Tool {
                 }
                 command
             }
-            Self::Iperf3 => command(
-                "iperf3",
-                &["-c", &address, "-p", &port, "-t", &seconds, "--json"],
-            ),
+            Self::Iperf3 => {
+                let words = ["-c", &address, "-p", &port, "-t", &seconds, "--json"];
+                let mut command = command("iperf3", &words);
+                // A connection has to find its window: ours is warmed up, too.
+                command.args(["-O", "1"]);
+                command
+            }
             Self::Sockperf => {
                 let size = size.to_string();
                 let words = ["ping-pong", "-i", &address, "-p", &port, "-t", &seconds];
@@ -256,11 +273,28 @@ fn netperf(test: &str, said: &str, outcome: &mut Outcome) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Plan;
 
     fn values(tool: Tool, test: &str, said: &str) -> Vec<(String, f64)> {
         let mut outcome = Outcome::default();
         tool.read(test, said, &mut outcome).unwrap();
         outcome.values.into_iter().collect()
+    }
+
+    #[test]
+    fn what_a_tool_has_not_is_told() {
+        let mut load = Plan::find("netbench-calibration").unwrap().loads[0].clone();
+        let lacks = |load: &Load, tool: Tool, test| tool.lacks(test, load).unwrap_or_default();
+        assert_eq!(lacks(&load, Tool::Sockperf, "tcp_rr"), "");
+        assert!(lacks(&load, Tool::Iperf3, "tcp_rr").contains("tcp_rr"));
+        load.duration = "1500ms".parse().unwrap();
+        assert!(lacks(&load, Tool::Netperf, "tcp_rr").contains("whole seconds"));
+        load.duration = "2s".parse().unwrap();
+        load.options = toml::from_str("test = 'tcp_rr'").unwrap();
+        assert!(lacks(&load, Tool::Sockperf, "tcp_rr").contains("14 bytes"));
+        load.options = toml::from_str("test = 'tcp_rr'\nrate = 10").unwrap();
+        assert!(lacks(&load, Tool::Netperf, "tcp_rr").contains("closed loop"));
+        assert_eq!(lacks(&load, Tool::Lowroad, "tcp_rr"), "");
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -157,12 +156,13 @@ pub(super) fn run(foreign: &Foreign, arm: &Arm, spec: &TrialSpec<'_>) -> Result<
 fn note_cpu(busy: f64, test: &str, outcome: &mut Outcome) -> Result<()> {
     let values = std::mem::take(&mut outcome.values);
     outcome.histograms.clear();
-    let (name, of, scale) = match stated::transacts(test) {
-        true => ("cpu_us_per_transaction", "transactions_per_s", 1e6),
-        false => ("cpu_ms_per_gbit", "mbit_per_s", 1e6),
+    let (name, of) = match stated::transacts(test) {
+        true => ("cpu_us_per_transaction", "transactions_per_s"),
+        false => ("cpu_ms_per_gbit", "mbit_per_s"),
     };
     let rate = values.get(of).copied().context("a load without a rate")?;
-    outcome.values.insert(name.to_owned(), busy * scale / rate);
+    // Microseconds of a second; of a stream a thousand milliseconds, for a thousand megabits.
+    outcome.values.insert(name.to_owned(), busy * 1e6 / rate);
     Ok(())
 }
 
@@ -183,13 +183,9 @@ fn asked<'a>(bed: &Bed, spec: &TrialSpec<'a>, token: &'a Path) -> Result<Asked<'
     Ok(Asked {
         test: stated::test(spec.load).context("a load without a test")?,
         load: spec.load,
-        server: address(bed.host(SERVER)?)?,
+        server: bed.host(SERVER)?.interface(CLIENT)?.v4,
         token,
     })
-}
-
-fn address(server: &Host) -> Result<IpAddr> {
-    Ok(server.interface(CLIENT)?.v4)
 }
 
 fn token(folder: &tempfile::TempDir) -> PathBuf {

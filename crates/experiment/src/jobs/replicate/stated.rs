@@ -1,7 +1,8 @@
 //! What an experiment file may say of replicate: writes, requests to an application, or writes that
 //! copies are to have.
 
-use crate::plan::{Link, Load, LoadSource, Measure};
+use crate::jobs::sends_nothing;
+use crate::plan::{Load, Measure};
 
 /// The options of a load.
 pub(super) const WRITES: &str = "writes";
@@ -53,15 +54,7 @@ pub(super) fn by_curl(load: &Load) -> bool {
 
 /// Whether replicate can be offered the load, and measured so under it.
 pub(crate) fn check_stated(load: &Load, measure: Measure) -> Result<(), String> {
-    let own = load.subscribers == 0
-        && load.rate.is_none()
-        && load.flows.is_none()
-        && load.packets.is_none()
-        && load.table.is_none()
-        && load.from == LoadSource::Generator
-        && load.link == Link::Direct
-        && load.jitter.is_none();
-    if !own {
+    if !sends_nothing(load) {
         return Err("what is followed has payload and options, and nothing of packets".to_owned());
     }
     match measure {

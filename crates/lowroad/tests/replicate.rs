@@ -238,6 +238,52 @@ fn a_tree_is_made_of_its_log_compared_and_removed() {
     on_ext4(REBUILT, folder.path());
 }
 
+/// A capture that is killed leaves a journal, until one is told to keep none.
+const PINNED: &str = r#"
+capture() {
+    : >said
+    "$@" >>said 2>errors &
+    capture=$!
+    ready said
+}
+code=0
+"$1" replicate capture --tree disk/app --to log --pin=disk >said 2>errors || code=$?
+test $code = 3
+grep -q 'no BPF file system: mount -t bpf bpf /sys/fs/bpf' errors
+mount -t bpf bpf /sys/fs/bpf
+(cd disk/app && seq 300 | xargs touch && sync -f .)
+: >said
+for try in $(seq 50); do
+    capture "$1" replicate --json capture --tree disk/app --to log --pin
+    ! grep -q '"by_journal":true,' said || break
+    for tick in $(seq 10); do
+        echo $tick >disk/app/tick
+        sleep 0.05
+    done
+    kill -KILL $capture
+    wait $capture || true
+    test -n "$(ls /sys/fs/bpf/lowroad/*/label)"
+    echo unseen $try >disk/app/unseen
+    mv disk/app/7 disk/app/seven-$try 2>/dev/null || true
+done
+grep -q '"by_journal":true,"differed_bytes":[0-9]*,"files":[12]\?[0-9]\{1,2\},' said
+kill -INT $capture
+wait $capture
+"$1" replicate verify log --against disk/app --privileged | grep -q '^equal  epoch'
+test -n "$(ls /sys/fs/bpf/lowroad/*/label)"
+capture "$1" replicate --json capture --tree disk/app --to log
+grep -q '"by_journal":false,' said
+test -z "$(ls /sys/fs/bpf/lowroad)"
+kill -INT $capture
+wait $capture
+"#;
+
+#[test]
+fn a_journal_outlives_its_capture() {
+    let folder = tempfile::tempdir().unwrap();
+    on_ext4(PINNED, folder.path());
+}
+
 #[test]
 fn apply_may_be_killed_at_any_moment() {
     let folder = tempfile::tempdir().unwrap();

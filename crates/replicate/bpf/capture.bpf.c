@@ -70,7 +70,7 @@ int BPF_PROG(created, struct inode *inode, struct inode *directory, int mode)
 		return 0;
 	file = file_of(inode);
 	touch(inode, HOOK_INODE);
-	number = take_number();
+	number = take_number(&file);
 	state = bpf_ringbuf_reserve(&ring, sizeof(*state), 0);
 	if (!state) {
 		struct file_key parent = file_of(directory);
@@ -125,7 +125,7 @@ int BPF_PROG(unlinked, struct dentry *dentry, int result)
 	if (result || !in_scope(inode))
 		return 0;
 	file = file_of(inode);
-	number = take_number();
+	number = take_number(&file);
 	state = bpf_ringbuf_reserve(&ring, sizeof(*state), 0);
 	if (!state) {
 		lose_name(dentry);

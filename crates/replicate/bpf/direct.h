@@ -6,6 +6,9 @@
 
 #include "operation.h"
 
+/* IOCB_WRITE */
+#define REQUEST_WRITES (1 << 6)
+
 struct direct {
 	struct file_key file;
 	__u64 from;
@@ -34,6 +37,19 @@ static __always_inline int direct_begins(struct kiocb *request, struct iov_iter 
 	return 0;
 }
 
+/* Of which nobody saw the beginning: it may have changed anything, if it is a write. */
+static __always_inline bool began_unseen(struct kiocb *request, struct direct *direct)
+{
+	struct inode *inode = BPF_CORE_READ(request, ki_filp, f_inode);
+
+	if (!(BPF_CORE_READ(request, ki_flags) & REQUEST_WRITES) || !in_scope(inode))
+		return false;
+	direct->file = file_of(inode);
+	direct->from = 0;
+	direct->to = END;
+	return true;
+}
+
 /* The call may have ended long before. */
 static __always_inline int direct_ends(__u64 key)
 {
@@ -55,7 +71,12 @@ int BPF_PROG(direct_write, struct kiocb *request, struct iov_iter *data)
 SEC("tp_btf/iomap_dio_complete")
 int BPF_PROG(direct_written, struct kiocb *request)
 {
-	return direct_ends((__u64)request);
+	struct direct direct;
+	__u64 key = (__u64)request;
+
+	if (!bpf_map_lookup_elem(&directs, &key) && began_unseen(request, &direct))
+		bpf_map_update_elem(&directs, &key, &direct, BPF_ANY);
+	return direct_ends(key);
 }
 
 /* Kernels that have no such events; of a function with so many arguments others tell nothing. */
@@ -71,9 +92,10 @@ int BPF_PROG(direct_write_ends, struct iomap_dio *write)
 	__u64 key = (__u64)BPF_CORE_READ(write, iocb), task = bpf_get_current_task();
 	struct direct *begun = bpf_map_lookup_elem(&directs, &key), direct;
 
-	if (!begun)
+	if (begun)
+		direct = *begun;
+	else if (!began_unseen(BPF_CORE_READ(write, iocb), &direct))
 		return 0;
-	direct = *begun;
 	bpf_map_update_elem(&directs, &task, &direct, BPF_ANY);
 	bpf_map_delete_elem(&directs, &key);
 	return 0;

@@ -117,6 +117,63 @@ __u64 forgotten;
 /* Operations that have touched a file, and not ended. */
 __u64 operations;
 
+/*
+ * For who takes up the log of a capture that is gone: files that something was told of, in this
+ * turn and in the one before. Userspace empties a turn's map once the log has all that was told in
+ * it.
+ */
+const volatile bool pinned;
+__u64 turn SEC(".data.turn");
+/* Files that found no room among them. */
+__u64 overlooked;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct file_key);
+	__type(value, __u32);
+} even_turns SEC(".maps"), odd_turns SEC(".maps");
+
+/* What userspace says of the journal, in words. */
+struct label {
+	__u8 text[16384];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct label);
+} label SEC(".maps");
+
+static __noinline int note(const struct file_key *file)
+{
+	struct file_key key = *file;
+	__u32 yes = 1;
+	long failed;
+
+	if (*(volatile __u64 *)&turn & 1) {
+		if (bpf_map_lookup_elem(&odd_turns, &key))
+			return 0;
+		failed = bpf_map_update_elem(&odd_turns, &key, &yes, BPF_ANY);
+	} else {
+		if (bpf_map_lookup_elem(&even_turns, &key))
+			return 0;
+		failed = bpf_map_update_elem(&even_turns, &key, &yes, BPF_ANY);
+	}
+	if (failed)
+		__sync_fetch_and_add(&overlooked, 1);
+	return 0;
+}
+
+/* Before anything is told of it. */
+static __always_inline void remark(const struct file_key *file)
+{
+	if (pinned)
+		note(file);
+}
+
 static __always_inline struct file_key file_of(const struct inode *inode)
 {
 	struct file_key key = {
@@ -157,8 +214,10 @@ static __always_inline void mark(struct event *event, __u32 flags)
 	event->hooks |= flags >> 8;
 }
 
-static __always_inline __u64 take_number(void)
+/* For an event about the file. */
+static __always_inline __u64 take_number(const struct file_key *file)
 {
+	remark(file);
 	return __sync_fetch_and_add(&next_number, 1);
 }
 
@@ -166,7 +225,7 @@ static __always_inline __u64 take_number(void)
 static __always_inline void tell(const struct file_key *file, __u8 kind, __u32 flags, __u64 offset,
 				 __u64 length)
 {
-	__u64 number = take_number();
+	__u64 number = take_number(file);
 	struct event *event = bpf_ringbuf_reserve(&ring, sizeof(*event), 0);
 
 	if (!event) {

@@ -103,6 +103,7 @@ static __always_inline bool add(struct touched *touched, struct inode *inode, __
 	if (!touched->inode) {
 		touched->inode = inode;
 		touched->file = file_of(inode);
+		remark(&touched->file);
 		touched->flags = 0;
 		touched->from = ~0ULL;
 		touched->to = 0;

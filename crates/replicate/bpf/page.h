@@ -93,7 +93,7 @@ struct copy {
 
 static __always_inline void piece(struct copy *copy, __u32 length, const __u32 room)
 {
-	__u64 number = take_number();
+	__u64 number = take_number(&copy->file);
 	struct event *event = bpf_ringbuf_reserve(&ring, sizeof(*event) + room, 0);
 
 	if (!event) {

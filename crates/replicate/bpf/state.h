@@ -69,7 +69,7 @@ static __always_inline bool ends_quiet(__u64 number)
 
 static __always_inline void tell_sync(struct file_key *file)
 {
-	__u64 number = take_number();
+	__u64 number = take_number(file);
 	struct event *event = bpf_ringbuf_reserve(&ring, sizeof(*event), 0);
 
 	if (!event) {
@@ -113,7 +113,7 @@ static __noinline int tell_state(struct inode *inode, struct file_key *file, __u
 	__u64 number;
 
 	renew_border(inode, flags, call);
-	number = take_number();
+	number = take_number(file);
 	state = bpf_ringbuf_reserve(&ring, sizeof(*state), 0);
 	if (!state) {
 		lose_name(alias_of(inode));

@@ -147,8 +147,7 @@ impl Trial {
         }
         let options = Options {
             ring_bytes: RING,
-            look: false,
-            journal: false,
+            ..Options::default()
         };
         let mut trial = Self {
             capture: Capture::attach(place.path(), options)?,

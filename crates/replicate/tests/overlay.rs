@@ -30,6 +30,7 @@ const LOOK: Options = Options {
     ring_bytes: 64 << 20,
     journal: false,
     look: true,
+    pin: None,
 };
 
 /// What all copying up is tried on.

@@ -131,6 +131,7 @@ struct file {
 struct kiocb {
 	struct file *ki_filp;
 	s64 ki_pos;
+	int ki_flags;
 };
 
 struct iomap_dio {

@@ -46,6 +46,17 @@ pub(super) struct Capture {
     /// and read again
     #[arg(long, value_name = "DURATION", conflicts_with = "allow")]
     check: Option<Span>,
+    /// Leave the programs attached when this ends, killed or not, and note which files change: the next capture
+    /// with --pin reads those instead of the whole tree. One without detaches them. DIR is in a BPF file system
+    #[arg(
+        long,
+        value_name = "DIR",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = capture::FOLDER,
+        conflicts_with = "allow"
+    )]
+    pin: Option<PathBuf>,
     /// Freeze the application while more than this waits to be read, and thaw it when half of that is left:
     /// it may not be faster than its log. Never for more than 5 seconds at once
     #[arg(long, value_name = "SIZE", requires = "cgroup")]
@@ -113,6 +124,7 @@ impl Capture {
             log: self.to.clone(),
             afresh: self.afresh,
             journal: self.journal,
+            pin: self.pin.clone(),
             allow: allow.collect(),
             check: self.check.map(|Span(round)| round),
             ring_bytes: self.ring,
@@ -173,8 +185,16 @@ fn rescanned(progress: &Progress) -> String {
         gone,
         bytes,
         differed,
+        journal,
     } = rescan;
-    format!("  compared {files} files, {bytes} B: {new} new, {gone} gone, {differed} B differed")
+    let which = if journal {
+        " that the journal names"
+    } else {
+        ""
+    };
+    format!(
+        "  compared {files} files{which}, {bytes} B: {new} new, {gone} gone, {differed} B differed"
+    )
 }
 
 pub(super) fn failure(error: capture::Error) -> Failure {
@@ -190,6 +210,10 @@ pub(super) fn failure(error: capture::Error) -> Failure {
                 error.to_string(),
                 "--allow mmap: files that are mapped are read before each epoch, and each second",
             ),
+        )]),
+        Error::Pin { .. } => Failure::Missing(vec![(
+            "capture".to_owned(),
+            datapath::Missing::new(error.to_string(), "run without --pin"),
         )]),
         Error::Kernel { .. } => Failure::Missing(vec![(
             "capture".to_owned(),

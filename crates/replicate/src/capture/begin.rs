@@ -8,11 +8,12 @@ use nix::errno::Errno;
 
 use super::derive::Deriver;
 use super::order::Order;
+use super::pin::Label;
 use super::program::{Programs, Scope};
 use super::rescan::{Comparison, Known, Rescan};
 use super::source::Source;
 use super::{Capture, Error, Options, Progress, Reading, mounts};
-use crate::record::{Entry, Part};
+use crate::record::{Entry, File, Part};
 
 impl Capture {
     /// Attaches to the tree below `root`. The first records say what the tree
@@ -21,15 +22,15 @@ impl Capture {
     /// # Errors
     /// [`Error`] says what is missing.
     pub fn start(root: &Path, options: Options) -> Result<Self, Error> {
-        Self::check(root, options)?;
+        Self::check(root, &options)?;
         let capture = Self::attach(root, options)?;
-        capture.deriver.source.check(options)?;
+        capture.deriver.source.check(&capture.options)?;
         Ok(capture)
     }
 
     /// Whatever the file system says nothing of.
     pub(crate) fn attach(root: &Path, options: Options) -> Result<Self, Error> {
-        let mut capture = Self::connect(root, options)?;
+        let (mut capture, label) = Self::connect(root, options)?;
         let start = Entry::Start {
             root: capture.deriver.source.name(),
         };
@@ -37,6 +38,7 @@ impl Capture {
         let _always = capture.deriver.tree.enter(&start);
         capture.deriver.out.push(start);
         capture.doubt_root();
+        capture.keep(label, &[])?;
         Ok(capture)
     }
 
@@ -47,18 +49,25 @@ impl Capture {
     /// # Errors
     /// As [`Self::start`].
     pub fn resume(root: &Path, options: Options, known: Known) -> Result<Self, Error> {
-        Self::check(root, options)?;
-        let mut capture = Self::connect(root, options)?;
-        capture.deriver.source.check(options)?;
+        Self::check(root, &options)?;
+        let (mut capture, mut label) = Self::connect(root, options)?;
+        capture.deriver.source.check(&capture.options)?;
         let file = capture.deriver.source.name();
         let Known { tree, contents } = known;
         capture.epoch = tree.epoch();
         let same = tree.root() == Some(file);
         capture.deriver.tree = tree;
+        let left = match (&capture.options.pin, &label) {
+            (Some(pin), Some(label)) if same => pin.left(label, capture.epoch),
+            _ => None,
+        };
         if same {
             capture.deriver.comparison = Some(Comparison::new(contents));
-            capture.unscanned = true;
-            capture.progress.rescan = Some(Rescan::default());
+            capture.unscanned = left.is_none();
+            capture.progress.rescan = Some(Rescan {
+                journal: left.is_some(),
+                ..Rescan::default()
+            });
             // The log has these doubts already, and nobody to settle them.
             for (file, part) in capture.deriver.tree.in_doubt() {
                 capture.deriver.doubts.entry(file).or_default().add(&part);
@@ -69,6 +78,15 @@ impl Capture {
             capture.deriver.out.push(start);
         }
         capture.doubt_root();
+        if let Some(left) = &left {
+            label = label.map(|label| label.since(capture.epoch));
+            capture.rescanned(|rescan| rescan.files = left.len() as u64);
+            for file in left {
+                capture.deriver.doubt_all(*file);
+            }
+            capture.doubt_nameless();
+        }
+        capture.keep(label, left.as_deref().unwrap_or_default())?;
         Ok(capture)
     }
 
@@ -76,7 +94,7 @@ impl Capture {
     ///
     /// # Errors
     /// As [`Self::start`].
-    pub fn check(root: &Path, options: Options) -> Result<(), Error> {
+    pub fn check(root: &Path, options: &Options) -> Result<(), Error> {
         if !nix::unistd::geteuid().is_root() {
             return Err(Error::Privileges);
         }
@@ -91,7 +109,8 @@ impl Capture {
         mounts::below(root)
     }
 
-    fn connect(root: &Path, options: Options) -> Result<Self, Error> {
+    /// Attached, and the label of a journal if there is to be one.
+    fn connect(root: &Path, options: Options) -> Result<(Self, Option<Label>), Error> {
         let mut source = Source::open(root)?;
         let failed = |cause| Error::Tree {
             path: root.to_owned(),
@@ -104,12 +123,16 @@ impl Capture {
             root: source.name(),
             format: source.format(),
         };
-        let programs = Programs::attach(&scope, options)?;
+        let programs = Programs::attach(&scope, &options)?;
         source.attach(&programs)?;
+        let pin = options.pin.as_ref();
+        let label = pin.map(|pin| Label::new(pin, root, &source, &scope));
+        let label = label.transpose()?;
         // A page that is dirty already would tell nothing of further stores.
         nix::unistd::syncfs(source.root()).map_err(|errno: Errno| failed(errno.into()))?;
-        Ok(Self {
+        let capture = Self {
             programs,
+            pinned: None,
             looks: options.look && source.format().silent(),
             deriver: Deriver::new(source),
             order: Order::new(0),
@@ -123,11 +146,19 @@ impl Capture {
             last_event: Instant::now(),
             ended: Instant::now(),
             bytes: 0,
-            journal: options.journal,
+            options,
             last_reading: Instant::now(),
             looked: Instant::now(),
             hooks: 0,
-        })
+        };
+        Ok((capture, label))
+    }
+
+    fn keep(&mut self, label: Option<Label>, left: &[File]) -> Result<(), Error> {
+        if let Some((pin, label)) = self.options.pin.as_ref().zip(label) {
+            self.pinned = Some(pin.keep(&mut self.programs, label, left)?);
+        }
+        Ok(())
     }
 
     /// Until it is settled there is no epoch.

@@ -14,6 +14,7 @@ mod mounts;
 mod names;
 mod order;
 mod overlay;
+mod pin;
 mod program;
 mod read;
 mod rescan;
@@ -32,9 +33,11 @@ use crate::record::{Change, Entry, File, Part};
 use derive::Deriver;
 use doubt::Doubts;
 use order::{Late, Order};
+use pin::Journal;
 use program::Programs;
 use sys::bpf_ring::Gauge;
 
+pub use pin::{FOLDER, Pin};
 pub use rescan::{Known, Rescan};
 
 /// After so much time without an event, what has happened is an epoch.
@@ -52,7 +55,7 @@ const PORTIONS: usize = 512;
 pub const INTERVAL: Duration = Duration::from_millis(2);
 
 /// How a tree is followed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Room for events that wait to be read: a power of two of pages, in bytes.
     pub ring_bytes: u32,
@@ -61,6 +64,8 @@ pub struct Options {
     /// Where the file system tells nothing of stores through memory, files that are mapped are read
     /// before each epoch, and each second. Such a file system is refused otherwise.
     pub look: bool,
+    /// Keep a journal of what is touched when this capture is gone, for the next one.
+    pub pin: Option<Pin>,
 }
 
 impl Default for Options {
@@ -69,6 +74,7 @@ impl Default for Options {
             ring_bytes: 64 << 20,
             journal: false,
             look: false,
+            pin: None,
         }
     }
 }
@@ -77,6 +83,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Capture {
     programs: Programs,
+    pinned: Option<Journal>,
     deriver: Deriver,
     order: Order,
     reading: Reading,
@@ -94,7 +101,7 @@ pub struct Capture {
     ended: Instant,
     /// Bytes that were handed on since.
     bytes: usize,
-    journal: bool,
+    options: Options,
     last_reading: Instant,
     /// When stores that nobody tells of were looked for.
     looked: Instant,
@@ -131,6 +138,8 @@ pub enum Error {
     Tree { path: PathBuf, cause: io::Error },
     #[error("{} is on {on}", .path.display())]
     FileSystem { path: PathBuf, on: String },
+    #[error("a journal in {}: {cause}", .folder.display())]
+    Pin { folder: PathBuf, cause: String },
     #[error("following {format} needs Linux {since} or later: this one has no event {event}")]
     Kernel {
         format: &'static str,
@@ -192,6 +201,9 @@ impl Capture {
             self.rest()?;
         }
         self.pass_on(take)?;
+        if let Some(pinned) = &mut self.pinned {
+            pinned.step(&self.programs)?;
+        }
         Ok(self.progress())
     }
 
@@ -324,7 +336,7 @@ impl Capture {
             Reading::Idle if self.deriver.doubts.is_empty() || !self.ripe() => Ok(false),
             Reading::Idle => {
                 let doubts = std::mem::take(&mut self.deriver.doubts);
-                if self.journal {
+                if self.options.journal {
                     self.programs.next_period()?;
                     self.last_reading = Instant::now();
                 }
@@ -368,7 +380,10 @@ impl Capture {
 
     /// Whether what is in doubt is to be read now: what is written again and again is read once.
     fn ripe(&self) -> bool {
-        !self.journal || self.wanted || self.epoch == 0 || self.last_reading.elapsed() >= JOURNAL
+        !self.options.journal
+            || self.wanted
+            || self.epoch == 0
+            || self.last_reading.elapsed() >= JOURNAL
     }
 
     fn settled(&mut self, doubts: Doubts) {
@@ -440,10 +455,14 @@ impl Capture {
         }
         self.deriver.out.push(entry);
         self.epoch += 1;
+        if let Some(pinned) = &mut self.pinned {
+            let (order, lost) = (&mut self.order, self.accounted);
+            pinned.epoch(|number| order.reached(number, lost));
+        }
         self.wanted = false;
         self.deriver.said = false;
         self.deriver.adrift = None;
-        self.deriver.comparison = None;
+        self.compared();
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::path::Path;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
@@ -14,7 +15,7 @@ use super::event::Event;
 use super::events;
 use super::format::Format;
 use super::skel::{CaptureSkelBuilder, OpenCaptureSkel, Plain, types};
-use super::{Error, Options};
+use super::{Error, Options, pin};
 use crate::record::File;
 
 /// The inode number of an ext4 file system's first directory.
@@ -36,12 +37,23 @@ pub(super) struct Scope {
 #[derive(Debug)]
 pub(super) struct Programs {
     ring: Ring,
-    counters: MapHandle,
+    maps: Maps,
+    periods: u64,
+    /// With the names of their programs.
+    links: Vec<(String, Link)>,
+}
+
+/// What is shared with the programs beside the ring.
+#[derive(Debug)]
+pub(super) struct Maps {
+    pub(super) counters: MapHandle,
     lost: MapHandle,
     period: MapHandle,
-    answers: MapHandle,
-    periods: u64,
-    _links: Vec<Link>,
+    pub(super) answers: MapHandle,
+    pub(super) turn: MapHandle,
+    pub(super) even: MapHandle,
+    pub(super) odd: MapHandle,
+    pub(super) label: MapHandle,
 }
 
 /// What the programs count.
@@ -52,12 +64,14 @@ pub(super) struct Counters {
     pub(super) dropped: u64,
     /// Dropped events of which not even the file is known.
     pub(super) forgotten: u64,
+    /// Files that found no room in a journal that is pinned.
+    pub(super) overlooked: u64,
     /// Operations under way.
     pub(super) operations: u64,
 }
 
 impl Programs {
-    pub(super) fn attach(scope: &Scope, options: Options) -> Result<Self, Error> {
+    pub(super) fn attach(scope: &Scope, options: &Options) -> Result<Self, Error> {
         let mut storage = MaybeUninit::uninit();
         let mut open = CaptureSkelBuilder::default()
             .open(&mut storage)
@@ -73,21 +87,25 @@ impl Programs {
         for program in skel.object().progs_mut() {
             if program.autoload() {
                 let name = program.name().to_string_lossy().into_owned();
-                links.push(
-                    program
-                        .attach()
-                        .map_err(Error::bpf(&format!("attaching {name}")))?,
-                );
+                let link = program.attach();
+                let link = link.map_err(Error::bpf(&format!("attaching {name}")))?;
+                links.push((name, link));
             }
         }
         Ok(Self {
             ring,
-            counters: handle(&skel.maps.bss)?,
-            lost: handle(&skel.maps.lost)?,
-            period: handle(&skel.maps.data_period)?,
-            answers: handle(&skel.maps.answers)?,
+            maps: Maps {
+                counters: handle(&skel.maps.bss)?,
+                lost: handle(&skel.maps.lost)?,
+                period: handle(&skel.maps.data_period)?,
+                answers: handle(&skel.maps.answers)?,
+                turn: handle(&skel.maps.data_turn)?,
+                even: handle(&skel.maps.even_turns)?,
+                odd: handle(&skel.maps.odd_turns)?,
+                label: handle(&skel.maps.label)?,
+            },
             periods: 1,
-            _links: links,
+            links,
         })
     }
 
@@ -105,43 +123,32 @@ impl Programs {
     }
 
     pub(super) fn counters(&self) -> Result<Counters, Error> {
-        let bytes = self
-            .counters
-            .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(Error::bpf("reading the counters"))?;
-        let bytes = bytes.unwrap_or_default();
-        let Some((counters, _)) = types::bss::split(&bytes) else {
-            return Err(Error::Unknown);
-        };
-        if counters.unwatched != 0 {
-            let many = "more than 65536 files of the overlay are mapped to be stored to";
-            return Err(Error::io("watching stores")(io::Error::other(many)));
-        }
-        Ok(Counters {
-            next: counters.next_number,
-            dropped: counters.dropped,
-            forgotten: counters.forgotten,
-            operations: counters.operations,
-        })
+        counters_of(&self.maps.counters)
     }
 
-    /// Where the programs answer what the kernel calls a file.
-    pub(super) fn answers(&self) -> Result<MapHandle, Error> {
-        MapHandle::try_from(&self.answers).map_err(Error::bpf("duplicating a map's descriptor"))
+    /// Of one of the maps, a descriptor of its own.
+    pub(super) fn handle(&self, of: impl FnOnce(&Maps) -> &MapHandle) -> Result<MapHandle, Error> {
+        MapHandle::try_from(of(&self.maps)).map_err(Error::bpf("duplicating a map's descriptor"))
+    }
+
+    /// Has the programs stay attached when this process ends, until their links in this folder of a BPF file
+    /// system are removed.
+    pub(super) fn pin(&mut self, folder: &Path) -> Result<(), Error> {
+        for (name, link) in &mut self.links {
+            link.pin(folder.join(&*name))
+                .map_err(Error::bpf(&format!("pinning {name}")))?;
+        }
+        Ok(())
     }
 
     /// Files of which an event was dropped since the last call.
     pub(super) fn take_lost(&self) -> Result<Vec<File>, Error> {
-        let mut files = Vec::new();
-        for key in self.lost.keys() {
-            self.lost
-                .delete(&key)
+        let files = files_of(&self.maps.lost)?;
+        for file in &files {
+            self.maps
+                .lost
+                .delete(&key_of(*file))
                 .map_err(Error::bpf("taking what was lost"))?;
-            let (file, _) = types::file_key::split(&key).ok_or(Error::Unknown)?;
-            files.push(File {
-                inode: file.inode,
-                generation: file.generation,
-            });
         }
         Ok(files)
     }
@@ -149,7 +156,8 @@ impl Programs {
     /// From now on writes are told again that were told before.
     pub(super) fn next_period(&mut self) -> Result<(), Error> {
         self.periods += 1;
-        self.period
+        self.maps
+            .period
             .update(
                 &0u32.to_ne_bytes(),
                 &self.periods.to_ne_bytes(),
@@ -168,7 +176,50 @@ impl Programs {
     }
 }
 
-fn settle(open: &mut OpenCaptureSkel<'_>, scope: &Scope, options: Options) -> Result<(), Error> {
+/// What programs count in the map of their globals.
+pub(super) fn counters_of(map: &MapHandle) -> Result<Counters, Error> {
+    let bytes = map
+        .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
+        .map_err(Error::bpf("reading the counters"))?;
+    let bytes = bytes.unwrap_or_default();
+    let Some((counters, _)) = types::bss::split(&bytes) else {
+        return Err(Error::Unknown);
+    };
+    if counters.unwatched != 0 {
+        let many = "more than 65536 files of the overlay are mapped to be stored to";
+        return Err(Error::io("watching stores")(io::Error::other(many)));
+    }
+    Ok(Counters {
+        next: counters.next_number,
+        dropped: counters.dropped,
+        forgotten: counters.forgotten,
+        overlooked: counters.overlooked,
+        operations: counters.operations,
+    })
+}
+
+/// The files that a map has as keys.
+pub(super) fn files_of(map: &MapHandle) -> Result<Vec<File>, Error> {
+    let files = map.keys().map(|key| {
+        let (file, _) = types::file_key::split(&key)?;
+        Some(File {
+            inode: file.inode,
+            generation: file.generation,
+        })
+    });
+    files.collect::<Option<_>>().ok_or(Error::Unknown)
+}
+
+/// A file as the programs name it.
+pub(super) fn key_of(file: File) -> [u8; 16] {
+    let mut key = [0; 16];
+    let (inode, rest) = key.split_at_mut(8);
+    inode.copy_from_slice(&file.inode.to_ne_bytes());
+    rest[..4].copy_from_slice(&file.generation.to_ne_bytes());
+    key
+}
+
+fn settle(open: &mut OpenCaptureSkel<'_>, scope: &Scope, options: &Options) -> Result<(), Error> {
     let constants = open.maps.rodata_data.as_mut().ok_or(Error::Unknown)?;
     // As the kernel keeps it: twelve bits and twenty.
     let device = (major(scope.device) << 20) | minor(scope.device);
@@ -191,6 +242,13 @@ fn settle(open: &mut OpenCaptureSkel<'_>, scope: &Scope, options: Options) -> Re
     constants.call_io_submit = number(libc::SYS_io_submit)?;
     constants.call_sync_file_range = number(libc::SYS_sync_file_range)?;
     constants.journal = options.journal;
+    constants.pinned = options.pin.is_some();
+    if options.pin.is_some() {
+        for map in [&mut open.maps.even_turns, &mut open.maps.odd_turns] {
+            map.set_max_entries(pin::FILES)
+                .map_err(Error::bpf("sizing the journal"))?;
+        }
+    }
     open.maps
         .ring
         .set_max_entries(options.ring_bytes)

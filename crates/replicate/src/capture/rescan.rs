@@ -33,6 +33,8 @@ pub struct Rescan {
     pub bytes: u64,
     /// Bytes that the log did not have so: those of new files among them.
     pub differed: u64,
+    /// Only files were compared that a journal has noted.
+    pub journal: bool,
 }
 
 /// What the log says of files, while it is compared with them.
@@ -40,6 +42,9 @@ pub struct Rescan {
 pub(super) struct Comparison {
     contents: Contents,
     source: Source,
+    /// Files that were said to be new, or gone, since.
+    new: u64,
+    gone: u64,
 }
 
 impl Known {
@@ -67,11 +72,18 @@ impl Comparison {
         Self {
             contents,
             source: Source::default(),
+            new: 0,
+            gone: 0,
         }
     }
 
     /// From now on the log says something else.
     pub(super) fn overtaken(&mut self, change: &Change) {
+        match change {
+            Change::New { .. } => self.new += 1,
+            Change::Gone { .. } => self.gone += 1,
+            _ => {}
+        }
         self.contents.forget(change);
     }
 }
@@ -106,7 +118,6 @@ impl Capture {
         let files = self.deriver.tree.files().map(|(file, _)| file);
         let left: Vec<_> = files.filter(|file| !seen.contains(file)).collect();
         for file in left {
-            self.rescanned(|rescan| rescan.gone += 1);
             self.deriver.gone(file);
         }
         Ok(())
@@ -115,7 +126,6 @@ impl Capture {
     /// Says what of a file is not as the log has it. None where it is gone.
     fn compare(&mut self, file: File, take: &mut dyn FnMut(Entry)) -> Result<Option<Kind>, Error> {
         let Some(node) = self.deriver.tree.get(file) else {
-            self.rescanned(|rescan| rescan.new += 1);
             return self.adopt(file, take);
         };
         let known = node.kind.clone();
@@ -130,7 +140,6 @@ impl Capture {
         };
         if kind != known {
             // The inode was used again while nobody watched, even with the same generation.
-            self.rescanned(|rescan| rescan.new += 1);
             self.deriver.replaced(file);
             return self.adopt(file, take);
         }
@@ -168,7 +177,9 @@ impl Capture {
         while at < offset + length {
             let end = (at - at % BLOCK + BLOCK).min(offset + length);
             let block = part(&bytes, at - offset, end - offset);
-            let Comparison { contents, source } = comparison;
+            let Comparison {
+                contents, source, ..
+            } = comparison;
             if !contents.says(source, file, at, block)? {
                 match differ.last_mut() {
                     Some((_, to)) if *to == at => *to = end,
@@ -208,7 +219,14 @@ impl Capture {
         });
     }
 
-    fn rescanned(&mut self, count: impl FnOnce(&mut Rescan)) {
+    /// The log has all of the tree.
+    pub(super) fn compared(&mut self) {
+        if let Some(Comparison { new, gone, .. }) = self.deriver.comparison.take() {
+            self.rescanned(|rescan| (rescan.new, rescan.gone) = (new, gone));
+        }
+    }
+
+    pub(super) fn rescanned(&mut self, count: impl FnOnce(&mut Rescan)) {
         if let Some(rescan) = &mut self.progress.rescan {
             count(rescan);
         }

@@ -85,7 +85,7 @@ impl Source {
         let Some(held) = &mut self.held else {
             return Ok(());
         };
-        let answer = held.attach(self.name, programs.answers()?);
+        let answer = held.attach(self.name, programs.handle(|maps| &maps.answers)?);
         let Answer { magic, .. } = answer.map_err(|cause| self.failed(self.name, cause))?;
         let format = self.format.above(magic);
         self.format = format.map_err(|on| Error::FileSystem {
@@ -109,12 +109,12 @@ impl Source {
     }
 
     /// Whether it tells all that is to be told, as far as that is known by now.
-    pub(super) fn check(&self, options: Options) -> Result<(), Error> {
+    pub(super) fn check(&self, options: &Options) -> Result<(), Error> {
         if self.format.silent() && !options.look {
             let format = self.format.name();
             return Err(Error::Silent { format });
         }
-        Ok(())
+        options.pin.as_ref().map_or(Ok(()), |pin| pin.check(self))
     }
 
     /// Whether it holds the files that it names.

@@ -10,7 +10,7 @@ use super::check::{self, Check, Checked};
 use super::confirmed::Confirmed;
 use super::freezer::{Bounded, Freezer, Held, Pressure};
 use super::{Error, place};
-use crate::capture::{self, Capture, Known, Options, Progress};
+use crate::capture::{self, Capture, Known, Options, Pin, Progress};
 use crate::coverage;
 use crate::log::{self, Durability, Writer};
 use crate::record::Entry;
@@ -38,6 +38,8 @@ pub struct Settings {
     pub check: Option<Duration>,
     /// As [`Options::ring_bytes`].
     pub ring_bytes: u32,
+    /// Keep a journal in this folder of a BPF file system, which outlives the capture.
+    pub pin: Option<PathBuf>,
     /// How far it may be behind; what finds no room in the ring is counted and read back if nothing is said.
     pub bounded: Option<Bounded>,
 }
@@ -94,7 +96,7 @@ impl Settings {
             return Err(Error::Input(what));
         }
         self.agree()?;
-        Ok(Capture::check(&self.tree, self.options())?)
+        Ok(Capture::check(&self.tree, &self.options([0; 16]))?)
     }
 
     /// Whether what is asked for goes together, the ring can be one, and the cgroup be frozen.
@@ -103,6 +105,10 @@ impl Settings {
     /// [`Error::Input`], [`Error::Freezer`]
     pub(super) fn agree(&self) -> Result<(), Error> {
         check::Settings::check(self.check)?;
+        if self.pin.is_some() && !self.allow.is_empty() {
+            let what = "pin: not with allow: a journal notes nothing of what is looked for";
+            return Err(Error::Input(what.to_owned()));
+        }
         if self.check.is_some() && !self.allow.is_empty() {
             let what = "check: not with allow: what is looked for may differ without being wrong";
             return Err(Error::Input(what.to_owned()));
@@ -116,8 +122,12 @@ impl Settings {
         self.bounded.as_ref().map_or(Ok(()), Bounded::check)
     }
 
-    fn options(&self) -> Options {
+    /// For a log with this number.
+    fn options(&self, id: [u8; 16]) -> Options {
+        let log = self.log.clone();
+        let pin = |folder| Pin { folder, log, id };
         Options {
+            pin: self.pin.clone().map(pin),
             journal: self.journal,
             look: self.allow.contains(&Unseen::Mmap),
             ring_bytes: self.ring_bytes,
@@ -241,16 +251,17 @@ impl Recorder {
     }
 
     fn open(settings: &Settings) -> Result<(Capture, Log), Error> {
-        let options = settings.options();
-        if settings.afresh {
-            let capture = Capture::start(&settings.tree, options)?;
-            let mut log = Log::open(settings)?;
+        let mut log = Log::open(settings)?;
+        let options = settings.options(log.writer.id());
+        let capture = if settings.afresh {
             log.numbered_from = log.before;
-            return Ok((capture, log));
+            Capture::start(&settings.tree, options)?
+        } else {
+            Capture::resume(&settings.tree, options, Known::read(&settings.log)?)?
+        };
+        if settings.pin.is_none() {
+            log.unpin(settings)?;
         }
-        let log = Log::open(settings)?;
-        let known = Known::read(&settings.log)?;
-        let capture = Capture::resume(&settings.tree, options, known)?;
         Ok((capture, log))
     }
 
@@ -261,6 +272,7 @@ impl Recorder {
     pub fn step(&mut self) -> Result<Captured, Error> {
         let (began, capture) = (SystemTime::now(), &mut self.capture);
         let progress = self.log.follow(|mut take| capture.poll(&mut take))?;
+        capture.recorded(self.log.writer.epoch())?;
         let mut captured = self.reached(progress)?;
         if let Some(check) = &self.check {
             captured.checked = Some(check.tell(captured.caught(began)));
@@ -338,6 +350,25 @@ impl Log {
             behind: None,
             writer,
         })
+    }
+
+    /// Detaches what a capture has left that was to keep a journal.
+    fn unpin(&self, settings: &Settings) -> Result<(), Error> {
+        let pin = Pin {
+            folder: PathBuf::from(capture::FOLDER),
+            log: settings.log.clone(),
+            id: self.writer.id(),
+        };
+        let removed = pin.remove().map_err(|cause| capture::Error::Pin {
+            folder: pin.folder.clone(),
+            cause: cause.to_string(),
+        })?;
+        if removed {
+            tracing::info!(
+                "the journal of this log is not kept any more: its programs are detached"
+            );
+        }
+        Ok(())
     }
 
     fn reached(&mut self, progress: Progress) -> Captured {

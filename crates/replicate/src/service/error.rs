@@ -85,6 +85,7 @@ fn of_capture(error: &capture::Error) -> bool {
         | Capture::FileSystem { .. }
         | Capture::Kernel { .. }
         | Capture::Silent { .. }
+        | Capture::Pin { .. }
         | Capture::Unknown => false,
     }
 }

@@ -213,6 +213,7 @@ fn capture(captured: &Captured) -> Value {
             "gone": rescan.gone,
             "read_bytes": rescan.bytes,
             "differed_bytes": rescan.differed,
+            "by_journal": rescan.journal,
         })
     });
     json!({

@@ -48,6 +48,7 @@ pub(super) struct Capture {
     #[serde(default)]
     afresh: bool,
     check: Option<Span>,
+    pin: Option<PathBuf>,
     ring: Option<Spanned<Size>>,
     bounded: Option<Spanned<Size>>,
     cgroup: Option<Spanned<PathBuf>>,
@@ -160,6 +161,7 @@ impl Section for Capture {
             log: folder.join(self.log.get_ref()),
             afresh: self.afresh,
             journal: self.journal,
+            pin: self.pin.map(|pin| folder.join(pin)),
             allow: self.allow,
             check: self.check.map(|Span(round)| round),
             ring_bytes: self.ring.map_or_else(

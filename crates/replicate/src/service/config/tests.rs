@@ -51,7 +51,7 @@ fn a_whole_file_is_taken() {
         .read(&format!(
             "[replicate]\ncontrol = \"/run/r.sock\"\n\
              http = {{ listen = \"127.0.0.1:9\", token_file = \"/t\" }}\n\
-             {CAPTURE}journal = true\nafresh = true\nring = \"1MiB\"\nname = \"app\"\ncheck = \"24h\"\n\
+             {CAPTURE}journal = true\nafresh = true\npin = \"pins\"\nring = \"1MiB\"\nname = \"app\"\ncheck = \"24h\"\n\
              {SERVE}replicas = 3\n\
              {PUBLISH}replicas = 1\nmax_bytes = 9\nallow_loss = true\ndomain = \"hub\"\n\
              {RECEIVE}fresh = true\n\
@@ -72,6 +72,7 @@ fn a_whole_file_is_taken() {
     };
     assert_eq!(capture.check, Some(Duration::from_secs(24 * 3600)));
     assert_eq!(capture.ring_bytes, 1 << 20);
+    assert_eq!(capture.pin, Some(rig.0.path().join("pins")));
     let Job::Apply(apply) = &config.parts[4].job else {
         panic!("{config:?}");
     };

@@ -1,0 +1,369 @@
+//! A journal that outlives its capture: the programs stay attached, and note which files they would have told
+//! of. Who takes up the log reads those instead of the whole tree.
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use rustix::fs::{AtFlags, StatxFlags, statx};
+use serde::{Deserialize, Serialize};
+
+use super::program::{Counters, Programs, Scope, counters_of, files_of, key_of};
+use super::source::Source;
+use super::{Capture, Error};
+use crate::record::File;
+
+/// Where journals lie unless another place is named.
+pub const FOLDER: &str = "/sys/fs/bpf/lowroad";
+/// Files that each of both maps has room for.
+pub(super) const FILES: u32 = 65_536;
+/// How often a map is emptied, at most.
+const TURN: Duration = Duration::from_secs(1);
+/// Room for a label, in bytes.
+const LABEL: usize = 16 << 10;
+/// Of what the programs note. It changes with them.
+const FORMAT: u32 = 1;
+/// `STATX_MNT_ID_UNIQUE`, since Linux 6.8: a number that no later mount gets.
+const UNIQUE_MOUNT: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
+/// What a journal is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// In a BPF file system.
+    pub folder: PathBuf,
+    /// The folder of the log, and the log's number.
+    pub log: PathBuf,
+    pub id: [u8; 16],
+}
+
+/// What a journal says of itself, for programs and for who finds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Label {
+    written_by: String,
+    tree: String,
+    log: String,
+    of: Identity,
+    /// An epoch of the log: it has all that was not noted.
+    epoch: Option<u64>,
+}
+
+/// What has to be the same for a journal to say anything.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Identity {
+    format: u32,
+    version: String,
+    log: [u8; 16],
+    device: u64,
+    inode: u64,
+    generation: u32,
+    /// A file system that was mounted again may have changed meanwhile.
+    mount: u64,
+}
+
+/// The journal of a capture that is at work.
+#[derive(Debug)]
+pub(super) struct Journal {
+    even: MapHandle,
+    odd: MapHandle,
+    turn: MapHandle,
+    written: MapHandle,
+    label: Label,
+    turns: u64,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// All that was told before this number is in the log.
+    Resting { until: Instant, number: u64 },
+    /// Programs that note in the map before may still run.
+    Turning(JoinHandle<io::Result<()>>),
+    /// What is in the map before was told before this number.
+    Until(u64),
+    /// An epoch has it.
+    Covered(u64),
+    /// The kernel does not say when its programs are through.
+    Stuck,
+}
+
+impl Pin {
+    /// Whether journals can be kept there.
+    ///
+    /// # Errors
+    /// [`Error::Pin`] says what is missing.
+    pub(super) fn check(&self, source: &Source) -> Result<(), Error> {
+        let failed = |cause: String| Error::Pin {
+            folder: self.folder.clone(),
+            cause,
+        };
+        if source.format().silent() || source.holds() {
+            let on = source.format().name();
+            return Err(failed(format!("{on} does not tell enough for a journal")));
+        }
+        mount_of(source).map_err(|cause| failed(cause.to_string()))?;
+        let there = self.folder.ancestors().find(|place| place.exists());
+        let kind = there.map(nix::sys::statfs::statfs).transpose();
+        let kind = kind.map_err(|errno| failed(errno.to_string()))?;
+        if kind.is_none_or(|kind| kind.filesystem_type() != nix::sys::statfs::BPF_FS_MAGIC) {
+            return Err(failed(
+                "no BPF file system: mount -t bpf bpf /sys/fs/bpf".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Of this log's journal. A BPF file system has no dots in its names.
+    fn place(&self, suffix: &str) -> PathBuf {
+        let log = self.log.canonicalize().unwrap_or_else(|_| self.log.clone());
+        let hash = blake3::hash(log.as_os_str().as_bytes()).to_hex();
+        let name = hash.get(..16).unwrap_or_default();
+        self.folder.join(format!("{name}{suffix}"))
+    }
+
+    /// Files that may not be as the log says up to its last epoch. None where no journal tells.
+    pub(super) fn left(&self, label: &Label, last: u64) -> Option<Vec<File>> {
+        ["", "-new"]
+            .iter()
+            .find_map(|suffix| read(&self.place(suffix), label, last))
+    }
+
+    /// Detaches what an earlier capture has left; whether there was anything.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn remove(&self) -> io::Result<bool> {
+        let mut any = false;
+        for suffix in ["", "-new"] {
+            any |= remove(&self.place(suffix))?;
+        }
+        Ok(any)
+    }
+
+    /// Keeps the programs attached from now on. `left` are files that the log may be wrong about until its
+    /// next epoch.
+    pub(super) fn keep(
+        &self,
+        programs: &mut Programs,
+        label: Label,
+        left: &[File],
+    ) -> Result<Journal, Error> {
+        let (place, new) = (self.place(""), self.place("-new"));
+        let failed = |cause: io::Error| Error::Pin {
+            folder: self.folder.clone(),
+            cause: cause.to_string(),
+        };
+        let journal = Journal {
+            even: programs.handle(|maps| &maps.even)?,
+            odd: programs.handle(|maps| &maps.odd)?,
+            turn: programs.handle(|maps| &maps.turn)?,
+            written: programs.handle(|maps| &maps.label)?,
+            label,
+            turns: 0,
+            state: State::Resting {
+                until: Instant::now(),
+                number: 0,
+            },
+        };
+        journal.seed(left)?;
+        journal.write()?;
+        remove(&new).map_err(failed)?;
+        fs::create_dir_all(&new).map_err(failed)?;
+        programs.pin(&new)?;
+        for (map, name) in [
+            (&journal.even, "even_turns"),
+            (&journal.odd, "odd_turns"),
+            (&programs.handle(|maps| &maps.counters)?, "counters"),
+            // Without a label it says nothing.
+            (&journal.written, "label"),
+        ] {
+            let mut map = MapHandle::try_from(map).map_err(Error::bpf("pinning the journal"))?;
+            map.pin(new.join(name))
+                .map_err(Error::bpf("pinning the journal"))?;
+        }
+        remove(&place).map_err(failed)?;
+        fs::rename(&new, &place).map_err(failed)?;
+        Ok(journal)
+    }
+}
+
+impl Capture {
+    /// Says that all that was handed on is in the log and on the disk, with this as the log's last epoch.
+    ///
+    /// # Errors
+    /// [`Error::Bpf`]
+    pub fn recorded(&mut self, epoch: u64) -> Result<(), Error> {
+        let pinned = self.pinned.as_mut();
+        pinned.map_or(Ok(()), |pinned| pinned.recorded(epoch))
+    }
+}
+
+impl Label {
+    pub(super) fn new(
+        pin: &Pin,
+        tree: &Path,
+        source: &Source,
+        scope: &Scope,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            written_by: "lowroad replicate capture --pin".to_owned(),
+            tree: tree.to_string_lossy().into_owned(),
+            log: pin.log.to_string_lossy().into_owned(),
+            of: Identity {
+                format: FORMAT,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                log: pin.id,
+                device: scope.device,
+                inode: scope.root.inode,
+                generation: scope.root.generation,
+                mount: mount_of(source).map_err(Error::io("the tree's mount"))?,
+            },
+            epoch: None,
+        })
+    }
+
+    /// From now on it holds for a log with this epoch.
+    pub(super) fn since(self, epoch: u64) -> Self {
+        Self {
+            epoch: Some(epoch),
+            ..self
+        }
+    }
+}
+
+impl Journal {
+    /// Goes on with emptying the map of the turn before.
+    pub(super) fn step(&mut self, programs: &Programs) -> Result<(), Error> {
+        match &self.state {
+            State::Resting { until, number }
+                if *until <= Instant::now() && programs.counters()?.next != *number =>
+            {
+                self.turns += 1;
+                write(&self.turn, &self.turns.to_ne_bytes())?;
+                self.state = State::Turning(thread::spawn(sys::sched::grace_period));
+            }
+            State::Turning(waiting) if waiting.is_finished() => {
+                let State::Turning(waiting) = std::mem::replace(&mut self.state, State::Stuck)
+                else {
+                    return Ok(());
+                };
+                if let Ok(Ok(())) = waiting.join() {
+                    self.state = State::Until(programs.counters()?.next);
+                } else {
+                    tracing::warn!("the journal grows: the kernel says of no grace period");
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Ends the wait for an epoch with all events before a number, if `reached` says that this one has them.
+    /// No operation was under way when it ended.
+    pub(super) fn epoch(&mut self, reached: impl FnOnce(u64) -> bool) {
+        if let State::Until(number) = self.state
+            && reached(number)
+        {
+            self.state = State::Covered(number);
+        }
+    }
+
+    /// The log has this epoch, its last, on its disk.
+    pub(super) fn recorded(&mut self, epoch: u64) -> Result<(), Error> {
+        let State::Covered(number) = self.state else {
+            return Ok(());
+        };
+        let before = match self.turns & 1 {
+            1 => &self.even,
+            _ => &self.odd,
+        };
+        let keys: Vec<_> = before.keys().collect();
+        let count = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+        if count > 0 {
+            before
+                .delete_batch(&keys.concat(), count, MapFlags::ANY, MapFlags::ANY)
+                .map_err(Error::bpf("emptying the journal"))?;
+        }
+        self.label.epoch = Some(epoch);
+        self.write()?;
+        self.state = State::Resting {
+            until: Instant::now() + TURN,
+            number,
+        };
+        Ok(())
+    }
+
+    fn seed(&self, files: &[File]) -> Result<(), Error> {
+        for file in files {
+            self.even
+                .update(&key_of(*file), &1u32.to_ne_bytes(), MapFlags::ANY)
+                .map_err(Error::bpf("filling the journal"))?;
+        }
+        Ok(())
+    }
+
+    fn write(&self) -> Result<(), Error> {
+        let text = serde_json::to_vec(&self.label);
+        let mut text = text.map_err(|error| Error::io("a label")(error.into()))?;
+        if text.len() > LABEL {
+            return Err(Error::io("a label")(io::ErrorKind::InvalidFilename.into()));
+        }
+        text.resize(LABEL, 0);
+        write(&self.written, &text)
+    }
+}
+
+fn write(map: &MapHandle, value: &[u8]) -> Result<(), Error> {
+    map.update(&0u32.to_ne_bytes(), value, MapFlags::ANY)
+        .map_err(Error::bpf("writing the journal"))
+}
+
+/// What a journal has noted, if it is one of that log up to an epoch that the log has.
+fn read(place: &Path, wanted: &Label, last: u64) -> Option<Vec<File>> {
+    let open = |name: &str| MapHandle::from_pinned_path(place.join(name)).ok();
+    let value = |map: &MapHandle| map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()?;
+    let text = value(&open("label")?)?;
+    let text = text.split(|byte| *byte == 0).next()?;
+    let label: Label = serde_json::from_slice(text).ok()?;
+    let holds = label.of == wanted.of && label.epoch.is_some_and(|epoch| epoch <= last);
+    let (even, odd) = (open("even_turns")?, open("odd_turns")?);
+    let mut files = files_of(&even).ok()?;
+    files.extend(files_of(&odd).ok()?);
+    // Behind what was noted: what found no room then is counted by now.
+    let Counters {
+        forgotten,
+        overlooked,
+        ..
+    } = counters_of(&open("counters")?).ok()?;
+    if !holds || forgotten + overlooked > 0 {
+        return None;
+    }
+    files.sort_unstable();
+    files.dedup();
+    Some(files)
+}
+
+fn remove(place: &Path) -> io::Result<bool> {
+    let entries = match fs::read_dir(place) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        fs::remove_file(entry?.path())?;
+    }
+    fs::remove_dir(place)?;
+    Ok(true)
+}
+
+fn mount_of(source: &Source) -> io::Result<u64> {
+    let found = statx(source.root(), c"", AtFlags::EMPTY_PATH, UNIQUE_MOUNT)?;
+    if found.stx_mask & UNIQUE_MOUNT.bits() == 0 {
+        let what = "a journal needs Linux 6.8 or later: mounts have no numbers of their own";
+        return Err(io::Error::other(what));
+    }
+    Ok(found.stx_mnt_id)
+}

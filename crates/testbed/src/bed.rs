@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sys::ethtool::Ethtool;
 use sys::owner::Owner;
 
-use crate::environment::Native;
+use crate::environment::Wanted;
 use crate::error::at;
 use crate::host::Peer;
 use crate::impaired::Impaired;
@@ -56,8 +56,11 @@ impl Bed {
         };
         let owner = Owner::current();
         for (name, spec) in &topology.host {
-            let environment = Native::up(&clean::name(owner, run_id, name), &spec.cpus)?;
-            let host = Host::new(name, Box::new(environment), spec)?;
+            let environment = spec.kind(name)?.up(Wanted {
+                name: &clean::name(owner, run_id, name),
+                cpus: &spec.cpus,
+            })?;
+            let host = Host::new(name, environment, spec)?;
             bed.hosts.insert(name.clone(), host);
         }
         let ends = plan::ends(topology);
@@ -123,6 +126,8 @@ impl Bed {
                 .insert(format!("host.{name}.neighbours"), neighbours);
             self.settings
                 .insert(format!("host.{name}.cpus"), json!(spec.cpus));
+            self.settings
+                .insert(format!("host.{name}.env"), json!(spec.env));
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! A host of a bed: run code in it, start programs in it, ask for its interfaces.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,9 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use netdev::Netlink;
 use nix::sched::CpuSet;
 use serde::Serialize;
+use serde_json::Value;
 use sys::netns::Namespace;
 
-use crate::environment::{Child, Environment, confine};
+use crate::environment::{Child, Environment, Program, confine};
 use crate::{Error, HostSpec};
 
 /// A device of a host.
@@ -53,6 +55,7 @@ impl Host {
         spec: &HostSpec,
     ) -> Result<Self, Error> {
         let netlink = environment
+            .network()
             .namespace()
             .run(Netlink::new)?
             .map_err(crate::error::at(name))?;
@@ -71,11 +74,12 @@ impl Host {
 
     /// The namespace its links are in: `ip netns` lists it under the bed's name for the host.
     pub fn namespace(&self) -> &Namespace {
-        self.environment.namespace()
+        self.environment.network().namespace()
     }
 
-    pub fn environment(&self) -> &dyn Environment {
-        self.environment.as_ref()
+    /// What is known of the environment, by name.
+    pub fn facts(&self) -> BTreeMap<&'static str, Value> {
+        self.environment.facts()
     }
 
     /// Runs `work` on a new thread in this host's network, on its CPUs, and returns its value.
@@ -101,10 +105,25 @@ impl Host {
         })
     }
 
-    /// Starts a program in this host, on its CPUs. It dies with this process and with the bed.
+    /// Starts a program inside this host's environment, on its CPUs. It dies with this process and with
+    /// the bed.
+    pub fn start(&self, program: Program) -> Result<Child, Error> {
+        let name = program.words()[0].to_string_lossy().into_owned();
+        self.environment
+            .start(program)
+            .map_err(|cause| Error::Spawn {
+                host: self.name.clone(),
+                program: name,
+                cause,
+            })
+    }
+
+    /// Starts a program of this machine in this host's network, whatever its environment, on its CPUs.
+    /// It dies with this process and with the bed.
     pub fn spawn(&self, command: Command) -> Result<Child, Error> {
         let program = command.get_program().to_string_lossy().into_owned();
         self.environment
+            .network()
             .spawn(command)
             .map_err(|cause| Error::Spawn {
                 host: self.name.clone(),

@@ -16,7 +16,7 @@ mod wiring;
 
 pub use bed::Bed;
 pub use clean::{Cleaned, PINS, clean, folder};
-pub use environment::{Child, Environment, Native};
+pub use environment::{Child, Environment, KINDS, Kind, Network, Program, Wanted};
 pub use error::Error;
 pub use host::{Host, Interface, Peer};
 pub use impaired::{Distribution, Impairment};

@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
-use crate::Impairment;
+use crate::environment::{self, Kind};
 use crate::settings::{HostSettings, LinkSettings};
+use crate::{Error, Impairment};
 
 /// A device's name has room for this many bytes.
 const LONGEST_NAME: usize = 15;
@@ -28,7 +28,7 @@ pub struct Topology {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "toml::Table")]
 pub struct HostSpec {
-    /// The environment's name: `native`.
+    /// The environment's name: one of [`crate::KINDS`].
     pub env: String,
     /// CPUs that what runs there is confined to; empty, none in particular.
     pub cpus: Vec<usize>,
@@ -88,12 +88,7 @@ impl Topology {
     pub fn check(&self) -> Result<(), Error> {
         for (name, host) in &self.host {
             check_name(name)?;
-            if host.env != "native" {
-                let env = &host.env;
-                return refuse(format!(
-                    "host {name}: no environment {env:?}; there is: native"
-                ));
-            }
+            host.kind(name)?;
         }
         for (number, link) in self.link.iter().enumerate() {
             link.check(&self.host)
@@ -190,11 +185,26 @@ impl LinkSpec {
 impl HostSpec {
     /// A namespace of this machine with the usual settings.
     pub fn native() -> Self {
+        Self::of("native")
+    }
+
+    /// A host with the usual settings in the environment of this name.
+    pub fn of(env: &str) -> Self {
         Self {
-            env: "native".to_owned(),
+            env: env.to_owned(),
             cpus: Vec::new(),
             settings: HostSettings::default(),
         }
+    }
+
+    /// The kind of environment that the host called `name` asks for.
+    pub(crate) fn kind(&self, name: &str) -> Result<&'static Kind, Error> {
+        Kind::find(&self.env).ok_or_else(|| {
+            let (env, there_is) = (&self.env, environment::names());
+            Error::Topology(format!(
+                "host {name}: no environment {env:?}; there is: {there_is}"
+            ))
+        })
     }
 }
 

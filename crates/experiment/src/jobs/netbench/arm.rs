@@ -1,8 +1,8 @@
-//! The arms: one link, one placement and one tool each.
+//! The arms: one environment, one link, one placement and one tool each.
 
 use anyhow::{Context, Result};
 use datapath::Missing;
-use testbed::LinkKind;
+use testbed::{Kind, LinkKind};
 
 use super::tool::Tool;
 use crate::plan::IdlePolicy;
@@ -22,6 +22,8 @@ pub(super) enum Place {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arm {
     pub(super) name: &'static str,
+    /// Of the server; the client is native.
+    pub(super) env: &'static str,
     pub(super) link: LinkKind,
     pub(super) place: Place,
     /// Whatever the experiment's policy is.
@@ -32,6 +34,7 @@ pub(super) struct Arm {
 impl Arm {
     const USUAL: Self = Self {
         name: "direct",
+        env: "native",
         link: LinkKind::Direct,
         place: Place::Apart,
         idle: None,
@@ -102,6 +105,9 @@ impl Arm {
         if self.place == Place::Apart && cpus < 2 {
             let what = format!("{} needs two CPUs", self.name);
             return Err(Missing::new(what, "run it where there are two"));
+        }
+        for env in ["native", self.env] {
+            Kind::find(env).map_or(Ok(()), |kind| (kind.probe)())?;
         }
         self.tool.check()
     }

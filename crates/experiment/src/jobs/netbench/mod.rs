@@ -27,7 +27,6 @@ pub(crate) struct NetbenchFit;
 
 impl Fit for NetbenchFit {
     fn check(&self, arm: &str) -> Result<(), Missing> {
-        testbed::Native::probe()?;
         Arm::find(arm).map_or(Ok(()), Arm::check)
     }
 

@@ -46,8 +46,9 @@ impl Stage {
         let secret = secret.write(true).create_new(true).mode(0o600);
         secret.open(token(&folder))?.write_all(b"of one trial\n")?;
         let mut topology = Topology::default();
-        for (name, cpus) in [CLIENT, SERVER].into_iter().zip(arm.cpus()) {
-            let mut host = HostSpec::native();
+        let environments = [(CLIENT, "native"), (SERVER, arm.env)];
+        for ((name, env), cpus) in environments.into_iter().zip(arm.cpus()) {
+            let mut host = HostSpec::of(env);
             host.cpus = cpus;
             topology.host.insert(name.to_owned(), host);
         }

@@ -1,0 +1,90 @@
+//! Where a host lives: what runs its programs, and which network its links plug into.
+//!
+//! A new environment is one file with a [`Kind`], named in [`KINDS`].
+
+mod child;
+mod native;
+mod network;
+mod program;
+
+use std::collections::BTreeMap;
+use std::io;
+
+use datapath::Missing;
+use serde_json::Value;
+
+pub use self::child::Child;
+pub use self::network::Network;
+pub(crate) use self::network::{confine, kill_inside};
+pub use self::program::Program;
+use crate::Error;
+
+/// A running machine: a namespace of this one, a container, a virtual machine. Dropping it kills what
+/// runs inside and removes it.
+pub trait Environment: Send + Sync + std::fmt::Debug {
+    /// What its links plug into.
+    fn network(&self) -> &Network;
+
+    /// Starts a program inside. It dies with this process, but for what [`crate::clean`] ends.
+    fn start(&self, program: Program) -> io::Result<Child>;
+
+    /// What a trial's record keeps of it.
+    fn facts(&self) -> BTreeMap<&'static str, Value> {
+        BTreeMap::new()
+    }
+}
+
+/// What a bed asks of the environment that a host lives in.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// What everything that outlives this process is called: it tells the owner and the host.
+    pub name: &'a str,
+    /// CPUs that what runs there is confined to; empty, none in particular.
+    pub cpus: &'a [usize],
+}
+
+/// A kind of environment.
+#[derive(Debug)]
+pub struct Kind {
+    /// The name a topology has under `env`.
+    pub name: &'static str,
+    /// Why this machine has no such environment. It changes nothing.
+    pub probe: fn() -> Result<(), Missing>,
+    pub(crate) up: fn(Wanted<'_>) -> Result<Box<dyn Environment>, Error>,
+}
+
+/// Every kind there is.
+pub const KINDS: &[Kind] = &[native::KIND];
+
+impl Kind {
+    /// The kind that a topology calls `name`.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| kind.name == name)
+    }
+
+    /// A machine of this kind, without links.
+    pub(crate) fn up(&self, wanted: Wanted<'_>) -> Result<Box<dyn Environment>, Error> {
+        (self.probe)()?;
+        (self.up)(wanted)
+    }
+}
+
+/// The names of all kinds.
+pub(crate) fn names() -> String {
+    KINDS
+        .iter()
+        .map(|kind| kind.name)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// What making network namespaces needs.
+pub(crate) fn root() -> Result<(), Missing> {
+    match nix::unistd::geteuid().is_root() {
+        true => Ok(()),
+        false => Err(Missing::new(
+            "network namespaces need root",
+            "run with sudo",
+        )),
+    }
+}

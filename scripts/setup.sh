@@ -5,8 +5,8 @@
 packages_to() {
 	case $1 in
 	build) echo gcc libc6-dev make pkg-config clang libelf-dev ca-certificates curl git ;;
-	run) echo iproute2 ffmpeg ;;
-	test) echo clang-format g++ python3-venv qemu-system-x86 busybox-static iproute2 ffmpeg fonts-dejavu-core tcpdump tshark nats-server nfdump pmacct bird2 frr iptables nftables iputils-ping traceroute e2fsprogs sqlite3 xfsprogs btrfs-progs postgresql redis-server ;;
+	run) echo iproute2 ffmpeg runc ;;
+	test) echo clang-format g++ python3-venv qemu-system-x86 busybox-static iproute2 ffmpeg fonts-dejavu-core tcpdump tshark nats-server nfdump pmacct bird2 frr iptables nftables runc iputils-ping traceroute e2fsprogs sqlite3 xfsprogs btrfs-progs postgresql redis-server ;;
 	full)
 		echo chromium rtpengine-daemon nginx-light libnginx-mod-stream socat
 		echo libdpdk-dev
@@ -98,6 +98,8 @@ need_rust() {
 		echo "where it is reachable: rustup toolchain install $channel -c clippy -c rustfmt" >&2
 		exit 3
 	fi
+	# What netbench's agent is linked against; without it the tests that need the agent are skipped.
+	rustup -q target add "$(uname -m)-unknown-linux-musl" 2>/dev/null || true
 }
 
 # Under `sudo ./demo`, goes on as the person who called it: what is built stays theirs.

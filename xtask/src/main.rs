@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "a task runner talks to its terminal")]
 #![expect(clippy::print_stderr, reason = "a task runner talks to its terminal")]
 
+mod agent;
 mod check;
 mod guest;
 mod metadata;
@@ -22,6 +23,7 @@ usage: cargo xtask VERB
   check [NAME..]     every check, or the named ones; `check --list` names them
   test [--full] [--sudo] [--no-guest] [FILTER]
                      checks, tests and the guest; FILTER keeps tests whose name contains it
+  agent              builds netbench's agent, static, into target/
   guest [COMMAND]    boots Debian's 6.1 kernel and runs the BPF tests there, or one shell command
 ";
 
@@ -59,6 +61,7 @@ fn dispatch(arguments: &[&str]) -> Result<Tally> {
         }
         ["check", names @ ..] => check::run(names),
         ["test", options @ ..] => test::run(&test::Options::parse(options)?),
+        ["agent"] => agent::build().map(|()| Tally::default()),
         ["guest"] => guest::run(),
         ["guest", command @ ..] => guest::shell(&command.join(" ")),
         _ => Err(Usage(USAGE.to_owned()).into()),

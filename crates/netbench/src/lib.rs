@@ -3,6 +3,7 @@
 
 pub mod client;
 mod flow;
+pub mod json;
 mod message;
 mod outcome;
 mod pace;

@@ -53,6 +53,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("testbed", Layer::Comparison),
     ("experiment", Layer::Experiment),
     ("lowroad", Layer::Production),
+    ("netbench-agent", Layer::Production),
     ("compare", Layer::CompareBinary),
     ("python", Layer::Package),
     ("router-c", Layer::Package),

@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::Usage;
+use crate::agent;
 use crate::check;
 use crate::guest;
 use crate::tally::Tally;
@@ -53,6 +54,13 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
             Ok(())
         })?;
     }
+    stage(&mut tally, "build the agent", |_| {
+        // The tests that need it are skipped, and say so.
+        agent::build().or_else(|error| {
+            eprintln!("{error:#}");
+            Ok(())
+        })
+    })?;
     let binaries = stage(&mut tally, "build the tests", |_| build())?;
     stage(&mut tally, "tests", |tally| {
         runner::run(&binaries, options, tally)

@@ -97,7 +97,7 @@ impl Run {
                 line.clear();
                 let outcome = outcome.map_err(failure)?;
                 exit::print(&match json {
-                    true => format!("{}\n", shown::object(&outcome, self.histogram)),
+                    true => format!("{}\n", netbench::json::outcome(&outcome, self.histogram)),
                     false => shown::text(&outcome),
                 })?;
                 let early = outcome.ended_early.clone();
@@ -189,12 +189,7 @@ fn bytes(Size(bytes): Size) -> u32 {
 fn failure(error: Error) -> Failure {
     match error {
         Error::NoToken(_) => Failure::Input(format!("{error} with --token-file")),
-        Error::Invalid(_)
-        | Error::Target(_)
-        | Error::Stranger(_)
-        | Error::Version { .. }
-        | Error::Refused { .. }
-        | Error::Declined { .. } => Failure::Input(error.to_string()),
+        wrong if wrong.asked_wrong() => Failure::Input(wrong.to_string()),
         failed => Failure::Failed(failed.into()),
     }
 }

@@ -11,8 +11,9 @@ use clap::Args;
 use control::shutdown::Shutdown;
 use control::units::Span;
 use netbench::PORT;
+use netbench::json::status as status_json;
 use netbench::server::{Error, Limits, Server, Settings, Status};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::exit::{self, Failure};
 
@@ -74,7 +75,7 @@ impl Serve {
             }
             shown = status;
             if json {
-                exit::print(&format!("{}\n", json!({ "status": object(&status) })))?;
+                exit::print(&format!("{}\n", json!({ "status": status_json(&status) })))?;
             } else if io::stderr().is_terminal() {
                 eprint!("\r\x1b[K{}", line(&status));
             }
@@ -85,7 +86,7 @@ impl Serve {
             eprint!("\r\x1b[K");
         }
         exit::print(&match json {
-            true => format!("{}\n", json!({ "ended": object(&status) })),
+            true => format!("{}\n", json!({ "ended": status_json(&status) })),
             false => format!("{}\n", line(&status)),
         })
     }
@@ -102,11 +103,4 @@ fn line(status: &Status) -> String {
     format!(
         "clients {clients}  tests {tests}  broken {broken}  refused {refused}  strangers {strangers}"
     )
-}
-
-fn object(status: &Status) -> Value {
-    json!({
-        "clients": status.clients, "tests": status.tests, "broken": status.broken,
-        "refused": status.refused, "strangers": status.strangers,
-    })
 }

@@ -69,6 +69,22 @@ pub enum Error {
     Io(#[from] io::Error),
 }
 
+impl Error {
+    /// Whether no retry can make it work: what was asked for is wrong, or asked of the wrong one.
+    pub fn asked_wrong(&self) -> bool {
+        match self {
+            Self::Invalid(_)
+            | Self::Target(_)
+            | Self::Stranger(_)
+            | Self::Version { .. }
+            | Self::Refused { .. }
+            | Self::NoToken(_)
+            | Self::Declined { .. } => true,
+            Self::Unreachable { .. } | Self::Lost { .. } | Self::Icmp { .. } | Self::Io(_) => false,
+        }
+    }
+}
+
 /// A server that has admitted this client.
 #[derive(Debug)]
 pub struct Session {

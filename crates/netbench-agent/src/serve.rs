@@ -1,0 +1,51 @@
+//! The end that answers, until a signal.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use control::shutdown::Shutdown;
+use control::units::Span;
+use netbench::server::{Error, Limits, Server, Settings, Status};
+use netbench::{PORT, json};
+use pico_args::Arguments;
+
+use crate::{Failure, finish, line, option, token};
+
+/// How often what has changed is said.
+const SAID: Duration = Duration::from_millis(500);
+
+pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
+    let usual = Limits::default();
+    let rate: Option<f64> = option(&mut arguments, "--max-mbps")?;
+    if rate.is_some_and(|rate| rate.is_nan() || rate <= 0.0) {
+        return Err(Failure::input("--max-mbps is above 0"));
+    }
+    let settings = Settings {
+        listen: option(&mut arguments, "--listen")?
+            .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], PORT))),
+        token: token(&mut arguments)?,
+        limits: Limits {
+            clients: option(&mut arguments, "--clients")?.unwrap_or(usual.clients),
+            duration: option(&mut arguments, "--max-duration")?
+                .map_or(usual.duration, |Span(duration)| duration),
+            bits_per_s: rate.map(|rate| rate * 1e6),
+        },
+    };
+    finish(arguments)?;
+    let shutdown = Shutdown::install().map_err(Failure::failed)?;
+    let server = Server::start(settings).map_err(|error| match error {
+        Error::NoToken(_) => Failure::input(format!("{error} with --token-file")),
+        failed @ Error::Listen { .. } => Failure::failed(failed),
+    })?;
+    let listen = server.address().to_string();
+    line(&serde_json::json!({ "ready": { "listen": listen } }))?;
+    let mut said = Status::default();
+    while !shutdown.wait(SAID) {
+        let status = server.status();
+        if status != said {
+            said = status;
+            line(&serde_json::json!({ "status": json::status(&status) }))?;
+        }
+    }
+    line(&serde_json::json!({ "ended": json::status(&server.status()) }))
+}

@@ -13,8 +13,13 @@ pub(crate) fn run() -> Result<ExitCode> {
     )?;
     let cleaned = testbed::clean()?;
     print::line(format_args!(
-        "removed: {} namespaces, {} processes, {} filters, {} pinned objects, {} folders",
-        cleaned.namespaces, cleaned.processes, cleaned.filters, cleaned.pins, cleaned.folders
+        "removed: {} namespaces, {} processes, {} containers, {} filters, {} pinned objects, {} folders",
+        cleaned.namespaces,
+        cleaned.processes,
+        cleaned.cgroups,
+        cleaned.filters,
+        cleaned.pins,
+        cleaned.folders
     ))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,6 @@
 //! What a bed's maker left behind when it was killed: found by name, removed when the maker is dead.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{fs, io};
@@ -13,6 +14,7 @@ use crate::environment::kill_inside;
 
 const PREFIX: &str = "lr-bed-";
 const FOLDER: &str = "lowroad-";
+const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Where programs and maps are pinned that outlive their maker, each under a name that starts with
 /// the maker's [`Owner`].
@@ -29,6 +31,8 @@ pub struct Cleaned {
     /// tc filters outside the beds.
     pub filters: usize,
     pub pins: usize,
+    /// Control groups of containers.
+    pub cgroups: usize,
     /// Folders of temporary files.
     pub folders: usize,
 }
@@ -44,8 +48,8 @@ pub(crate) fn name(owner: Owner, run: &str, host: &str) -> String {
     format!("{PREFIX}{owner}-{run}-{host}")
 }
 
-/// Removes the namespaces of dead makers with all devices and processes in them, and their tc
-/// filters, pins and temporary folders. What a living maker has stays.
+/// Removes the namespaces of dead makers with all devices, processes and containers in them, and their
+/// tc filters, pins, control groups and temporary folders. What a living maker has stays.
 pub fn clean() -> Result<Cleaned, Error> {
     let mut cleaned = Cleaned::default();
     for name in netns::names() {
@@ -57,6 +61,7 @@ pub fn clean() -> Result<Cleaned, Error> {
     }
     cleaned.filters = netdev::clsact::clean().map_err(crate::error::at("cleaning"))?;
     cleaned.pins = remove_of_dead(Path::new(PINS), "");
+    cleaned.cgroups = remove_cgroups();
     cleaned.folders = remove_of_dead(&std::env::temp_dir(), FOLDER);
     Ok(cleaned)
 }
@@ -100,6 +105,28 @@ fn remove_of_dead(folder: &Path, prefix: &str) -> usize {
         }
     }
     removed
+}
+
+/// Removes the control groups of dead makers' containers, each in every hierarchy, and returns how many
+/// containers there were.
+fn remove_cgroups() -> usize {
+    let root = Path::new(CGROUPS);
+    let hierarchies = fs::read_dir(root).into_iter().flatten().flatten();
+    let folders = hierarchies.map(|entry| entry.path()).chain([root.into()]);
+    let mut removed = BTreeSet::new();
+    for group in folders.flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten()) {
+        let name = group.file_name().to_string_lossy().into_owned();
+        if !owner_of(&name).is_some_and(|owner| !owner.alive()) {
+            continue;
+        }
+        let until = Instant::now() + PATIENCE;
+        // Those that were killed a moment ago may still leave it.
+        while fs::remove_dir(group.path()).is_err() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        removed.insert(name);
+    }
+    removed.len()
 }
 
 #[cfg(test)]

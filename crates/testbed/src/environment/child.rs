@@ -11,6 +11,17 @@ use nix::unistd::Pid;
 #[derive(Debug)]
 pub struct Child {
     process: std::process::Child,
+    inside: Option<Box<dyn Inside>>,
+}
+
+/// What runs inside an environment while a process of this machine stands for it: that has its standard
+/// streams, and ends with it and as it does.
+pub(super) trait Inside: Send + Sync + std::fmt::Debug {
+    /// On this machine.
+    fn id(&self) -> Pid;
+
+    /// Killing it has to end what stands for it.
+    fn signal(&self, signal: Signal) -> io::Result<()>;
 }
 
 impl Child {
@@ -25,11 +36,23 @@ impl Child {
     }
 
     pub(super) fn of(process: std::process::Child) -> Self {
-        Self { process }
+        Self {
+            process,
+            inside: None,
+        }
     }
 
+    /// From now on, the process that was started stands for another.
+    pub(super) fn stands_for(&mut self, inside: Box<dyn Inside>) {
+        self.inside = Some(inside);
+    }
+
+    /// Of the program, on this machine.
     pub fn id(&self) -> u32 {
-        self.process.id()
+        match &self.inside {
+            Some(inside) => inside.id().as_raw().cast_unsigned(),
+            None => self.process.id(),
+        }
     }
 
     /// Pipes, where the command asked for them.
@@ -45,8 +68,11 @@ impl Child {
         self.process.stderr.take()
     }
 
-    /// Sends a signal to the whole group.
+    /// Sends a signal to the whole group, or to the one that runs inside.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        if let Some(inside) = &self.inside {
+            return inside.signal(signal);
+        }
         Ok(killpg(self.group(), signal)?)
     }
 

@@ -5,6 +5,7 @@
 mod child;
 mod native;
 mod network;
+mod oci;
 mod program;
 
 use std::collections::BTreeMap;
@@ -54,7 +55,7 @@ pub struct Kind {
 }
 
 /// Every kind there is.
-pub const KINDS: &[Kind] = &[native::KIND];
+pub const KINDS: &[Kind] = &[native::KIND, oci::KIND];
 
 impl Kind {
     /// The kind that a topology calls `name`.

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 pub struct Program {
     words: Vec<OsString>,
     needs: Vec<PathBuf>,
+    may: Vec<&'static str>,
     stdin: Stdio,
     stdout: Option<Stdio>,
     stderr: Option<Stdio>,
@@ -20,6 +21,7 @@ impl Program {
         Self {
             words: vec![program.into()],
             needs: Vec::new(),
+            may: Vec::new(),
             stdin: Stdio::null(),
             stdout: None,
             stderr: None,
@@ -37,6 +39,13 @@ impl Program {
     #[must_use]
     pub fn needs(mut self, path: impl Into<PathBuf>) -> Self {
         self.needs.push(path.into());
+        self
+    }
+
+    /// Capabilities it must have where programs have few, such as `CAP_NET_ADMIN`.
+    #[must_use]
+    pub fn may(mut self, capabilities: &[&'static str]) -> Self {
+        self.may.extend(capabilities);
         self
     }
 
@@ -66,6 +75,11 @@ impl Program {
     /// The files it named.
     pub fn needed(&self) -> impl Iterator<Item = &Path> {
         self.needs.iter().map(PathBuf::as_path)
+    }
+
+    /// What it may do beside the `usual`.
+    pub(crate) fn capabilities(&self, usual: &[&'static str]) -> Vec<&'static str> {
+        usual.iter().chain(&self.may).copied().collect()
     }
 
     /// As it is, on this machine.

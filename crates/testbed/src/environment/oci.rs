@@ -1,0 +1,248 @@
+//! A container of runc, without a daemon or an image: its root holds what a program needs, and its
+//! network is a namespace of ours, so that links are those of native hosts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use datapath::Missing;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::child::Inside;
+use super::{Child, Environment, Kind, Network, Program, Wanted, root};
+use crate::{Error, clean};
+
+pub(super) const KIND: Kind = Kind {
+    name: "oci",
+    probe,
+    up: |wanted| Ok(Box::new(Oci::up(wanted)?)),
+};
+
+/// How long runc may take to start a container, or to remove one.
+const PATIENCE: Duration = Duration::from_secs(10);
+const TICK: Duration = Duration::from_micros(200);
+/// Of a container that is given no more: what docker gives, as far as it concerns networks.
+const CAPABILITIES: &[&str] = &["CAP_NET_BIND_SERVICE", "CAP_NET_RAW"];
+
+fn probe() -> Result<(), Missing> {
+    root()?;
+    match in_path(OsStr::new("runc")) {
+        Some(_) => Ok(()),
+        None => Err(Missing::new(
+            "runc is not installed",
+            "apt-get install runc",
+        )),
+    }
+}
+
+/// A network that containers share, one for each program.
+#[derive(Debug)]
+struct Oci {
+    // The order of the fields is the order of the teardown: nothing runs in the folder any more when
+    // it goes.
+    network: Network,
+    folder: TempDir,
+    name: String,
+    cpus: Vec<usize>,
+    started: AtomicU32,
+    /// Of the last container: from asking for it until its program ran.
+    up_us: AtomicU64,
+}
+
+impl Oci {
+    fn up(wanted: Wanted<'_>) -> Result<Self, Error> {
+        let folder = clean::folder().map_err(|cause| Error::Spawn {
+            host: wanted.name.to_owned(),
+            program: "runc".to_owned(),
+            cause,
+        })?;
+        Ok(Self {
+            network: Network::create(wanted)?,
+            folder,
+            name: wanted.name.to_owned(),
+            cpus: wanted.cpus.to_vec(),
+            started: AtomicU32::new(0),
+            up_us: AtomicU64::new(0),
+        })
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    /// Writes the folder that runc makes a container of.
+    fn bundle(&self, id: &str, program: &Program) -> io::Result<PathBuf> {
+        let bundle = self.folder.path().join(id);
+        fs::create_dir_all(bundle.join("rootfs"))?;
+        let config = config(id, &self.name, &self.cpus, program)?;
+        fs::write(bundle.join("config.json"), config.to_string())?;
+        Ok(bundle)
+    }
+}
+
+impl Environment for Oci {
+    fn network(&self) -> &Network {
+        &self.network
+    }
+
+    fn start(&self, program: Program) -> io::Result<Child> {
+        let id = format!("{}-{}", self.name, self.started.fetch_add(1, Relaxed));
+        let bundle = self.bundle(&id, &program)?;
+        let (pid_file, log) = (bundle.join("pid"), bundle.join("log"));
+        let mut command = Command::new("runc");
+        command.arg("--root").arg(self.state());
+        command.arg("--log").arg(&log).arg("run");
+        command.arg("--pid-file").arg(&pid_file);
+        command.arg("--bundle").arg(&bundle).arg(&id);
+        let begun = Instant::now();
+        let mut child = self.network.spawn(program.connected(command))?;
+        let pid = loop {
+            if let Some(pid) = read_pid(&pid_file) {
+                break pid;
+            }
+            if child.try_wait()?.is_some() || begun.elapsed() > PATIENCE {
+                // It may have ended by itself since.
+                if let Some(pid) = read_pid(&pid_file) {
+                    break pid;
+                }
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                return Err(io::Error::other(format!("runc: {}", said.trim())));
+            }
+            std::thread::sleep(TICK);
+        };
+        let up = u64::try_from(begun.elapsed().as_micros());
+        self.up_us.store(up.unwrap_or(u64::MAX), Relaxed);
+        child.stands_for(Box::new(Container { pid }));
+        Ok(child)
+    }
+
+    fn facts(&self) -> BTreeMap<&'static str, Value> {
+        BTreeMap::from([("up_us", json!(self.up_us.load(Relaxed)))])
+    }
+}
+
+impl Drop for Oci {
+    fn drop(&mut self) {
+        // What a child has not ended: runc forgets a container by itself once its program has ended.
+        for entry in fs::read_dir(self.state()).into_iter().flatten().flatten() {
+            let mut command = Command::new("runc");
+            command.arg("--root").arg(self.state());
+            command.args(["delete", "--force"]).arg(entry.file_name());
+            if let Err(error) = command.output() {
+                tracing::warn!("runc delete: {error}");
+            }
+        }
+    }
+}
+
+/// A container's first process, by its id on this machine.
+#[derive(Debug)]
+struct Container {
+    pid: Pid,
+}
+
+impl Inside for Container {
+    fn id(&self) -> Pid {
+        self.pid
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        // The whole container ends with its first process, and runc with the container.
+        Ok(kill(self.pid, signal)?)
+    }
+}
+
+fn read_pid(file: &Path) -> Option<Pid> {
+    let text = fs::read_to_string(file).ok()?;
+    text.trim().parse().ok().map(Pid::from_raw)
+}
+
+/// The bundle's `config.json`.
+fn config(id: &str, network: &str, cpus: &[usize], program: &Program) -> io::Result<Value> {
+    let [name, arguments @ ..] = program.words() else {
+        return Err(io::Error::other("a program without a name"));
+    };
+    let path = in_path(name).ok_or(io::ErrorKind::NotFound)?;
+    let mut files: BTreeSet<PathBuf> = libraries(&path)?;
+    files.extend(program.needed().map(Path::to_path_buf));
+    files.insert(path.clone());
+    let mut mounts = vec![
+        json!({ "destination": "/proc", "type": "proc", "source": "proc" }),
+        json!({
+            "destination": "/dev", "type": "tmpfs", "source": "tmpfs",
+            "options": ["nosuid", "mode=755", "size=65536k"],
+        }),
+        json!({
+            "destination": "/sys", "type": "sysfs", "source": "sysfs",
+            "options": ["nosuid", "noexec", "nodev", "ro"],
+        }),
+    ];
+    for file in &files {
+        let access = if file.is_dir() { "rw" } else { "ro" };
+        mounts.push(json!({
+            "destination": file, "type": "bind", "source": file, "options": ["rbind", access],
+        }));
+    }
+    let words = std::iter::once(path.as_os_str()).chain(arguments.iter().map(AsRef::as_ref));
+    let words: Vec<_> = words.map(OsStr::to_string_lossy).collect();
+    let namespaces: Vec<_> = ["pid", "ipc", "uts", "mount"]
+        .iter()
+        .map(|kind| json!({ "type": kind }))
+        .chain([json!({ "type": "network", "path": Path::new("/run/netns").join(network) })])
+        .collect();
+    let cpus: Vec<_> = cpus.iter().map(usize::to_string).collect();
+    let cpu = match cpus.is_empty() {
+        true => json!({}),
+        false => json!({ "cpus": cpus.join(",") }),
+    };
+    let may = program.capabilities(CAPABILITIES);
+    Ok(json!({
+        "ociVersion": "1.0.2",
+        "process": {
+            "terminal": false, "user": { "uid": 0, "gid": 0 }, "cwd": "/", "args": words,
+            "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"], "noNewPrivileges": true,
+            "capabilities": { "bounding": may, "effective": may, "permitted": may },
+        },
+        "root": { "path": "rootfs", "readonly": true },
+        "hostname": "lowroad",
+        "mounts": mounts,
+        "linux": {
+            "namespaces": namespaces, "cgroupsPath": format!("/{id}"), "resources": { "cpu": cpu },
+        },
+    }))
+}
+
+/// Where a program is, as a shell finds it.
+fn in_path(name: &OsStr) -> Option<PathBuf> {
+    let found = match Path::new(name).components().count() {
+        1 => {
+            let path = env::var_os("PATH").unwrap_or_default();
+            env::split_paths(&path)
+                .chain(["/usr/sbin".into(), "/sbin".into()])
+                .map(|folder| folder.join(name))
+                .find(|file| file.is_file())
+        }
+        _ => Some(name.into()),
+    };
+    fs::canonicalize(found?).ok()
+}
+
+/// What a dynamic program is linked with, its loader included; nothing for a static one.
+fn libraries(program: &Path) -> io::Result<BTreeSet<PathBuf>> {
+    let output = Command::new("ldd").arg(program).output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let words = said.lines().flat_map(str::split_whitespace);
+    Ok(words
+        .filter(|word| word.starts_with('/'))
+        .map(PathBuf::from)
+        .filter(|path| path.is_file())
+        .collect())
+}

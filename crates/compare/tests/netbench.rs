@@ -81,10 +81,65 @@ fn every_link_is_measured_by_every_test() {
         return;
     };
     let ran = check(&record);
-    for arm in ["direct", "bridge", "macvlan"] {
+    let mut arms = vec!["direct", "bridge", "macvlan"];
+    let header = record[0]["skipped"].to_string();
+    match header.contains("runc is not installed") {
+        true => skip(Class::OptIn, "runc is not installed: apt-get install runc"),
+        false => arms.extend(["oci", "oci-bridge"]),
+    }
+    for trial in &record[1..] {
+        let arm = trial["arm"].as_str().unwrap();
+        let env = if arm.starts_with("oci") {
+            "oci"
+        } else {
+            "native"
+        };
+        let environment = &trial["environment"];
+        assert_eq!(environment["host.server.env"], env, "{trial}");
+        assert_eq!(environment["host.client.env"], "native", "{trial}");
+        let up = environment["host.server.up_us"].as_u64();
+        assert_eq!(up > Some(0), env == "oci", "{trial}");
+    }
+    for arm in arms {
         for load in ["test=tcp_rr", "test=tcp_stream", "rate=1000 test=icmp"] {
             assert!(ran.contains(&(arm.into(), load.into())), "{arm} {load}");
         }
+    }
+}
+
+#[test]
+fn a_cell_that_cannot_run_is_a_row_with_its_reason_and_remedy() {
+    if !sys::require::root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let words = [
+        "compare",
+        "netbench-matrix",
+        "--quick",
+        "--arms",
+        "direct,oci",
+        "--blocks",
+        "1",
+        "--json",
+    ];
+    let output = alone(|| {
+        // Where nothing is installed.
+        let mut command = lowroad(&words);
+        command.env("PATH", folder.path());
+        command.arg("--out").arg(&out).output().unwrap()
+    });
+    succeeded(&output);
+    let report = std::fs::read_to_string(out.join("report.html")).unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let summary: Value = serde_json::from_str(&text).unwrap();
+    let rows = summary["results"].as_array().unwrap();
+    let oci: Vec<_> = rows.iter().filter(|row| row["arm"] == "oci").collect();
+    assert!(!oci.is_empty(), "{summary}");
+    for text in [report, summary.to_string()] {
+        assert!(text.contains("runc is not installed"), "{text}");
+        assert!(text.contains("apt-get install runc"), "{text}");
     }
 }
 

@@ -47,6 +47,9 @@ pub struct Outcome {
     pub flagged: usize,
     pub verdict: Verdict,
     pub reason: Option<String>,
+    /// What would have an arm that was skipped run.
+    #[serde(default)]
+    pub remedy: Option<String>,
 }
 
 impl Summary {
@@ -105,6 +108,7 @@ impl Outcome {
             flagged: comparison.map_or(0, |comparison| comparison.flagged),
             verdict: row.verdict(),
             reason: reason(row),
+            remedy: row.skip.map(|skip| skip.remedy.clone()),
         }
     }
 }

@@ -226,7 +226,6 @@ fn in_path(name: &OsStr) -> Option<PathBuf> {
         1 => {
             let path = env::var_os("PATH").unwrap_or_default();
             env::split_paths(&path)
-                .chain(["/usr/sbin".into(), "/sbin".into()])
                 .map(|folder| folder.join(name))
                 .find(|file| file.is_file())
         }

@@ -41,7 +41,8 @@ impl Arm {
         tool: Tool::Lowroad,
     };
 
-    /// The links of namespaces; then placements, and other people's tools, on the direct one.
+    /// The links of namespaces, and of a container; then placements, and other people's tools, on the direct
+    /// link between namespaces.
     pub(super) const ALL: &[Self] = &[
         Self::USUAL,
         Self {
@@ -52,6 +53,17 @@ impl Arm {
         Self {
             name: "macvlan",
             link: LinkKind::Macvlan,
+            ..Self::USUAL
+        },
+        Self {
+            name: "oci",
+            env: "oci",
+            ..Self::USUAL
+        },
+        Self {
+            name: "oci-bridge",
+            env: "oci",
+            link: LinkKind::Bridge,
             ..Self::USUAL
         },
         Self {

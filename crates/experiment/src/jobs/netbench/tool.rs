@@ -10,10 +10,11 @@ use anyhow::{Context, Result, bail};
 use datapath::Missing;
 use serde_json::Value;
 use stats::{Histogram, bucket};
+use testbed::Program;
 
 use super::stated;
 use crate::jobs::Outcome;
-use crate::jobs::program::{lowroad_command, program};
+use crate::jobs::program::{agent, lowroad_command, program};
 use crate::plan::Load;
 
 /// Of sockperf's messages, in bytes: their header.
@@ -41,7 +42,7 @@ pub(super) struct Asked<'a> {
 impl Tool {
     pub(super) fn check(self) -> Result<(), Missing> {
         match self {
-            Self::Lowroad => Ok(()),
+            Self::Lowroad => agent().map(drop),
             Self::Iperf3 => program("iperf3", "apt-get install iperf3"),
             Self::Sockperf => program("sockperf", "apt-get install sockperf"),
             Self::Netperf => program("netperf", "build it: Debian has no package of it"),
@@ -71,26 +72,26 @@ impl Tool {
     }
 
     /// The end that answers, until it is ended.
-    pub(super) fn server(self, asked: &Asked<'_>) -> Command {
+    pub(super) fn server(self, asked: &Asked<'_>) -> Result<Program, Missing> {
         let address = asked.server.to_string();
         let port = PORT.to_string();
-        match self {
+        let server = |name: &str, words: &[&str]| Program::new(name).args(words);
+        Ok(match self {
             Self::Lowroad => {
                 let listen = format!("{address}:{port}");
-                let mut command = lowroad_command(&["netbench", "serve", "--listen", &listen]);
-                command.arg("--token-file").arg(asked.token);
-                command
+                Program::new(agent()?)
+                    .args(["serve", "--listen", &listen, "--token-file"])
+                    .args([asked.token])
+                    .needs(asked.token)
             }
-            Self::Iperf3 => command("iperf3", &["-s", "-B", &address, "-p", &port]),
+            Self::Iperf3 => server("iperf3", &["-s", "-B", &address, "-p", &port]),
             Self::Sockperf => {
-                let mut command = command("sockperf", &["server", "-i", &address, "-p", &port]);
-                if asked.test == "tcp_rr" {
-                    command.arg("--tcp");
-                }
-                command
+                let words = ["server", "-i", &address, "-p", &port];
+                let tcp = (asked.test == "tcp_rr").then_some("--tcp");
+                server("sockperf", &words).args(tcp)
             }
-            Self::Netperf => command("netserver", &["-D", "-L", &address, "-p", &port]),
-        }
+            Self::Netperf => server("netserver", &["-D", "-L", &address, "-p", &port]),
+        })
     }
 
     /// Whether the server waits for datagrams alone.

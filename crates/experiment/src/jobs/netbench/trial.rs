@@ -58,11 +58,13 @@ impl Stage {
         let bed = Bed::up(&topology, &trial_name())?;
         let token = token(&folder);
         let asked = asked(&bed, spec, &token)?;
-        let mut command = arm.tool.server(&asked);
         let errors = File::create(folder.path().join("server.stderr"))?;
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(errors);
-        let server = bed.host(SERVER)?.spawn(command)?;
+        let program = arm
+            .tool
+            .server(&asked)?
+            .stdout(Stdio::null())
+            .stderr(errors);
+        let server = bed.host(SERVER)?.start(program)?;
         let mut stage = Self {
             server,
             bed,
@@ -88,7 +90,13 @@ impl Stage {
 
     /// What was set of hosts and links.
     pub(super) fn settings(&self) -> BTreeMap<String, Value> {
-        self.bed.settings().clone()
+        let mut settings = self.bed.settings().clone();
+        for host in self.bed.hosts() {
+            for (fact, value) in host.facts() {
+                settings.insert(format!("host.{}.{fact}", host.name()), value);
+            }
+        }
+        settings
     }
 }
 

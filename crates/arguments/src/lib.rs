@@ -134,6 +134,6 @@ pub struct Demo {
     pub seed: u64,
 }
 
-/// Remove namespaces, links, filters, processes and temporary folders that a killed run left behind.
+/// Remove namespaces, links, containers, filters, processes and temporary folders that a killed run left behind.
 #[derive(Debug, Args)]
 pub struct Clean {}

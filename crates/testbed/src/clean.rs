@@ -116,7 +116,7 @@ fn remove_cgroups() -> usize {
     let mut removed = BTreeSet::new();
     for group in folders.flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten()) {
         let name = group.file_name().to_string_lossy().into_owned();
-        if !owner_of(&name).is_some_and(|owner| !owner.alive()) {
+        if owner_of(&name).is_none_or(Owner::alive) {
             continue;
         }
         let until = Instant::now() + PATIENCE;

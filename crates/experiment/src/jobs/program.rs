@@ -28,7 +28,7 @@ pub(in crate::jobs) fn agent() -> Result<PathBuf, Missing> {
     }
     let triple = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     let own = std::env::current_exe().unwrap_or_default();
-    let folder = own.parent().unwrap_or(Path::new("."));
+    let folder = own.parent().unwrap_or_else(|| Path::new("."));
     [
         folder.join("..").join(triple).join("agent"),
         folder.to_path_buf(),

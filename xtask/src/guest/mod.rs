@@ -60,6 +60,7 @@ const HOST_ONLY: &[&str] = &[
     "lowroad media",
     "lowroad models",
     "lowroad netbench",
+    "lowroad netbench_agent",
     "lowroad replicate",
     "lowroad replicate_bounded",
     "lowroad replicate_check",

@@ -93,6 +93,7 @@ const HOST_ONLY: &[&str] = &[
     "router nft_listing",
     "router rules",
     "router xdp_network",
+    "testbed container",
     "testbed impaired",
 ];
 /// Guests that share the programs, since one thread emulates all CPUs of a guest.

@@ -30,6 +30,7 @@ pub use tables::least_memory;
 use crate::forward::{Compiler, Family, Forwarding, Plane, Rest};
 use crate::image::Stored;
 use crate::rules::Hits;
+use crate::shape::Shape;
 use attachments::Attachments;
 use devices::Devices;
 use filter::Filter;
@@ -176,7 +177,7 @@ fn with(
     image: Option<&Stored>,
 ) -> Result<Xdp, Error> {
     check()?;
-    let shape = tables::Shape::of(settings, &v4, &v6)?;
+    let shape = Shape::of(tables::layout4(settings), settings.growth, &v4, &v6)?;
     let mut loaded = Loaded::load(settings, &shape)?;
     let program = loaded.program("route_frame")?;
     let id = Program::id_from_fd(program.as_fd())

@@ -32,6 +32,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("bpf", Layer::Floor),
     ("control", Layer::Floor),
     ("datapath", Layer::Floor),
+    ("gpu", Layer::Floor),
     ("lpm", Layer::Floor),
     ("nats", Layer::Floor),
     ("netdev", Layer::Floor),

@@ -29,12 +29,15 @@ const UNSAFE_HOMES: &[&str] = &[
     "crates/acl/src/live/chain.rs",
     "crates/acl/src/lookup/",
     "crates/acl/src/table.rs",
+    "crates/gpu/src/",
     "crates/lpm/src/fib4/",
     "crates/lpm/src/fib6/",
     "crates/features/src/kernel/calls.rs",
     "crates/loadgen/src/live.rs",
     "crates/netdev/src/attach.rs",
     "crates/probes/src/programs.rs",
+    "crates/router/src/gpu/launch.rs",
+    "crates/router/src/gpu/native.rs",
     "crates/router-c/src/",
 ];
 

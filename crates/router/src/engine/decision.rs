@@ -34,6 +34,11 @@ impl Decision {
         Self((verdict as u32) << 16 | hop as u32)
     }
 
+    /// As a device writes it: gpu/kernels.h is the twin.
+    pub(crate) const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
     /// What a routed packet meets: the rules' drop wins, then the rules' punt, then the route.
     #[inline]
     pub fn combine(action: Action, hop: u16) -> Self {

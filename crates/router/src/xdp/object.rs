@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramMut};
 use sys::netns::Namespace;
 
-use super::tables::Shape;
 use super::{Error, Settings, layout};
+use crate::shape::Shape;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/router.bpf.o"));
 

@@ -1,0 +1,134 @@
+//! A device with kernels, and its memory.
+
+use std::sync::Arc;
+
+use crate::lane::Lane;
+use crate::{Backend, Error, Listed, Memory, opencl};
+
+/// An open device and the kernels that were built for it. A clone is the same device.
+#[derive(Clone, Debug)]
+pub struct Device {
+    pub(crate) inner: Inner,
+    listed: Arc<Listed>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Inner {
+    OpenCl(Arc<opencl::Device>),
+}
+
+/// Memory of a device.
+#[derive(Debug)]
+pub struct Buffer {
+    pub(crate) inner: Memories,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+pub(crate) enum Memories {
+    OpenCl(opencl::Buffer),
+}
+
+impl Device {
+    /// Opens a device and builds for it the kernels of a source, which are then known by their place
+    /// among `kernels`.
+    ///
+    /// # Errors
+    /// A device that is gone; kernels that it refuses.
+    pub fn open(listed: &Listed, source: &str, kernels: &[&'static str]) -> Result<Self, Error> {
+        Ok(Self {
+            inner: match listed.backend {
+                Backend::OpenCl => {
+                    Inner::OpenCl(Arc::new(opencl::Device::open(listed, source, kernels)?))
+                }
+            },
+            listed: Arc::new(listed.clone()),
+        })
+    }
+
+    /// What it is.
+    pub fn listed(&self) -> &Listed {
+        &self.listed
+    }
+
+    /// Memory of so many bytes, at least one.
+    ///
+    /// # Errors
+    /// More than it has, at all or in one piece.
+    pub fn buffer(&self, bytes: usize) -> Result<Buffer, Error> {
+        let bytes = bytes.max(1);
+        self.holds(bytes)?;
+        Ok(Buffer {
+            inner: match &self.inner {
+                Inner::OpenCl(device) => Memories::OpenCl(device.buffer(bytes)?),
+            },
+            bytes,
+        })
+    }
+
+    /// A way for batches of at most so many bytes to the device and back.
+    ///
+    /// # Errors
+    /// No memory, of the host or of the device.
+    pub fn lane(&self, memory: Memory, there: usize, back: usize) -> Result<Lane, Error> {
+        self.holds(there.max(back))?;
+        Lane::new(self, memory, there.max(1), back.max(1))
+    }
+
+    /// Writes to memory of the device, and waits until it is written.
+    ///
+    /// # Errors
+    /// A device that is gone.
+    ///
+    /// # Panics
+    /// Bytes beyond the buffer.
+    pub fn write(&self, to: &mut Buffer, at: usize, bytes: &[u8]) -> Result<(), Error> {
+        let end = at.checked_add(bytes.len());
+        assert!(end.is_some_and(|end| end <= to.bytes), "within the buffer");
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        match (&self.inner, &mut to.inner) {
+            (Inner::OpenCl(device), Memories::OpenCl(to)) => device.write(to, at, bytes),
+        }
+    }
+
+    /// Reads memory of the device.
+    ///
+    /// # Errors
+    /// A device that is gone.
+    ///
+    /// # Panics
+    /// Bytes beyond the buffer.
+    pub fn read(&self, from: &Buffer, at: usize, bytes: &mut [u8]) -> Result<(), Error> {
+        let end = at.checked_add(bytes.len());
+        assert!(
+            end.is_some_and(|end| end <= from.bytes),
+            "within the buffer"
+        );
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        match (&self.inner, &from.inner) {
+            (Inner::OpenCl(device), Memories::OpenCl(from)) => device.read(from, at, bytes),
+        }
+    }
+
+    fn holds(&self, bytes: usize) -> Result<(), Error> {
+        if bytes as u64 <= self.listed.largest {
+            return Ok(());
+        }
+        Err(Error::Memory {
+            device: self.listed.to_string(),
+            bytes,
+            largest: self.listed.largest,
+        })
+    }
+}
+
+impl Buffer {
+    /// Its length.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}

@@ -1,0 +1,111 @@
+//! One batch after the other to a device and back: written by the host, worked on by kernels, read by
+//! the host. Several lanes have as many batches on the way at once.
+
+use crate::device::Inner;
+use crate::{Buffer, Device, Error, Memory, opencl};
+
+/// A way to a device, for one batch at a time.
+#[derive(Debug)]
+pub struct Lane {
+    inner: Kinds,
+    there: usize,
+    back: usize,
+    /// Bytes of answers that are on the way.
+    expected: Option<usize>,
+}
+
+#[derive(Debug)]
+enum Kinds {
+    OpenCl(opencl::Lane),
+}
+
+/// A kernel over a batch's items.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// Its place among the kernels that the device was opened with.
+    pub kernel: usize,
+    /// Work items that there are at least; there can be more, up to a multiple of the group.
+    pub items: usize,
+    pub arguments: &'a [Argument<'a>],
+}
+
+/// What a kernel is given, in the order of its parameters.
+#[derive(Clone, Copy, Debug)]
+pub enum Argument<'a> {
+    /// What the host wrote.
+    Input,
+    /// What the host will read.
+    Output,
+    Buffer(&'a Buffer),
+    Number(u32),
+}
+
+impl Lane {
+    pub(crate) fn new(
+        device: &Device,
+        memory: Memory,
+        there: usize,
+        back: usize,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            inner: match &device.inner {
+                Inner::OpenCl(device) => {
+                    Kinds::OpenCl(opencl::Lane::new(device.clone(), memory, there, back)?)
+                }
+            },
+            there,
+            back,
+            expected: None,
+        })
+    }
+
+    /// Where a batch is written to. Waits for the one before.
+    ///
+    /// # Errors
+    /// A device that is gone.
+    pub fn input(&mut self) -> Result<&mut [u8], Error> {
+        self.wait()?;
+        match &mut self.inner {
+            Kinds::OpenCl(lane) => lane.input(),
+        }
+    }
+
+    /// Sends the first `there` bytes of the input, has kernels work on them one after the other, and
+    /// fetches the first `back` bytes of the output, all of which goes on after this returns.
+    ///
+    /// # Errors
+    /// A device that is gone.
+    ///
+    /// # Panics
+    /// More bytes than the lane is for; before the batch before was waited for.
+    ///
+    /// # Safety
+    /// The kernels have these parameters, and reach nothing but what the arguments are: of input and output
+    /// as many bytes as here, and of a buffer what is in it. Until this batch was waited for, nobody writes
+    /// to a buffer among the arguments.
+    pub unsafe fn run(
+        &mut self,
+        launches: &[Launch<'_>],
+        there: usize,
+        back: usize,
+    ) -> Result<(), Error> {
+        assert!(there <= self.there && back <= self.back, "within the lane");
+        assert!(self.expected.is_none(), "a batch at a time");
+        self.expected = Some(back);
+        match &mut self.inner {
+            // SAFETY: the caller's.
+            Kinds::OpenCl(lane) => unsafe { lane.run(launches, there, back) },
+        }
+    }
+
+    /// Waits for the batch that is on the way; its output, which is nothing where none is.
+    ///
+    /// # Errors
+    /// A device that is gone.
+    pub fn wait(&mut self) -> Result<&[u8], Error> {
+        let back = self.expected.take().unwrap_or(0);
+        match &mut self.inner {
+            Kinds::OpenCl(lane) => lane.wait(back),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Devices that run kernels: which there are, their memory, and batches on the way to them and back.
+//! What kernels compute is their owner's affair.
+//!
+//! A back end is loaded when it is asked for, and nothing of it is needed to build.
+
+mod device;
+mod error;
+mod lane;
+mod list;
+mod opencl;
+
+pub use device::{Buffer, Device};
+pub use error::Error;
+pub use lane::{Argument, Lane, Launch};
+pub use list::{Backend, Kind, Listed, devices, find};
+
+/// Where a batch lies on its way, in the host's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Memory {
+    /// Ordinary memory, which the driver copies once more.
+    Pageable,
+    /// Memory that stays where it is: the device copies from it and to it by itself.
+    Pinned,
+    /// As pinned, and kernels read and write it where it is: nothing is copied.
+    Mapped,
+}
+
+impl Memory {
+    pub const ALL: [Self; 3] = [Self::Pageable, Self::Pinned, Self::Mapped];
+
+    /// How people name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pageable => "pageable",
+            Self::Pinned => "pinned",
+            Self::Mapped => "mapped",
+        }
+    }
+}

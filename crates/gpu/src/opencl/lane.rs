@@ -1,0 +1,281 @@
+//! A queue with its own kernels, because a kernel's arguments belong to one thread, and the memory at
+//! both of its ends.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::Arc;
+
+use opencl3::command_queue::CommandQueue;
+use opencl3::kernel::Kernel;
+use opencl3::memory::{CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, ClMem};
+use opencl3::types::{CL_BLOCKING, CL_NON_BLOCKING, cl_map_flags, cl_mem, cl_uint};
+
+use super::{Buffer, Device, queue};
+use crate::device::Memories;
+use crate::lane::{Argument, Launch};
+use crate::{Error, Memory};
+
+/// Work items that are worked on together, at most.
+const GROUP: usize = 128;
+
+#[derive(Debug)]
+pub(crate) struct Lane {
+    device: Arc<Device>,
+    queue: CommandQueue,
+    /// With the work items of a group.
+    kernels: Vec<(Kernel, usize)>,
+    input: End,
+    output: End,
+}
+
+/// Memory at one end of a lane: the device's, and what the host sees of it.
+#[derive(Debug)]
+struct End {
+    buffer: Buffer,
+    bytes: usize,
+    /// What the host may do with it where it is mapped.
+    access: cl_map_flags,
+    host: Host,
+}
+
+#[derive(Debug)]
+enum Host {
+    Pageable(Vec<u8>),
+    Pinned(Mapping),
+    /// The buffer itself, while it is the host's.
+    Mapped(Option<NonNull<u8>>),
+}
+
+/// Memory of the host that the device reaches, mapped for as long as it is there.
+#[derive(Debug)]
+struct Mapping {
+    /// Keeps the memory.
+    _buffer: Buffer,
+    start: NonNull<u8>,
+}
+
+// SAFETY: what the pointers point to is the lane's own, and moves with it.
+unsafe impl Send for End {}
+
+impl Lane {
+    pub(crate) fn new(
+        device: Arc<Device>,
+        memory: Memory,
+        there: usize,
+        back: usize,
+    ) -> Result<Self, Error> {
+        let queue = queue(&device.context).map_err(device.failed("making a queue"))?;
+        let mut kernels = Vec::new();
+        for name in &device.kernels {
+            let kernel = Kernel::create(&device.program, name);
+            let kernel = kernel.map_err(device.failed("finding a kernel"))?;
+            let most = kernel.get_work_group_size(device.context.default_device());
+            let most = most.map_err(device.failed("asking for a kernel's group"))?;
+            kernels.push((kernel, most.clamp(1, GROUP)));
+        }
+        Ok(Self {
+            input: End::new(&device, &queue, memory, there, CL_MAP_WRITE)?,
+            output: End::new(&device, &queue, memory, back, CL_MAP_READ)?,
+            device,
+            queue,
+            kernels,
+        })
+    }
+
+    /// Nothing is on the way.
+    pub(crate) fn input(&mut self) -> Result<&mut [u8], Error> {
+        self.input.take(&self.device, &self.queue)?;
+        Ok(self.input.bytes_mut())
+    }
+
+    /// # Safety
+    /// As the crate's [`crate::Lane::run`].
+    pub(crate) unsafe fn run(
+        &mut self,
+        launches: &[Launch<'_>],
+        there: usize,
+        back: usize,
+    ) -> Result<(), Error> {
+        self.input.send(&self.device, &self.queue, there)?;
+        self.output.release(&self.device, &self.queue)?;
+        for launch in launches {
+            let (kernel, group) = &self.kernels[launch.kernel];
+            let set = |(at, argument): (usize, &Argument<'_>)| {
+                let at = cl_uint::try_from(at).unwrap_or(cl_uint::MAX);
+                // SAFETY: a buffer's handle or a number, as the kernel's parameter is by the caller's word.
+                unsafe {
+                    match argument {
+                        Argument::Input => kernel.set_arg(at, &self.input.buffer.get()),
+                        Argument::Output => kernel.set_arg(at, &self.output.buffer.get()),
+                        Argument::Buffer(buffer) => {
+                            let Memories::OpenCl(buffer) = &buffer.inner;
+                            kernel.set_arg(at, &buffer.get())
+                        }
+                        Argument::Number(number) => kernel.set_arg(at, number),
+                    }
+                }
+            };
+            let mut all = launch.arguments.iter().enumerate();
+            let set = all.try_for_each(set);
+            set.map_err(self.device.failed("setting an argument"))?;
+            let (items, group) = (launch.items.next_multiple_of(*group), *group);
+            // SAFETY: all arguments are set; what the kernel reaches is the caller's word.
+            let launched = unsafe {
+                self.queue.enqueue_nd_range_kernel(
+                    kernel.get(),
+                    1,
+                    ptr::null(),
+                    &raw const items,
+                    &raw const group,
+                    &[],
+                )
+            };
+            launched.map_err(self.device.failed("launching a kernel"))?;
+        }
+        self.output.fetch(&self.device, &self.queue, back)?;
+        self.queue
+            .flush()
+            .map_err(self.device.failed("sending a batch"))
+    }
+
+    pub(crate) fn wait(&mut self, back: usize) -> Result<&[u8], Error> {
+        self.queue
+            .finish()
+            .map_err(self.device.failed("waiting for a batch"))?;
+        self.output.take(&self.device, &self.queue)?;
+        Ok(&self.output.bytes_mut()[..back])
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        // What is on the way still reads and writes the host's memory.
+        let _ = self.queue.finish();
+    }
+}
+
+impl End {
+    fn new(
+        device: &Device,
+        queue: &CommandQueue,
+        memory: Memory,
+        bytes: usize,
+        access: cl_map_flags,
+    ) -> Result<Self, Error> {
+        let host_memory = CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR;
+        let (flags, host) = match memory {
+            Memory::Pageable => (CL_MEM_READ_WRITE, Host::Pageable(vec![0; bytes])),
+            Memory::Pinned => {
+                let buffer = device.memory(host_memory, bytes)?;
+                let start = map(device, queue, &buffer, bytes, access)?;
+                (
+                    CL_MEM_READ_WRITE,
+                    Host::Pinned(Mapping {
+                        _buffer: buffer,
+                        start,
+                    }),
+                )
+            }
+            Memory::Mapped => (host_memory, Host::Mapped(None)),
+        };
+        Ok(Self {
+            buffer: device.memory(flags, bytes)?,
+            bytes,
+            access,
+            host,
+        })
+    }
+
+    /// The host's from now on.
+    fn take(&mut self, device: &Device, queue: &CommandQueue) -> Result<(), Error> {
+        if let Host::Mapped(start @ None) = &mut self.host {
+            *start = Some(map(device, queue, &self.buffer, self.bytes, self.access)?);
+        }
+        Ok(())
+    }
+
+    /// The device's from now on.
+    fn release(&mut self, device: &Device, queue: &CommandQueue) -> Result<(), Error> {
+        if let Host::Mapped(start) = &mut self.host
+            && let Some(start) = start.take()
+        {
+            // SAFETY: what was mapped is unmapped once, and not looked at until it is mapped again.
+            let unmapped = unsafe {
+                queue.enqueue_unmap_mem_object(
+                    self.buffer.get(),
+                    start.as_ptr().cast::<c_void>(),
+                    &[],
+                )
+            };
+            unmapped.map_err(device.failed("unmapping a buffer"))?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, device: &Device, queue: &CommandQueue, bytes: usize) -> Result<(), Error> {
+        self.release(device, queue)?;
+        if matches!(self.host, Host::Mapped(_)) || bytes == 0 {
+            return Ok(());
+        }
+        let from = host(&mut self.host, self.bytes);
+        let from = &from[..bytes];
+        // SAFETY: nobody writes to these bytes before the lane waited, which it does when it is dropped as
+        // well.
+        let sent =
+            unsafe { queue.enqueue_write_buffer(&mut self.buffer, CL_NON_BLOCKING, 0, from, &[]) };
+        sent.map(drop).map_err(device.failed("sending a batch"))
+    }
+
+    fn fetch(&mut self, device: &Device, queue: &CommandQueue, bytes: usize) -> Result<(), Error> {
+        if matches!(self.host, Host::Mapped(_)) || bytes == 0 {
+            return Ok(());
+        }
+        let to = host(&mut self.host, self.bytes);
+        let to = &mut to[..bytes];
+        // SAFETY: nobody reads or writes these bytes before the lane waited, which it does when it is
+        // dropped as well.
+        let fetched =
+            unsafe { queue.enqueue_read_buffer(&self.buffer, CL_NON_BLOCKING, 0, to, &[]) };
+        fetched.map(drop).map_err(device.failed("fetching a batch"))
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        host(&mut self.host, self.bytes)
+    }
+}
+
+/// What the host sees; nothing of a buffer that is the device's.
+fn host(host: &mut Host, bytes: usize) -> &mut [u8] {
+    let start = match host {
+        Host::Pageable(bytes) => return bytes,
+        Host::Pinned(mapping) => Some(mapping.start),
+        Host::Mapped(start) => *start,
+    };
+    match start {
+        // SAFETY: so many bytes are mapped there, and reached by the end's owner alone while nothing is on
+        // the way.
+        Some(start) => unsafe { slice::from_raw_parts_mut(start.as_ptr(), bytes) },
+        None => &mut [],
+    }
+}
+
+fn map(
+    device: &Device,
+    queue: &CommandQueue,
+    buffer: &Buffer,
+    bytes: usize,
+    access: cl_map_flags,
+) -> Result<NonNull<u8>, Error> {
+    let mut start: cl_mem = ptr::null_mut();
+    // SAFETY: the whole of the buffer; the call waits until it is mapped.
+    let mapped =
+        unsafe { queue.enqueue_map_buffer(buffer, CL_BLOCKING, access, 0, bytes, &mut start, &[]) };
+    mapped.map_err(device.failed("mapping a buffer"))?;
+    let nowhere = || Error::Failed {
+        device: device.name.clone(),
+        call: "mapping a buffer",
+        why: "it is nowhere".to_owned(),
+    };
+    NonNull::new(start.cast()).ok_or_else(nowhere)
+}

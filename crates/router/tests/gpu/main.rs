@@ -1,0 +1,177 @@
+//! Decisions of a device against those of the CPU tables and of the definitions. The device is PoCL's:
+//! this machine's own processor, by the same calls as any other.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "what a test's helper cannot do fails the test"
+)]
+
+mod corpus;
+mod data;
+mod refusals;
+mod updates;
+
+use std::num::NonZeroUsize;
+
+use acl::generate::Kind;
+use data::{routes, rules};
+use gpu::{Backend, Listed, Memory};
+use lpm::Layout4;
+use router::cpu::{self, Tables};
+use router::engine::{Contents, Counters, Decision, Engine, Function, Processor, Worker};
+use router::frames::{Frames, Mix};
+use router::gpu::{Gpu, Options};
+use router::rules::RuleSet;
+
+/// A device; reports the skip where there is none.
+fn device() -> Option<Listed> {
+    match Backend::OpenCl.devices() {
+        Ok(devices) => devices.into_iter().next(),
+        Err(missing) => {
+            let reason = format!("{missing}: {}", missing.remedy);
+            sys::require::skip(sys::require::Class::Core, &reason);
+            None
+        }
+    }
+}
+
+fn contents() -> Contents {
+    Contents {
+        v4: routes(3000),
+        v6: routes(3000),
+        rules: RuleSet {
+            v4: rules(Kind::NestedAndRanges, 1000),
+            v6: rules(Kind::NestedAndRanges, 1000),
+            ..RuleSet::default()
+        },
+    }
+}
+
+/// Packets that routes and rules are about, of both families, and some that have no key.
+fn frames(contents: &Contents, packets: usize) -> Frames {
+    let mix = |pattern, packets, ipv6, seed| Mix {
+        pattern,
+        packets,
+        ipv6,
+        length: 70,
+        seed,
+    };
+    let mut all = Frames::default();
+    for (at, pattern) in [Some(router::traffic::Pattern::PerPrefix), None]
+        .into_iter()
+        .enumerate()
+    {
+        let seed = at as u64;
+        let made = Frames::made(contents, &mix(pattern, packets / 2, 40, seed));
+        for at in 0..made.len() {
+            all.push(made.get(at));
+            if at % 100 == 0 {
+                all.push(&made.get(at)[..20]);
+            }
+        }
+    }
+    all
+}
+
+/// Decisions about all of the frames, batch by batch.
+fn decide<P: Processor>(processor: P, frames: &Frames, batch: usize) -> (Vec<Decision>, Counters) {
+    let mut worker = Worker::new(processor, batch);
+    let mut all = Vec::new();
+    for start in (0..frames.len()).step_by(batch) {
+        let end = frames.len().min(start + batch);
+        worker
+            .decide((start..end).map(|at| frames.get(at)))
+            .unwrap();
+        all.extend_from_slice(worker.decisions());
+    }
+    (all, *worker.counters())
+}
+
+/// What CPU tables decide, and how often each rule matched, is what the device decides and counts.
+fn agree(contents: &Contents, frames: &Frames, options: &Options, batches: &[usize]) {
+    let ours = cpu::Options {
+        layout4: options.layout4,
+        ..cpu::Options::default()
+    };
+    for function in Function::ALL {
+        let tables = Tables::setup(contents.clone(), &ours).unwrap();
+        let wanted = decide(tables.processor(function).unwrap(), frames, 256);
+        let gpu = Gpu::setup(contents.clone(), options).unwrap();
+        for batch in batches {
+            let got = decide(gpu.processor(function).unwrap(), frames, *batch);
+            let same = got == wanted;
+            assert!(same, "{function} by {batch}: {options:?}");
+        }
+        let times = batches.len() as u64;
+        for (hits, wanted) in gpu.hits().iter().zip(tables.hits()) {
+            let all = wanted.rules.iter().map(|hits| hits * times);
+            assert!(hits.rules.iter().copied().eq(all), "{function}");
+            assert_eq!(hits.none, wanted.none * times, "{function}");
+        }
+    }
+}
+
+#[test]
+fn a_device_decides_as_cpus_do() {
+    let Some(device) = device() else { return };
+    let contents = contents();
+    let frames = frames(&contents, 6000);
+    let tables = Tables::setup(contents.clone(), &cpu::Options::default()).unwrap();
+    let (_, counters) = decide(tables.processor(Function::Both).unwrap(), &frames, 256);
+    let [.., malformed] = counters.unkeyed;
+    for (verdict, packets) in counters
+        .verdicts()
+        .take(4)
+        .chain([("malformed", malformed)])
+    {
+        assert!(packets > 0, "no packet is {verdict}");
+    }
+    for layout4 in [Layout4::Mixed, Layout4::Words] {
+        let options = Options {
+            layout4,
+            ..Options::of(device.clone())
+        };
+        agree(&contents, &frames, &options, &[33, 4096]);
+    }
+}
+
+#[test]
+fn every_way_to_the_device_gives_the_same() {
+    let Some(device) = device() else { return };
+    let contents = contents();
+    let frames = frames(&contents, 3000);
+    for memory in Memory::ALL {
+        for streams in [1, 3, 16] {
+            let options = Options {
+                memory,
+                streams: NonZeroUsize::new(streams).unwrap(),
+                ..Options::of(device.clone())
+            };
+            agree(&contents, &frames, &options, &[1000]);
+        }
+    }
+}
+
+#[test]
+fn one_packet_alone_and_no_key_at_all_are_batches() {
+    let Some(device) = device() else { return };
+    let contents = contents();
+    let all = frames(&contents, 200);
+    agree(&contents, &all, &Options::of(device.clone()), &[1]);
+    let mut none = Frames::default();
+    none.push(&[0; 60]);
+    agree(&contents, &none, &Options::of(device), &[1, 32]);
+}
+
+#[test]
+fn no_routes_and_no_rules_are_tables() {
+    let Some(device) = device() else { return };
+    let frames = frames(&contents(), 500);
+    for layout4 in Layout4::ALL {
+        let options = Options {
+            layout4,
+            ..Options::of(device.clone())
+        };
+        agree(&Contents::default(), &frames, &options, &[128]);
+    }
+}

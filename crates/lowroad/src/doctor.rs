@@ -72,6 +72,10 @@ fn diagnose() -> Result<Diagnosis, Failure> {
     let router = router::service::machine();
     let router = router.into_iter();
     checks.extend(router.map(|(name, result)| Check::new("router", name, result)));
+    let devices = gpu::devices();
+    checks.extend(
+        devices.map(|(backend, found)| Check::new("router", backend.name(), found.map(drop))),
+    );
     checks.extend(offloads()?);
     checks.extend(machine.replicate());
     checks.extend(machine.probes());

@@ -37,6 +37,10 @@ impl Choice {
         }
     }
 
+    pub(super) fn layout4(&self) -> Layout4 {
+        self.engine_lpm4
+    }
+
     /// As in `mixed paged avx2`.
     pub(super) fn name(&self) -> String {
         let (layout4, layout6) = (self.engine_lpm4.name(), self.engine_lpm6.name());
@@ -105,7 +109,7 @@ fn simd() -> impl TypedValueParser<Value = Simd> {
 }
 
 /// Reads one of these by its name; help says what each is.
-fn named<T: Copy + Send + Sync + 'static, const N: usize>(
+pub(super) fn named<T: Copy + Send + Sync + 'static, const N: usize>(
     all: [T; N],
     name: impl Fn(T) -> &'static str + Clone + Send + Sync + 'static,
     help: impl Fn(T) -> &'static str,

@@ -3,6 +3,7 @@
 mod ask;
 mod bench;
 mod build;
+mod devices;
 mod diff;
 mod engine;
 mod explain;
@@ -50,6 +51,8 @@ enum Verb {
     Generate(generate::Verb),
     /// Put packets through routes and rules, and say what became of them and how long it took
     Process(Box<process::Process>),
+    /// List the devices that packets can be processed on
+    Devices,
     /// Measure which engine suits these routes and rules on this machine
     Bench(Box<bench::Bench>),
     /// Route by the kernel's tables, which BIRD, FRR and `ip` change, or by a table image, until SIGINT
@@ -76,6 +79,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Explain(explain) => explain.run(json),
         Verb::Generate(verb) => verb.run(),
         Verb::Process(process) => process.run(json),
+        Verb::Devices => devices::run(json),
         Verb::Bench(bench) => bench.run(json),
         Verb::Run(run) => run.run(json),
         Verb::Status(socket) => Question::status().ask(socket, json),

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use control::shutdown::Shutdown;
 use packet::pcap::{Block, ETHERNET, Reader, Writer};
-use router::cpu::Lookup;
-use router::engine::{Decision, Engine, Verdict, Worker};
+use router::engine::{Decision, Processor, Verdict, Worker};
 use router::rewrite;
 
 use super::measure::Measured;
 use super::memory::pin;
+use super::subject::Subject;
 use super::told::{About, Told, Written, met};
 use super::{Given, Process};
 use crate::exit::Failure;
@@ -29,18 +29,20 @@ struct Out<'a> {
 }
 
 impl Process {
-    pub(super) fn pcap(
+    pub(super) fn pcap<E: Subject>(
         &self,
         given: Given,
         mut about: About,
         shutdown: &Shutdown,
+        engine: impl FnOnce(Given) -> Result<E, Failure>,
     ) -> Result<Told, Failure> {
         let path = self.capture.as_deref().unwrap_or_else(|| Path::new("-"));
         let name = path.display();
         let broken = |error| Failure::Input(format!("{name}: {error}"));
         let cpus = self.cpus()?;
         let rules = given.contents.rules.clone();
-        let tables = self.tables(given, &mut about)?;
+        let tables = engine(given)?;
+        about.bytes = tables.bytes();
         let mut threads = Vec::new();
         for cpu in cpus {
             let lookup = tables.processor(about.function);
@@ -76,7 +78,7 @@ impl Process {
 }
 
 /// Each thread decides about its part of a block; how many of its frames are not Ethernet's.
-fn share(block: &Block, threads: &mut [Thread]) -> Result<u64, Failure> {
+fn share<P: Processor>(block: &Block, threads: &mut [Thread<P>]) -> Result<u64, Failure> {
     let count = threads.len();
     let frames: Vec<&[u8]> = (0..block.len())
         .filter_map(|at| block.get(at))
@@ -85,7 +87,7 @@ fn share(block: &Block, threads: &mut [Thread]) -> Result<u64, Failure> {
         .collect();
     let part = |number: usize| frames.len() * number / count..frames.len() * (number + 1) / count;
     match threads {
-        [one] => one.decide(&frames),
+        [one] => Ok(one.decide(&frames)),
         several => thread::scope(|scope| {
             let running: Vec<_> = several
                 .iter_mut()
@@ -94,20 +96,23 @@ fn share(block: &Block, threads: &mut [Thread]) -> Result<u64, Failure> {
                     let frames = &frames[part(number)];
                     scope.spawn(move || {
                         pin(thread.cpu);
-                        thread.decide(frames);
+                        thread.decide(frames)
                     })
                 })
                 .collect();
             let joined = running.into_iter().map(thread::ScopedJoinHandle::join);
-            joined.collect::<Result<(), _>>()
-        })
-        .map_err(|_| anyhow!("a thread panicked"))?,
+            // All of them, and then the first error.
+            let decided: Result<Vec<_>, _> = joined.collect();
+            decided.map(|decided| decided.into_iter().collect())
+        }),
     }
+    .map_err(|_| anyhow!("a thread panicked"))?
+    .map_err(|error| anyhow!(error))?;
     Ok((block.len() - frames.len()) as u64)
 }
 
-struct Thread {
-    worker: Worker<Lookup>,
+struct Thread<P> {
+    worker: Worker<P>,
     cpu: usize,
     batch: usize,
     measured: Measured,
@@ -115,8 +120,8 @@ struct Thread {
     decided: Vec<Decision>,
 }
 
-impl Thread {
-    fn new(lookup: Lookup, cpu: usize, batch: usize) -> Self {
+impl<P: Processor> Thread<P> {
+    fn new(lookup: P, cpu: usize, batch: usize) -> Self {
         Self {
             worker: Worker::new(lookup, batch),
             cpu,
@@ -126,17 +131,18 @@ impl Thread {
         }
     }
 
-    fn decide(&mut self, frames: &[&[u8]]) {
+    fn decide(&mut self, frames: &[&[u8]]) -> Result<(), P::Error> {
         self.decided.clear();
         let began = Instant::now();
         for batch in frames.chunks(self.batch) {
-            let Ok(stages) = self.worker.decide(batch.iter().copied());
+            let stages = self.worker.decide(batch.iter().copied())?;
             self.measured.batch(&stages, stages.scattered);
             self.decided.extend_from_slice(self.worker.decisions());
         }
         // Reading and writing files is not among it.
         let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.measured.elapsed_ns += took;
+        Ok(())
     }
 
     fn measured(self) -> Measured {

@@ -7,27 +7,29 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use control::shutdown::Shutdown;
-use router::cpu::Lookup;
-use router::engine::{Contents, Engine, Worker};
+use router::engine::{Contents, Processor, Worker};
 use router::frames::{Frames, Mix};
 
 use super::measure::Measured;
+use super::subject::Subject;
 use super::told::{About, Told, met};
 use super::{Given, Process, Traffic};
 use crate::exit::Failure;
 use crate::features::pcap;
 
 impl Process {
-    pub(super) fn memory(
+    pub(super) fn memory<E: Subject>(
         &self,
         given: Given,
         mut about: About,
         shutdown: &Shutdown,
+        engine: impl FnOnce(Given) -> Result<E, Failure>,
     ) -> Result<Told, Failure> {
         let cpus = self.cpus()?;
         let (frames, from) = self.frames(&given.contents, &about)?;
         let rules = given.contents.rules.clone();
-        let tables = self.tables(given, &mut about)?;
+        let tables = engine(given)?;
+        about.bytes = tables.bytes();
         let mut lookups = Vec::new();
         for _ in &cpus {
             lookups.push(
@@ -55,7 +57,10 @@ impl Process {
             stop.store(true, Ordering::Relaxed);
             running
                 .into_iter()
-                .map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked")))
+                .map(|thread| {
+                    let joined = thread.join().map_err(|_| anyhow!("a thread panicked"))?;
+                    joined.map_err(|error| anyhow!(error))
+                })
                 .collect::<Result<Vec<_>, _>>()
         })?;
         Ok(Told {
@@ -140,24 +145,24 @@ pub(super) fn pin(cpu: usize) {
 }
 
 /// One thread: batch after batch from `start` on, until it is stopped.
-fn work(
-    lookup: Lookup,
+fn work<P: Processor>(
+    lookup: P,
     frames: &Frames,
     start: usize,
     batch: usize,
     stop: &AtomicBool,
-) -> Measured {
+) -> Result<Measured, P::Error> {
     let mut worker = Worker::new(lookup, batch);
     let mut measured = Measured::default();
     let mut next = start;
     let began = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         let end = (next + batch).min(frames.len());
-        let Ok(stages) = worker.decide((next..end).map(|at| frames.get(at)));
+        let stages = worker.decide((next..end).map(|at| frames.get(at)))?;
         measured.batch(&stages, stages.scattered);
         next = if end == frames.len() { 0 } else { end };
     }
     measured.elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     measured.counters = *worker.counters();
-    measured
+    Ok(measured)
 }

@@ -1,8 +1,9 @@
-//! `lowroad router process`: packets through routes and rules on CPUs, from memory or a capture.
+//! `lowroad router process`: packets through routes and rules, on CPUs or a device, from memory or a capture.
 
 mod capture;
 mod measure;
 mod memory;
+mod subject;
 pub(super) mod told;
 
 use std::num::NonZeroUsize;
@@ -13,7 +14,6 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use control::shutdown::Shutdown;
 use control::units::Span;
-use router::cpu::Tables;
 use router::engine::{Contents, Function};
 use router::image::Stored;
 use router::traffic::Pattern;
@@ -21,7 +21,8 @@ use router::traffic::Pattern;
 use super::engine::{Choice, Made};
 use super::inputs::Inputs;
 use crate::exit::{self, Failure};
-use told::About;
+use subject::{Device, Subject};
+use told::{About, Told};
 
 #[derive(Debug, Args)]
 #[command(
@@ -34,6 +35,8 @@ pub(super) struct Process {
     inputs: Inputs,
     #[command(flatten)]
     choice: Choice,
+    #[command(flatten)]
+    device: Device,
     /// What is decided about each packet [default: both, or what routes or rules alone allow]
     #[arg(long, value_name = "lpm|acl|both")]
     function: Option<Function>,
@@ -50,7 +53,7 @@ pub(super) struct Process {
     #[arg(long, value_name = "N", default_value = "1")]
     threads: NonZeroUsize,
     /// Packets that are looked up together
-    #[arg(long, value_name = "N", default_value = "256", value_parser = clap::value_parser!(u32).range(32..=65536))]
+    #[arg(long, value_name = "N", default_value = "256", value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: u32,
     /// How long packets from memory are processed, as in 500ms, 10s, 1m
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
@@ -146,9 +149,10 @@ impl Process {
         }
         let given = Given { contents, image };
         let contents = &given.contents;
-        let about = About {
+        let about = |engine, caution| About {
             function,
-            engine: self.choice.name(),
+            engine,
+            caution,
             prefixes: (contents.v4.len(), contents.v6.len()),
             rules: (contents.rules.v4.len(), contents.rules.v6.len()),
             batch: self.batch as usize,
@@ -156,9 +160,17 @@ impl Process {
         };
         // Measured once, over ten milliseconds that are no packet's.
         sys::clock::ticks_per_ns();
-        let told = match self.io {
-            Io::Memory => self.memory(given, about, &shutdown)?,
-            Io::Pcap => self.pcap(given, about, &shutdown)?,
+        let told = if let Some(name) = &self.device.device {
+            let options = self.device.options(name, &self.choice)?;
+            let about = about(subject::name(&options), subject::caution(&options.device));
+            self.put(given, about, &shutdown, |given| {
+                subject::on_device(given, &options)
+            })?
+        } else {
+            let about = about(self.choice.name(), None);
+            self.put(given, about, &shutdown, |given| {
+                self.choice.tables(given.contents, given.image.as_ref())
+            })?
         };
         exit::print(&if json {
             format!("{:#}\n", told.json())
@@ -181,10 +193,18 @@ impl Process {
         }
     }
 
-    fn tables(&self, given: Given, about: &mut About) -> Result<Tables, Failure> {
-        let tables = self.choice.tables(given.contents, given.image.as_ref())?;
-        about.bytes = tables.bytes();
-        Ok(tables)
+    /// Packets through an engine.
+    fn put<E: Subject>(
+        &self,
+        given: Given,
+        about: About,
+        shutdown: &Shutdown,
+        engine: impl FnOnce(Given) -> Result<E, Failure>,
+    ) -> Result<Told, Failure> {
+        match self.io {
+            Io::Memory => self.memory(given, about, shutdown, engine),
+            Io::Pcap => self.pcap(given, about, shutdown, engine),
+        }
     }
 }
 

@@ -1,18 +1,20 @@
 //! What is told of a run.
 
-use router::cpu::Tables;
 use router::engine::Function;
 use router::rules::{Counted, RuleSet, counted};
 use serde_json::{Map, Value, json};
 use stats::Histogram;
 
 use super::measure::{Measured, float};
+use super::subject::Subject;
 
 /// What was run.
 #[derive(Clone, Debug)]
 pub(super) struct About {
     pub(super) function: Function,
     pub(super) engine: String,
+    /// What is to be known of the engine's times.
+    pub(super) caution: Option<&'static str>,
     /// Of IPv4 and IPv6.
     pub(super) prefixes: (usize, usize),
     pub(super) rules: (usize, usize),
@@ -72,6 +74,7 @@ impl Told {
         json!({
             "function": about.function.name(),
             "engine": about.engine,
+            "caution": about.caution,
             "batch": about.batch,
             "from": self.from,
             "prefixes": {"v4": about.prefixes.0, "v6": about.prefixes.1},
@@ -122,6 +125,9 @@ impl Told {
         if cfg!(debug_assertions) {
             text += "this is a debug build: a release build takes less\n";
         }
+        if let Some(caution) = about.caution {
+            text += &format!("{caution}\n");
+        }
         text += &format!(
             "  {} packets/s   {:.2} Gbit/s of frames   {} ns per packet and thread\n",
             rate(self.packets_per_s()),
@@ -157,7 +163,7 @@ impl Told {
 }
 
 /// Rules, in so far as packets met them.
-pub(super) fn met(set: &RuleSet, tables: &Tables) -> Vec<Counted> {
+pub(super) fn met(set: &RuleSet, tables: &impl Subject) -> Vec<Counted> {
     let mut rules = counted(set, Some(&tables.hits()));
     rules.retain(|rule| rule.packets.is_some_and(|packets| packets > 0));
     rules

@@ -1,0 +1,118 @@
+//! What packets are put through: tables of this machine's CPUs, or of a device.
+
+use std::num::NonZeroUsize;
+
+use anyhow::anyhow;
+use clap::Args;
+use clap::builder::TypedValueParser;
+use gpu::{Kind, Listed, Memory};
+use router::cpu::Tables;
+use router::engine::Engine;
+use router::gpu::{Error, Gpu, Options};
+use router::rules::Hits;
+
+use super::Given;
+use crate::exit::Failure;
+use crate::router::engine::{Choice, named};
+use crate::router::given::failure;
+
+/// An engine, and what is told of it.
+pub(super) trait Subject: Engine {
+    /// Of the structures for routes, and for rules.
+    fn bytes(&self) -> (usize, usize);
+    fn hits(&self) -> [Hits; 2];
+}
+
+impl Subject for Tables {
+    fn bytes(&self) -> (usize, usize) {
+        self.bytes()
+    }
+
+    fn hits(&self) -> [Hits; 2] {
+        self.hits()
+    }
+}
+
+impl Subject for Gpu {
+    fn bytes(&self) -> (usize, usize) {
+        self.bytes()
+    }
+
+    fn hits(&self) -> [Hits; 2] {
+        self.hits()
+    }
+}
+
+/// A device in place of CPUs.
+#[derive(Debug, Args)]
+pub(super) struct Device {
+    /// Decide on this device in place of CPUs: see lowroad router devices
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["simd", "engine_lpm6"])]
+    pub(super) device: Option<String>,
+    /// Where batches lie on their way to the device and back [default: pinned]
+    #[arg(long, value_parser = memory(), value_name = "MEMORY", requires = "device")]
+    gpu_mem: Option<Memory>,
+    /// Parts of a batch that are on their way at once, each in a queue of its own [default: 1]
+    #[arg(long, value_name = "N", requires = "device")]
+    streams: Option<NonZeroUsize>,
+}
+
+impl Device {
+    /// Which one, and how batches get there.
+    pub(super) fn options(&self, name: &str, choice: &Choice) -> Result<Options, Failure> {
+        let listed = gpu::find(name).map_err(|error| refused(error.into()))?;
+        Ok(Options {
+            layout4: choice.layout4(),
+            memory: self.gpu_mem.unwrap_or(Memory::Pinned),
+            streams: self.streams.unwrap_or(NonZeroUsize::MIN),
+            ..Options::of(listed)
+        })
+    }
+}
+
+/// As in `opencl:0 mixed pinned, 4 streams (Some model, a GPU)`.
+pub(super) fn name(options: &Options) -> String {
+    let (listed, layout4) = (&options.device, options.layout4.name());
+    let (name, memory, streams) = (listed.name(), options.memory.name(), options.streams);
+    let several = if streams.get() == 1 { "" } else { "s" };
+    let (model, kind) = (&listed.model, listed.kind.name());
+    format!("{name} {layout4} {memory} {streams} stream{several} ({model}, a {kind})")
+}
+
+/// What is to be known of times on this device.
+pub(super) fn caution(listed: &Listed) -> Option<&'static str> {
+    (listed.kind == Kind::Cpu).then_some("the device is a CPU: its times are no GPU's")
+}
+
+/// Tables of this kind, of an image's arrays where they are of its routes.
+pub(super) fn on_device(given: Given, options: &Options) -> Result<Gpu, Failure> {
+    let gpu = match &given.image {
+        Some(image) => Gpu::restore(image, given.contents, options),
+        None => Gpu::setup(given.contents, options),
+    };
+    let gpu = gpu.map_err(refused)?;
+    for warning in gpu.warnings() {
+        tracing::warn!("{warning}");
+    }
+    Ok(gpu)
+}
+
+/// Why there are no tables, in the words of the arguments.
+fn refused(error: Error) -> Failure {
+    match error {
+        Error::Device(gpu::Error::Missing(missing)) => {
+            Failure::Missing(vec![("--device".to_owned(), missing)])
+        }
+        Error::Device(error @ gpu::Error::NoDevice { .. }) => Failure::Input(error.to_string()),
+        Error::Image(error) => failure(error),
+        error => Failure::Failed(anyhow!(error)),
+    }
+}
+
+fn memory() -> impl TypedValueParser<Value = Memory> {
+    named(Memory::ALL, Memory::name, |memory| match memory {
+        Memory::Pageable => "Ordinary memory, which the driver copies once more",
+        Memory::Pinned => "Memory that the device copies from and to by itself",
+        Memory::Mapped => "Memory that the device reads and writes where it is",
+    })
+}

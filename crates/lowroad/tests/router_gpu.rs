@@ -1,0 +1,161 @@
+//! `lowroad router process --device` as people run it, on PoCL's device: this machine's own processor.
+#![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use packet::build;
+use packet::pcap::{ETHERNET, Writer};
+use serde_json::Value;
+
+const ROUTES: &str = "10.0.0.0/8\n10.1.0.0/16\n192.0.2.0/24\n2001:db8::/32\n";
+const RULES: &str = r#"[
+  {"action": "drop", "protocol": "udp", "destination_ports": "53"},
+  {"action": "punt", "destination": "10.1.0.0/16"},
+  {"action": "accept"}
+]"#;
+
+fn router(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lowroad"));
+    command.arg("router").args(arguments);
+    command
+}
+
+fn json(output: &Output) -> Value {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The name of a device; reports the skip where there is none.
+fn device() -> Option<String> {
+    let listed = json(&router(&["devices", "--json"]).output().unwrap());
+    let opencl = &listed["backends"][0];
+    assert_eq!(opencl["backend"], "opencl");
+    let name = opencl["devices"][0]["name"].as_str();
+    if name.is_none() {
+        let missing = format!(
+            "{}: {}",
+            opencl["missing"]["what"], opencl["missing"]["remedy"]
+        );
+        sys::require::skip(sys::require::Class::Core, &missing);
+    }
+    name.map(str::to_owned)
+}
+
+/// Routes, rules and a capture of packets that meet each of them.
+fn files(folder: &Path) -> [String; 3] {
+    let [routes, rules, capture] =
+        ["routes", "rules.json", "in.pcap"].map(|name| folder.join(name));
+    fs::write(&routes, ROUTES).unwrap();
+    fs::write(&rules, RULES).unwrap();
+    let mut writer = Writer::new(fs::File::create(&capture).unwrap(), ETHERNET).unwrap();
+    let v4 = "198.51.100.1:9".parse().unwrap();
+    let v6 = "[2001:db8::1]:9".parse().unwrap();
+    for at in 0..500_u16 {
+        let to = ["10.0.0.1", "10.1.0.1", "192.0.2.9", "203.0.113.1"][usize::from(at % 4)];
+        let port = [53, 80, 443][usize::from(at % 3)];
+        writer
+            .write(
+                0,
+                &build::udp(v4, (to.parse::<std::net::IpAddr>().unwrap(), port).into()).frame(),
+            )
+            .unwrap();
+        let to6 = format!("[2001:db{:x}::7]:{port}", 8 + at % 2);
+        writer
+            .write(0, &build::udp(v6, to6.parse().unwrap()).frame())
+            .unwrap();
+        writer.write(0, &[0; 60]).unwrap();
+    }
+    writer.finish().unwrap();
+    [routes, rules, capture].map(|path| path.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_capture_comes_out_of_a_device_as_it_does_out_of_cpus() {
+    let Some(device) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let [routes, rules, capture] = files(folder.path());
+    let out = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let given = ["process", "--json", "--rib", &routes, "--rules", &rules];
+    let io = ["--io", "pcap", "--capture", &capture, "--out"];
+    let run = |more: &[&str], name: &str| {
+        let out = out(name);
+        let arguments = [&given[..], &io, &[&out], more].concat();
+        let told = json(&router(&arguments).output().unwrap());
+        (told, fs::read(out).unwrap())
+    };
+    let (wanted, forwarded) = run(&["--simd", "portable"], "cpu.pcap");
+    assert_eq!(wanted["caution"], Value::Null);
+    for more in [
+        &["--batch", "1"][..],
+        &["--batch", "1000", "--gpu-mem", "pageable"],
+        &["--batch", "700", "--gpu-mem", "mapped", "--streams", "4"],
+        &["--threads", "2", "--engine-lpm4", "words"],
+    ] {
+        let more = [more, &["--device", &device]].concat();
+        let (told, written) = run(&more, "device.pcap");
+        for what in ["packets", "verdicts", "rule_packets", "written"] {
+            assert_eq!(told[what], wanted[what], "{more:?}");
+        }
+        assert!(written == forwarded, "{more:?}");
+        assert!(told["engine"].as_str().unwrap().contains(&device));
+        let caution = "the device is a CPU: its times are no GPU's";
+        assert_eq!(told["caution"], caution, "of PoCL's device");
+    }
+}
+
+#[test]
+fn frames_in_memory_are_decided_about_by_a_device() {
+    let Some(device) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let [routes, rules, _] = files(folder.path());
+    for function in ["lpm", "acl", "both"] {
+        let process = ["process", "--json", "--rib", &routes, "--rules", &rules];
+        let more = [
+            "--function",
+            function,
+            "--device",
+            &device,
+            "--duration",
+            "50ms",
+        ];
+        let told = json(&router(&[&process[..], &more].concat()).output().unwrap());
+        assert!(told["packets"].as_u64().unwrap() > 0);
+        let verdicts = told["verdicts"].as_object().unwrap().values();
+        let sum: u64 = verdicts.map(|packets| packets.as_u64().unwrap()).sum();
+        assert_eq!(told["packets"], sum, "{function}");
+    }
+}
+
+#[test]
+fn a_device_that_cannot_be_had_is_one_line_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let [routes, ..] = files(folder.path());
+    let process = ["process", "--rib", &routes, "--device"];
+    let refused = |name: &str| {
+        let mut command = router(&process);
+        // Where OpenCL looks for drivers.
+        command.arg(name).env("OCL_ICD_VENDORS", folder.path());
+        let output = command.output().unwrap();
+        (
+            output.status.code().unwrap(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let (code, said) = refused("opencl:0");
+    assert_eq!(code, 3, "{said}");
+    assert!(said.contains("apt-get install"), "{said}");
+    let (code, said) = refused("opencl:x");
+    assert_eq!(code, 3, "{said}");
+    let (code, said) = refused("none");
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("there is no device none"), "{said}");
+    let without = router(&["process", "--rib", &routes, "--streams", "2"]).output();
+    assert_eq!(
+        without.unwrap().status.code(),
+        Some(2),
+        "--streams is of a device"
+    );
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::lane::Lane;
-use crate::{Backend, Error, Listed, Memory, opencl};
+use crate::{Backend, Error, Listed, Memory, cuda, opencl};
 
 /// An open device and the kernels that were built for it. A clone is the same device.
 #[derive(Clone, Debug)]
@@ -15,6 +15,7 @@ pub struct Device {
 #[derive(Clone, Debug)]
 pub(crate) enum Inner {
     OpenCl(Arc<opencl::Device>),
+    Cuda(Arc<cuda::Device>),
 }
 
 /// Memory of a device.
@@ -27,6 +28,7 @@ pub struct Buffer {
 #[derive(Debug)]
 pub(crate) enum Memories {
     OpenCl(opencl::Buffer),
+    Cuda(cuda::Buffer),
 }
 
 impl Device {
@@ -40,6 +42,9 @@ impl Device {
             inner: match listed.backend {
                 Backend::OpenCl => {
                     Inner::OpenCl(Arc::new(opencl::Device::open(listed, source, kernels)?))
+                }
+                Backend::Cuda => {
+                    Inner::Cuda(Arc::new(cuda::Device::open(listed, source, kernels)?))
                 }
             },
             listed: Arc::new(listed.clone()),
@@ -61,6 +66,7 @@ impl Device {
         Ok(Buffer {
             inner: match &self.inner {
                 Inner::OpenCl(device) => Memories::OpenCl(device.buffer(bytes)?),
+                Inner::Cuda(device) => Memories::Cuda(device.buffer(bytes)?),
             },
             bytes,
         })
@@ -90,6 +96,8 @@ impl Device {
         }
         match (&self.inner, &mut to.inner) {
             (Inner::OpenCl(device), Memories::OpenCl(to)) => device.write(to, at, bytes),
+            (Inner::Cuda(device), Memories::Cuda(to)) => device.write(to, at, bytes),
+            _ => Err(self.foreign()),
         }
     }
 
@@ -111,6 +119,16 @@ impl Device {
         }
         match (&self.inner, &from.inner) {
             (Inner::OpenCl(device), Memories::OpenCl(from)) => device.read(from, at, bytes),
+            (Inner::Cuda(device), Memories::Cuda(from)) => device.read(from, at, bytes),
+            _ => Err(self.foreign()),
+        }
+    }
+
+    fn foreign(&self) -> Error {
+        Error::Failed {
+            device: self.listed.to_string(),
+            call: "reaching a buffer",
+            why: "it is another device's".to_owned(),
         }
     }
 

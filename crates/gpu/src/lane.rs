@@ -2,7 +2,7 @@
 //! the host. Several lanes have as many batches on the way at once.
 
 use crate::device::Inner;
-use crate::{Buffer, Device, Error, Memory, opencl};
+use crate::{Buffer, Device, Error, Memory, cuda, opencl};
 
 /// A way to a device, for one batch at a time.
 #[derive(Debug)]
@@ -17,6 +17,7 @@ pub struct Lane {
 #[derive(Debug)]
 enum Kinds {
     OpenCl(opencl::Lane),
+    Cuda(cuda::Lane),
 }
 
 /// A kernel over a batch's items.
@@ -52,6 +53,7 @@ impl Lane {
                 Inner::OpenCl(device) => {
                     Kinds::OpenCl(opencl::Lane::new(device.clone(), memory, there, back)?)
                 }
+                Inner::Cuda(device) => Kinds::Cuda(cuda::Lane::new(device, memory, there, back)?),
             },
             there,
             back,
@@ -67,6 +69,7 @@ impl Lane {
         self.wait()?;
         match &mut self.inner {
             Kinds::OpenCl(lane) => lane.input(),
+            Kinds::Cuda(lane) => Ok(lane.input()),
         }
     }
 
@@ -80,7 +83,7 @@ impl Lane {
     /// More bytes than the lane is for; before the batch before was waited for.
     ///
     /// # Safety
-    /// The kernels have these parameters, and reach nothing but what the arguments are: of input and output
+    /// Buffers are this device's. The kernels have these parameters, and reach nothing but what the arguments are: of input and output
     /// as many bytes as here, and of a buffer what is in it. Until this batch was waited for, nobody writes
     /// to a buffer among the arguments.
     pub unsafe fn run(
@@ -95,6 +98,8 @@ impl Lane {
         match &mut self.inner {
             // SAFETY: the caller's.
             Kinds::OpenCl(lane) => unsafe { lane.run(launches, there, back) },
+            // SAFETY: the caller's.
+            Kinds::Cuda(lane) => unsafe { lane.run(launches, there, back) },
         }
     }
 
@@ -106,6 +111,7 @@ impl Lane {
         let back = self.expected.take().unwrap_or(0);
         match &mut self.inner {
             Kinds::OpenCl(lane) => lane.wait(back),
+            Kinds::Cuda(lane) => lane.wait(back),
         }
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! A back end is loaded when it is asked for, and nothing of it is needed to build.
 
+mod cuda;
 mod device;
 mod error;
 mod lane;
@@ -36,4 +37,13 @@ impl Memory {
             Self::Mapped => "mapped",
         }
     }
+}
+
+/// The kernels of a source as an NVIDIA device of this architecture (`sm_90`) runs them, compiled without
+/// one.
+///
+/// # Errors
+/// No compiler; kernels that it refuses.
+pub fn cuda_binary(source: &str, architecture: &str) -> Result<Vec<u8>, Error> {
+    cuda::binary(source, architecture, architecture)
 }

@@ -4,21 +4,24 @@ use std::fmt;
 
 use datapath::Missing;
 
-use crate::{Error, opencl};
+use crate::{Error, cuda, opencl};
 
 /// How devices are spoken to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backend {
     OpenCl,
+    /// Of NVIDIA's devices.
+    Cuda,
 }
 
 impl Backend {
-    pub const ALL: [Self; 1] = [Self::OpenCl];
+    pub const ALL: [Self; 2] = [Self::OpenCl, Self::Cuda];
 
     /// How people name it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OpenCl => "opencl",
+            Self::Cuda => "cuda",
         }
     }
 
@@ -29,6 +32,7 @@ impl Backend {
     pub fn devices(self) -> Result<Vec<Listed>, Missing> {
         match self {
             Self::OpenCl => opencl::devices(),
+            Self::Cuda => cuda::devices(),
         }
     }
 }

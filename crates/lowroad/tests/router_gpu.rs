@@ -72,9 +72,8 @@ fn files(folder: &Path) -> [String; 3] {
     [routes, rules, capture].map(|path| path.to_str().unwrap().to_owned())
 }
 
-#[test]
-fn a_capture_comes_out_of_a_device_as_it_does_out_of_cpus() {
-    let Some(device) = device() else { return };
+/// Whether a capture comes out of a device, reached by this environment, as it does out of CPUs.
+fn agree(device: &str, environment: &[(&str, &Path)]) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let [routes, rules, capture] = files(folder.path());
     let out = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -83,26 +82,90 @@ fn a_capture_comes_out_of_a_device_as_it_does_out_of_cpus() {
     let run = |more: &[&str], name: &str| {
         let out = out(name);
         let arguments = [&given[..], &io, &[&out], more].concat();
-        let told = json(&router(&arguments).output().unwrap());
-        (told, fs::read(out).unwrap())
+        let mut command = router(&arguments);
+        let output = command.envs(environment.iter().copied()).output().unwrap();
+        (json(&output), fs::read(out).unwrap())
     };
     let (wanted, forwarded) = run(&["--simd", "portable"], "cpu.pcap");
     assert_eq!(wanted["caution"], Value::Null);
-    for more in [
+    let ways = [
         &["--batch", "1"][..],
         &["--batch", "1000", "--gpu-mem", "pageable"],
         &["--batch", "700", "--gpu-mem", "mapped", "--streams", "4"],
         &["--threads", "2", "--engine-lpm4", "words"],
-    ] {
-        let more = [more, &["--device", &device]].concat();
+        &["--function", "lpm", "--streams", "2"],
+    ];
+    let told = ways.map(|more| {
+        let more = [more, &["--device", device]].concat();
         let (told, written) = run(&more, "device.pcap");
-        for what in ["packets", "verdicts", "rule_packets", "written"] {
-            assert_eq!(told[what], wanted[what], "{more:?}");
+        if told["function"] == "both" {
+            for what in ["packets", "verdicts", "rule_packets", "written"] {
+                assert_eq!(told[what], wanted[what], "{more:?}");
+            }
+            assert!(written == forwarded, "{more:?}");
         }
-        assert!(written == forwarded, "{more:?}");
-        assert!(told["engine"].as_str().unwrap().contains(&device));
+        assert!(told["engine"].as_str().unwrap().contains(device));
+        told
+    });
+    told.into()
+}
+
+#[test]
+fn a_capture_comes_out_of_a_device_as_it_does_out_of_cpus() {
+    let Some(device) = device() else { return };
+    for told in agree(&device, &[]) {
         let caution = "the device is a CPU: its times are no GPU's";
         assert_eq!(told["caution"], caution, "of PoCL's device");
+    }
+}
+
+/// A folder with what stands in for NVIDIA's driver and compiler.
+fn stand_in() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/devices/cuda.c");
+    let library = folder.path().join("libcuda.so.1");
+    let cc = Command::new("cc")
+        .args(["-O1", "-shared", "-fPIC", "-Wall", "-Werror", "-o"])
+        .args([&library, &source])
+        .status();
+    assert!(cc.unwrap().success(), "cc compiles {}", source.display());
+    fs::copy(&library, folder.path().join("libnvrtc.so.12")).unwrap();
+    folder
+}
+
+#[test]
+fn a_capture_comes_out_of_cuda_as_it_does_out_of_cpus() {
+    let libraries = stand_in();
+    agree("cuda:0", &[("LD_LIBRARY_PATH", libraries.path())]);
+}
+
+#[test]
+fn a_cuda_device_that_fails_is_one_line() {
+    let libraries = stand_in();
+    let folder = tempfile::tempdir().unwrap();
+    let [routes, rules, capture] = files(folder.path());
+    for (name, value, wanted) in [
+        (
+            "CUDA_WAITS",
+            "60",
+            "cuda:0 (stand-in, a GPU) fails: waiting: CUDA_ERROR_LAUNCH_FAILED",
+        ),
+        (
+            "CUDA_MEMORY",
+            "1000000",
+            "bytes of memory in one piece (at most 1000000)",
+        ),
+    ] {
+        let process = [
+            "process", "--rib", &routes, "--rules", &rules, "--device", "cuda:0",
+        ];
+        let more = ["--io", "pcap", "--capture", &capture, "--batch", "32"];
+        let mut command = router(&[&process[..], &more].concat());
+        command.env("LD_LIBRARY_PATH", libraries.path());
+        let output = command.env(name, value).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(wanted) && said.lines().count() == 1, "{said}");
     }
 }
 

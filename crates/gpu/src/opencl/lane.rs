@@ -108,10 +108,11 @@ impl Lane {
                     match argument {
                         Argument::Input => kernel.set_arg(at, &self.input.buffer.get()),
                         Argument::Output => kernel.set_arg(at, &self.output.buffer.get()),
-                        Argument::Buffer(buffer) => {
-                            let Memories::OpenCl(buffer) = &buffer.inner;
-                            kernel.set_arg(at, &buffer.get())
-                        }
+                        Argument::Buffer(buffer) => match &buffer.inner {
+                            Memories::OpenCl(buffer) => kernel.set_arg(at, &buffer.get()),
+                            // Of another device: nowhere.
+                            Memories::Cuda(_) => kernel.set_arg(at, &ptr::null_mut::<c_void>()),
+                        },
                         Argument::Number(number) => kernel.set_arg(at, number),
                     }
                 }

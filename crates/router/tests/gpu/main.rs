@@ -7,6 +7,7 @@
 )]
 
 mod corpus;
+mod cuda;
 mod data;
 mod refusals;
 mod updates;

@@ -1,0 +1,229 @@
+//! NVIDIA's devices by CUDA: the driver and its compiler are loaded when they are first asked for.
+
+mod compile;
+mod lane;
+mod memory;
+mod stream;
+
+use std::ffi::{CString, c_int};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys::{
+    CUcontext, CUdevice, CUdevice_attribute, CUfunction, CUresult, cuDriverGetVersion,
+    is_culib_present,
+};
+use datapath::Missing;
+
+use crate::{Backend, Error, Kind, Listed};
+
+pub(crate) use compile::binary;
+pub(crate) use lane::Lane;
+pub(crate) use memory::Buffer;
+use stream::Stream;
+
+/// An open device.
+#[derive(Debug)]
+pub(crate) struct Device {
+    context: Arc<Context>,
+    /// Which are there for as long as the context.
+    kernels: Vec<Function>,
+    /// By which buffers are written and read.
+    copies: Mutex<Stream>,
+}
+
+/// The device's primary context.
+#[derive(Debug)]
+struct Context {
+    device: CUdevice,
+    handle: CUcontext,
+    name: String,
+    largest: u64,
+}
+
+// SAFETY: contexts are made for all threads of a process; each makes it its own before a call.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+#[derive(Clone, Copy, Debug)]
+struct Function(CUfunction);
+
+// SAFETY: a handle, which any thread may use.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+pub(crate) fn devices() -> Result<Vec<Listed>, Missing> {
+    let unusable = |error: DriverError| {
+        let what = format!("the NVIDIA driver does not start: {}", said(error));
+        Missing::new(what, "ask nvidia-smi, which says why")
+    };
+    // SAFETY: asks for a library, which does nothing when it is loaded.
+    if !unsafe { is_culib_present() } {
+        return Err(Missing::new(
+            "there is no libcuda.so.1",
+            "install the driver of the NVIDIA device; CUDA's toolkit is not needed",
+        ));
+    }
+    result::init().map_err(unusable)?;
+    compile::check()?;
+    let count = result::device::get_count().map_err(unusable)?;
+    let driver = driver();
+    let listed = (0..count).filter_map(|at| described(at, &driver).ok());
+    Ok(listed.collect())
+}
+
+fn described(at: c_int, driver: &str) -> Result<Listed, DriverError> {
+    let device = result::device::get(at)?;
+    // SAFETY: a device that was just found.
+    let memory = unsafe { result::device::total_mem(device)? } as u64;
+    Ok(Listed {
+        backend: Backend::Cuda,
+        index: usize::try_from(at).unwrap_or_default(),
+        kind: Kind::Gpu,
+        model: result::device::get_name(device)?,
+        driver: driver.to_owned(),
+        memory,
+        largest: memory,
+    })
+}
+
+fn driver() -> String {
+    let mut version = 0;
+    // SAFETY: writes one number.
+    let asked = unsafe { cuDriverGetVersion(&raw mut version) };
+    match asked {
+        CUresult::CUDA_SUCCESS => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
+        _ => "CUDA".to_owned(),
+    }
+}
+
+impl Device {
+    pub(crate) fn open(
+        listed: &Listed,
+        source: &str,
+        kernels: &[&'static str],
+    ) -> Result<Self, Error> {
+        let name = listed.to_string();
+        let failed = |call| failed(&name, call);
+        devices()?;
+        let at = c_int::try_from(listed.index).unwrap_or(c_int::MAX);
+        let device = result::device::get(at).map_err(failed("finding it"))?;
+        // SAFETY: a device that was just found.
+        let handle = unsafe { result::primary_ctx::retain(device) };
+        let context = Arc::new(Context {
+            device,
+            handle: handle.map_err(failed("making a context"))?,
+            name: name.clone(),
+            largest: listed.largest,
+        });
+        context.enter()?;
+        let binary = binary(
+            source,
+            &architecture(device).map_err(failed("asking it"))?,
+            &name,
+        )?;
+        // SAFETY: what the compiler made for this device.
+        let module = unsafe { result::module::load_data(binary.as_ptr().cast()) };
+        let module = module.map_err(failed("loading the kernels"))?;
+        let function = |name: &&str| {
+            let name = CString::new(*name).unwrap_or_default();
+            // SAFETY: of the module that was just loaded.
+            unsafe { result::module::get_function(module, name) }.map(Function)
+        };
+        let kernels = kernels.iter().map(function).collect::<Result<_, _>>();
+        Ok(Self {
+            kernels: kernels.map_err(failed("finding a kernel"))?,
+            copies: Mutex::new(Stream::new(&context)?),
+            context,
+        })
+    }
+
+    pub(crate) fn buffer(&self, bytes: usize) -> Result<Buffer, Error> {
+        Buffer::new(&self.context, bytes)
+    }
+
+    /// Within the buffer.
+    pub(crate) fn write(&self, to: &mut Buffer, at: usize, bytes: &[u8]) -> Result<(), Error> {
+        let mut copies = self.copies()?;
+        // SAFETY: within the buffer, which is borrowed exclusively; it is copied when this returns.
+        let written = unsafe { result::memcpy_htod_async(to.address(at), bytes, copies.handle()) };
+        written.map_err(self.context.failed("writing to a buffer"))?;
+        copies.wait()
+    }
+
+    /// Within the buffer.
+    pub(crate) fn read(&self, from: &Buffer, at: usize, bytes: &mut [u8]) -> Result<(), Error> {
+        let mut copies = self.copies()?;
+        // SAFETY: within the buffer; the bytes are there when this returns.
+        let read = unsafe { result::memcpy_dtoh_async(bytes, from.address(at), copies.handle()) };
+        read.map_err(self.context.failed("reading a buffer"))?;
+        copies.wait()
+    }
+
+    fn copies(&self) -> Result<MutexGuard<'_, Stream>, Error> {
+        self.context.enter()?;
+        Ok(self.copies.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Context {
+    /// The calling thread's context from now on.
+    fn enter(&self) -> Result<(), Error> {
+        // SAFETY: the context is there for as long as this.
+        let entered = unsafe { result::ctx::set_current(self.handle) };
+        entered.map_err(self.failed("entering its context"))
+    }
+
+    fn failed(&self, call: &'static str) -> impl Fn(DriverError) -> Error {
+        failed(&self.name, call)
+    }
+
+    /// As `failed`, where memory was asked for.
+    fn refused(&self, bytes: usize) -> impl Fn(DriverError) -> Error {
+        let failed = self.failed("making a buffer");
+        let (device, largest) = (self.name.clone(), self.largest);
+        move |error| match error.0 {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::Memory {
+                device: device.clone(),
+                bytes,
+                largest,
+            },
+            _ => failed(error),
+        }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: retained once, and nothing of it is left.
+        let _ = unsafe { result::primary_ctx::release(self.device) };
+    }
+}
+
+fn failed(device: &str, call: &'static str) -> impl Fn(DriverError) -> Error {
+    let device = device.to_owned();
+    move |error| Error::Failed {
+        device: device.clone(),
+        call,
+        why: said(error),
+    }
+}
+
+/// As the driver has it: `CUDA_ERROR_NO_DEVICE`.
+fn said(error: DriverError) -> String {
+    let name = error.error_name().ok().and_then(|name| name.to_str().ok());
+    name.map_or_else(|| format!("{:?}", error.0), str::to_owned)
+}
+
+/// What the device's own instructions are called: `sm_90`.
+fn architecture(device: CUdevice) -> Result<String, DriverError> {
+    use CUdevice_attribute::{
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
+    };
+    // SAFETY: a device that was found.
+    let asked = |what| unsafe { result::device::get_attribute(device, what) };
+    Ok(format!("sm_{}{}", asked(MAJOR)?, asked(MINOR)?))
+}

@@ -1,0 +1,174 @@
+//! A stream, and the memory at both of its ends.
+
+use std::ffi::{c_uint, c_void};
+use std::sync::Arc;
+
+use cudarc::driver::result;
+use cudarc::driver::sys::CUdeviceptr;
+
+use super::memory::{Buffer, Pinned};
+use super::stream::Stream;
+use super::{Context, Device, Function};
+use crate::device::Memories;
+use crate::lane::{Argument, Launch};
+use crate::{Error, Memory};
+
+/// Threads of a block.
+const BLOCK: c_uint = 128;
+
+#[derive(Debug)]
+pub(crate) struct Lane {
+    context: Arc<Context>,
+    kernels: Vec<Function>,
+    /// Goes first, because what is on the way uses the ends.
+    stream: Stream,
+    input: End,
+    output: End,
+}
+
+/// Memory at one end of a lane: as the device has it, and as the host does.
+#[derive(Debug)]
+enum End {
+    Pageable(Buffer, Vec<u8>),
+    Pinned(Buffer, Pinned),
+    Mapped(CUdeviceptr, Pinned),
+}
+
+impl Lane {
+    pub(crate) fn new(
+        device: &Device,
+        memory: Memory,
+        there: usize,
+        back: usize,
+    ) -> Result<Self, Error> {
+        let context = &device.context;
+        let (input, output) = (
+            End::new(context, memory, there)?,
+            End::new(context, memory, back)?,
+        );
+        Ok(Self {
+            stream: Stream::new(context)?,
+            context: Arc::clone(context),
+            kernels: device.kernels.clone(),
+            input,
+            output,
+        })
+    }
+
+    /// Nothing is on the way.
+    pub(crate) fn input(&mut self) -> &mut [u8] {
+        self.input.host()
+    }
+
+    /// # Safety
+    /// As the crate's [`crate::Lane::run`].
+    pub(crate) unsafe fn run(
+        &mut self,
+        launches: &[Launch<'_>],
+        there: usize,
+        back: usize,
+    ) -> Result<(), Error> {
+        self.context.enter()?;
+        let (to, from) = (self.input.address(), self.input.copied());
+        if let Some(from) = from.filter(|_| there > 0) {
+            // SAFETY: within both ends; nobody writes to these bytes before the lane waited, which it does when
+            // it is dropped as well.
+            let sent =
+                unsafe { result::memcpy_htod_async(to, &from[..there], self.stream.handle()) };
+            sent.map_err(self.context.failed("sending a batch"))?;
+        }
+        for launch in launches {
+            // SAFETY: the caller's.
+            unsafe { self.launch(launch)? };
+        }
+        let (from, to) = (self.output.address(), self.output.copied());
+        if let Some(to) = to.filter(|_| back > 0) {
+            // SAFETY: as above, and nobody reads them.
+            let fetched =
+                unsafe { result::memcpy_dtoh_async(&mut to[..back], from, self.stream.handle()) };
+            fetched.map_err(self.context.failed("fetching a batch"))?;
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As `run`.
+    unsafe fn launch(&self, launch: &Launch<'_>) -> Result<(), Error> {
+        /// What is passed of an argument, where it stays until the launch.
+        enum Passed {
+            Address(CUdeviceptr),
+            Number(u32),
+        }
+        let passed = launch.arguments.iter().map(|argument| match argument {
+            Argument::Input => Passed::Address(self.input.address()),
+            Argument::Output => Passed::Address(self.output.address()),
+            Argument::Buffer(buffer) => match &buffer.inner {
+                Memories::Cuda(buffer) => Passed::Address(buffer.address(0)),
+                // Of another device: nowhere.
+                Memories::OpenCl(_) => Passed::Address(0),
+            },
+            Argument::Number(number) => Passed::Number(*number),
+        });
+        let mut passed: Vec<Passed> = passed.collect();
+        let pointers = passed.iter_mut().map(|passed| match passed {
+            Passed::Address(address) => (&raw mut *address).cast::<c_void>(),
+            Passed::Number(number) => (&raw mut *number).cast::<c_void>(),
+        });
+        let mut pointers: Vec<*mut c_void> = pointers.collect();
+        let blocks = c_uint::try_from(launch.items).unwrap_or(c_uint::MAX);
+        // SAFETY: the arguments are the kernel's parameters, and what it reaches is the caller's word.
+        let launched = unsafe {
+            result::launch_kernel(
+                self.kernels[launch.kernel].0,
+                (blocks.div_ceil(BLOCK), 1, 1),
+                (BLOCK, 1, 1),
+                0,
+                self.stream.handle(),
+                &mut pointers,
+            )
+        };
+        launched.map_err(self.context.failed("launching a kernel"))
+    }
+
+    pub(crate) fn wait(&mut self, back: usize) -> Result<&[u8], Error> {
+        self.stream.wait()?;
+        Ok(&self.output.host()[..back])
+    }
+}
+
+impl End {
+    fn new(context: &Arc<Context>, memory: Memory, bytes: usize) -> Result<Self, Error> {
+        Ok(match memory {
+            Memory::Pageable => Self::Pageable(Buffer::new(context, bytes)?, vec![0; bytes]),
+            Memory::Pinned => {
+                Self::Pinned(Buffer::new(context, bytes)?, Pinned::new(context, bytes)?)
+            }
+            Memory::Mapped => {
+                let pinned = Pinned::new(context, bytes)?;
+                Self::Mapped(pinned.address()?, pinned)
+            }
+        })
+    }
+
+    fn address(&self) -> CUdeviceptr {
+        match self {
+            Self::Pageable(buffer, _) | Self::Pinned(buffer, _) => buffer.address(0),
+            Self::Mapped(address, _) => *address,
+        }
+    }
+
+    fn host(&mut self) -> &mut [u8] {
+        match self {
+            Self::Pageable(_, bytes) => bytes,
+            Self::Pinned(_, pinned) | Self::Mapped(_, pinned) => pinned.bytes_mut(),
+        }
+    }
+
+    /// What the host has, where it is not what the device has.
+    fn copied(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Self::Mapped(..) => None,
+            _ => Some(self.host()),
+        }
+    }
+}

@@ -327,7 +327,7 @@ fn what_does_not_go_together_is_refused_in_a_line() {
         (router("process", &[]), "--rib FILE"),
         (with(&["--function", "both"]), "--rules FILE"),
         (with(&["--function", "hash"]), "lpm, acl, both"),
-        (with(&["--batch", "8"]), "32..=65536"),
+        (with(&["--batch", "0"]), "1..=65536"),
         (with(&["--duration", "0s"]), "no time"),
         (with(&["--duration", "10"]), "30s"),
         (with(&["--threads", "5000"]), "5000"),

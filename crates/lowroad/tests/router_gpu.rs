@@ -144,6 +144,27 @@ fn a_cuda_device_that_fails_is_one_line() {
     let libraries = stand_in();
     let folder = tempfile::tempdir().unwrap();
     let [routes, rules, capture] = files(folder.path());
+    let crossover = [
+        "crossover",
+        "--rib",
+        &routes,
+        "--device",
+        "cuda:0",
+        "--simd",
+        "portable",
+    ];
+    let mut crossover = router(&crossover);
+    crossover
+        .env("LD_LIBRARY_PATH", libraries.path())
+        .env("CUDA_WAITS", "60");
+    let output = crossover.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("CUDA_ERROR_LAUNCH_FAILED"), "{said}");
+    assert!(
+        output.stdout.is_empty(),
+        "no figure of a device that failed"
+    );
     for (name, value, wanted) in [
         (
             "CUDA_WAITS",
@@ -215,10 +236,70 @@ fn a_device_that_cannot_be_had_is_one_line_with_what_to_do() {
     let (code, said) = refused("none");
     assert_eq!(code, 2, "{said}");
     assert!(said.contains("there is no device none"), "{said}");
+    let simd = router(&process)
+        .args(["opencl:0", "--simd", "portable"])
+        .output();
+    assert_eq!(simd.unwrap().status.code(), Some(2), "--simd is of CPUs");
     let without = router(&["process", "--rib", &routes, "--streams", "2"]).output();
     assert_eq!(
         without.unwrap().status.code(),
         Some(2),
         "--streams is of a device"
     );
+}
+
+#[test]
+fn a_crossover_names_the_batch_or_says_that_there_is_none() {
+    let Some(device) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let [routes, rules, _] = files(folder.path());
+    let given = [
+        "crossover",
+        "--rib",
+        &routes,
+        "--rules",
+        &rules,
+        "--simd",
+        "portable",
+    ];
+    let more = [
+        "--device",
+        &device,
+        "--rounds",
+        "6",
+        "--packets",
+        "70000",
+        "--ipv6",
+        "30",
+    ];
+    let arguments = [&given[..], &more].concat();
+    let told = json(
+        &router(&[&arguments[..], &["--json"]].concat())
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(told["device"]["kind"], "CPU");
+    assert!(told["faster_from_batch"].is_null() || told["faster_from_batch"].is_u64());
+    let decisions = &told["decisions"];
+    assert_eq!(decisions["checked"], 70_000);
+    for arm in decisions["arms"].as_array().unwrap() {
+        assert_eq!(arm["wrong"], 0);
+        let times = arm["ns_per_lookup"].as_object().unwrap();
+        assert_eq!(times.len(), 7);
+        assert!(
+            times
+                .values()
+                .all(|time| time["n"] == 6 && time["median"].is_f64())
+        );
+    }
+    let said = router(&arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(
+        said.contains(&format!(
+            "{device} is a CPU: nothing here is a GPU's figure"
+        )),
+        "{said}"
+    );
+    let unnamed = router(&given).output().unwrap();
+    assert_eq!(unnamed.status.code(), Some(2), "no device chooses itself");
 }

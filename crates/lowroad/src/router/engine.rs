@@ -19,20 +19,20 @@ pub(super) struct Choice {
     /// How wide entries of the IPv4 table are
     #[arg(long, value_parser = layout4(), default_value = "mixed", value_name = "LAYOUT")]
     engine_lpm4: Layout4,
-    /// How the entries of the IPv6 table are found
-    #[arg(long, value_parser = layout6(), default_value = "paged", value_name = "LAYOUT")]
-    engine_lpm6: Layout6,
-    /// The instructions that look up
-    #[arg(long, value_parser = simd(), default_value = "avx2", value_name = "NAME")]
-    simd: Simd,
+    /// How the entries of the IPv6 table are found [default: paged]
+    #[arg(long, value_parser = layout6(), value_name = "LAYOUT")]
+    engine_lpm6: Option<Layout6>,
+    /// The instructions that look up [default: avx2]
+    #[arg(long, value_parser = simd(), value_name = "NAME")]
+    simd: Option<Simd>,
 }
 
 impl Choice {
     pub(super) fn options(&self) -> Options {
         Options {
             layout4: self.engine_lpm4,
-            layout6: self.engine_lpm6,
-            simd: self.simd,
+            layout6: self.layout6(),
+            simd: self.simd(),
             ..Options::default()
         }
     }
@@ -41,10 +41,23 @@ impl Choice {
         self.engine_lpm4
     }
 
+    fn layout6(&self) -> Layout6 {
+        self.engine_lpm6.unwrap_or(Layout6::Paged)
+    }
+
+    fn simd(&self) -> Simd {
+        self.simd.unwrap_or(Simd::Avx2)
+    }
+
+    /// Whether it says what only CPUs have a choice of.
+    pub(super) fn is_of_cpus(&self) -> bool {
+        self.engine_lpm6.is_some() || self.simd.is_some()
+    }
+
     /// As in `mixed paged avx2`.
     pub(super) fn name(&self) -> String {
-        let (layout4, layout6) = (self.engine_lpm4.name(), self.engine_lpm6.name());
-        format!("{layout4} {layout6} {}", self.simd.name())
+        let (layout4, layout6) = (self.engine_lpm4.name(), self.layout6().name());
+        format!("{layout4} {layout6} {}", self.simd().name())
     }
 
     /// Tables of this kind, of an image's arrays where they are of its routes.

@@ -3,6 +3,7 @@
 mod ask;
 mod bench;
 mod build;
+mod crossover;
 mod devices;
 mod diff;
 mod engine;
@@ -55,6 +56,8 @@ enum Verb {
     Devices,
     /// Measure which engine suits these routes and rules on this machine
     Bench(Box<bench::Bench>),
+    /// Measure from which batches on a device decides faster than a CPU thread, if at all
+    Crossover(Box<crossover::Crossover>),
     /// Route by the kernel's tables, which BIRD, FRR and `ip` change, or by a table image, until SIGINT
     /// or SIGTERM
     Run(Box<run::Run>),
@@ -81,6 +84,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Process(process) => process.run(json),
         Verb::Devices => devices::run(json),
         Verb::Bench(bench) => bench.run(json),
+        Verb::Crossover(crossover) => crossover.run(json),
         Verb::Run(run) => run.run(json),
         Verb::Status(socket) => Question::status().ask(socket, json),
         Verb::Routes(which) => which.ask(json),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use stats::{Better, Block, Comparison, Effect, Verdict};
 
 /// Looks keys up by one of several engines.
-pub(super) trait Subject {
+pub(in crate::router) trait Subject {
     /// Looks up all keys of a pattern; how long it took.
     fn pass(&mut self, arm: usize, pattern: usize) -> Duration;
 
@@ -15,25 +15,25 @@ pub(super) trait Subject {
 
 /// One engine.
 #[derive(Debug)]
-pub(super) struct Arm {
-    pub(super) engine: String,
+pub(in crate::router) struct Arm {
+    pub(in crate::router) engine: String,
     /// Of the structure.
-    pub(super) bytes: usize,
-    pub(super) build_s: f64,
+    pub(in crate::router) bytes: usize,
+    pub(in crate::router) build_s: f64,
     /// Of all patterns.
-    pub(super) wrong: u64,
+    pub(in crate::router) wrong: u64,
     /// Of each pattern, nanoseconds for a key in each round.
-    pub(super) ns: Vec<Vec<f64>>,
+    pub(in crate::router) ns: Vec<Vec<f64>>,
 }
 
-pub(super) struct Group {
-    pub(super) name: &'static str,
+pub(in crate::router) struct Group {
+    pub(in crate::router) name: &'static str,
     /// What is looked up in, for people.
-    pub(super) about: String,
-    pub(super) patterns: Vec<&'static str>,
+    pub(in crate::router) about: String,
+    pub(in crate::router) patterns: Vec<&'static str>,
     /// Answers of each pattern that were compared with the oracle's.
-    pub(super) checked: usize,
-    pub(super) arms: Vec<Arm>,
+    pub(in crate::router) checked: usize,
+    pub(in crate::router) arms: Vec<Arm>,
     keys: usize,
     /// The first arm's second run in each round.
     again: Vec<Vec<f64>>,
@@ -42,18 +42,18 @@ pub(super) struct Group {
 
 /// The best engine with one pattern.
 #[derive(Debug)]
-pub(super) struct Best {
+pub(in crate::router) struct Best {
     /// Its place among the arms.
-    pub(super) arm: usize,
+    pub(in crate::router) arm: usize,
     /// Arms that may be as good.
-    pub(super) ties: Vec<usize>,
+    pub(in crate::router) ties: Vec<usize>,
     /// How much slower another one must be to be told from it.
-    pub(super) smallest_detectable: Option<f64>,
+    pub(in crate::router) smallest_detectable: Option<f64>,
 }
 
 impl Group {
     /// Checks every answer, too.
-    pub(super) fn new(
+    pub(in crate::router) fn new(
         name: &'static str,
         about: String,
         patterns: Vec<&'static str>,
@@ -83,12 +83,12 @@ impl Group {
     }
 
     /// Every arm with every pattern, the first arm twice: an arm beyond the last is that.
-    pub(super) fn passes(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+    pub(in crate::router) fn passes(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (arms, patterns) = (self.arms.len() + 1, self.patterns.len());
         (0..arms).flat_map(move |arm| (0..patterns).map(move |pattern| (arm, pattern)))
     }
 
-    pub(super) fn pass(&mut self, arm: usize, pattern: usize) {
+    pub(in crate::router) fn pass(&mut self, arm: usize, pattern: usize) {
         let (which, into) = match self.arms.get_mut(arm) {
             Some(one) => (arm, &mut one.ns[pattern]),
             None => (0, &mut self.again[pattern]),
@@ -98,24 +98,24 @@ impl Group {
     }
 
     /// Forgets passes of a round that is not whole.
-    pub(super) fn whole_rounds(&mut self) {
+    pub(in crate::router) fn whole_rounds(&mut self) {
         let all = self.arms.iter().flat_map(|arm| &arm.ns);
         let least = all.chain(&self.again).map(Vec::len).min().unwrap_or(0);
         let all = self.arms.iter_mut().flat_map(|arm| &mut arm.ns);
         all.chain(&mut self.again).for_each(|ns| ns.truncate(least));
     }
 
-    pub(super) fn is_unmeasured(&self) -> bool {
+    pub(in crate::router) fn is_unmeasured(&self) -> bool {
         self.again.iter().all(Vec::is_empty)
     }
 
-    pub(super) fn wrong(&self) -> u64 {
+    pub(in crate::router) fn wrong(&self) -> u64 {
         self.arms.iter().map(|arm| arm.wrong).sum()
     }
 
     /// The arm with the least median, and those that cannot be told from it: of each other arm the
     /// interval of its ratio to the best, round by round, includes 1 or the first arm's against itself.
-    pub(super) fn best(&self, pattern: usize) -> Option<Best> {
+    pub(in crate::router) fn best(&self, pattern: usize) -> Option<Best> {
         let median = |arm: usize| stats::median(&self.arms[arm].ns[pattern]);
         let all = 0..self.arms.len();
         let best = all

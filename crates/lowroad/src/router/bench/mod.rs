@@ -1,10 +1,10 @@
 //! `lowroad router bench`: which engine suits these routes and rules on this machine. It measures
 //! this program alone: experiments compare it with others.
 
-mod group;
+pub(super) mod group;
 mod plot;
 mod subjects;
-mod told;
+pub(super) mod told;
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -104,7 +104,7 @@ impl Bench {
 }
 
 /// Every arm with every pattern once a round, in random order, and each group's first arm again.
-fn measure(groups: &mut [Group], rounds: u16, seed: u64, shutdown: &Shutdown) {
+pub(super) fn measure(groups: &mut [Group], rounds: u16, seed: u64, shutdown: &Shutdown) {
     let mut random = Random::new(seed);
     let started = Instant::now();
     for round in 1..=rounds {

@@ -18,7 +18,7 @@ pub(super) fn json(groups: &[Group], keys: Keys) -> String {
     format!("{told:#}\n")
 }
 
-fn of_group(group: &Group) -> Value {
+pub(in crate::router) fn of_group(group: &Group) -> Value {
     let patterns = group.patterns.iter().enumerate();
     let arms = group.arms.iter().map(|arm| {
         let ns: Value = patterns
@@ -82,20 +82,25 @@ pub(super) fn text(groups: &[Group], keys: Keys) -> String {
         text += "this is a debug build: a release build takes less\n";
     }
     for group in groups {
-        let rounds = group.arms.first().map_or(0, |arm| arm.ns[0].len());
-        text += &format!("\n{}: {}   n={rounds}\n", group.name, group.about);
-        text += &table(group);
-        for (at, pattern) in group.patterns.iter().enumerate() {
-            if let Some(best) = group.best(at) {
-                text += &sentence(group, pattern, &best);
-            }
-        }
-        text += &format!(
-            "  {} wrong answers of {} checked for each engine and pattern\n",
-            group.wrong(),
-            group.checked
-        );
+        text += &of_group_text(group);
     }
+    text
+}
+
+pub(in crate::router) fn of_group_text(group: &Group) -> String {
+    let rounds = group.arms.first().map_or(0, |arm| arm.ns[0].len());
+    let mut text = format!("\n{}: {}   n={rounds}\n", group.name, group.about);
+    text += &table(group);
+    for (at, pattern) in group.patterns.iter().enumerate() {
+        if let Some(best) = group.best(at) {
+            text += &sentence(group, pattern, &best);
+        }
+    }
+    text += &format!(
+        "  {} wrong answers of {} checked for each engine and pattern\n",
+        group.wrong(),
+        group.checked
+    );
     text
 }
 

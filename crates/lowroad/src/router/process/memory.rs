@@ -7,13 +7,13 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use control::shutdown::Shutdown;
-use router::engine::{Contents, Processor, Worker};
+use router::engine::{Contents, Function, Processor, Worker};
 use router::frames::{Frames, Mix};
 
 use super::measure::Measured;
 use super::subject::Subject;
 use super::told::{About, Told, met};
-use super::{Given, Process, Traffic};
+use super::{Given, Packets, Process, Traffic};
 use crate::exit::Failure;
 use crate::features::pcap;
 
@@ -98,9 +98,19 @@ impl Process {
             }
             return Ok((frames, name.to_string()));
         }
-        let made = &self.made;
+        self.made.frames(contents, about.function)
+    }
+}
+
+impl Packets {
+    /// Frames that are made up, and how.
+    pub(in crate::router) fn frames(
+        &self,
+        contents: &Contents,
+        function: Function,
+    ) -> Result<(Frames, String), Failure> {
         let routed = !contents.v4.is_empty() || !contents.v6.is_empty();
-        let traffic = made.traffic.unwrap_or(if routed {
+        let traffic = self.traffic.unwrap_or(if routed {
             Traffic::PerPrefix
         } else {
             Traffic::Rules
@@ -109,17 +119,17 @@ impl Process {
             let what = format!(
                 "--traffic {} is drawn from routes, and {} has none: use --traffic rules",
                 traffic.name(),
-                about.function
+                function
             );
             return Err(Failure::Input(what));
         }
         let only6 = contents.v4.is_empty() && contents.rules.v4.is_empty();
         let mix = Mix {
             pattern: traffic.pattern(),
-            packets: made.packets as usize,
-            ipv6: made.ipv6.unwrap_or(if only6 { 100 } else { 0 }),
-            length: made.length.into(),
-            seed: made.seed,
+            packets: self.packets as usize,
+            ipv6: self.ipv6.unwrap_or(if only6 { 100 } else { 0 }),
+            length: self.length.into(),
+            seed: self.seed,
         };
         let frames = Frames::made(contents, &mix);
         if frames.is_empty() {
@@ -132,7 +142,7 @@ impl Process {
             "{} frames made up, {}, seed {}",
             frames.len(),
             traffic.name(),
-            made.seed
+            self.seed
         );
         Ok((frames, from))
     }

@@ -3,7 +3,7 @@
 mod capture;
 mod measure;
 mod memory;
-mod subject;
+pub(super) mod subject;
 pub(super) mod told;
 
 use std::num::NonZeroUsize;
@@ -44,7 +44,7 @@ pub(super) struct Process {
     #[arg(long, value_enum, default_value = "memory")]
     io: Io,
     /// A pcap or pcapng file: its packets, in memory over and over, or with --io pcap once
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["traffic", "packets", "length", "ipv6", "seed"])]
     capture: Option<PathBuf>,
     /// Write the packets that would be forwarded, with the TTL one less
     #[arg(short, long, value_name = "FILE")]
@@ -64,26 +64,21 @@ pub(super) struct Process {
 
 /// Packets that are made up.
 #[derive(Debug, Args)]
-struct Packets {
+pub(super) struct Packets {
     /// How they are drawn [default: per-prefix, or rules where there are no routes]
-    #[arg(long, value_enum, conflicts_with = "capture")]
+    #[arg(long, value_enum)]
     traffic: Option<Traffic>,
     /// How many, which then come over and over
-    #[arg(long, value_name = "N", default_value = "262144", conflicts_with = "capture", value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    #[arg(long, value_name = "N", default_value = "262144", value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     packets: u32,
     /// Bytes of a frame, without its checksum
-    #[arg(long, value_name = "BYTES", default_value = "60", conflicts_with = "capture", value_parser = clap::value_parser!(u16).range(42..=9014))]
+    #[arg(long, value_name = "BYTES", default_value = "60", value_parser = clap::value_parser!(u16).range(42..=9014))]
     length: u16,
     /// How many in a hundred are IPv6 [default: 0, or 100 where only IPv6 has routes or rules]
-    #[arg(long, value_name = "PERCENT", conflicts_with = "capture", value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     ipv6: Option<u8>,
     /// With another number, other packets are made up
-    #[arg(
-        long,
-        value_name = "N",
-        default_value = "1",
-        conflicts_with = "capture"
-    )]
+    #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
 }
 
@@ -126,9 +121,9 @@ impl Traffic {
 }
 
 /// What packets are put through, and the image that it is of.
-struct Given {
-    contents: Contents,
-    image: Option<Stored>,
+pub(super) struct Given {
+    pub(super) contents: Contents,
+    pub(super) image: Option<Stored>,
 }
 
 impl Process {
@@ -189,6 +184,9 @@ impl Process {
             Io::Memory if self.out.is_some() => {
                 wrong("--out writes what is forwarded of a capture: it goes with --io pcap")
             }
+            _ if self.device.device.is_some() && self.choice.is_of_cpus() => {
+                wrong("--engine-lpm6 and --simd are of CPUs: a device has no choice of them")
+            }
             _ => Ok(()),
         }
     }
@@ -209,7 +207,7 @@ impl Process {
 }
 
 /// The function that is asked for, or that there are tables for.
-fn function(asked: Option<Function>, has: (bool, bool)) -> Result<Function, Failure> {
+pub(super) fn function(asked: Option<Function>, has: (bool, bool)) -> Result<Function, Failure> {
     let (routes, rules) = has;
     let function = asked.unwrap_or(match has {
         (true, true) => Function::Both,

@@ -45,10 +45,10 @@ impl Subject for Gpu {
 
 /// A device in place of CPUs.
 #[derive(Debug, Args)]
-pub(super) struct Device {
-    /// Decide on this device in place of CPUs: see lowroad router devices
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["simd", "engine_lpm6"])]
-    pub(super) device: Option<String>,
+pub(in crate::router) struct Device {
+    /// Decide on this device: see lowroad router devices
+    #[arg(long, value_name = "NAME")]
+    pub(in crate::router) device: Option<String>,
     /// Where batches lie on their way to the device and back [default: pinned]
     #[arg(long, value_parser = memory(), value_name = "MEMORY", requires = "device")]
     gpu_mem: Option<Memory>,
@@ -59,7 +59,11 @@ pub(super) struct Device {
 
 impl Device {
     /// Which one, and how batches get there.
-    pub(super) fn options(&self, name: &str, choice: &Choice) -> Result<Options, Failure> {
+    pub(in crate::router) fn options(
+        &self,
+        name: &str,
+        choice: &Choice,
+    ) -> Result<Options, Failure> {
         let listed = gpu::find(name).map_err(|error| refused(error.into()))?;
         Ok(Options {
             layout4: choice.layout4(),
@@ -71,7 +75,7 @@ impl Device {
 }
 
 /// As in `opencl:0 mixed pinned, 4 streams (Some model, a GPU)`.
-pub(super) fn name(options: &Options) -> String {
+pub(in crate::router) fn name(options: &Options) -> String {
     let (listed, layout4) = (&options.device, options.layout4.name());
     let (name, memory, streams) = (listed.name(), options.memory.name(), options.streams);
     let several = if streams.get() == 1 { "" } else { "s" };
@@ -80,12 +84,12 @@ pub(super) fn name(options: &Options) -> String {
 }
 
 /// What is to be known of times on this device.
-pub(super) fn caution(listed: &Listed) -> Option<&'static str> {
+pub(in crate::router) fn caution(listed: &Listed) -> Option<&'static str> {
     (listed.kind == Kind::Cpu).then_some("the device is a CPU: its times are no GPU's")
 }
 
 /// Tables of this kind, of an image's arrays where they are of its routes.
-pub(super) fn on_device(given: Given, options: &Options) -> Result<Gpu, Failure> {
+pub(in crate::router) fn on_device(given: Given, options: &Options) -> Result<Gpu, Failure> {
     let gpu = match &given.image {
         Some(image) => Gpu::restore(image, given.contents, options),
         None => Gpu::setup(given.contents, options),

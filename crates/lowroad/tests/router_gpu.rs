@@ -90,7 +90,14 @@ fn agree(device: &str, environment: &[(&str, &Path)]) -> Vec<Value> {
     assert_eq!(wanted["caution"], Value::Null);
     let ways = [
         &["--batch", "1"][..],
-        &["--batch", "1000", "--gpu-mem", "pageable"],
+        &[
+            "--batch",
+            "1000",
+            "--gpu-mem",
+            "pageable",
+            "--gpu-copy",
+            "full",
+        ],
         &["--batch", "700", "--gpu-mem", "mapped", "--streams", "4"],
         &["--threads", "2", "--engine-lpm4", "words"],
         &["--function", "lpm", "--streams", "2"],

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The packet functions: one work item for each key of a batch. Keys of IPv4 are 16 bytes, of IPv6
- * 40, as acl's `Key`; destinations are as packets carry them. Both begin `at` bytes into the input,
- * and decisions, as the engine's `Decision`, at the number `to` of the output. `matches` has a
+ * 40, as acl's `Key`; destinations are as packets carry them. Both begin `at` bytes into the input;
+ * where the input is `whole` frames, the numbers there say where in it their IP headers begin.
+ * Decisions, as the engine's `Decision`, begin at the number `to` of the output. `matches` has a
  * number for each rule, and a last one for packets that none matches.
  */
 
@@ -42,96 +43,135 @@ INLINE u32 action(GLOBAL const u8 *arena, GLOBAL u32 *matches, const struct tupl
 	return rule == NO_RULE ? 0 : rule & 3;
 }
 
-INLINE u64 ports_and_protocol(GLOBAL const u8 *key, u32 ports)
+/* The IP header of a frame. */
+INLINE GLOBAL const u8 *header(GLOBAL const u8 *input, u32 at, u32 i)
 {
-	return big16(key + ports) | big16(key + ports + 2) << 16 | (u64)key[0] << 32;
+	return input + ((GLOBAL const u32 *)(input + at))[i];
 }
 
-INLINE u32 action4(GLOBAL const u8 *arena, GLOBAL u32 *matches, GLOBAL const u8 *key)
+/* Zero of protocols that have no ports. */
+INLINE u64 ports_in(u32 protocol, GLOBAL const u8 *ports)
 {
-	struct tuple tuple;
-
-	tuple.words[0] = (u64)big32(key + 8) << 32 | big32(key + 4);
-	tuple.words[1] = ports_and_protocol(key, 12);
-	tuple.addresses = 1;
-	return action(arena, matches, &tuple);
+	switch (protocol) {
+	case 6:
+	case 17:
+	case 33:
+	case 132:
+	case 136:
+		return big16(ports) | big16(ports + 2) << 16;
+	default:
+		return 0;
+	}
 }
 
-INLINE u32 action6(GLOBAL const u8 *arena, GLOBAL u32 *matches, GLOBAL const u8 *key)
+INLINE u64 ports_of(GLOBAL const u8 *ports)
 {
-	struct tuple tuple;
-
-	tuple.words[0] = big64(key + 12);
-	tuple.words[1] = big64(key + 4);
-	tuple.words[2] = big64(key + 28);
-	tuple.words[3] = big64(key + 20);
-	tuple.words[4] = ports_and_protocol(key, 36);
-	tuple.addresses = 4;
-	return action(arena, matches, &tuple);
+	return big16(ports) | big16(ports + 2) << 16;
 }
 
-INLINE u32 hop4(GLOBAL const u8 *routes, GLOBAL const u8 *address)
+INLINE void read4(struct tuple *tuple, GLOBAL const u8 *input, u32 at, u32 i, u32 whole)
 {
-	return lpm4(routes, big32(address));
+	GLOBAL const u8 *from = whole ? header(input, at, i) : input + at + KEY4 * i;
+	u32 addresses = whole ? 12 : 4;
+	u32 protocol = from[whole ? 9 : 0];
+
+	tuple->words[0] = (u64)big32(from + addresses + 4) << 32 | big32(from + addresses);
+	tuple->words[1] = whole ? ports_in(protocol, from + 20) : ports_of(from + 12);
+	tuple->words[1] |= (u64)protocol << 32;
+	tuple->addresses = 1;
 }
 
-INLINE u32 hop6(GLOBAL const u8 *routes, GLOBAL const u8 *address)
+INLINE void read6(struct tuple *tuple, GLOBAL const u8 *input, u32 at, u32 i, u32 whole)
 {
-	return lpm6(routes, big64(address), big64(address + 8));
+	GLOBAL const u8 *from = whole ? header(input, at, i) : input + at + KEY6 * i;
+	GLOBAL const u8 *addresses = from + (whole ? 8 : 4);
+	u32 protocol = from[whole ? 6 : 0];
+
+	tuple->words[0] = big64(addresses + 8);
+	tuple->words[1] = big64(addresses);
+	tuple->words[2] = big64(addresses + 24);
+	tuple->words[3] = big64(addresses + 16);
+	tuple->words[4] = whole ? ports_in(protocol, from + 40) : ports_of(from + 36);
+	tuple->words[4] |= (u64)protocol << 32;
+	tuple->addresses = 4;
 }
 
-KERNEL void lpm_v4(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count,
+INLINE u32 hop4(GLOBAL const u8 *routes, const struct tuple *tuple)
+{
+	return lpm4(routes, (u32)(tuple->words[0] >> 32));
+}
+
+INLINE u32 hop6(GLOBAL const u8 *routes, const struct tuple *tuple)
+{
+	return lpm6(routes, tuple->words[3], tuple->words[2]);
+}
+
+KERNEL void lpm_v4(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count, u32 whole,
 		   GLOBAL const u8 *routes)
 {
 	u32 i = ITEM();
 
 	if (i < count)
-		output[to + i] = routed(hop4(routes, input + at + 4 * i));
+		output[to + i] = routed(lpm4(
+			routes, big32(whole ? header(input, at, i) + 16 : input + at + 4 * i)));
 }
 
-KERNEL void lpm_v6(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count,
+KERNEL void lpm_v6(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count, u32 whole,
 		   GLOBAL const u8 *routes)
 {
 	u32 i = ITEM();
 
-	if (i < count)
-		output[to + i] = routed(hop6(routes, input + at + 16 * i));
+	if (i < count) {
+		GLOBAL const u8 *address = whole ? header(input, at, i) + 24 : input + at + 16 * i;
+
+		output[to + i] = routed(lpm6(routes, big64(address), big64(address + 8)));
+	}
 }
 
-KERNEL void acl_v4(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count,
+KERNEL void acl_v4(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count, u32 whole,
 		   GLOBAL const u8 *arena, GLOBAL u32 *matches)
 {
 	u32 i = ITEM();
+	struct tuple tuple;
 
-	if (i < count)
-		output[to + i] = filtered(action4(arena, matches, input + at + KEY4 * i));
+	if (i < count) {
+		read4(&tuple, input, at, i, whole);
+		output[to + i] = filtered(action(arena, matches, &tuple));
+	}
 }
 
-KERNEL void acl_v6(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count,
+KERNEL void acl_v6(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count, u32 whole,
 		   GLOBAL const u8 *arena, GLOBAL u32 *matches)
 {
 	u32 i = ITEM();
+	struct tuple tuple;
 
-	if (i < count)
-		output[to + i] = filtered(action6(arena, matches, input + at + KEY6 * i));
+	if (i < count) {
+		read6(&tuple, input, at, i, whole);
+		output[to + i] = filtered(action(arena, matches, &tuple));
+	}
 }
 
 KERNEL void both_v4(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count,
-		    GLOBAL const u8 *arena, GLOBAL u32 *matches, GLOBAL const u8 *routes)
+		    u32 whole, GLOBAL const u8 *arena, GLOBAL u32 *matches, GLOBAL const u8 *routes)
 {
 	u32 i = ITEM();
-	GLOBAL const u8 *key = input + at + KEY4 * i;
+	struct tuple tuple;
 
-	if (i < count)
-		output[to + i] = combined(action4(arena, matches, key), hop4(routes, key + 8));
+	if (i < count) {
+		read4(&tuple, input, at, i, whole);
+		output[to + i] = combined(action(arena, matches, &tuple), hop4(routes, &tuple));
+	}
 }
 
 KERNEL void both_v6(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count,
-		    GLOBAL const u8 *arena, GLOBAL u32 *matches, GLOBAL const u8 *routes)
+		    u32 whole, GLOBAL const u8 *arena, GLOBAL u32 *matches, GLOBAL const u8 *routes)
 {
 	u32 i = ITEM();
-	GLOBAL const u8 *key = input + at + KEY6 * i;
+	struct tuple tuple;
 
-	if (i < count)
-		output[to + i] = combined(action6(arena, matches, key), hop6(routes, key + 20));
+	if (i < count) {
+		read6(&tuple, input, at, i, whole);
+		output[to + i] = combined(action(arena, matches, &tuple), hop6(routes, &tuple));
+	}
 }

@@ -14,6 +14,7 @@ use crate::rules::RuleSet;
 
 pub use counters::Counters;
 pub use decision::{Decision, Verdict};
+pub(crate) use headers::Whole;
 pub use headers::{Headers, Unkeyed};
 pub use worker::{Stages, Worker};
 
@@ -78,6 +79,11 @@ pub trait Processor: Send {
     type Error: std::error::Error + Send + Sync + 'static;
 
     fn function(&self) -> Function;
+
+    /// Whether it reads frames: see [`Headers::with_frames`].
+    fn reads_frames(&self) -> bool {
+        false
+    }
 
     /// Decides about each header that has a key.
     ///

@@ -3,6 +3,7 @@
 
 mod copies;
 mod error;
+mod input;
 mod launch;
 mod lists;
 #[cfg(test)]
@@ -35,6 +36,8 @@ pub use source::{KERNELS, SOURCE};
 pub struct Options {
     pub device: Listed,
     pub layout4: Layout4,
+    /// What of a packet goes there.
+    pub copy: Copy,
     /// Where batches lie on their way.
     pub memory: Memory,
     /// Parts of a batch that are on their way at once, in queues of their own.
@@ -49,9 +52,31 @@ impl Options {
         Self {
             device,
             layout4: Layout4::Mixed,
+            copy: Copy::Headers,
             memory: Memory::Pageable,
             streams: NonZeroUsize::MIN,
             growth: 2,
+        }
+    }
+}
+
+/// What of a packet goes to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Copy {
+    /// Its key, which is found before.
+    Headers,
+    /// All of it: the device finds the key.
+    Full,
+}
+
+impl Copy {
+    pub const ALL: [Self; 2] = [Self::Headers, Self::Full];
+
+    /// How people name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Headers => "headers",
+            Self::Full => "full",
         }
     }
 }

@@ -21,7 +21,7 @@ enum {
 };
 
 typedef uint64_t address;
-typedef void (*kernel)(address, address, address, address, address, address, address, address);
+typedef void (*kernel)(address, address, address, address, address, address, address, address, address);
 
 struct function {
 	kernel run;
@@ -34,7 +34,7 @@ struct work {
 	/* A launch, or a copy. */
 	struct function *function;
 	uint32_t items;
-	address values[8];
+	address values[9];
 	void *to;
 	const void *from;
 	size_t bytes;
@@ -201,7 +201,7 @@ static void launch(struct work *work)
 		usleep(10);
 	for (uint32_t i = 0; i < work->items; i++) {
 		*work->function->item = i;
-		work->function->run(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
+		work->function->run(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]);
 	}
 	__atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
 }
@@ -257,7 +257,7 @@ int cuModuleGetFunction(struct function **function, void *handle, const char *na
 	*function = calloc(1, sizeof(**function));
 	(*function)->run = (kernel)dlsym(handle, name);
 	(*function)->item = dlsym(handle, "item");
-	(*function)->parameters = !strncmp(name, "lpm", 3) ? 6 : !strncmp(name, "acl", 3) ? 7 : 8;
+	(*function)->parameters = !strncmp(name, "lpm", 3) ? 7 : !strncmp(name, "acl", 3) ? 8 : 9;
 	return (*function)->run ? OK : NOT_FOUND;
 }
 
@@ -272,9 +272,9 @@ int cuLaunchKernel(struct function *function, unsigned blocks, unsigned y, unsig
 	work->function = function;
 	work->items = blocks * threads * y * z * ty * tz;
 	for (int i = 0; i < function->parameters; i++)
-		/* Where input and output begin, and how many keys there are. */
+		/* Where input and output begin, and how many keys there are, of whole frames or not. */
 		work->values[i] =
-			i == 1 || i == 3 || i == 4 ? *(uint32_t *)values[i] : *(address *)values[i];
+			i == 1 || (i >= 3 && i <= 5) ? *(uint32_t *)values[i] : *(address *)values[i];
 	return OK;
 }
 

@@ -2,6 +2,7 @@
 //! plain and its ports, if its protocol has any, are in it; all others are the kernel's.
 
 use std::net::IpAddr;
+use std::ops::Range;
 
 use acl::{Key4, Key6};
 use packet::parse::{Family, Fragment, Parsed, Verdict as Reached, parse};
@@ -54,6 +55,39 @@ pub struct Headers {
     unkeyed: Vec<(u32, Unkeyed)>,
     packets: u32,
     bytes: u64,
+    /// Of IPv4 and of IPv6, where whole frames are wanted.
+    whole: Option<[Whole; 2]>,
+}
+
+/// Frames that have keys, one after the other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Whole {
+    bytes: Vec<u8>,
+    /// Where each frame ends, and where its IP header begins.
+    ends: Vec<usize>,
+    headers: Vec<usize>,
+}
+
+impl Whole {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.headers.clear();
+    }
+
+    fn push(&mut self, frame: &[u8], header: usize) {
+        self.headers.push(self.bytes.len() + header);
+        self.bytes.extend_from_slice(frame);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Some of them, and where in these bytes their IP headers begin.
+    pub(crate) fn part(&self, part: Range<usize>) -> (&[u8], impl Iterator<Item = usize>) {
+        let end = |frames: usize| frames.checked_sub(1).map_or(0, |last| self.ends[last]);
+        let (start, end) = (end(part.start), end(part.end));
+        let headers = self.headers[part].iter().map(move |header| header - start);
+        (&self.bytes[start..end], headers)
+    }
 }
 
 impl Headers {
@@ -72,7 +106,20 @@ impl Headers {
             unkeyed: Vec::new(),
             packets: 0,
             bytes: 0,
+            whole: None,
         }
+    }
+
+    /// Keeps the frames, too.
+    #[must_use]
+    pub fn with_frames(mut self) -> Self {
+        self.whole = Some(Default::default());
+        self
+    }
+
+    /// The frames that have keys of IPv4, and of IPv6, where they are kept.
+    pub(crate) fn whole(&self) -> Option<&[Whole; 2]> {
+        self.whole.as_ref()
     }
 
     /// Begins another batch.
@@ -86,14 +133,18 @@ impl Headers {
         self.unkeyed.clear();
         self.packets = 0;
         self.bytes = 0;
+        self.whole.iter_mut().flatten().for_each(Whole::clear);
     }
 
     /// Adds the header of an Ethernet frame.
     #[inline]
     pub fn push(&mut self, frame: &[u8]) {
         match read(frame) {
-            Ok(Found::V4(key)) => {
+            Ok(Found::V4(key, header)) => {
                 self.at4.push(self.packets);
+                if let Some([v4, _]) = &mut self.whole {
+                    v4.push(frame, header);
+                }
                 if self.function.routes() {
                     self.destinations4.push(key.destination);
                 }
@@ -101,8 +152,11 @@ impl Headers {
                     self.keys4.push(key);
                 }
             }
-            Ok(Found::V6(key)) => {
+            Ok(Found::V6(key, header)) => {
                 self.at6.push(self.packets);
+                if let Some([_, v6]) = &mut self.whole {
+                    v6.push(frame, header);
+                }
                 if self.function.routes() {
                     self.destinations6.push(key.destination);
                 }
@@ -163,17 +217,18 @@ impl Headers {
     }
 }
 
+/// A key, and where the IP header begins that it is of.
 enum Found {
-    V4(Key4),
-    V6(Key6),
+    V4(Key4, usize),
+    V6(Key6, usize),
 }
 
 #[inline]
 fn read(frame: &[u8]) -> Result<Found, Unkeyed> {
     if let Some(key) = plain4(frame) {
-        return Ok(Found::V4(key));
+        return Ok(Found::V4(key, IP));
     }
-    plain6(frame).map_or_else(|| parsed(frame), |key| Ok(Found::V6(key)))
+    plain6(frame).map_or_else(|| parsed(frame), |key| Ok(Found::V6(key, IP)))
 }
 
 const IP: usize = ethernet::HEADER;
@@ -262,18 +317,14 @@ fn parsed(frame: &[u8]) -> Result<Found, Unkeyed> {
     }
     let ports = ports(&parsed, frame)?;
     match (parsed.source, parsed.destination) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => Ok(Found::V4(Key4::new(
-            from.to_bits(),
-            to.to_bits(),
-            ports,
-            parsed.protocol,
-        ))),
-        (IpAddr::V6(from), IpAddr::V6(to)) => Ok(Found::V6(Key6::new(
-            from.to_bits(),
-            to.to_bits(),
-            ports,
-            parsed.protocol,
-        ))),
+        (IpAddr::V4(from), IpAddr::V4(to)) => Ok(Found::V4(
+            Key4::new(from.to_bits(), to.to_bits(), ports, parsed.protocol),
+            parsed.l3,
+        )),
+        (IpAddr::V6(from), IpAddr::V6(to)) => Ok(Found::V6(
+            Key6::new(from.to_bits(), to.to_bits(), ports, parsed.protocol),
+            parsed.l3,
+        )),
         _ => Err(Unkeyed::Malformed),
     }
 }

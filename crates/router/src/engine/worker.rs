@@ -27,8 +27,13 @@ pub struct Worker<P> {
 impl<P: Processor> Worker<P> {
     /// For batches of so many packets.
     pub fn new(processor: P, batch: usize) -> Self {
+        let headers = Headers::new(processor.function(), batch);
         Self {
-            headers: Headers::new(processor.function(), batch),
+            headers: if processor.reads_frames() {
+                headers.with_frames()
+            } else {
+                headers
+            },
             processor,
             answers: Answers::default(),
             decisions: Vec::with_capacity(batch),

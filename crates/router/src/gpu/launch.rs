@@ -31,19 +31,21 @@ pub(super) struct Way {
     held: Option<Tables>,
 }
 
-/// Bytes of a key of IPv4 and of IPv6, as the kernels of a function read them.
-pub(super) fn key_bytes(function: Function) -> [usize; 2] {
-    if function.filters() {
-        [size_of::<acl::Key4>(), size_of::<acl::Key6>()]
-    } else {
-        [4, 16]
-    }
+/// What of a batch goes to the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Input {
+    /// How many there are of IPv4 and of IPv6.
+    pub(super) keys: [usize; 2],
+    /// Where they begin: keys, or where in the input whole frames have their IP headers.
+    pub(super) at: [usize; 2],
+    /// All of it.
+    pub(super) bytes: usize,
+    pub(super) whole: bool,
 }
 
 impl Way {
     pub(super) fn new(device: &Device, function: Function, memory: Memory) -> Result<Self, Error> {
-        let [_, v6] = key_bytes(function);
-        let room = (LEAST * v6, LEAST * size_of::<u32>());
+        let room = (LEAST * size_of::<acl::Key6>(), LEAST * size_of::<u32>());
         Ok(Self {
             lane: device.lane(memory, room.0, room.1)?,
             function,
@@ -53,36 +55,40 @@ impl Way {
         })
     }
 
-    /// Sends so many keys of IPv4 and of IPv6, which `write` writes one after the other.
+    /// Sends what `write` writes.
     pub(super) fn send(
         &mut self,
         device: &Device,
         tables: Tables,
-        keys: [usize; 2],
+        input: Input,
         write: impl FnOnce(&mut [u8]),
     ) -> Result<(), Error> {
         self.collect()?;
-        let bytes = key_bytes(self.function);
-        let there = keys[0] * bytes[0] + keys[1] * bytes[1];
+        let Input {
+            keys,
+            at,
+            bytes: there,
+            whole,
+        } = input;
         let back = (keys[0] + keys[1]) * size_of::<u32>();
         if there > self.room.0 || back > self.room.1 {
-            self.room = (there.next_power_of_two(), back.next_power_of_two());
+            self.room = (
+                there.next_power_of_two().max(self.room.0),
+                back.next_power_of_two().max(self.room.1),
+            );
             self.lane = device.lane(self.memory, self.room.0, self.room.1)?;
         }
         write(&mut self.lane.input()?[..there]);
         let number = |number: usize| Argument::Number(u32::try_from(number).unwrap_or(u32::MAX));
         let arguments = |family: usize| {
-            let before = if family == 0 {
-                [0, 0]
-            } else {
-                [keys[0] * bytes[0], keys[0]]
-            };
+            let before = if family == 0 { 0 } else { keys[0] };
             let mut all = vec![
                 Argument::Input,
-                number(before[0]),
+                number(at[family]),
                 Argument::Output,
-                number(before[1]),
+                number(before),
                 number(keys[family]),
+                number(whole.into()),
             ];
             if self.function.filters() {
                 all.push(Argument::Buffer(tables.lists.arenas()[family]));
@@ -105,10 +111,11 @@ impl Way {
             [0, _] => &launches[1..],
             _ => &launches[..],
         };
-        // SAFETY: the arguments are the kernels' parameters (gpu/kernels.h); keys and decisions are as many as
-        // they are told, and indices in tables and arenas come from `Original` and `Arena`, whose builders
-        // name nothing beyond their arrays. All of the buffers are held until the batch was waited for, and
-        // written by nobody who does not hold them alone.
+        // SAFETY: the arguments are the kernels' parameters (gpu/kernels.h); keys lie within the input and
+        // decisions within the output, as many as kernels are told, IP headers within their frames, and
+        // indices in tables and arenas come from `Original` and `Arena`, whose builders name nothing beyond
+        // their arrays. All of the buffers are held until the batch was waited for, and written by nobody
+        // who does not hold them alone.
         unsafe { self.lane.run(launches, there, back)? };
         self.held = Some(tables);
         Ok(())

@@ -10,8 +10,8 @@ use acl::{Address, Rule};
 use libloading::Library;
 use lpm::Layout4;
 
+use super::input::write;
 use super::original::Original;
-use super::processor::write;
 use super::{KERNELS, SOURCE};
 use crate::cpu::{self, Tables};
 use crate::engine::{Answers, Contents, Decision, Engine, Function, Headers, Processor};
@@ -40,7 +40,7 @@ impl Native {
         let turns = KERNELS.map(|name| {
             format!(
                 "void all_{name}(const u8 *input, u32 at, u32 *output, u32 to, u32 count, u8 *a, u8 *b, u8 *c)\n\
-                 {{ for (item = 0; item < count + 3; item++) {name}(input, at, output, to, count{}); }}\n",
+                 {{ for (item = 0; item < count + 3; item++) {name}(input, at, output, to, count, 0{}); }}\n",
                 match &name[..3] {
                     "lpm" => ", a",
                     "acl" => ", a, (u32 *)b",

@@ -4,11 +4,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use acl::{Address, Key};
-
 use super::launch::{Tables, Way};
 use super::lists::{Counts, Lists};
-use super::{Error, Options, Shared};
+use super::{Copy, Error, Options, Shared, input};
 use crate::engine::{Answers, Decision, Function, Headers, Processor};
 
 /// Packets after which counts of rules are told: before numbers of 32 bits come to their end.
@@ -24,6 +22,7 @@ pub struct OnDevice {
     /// Packets that rules were counted for since it was told.
     untold: usize,
     ways: Vec<Way>,
+    copy: Copy,
 }
 
 impl OnDevice {
@@ -43,6 +42,7 @@ impl OnDevice {
                 .map(way)
                 .collect::<Result<_, _>>()?,
             shared: Arc::clone(shared),
+            copy: options.copy,
         })
     }
 
@@ -72,21 +72,19 @@ impl OnDevice {
         let (v4, v6) = headers.keyed();
         let parts = self.ways.len();
         for (number, way) in self.ways.iter_mut().enumerate() {
-            let (v4, v6) = (part(number, parts, v4), part(number, parts, v6));
-            let keys = [v4.len(), v6.len()];
-            if keys == [0, 0] {
+            let these = [part(number, parts, v4), part(number, parts, v6)];
+            if these.iter().all(Range::is_empty) {
                 continue;
             }
-            way.send(&self.shared.device, tables.clone(), keys, |to| {
-                if self.function.filters() {
-                    let to = write(&headers.keys4[v4], to);
-                    write(&headers.keys6[v6], to);
-                } else {
-                    let (to4, to6) = to.split_at_mut(4 * v4.len());
-                    to4.copy_from_slice(headers.destinations4[v4].as_flattened());
-                    to6.copy_from_slice(headers.destinations6[v6].as_flattened());
-                }
-            })?;
+            let device = &self.shared.device;
+            let tables = tables.clone();
+            if let Some(whole) = headers.whole() {
+                let (input, write) = input::whole(whole, these);
+                way.send(device, tables, input, write)?;
+            } else {
+                let (input, write) = input::keys(headers, self.function, these);
+                way.send(device, tables, input, write)?;
+            }
         }
         Ok(())
     }
@@ -117,6 +115,10 @@ impl Processor for OnDevice {
         self.function
     }
 
+    fn reads_frames(&self) -> bool {
+        self.copy == Copy::Full
+    }
+
     fn process_batch(&mut self, headers: &Headers, answers: &mut Answers) -> Result<(), Error> {
         self.send(headers)?;
         self.collect(headers, answers)?;
@@ -141,21 +143,4 @@ impl Drop for OnDevice {
 /// One of so many parts of a batch.
 fn part(number: usize, parts: usize, keys: usize) -> Range<usize> {
     keys * number / parts..keys * (number + 1) / parts
-}
-
-/// Writes keys as they lie in packets, and as `Key` has them; what is left to write to.
-pub(super) fn write<'a, A: Address>(keys: &[Key<A>], to: &'a mut [u8]) -> &'a mut [u8]
-where
-    A::Octets: AsRef<[u8]>,
-{
-    let (these, rest) = to.split_at_mut(size_of_val(keys));
-    let octets = A::BITS as usize / 8;
-    for (key, to) in keys.iter().zip(these.chunks_exact_mut(size_of::<Key<A>>())) {
-        to[0] = key.protocol;
-        to[4..4 + octets].copy_from_slice(key.source.as_ref());
-        to[4 + octets..4 + 2 * octets].copy_from_slice(key.destination.as_ref());
-        to[4 + 2 * octets..6 + 2 * octets].copy_from_slice(&key.source_port);
-        to[6 + 2 * octets..8 + 2 * octets].copy_from_slice(&key.destination_port);
-    }
-    rest
 }

@@ -15,13 +15,14 @@ mod updates;
 use std::num::NonZeroUsize;
 
 use acl::generate::Kind;
+use acl::{Action, Rule};
 use data::{routes, rules};
 use gpu::{Backend, Listed, Memory};
 use lpm::Layout4;
 use router::cpu::{self, Tables};
 use router::engine::{Contents, Counters, Decision, Engine, Function, Processor, Worker};
 use router::frames::{Frames, Mix};
-use router::gpu::{Gpu, Options};
+use router::gpu::{Copy, Gpu, Options};
 use router::rules::RuleSet;
 
 /// A device; reports the skip where there is none.
@@ -69,6 +70,14 @@ fn frames(contents: &Contents, packets: usize) -> Frames {
             if at % 100 == 0 {
                 all.push(&made.get(at)[..20]);
             }
+        }
+    }
+    for protocol in [1, 33, 47, 132, 136] {
+        for (from, to) in [("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "2001:db8::2")] {
+            let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
+            let other = packet::build::other(from, to, protocol).payload([0, 80, 0, 53]);
+            all.push(&other.frame());
+            all.push(&other.vlan(7).frame());
         }
     }
     all
@@ -141,9 +150,10 @@ fn every_way_to_the_device_gives_the_same() {
     let Some(device) = device() else { return };
     let contents = contents();
     let frames = frames(&contents, 3000);
-    for memory in Memory::ALL {
+    for (at, memory) in Memory::ALL.into_iter().enumerate() {
         for streams in [1, 3, 16] {
             let options = Options {
+                copy: Copy::ALL[(at + streams) % 2],
                 memory,
                 streams: NonZeroUsize::new(streams).unwrap(),
                 ..Options::of(device.clone())
@@ -151,6 +161,37 @@ fn every_way_to_the_device_gives_the_same() {
             agree(&contents, &frames, &options, &[1000]);
         }
     }
+}
+
+#[test]
+fn whole_frames_give_the_same() {
+    let Some(device) = device() else { return };
+    let mut contents = contents();
+    // By ports and protocol alone.
+    for (at, port) in [53, 80, 0].into_iter().enumerate() {
+        let (ports, action) = (port..=port, [Action::Drop, Action::Punt, Action::Drop][at]);
+        contents.rules.v4.insert(
+            0,
+            Rule {
+                destination_ports: ports.clone(),
+                action,
+                ..Rule::default()
+            },
+        );
+        contents.rules.v6.insert(
+            0,
+            Rule {
+                source_ports: ports,
+                action,
+                ..Rule::default()
+            },
+        );
+    }
+    let options = Options {
+        copy: Copy::Full,
+        ..Options::of(device)
+    };
+    agree(&contents, &frames(&contents, 3000), &options, &[1, 700]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use clap::builder::TypedValueParser;
 use gpu::{Kind, Listed, Memory};
 use router::cpu::Tables;
 use router::engine::Engine;
-use router::gpu::{Error, Gpu, Options};
+use router::gpu::{Copy, Error, Gpu, Options};
 use router::rules::Hits;
 
 use super::Given;
@@ -49,6 +49,9 @@ pub(in crate::router) struct Device {
     /// Decide on this device: see lowroad router devices
     #[arg(long, value_name = "NAME")]
     pub(in crate::router) device: Option<String>,
+    /// What of a packet goes to the device [default: headers]
+    #[arg(long, value_parser = copy(), value_name = "WHAT", requires = "device")]
+    gpu_copy: Option<Copy>,
     /// Where batches lie on their way to the device and back [default: pinned]
     #[arg(long, value_parser = memory(), value_name = "MEMORY", requires = "device")]
     gpu_mem: Option<Memory>,
@@ -67,6 +70,7 @@ impl Device {
         let listed = gpu::find(name).map_err(|error| refused(error.into()))?;
         Ok(Options {
             layout4: choice.layout4(),
+            copy: self.gpu_copy.unwrap_or(Copy::Headers),
             memory: self.gpu_mem.unwrap_or(Memory::Pinned),
             streams: self.streams.unwrap_or(NonZeroUsize::MIN),
             ..Options::of(listed)
@@ -74,13 +78,14 @@ impl Device {
     }
 }
 
-/// As in `opencl:0 mixed pinned, 4 streams (Some model, a GPU)`.
+/// As in `opencl:0 mixed headers pinned 4 streams (some model, a GPU)`.
 pub(in crate::router) fn name(options: &Options) -> String {
     let (listed, layout4) = (&options.device, options.layout4.name());
     let (name, memory, streams) = (listed.name(), options.memory.name(), options.streams);
     let several = if streams.get() == 1 { "" } else { "s" };
     let (model, kind) = (&listed.model, listed.kind.name());
-    format!("{name} {layout4} {memory} {streams} stream{several} ({model}, a {kind})")
+    let copy = options.copy.name();
+    format!("{name} {layout4} {copy} {memory} {streams} stream{several} ({model}, a {kind})")
 }
 
 /// What is to be known of times on this device.
@@ -111,6 +116,13 @@ fn refused(error: Error) -> Failure {
         Error::Image(error) => failure(error),
         error => Failure::Failed(anyhow!(error)),
     }
+}
+
+fn copy() -> impl TypedValueParser<Value = Copy> {
+    named(Copy::ALL, Copy::name, |copy| match copy {
+        Copy::Headers => "Keys, or addresses alone where nothing is filtered",
+        Copy::Full => "The whole frame, in which the device finds the key",
+    })
 }
 
 fn memory() -> impl TypedValueParser<Value = Memory> {

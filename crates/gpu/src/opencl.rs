@@ -3,6 +3,7 @@
 mod lane;
 
 use std::ptr;
+use std::sync::Mutex;
 
 use datapath::Missing;
 use opencl3::command_queue::CommandQueue;
@@ -57,6 +58,9 @@ fn found() -> Result<Vec<cl_device_id>, Missing> {
              processor: apt-get install pocl-opencl-icd",
         )
     };
+    // Of two threads that ask first, one would be told that there is nothing.
+    static ASKED: Mutex<()> = Mutex::new(());
+    let _alone = ASKED.lock();
     let platforms = get_platforms().map_err(|error| match error {
         ClError(DLOPEN_RUNTIME_LOAD_FAILED) => Missing::new(
             "there is no libOpenCL.so.1",

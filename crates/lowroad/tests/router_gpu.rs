@@ -126,6 +126,37 @@ fn a_capture_comes_out_of_a_device_as_it_does_out_of_cpus() {
     }
 }
 
+#[test]
+fn the_arrays_of_an_image_are_what_a_device_gets() {
+    let Some(device) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let [routes, rules, capture] = files(folder.path());
+    let image = folder.path().join("table.lrt");
+    let image = image.to_str().unwrap();
+    let build = ["build", "--rib", &routes, "--rules", &rules, "-o", image];
+    assert!(router(&build).output().unwrap().status.success());
+    let run = |more: &[&str]| {
+        let given = [
+            "process",
+            image,
+            "--json",
+            "--io",
+            "pcap",
+            "--capture",
+            &capture,
+        ];
+        json(&router(&[&given[..], more].concat()).output().unwrap())
+    };
+    let wanted = run(&["--simd", "portable"]);
+    assert!(wanted["verdicts"]["forwarded"].as_u64().unwrap() > 0);
+    for layout in ["bytes", "mixed", "words"] {
+        let told = run(&["--device", &device, "--engine-lpm4", layout]);
+        for what in ["verdicts", "rule_packets", "prefixes"] {
+            assert_eq!(told[what], wanted[what], "{layout}");
+        }
+    }
+}
+
 /// A folder with what stands in for NVIDIA's driver and compiler.
 fn stand_in() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();

@@ -29,6 +29,7 @@ enum Layer {
 /// Every crate's layer: a new crate is added here.
 const LAYERS: &[(&str, Layer)] = &[
     ("acl", Layer::Floor),
+    ("boot", Layer::Floor),
     ("bpf", Layer::Floor),
     ("control", Layer::Floor),
     ("datapath", Layer::Floor),
@@ -63,6 +64,9 @@ const LAYERS: &[(&str, Layer)] = &[
 
 /// Comparison crates the production binary may carry: `doctor` asks them what can run here.
 const ASKED_BY_DOCTOR: &[&str] = &["loadgen", "probes", "stats"];
+
+/// The crate that tasks and the test bed boot guests with.
+const BOOTED_BY_TASKS: &str = "boot";
 
 /// The comparison crate that the Python package carries: records are read there as well.
 const READ_BY_PACKAGE: &str = "report";
@@ -128,7 +132,7 @@ fn allowed(from: Layer, to: Layer, name: &str, kind: &str) -> bool {
         }
         CompareBinary => matches!(to, Floor | Comparison | Job | Experiment | Arguments),
         Package => matches!(to, Floor | Job | Inference) || name == READ_BY_PACKAGE,
-        Task => false,
+        Task => BOOTED_BY_TASKS == name,
     }
 }
 

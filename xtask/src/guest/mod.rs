@@ -1,12 +1,10 @@
 //! Debian's 6.1 kernel, the oldest we support, booted by QEMU's emulator with our test programs.
 //!
-//! It decides what runs there; `kernel` gets the kernel, `image` packs the file system, `console`
-//! boots it and talks to its shell.
+//! It decides what runs there; `boot` gets the kernel, `image` fills the file system, `console` boots it
+//! and talks to its shell.
 
 mod console;
-mod cpio;
 mod image;
-mod kernel;
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,13 +12,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use boot::{Flavour, Kernel};
 
 use crate::run;
 use crate::tally::{Outcome, Skip, Tally};
 use crate::test::{self, Binary};
 use console::{Console, Ended};
-use image::Image;
-use kernel::Kernel;
 
 /// Packages whose test programs meet the kernel, and single programs; the others ran on this machine.
 const IN_GUEST: &[&str] = &[
@@ -218,9 +215,9 @@ fn missing() -> Option<Skip> {
                 .then(|| Skip::new("core", "needs apt-get install busybox-static"))
         })
         .or_else(|| {
-            kernel::available()
+            Kernel::available(Flavour::Cloud)
                 .err()
-                .map(|error| Skip::new("core", format!("no guest kernel: {error:#}")))
+                .map(|error| Skip::new("core", format!("no guest kernel: {error}")))
         })
 }
 
@@ -234,14 +231,15 @@ struct Guest {
 impl Guest {
     /// Puts the programs into a file system.
     fn pack(binaries: &[&Binary]) -> Result<Self> {
-        let kernel = kernel::available()?;
-        let mut image = Image::new(&kernel)?;
+        let kernel = Kernel::available(Flavour::Cloud)?;
+        let mut image = image::base(&kernel)?;
         for binary in binaries {
-            image.program(&binary.program)?;
+            image.program(&binary.program, &binary.program);
             image.folder(&binary.folder);
         }
         let initrd = PathBuf::from(".cache/guest/initrd");
-        image.write(&initrd).context("the guest's file system")?;
+        std::fs::create_dir_all(".cache/guest").context(".cache/guest")?;
+        image.write(&initrd, image::stripped)?;
         Ok(Self { kernel, initrd })
     }
 

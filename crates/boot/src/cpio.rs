@@ -4,7 +4,7 @@ use std::io::{Result, Write};
 
 /// Writes entries in the order they are given; folders must come before what is in them.
 #[derive(Debug)]
-pub(super) struct Archive<W: Write> {
+pub(crate) struct Archive<W: Write> {
     out: W,
     entries: u32,
 }
@@ -14,23 +14,23 @@ const PROGRAM: u32 = 0o100_755;
 const LINK: u32 = 0o120_777;
 
 impl<W: Write> Archive<W> {
-    pub(super) fn new(out: W) -> Self {
+    pub(crate) fn new(out: W) -> Self {
         Self { out, entries: 0 }
     }
 
-    pub(super) fn folder(&mut self, path: &str) -> Result<()> {
+    pub(crate) fn folder(&mut self, path: &str) -> Result<()> {
         self.entry(path, FOLDER, &[])
     }
 
-    pub(super) fn program(&mut self, path: &str, content: &[u8]) -> Result<()> {
+    pub(crate) fn program(&mut self, path: &str, content: &[u8]) -> Result<()> {
         self.entry(path, PROGRAM, content)
     }
 
-    pub(super) fn link(&mut self, path: &str, target: &str) -> Result<()> {
+    pub(crate) fn link(&mut self, path: &str, target: &str) -> Result<()> {
         self.entry(path, LINK, target.as_bytes())
     }
 
-    pub(super) fn finish(mut self) -> Result<()> {
+    pub(crate) fn finish(mut self) -> Result<()> {
         self.entry("TRAILER!!!", 0, &[])?;
         self.out.flush()
     }
@@ -65,8 +65,8 @@ mod tests {
     fn entries_are_aligned_and_sized() {
         let mut bytes = Vec::new();
         let mut archive = Archive::new(&mut bytes);
-        archive.program("/bin/x", b"hello").expect("memory");
-        archive.finish().expect("memory");
+        archive.program("/bin/x", b"hello").unwrap();
+        archive.finish().unwrap();
         assert_eq!(bytes.len() % 4, 0);
         assert_eq!(&bytes[..6], b"070701");
         assert_eq!(&bytes[54..62], b"00000005");

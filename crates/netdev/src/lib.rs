@@ -24,6 +24,6 @@ pub use fib::{Destination, Fib, Resolution};
 pub use keeper::Keeper;
 pub use link::{Link, LinkSpec, XdpMode};
 pub use neighbour::{Neighbour, NeighbourState};
-pub use netlink::Netlink;
+pub use netlink::{Carrier, Netlink};
 pub use next_hop::{NextHop, Unresolved};
 pub use route::{Lookup, Route};

@@ -25,7 +25,7 @@ const HEADER_BYTES: usize = 16;
 ///
 /// It keeps talking to that namespace whichever thread uses it.
 pub struct Netlink {
-    socket: Socket,
+    carrier: Box<dyn Carrier>,
     sequence: u32,
     answer: Vec<u8>,
 }
@@ -33,6 +33,26 @@ pub struct Netlink {
 impl std::fmt::Debug for Netlink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Netlink").finish_non_exhaustive()
+    }
+}
+
+/// What takes requests to the kernel whose tables they are about, and its answers back: a socket, or
+/// a way to another machine's.
+pub trait Carrier: Send {
+    /// Takes one datagram there.
+    fn send(&mut self, request: &[u8]) -> io::Result<()>;
+
+    /// Waits for a datagram from there, and returns its length.
+    fn receive(&mut self, answer: &mut [u8]) -> io::Result<usize>;
+}
+
+impl Carrier for Socket {
+    fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        Self::send(self, request, 0).map(drop)
+    }
+
+    fn receive(&mut self, mut answer: &mut [u8]) -> io::Result<usize> {
+        self.recv(&mut answer, 0)
     }
 }
 
@@ -57,11 +77,17 @@ impl Netlink {
             socket.set_netlink_get_strict_chk(true)?;
             Ok(socket)
         };
-        Ok(Self {
-            socket: open().map_err(Error::Socket)?,
+        let socket = open().map_err(Error::Socket)?;
+        Ok(Self::over(Box::new(socket)))
+    }
+
+    /// Talks to the kernel at the other end of `carrier`.
+    pub fn over(carrier: Box<dyn Carrier>) -> Self {
+        Self {
+            carrier,
             sequence: 0,
             answer: vec![0; ANSWER_BYTES],
-        })
+        }
     }
 
     /// Carries out every change, in order, and returns the first refusal after all were tried.
@@ -174,15 +200,14 @@ impl Netlink {
     }
 
     fn send(&mut self, bytes: &[u8], action: &str) -> Result<(), Error> {
-        self.socket
-            .send(bytes, 0)
-            .map(drop)
+        self.carrier
+            .send(bytes)
             .map_err(|source| Error::refused(action, source))
     }
 
     fn receive(&mut self, action: &str) -> Result<Vec<NetlinkMessage<RouteNetlinkMessage>>, Error> {
         let read = loop {
-            match self.socket.recv(&mut self.answer.as_mut_slice(), 0) {
+            match self.carrier.receive(&mut self.answer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other,
             }

@@ -34,6 +34,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("control", Layer::Floor),
     ("datapath", Layer::Floor),
     ("gpu", Layer::Floor),
+    ("guest", Layer::Floor),
     ("lpm", Layer::Floor),
     ("nats", Layer::Floor),
     ("netdev", Layer::Floor),

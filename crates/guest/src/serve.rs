@@ -1,0 +1,366 @@
+//! The host's programs: started, fed, listened to and ended as it asks, until the port is closed.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::{Frame, Kind, LARGEST, PORT, VERSION};
+
+/// Between looks for the port, which the kernel finds some time after its driver is loaded.
+const TICK: Duration = Duration::from_millis(2);
+
+pub(crate) fn run() -> io::Result<()> {
+    let port = loop {
+        match port() {
+            Some(path) => break File::options().read(true).write(true).open(path)?,
+            None => thread::sleep(TICK),
+        }
+    };
+    serve(port.try_clone()?, Speaker::new(port))
+}
+
+/// The device whose port has our name.
+fn port() -> Option<PathBuf> {
+    let ports = fs::read_dir("/sys/class/virtio-ports").ok()?;
+    ports.flatten().find_map(|port| {
+        let name = fs::read_to_string(port.path().join("name")).ok()?;
+        let device = Path::new("/dev").join(port.file_name());
+        (name.trim() == PORT && device.exists()).then_some(device)
+    })
+}
+
+/// Says frames to the host, from any thread.
+#[derive(Clone)]
+struct Speaker(Arc<Mutex<Box<dyn Write + Send>>>);
+
+impl Speaker {
+    fn new(port: impl Write + Send + 'static) -> Self {
+        Self(Arc::new(Mutex::new(Box::new(port))))
+    }
+
+    fn say(&self, kind: Kind, number: u32, bytes: impl Into<Vec<u8>>) -> io::Result<()> {
+        let mut port = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Frame::new(kind, number, bytes).write(&mut *port)
+    }
+}
+
+/// What of the host's is going on.
+struct Served {
+    host: Speaker,
+    inputs: BTreeMap<u32, mpsc::Sender<Vec<u8>>>,
+    groups: Arc<Mutex<BTreeMap<u32, Pid>>>,
+    files: BTreeMap<u32, io::Result<File>>,
+    netlink: Arc<Socket>,
+}
+
+fn serve(mut from: impl Read, host: Speaker) -> io::Result<()> {
+    let netlink = Arc::new(routing_netlink()?);
+    let mut hello = VERSION.to_le_bytes().to_vec();
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    hello.extend(kernel.trim().as_bytes());
+    host.say(Kind::Hello, 0, hello)?;
+    pass_answers(Arc::clone(&netlink), host.clone());
+    let mut served = Served {
+        host,
+        inputs: BTreeMap::new(),
+        groups: Arc::default(),
+        files: BTreeMap::new(),
+        netlink,
+    };
+    while let Some(frame) = Frame::read(&mut from)? {
+        served.obey(frame)?;
+    }
+    Ok(())
+}
+
+impl Served {
+    fn obey(&mut self, frame: Frame) -> io::Result<()> {
+        let number = frame.number;
+        match frame.kind {
+            Kind::Ping => self.host.say(Kind::Ping, number, frame.bytes),
+            Kind::Start => match self.start(number, &frame.bytes) {
+                Ok(()) => Ok(()),
+                Err(error) => self.host.say(Kind::Failed, number, error.to_string()),
+            },
+            Kind::Input if self.files.contains_key(&number) => self.write(number, &frame.bytes),
+            Kind::Input => {
+                self.feed(number, frame.bytes);
+                Ok(())
+            }
+            Kind::Signal => {
+                self.signal(&frame);
+                Ok(())
+            }
+            Kind::Put => {
+                self.files.insert(number, create(&frame));
+                Ok(())
+            }
+            Kind::Netlink => self.netlink.send(&frame.bytes, 0).map(drop),
+            other => Err(io::Error::other(format!("the host says {other:?}"))),
+        }
+    }
+
+    fn start(&mut self, number: u32, words: &[u8]) -> io::Result<()> {
+        let mut words = words
+            .split(|byte| *byte == 0)
+            .map(OsStr::from_bytes)
+            .collect::<Vec<_>>();
+        words.pop();
+        let [program, arguments @ ..] = words.as_slice() else {
+            return Err(io::Error::other("no program is named"));
+        };
+        let mut child = Command::new(program)
+            .args(arguments)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let group = Pid::from_raw(child.id().cast_signed());
+        groups(&self.groups).insert(number, group);
+        if let Some(mut stdin) = child.stdin.take() {
+            let (input, parts) = mpsc::channel::<Vec<u8>>();
+            self.inputs.insert(number, input);
+            thread::spawn(move || {
+                for part in parts {
+                    if part.is_empty() || stdin.write_all(&part).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        self.host.say(Kind::Started, number, [])?;
+        if let Some(stdout) = child.stdout.take() {
+            pass_on(stdout, self.host.clone(), Kind::Output, number);
+        }
+        if let Some(stderr) = child.stderr.take() {
+            pass_on(stderr, self.host.clone(), Kind::Errors, number);
+        }
+        let (host, running) = (self.host.clone(), Arc::clone(&self.groups));
+        thread::spawn(move || wait_for(child, &host, &running, number));
+        Ok(())
+    }
+
+    fn feed(&mut self, number: u32, part: Vec<u8>) {
+        let ended = part.is_empty();
+        if let Some(input) = self.inputs.get(&number) {
+            // A program that no longer reads is told nothing.
+            let _ = input.send(part);
+        }
+        if ended {
+            self.inputs.remove(&number);
+        }
+    }
+
+    fn signal(&self, frame: &Frame) {
+        let signal = frame
+            .value()
+            .and_then(|(value, _)| Signal::try_from(value).ok());
+        let groups = groups(&self.groups);
+        if let (Some(signal), Some(&group)) = (signal, groups.get(&frame.number)) {
+            // It may have ended meanwhile: its status is on the way.
+            let _ = killpg(group, signal);
+        }
+    }
+
+    /// A part of a file; at its end the host hears how it went.
+    fn write(&mut self, number: u32, part: &[u8]) -> io::Result<()> {
+        if !part.is_empty() {
+            if let Some(file) = self.files.get_mut(&number)
+                && let Ok(open) = file
+                && let Err(error) = open.write_all(part)
+            {
+                *file = Err(error);
+            }
+            return Ok(());
+        }
+        match self.files.remove(&number) {
+            Some(Err(error)) => self.host.say(Kind::Failed, number, error.to_string()),
+            _ => self.host.say(Kind::Done, number, []),
+        }
+    }
+}
+
+fn create(frame: &Frame) -> io::Result<File> {
+    let (mode, path) = frame
+        .value()
+        .ok_or_else(|| io::Error::other("a file without a mode"))?;
+    let path = Path::new(OsStr::from_bytes(path));
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    // Settings of the kernel are files that exist, and whose mode is not ours to choose.
+    let exists = path.exists();
+    let file = File::options().write(true).create(true).truncate(true).open(path)?;
+    if !exists {
+        file.set_permissions(fs::Permissions::from_mode(mode.cast_unsigned()))?;
+    }
+    Ok(file)
+}
+
+fn groups(of: &Mutex<BTreeMap<u32, Pid>>) -> std::sync::MutexGuard<'_, BTreeMap<u32, Pid>> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn wait_for(mut child: Child, host: &Speaker, running: &Mutex<BTreeMap<u32, Pid>>, number: u32) {
+    let status = child.wait().map_or(-1, ExitStatusExt::into_raw);
+    groups(running).remove(&number);
+    // Without the host there is nobody to tell.
+    let _ = host.say(Kind::Ended, number, status.to_le_bytes());
+}
+
+/// Passes on what a program says, and an empty frame at its end.
+fn pass_on(mut from: impl Read + AsFd + Send + 'static, host: Speaker, kind: Kind, number: u32) {
+    thread::spawn(move || {
+        let mut said = vec![0; LARGEST];
+        loop {
+            let length = match from.read(&mut said) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read.unwrap_or(0),
+            };
+            if host.say(kind, number, &said[..length]).is_err() || length == 0 {
+                break;
+            }
+        }
+    });
+}
+
+/// As `netdev` opens it on the host, which talks to this one from afar.
+fn routing_netlink() -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    socket.set_cap_ack(true)?;
+    socket.set_ext_ack(true)?;
+    socket.set_netlink_get_strict_chk(true)?;
+    Ok(socket)
+}
+
+fn pass_answers(netlink: Arc<Socket>, host: Speaker) {
+    thread::spawn(move || {
+        let mut answer = vec![0; LARGEST];
+        while let Ok(length) = netlink.recv(&mut answer.as_mut_slice(), 0) {
+            if host.say(Kind::Netlink, 0, &answer[..length]).is_err() {
+                break;
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    const KILL: i32 = Signal::SIGKILL as i32;
+
+    /// A served host's end of the port.
+    struct Host(UnixStream);
+
+    impl Host {
+        fn new() -> Self {
+            let (host, guest) = UnixStream::pair().unwrap();
+            thread::spawn(move || {
+                let speaker = Speaker::new(guest.try_clone().unwrap());
+                serve(guest, speaker).unwrap();
+            });
+            let mut host = Self(host);
+            let hello = host.next();
+            assert_eq!(hello.kind, Kind::Hello);
+            assert_eq!(hello.value().unwrap().0, VERSION.cast_signed());
+            host
+        }
+
+        fn say(&mut self, kind: Kind, number: u32, bytes: impl Into<Vec<u8>>) {
+            Frame::new(kind, number, bytes).write(&mut self.0).unwrap();
+        }
+
+        fn next(&mut self) -> Frame {
+            Frame::read(&mut self.0).unwrap().unwrap()
+        }
+
+        /// All that is said of a program until its status and the ends of its outputs: what it
+        /// printed, and the status.
+        fn until_ended(&mut self, number: u32) -> (Vec<u8>, i32) {
+            let (mut printed, mut status, mut open) = (Vec::new(), None, 2);
+            while status.is_none() || open > 0 {
+                let frame = self.next();
+                assert_eq!(frame.number, number);
+                match frame.kind {
+                    Kind::Started => {}
+                    Kind::Output | Kind::Errors if frame.bytes.is_empty() => open -= 1,
+                    Kind::Output | Kind::Errors => printed.extend(frame.bytes),
+                    Kind::Ended => status = frame.value().map(|(status, _)| status),
+                    other => panic!("{other:?}"),
+                }
+            }
+            (printed, status.unwrap())
+        }
+    }
+
+    #[test]
+    fn programs_are_fed_heard_and_ended() {
+        let mut host = Host::new();
+        host.say(Kind::Start, 1, *b"sh\0-c\0cat; echo err >&2; exit 3\0");
+        host.say(Kind::Input, 1, *b"to cat\n");
+        host.say(Kind::Input, 1, []);
+        let (printed, status) = host.until_ended(1);
+        assert_eq!(String::from_utf8(printed).unwrap(), "to cat\nerr\n");
+        assert_eq!(status, 3 << 8);
+        // A program of a pipeline is in the group, too: all of it ends.
+        host.say(Kind::Start, 2, *b"sh\0-c\0sleep 300 | sleep 300\0");
+        assert_eq!(host.next().kind, Kind::Started);
+        host.say(Kind::Signal, 2, KILL.to_le_bytes());
+        assert_eq!(host.until_ended(2).1, KILL);
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_said() {
+        let mut host = Host::new();
+        host.say(Kind::Start, 1, *b"/no/such/program\0");
+        assert_eq!(host.next().kind, Kind::Failed);
+        host.say(Kind::Start, 2, []);
+        assert_eq!(host.next().kind, Kind::Failed);
+        let mut put = 0o600_u32.to_le_bytes().to_vec();
+        put.extend(b"/proc/version");
+        host.say(Kind::Put, 3, put);
+        host.say(Kind::Input, 3, *b"6.6");
+        host.say(Kind::Input, 3, []);
+        assert_eq!(host.next().kind, Kind::Failed);
+        host.say(Kind::Ping, 9, *b"?");
+        assert_eq!(host.next(), Frame::new(Kind::Ping, 9, *b"?"));
+    }
+
+    #[test]
+    fn a_file_is_written_whole_with_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b/token");
+        let mut host = Host::new();
+        let mut put = 0o640_u32.to_le_bytes().to_vec();
+        put.extend(path.as_os_str().as_bytes());
+        host.say(Kind::Put, 1, put);
+        host.say(Kind::Input, 1, vec![b'x'; LARGEST]);
+        host.say(Kind::Input, 1, *b"yz");
+        host.say(Kind::Input, 1, []);
+        assert_eq!(host.next(), Frame::new(Kind::Done, 1, []));
+        assert_eq!(fs::read(&path).unwrap().len(), LARGEST + 2);
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640);
+    }
+}

@@ -45,14 +45,8 @@ impl Image {
     /// A program of this machine, with the libraries that it needs under their own paths.
     pub fn program(&mut self, at: impl Into<PathBuf>, source: &Path) {
         self.file(at, source);
-        // Of a program without libraries ldd says nothing that starts with a slash.
-        let listed = Command::new("ldd").arg(source).output();
-        let listed = listed.map(|output| output.stdout).unwrap_or_default();
-        for library in String::from_utf8_lossy(&listed)
-            .split_whitespace()
-            .filter(|word| word.starts_with('/') && Path::new(word).is_file())
-        {
-            self.file(library, library);
+        for library in libraries(source) {
+            self.file(&library, &library);
         }
     }
 
@@ -121,6 +115,17 @@ impl Image {
         folders.remove(Path::new("/"));
         folders
     }
+}
+
+/// The libraries that a program is linked with; none of a static one, and of what is no program.
+pub fn libraries(program: &Path) -> Vec<PathBuf> {
+    let listed = Command::new("ldd").arg(program).output();
+    let listed = listed.map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&listed)
+        .split_whitespace()
+        .map(PathBuf::from)
+        .filter(|word| word.is_absolute() && word.is_file())
+        .collect()
 }
 
 #[cfg(test)]

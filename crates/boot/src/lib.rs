@@ -5,7 +5,7 @@ mod cpio;
 mod image;
 mod kernel;
 
-pub use image::{Image, MODULES};
+pub use image::{Image, MODULES, libraries};
 pub use kernel::{Flavour, Kernel};
 
 use std::io;

@@ -57,6 +57,10 @@ kinds! {
     Done = 12,
     /// A datagram of the guest's routing netlink, to it or from it.
     Netlink = 13,
+    /// To the guest: the path of a file to read. Its parts come as output, then that it is done.
+    Get = 14,
+    /// To the guest: everything that runs there is to be killed.
+    Clear = 15,
 }
 
 /// One thing said.
@@ -171,7 +175,10 @@ mod tests {
             (large.as_slice(), io::ErrorKind::InvalidData),
             (&[200, 0, 0, 0, 0, 0, 0, 0, 0], io::ErrorKind::InvalidData),
             (&[1, 0, 0], io::ErrorKind::UnexpectedEof),
-            (&[1, 0, 0, 0, 0, 2, 0, 0, 0, 5], io::ErrorKind::UnexpectedEof),
+            (
+                &[1, 0, 0, 0, 0, 2, 0, 0, 0, 5],
+                io::ErrorKind::UnexpectedEof,
+            ),
         ] {
             let error = Frame::read(&mut &*stream).unwrap_err();
             assert_eq!(error.kind(), kind, "{stream:?}");

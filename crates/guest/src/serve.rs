@@ -16,10 +16,11 @@ use std::time::Duration;
 
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
-use nix::sys::signal::{Signal, killpg};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use crate::{Frame, Kind, LARGEST, PORT, VERSION};
+use crate::{Frame, Kind, LARGEST, PORT, VERSION, init};
 
 /// Between looks for the port, which the kernel finds some time after its driver is loaded.
 const TICK: Duration = Duration::from_millis(2);
@@ -110,6 +111,14 @@ impl Served {
                 self.files.insert(number, create(&frame));
                 Ok(())
             }
+            Kind::Get => match self.read(number, &frame.bytes) {
+                Ok(()) => self.host.say(Kind::Done, number, []),
+                Err(error) => self.host.say(Kind::Failed, number, error.to_string()),
+            },
+            Kind::Clear => match clear() {
+                Ok(()) => self.host.say(Kind::Done, number, []),
+                Err(error) => self.host.say(Kind::Failed, number, error.to_string()),
+            },
             Kind::Netlink => self.netlink.send(&frame.bytes, 0).map(drop),
             other => Err(io::Error::other(format!("the host says {other:?}"))),
         }
@@ -178,6 +187,12 @@ impl Served {
         }
     }
 
+    fn read(&self, number: u32, path: &[u8]) -> io::Result<()> {
+        let content = fs::read(OsStr::from_bytes(path))?;
+        let mut parts = content.chunks(LARGEST);
+        parts.try_for_each(|part| self.host.say(Kind::Output, number, part))
+    }
+
     /// A part of a file; at its end the host hears how it went.
     fn write(&mut self, number: u32, part: &[u8]) -> io::Result<()> {
         if !part.is_empty() {
@@ -196,6 +211,19 @@ impl Served {
     }
 }
 
+/// Kills all but the first process and this one.
+fn clear() -> io::Result<()> {
+    const EVERYBODY: Pid = Pid::from_raw(-1);
+    if std::os::unix::process::parent_id() != 1 || !init::is_guest() {
+        return Err(io::Error::other("this is no guest"));
+    }
+    match kill(EVERYBODY, Signal::SIGKILL) {
+        // There is nobody.
+        Ok(()) | Err(Errno::ESRCH) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 fn create(frame: &Frame) -> io::Result<File> {
     let (mode, path) = frame
         .value()
@@ -206,7 +234,11 @@ fn create(frame: &Frame) -> io::Result<File> {
     }
     // Settings of the kernel are files that exist, and whose mode is not ours to choose.
     let exists = path.exists();
-    let file = File::options().write(true).create(true).truncate(true).open(path)?;
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(path)?;
     if !exists {
         file.set_permissions(fs::Permissions::from_mode(mode.cast_unsigned()))?;
     }
@@ -343,6 +375,10 @@ mod tests {
         host.say(Kind::Input, 3, *b"6.6");
         host.say(Kind::Input, 3, []);
         assert_eq!(host.next().kind, Kind::Failed);
+        host.say(Kind::Clear, 4, []);
+        assert_eq!(host.next().kind, Kind::Failed, "this machine is no guest");
+        host.say(Kind::Get, 5, *b"/no/such/file");
+        assert_eq!(host.next().kind, Kind::Failed);
         host.say(Kind::Ping, 9, *b"?");
         assert_eq!(host.next(), Frame::new(Kind::Ping, 9, *b"?"));
     }
@@ -362,5 +398,9 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap().len(), LARGEST + 2);
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
+        host.say(Kind::Get, 2, path.as_os_str().as_bytes());
+        assert_eq!(host.next().bytes.len(), LARGEST);
+        assert_eq!(host.next(), Frame::new(Kind::Output, 2, *b"yz"));
+        assert_eq!(host.next().kind, Kind::Done);
     }
 }

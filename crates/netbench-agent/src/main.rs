@@ -48,6 +48,10 @@ impl From<pico_args::Error> for Failure {
 }
 
 fn main() -> ExitCode {
+    // In a virtual machine it is the first program, too.
+    if let Some(ended) = guest::main() {
+        return ended;
+    }
     match dispatch(Arguments::from_env()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { what, code }) => {

@@ -38,7 +38,7 @@ impl std::fmt::Debug for Netlink {
 
 /// What takes requests to the kernel whose tables they are about, and its answers back: a socket, or
 /// a way to another machine's.
-pub trait Carrier: Send {
+pub trait Carrier: Send + Sync {
     /// Takes one datagram there.
     fn send(&mut self, request: &[u8]) -> io::Result<()>;
 

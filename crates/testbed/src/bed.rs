@@ -17,7 +17,9 @@ use crate::host::Peer;
 use crate::impaired::Impaired;
 use crate::plan::{self, End};
 use crate::wiring::{Switch, Wiring};
-use crate::{Error, Host, Interface, LinkSettings, LinkSpec, Neighbours, Topology, clean};
+use crate::{
+    Error, Host, Interface, LinkKind, LinkSettings, LinkSpec, Neighbours, Topology, clean,
+};
 
 const READY_WITHIN: Duration = Duration::from_secs(5);
 /// What all hosts share, and nobody sets here.
@@ -40,6 +42,17 @@ pub struct Bed {
     settings: BTreeMap<String, Value>,
 }
 
+impl Drop for Bed {
+    fn drop(&mut self) {
+        // Before the namespaces that they are plugged into end.
+        for guest in self.hosts.values().filter_map(Host::guest) {
+            if let Err(error) = guest.unplug() {
+                tracing::warn!("{error}");
+            }
+        }
+    }
+}
+
 impl Bed {
     /// Brings a topology up. `run_id` (a-z, 0-9 and -) tells this process's beds apart.
     ///
@@ -59,6 +72,11 @@ impl Bed {
             let environment = spec.kind(name)?.up(Wanted {
                 name: &clean::name(owner, run_id, name),
                 cpus: &spec.cpus,
+                links: topology
+                    .link
+                    .iter()
+                    .filter(|link| link.ends.contains(name))
+                    .count(),
             })?;
             let host = Host::new(name, environment, spec)?;
             bed.hosts.insert(name.clone(), host);
@@ -112,11 +130,12 @@ impl Bed {
         for (name, spec) in &topology.host {
             let sysctls = spec.settings.sysctls();
             let host = &self.hosts[name];
-            host.run(|| {
-                sysctls
-                    .iter()
-                    .try_for_each(|(key, value)| set(name, key, value))
-            })??;
+            for (key, value) in &sysctls {
+                host.write(&format!("/proc/sys/net/{key}"), value)?;
+            }
+            for (fact, value) in host.facts() {
+                self.settings.insert(format!("host.{name}.{fact}"), value);
+            }
             for (key, value) in sysctls {
                 let key = format!("host.{name}.{}", key.replace('/', "."));
                 self.settings.insert(key, json!(value));
@@ -153,17 +172,21 @@ impl Bed {
         let host = &self.hosts[name];
         let interfaces = bring_up(host, &own, ends).map_err(at(name))?;
         // A veth takes up GRO's NAPI for certain only when GRO changes while it is up.
-        let features = host.run(|| {
-            own.iter()
-                .map(|end| set_features(name, &end.device, &topology.link[end.link].settings))
-                .collect::<Result<Vec<_>, Error>>()
-        })??;
+        let features = match host.guest() {
+            // Its driver decides, with the device that is emulated for it.
+            Some(_) => vec![Value::Null; own.len()],
+            None => host.run(|| {
+                own.iter()
+                    .map(|end| self.features(name, end, &topology.link[end.link]))
+                    .collect::<Result<Vec<_>, Error>>()
+            })??,
+        };
         if topology.host[name].settings.neighbours == Neighbours::Permanent {
             introduce(host, &interfaces).map_err(at(name))?;
         }
         for end in &own {
             if topology.link[end.link].settings.threaded_napi {
-                thread_napi(host, &end.device)?;
+                host.write(&format!("/sys/class/net/{}/threaded", end.device), "1")?;
             }
         }
         for (end, features) in own.iter().zip(features) {
@@ -175,6 +198,15 @@ impl Bed {
             host.interfaces = interfaces;
         }
         Ok(())
+    }
+
+    /// Sets an end's features and returns those that are active. A tap has what the guest behind it asks for.
+    fn features(&self, place: &str, end: &End, link: &LinkSpec) -> Result<Value, Error> {
+        let guest = |host: &String| self.hosts[host].guest().is_some();
+        match link.kind == LinkKind::Direct && link.ends.iter().any(guest) {
+            true => active_features(place, &end.device),
+            false => set_features(place, &end.device, &link.settings),
+        }
     }
 
     fn record_link(&mut self, link: &LinkSpec) {
@@ -311,38 +343,23 @@ fn introduce(host: &Host, interfaces: &[Interface]) -> Result<(), netdev::Error>
 
 /// In the calling thread's namespace; returns what is active afterwards.
 fn set_features(place: &str, device: &str, settings: &LinkSettings) -> Result<Value, Error> {
-    let apply = || {
-        let ethtool = Ethtool::open(device)?;
-        ethtool.set_features(&settings.features())?;
-        ethtool.features()
-    };
-    let features = apply().map_err(|cause| Error::Feature {
+    Ethtool::open(device)
+        .and_then(|ethtool| ethtool.set_features(&settings.features()))
+        .map_err(|cause| Error::Feature {
+            place: place.to_owned(),
+            cause,
+        })?;
+    active_features(place, device)
+}
+
+fn active_features(place: &str, device: &str) -> Result<Value, Error> {
+    let features = Ethtool::open(device).and_then(|ethtool| ethtool.features());
+    let features = features.map_err(|cause| Error::Feature {
         place: place.to_owned(),
         cause,
     })?;
     let active = features.iter().filter(|(_, feature)| feature.active);
     Ok(active.map(|(name, _)| name.as_str()).collect())
-}
-
-fn thread_napi(host: &Host, device: &str) -> Result<(), Error> {
-    let path = format!("/sys/class/net/{device}/threaded");
-    host.namespace()
-        .run_with_sysfs(|| fs::write(&path, "1"))?
-        .map_err(|cause| Error::Setting {
-            place: host.name().to_owned(),
-            key: path,
-            value: "1".to_owned(),
-            cause,
-        })
-}
-
-fn set(place: &str, key: &str, value: &str) -> Result<(), Error> {
-    fs::write(Path::new("/proc/sys/net").join(key), value).map_err(|cause| Error::Setting {
-        place: place.to_owned(),
-        key: key.to_owned(),
-        value: value.to_owned(),
-        cause,
-    })
 }
 
 fn check_run_id(run_id: &str) -> Result<(), Error> {

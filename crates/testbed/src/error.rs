@@ -26,6 +26,12 @@ pub enum Error {
         value: String,
         cause: io::Error,
     },
+    #[error("{place}: reading {path}: {cause}")]
+    Reading {
+        place: String,
+        path: String,
+        cause: io::Error,
+    },
     #[error("link {link}: {what}")]
     Impaired { link: String, what: String },
     #[error("{0}: no carrier, or an address that accepts no packets, after {1} s")]
@@ -36,6 +42,8 @@ pub enum Error {
         program: String,
         cause: io::Error,
     },
+    #[error("virtual machine {name}: {what}")]
+    Guest { name: String, what: String },
     #[error("no host {0} in this topology")]
     NoHost(String),
     #[error("host {host} has no interface to {peer}")]

@@ -1,7 +1,9 @@
 //! A host of a bed: run code in it, start programs in it, ask for its interfaces.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::net::IpAddr;
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +14,7 @@ use serde_json::Value;
 use sys::netns::Namespace;
 
 use crate::environment::{Child, Environment, Program, confine};
-use crate::{Error, HostSpec};
+use crate::{Error, Guest, HostSpec};
 
 /// A device of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -54,11 +56,14 @@ impl Host {
         environment: Box<dyn Environment>,
         spec: &HostSpec,
     ) -> Result<Self, Error> {
-        let netlink = environment
-            .network()
-            .namespace()
-            .run(Netlink::new)?
-            .map_err(crate::error::at(name))?;
+        let netlink = match environment.guest() {
+            Some(guest) => guest.netlink(),
+            None => {
+                let namespace = environment.network().namespace();
+                let opened = namespace.run(Netlink::new)?;
+                opened.map_err(crate::error::at(name))?
+            }
+        };
         Ok(Self {
             name: name.to_owned(),
             environment,
@@ -80,6 +85,40 @@ impl Host {
     /// What is known of the environment, by name.
     pub fn facts(&self) -> BTreeMap<&'static str, Value> {
         self.environment.facts()
+    }
+
+    /// The guest that its devices are in, where they are not in its namespace.
+    pub fn guest(&self) -> Option<&Guest> {
+        self.environment.guest()
+    }
+
+    /// What a file below `/proc` or `/sys` says to a thread of this host.
+    pub fn read(&self, path: &str) -> Result<String, Error> {
+        let read = match self.guest() {
+            Some(guest) => guest.read(Path::new(path)),
+            None => self
+                .namespace()
+                .run_with_sysfs(|| fs::read_to_string(path))?,
+        };
+        read.map_err(|cause| Error::Reading {
+            place: self.name.clone(),
+            path: path.to_owned(),
+            cause,
+        })
+    }
+
+    /// Writes a file below `/proc` or `/sys` as a thread of this host would.
+    pub fn write(&self, path: &str, value: &str) -> Result<(), Error> {
+        let written = match self.guest() {
+            Some(guest) => guest.write(Path::new(path), value),
+            None => self.namespace().run_with_sysfs(|| fs::write(path, value))?,
+        };
+        written.map_err(|cause| Error::Setting {
+            place: self.name.clone(),
+            key: path.to_owned(),
+            value: value.to_owned(),
+            cause,
+        })
     }
 
     /// Runs `work` on a new thread in this host's network, on its CPUs, and returns its value.

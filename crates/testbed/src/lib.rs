@@ -12,13 +12,15 @@ mod impaired;
 mod plan;
 mod settings;
 mod topology;
+mod vm;
 mod wiring;
 
 pub use bed::Bed;
 pub use clean::{Cleaned, PINS, clean, folder};
-pub use environment::{Child, Environment, KINDS, Kind, Network, Program, Wanted};
+pub use environment::{Child, Environment, KINDS, Kind, Network, Program, Stream, Wanted};
 pub use error::Error;
 pub use host::{Host, Interface, Peer};
 pub use impaired::{Distribution, Impairment};
 pub use settings::{HostSettings, LinkSettings, Neighbours};
 pub use topology::{HostSpec, LinkKind, LinkSpec, Subnet, Topology};
+pub use vm::{Guest, Kept};

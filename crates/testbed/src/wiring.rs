@@ -9,7 +9,10 @@ use sys::netns::{self, Namespace};
 use crate::error::at;
 use crate::impaired::Impaired;
 use crate::plan::End;
-use crate::{Error, Host, Impairment, LinkKind, LinkSettings, LinkSpec};
+use crate::{Error, Guest, Host, Impairment, LinkKind, LinkSettings, LinkSpec};
+
+/// Tells a bridge's port from the device behind it, which has the rest of its address.
+const OWN: u8 = 0x40;
 
 /// A namespace that holds a bridge or a macvlan parent, and nobody's programs.
 #[derive(Debug)]
@@ -91,7 +94,11 @@ impl Wiring<'_> {
     /// Makes the link's devices; in the hosts they are still down. Returns the switch, which is
     /// called `name`, of a link that has one.
     pub(crate) fn make(&self, name: String) -> Result<Option<Switch>, Error> {
+        let guests = self.ends.iter().any(|end| self.guest(end).is_some());
         match self.link.kind {
+            LinkKind::Macvlan | LinkKind::Impaired if guests => {
+                Err(self.refusal("a virtual machine has direct links and bridges"))
+            }
             LinkKind::Direct => self.direct().map(|()| None),
             LinkKind::Bridge => self.bridge(name).map(Some),
             LinkKind::Macvlan => self.macvlan(name).map(Some),
@@ -103,29 +110,77 @@ impl Wiring<'_> {
         let &[one, other] = self.ends.as_slice() else {
             return Err(Error::Topology("a direct link has two ends".to_owned()));
         };
-        let mut netlink = self.hosts[&one.host].netlink();
-        netlink
-            .add_veth(&self.end(one), &self.end(other))
-            .map_err(at(&self.link.name()))
+        let (inner, outer) = match (self.guest(one), self.guest(other)) {
+            (None, None) => {
+                let mut netlink = self.hosts[&one.host].netlink();
+                return netlink
+                    .add_veth(&self.end(one), &self.end(other))
+                    .map_err(at(&self.link.name()));
+            }
+            (Some(_), Some(_)) => {
+                return Err(self.refusal("two virtual machines have a bridge between them"));
+            }
+            (Some(_), None) => (one, other),
+            (None, Some(_)) => (other, one),
+        };
+        // The tap is the other host's own device: nothing is between them.
+        let spec = device(&outer.device, &self.link.settings).mac(outer.mac);
+        self.plug(
+            inner,
+            self.hosts[&outer.host].namespace(),
+            &outer.device,
+            spec,
+        )
+    }
+
+    fn guest(&self, end: &End) -> Option<&Guest> {
+        self.hosts[&end.host].guest()
+    }
+
+    fn refusal(&self, why: &str) -> Error {
+        Error::Topology(format!("link {}: {why}", self.link.name()))
+    }
+
+    /// Plugs a virtual machine in: its tap becomes `outer`, called `name`, in `place`.
+    fn plug(
+        &self,
+        end: &End,
+        place: &Namespace,
+        name: &str,
+        outer: netdev::LinkSpec<'_>,
+    ) -> Result<(), Error> {
+        let inner = device(&end.device, &self.link.settings).mac(end.mac);
+        self.guest(end)
+            .map_or(Ok(()), |guest| guest.plug(place, name, outer, &inner))
     }
 
     fn bridge(&self, name: String) -> Result<Switch, Error> {
         let mut switch = Switch::up(name)?;
-        self.make_bridge(&mut switch.netlink)
+        let index = self
+            .make_bridge(&mut switch.netlink)
             .map_err(at(&self.link.name()))?;
-        Ok(switch)
-    }
-
-    fn make_bridge(&self, netlink: &mut Netlink) -> Result<(), netdev::Error> {
-        let bridge = device("bridge", &self.link.settings).queues(1).up();
-        netlink.add_bridge(&bridge)?;
-        let index = netlink.link_by_name("bridge")?.index;
         for (number, end) in self.ends.iter().enumerate() {
             let name = format!("port{number}");
             let port = device(&name, &self.link.settings).controller(index).up();
-            netlink.add_veth(&port, &self.end(end))?;
+            if self.guest(end).is_some() {
+                // On a direct link the tap had another host's: the bridge would keep that one's frames.
+                let mut mac = end.mac;
+                mac[0] |= OWN;
+                self.plug(end, &switch.namespace, &name, port.mac(mac))?;
+                continue;
+            }
+            switch
+                .netlink
+                .add_veth(&port, &self.end(end))
+                .map_err(at(&self.link.name()))?;
         }
-        Ok(())
+        Ok(switch)
+    }
+
+    fn make_bridge(&self, netlink: &mut Netlink) -> Result<u32, netdev::Error> {
+        let bridge = device("bridge", &self.link.settings).queues(1).up();
+        netlink.add_bridge(&bridge)?;
+        Ok(netlink.link_by_name("bridge")?.index)
     }
 
     fn two_cables(&self, name: String) -> Result<Switch, Error> {

@@ -1,17 +1,26 @@
 //! A program that runs in an environment.
 
 use std::io;
-use std::process::{Command, ExitStatus};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use crate::vm::GuestProgram;
+
 /// A running program, head of its own process group. Dropping it kills the group.
 #[derive(Debug)]
 pub struct Child {
-    process: std::process::Child,
+    running: Running,
     inside: Option<Box<dyn Inside>>,
+}
+
+#[derive(Debug)]
+enum Running {
+    /// A process of this machine: the program, or what stands for it here.
+    Process(std::process::Child),
+    Guest(GuestProgram),
 }
 
 /// What runs inside an environment while a process of this machine stands for it: that has its standard
@@ -36,8 +45,17 @@ impl Child {
     }
 
     pub(super) fn of(process: std::process::Child) -> Self {
+        let running = Running::Process(process);
         Self {
-            process,
+            running,
+            inside: None,
+        }
+    }
+
+    pub(crate) fn in_guest(program: GuestProgram) -> Self {
+        let running = Running::Guest(program);
+        Self {
+            running,
             inside: None,
         }
     }
@@ -47,25 +65,35 @@ impl Child {
         self.inside = Some(inside);
     }
 
-    /// Of the program, on this machine.
+    /// The process of this machine that its work is done by.
     pub fn id(&self) -> u32 {
-        match &self.inside {
-            Some(inside) => inside.id().as_raw().cast_unsigned(),
-            None => self.process.id(),
+        match (&self.inside, &self.running) {
+            (Some(inside), _) => inside.id().as_raw().cast_unsigned(),
+            (None, Running::Process(process)) => process.id(),
+            (None, Running::Guest(program)) => program.machine(),
         }
     }
 
-    /// Pipes, where the command asked for them.
-    pub fn stdin(&mut self) -> Option<std::process::ChildStdin> {
-        self.process.stdin.take()
+    /// Pipes, where the program asked for them.
+    pub fn stdin(&mut self) -> Option<ChildStdin> {
+        match &mut self.running {
+            Running::Process(process) => process.stdin.take(),
+            Running::Guest(program) => program.stdin.take(),
+        }
     }
 
-    pub fn stdout(&mut self) -> Option<std::process::ChildStdout> {
-        self.process.stdout.take()
+    pub fn stdout(&mut self) -> Option<ChildStdout> {
+        match &mut self.running {
+            Running::Process(process) => process.stdout.take(),
+            Running::Guest(program) => program.stdout.take(),
+        }
     }
 
-    pub fn stderr(&mut self) -> Option<std::process::ChildStderr> {
-        self.process.stderr.take()
+    pub fn stderr(&mut self) -> Option<ChildStderr> {
+        match &mut self.running {
+            Running::Process(process) => process.stderr.take(),
+            Running::Guest(program) => program.stderr.take(),
+        }
     }
 
     /// Sends a signal to the whole group, or to the one that runs inside.
@@ -73,47 +101,55 @@ impl Child {
         if let Some(inside) = &self.inside {
             return inside.signal(signal);
         }
-        Ok(killpg(self.group(), signal)?)
+        match &self.running {
+            Running::Process(process) => {
+                let group = Pid::from_raw(process.id().cast_signed());
+                Ok(killpg(group, signal)?)
+            }
+            Running::Guest(program) => program.signal(signal),
+        }
     }
 
     /// The exit status, if it has ended.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.process.try_wait()
+        match &mut self.running {
+            Running::Process(process) => process.try_wait(),
+            Running::Guest(program) => Ok(program.status()),
+        }
     }
 
     /// Waits for the end.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.process.wait()
+        match &mut self.running {
+            Running::Process(process) => process.wait(),
+            Running::Guest(program) => Ok(program.wait()),
+        }
     }
 
     /// Asks it to end (SIGTERM), and kills it when it has not after `patience`.
     pub fn stop(&mut self, patience: Duration) -> io::Result<ExitStatus> {
-        if let Some(status) = self.process.try_wait()? {
+        if let Some(status) = self.try_wait()? {
             return Ok(status);
         }
         let until = Instant::now() + patience;
         self.signal(Signal::SIGTERM)?;
         while Instant::now() < until {
-            if let Some(status) = self.process.try_wait()? {
+            if let Some(status) = self.try_wait()? {
                 return Ok(status);
             }
             std::thread::sleep(Duration::from_millis(1));
         }
         self.signal(Signal::SIGKILL)?;
-        self.process.wait()
-    }
-
-    fn group(&self) -> Pid {
-        Pid::from_raw(self.process.id().cast_signed())
+        self.wait()
     }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
         // After the head was reaped its group may be gone, and its id another's.
-        if matches!(self.process.try_wait(), Ok(None)) {
+        if matches!(self.try_wait(), Ok(None)) {
             let _ = self.signal(Signal::SIGKILL);
-            let _ = self.process.wait();
+            let _ = self.wait();
         }
     }
 }

@@ -17,8 +17,10 @@ use serde_json::Value;
 pub use self::child::Child;
 pub use self::network::Network;
 pub(crate) use self::network::{confine, kill_inside};
-pub use self::program::Program;
+pub(crate) use self::program::find;
+pub use self::program::{Program, Stream};
 use crate::Error;
+use crate::vm::{self, Guest};
 
 /// A running machine: a namespace of this one, a container, a virtual machine. Dropping it kills what
 /// runs inside and removes it.
@@ -28,6 +30,11 @@ pub trait Environment: Send + Sync + std::fmt::Debug {
 
     /// Starts a program inside. It dies with this process, but for what [`crate::clean`] ends.
     fn start(&self, program: Program) -> io::Result<Child>;
+
+    /// The guest that its ends of links are in, where that is not the network itself.
+    fn guest(&self) -> Option<&Guest> {
+        None
+    }
 
     /// What a trial's record keeps of it.
     fn facts(&self) -> BTreeMap<&'static str, Value> {
@@ -42,6 +49,8 @@ pub struct Wanted<'a> {
     pub name: &'a str,
     /// CPUs that what runs there is confined to; empty, none in particular.
     pub cpus: &'a [usize],
+    /// How many links it is to have.
+    pub links: usize,
 }
 
 /// A kind of environment.
@@ -49,13 +58,13 @@ pub struct Wanted<'a> {
 pub struct Kind {
     /// The name a topology has under `env`.
     pub name: &'static str,
-    /// Why this machine has no such environment. It changes nothing.
+    /// Why this machine has no such environment. It changes nothing but what is kept in caches.
     pub probe: fn() -> Result<(), Missing>,
     pub(crate) up: fn(Wanted<'_>) -> Result<Box<dyn Environment>, Error>,
 }
 
 /// Every kind there is.
-pub const KINDS: &[Kind] = &[native::KIND, oci::KIND];
+pub const KINDS: &[Kind] = &[native::KIND, oci::KIND, vm::KIND, vm::RT_KIND];
 
 impl Kind {
     /// The kind that a topology calls `name`.

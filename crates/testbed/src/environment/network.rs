@@ -29,7 +29,7 @@ type Request = (Command, mpsc::Sender<io::Result<std::process::Child>>);
 impl Network {
     /// A new namespace under the wanted name.
     pub(crate) fn create(wanted: Wanted<'_>) -> Result<Self, Error> {
-        let Wanted { name, cpus } = wanted;
+        let Wanted { name, cpus, .. } = wanted;
         let mut allowed = CpuSet::new();
         for &cpu in cpus {
             allowed

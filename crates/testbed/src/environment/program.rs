@@ -1,8 +1,22 @@
 //! A program to run inside an environment, by its words and what it needs of this machine.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+/// Where a program reads from or writes to.
+#[derive(Debug, Default)]
+pub enum Stream {
+    /// Where this process does.
+    #[default]
+    Inherited,
+    /// Nothing to read, and what is written is lost.
+    Null,
+    /// A pipe, which the [`super::Child`] has the other end of.
+    Piped,
+    File(File),
+}
 
 /// What is to run. Its output goes where this process's does, unless told otherwise.
 #[derive(Debug)]
@@ -10,9 +24,9 @@ pub struct Program {
     words: Vec<OsString>,
     needs: Vec<PathBuf>,
     may: Vec<&'static str>,
-    stdin: Stdio,
-    stdout: Option<Stdio>,
-    stderr: Option<Stdio>,
+    stdin: Stream,
+    stdout: Stream,
+    stderr: Stream,
 }
 
 impl Program {
@@ -22,9 +36,9 @@ impl Program {
             words: vec![program.into()],
             needs: Vec::new(),
             may: Vec::new(),
-            stdin: Stdio::null(),
-            stdout: None,
-            stderr: None,
+            stdin: Stream::Null,
+            stdout: Stream::Inherited,
+            stderr: Stream::Inherited,
         }
     }
 
@@ -50,20 +64,20 @@ impl Program {
     }
 
     #[must_use]
-    pub fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
+    pub fn stdin(mut self, stdin: impl Into<Stream>) -> Self {
         self.stdin = stdin.into();
         self
     }
 
     #[must_use]
-    pub fn stdout(mut self, stdout: impl Into<Stdio>) -> Self {
-        self.stdout = Some(stdout.into());
+    pub fn stdout(mut self, stdout: impl Into<Stream>) -> Self {
+        self.stdout = stdout.into();
         self
     }
 
     #[must_use]
-    pub fn stderr(mut self, stderr: impl Into<Stdio>) -> Self {
-        self.stderr = Some(stderr.into());
+    pub fn stderr(mut self, stderr: impl Into<Stream>) -> Self {
+        self.stderr = stderr.into();
         self
     }
 
@@ -91,13 +105,42 @@ impl Program {
 
     /// Has `command` read and write what the program would: it stands for it on this machine.
     pub(crate) fn connected(self, mut command: Command) -> Command {
-        command.stdin(self.stdin);
-        if let Some(stdout) = self.stdout {
-            command.stdout(stdout);
-        }
-        if let Some(stderr) = self.stderr {
-            command.stderr(stderr);
-        }
+        command.stdin(self.stdin).stdout(self.stdout);
+        command.stderr(self.stderr);
         command
+    }
+
+    /// Its standard input, output and errors.
+    pub(crate) fn streams(self) -> [Stream; 3] {
+        [self.stdin, self.stdout, self.stderr]
+    }
+}
+
+/// A program of this machine, also where administrators' programs are.
+pub(crate) fn find(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return program.is_file().then(|| program.to_owned());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .map(|folder| folder.join(program))
+        .find(|candidate| candidate.is_file())
+}
+
+impl From<File> for Stream {
+    fn from(file: File) -> Self {
+        Self::File(file)
+    }
+}
+
+impl From<Stream> for Stdio {
+    fn from(stream: Stream) -> Self {
+        match stream {
+            Stream::Inherited => Self::inherit(),
+            Stream::Null => Self::null(),
+            Stream::Piped => Self::piped(),
+            Stream::File(file) => file.into(),
+        }
     }
 }

@@ -1,0 +1,279 @@
+//! The host's end of the serial port: who asked what, and what the guest answers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use guest::{Frame, Kind};
+use nix::libc;
+use nix::sys::signal::Signal;
+
+/// A guest that says nothing for so long hangs.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Says frames to a guest and sorts what it says.
+pub(crate) struct Channel {
+    out: Mutex<Box<dyn Write + Send>>,
+    heard: Arc<Heard>,
+    next: AtomicU32,
+    /// What the guest's routing netlink answers, to whoever asked last.
+    netlink: Mutex<Receiver<Vec<u8>>>,
+}
+
+#[derive(Default)]
+struct Heard {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    hello: Option<Frame>,
+    /// The guest says no more.
+    gone: bool,
+    answers: BTreeMap<u32, Frame>,
+    ended: BTreeMap<u32, ExitStatus>,
+    /// Where the outputs of programs go.
+    outputs: BTreeMap<(u32, u8), Sender<Vec<u8>>>,
+    netlink: Option<Sender<Vec<u8>>>,
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channel").finish_non_exhaustive()
+    }
+}
+
+impl Channel {
+    /// Listens to `from` until it ends.
+    pub(super) fn open(
+        to: impl Write + Send + 'static,
+        mut from: impl Read + Send + 'static,
+    ) -> Self {
+        let heard: Arc<Heard> = Arc::default();
+        let (answers, netlink) = mpsc::channel();
+        heard.state().netlink = Some(answers);
+        let listener = Arc::clone(&heard);
+        thread::spawn(move || {
+            // What is no frame ends it, like a guest that is gone: nothing after it can be made out.
+            while let Ok(Some(frame)) = Frame::read(&mut from) {
+                listener.hear(frame);
+            }
+            listener.gone();
+        });
+        Self {
+            out: Mutex::new(Box::new(to)),
+            heard,
+            next: AtomicU32::new(1),
+            netlink: Mutex::new(netlink),
+        }
+    }
+
+    /// A number for a program or a file.
+    pub(super) fn number(&self) -> u32 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn say(&self, kind: Kind, number: u32, bytes: &[u8]) -> io::Result<()> {
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        Frame::new(kind, number, bytes).write(&mut *out)
+    }
+
+    /// Says several frames of a number, and waits for what the guest answers.
+    pub(super) fn ask<'a>(
+        &self,
+        number: u32,
+        frames: impl IntoIterator<Item = (Kind, &'a [u8])>,
+    ) -> io::Result<()> {
+        for (kind, bytes) in frames {
+            self.say(kind, number, bytes)?;
+        }
+        let answer = self
+            .heard
+            .wait(PATIENCE, |state| state.answers.remove(&number));
+        match answer {
+            Some(frame) if frame.kind == Kind::Failed => Err(io::Error::other(
+                String::from_utf8_lossy(&frame.bytes).into_owned(),
+            )),
+            Some(_) => Ok(()),
+            None => Err(self.silence()),
+        }
+    }
+
+    /// The guest's first word; none within the time, or from one that is gone.
+    pub(super) fn hello(&self, within: Duration) -> Option<Frame> {
+        self.heard.wait(within, |state| state.hello.clone())
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.heard.state().gone
+    }
+
+    /// Where an output of a program goes from now on, part by part.
+    pub(super) fn listen(&self, number: u32, kind: Kind) -> Receiver<Vec<u8>> {
+        let (parts, incoming) = mpsc::channel();
+        let mut state = self.heard.state();
+        state.outputs.insert((number, kind as u8), parts);
+        incoming
+    }
+
+    pub(super) fn status(&self, number: u32) -> Option<ExitStatus> {
+        self.heard.state().status(number)
+    }
+
+    /// Waits for a program's end; one in a guest that is gone, or hangs, is killed with it.
+    pub(super) fn wait(&self, number: u32) -> ExitStatus {
+        loop {
+            let ended = self.heard.wait(PATIENCE, |state| state.status(number));
+            if let Some(status) = ended.or_else(|| self.status(number)) {
+                return status;
+            }
+            if self.ping().is_err() {
+                self.heard.gone();
+            }
+        }
+    }
+
+    /// A file of the guest's.
+    pub(super) fn read(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+        let number = self.number();
+        let parts = self.listen(number, Kind::Output);
+        self.ask(number, [(Kind::Get, path)])?;
+        self.heard
+            .state()
+            .outputs
+            .remove(&(number, Kind::Output as u8));
+        Ok(parts.iter().flatten().collect())
+    }
+
+    /// Whether the guest still answers.
+    pub(super) fn ping(&self) -> io::Result<()> {
+        self.ask(self.number(), [(Kind::Ping, &[][..])])
+    }
+
+    /// The guest's routing netlink.
+    pub(super) fn carrier(self: &Arc<Self>) -> Carrier {
+        Carrier {
+            channel: Arc::clone(self),
+        }
+    }
+
+    fn silence(&self) -> io::Error {
+        let what = match self.is_gone() {
+            true => "the virtual machine is gone".to_owned(),
+            false => format!("the virtual machine is silent for {} s", PATIENCE.as_secs()),
+        };
+        io::Error::new(io::ErrorKind::TimedOut, what)
+    }
+}
+
+impl State {
+    fn status(&self, number: u32) -> Option<ExitStatus> {
+        let killed = || {
+            self.gone
+                .then(|| ExitStatus::from_raw(Signal::SIGKILL as i32))
+        };
+        self.ended.get(&number).copied().or_else(killed)
+    }
+}
+
+impl Heard {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hear(&self, frame: Frame) {
+        let number = frame.number;
+        let mut state = self.state();
+        match frame.kind {
+            Kind::Hello => state.hello = Some(frame),
+            Kind::Ping | Kind::Started | Kind::Failed | Kind::Done => {
+                state.answers.insert(number, frame);
+            }
+            Kind::Output | Kind::Errors => {
+                let key = (number, frame.kind as u8);
+                if frame.bytes.is_empty() {
+                    state.outputs.remove(&key);
+                } else if let Some(output) = state.outputs.get(&key) {
+                    // Nobody may want it any more.
+                    let _ = output.send(frame.bytes);
+                }
+            }
+            Kind::Ended => {
+                let status = frame.value().map_or(-1, |(status, _)| status);
+                state.ended.insert(number, ExitStatus::from_raw(status));
+            }
+            Kind::Netlink => {
+                if let Some(netlink) = &state.netlink {
+                    let _ = netlink.send(frame.bytes);
+                }
+            }
+            // What only a host says.
+            Kind::Start | Kind::Input | Kind::Signal | Kind::Put | Kind::Get | Kind::Clear => {}
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn gone(&self) {
+        let mut state = self.state();
+        state.gone = true;
+        state.outputs.clear();
+        state.netlink = None;
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Waits until there is one, the guest is gone, or the time is over.
+    fn wait<T>(
+        &self,
+        within: Duration,
+        mut find: impl FnMut(&mut State) -> Option<T>,
+    ) -> Option<T> {
+        let until = Instant::now() + within;
+        let mut state = self.state();
+        loop {
+            if let Some(found) = find(&mut state) {
+                return Some(found);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if state.gone || left.is_zero() {
+                return None;
+            }
+            state = self
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+}
+
+/// Talks to the guest's routing tables.
+pub(super) struct Carrier {
+    channel: Arc<Channel>,
+}
+
+impl netdev::Carrier for Carrier {
+    fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        self.channel.say(Kind::Netlink, 0, request)
+    }
+
+    fn receive(&mut self, answer: &mut [u8]) -> io::Result<usize> {
+        let answers = &self.channel.netlink;
+        let answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = answers.recv_timeout(PATIENCE);
+        let said = said.map_err(|_| self.channel.silence())?;
+        let room = answer.get_mut(..said.len());
+        let room = room.ok_or_else(|| io::Error::from_raw_os_error(libc::EMSGSIZE))?;
+        room.copy_from_slice(&said);
+        Ok(said.len())
+    }
+}

@@ -1,0 +1,343 @@
+//! Virtual machines: which one a host lives in, how its links are plugged in, and how long it is kept.
+//!
+//! A guest takes seconds to boot, emulated ones ten: it is kept from one bed to the next while somebody
+//! holds [`Kept`]. What a bed set in it is undone by [`Guest::reset`]; one that does not answer is not kept.
+
+mod accelerator;
+mod channel;
+mod machine;
+mod program;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use boot::{Flavour, Kernel};
+use datapath::Missing;
+use netdev::{LinkSpec, Netlink};
+use serde_json::{Value, json};
+use sys::netns::Namespace;
+use sys::owner::Owner;
+
+use self::accelerator::Accelerator;
+use self::machine::{Machine, Shape};
+pub(crate) use self::program::GuestProgram;
+use crate::Error;
+use crate::clean;
+use crate::environment::{Child, Environment, Kind, Network, Program, Wanted, find, root};
+use crate::error::at;
+
+pub(crate) const KIND: Kind = Kind {
+    name: "vm",
+    probe: || probe(Flavour::Cloud),
+    up: |wanted| up(Flavour::Cloud, wanted),
+};
+
+pub(crate) const RT_KIND: Kind = Kind {
+    name: "vm-rt",
+    probe: || probe(Flavour::Rt),
+    up: |wanted| up(Flavour::Rt, wanted),
+};
+
+/// A guest that is emulated may take so long to boot beside other work.
+const BOOT: Duration = Duration::from_secs(90);
+const LOOPBACK: u32 = 1;
+const AGENT: &str = "netbench-agent";
+
+fn probe(flavour: Flavour) -> Result<(), Missing> {
+    root()?;
+    if find(Path::new("qemu-system-x86_64")).is_none() {
+        let what = "virtual machines need qemu-system-x86_64";
+        return Err(Missing::new(what, "apt-get install qemu-system-x86"));
+    }
+    if !Path::new("/dev/net/tun").exists() {
+        return Err(Missing::new("there is no /dev/net/tun", "modprobe tun"));
+    }
+    init_program()?;
+    Kernel::available(flavour)
+        .map(drop)
+        .map_err(|error| Missing::new(format!("no kernel for a guest: {error}"), "apt-get update"))
+}
+
+fn up(flavour: Flavour, wanted: Wanted<'_>) -> Result<Box<dyn Environment>, Error> {
+    let shape = Shape {
+        flavour,
+        cpus: wanted.cpus.to_vec(),
+        links: wanted.links,
+    };
+    let machine = match take(&shape) {
+        Some(machine) => machine,
+        None => Machine::boot(shape, Accelerator::usable(), &name("vm"), BOOT)?,
+    };
+    Ok(Box::new(Vm {
+        guest: Guest {
+            machine: Some(machine),
+            plugged: Mutex::default(),
+        },
+    }))
+}
+
+/// A name for what no other machine of this process has.
+fn name(of: &str) -> String {
+    static MACHINES: AtomicU32 = AtomicU32::new(0);
+    let number = MACHINES.fetch_add(1, Ordering::Relaxed);
+    clean::name(Owner::current(), of, &number.to_string())
+}
+
+/// The name that the guest's tap of this number has while it is not plugged in.
+fn tap(number: usize) -> String {
+    format!("tap{number}")
+}
+
+/// A host's virtual machine.
+#[derive(Debug)]
+struct Vm {
+    guest: Guest,
+}
+
+impl Environment for Vm {
+    fn network(&self) -> &Network {
+        &self.guest.machine().network
+    }
+
+    fn start(&self, program: Program) -> io::Result<Child> {
+        self.guest.machine().start(program)
+    }
+
+    fn guest(&self) -> Option<&Guest> {
+        Some(&self.guest)
+    }
+
+    fn facts(&self) -> BTreeMap<&'static str, Value> {
+        let machine = self.guest.machine();
+        BTreeMap::from([
+            ("kernel", json!(machine.kernel)),
+            ("accelerator", json!(machine.accelerator.name())),
+            ("emulated", json!(machine.accelerator == Accelerator::Tcg)),
+            ("ready_after_s", json!(machine.ready_after.as_secs_f64())),
+        ])
+    }
+}
+
+/// A guest whose ends of links are its own devices.
+#[derive(Debug)]
+pub struct Guest {
+    /// There until dropped.
+    machine: Option<Machine>,
+    /// Where each of its taps is, from the first.
+    plugged: Mutex<Vec<(Namespace, String)>>,
+}
+
+impl Guest {
+    /// Its routing tables.
+    pub(crate) fn netlink(&self) -> Netlink {
+        Netlink::over(Box::new(self.machine().channel.carrier()))
+    }
+
+    /// Writes what a file of it says, such as a setting of its kernel.
+    pub(crate) fn write(&self, path: &Path, text: &str) -> io::Result<()> {
+        self.machine().write(path, 0o644, text.as_bytes())
+    }
+
+    /// What a file of it says.
+    pub(crate) fn read(&self, path: &Path) -> io::Result<String> {
+        let bytes = self
+            .machine()
+            .channel
+            .read(path.as_os_str().as_encoded_bytes())?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Plugs its next device into a link: `outer` is what the tap becomes in `place`, `inner` what the
+    /// device becomes in the guest, where it stays down.
+    pub(crate) fn plug(
+        &self,
+        place: &Namespace,
+        outer_name: &str,
+        outer: LinkSpec<'_>,
+        inner: &LinkSpec<'_>,
+    ) -> Result<(), Error> {
+        let mut plugged = self.plugged();
+        let number = plugged.len();
+        let link = self.device(number)?;
+        self.netlink()
+            .set_link(link, inner)
+            .map_err(at("a virtual machine"))?;
+        let kept = (place.try_clone()?, outer_name.to_owned());
+        let home = self.machine().network.namespace();
+        home.run(|| {
+            let mut netlink = Netlink::new()?;
+            let tap = netlink.link_by_name(&tap(number))?.index;
+            netlink.set_link(tap, &outer.namespace(std::os::fd::AsFd::as_fd(place)))
+        })?
+        .map_err(at(outer_name))?;
+        plugged.push(kept);
+        Ok(())
+    }
+
+    /// The index, in the guest, of its device of this number.
+    fn device(&self, number: usize) -> Result<u32, Error> {
+        let links = self.netlink().links().map_err(at("a virtual machine"))?;
+        let mut devices: Vec<u32> = links.iter().map(|link| link.index).collect();
+        devices.retain(|&index| index != LOOPBACK);
+        devices.sort_unstable();
+        devices.get(number).copied().ok_or_else(|| Error::Guest {
+            name: self.machine().kernel.clone(),
+            what: format!("it has no device {number}"),
+        })
+    }
+
+    /// Takes its taps out of their links: a namespace that ends takes with it what is inside.
+    pub(crate) fn unplug(&self) -> Result<(), Error> {
+        let home = self.machine().network.namespace();
+        for (number, (place, name)) in self.plugged().drain(..).enumerate() {
+            place
+                .run(|| {
+                    let mut netlink = Netlink::new()?;
+                    let index = netlink.link_by_name(&name)?.index;
+                    let tap = tap(number);
+                    let spec = LinkSpec::new(&tap).down();
+                    netlink.set_link(index, &spec.namespace(std::os::fd::AsFd::as_fd(home)))
+                })?
+                .map_err(at(&name))?;
+        }
+        Ok(())
+    }
+
+    /// Undoes what a bed set in it, and ends what it started.
+    fn reset(&self) -> Result<(), Error> {
+        self.unplug()?;
+        let machine = self.machine();
+        machine.clear().map_err(|error| Error::Guest {
+            name: machine.kernel.clone(),
+            what: error.to_string(),
+        })?;
+        let mut netlink = self.netlink();
+        let undo = || {
+            for address in netlink.addresses()? {
+                if address.ifindex != LOOPBACK {
+                    netlink.delete_address(address.ifindex, address.address, address.prefix_len)?;
+                }
+            }
+            for link in netlink.links()? {
+                if !link.loopback {
+                    let name = format!("port{}", link.index);
+                    // A device that is up keeps its name.
+                    netlink.set_link(link.index, &LinkSpec::unnamed().down())?;
+                    netlink.set_link(link.index, &LinkSpec::new(&name))?;
+                }
+            }
+            Ok(())
+        };
+        let mut undo = undo;
+        undo().map_err(at("a virtual machine"))
+    }
+
+    fn machine(&self) -> &Machine {
+        self.machine.as_ref().expect("it is there until dropped")
+    }
+
+    fn plugged(&self) -> MutexGuard<'_, Vec<(Namespace, String)>> {
+        self.plugged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let holders = kept().holders;
+        let clean = match holders {
+            0 => false,
+            _ => self
+                .reset()
+                .inspect_err(|error| tracing::warn!("{error}"))
+                .is_ok(),
+        };
+        let Some(machine) = self.machine.take() else {
+            return;
+        };
+        let mut kept = kept();
+        // Who asleep cannot be woken is of no use: it ends here.
+        if clean && kept.holders > 0 && machine.sleep().is_ok() {
+            kept.machines.push(machine);
+        }
+    }
+}
+
+/// Machines that wait for their next bed.
+struct Waiting {
+    holders: usize,
+    machines: Vec<Machine>,
+}
+
+fn kept() -> MutexGuard<'static, Waiting> {
+    static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
+        holders: 0,
+        machines: Vec::new(),
+    });
+    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// While one is held, virtual machines wait for the next bed when theirs is dropped. They sleep
+/// meanwhile, and end with the last that is held.
+#[derive(Debug)]
+pub struct Kept(());
+
+impl Kept {
+    pub fn new() -> Self {
+        kept().holders += 1;
+        Self(())
+    }
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let mut kept = kept();
+        kept.holders -= 1;
+        if kept.holders == 0 {
+            let machines = std::mem::take(&mut kept.machines);
+            drop(kept);
+            drop(machines);
+        }
+    }
+}
+
+/// One that waits and still answers.
+fn take(shape: &Shape) -> Option<Machine> {
+    loop {
+        let machine = {
+            let mut kept = kept();
+            let fits = kept
+                .machines
+                .iter()
+                .position(|machine| machine.shape == *shape)?;
+            kept.machines.swap_remove(fits)
+        };
+        if machine.wake().is_ok() && machine.channel.ping().is_ok() {
+            return Some(machine);
+        }
+    }
+}
+
+/// The program that is a guest's first.
+fn init_program() -> Result<PathBuf, Missing> {
+    let triple = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let own = std::env::current_exe().unwrap_or_default();
+    let beside = own.parent().map(|folder| folder.join(AGENT));
+    let built = own
+        .ancestors()
+        .map(|folder| folder.join(&triple).join("agent").join(AGENT));
+    beside
+        .into_iter()
+        .chain(built)
+        .find(|program| program.is_file())
+        .ok_or_else(|| Missing::new("a guest needs netbench-agent", "cargo xtask agent"))
+}

@@ -1,0 +1,128 @@
+//! A program in a guest, seen from this machine: its streams, its signals, its end.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::thread;
+
+use guest::{Kind, LARGEST};
+use nix::sys::signal::Signal;
+
+use super::channel::Channel;
+use crate::environment::{Program, Stream};
+
+/// A program in a guest.
+#[derive(Debug)]
+pub(crate) struct GuestProgram {
+    channel: Arc<Channel>,
+    number: u32,
+    machine: u32,
+    pub(crate) stdin: Option<ChildStdin>,
+    pub(crate) stdout: Option<ChildStdout>,
+    pub(crate) stderr: Option<ChildStderr>,
+}
+
+impl GuestProgram {
+    /// Starts it. `machine` is the process that emulates the guest.
+    pub(super) fn start(
+        channel: &Arc<Channel>,
+        machine: u32,
+        program: Program,
+    ) -> io::Result<Self> {
+        let number = channel.number();
+        let mut words = Vec::new();
+        for word in program.words() {
+            words.extend(word.as_encoded_bytes());
+            words.push(0);
+        }
+        // Before it starts: it may speak at once.
+        let outputs = [Kind::Output, Kind::Errors].map(|kind| channel.listen(number, kind));
+        channel.ask(number, [(Kind::Start, words.as_slice())])?;
+        let [stdin, stdout, stderr] = program.streams();
+        let [said, complained] = outputs;
+        Ok(Self {
+            channel: Arc::clone(channel),
+            number,
+            machine,
+            stdin: feed(channel, number, stdin)?.map(ChildStdin::from),
+            stdout: drain(said, stdout, || io::stdout().as_fd().try_clone_to_owned())?
+                .map(ChildStdout::from),
+            stderr: drain(complained, stderr, || {
+                io::stderr().as_fd().try_clone_to_owned()
+            })?
+            .map(ChildStderr::from),
+        })
+    }
+
+    pub(crate) fn machine(&self) -> u32 {
+        self.machine
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> io::Result<()> {
+        let signal = (signal as i32).to_le_bytes();
+        self.channel.say(Kind::Signal, self.number, &signal)
+    }
+
+    pub(crate) fn status(&self) -> Option<ExitStatus> {
+        self.channel.status(self.number)
+    }
+
+    pub(crate) fn wait(&self) -> ExitStatus {
+        self.channel.wait(self.number)
+    }
+}
+
+/// Passes on what the program is to read; returns where to write it, if that is asked for.
+fn feed(channel: &Arc<Channel>, number: u32, stdin: Stream) -> io::Result<Option<OwnedFd>> {
+    let (mut from, other): (Box<dyn Read + Send>, _) = match stdin {
+        Stream::Null => {
+            channel.say(Kind::Input, number, &[])?;
+            return Ok(None);
+        }
+        Stream::Inherited => (Box::new(io::stdin()), None),
+        Stream::File(file) => (Box::new(file), None),
+        Stream::Piped => {
+            let (from, to) = io::pipe()?;
+            (Box::new(from), Some(to.into()))
+        }
+    };
+    let channel = Arc::clone(channel);
+    thread::spawn(move || {
+        let mut part = vec![0; LARGEST];
+        loop {
+            let length = from.read(&mut part).unwrap_or(0);
+            // The end of input is an empty part.
+            if channel.say(Kind::Input, number, &part[..length]).is_err() || length == 0 {
+                break;
+            }
+        }
+    });
+    Ok(other)
+}
+
+/// Passes on what the program says; returns where to read it, if that is asked for.
+fn drain(
+    said: Receiver<Vec<u8>>,
+    to: Stream,
+    inherited: impl FnOnce() -> io::Result<OwnedFd>,
+) -> io::Result<Option<OwnedFd>> {
+    let (mut to, other): (Box<dyn Write + Send>, _) = match to {
+        Stream::Null => return Ok(None),
+        Stream::Inherited => (Box::new(std::fs::File::from(inherited()?)), None),
+        Stream::File(file) => (Box::new(file), None),
+        Stream::Piped => {
+            let (from, to) = io::pipe()?;
+            (Box::new(to), Some(from.into()))
+        }
+    };
+    thread::spawn(move || {
+        for part in said {
+            if to.write_all(&part).is_err() {
+                break;
+            }
+        }
+    });
+    Ok(other)
+}

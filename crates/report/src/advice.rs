@@ -38,7 +38,9 @@ fn sentence(analysis: &Analysis<'_>, class: &Class, metric: &Metric) -> Option<S
     };
     let loads: Vec<&String> = class.loads.iter().filter(measured).collect();
     let arms = analysis.record.header.arms.iter();
-    let arms: Vec<&String> = arms.filter(|arm| *arm != FLOOR).collect();
+    let arms: Vec<&String> = arms
+        .filter(|arm| *arm != FLOOR && !analysis.is_emulated(arm))
+        .collect();
     let (lossy, whole): (Vec<&String>, Vec<&String>) = arms
         .into_iter()
         .partition(|arm| loads.iter().any(|load| loses(analysis, load, arm)));

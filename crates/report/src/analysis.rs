@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stats::{Block, Comparison, Flags, Verdict, holm};
+use stats::{Block, Comparison, Estimate, Flags, Verdict, holm};
 
 use crate::journal::Record;
 use crate::record::{Header, Metric, Question, Skip, Trial};
@@ -19,6 +19,8 @@ pub struct Analysis<'a> {
     pub record: &'a Record,
     pub rows: Vec<Row<'a>>,
     measured: Measured<'a>,
+    /// Arms of which a trial ran in an emulated machine.
+    emulated: BTreeSet<&'a str>,
 }
 
 /// One metric of one arm against one baseline under one load.
@@ -32,6 +34,8 @@ pub struct Row<'a> {
     /// None for an arm that this machine cannot run.
     pub comparison: Option<Comparison>,
     pub skip: Option<&'a Skip>,
+    /// Whether one of the two ran in an emulated machine: nothing is then claimed of them.
+    pub emulated: bool,
     /// p after Holm's correction over the experiment's non-primary rows; as it was for primary ones.
     pub adjusted_p: Option<f64>,
 }
@@ -61,6 +65,8 @@ struct Measured<'a> {
 impl<'a> Analysis<'a> {
     pub fn new(record: &'a Record) -> Self {
         let measured = Measured::of(record);
+        let emulated = record.trials.iter().filter(|trial| trial.is_emulated());
+        let emulated: BTreeSet<&str> = emulated.map(|trial| trial.arm.as_str()).collect();
         let mut rows = Vec::new();
         for metric in &record.header.metrics {
             for load in &record.header.loads {
@@ -68,11 +74,30 @@ impl<'a> Analysis<'a> {
                 rows.extend(skipped(record, &measured.last, metric, load));
             }
         }
+        for row in &mut rows {
+            row.emulated = [row.baseline, plain(&row.arm)]
+                .iter()
+                .any(|arm| emulated.contains(arm));
+        }
         adjust(&mut rows);
         Self {
             record,
             rows,
             measured,
+            emulated,
+        }
+    }
+
+    /// Whether an arm, or a repeat of one, ran in an emulated machine.
+    pub fn is_emulated(&self, label: &str) -> bool {
+        self.emulated.contains(plain(label))
+    }
+
+    /// An arm's label as it is shown: with a word of warning where it was emulated.
+    pub fn shown(&self, label: &str) -> String {
+        match self.is_emulated(label) {
+            true => format!("{label} EMULATED"),
+            false => label.to_owned(),
         }
     }
 
@@ -110,6 +135,9 @@ impl<'a> Analysis<'a> {
         arm: &str,
         other: &str,
     ) -> Option<f64> {
+        if self.is_emulated(arm) || self.is_emulated(other) {
+            return None;
+        }
         let others = self.values(metric, load, other)?;
         let differences: Vec<f64> = self
             .values(metric, load, arm)?
@@ -125,6 +153,9 @@ impl<'a> Analysis<'a> {
 
     /// What is claimed of one arm against another under a load.
     pub fn judge(&self, metric: &Metric, load: &str, arm: &str, other: &str) -> Option<Verdict> {
+        if self.is_emulated(arm) || self.is_emulated(other) {
+            return Some(Verdict::Emulated);
+        }
         let compared = self.measured.compare(self.record, metric, load, arm, other);
         Some(compared?.verdict)
     }
@@ -147,11 +178,24 @@ impl<'a> Analysis<'a> {
     }
 }
 
+/// The arm that a label is of.
+fn plain(label: &str) -> &str {
+    label.trim_end_matches('\'')
+}
+
 impl Row<'_> {
+    /// What is known of one against the other, where anything may be said.
+    pub fn clean(&self) -> Option<&Estimate> {
+        let comparison = self.comparison.as_ref().filter(|_| !self.emulated)?;
+        comparison.clean.as_ref()
+    }
+
     pub fn verdict(&self) -> Verdict {
-        self.comparison
-            .as_ref()
-            .map_or(Verdict::Skipped, |comparison| comparison.verdict)
+        match &self.comparison {
+            None => Verdict::Skipped,
+            Some(_) if self.emulated => Verdict::Emulated,
+            Some(comparison) => comparison.verdict,
+        }
     }
 
     /// Whether this is the baseline judged against itself.
@@ -213,6 +257,7 @@ impl<'a> Measured<'a> {
                     adjusted_p: comparison.p,
                     comparison: Some(comparison),
                     skip: None,
+                    emulated: false,
                 })
             })
             .collect()
@@ -377,6 +422,7 @@ fn skipped<'a>(
             baseline,
             comparison: None,
             skip: Some(skip),
+            emulated: false,
             adjusted_p: None,
         })
         .collect()
@@ -386,7 +432,7 @@ fn skipped<'a>(
 fn adjust(rows: &mut [Row<'_>]) {
     let mut further: Vec<&mut Row<'_>> = rows
         .iter_mut()
-        .filter(|row| !row.metric.primary && row.adjusted_p.is_some())
+        .filter(|row| !row.metric.primary && !row.emulated && row.adjusted_p.is_some())
         .collect();
     let p: Vec<f64> = further.iter().filter_map(|row| row.adjusted_p).collect();
     for (row, adjusted) in further.iter_mut().zip(holm(&p)) {

@@ -9,6 +9,8 @@ use crate::palette::STATES;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Usage {
     pub(crate) arm: String,
+    /// In an emulated machine.
+    pub(crate) emulated: bool,
     pub(crate) states: [f64; STATES.len()],
     /// Share spent in what other states already hold: BPF programs, probes.
     pub(crate) of_which: BTreeMap<String, f64>,
@@ -41,6 +43,7 @@ fn usage(analysis: &Analysis<'_>, load: &str, arm: &str) -> Option<Usage> {
     }
     let mut usage = Usage {
         arm: arm.to_owned(),
+        emulated: analysis.is_emulated(arm),
         states: [0.0; STATES.len()],
         of_which: BTreeMap::new(),
     };

@@ -114,6 +114,9 @@ pub struct Trial {
     pub at_s: f64,
 }
 
+/// What the fact of a host is called that says whether it was emulated: `host.server.emulated`.
+const EMULATED: &str = ".emulated";
+
 /// Stack samples of one trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stacks {
@@ -162,6 +165,12 @@ impl Trial {
     /// Whether nothing flags it. Of several attempts at most the last is.
     pub fn is_clean(&self) -> bool {
         self.flags.is_empty()
+    }
+
+    /// Whether an emulated machine had a part in it: what it took is then the emulator's time.
+    pub fn is_emulated(&self) -> bool {
+        let mut facts = self.environment.iter();
+        facts.any(|(name, value)| name.ends_with(EMULATED) && *value == true)
     }
 
     /// The name of the arm as results print it: `recv`, and `recv'`, `recv''` for its repeats.

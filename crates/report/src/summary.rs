@@ -21,7 +21,7 @@ pub struct Summary {
 /// skipped, and intervals where there are fewer than six blocks.
 ///
 /// The figures are of the blocks in which no trial they rest on was flagged; where fewer than six were clean the verdict
-/// is `unreliable`. For `effect` `difference`, `ratio`, `ci` and `aa` hold differences in `unit`.
+/// is `unreliable`. Where one of the two ran in an emulated machine it is `emulated`, and nothing compares them. For `effect` `difference`, `ratio`, `ci` and `aa` hold differences in `unit`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub metric: String,
@@ -46,6 +46,9 @@ pub struct Outcome {
     /// Flagged blocks that hold both arms.
     pub flagged: usize,
     pub verdict: Verdict,
+    /// Which of the two ran in an emulated machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub emulated: Vec<String>,
     pub reason: Option<String>,
     /// What would have an arm that was skipped run.
     #[serde(default)]
@@ -67,7 +70,11 @@ impl Summary {
             schema: SCHEMA,
             experiment: experiment.clone(),
             machine: machine.clone(),
-            results: analysis.rows.iter().map(Outcome::of).collect(),
+            results: analysis
+                .rows
+                .iter()
+                .map(|row| Outcome::of(analysis, row))
+                .collect(),
         }
     }
 
@@ -81,7 +88,7 @@ impl Summary {
 }
 
 impl Outcome {
-    fn of(row: &Row<'_>) -> Self {
+    fn of(analysis: &Analysis<'_>, row: &Row<'_>) -> Self {
         let comparison = row.comparison.as_ref();
         let clean = comparison.and_then(|comparison| comparison.clean.as_ref());
         // Neither has a number: no value to divide by, and an end that lies below all that was seen.
@@ -98,15 +105,21 @@ impl Outcome {
             baseline: row.baseline.to_owned(),
             arm_median: clean.map(|clean| clean.arm_median),
             baseline_median: clean.map(|clean| clean.baseline_median),
-            ratio: clean.and_then(|clean| finite(clean.effect)),
-            ci: clean.and_then(|clean| clean.interval).and_then(ends),
-            confidence: clean
+            ratio: row.clean().and_then(|clean| finite(clean.effect)),
+            ci: row.clean().and_then(|clean| clean.interval).and_then(ends),
+            confidence: row
+                .clean()
                 .and_then(|clean| clean.interval)
                 .map(|ci| ci.confidence),
-            aa: clean.and_then(|clean| clean.aa).and_then(ends),
+            aa: row.clean().and_then(|clean| clean.aa).and_then(ends),
             n: clean.map_or(0, |clean| clean.n),
             flagged: comparison.map_or(0, |comparison| comparison.flagged),
             verdict: row.verdict(),
+            emulated: [row.arm.as_str(), row.baseline]
+                .into_iter()
+                .filter(|arm| analysis.is_emulated(arm))
+                .map(str::to_owned)
+                .collect(),
             reason: reason(row),
             remedy: row.skip.map(|skip| skip.remedy.clone()),
         }

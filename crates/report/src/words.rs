@@ -38,10 +38,15 @@ impl Sentence {
         let Some(clean) = &comparison.clean else {
             return plain(unreliable(row, comparison));
         };
+        if row.emulated {
+            return emulated(row, clean);
+        }
         let claim = match comparison.verdict {
             Verdict::Better | Verdict::Worse => difference(row, clean),
             Verdict::NoDifference => no_difference(row, comparison, clean),
-            Verdict::Unreliable | Verdict::Skipped => unreliable(row, comparison),
+            Verdict::Unreliable | Verdict::Skipped | Verdict::Emulated => {
+                unreliable(row, comparison)
+            }
         };
         Self {
             claim,
@@ -147,6 +152,21 @@ fn no_difference(row: &Row<'_>, comparison: &Comparison, clean: &Estimate) -> St
         "{} and {}: no difference detectable{smallest}{reason}",
         row.arm, row.baseline
     )
+}
+
+/// Times of an emulator are no virtual machine's: they stand alone.
+fn emulated(row: &Row<'_>, clean: &Estimate) -> Sentence {
+    let Row { arm, baseline, .. } = row;
+    let metric = row.metric;
+    Sentence {
+        claim: format!("{arm} and {baseline}: EMULATED, not compared"),
+        medians: format!(
+            "{} {} in {arm}",
+            short(&metric.name),
+            quantity(clean.arm_median, &metric.unit)
+        ),
+        evidence: format!("n={}   the times are an emulator's", clean.n),
+    }
 }
 
 fn unreliable(row: &Row<'_>, comparison: &Comparison) -> String {
@@ -312,7 +332,7 @@ pub(crate) fn energy_says(
         .iter()
         .filter_map(|arm| {
             let spent = stats::median(&analysis.clean_values(ENERGY, load, arm))?;
-            Some(format!("{arm} {} uJ", digits(spent)))
+            Some(format!("{} {} uJ", analysis.shown(arm), digits(spent)))
         })
         .collect();
     Some(if measured.is_empty() {
@@ -330,9 +350,12 @@ pub(crate) fn ps_says(analysis: &Analysis<'_>, question: &Question, load: &str) 
         return None;
     }
     let baseline = &analysis.record.header.baseline;
+    if analysis.is_emulated(baseline) {
+        return None;
+    }
     let kernel = ["xdp", "tc", "xdp-flow", "xdp-generic"]
         .into_iter()
-        .find(|arm| analysis.values(PS, load, arm).is_some())?;
+        .find(|arm| !analysis.is_emulated(arm) && analysis.values(PS, load, arm).is_some())?;
     let arm = stats::median(&analysis.clean_values(PS, load, kernel))?;
     let other = stats::median(&analysis.clean_values(PS, load, baseline))?;
     let gain = if arm > 0.0 {

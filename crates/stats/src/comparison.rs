@@ -40,6 +40,8 @@ pub enum Verdict {
     Unreliable,
     /// The arm did not run; the reason says why.
     Skipped,
+    /// One of the two ran in an emulated machine, whose times are the emulator's.
+    Emulated,
 }
 
 /// The values of one block that one comparison needs.

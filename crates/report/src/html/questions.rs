@@ -75,11 +75,7 @@ fn answer(analysis: &Analysis<'_>, question: &Question, load: &str) -> String {
 /// How far from equality a claimed effect lies, rows against the experiment's baseline first.
 fn strength(row: &Row<'_>) -> f64 {
     let claimed = matches!(row.verdict(), Verdict::Better);
-    let effect = row
-        .comparison
-        .as_ref()
-        .and_then(|comparison| comparison.clean.as_ref())
-        .map_or(0.0, |clean| clean.effect);
+    let effect = row.clean().map_or(0.0, |clean| clean.effect);
     match (claimed, row.metric.effect == stats::Effect::Ratio) {
         (true, true) => effect.ln().abs(),
         (true, false) => effect.abs(),
@@ -203,16 +199,18 @@ fn cells(analysis: &Analysis<'_>, row: &Row<'_>) -> Vec<Cell> {
     let span = |interval: Option<stats::Interval>| {
         Cell::number(interval.map_or_else(|| "-".to_owned(), |at| range(at.lower, at.upper)))
     };
-    let effect = clean.map_or_else(|| "-".to_owned(), |clean| digits(clean.effect));
-    let p = row.adjusted_p.map_or_else(|| "-".to_owned(), p_value);
+    let compared = row.clean();
+    let effect = compared.map_or_else(|| "-".to_owned(), |clean| digits(clean.effect));
+    let p = row.adjusted_p.filter(|_| !row.emulated);
+    let p = p.map_or_else(|| "-".to_owned(), p_value);
     vec![
         arm_cell(analysis, &row.arm),
-        Cell::text(row.baseline),
+        Cell::text(analysis.shown(row.baseline)),
         value(clean.map(|clean| clean.arm_median)),
         value(clean.map(|clean| clean.baseline_median)),
         Cell::number(effect),
-        span(clean.and_then(|clean| clean.interval)),
-        span(clean.and_then(|clean| clean.aa)),
+        span(compared.and_then(|clean| clean.interval)),
+        span(compared.and_then(|clean| clean.aa)),
         Cell::number(clean.map_or(0, |clean| clean.n).to_string()),
         Cell::number(p),
         verdict_cell(row),
@@ -225,7 +223,7 @@ pub(super) fn arm_cell(analysis: &Analysis<'_>, arm: &str) -> Cell {
     Cell::Html(format!(
         "<span class=\"key {}\"></span>{}",
         look.class,
-        escape(arm)
+        escape(&analysis.shown(arm))
     ))
 }
 
@@ -240,6 +238,7 @@ fn with_flagged(row: &Row<'_>) -> Cell {
     let all = row
         .comparison
         .as_ref()
+        .filter(|_| !row.emulated)
         .and_then(|comparison| comparison.all.as_ref());
     Cell::number(all.map_or_else(String::new, |all| {
         let interval = all.interval.map_or_else(String::new, |at| {
@@ -261,6 +260,7 @@ fn verdict_cell(row: &Row<'_>) -> Cell {
         Verdict::NoDifference => format!("no difference{reason}"),
         Verdict::Unreliable => format!("unreliable{reason}"),
         Verdict::Skipped => "skipped".to_owned(),
+        Verdict::Emulated => "EMULATED, not compared".to_owned(),
     })
 }
 

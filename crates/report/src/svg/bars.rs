@@ -45,6 +45,9 @@ pub(crate) fn cpu(usages: &[Usage], load: &str, id: String, title: String) -> Op
         figure.open("ink");
         let middle = y + (ROW - 10.0) / 2.0 + 4.5;
         figure.text((LEFT - 10.0, middle), "end", &usage.arm);
+        if usage.emulated {
+            figure.text((LEFT - 10.0, middle + 12.0), "end", "EMULATED");
+        }
         figure.text(
             (WIDTH - 6.0, middle),
             "end",
@@ -75,7 +78,10 @@ fn legend(shown: &[usize]) -> Vec<(f64, f64)> {
 fn describe(usages: &[Usage], load: &str) -> String {
     let totals: Vec<String> = usages
         .iter()
-        .map(|usage| format!("{} {} %", usage.arm, digits(usage.busy())))
+        .map(|usage| {
+            let emulated = if usage.emulated { " EMULATED" } else { "" };
+            format!("{}{emulated} {} %", usage.arm, digits(usage.busy()))
+        })
         .collect();
     format!(
         "Share of all CPUs in use under {load}, by state, one bar per arm: {}.",

@@ -42,7 +42,12 @@ pub(crate) fn boxes(
     all.extend(floor);
     let scale = Scale::fit(&all, LEFT, RIGHT);
     let bottom = TOP + ROW * float(rows.len());
-    let mut figure = Figure::new(id, title, describe(metric, load, &rows), bottom + 42.0);
+    let mut figure = Figure::new(
+        id,
+        title,
+        describe(analysis, metric, load, &rows),
+        bottom + 42.0,
+    );
     scale.draw_below(
         &mut figure,
         TOP,
@@ -55,6 +60,9 @@ pub(crate) fn boxes(
         row(&mut figure, scale, y, look_of(arm, arms), values);
         figure.open("ink");
         figure.text((LEFT - 10.0, y + 4.5), "end", arm);
+        if analysis.is_emulated(arm) {
+            figure.text((LEFT - 10.0, y + 17.0), "end", "EMULATED");
+        }
         if let Some(median) = stats::median(values) {
             let value = quantity(median, &metric.unit);
             figure.text((WIDTH - 6.0, y + 4.5), "end", &value);
@@ -150,11 +158,17 @@ fn band(analysis: &Analysis<'_>, metric: &Metric, load: &str) -> Option<(f64, f6
     })
 }
 
-fn describe(metric: &Metric, load: &str, rows: &[(&String, Vec<f64>)]) -> String {
+fn describe(
+    analysis: &Analysis<'_>,
+    metric: &Metric,
+    load: &str,
+    rows: &[(&String, Vec<f64>)],
+) -> String {
     let medians: Vec<String> = rows
         .iter()
         .filter_map(|(arm, values)| {
             let median = stats::median(values)?;
+            let arm = analysis.shown(arm);
             Some(format!("{arm} {}", quantity(median, &metric.unit)))
         })
         .collect();

@@ -64,11 +64,11 @@ fn drawn(analysis: &Analysis<'_>, load: &str, id: &str, held: &Held) -> Option<F
     let across = Scale::log(low, high, LEFT, RIGHT);
     let up = Scale::from_zero(1.0, BOTTOM, TOP);
     let title = format!("Distribution of {}, {load}", held.what);
-    let told = describe(load, &curves, held);
+    let told = describe(analysis, load, &curves, held);
     let mut figure = Figure::new(id.to_owned(), title, told, BOTTOM + 42.0);
     let legend: Vec<(String, Look)> = curves
         .iter()
-        .map(|(arm, _)| ((*arm).clone(), look_of(arm, arms)))
+        .map(|(arm, _)| (analysis.shown(arm), look_of(arm, arms)))
         .collect();
     figure.legend(12.0, &legend);
     let (share, axis) = (
@@ -121,13 +121,19 @@ fn curve(figure: &mut Figure, look: Look, steps: &[(f64, f64)], across: Scale, u
     figure.close();
 }
 
-fn describe(load: &str, curves: &[(&String, Histogram)], held: &Held) -> String {
+fn describe(
+    analysis: &Analysis<'_>,
+    load: &str,
+    curves: &[(&String, Histogram)],
+    held: &Held,
+) -> String {
     let Held { what, of, .. } = held;
     let medians: Vec<String> = curves
         .iter()
         .filter_map(|(arm, histogram)| {
             let us = histogram.quantile(0.5)? / NS_PER_US;
             let n = histogram.count();
+            let arm = analysis.shown(arm);
             Some(format!("{arm} {} us ({n} {of})", crate::words::digits(us)))
         })
         .collect();

@@ -47,7 +47,7 @@ pub(crate) fn series(
     );
     let legend: Vec<(String, Look)> = lines
         .iter()
-        .map(|(arm, _)| ((*arm).clone(), look_of(arm, arms)))
+        .map(|(arm, _)| (analysis.shown(arm), look_of(arm, arms)))
         .collect();
     figure.legend(12.0, &legend);
     up.draw_left(

@@ -1,0 +1,97 @@
+//! What ran in an emulated machine is called so wherever it is shown, and compared with nothing.
+
+use report::{Analysis, Summary, page, terminal};
+use serde_json::json;
+use stats::Verdict;
+
+mod common;
+
+/// A record in which an arm ran in an emulated machine in one of its trials.
+fn record(arm: &str) -> report::Record {
+    let mut record = common::record(20, 1);
+    let mut trials = record.trials.iter_mut();
+    let trial = trials.find(|trial| trial.arm == arm && trial.block == 7);
+    let facts = &mut trial.expect("a trial of the arm").environment;
+    facts.insert("host.server.emulated".to_owned(), json!(true));
+    record
+}
+
+/// Lines that name the arm, or as much of a page as is between two tags.
+fn naming<'a>(text: &'a str, arm: &str) -> Vec<&'a str> {
+    let named = text.split(['\n', '<', '>']);
+    named.filter(|part| part.contains(arm)).collect()
+}
+
+#[test]
+fn no_sentence_compares_it() {
+    let record = record("xdp");
+    let text = terminal::results(&Analysis::new(&record));
+    let said = naming(&text, "xdp");
+    assert!(said.len() > 1);
+    for line in said {
+        assert!(
+            line.contains("EMULATED") || line.contains("did not run"),
+            "{line}"
+        );
+        assert!(!line.contains("than") && !line.contains(" CI "), "{line}");
+    }
+    // The others are compared as if it were not there.
+    assert!(text.contains("tc is 7.5x lower than recv"), "{text}");
+}
+
+#[test]
+fn its_rows_hold_its_figures_and_no_difference() {
+    let record = record("xdp");
+    let summary = Summary::from_record(&record);
+    let rows = || summary.results.iter().filter(|row| row.arm == "xdp");
+    assert!(rows().count() > 0);
+    for row in rows() {
+        assert_eq!(row.verdict, Verdict::Emulated);
+        assert_eq!(row.emulated, ["xdp"]);
+        assert!(row.arm_median.is_some());
+        assert_eq!((row.ratio, row.ci, row.aa), (None, None, None));
+    }
+    let others = summary.results.iter().filter(|row| row.arm == "tc");
+    assert!(others.clone().all(|row| row.emulated.is_empty()));
+    let json = summary.to_json().unwrap();
+    assert!(json.contains("\"verdict\": \"emulated\""));
+}
+
+#[test]
+fn an_emulated_baseline_has_nothing_compared_with_it() {
+    let record = record("recv");
+    let analysis = Analysis::new(&record);
+    for row in analysis.rows.iter().filter(|row| row.baseline == "recv") {
+        let verdict = row.verdict();
+        assert!(
+            matches!(verdict, Verdict::Emulated | Verdict::Skipped),
+            "{}",
+            row.arm
+        );
+    }
+    assert!(!terminal::results(&analysis).contains(" than recv"));
+}
+
+#[test]
+fn tables_and_figures_of_the_page_say_so() {
+    let record = record("xdp");
+    let html = page(&Analysis::new(&record));
+    let rows = html
+        .split("<tr>")
+        .filter(|row| row.contains(">xdp EMULATED<") || row.contains("</span>xdp"));
+    let rows: Vec<&str> = rows.collect();
+    assert!(rows.len() > 2);
+    assert!(rows.iter().all(|row| row.contains("xdp EMULATED")));
+    let compared = rows
+        .iter()
+        .filter(|row| row.contains("EMULATED, not compared"));
+    assert!(compared.count() > 0);
+    assert!(!html.contains("xdp is ") && !html.contains("xdp uses "));
+    // Box plot, distribution, series, and the bars of the CPU's states.
+    let figures = html
+        .split("<svg")
+        .skip(1)
+        .filter(|figure| figure.contains(">xdp<") || figure.contains("xdp "));
+    assert!(figures.clone().count() >= 4);
+    assert!(figures.clone().all(|figure| figure.contains("EMULATED")));
+}

@@ -133,9 +133,6 @@ impl Bed {
             for (key, value) in &sysctls {
                 host.write(&format!("/proc/sys/net/{key}"), value)?;
             }
-            for (fact, value) in host.facts() {
-                self.settings.insert(format!("host.{name}.{fact}"), value);
-            }
             for (key, value) in sysctls {
                 let key = format!("host.{name}.{}", key.replace('/', "."));
                 self.settings.insert(key, json!(value));

@@ -96,9 +96,7 @@ impl Host {
     pub fn read(&self, path: &str) -> Result<String, Error> {
         let read = match self.guest() {
             Some(guest) => guest.read(Path::new(path)),
-            None => self
-                .namespace()
-                .run_with_sysfs(|| fs::read_to_string(path))?,
+            None => self.within(path, || fs::read_to_string(path))?,
         };
         read.map_err(|cause| Error::Reading {
             place: self.name.clone(),
@@ -111,13 +109,21 @@ impl Host {
     pub fn write(&self, path: &str, value: &str) -> Result<(), Error> {
         let written = match self.guest() {
             Some(guest) => guest.write(Path::new(path), value),
-            None => self.namespace().run_with_sysfs(|| fs::write(path, value))?,
+            None => self.within(path, || fs::write(path, value))?,
         };
         written.map_err(|cause| Error::Setting {
             place: self.name.clone(),
             key: path.to_owned(),
             value: value.to_owned(),
             cause,
+        })
+    }
+
+    /// Runs `work` where `path` is this host's.
+    fn within<T: Send>(&self, path: &str, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        Ok(match path.starts_with("/sys") {
+            true => self.namespace().run_with_sysfs(work)?,
+            false => self.namespace().run(work)?,
         })
     }
 

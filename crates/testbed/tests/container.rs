@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sys::require::{Class, skip};
-use testbed::{Bed, Child, HostSpec, Kind, LinkKind, LinkSpec, Program, Topology};
+use testbed::{Bed, Child, HostSpec, Kind, LinkKind, LinkSpec, Program, Stream, Topology};
 
 /// Says, in a child, that it is one.
 const ROLE: &str = "LOWROAD_TEST_CONTAINER_MAKER";
@@ -40,7 +40,7 @@ fn bed(run: &str) -> Bed {
 fn shell(bed: &Bed, script: &str) -> Child {
     let server = bed.host("server").unwrap();
     let program = Program::new("busybox").args(["sh", "-c", script]);
-    server.start(program.stdout(Stdio::piped())).unwrap()
+    server.start(program.stdout(Stream::Piped)).unwrap()
 }
 
 fn output(child: &mut Child) -> String {
@@ -123,7 +123,7 @@ fn a_dynamic_program_has_its_libraries_and_the_files_it_needs() {
     let program = |to: &Path| {
         let from = folder.path().join("in");
         let program = Program::new("cp").args([from.as_os_str(), to.as_os_str()]);
-        program.needs(folder.path()).stderr(Stdio::null())
+        program.needs(folder.path()).stderr(Stream::Null)
     };
     let copy = folder.path().join("out");
     assert!(

@@ -330,13 +330,15 @@ fn take(shape: &Shape) -> Option<Machine> {
 /// The program that is a guest's first.
 fn init_program() -> Result<PathBuf, Missing> {
     let triple = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let named = std::env::var_os("LOWROAD_AGENT").map(PathBuf::from);
     let own = std::env::current_exe().unwrap_or_default();
     let beside = own.parent().map(|folder| folder.join(AGENT));
     let built = own
         .ancestors()
         .map(|folder| folder.join(&triple).join("agent").join(AGENT));
-    beside
+    named
         .into_iter()
+        .chain(beside)
         .chain(built)
         .find(|program| program.is_file())
         .ok_or_else(|| Missing::new("a guest needs netbench-agent", "cargo xtask agent"))

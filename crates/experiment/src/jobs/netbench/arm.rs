@@ -41,8 +41,8 @@ impl Arm {
         tool: Tool::Lowroad,
     };
 
-    /// The links of namespaces, and of a container; then placements, and other people's tools, on the direct
-    /// link between namespaces.
+    /// The links of namespaces, of a container and of virtual machines; then placements, and other people's
+    /// tools, on the direct link between namespaces.
     pub(super) const ALL: &[Self] = &[
         Self::USUAL,
         Self {
@@ -63,6 +63,28 @@ impl Arm {
         Self {
             name: "oci-bridge",
             env: "oci",
+            link: LinkKind::Bridge,
+            ..Self::USUAL
+        },
+        Self {
+            name: "vm",
+            env: "vm",
+            ..Self::USUAL
+        },
+        Self {
+            name: "vm-bridge",
+            env: "vm",
+            link: LinkKind::Bridge,
+            ..Self::USUAL
+        },
+        Self {
+            name: "vm-rt",
+            env: "vm-rt",
+            ..Self::USUAL
+        },
+        Self {
+            name: "vm-rt-bridge",
+            env: "vm-rt",
             link: LinkKind::Bridge,
             ..Self::USUAL
         },

@@ -8,6 +8,7 @@ mod trial;
 use anyhow::Result;
 use datapath::Missing;
 use probes::foreign::Foreign;
+use testbed::Kept;
 
 use self::arm::Arm;
 pub(crate) use self::stated::check_stated;
@@ -53,6 +54,8 @@ impl Fit for NetbenchFit {
 pub struct NetbenchBench {
     beside: Beside,
     foreign: Foreign,
+    /// A virtual machine boots once for all trials that it serves.
+    _kept: Kept,
 }
 
 impl NetbenchBench {
@@ -60,6 +63,7 @@ impl NetbenchBench {
         Ok(Self {
             beside: Beside::new()?,
             foreign: Foreign::attach()?,
+            _kept: Kept::new(),
         })
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use probes::foreign::Foreign;
 use serde_json::Value;
-use testbed::{Bed, Child, Host, HostSpec, LinkSpec, Topology};
+use testbed::{Bed, Child, Host, HostSpec, LinkSpec, Stream, Topology};
 
 use super::arm::Arm;
 use super::stated;
@@ -59,11 +59,7 @@ impl Stage {
         let token = token(&folder);
         let asked = asked(&bed, spec, &token)?;
         let errors = File::create(folder.path().join("server.stderr"))?;
-        let program = arm
-            .tool
-            .server(&asked)?
-            .stdout(Stdio::null())
-            .stderr(errors);
+        let program = arm.tool.server(&asked)?.stdout(Stream::Null).stderr(errors);
         let server = bed.host(SERVER)?.start(program)?;
         let mut stage = Self {
             server,
@@ -207,7 +203,7 @@ fn waits(server: &Host, datagrams: bool) -> Result<bool> {
         true => "/proc/thread-self/net/udp",
         false => "/proc/thread-self/net/tcp",
     };
-    let sockets = server.run(|| std::fs::read_to_string(table))??;
+    let sockets = server.read(table)?;
     let port = format!(":{PORT:04X}");
     // The second word is where it waits; ten is LISTEN, and seven a socket without a connection.
     Ok(sockets.lines().skip(1).any(|line| {

@@ -66,6 +66,7 @@ const HOST_ONLY: &[&str] = &[
     "lowroad replicate_ship",
     "lowroad router_build",
     "lowroad router_cpu",
+    "lowroad router_gpu",
     "lowroad router_image",
     "lowroad router_made",
     "lowroad router_run",
@@ -82,6 +83,7 @@ const HOST_ONLY: &[&str] = &[
     "router cpu",
     "router following",
     "router fuzz",
+    "router gpu",
     "router image",
     "router listings",
     "router lists",
@@ -92,6 +94,7 @@ const HOST_ONLY: &[&str] = &[
     "router xdp_network",
     "testbed container",
     "testbed impaired",
+    "testbed vm",
 ];
 /// Guests that share the programs, since one thread emulates all CPUs of a guest.
 const GUESTS: usize = 2;

@@ -46,7 +46,7 @@ fn transacts(server: &Server, spec: &Spec) -> Outcome {
 /// Bytes and messages are read one after the other: each flow may have counted one of the two.
 fn assert_bytes(end: &End, size: u64, flows: u64) {
     let off = end.bytes.abs_diff(end.messages * size);
-    assert!(off <= flows * size && off % size == 0, "{end:?}");
+    assert!(off <= flows * size && off.is_multiple_of(size), "{end:?}");
 }
 
 #[test]

@@ -98,18 +98,24 @@ impl Machine {
         };
         let channel = Arc::new(Channel::open(to, from));
         let said = || fs::read_to_string(&errors).unwrap_or_default();
+        let printed = || ending(&fs::read_to_string(&console).unwrap_or_default());
         let hello = loop {
             if let Some(hello) = channel.hello(Duration::from_millis(50)) {
                 break hello;
             }
             let why = match () {
-                () if channel.is_gone() => said(),
                 () if said().contains(KVM_FAILED) => said(),
-                () if begun.elapsed() > within => format!(
-                    "no answer after {} s; its console ends: {}",
-                    within.as_secs(),
-                    ending(&fs::read_to_string(&console).unwrap_or_default())
-                ),
+                () if channel.is_gone() => {
+                    format!(
+                        "qemu ended: {}; its console: {}",
+                        ending(&said()),
+                        printed()
+                    )
+                }
+                () if begun.elapsed() > within => {
+                    let within = within.as_secs();
+                    format!("no answer after {within} s; its console: {}", printed())
+                }
                 () => continue,
             };
             return Err(failed(&ending(&why)));

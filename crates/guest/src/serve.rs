@@ -328,21 +328,23 @@ mod tests {
         }
 
         /// All that is said of a program until its status and the ends of its outputs: what it
-        /// printed, and the status.
-        fn until_ended(&mut self, number: u32) -> (Vec<u8>, i32) {
-            let (mut printed, mut status, mut open) = (Vec::new(), None, 2);
+        /// printed, what of errors, and the status. The two outputs are read each for itself.
+        fn until_ended(&mut self, number: u32) -> (Vec<u8>, Vec<u8>, i32) {
+            let (mut printed, mut errors) = (Vec::new(), Vec::new());
+            let (mut status, mut open) = (None, 2);
             while status.is_none() || open > 0 {
                 let frame = self.next();
                 assert_eq!(frame.number, number);
                 match frame.kind {
                     Kind::Started => {}
                     Kind::Output | Kind::Errors if frame.bytes.is_empty() => open -= 1,
-                    Kind::Output | Kind::Errors => printed.extend(frame.bytes),
+                    Kind::Output => printed.extend(frame.bytes),
+                    Kind::Errors => errors.extend(frame.bytes),
                     Kind::Ended => status = frame.value().map(|(status, _)| status),
                     other => panic!("{other:?}"),
                 }
             }
-            (printed, status.unwrap())
+            (printed, errors, status.unwrap())
         }
     }
 
@@ -352,14 +354,13 @@ mod tests {
         host.say(Kind::Start, 1, *b"sh\0-c\0cat; echo err >&2; exit 3\0");
         host.say(Kind::Input, 1, *b"to cat\n");
         host.say(Kind::Input, 1, []);
-        let (printed, status) = host.until_ended(1);
-        assert_eq!(String::from_utf8(printed).unwrap(), "to cat\nerr\n");
-        assert_eq!(status, 3 << 8);
+        let ended = (b"to cat\n".to_vec(), b"err\n".to_vec(), 3 << 8);
+        assert_eq!(host.until_ended(1), ended);
         // A program of a pipeline is in the group, too: all of it ends.
         host.say(Kind::Start, 2, *b"sh\0-c\0sleep 300 | sleep 300\0");
         assert_eq!(host.next().kind, Kind::Started);
         host.say(Kind::Signal, 2, KILL.to_le_bytes());
-        assert_eq!(host.until_ended(2).1, KILL);
+        assert_eq!(host.until_ended(2).2, KILL);
     }
 
     #[test]

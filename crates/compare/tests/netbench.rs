@@ -178,3 +178,27 @@ fn tools_that_are_here_say_what_ours_does() {
         }
     }
 }
+
+#[test]
+fn every_trial_beside_a_busy_process_is_flagged_for_it() {
+    let Some(record) = block("netbench-neighbour") else {
+        return;
+    };
+    check(&record);
+    let (beside, alone): (Vec<_>, Vec<_>) = record[1..]
+        .iter()
+        .partition(|trial| trial["arm"] == "neighbour");
+    let flags = |trial: &Value| trial["flags"].to_string();
+    // Three loads; to try again helps nobody whom the neighbour waits for.
+    assert_eq!(beside.len(), 3 * 3, "{beside:?}");
+    for trial in &beside {
+        assert!(flags(trial).contains("foreign CPU"), "{trial}");
+    }
+    // Others may be busy beside those: not one of the neighbours.
+    for trial in &alone {
+        for other in &beside {
+            let process = format!("({})", other["environment"]["neighbour.pid"]);
+            assert!(!flags(trial).contains(&process), "{trial}");
+        }
+    }
+}

@@ -10,6 +10,7 @@ pub mod jobs;
 mod lock;
 mod machine;
 pub mod metrics;
+mod neighbour;
 pub mod plan;
 mod record;
 mod run;

@@ -444,10 +444,20 @@ fn adjust(rows: &mut [Row<'_>]) {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArmFlags {
     pub label: String,
+    /// Attempts, flagged or not.
     pub trials: usize,
     pub flagged: usize,
-    /// Flag to the number of trials that raised it.
-    pub reasons: BTreeMap<String, usize>,
+    /// One of the flags that differ in their numbers alone, and how many of them there are.
+    pub reasons: Vec<(String, usize)>,
+}
+
+impl ArmFlags {
+    /// Flagged attempts in per cent; none where there was no attempt.
+    pub fn share(&self) -> Option<f64> {
+        #[expect(clippy::cast_precision_loss, reason = "small counts")]
+        let share = 100.0 * self.flagged as f64 / self.trials as f64;
+        (self.trials > 0).then_some(share)
+    }
 }
 
 /// Flags by arm, in the header's order.
@@ -461,12 +471,13 @@ pub fn flags_by_arm(record: &Record) -> Vec<ArmFlags> {
             let of_arm = || record.trials.iter().filter(|trial| trial.label() == label);
             let mut reasons = BTreeMap::new();
             for flag in of_arm().flat_map(|trial| &trial.flags) {
-                *reasons.entry(flag.clone()).or_insert(0) += 1;
+                let words = flag.replace(|sign: char| sign.is_ascii_digit(), "");
+                reasons.entry(words).or_insert_with(|| (flag.clone(), 0)).1 += 1;
             }
             ArmFlags {
                 trials: of_arm().count(),
                 flagged: of_arm().filter(|trial| !trial.flags.is_empty()).count(),
-                reasons,
+                reasons: reasons.into_values().collect(),
                 label,
             }
         })

@@ -22,5 +22,5 @@ pub use analysis::Analysis;
 pub use html::page;
 pub use journal::{Record, Writer};
 pub use png::{Error as PngError, png};
-pub use summary::{Outcome, Summary};
+pub use summary::{Flags, Outcome, Summary};
 pub use svg::Figure;

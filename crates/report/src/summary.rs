@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use stats::{Better, Effect, Interval, Verdict};
 
-use crate::analysis::{Analysis, Row};
+use crate::analysis::{Analysis, Row, flags_by_arm};
 use crate::journal::{Record, SCHEMA};
 use crate::record::Header;
 
@@ -15,6 +15,17 @@ pub struct Summary {
     pub experiment: String,
     pub machine: BTreeMap<String, serde_json::Value>,
     pub results: Vec<Outcome>,
+    #[serde(default)]
+    pub flags: Vec<Flags>,
+}
+
+/// How many of a series' trials were flagged, over all loads. A trial that was tried again counts each time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flags {
+    /// Second and third runs of the baseline end in `'` and `''`.
+    pub arm: String,
+    pub attempts: usize,
+    pub flagged: usize,
 }
 
 /// One metric of one arm against one baseline under one load. Numbers are null where the arm was
@@ -74,6 +85,14 @@ impl Summary {
                 .rows
                 .iter()
                 .map(|row| Outcome::of(analysis, row))
+                .collect(),
+            flags: flags_by_arm(analysis.record)
+                .into_iter()
+                .map(|flags| Flags {
+                    arm: flags.label,
+                    attempts: flags.trials,
+                    flagged: flags.flagged,
+                })
                 .collect(),
         }
     }

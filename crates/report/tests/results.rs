@@ -146,6 +146,12 @@ fn of_several_attempts_the_clean_one_counts() {
     let flags = report::analysis::flags_by_arm(&record);
     let of_xdp = flags.iter().find(|flags| flags.label == "xdp").unwrap();
     assert_eq!((of_xdp.trials, of_xdp.flagged), (15, 5));
+    let counted = summary
+        .flags
+        .iter()
+        .find(|flags| flags.arm == "xdp")
+        .unwrap();
+    assert_eq!((counted.attempts, counted.flagged), (15, 5));
 }
 
 #[test]

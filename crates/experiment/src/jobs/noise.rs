@@ -123,7 +123,8 @@ fn look() -> Result<Gaps> {
     Ok(worst.unwrap_or_default())
 }
 
-/// More CPU than this, used by processes that are no part of the trial, flags it, in per cent.
+/// More CPU than this, used by processes that are no part of the trial, flags it, in per cent of the CPUs that the
+/// trial may use.
 const FOREIGN_PCT: f64 = 2.0;
 
 /// How long, and how often, the machine is watched for what still runs.
@@ -144,7 +145,19 @@ impl<'a> Watch<'a> {
     /// Waits until the machine has come to rest but for `own` and this process, and watches it from
     /// then on. What is measured of the load starts after this, or the wait is part of it.
     pub(in crate::jobs) fn start(foreign: &'a Foreign, own: &[u32]) -> Result<Self> {
-        let cpus: Vec<usize> = (0..thread::available_parallelism()?.get()).collect();
+        Self::start_on(
+            (0..thread::available_parallelism()?.get()).collect(),
+            foreign,
+            own,
+        )
+    }
+
+    /// The same for a trial that runs on these CPUs alone: of many, one that is busy would be a small share.
+    pub(in crate::jobs) fn start_on(
+        cpus: Vec<usize>,
+        foreign: &'a Foreign,
+        own: &[u32],
+    ) -> Result<Self> {
         let settled = settle(foreign, &allowed(own), &cpus)?;
         Ok(Self {
             before: foreign.snapshot()?,
@@ -154,7 +167,7 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Notes which processes beside `own` and this one ran on the machine's CPUs.
+    /// Notes which processes beside `own` and this one ran on those CPUs.
     pub(in crate::jobs) fn end(self, own: &[u32], outcome: &mut Outcome) -> Result<()> {
         let after = self.foreign.snapshot()?;
         let allowed = allowed(own);

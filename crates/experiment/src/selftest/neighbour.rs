@@ -1,15 +1,14 @@
 //! A busy process beside the trial: its blocks must be flagged.
 
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result};
-use sys::child::die_with_parent;
+use anyhow::Result;
 
 use super::{Check, go_on};
 use crate::jobs::relay::RelayBench;
 use crate::jobs::{Bench, TrialSpec};
 use crate::lock::MachineLock;
+use crate::neighbour::Neighbour;
 use crate::plan::{IdlePolicy, Load, Measure};
 
 /// Share of the disturbed trials that must be flagged.
@@ -19,8 +18,7 @@ pub(super) fn check(trials: usize, stop: &AtomicBool) -> Result<Vec<Check>> {
     let _lock = MachineLock::take()?;
     let mut bench = RelayBench::new()?;
     let load = Load::paced("200B", "10kpps", 1, "200ms")?;
-    let cpu = bench.relay_cpu().to_string();
-    let neighbour = Neighbour::start(&cpu)?;
+    let neighbour = Neighbour::start(bench.relay_cpu())?;
     let flagged = flagged(&mut bench, &load, trials, stop)?;
     drop(neighbour);
     let share = flagged as f64 / trials as f64;
@@ -30,28 +28,6 @@ pub(super) fn check(trials: usize, stop: &AtomicBool) -> Result<Vec<Check>> {
         format!("{:.0} % of {trials}", share * 100.0),
         share >= GOAL,
     )])
-}
-
-/// A process that never rests; it ends when dropped, or with us.
-struct Neighbour(Child);
-
-impl Neighbour {
-    fn start(cpu: &str) -> Result<Self> {
-        let mut command = Command::new("taskset");
-        command
-            .args(["-c", cpu, "sh", "-c", "while :; do :; done"])
-            .stdin(Stdio::null());
-        let child = die_with_parent(&mut command).spawn().context("taskset")?;
-        Ok(Self(child))
-    }
-}
-
-impl Drop for Neighbour {
-    fn drop(&mut self) {
-        // An error is its having ended by itself, which is all that is wanted.
-        let _killed = self.0.kill();
-        let _reaped = self.0.wait();
-    }
 }
 
 fn flagged(bench: &mut RelayBench, load: &Load, trials: usize, stop: &AtomicBool) -> Result<usize> {

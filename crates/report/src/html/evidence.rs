@@ -114,12 +114,20 @@ fn flags(analysis: &Analysis<'_>) -> String {
             let reasons: Vec<String> = flags
                 .reasons
                 .iter()
-                .map(|(reason, count)| format!("{reason} ({count})"))
+                .map(|(reason, count)| match count {
+                    1 => reason.clone(),
+                    _ => format!("{reason} (one of {count})"),
+                })
                 .collect();
             vec![
                 arm_cell(analysis, &flags.label),
                 Cell::number(flags.trials.to_string()),
                 Cell::number(flags.flagged.to_string()),
+                Cell::number(
+                    flags
+                        .share()
+                        .map_or_else(String::new, |share| format!("{share:.0} %")),
+                ),
                 Cell::text(reasons.join("; ")),
             ]
         })
@@ -134,7 +142,7 @@ fn flags(analysis: &Analysis<'_>) -> String {
     paragraph(&words)
         + &table(
             "Flags by arm",
-            &["arm", "#attempts", "#flagged", "reasons"],
+            &["arm", "#attempts", "#flagged", "#share", "reasons"],
             rows,
         )
 }

@@ -28,6 +28,8 @@ pub(super) struct Arm {
     pub(super) place: Place,
     /// Whatever the experiment's policy is.
     pub(super) idle: Option<IdlePolicy>,
+    /// A process that is no part of the trial keeps the server's CPU busy.
+    pub(super) neighbour: bool,
     pub(super) tool: Tool,
 }
 
@@ -38,6 +40,7 @@ impl Arm {
         link: LinkKind::Direct,
         place: Place::Apart,
         idle: None,
+        neighbour: false,
         tool: Tool::Lowroad,
     };
 
@@ -109,6 +112,11 @@ impl Arm {
             ..Self::USUAL
         },
         Self {
+            name: "neighbour",
+            neighbour: true,
+            ..Self::USUAL
+        },
+        Self {
             name: "iperf3",
             tool: Tool::Iperf3,
             ..Self::USUAL
@@ -154,5 +162,17 @@ impl Arm {
             Place::Together => [vec![0], vec![0]],
             Place::Anywhere => [Vec::new(), Vec::new()],
         }
+    }
+
+    /// The CPUs that any part of it runs on. Those of a virtual machine are threads that run where they may.
+    pub(super) fn used(&self) -> Vec<usize> {
+        let [mut used, server] = self.cpus();
+        if used.is_empty() || self.env.starts_with("vm") {
+            return (0..std::thread::available_parallelism().map_or(1, usize::from)).collect();
+        }
+        used.extend(server);
+        used.sort_unstable();
+        used.dedup();
+        used
     }
 }

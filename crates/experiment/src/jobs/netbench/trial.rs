@@ -21,6 +21,7 @@ use super::tool::{Asked, PORT};
 use crate::jobs::account::{accountant, idle, spent, watch};
 use crate::jobs::noise::Watch;
 use crate::jobs::{Outcome, TrialSpec};
+use crate::neighbour::Neighbour;
 use crate::plan::Measure;
 
 const CLIENT: &str = "client";
@@ -110,8 +111,14 @@ pub(super) fn run(foreign: &Foreign, arm: &Arm, spec: &TrialSpec<'_>) -> Result<
     let token = token(&stage.folder);
     let asked = asked(&stage.bed, spec, &token)?;
     let mut outcome = Outcome::default();
+    // Ends with the load: what is taken away beside this trial would flag the next one.
+    let neighbour = neighbour(arm)?;
+    if let Some(neighbour) = &neighbour {
+        let id = neighbour.id().into();
+        outcome.environment.insert("neighbour.pid".to_owned(), id);
+    }
     let mut own = vec![stage.server.id()];
-    let noise = Watch::start(foreign, &own)?;
+    let noise = Watch::start_on(arm.used(), foreign, &own)?;
     let warmup = spec.load.duration.0 / 10;
     let mut command = arm.tool.client(&asked, warmup);
     let errors = stage.folder.path().join("client.stderr");
@@ -143,6 +150,7 @@ pub(super) fn run(foreign: &Foreign, arm: &Arm, spec: &TrialSpec<'_>) -> Result<
     };
     let status = end(&mut client, spec.load.duration.0 + PATIENCE)?;
     noise.end(&own, &mut outcome)?;
+    drop(neighbour);
     let said = reader
         .join()
         .map_err(|_| anyhow::anyhow!("the reader panicked"))??;
@@ -169,6 +177,13 @@ fn note_cpu(busy: f64, test: &str, outcome: &mut Outcome) -> Result<()> {
     // Microseconds of a second; of a stream a thousand milliseconds, for a thousand megabits.
     outcome.values.insert(name.to_owned(), busy * 1e6 / rate);
     Ok(())
+}
+
+/// Who is to be found out: it is not among the trial's own.
+fn neighbour(arm: &Arm) -> Result<Option<Neighbour>> {
+    let [_, server] = arm.cpus();
+    let cpu = server.first().filter(|_| arm.neighbour);
+    cpu.map(|&cpu| Neighbour::start(cpu)).transpose()
 }
 
 fn end(client: &mut Child, limit: Duration) -> Result<ExitStatus> {

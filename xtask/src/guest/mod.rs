@@ -79,6 +79,7 @@ const HOST_ONLY: &[&str] = &[
     "relay devices",
     "relay same_output",
     "relay userspace",
+    "router",
     "router af_xdp_network",
     "router cpu",
     "router following",

@@ -130,18 +130,25 @@ impl Machine {
     }
 
     /// By file system, because what the kernel must tell differs.
-    fn replicate(&self) -> [Check; 5] {
+    fn replicate(&self) -> [Check; 6] {
         let programs = || {
             self.btf()?;
             self.capabilities(&[Capability::Bpf, Capability::Perfmon])
         };
+        let functions = || {
+            let remedy = "what they would tell is read back";
+            let refused = |why| Missing::new(format!("no programs at functions: {why}"), remedy);
+            programs().and_then(|()| replicate::capture::functions().map_err(refused))
+        };
         let vague = || programs().and_then(|()| self.minimum(6, 13));
+        let either = || vague().or_else(|missing| functions().map_err(|_| missing));
         [
             Check::new("replicate", "ext4", programs()),
-            Check::new("replicate", "xfs", vague()),
-            Check::new("replicate", "btrfs", vague()),
-            Check::new("replicate", "tmpfs", vague()),
+            Check::new("replicate", "xfs", either()),
+            Check::new("replicate", "btrfs", either()),
+            Check::new("replicate", "tmpfs", either()),
             Check::new("replicate", "overlay", vague()),
+            Check::new("replicate", "functions", functions()),
         ]
     }
 

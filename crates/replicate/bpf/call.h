@@ -33,6 +33,8 @@ const volatile __u32 call_sync_file_range;
 const volatile bool vague;
 /* It tells nothing of stores through memory either. */
 const volatile bool silent;
+/* But programs at its functions see what calls put into the page cache. */
+const volatile bool functions;
 
 static __always_inline __u8 kind_of(__u32 call)
 {

@@ -10,7 +10,9 @@
 #include "lowroad/vfs.h"
 #include "direct.h"
 #include "end.h"
+#include "function.h"
 #include "journal.h"
+#include "times.h"
 #include "vague.h"
 
 EXPORT_STRUCT(event);
@@ -182,7 +184,7 @@ int BPF_PROG(call_ends, struct pt_regs *regs, long result)
 	if (operation && writes)
 		by_descriptor(operation, regs, kind);
 	if (operation && operation->begun) {
-		end(operation, regs->orig_ax);
+		end(operation, regs->orig_ax, result);
 		/* Programs put a file in another's place once it is whole. */
 		if (result == 0 && kind & CALL_MOVES)
 			tell_sync(&root);

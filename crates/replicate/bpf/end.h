@@ -12,8 +12,19 @@ static __always_inline bool range_known(const struct touched *touched, __u32 cal
 					       touched->flags & (HOOK_BUFFERED | HOOK_DIRECT));
 }
 
+/*
+ * Whether functions told each byte of what the call says that it wrote: one whose program the kernel
+ * has passed over leaves too few.
+ */
+static __always_inline bool wholly_told(const struct touched *touched, __u32 call, long result)
+{
+	return result > 0 && touched->told == (__u64)result &&
+	       kind_of(call) & (CALL_FIRST | CALL_THIRD);
+}
+
 struct ending {
 	struct operation *operation;
+	long result;
 	__u32 call;
 	__u32 zero;
 };
@@ -25,7 +36,10 @@ static long next_touched(__u32 i, void *context)
 	struct touched *touched = &operation->touched[i & (TOUCHED - 1)];
 	__u32 call = ending->call;
 
-	if (vague && anywhere(call, range_known(touched, call))) {
+	if (wholly_told(touched, call, ending->result)) {
+		if (!(touched->flags & FLAG_EXTENDED))
+			touched->flags &= ~FLAG_VAGUE;
+	} else if (vague && anywhere(call, range_known(touched, call))) {
 		touched->from = 0;
 		touched->to = END;
 	}
@@ -39,9 +53,9 @@ static long next_touched(__u32 i, void *context)
 }
 
 /* The system call ends: what it touched is now as it leaves it. */
-static __always_inline void end(struct operation *operation, __u32 call)
+static __always_inline void end(struct operation *operation, __u32 call, long result)
 {
-	struct ending ending = { .operation = operation, .call = call };
+	struct ending ending = { .operation = operation, .result = result, .call = call };
 
 	/* The last state that is told ends it, where there is one. */
 	if (operation->count)

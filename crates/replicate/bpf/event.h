@@ -52,6 +52,8 @@ enum hook {
 	HOOK_RING = 1 << 17,
 	HOOK_CALL = 1 << 18,
 	HOOK_SYNC = 1 << 19,
+	HOOK_NAME = 1 << 20,
+	HOOK_EXTENDED = 1 << 21,
 };
 
 /* `length` bytes, and padding, follow where kind is EVENT_DATA. */

@@ -19,6 +19,8 @@ struct touched {
 	struct file_key file;
 	__u64 from;
 	__u64 to;
+	/* Bytes that a write has put there, and that are told. */
+	__u64 told;
 	__u32 flags;
 	__u32 zero;
 };
@@ -105,6 +107,7 @@ static __always_inline bool add(struct touched *touched, struct inode *inode, __
 		touched->file = file_of(inode);
 		remark(&touched->file);
 		touched->flags = 0;
+		touched->told = 0;
 		touched->from = ~0ULL;
 		touched->to = 0;
 	}

@@ -71,6 +71,26 @@ static __always_inline void tell_folio(const struct file_key *file, struct folio
 	     pages_of(folio) << PAGE_SHIFT);
 }
 
+/* Where the kernel keeps the address of its first page, and that of its first `struct page`. */
+const volatile __u64 memory_at;
+const volatile __u64 pages_at;
+
+/* Where the byte lies in the kernel's map of all memory; none where nobody knows where that is. */
+static __always_inline void *mapped_at(struct folio *folio, __u64 offset)
+{
+	__u64 memory = 0, pages = 0, inside;
+
+	if (!folio || !memory_at || !pages_at)
+		return NULL;
+	inside = offset - ((__u64)BPF_CORE_READ(folio, index) << PAGE_SHIFT);
+	if (inside >= pages_of(folio) << PAGE_SHIFT ||
+	    bpf_probe_read_kernel(&memory, sizeof(memory), (void *)memory_at) ||
+	    bpf_probe_read_kernel(&pages, sizeof(pages), (void *)pages_at))
+		return NULL;
+	pages = ((__u64)folio - pages) / bpf_core_type_size(struct page);
+	return (char *)memory + (pages << PAGE_SHIFT) + inside;
+}
+
 /* Where the byte lies: buffers of a folio know its address, and the first is at its start. */
 static __always_inline void *address_of(struct folio *folio, __u64 offset)
 {
@@ -78,7 +98,7 @@ static __always_inline void *address_of(struct folio *folio, __u64 offset)
 	char *start;
 
 	if (!buffer || BPF_CORE_READ(buffer, b_page) != folio)
-		return NULL;
+		return mapped_at(folio, offset);
 	start = BPF_CORE_READ(buffer, b_data);
 	return start + (offset - ((__u64)BPF_CORE_READ(folio, index) << PAGE_SHIFT));
 }
@@ -139,6 +159,8 @@ static __always_inline void tell_data(struct inode *inode, __u64 offset, __u32 l
 		.offset = offset,
 		.left = copied,
 	};
+	/* Stores may come until the file is not mapped any more, and are not told then. */
+	bool stored = mapped(inode);
 
 	/* What a short copy has put there may be thrown away. */
 	copy.from = copied == length ? address_of(folio, offset) : NULL;
@@ -148,7 +170,7 @@ static __always_inline void tell_data(struct inode *inode, __u64 offset, __u32 l
 		bpf_loop(PIECES, next_piece, &copy, 0);
 	else
 		tell(&copy.file, EVENT_RANGE, HOOK_WRITE, offset, length);
-	if (folio && mapped(inode))
+	if (folio && (stored || mapped(inode)))
 		tell_folio(&copy.file, folio);
 }
 

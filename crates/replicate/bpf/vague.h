@@ -51,7 +51,12 @@ int BPF_PROG(buffered, struct kiocb *request, struct iov_iter *data)
 	struct inode *inode = BPF_CORE_READ(request, ki_filp, f_inode);
 	__u64 offset = BPF_CORE_READ(request, ki_pos);
 
-	if (in_scope(inode))
+	if (!in_scope(inode))
+		return 0;
+	/* Its bytes are told by themselves, and all is read where one was not. */
+	if (functions && running())
+		touch(inode, HOOK_BUFFERED);
+	else
 		touch_range(inode, HOOK_BUFFERED, offset, offset + BPF_CORE_READ(data, count));
 	return 0;
 }

@@ -119,7 +119,7 @@ pub fn quick(directory: &Path) -> Result<Quick, Error> {
         .filter(|(index, _, done)| *done && !trial.told(*index));
     Ok(Quick {
         invisible: missed.map(|(_, operation, _)| operation.name).collect(),
-        copies: trial.capture.exact().then_some(exact),
+        copies: trial.capture.copies().then_some(exact),
     })
 }
 

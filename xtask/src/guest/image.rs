@@ -17,7 +17,9 @@ const TOOLS: &[&str] = &[
     "env",
     "fallocate",
     "ip",
+    "mkfs.btrfs",
     "mkfs.ext4",
+    "mkfs.xfs",
     "mount",
     "sqlite3",
     "tc",
@@ -42,6 +44,8 @@ const MODULES: &[&str] = &[
     "udp_diag",
     "nf_tables",
     "loop",
+    "btrfs",
+    "xfs",
 ];
 
 /// Loads the modules, then obeys the serial line; `console` knows the word that says ready.

@@ -29,6 +29,7 @@ const IN_GUEST: &[&str] = &[
     "relay",
     "replicate barrier",
     "replicate coverage",
+    "replicate functions",
     "router",
     "sys",
     "testbed",

@@ -118,6 +118,10 @@ struct folio {
 	unsigned long _flags_1;
 };
 
+struct page {
+	unsigned long flags;
+};
+
 /* Until 6.5. */
 struct folio___order {
 	unsigned char _folio_order;
@@ -136,6 +140,11 @@ struct kiocb {
 
 struct iomap_dio {
 	struct kiocb *iocb;
+};
+
+struct iomap_iter {
+	struct inode *inode;
+	s64 pos;
 };
 
 struct iov_iter {

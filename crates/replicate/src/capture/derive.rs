@@ -183,6 +183,9 @@ impl Deriver {
             What::Size(size) if regular => self.size(file, size),
             What::New(state) => self.created(file, &state),
             What::State(state) if flags.vague() => self.vague(file, &state),
+            What::State(state) if !self.source.format().exact() => {
+                self.written(file, flags, &state)
+            }
             What::State(state) => self.state(file, flags, &state)?,
             What::Unlink(state) => {
                 if let Some((directory, name)) = &state.name {
@@ -311,7 +314,7 @@ impl Deriver {
         }
     }
 
-    fn attributes(&mut self, file: File, state: &State) {
+    pub(super) fn attributes(&mut self, file: File, state: &State) {
         let Some(node) = self.tree.get(file) else {
             return;
         };

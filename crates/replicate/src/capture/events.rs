@@ -10,6 +10,7 @@ use libbpf_rs::skel::OpenSkel;
 
 use super::Error;
 use super::format::Format;
+use super::functions::Functions;
 use super::skel::OpenCaptureSkel;
 
 /// Functions, and the events that tell the same on kernels that have them.
@@ -19,22 +20,35 @@ const STAND_INS: &[(&str, &str)] = &[
     ("ext4_xattr_set_handle", "ext4_journal_start_inode"),
 ];
 /// Events that say that a file has changed, where its file system does not say how.
-const VAGUE: &[&str] = &[
-    "inode_set_ctime_to_ts",
-    "ctime_ns_xchg",
-    "ctime_xchg_skip",
-    "io_uring_complete",
-];
+const CHANGES: &[&str] = &["inode_set_ctime_to_ts", "ctime_ns_xchg", "ctime_xchg_skip"];
+/// That what a ring was asked for is done.
+const RING: &str = "io_uring_complete";
 /// The program for calls that need not be looked at where the file system tells what it writes.
 const ASKED: &str = "vague_call_ends";
 
+/// Functions that this kernel lets programs be run at, where its events do not tell all of such a file
+/// system; none for others. Why there are none, in words.
+pub(super) fn functions(format: Format) -> Result<Result<Functions, &'static str>, Error> {
+    if format.exact() || matches!(format, Format::Overlay { .. }) {
+        return Ok(Ok(Functions::default()));
+    }
+    let kernel = Kernel::read(format)?;
+    let told = CHANGES.iter().all(|event| kernel.has(Place::Event(event)));
+    Ok(Functions::of(format, !told))
+}
+
 /// Has those programs loaded that tell something of such a file system on this kernel.
-pub(super) fn choose(open: &mut OpenCaptureSkel<'_>, format: Format) -> Result<(), Error> {
+pub(super) fn choose(
+    open: &mut OpenCaptureSkel<'_>,
+    format: Format,
+    functions: &Functions,
+) -> Result<(), Error> {
     let kernel = Kernel::read(format)?;
     for mut program in open.open_object_mut().progs_mut() {
         let section = program.section().to_string_lossy().into_owned();
         let asked = !format.exact() || program.name() != ASKED;
-        program.set_autoload(asked && loads(&section, format, &|place| kernel.has(place))?);
+        let has = |place: Place<'_>| kernel.has(place);
+        program.set_autoload(asked && loads(&section, format, functions, &has)?);
     }
     Ok(())
 }
@@ -82,11 +96,19 @@ impl Kernel {
 }
 
 /// Whether a program is to be loaded, by its section.
-fn loads(section: &str, format: Format, has: &dyn Fn(Place<'_>) -> bool) -> Result<bool, Error> {
+fn loads(
+    section: &str,
+    format: Format,
+    functions: &Functions,
+    has: &dyn Fn(Place<'_>) -> bool,
+) -> Result<bool, Error> {
     let Some((kind, name)) = section.split_once('/') else {
         return Err(Error::Unknown);
     };
     if kind != "tp_btf" {
+        if functions.run_at.contains(&name) {
+            return Ok(true);
+        }
         let mut told = STAND_INS.iter().filter(|(function, _)| *function == name);
         return Ok(
             told.any(|(_, event)| wanted(event, format) && !has(Place::Event(event)))
@@ -96,8 +118,11 @@ fn loads(section: &str, format: Format, has: &dyn Fn(Place<'_>) -> bool) -> Resu
     if !wanted(name, format) || has(Place::Event(name)) {
         return Ok(wanted(name, format));
     }
-    let mut functions = STAND_INS.iter().filter(|(_, event)| *event == name);
-    if functions.any(|(function, _)| has(Place::Function(function))) {
+    if functions.changes() && CHANGES.contains(&name) {
+        return Ok(false);
+    }
+    let mut told = STAND_INS.iter().filter(|(_, event)| *event == name);
+    if told.any(|(function, _)| has(Place::Function(function))) {
         return Ok(false);
     }
     Err(Error::Kernel {
@@ -109,7 +134,7 @@ fn loads(section: &str, format: Format, has: &dyn Fn(Place<'_>) -> bool) -> Resu
 
 /// Whether the event says anything of such a file system.
 fn wanted(event: &str, format: Format) -> bool {
-    if VAGUE.contains(&event) {
+    if event == RING || CHANGES.contains(&event) {
         return !format.exact();
     }
     match event.split_once('_') {
@@ -124,7 +149,11 @@ mod tests {
     use super::*;
 
     fn chosen(section: &str, format: Format, kernel: &[Place<'_>]) -> Option<bool> {
-        loads(section, format, &|place| kernel.contains(&place)).ok()
+        let functions = Functions::default();
+        loads(section, format, &functions, &|place| {
+            kernel.contains(&place)
+        })
+        .ok()
     }
 
     #[test]
@@ -142,6 +171,28 @@ mod tests {
             assert_eq!(chosen(of_function, Format::Ext4, &kernel), by_function);
             assert_eq!(chosen(of_event, Format::Tmpfs, &kernel), Some(false));
             assert_eq!(chosen(of_function, Format::Tmpfs, &kernel), Some(false));
+        }
+    }
+
+    #[test]
+    fn functions_tell_of_changes_where_there_is_no_event() {
+        let functions = Functions {
+            run_at: vec!["current_time", "shmem_write_end"],
+            write: Some("shmem_write_end"),
+            accesses: [(1, 2), (3, 4)],
+            ..Functions::default()
+        };
+        let none = Functions::default();
+        for (section, with, without) in [
+            ("tp_btf/ctime_xchg_skip", Some(false), None),
+            ("kprobe/current_time", Some(true), Some(false)),
+            ("kprobe/shmem_write_end", Some(true), Some(false)),
+            ("kprobe/iomap_write_end", Some(false), Some(false)),
+        ] {
+            for (functions, wanted) in [(&functions, with), (&none, without)] {
+                let chosen = loads(section, Format::Tmpfs, functions, &|_| false).ok();
+                assert_eq!(chosen, wanted, "{section}");
+            }
         }
     }
 }

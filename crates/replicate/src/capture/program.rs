@@ -14,6 +14,7 @@ use super::calls;
 use super::event::Event;
 use super::events;
 use super::format::Format;
+use super::functions::Functions;
 use super::skel::{CaptureSkelBuilder, OpenCaptureSkel, Plain, types};
 use super::{Error, Options, pin};
 use crate::record::File;
@@ -41,6 +42,7 @@ pub(super) struct Programs {
     periods: u64,
     /// With the names of their programs.
     links: Vec<(String, Link)>,
+    functions: Functions,
 }
 
 /// What is shared with the programs beside the ring.
@@ -72,11 +74,32 @@ pub(super) struct Counters {
 
 impl Programs {
     pub(super) fn attach(scope: &Scope, options: &Options) -> Result<Self, Error> {
+        let functions = match events::functions(scope.format)? {
+            // Pinned links of them have not been tried.
+            Ok(_) if options.pin.is_some() => Functions::default(),
+            // Its writes are told by their places alone.
+            Ok(functions) if options.journal => functions.without_writes(),
+            Ok(functions) => functions,
+            Err(why) => {
+                tracing::debug!("no programs at functions: {why}");
+                Functions::default()
+            }
+        };
+        match Self::attach_at(scope, options, functions.clone()) {
+            Err(error @ Error::Bpf { .. }) if functions != Functions::default() => {
+                tracing::warn!("no programs at functions, all is read instead: {error}");
+                Self::attach_at(scope, options, Functions::default())
+            }
+            attached => attached,
+        }
+    }
+
+    fn attach_at(scope: &Scope, options: &Options, functions: Functions) -> Result<Self, Error> {
         let mut storage = MaybeUninit::uninit();
         let mut open = CaptureSkelBuilder::default()
             .open(&mut storage)
             .map_err(Error::bpf("opening the programs"))?;
-        settle(&mut open, scope, options)?;
+        settle(&mut open, scope, options, &functions)?;
         let skel = open.load().map_err(Error::bpf("loading the programs"))?;
         let handle = |map: &libbpf_rs::MapMut<'_>| {
             MapHandle::try_from(map).map_err(Error::bpf("duplicating a map's descriptor"))
@@ -106,6 +129,7 @@ impl Programs {
             },
             periods: 1,
             links,
+            functions,
         })
     }
 
@@ -120,6 +144,11 @@ impl Programs {
             }
         }
         Ok(false)
+    }
+
+    /// Where programs are run that are at no event.
+    pub(super) fn functions(&self) -> &Functions {
+        &self.functions
     }
 
     pub(super) fn counters(&self) -> Result<Counters, Error> {
@@ -219,7 +248,12 @@ pub(super) fn key_of(file: File) -> [u8; 16] {
     key
 }
 
-fn settle(open: &mut OpenCaptureSkel<'_>, scope: &Scope, options: &Options) -> Result<(), Error> {
+fn settle(
+    open: &mut OpenCaptureSkel<'_>,
+    scope: &Scope,
+    options: &Options,
+    functions: &Functions,
+) -> Result<(), Error> {
     let constants = open.maps.rodata_data.as_mut().ok_or(Error::Unknown)?;
     // As the kernel keeps it: twelve bits and twenty.
     let device = (major(scope.device) << 20) | minor(scope.device);
@@ -241,6 +275,12 @@ fn settle(open: &mut OpenCaptureSkel<'_>, scope: &Scope, options: &Options) -> R
     constants.call_ioctl = number(libc::SYS_ioctl)?;
     constants.call_io_submit = number(libc::SYS_io_submit)?;
     constants.call_sync_file_range = number(libc::SYS_sync_file_range)?;
+    constants.functions = functions.write.is_some();
+    constants.at_offset = functions.at_offset;
+    [constants.memory_at, constants.pages_at] = functions.maps;
+    let [asked, kept] = functions.accesses;
+    (constants.access_asked.start, constants.access_asked.end) = asked;
+    (constants.access_kept.start, constants.access_kept.end) = kept;
     constants.journal = options.journal;
     constants.pinned = options.pin.is_some();
     if options.pin.is_some() {
@@ -253,5 +293,5 @@ fn settle(open: &mut OpenCaptureSkel<'_>, scope: &Scope, options: &Options) -> R
         .ring
         .set_max_entries(options.ring_bytes)
         .map_err(Error::bpf("sizing the ring"))?;
-    events::choose(open, scope.format)
+    events::choose(open, scope.format, functions)
 }

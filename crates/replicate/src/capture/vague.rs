@@ -1,7 +1,7 @@
 //! Where a file system tells that a file has changed, but not how.
 
 use super::derive::Deriver;
-use super::event::State;
+use super::event::{Flags, State};
 use crate::record::{File, Kind, Part};
 
 impl Deriver {
@@ -15,6 +15,18 @@ impl Deriver {
         self.doubt(file, Part::Attributes);
         if directory {
             self.doubt(file, Part::Names);
+        }
+    }
+
+    /// All bytes that were written to the file have been told, and it changed in nothing else but these
+    /// attributes: of its names directories tell.
+    pub(super) fn written(&mut self, file: File, flags: Flags, state: &State) {
+        if self.tree.get(file).is_none() {
+            self.unknown(state);
+        } else if state.mode == 0 || state.links == 0 || flags.overflown() {
+            self.doubt(file, Part::Attributes);
+        } else {
+            self.attributes(file, state);
         }
     }
 }

@@ -11,6 +11,7 @@ use std::thread;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
+use replicate::capture;
 use sys::kernel::Release;
 use sys::require::{Class, skip};
 use tempfile::TempDir;
@@ -45,6 +46,12 @@ impl Format {
 
     fn is_ext4(self) -> bool {
         matches!(self, Self::Ext4 | Self::Ext4Journal | Self::Ext4Inline)
+    }
+
+    /// Whether this kernel tells of its changes, by events or by functions.
+    fn told(self) -> bool {
+        let events = self.is_ext4() || Release::running().unwrap().at_least(6, 13);
+        events || self != Self::Overlay && capture::functions().is_ok()
     }
 
     /// What makes its image, if it has one.
@@ -114,7 +121,7 @@ impl Bed {
 
     /// As [`Self::mount`], of one that is to be followed: older kernels tell too little of most.
     pub(crate) fn follow(&self, format: Format, name: &str) -> Option<PathBuf> {
-        if !format.is_ext4() && !Release::running().unwrap().at_least(6, 13) {
+        if !format.told() {
             let reason = format!("following {format:?} needs Linux 6.13");
             skip(Class::Hardware, &reason);
             return None;

@@ -284,6 +284,62 @@ fn a_journal_outlives_its_capture() {
     on_ext4(PINNED, folder.path());
 }
 
+/// What patterns leave out is in no copy, and nobody misses it.
+const NARROWED: &str = r#"
+mkdir -p disk/app/cache disk/app/data
+echo cached >disk/app/cache/one
+echo kept >disk/app/data/one
+"$1" replicate --json capture --tree disk/app --to log --exclude '*.tmp' --exclude /cache >said &
+capture=$!
+ready said
+cd disk/app
+echo first >data/two.tmp
+mv data/two.tmp data/two
+echo never >data/three.tmp
+echo more >>cache/one
+mv data/one cache/
+ln before data/before
+cd ../..
+kill -INT $capture
+wait $capture
+"$1" replicate --json log log | grep -q '"exclude":\["\*.tmp","/cache"\],"include":\[\],.*"record":"patterns"'
+"$1" replicate restore log --out copy
+test "$(cd copy && find . | sort | tr '\n' ' ')" = ". ./before ./data ./data/before ./data/two "
+test "$(cat copy/data/two)" = first
+"$1" replicate verify log --against disk/app --privileged >verdict
+grep -q '^equal  epoch.*  left out 2  ' verdict
+"$1" replicate verify log --against copy | grep -q '^equal  epoch.* undecided 0  hash'
+"$1" replicate verify log --against disk/app --privileged --live 60s | grep -q '^equal  epoch'
+"$1" replicate verify log --rebuild --privileged --in . --against disk/app >verdict
+grep -q '^equal  epoch.*  rebuilt tree and disk/app$' verdict
+hash=$("$1" replicate hash --log log --privileged)
+test "$hash" = "$("$1" replicate hash --tree disk/app --like log --privileged)"
+test "$hash" = "$("$1" replicate hash --tree copy --privileged)"
+test "$hash" != "$("$1" replicate hash --tree disk/app --privileged)"
+# What belongs is missed all the same.
+echo unseen >disk/app/data/unseen
+code=0
+"$1" replicate verify log --against disk/app >verdict || code=$?
+test $code = 1
+grep -q '^extra .*data/unseen' verdict
+# Other patterns: the whole tree is compared, and the log has what these leave in.
+"$1" replicate --json capture --tree disk/app --to log --include '*.tmp' --include cache/ >said &
+capture=$!
+ready said
+kill -INT $capture
+wait $capture
+"$1" replicate restore log --out other
+test "$(cd other && find . | sort | tr '\n' ' ')" = ". ./cache ./cache/one ./data ./data/three.tmp "
+"$1" replicate verify log --against disk/app --privileged | grep -q '^equal  epoch.*  left out 4  '
+test "$("$1" replicate --json log log | grep -c '"record":"start"')" = 1
+"#;
+
+#[test]
+fn patterns_narrow_what_a_log_has() {
+    let folder = tempfile::tempdir().unwrap();
+    on_ext4(NARROWED, folder.path());
+}
+
 #[test]
 fn apply_may_be_killed_at_any_moment() {
     let folder = tempfile::tempdir().unwrap();
@@ -304,6 +360,32 @@ fn what_cannot_be_done_is_said_in_a_line() {
         (
             &["replicate", "capture", "--tree", "none", "--to", "log"],
             "none: No such file",
+        ),
+        (
+            &[
+                "replicate",
+                "capture",
+                "--tree",
+                "tree",
+                "--to",
+                "log",
+                "--exclude",
+                "a[",
+            ],
+            "pattern \"a[\": ",
+        ),
+        (
+            &[
+                "replicate",
+                "capture",
+                "--tree",
+                "tree",
+                "--to",
+                "log",
+                "--include",
+                "/",
+            ],
+            "pattern \"/\": it names the tree itself",
         ),
         (&["replicate", "log", "none"], "none: No such file"),
         (

@@ -2,6 +2,7 @@
 //! come from anybody: what does not fit is an error before anything is allocated for it. Checksums are
 //! the log's.
 
+use crate::patterns::Patterns;
 use crate::record::{
     Attributes, Change, Entry, Extended, File, Kind, Name, NoName, Origin, Part, Record,
 };
@@ -17,6 +18,8 @@ pub enum Malformed {
     Unknown { what: &'static str, value: u8 },
     #[error("a file's mode has more than twelve bits: {0:o}")]
     Mode(u16),
+    #[error("a pattern is no UTF-8")]
+    Text,
     #[error(transparent)]
     Name(#[from] NoName),
 }
@@ -34,6 +37,11 @@ pub fn encode(record: &Record, to: &mut Vec<u8>) {
             to.push(tag::EPOCH);
             to.extend(number.to_le_bytes());
         }
+        Entry::Patterns(patterns) => {
+            to.push(tag::PATTERNS);
+            put_texts(to, &patterns.include);
+            put_texts(to, &patterns.exclude);
+        }
         Entry::Change(change) => put_change(to, change),
     }
 }
@@ -49,6 +57,10 @@ pub fn decode(bytes: &[u8]) -> Result<Record, Malformed> {
         tag::EPOCH => Entry::Epoch {
             number: from.u64()?,
         },
+        tag::PATTERNS => Entry::Patterns(Patterns {
+            include: from.texts()?,
+            exclude: from.texts()?,
+        }),
         other => Entry::Change(from.change(other)?),
     };
     if from.0.is_empty() {
@@ -76,6 +88,7 @@ mod tag {
     pub(super) const HOLE: u8 = 11;
     pub(super) const DOUBT: u8 = 12;
     pub(super) const SETTLED: u8 = 13;
+    pub(super) const PATTERNS: u8 = 14;
 }
 
 fn put_change(to: &mut Vec<u8>, change: &Change) {
@@ -177,6 +190,13 @@ fn put_file(to: &mut Vec<u8>, file: File) {
     to.extend(file.generation.to_le_bytes());
 }
 
+fn put_texts(to: &mut Vec<u8>, texts: &[String]) {
+    to.extend(length(texts.len()));
+    for text in texts {
+        put_bytes(to, text.as_bytes());
+    }
+}
+
 fn put_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
     to.extend(length(bytes.len()));
     to.extend(bytes);
@@ -221,6 +241,14 @@ impl<'a> Cursor<'a> {
     fn bytes(&mut self) -> Result<Vec<u8>, Malformed> {
         let length = self.u32()?;
         Ok(self.take(length as usize)?.to_vec())
+    }
+
+    fn texts(&mut self) -> Result<Vec<String>, Malformed> {
+        let mut texts = Vec::new();
+        for _ in 0..self.u32()? {
+            texts.push(String::from_utf8(self.bytes()?).map_err(|_| Malformed::Text)?);
+        }
+        Ok(texts)
     }
 
     fn name(&mut self) -> Result<Name, Malformed> {

@@ -33,7 +33,7 @@ impl Contents {
     pub(crate) fn follow(&mut self, located: &Located) {
         match &located.record.entry {
             Entry::Start { .. } => self.0.clear(),
-            Entry::Epoch { .. } => {}
+            Entry::Epoch { .. } | Entry::Patterns(_) => {}
             Entry::Change(change) => self.change(change, Some(&located.place)),
         }
     }

@@ -12,6 +12,7 @@ mod contents;
 pub mod coverage;
 pub mod log;
 mod make;
+pub mod patterns;
 pub mod record;
 pub mod restore;
 pub mod service;

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::patterns::Patterns;
+
 /// A file of the source. Inode numbers are used again; the generation tells one use from the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct File {
@@ -141,6 +143,8 @@ pub enum Entry {
     Start {
         root: File,
     },
+    /// What the log is to have from here on, of what the source has: no epoch until it has.
+    Patterns(Patterns),
     Change(Change),
     /// With all records before, the tree is one that the source had: a replica may show it.
     Epoch {

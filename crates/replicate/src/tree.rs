@@ -7,6 +7,7 @@ mod invalid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use crate::patterns::Patterns;
 use crate::record::{Attributes, Change, Entry, Extended, File, Kind, Name, Part, Record};
 pub use doubts::Doubts;
 pub use invalid::Invalid;
@@ -31,6 +32,7 @@ pub struct Node {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     root: Option<File>,
+    patterns: Patterns,
     files: BTreeMap<File, Node>,
     entries: BTreeMap<(File, Name), File>,
     doubts: Doubts,
@@ -74,6 +76,11 @@ impl Tree {
                 };
                 Ok(())
             }
+            Entry::Patterns(patterns) => {
+                self.root.ok_or(Invalid::NoStart)?;
+                self.patterns.clone_from(patterns);
+                Ok(())
+            }
             Entry::Epoch { number } => self.close(*number),
             Entry::Change(change) => {
                 let root = self.root.ok_or(Invalid::NoStart)?;
@@ -85,6 +92,11 @@ impl Tree {
     /// The directory that everything is below, once a `Start` said it.
     pub fn root(&self) -> Option<File> {
         self.root
+    }
+
+    /// What it has of the source, as they were said last.
+    pub fn patterns(&self) -> &Patterns {
+        &self.patterns
     }
 
     pub fn get(&self, file: File) -> Option<&Node> {

@@ -5,6 +5,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use replicate::codec::{Malformed, decode, encode};
+use replicate::patterns::Patterns;
 use replicate::record::{Attributes, Change, Entry, File, Kind, Name, Origin, Part, Record};
 
 fn file() -> impl Strategy<Value = File> {
@@ -81,10 +82,17 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
+fn texts() -> impl Strategy<Value = Vec<String>> {
+    vec(vec(any::<char>(), 0..20).prop_map(String::from_iter), 0..4)
+}
+
 fn record() -> impl Strategy<Value = Record> {
     let entry = prop_oneof![
         1 => file().prop_map(|root| Entry::Start { root }),
         1 => any::<u64>().prop_map(|number| Entry::Epoch { number }),
+        1 => (texts(), texts()).prop_map(|(include, exclude)| {
+            Entry::Patterns(Patterns { include, exclude })
+        }),
         9 => change().prop_map(Entry::Change),
     ];
     (any::<u64>(), any::<u64>(), entry).prop_map(|(number, at_ns, entry)| Record {
@@ -108,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_read_from_any_bytes_is_what_they_say(bytes in vec(any::<u8>(), 0..200), tag in 1..14_u8) {
+    fn what_is_read_from_any_bytes_is_what_they_say(bytes in vec(any::<u8>(), 0..200), tag in 1..15_u8) {
         let mut bytes = bytes;
         if let Some(byte) = bytes.get_mut(16) {
             *byte = tag;

@@ -17,6 +17,7 @@ use bed::trees::{self, differences};
 use common::{ROOT, data, epoch, file, hole, link, mode, new, size, start};
 use proptest::prelude::*;
 use replicate::log::{self, Writer};
+use replicate::patterns::Patterns;
 use replicate::record::{Change, Entry, Kind};
 use replicate::restore::restore;
 use replicate::verify::{self, BLOCK, Difference, Progress, Scope, Verdict, What};
@@ -102,7 +103,7 @@ fn compare(log: &Path, folder: &Path) -> Verdict {
 
 fn hash(folder: &Path) -> String {
     let on = &mut |_: &Progress| ControlFlow::Continue(());
-    let summary = verify::hash_folder(folder, Scope::default(), on).unwrap();
+    let summary = verify::hash_folder(folder, &Patterns::default(), Scope::default(), on).unwrap();
     summary.hash.to_string()
 }
 
@@ -330,7 +331,9 @@ fn what_was_ended_says_that_it_is_a_part() {
     let verdict = verify::verify(&made.log(), None, &folder, Scope::default(), &mut few).unwrap();
     assert!(verdict.partial && !verdict.equal(), "{verdict:?}");
     assert_eq!(verdict.hashes, None);
-    let ended = verify::hash_folder(&folder, Scope::default(), &mut |_| ControlFlow::Break(()));
+    let ended = verify::hash_folder(&folder, &Patterns::default(), Scope::default(), &mut |_| {
+        ControlFlow::Break(())
+    });
     assert!(matches!(ended, Err(verify::Error::Ended)));
 }
 

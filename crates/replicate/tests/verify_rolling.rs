@@ -68,7 +68,7 @@ impl Followed {
             writer.append(5, entry).unwrap();
         }
         restore(&log, None, &tree, Default::default()).unwrap();
-        let rolling = Rolling::open(&log, &tree, Scope::default()).unwrap();
+        let rolling = Rolling::open(&log, &tree, Scope::default(), true).unwrap();
         Self {
             folder,
             writer,

@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use control::shutdown::Shutdown;
 use control::units::{Size, Span};
 use replicate::capture::{self, Progress, Rescan};
+use replicate::patterns::Patterns;
 use replicate::service::Progress as Said;
 use replicate::service::capture::{
     self as service, Captured, INTERVAL, Recorder, Settings, unfinished,
@@ -64,6 +65,13 @@ pub(super) struct Capture {
     /// The application's cgroup, a directory of version 2, with all that write to the tree
     #[arg(long, value_name = "DIR", requires = "bounded")]
     cgroup: Option<PathBuf>,
+    /// Write down only what this names, with all below it, and the directories on the way to it. Repeat it for
+    /// more. Like a line of .gitignore: `*.db` is a name anywhere, `/data` one in the tree itself
+    #[arg(long, value_name = "PATTERN")]
+    include: Vec<String>,
+    /// Leave out what this names, with all below it, whatever --include says. Repeat it for more
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
     /// Room for what waits to be read: a power of two. What finds none is read from the tree instead;
     /// with --bounded the application is frozen when half of it is full
     #[arg(long, value_name = "SIZE", value_parser = ring, default_value = "64MiB")]
@@ -127,6 +135,7 @@ impl Capture {
             pin: self.pin.clone(),
             allow: allow.collect(),
             check: self.check.map(|Span(round)| round),
+            patterns: Patterns::new(self.include.clone(), self.exclude.clone()),
             ring_bytes: self.ring,
             bounded: self
                 .bounded
@@ -222,7 +231,9 @@ pub(super) fn failure(error: capture::Error) -> Failure {
                 "run a newer kernel, or follow a tree on ext4",
             ),
         )]),
-        Error::Tree { .. } | Error::FileSystem { .. } => Failure::Input(error.to_string()),
+        Error::Tree { .. } | Error::FileSystem { .. } | Error::Patterns(_) => {
+            Failure::Input(error.to_string())
+        }
         failed => Failure::Failed(failed.into()),
     }
 }

@@ -77,6 +77,10 @@ fn describe(entry: &Entry) -> (&'static str, Value) {
     match entry {
         Entry::Start { root } => ("start", json!({ "root": root.to_string() })),
         Entry::Epoch { number } => ("epoch", json!({ "epoch": number })),
+        Entry::Patterns(patterns) => (
+            "patterns",
+            json!({ "include": patterns.include, "exclude": patterns.exclude }),
+        ),
         Entry::Change(change) => change_of(change),
     }
 }

@@ -57,6 +57,9 @@ pub(super) struct Hash {
     /// The folder that has a tree
     #[arg(long, value_name = "DIR", group = "what")]
     tree: Option<PathBuf>,
+    /// Leave out of the folder what this log was told to leave out of its tree
+    #[arg(long, value_name = "LOG", requires = "tree")]
+    like: Option<PathBuf>,
     /// The log's tree as of this epoch; the last one if none is named
     #[arg(long, value_name = "NUMBER", requires = "log")]
     epoch: Option<u64>,
@@ -124,9 +127,11 @@ impl Hash {
         let mut line = Line::new(&shutdown);
         let scope = self.scope.into();
         let mut watch = |progress: &Progress| line.show("", progress);
+        let like = self.like.as_deref().map(verify::patterns).transpose();
+        let patterns = like.map_err(failure)?.unwrap_or_default();
         let summary = match (&self.log, &self.tree) {
             (Some(log), _) => verify::hash_log(log, self.epoch, scope, &mut watch),
-            (None, Some(tree)) => verify::hash_folder(tree, scope, &mut watch),
+            (None, Some(tree)) => verify::hash_folder(tree, &patterns, scope, &mut watch),
             (None, None) => return Err(Failure::Input("name --log or --tree".to_owned())),
         };
         line.clear();
@@ -233,7 +238,11 @@ pub(super) fn text(verdict: &Verdict, sides: Sides) -> String {
         "{word}  epoch {}  names {}  bytes {}  differences {}  undecided {}",
         verdict.epoch, verdict.names, verdict.bytes, verdict.differing, verdict.undecided_count
     );
-    for (what, count) in [("other holes", verdict.holes), ("mounted", verdict.mounted)] {
+    for (what, count) in [
+        ("other holes", verdict.holes),
+        ("mounted", verdict.mounted),
+        ("left out", verdict.left_out),
+    ] {
         if count > 0 {
             text += &format!("  {what} {count}");
         }
@@ -294,6 +303,7 @@ pub(super) fn object(verdict: &Verdict, Sides(here, there): Sides) -> Value {
         "undecided": verdict.undecided_count,
         "files_with_other_holes": verdict.holes,
         "mounted": verdict.mounted,
+        "left_out": verdict.left_out,
         hash(here): verdict.hashes.map(|(log, _)| log.to_string()),
         hash(there): verdict.hashes.map(|(_, folder)| folder.to_string()),
         "listed": differences,
@@ -307,9 +317,11 @@ pub(super) fn failure(error: Error) -> Failure {
             Failure::Input(log.to_string())
         }
         Error::Log(log) => of_log(log),
-        Error::Io { .. } | Error::Nothing | Error::Room { .. } | Error::Inside { .. } => {
-            Failure::Input(error.to_string())
-        }
+        Error::Io { .. }
+        | Error::Patterns(_)
+        | Error::Nothing
+        | Error::Room { .. }
+        | Error::Inside { .. } => Failure::Input(error.to_string()),
         failed @ (Error::Make { .. } | Error::Undecided { .. } | Error::Ended) => {
             Failure::Failed(failed.into())
         }

@@ -148,6 +148,8 @@ impl Fold {
                 }
             }
             Entry::Change(change) => self.note(change),
+            // Of a replica, only what the log says of files.
+            Entry::Patterns(_) => {}
             Entry::Epoch { .. } => self.folded = Target::of(&located.record),
         }
         self.tree.fold(&located.record).map_err(|invalid| {

@@ -13,6 +13,7 @@ use super::program::{Programs, Scope};
 use super::rescan::{Comparison, Known, Rescan};
 use super::source::Source;
 use super::{Capture, Error, Options, Progress, Reading, mounts};
+use crate::patterns::Filter;
 use crate::record::{Entry, File, Part};
 
 impl Capture {
@@ -34,9 +35,8 @@ impl Capture {
         let start = Entry::Start {
             root: capture.deriver.source.name(),
         };
-        // A start follows anything.
-        let _always = capture.deriver.tree.enter(&start);
-        capture.deriver.out.push(start);
+        capture.begin(start);
+        capture.narrow();
         capture.doubt_root();
         capture.keep(label, &[])?;
         Ok(capture)
@@ -56,9 +56,11 @@ impl Capture {
         let Known { tree, contents } = known;
         capture.epoch = tree.epoch();
         let same = tree.root() == Some(file);
+        // A journal says what has changed, not what has come to belong.
+        let alike = *tree.patterns() == capture.options.patterns;
         capture.deriver.tree = tree;
         let left = match (&capture.options.pin, &label) {
-            (Some(pin), Some(label)) if same => pin.left(label, capture.epoch),
+            (Some(pin), Some(label)) if same && alike => pin.left(label, capture.epoch),
             _ => None,
         };
         if same {
@@ -73,10 +75,9 @@ impl Capture {
                 capture.deriver.doubts.entry(file).or_default().add(&part);
             }
         } else {
-            let start = Entry::Start { root: file };
-            let _always = capture.deriver.tree.enter(&start);
-            capture.deriver.out.push(start);
+            capture.begin(Entry::Start { root: file });
         }
+        capture.narrow();
         capture.doubt_root();
         if let Some(left) = &left {
             label = label.map(|label| label.since(capture.epoch));
@@ -111,6 +112,7 @@ impl Capture {
 
     /// Attached, and the label of a journal if there is to be one.
     fn connect(root: &Path, options: Options) -> Result<(Self, Option<Label>), Error> {
+        let filter = Filter::new(&options.patterns)?;
         let mut source = Source::open(root)?;
         let failed = |cause| Error::Tree {
             path: root.to_owned(),
@@ -134,7 +136,7 @@ impl Capture {
             programs,
             pinned: None,
             looks: options.look && source.format().silent(),
-            deriver: Deriver::new(source),
+            deriver: Deriver::new(source, filter),
             order: Order::new(0),
             reading: Reading::Idle,
             progress: Progress::default(),
@@ -152,6 +154,19 @@ impl Capture {
             hooks: 0,
         };
         Ok((capture, label))
+    }
+
+    /// These follow anything: a start, and what the log is to have after one.
+    fn begin(&mut self, entry: Entry) {
+        let _always = self.deriver.tree.enter(&entry);
+        self.deriver.out.push(entry);
+    }
+
+    /// Says what the log is to have, where it does not say so already.
+    fn narrow(&mut self) {
+        if *self.deriver.tree.patterns() != self.options.patterns {
+            self.begin(Entry::Patterns(self.options.patterns.clone()));
+        }
     }
 
     fn keep(&mut self, label: Option<Label>, left: &[File]) -> Result<(), Error> {

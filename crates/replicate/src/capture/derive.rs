@@ -11,6 +11,7 @@ use super::event::{Event, Flags, State, What};
 use super::look::Blocks;
 use super::rescan::Comparison;
 use super::source::{Source, kind_of};
+use crate::patterns::Filter;
 use crate::record::{Attributes, Change, Entry, File, Kind, Origin, Part};
 use crate::tree::{Invalid, Tree};
 
@@ -39,6 +40,10 @@ pub(super) struct Deriver {
     pub(super) mapped: BTreeMap<File, Blocks>,
     /// Files that are held, and may have no name in the tree any more.
     pub(super) nameless: BTreeSet<File>,
+    /// What belongs to the tree.
+    pub(super) filter: Filter,
+    /// Directories that were said to be new, and have no name yet.
+    pub(super) newborn: BTreeSet<File>,
 }
 
 /// Of one operation.
@@ -52,7 +57,7 @@ struct Told {
 }
 
 impl Deriver {
-    pub(super) fn new(source: Source) -> Self {
+    pub(super) fn new(source: Source, filter: Filter) -> Self {
         Self {
             source,
             tree: Tree::default(),
@@ -65,6 +70,8 @@ impl Deriver {
             told: BTreeMap::new(),
             mapped: BTreeMap::new(),
             nameless: BTreeSet::new(),
+            filter,
+            newborn: BTreeSet::new(),
         }
     }
 
@@ -75,6 +82,9 @@ impl Deriver {
             Ok(()) => {
                 if let (Some(comparison), Entry::Change(change)) = (&mut self.comparison, &entry) {
                     comparison.overtaken(change);
+                }
+                if let Entry::Change(change) = &entry {
+                    self.note_birth(change);
                 }
                 self.out.push(entry);
                 self.said = true;
@@ -171,6 +181,7 @@ impl Deriver {
             file, flags, what, ..
         } = event;
         let regular = self.is(file, &Kind::Regular);
+        self.missed(file, &what);
         match what {
             What::Data { offset, bytes } if regular => self.say(Change::Data {
                 file,
@@ -182,7 +193,7 @@ impl Deriver {
             What::Written { offset, length } if regular => self.doubt_written(file, offset, length),
             What::Size(size) if regular => self.size(file, size),
             What::New(state) => self.created(file, &state),
-            What::State(state) if flags.vague() => self.vague(file, &state),
+            What::State(state) if flags.vague() => self.vague(file, flags, &state),
             What::State(state) if !self.source.format().exact() => {
                 self.written(file, flags, &state)
             }
@@ -205,7 +216,7 @@ impl Deriver {
         Ok(())
     }
 
-    fn is(&self, file: File, kind: &Kind) -> bool {
+    pub(super) fn is(&self, file: File, kind: &Kind) -> bool {
         self.tree.get(file).is_some_and(|node| node.kind == *kind)
     }
 
@@ -242,6 +253,10 @@ impl Deriver {
         if self.tree.get(file).is_some() {
             return;
         }
+        if !self.filter.is_empty() {
+            self.made(file, state);
+            return;
+        }
         match kind_of(state.mode.into(), 0) {
             Some(kind @ (Kind::Regular | Kind::Directory | Kind::Fifo | Kind::Socket)) => {
                 self.say(Change::New { file, kind });
@@ -250,7 +265,12 @@ impl Deriver {
                 self.fresh.insert(file);
             }
         }
-        let parent = self.tree.get(state.parent);
+        self.inherit(file, state.parent);
+    }
+
+    /// What a file that is made may have of its directory.
+    pub(super) fn inherit(&mut self, file: File, directory: File) {
+        let parent = self.tree.get(directory);
         let inherits =
             parent.is_some_and(|node| node.extended.iter().any(|(name, _)| name == DEFAULT_ACCESS));
         if inherits {
@@ -260,7 +280,7 @@ impl Deriver {
 
     /// A file that is made, and now known to be what it is.
     fn completed(&mut self, file: File, state: &State) -> Result<(), Error> {
-        if !self.fresh.contains(&file) || state.mode == 0 {
+        if !self.fresh.contains(&file) || state.mode == 0 || !self.settles(file, state) {
             return Ok(());
         }
         let device = makedev(
@@ -275,6 +295,7 @@ impl Deriver {
         if let Some(kind) = kind {
             self.fresh.remove(&file);
             self.say(Change::New { file, kind });
+            self.settled_late(file, state);
         }
         Ok(())
     }
@@ -282,7 +303,7 @@ impl Deriver {
     fn state(&mut self, file: File, flags: Flags, state: &State) -> Result<(), Error> {
         self.completed(file, state)?;
         if self.tree.get(file).is_none() {
-            self.unknown(state);
+            self.unknown(flags, state);
         } else if state.mode == 0 {
             // Its memory is another's by now: whether it still has a name is to be seen.
             self.doubt(file, Part::Attributes);
@@ -306,9 +327,10 @@ impl Deriver {
     }
 
     /// A file that was there before, and comes into the tree: its directory is to be read.
-    pub(super) fn unknown(&mut self, state: &State) {
-        if let Some((directory, _)) = &state.name
+    pub(super) fn unknown(&mut self, flags: Flags, state: &State) {
+        if let Some((directory, name)) = &state.name
             && self.is(*directory, &Kind::Directory)
+            && self.may_belong((*directory, name), flags, state)
         {
             self.doubt(*directory, Part::Names);
         }
@@ -354,10 +376,11 @@ impl Deriver {
             }
             return;
         };
-        if !self.is(*directory, &Kind::Directory) {
+        let is_directory = self.is(file, &Kind::Directory);
+        if !self.is(*directory, &Kind::Directory) || !self.admits(*directory, name, is_directory) {
             // It has moved out of the tree, or another of its names is there.
             self.doubt_names(file, state);
-            if self.is(file, &Kind::Directory) {
+            if is_directory {
                 self.leave(file);
             }
             return;
@@ -365,7 +388,7 @@ impl Deriver {
         if self.tree.child(*directory, name) != Some(file) {
             self.link(*directory, name.clone(), file);
         }
-        if self.is(file, &Kind::Directory) {
+        if is_directory {
             return;
         }
         let held = self.held(file);

@@ -2,6 +2,7 @@
 //! not seen once it has been read. It decides when the records are a state that the source had.
 
 mod begin;
+mod border;
 mod calls;
 mod derive;
 mod doubt;
@@ -19,6 +20,7 @@ mod pin;
 mod program;
 mod read;
 mod rescan;
+mod settle;
 mod skel;
 mod source;
 mod suspect;
@@ -31,6 +33,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::log;
+use crate::patterns::{self, Patterns};
 use crate::record::{Change, Entry, File, Part};
 use derive::Deriver;
 use doubt::Doubts;
@@ -49,8 +52,6 @@ const STILL: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_millis(20);
 /// Unless these are more bytes: it takes time to have them on the disk, and the ring fills meanwhile.
 const MUCH: usize = 4 << 20;
-/// Who tells only where it was written is read from so often, while nothing is synced.
-const JOURNAL: Duration = Duration::from_millis(200);
 /// Portions of events that are taken at once.
 const PORTIONS: usize = 512;
 
@@ -67,6 +68,8 @@ pub struct Options {
     /// Where the file system tells nothing of stores through memory, files that are mapped are read
     /// before each epoch, and each second. Such a file system is refused otherwise.
     pub look: bool,
+    /// Which names of the tree are followed.
+    pub patterns: Patterns,
     /// Keep a journal of what is touched when this capture is gone, for the next one.
     pub pin: Option<Pin>,
 }
@@ -77,6 +80,7 @@ impl Default for Options {
             ring_bytes: 64 << 20,
             journal: false,
             look: false,
+            patterns: Patterns::default(),
             pin: None,
         }
     }
@@ -167,6 +171,8 @@ pub enum Error {
         action: &'static str,
         cause: io::Error,
     },
+    #[error(transparent)]
+    Patterns(#[from] patterns::Error),
     #[error(transparent)]
     Log(#[from] log::Error),
     #[error("the programs tell what nobody understands: they are of another version")]
@@ -330,74 +336,6 @@ impl Capture {
             .collect();
         for file in nameless {
             self.deriver.doubt(file, Part::Attributes);
-        }
-    }
-
-    /// Goes on reading what is in doubt; whether more can be done at once.
-    fn settle(&mut self, take: &mut dyn FnMut(Entry)) -> Result<bool, Error> {
-        match std::mem::replace(&mut self.reading, Reading::Idle) {
-            Reading::Idle if self.deriver.doubts.is_empty() || !self.ripe() => Ok(false),
-            Reading::Idle => {
-                let doubts = std::mem::take(&mut self.deriver.doubts);
-                if self.options.journal {
-                    self.programs.next_period()?;
-                    self.last_reading = Instant::now();
-                }
-                if doubts.values().any(|doubt| doubt.stores) {
-                    // A page is told to be dirty before it is marked so, under a spinlock, and only then found by
-                    // what makes it clean: not to be told of a store again, where a hypervisor has stopped that CPU.
-                    let _unknown = sys::sched::grace_period();
-                }
-                for (file, doubt) in &doubts {
-                    self.deriver.clean(*file, doubt)?;
-                }
-                let after = self.programs.counters()?.next;
-                self.reading = Reading::Armed { after, doubts };
-                self.follow(take)?;
-                Ok(true)
-            }
-            Reading::Armed { after, doubts } if self.reached(after)? => {
-                if std::mem::take(&mut self.unscanned) {
-                    self.rescan(take)?;
-                }
-                for (file, doubt) in &doubts {
-                    self.read(*file, doubt, take)?;
-                }
-                let after = self.programs.counters()?.next;
-                self.reading = Reading::Closing { after, doubts };
-                self.follow(take)?;
-                Ok(true)
-            }
-            Reading::Closing { after, doubts } if self.reached(after)? => {
-                self.settled(doubts);
-                self.pass_on(take)?;
-                // What is in doubt since is read by the next call: its writer may go on for ever.
-                Ok(false)
-            }
-            waiting => {
-                self.reading = waiting;
-                Ok(false)
-            }
-        }
-    }
-
-    /// Whether what is in doubt is to be read now: what is written again and again is read once.
-    fn ripe(&self) -> bool {
-        !self.options.journal
-            || self.wanted
-            || self.epoch == 0
-            || self.last_reading.elapsed() >= JOURNAL
-    }
-
-    fn settled(&mut self, doubts: Doubts) {
-        for (file, doubt) in doubts {
-            if let Some(since) = self.deriver.doubts.get_mut(&file) {
-                since.merge(&doubt);
-                continue;
-            }
-            for part in doubt.parts() {
-                self.deriver.say(Change::Settled { file, part });
-            }
         }
     }
 

@@ -66,6 +66,7 @@ impl Deriver {
     pub(super) fn link(&mut self, directory: File, name: Name, file: File) {
         self.free(directory, file);
         let before = self.tree.child(directory, &name);
+        let moves = self.moves(file);
         self.say(Change::Link {
             directory,
             name,
@@ -74,10 +75,13 @@ impl Deriver {
         if let Some(before) = before {
             self.loses_a_name(before);
         }
+        if moves {
+            self.reconsider(file);
+        }
     }
 
     fn loses_a_name(&mut self, file: File) {
-        if self.source.holds() {
+        if self.source.holds() || !self.filter.is_empty() {
             self.nameless.insert(file);
         }
     }

@@ -1,5 +1,7 @@
 //! Says what is in doubt as the source has it now.
 
+use std::collections::BTreeSet;
+
 use nix::fcntl::OFlag;
 use nix::sys::stat::FileStat;
 
@@ -86,7 +88,7 @@ impl Capture {
     fn read_names(&mut self, directory: File, take: &mut dyn FnMut(Entry)) -> Result<(), Error> {
         let mut unread = vec![directory];
         while let Some(directory) = unread.pop() {
-            let Some(entries) = self.deriver.source.list(directory)? else {
+            let Some(entries) = self.deriver.list(directory)? else {
                 self.deriver.gone(directory);
                 continue;
             };
@@ -112,11 +114,11 @@ impl Capture {
 
     pub(super) fn forget_missing(&mut self, directory: File, entries: &[(Name, File)]) {
         let deriver = &mut self.deriver;
-        let present = |name: &Name| entries.iter().any(|(other, _)| other == name);
+        let names: BTreeSet<_> = entries.iter().map(|(name, _)| name).collect();
         let missing: Vec<_> = deriver
             .tree
             .children(directory)
-            .filter(|(name, _)| !present(name))
+            .filter(|(name, _)| !names.contains(name))
             .map(|(name, _)| name.clone())
             .collect();
         for name in missing {

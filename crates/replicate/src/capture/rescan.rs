@@ -98,7 +98,7 @@ impl Capture {
         let mut unread = vec![root];
         self.compare(root, take)?;
         while let Some(directory) = unread.pop() {
-            let Some(entries) = self.deriver.source.list(directory)? else {
+            let Some(entries) = self.deriver.list(directory)? else {
                 self.deriver.gone(directory);
                 continue;
             };

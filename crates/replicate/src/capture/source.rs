@@ -9,10 +9,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use nix::dir::Dir;
+use nix::dir::{Dir, Type};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, readlinkat};
-use nix::sys::stat::{FileStat, fstat};
+use nix::fcntl::{AtFlags, OFlag, readlinkat};
+use nix::sys::stat::{FileStat, fstat, fstatat};
 use nix::unistd::{Whence, lseek64};
 use rustix::fs::{getxattr, listxattr};
 use sys::handle::{self, Handle};
@@ -259,8 +259,13 @@ impl Source {
         Ok(Some(all))
     }
 
-    /// The names in a directory that belong to its file system; none where it is gone.
-    pub(super) fn list(&mut self, directory: File) -> Result<Option<Vec<(Name, File)>>, Error> {
+    /// The names in a directory that belong to its file system, and are wanted; none where it is gone. Whether a
+    /// name is a directory's, who wants it may ask.
+    pub(super) fn list(
+        &mut self,
+        directory: File,
+        wanted: impl Fn(&Name, &dyn Fn() -> Result<bool, Errno>) -> Result<bool, Errno>,
+    ) -> Result<Option<Vec<(Name, File)>>, Error> {
         let Some(descriptor) = self.file(directory, OFlag::O_RDONLY | OFlag::O_DIRECTORY)? else {
             return Ok(None);
         };
@@ -279,6 +284,15 @@ impl Source {
             let Ok(name) = Name::new(entry.file_name().to_bytes()) else {
                 continue;
             };
+            let is_directory = || match entry.file_type() {
+                Some(kind) => Ok(kind == Type::Directory),
+                None => directory_at(&within, &name),
+            };
+            match wanted(&name, &is_directory) {
+                Ok(true) => {}
+                Ok(false) | Err(Errno::ENOENT) => continue,
+                Err(errno) => return Err(self.failed(directory, errno.into())),
+            }
             let found = self.find(&within, &name, entry.ino());
             let found = found.map_err(|cause| self.failed(directory, cause))?;
             names.extend(found.map(|file| (name, file)));
@@ -402,6 +416,11 @@ pub(super) fn attributes_of(stat: &FileStat) -> Attributes {
         gid: stat.st_gid,
         modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
     }
+}
+
+fn directory_at(within: &OwnedFd, name: &Name) -> Result<bool, Errno> {
+    let stat = fstatat(within, name.as_bytes(), AtFlags::AT_SYMLINK_NOFOLLOW)?;
+    Ok(kind_of(stat.st_mode, 0) == Some(Kind::Directory))
 }
 
 /// The next of a kind from an offset on; none where there is no more data.

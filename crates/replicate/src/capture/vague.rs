@@ -6,9 +6,9 @@ use crate::record::{File, Kind, Part};
 
 impl Deriver {
     /// Something of the file has changed, and of a directory maybe the names in it.
-    pub(super) fn vague(&mut self, file: File, state: &State) {
+    pub(super) fn vague(&mut self, file: File, flags: Flags, state: &State) {
         let Some(node) = self.tree.get(file) else {
-            self.unknown(state);
+            self.unknown(flags, state);
             return;
         };
         let directory = node.kind == Kind::Directory;
@@ -22,7 +22,7 @@ impl Deriver {
     /// attributes: of its names directories tell.
     pub(super) fn written(&mut self, file: File, flags: Flags, state: &State) {
         if self.tree.get(file).is_none() {
-            self.unknown(state);
+            self.unknown(flags, state);
         } else if state.mode == 0 || state.links == 0 || flags.overflown() {
             self.doubt(file, Part::Attributes);
         } else {

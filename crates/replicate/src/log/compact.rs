@@ -134,6 +134,9 @@ impl Fold {
             with(entry)
         };
         say(Entry::Start { root })?;
+        if !self.tree.patterns().is_empty() {
+            say(Entry::Patterns(self.tree.patterns().clone()))?;
+        }
         for (file, node) in self.tree.files() {
             if file != root {
                 let kind = node.kind.clone();

@@ -409,7 +409,7 @@ impl Tail {
             Entry::Change(Change::Doubt { file, part }) => self.doubts.raise(*file, part),
             Entry::Change(Change::Settled { file, part }) => self.doubts.settle(*file, part),
             Entry::Change(Change::Gone { file }) => self.doubts.forget(*file),
-            Entry::Change(_) => {}
+            Entry::Change(_) | Entry::Patterns(_) => {}
         }
     }
 }

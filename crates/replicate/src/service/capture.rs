@@ -13,6 +13,7 @@ use super::{Error, place};
 use crate::capture::{self, Capture, Known, Options, Pin, Progress};
 use crate::coverage;
 use crate::log::{self, Durability, Writer};
+use crate::patterns::Patterns;
 use crate::record::Entry;
 use crate::verify::{Caught, Scope};
 
@@ -36,6 +37,8 @@ pub struct Settings {
     pub allow: Vec<Unseen>,
     /// How long a round of a check beside it takes; none for no check.
     pub check: Option<Duration>,
+    /// Which names of the tree the log has.
+    pub patterns: Patterns,
     /// As [`Options::ring_bytes`].
     pub ring_bytes: u32,
     /// Keep a journal in this folder of a BPF file system, which outlives the capture.
@@ -105,6 +108,8 @@ impl Settings {
     /// [`Error::Input`], [`Error::Freezer`]
     pub(super) fn agree(&self) -> Result<(), Error> {
         check::Settings::check(self.check)?;
+        let patterns = self.patterns.check();
+        patterns.map_err(|wrong| Error::Input(wrong.to_string()))?;
         if self.pin.is_some() && !self.allow.is_empty() {
             let what = "pin: not with allow: a journal notes nothing of what is looked for";
             return Err(Error::Input(what.to_owned()));
@@ -130,6 +135,7 @@ impl Settings {
             pin: self.pin.clone().map(pin),
             journal: self.journal,
             look: self.allow.contains(&Unseen::Mmap),
+            patterns: self.patterns.clone(),
             ring_bytes: self.ring_bytes,
         }
     }

@@ -185,7 +185,7 @@ impl Checking {
             return Ok(());
         };
         let asked = &self.settings;
-        let mut rolling = Rolling::open(&asked.log, &asked.tree, asked.scope)?;
+        let mut rolling = Rolling::open(&asked.log, &asked.tree, asked.scope, asked.source)?;
         loop {
             if !rolling.follow(caught.epoch, &mut |_| self.go_on())? {
                 return Ok(());

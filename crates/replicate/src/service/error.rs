@@ -86,6 +86,7 @@ fn of_capture(error: &capture::Error) -> bool {
         | Capture::Kernel { .. }
         | Capture::Silent { .. }
         | Capture::Pin { .. }
+        | Capture::Patterns(_)
         | Capture::Unknown => false,
     }
 }

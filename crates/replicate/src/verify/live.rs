@@ -14,6 +14,7 @@ use super::report::{Verdict, What};
 use super::wanted::Wanted;
 use super::{Error, Progress, Scope, Watch, compare};
 use crate::log::{self, Reader};
+use crate::patterns::Filter;
 use crate::record::Entry;
 use crate::restore::State;
 
@@ -47,7 +48,8 @@ pub fn verify_live(
     loop {
         let looked = SystemTime::now();
         let roots = (folder, against);
-        let mut verdict = compare(&latest.state, roots, scope, &wanted, &mut |progress| {
+        let compared = (scope, Filter::new(latest.state.tree.patterns())?);
+        let mut verdict = compare(&latest.state, roots, compared, &wanted, &mut |progress| {
             watch(&before.and(progress))
         })?;
         verdict.epoch = latest.epoch;

@@ -17,7 +17,9 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use crate::log;
+use crate::log::{self, Reader};
+use crate::patterns::{self, Filter, Patterns};
+use crate::record::Entry;
 use crate::restore::{State, last_epoch};
 use compare::Compare;
 use of_folder::OfFolder;
@@ -81,6 +83,8 @@ pub struct Summary {
 pub enum Error {
     #[error(transparent)]
     Log(#[from] log::Error),
+    #[error("what the log leaves out: {0}")]
+    Patterns(#[from] patterns::Error),
     #[error("{}: {cause}", .path.display())]
     Io { path: PathBuf, cause: io::Error },
     #[error("{}: making the tree: {cause}", .path.display())]
@@ -120,24 +124,29 @@ pub fn verify(
     watch: Watch<'_>,
 ) -> Result<Verdict, Error> {
     let (epoch, state) = state(folder, epoch)?;
-    let verdict = compare(&state, (folder, against), scope, &Wanted::All, watch)?;
+    let filter = Filter::new(state.tree.patterns())?;
+    let roots = (folder, against);
+    let verdict = compare(&state, roots, (scope, filter), &Wanted::All, watch)?;
     Ok(Verdict { epoch, ..verdict })
 }
 
 fn compare(
     state: &State,
     (folder, against): (&Path, &Path),
-    scope: Scope,
+    (scope, filter): (Scope, Filter),
     wanted: &Wanted,
     watch: Watch<'_>,
 ) -> Result<Verdict, Error> {
     let log = OfLog::new(&state.tree, &state.contents, scope);
-    let there = OfFolder::new(against, scope);
+    let there = OfFolder::new(against, scope, filter);
     let mut compare = Compare::new(log, there, (folder, against), scope, watch);
     compare.run(wanted)?;
-    let mounted = compare.there.side.mounted;
+    let OfFolder {
+        mounted, left_out, ..
+    } = compare.there.side;
     Ok(Verdict {
         mounted,
+        left_out,
         ..compare.verdict()
     })
 }
@@ -159,15 +168,38 @@ pub fn hash_log(
     compare.summary(Some(epoch))
 }
 
-/// The hash of a folder's tree.
+/// The hash of a folder's tree, of what these patterns leave of it.
 ///
 /// # Errors
 /// What cannot be read; [`Error::Undecided`], [`Error::Ended`].
-pub fn hash_folder(folder: &Path, scope: Scope, watch: Watch<'_>) -> Result<Summary, Error> {
-    let there = OfFolder::new(folder, scope);
+pub fn hash_folder(
+    folder: &Path,
+    patterns: &Patterns,
+    scope: Scope,
+    watch: Watch<'_>,
+) -> Result<Summary, Error> {
+    let there = OfFolder::new(folder, scope, Filter::new(patterns)?);
     let mut compare = Compare::new(there, Nobody, (folder, folder), scope, watch);
     compare.hash()?;
     compare.summary(None)
+}
+
+/// What the log has of its source, as of its last epoch.
+///
+/// # Errors
+/// What is wrong with the log.
+pub fn patterns(folder: &Path) -> Result<Patterns, Error> {
+    let mut reader = Reader::open(folder)?;
+    let (mut now, mut last) = (Patterns::default(), Patterns::default());
+    while let Some(located) = reader.read()? {
+        match located.record.entry {
+            Entry::Start { .. } => now = Patterns::default(),
+            Entry::Patterns(patterns) => now = patterns,
+            Entry::Epoch { .. } => last.clone_from(&now),
+            Entry::Change(_) => {}
+        }
+    }
+    Ok(last)
 }
 
 fn state(folder: &Path, epoch: Option<u64>) -> Result<(u64, State), Error> {

@@ -13,11 +13,13 @@ use rustix::io::Errno;
 
 use super::Scope;
 use super::side::{Fault, Seen, Side};
+use crate::patterns::Filter;
 use crate::record::{Attributes, Extended, Kind, Name};
 
 /// More than names and values of extended attributes take.
 const LONGEST_LIST: usize = 1 << 20;
 const TYPE: u16 = 0o170_000;
+const DIRECTORY: u16 = 0o040_000;
 
 #[derive(Debug)]
 pub(super) struct OfFolder {
@@ -25,13 +27,19 @@ pub(super) struct OfFolder {
     scope: Scope,
     /// What the root is mounted as.
     mount: u64,
+    /// What belongs to the tree.
+    filter: Filter,
     /// Names below which something else is mounted.
     pub(super) mounted: u64,
+    /// Names that do not belong, with all below them.
+    pub(super) left_out: u64,
 }
 
 /// A file, whatever its name means by now.
 #[derive(Debug)]
 pub(super) struct Found {
+    /// Below the root.
+    below: Vec<u8>,
     path: OwnedFd,
     opened: Option<Opened>,
     /// Data is known to lie from here to there.
@@ -39,12 +47,14 @@ pub(super) struct Found {
 }
 
 impl OfFolder {
-    pub(super) fn new(top: &Path, scope: Scope) -> Self {
+    pub(super) fn new(top: &Path, scope: Scope, filter: Filter) -> Self {
         Self {
             top: top.to_owned(),
             scope,
             mount: 0,
+            filter,
             mounted: 0,
+            left_out: 0,
         }
     }
 
@@ -85,7 +95,7 @@ impl Side for OfFolder {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let path = fs::openat(CWD, &self.top, flags, Mode::empty())?;
         self.mount = stat(&path)?.stx_mnt_id;
-        Ok(Found::new(path))
+        Ok(Found::new(path, Vec::new()))
     }
 
     fn names(&mut self, directory: &Found) -> Result<Vec<Name>, Fault> {
@@ -100,8 +110,8 @@ impl Side for OfFolder {
 
     fn find(&mut self, directory: &Found, name: &Name) -> Result<Option<Found>, Fault> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let name = OsStr::from_bytes(name.as_bytes());
-        let path = match fs::openat(&directory.path, name, flags, Mode::empty()) {
+        let called = OsStr::from_bytes(name.as_bytes());
+        let path = match fs::openat(&directory.path, called, flags, Mode::empty()) {
             Ok(path) => path,
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(errno.into()),
@@ -111,8 +121,16 @@ impl Side for OfFolder {
             self.mounted += 1;
             return Ok(None);
         }
+        let below = below(&directory.below, name);
+        if !self
+            .filter
+            .admits(&below, stat.stx_mode & TYPE == DIRECTORY)
+        {
+            self.left_out += 1;
+            return Ok(None);
+        }
         let device = matches!(stat.stx_mode & TYPE, 0o020_000 | 0o060_000);
-        Ok((self.scope.privileged || !device).then(|| Found::new(path)))
+        Ok((self.scope.privileged || !device).then(|| Found::new(path, below)))
     }
 
     fn seen(&mut self, found: &Found) -> Result<Seen, Fault> {
@@ -195,12 +213,20 @@ impl Side for OfFolder {
 }
 
 impl Found {
-    fn new(path: OwnedFd) -> Self {
+    fn new(path: OwnedFd, below: Vec<u8>) -> Self {
         Self {
+            below,
             path,
             opened: None,
             data: (0, 0),
         }
+    }
+}
+
+fn below(directory: &[u8], name: &Name) -> Vec<u8> {
+    match directory.is_empty() {
+        true => name.as_bytes().to_vec(),
+        false => [directory, name.as_bytes()].join(&b'/'),
     }
 }
 

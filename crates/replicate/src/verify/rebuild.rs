@@ -22,6 +22,7 @@ use super::{Error, Progress, Scope, Watch, compare, state};
 use crate::apply::wipe::wipe;
 use crate::contents::Bytes;
 use crate::make::{Gate, Maker};
+use crate::patterns::Filter;
 use crate::record::Kind;
 use crate::restore::{self, State, Told, empty_directory, fill_telling};
 
@@ -76,16 +77,18 @@ pub fn verify_rebuilt(
 ) -> Result<Rebuilt, Error> {
     outside(within, [Some(folder), against])?;
     let (epoch, state) = state(folder, epoch)?;
+    let filter = Filter::new(state.tree.patterns())?;
     room(&state, scope, within)?;
     let temporary = Temporary::new(within)?;
     let made = temporary.path.join("tree");
     let (names, bytes) = make(&state, &made, scope, &mut |now| watch(Step::Making, now))?;
     let on: Watch<'_> = &mut |now| watch(Step::Log, now);
-    let log = compare(&state, (folder, &made), scope, &Wanted::All, on)?;
+    let made_of = (scope, Filter::default());
+    let log = compare(&state, (folder, &made), made_of, &Wanted::All, on)?;
     let against = match against {
         Some(against) if !log.partial => {
             let on: Watch<'_> = &mut |now| watch(Step::Against, now);
-            let verdict = folders(&made, against, scope, on)?;
+            let verdict = folders((&made, against), (scope, filter), on)?;
             Some(Verdict { epoch, ..verdict })
         }
         _ => None,
@@ -197,13 +200,21 @@ fn make(state: &State, to: &Path, scope: Scope, watch: Watch<'_>) -> Result<(u64
     }
 }
 
-fn folders(made: &Path, against: &Path, scope: Scope, watch: Watch<'_>) -> Result<Verdict, Error> {
-    let (here, there) = (OfFolder::new(made, scope), OfFolder::new(against, scope));
+fn folders(
+    (made, against): (&Path, &Path),
+    (scope, filter): (Scope, Filter),
+    watch: Watch<'_>,
+) -> Result<Verdict, Error> {
+    let here = OfFolder::new(made, scope, Filter::default());
+    let there = OfFolder::new(against, scope, filter);
     let mut compare = Compare::new(here, there, (made, against), scope, watch);
     compare.run(&Wanted::All)?;
-    let mounted = compare.there.side.mounted;
+    let OfFolder {
+        mounted, left_out, ..
+    } = compare.there.side;
     Ok(Verdict {
         mounted,
+        left_out,
         ..compare.verdict()
     })
 }

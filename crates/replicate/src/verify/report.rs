@@ -28,6 +28,8 @@ pub struct Verdict {
     pub holes: u64,
     /// Names below which another file system is mounted: no part of the tree.
     pub mounted: u64,
+    /// Names that the log's patterns leave out, with all below them: no part of the tree either.
+    pub left_out: u64,
     /// Ended before all was compared.
     pub partial: bool,
     /// Of the log's tree and of the folder's, where all of both is known.

@@ -12,6 +12,7 @@ use super::report::{Difference, Verdict, What};
 use super::wanted::Wanted;
 use super::{Error, Progress, Scope, Watch, compare};
 use crate::log::Reader;
+use crate::patterns::Filter;
 use crate::record::{Entry, File, Kind, Name};
 use crate::restore::State;
 use crate::tree::Tree;
@@ -70,6 +71,8 @@ pub struct Rolling {
     log: PathBuf,
     tree: PathBuf,
     scope: Scope,
+    /// The tree may have names that the log leaves out; a replica has none.
+    source: bool,
     reader: Reader,
     state: State,
     epoch: u64,
@@ -89,13 +92,16 @@ struct Open {
 }
 
 impl Rolling {
+    /// Of the log's source, or of a replica.
+    ///
     /// # Errors
     /// [`Error::Log`]
-    pub fn open(log: &Path, tree: &Path, scope: Scope) -> Result<Self, Error> {
+    pub fn open(log: &Path, tree: &Path, scope: Scope, source: bool) -> Result<Self, Error> {
         Ok(Self {
             log: log.to_owned(),
             tree: tree.to_owned(),
             scope,
+            source,
             reader: Reader::open(log)?,
             state: State::default(),
             epoch: 0,
@@ -250,7 +256,11 @@ impl Rolling {
 
     fn compare(&self, wanted: &Wanted, watch: Watch<'_>) -> Result<Verdict, Error> {
         let roots = (self.log.as_path(), self.tree.as_path());
-        compare(&self.state, roots, self.scope, wanted, watch)
+        let filter = match self.source {
+            true => Filter::new(self.state.tree.patterns())?,
+            false => Filter::default(),
+        };
+        compare(&self.state, roots, (self.scope, filter), wanted, watch)
     }
 
     fn tree_changed(&self, path: &Path, all: &[Difference], since: SystemTime) -> bool {

@@ -39,7 +39,16 @@ pub(crate) enum What {
 
 /// All differences; their holes count only when both have been written to the disk.
 pub(crate) fn differences(source: &Path, replica: &Path) -> Vec<Difference> {
-    let (ours, theirs) = (paths(source), paths(replica));
+    differences_in(source, replica, &|_, _| true)
+}
+
+/// As [`differences`], with what belongs of the source: by its path, and whether it is a directory.
+pub(crate) fn differences_in(
+    source: &Path,
+    replica: &Path,
+    belongs: &dyn Fn(&Path, bool) -> bool,
+) -> Vec<Difference> {
+    let (ours, theirs) = (paths(source, belongs), paths(replica, &|_, _| true));
     let mut all = Vec::new();
     for (path, metadata) in &ours {
         match theirs.get(path) {
@@ -67,7 +76,7 @@ fn difference(path: &Path, what: What, detail: String) -> Difference {
 }
 
 /// Every entry with the root itself as the empty path.
-fn paths(root: &Path) -> BTreeMap<PathBuf, Metadata> {
+fn paths(root: &Path, belongs: &dyn Fn(&Path, bool) -> bool) -> BTreeMap<PathBuf, Metadata> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![PathBuf::new()];
     while let Some(path) = waiting.pop() {
@@ -78,6 +87,9 @@ fn paths(root: &Path) -> BTreeMap<PathBuf, Metadata> {
             root.join(&path)
         };
         let metadata = full.symlink_metadata().unwrap();
+        if !path.as_os_str().is_empty() && !belongs(&path, metadata.is_dir()) {
+            continue;
+        }
         if metadata.is_dir() {
             let entries = fs::read_dir(&full).unwrap();
             waiting.extend(entries.map(|entry| path.join(entry.unwrap().file_name())));

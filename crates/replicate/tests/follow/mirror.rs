@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use replicate::record::{Change, Entry, File, Kind};
 use replicate::tree::Tree;
 
+use super::Naive;
 use crate::bed::trees::{data, extended};
 
 const PAGE: u64 = 4096;
@@ -18,6 +19,8 @@ const PAGE: u64 = 4096;
 pub(crate) struct Mirror {
     pub(crate) tree: Tree,
     contents: BTreeMap<File, Content>,
+    /// What of the source it is to be.
+    patterns: Naive,
 }
 
 /// The pages of a file that have something in them.
@@ -87,6 +90,13 @@ impl Content {
 }
 
 impl Mirror {
+    pub(crate) fn of(patterns: Naive) -> Self {
+        Self {
+            patterns,
+            ..Self::default()
+        }
+    }
+
     /// Folds what is said; nothing may be said that cannot follow.
     pub(crate) fn fold(&mut self, entry: &Entry) {
         self.tree
@@ -95,7 +105,7 @@ impl Mirror {
         match entry {
             Entry::Start { .. } => self.contents.clear(),
             Entry::Change(change) => self.change(change),
-            Entry::Epoch { .. } => {}
+            Entry::Epoch { .. } | Entry::Patterns(_) => {}
         }
     }
 
@@ -147,7 +157,8 @@ impl Mirror {
             if self.tree.get(file).unwrap().kind != Kind::Directory {
                 continue;
             }
-            let children = self.children(&path, file);
+            let below = path.strip_prefix(root).unwrap();
+            let children = self.children(&path, below, file);
             unseen.extend(children);
         }
         let known: BTreeSet<_> = self.tree.files().map(|(file, _)| file).collect();
@@ -158,10 +169,16 @@ impl Mirror {
         }
     }
 
-    fn children(&self, path: &Path, directory: File) -> Vec<(PathBuf, File)> {
+    fn children(&self, path: &Path, below: &Path, directory: File) -> Vec<(PathBuf, File)> {
         let source: BTreeSet<_> = fs::read_dir(path)
             .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_vec())
+            .map(|entry| entry.unwrap())
+            .filter(|entry| {
+                let directory = entry.file_type().unwrap().is_dir();
+                self.patterns
+                    .admits(&below.join(entry.file_name()), directory)
+            })
+            .map(|entry| entry.file_name().into_vec())
             .collect();
         let said: BTreeMap<_, _> = self
             .tree

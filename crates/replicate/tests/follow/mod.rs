@@ -6,6 +6,7 @@
 )]
 
 mod mirror;
+mod naive;
 
 use std::path::Path;
 use std::process::Command;
@@ -17,6 +18,7 @@ use replicate::capture::{Capture, INTERVAL, Options, Progress};
 use replicate::record::Entry;
 
 pub(crate) use mirror::Mirror;
+pub(crate) use naive::Naive;
 
 /// Longer than a machine that others use takes for what a test does.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -58,9 +60,10 @@ pub(crate) struct Following {
 
 impl Following {
     pub(crate) fn start(tree: &Path, options: Options) -> Self {
+        let patterns = Naive::of(&options.patterns);
         Self {
             capture: Capture::start(tree, options).unwrap(),
-            mirror: Mirror::default(),
+            mirror: Mirror::of(patterns),
             entries: Vec::new(),
         }
     }

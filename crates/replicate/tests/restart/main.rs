@@ -5,6 +5,7 @@
 
 #[path = "../bed/mod.rs"]
 mod bed;
+mod narrowed;
 mod pinned;
 mod running;
 
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use bed::file_system::{Bed, Format, within};
 use bed::workload::Workload;
+use replicate::patterns::Patterns;
 use running::{BARRIER, Place, Running, data_of, shell, starts};
 use rustix::fs::{XattrFlags, removexattr, setxattr};
 
@@ -33,23 +35,29 @@ const ALL: u64 = 200;
 const ALL_STEPS: u32 = 300;
 #[test]
 fn ten_seeds_are_taken_up_after_kills() {
-    within(|bed| seeds(bed, Format::Ext4, None, USUAL, USUAL_STEPS));
+    within(|bed| seeds(bed, Format::Ext4, (None, &[]), USUAL, USUAL_STEPS));
 }
 
 #[test]
 fn seeds_on_overlay_are_taken_up_after_kills() {
-    within(|bed| seeds(bed, Format::Overlay, None, FEW, USUAL_STEPS));
+    within(|bed| seeds(bed, Format::Overlay, (None, &[]), FEW, USUAL_STEPS));
 }
 
 #[test]
 fn two_hundred_seeds_are_taken_up_after_kills() {
     if sys::require::requested("takes up the logs of 200 seeds of 300 steps") {
-        within(|bed| seeds(bed, Format::Ext4, None, ALL, ALL_STEPS));
+        within(|bed| seeds(bed, Format::Ext4, (None, &[]), ALL, ALL_STEPS));
     }
 }
 
 /// How often a journal said what had changed.
-fn seeds(bed: &Bed, format: Format, pin: Option<&Path>, seeds: u64, steps: u32) -> u32 {
+fn seeds(
+    bed: &Bed,
+    format: Format,
+    (pin, turns): (Option<&Path>, &[Patterns]),
+    seeds: u64,
+    steps: u32,
+) -> u32 {
     let Some(disk) = bed.follow(format, &format!("source {format:?}")) else {
         return 0;
     };
@@ -60,6 +68,7 @@ fn seeds(bed: &Bed, format: Format, pin: Option<&Path>, seeds: u64, steps: u32) 
         .filter(|seed| {
             let mut place = Place::new(&disk, bed.scratch(), *seed);
             place.pin = pin.map(Path::to_owned);
+            place.turns = turns.to_vec();
             let tried = panic::catch_unwind(AssertUnwindSafe(|| one(&place, *seed, steps)));
             by_journal.set(by_journal.get() + place.by_journal.get());
             place.clean();

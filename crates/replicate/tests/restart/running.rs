@@ -1,6 +1,9 @@
 //! The capture that is started and killed, and the tree that it follows.
 
-use std::cell::Cell;
+#[path = "../follow/naive.rs"]
+mod naive;
+
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
@@ -14,11 +17,13 @@ use std::time::Duration;
 
 use replicate::capture::{Capture, INTERVAL, Known, Options, Pin, Progress};
 use replicate::log::{self, Reader, Writer};
+use replicate::patterns::Patterns;
 use replicate::record::{Change, Entry};
 use replicate::restore::{self, restore};
 use replicate::verify::{self, Scope};
 
-use crate::bed::trees::{What, differences};
+use crate::bed::trees::{What, differences_in};
+use naive::Naive;
 
 /// Steps to a barrier.
 pub(crate) const BARRIER: u32 = 25;
@@ -30,6 +35,9 @@ const TREE: &str = "RESTART_TREE";
 const LOG: &str = "RESTART_LOG";
 /// Where it keeps a journal, if it does.
 const PIN: &str = "RESTART_PIN";
+/// What it includes and excludes, a line each.
+const INCLUDE: &str = "RESTART_INCLUDE";
+const EXCLUDE: &str = "RESTART_EXCLUDE";
 
 /// No test of its own: the program that the others start and kill.
 #[test]
@@ -44,8 +52,13 @@ fn a_capture() {
         log: log.into(),
         id: writer.id(),
     });
+    let lines = |of: &str| -> Vec<String> {
+        let text = env::var(of).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    };
     let options = Options {
         pin,
+        patterns: Patterns::new(lines(INCLUDE), lines(EXCLUDE)),
         ..Options::default()
     };
     let mut capture = Capture::resume(Path::new(&tree), options, known).unwrap();
@@ -110,12 +123,15 @@ pub(crate) type Said = BTreeMap<String, u64>;
 
 impl Running {
     pub(crate) fn start(place: &Place) -> Self {
+        let patterns = place.turn();
         let mut command = Command::new(env::current_exe().unwrap());
         command
             .args(["--exact", "running::a_capture", "--nocapture"])
             .env(TREE, &place.tree)
             .env(LOG, &place.log)
             .envs(place.pin.as_ref().map(|pin| (PIN, pin)))
+            .env(INCLUDE, patterns.include.join("\n"))
+            .env(EXCLUDE, patterns.exclude.join("\n"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let mut process = sys::child::die_with_parent(&mut command).spawn().unwrap();
@@ -168,6 +184,10 @@ pub(crate) struct Place {
     /// Where its captures keep a journal, if they do, and how often one said what had changed.
     pub(crate) pin: Option<PathBuf>,
     pub(crate) by_journal: Cell<u32>,
+    /// What its captures have of the tree: two have the first, the next two the second, and so on.
+    pub(crate) turns: Vec<Patterns>,
+    started: Cell<usize>,
+    patterns: RefCell<Patterns>,
 }
 
 impl Place {
@@ -178,9 +198,21 @@ impl Place {
             copy: disk.join(format!("copy {seed}")),
             pin: None,
             by_journal: Cell::new(0),
+            turns: Vec::new(),
+            started: Cell::new(0),
+            patterns: RefCell::default(),
         };
         fs::create_dir(&place.tree).unwrap();
         place
+    }
+
+    /// What the capture that is started has of the tree.
+    fn turn(&self) -> Patterns {
+        let started = self.started.replace(self.started.get() + 1);
+        if let Some(turn) = (started / 2).checked_rem(self.turns.len()) {
+            self.patterns.replace(self.turns[turn].clone());
+        }
+        self.patterns.borrow().clone()
     }
 
     pub(crate) fn clean(&self) {
@@ -192,7 +224,9 @@ impl Place {
     /// The log's last epoch is the tree that is there.
     pub(crate) fn check(&self, said: &[String]) {
         restore(&self.log, None, &self.copy, PRIVILEGED).unwrap();
-        let mut differ = differences(&self.tree, &self.copy);
+        let naive = Naive::of(&self.patterns.borrow());
+        let belongs = |path: &Path, directory| naive.admits(path, directory);
+        let mut differ = differences_in(&self.tree, &self.copy, &belongs);
         differ.retain(|one| one.what != What::Holes);
         let last = said.len().saturating_sub(BARRIER as usize);
         assert!(

@@ -11,6 +11,7 @@ use serde::de::{self, Deserializer};
 
 use crate::apply::Options;
 use crate::capture::Options as Following;
+use crate::patterns::Patterns;
 use crate::service::capture::Unseen;
 use crate::service::freezer::Bounded;
 use crate::service::publish::{Broker, Tls};
@@ -49,6 +50,10 @@ pub(super) struct Capture {
     afresh: bool,
     check: Option<Span>,
     pin: Option<PathBuf>,
+    #[serde(default)]
+    include: Vec<Spanned<String>>,
+    #[serde(default)]
+    exclude: Vec<Spanned<String>>,
     ring: Option<Spanned<Size>>,
     bounded: Option<Spanned<Size>>,
     cgroup: Option<Spanned<PathBuf>>,
@@ -127,6 +132,10 @@ fn servers<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u8>, D::Error> {
     }
 }
 
+fn texts(of: Vec<Spanned<String>>) -> Vec<String> {
+    of.into_iter().map(Spanned::into_inner).collect()
+}
+
 fn within(folder: &Path, file: Option<PathBuf>) -> Option<PathBuf> {
     file.map(|file| folder.join(file))
 }
@@ -149,6 +158,12 @@ impl Section for Capture {
             (None, Some(cgroup)) => return alone(cgroup.span()),
             _ => {}
         }
+        for pattern in self.include.iter().chain(&self.exclude) {
+            let alone = Patterns::new(vec![pattern.get_ref().clone()], Vec::new());
+            if let Err(wrong) = alone.check() {
+                return Some((pattern.span(), wrong.to_string()));
+            }
+        }
         let ring = self.ring.as_ref()?;
         let Size(bytes) = ring.get_ref();
         let large = || (ring.span(), format!("ring {bytes} B: 2 GiB at most"));
@@ -164,6 +179,7 @@ impl Section for Capture {
             pin: self.pin.map(|pin| folder.join(pin)),
             allow: self.allow,
             check: self.check.map(|Span(round)| round),
+            patterns: Patterns::new(texts(self.include), texts(self.exclude)),
             ring_bytes: self.ring.map_or_else(
                 || Following::default().ring_bytes,
                 |ring| u32::try_from(ring.into_inner().0).unwrap_or(u32::MAX),

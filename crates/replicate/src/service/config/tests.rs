@@ -52,6 +52,7 @@ fn a_whole_file_is_taken() {
             "[replicate]\ncontrol = \"/run/r.sock\"\n\
              http = {{ listen = \"127.0.0.1:9\", token_file = \"/t\" }}\n\
              {CAPTURE}journal = true\nafresh = true\npin = \"pins\"\nring = \"1MiB\"\nname = \"app\"\ncheck = \"24h\"\n\
+             include = [\"data\", \"*.db\"]\nexclude = [\"*.tmp\"]\n\
              {SERVE}replicas = 3\n\
              {PUBLISH}replicas = 1\nmax_bytes = 9\nallow_loss = true\ndomain = \"hub\"\n\
              {RECEIVE}fresh = true\n\
@@ -72,6 +73,9 @@ fn a_whole_file_is_taken() {
     };
     assert_eq!(capture.check, Some(Duration::from_secs(24 * 3600)));
     assert_eq!(capture.ring_bytes, 1 << 20);
+    let names = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
+    assert_eq!(capture.patterns.include, names(&["*.db", "data"]));
+    assert_eq!(capture.patterns.exclude, names(&["*.tmp"]));
     assert_eq!(capture.pin, Some(rig.0.path().join("pins")));
     let Job::Apply(apply) = &config.parts[4].job else {
         panic!("{config:?}");
@@ -105,6 +109,10 @@ fn each_complaint_says_what_and_where() {
         (
             format!("{CAPTURE}allow = [\"mmap\"]\ncheck = \"1h\"\n"),
             "r.toml:1: check: not with allow",
+        ),
+        (
+            format!("{CAPTURE}include = [\"a\"]\nexclude = [\n\"b\",\n\"!c\"]\n"),
+            "r.toml:7: pattern \"!c\": ! is not known here",
         ),
         (
             format!("{RECEIVE}{APPLY}check = \"1ms\"\n"),

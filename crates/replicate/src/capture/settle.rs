@@ -1,0 +1,79 @@
+//! Decides when what is in doubt is read, and when that is done with: between two numbers of events, so that what
+//! was told before is said before, and what was told meanwhile after.
+
+use std::time::{Duration, Instant};
+
+use super::doubt::Doubts;
+use super::{Capture, Error, Reading};
+use crate::record::{Change, Entry};
+
+/// Who tells only where it was written is read from so often, while nothing is synced.
+const JOURNAL: Duration = Duration::from_millis(200);
+
+impl Capture {
+    /// Goes on reading what is in doubt; whether more can be done at once.
+    pub(super) fn settle(&mut self, take: &mut dyn FnMut(Entry)) -> Result<bool, Error> {
+        match std::mem::replace(&mut self.reading, Reading::Idle) {
+            Reading::Idle if self.deriver.doubts.is_empty() || !self.ripe() => Ok(false),
+            Reading::Idle => {
+                let doubts = std::mem::take(&mut self.deriver.doubts);
+                if self.options.journal {
+                    self.programs.next_period()?;
+                    self.last_reading = Instant::now();
+                }
+                if doubts.values().any(|doubt| doubt.stores) {
+                    // A page is told to be dirty before it is marked so, under a spinlock, and only then found by
+                    // what makes it clean: not to be told of a store again, where a hypervisor has stopped that CPU.
+                    let _unknown = sys::sched::grace_period();
+                }
+                for (file, doubt) in &doubts {
+                    self.deriver.clean(*file, doubt)?;
+                }
+                let after = self.programs.counters()?.next;
+                self.reading = Reading::Armed { after, doubts };
+                self.follow(take)?;
+                Ok(true)
+            }
+            Reading::Armed { after, doubts } if self.reached(after)? => {
+                if std::mem::take(&mut self.unscanned) {
+                    self.rescan(take)?;
+                }
+                self.read_all(&doubts, take)?;
+                let after = self.programs.counters()?.next;
+                self.reading = Reading::Closing { after, doubts };
+                self.follow(take)?;
+                Ok(true)
+            }
+            Reading::Closing { after, doubts } if self.reached(after)? => {
+                self.settled(doubts);
+                self.pass_on(take)?;
+                // What is in doubt since is read by the next call: its writer may go on for ever.
+                Ok(false)
+            }
+            waiting => {
+                self.reading = waiting;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Whether what is in doubt is to be read now: what is written again and again is read once.
+    fn ripe(&self) -> bool {
+        !self.options.journal
+            || self.wanted
+            || self.epoch == 0
+            || self.last_reading.elapsed() >= JOURNAL
+    }
+
+    fn settled(&mut self, doubts: Doubts) {
+        for (file, doubt) in doubts {
+            if let Some(since) = self.deriver.doubts.get_mut(&file) {
+                since.merge(&doubt);
+                continue;
+            }
+            for part in doubt.parts() {
+                self.deriver.say(Change::Settled { file, part });
+            }
+        }
+    }
+}

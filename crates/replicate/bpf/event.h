@@ -6,6 +6,8 @@
 #ifndef REPLICATE_EVENT_H
 #define REPLICATE_EVENT_H
 
+#include "bell.h"
+
 enum event_kind {
 	EVENT_DATA = 1,
 	/* A range whose bytes were not seen. */
@@ -219,8 +221,13 @@ static __always_inline void mark(struct event *event, __u32 flags)
 /* For an event about the file. */
 static __always_inline __u64 take_number(const struct file_key *file)
 {
+	__u64 number;
+
 	remark(file);
-	return __sync_fetch_and_add(&next_number, 1);
+	number = __sync_fetch_and_add(&next_number, 1);
+	if (!(number & bell_mask))
+		ring_bell();
+	return number;
 }
 
 /* An event that has no more to say than a range. */

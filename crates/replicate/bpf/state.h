@@ -81,6 +81,8 @@ static __always_inline void tell_sync(struct file_key *file)
 	if (quiet(number))
 		event->flags |= FLAG_QUIET;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	/* An epoch is to end. */
+	ring_bell();
 }
 
 /* The directory of a name that found no room. */

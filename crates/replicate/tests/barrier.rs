@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use bed::file_system::{Format, within};
 use follow::{Ends, Following};
-use replicate::capture::Options;
+use replicate::capture::{Capture, Options};
 
 /// Far more than it takes.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -40,6 +40,52 @@ const BARRIERS: &[(&str, Barrier)] = &[
         fs::rename(tree.join("a"), tree.join("b")).unwrap();
     }),
 ];
+
+#[test]
+fn who_follows_is_woken_for_what_is_synced_and_before_much_waits() {
+    within(|bed| {
+        let Some(tree) = bed.mount(Format::Ext4, "ext4") else {
+            return;
+        };
+        fs::write(tree.join("b"), b"before").unwrap();
+        let mut capture = followed(&tree, Options::default());
+        for (name, barrier) in BARRIERS {
+            fs::rename(tree.join("b"), tree.join("a")).unwrap();
+            rest(&mut capture);
+            barrier(&tree);
+            assert!(capture.wait(LIMIT, None).unwrap(), "{name}");
+            if *name != "rename" {
+                fs::rename(tree.join("a"), tree.join("b")).unwrap();
+            }
+        }
+        // Of which a few events fill half.
+        let ring_bytes = 64 << 10;
+        let small = Options {
+            ring_bytes,
+            ..Options::default()
+        };
+        let mut capture = followed(&tree, small);
+        rest(&mut capture);
+        fs::write(tree.join("b"), b"not synced").unwrap();
+        assert!(capture.wait(LIMIT, None).unwrap());
+    });
+}
+
+fn followed(tree: &Path, options: Options) -> Capture {
+    let mut capture = Capture::start(tree, options).unwrap();
+    assert!(capture.catch_up(LIMIT, &mut |_| {}).unwrap());
+    capture
+}
+
+/// Until nobody has called for a whole pause.
+fn rest(capture: &mut Capture) {
+    loop {
+        capture.poll(&mut |_| {}).unwrap();
+        if !capture.wait(LIMIT, None).unwrap() {
+            break;
+        }
+    }
+}
 
 #[test]
 fn a_program_that_never_pauses_and_never_syncs_has_epochs() {

@@ -26,12 +26,13 @@ const OPTIONS: &[&str] = &[
     ",nfs_export=on,index=on",
     ",xino=on",
 ];
-const LOOK: Options = Options {
-    ring_bytes: 64 << 20,
-    journal: false,
-    look: true,
-    pin: None,
-};
+
+fn looking() -> Options {
+    Options {
+        look: true,
+        ..Options::default()
+    }
+}
 
 /// What all copying up is tried on.
 fn fill(lower: &Path) {
@@ -77,7 +78,7 @@ fn what_is_copied_up_to_any_file_system_is_said() {
         for format in [Format::Xfs, Format::Btrfs, Format::Tmpfs] {
             let name = format!("{format:?}");
             if let Some(tree) = bed.layers(format, &name, "", fill) {
-                copy_up(&tree, LOOK);
+                copy_up(&tree, looking());
             }
         }
     });
@@ -93,7 +94,7 @@ fn what_is_never_synced_is_looked_for() {
             };
             let refused = Capture::start(&tree, Options::default());
             assert!(matches!(refused, Err(Error::Silent { .. })), "{refused:?}");
-            copy_up(&tree, LOOK);
+            copy_up(&tree, looking());
         }
     });
 }

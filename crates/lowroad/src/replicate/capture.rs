@@ -2,6 +2,7 @@
 #![expect(clippy::print_stderr, reason = "the line that says how far it is")]
 
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -12,9 +13,7 @@ use control::units::{Size, Span};
 use replicate::capture::{self, Progress, Rescan};
 use replicate::patterns::Patterns;
 use replicate::service::Progress as Said;
-use replicate::service::capture::{
-    self as service, Captured, INTERVAL, Recorder, Settings, unfinished,
-};
+use replicate::service::capture::{self as service, Captured, Recorder, Settings, unfinished};
 use replicate::service::freezer::{Bounded, Pressure};
 use serde_json::json;
 
@@ -96,7 +95,13 @@ impl Capture {
         let mut recorder = Recorder::begin(&self.settings()).map_err(super::failure)?;
         let mut ready = false;
         let mut shown = Instant::now();
-        while !shutdown.wait(INTERVAL) {
+        loop {
+            recorder
+                .wait(Some(shutdown.as_fd()))
+                .map_err(super::failure)?;
+            if shutdown.requested() {
+                break;
+            }
             let captured = recorder.step().map_err(super::failure)?;
             if !ready && captured.ready {
                 ready = true;

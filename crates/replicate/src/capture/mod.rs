@@ -26,6 +26,7 @@ mod source;
 mod suspect;
 mod types;
 mod vague;
+mod wait;
 
 use std::io;
 use std::path::PathBuf;
@@ -55,7 +56,7 @@ const MUCH: usize = 4 << 20;
 /// Portions of events that are taken at once.
 const PORTIONS: usize = 512;
 
-/// How often to poll: nothing wakes who reads the events, which would cost their writers time.
+/// How often to poll at most: who reads events as they come disturbs their writers.
 pub const INTERVAL: Duration = Duration::from_millis(2);
 
 /// How a tree is followed.

@@ -2,11 +2,15 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use nix::errno::Errno;
 use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{major, minor};
 use sys::bpf_ring::{Gauge, Ring};
 
@@ -25,6 +29,12 @@ const FIRST_INODE: u64 = 2;
 /// Of the ring, in bytes: as much as stays in a CPU's cache until it is written to a log.
 const PORTION: u64 = 256 << 10;
 
+/// Room in the ring for so many bytes of each event until who reads it is woken: in half of it those fit that are
+/// as large as can be.
+const OF_AN_EVENT: u32 = 64 << 10;
+/// Room for calls to read the ring, in bytes, as its map was made.
+const BELL: u32 = 64 << 10;
+
 /// Where it is that events of a tree are told from.
 #[derive(Debug)]
 pub(super) struct Scope {
@@ -38,6 +48,7 @@ pub(super) struct Scope {
 #[derive(Debug)]
 pub(super) struct Programs {
     ring: Ring,
+    bell: Ring,
     maps: Maps,
     periods: u64,
     /// With the names of their programs.
@@ -49,6 +60,7 @@ pub(super) struct Programs {
 #[derive(Debug)]
 pub(super) struct Maps {
     pub(super) counters: MapHandle,
+    bell: MapHandle,
     lost: MapHandle,
     period: MapHandle,
     pub(super) answers: MapHandle,
@@ -106,6 +118,8 @@ impl Programs {
         };
         let ring = Ring::new(handle(&skel.maps.ring)?, options.ring_bytes)
             .map_err(Error::io("mapping the ring"))?;
+        let bell =
+            Ring::new(handle(&skel.maps.bell)?, BELL).map_err(Error::io("mapping the bell"))?;
         let mut links = Vec::new();
         for program in skel.object().progs_mut() {
             if program.autoload() {
@@ -117,8 +131,10 @@ impl Programs {
         }
         Ok(Self {
             ring,
+            bell,
             maps: Maps {
                 counters: handle(&skel.maps.bss)?,
+                bell: handle(&skel.maps.bell)?,
                 lost: handle(&skel.maps.lost)?,
                 period: handle(&skel.maps.data_period)?,
                 answers: handle(&skel.maps.answers)?,
@@ -149,6 +165,20 @@ impl Programs {
     /// Where programs are run that are at no event.
     pub(super) fn functions(&self) -> &Functions {
         &self.functions
+    }
+
+    /// Returns when the ring is to be read, `also` is readable, or this long has passed; whether it is to be
+    /// read.
+    pub(super) fn wait(
+        &mut self,
+        at_most: Duration,
+        also: Option<BorrowedFd<'_>>,
+    ) -> Result<bool, Error> {
+        let asked = [Some(self.maps.bell.as_fd()), also].into_iter().flatten();
+        wait(asked, at_most)?;
+        let before = self.bell.position();
+        self.bell.consume(|_| {});
+        Ok(self.bell.position() != before)
     }
 
     pub(super) fn counters(&self) -> Result<Counters, Error> {
@@ -202,6 +232,21 @@ impl Programs {
 
     pub(super) fn gauge(&self) -> Gauge {
         self.ring.gauge()
+    }
+}
+
+/// Until one of them is readable, or this long.
+pub(super) fn wait<'fd>(
+    descriptors: impl Iterator<Item = BorrowedFd<'fd>>,
+    at_most: Duration,
+) -> Result<(), Error> {
+    // Whole milliseconds, not cut off: what is waited for would not be due yet.
+    let timeout = PollTimeout::try_from(at_most + Duration::from_micros(999));
+    let asked = descriptors.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN));
+    let mut asked: Vec<_> = asked.collect();
+    match poll(&mut asked, timeout.unwrap_or(PollTimeout::MAX)) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(Error::io("waiting for events")(errno.into())),
     }
 }
 
@@ -282,6 +327,7 @@ fn settle(
     (constants.access_asked.start, constants.access_asked.end) = asked;
     (constants.access_kept.start, constants.access_kept.end) = kept;
     constants.journal = options.journal;
+    constants.bell_mask = u64::from((options.ring_bytes / OF_AN_EVENT).max(1) - 1);
     constants.pinned = options.pin.is_some();
     if options.pin.is_some() {
         for map in [&mut open.maps.even_turns, &mut open.maps.odd_turns] {

@@ -58,7 +58,7 @@ impl Capture {
     }
 
     /// Whether what is in doubt is to be read now: what is written again and again is read once.
-    fn ripe(&self) -> bool {
+    pub(super) fn ripe(&self) -> bool {
         !self.options.journal
             || self.wanted
             || self.epoch == 0

@@ -1,5 +1,6 @@
 //! A tree's changes into a log, under the log's numbers.
 
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -10,14 +11,12 @@ use super::check::{self, Check, Checked};
 use super::confirmed::Confirmed;
 use super::freezer::{Bounded, Freezer, Held, Pressure};
 use super::{Error, place};
-use crate::capture::{self, Capture, Known, Options, Pin, Progress};
+use crate::capture::{self, Capture, INTERVAL, Known, Options, Pin, Progress};
 use crate::coverage;
 use crate::log::{self, Durability, Writer};
 use crate::patterns::Patterns;
 use crate::record::Entry;
 use crate::verify::{Caught, Scope};
-
-pub use crate::capture::INTERVAL;
 
 /// At the end, what has happened until then is waited for at most this long.
 const LAST: Duration = Duration::from_secs(30);
@@ -271,7 +270,17 @@ impl Recorder {
         Ok((capture, log))
     }
 
-    /// Writes what has happened since the last call. Does not wait: call it each [`INTERVAL`].
+    /// Waits until there is something to write, for as long as an epoch takes at most; not when `also` is readable.
+    ///
+    /// # Errors
+    /// [`Error::Capture`]
+    pub fn wait(&mut self, also: Option<BorrowedFd<'_>>) -> Result<(), Error> {
+        // What waits to be read is what freezes an application.
+        let most = self.freezer.as_ref().map_or(Duration::MAX, |_| INTERVAL);
+        Ok(self.capture.wait(most, also).map(drop)?)
+    }
+
+    /// Writes what has happened since the last call. Does not wait: see [`Self::wait`].
     ///
     /// # Errors
     /// [`Error::Capture`] or [`Error::Log`]; it is over then.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::capture::{self, INTERVAL, Recorder};
+use super::capture::{self, Recorder};
 use super::confirmed::Confirmed;
 use super::publish::{self, Publishing};
 use super::receive::{self, Receiving};
@@ -120,7 +120,7 @@ impl Working {
     pub(super) fn step(&mut self, wait: Duration) -> Result<Progress, Error> {
         Ok(match self {
             Self::Capture(recorder) => {
-                thread::sleep(INTERVAL);
+                recorder.wait(None)?;
                 Progress::Capture(recorder.step()?)
             }
             Self::Serve(server, _) => {

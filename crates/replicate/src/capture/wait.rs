@@ -1,0 +1,35 @@
+//! When a capture is polled next: not before there is something to do, because each poll takes a CPU away from
+//! who writes to the tree.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use super::{Capture, Error, INTERVAL, LONG, MUCH, Reading, program};
+
+impl Capture {
+    /// Waits until there is something to poll for: a program has synced, much waits, or an epoch is due; not longer
+    /// than `at_most`, nor when `also` is readable. Whether what was waited for is a reason to poll at once.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn wait(&mut self, at_most: Duration, also: Option<BorrowedFd<'_>>) -> Result<bool, Error> {
+        let pause = self.pause().min(at_most);
+        let least = INTERVAL.min(pause);
+        program::wait(also.into_iter(), least)?;
+        self.programs.wait(pause - least, also)
+    }
+
+    /// For how long a poll would do nothing that has to be done, if nobody syncs: until the next epoch is due.
+    fn pause(&self) -> Duration {
+        let read = matches!(self.reading, Reading::Idle)
+            && (self.deriver.doubts.is_empty() || !self.ripe());
+        if self.wanted || self.epoch == 0 || !read {
+            return INTERVAL;
+        }
+        let due = match self.deriver.said && self.bytes <= MUCH {
+            true => LONG.saturating_sub(self.ended.elapsed()),
+            false => LONG,
+        };
+        due.max(INTERVAL)
+    }
+}

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -315,6 +316,72 @@ fn measuring_that_is_stopped_tells_whole_rounds() {
 }
 
 #[test]
+fn datagrams_are_forwarded_in_whole_batches() {
+    let files = Files::new();
+    let sink = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = sink.local_addr().unwrap().to_string();
+    let socket = ["--io", "socket", "--listen", "127.0.0.1:0", "--to", &to];
+    let more = [
+        &socket[..],
+        &["--batch", "10", "--duration", "1h", "--json"],
+    ]
+    .concat();
+    let mut child = files
+        .router("process", &more)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let ready = "ready: frames as datagrams to ";
+    let ready = said.find_map(|line| Some(line.unwrap().strip_prefix(ready)?.to_owned()));
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    sender.connect(ready.unwrap()).unwrap();
+    let mut frame = [0; 2048];
+    for _ in 0..3 {
+        for (sent, _) in packets() {
+            sender.send(&sent).unwrap();
+        }
+        for forwarded in packets().into_iter().filter_map(|(_, forwarded)| forwarded) {
+            let length = sink.recv(&mut frame).unwrap();
+            assert_eq!(frame[..length], forwarded);
+        }
+    }
+    // Of no whole batch.
+    sender.send(&packets()[0].0).unwrap();
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+    let told = json(&child.wait_with_output().unwrap());
+    assert_eq!((&told["packets"], sum(&told["verdicts"])), (&20.into(), 20));
+    assert_eq!(told["first_batch_packets"], 10);
+    assert!(told["stages_ns_per_packet"]["send"].as_f64() > Some(0.0));
+    let socket = &told["socket"];
+    for (what, count) in [
+        ("received", 30),
+        ("sent", 9),
+        ("ttl_expired", 3),
+        ("lost", 0),
+        ("cut", 0),
+        ("refused", 0),
+    ] {
+        assert_eq!(socket[what], count, "{what}");
+    }
+    assert!(socket["left"].as_u64() <= Some(1), "{socket}");
+}
+
+#[test]
+fn random_packets_are_udp_from_anywhere() {
+    let files = Files::new();
+    let more = ["--traffic", "random", "--duration", "1ms", "--json"];
+    let told = json(&files.router("process", &more).output().unwrap());
+    assert!(told["packets"].as_u64() > Some(0));
+    assert_eq!(sum(&told["verdicts"]), told["packets"].as_u64().unwrap());
+    // Most addresses have no route, and all of them have keys.
+    let verdicts = &told["verdicts"];
+    assert!(verdicts["no_route"].as_u64() > verdicts["forwarded"].as_u64());
+    assert_eq!(verdicts["malformed"], 0);
+}
+
+#[test]
 fn what_does_not_go_together_is_refused_in_a_line() {
     let files = Files::new();
     let routes = ["--rib", files.routes.to_str().unwrap()];
@@ -333,6 +400,8 @@ fn what_does_not_go_together_is_refused_in_a_line() {
         (with(&["--threads", "5000"]), "5000"),
         (with(&["--io", "pcap"]), "--capture FILE"),
         (with(&["-o", "/dev/null"]), "--io pcap"),
+        (with(&["--io", "socket"]), "--listen ADDR:PORT"),
+        (with(&["--listen", "127.0.0.1:0"]), "--io socket"),
         (
             with(&["--capture", "/nonexistent.pcap"]),
             "/nonexistent.pcap",

@@ -32,6 +32,14 @@ pub struct Mix {
     pub seed: u64,
 }
 
+impl Mix {
+    /// Packets of IPv4 and of IPv6.
+    fn families(&self) -> (usize, usize) {
+        let v6 = self.packets * usize::from(self.ipv6.min(100)) / 100;
+        (self.packets - v6, v6)
+    }
+}
+
 impl Frames {
     pub fn push(&mut self, frame: &[u8]) {
         self.bytes.extend_from_slice(frame);
@@ -60,9 +68,20 @@ impl Frames {
     /// UDP datagrams and what else rules ask for, to destinations of these tables; the same for the
     /// same seed.
     pub fn made(contents: &Contents, mix: &Mix) -> Self {
-        let v6 = mix.packets * usize::from(mix.ipv6.min(100)) / 100;
-        let keys4 = keys(&contents.v4, &contents.rules.v4, mix, mix.packets - v6);
+        let (v4, v6) = mix.families();
+        let keys4 = keys(&contents.v4, &contents.rules.v4, mix, v4);
         let keys6 = keys(&contents.v6, &contents.rules.v6, mix, v6);
+        Self::of(keys4, keys6, mix)
+    }
+
+    /// UDP datagrams from and to any address and port, whatever tables have: `pattern` is of no account.
+    pub fn anywhere(mix: &Mix) -> Self {
+        let (v4, v6) = mix.families();
+        Self::of(udp(v4, mix.seed), udp(v6, mix.seed), mix)
+    }
+
+    fn of(keys4: Vec<Key<u32>>, keys6: Vec<Key<u128>>, mix: &Mix) -> Self {
+        let v6 = keys6.len();
         let (mut keys4, mut keys6) = (keys4.into_iter(), keys6.into_iter());
         let mut frames = Self::default();
         for at in 0..mix.packets {
@@ -84,6 +103,17 @@ impl Frames {
     pub fn get(&self, at: usize) -> &[u8] {
         let start = if at == 0 { 0 } else { self.ends[at - 1] };
         &self.bytes[start..self.ends[at]]
+    }
+
+    pub fn get_mut(&mut self, at: usize) -> &mut [u8] {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &mut self.bytes[start..self.ends[at]]
+    }
+
+    /// Forgets them all, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
     }
 
     pub fn len(&self) -> usize {
@@ -110,6 +140,15 @@ fn keys<A: Address>(rib: &Rib<A>, rules: &[acl::Rule<A>], mix: &Mix, count: usiz
         }
     }
     keys
+}
+
+fn udp<A: Address>(count: usize, seed: u64) -> Vec<Key<A>> {
+    let keys = generate::keys_anywhere(count, seed).into_iter();
+    let udp = |key: Key<A>| Key {
+        protocol: protocol::UDP,
+        ..key
+    };
+    keys.map(udp).collect()
 }
 
 fn frame<A: Address>(key: &Key<A>, length: usize) -> Vec<u8> {

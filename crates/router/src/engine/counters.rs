@@ -51,6 +51,23 @@ impl Counters {
         }
     }
 
+    /// What was counted after `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut unkeyed = self.unkeyed;
+        for (count, earlier) in unkeyed.iter_mut().zip(earlier.unkeyed) {
+            *count -= earlier;
+        }
+        Self {
+            packets: self.packets - earlier.packets,
+            bytes: self.bytes - earlier.bytes,
+            forwarded: self.forwarded - earlier.forwarded,
+            dropped: self.dropped - earlier.dropped,
+            punted: self.punted - earlier.punted,
+            no_route: self.no_route - earlier.no_route,
+            unkeyed,
+        }
+    }
+
     /// Each verdict's packets, by name.
     pub fn verdicts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let decided = [

@@ -50,7 +50,19 @@ impl<P: Processor> Worker<P> {
         &mut self,
         frames: impl Iterator<Item = &'a [u8]>,
     ) -> Result<Stages, P::Error> {
-        let started = sys::clock::ticks();
+        self.decide_since(sys::clock::ticks(), frames)
+    }
+
+    /// As `decide`, of frames that were gathered from `started` on.
+    ///
+    /// # Errors
+    /// The processor's.
+    #[inline]
+    pub fn decide_since<'a>(
+        &mut self,
+        started: u64,
+        frames: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<Stages, P::Error> {
         self.headers.clear();
         for frame in frames {
             self.headers.push(frame);

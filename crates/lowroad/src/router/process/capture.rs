@@ -72,6 +72,7 @@ impl Process {
             from: name.to_string(),
             threads,
             written,
+            exchanged: None,
             rules: met(&rules, &tables),
         })
     }

@@ -16,6 +16,8 @@ pub(super) struct Measured {
     /// How long the first packet of each batch, which waits for all others, was in it; and the last.
     pub(super) first: Histogram,
     pub(super) last: Histogram,
+    /// Packets of a first batch that is in no figure.
+    pub(super) first_batch: u64,
     /// From the first batch to the last.
     pub(super) elapsed_ns: u64,
 }
@@ -46,6 +48,7 @@ impl Measured {
         }
         self.first.merge(&other.first);
         self.last.merge(&other.last);
+        self.first_batch += other.first_batch;
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
     }
 

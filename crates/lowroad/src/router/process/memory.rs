@@ -68,6 +68,7 @@ impl Process {
             from,
             threads,
             written: None,
+            exchanged: None,
             rules: met(&rules, &tables),
         })
     }
@@ -115,7 +116,7 @@ impl Packets {
         } else {
             Traffic::Rules
         });
-        if traffic != Traffic::Rules && !routed {
+        if traffic.pattern().is_some() && !routed {
             let what = format!(
                 "--traffic {} is drawn from routes, and {} has none: use --traffic rules",
                 traffic.name(),
@@ -131,7 +132,10 @@ impl Packets {
             length: self.length.into(),
             seed: self.seed,
         };
-        let frames = Frames::made(contents, &mix);
+        let frames = match traffic {
+            Traffic::Random => Frames::anywhere(&mix),
+            _ => Frames::made(contents, &mix),
+        };
         if frames.is_empty() {
             return Err(Failure::Input(
                 "no packets can be made up: there are no routes of this family; see --ipv6"
@@ -165,14 +169,25 @@ fn work<P: Processor>(
     let mut worker = Worker::new(lookup, batch);
     let mut measured = Measured::default();
     let mut next = start;
-    let began = Instant::now();
-    while !stop.load(Ordering::Relaxed) {
+    let mut decide = |worker: &mut Worker<P>| {
         let end = (next + batch).min(frames.len());
-        let stages = worker.decide((next..end).map(|at| frames.get(at)))?;
-        measured.batch(&stages, stages.scattered);
+        let stages = worker.decide((next..end).map(|at| frames.get(at)));
         next = if end == frames.len() { 0 } else { end };
+        stages
+    };
+    // In no figure: it grows buffers, and a device builds what it runs.
+    decide(&mut worker)?;
+    let before = *worker.counters();
+    let began = Instant::now();
+    loop {
+        let stages = decide(&mut worker)?;
+        measured.batch(&stages, stages.scattered);
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
     }
     measured.elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    measured.counters = *worker.counters();
+    measured.counters = worker.counters().since(&before);
+    measured.first_batch = before.packets;
     Ok(measured)
 }

@@ -3,9 +3,11 @@
 mod capture;
 mod measure;
 mod memory;
+mod socket;
 pub(super) mod subject;
 pub(super) mod told;
 
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -46,6 +48,12 @@ pub(super) struct Process {
     /// A pcap or pcapng file: its packets, in memory over and over, or with --io pcap once
     #[arg(long, value_name = "FILE", conflicts_with_all = ["traffic", "packets", "length", "ipv6", "seed"])]
     capture: Option<PathBuf>,
+    /// Where datagrams are received, a frame in each; of port 0, the line that says ready tells which
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
+    /// Send the frames that are forwarded there, with the TTL one less
+    #[arg(long, value_name = "ADDR:PORT", requires = "listen")]
+    to: Option<SocketAddr>,
     /// Write the packets that would be forwarded, with the TTL one less
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -55,7 +63,7 @@ pub(super) struct Process {
     /// Packets that are looked up together
     #[arg(long, value_name = "N", default_value = "256", value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: u32,
-    /// How long packets from memory are processed, as in 500ms, 10s, 1m
+    /// How long packets from memory or a socket are processed, as in 500ms, 10s, 1m
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     duration: Duration,
     #[command(flatten)]
@@ -88,6 +96,8 @@ enum Io {
     Memory,
     /// A capture, once
     Pcap,
+    /// A UDP socket, a frame in each datagram
+    Socket,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -102,6 +112,8 @@ pub(super) enum Traffic {
     Sequential,
     /// Packets that rules are about
     Rules,
+    /// UDP from and to any address and port, routed or not
+    Random,
 }
 
 impl Traffic {
@@ -111,12 +123,16 @@ impl Traffic {
             Self::PerPrefix => Some(Pattern::PerPrefix),
             Self::Zipf => Some(Pattern::Zipf),
             Self::Sequential => Some(Pattern::Sequential),
-            Self::Rules => None,
+            Self::Rules | Self::Random => None,
         }
     }
 
     fn name(self) -> &'static str {
-        self.pattern().map_or("rules", Pattern::name)
+        match (self.pattern(), self) {
+            (Some(pattern), _) => pattern.name(),
+            (None, Self::Random) => "random",
+            (None, _) => "rules",
+        }
     }
 }
 
@@ -181,8 +197,14 @@ impl Process {
             Io::Pcap if self.capture.is_none() => {
                 wrong("--io pcap reads a capture: name it by --capture FILE")
             }
-            Io::Memory if self.out.is_some() => {
+            Io::Memory | Io::Socket if self.out.is_some() => {
                 wrong("--out writes what is forwarded of a capture: it goes with --io pcap")
+            }
+            Io::Memory | Io::Pcap if self.listen.is_some() => {
+                wrong("--listen receives datagrams: it goes with --io socket")
+            }
+            Io::Socket if self.capture.is_some() => {
+                wrong("--capture names packets, and --io socket receives them: leave one out")
             }
             _ if self.device.device.is_some() && self.choice.is_of_cpus() => {
                 wrong("--engine-lpm6 and --simd are of CPUs: a device has no choice of them")
@@ -202,6 +224,7 @@ impl Process {
         match self.io {
             Io::Memory => self.memory(given, about, shutdown, engine),
             Io::Pcap => self.pcap(given, about, shutdown, engine),
+            Io::Socket => self.socket(given, about, shutdown, engine),
         }
     }
 }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use stats::Histogram;
 
 use super::measure::{Measured, float};
+use super::socket::Exchanged;
 use super::subject::Subject;
 
 /// What was run.
@@ -30,6 +31,8 @@ pub(super) struct Told {
     pub(super) from: String,
     pub(super) threads: Vec<Measured>,
     pub(super) written: Option<Written>,
+    /// Of datagrams.
+    pub(super) exchanged: Option<Exchanged>,
     /// Rules that packets met, and none of them.
     pub(super) rules: Vec<Counted>,
 }
@@ -95,10 +98,12 @@ impl Told {
             "batch_latency_max_us": quantiles(&all.first),
             "batch_latency_min_us": quantiles(&all.last),
             "verdicts": verdicts,
+            "first_batch_packets": all.first_batch,
             "rule_packets": self.rules,
             "written": self.written.map(
                 |written| json!({"packets": written.packets, "ttl_expired": written.expired})
             ),
+            "socket": self.exchanged.map(Exchanged::json),
             "threads": threads.collect::<Vec<_>>(),
         })
     }
@@ -158,7 +163,23 @@ impl Told {
                 written.packets, written.expired
             );
         }
-        text
+        text + &self.exchanged.map_or_else(String::new, Exchanged::text)
+    }
+}
+
+impl Exchanged {
+    fn json(self) -> Value {
+        json!({
+            "received": self.received, "left": self.left, "lost": self.lost, "cut": self.cut,
+            "sent": self.sent, "refused": self.refused, "ttl_expired": self.expired,
+        })
+    }
+
+    fn text(self) -> String {
+        format!(
+            "  datagrams: received {}, left {}, lost for want of room {}, cut {}, sent {}, refused {}, not sent for an expired TTL {}\n",
+            self.received, self.left, self.lost, self.cut, self.sent, self.refused, self.expired
+        )
     }
 }
 

@@ -50,6 +50,8 @@ struct Asked {
     arms: Vec<Spanned<String>>,
     #[serde(default, rename = "class")]
     classes: Vec<Classed>,
+    #[serde(default)]
+    along: Vec<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -97,6 +99,7 @@ pub(crate) fn read(document: &Document) -> Result<Plan, Error> {
             against: plain(asked.against),
             arms: plain(asked.arms),
             classes: asked.classes.into_iter().map(classed).collect(),
+            along: plain(asked.along),
         })
         .collect();
     if questions.is_empty() {
@@ -158,7 +161,27 @@ fn check(document: &Document, file: &File) -> Result<(), Error> {
     for metric in asked.chain(&file.primary) {
         check_metric(document, metric)?;
     }
+    check_along(document, file)?;
     check_quick(document, file)
+}
+
+/// A number that a question looks along differs among the loads.
+fn check_along(document: &Document, file: &File) -> Result<(), Error> {
+    for along in file.questions.iter().flat_map(|asked| &asked.along) {
+        let begins = format!("{}=", along.get_ref());
+        let labels = file.loads.iter().map(|load| load.get_ref().label());
+        let words = labels.filter_map(|label| {
+            let mut words = label.split(' ');
+            words
+                .find(|word| word.starts_with(&begins))
+                .map(str::to_owned)
+        });
+        if words.collect::<BTreeSet<_>>().len() < 2 {
+            let what = format!("no two loads differ in {:?}", along.get_ref());
+            return Err(document.error(along.span(), what));
+        }
+    }
+    Ok(())
 }
 
 /// Every arm exists and stands once; all other places name arms of the experiment.

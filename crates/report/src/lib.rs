@@ -4,6 +4,7 @@ mod advice;
 pub mod analysis;
 pub mod columns;
 mod cpu;
+mod crossing;
 pub mod figures;
 mod html;
 mod identities;

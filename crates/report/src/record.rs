@@ -50,6 +50,9 @@ pub struct Question {
     /// Classes of loads for each of which the arm to take is named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<Class>,
+    /// Numbers in the loads' names, such as `batch`, along which it is asked from where on an arm is better.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub along: Vec<String>,
 }
 
 /// Loads that are one choice to whoever runs the job.

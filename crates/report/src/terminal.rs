@@ -4,10 +4,11 @@ use std::fmt::Write;
 
 use stats::Verdict;
 
-use crate::advice;
 use crate::analysis::{Analysis, Row};
 use crate::record::Question;
+use crate::words::skips;
 use crate::words::{Sentence, delay_split, energy_says, ps_says};
+use crate::{advice, crossing};
 
 /// Column of the load beside a question.
 const LOAD_COLUMN: usize = 66;
@@ -23,15 +24,16 @@ pub fn results(analysis: &Analysis<'_>) -> String {
         for advice in advice::sentences(analysis, question) {
             line(&mut text, &advice);
         }
+        for sentence in crossing::sentences(analysis, question) {
+            line(&mut text, &sentence);
+        }
     }
-    for skip in &analysis.record.header.skipped {
+    for skip in &skips(&analysis.record.header.skipped) {
         line(
             &mut text,
             &format!(
                 "{} did not run: {}; {}",
-                skip.what(),
-                skip.reason,
-                skip.remedy
+                skip.what, skip.reason, skip.remedy
             ),
         );
     }

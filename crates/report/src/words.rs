@@ -4,7 +4,7 @@
 use stats::{Comparison, Effect, Estimate, Interval, Verdict};
 
 use crate::analysis::{Analysis, FLOOR, Row};
-use crate::record::{Metric, Question};
+use crate::record::{Metric, Question, Skip};
 
 /// A factor below this is said in percent.
 const FACTOR_FROM: f64 = 1.1;
@@ -35,12 +35,12 @@ impl Sentence {
         let Some(comparison) = &row.comparison else {
             return plain(format!("{} did not run", row.arm));
         };
-        let Some(clean) = &comparison.clean else {
-            return plain(unreliable(row, comparison));
+        let clean = match (&comparison.clean, row.emulated) {
+            (Some(clean), true) => return emulated(row, clean),
+            (None, true) => return plain(not_compared(row)),
+            (Some(clean), false) => clean,
+            (None, false) => return plain(unreliable(row, comparison)),
         };
-        if row.emulated {
-            return emulated(row, clean);
-        }
         let claim = match comparison.verdict {
             Verdict::Better | Verdict::Worse => difference(row, clean),
             Verdict::NoDifference => no_difference(row, comparison, clean),
@@ -54,6 +54,27 @@ impl Sentence {
             evidence: evidence(row.metric, comparison, clean),
         }
     }
+}
+
+/// What did not run for one and the same reason.
+pub(crate) struct Skipped<'a> {
+    pub(crate) what: String,
+    pub(crate) reason: &'a str,
+    pub(crate) remedy: &'a str,
+}
+
+/// Skips in their order, those that follow each other for one reason as one.
+pub(crate) fn skips(all: &[Skip]) -> Vec<Skipped<'_>> {
+    let alike = |a: &Skip, b: &Skip| {
+        a.load.is_none() && b.load.is_none() && (&a.reason, &a.remedy) == (&b.reason, &b.remedy)
+    };
+    all.chunk_by(alike)
+        .map(|alike| Skipped {
+            what: alike.iter().map(Skip::what).collect::<Vec<_>>().join(", "),
+            reason: &alike[0].reason,
+            remedy: &alike[0].remedy,
+        })
+        .collect()
 }
 
 /// Three significant digits, large numbers in full: 0.0123, 1.20, 27.1, 12300.
@@ -156,10 +177,9 @@ fn no_difference(row: &Row<'_>, comparison: &Comparison, clean: &Estimate) -> St
 
 /// Times of an emulator are no virtual machine's: they stand alone.
 fn emulated(row: &Row<'_>, clean: &Estimate) -> Sentence {
-    let Row { arm, baseline, .. } = row;
-    let metric = row.metric;
+    let (arm, metric) = (&row.arm, row.metric);
     Sentence {
-        claim: format!("{arm} and {baseline}: EMULATED, not compared"),
+        claim: not_compared(row),
         medians: format!(
             "{} {} in {arm}",
             short(&metric.name),
@@ -167,6 +187,10 @@ fn emulated(row: &Row<'_>, clean: &Estimate) -> Sentence {
         ),
         evidence: format!("n={}   the times are an emulator's", clean.n),
     }
+}
+
+fn not_compared(row: &Row<'_>) -> String {
+    format!("{} and {}: EMULATED, not compared", row.arm, row.baseline)
 }
 
 fn unreliable(row: &Row<'_>, comparison: &Comparison) -> String {

@@ -7,7 +7,7 @@ use super::questions::arm_cell;
 use crate::analysis::{Analysis, Row, flags_by_arm};
 use crate::identities::{self, Identity};
 use crate::svg::escape;
-use crate::words::{Sentence, digits};
+use crate::words::{Sentence, digits, skips as skips_of};
 
 pub(super) fn sections(analysis: &Analysis<'_>) -> String {
     let parts = [
@@ -148,16 +148,13 @@ fn flags(analysis: &Analysis<'_>) -> String {
 }
 
 fn skips(analysis: &Analysis<'_>) -> String {
-    let rows = analysis
-        .record
-        .header
-        .skipped
-        .iter()
+    let rows = skips_of(&analysis.record.header.skipped)
+        .into_iter()
         .map(|skip| {
             vec![
-                Cell::text(skip.what()),
-                Cell::text(&skip.reason),
-                Cell::text(&skip.remedy),
+                Cell::text(skip.what),
+                Cell::text(skip.reason),
+                Cell::text(skip.remedy),
             ]
         })
         .collect();

@@ -5,12 +5,12 @@ use std::fmt::Write;
 use stats::Verdict;
 
 use super::element::{Cell, figure, table};
-use crate::advice;
 use crate::analysis::{Analysis, Row};
 use crate::palette::look_of;
 use crate::record::{Metric, Question};
 use crate::svg::{self, escape};
 use crate::words::{Sentence, delay_split, digits, energy_says, ps_says, quantity, range};
+use crate::{advice, crossing};
 
 /// Every question with its sentences.
 pub(super) fn answers(analysis: &Analysis<'_>) -> String {
@@ -24,7 +24,11 @@ pub(super) fn answers(analysis: &Analysis<'_>) -> String {
         for load in &analysis.record.header.loads {
             html.push_str(&answer(analysis, question, load));
         }
-        for advice in advice::sentences(analysis, question) {
+        let advice = advice::sentences(analysis, question);
+        for advice in advice
+            .into_iter()
+            .chain(crossing::sentences(analysis, question))
+        {
             let _ = write!(html, "<p class=\"lead\">{}</p>", escape(&advice));
         }
     }

@@ -7,12 +7,22 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{alone, lowroad, path, record, succeeded};
+use common::{alone, lowroad, path, record, stdout, succeeded};
 use serde_json::{Value, json};
 use sys::require::{Class, skip};
+use tempfile::TempDir;
 
-/// One block of some loads of the shipped experiment, on small generated tables.
+/// The record of one block of some loads of the shipped experiment, on small generated tables.
 fn block(name: &str, loads: &[usize], arms: &str) -> Option<Vec<Value>> {
+    let (folder, _) = run(name, loads, arms)?;
+    Some(record(&folder.path().join(OUT)))
+}
+
+/// Where a run writes in its folder.
+const OUT: &str = "out";
+
+/// As `block`: the folder, and what it says.
+fn run(name: &str, loads: &[usize], arms: &str) -> Option<(TempDir, String)> {
     if !sys::require::root() {
         return None;
     }
@@ -36,6 +46,7 @@ fn block(name: &str, loads: &[usize], arms: &str) -> Option<Vec<Value>> {
         (" 1k\"", " 90\""),
         ("65536", "512"),
         ("rules = 1000", "rules = 60"),
+        ("batch = 1024", "batch = 64"),
     ];
     let mut text = small
         .iter()
@@ -45,8 +56,8 @@ fn block(name: &str, loads: &[usize], arms: &str) -> Option<Vec<Value>> {
     }
     let plan = folder.path().join("small.toml");
     std::fs::write(&plan, text).unwrap();
-    let out = folder.path().join("out");
-    succeeded(&alone(|| {
+    let out = folder.path().join(OUT);
+    let output = alone(|| {
         lowroad(&[
             "compare",
             path(&plan),
@@ -63,8 +74,9 @@ fn block(name: &str, loads: &[usize], arms: &str) -> Option<Vec<Value>> {
         .env_remove("LOWROAD_CORPUS")
         .output()
         .unwrap()
-    }));
-    Some(record(&out))
+    });
+    succeeded(&output);
+    Some((folder, stdout(&output)))
 }
 
 /// Every trial has these metrics, found nothing wrong, and all arms agree on every key.
@@ -190,6 +202,104 @@ fn every_router_forwards_by_the_table_and_the_rules() {
             .collect();
         assert_eq!(ran, arms.iter().copied().collect(), "{load}");
     }
+}
+
+/// What `lowroad router devices` says of OpenCL's devices and all GPUs; none, with the skip reported, where
+/// a processor of PoCL's is missing.
+fn devices() -> Option<Vec<Value>> {
+    let beside = Path::new(env!("CARGO_BIN_EXE_lowroad-compare")).with_file_name("lowroad");
+    if !beside.is_file() {
+        skip(Class::Core, "lowroad is not built: cargo build -p lowroad");
+        return None;
+    }
+    let told = Command::new(beside)
+        .args(["router", "devices", "--json"])
+        .output()
+        .unwrap();
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
+    let backends = told["backends"].as_array().unwrap().iter();
+    let all = backends.flat_map(|backend| backend["devices"].as_array().unwrap());
+    let all: Vec<Value> = all.cloned().collect();
+    if !all.iter().any(|device| device["kind"] == "CPU") {
+        skip(
+            Class::Core,
+            "no device is a CPU: apt-get install pocl-opencl-icd",
+        );
+        return None;
+    }
+    Some(all)
+}
+
+#[test]
+fn a_cpu_that_is_a_device_is_called_so_and_compared_with_nothing() {
+    let Some(devices) = devices() else {
+        return;
+    };
+    let arms = "cpu,cpu-memory,opencl-naive,opencl-memory,cuda-naive,cuda-memory,opencl-cpu-naive,opencl-cpu-headers,opencl-cpu-mapped,opencl-cpu-memory";
+    let Some((folder, said)) = run("router-story", &[1, 8], arms) else {
+        return;
+    };
+    let mut record = record(&folder.path().join(OUT));
+    let trials = record.split_off(1);
+    for trial in &trials {
+        assert!(!trial["flags"].to_string().contains("failed"), "{trial}");
+        let arm = trial["arm"].as_str().unwrap();
+        for name in [
+            "gbps",
+            "ns_per_packet",
+            "process_us",
+            "batch_latency_min_us",
+            "batch_latency_max_us",
+            "gather_ns",
+            "process_ns",
+            "scatter_ns",
+        ] {
+            assert!(
+                trial["values"][name].as_f64() > Some(0.0),
+                "{name}: {trial}"
+            );
+        }
+        let count = |name: &str| trial["counts"][name].as_u64().unwrap();
+        let verdicts = ["forwarded", "dropped", "punted", "no_route"];
+        let decided: u64 = verdicts.iter().map(|name| count(name)).sum();
+        assert_eq!(decided, count("packets"), "{trial}");
+        assert_eq!(
+            trial["environment"]["device.emulated"] == true,
+            arm.starts_with("opencl-cpu"),
+            "{trial}"
+        );
+        if arm.ends_with("-memory") {
+            assert!(trial["counts"]["sent"].is_null(), "{trial}");
+        } else {
+            assert!(trial["values"]["send_ns"].as_f64() > Some(0.0), "{trial}");
+            assert!(count("socket.received") + count("socket.lost") <= count("sent"));
+            assert!(count("socket.sent") >= count("forwarded"), "{trial}");
+        }
+    }
+    for line in said.lines().filter(|line| line.contains("opencl-cpu")) {
+        assert!(
+            line.contains("EMULATED") && !line.contains("than"),
+            "{line}"
+        );
+    }
+    if devices.iter().any(|device| device["kind"] == "GPU") {
+        return;
+    }
+    let none = said.lines().filter(|line| line.contains("GPU"));
+    let none: Vec<&str> = none.collect();
+    assert_eq!(none.len(), 1, "{none:?}");
+    assert!(
+        none[0].starts_with(
+            "opencl-naive, opencl-memory, cuda-naive, cuda-memory did not run: no GPU is here"
+        ),
+        "{}",
+        none[0]
+    );
+    let of_gpus = |trial: &&Value| {
+        let arm = trial["arm"].as_str().unwrap();
+        arm.starts_with("cuda") || arm.starts_with("opencl") && !arm.starts_with("opencl-cpu")
+    };
+    assert_eq!(trials.iter().filter(of_gpus).count(), 0);
 }
 
 /// What an engine answers to these requests, after its first line.

@@ -79,6 +79,8 @@ pub enum Measure {
     Build,
     /// Packets a second through a router, of all that can be sent.
     Forward,
+    /// Packets that `lowroad router process` decides about, on CPUs or a device.
+    Process,
     /// Writes to a file, one after the other.
     Writes,
     /// Requests to a program that writes files, one after the other.
@@ -95,7 +97,7 @@ impl Measure {
         match self {
             Self::Delay | Self::Change | Self::File | Self::Goodput | Self::Freed => 1.0,
             // And the pass that is checked, or what is read before.
-            Self::Lookup | Self::Updates | Self::Build => 2.0,
+            Self::Lookup | Self::Updates | Self::Build | Self::Process => 2.0,
             // And what they cost the machine; starting who follows, and comparing what it has.
             Self::Writes | Self::Requests => 3.0,
             // And a wait for rows that are collected for a second.

@@ -22,6 +22,8 @@ pub(crate) const SHIPPED: &[&str] = &[
     include_str!("../../../experiments/router-updates.toml"),
     include_str!("../../../experiments/router-bpf.toml"),
     include_str!("../../../experiments/router-forwarding.toml"),
+    include_str!("../../../experiments/router-story.toml"),
+    include_str!("../../../experiments/router-crossover.toml"),
     include_str!("../../../experiments/replicate-pwrite.toml"),
     include_str!("../../../experiments/replicate-overhead.toml"),
     include_str!("../../../experiments/replicate-lag.toml"),

@@ -123,6 +123,7 @@ impl Bench for RelayBench {
             | Measure::Updates
             | Measure::Build
             | Measure::Forward
+            | Measure::Process
             | Measure::Writes
             | Measure::Requests
             | Measure::Lag

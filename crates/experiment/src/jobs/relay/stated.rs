@@ -31,8 +31,12 @@ pub(crate) fn check(load: &Load, measure: Measure) -> Result<(), String> {
         Measure::Goodput | Measure::RowLatency | Measure::Freed => {
             return Err("goodput, row-latency and freed are of features".to_owned());
         }
-        Measure::Lookup | Measure::Updates | Measure::Build | Measure::Forward => {
-            return Err("lookup, updates, build and forward are of the router".to_owned());
+        Measure::Lookup
+        | Measure::Updates
+        | Measure::Build
+        | Measure::Forward
+        | Measure::Process => {
+            return Err("lookup, updates, build, forward and process are of the router".to_owned());
         }
         Measure::Writes | Measure::Requests | Measure::Lag => {
             return Err("writes, requests and lag are of replicate".to_owned());

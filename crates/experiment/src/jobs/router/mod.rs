@@ -11,6 +11,7 @@ mod random;
 mod rules;
 mod serve;
 mod stated;
+mod story;
 
 use std::collections::HashMap;
 
@@ -28,6 +29,7 @@ use self::huge_pages::HugePages;
 pub use self::serve::serve;
 pub use self::stated::{RuleList, Table, Traffic};
 pub(crate) use self::stated::{check_stated, label};
+use self::story::Story;
 use super::noise::{Beside, Watch};
 use super::{Bench, Fit, Outcome, TrialSpec};
 use crate::idle::Awake;
@@ -35,7 +37,8 @@ use crate::plan::{Load, Measure, Plan};
 
 /// Every arm there is.
 pub(crate) fn arms() -> Vec<&'static str> {
-    arms::names().chain(forwarding::ARMS).collect()
+    let others = forwarding::ARMS.into_iter().chain(story::ARMS);
+    arms::names().chain(others).collect()
 }
 
 /// What of the router job this machine can run.
@@ -57,6 +60,7 @@ impl Fit for RouterFit {
     fn check(&self, arm: &str) -> Result<(), Missing> {
         match arms::find(arm) {
             Some(arm) => arm.check(),
+            None if story::ARMS.contains(&arm) => story::check(arm),
             None => forwarding::check(arm),
         }
     }
@@ -77,6 +81,12 @@ impl Fit for RouterFit {
     fn applies(&self, arm: &str, load: &Load) -> Result<(), Missing> {
         let measure = load.measure.unwrap_or(self.measure);
         let forwards = forwarding::ARMS.contains(&arm);
+        match (measure == Measure::Process, story::ARMS.contains(&arm)) {
+            (true, true) => return Ok(()),
+            (true, false) => return Err(Missing::new("it is not of process", "cpu is")),
+            (false, true) => return Err(Missing::new("it processes", "say measure = \"process\"")),
+            (false, false) => {}
+        }
         match (measure == Measure::Forward, forwards) {
             (true, true) => return forwarding::applies(arm, load),
             (true, false) => return Err(Missing::new("it only looks up", "xdp forwards")),
@@ -118,6 +128,7 @@ pub struct RouterBench {
     cpu: usize,
     files: Files,
     networks: Networks,
+    story: Story,
     /// By arm and table.
     engines: HashMap<(&'static str, String), Ready>,
     huge_pages: Option<HugePages>,
@@ -149,6 +160,7 @@ impl RouterBench {
             cpu: std::thread::available_parallelism()?.get() - 1,
             files: Files::new(folder.path()),
             networks: Networks::default(),
+            story: Story::new(folder.path()),
             engines: HashMap::new(),
             huge_pages,
             folder,
@@ -275,6 +287,21 @@ impl RouterBench {
         Ok(())
     }
 
+    fn process(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let table = self.files.table(spec.load)?;
+        let source = table.source.into();
+        outcome.environment.insert("table".to_owned(), source);
+        self.story.prepare(spec.load, &mut self.files)?;
+        self.beside.wait()?;
+        let awake = Awake::start(spec.idle)?;
+        let (files, foreign) = (&mut self.files, &self.foreign);
+        self.story.trial(spec, files, foreign, &mut outcome)?;
+        drop(awake);
+        self.beside.note(&self.foreign, &mut outcome)?;
+        Ok(outcome)
+    }
+
     fn forward(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
         let mut outcome = Outcome::default();
         let table = self.files.table(spec.load)?;
@@ -311,8 +338,10 @@ fn name_of(arm: &Arm, load: &Load) -> Result<String> {
 
 impl Bench for RouterBench {
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-        if spec.measure == Measure::Forward {
-            return self.forward(spec);
+        match spec.measure {
+            Measure::Forward => return self.forward(spec),
+            Measure::Process => return self.process(spec),
+            _ => {}
         }
         let arm = arms::find(spec.arm).with_context(|| format!("no engine {}", spec.arm))?;
         let mut outcome = Outcome::default();

@@ -83,21 +83,7 @@ impl Rules {
     }
 
     pub(super) fn rules_file(&self) -> Vec<u8> {
-        let mut text = String::new();
-        for rule in &self.rules {
-            text += &format!(
-                "@{}\t{}\t{} : {}\t{} : {}\t0x{:02x}/0x{:02x}\n",
-                rule.source,
-                rule.destination,
-                rule.source_ports.start(),
-                rule.source_ports.end(),
-                rule.destination_ports.start(),
-                rule.destination_ports.end(),
-                rule.protocol.value,
-                rule.protocol.mask,
-            );
-        }
-        text.into_bytes()
+        rules_text(&self.rules).into_bytes()
     }
 
     /// Keys, and of the first of them the rule that matches first, counted from 1; 0 is none.
@@ -110,6 +96,25 @@ impl Rules {
         let answers = answers.flat_map(u32::to_ne_bytes).collect();
         (keys.iter().flat_map(bytes).collect(), answers)
     }
+}
+
+/// As ClassBench writes them.
+pub(super) fn rules_text(rules: &[Rule4]) -> String {
+    let mut text = String::new();
+    for rule in rules {
+        text += &format!(
+            "@{}\t{}\t{} : {}\t{} : {}\t0x{:02x}/0x{:02x}\n",
+            rule.source,
+            rule.destination,
+            rule.source_ports.start(),
+            rule.source_ports.end(),
+            rule.destination_ports.start(),
+            rule.destination_ports.end(),
+            rule.protocol.value,
+            rule.protocol.mask,
+        );
+    }
+    text
 }
 
 fn bytes(key: &Key4) -> Vec<u8> {
@@ -130,24 +135,28 @@ fn captured() -> Result<Vec<Key4>> {
         read_keys(&mix[..], &mut keys)?;
         return Ok(keys);
     };
-    let folder = corpus.join("pcap");
-    let listed = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
-    let mut paths: Vec<_> = listed
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .collect();
-    paths.sort();
-    for path in paths {
-        let capture = path
-            .extension()
-            .is_some_and(|ext| ext == "pcap" || ext == "pcapng");
-        if capture {
-            let name = || path.display().to_string();
-            read_keys(File::open(&path)?, &mut keys).with_context(name)?;
-        }
+    for path in captures(&corpus)? {
+        let name = || path.display().to_string();
+        read_keys(File::open(&path)?, &mut keys).with_context(name)?;
     }
     (!keys.is_empty())
         .then_some(keys)
         .context("no IPv4 packet in the corpus's captures")
+}
+
+/// The captures of a corpus, in the order of their names.
+pub(super) fn captures(corpus: &Path) -> Result<Vec<PathBuf>> {
+    let folder = corpus.join("pcap");
+    let listed = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+    let listed = listed.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut paths: Vec<_> = listed
+        .filter(|path| {
+            let extension = path.extension();
+            extension.is_some_and(|ext| ext == "pcap" || ext == "pcapng")
+        })
+        .collect();
+    paths.sort();
+    Ok(paths)
 }
 
 fn read_keys(input: impl std::io::Read, keys: &mut Vec<Key4>) -> Result<()> {

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use super::arms::{self, Looks};
-use super::forwarding;
+use super::{forwarding, story};
 use crate::plan::{Link, Load, LoadSource, Measure};
 
 /// What is looked up in. The size is part of the load's name; where a table comes from is not:
@@ -52,6 +52,8 @@ pub enum Traffic {
     Rules,
     /// The packets of captures, in their order.
     Pcap,
+    /// UDP datagrams from and to any address and port, whatever the tables have.
+    Random,
 }
 
 impl fmt::Display for Table {
@@ -74,6 +76,7 @@ impl fmt::Display for Traffic {
             Self::In32 => "in-32",
             Self::Rules => "rules",
             Self::Pcap => "pcap",
+            Self::Random => "random",
         })
     }
 }
@@ -147,11 +150,12 @@ pub(crate) fn check_stated(load: &Load, measure: Measure) -> Result<(), String> 
         Measure::Lookup => check_traffic(table, load.traffic),
         Measure::Updates => check_updates(load),
         Measure::Forward => check_forwarding(table, load),
+        Measure::Process => story::check_stated(load),
         Measure::Build if load.traffic.is_some() || !load.options.is_empty() => {
             Err("a build has no traffic and no options".to_owned())
         }
         Measure::Build => Ok(()),
-        _ => Err("a router is measured by lookup, updates, build and forward".to_owned()),
+        _ => Err("a router is measured by lookup, updates, build, forward and process".to_owned()),
     }
 }
 

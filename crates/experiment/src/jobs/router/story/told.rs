@@ -1,0 +1,53 @@
+//! From what `lowroad router process` tells of a run to metrics and counts.
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::jobs::Outcome;
+
+/// Stages of a packet's way, as they are told and as metrics name them.
+const STAGES: [(&str, &str); 4] = [
+    ("gather", "gather_ns"),
+    ("process", "process_ns"),
+    ("scatter", "scatter_ns"),
+    ("send", "send_ns"),
+];
+
+pub(super) fn note(told: &Value, outcome: &mut Outcome) -> Result<()> {
+    let number = |value: &Value, what: &str| value.as_f64().with_context(|| what.to_owned());
+    let packets = number(&told["packets"], "packets")?;
+    if packets < 1.0 {
+        bail!("no batch came to its end: the load needs a longer duration or a smaller batch");
+    }
+    let mut metric = |name: &str, value: f64| outcome.values.insert(name.to_owned(), value);
+    for name in ["gbps", "packets_per_s", "ns_per_packet"] {
+        metric(name, number(&told[name], name)?);
+    }
+    for name in ["batch_latency_min_us", "batch_latency_max_us"] {
+        metric(name, number(&told[name]["p50"], name)?);
+    }
+    let stages = &told["stages_ns_per_packet"];
+    for (stage, name) in STAGES {
+        if let Some(value) = stages[stage].as_f64() {
+            metric(name, value);
+        }
+    }
+    let batch = number(&told["batch"], "batch")?;
+    let process = number(&stages["process"], "process")?;
+    metric("process_us", process * batch / 1e3);
+    for (group, values) in [("", &told["verdicts"]), ("socket.", &told["socket"])] {
+        for (name, count) in values.as_object().into_iter().flatten() {
+            let count = count.as_u64().with_context(|| name.clone())?;
+            outcome.counts.insert(format!("{group}{name}"), count);
+        }
+    }
+    for name in ["engine", "from", "caution"] {
+        let value = &told[name];
+        if !value.is_null() {
+            outcome.environment.insert(name.to_owned(), value.clone());
+        }
+    }
+    let packets = told["packets"].as_u64().unwrap_or_default();
+    outcome.counts.insert("packets".to_owned(), packets);
+    Ok(())
+}

@@ -1,8 +1,10 @@
 //! NVIDIA's devices by CUDA: the driver and its compiler are loaded when they are first asked for.
 
 mod compile;
+mod graph;
 mod lane;
 mod memory;
+mod standing;
 mod stream;
 
 use std::ffi::{CString, c_int};
@@ -18,8 +20,10 @@ use datapath::Missing;
 use crate::{Backend, Error, Kind, Listed};
 
 pub(crate) use compile::binary;
+pub(crate) use graph::Graph;
 pub(crate) use lane::Lane;
 pub(crate) use memory::Buffer;
+pub(crate) use standing::Standing;
 use stream::Stream;
 
 /// An open device.
@@ -28,6 +32,7 @@ pub(crate) struct Device {
     context: Arc<Context>,
     /// Which are there for as long as the context.
     kernels: Vec<Function>,
+    multiprocessors: usize,
     /// By which buffers are written and read.
     copies: Mutex<Stream>,
 }
@@ -135,6 +140,7 @@ impl Device {
         let kernels = kernels.iter().map(function).collect::<Result<_, _>>();
         Ok(Self {
             kernels: kernels.map_err(failed("finding a kernel"))?,
+            multiprocessors: multiprocessors(device).map_err(failed("asking it"))?,
             copies: Mutex::new(Stream::new(&context)?),
             context,
         })
@@ -226,4 +232,11 @@ fn architecture(device: CUdevice) -> Result<String, DriverError> {
     // SAFETY: a device that was found.
     let asked = |what| unsafe { result::device::get_attribute(device, what) };
     Ok(format!("sm_{}{}", asked(MAJOR)?, asked(MINOR)?))
+}
+
+fn multiprocessors(device: CUdevice) -> Result<usize, DriverError> {
+    let what = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+    // SAFETY: a device that was found.
+    let count = unsafe { result::device::get_attribute(device, what)? };
+    Ok(usize::try_from(count).unwrap_or_default())
 }

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use datapath::Missing;
+
 use crate::lane::Lane;
-use crate::{Backend, Error, Listed, Memory, cuda, opencl};
+use crate::{Backend, Error, Listed, Memory, Standing, cuda, opencl};
 
 /// An open device and the kernels that were built for it. A clone is the same device.
 #[derive(Clone, Debug)]
@@ -38,10 +40,32 @@ impl Device {
     /// # Errors
     /// A device that is gone; kernels that it refuses.
     pub fn open(listed: &Listed, source: &str, kernels: &[&'static str]) -> Result<Self, Error> {
+        Self::open_for(listed, source, kernels, false)
+    }
+
+    /// As `open`, of kernels of which some stay: see [`Device::standing`].
+    ///
+    /// # Errors
+    /// As `open`; a device that kernels cannot stay on.
+    pub fn open_to_stay(
+        listed: &Listed,
+        source: &str,
+        kernels: &[&'static str],
+    ) -> Result<Self, Error> {
+        Self::open_for(listed, source, kernels, true)
+    }
+
+    fn open_for(
+        listed: &Listed,
+        source: &str,
+        kernels: &[&'static str],
+        stays: bool,
+    ) -> Result<Self, Error> {
         Ok(Self {
             inner: match listed.backend {
                 Backend::OpenCl => {
-                    Inner::OpenCl(Arc::new(opencl::Device::open(listed, source, kernels)?))
+                    let device = opencl::Device::open(listed, source, kernels, stays)?;
+                    Inner::OpenCl(Arc::new(device))
                 }
                 Backend::Cuda => {
                     Inner::Cuda(Arc::new(cuda::Device::open(listed, source, kernels)?))
@@ -79,6 +103,27 @@ impl Device {
     pub fn lane(&self, memory: Memory, there: usize, back: usize) -> Result<Lane, Error> {
         self.holds(there.max(back))?;
         Lane::new(self, memory, there.max(1), back.max(1))
+    }
+
+    /// A kernel that is to stay, by its place among the kernels, for batches of at most so many bytes there
+    /// and back. The device was opened for it.
+    ///
+    /// # Errors
+    /// As `lane`.
+    pub fn standing(&self, kernel: usize, there: usize, back: usize) -> Result<Standing, Error> {
+        self.holds(there.max(back))?;
+        Standing::new(self, kernel, there.max(1), back.max(1))
+    }
+
+    /// Whether a batch's way can be recorded.
+    ///
+    /// # Errors
+    /// What the device lacks for it.
+    pub fn check_recording(&self) -> Result<(), Missing> {
+        match &self.inner {
+            Inner::OpenCl(device) => device.check_recording(),
+            Inner::Cuda(_) => Ok(()),
+        }
     }
 
     /// Writes to memory of the device, and waits until it is written.

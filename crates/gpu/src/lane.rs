@@ -20,6 +20,20 @@ enum Kinds {
     Cuda(cuda::Lane),
 }
 
+/// A batch's way that is recorded, and taken again by one call. It belongs to the lane that it was recorded
+/// in.
+#[derive(Debug)]
+pub struct Recording {
+    inner: Recordings,
+    back: usize,
+}
+
+#[derive(Debug)]
+enum Recordings {
+    OpenCl(opencl::Recording),
+    Cuda(cuda::Graph),
+}
+
 /// A kernel over a batch's items.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
@@ -39,6 +53,8 @@ pub enum Argument<'a> {
     Output,
     Buffer(&'a Buffer),
     Number(u32),
+    /// By which a kernel that stays is told of batches.
+    Bell,
 }
 
 impl Lane {
@@ -100,6 +116,59 @@ impl Lane {
             Kinds::OpenCl(lane) => unsafe { lane.run(launches, there, back) },
             // SAFETY: the caller's.
             Kinds::Cuda(lane) => unsafe { lane.run(launches, there, back) },
+        }
+    }
+
+    /// Records what [`Lane::run`] would do, and does nothing of it.
+    ///
+    /// # Errors
+    /// A device that cannot: see [`Device::check_recording`].
+    ///
+    /// # Panics
+    /// As `run`.
+    ///
+    /// # Safety
+    /// As `run`, for each time that it is replayed.
+    pub unsafe fn record(
+        &mut self,
+        launches: &[Launch<'_>],
+        there: usize,
+        back: usize,
+    ) -> Result<Recording, Error> {
+        assert!(there <= self.there && back <= self.back, "within the lane");
+        assert!(self.expected.is_none(), "a batch at a time");
+        let inner = match &mut self.inner {
+            // SAFETY: the caller's.
+            Kinds::OpenCl(lane) => {
+                Recordings::OpenCl(unsafe { lane.record(launches, there, back)? })
+            }
+            // SAFETY: the caller's.
+            Kinds::Cuda(lane) => Recordings::Cuda(unsafe { lane.record(launches, there, back)? }),
+        };
+        Ok(Recording { inner, back })
+    }
+
+    /// Does what was recorded in this lane.
+    ///
+    /// # Errors
+    /// A device that is gone.
+    ///
+    /// # Panics
+    /// Before the batch before was waited for; a recording of another kind of device.
+    ///
+    /// # Safety
+    /// It was recorded in this lane, and the rest as for `run` with what was recorded.
+    pub unsafe fn replay(&mut self, recording: &Recording) -> Result<(), Error> {
+        assert!(self.expected.is_none(), "a batch at a time");
+        self.expected = Some(recording.back);
+        match (&mut self.inner, &recording.inner) {
+            // SAFETY: the caller's.
+            (Kinds::OpenCl(lane), Recordings::OpenCl(recording)) => unsafe {
+                lane.replay(recording)
+            },
+            // SAFETY: the caller's.
+            (Kinds::Cuda(lane), Recordings::Cuda(graph)) => unsafe { lane.replay(graph) },
+            _ => panic!("a recording of another kind of device"),
         }
     }
 

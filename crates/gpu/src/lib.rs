@@ -9,11 +9,13 @@ mod error;
 mod lane;
 mod list;
 mod opencl;
+mod standing;
 
 pub use device::{Buffer, Device};
 pub use error::Error;
-pub use lane::{Argument, Lane, Launch};
+pub use lane::{Argument, Lane, Launch, Recording};
 pub use list::{Backend, Kind, Listed, devices, find};
+pub use standing::Standing;
 
 /// Where a batch lies on its way, in the host's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

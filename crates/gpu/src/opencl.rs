@@ -1,6 +1,8 @@
 //! Devices by OpenCL, of any vendor; its library is loaded when it is first asked for.
 
 mod lane;
+mod recording;
+mod standing;
 
 use std::ptr;
 use std::sync::Mutex;
@@ -18,11 +20,13 @@ use opencl3::error_codes::{
 use opencl3::memory::{Buffer as Memory, CL_MEM_READ_WRITE};
 use opencl3::platform::get_platforms;
 use opencl3::program::Program;
-use opencl3::types::{CL_BLOCKING, cl_device_id, cl_mem_flags};
+use opencl3::types::{CL_BLOCKING, cl_device_id, cl_mem_flags, cl_platform_id};
 
 use crate::{Backend, Error, Kind, Listed};
 
 pub(crate) use lane::Lane;
+pub(crate) use recording::Recording;
+pub(crate) use standing::Standing;
 
 /// All of 1.2 is all that is asked of a device.
 const DIALECT: &str = "-cl-std=CL1.2";
@@ -33,13 +37,25 @@ pub(crate) type Buffer = Memory<u8>;
 #[derive(Debug)]
 pub(crate) struct Device {
     name: String,
+    kind: Kind,
     largest: u64,
     context: Context,
     program: Program,
     kernels: Vec<&'static str>,
     /// By which buffers are written and read.
     copies: CommandQueue,
+    /// That it is a device of.
+    platform: Platform,
+    extensions: String,
 }
+
+#[derive(Clone, Copy, Debug)]
+struct Platform(cl_platform_id);
+
+// SAFETY: a handle that is there as long as the process.
+unsafe impl Send for Platform {}
+// SAFETY: as above.
+unsafe impl Sync for Platform {}
 
 pub(crate) fn devices() -> Result<Vec<Listed>, Missing> {
     let found = found()?;
@@ -102,6 +118,7 @@ impl Device {
         listed: &Listed,
         source: &str,
         kernels: &[&'static str],
+        stays: bool,
     ) -> Result<Self, Error> {
         let name = listed.to_string();
         let failed = |call| failed(&name, call);
@@ -113,15 +130,23 @@ impl Device {
         if !found.endian_little().map_err(failed("asking it"))? {
             return Err(Error::Endian { device: name });
         }
+        let dialect = if stays {
+            standing::dialect(&found, &name)?
+        } else {
+            DIALECT
+        };
         let context = Context::from_device(&found).map_err(failed("making a context"))?;
-        let program = Program::create_and_build_from_source(&context, source, DIALECT);
+        let program = Program::create_and_build_from_source(&context, source, dialect);
         let program = program.map_err(|log| Error::Build {
             device: name.clone(),
             log: log.trim().to_owned(),
         })?;
         Ok(Self {
+            kind: listed.kind,
             largest: listed.largest,
             copies: queue(&context).map_err(failed("making a queue"))?,
+            platform: Platform(found.platform().map_err(failed("asking it"))?),
+            extensions: found.extensions().map_err(failed("asking it"))?,
             context,
             program,
             kernels: kernels.to_vec(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::result;
 use cudarc::driver::sys::CUdeviceptr;
 
+use super::graph::Graph;
 use super::memory::{Buffer, Pinned};
 use super::stream::Stream;
 use super::{Context, Device, Function};
@@ -14,7 +15,23 @@ use crate::lane::{Argument, Launch};
 use crate::{Error, Memory};
 
 /// Threads of a block.
-const BLOCK: c_uint = 128;
+pub(super) const BLOCK: c_uint = 128;
+
+/// What is passed of an argument, where it stays until the launch.
+#[derive(Debug)]
+pub(super) enum Passed {
+    Address(CUdeviceptr),
+    Number(u32),
+}
+
+impl Passed {
+    pub(super) fn pointer(&mut self) -> *mut c_void {
+        match self {
+            Self::Address(address) => (&raw mut *address).cast(),
+            Self::Number(number) => (&raw mut *number).cast(),
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -69,6 +86,45 @@ impl Lane {
         back: usize,
     ) -> Result<(), Error> {
         self.context.enter()?;
+        // SAFETY: the caller's.
+        unsafe { self.ask(launches, there, back) }
+    }
+
+    /// As `run`, which is done whenever it is replayed.
+    ///
+    /// # Safety
+    /// As the crate's [`crate::Lane::record`].
+    pub(crate) unsafe fn record(
+        &mut self,
+        launches: &[Launch<'_>],
+        there: usize,
+        back: usize,
+    ) -> Result<Graph, Error> {
+        self.context.enter()?;
+        // Another handle of the same stream: `ask` borrows the lane.
+        let (stream, context) = (self.stream.handle(), Arc::clone(&self.context));
+        Graph::record(stream, &context, || {
+            // SAFETY: the caller's.
+            unsafe { self.ask(launches, there, back) }
+        })
+    }
+
+    /// # Safety
+    /// As the crate's [`crate::Lane::replay`].
+    pub(crate) unsafe fn replay(&mut self, graph: &Graph) -> Result<(), Error> {
+        self.context.enter()?;
+        // SAFETY: the caller's.
+        unsafe { graph.launch(self.stream.handle()) }
+    }
+
+    /// # Safety
+    /// As `run`.
+    unsafe fn ask(
+        &mut self,
+        launches: &[Launch<'_>],
+        there: usize,
+        back: usize,
+    ) -> Result<(), Error> {
         let (to, from) = (self.input.address(), self.input.copied());
         if let Some(from) = from.filter(|_| there > 0) {
             // SAFETY: within both ends; nobody writes to these bytes before the lane waited, which it does when
@@ -94,11 +150,6 @@ impl Lane {
     /// # Safety
     /// As `run`.
     unsafe fn launch(&self, launch: &Launch<'_>) -> Result<(), Error> {
-        /// What is passed of an argument, where it stays until the launch.
-        enum Passed {
-            Address(CUdeviceptr),
-            Number(u32),
-        }
         let passed = launch.arguments.iter().map(|argument| match argument {
             Argument::Input => Passed::Address(self.input.address()),
             Argument::Output => Passed::Address(self.output.address()),
@@ -108,12 +159,11 @@ impl Lane {
                 Memories::OpenCl(_) => Passed::Address(0),
             },
             Argument::Number(number) => Passed::Number(*number),
+            // No lane has one: nowhere.
+            Argument::Bell => Passed::Address(0),
         });
         let mut passed: Vec<Passed> = passed.collect();
-        let pointers = passed.iter_mut().map(|passed| match passed {
-            Passed::Address(address) => (&raw mut *address).cast::<c_void>(),
-            Passed::Number(number) => (&raw mut *number).cast::<c_void>(),
-        });
+        let pointers = passed.iter_mut().map(Passed::pointer);
         let mut pointers: Vec<*mut c_void> = pointers.collect();
         let blocks = c_uint::try_from(launch.items).unwrap_or(c_uint::MAX);
         // SAFETY: the arguments are the kernel's parameters, and what it reaches is the caller's word.

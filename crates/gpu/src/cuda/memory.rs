@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use cudarc::driver::result;
 use cudarc::driver::sys::{
@@ -90,6 +91,12 @@ impl Pinned {
         let asked = asked.result();
         asked.map_err(self.context.failed("asking where memory is"))?;
         Ok(address)
+    }
+
+    pub(super) fn numbers(&self) -> &[AtomicU32] {
+        let start = self.start.as_ptr().cast::<AtomicU32>();
+        // SAFETY: aligned to a page, so many bytes, and only ever reached by atomics.
+        unsafe { slice::from_raw_parts(start, self.bytes / size_of::<u32>()) }
     }
 
     /// Nothing of it is on the way.

@@ -17,21 +17,21 @@ use crate::lane::{Argument, Launch};
 use crate::{Error, Memory};
 
 /// Work items that are worked on together, at most.
-const GROUP: usize = 128;
+pub(super) const GROUP: usize = 128;
 
 #[derive(Debug)]
 pub(crate) struct Lane {
-    device: Arc<Device>,
-    queue: CommandQueue,
+    pub(super) device: Arc<Device>,
+    pub(super) queue: CommandQueue,
     /// With the work items of a group.
     kernels: Vec<(Kernel, usize)>,
-    input: End,
-    output: End,
+    pub(super) input: End,
+    pub(super) output: End,
 }
 
 /// Memory at one end of a lane: the device's, and what the host sees of it.
 #[derive(Debug)]
-struct End {
+pub(super) struct End {
     buffer: Buffer,
     bytes: usize,
     /// What the host may do with it where it is mapped.
@@ -100,27 +100,8 @@ impl Lane {
         self.input.send(&self.device, &self.queue, there)?;
         self.output.release(&self.device, &self.queue)?;
         for launch in launches {
-            let (kernel, group) = &self.kernels[launch.kernel];
-            let set = |(at, argument): (usize, &Argument<'_>)| {
-                let at = cl_uint::try_from(at).unwrap_or(cl_uint::MAX);
-                // SAFETY: a buffer's handle or a number, as the kernel's parameter is by the caller's word.
-                unsafe {
-                    match argument {
-                        Argument::Input => kernel.set_arg(at, &self.input.buffer.get()),
-                        Argument::Output => kernel.set_arg(at, &self.output.buffer.get()),
-                        Argument::Buffer(buffer) => match &buffer.inner {
-                            Memories::OpenCl(buffer) => kernel.set_arg(at, &buffer.get()),
-                            // Of another device: nowhere.
-                            Memories::Cuda(_) => kernel.set_arg(at, &ptr::null_mut::<c_void>()),
-                        },
-                        Argument::Number(number) => kernel.set_arg(at, number),
-                    }
-                }
-            };
-            let mut all = launch.arguments.iter().enumerate();
-            let set = all.try_for_each(set);
-            set.map_err(self.device.failed("setting an argument"))?;
-            let (items, group) = (launch.items.next_multiple_of(*group), *group);
+            // SAFETY: the caller's.
+            let (kernel, items, group) = unsafe { self.prepare(launch)? };
             // SAFETY: all arguments are set; what the kernel reaches is the caller's word.
             let launched = unsafe {
                 self.queue.enqueue_nd_range_kernel(
@@ -138,6 +119,39 @@ impl Lane {
         self.queue
             .flush()
             .map_err(self.device.failed("sending a batch"))
+    }
+
+    /// A kernel with its arguments, all work items, and those of a group.
+    ///
+    /// # Safety
+    /// As `run`.
+    pub(super) unsafe fn prepare(
+        &self,
+        launch: &Launch<'_>,
+    ) -> Result<(&Kernel, usize, usize), Error> {
+        let (kernel, group) = &self.kernels[launch.kernel];
+        let set = |(at, argument): (usize, &Argument<'_>)| {
+            let at = cl_uint::try_from(at).unwrap_or(cl_uint::MAX);
+            // SAFETY: a buffer's handle or a number, as the kernel's parameter is by the caller's word.
+            unsafe {
+                match argument {
+                    Argument::Input => kernel.set_arg(at, &self.input.buffer.get()),
+                    Argument::Output => kernel.set_arg(at, &self.output.buffer.get()),
+                    Argument::Buffer(buffer) => match &buffer.inner {
+                        Memories::OpenCl(buffer) => kernel.set_arg(at, &buffer.get()),
+                        // Of another device: nowhere.
+                        Memories::Cuda(_) => kernel.set_arg(at, &ptr::null_mut::<c_void>()),
+                    },
+                    Argument::Number(number) => kernel.set_arg(at, number),
+                    // No lane has one: nowhere.
+                    Argument::Bell => kernel.set_arg(at, &ptr::null_mut::<c_void>()),
+                }
+            }
+        };
+        let mut all = launch.arguments.iter().enumerate();
+        let set = all.try_for_each(set);
+        set.map_err(self.device.failed("setting an argument"))?;
+        Ok((kernel, launch.items.next_multiple_of(*group), *group))
     }
 
     pub(crate) fn wait(&mut self, back: usize) -> Result<&[u8], Error> {
@@ -197,7 +211,7 @@ impl End {
     }
 
     /// The device's from now on.
-    fn release(&mut self, device: &Device, queue: &CommandQueue) -> Result<(), Error> {
+    pub(super) fn release(&mut self, device: &Device, queue: &CommandQueue) -> Result<(), Error> {
         if let Host::Mapped(start) = &mut self.host
             && let Some(start) = start.take()
         {
@@ -214,7 +228,12 @@ impl End {
         Ok(())
     }
 
-    fn send(&mut self, device: &Device, queue: &CommandQueue, bytes: usize) -> Result<(), Error> {
+    pub(super) fn send(
+        &mut self,
+        device: &Device,
+        queue: &CommandQueue,
+        bytes: usize,
+    ) -> Result<(), Error> {
         self.release(device, queue)?;
         if matches!(self.host, Host::Mapped(_)) || bytes == 0 {
             return Ok(());
@@ -228,7 +247,12 @@ impl End {
         sent.map(drop).map_err(device.failed("sending a batch"))
     }
 
-    fn fetch(&mut self, device: &Device, queue: &CommandQueue, bytes: usize) -> Result<(), Error> {
+    pub(super) fn fetch(
+        &mut self,
+        device: &Device,
+        queue: &CommandQueue,
+        bytes: usize,
+    ) -> Result<(), Error> {
         if matches!(self.host, Host::Mapped(_)) || bytes == 0 {
             return Ok(());
         }

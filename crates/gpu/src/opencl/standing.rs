@@ -1,0 +1,238 @@
+//! A kernel that stays, and the memory that it shares with the host: fine-grained, with atomics.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use datapath::Missing;
+use opencl3::command_queue::CommandQueue;
+use opencl3::device::{CL_DEVICE_SVM_ATOMICS, CL_DEVICE_SVM_FINE_GRAIN_BUFFER, Device as Found};
+use opencl3::event::{CL_COMPLETE, Event};
+use opencl3::kernel::Kernel;
+use opencl3::memory::{
+    CL_MEM_READ_WRITE, CL_MEM_SVM_ATOMICS, CL_MEM_SVM_FINE_GRAIN_BUFFER, ClMem, svm_alloc, svm_free,
+};
+use opencl3::types::cl_uint;
+
+use super::{Device, lane::GROUP, queue};
+use crate::device::Memories;
+use crate::lane::Argument;
+use crate::{Error, Kind, standing};
+
+/// Groups for each compute unit of a device that is no CPU.
+const GROUPS: usize = 4;
+/// Of `CL_DEVICE_ATOMIC_MEMORY_CAPABILITIES`.
+const ALL_DEVICES: u64 = 1 << 6;
+
+#[derive(Debug)]
+pub(crate) struct Standing {
+    device: Arc<Device>,
+    queue: CommandQueue,
+    kernel: Kernel,
+    /// Work items of a group.
+    group: usize,
+    groups: usize,
+    /// Of the last launch.
+    event: Option<Event>,
+    bell: Shared,
+    input: Shared,
+    output: Shared,
+}
+
+/// Memory that host and device see at once.
+#[derive(Debug)]
+struct Shared {
+    device: Arc<Device>,
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: what the pointer points to is its own, and moves with it.
+unsafe impl Send for Shared {}
+
+/// What a device lacks for a kernel that stays; and how its compiler is asked for what it needs.
+pub(super) fn dialect(found: &Found, name: &str) -> Result<&'static str, Missing> {
+    let lacks = |what: &str| {
+        let what = format!("{name} has no {what}, by which a kernel that stays is told of batches");
+        Err(Missing::new(
+            what,
+            "use --launch stream or graph, or another driver",
+        ))
+    };
+    let wanted = CL_DEVICE_SVM_FINE_GRAIN_BUFFER | CL_DEVICE_SVM_ATOMICS;
+    if found.svm_mem_capability() & wanted != wanted {
+        return lacks("fine-grained shared memory with atomics");
+    }
+    let version = found.version().unwrap_or_default();
+    if version.starts_with("OpenCL 2.") {
+        return Ok("-cl-std=CL2.0");
+    }
+    let atomics = found.atomic_memory_capabilities().unwrap_or(0);
+    if !version.starts_with("OpenCL 3.") || atomics & ALL_DEVICES == 0 {
+        return lacks("atomics that the host sees");
+    }
+    // It has it by its capabilities: not every compiler says so.
+    Ok("-cl-std=CL3.0 -D__opencl_c_atomic_scope_all_devices=1")
+}
+
+impl Standing {
+    pub(crate) fn new(
+        device: &Arc<Device>,
+        kernel: usize,
+        there: usize,
+        back: usize,
+    ) -> Result<Self, Error> {
+        let found = Found::new(device.context.default_device());
+        let kernel = Kernel::create(&device.program, device.kernels[kernel]);
+        let kernel = kernel.map_err(device.failed("finding a kernel"))?;
+        let most = kernel.get_work_group_size(found.id());
+        let most = most.map_err(device.failed("asking for a kernel's group"))?;
+        let units = found
+            .max_compute_units()
+            .map_err(device.failed("asking it"))? as usize;
+        let groups = match device.kind {
+            // The others are for what else is asked of it.
+            Kind::Cpu => units.saturating_sub(1).max(1),
+            Kind::Gpu | Kind::Other => GROUPS * units.max(1),
+        };
+        let bytes = standing::numbers(groups) * size_of::<u32>();
+        Ok(Self {
+            queue: queue(&device.context).map_err(device.failed("making a queue"))?,
+            bell: Shared::new(device, bytes)?,
+            input: Shared::new(device, there)?,
+            output: Shared::new(device, back)?,
+            device: Arc::clone(device),
+            kernel,
+            group: most.clamp(1, GROUP),
+            groups,
+            event: None,
+        })
+    }
+
+    pub(crate) fn groups(&self) -> usize {
+        self.groups
+    }
+
+    pub(crate) fn bell(&self) -> &[AtomicU32] {
+        self.bell.numbers()
+    }
+
+    pub(crate) fn input(&mut self) -> &mut [u8] {
+        self.input.bytes_mut()
+    }
+
+    pub(crate) fn output(&mut self) -> &[u8] {
+        self.output.bytes_mut()
+    }
+
+    /// # Safety
+    /// As the crate's [`crate::Standing::start`].
+    pub(crate) unsafe fn prepare(&mut self, arguments: &[Argument<'_>]) -> Result<(), Error> {
+        let kernel = &self.kernel;
+        let shared = |at, shared: &Shared| {
+            let start = shared.start.as_ptr().cast::<c_void>();
+            // SAFETY: shared memory, which the kernel's parameter is by the caller's word.
+            unsafe { kernel.set_arg_svm_pointer(at, start) }
+        };
+        for (at, argument) in arguments.iter().enumerate() {
+            let at = cl_uint::try_from(at).unwrap_or(cl_uint::MAX);
+            let set = match argument {
+                Argument::Bell => shared(at, &self.bell),
+                Argument::Input => shared(at, &self.input),
+                Argument::Output => shared(at, &self.output),
+                // SAFETY: a buffer's handle, as the kernel's parameter is by the caller's word.
+                Argument::Buffer(buffer) => unsafe {
+                    match &buffer.inner {
+                        Memories::OpenCl(buffer) => kernel.set_arg(at, &buffer.get()),
+                        // Of another device: nowhere.
+                        Memories::Cuda(_) => kernel.set_arg(at, &ptr::null_mut::<c_void>()),
+                    }
+                },
+                // SAFETY: a number, as above.
+                Argument::Number(number) => unsafe { kernel.set_arg(at, number) },
+            };
+            set.map_err(self.device.failed("setting an argument"))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn launch(&mut self) -> Result<(), Error> {
+        let (items, group) = (self.groups * self.group, self.group);
+        // SAFETY: all arguments are set; what the kernel reaches is the word of who prepared them.
+        let launched = unsafe {
+            let (items, group) = (&raw const items, &raw const group);
+            let kernel = self.kernel.get();
+            self.queue
+                .enqueue_nd_range_kernel(kernel, 1, ptr::null(), items, group, &[])
+        };
+        let failed = "launching a kernel that stays";
+        self.event = Some(launched.map_err(self.device.failed(failed))?);
+        self.queue.flush().map_err(self.device.failed(failed))
+    }
+
+    pub(crate) fn is_there(&self) -> Result<bool, Error> {
+        let Some(event) = &self.event else {
+            return Ok(false);
+        };
+        let status = event.command_execution_status();
+        let status = status.map_err(self.device.failed("waiting for a batch"))?.0;
+        if status < 0 {
+            let failed = self.device.failed("waiting for a batch");
+            return Err(failed(opencl3::error_codes::ClError(status)));
+        }
+        Ok(status != CL_COMPLETE)
+    }
+
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        let finished = self.queue.finish();
+        finished.map_err(self.device.failed("waiting for a kernel that stays"))
+    }
+}
+
+impl Shared {
+    /// Zeroed.
+    fn new(device: &Arc<Device>, bytes: usize) -> Result<Self, Error> {
+        let flags = CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER | CL_MEM_SVM_ATOMICS;
+        const LINE: cl_uint = 128;
+        // SAFETY: the context is there.
+        let start = unsafe { svm_alloc(device.context.get(), flags, bytes, LINE) };
+        let start = start
+            .ok()
+            .and_then(|start| NonNull::new(start.cast::<u8>()));
+        let none = || Error::Memory {
+            device: device.name.clone(),
+            bytes,
+            largest: device.largest,
+        };
+        let start = start.ok_or_else(none)?;
+        // SAFETY: so many bytes were just made.
+        unsafe { start.write_bytes(0, bytes) };
+        Ok(Self {
+            device: Arc::clone(device),
+            start,
+            bytes,
+        })
+    }
+
+    /// Nothing of it is on the way.
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: so many bytes, which are this value's alone while nothing is on the way.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+
+    fn numbers(&self) -> &[AtomicU32] {
+        let start = self.start.as_ptr().cast::<AtomicU32>();
+        // SAFETY: aligned to a cache line, so many bytes, and only ever reached by atomics.
+        unsafe { slice::from_raw_parts(start, self.bytes / size_of::<u32>()) }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let start = self.start.as_ptr().cast::<c_void>();
+        // SAFETY: it was made once and goes once, when no kernel uses it.
+        let _ = unsafe { svm_free(self.device.context.get(), start) };
+    }
+}

@@ -13,8 +13,8 @@ static __always_inline bool range_known(const struct touched *touched, __u32 cal
 }
 
 /*
- * Whether functions told each byte of what the call says that it wrote: one whose program the kernel
- * has passed over leaves too few.
+ * Whether functions told each byte of what the call says that it wrote: one whose program the
+ * kernel has passed over leaves too few.
  */
 static __always_inline bool wholly_told(const struct touched *touched, __u32 call, long result)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Functions of file systems that have no events for what they write: when they are called, bytes are
- * in the page cache, and their folio and their file are locked. The call that writes shows when it
- * ends whether all were told.
+ * Functions of file systems that have no events for what they write: when they are called, bytes
+ * are in the page cache, and their folio and their file are locked. The call that writes shows when
+ * it ends whether all were told.
  */
 #ifndef REPLICATE_FUNCTION_H
 #define REPLICATE_FUNCTION_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Kernels before 6.13 have no event for an inode's change: who changes one asks for its time, and of
- * directories, names and extended attributes not even that in every file system.
+ * Kernels before 6.13 have no event for an inode's change: who changes one asks for its time, and
+ * of directories, names and extended attributes not even that in every file system.
  */
 #ifndef REPLICATE_TIMES_H
 #define REPLICATE_TIMES_H

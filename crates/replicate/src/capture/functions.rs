@@ -1,6 +1,8 @@
 //! Functions of the kernel that programs are run at where it has no events for what they do: whether
 //! this kernel has them, and lets programs be run there.
 
+mod types;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -9,7 +11,7 @@ use nix::sys::utsname::uname;
 use sys::kernel::{Config, Setting};
 
 use super::format::Format;
-use super::types::Types;
+use types::Types;
 
 /// Functions that hold what a write has put into a file, and the arguments that their programs read, by
 /// their places. Of each file system the first that there is.

@@ -24,7 +24,6 @@ mod settle;
 mod skel;
 mod source;
 mod suspect;
-mod types;
 mod vague;
 mod wait;
 

@@ -29,6 +29,7 @@ const WRITERS: u8 = 4;
 const APPENDS: usize = 200;
 
 type Work = fn(&Path) -> usize;
+type Other = fn(&Path);
 
 /// What a program does to the file `a`, or to `b`, and how many bytes that puts there.
 const WRITES: &[(&str, Work)] = &[
@@ -71,7 +72,7 @@ const WRITES: &[(&str, Work)] = &[
 ];
 
 /// What it does that is read back, all of it or in part.
-const OTHERS: &[(&str, fn(&Path))] = &[
+const OTHERS: &[(&str, Other)] = &[
     ("copy_file_range", |tree| {
         let from = File::open(tree.join("b")).unwrap();
         let to = to_write(tree, "a");
@@ -163,7 +164,9 @@ fn looking() -> Options {
 }
 
 fn pattern(length: usize) -> Vec<u8> {
-    (0..length).map(|at| (at * 31 % 251) as u8).collect()
+    (0..length)
+        .map(|at| u8::try_from(at * 31 % 251).unwrap())
+        .collect()
 }
 
 fn to_write(tree: &Path, name: &str) -> File {

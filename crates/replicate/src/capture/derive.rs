@@ -195,7 +195,7 @@ impl Deriver {
             What::New(state) => self.created(file, &state),
             What::State(state) if flags.vague() => self.vague(file, flags, &state),
             What::State(state) if !self.source.format().exact() => {
-                self.written(file, flags, &state)
+                self.written(file, flags, &state);
             }
             What::State(state) => self.state(file, flags, &state)?,
             What::Unlink(state) => {

@@ -13,9 +13,12 @@ use sys::kernel::{Config, Setting};
 use super::format::Format;
 use types::Types;
 
+/// What arguments are called, by their places.
+type Arguments = &'static [(usize, &'static str)];
+
 /// Functions that hold what a write has put into a file, and the arguments that their programs read, by
 /// their places. Of each file system the first that there is.
-const WRITES: &[(&str, &str, &[(usize, &str)])] = &[
+const WRITES: &[(&str, &str, Arguments)] = &[
     (
         "tmpfs",
         "shmem_write_end",
@@ -43,12 +46,12 @@ const WRITES: &[(&str, &str, &[(usize, &str)])] = &[
     ),
 ];
 /// Those that take or give extended attributes, of which a write may take one.
-const EXTENDED: &[(&str, &[(usize, &str)])] = &[
+const EXTENDED: &[(&str, Arguments)] = &[
     ("__vfs_setxattr", &[(1, "dentry"), (2, "inode")]),
     ("__vfs_removexattr", &[(1, "dentry")]),
 ];
 /// Those that tell of changes on kernels that have no event for them.
-const CHANGES: &[(&str, &[(usize, &str)])] = &[
+const CHANGES: &[(&str, Arguments)] = &[
     ("current_time", &[(0, "inode")]),
     ("security_inode_create", &[(0, "dir")]),
     ("security_inode_mkdir", &[(0, "dir")]),
@@ -125,7 +128,7 @@ impl Functions {
                 wanted.all(|(place, name)| arguments.get(*place) == Some(name))
             })
         };
-        let all = |functions: &[(&'static str, &[(usize, &str)])]| {
+        let all = |functions: &[(&'static str, Arguments)]| {
             let present = functions
                 .iter()
                 .all(|(name, arguments)| has(name, arguments));

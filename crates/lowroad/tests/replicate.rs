@@ -323,6 +323,7 @@ code=0
 test $code = 1
 grep -q '^extra .*data/unseen' verdict
 # Other patterns: the whole tree is compared, and the log has what these leave in.
+: >said
 "$1" replicate --json capture --tree disk/app --to log --include '*.tmp' --include cache/ >said &
 capture=$!
 ready said

@@ -1,5 +1,9 @@
 //! A log has of its tree what patterns leave in, whatever crosses that border while it is followed.
 #![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
+#![allow(
+    clippy::print_stdout,
+    reason = "which script it was, of a test that fails"
+)]
 
 mod bed;
 mod follow;

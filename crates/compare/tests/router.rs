@@ -248,8 +248,6 @@ fn a_cpu_that_is_a_device_is_called_so_and_compared_with_nothing() {
             "gbps",
             "ns_per_packet",
             "process_us",
-            "batch_latency_min_us",
-            "batch_latency_max_us",
             "gather_ns",
             "process_ns",
             "scatter_ns",

@@ -82,18 +82,20 @@ impl Process {
             threads.push((side, cpu, Worker::new(lookup, about.batch)));
         }
         eprintln!("ready: frames as datagrams to {address}");
-        let stop = AtomicBool::new(false);
+        let (begun, stop) = (AtomicBool::new(false), AtomicBool::new(false));
         let done = thread::scope(|scope| {
             let running: Vec<_> = threads
                 .into_iter()
                 .map(|(side, cpu, worker)| {
-                    let stop = &stop;
+                    let (begun, stop) = (&begun, &stop);
                     scope.spawn(move || {
                         pin(cpu);
-                        side.work(worker, stop)
+                        side.work(worker, begun, stop)
                     })
                 })
                 .collect();
+            // Nobody knows when the first datagram comes: the time counts from then.
+            while !begun.load(Ordering::Relaxed) && !shutdown.wait(PATIENCE) {}
             shutdown.wait(self.duration);
             stop.store(true, Ordering::Relaxed);
             let joined = running.into_iter().map(|thread| {
@@ -160,6 +162,7 @@ impl Side {
     fn work<P: Processor>(
         mut self,
         mut worker: Worker<P>,
+        begun: &AtomicBool,
         stop: &AtomicBool,
     ) -> Result<(Measured, Exchanged), anyhow::Error> {
         let mut measured = Measured {
@@ -167,7 +170,7 @@ impl Side {
             ..Measured::default()
         };
         let (mut began, mut before) = (None, *worker.counters());
-        while let Some(started) = self.gather(stop)? {
+        while let Some(started) = self.gather(begun, stop)? {
             let frames = (0..self.frames.len()).map(|at| self.frames.get(at));
             let stages = worker.decide_since(started, frames)?;
             self.forward(&worker);
@@ -187,13 +190,14 @@ impl Side {
 
     /// When the first frame of the next batch was there; none once it is to stop, which cuts the last batch
     /// short.
-    fn gather(&mut self, stop: &AtomicBool) -> io::Result<Option<u64>> {
+    fn gather(&mut self, begun: &AtomicBool, stop: &AtomicBool) -> io::Result<Option<u64>> {
         self.frames.clear();
         let mut started = None;
         loop {
             self.take();
             if !self.frames.is_empty() {
                 started.get_or_insert_with(sys::clock::ticks);
+                begun.store(true, Ordering::Relaxed);
             }
             if self.frames.len() == self.batch {
                 break;

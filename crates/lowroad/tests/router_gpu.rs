@@ -101,6 +101,47 @@ fn agree(device: &str, environment: &[(&str, &Path)]) -> Vec<Value> {
         &["--batch", "700", "--gpu-mem", "mapped", "--streams", "4"],
         &["--threads", "2", "--engine-lpm4", "words"],
         &["--function", "lpm", "--streams", "2"],
+        &["--schedule", "per-function", "--batch", "300"],
+        &[
+            "--gpu-result",
+            "u16",
+            "--gpu-copy",
+            "full",
+            "--gpu-mem",
+            "mapped",
+        ],
+        &[
+            "--schedule",
+            "per-function",
+            "--gpu-result",
+            "compact",
+            "--streams",
+            "3",
+        ],
+        &["--launch", "graph", "--streams", "2", "--batch", "100"],
+        &[
+            "--launch",
+            "graph",
+            "--gpu-mem",
+            "mapped",
+            "--schedule",
+            "per-function",
+            "--gpu-result",
+            "u16",
+        ],
+        &["--launch", "persistent", "--gpu-mem", "mapped"],
+        &[
+            "--launch",
+            "persistent",
+            "--gpu-mem",
+            "mapped",
+            "--gpu-copy",
+            "full",
+            "--gpu-result",
+            "compact",
+            "--streams",
+            "2",
+        ],
     ];
     let told = ways.map(|more| {
         let more = [more, &["--device", device]].concat();
@@ -225,6 +266,111 @@ fn a_cuda_device_that_fails_is_one_line() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(wanted) && said.lines().count() == 1, "{said}");
+    }
+}
+
+#[test]
+fn cpus_go_on_where_a_device_fails_if_that_is_wanted() {
+    let libraries = stand_in();
+    let folder = tempfile::tempdir().unwrap();
+    let [routes, rules, capture] = files(folder.path());
+    let io = ["--io", "pcap", "--capture", &capture, "--simd", "portable"];
+    let process = ["process", "--json", "--rib", &routes];
+    for (filter, batch) in [(&["--rules", &rules][..], "32"), (&[], "1")] {
+        let given = [&process[..], filter, &io, &["--batch", batch]].concat();
+        let wanted = json(&router(&given).output().unwrap());
+        assert_eq!(wanted["fallback"], Value::Null);
+        for (name, value, why) in [
+            ("CUDA_WAITS", "60", "CUDA_ERROR_LAUNCH_FAILED"),
+            ("CUDA_MEMORY", "1000000", "bytes of memory in one piece"),
+            ("CUDA_ALLOCATIONS", "10", "bytes of memory in one piece"),
+            ("CUDA_REFUSES", "1", "cannot build the kernels"),
+        ] {
+            let device = ["--device", "cuda:0", "--fallback", "cpu"];
+            let mut command = router(&[&given[..], &device].concat());
+            command.env("LD_LIBRARY_PATH", libraries.path());
+            let output = command.env(name, value).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let told = json(&output);
+            assert_eq!(told["verdicts"], wanted["verdicts"], "{name}: {said}");
+            assert_eq!(said.matches("CPUs decide from now on").count(), 1, "{said}");
+            assert!(said.contains(why), "{name}: {said}");
+            let fallback = &told["fallback"];
+            assert!(fallback["why"].as_str().unwrap().contains(why));
+            let by_cpus = fallback["packets"].as_u64().unwrap();
+            let all = told["packets"].as_u64().unwrap();
+            assert!(by_cpus > 0 && by_cpus <= all, "{fallback}");
+            // Lost in the middle.
+            assert_eq!(by_cpus < all, name == "CUDA_WAITS", "{name}: {fallback}");
+        }
+    }
+}
+
+#[test]
+fn packets_that_come_at_a_rate_are_decided_about_in_time_while_routes_change() {
+    let Some(device) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let [routes, rules, _] = files(folder.path());
+    let process = ["process", "--json", "--rib", &routes, "--rules", &rules];
+    let pace = ["--rate", "2kpps", "--batch-wait", "1ms", "--updates", "200"];
+    let time = ["--duration", "2s", "--packets", "1000", "--batch", "1000"];
+    for device in [&["--device", &device][..], &[]] {
+        let told = json(
+            &router(&[&process[..], &pace, &time, device].concat())
+                .output()
+                .unwrap(),
+        );
+        // A thousand packets take half a second to come, and wait for a thousandth.
+        assert!(told["partial_batches"].as_u64().unwrap() > 0, "{told}");
+        let sum: u64 = told["verdicts"]
+            .as_object()
+            .unwrap()
+            .values()
+            .map(|packets| packets.as_u64().unwrap())
+            .sum();
+        assert_eq!(told["packets"], sum);
+        let updates = &told["updates"];
+        assert!(updates["changes"].as_u64().unwrap() > 0);
+        let on_device = &updates["device"];
+        if device.is_empty() {
+            assert_eq!(*on_device, Value::Null);
+        } else {
+            assert!(on_device["batches"].as_u64().unwrap() > 0, "{updates}");
+        }
+    }
+    let mut without = router(&[&process[..], &["--batch-wait", "1ms"]].concat());
+    let refused = without.output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "nothing ever waits");
+}
+
+#[test]
+fn what_cannot_be_launched_so_is_refused() {
+    let Some(device) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let [routes, ..] = files(folder.path());
+    let process = ["process", "--rib", &routes, "--device", &device];
+    for (more, why) in [
+        (
+            &["--launch", "graph", "--gpu-mem", "pageable"][..],
+            "pinned or mapped",
+        ),
+        (&["--launch", "persistent"], "mapped"),
+        (
+            &[
+                "--launch",
+                "persistent",
+                "--gpu-mem",
+                "mapped",
+                "--schedule",
+                "per-function",
+            ],
+            "per-packet",
+        ),
+    ] {
+        let output = router(&[&process[..], more].concat()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{more:?}: {said}");
+        assert!(said.contains(why), "{more:?}: {said}");
     }
 }
 

@@ -2,10 +2,17 @@
 /*
  * The packet functions: one work item for each key of a batch. Keys of IPv4 are 16 bytes, of IPv6
  * 40, as acl's `Key`; destinations are as packets carry them. Both begin `at` bytes into the input;
- * where the input is `whole` frames, the numbers there say where in it their IP headers begin.
+ * where the input is whole frames, the numbers there say where in it their IP headers begin.
  * Decisions, as the engine's `Decision`, begin at the number `to` of the output. `matches` has a
  * number for each rule, and a last one for packets that none matches.
  */
+
+/* What of packets the input has. */
+enum form {
+	KEYS,
+	FRAMES,
+	ADDRESSES,
+};
 
 /* The engine's `Verdict`, where decisions have it. */
 #define FORWARD 0
@@ -69,31 +76,45 @@ INLINE u64 ports_of(GLOBAL const u8 *ports)
 	return big16(ports) | big16(ports + 2) << 16;
 }
 
-INLINE void read4(struct tuple *tuple, GLOBAL const u8 *input, u32 at, u32 i, u32 whole)
+INLINE void read4(struct tuple *tuple, GLOBAL const u8 *input, u32 at, u32 i, u32 form)
 {
-	GLOBAL const u8 *from = whole ? header(input, at, i) : input + at + KEY4 * i;
-	u32 addresses = whole ? 12 : 4;
-	u32 protocol = from[whole ? 9 : 0];
+	GLOBAL const u8 *from = form == FRAMES ? header(input, at, i) : input + at + KEY4 * i;
+	u32 addresses = form == FRAMES ? 12 : 4;
+	u32 protocol = from[form == FRAMES ? 9 : 0];
 
 	tuple->words[0] = (u64)big32(from + addresses + 4) << 32 | big32(from + addresses);
-	tuple->words[1] = whole ? ports_in(protocol, from + 20) : ports_of(from + 12);
+	tuple->words[1] = form == FRAMES ? ports_in(protocol, from + 20) : ports_of(from + 12);
 	tuple->words[1] |= (u64)protocol << 32;
 	tuple->addresses = 1;
 }
 
-INLINE void read6(struct tuple *tuple, GLOBAL const u8 *input, u32 at, u32 i, u32 whole)
+INLINE void read6(struct tuple *tuple, GLOBAL const u8 *input, u32 at, u32 i, u32 form)
 {
-	GLOBAL const u8 *from = whole ? header(input, at, i) : input + at + KEY6 * i;
-	GLOBAL const u8 *addresses = from + (whole ? 8 : 4);
-	u32 protocol = from[whole ? 6 : 0];
+	GLOBAL const u8 *from = form == FRAMES ? header(input, at, i) : input + at + KEY6 * i;
+	GLOBAL const u8 *addresses = from + (form == FRAMES ? 8 : 4);
+	u32 protocol = from[form == FRAMES ? 6 : 0];
 
 	tuple->words[0] = big64(addresses + 8);
 	tuple->words[1] = big64(addresses);
 	tuple->words[2] = big64(addresses + 24);
 	tuple->words[3] = big64(addresses + 16);
-	tuple->words[4] = whole ? ports_in(protocol, from + 40) : ports_of(from + 36);
+	tuple->words[4] = form == FRAMES ? ports_in(protocol, from + 40) : ports_of(from + 36);
 	tuple->words[4] |= (u64)protocol << 32;
 	tuple->addresses = 4;
+}
+
+INLINE GLOBAL const u8 *destination4(GLOBAL const u8 *input, u32 at, u32 i, u32 form)
+{
+	if (form == FRAMES)
+		return header(input, at, i) + 16;
+	return input + at + (form == KEYS ? KEY4 * i + 8 : 4 * i);
+}
+
+INLINE GLOBAL const u8 *destination6(GLOBAL const u8 *input, u32 at, u32 i, u32 form)
+{
+	if (form == FRAMES)
+		return header(input, at, i) + 24;
+	return input + at + (form == KEYS ? KEY6 * i + 20 : 16 * i);
 }
 
 INLINE u32 hop4(GLOBAL const u8 *routes, const struct tuple *tuple)
@@ -106,72 +127,71 @@ INLINE u32 hop6(GLOBAL const u8 *routes, const struct tuple *tuple)
 	return lpm6(routes, tuple->words[3], tuple->words[2]);
 }
 
-KERNEL void lpm_v4(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count, u32 whole,
+KERNEL void lpm_v4(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count, u32 form,
 		   GLOBAL const u8 *routes)
 {
 	u32 i = ITEM();
 
 	if (i < count)
-		output[to + i] = routed(lpm4(
-			routes, big32(whole ? header(input, at, i) + 16 : input + at + 4 * i)));
+		output[to + i] = routed(lpm4(routes, big32(destination4(input, at, i, form))));
 }
 
-KERNEL void lpm_v6(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count, u32 whole,
+KERNEL void lpm_v6(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count, u32 form,
 		   GLOBAL const u8 *routes)
 {
 	u32 i = ITEM();
 
 	if (i < count) {
-		GLOBAL const u8 *address = whole ? header(input, at, i) + 24 : input + at + 16 * i;
+		GLOBAL const u8 *address = destination6(input, at, i, form);
 
 		output[to + i] = routed(lpm6(routes, big64(address), big64(address + 8)));
 	}
 }
 
-KERNEL void acl_v4(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count, u32 whole,
+KERNEL void acl_v4(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count, u32 form,
 		   GLOBAL const u8 *arena, GLOBAL u32 *matches)
 {
 	u32 i = ITEM();
 	struct tuple tuple;
 
 	if (i < count) {
-		read4(&tuple, input, at, i, whole);
+		read4(&tuple, input, at, i, form);
 		output[to + i] = filtered(action(arena, matches, &tuple));
 	}
 }
 
-KERNEL void acl_v6(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count, u32 whole,
+KERNEL void acl_v6(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count, u32 form,
 		   GLOBAL const u8 *arena, GLOBAL u32 *matches)
 {
 	u32 i = ITEM();
 	struct tuple tuple;
 
 	if (i < count) {
-		read6(&tuple, input, at, i, whole);
+		read6(&tuple, input, at, i, form);
 		output[to + i] = filtered(action(arena, matches, &tuple));
 	}
 }
 
-KERNEL void both_v4(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count,
-		    u32 whole, GLOBAL const u8 *arena, GLOBAL u32 *matches, GLOBAL const u8 *routes)
+KERNEL void both_v4(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count, u32 form,
+		    GLOBAL const u8 *arena, GLOBAL u32 *matches, GLOBAL const u8 *routes)
 {
 	u32 i = ITEM();
 	struct tuple tuple;
 
 	if (i < count) {
-		read4(&tuple, input, at, i, whole);
+		read4(&tuple, input, at, i, form);
 		output[to + i] = combined(action(arena, matches, &tuple), hop4(routes, &tuple));
 	}
 }
 
-KERNEL void both_v6(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count,
-		    u32 whole, GLOBAL const u8 *arena, GLOBAL u32 *matches, GLOBAL const u8 *routes)
+KERNEL void both_v6(GLOBAL const u8 *input, u32 at, GLOBAL u32 *output, u32 to, u32 count, u32 form,
+		    GLOBAL const u8 *arena, GLOBAL u32 *matches, GLOBAL const u8 *routes)
 {
 	u32 i = ITEM();
 	struct tuple tuple;
 
 	if (i < count) {
-		read6(&tuple, input, at, i, whole);
+		read6(&tuple, input, at, i, form);
 		output[to + i] = combined(action(arena, matches, &tuple), hop6(routes, &tuple));
 	}
 }

@@ -27,10 +27,10 @@ typedef unsigned long long u64;
 #else
 #define KERNEL
 #define INLINE static inline
-/* Whoever calls a kernel sets it. */
-extern u32 item;
+/* Whoever calls a kernel sets it, in the calling thread. */
+extern _Thread_local u32 item;
 #define ITEM() item
-#define COUNT(number) (++*(number))
+#define COUNT(number) __atomic_fetch_add(number, 1, __ATOMIC_RELAXED)
 #endif
 #endif
 

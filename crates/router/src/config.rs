@@ -2,15 +2,21 @@
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use control::config::{Document, Error, Http, Spanned};
+use control::units::Span;
 use netdev::XdpMode;
 use serde::Deserialize;
 
+use crate::cpu::af_xdp::LARGEST;
 use crate::rules;
 
 /// Why the datapath kernel takes no table image.
 pub const KERNEL_TABLE: &str = "the datapath kernel routes by the kernel's own tables";
+
+/// No packet waits longer for others.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Where the control socket is by default.
 pub const CONTROL: &str = "/run/lowroad/router.sock";
@@ -24,6 +30,7 @@ pub struct Config {
     pub xdp_mode: XdpMode,
     /// Of `af-xdp`: each takes one queue of every device.
     pub threads: usize,
+    pub batches: Batches,
     pub control: PathBuf,
     pub http: Option<Http>,
     /// A table image whose routes are routed by in place of the kernel's, and its rules.
@@ -78,6 +85,10 @@ struct RouterSection {
     interfaces: Option<Spanned<Vec<String>>>,
     xdp_mode: Option<Spanned<Mode>>,
     threads: Option<Spanned<usize>>,
+    batch: Option<Spanned<usize>>,
+    batch_wait: Option<Spanned<Span>>,
+    device: Option<Spanned<String>>,
+    fallback: Option<Spanned<Fallback>>,
     control: Option<PathBuf>,
     http: Option<Spanned<Http>>,
     table: Option<Spanned<PathBuf>>,
@@ -88,6 +99,13 @@ struct RouterSection {
 enum Mode {
     Native,
     Generic,
+}
+
+/// What goes on when a device is lost.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Fallback {
+    Cpu,
 }
 
 #[derive(Deserialize)]
@@ -121,6 +139,7 @@ pub fn load(path: &Path) -> Result<Config, Error> {
 
 fn check(document: &Document, folder: Option<&Path>) -> Result<Config, Error> {
     let File { router, rules } = document.parse()?;
+    let batches = router.batches(document)?;
     let http = Http::check(router.http, document)?;
     if let (Datapath::Kernel, Some(table)) = (router.datapath, &router.table) {
         return Err(document.error(table.span(), format!("table: {KERNEL_TABLE}")));
@@ -148,6 +167,7 @@ fn check(document: &Document, folder: Option<&Path>) -> Result<Config, Error> {
             Some(Mode::Generic) => XdpMode::Generic,
         },
         threads: router.threads.map_or(1, Spanned::into_inner),
+        batches,
         control: router.control.unwrap_or_else(|| CONTROL.into()),
         http,
         table: router
@@ -163,6 +183,86 @@ pub fn threads_complaint(datapath: Datapath, threads: usize) -> Option<&'static 
         (Datapath::AfXdp, 0) => Some("at least one"),
         (Datapath::AfXdp, _) => None,
         _ => Some("only the datapath af-xdp has threads"),
+    }
+}
+
+/// How packets are put together, and where they are decided about: of `af-xdp` alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batches {
+    /// The most packets that are decided about together.
+    pub batch: usize,
+    /// How long the first of them waits for others.
+    pub wait: Duration,
+    /// On which device they are decided about, as `lowroad router devices` names it.
+    pub device: Option<String>,
+    /// Whether CPUs go on when it is lost.
+    pub fallback: bool,
+}
+
+impl Default for Batches {
+    fn default() -> Self {
+        Self {
+            batch: 256,
+            wait: Duration::ZERO,
+            device: None,
+            fallback: false,
+        }
+    }
+}
+
+impl Batches {
+    /// What is wrong with it, by the name of the setting.
+    pub fn complaint(&self, datapath: Datapath) -> Option<(&'static str, String)> {
+        let usual = Self::default();
+        if datapath != Datapath::AfXdp {
+            let set = [
+                ("batch", self.batch != usual.batch),
+                ("batch_wait", self.wait != usual.wait),
+                ("device", self.device.is_some()),
+                ("fallback", self.fallback),
+            ];
+            let set = set.into_iter().find(|(_, set)| *set);
+            return set.map(|(name, _)| (name, "only the datapath af-xdp has it".to_owned()));
+        }
+        if self.batch == 0 || self.batch > LARGEST {
+            return Some(("batch", format!("1 to {LARGEST}")));
+        }
+        if self.wait > LONGEST_WAIT {
+            return Some(("batch_wait", "at most a second".to_owned()));
+        }
+        if self.fallback && self.device.is_none() {
+            let what = "goes on when a device is lost: name the device";
+            return Some(("fallback", what.to_owned()));
+        }
+        None
+    }
+}
+
+impl RouterSection {
+    fn batches(&self, document: &Document) -> Result<Batches, Error> {
+        let usual = Batches::default();
+        let batches = Batches {
+            batch: self
+                .batch
+                .as_ref()
+                .map_or(usual.batch, |set| *set.get_ref()),
+            wait: self
+                .batch_wait
+                .as_ref()
+                .map_or(usual.wait, |set| set.get_ref().0),
+            device: self.device.as_ref().map(|set| set.get_ref().clone()),
+            fallback: self.fallback.is_some(),
+        };
+        let Some((name, what)) = batches.complaint(self.datapath) else {
+            return Ok(batches);
+        };
+        let span = match name {
+            "batch" => self.batch.as_ref().map(Spanned::span),
+            "batch_wait" => self.batch_wait.as_ref().map(Spanned::span),
+            "device" => self.device.as_ref().map(Spanned::span),
+            _ => self.fallback.as_ref().map(Spanned::span),
+        };
+        Err(document.error(span.unwrap_or(0..0), format!("{name}: {what}")))
     }
 }
 
@@ -217,6 +317,18 @@ mod tests {
         let rules = config.rules.unwrap();
         assert_eq!(rules.file, Path::new("/etc/fw.json"));
         assert_eq!(rules.options.hook, rules::Hook::Input);
+        let config = read(
+            "[router]\ndatapath = \"af-xdp\"\ninterfaces = [\"a\"]\nbatch = 1024\n\
+             batch_wait = \"50us\"\ndevice = \"opencl:0\"\nfallback = \"cpu\"\n",
+        )
+        .unwrap();
+        let wanted = Batches {
+            batch: 1024,
+            wait: Duration::from_micros(50),
+            device: Some("opencl:0".to_owned()),
+            fallback: true,
+        };
+        assert_eq!(config.batches, wanted);
         let config = read("[router]\ndatapath = \"kernel\"\n").unwrap();
         assert_eq!(config.control, Path::new(CONTROL));
     }
@@ -243,6 +355,18 @@ mod tests {
             (
                 "[router]\ndatapath = \"xdp\"\ninterfaces = [\"a\"]\nthreads = 2\n",
                 "r.toml:4: threads: only the datapath af-xdp has threads",
+            ),
+            (
+                "[router]\ndatapath = \"xdp\"\ninterfaces = [\"a\"]\ndevice = \"opencl:0\"\n",
+                "r.toml:4: device: only the datapath af-xdp has it",
+            ),
+            (
+                "[router]\ndatapath = \"af-xdp\"\ninterfaces = [\"a\"]\nbatch = 4096\n",
+                "r.toml:4: batch: 1 to 2048",
+            ),
+            (
+                "[router]\ndatapath = \"af-xdp\"\ninterfaces = [\"a\"]\nfallback = \"cpu\"\n",
+                "r.toml:4: fallback: goes on when a device is lost: name the device",
             ),
             (
                 "[router]\ndatapath = \"kernel\"\ntable = \"t.lrt\"\n",

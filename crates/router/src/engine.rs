@@ -85,6 +85,14 @@ pub trait Processor: Send {
         false
     }
 
+    /// Lets go of what others wait for, because no batch is likely to come soon.
+    ///
+    /// # Errors
+    /// A device was lost.
+    fn idle(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
     /// Decides about each header that has a key.
     ///
     /// # Errors

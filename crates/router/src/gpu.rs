@@ -1,19 +1,28 @@
 //! The router on a device that runs kernels: batches of headers go there, decisions come back. Tables
 //! are those of the CPU engine, array by array, and updated while batches are on the way.
 
+pub mod backed;
 mod copies;
 mod error;
+mod header;
 mod input;
 mod launch;
+mod launching;
 mod lists;
 #[cfg(test)]
 mod native;
 mod original;
 mod processor;
+mod recorded;
+mod resident;
 mod source;
+mod steps;
+mod width;
 
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use gpu::{Buffer, Device, Listed, Memory};
 use lpm::{Layout4, NextHop, Prefix4, Prefix6};
@@ -26,10 +35,14 @@ use crate::shape::Shape;
 use copies::Copies;
 use original::Original;
 
+pub use copies::CaughtUp;
 pub use error::Error;
+pub use launching::Launching;
 pub use lists::Lists;
 pub use processor::OnDevice;
-pub use source::{KERNELS, SOURCE};
+pub use source::{KERNELS, SOURCE, STAYING};
+pub use steps::Schedule;
+pub use width::Width;
 
 /// Which device, and how batches get there; nothing is chosen by itself.
 #[derive(Clone, Debug)]
@@ -42,6 +55,14 @@ pub struct Options {
     pub memory: Memory,
     /// Parts of a batch that are on their way at once, in queues of their own.
     pub streams: NonZeroUsize,
+    pub launching: Launching,
+    /// What kernels do for each packet.
+    pub schedule: Schedule,
+    /// What of a decision comes back.
+    pub result: Width,
+    /// Whether each batch is answered with every change that was made before it, and so waits for the batches
+    /// of other threads that are on their way. Without, changes wait for them.
+    pub latest: bool,
     /// How many times what the prefixes need there is room for. A device has no address space to spare.
     pub growth: usize,
 }
@@ -55,8 +76,45 @@ impl Options {
             copy: Copy::Headers,
             memory: Memory::Pageable,
             streams: NonZeroUsize::MIN,
+            launching: Launching::Stream,
+            schedule: Schedule::PerPacket,
+            result: Width::U32,
+            latest: false,
             growth: 2,
         }
+    }
+}
+
+impl Options {
+    /// What does not go together.
+    fn check(&self) -> Result<(), Error> {
+        let wrong = |what| Err(Error::Options(what));
+        match (self.launching, self.memory) {
+            (Launching::Graph, Memory::Pageable) => wrong(
+                "a recorded batch is copied from memory that stays where it is: pinned or mapped, not pageable",
+            ),
+            (Launching::Persistent, Memory::Pageable | Memory::Pinned) => wrong(
+                "a kernel that stays reads and writes batches where they are: memory is mapped, not copied",
+            ),
+            (Launching::Persistent, _) if self.schedule == Schedule::PerFunction => {
+                wrong("a kernel that stays does everything: its schedule is per-packet")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The device with the kernels that it takes.
+    fn open(&self) -> Result<Device, Error> {
+        let most = &KERNELS[..KERNELS.len() - 1];
+        Ok(match self.launching {
+            Launching::Stream => Device::open(&self.device, SOURCE, most)?,
+            Launching::Graph => {
+                let device = Device::open(&self.device, SOURCE, most)?;
+                device.check_recording().map_err(gpu::Error::from)?;
+                device
+            }
+            Launching::Persistent => Device::open_to_stay(&self.device, STAYING, &KERNELS)?,
+        })
     }
 }
 
@@ -93,6 +151,10 @@ struct Shared {
     device: Device,
     copies: Mutex<Copies>,
     lists: Mutex<Arc<Lists>>,
+    result: Width,
+    latest: bool,
+    /// The highest number of a next hop so far.
+    highest: AtomicU16,
 }
 
 impl Engine for Gpu {
@@ -121,8 +183,13 @@ impl Gpu {
     }
 
     fn new(contents: Contents, image: Option<&Stored>, options: &Options) -> Result<Self, Error> {
-        let device = Device::open(&options.device, SOURCE, &KERNELS)?;
         let Contents { v4, v6, rules } = contents;
+        let hops = v4.iter().map(|(_, hop)| hop);
+        let hops = hops.chain(v6.iter().map(|(_, hop)| hop));
+        let highest = hops.map(NextHop::get).max().unwrap_or(lpm::NO_ROUTE);
+        options.result.holds(highest)?;
+        options.check()?;
+        let device = options.open()?;
         let shape = Shape::of(options.layout4, options.growth, &v4, &v6)?;
         let original = Original::build(&shape, (v4, v6), image)?;
         let copies = Copies::new(&device, original)?;
@@ -132,6 +199,9 @@ impl Gpu {
                 device,
                 copies: Mutex::new(copies),
                 lists: Mutex::new(Arc::new(lists)),
+                result: options.result,
+                latest: options.latest,
+                highest: AtomicU16::new(highest),
             }),
             options: options.clone(),
         })
@@ -142,6 +212,11 @@ impl Gpu {
     pub fn bytes(&self) -> (usize, usize) {
         let routes = self.shared.copies().original().in_use();
         (routes, self.shared.lists().bytes())
+    }
+
+    /// What changes of routes have cost batches.
+    pub fn caught_up(&self) -> CaughtUp {
+        self.shared.copies().caught_up()
     }
 
     /// What makes lookups slow, in words; nothing for ordinary tables.
@@ -165,9 +240,31 @@ impl Shared {
         Arc::clone(&self.lists.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Of a decision, as it comes back, by whatever routes were ever told.
+    fn bits(&self, function: Function) -> u32 {
+        let highest = self.highest.load(Ordering::Acquire);
+        self.result.bits(function, highest)
+    }
+
+    /// To be told before a route to it is.
+    fn expect(&self, hop: Option<NextHop>) -> Result<(), Error> {
+        let hop = hop.map_or(lpm::NO_ROUTE, NextHop::get);
+        self.result.holds(hop)?;
+        self.highest.fetch_max(hop, Ordering::AcqRel);
+        Ok(())
+    }
+
     /// The routes of now.
     fn routes(&self) -> Result<Arc<Buffer>, Error> {
-        self.copies().latest()
+        loop {
+            let mut copies = self.copies();
+            let routes = copies.latest()?;
+            if !self.latest || !copies.is_behind() {
+                return Ok(routes);
+            }
+            drop(copies);
+            thread::yield_now();
+        }
     }
 }
 
@@ -176,10 +273,12 @@ impl Plane for Gpu {
     type Compiled = Lists;
 
     fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), Error> {
+        self.shared.expect(hop)?;
         self.shared.copies().route4(prefix, hop)
     }
 
     fn route6(&mut self, prefix: Prefix6, hop: Option<NextHop>) -> Result<(), Error> {
+        self.shared.expect(hop)?;
         self.shared.copies().route6(prefix, hop)
     }
 

@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::config::{Config, Datapath};
 use crate::error::Error as InputError;
 use crate::follow::{Follower, Options, RunError, Status as FollowStatus};
+use crate::gpu::backed::Fallen;
 use crate::image;
 use crate::rules::RuleSet;
 use crate::xdp;
@@ -79,6 +80,9 @@ pub struct Status {
     pub routes: FollowStatus,
     /// What became of packets, by name; of none where the datapath keeps no count.
     pub packets: Vec<Traffic>,
+    /// What CPUs did in the place of a device that was lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<Fallen>,
     /// None where the kernel's routes are followed.
     pub table: Option<TableStatus>,
     pub rules: RulesStatus,
@@ -210,10 +214,10 @@ impl Service {
             xdp::settle();
         }
         let follower = self.follower();
-        let (packets, attached) = follower.with(|follow| {
+        let (packets, attached, fallback) = follower.with(|follow| {
             let plane = follow.plane();
             let packets = plane.packets(&self.published, earlier.as_ref());
-            (packets, plane.attached())
+            (packets, plane.attached(), plane.fallen())
         });
         let loaded = self.loaded();
         let by_kernel = self.config.datapath == Datapath::Kernel;
@@ -226,6 +230,7 @@ impl Service {
             interfaces: interfaces.collect(),
             routes: follower.status(),
             packets,
+            fallback,
             table: loaded.table.clone(),
             rules: self.rules_status(&loaded),
         }

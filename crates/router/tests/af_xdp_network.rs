@@ -6,14 +6,17 @@
 mod common;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
 
 use acl::{Action, Protocol, Rule4, Rule6};
 use common::network::{self, await_that, hop, topology};
 use lpm::Prefix;
-use router::cpu::Options;
+use router::cpu;
 use router::cpu::af_xdp::{AfXdp, Counters, Given, Settings};
 use router::engine::{Contents, Function};
 use router::forward::{Family, Forwarding, Member, Plane, Punt};
+use router::gpu::Options as Gpu;
+use router::gpu::backed::Options;
 use router::rules::RuleSet;
 use testbed::{Bed, Host, Neighbours, Topology};
 
@@ -31,6 +34,11 @@ struct Rig {
 impl Rig {
     /// With routes to both networks and the router's own addresses, and no neighbour known.
     fn new(name: &str, topology: &Topology) -> Self {
+        Self::with(name, topology, None, Duration::ZERO)
+    }
+
+    /// As `new`, on a device, where packets wait for others.
+    fn with(name: &str, topology: &Topology, device: Option<Gpu>, wait: Duration) -> Self {
         let bed = Bed::up(topology, name).unwrap();
         let router = bed.host("router").unwrap();
         let mut contents = Contents::default();
@@ -47,10 +55,15 @@ impl Rig {
             }
         }
         let settings = Settings {
-            engine: Options::default(),
+            engine: Options {
+                cpu: cpu::Options::default(),
+                device,
+                fallback: false,
+            },
             function: Function::Both,
             threads: 1,
             batch: 256,
+            wait,
         };
         let devices: Vec<u32> = router.interfaces().iter().map(|one| one.ifindex).collect();
         let plane = router
@@ -279,4 +292,63 @@ fn rules_drop_what_is_forwarded_and_leave_this_host_alone() {
     let (worked, said) = rig.ping(rig.server(Family::V4));
     assert!(worked, "{said}");
     rig.stop();
+}
+
+#[test]
+fn a_device_decides_about_what_comes_by_devices() {
+    if !sys::require::root() {
+        return;
+    }
+    let listed = match gpu::Backend::OpenCl.devices() {
+        Ok(devices) => devices.into_iter().next().unwrap(),
+        Err(missing) => {
+            let reason = format!("{missing}: {}", missing.remedy);
+            return sys::require::skip(sys::require::Class::Core, &reason);
+        }
+    };
+    let device = Gpu {
+        latest: true,
+        ..Gpu::of(listed)
+    };
+    let wait = Duration::from_millis(1);
+    let topology = topology(Neighbours::Permanent, 1500);
+    let mut rig = Rig::with("afxdp-device", &topology, Some(device), wait);
+    rig.introduce();
+    let udp = RuleSet {
+        v4: vec![Rule4 {
+            protocol: Protocol::exactly(17),
+            action: Action::Drop,
+            ..Rule4::default()
+        }],
+        ..RuleSet::default()
+    };
+    rig.plane.rules(&udp).unwrap();
+    for family in FAMILIES {
+        let before = rig.counters().forwarded;
+        let (worked, said) = rig.ping(rig.server(family));
+        assert!(worked && said.contains("3 received"), "{said}");
+        assert!(rig.counters().forwarded >= before + 6);
+    }
+    rig.send(Family::V4, 7001, 20);
+    await_that("the datagrams are dropped", || {
+        rig.counters().dropped_by_rule == 20
+    });
+    // Another meaning, and another route, from the next packet on.
+    let IpAddr::V4(server) = rig.server(Family::V4) else {
+        panic!("an address of the wrong family");
+    };
+    let prefix = Prefix::new(server.to_bits(), 32).unwrap();
+    let drop = Forwarding::Drop;
+    rig.plane.next_hop(Family::V4, hop(GROUP), &drop).unwrap();
+    rig.plane.route4(prefix, Some(hop(GROUP))).unwrap();
+    let (worked, _) = rig.ping(server.into());
+    assert!(!worked, "its route leads nowhere");
+    await_that("the packets are dropped", || {
+        rig.counters().dropped_by_route >= 3
+    });
+    rig.plane.route4(prefix, None).unwrap();
+    let (worked, said) = rig.ping(server.into());
+    assert!(worked, "{said}");
+    assert_eq!(rig.plane.fallen(), None);
+    assert_eq!(rig.stop().drops_undecided, 0);
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use acl::{Action, Key4, Key6, linear};
 use common::programs::{Net, installed};
-use router::config::{Config, Datapath, Rules};
+use router::config::{Batches, Config, Datapath, Rules};
 use router::rules::{Hook, Options, RuleSet, read};
 use router::service::Service;
 
@@ -331,6 +331,7 @@ fn the_kernels_data_plane_decides_as_the_rules_do() {
         interfaces: Vec::new(),
         xdp_mode: netdev::XdpMode::Native,
         threads: 1,
+        batches: Batches::default(),
         control: folder.path().join("r.sock"),
         http: None,
         table: None,

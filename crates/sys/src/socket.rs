@@ -3,6 +3,8 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::time::Duration;
 
 use crate::address::Name;
 pub use crate::cmsg::Family;
@@ -209,6 +211,29 @@ pub fn busy_poll(socket: impl AsFd, microseconds: u16, budget: u16) -> io::Resul
 /// Keeps an IPv6 socket from inventing flow labels: they stay 0.
 pub fn no_flow_label(socket: impl AsFd) -> io::Result<()> {
     set(socket, libc::IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, 0)
+}
+
+/// Whether there is something to receive, now or within this time, which is not rounded to the kernel's ticks.
+///
+/// # Errors
+/// What `ppoll` said; a signal counts as a time that is over.
+pub fn readable(socket: impl AsFd, within: Duration) -> io::Result<bool> {
+    let mut asked = libc::pollfd {
+        fd: socket.as_fd().as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let within = libc::timespec {
+        tv_sec: within.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: within.subsec_nanos().into(),
+    };
+    // SAFETY: one descriptor is asked for; it and the time outlive the call, and signals stay as they are.
+    let ready = unsafe { libc::ppoll(&raw mut asked, 1, &raw const within, ptr::null()) };
+    match check(ready) {
+        Ok(_) => Ok(ready > 0),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Datagrams the kernel has dropped at this socket since it was opened (wraps): its receive queue

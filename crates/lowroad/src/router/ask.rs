@@ -112,6 +112,15 @@ pub(super) fn status(answer: &Value) -> String {
         routes["listings"],
         routes["overruns"],
     );
+    let fallback = &answer["fallback"];
+    if fallback.is_object() {
+        let _ = writeln!(
+            text,
+            "fallback  CPUs decided about {} packets: {}",
+            fallback["packets"],
+            word(&fallback["why"]),
+        );
+    }
     for interface in answer["interfaces"].as_array().into_iter().flatten() {
         let state = if interface["attached"] == true {
             "routed"

@@ -79,7 +79,7 @@ impl Choice {
 }
 
 /// Why there are no tables, in the words of the arguments.
-fn refused(error: router::cpu::Error) -> Failure {
+pub(super) fn refused(error: router::cpu::Error) -> Failure {
     use router::cpu::Error;
     match error {
         Error::Simd(simd) => {

@@ -15,6 +15,7 @@ mod inspect;
 mod process;
 mod report;
 mod run;
+mod together;
 
 use ask::{Question, Socket};
 use clap::{Args, Subcommand};

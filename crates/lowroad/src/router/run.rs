@@ -12,6 +12,7 @@ use router::config::{self, CONTROL, Config, Datapath, KERNEL_TABLE, Rules};
 use router::service::{self, Service};
 use serde_json::json;
 
+use super::together::Together;
 use super::{ask, given};
 use crate::exit::{self, Failure};
 use crate::interface::Interface;
@@ -23,10 +24,11 @@ const TICK: Duration = Duration::from_secs(1);
 #[command(after_help = "Examples:
   sudo lowroad router run --datapath xdp --interface eth1,eth2
   sudo lowroad router run --datapath xdp --interface eth1,eth2 --table table.lrt
+  sudo lowroad router run --datapath af-xdp --interface eth1,eth2 --device opencl:0 --fallback cpu
   sudo lowroad router run --config router.toml")]
 pub(super) struct Run {
     /// Everything, from a file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["datapath", "interface", "threads", "table", "rules"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["datapath", "interface", "threads", "table", "rules", "batches"])]
     config: Option<PathBuf>,
     /// Where packets are handled
     #[arg(long, value_enum, required_unless_present = "config")]
@@ -37,6 +39,8 @@ pub(super) struct Run {
     /// Of af-xdp: each takes one queue of every device [default: 1]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    #[command(flatten)]
+    batches: Together,
     /// Route by this table image, and by its rules, in place of the kernel's routes
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
@@ -97,8 +101,10 @@ impl Run {
         if let Some(complaint) = self.threads.and_then(complaint) {
             return Err(Failure::Input(format!("--threads: {complaint}")));
         }
+        let batches = self.batches.taken(datapath)?;
         Ok(Config {
             datapath,
+            batches,
             interfaces: self.interface,
             xdp_mode: netdev::XdpMode::Native,
             threads: self.threads.unwrap_or(1),

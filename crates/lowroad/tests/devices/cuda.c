@@ -3,9 +3,10 @@
  * Stands in for NVIDIA's driver and for its compiler: kernels are compiled by cc, and run on this
  * machine. It is as late as it may be: what is asked of a stream is done when somebody waits for
  * the stream. A call in no context is an error; after CUDA_WAITS waits, if that is set, the device
- * is gone.
+ * is gone, after CUDA_ALLOCATIONS its memory is used up, and with CUDA_REFUSES it takes no kernels.
  */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,20 +14,27 @@
 #include <unistd.h>
 
 enum {
+	/* Of a kernel that stays: blocks for each of the multiprocessors. */
+	GROUPS = 4 * 2,
 	OK = 0,
 	OUT_OF_MEMORY = 2,
 	INVALID_CONTEXT = 201,
 	NOT_FOUND = 500,
+	NOT_READY = 600,
 	LAUNCH_FAILED = 719
 };
 
 typedef uint64_t address;
-typedef void (*kernel)(address, address, address, address, address, address, address, address, address);
+typedef void (*kernel)(address, address, address, address, address, address, address, address,
+		       address, address, address, address);
 
 struct function {
 	kernel run;
-	uint32_t *item;
+	/* It runs beside the host, each group in a thread. */
+	int stays;
 	int parameters;
+	/* A bit for each parameter that is a number, not an address. */
+	unsigned numbers;
 };
 
 struct work {
@@ -34,7 +42,7 @@ struct work {
 	/* A launch, or a copy. */
 	struct function *function;
 	uint32_t items;
-	address values[9];
+	address values[12];
 	void *to;
 	const void *from;
 	size_t bytes;
@@ -42,6 +50,11 @@ struct work {
 
 struct stream {
 	struct work *first, **last;
+	/* What is asked is recorded. */
+	int recording;
+	/* Groups of a kernel that stays. */
+	pthread_t groups[GROUPS];
+	int started, ended;
 };
 
 static __thread void *current;
@@ -92,7 +105,7 @@ int cuDeviceTotalMem_v2(size_t *bytes, int device)
 }
 int cuDeviceGetAttribute(int *value, int what, int device)
 {
-	*value = what == 75 ? 9 : 0;
+	*value = what == 75 ? 9 : what == 16 ? 2 : 0;
 	return OK;
 }
 int cuDevicePrimaryCtxRetain(void **handle, int device)
@@ -118,7 +131,12 @@ int cuGetErrorName(int error, const char **name)
 
 int cuMemAlloc_v2(address *at, size_t bytes)
 {
+	static int allocations;
+	const char *most = getenv("CUDA_ALLOCATIONS");
+
 	IN_CONTEXT();
+	if (most && __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED) > atoi(most))
+		return OUT_OF_MEMORY;
 	*at = (address)malloc(bytes);
 	return *at ? OK : OUT_OF_MEMORY;
 }
@@ -191,19 +209,135 @@ int cuMemcpyDtoHAsync_v2(void *to, address from, size_t bytes, struct stream *st
 	return copy(stream, to, (void *)from, bytes);
 }
 
+static void run(struct work *work, uint32_t item)
+{
+	address *v = work->values;
+
+	/* Of this thread. */
+	*(uint32_t *)dlsym(module, "item") = item;
+	work->function->run(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10],
+			    v[11]);
+}
+
 /* One thread at a time. */
 static void launch(struct work *work)
 {
 	static int busy;
-	address *v = work->values;
 
 	while (__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE))
 		usleep(10);
-	for (uint32_t i = 0; i < work->items; i++) {
-		*work->function->item = i;
-		work->function->run(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]);
-	}
+	for (uint32_t i = 0; i < work->items; i++)
+		run(work, i);
 	__atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
+}
+
+struct group {
+	struct stream *stream;
+	struct work work;
+	uint32_t number;
+};
+
+static void *stay(void *argument)
+{
+	struct group *group = argument;
+
+	run(&group->work, group->number);
+	__atomic_add_fetch(&group->stream->ended, 1, __ATOMIC_RELEASE);
+	free(group);
+	return NULL;
+}
+
+static void join(struct stream *stream)
+{
+	for (int i = 0; i < stream->started; i++)
+		pthread_join(stream->groups[i], NULL);
+	stream->started = stream->ended = 0;
+}
+
+/* The groups are there as soon as they are launched. */
+static int stand(struct stream *stream, struct work *work, unsigned blocks)
+{
+	join(stream);
+	for (unsigned i = 0; i < blocks && i < GROUPS; i++) {
+		struct group *group = malloc(sizeof(*group));
+
+		*group = (struct group){ stream, *work, i };
+		stream->started++;
+		if (pthread_create(&stream->groups[i], NULL, stay, group))
+			return NOT_FOUND;
+	}
+	return blocks == GROUPS ? OK : NOT_FOUND;
+}
+
+int cuStreamQuery(struct stream *stream)
+{
+	IN_CONTEXT();
+	return __atomic_load_n(&stream->ended, __ATOMIC_ACQUIRE) < stream->started ? NOT_READY : OK;
+}
+
+int cuStreamBeginCapture_v2(struct stream *stream, int mode)
+{
+	IN_CONTEXT();
+	if (stream->recording || stream->first)
+		return NOT_FOUND;
+	stream->recording = 1;
+	return OK;
+}
+
+int cuStreamEndCapture(struct stream *stream, struct work **graph)
+{
+	IN_CONTEXT();
+	if (!stream->recording)
+		return NOT_FOUND;
+	stream->recording = 0;
+	*graph = stream->first;
+	stream->first = NULL;
+	stream->last = &stream->first;
+	return OK;
+}
+
+/* Of one work after the other, as often as wanted. */
+int cuGraphInstantiateWithFlags(struct work **made, struct work *graph, unsigned long long flags)
+{
+	struct work **last = made;
+
+	IN_CONTEXT();
+	*made = NULL;
+	for (; graph; graph = graph->next) {
+		*last = malloc(sizeof(**last));
+		**last = *graph;
+		(*last)->next = NULL;
+		last = &(*last)->next;
+	}
+	return flags ? NOT_FOUND : OK;
+}
+
+int cuGraphDestroy(struct work *graph)
+{
+	while (graph) {
+		struct work *next = graph->next;
+
+		free(graph);
+		graph = next;
+	}
+	return OK;
+}
+
+int cuGraphExecDestroy(struct work *made)
+{
+	return cuGraphDestroy(made);
+}
+
+int cuGraphLaunch(struct work *made, struct stream *stream)
+{
+	IN_CONTEXT();
+	for (; made; made = made->next) {
+		struct work *work = add(stream);
+
+		*work = *made;
+		work->next = NULL;
+	}
+	return OK;
 }
 
 int cuStreamSynchronize(struct stream *stream)
@@ -225,13 +359,18 @@ int cuStreamSynchronize(struct stream *stream)
 		free(work);
 	}
 	stream->last = &stream->first;
+	join(stream);
 	return OK;
 }
 
 /* What `nvrtcGetCUBIN` gave: the source. */
 int cuModuleLoadData(void **handle, const void *image)
 {
-	char folder[] = "/tmp/stand-in-" "XX" "XX" "XX", command[256], path[64];
+	char folder[] = "/tmp/stand-in-"
+			"XX"
+			"XX"
+			"XX",
+	     command[256], path[64];
 	FILE *source;
 
 	IN_CONTEXT();
@@ -239,7 +378,7 @@ int cuModuleLoadData(void **handle, const void *image)
 		return NOT_FOUND;
 	snprintf(path, sizeof(path), "%s/kernels.c", folder);
 	source = fopen(path, "w");
-	fprintf(source, "%s\nu32 item;\n", (const char *)image);
+	fprintf(source, "%s\n_Thread_local u32 item;\nu32 items = 8;\n", (const char *)image);
 	fclose(source);
 	snprintf(command, sizeof(command), "cd %s && cc -O1 -shared -fPIC -o kernels.so kernels.c",
 		 folder);
@@ -256,8 +395,22 @@ int cuModuleGetFunction(struct function **function, void *handle, const char *na
 {
 	*function = calloc(1, sizeof(**function));
 	(*function)->run = (kernel)dlsym(handle, name);
-	(*function)->item = dlsym(handle, "item");
+	(*function)->stays = !strcmp(name, "persist");
+	/* Where input and output begin, how many keys there are, and of what. */
+	(*function)->numbers = 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5;
 	(*function)->parameters = !strncmp(name, "lpm", 3) ? 7 : !strncmp(name, "acl", 3) ? 8 : 9;
+	if ((*function)->stays) {
+		(*function)->numbers = 1 << 3 | 1 << 4 | 1 << 5;
+		(*function)->parameters = 12;
+	}
+	if (!strncmp(name, "batch", 5)) {
+		(*function)->numbers = 1 << 1 | (name[6] == 'd' ? 1 << 3 : 0);
+		(*function)->parameters = name[6] == 'd' ? 9 : 4;
+	}
+	if (!strcmp(name, "combine") || !strcmp(name, "narrow")) {
+		(*function)->numbers = 1 << 1 | 1 << 3;
+		(*function)->parameters = 4;
+	}
 	return (*function)->run ? OK : NOT_FOUND;
 }
 
@@ -265,16 +418,17 @@ int cuLaunchKernel(struct function *function, unsigned blocks, unsigned y, unsig
 		   unsigned threads, unsigned ty, unsigned tz, unsigned shared,
 		   struct stream *stream, void **values, void **extra)
 {
-	struct work *work;
+	struct work staying = { 0 }, *work;
 
 	IN_CONTEXT();
-	work = add(stream);
+	work = function->stays ? &staying : add(stream);
 	work->function = function;
 	work->items = blocks * threads * y * z * ty * tz;
 	for (int i = 0; i < function->parameters; i++)
-		/* Where input and output begin, and how many keys there are, of whole frames or not. */
 		work->values[i] =
-			i == 1 || (i >= 3 && i <= 5) ? *(uint32_t *)values[i] : *(address *)values[i];
+			function->numbers >> i & 1 ? *(uint32_t *)values[i] : *(address *)values[i];
+	if (function->stays)
+		return stand(stream, work, blocks);
 	return OK;
 }
 
@@ -287,6 +441,8 @@ int nvrtcCreateProgram(char **program, const char *source, const char *name, int
 
 int nvrtcCompileProgram(char *program, int count, const char **options)
 {
+	if (getenv("CUDA_REFUSES"))
+		return 6;
 	return count > 0 && !strcmp(options[0], "--gpu-architecture=sm_90") ? OK : 5;
 }
 

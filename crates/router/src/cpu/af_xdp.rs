@@ -14,6 +14,7 @@ mod port;
 mod thread;
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use datapath::{Error, Missing};
 use lpm::{NextHop, Prefix4, Prefix6};
@@ -21,9 +22,9 @@ use netdev::attach::{self, Attached};
 use netdev::{Link, Netlink, XdpMode};
 use sys::caps::{Capability, Effective};
 
-use super::{Lists, Lookup, Options, Tables};
 use crate::engine::{Contents, Engine, Function};
 use crate::forward::{Compiler, Family, Forwarding, Plane, Rest};
+use crate::gpu::backed::{self, Backed, Both, Decider, Fallen, Options};
 use crate::image::Stored;
 use crate::rules::Hits;
 use back::Back;
@@ -37,16 +38,22 @@ pub use counters::{Counters, Given};
 /// The longest frame that the kernel copies, with the headroom, into what `Back` gives it.
 const LONGEST: usize = 3072;
 
+/// The most packets that can be looked up together: as many as a queue holds.
+pub const LARGEST: usize = port::HELD;
+
 /// How a plane is made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
+    /// CPUs, or a device with them behind it.
     pub engine: Options,
     /// `Lpm`, or `Both` for rules as well.
     pub function: Function,
     /// Each with a queue of every device, on a CPU of its own.
     pub threads: usize,
-    /// The most packets that are looked up together; when fewer have come, it does not wait.
+    /// The most packets that are looked up together.
     pub batch: usize,
+    /// How long the first of them waits for others.
+    pub wait: Duration,
 }
 
 /// A running one, in copy mode, which every driver with native XDP has. Dropping it detaches it. It
@@ -56,7 +63,7 @@ pub struct AfXdp {
     /// None while another plane has the devices, which this one is to take over.
     road: Option<Road>,
     settings: Settings,
-    tables: Tables,
+    tables: Backed,
     locals: Locals,
 }
 
@@ -129,13 +136,13 @@ impl AfXdp {
             locals.route6(prefix, Some(hop))?;
         }
         let tables = match image {
-            Some(image) => Tables::restore(image, contents, &settings.engine),
-            None => Tables::setup(contents, &settings.engine),
+            Some(image) => Backed::restore(image, contents, &settings.engine),
+            None => Backed::setup(contents, &settings.engine),
         };
         Ok(Self {
             road: None,
-            settings: *settings,
-            tables: tables.map_err(|error| Error::failed("making the tables", error))?,
+            settings: settings.clone(),
+            tables: tables.map_err(unavailable)?,
             locals,
         })
     }
@@ -155,7 +162,7 @@ impl AfXdp {
         for number in 0..count {
             let forwarder = Forwarder::open(
                 self.lookup()?,
-                self.settings.batch,
+                (self.settings.batch, self.settings.wait),
                 &devices,
                 (number, count),
                 &object,
@@ -202,7 +209,7 @@ impl AfXdp {
             return Ok(());
         };
         let lookups = road.threads.iter().map(|_| self.lookup());
-        let lookups: Vec<Lookup> = lookups.collect::<Result<_, _>>()?;
+        let lookups: Vec<Decider> = lookups.collect::<Result<_, _>>()?;
         if let Err(error) = self.locals.take_over(&mut before.locals) {
             // What was told already leaves to the stack what is the stack's.
             before.locals.connect(&road.object)?;
@@ -234,11 +241,17 @@ impl AfXdp {
         self.tables.hits()
     }
 
+    /// What CPUs did in a device's place, if it was lost.
+    pub fn fallen(&self) -> Option<Fallen> {
+        self.tables.fallen()
+    }
+
     /// Why it forwards no more, if a thread has ended.
     pub fn failed(&self) -> Option<String> {
         let mut threads = self.road.iter().flat_map(|road| &road.threads);
-        let dead = threads.any(Thread::is_dead);
-        dead.then(|| "a thread of the af-xdp data plane has ended".to_owned())
+        let dead = threads.find(|thread| thread.is_dead())?;
+        let ended = || "a thread of the af-xdp data plane has ended".to_owned();
+        Some(dead.why().unwrap_or_else(ended))
     }
 
     /// Detaches, forwards what has come, and returns what became of all frames.
@@ -256,9 +269,9 @@ impl AfXdp {
         self.counters()
     }
 
-    fn lookup(&self) -> Result<Lookup, Error> {
+    fn lookup(&self) -> Result<Decider, Error> {
         let lookup = self.tables.processor(self.settings.function);
-        lookup.map_err(|error| Error::failed("making a reader", error))
+        lookup.map_err(unavailable)
     }
 }
 
@@ -306,7 +319,7 @@ fn links(devices: &[u32], threads: usize) -> Result<Vec<Link>, Error> {
 
 impl Plane for AfXdp {
     type Error = Error;
-    type Compiled = Lists;
+    type Compiled = Both;
 
     fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), Error> {
         let changed = self.tables.route4(prefix, hop);
@@ -327,16 +340,30 @@ impl Plane for AfXdp {
         self.locals.next_hop(family, hop, to)
     }
 
-    fn compiler(&self) -> Compiler<Lists, Error> {
+    fn compiler(&self) -> Compiler<Both, Error> {
         let compile = self.tables.compiler();
         Box::new(|rules| compile(rules).map_err(refused))
     }
 
-    fn enforce(&mut self, lists: Lists) -> Result<Rest, Error> {
-        self.tables.enforce(lists).map_err(refused)
+    fn enforce(&mut self, both: Both) -> Result<Rest, Error> {
+        self.tables.enforce(both).map_err(refused)
     }
 }
 
-fn refused(error: super::Error) -> Error {
+fn refused(error: backed::Error) -> Error {
     Error::failed("changing the rules", error)
+}
+
+/// Why there are no tables, or none for another thread.
+fn unavailable(error: backed::Error) -> Error {
+    use crate::gpu::Error as Device;
+    match error {
+        backed::Error::Device(Device::Device(gpu::Error::Missing(missing))) => missing.into(),
+        backed::Error::Device(
+            error @ (Device::Device(gpu::Error::NoDevice { .. })
+            | Device::Options(_)
+            | Device::Width { .. }),
+        ) => Error::Plan(error.to_string()),
+        error => Error::failed("making the tables", error),
+    }
 }

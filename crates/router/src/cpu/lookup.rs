@@ -60,6 +60,22 @@ impl Lookup {
         self.hops.value()
     }
 
+    /// Has others look up next hops by number, again where what the numbers stand for changed meanwhile: rules
+    /// that matched are then counted once more.
+    pub(crate) fn while_hops_hold<E>(
+        &mut self,
+        mut look_up: impl FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
+        for _ in 0..PATIENCE {
+            self.hops.refresh();
+            look_up()?;
+            if self.hops.is_latest() {
+                return Ok(());
+            }
+        }
+        self.hops.while_held(|_| look_up())
+    }
+
     /// Next hops by number, and what these numbers stood for at the same time.
     fn route(&mut self, headers: &Headers) {
         for _ in 0..PATIENCE {

@@ -18,6 +18,7 @@ pub struct Stages {
 #[derive(Debug)]
 pub struct Worker<P> {
     processor: P,
+    batch: usize,
     headers: Headers,
     answers: Answers,
     decisions: Vec<Decision>,
@@ -27,14 +28,10 @@ pub struct Worker<P> {
 impl<P: Processor> Worker<P> {
     /// For batches of so many packets.
     pub fn new(processor: P, batch: usize) -> Self {
-        let headers = Headers::new(processor.function(), batch);
         Self {
-            headers: if processor.reads_frames() {
-                headers.with_frames()
-            } else {
-                headers
-            },
+            headers: headers(&processor, batch),
             processor,
+            batch,
             answers: Answers::default(),
             decisions: Vec::with_capacity(batch),
             counters: Counters::default(),
@@ -95,8 +92,23 @@ impl<P: Processor> Worker<P> {
         &self.processor
     }
 
+    pub fn processor_mut(&mut self) -> &mut P {
+        &mut self.processor
+    }
+
     /// Decides by this one from the next batch on; it is of the same function.
     pub fn replace(&mut self, processor: P) {
+        self.headers = headers(&processor, self.batch);
         self.processor = processor;
+    }
+}
+
+/// With what the processor reads.
+fn headers(processor: &impl Processor, batch: usize) -> Headers {
+    let headers = Headers::new(processor.function(), batch);
+    if processor.reads_frames() {
+        headers.with_frames()
+    } else {
+        headers
     }
 }

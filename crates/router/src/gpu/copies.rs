@@ -2,6 +2,7 @@
 //! that each batch is answered from before or from after a change, and no lookup waits for one.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use gpu::{Buffer, Device};
 use lpm::{NextHop, Prefix4, Prefix6};
@@ -15,6 +16,17 @@ pub(super) struct Copies {
     original: Original,
     current: Copy,
     spare: Copy,
+    caught_up: CaughtUp,
+}
+
+/// What batches paid so that a device's copy of the routes has changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CaughtUp {
+    /// Batches that paid.
+    pub times: u64,
+    /// Written to the device.
+    pub bytes: u64,
+    pub took: Duration,
 }
 
 #[derive(Debug)]
@@ -39,6 +51,7 @@ impl Copies {
             device: device.clone(),
             current: copy()?,
             spare: copy()?,
+            caught_up: CaughtUp::default(),
             original,
         })
     }
@@ -55,12 +68,23 @@ impl Copies {
         self.original.route6(prefix, hop)
     }
 
+    /// Whether there are changes that no copy has yet.
+    pub(super) fn is_behind(&self) -> bool {
+        self.original.is_changed()
+    }
+
+    /// What it took so far.
+    pub(super) fn caught_up(&self) -> CaughtUp {
+        self.caught_up
+    }
+
     /// The tables with all changes, for a batch; without the last ones while batches in other threads
     /// still read the other copy.
     pub(super) fn latest(&mut self) -> Result<Arc<Buffer>, Error> {
         if self.original.is_changed()
             && let Some(buffer) = Arc::get_mut(&mut self.spare.buffer)
         {
+            let started = Instant::now();
             let changed = self.original.refresh();
             self.current.behind.extend(&changed);
             self.spare.behind.extend(changed);
@@ -69,11 +93,14 @@ impl Copies {
             behind.dedup();
             for run in behind.chunk_by(|one, next| one + 1 == *next) {
                 let bytes = run[0] * CHUNK..(run[run.len() - 1] + 1) * CHUNK;
+                self.caught_up.bytes += bytes.len() as u64;
                 self.device
                     .write(buffer, bytes.start, &self.original.bytes()[bytes])?;
             }
             behind.clear();
             std::mem::swap(&mut self.current, &mut self.spare);
+            self.caught_up.times += 1;
+            self.caught_up.took += started.elapsed();
         }
         Ok(Arc::clone(&self.current.buffer))
     }

@@ -14,6 +14,13 @@ pub enum Error {
     Rules(#[from] acl::Error),
     #[error(transparent)]
     Image(#[from] image::Error),
+    /// Options that do not go together.
+    #[error("{0}")]
+    Options(&'static str),
+    #[error(
+        "results of two bytes hold next hops up to {most}, and there is a {hop}: use u32 or compact"
+    )]
+    Width { hop: u16, most: u16 },
     #[error("memory for the tables that a device has a copy of: {0}")]
     Memory(#[from] io::Error),
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use acl::{Address, Key, Key4, Key6};
 
 use super::launch::Input;
+use super::steps::Form;
 use crate::engine::{Function, Headers, Whole};
 
 /// Those of IPv4 and those of IPv6 among the keys of a batch.
@@ -26,7 +27,11 @@ pub(super) fn keys(
         keys: [v4.len(), v6.len()],
         at: [0, first6],
         bytes: first6 + v6.len() * each[1],
-        whole: false,
+        form: if function.filters() {
+            Form::Keys
+        } else {
+            Form::Addresses
+        },
     };
     let write_all = move |to: &mut [u8]| {
         let (to4, to6) = to.split_at_mut(first6);
@@ -55,7 +60,7 @@ pub(super) fn whole(
         keys,
         at: [first, first + keys[0] * NUMBER],
         bytes: first + (keys[0] + keys[1]) * NUMBER,
-        whole: true,
+        form: Form::Frames,
     };
     let write_all = move |to: &mut [u8]| {
         let (frames, numbers) = to.split_at_mut(first);

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use gpu::{Argument, Buffer, Device, Lane, Launch, Memory};
+use gpu::{Buffer, Device, Lane, Launch};
 
-use super::Error;
 use super::lists::{Lists, OnDevice};
-use crate::engine::Function;
+use super::recorded::{self, Recorded};
+use super::resident::Resident;
+use super::steps::{Form, Step, Work};
+use super::{Error, Launching, Options, Width, header, width};
+use crate::engine::{Decision, Function};
 
 /// Keys that lanes have room for at least.
 const LEAST: usize = 32;
@@ -17,6 +20,8 @@ pub(super) struct Tables {
     pub(super) routes: Arc<Buffer>,
     pub(super) lists: Arc<Lists>,
     pub(super) counts: Arc<OnDevice>,
+    /// Of a decision, as it comes back.
+    pub(super) bits: u32,
 }
 
 /// A way to the device and back.
@@ -24,11 +29,18 @@ pub(super) struct Tables {
 pub(super) struct Way {
     lane: Lane,
     function: Function,
-    memory: Memory,
+    options: Options,
     /// Bytes that there is room for.
     room: (usize, usize),
+    /// Twice the room for decisions, where they do not go back as they are made.
+    scratch: Option<Buffer>,
+    /// Of the lane.
+    recorded: Recorded,
+    /// In place of the lane, where a kernel stays.
+    resident: Option<Resident>,
     /// Of the batch on the way.
     held: Option<Tables>,
+    keys: usize,
 }
 
 /// What of a batch goes to the device.
@@ -40,18 +52,28 @@ pub(super) struct Input {
     pub(super) at: [usize; 2],
     /// All of it.
     pub(super) bytes: usize,
-    pub(super) whole: bool,
+    pub(super) form: Form,
 }
 
 impl Way {
-    pub(super) fn new(device: &Device, function: Function, memory: Memory) -> Result<Self, Error> {
+    pub(super) fn new(
+        device: &Device,
+        function: Function,
+        options: &Options,
+    ) -> Result<Self, Error> {
         let room = (LEAST * size_of::<acl::Key6>(), LEAST * size_of::<u32>());
+        let stays = options.launching == Launching::Persistent;
+        let resident = stays.then(|| Resident::new(device, function, options.result));
         Ok(Self {
-            lane: device.lane(memory, room.0, room.1)?,
+            resident: resident.transpose()?,
+            lane: device.lane(options.memory, room.0, room.1)?,
+            scratch: scratch(device, function, options, room.1)?,
             function,
-            memory,
+            options: options.clone(),
             room,
+            recorded: Recorded::default(),
             held: None,
+            keys: 0,
         })
     }
 
@@ -63,68 +85,118 @@ impl Way {
         input: Input,
         write: impl FnOnce(&mut [u8]),
     ) -> Result<(), Error> {
-        self.collect()?;
-        let Input {
-            keys,
-            at,
-            bytes: there,
-            whole,
-        } = input;
-        let back = (keys[0] + keys[1]) * size_of::<u32>();
-        if there > self.room.0 || back > self.room.1 {
-            self.room = (
-                there.next_power_of_two().max(self.room.0),
-                back.next_power_of_two().max(self.room.1),
-            );
-            self.lane = device.lane(self.memory, self.room.0, self.room.1)?;
+        self.await_batch()?;
+        match (&mut self.resident, self.options.launching) {
+            (Some(resident), _) => resident.send(device, &tables, input, write)?,
+            (None, Launching::Graph) => self.replay(device, &tables, input, write)?,
+            (None, _) => self.launch(device, &tables, input, write)?,
         }
-        write(&mut self.lane.input()?[..there]);
-        let number = |number: usize| Argument::Number(u32::try_from(number).unwrap_or(u32::MAX));
-        let arguments = |family: usize| {
-            let before = if family == 0 { 0 } else { keys[0] };
-            let mut all = vec![
-                Argument::Input,
-                number(at[family]),
-                Argument::Output,
-                number(before),
-                number(keys[family]),
-                number(whole.into()),
-            ];
-            if self.function.filters() {
-                all.push(Argument::Buffer(tables.lists.arenas()[family]));
-                all.push(Argument::Buffer(&tables.counts.0[family]));
-            }
-            if self.function.routes() {
-                all.push(Argument::Buffer(&tables.routes));
-            }
-            all
-        };
-        let arguments = [arguments(0), arguments(1)];
-        let launches = [0, 1].map(|family| Launch {
-            kernel: 2 * self.function as usize + family,
-            items: keys[family],
-            arguments: &arguments[family],
-        });
-        let launches = match keys {
-            [0, 0] => &[],
-            [_, 0] => &launches[..1],
-            [0, _] => &launches[1..],
-            _ => &launches[..],
-        };
-        // SAFETY: the arguments are the kernels' parameters (gpu/kernels.h); keys lie within the input and
-        // decisions within the output, as many as kernels are told, IP headers within their frames, and
-        // indices in tables and arenas come from `Original` and `Arena`, whose builders name nothing beyond
-        // their arrays. All of the buffers are held until the batch was waited for, and written by nobody
-        // who does not hold them alone.
-        unsafe { self.lane.run(launches, there, back)? };
+        self.keys = input.keys[0] + input.keys[1];
         self.held = Some(tables);
         Ok(())
     }
 
-    /// The decisions about the batch on the way, those of IPv4 first, once they are there; none where none is.
-    pub(super) fn collect(&mut self) -> Result<&[u8], Error> {
-        let decisions = self.lane.wait()?;
-        self.held = None;
-        Ok(decisions)
+    fn launch(
+        &mut self,
+        device: &Device,
+        tables: &Tables,
+        input: Input,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Error> {
+        let keys = input.keys[0] + input.keys[1];
+        self.make_room(device, input.bytes, keys)?;
+        write(&mut self.lane.input()?[..input.bytes]);
+        let work = Work {
+            function: self.function,
+            schedule: self.options.schedule,
+            bits: tables.bits,
+            input,
+            tables,
+            scratch: self.scratch.as_ref(),
+            apart: self.room.1 / size_of::<u32>(),
+        };
+        let steps = work.steps();
+        let launches: Vec<Launch<'_>> = steps.iter().map(Step::launch).collect();
+        let back = width::bytes(keys, tables.bits);
+        // SAFETY: the arguments are the kernels' parameters (gpu/kernels.h, gpu/results.h); keys lie within the
+        // input and decisions within the output, or within the scratch that is as large twice, as many as
+        // kernels are told, IP headers within their frames, and indices in tables and arenas come from
+        // `Original` and `Arena`, whose builders name nothing beyond their arrays. All of the buffers are held
+        // until the batch was waited for, and written by nobody who does not hold them alone.
+        Ok(unsafe { self.lane.run(&launches, input.bytes, back)? })
     }
+
+    fn replay(
+        &mut self,
+        device: &Device,
+        tables: &Tables,
+        mut input: Input,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Error> {
+        let content = header::LENGTH..header::LENGTH + input.bytes;
+        input.bytes = content.end;
+        let items = recorded::items(input.keys[0] + input.keys[1]);
+        self.make_room(device, recorded::bytes(input.bytes), items)?;
+        let to = self.lane.input()?;
+        header::write(&input, to);
+        write(&mut to[content]);
+        let work = Work {
+            function: self.function,
+            schedule: self.options.schedule,
+            bits: tables.bits,
+            input,
+            tables,
+            scratch: self.scratch.as_ref(),
+            apart: self.room.1 / size_of::<u32>(),
+        };
+        self.recorded.send(&mut self.lane, &work)
+    }
+
+    /// The decisions about the batch on the way, those of IPv4 first, once they are there; none where none is.
+    pub(super) fn collect(&mut self) -> Result<impl Iterator<Item = Decision>, Error> {
+        let keys = std::mem::take(&mut self.keys);
+        let bits = self.held.take().map_or(u32::BITS, |held| held.bits);
+        let bytes = match &mut self.resident {
+            Some(resident) => resident.wait()?,
+            None => self.lane.wait()?,
+        };
+        Ok((0..keys).map(width::decisions(bytes, bits)))
+    }
+
+    /// Lets go of what is only of use to the next batch. Nothing is on the way.
+    pub(super) fn rest(&mut self) -> Result<(), Error> {
+        self.resident.as_mut().map_or(Ok(()), Resident::rest)
+    }
+
+    /// Nothing is on the way then.
+    fn await_batch(&mut self) -> Result<(), Error> {
+        self.collect().map(drop)
+    }
+
+    /// For so many bytes there, and decisions back.
+    fn make_room(&mut self, device: &Device, there: usize, decisions: usize) -> Result<(), Error> {
+        let back = decisions * size_of::<u32>();
+        if there <= self.room.0 && back <= self.room.1 {
+            return Ok(());
+        }
+        self.room = (
+            there.next_power_of_two().max(self.room.0),
+            back.next_power_of_two().max(self.room.1),
+        );
+        self.recorded = Recorded::default();
+        self.lane = device.lane(self.options.memory, self.room.0, self.room.1)?;
+        self.scratch = scratch(device, self.function, &self.options, self.room.1)?;
+        Ok(())
+    }
+}
+
+/// Where decisions lie that do not go back as they are made.
+fn scratch(
+    device: &Device,
+    function: Function,
+    options: &Options,
+    bytes: usize,
+) -> Result<Option<Buffer>, Error> {
+    let used = options.schedule.joins(function) || options.result != Width::U32;
+    Ok(used.then(|| device.buffer(2 * bytes)).transpose()?)
 }

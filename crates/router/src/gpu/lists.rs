@@ -1,6 +1,7 @@
 //! Rules of both families on a device, and how often they matched. Another list is another one on the
 //! device as well.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use acl::arena::{Arena, CHUNK};
@@ -13,6 +14,8 @@ use crate::rules::{Hits, RuleSet};
 /// Rules as a device looks them up.
 #[derive(Debug)]
 pub struct Lists {
+    /// No other lists of this process have it.
+    number: u64,
     lists: [List; 2],
     /// What threads have counted of each family: of each rule, and of none.
     hits: Mutex<[Vec<u64>; 2]>,
@@ -39,13 +42,19 @@ pub(super) struct Counts {
 
 impl Lists {
     pub(super) fn build(rules: &RuleSet, device: &Device) -> Result<Self, Error> {
+        static BUILT: AtomicU64 = AtomicU64::new(0);
         Ok(Self {
+            number: BUILT.fetch_add(1, Ordering::Relaxed),
             lists: [
                 List::build(&rules.v4, device)?,
                 List::build(&rules.v6, device)?,
             ],
             hits: Mutex::default(),
         })
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
     }
 
     /// IPv4's and IPv6's.

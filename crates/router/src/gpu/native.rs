@@ -12,7 +12,9 @@ use lpm::Layout4;
 
 use super::input::write;
 use super::original::Original;
-use super::{KERNELS, SOURCE};
+use super::source::COMBINE;
+use super::steps::Form;
+use super::{KERNELS, SOURCE, Width, width};
 use crate::cpu::{self, Tables};
 use crate::engine::{Answers, Contents, Decision, Engine, Function, Headers, Processor};
 use crate::frames::{Frames, Mix};
@@ -23,8 +25,11 @@ use crate::traffic::Pattern;
 #[path = "../../tests/gpu/data.rs"]
 mod data;
 
-/// A kernel's parameters: input, where in it, output, where in it, how many; then its tables.
-type Kernel = unsafe extern "C" fn(*const u8, u32, *mut u32, u32, u32, *mut u8, *mut u8, *mut u8);
+/// A kernel's parameters: input, where in it, output, where in it, how many, of what; then its tables.
+type Kernel =
+    unsafe extern "C" fn(*const u8, u32, *mut u32, u32, u32, u32, *mut u8, *mut u8, *mut u8);
+type Combine = unsafe extern "C" fn(*const u32, u32, *mut u32, u32);
+type Narrow = unsafe extern "C" fn(*const u32, u32, *mut u32, u32);
 
 /// The compiled source.
 struct Native(Library);
@@ -37,18 +42,23 @@ impl Native {
             folder.path().join("kernels.so"),
         );
         // Each work item in its turn.
-        let turns = KERNELS.map(|name| {
+        let turns = |name: &&str| {
+            let tables = match &name[..3] {
+                "lpm" => ", a",
+                "acl" => ", a, (u32 *)b",
+                _ => ", a, (u32 *)b, c",
+            };
             format!(
-                "void all_{name}(const u8 *input, u32 at, u32 *output, u32 to, u32 count, u8 *a, u8 *b, u8 *c)\n\
-                 {{ for (item = 0; item < count + 3; item++) {name}(input, at, output, to, count, 0{}); }}\n",
-                match &name[..3] {
-                    "lpm" => ", a",
-                    "acl" => ", a, (u32 *)b",
-                    _ => ", a, (u32 *)b, c",
-                }
+                "void all_{name}(const u8 *input, u32 at, u32 *output, u32 to, u32 count, u32 form, u8 *a, u8 *b, u8 *c)\n\
+                 {{ for (item = 0; item < count + 3; item++) {name}(input, at, output, to, count, form{tables}); }}\n"
             )
-        });
-        fs::write(&source, format!("{SOURCE}\nu32 item;\n{}", turns.concat())).unwrap();
+        };
+        let mut all: String = KERNELS[..COMBINE].iter().map(turns).collect();
+        all += "void all_combine(const u32 *parts, u32 apart, u32 *output, u32 count)\n\
+                { for (item = 0; item < count + 3; item++) combine(parts, apart, output, count); }\n\
+                void all_narrow(const u32 *decisions, u32 count, u32 *output, u32 bits)\n\
+                { for (item = 0; item < count + 3; item++) narrow(decisions, count, output, bits); }\n";
+        fs::write(&source, format!("{SOURCE}\n_Thread_local u32 item;\n{all}")).unwrap();
         let compiled = Command::new("cc")
             .args([
                 "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
@@ -67,18 +77,60 @@ impl Native {
     }
 
     /// Decisions about keys.
-    fn run(&self, name: &str, input: &[u8], count: usize, tables: [&mut [u8]; 3]) -> Vec<Decision> {
+    fn run(
+        &self,
+        name: &str,
+        (input, form): (&[u8], Form),
+        count: usize,
+        tables: [&mut [u8]; 3],
+    ) -> Vec<u32> {
         let mut decisions = vec![u32::MAX; count + 1];
         let [a, b, c] = tables.map(<[u8]>::as_mut_ptr);
-        let count = u32::try_from(count).unwrap();
+        let (count, form, input) = (u32::try_from(count).unwrap(), form as u32, input.as_ptr());
         // SAFETY: the function that `build` wrote, and as many keys and decisions as it is told.
         unsafe {
             let kernel = self.0.get::<Kernel>(format!("all_{name}")).unwrap();
-            kernel(input.as_ptr(), 0, decisions.as_mut_ptr(), 0, count, a, b, c);
+            kernel(input, 0, decisions.as_mut_ptr(), 0, count, form, a, b, c);
         }
         assert_eq!(decisions.pop(), Some(u32::MAX), "nothing beyond the keys");
-        decisions.into_iter().map(Decision::from_bits).collect()
+        decisions
     }
+
+    /// Decisions of one function joined with those of the other.
+    fn combine(&self, routes: &[u32], rules: &[u32]) -> Vec<u32> {
+        let (parts, count) = (
+            [routes, rules].concat(),
+            u32::try_from(routes.len()).unwrap(),
+        );
+        let mut all = vec![u32::MAX; routes.len() + 1];
+        // SAFETY: the function that `build` wrote, and as many decisions as it is told.
+        unsafe {
+            let combine = self.0.get::<Combine>("all_combine").unwrap();
+            combine(parts.as_ptr(), count, all.as_mut_ptr(), count);
+        }
+        assert_eq!(all.pop(), Some(u32::MAX), "nothing beyond the decisions");
+        all
+    }
+
+    /// Decisions cut to so many bits, and read again.
+    fn narrow(&self, decisions: &[u32], bits: u32) -> Vec<Decision> {
+        let words = width::bytes(decisions.len(), bits) / size_of::<u32>();
+        let mut cut = vec![u32::MAX; words + 1];
+        // SAFETY: the function that `build` wrote, and as many words as decisions take.
+        unsafe {
+            let narrow = self.0.get::<Narrow>("all_narrow").unwrap();
+            let count = u32::try_from(decisions.len()).unwrap();
+            narrow(decisions.as_ptr(), count, cut.as_mut_ptr(), bits);
+        }
+        assert_eq!(cut.pop(), Some(u32::MAX), "nothing beyond the words");
+        let bytes: Vec<u8> = cut.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let decision = width::decisions(&bytes, bits);
+        (0..decisions.len()).map(decision).collect()
+    }
+}
+
+fn read(decisions: &[u32]) -> Vec<Decision> {
+    decisions.iter().copied().map(Decision::from_bits).collect()
 }
 
 fn arena<A: Address>(rules: &[Rule<A>]) -> Vec<u8> {
@@ -145,8 +197,32 @@ fn agree(native: &Native, contents: &Contents, layout4: Layout4, packets: usize)
             } else {
                 [&mut routes[..], &mut matches, &mut none]
             };
-            let got = native.run(name, &inputs[family], count, given);
-            assert!(got == *wanted, "{name} {layout4:?}");
+            let form = if function.filters() {
+                Form::Keys
+            } else {
+                Form::Addresses
+            };
+            let got = native.run(name, (&inputs[family], form), count, given);
+            assert!(read(&got) == *wanted, "{name} {layout4:?}");
+            if function == Function::Both {
+                let by = |name: &str, tables: [&mut [u8]; 3]| {
+                    native.run(name, (&inputs[family], Form::Keys), count, tables)
+                };
+                let mut uncounted = vec![0; matches.len()];
+                let (lpm, acl) = (KERNELS[family], KERNELS[2 + family]);
+                let by_routes = by(lpm, [&mut routes[..], &mut [], &mut []]);
+                let by_rules = by(acl, [&mut arenas[family][..], &mut uncounted, &mut []]);
+                let joined = native.combine(&by_routes, &by_rules);
+                assert!(read(&joined) == *wanted, "{name} {layout4:?} by function");
+            }
+            for width in Width::ALL {
+                let highest = wanted.iter().map(|decision| decision.hop()).max();
+                let bits = width.bits(function, highest.unwrap_or(0));
+                if width::is_cut(bits) {
+                    let read = native.narrow(&got, bits);
+                    assert!(read == *wanted, "{name} {layout4:?} in {bits} bits");
+                }
+            }
             let (matches, _) = matches.as_chunks();
             let counted: u32 = matches.iter().map(|count| u32::from_le_bytes(*count)).sum();
             let expected = function.filters() && lists[family] > 0;

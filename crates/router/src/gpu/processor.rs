@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::launch::{Tables, Way};
 use super::lists::{Counts, Lists};
 use super::{Copy, Error, Options, Shared, input};
-use crate::engine::{Answers, Decision, Function, Headers, Processor};
+use crate::engine::{Answers, Function, Headers, Processor};
 
 /// Packets after which counts of rules are told: before numbers of 32 bits come to their end.
 const UNTOLD: usize = 1 << 20;
@@ -32,7 +32,7 @@ impl OnDevice {
         options: &Options,
     ) -> Result<Self, Error> {
         let lists = shared.lists();
-        let way = |_| Way::new(&shared.device, function, options.memory);
+        let way = |_| Way::new(&shared.device, function, options);
         Ok(Self {
             function,
             counts: lists.count(&shared.device)?,
@@ -54,8 +54,15 @@ impl OnDevice {
             self.counts = lists.count(&self.shared.device)?;
             self.lists = lists;
         }
+        if self.shared.copies().is_behind() {
+            // A kernel that stays may hold the copy that is to catch up.
+            self.ways.iter_mut().try_for_each(Way::rest)?;
+        }
+        let routes = self.shared.routes()?;
         Ok(Tables {
-            routes: self.shared.routes()?,
+            // After the routes were asked for: they may have been told of another hop meanwhile.
+            bits: self.shared.bits(self.function),
+            routes,
             lists: Arc::clone(&self.lists),
             counts: Arc::clone(&self.counts.on_device),
         })
@@ -64,6 +71,8 @@ impl OnDevice {
     /// Tells what was counted. Nothing is on the way.
     fn tell(&mut self) -> Result<(), Error> {
         self.untold = 0;
+        // What a kernel counts is read when it has left.
+        self.ways.iter_mut().try_for_each(Way::rest)?;
         self.lists.tell(&mut self.counts, &self.shared.device)
     }
 
@@ -97,11 +106,9 @@ impl OnDevice {
         for (number, way) in self.ways.iter_mut().enumerate() {
             let (v4, v6) = (part(number, parts, v4), part(number, parts, v6));
             if v4.len() + v6.len() > 0 {
-                let (decisions, _) = way.collect()?.as_chunks();
-                let decision = |bytes: &[u8; 4]| Decision::from_bits(u32::from_le_bytes(*bytes));
-                let (of4, of6) = decisions.split_at(v4.len());
-                answers.v4.extend(of4.iter().map(decision));
-                answers.v6.extend(of6.iter().map(decision));
+                let mut decisions = way.collect()?;
+                answers.v4.extend(decisions.by_ref().take(v4.len()));
+                answers.v6.extend(decisions);
             }
         }
         Ok(())
@@ -117,6 +124,10 @@ impl Processor for OnDevice {
 
     fn reads_frames(&self) -> bool {
         self.copy == Copy::Full
+    }
+
+    fn idle(&mut self) -> Result<(), Error> {
+        self.ways.iter_mut().try_for_each(Way::rest)
     }
 
     fn process_batch(&mut self, headers: &Headers, answers: &mut Answers) -> Result<(), Error> {

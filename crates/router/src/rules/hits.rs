@@ -11,6 +11,18 @@ pub struct Hits {
     pub none: u64,
 }
 
+impl Hits {
+    /// Adds what was counted of the same list elsewhere.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        let length = self.rules.len().max(other.rules.len());
+        self.rules.resize(length, 0);
+        for (hits, others) in self.rules.iter_mut().zip(&other.rules) {
+            *hits += others;
+        }
+        self.none += other.none;
+    }
+}
+
 /// A rule in force, and how many packets it decided about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Counted {

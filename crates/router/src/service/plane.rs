@@ -13,6 +13,8 @@ use crate::cpu::af_xdp::{AfXdp, Counters, Given, Settings};
 use crate::engine::{Contents, Function};
 use crate::follow::NamedPort;
 use crate::forward::{Compiler, Family, Forwarding, Plane, Rest, nothing};
+use crate::gpu as device;
+use crate::gpu::backed::{self, Fallen};
 use crate::image::Stored;
 use crate::kernel;
 use crate::listing;
@@ -21,9 +23,6 @@ use crate::xdp::{self, Port, Xdp};
 
 /// Where the kernel says whether it forwards.
 const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
-
-/// Packets that threads of af-xdp look up together.
-const BATCH: usize = 256;
 
 #[derive(Debug)]
 pub(super) enum Dataplane {
@@ -48,7 +47,7 @@ pub(super) enum Dataplane {
 #[derive(Debug)]
 pub(super) enum Compiled {
     Xdp(xdp::Lists),
-    AfXdp(cpu::Lists),
+    AfXdp(backed::Both),
     Kernel(kernel::Lists),
 }
 
@@ -154,13 +153,18 @@ impl Dataplane {
         v6: Rib<u128>,
     ) -> Result<Self, PlaneError> {
         let settings = Settings {
-            engine: cpu::Options {
-                simd: Fib4::usual_simd(),
-                ..cpu::Options::default()
+            engine: backed::Options {
+                cpu: cpu::Options {
+                    simd: Fib4::usual_simd(),
+                    ..cpu::Options::default()
+                },
+                device: on_device(config)?,
+                fallback: config.batches.fallback,
             },
             function: Function::Both,
             threads: config.threads,
-            batch: BATCH,
+            batch: config.batches.batch,
+            wait: config.batches.wait,
         };
         let contents = Contents {
             v4,
@@ -297,6 +301,14 @@ impl Dataplane {
         })
     }
 
+    /// What CPUs did in a device's place, if it was lost.
+    pub(super) fn fallen(&self) -> Option<Fallen> {
+        match self {
+            Self::AfXdp { plane, .. } => plane.fallen(),
+            Self::Xdp { .. } | Self::Kernel { .. } => None,
+        }
+    }
+
     /// How often each rule of IPv4 and of IPv6 matched, where that is counted.
     pub(super) fn hits(&self) -> Option<[Hits; 2]> {
         match self {
@@ -308,6 +320,23 @@ impl Dataplane {
                 .ok(),
         }
     }
+}
+
+/// Where the configuration has packets decided about, if on no CPU.
+fn on_device(config: &Config) -> Result<Option<device::Options>, datapath::Error> {
+    let Some(name) = &config.batches.device else {
+        return Ok(None);
+    };
+    let listed = gpu::find(name).map_err(|error| match error {
+        gpu::Error::Missing(missing) => missing.into(),
+        error => datapath::Error::Plan(error.to_string()),
+    })?;
+    Ok(Some(device::Options {
+        memory: gpu::Memory::Pinned,
+        // What a next hop's number stands for is of the same moment as the routes.
+        latest: true,
+        ..device::Options::of(listed)
+    }))
 }
 
 /// Devices by name and index, none of them a VLAN's: steering sees frames with their tags.
@@ -336,6 +365,7 @@ fn ends(counters: &Counters) -> Vec<Traffic> {
         ("dropped-at-transmit", counters.drops_transmit),
         ("dropped-queue-full", counters.drops_queue_full),
         ("dropped-at-stack", counters.drops_give_back),
+        ("dropped-undecided", counters.drops_undecided),
         ("not-steered", passed),
     ];
     let given = Given::ALL.map(|why| (why.name(), counters.given_back[why as usize]));

@@ -11,6 +11,7 @@ mod cuda;
 mod data;
 mod refusals;
 mod updates;
+mod ways;
 
 use std::num::NonZeroUsize;
 

@@ -74,6 +74,8 @@ impl Process {
             written,
             exchanged: None,
             rules: met(&rules, &tables),
+            changed: None,
+            fallen: tables.fallen(),
         })
     }
 }

@@ -18,6 +18,9 @@ pub(super) struct Measured {
     pub(super) last: Histogram,
     /// Packets of a first batch that is in no figure.
     pub(super) first_batch: u64,
+    pub(super) batches: u64,
+    /// Batches of fewer packets than one has.
+    pub(super) partial: u64,
     /// From the first batch to the last.
     pub(super) elapsed_ns: u64,
 }
@@ -25,6 +28,11 @@ pub(super) struct Measured {
 impl Measured {
     /// Counts the time of a batch that was done with at `sent`.
     pub(super) fn batch(&mut self, stages: &Stages, sent: u64) {
+        self.batch_that_came(stages, sent, (stages.started, stages.gathered));
+    }
+
+    /// As `batch`, of packets of which the first and the last came at other times than they were looked at.
+    pub(super) fn batch_that_came(&mut self, stages: &Stages, sent: u64, came: (u64, u64)) {
         let per_ns = sys::clock::ticks_per_ns();
         let between = |from: u64, to: u64| float(to.saturating_sub(from)) / per_ns;
         self.gather_ns += between(stages.started, stages.gathered);
@@ -33,8 +41,9 @@ impl Measured {
         if let Some(send_ns) = &mut self.send_ns {
             *send_ns += between(stages.scattered, sent);
         }
-        self.first.record(whole(between(stages.started, sent)));
-        self.last.record(whole(between(stages.gathered, sent)));
+        self.batches += 1;
+        self.first.record(whole(between(came.0, sent)));
+        self.last.record(whole(between(came.1, sent)));
     }
 
     /// Adds what another thread did at the same time.
@@ -46,6 +55,8 @@ impl Measured {
         if let Some(send_ns) = other.send_ns {
             *self.send_ns.get_or_insert(0.0) += send_ns;
         }
+        self.batches += other.batches;
+        self.partial += other.partial;
         self.first.merge(&other.first);
         self.last.merge(&other.last);
         self.first_batch += other.first_batch;
@@ -76,7 +87,7 @@ pub(super) fn float(value: u64) -> f64 {
     clippy::cast_sign_loss,
     reason = "a time that is not negative"
 )]
-fn whole(ns: f64) -> u64 {
+pub(super) fn whole(ns: f64) -> u64 {
     ns.round() as u64
 }
 

@@ -1,6 +1,7 @@
 //! Packets from memory, over and over, by as many threads as wanted: nothing is received or sent, so
 //! that what is left is the work on headers.
 
+use std::hint;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -10,7 +11,8 @@ use control::shutdown::Shutdown;
 use router::engine::{Contents, Function, Processor, Worker};
 use router::frames::{Frames, Mix};
 
-use super::measure::Measured;
+use super::measure::{Measured, float, whole};
+use super::pace::Schedule;
 use super::subject::Subject;
 use super::told::{About, Told, met};
 use super::{Given, Packets, Process, Traffic};
@@ -28,7 +30,8 @@ impl Process {
         let cpus = self.cpus()?;
         let (frames, from) = self.frames(&given.contents, &about)?;
         let rules = given.contents.rules.clone();
-        let tables = engine(given)?;
+        let changing = self.updates.of(&given.contents)?;
+        let mut tables = engine(given)?;
         about.bytes = tables.bytes();
         let mut lookups = Vec::new();
         for _ in &cpus {
@@ -39,29 +42,32 @@ impl Process {
             );
         }
         let stop = AtomicBool::new(false);
-        let threads = thread::scope(|scope| {
+        let (threads, changed) = thread::scope(|scope| {
             let running: Vec<_> = cpus
                 .iter()
                 .zip(lookups)
                 .enumerate()
                 .map(|(number, (cpu, lookup))| {
                     let start = frames.len() * number / cpus.len();
-                    let (frames, stop) = (&frames, &stop);
+                    let schedule = self.pace.schedule(number, cpus.len());
+                    let (frames, stop, batch) = (&frames, &stop, about.batch);
                     scope.spawn(move || {
                         pin(*cpu);
-                        work(lookup, frames, start, about.batch, stop)
+                        work(lookup, (frames, start), (batch, schedule), stop)
                     })
                 })
                 .collect();
-            shutdown.wait(self.duration);
+            let (duration, updates) = (self.duration, &self.updates);
+            let changed = updates.make(&mut tables, &changing, duration, shutdown);
             stop.store(true, Ordering::Relaxed);
-            running
+            let threads = running
                 .into_iter()
                 .map(|thread| {
                     let joined = thread.join().map_err(|_| anyhow!("a thread panicked"))?;
                     joined.map_err(|error| anyhow!(error))
                 })
-                .collect::<Result<Vec<_>, _>>()
+                .collect::<Result<Vec<_>, anyhow::Error>>()?;
+            Ok::<_, Failure>((threads, changed?))
         })?;
         Ok(Told {
             about,
@@ -70,6 +76,8 @@ impl Process {
             written: None,
             exchanged: None,
             rules: met(&rules, &tables),
+            changed,
+            fallen: tables.fallen(),
         })
     }
 
@@ -158,30 +166,44 @@ pub(super) fn pin(cpu: usize) {
     }
 }
 
-/// One thread: batch after batch from `start` on, until it is stopped.
+/// One thread: batch after batch from `start` on, as they come, until it is stopped.
 fn work<P: Processor>(
     lookup: P,
-    frames: &Frames,
-    start: usize,
-    batch: usize,
+    (frames, start): (&Frames, usize),
+    (batch, mut schedule): (usize, Option<Schedule>),
     stop: &AtomicBool,
 ) -> Result<Measured, P::Error> {
     let mut worker = Worker::new(lookup, batch);
     let mut measured = Measured::default();
-    let mut next = start;
-    let mut decide = |worker: &mut Worker<P>| {
-        let end = (next + batch).min(frames.len());
-        let stages = worker.decide((next..end).map(|at| frames.get(at)));
-        next = if end == frames.len() { 0 } else { end };
-        stages
+    let mut ring = Ring {
+        frames,
+        next: start,
     };
     // In no figure: it grows buffers, and a device builds what it runs.
-    decide(&mut worker)?;
+    worker.decide(ring.take(ring.most(batch)))?;
     let before = *worker.counters();
-    let began = Instant::now();
+    let (began, first) = (Instant::now(), sys::clock::ticks());
+    let per_ns = sys::clock::ticks_per_ns();
     loop {
-        let stages = decide(&mut worker)?;
-        measured.batch(&stages, stages.scattered);
+        let mut packets = ring.most(batch);
+        let mut came = None;
+        if let Some(schedule) = &mut schedule {
+            let now = float(sys::clock::ticks() - first) / per_ns;
+            if let Some(due) = schedule.take(now, packets) {
+                let at = |ns: f64| first + whole(ns * per_ns);
+                packets = due.packets;
+                came = Some((at(due.first), at(due.last)));
+            } else if stop.load(Ordering::Relaxed) {
+                break;
+            } else {
+                hint::spin_loop();
+                continue;
+            }
+        }
+        let stages = worker.decide(ring.take(packets))?;
+        measured.partial += u64::from(packets < batch);
+        let came = came.unwrap_or((stages.started, stages.gathered));
+        measured.batch_that_came(&stages, stages.scattered, came);
         if stop.load(Ordering::Relaxed) {
             break;
         }
@@ -190,4 +212,24 @@ fn work<P: Processor>(
     measured.counters = worker.counters().since(&before);
     measured.first_batch = before.packets;
     Ok(measured)
+}
+
+/// Frames that come over and over.
+struct Ring<'a> {
+    frames: &'a Frames,
+    next: usize,
+}
+
+impl<'a> Ring<'a> {
+    /// How many a batch has before they begin anew.
+    fn most(&self, batch: usize) -> usize {
+        batch.min(self.frames.len() - self.next)
+    }
+
+    fn take(&mut self, packets: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (frames, start) = (self.frames, self.next);
+        let end = start + packets;
+        self.next = if end == frames.len() { 0 } else { end };
+        (start..end).map(|at| frames.get(at))
+    }
 }

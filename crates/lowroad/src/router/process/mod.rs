@@ -3,9 +3,12 @@
 mod capture;
 mod measure;
 mod memory;
+mod pace;
 mod socket;
 pub(super) mod subject;
 pub(super) mod told;
+mod updates;
+mod way;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -22,9 +25,12 @@ use router::traffic::Pattern;
 
 use super::engine::{Choice, Made};
 use super::inputs::Inputs;
+use super::together::Fallback;
 use crate::exit::{self, Failure};
+use pace::Pace;
 use subject::{Device, Subject};
 use told::{About, Told};
+use updates::Updates;
 
 #[derive(Debug, Args)]
 #[command(
@@ -39,6 +45,9 @@ pub(super) struct Process {
     choice: Choice,
     #[command(flatten)]
     device: Device,
+    /// What goes on when the device fails, or refuses tables or kernels [default: nothing]
+    #[arg(long, value_enum, requires = "device")]
+    fallback: Option<Fallback>,
     /// What is decided about each packet [default: both, or what routes or rules alone allow]
     #[arg(long, value_name = "lpm|acl|both")]
     function: Option<Function>,
@@ -66,6 +75,10 @@ pub(super) struct Process {
     /// How long packets from memory or a socket are processed, as in 500ms, 10s, 1m
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     duration: Duration,
+    #[command(flatten)]
+    pace: Pace,
+    #[command(flatten)]
+    updates: Updates,
     #[command(flatten)]
     made: Packets,
 }
@@ -167,6 +180,8 @@ impl Process {
             prefixes: (contents.v4.len(), contents.v6.len()),
             rules: (contents.rules.v4.len(), contents.rules.v6.len()),
             batch: self.batch as usize,
+            rate: self.pace.rate,
+            batch_wait: self.pace.batch_wait,
             bytes: (0, 0),
         };
         // Measured once, over ten milliseconds that are no packet's.
@@ -174,9 +189,15 @@ impl Process {
         let told = if let Some(name) = &self.device.device {
             let options = self.device.options(name, &self.choice)?;
             let about = about(subject::name(&options), subject::caution(&options.device));
-            self.put(given, about, &shutdown, |given| {
-                subject::on_device(given, &options)
-            })?
+            if self.fallback.is_some() {
+                self.put(given, about, &shutdown, |given| {
+                    subject::backed(given, &options, &self.choice)
+                })?
+            } else {
+                self.put(given, about, &shutdown, |given| {
+                    subject::on_device(given, &options)
+                })?
+            }
         } else {
             let about = about(self.choice.name(), None);
             self.put(given, about, &shutdown, |given| {
@@ -206,7 +227,22 @@ impl Process {
             Io::Socket if self.capture.is_some() => {
                 wrong("--capture names packets, and --io socket receives them: leave one out")
             }
-            _ if self.device.device.is_some() && self.choice.is_of_cpus() => {
+            Io::Pcap | Io::Socket if self.pace.rate.is_some() => {
+                wrong("--rate says when packets from memory come: leave it out, or --io")
+            }
+            Io::Pcap if self.updates.updates.is_some() => {
+                wrong("--updates changes routes for a time: a capture is read at once")
+            }
+            Io::Memory if self.pace.batch_wait.is_some() && self.pace.rate.is_none() => {
+                wrong("--batch-wait is for packets that come in their own time: it goes with --rate or --io socket")
+            }
+            Io::Pcap if self.pace.batch_wait.is_some() => {
+                wrong("--batch-wait is for packets that come in their own time: a capture is read at once")
+            }
+            _ if self.device.device.is_some()
+                && self.fallback.is_none()
+                && self.choice.is_of_cpus() =>
+            {
                 wrong("--engine-lpm6 and --simd are of CPUs: a device has no choice of them")
             }
             _ => Ok(()),

@@ -57,6 +57,8 @@ struct Side {
     taken: usize,
     frames: Frames,
     batch: usize,
+    /// How long the first frame of a batch waits for others; else for a whole batch.
+    wait: Option<Duration>,
     send: Option<(Outgoing, SendBatch)>,
     exchanged: Exchanged,
 }
@@ -73,7 +75,8 @@ impl Process {
         let sides = self.sides(cpus.len())?;
         let address = sides[0].address()?;
         let rules = given.contents.rules.clone();
-        let tables = engine(given)?;
+        let changing = self.updates.of(&given.contents)?;
+        let mut tables = engine(given)?;
         about.bytes = tables.bytes();
         let mut threads = Vec::new();
         for (side, cpu) in sides.into_iter().zip(cpus) {
@@ -83,7 +86,7 @@ impl Process {
         }
         eprintln!("ready: frames as datagrams to {address}");
         let (begun, stop) = (AtomicBool::new(false), AtomicBool::new(false));
-        let done = thread::scope(|scope| {
+        let (done, changed) = thread::scope(|scope| {
             let running: Vec<_> = threads
                 .into_iter()
                 .map(|(side, cpu, worker)| {
@@ -96,13 +99,15 @@ impl Process {
                 .collect();
             // Nobody knows when the first datagram comes: the time counts from then.
             while !begun.load(Ordering::Relaxed) && !shutdown.wait(PATIENCE) {}
-            shutdown.wait(self.duration);
+            let (duration, updates) = (self.duration, &self.updates);
+            let changed = updates.make(&mut tables, &changing, duration, shutdown);
             stop.store(true, Ordering::Relaxed);
             let joined = running.into_iter().map(|thread| {
                 let joined = thread.join().map_err(|_| anyhow!("a thread panicked"))?;
                 joined.map_err(Failure::Failed)
             });
-            joined.collect::<Result<Vec<_>, Failure>>()
+            let done = joined.collect::<Result<Vec<_>, Failure>>()?;
+            Ok::<_, Failure>((done, changed?))
         })?;
         let (threads, exchanged): (Vec<_>, Vec<_>) = done.into_iter().unzip();
         Ok(Told {
@@ -112,6 +117,8 @@ impl Process {
             written: None,
             exchanged: Some(Exchanged::sum(&exchanged)),
             rules: met(&rules, &tables),
+            changed,
+            fallen: tables.fallen(),
         })
     }
 
@@ -123,7 +130,7 @@ impl Process {
         };
         let mut sides = Vec::new();
         for _ in 0..threads {
-            let side = Side::open(listen, self.to, self.batch as usize);
+            let side = Side::open(listen, self.to, self.batch as usize, self.pace.batch_wait);
             let side =
                 side.map_err(|error| Failure::Input(format!("--listen {listen}: {error}")))?;
             // Of port 0 the kernel chooses one, for all of them.
@@ -135,7 +142,12 @@ impl Process {
 }
 
 impl Side {
-    fn open(listen: SocketAddr, to: Option<SocketAddr>, batch: usize) -> io::Result<Self> {
+    fn open(
+        listen: SocketAddr,
+        to: Option<SocketAddr>,
+        batch: usize,
+        wait: Option<Duration>,
+    ) -> io::Result<Self> {
         let socket = socket::unbound(listen.ip().into())?;
         socket::reuse_port(&socket)?;
         socket::receive_buffer(&socket, WAITING)?;
@@ -147,6 +159,7 @@ impl Side {
             taken: 0,
             frames: Frames::default(),
             batch,
+            wait,
             send: to.map(|to| (Outgoing::to(to), SendBatch::new(BURST))),
             exchanged: Exchanged::default(),
         })
@@ -180,6 +193,7 @@ impl Side {
                 continue;
             };
             measured.batch(&stages, sent);
+            measured.partial += u64::from(self.frames.len() < self.batch);
             measured.elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         }
         measured.counters = worker.counters().since(&before);
@@ -188,15 +202,16 @@ impl Side {
         Ok((measured, self.exchanged))
     }
 
-    /// When the first frame of the next batch was there; none once it is to stop, which cuts the last batch
-    /// short.
+    /// When the first frame of the next batch was there; none once it is to stop, which leaves the last batch.
     fn gather(&mut self, begun: &AtomicBool, stop: &AtomicBool) -> io::Result<Option<u64>> {
         self.frames.clear();
         let mut started = None;
+        let mut over = None;
         loop {
             self.take();
-            if !self.frames.is_empty() {
-                started.get_or_insert_with(sys::clock::ticks);
+            if !self.frames.is_empty() && started.is_none() {
+                started = Some(sys::clock::ticks());
+                over = self.wait.map(|wait| Instant::now() + wait);
                 begun.store(true, Ordering::Relaxed);
             }
             if self.frames.len() == self.batch {
@@ -205,6 +220,11 @@ impl Side {
             if stop.load(Ordering::Relaxed) {
                 self.exchanged.left += self.frames.len() as u64;
                 return Ok(None);
+            }
+            if let Some(over) = over
+                && !socket::readable(&self.socket, over.saturating_duration_since(Instant::now()))?
+            {
+                break;
             }
             self.receive()?;
         }

@@ -8,12 +8,14 @@ use clap::builder::TypedValueParser;
 use gpu::{Kind, Listed, Memory};
 use router::cpu::Tables;
 use router::engine::Engine;
-use router::gpu::{Copy, Error, Gpu, Options};
+use router::gpu::backed::{self, Backed, Fallen};
+use router::gpu::{CaughtUp, Copy, Error, Gpu, Options};
 use router::rules::Hits;
 
 use super::Given;
+use super::way::{self, Way};
 use crate::exit::Failure;
-use crate::router::engine::{Choice, named};
+use crate::router::engine::{self, Choice, named};
 use crate::router::given::failure;
 
 /// An engine, and what is told of it.
@@ -21,6 +23,16 @@ pub(super) trait Subject: Engine {
     /// Of the structures for routes, and for rules.
     fn bytes(&self) -> (usize, usize);
     fn hits(&self) -> [Hits; 2];
+
+    /// What changes of routes have cost batches on a device.
+    fn caught_up(&self) -> Option<CaughtUp> {
+        None
+    }
+
+    /// What CPUs did in the place of a device that was lost.
+    fn fallen(&self) -> Option<Fallen> {
+        None
+    }
 }
 
 impl Subject for Tables {
@@ -41,6 +53,28 @@ impl Subject for Gpu {
     fn hits(&self) -> [Hits; 2] {
         self.hits()
     }
+
+    fn caught_up(&self) -> Option<CaughtUp> {
+        Some(self.caught_up())
+    }
+}
+
+impl Subject for Backed {
+    fn bytes(&self) -> (usize, usize) {
+        self.bytes()
+    }
+
+    fn hits(&self) -> [Hits; 2] {
+        self.hits()
+    }
+
+    fn caught_up(&self) -> Option<CaughtUp> {
+        self.caught_up()
+    }
+
+    fn fallen(&self) -> Option<Fallen> {
+        self.fallen()
+    }
 }
 
 /// A device in place of CPUs.
@@ -58,6 +92,8 @@ pub(in crate::router) struct Device {
     /// Parts of a batch that are on their way at once, each in a queue of its own [default: 1]
     #[arg(long, value_name = "N", requires = "device")]
     streams: Option<NonZeroUsize>,
+    #[command(flatten)]
+    way: Way,
 }
 
 impl Device {
@@ -68,13 +104,15 @@ impl Device {
         choice: &Choice,
     ) -> Result<Options, Failure> {
         let listed = gpu::find(name).map_err(|error| refused(error.into()))?;
-        Ok(Options {
+        let mut options = Options {
             layout4: choice.layout4(),
             copy: self.gpu_copy.unwrap_or(Copy::Headers),
             memory: self.gpu_mem.unwrap_or(Memory::Pinned),
             streams: self.streams.unwrap_or(NonZeroUsize::MIN),
             ..Options::of(listed)
-        })
+        };
+        self.way.set(&mut options);
+        Ok(options)
     }
 }
 
@@ -84,8 +122,8 @@ pub(in crate::router) fn name(options: &Options) -> String {
     let (name, memory, streams) = (listed.name(), options.memory.name(), options.streams);
     let several = if streams.get() == 1 { "" } else { "s" };
     let (model, kind) = (&listed.model, listed.kind.name());
-    let copy = options.copy.name();
-    format!("{name} {layout4} {copy} {memory} {streams} stream{several} ({model}, a {kind})")
+    let (copy, way) = (options.copy.name(), way::name(options));
+    format!("{name} {layout4} {copy} {memory} {streams} stream{several}{way} ({model}, a {kind})")
 }
 
 /// What is to be known of times on this device.
@@ -106,6 +144,31 @@ pub(in crate::router) fn on_device(given: Given, options: &Options) -> Result<Gp
     Ok(gpu)
 }
 
+/// As `on_device`, with CPUs behind the device.
+pub(in crate::router) fn backed(
+    given: Given,
+    options: &Options,
+    choice: &Choice,
+) -> Result<Backed, Failure> {
+    let options = backed::Options {
+        cpu: choice.options(),
+        device: Some(options.clone()),
+        fallback: true,
+    };
+    let tables = match &given.image {
+        Some(image) => Backed::restore(image, given.contents, &options),
+        None => Backed::setup(given.contents, &options),
+    };
+    let tables = tables.map_err(|error| match error {
+        backed::Error::Cpu(error) => engine::refused(error),
+        backed::Error::Device(error) => refused(error),
+    })?;
+    for warning in tables.warnings() {
+        tracing::warn!("{warning}");
+    }
+    Ok(tables)
+}
+
 /// Why there are no tables, in the words of the arguments.
 fn refused(error: Error) -> Failure {
     match error {
@@ -114,6 +177,8 @@ fn refused(error: Error) -> Failure {
         }
         Error::Device(error @ gpu::Error::NoDevice { .. }) => Failure::Input(error.to_string()),
         Error::Image(error) => failure(error),
+        error @ Error::Options(_) => Failure::Input(error.to_string()),
+        error @ Error::Width { .. } => Failure::Input(format!("--gpu-result: {error}")),
         error => Failure::Failed(anyhow!(error)),
     }
 }

@@ -1,6 +1,10 @@
 //! What is told of a run.
 
+use std::time::Duration;
+
+use control::units::Pps;
 use router::engine::Function;
+use router::gpu::backed::Fallen;
 use router::rules::{Counted, RuleSet, counted};
 use serde_json::{Map, Value, json};
 use stats::Histogram;
@@ -8,6 +12,7 @@ use stats::Histogram;
 use super::measure::{Measured, float};
 use super::socket::Exchanged;
 use super::subject::Subject;
+use super::updates::Changed;
 
 /// What was run.
 #[derive(Clone, Debug)]
@@ -20,6 +25,9 @@ pub(super) struct About {
     pub(super) prefixes: (usize, usize),
     pub(super) rules: (usize, usize),
     pub(super) batch: usize,
+    /// Of packets that do not come as fast as they are decided about.
+    pub(super) rate: Option<Pps>,
+    pub(super) batch_wait: Option<Duration>,
     /// Of the routes' and of the rules' structures.
     pub(super) bytes: (usize, usize),
 }
@@ -35,6 +43,10 @@ pub(super) struct Told {
     pub(super) exchanged: Option<Exchanged>,
     /// Rules that packets met, and none of them.
     pub(super) rules: Vec<Counted>,
+    /// Routes that changed meanwhile.
+    pub(super) changed: Option<Changed>,
+    /// What CPUs did in a device's place.
+    pub(super) fallen: Option<Fallen>,
 }
 
 /// What became of forwarded packets in a new capture.
@@ -74,7 +86,7 @@ impl Told {
         let threads = self.threads.iter().map(
             |thread| json!({"packets": thread.counters.packets, "elapsed_ns": thread.elapsed_ns}),
         );
-        json!({
+        let mut told = json!({
             "function": about.function.name(),
             "engine": about.engine,
             "caution": about.caution,
@@ -105,7 +117,16 @@ impl Told {
             ),
             "socket": self.exchanged.map(Exchanged::json),
             "threads": threads.collect::<Vec<_>>(),
-        })
+            "batches": all.batches,
+            "partial_batches": all.partial,
+        });
+        told["rate_pps"] = about.rate.map(|rate| rate.0).into();
+        let wait = about.batch_wait.map(|wait| wait.as_secs_f64() * 1e6);
+        told["batch_wait_us"] = wait.into();
+        told["updates"] = self.changed.as_ref().map(Changed::json).into();
+        let fallen = |fallen: &Fallen| json!({"why": fallen.why, "batches": fallen.batches, "packets": fallen.packets});
+        told["fallback"] = self.fallen.as_ref().map(fallen).into();
+        told
     }
 
     pub(super) fn text(&self) -> String {
@@ -133,6 +154,12 @@ impl Told {
         if let Some(caution) = about.caution {
             text += &format!("{caution}\n");
         }
+        if let Some(fallen) = &self.fallen {
+            text += &format!(
+                "{}: CPUs decided about {} of the packets, in {} batches\n",
+                fallen.why, fallen.packets, fallen.batches
+            );
+        }
         text += &format!(
             "  {} packets/s   {:.2} Gbit/s of frames   {} ns per packet and thread\n",
             rate(self.packets_per_s()),
@@ -157,6 +184,16 @@ impl Told {
             text += &format!("  {name} {packets}");
         }
         text.push('\n');
+        if about.rate.is_some() {
+            text += &format!(
+                "  {} batches, {} of them partial\n",
+                all.batches, all.partial
+            );
+        }
+        text += &self
+            .changed
+            .as_ref()
+            .map_or_else(String::new, Changed::text);
         if let Some(written) = self.written {
             text += &format!(
                 "  written {}, not written for an expired TTL {}\n",

@@ -65,6 +65,8 @@ pub struct Counters {
     pub drops_transmit: u64,
     /// Its thread was too slow.
     pub drops_queue_full: u64,
+    /// A device failed that was to decide about it, and nothing was behind it.
+    pub drops_undecided: u64,
     /// By reason, those among it that then found no room included.
     pub given_back: [u64; Given::ALL.len()],
     /// Of these, what found no room: more came than the stack takes back.
@@ -78,6 +80,7 @@ impl Counters {
         self.dropped_by_route += other.dropped_by_route;
         self.drops_transmit += other.drops_transmit;
         self.drops_queue_full += other.drops_queue_full;
+        self.drops_undecided += other.drops_undecided;
         self.drops_give_back += other.drops_give_back;
         for (count, other) in self.given_back.iter_mut().zip(other.given_back) {
             *count += other;
@@ -91,6 +94,7 @@ impl Counters {
             + self.dropped_by_route
             + self.drops_transmit
             + self.drops_queue_full
+            + self.drops_undecided
             + self.given_back.iter().sum::<u64>()
     }
 }

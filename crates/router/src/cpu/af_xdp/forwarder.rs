@@ -4,6 +4,7 @@ use std::hash::BuildHasher;
 use std::io;
 use std::mem;
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use datapath::Error;
 use foldhash::fast::FixedState;
@@ -17,9 +18,10 @@ use super::back::Giver;
 use super::counters::{Counters, Given};
 use super::object::Loaded;
 use super::port::{HELD, Port, refused};
-use crate::cpu::{Hops, Lookup};
-use crate::engine::{Decision, Verdict, Worker};
+use crate::cpu::Hops;
+use crate::engine::{Decision, Processor, Verdict, Worker};
 use crate::forward::{Adjacency, Family, Forwarding, Member, Punt};
+use crate::gpu::backed::{self, Decider};
 use crate::rewrite;
 
 /// How long a thread sleeps, at most, before it looks whether it shall end.
@@ -31,10 +33,15 @@ pub(super) struct Forwarder {
     ports: Vec<Port>,
     free: Vec<Frame>,
     batch: usize,
-    worker: Worker<Lookup>,
+    wait: Duration,
+    worker: Worker<Decider>,
     giver: Option<Giver>,
     counters: Counters,
     received: Vec<Frame>,
+    /// What is to be decided about together, each with the device that it came by.
+    gathered: Vec<(Frame, u32)>,
+    /// When the first of them came.
+    since: Instant,
 }
 
 /// What becomes of a frame.
@@ -53,8 +60,8 @@ enum Drop {
 impl Forwarder {
     /// With queues `number`, `number + of`, ... of every device.
     pub(super) fn open(
-        lookup: Lookup,
-        batch: usize,
+        lookup: Decider,
+        (batch, wait): (usize, Duration),
         devices: &[Link],
         (number, of): (usize, usize),
         object: &Loaded,
@@ -76,10 +83,13 @@ impl Forwarder {
             ports: Vec::new(),
             free,
             batch,
+            wait,
             worker: Worker::new(lookup, batch),
             giver,
             counters: Counters::default(),
             received: Vec::with_capacity(batch),
+            gathered: Vec::with_capacity(batch),
+            since: Instant::now(),
         };
         for (at, (link, queue)) in queues.into_iter().enumerate() {
             let place = (link.index, queue);
@@ -99,29 +109,31 @@ impl Forwarder {
     }
 
     /// Decides by these tables from the next batch on.
-    pub(super) fn look_up_by(&mut self, lookup: Lookup) {
+    pub(super) fn look_up_by(&mut self, lookup: Decider) {
         self.worker.replace(lookup);
     }
 
-    /// Forwards what has come; how many frames that were.
-    pub(super) fn round(&mut self) -> usize {
-        let mut all = 0;
+    /// Forwards what has come, unless it waits for more; how many frames came.
+    ///
+    /// # Errors
+    /// A device was lost that nothing is behind: what has come is dropped.
+    pub(super) fn round(&mut self) -> Result<usize, backed::Error> {
+        let (mut all, mut decided) = (0, Ok(()));
         let mut received = mem::take(&mut self.received);
         for at in 0..self.ports.len() {
+            let room = self.batch - self.gathered.len();
             let port = &mut self.ports[at];
-            port.receive(&mut received, self.batch);
+            port.receive(&mut received, room);
             port.refill(&mut self.free);
-            if received.is_empty() {
-                continue;
-            }
             all += received.len();
-            let umem = &self.umem;
-            let Ok(_) = self
-                .worker
-                .decide(received.iter().map(|frame| umem.bytes(frame)));
-            let from = self.ports[at].ifindex;
-            for (number, frame) in received.drain(..).enumerate() {
-                self.dispose(number, frame, from);
+            if self.gathered.is_empty() && !received.is_empty() {
+                self.since = Instant::now();
+            }
+            let from = port.ifindex;
+            self.gathered
+                .extend(received.drain(..).map(|frame| (frame, from)));
+            if self.is_time() {
+                decided = decided.and(self.forward());
             }
         }
         self.received = received;
@@ -130,14 +142,40 @@ impl Forwarder {
             self.counters.forwarded += sent;
             self.counters.drops_transmit += lost;
         }
-        all
+        decided.map(|()| all)
+    }
+
+    /// Whether what was gathered waits no longer.
+    fn is_time(&self) -> bool {
+        let gathered = self.gathered.len();
+        gathered == self.batch || gathered > 0 && self.since.elapsed() >= self.wait
+    }
+
+    /// Decides about what was gathered, and does it.
+    fn forward(&mut self) -> Result<(), backed::Error> {
+        let mut gathered = mem::take(&mut self.gathered);
+        let frames = gathered.iter().map(|(frame, _)| self.umem.bytes(frame));
+        let decided = self.worker.decide(frames);
+        for (number, (frame, from)) in gathered.drain(..).enumerate() {
+            if decided.is_ok() {
+                self.dispose(number, frame, from);
+            } else {
+                self.counters.drops_undecided += 1;
+                self.free.push(frame);
+            }
+        }
+        self.gathered = gathered;
+        decided.map(drop)
     }
 
     /// Forwards what had come, for the last time.
     pub(super) fn finish(&mut self) -> Counters {
+        self.wait = Duration::ZERO;
         for _ in 0..=HELD {
-            if self.round() == 0 {
-                break;
+            match self.round() {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => tracing::error!("{error}"),
             }
         }
         // Ended with its device: nobody sends these.
@@ -153,13 +191,22 @@ impl Forwarder {
         }
     }
 
-    /// Sleeps until a frame has come, but not for long.
-    pub(super) fn wait(&self) -> io::Result<()> {
+    /// Sleeps until a frame has come, but not for long, and not beyond the time that gathered frames wait.
+    pub(super) fn wait(&mut self) -> io::Result<()> {
+        let patience = if self.gathered.is_empty() {
+            if let Err(error) = self.worker.processor_mut().idle() {
+                return Err(io::Error::other(error));
+            }
+            PATIENCE_MS
+        } else {
+            let left = self.wait.saturating_sub(self.since.elapsed()).as_millis();
+            PATIENCE_MS.min(u16::try_from(left).unwrap_or(PATIENCE_MS))
+        };
         let asked = self.ports.iter();
         let mut asked: Vec<PollFd<'_>> = asked
             .map(|port| PollFd::new(port.as_fd(), PollFlags::POLLIN))
             .collect();
-        match poll(&mut asked, PollTimeout::from(PATIENCE_MS)) {
+        match poll(&mut asked, PollTimeout::from(patience)) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
             Err(error) => Err(error.into()),
         }

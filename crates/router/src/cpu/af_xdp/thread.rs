@@ -2,22 +2,23 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use datapath::Error;
 
 use super::counters::Counters;
 use super::forwarder::Forwarder;
-use crate::cpu::Lookup;
+use crate::gpu::backed::Decider;
 
 #[derive(Debug)]
 pub(super) struct Thread {
     stop: Arc<AtomicBool>,
     counters: Arc<Mutex<Counters>>,
     /// Tables to look up by from now on, and whom to tell when it does.
-    lookups: Sender<(Lookup, SyncSender<()>)>,
+    lookups: Sender<(Decider, SyncSender<()>)>,
     handle: Option<JoinHandle<()>>,
+    why: Arc<OnceLock<String>>,
 }
 
 impl Thread {
@@ -25,7 +26,9 @@ impl Thread {
         let stop = Arc::new(AtomicBool::new(false));
         let counters = Arc::new(Mutex::new(Counters::default()));
         let (stopping, telling) = (Arc::clone(&stop), Arc::clone(&counters));
-        let (lookups, others) = channel::<(Lookup, SyncSender<()>)>();
+        let why = Arc::new(OnceLock::new());
+        let said = Arc::clone(&why);
+        let (lookups, others) = channel::<(Decider, SyncSender<()>)>();
         let handle = thread::Builder::new()
             .name("router-af-xdp".into())
             .spawn(move || {
@@ -42,6 +45,13 @@ impl Thread {
                     }
                     let received = forwarder.round();
                     *telling.lock().unwrap_or_else(PoisonError::into_inner) = forwarder.counters();
+                    let received = match received {
+                        Ok(received) => received,
+                        Err(error) => {
+                            said.get_or_init(|| error.to_string());
+                            return tracing::error!("{error}");
+                        }
+                    };
                     if received == 0
                         && let Err(error) = forwarder.wait()
                     {
@@ -56,6 +66,7 @@ impl Thread {
             stop,
             counters,
             lookups,
+            why,
             handle: Some(handle),
         })
     }
@@ -66,10 +77,15 @@ impl Thread {
 
     /// Has it look up by these tables from its next batch on. Who receives knows when it does; or that
     /// it has ended.
-    pub(super) fn look_up_by(&self, lookup: Lookup) -> Receiver<()> {
+    pub(super) fn look_up_by(&self, lookup: Decider) -> Receiver<()> {
         let (done, when) = sync_channel(1);
         let _sent = self.lookups.send((lookup, done));
         when
+    }
+
+    /// What it ended of.
+    pub(super) fn why(&self) -> Option<String> {
+        self.why.get().cloned()
     }
 
     pub(super) fn is_dead(&self) -> bool {

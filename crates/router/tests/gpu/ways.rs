@@ -1,0 +1,157 @@
+//! However kernels are scheduled, and whatever comes back, decisions are the same.
+
+use std::num::NonZeroUsize;
+
+use gpu::Memory;
+use lpm::{NextHop, Prefix4};
+use router::engine::{Contents, Decision, Engine, Function, Processor, Verdict, Worker};
+use router::forward::Plane;
+use router::frames::Frames;
+use router::gpu::{Copy, Error, Gpu, Launching, Options, Schedule, Width};
+
+use super::{agree, contents, device, frames};
+
+#[test]
+fn every_schedule_and_every_result_gives_the_same() {
+    let Some(device) = device() else { return };
+    let contents = contents();
+    let frames = frames(&contents, 1000);
+    for (at, (schedule, result)) in Schedule::ALL
+        .into_iter()
+        .flat_map(|schedule| Width::ALL.map(|result| (schedule, result)))
+        .enumerate()
+    {
+        let options = Options {
+            schedule,
+            result,
+            memory: Memory::ALL[at % 3],
+            copy: Copy::ALL[at % 2],
+            streams: NonZeroUsize::new(1 + at % 2 * 2).unwrap(),
+            ..Options::of(device.clone())
+        };
+        agree(&contents, &frames, &options, &[33, 700]);
+        agree(&Contents::default(), &frames, &options, &[500]);
+    }
+}
+
+#[test]
+fn recorded_batches_give_the_same() {
+    let Some(device) = device() else { return };
+    let contents = contents();
+    let frames = frames(&contents, 1000);
+    for (at, (schedule, result)) in Schedule::ALL
+        .into_iter()
+        .flat_map(|schedule| Width::ALL.map(|result| (schedule, result)))
+        .enumerate()
+    {
+        let options = Options {
+            launching: Launching::Graph,
+            schedule,
+            result,
+            memory: [Memory::Pinned, Memory::Mapped][at % 2],
+            copy: Copy::ALL[at / 2 % 2],
+            streams: NonZeroUsize::new(1 + at % 2 * 2).unwrap(),
+            ..Options::of(device.clone())
+        };
+        agree(&contents, &frames, &options, &[33, 700]);
+    }
+    let pageable = Options {
+        launching: Launching::Graph,
+        ..Options::of(device)
+    };
+    let refused = Gpu::setup(contents, &pageable).unwrap_err();
+    assert!(
+        refused.to_string().contains("pinned or mapped"),
+        "{refused}"
+    );
+}
+
+/// What a table of one route and no rule says of a packet.
+fn decided(worker: &mut Worker<router::gpu::OnDevice>) -> Decision {
+    let (from, to) = ("192.0.2.1:9", "198.51.100.1:53");
+    let udp = packet::build::udp(from.parse().unwrap(), to.parse().unwrap());
+    let mut frames = Frames::default();
+    frames.push(&udp.frame());
+    worker.decide(std::iter::once(frames.get(0))).unwrap();
+    worker.decisions()[0]
+}
+
+#[test]
+fn a_next_hop_with_a_higher_number_takes_more_bits_from_the_next_batch_on() {
+    let Some(device) = device() else { return };
+    let options = Options {
+        result: Width::Compact,
+        ..Options::of(device)
+    };
+    let mut gpu = Gpu::setup(Contents::default(), &options).unwrap();
+    let mut worker = Worker::new(gpu.processor(Function::Both).unwrap(), 1);
+    let all: Prefix4 = "0.0.0.0/0".parse().unwrap();
+    for number in [1, 3, 4, 300, NextHop::MAX, 2] {
+        gpu.route4(all, NextHop::new(number)).unwrap();
+        let wanted = Decision::new(Verdict::Forward, number);
+        assert_eq!(decided(&mut worker), wanted);
+    }
+}
+
+#[test]
+fn a_next_hop_that_two_bytes_do_not_hold_is_refused() {
+    let Some(device) = device() else { return };
+    let options = Options {
+        result: Width::U16,
+        ..Options::of(device)
+    };
+    let mut gpu = Gpu::setup(Contents::default(), &options).unwrap();
+    let mut worker = Worker::new(gpu.processor(Function::Both).unwrap(), 1);
+    let all: Prefix4 = "0.0.0.0/0".parse().unwrap();
+    gpu.route4(all, NextHop::new(16_383)).unwrap();
+    let refused = gpu.route4(all, NextHop::new(16_384)).unwrap_err();
+    assert!(matches!(refused, Error::Width { hop: 16_384, .. }));
+    let wanted = Decision::new(Verdict::Forward, 16_383);
+    assert_eq!(decided(&mut worker), wanted, "as before");
+    let contents = Contents {
+        v4: [(all, NextHop::new(20_000).unwrap())].into_iter().collect(),
+        ..Contents::default()
+    };
+    let refused = Gpu::setup(contents, &options).unwrap_err();
+    assert!(matches!(refused, Error::Width { hop: 20_000, .. }));
+}
+
+#[test]
+fn a_kernel_that_stays_gives_the_same() {
+    let Some(device) = device() else { return };
+    let contents = contents();
+    let frames = frames(&contents, 400);
+    for (at, result) in Width::ALL.into_iter().enumerate() {
+        let options = Options {
+            launching: Launching::Persistent,
+            memory: Memory::Mapped,
+            result,
+            copy: Copy::ALL[at % 2],
+            streams: NonZeroUsize::new(1 + at % 2).unwrap(),
+            ..Options::of(device.clone())
+        };
+        agree(&contents, &frames, &options, &[33, 400]);
+    }
+}
+
+#[test]
+fn a_kernel_that_stays_is_given_other_tables_and_one_packet_at_a_time() {
+    let Some(device) = device() else { return };
+    let options = Options {
+        launching: Launching::Persistent,
+        memory: Memory::Mapped,
+        result: Width::Compact,
+        ..Options::of(device)
+    };
+    let mut gpu = Gpu::setup(Contents::default(), &options).unwrap();
+    let mut worker = Worker::new(gpu.processor(Function::Both).unwrap(), 1);
+    let all: Prefix4 = "0.0.0.0/0".parse().unwrap();
+    for number in [1, 2, 300] {
+        gpu.route4(all, NextHop::new(number)).unwrap();
+        let wanted = Decision::new(Verdict::Forward, number);
+        for _ in 0..3 {
+            assert_eq!(decided(&mut worker), wanted);
+        }
+        worker.processor_mut().idle().unwrap();
+    }
+}

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 const USAGE: &str = "\
 usage: netbench-agent serve [--listen ADDR:PORT] [--token-file FILE] [--clients NUMBER]
-           [--max-duration DURATION] [--max-mbps MBPS]
+           [--max-duration DURATION] [--max-mbps MBPS] [--data-ports PORT[-PORT]]
        netbench-agent run TARGET [--test TEST,...] [--duration DURATION] [--warmup DURATION] [--flows N]
            [--request SIZE] [--response SIZE] [--message SIZE] [--rate RATE] [--reverse]
            [--socket-buffer SIZE] [--histogram] [--token-file FILE]

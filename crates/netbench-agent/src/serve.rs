@@ -30,6 +30,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
                 .map_or(usual.duration, |Span(duration)| duration),
             bits_per_s: rate.map(|rate| rate * 1e6),
         },
+        data_ports: option(&mut arguments, "--data-ports")?,
     };
     finish(arguments)?;
     let shutdown = Shutdown::install().map_err(Failure::failed)?;

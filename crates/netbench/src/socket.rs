@@ -23,9 +23,11 @@ pub(crate) fn tcp(to: IpAddr, spec: &Spec) -> io::Result<Socket> {
 }
 
 /// A port of the test's own.
-pub(crate) fn listen(at: IpAddr, spec: &Spec) -> io::Result<TcpListener> {
-    let socket = tcp(at, spec)?;
-    socket.bind(&SocketAddr::new(at, 0).into())?;
+pub(crate) fn listen(at: SocketAddr, spec: &Spec) -> io::Result<TcpListener> {
+    let socket = tcp(at.ip(), spec)?;
+    // A port that was asked for may still have connections of the test before.
+    socket.set_reuse_address(at.port() != 0)?;
+    socket.bind(&at.into())?;
     // Connections of tcp_crr come as fast as they can.
     socket.listen(1024)?;
     Ok(socket.into())

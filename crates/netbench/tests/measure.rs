@@ -1,6 +1,7 @@
 //! Each test over loopback, between a client and a server of this process.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::net::{TcpListener, UdpSocket};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -13,8 +14,50 @@ fn server(at: &str) -> Server {
         listen: at.parse().unwrap(),
         token: None,
         limits: Limits::default(),
+        data_ports: None,
     })
     .unwrap()
+}
+
+#[test]
+fn tests_come_in_where_they_are_told_to() {
+    // Not of those that connections of tcp_crr come from.
+    let free = |port: &u16| {
+        let at = ("127.0.0.1", *port);
+        UdpSocket::bind(at).is_ok() && TcpListener::bind(at).is_ok()
+    };
+    let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
+    let port = (first..32_768).find(free).unwrap();
+    let server = Server::start(Settings {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        token: None,
+        limits: Limits::default(),
+        data_ports: Some((port..=port).into()),
+    })
+    .unwrap();
+    // One after the other has the port; connections share a listener.
+    for (test, flows) in [
+        (Test::TcpRr, 3),
+        (Test::UdpRr, 1),
+        (Test::TcpCrr, 1),
+        (Test::TcpStream, 2),
+    ] {
+        measure(
+            &server,
+            &Spec {
+                flows,
+                ..spec(test)
+            },
+        );
+    }
+    let many = Spec {
+        flows: 2,
+        ..spec(Test::UdpRr)
+    };
+    let mut session = Session::open(&server.address().to_string(), None).unwrap();
+    let why = session.measure(&many, &mut go_on).unwrap_err().to_string();
+    let said = format!("ports {port}-{port} are all in use");
+    assert!(why.contains(&said), "{why}");
 }
 
 fn spec(test: Test) -> Spec {

@@ -20,6 +20,7 @@ fn started(token: Option<Token>, limits: Limits) -> Server {
         listen: "127.0.0.1:0".parse().unwrap(),
         token,
         limits,
+        data_ports: None,
     })
     .unwrap()
 }
@@ -95,6 +96,7 @@ fn a_server_that_others_reach_needs_a_token() {
         listen: "0.0.0.0:0".parse().unwrap(),
         token: None,
         limits: Limits::default(),
+        data_ports: None,
     };
     let error = Server::start(anywhere).unwrap_err();
     assert!(matches!(error, server::Error::NoToken(_)));
@@ -103,6 +105,7 @@ fn a_server_that_others_reach_needs_a_token() {
         listen: there.address(),
         token: None,
         limits: Limits::default(),
+        data_ports: None,
     };
     let error = Server::start(taken).unwrap_err();
     assert!(matches!(error, server::Error::Listen { .. }));

@@ -12,7 +12,7 @@ use control::shutdown::Shutdown;
 use control::units::Span;
 use netbench::PORT;
 use netbench::json::status as status_json;
-use netbench::server::{Error, Limits, Server, Settings, Status};
+use netbench::server::{Error, Limits, Ports, Server, Settings, Status};
 use serde_json::json;
 
 use crate::exit::{self, Failure};
@@ -37,6 +37,9 @@ pub(super) struct Serve {
     /// Send datagrams at no more than so many megabits a second, to each client
     #[arg(long, value_name = "MBPS")]
     max_mbps: Option<f64>,
+    /// Where tests' own connections and datagrams come in, behind a firewall or published ports
+    #[arg(long, value_name = "PORT[-PORT]")]
+    data_ports: Option<Ports>,
 }
 
 impl Serve {
@@ -56,6 +59,7 @@ impl Serve {
                 duration: self.max_duration.0,
                 bits_per_s: self.max_mbps.map(|rate| rate * 1e6),
             },
+            data_ports: self.data_ports.clone(),
         })
         .map_err(|error| match error {
             Error::NoToken(_) => Failure::Input(format!("{error} with --token-file")),

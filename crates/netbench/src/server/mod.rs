@@ -1,6 +1,7 @@
 //! The end that answers: it does what a client asks for within its limits, one test at a time for each
 //! client, and sends nothing to anybody else.
 
+mod ports;
 mod session;
 mod sockets;
 mod udp;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+pub use self::ports::Ports;
 use crate::token::Token;
 
 /// How long threads wait before they look whether the server ends.
@@ -46,6 +48,8 @@ pub struct Settings {
     /// Clients have to know it. Where others than this machine reach it, there has to be one.
     pub token: Option<Token>,
     pub limits: Limits,
+    /// Where tests' own connections and datagrams come in; none: wherever the kernel says.
+    pub data_ports: Option<Ports>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +86,7 @@ pub struct Server {
 struct Shared {
     token: Option<Token>,
     limits: Limits,
+    data_ports: Option<Ports>,
     stop: AtomicBool,
     clients: AtomicUsize,
     tests: AtomicU64,
@@ -105,6 +110,7 @@ impl Server {
         let shared = Arc::new(Shared {
             token: settings.token,
             limits: settings.limits,
+            data_ports: settings.data_ports,
             stop: AtomicBool::new(false),
             clients: AtomicUsize::new(0),
             tests: AtomicU64::new(0),

@@ -114,7 +114,8 @@ impl Client<'_> {
         let mut cookie: Cookie = socket::random::<COOKIE>()?;
         cookie[0] = 0;
         let local = self.stream.local_addr()?.ip();
-        let opened = match sockets::Sockets::open(local, spec) {
+        let among = self.shared.data_ports.as_ref();
+        let opened = match sockets::Sockets::open(local, spec, among) {
             Ok(opened) => opened,
             Err(error) => return self.say(&decline(error.to_string())),
         };

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::Scope;
 use std::time::Duration;
 
-use super::{Shared, readable, udp};
+use super::{Ports, Shared, readable, udp};
 use crate::flow::{Totals, answer, stream};
 use crate::message::{COOKIE, Cookie};
 use crate::socket;
@@ -31,12 +31,16 @@ pub(super) enum Sockets {
 }
 
 impl Sockets {
-    /// On ports that nobody has; where the client has reached the server.
-    pub(super) fn open(local: IpAddr, spec: &Spec) -> io::Result<Self> {
+    /// On ports that nobody has, of those `among`; where the client has reached the server.
+    pub(super) fn open(local: IpAddr, spec: &Spec, among: Option<&Ports>) -> io::Result<Self> {
+        let any = (0..=0).into();
+        let among = among.unwrap_or(&any);
         if !spec.test.datagrams() {
-            return Ok(Self::Connections(socket::listen(local, spec)?));
+            let listener = among.first_free(|port| socket::listen((local, port).into(), spec));
+            return Ok(Self::Connections(listener?));
         }
-        let flows = (0..spec.flows).map(|_| socket::udp((local, 0).into(), spec));
+        let flow = |_| among.first_free(|port| socket::udp((local, port).into(), spec));
+        let flows = (0..spec.flows).map(flow);
         Ok(Self::Datagrams(flows.collect::<io::Result<_>>()?))
     }
 

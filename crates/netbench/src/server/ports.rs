@@ -1,0 +1,77 @@
+//! The ports that a test's own sockets may have: those that a firewall lets through, or a translator publishes.
+
+use std::fmt;
+use std::io;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// A port, or a range of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ports(RangeInclusive<u16>);
+
+impl Ports {
+    /// What `open` makes of the first that nobody has.
+    pub(super) fn first_free<T>(&self, open: impl Fn(u16) -> io::Result<T>) -> io::Result<T> {
+        let taken = |tried: &io::Result<T>| {
+            let kind = tried.as_ref().err().map(io::Error::kind);
+            kind == Some(io::ErrorKind::AddrInUse)
+        };
+        let found = self.0.clone().map(open).find(|tried| !taken(tried));
+        found.unwrap_or_else(|| Err(io::Error::other(format!("ports {self} are all in use"))))
+    }
+}
+
+impl From<RangeInclusive<u16>> for Ports {
+    fn from(ports: RangeInclusive<u16>) -> Self {
+        Self(ports)
+    }
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.0.start(), self.0.end())
+    }
+}
+
+impl FromStr for Ports {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port != 0);
+        match port(first).zip(port(last)) {
+            Some((first, last)) if first <= last => Ok(Self(first..=last)),
+            _ => Err(format!("{text:?}: ports are 7412 or 7412-7420")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    #[test]
+    fn the_first_that_nobody_has_is_taken() {
+        let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let open = |port| UdpSocket::bind(("127.0.0.1", port));
+        let ports: Ports = port.to_string().parse().unwrap();
+        let said = ports.first_free(open).unwrap_err().to_string();
+        assert_eq!(said, format!("ports {port}-{port} are all in use"));
+        drop(taken);
+        assert!(ports.first_free(open).is_ok());
+        // What another address is asked for is no matter of ports.
+        let elsewhere = ports.first_free(|port| UdpSocket::bind(("192.0.2.1", port)));
+        assert!(!elsewhere.unwrap_err().to_string().contains("in use"));
+    }
+
+    #[test]
+    fn what_is_no_range_is_refused() {
+        assert_eq!("7412-7420".parse(), Ok(Ports::from(7412..=7420)));
+        for wrong in ["", "0", "9-8", "70000", "1-2-3", "a-b", "7412-"] {
+            assert!(wrong.parse::<Ports>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -18,6 +18,8 @@ use crate::netlink::{Change, Netlink};
 pub struct Link {
     pub index: u32,
     pub name: String,
+    /// What somebody has written on it.
+    pub alias: Option<String>,
     /// `veth`, `bridge`, `macvlan`; none for a physical device and the loopback.
     pub kind: Option<String>,
     /// All zero where the device has no Ethernet address.
@@ -83,6 +85,7 @@ impl XdpMode {
 #[derive(Clone, Debug, Default)]
 pub struct LinkSpec<'a> {
     name: &'a str,
+    alias: Option<&'a str>,
     mac: Option<[u8; 6]>,
     mtu: Option<u32>,
     queues: Option<u32>,
@@ -103,6 +106,12 @@ impl<'a> LinkSpec<'a> {
     /// What to change of an existing device, whatever its name.
     pub fn unnamed() -> Self {
         Self::default()
+    }
+
+    /// At most 255 bytes; empty, it has none.
+    pub fn alias(mut self, alias: &'a str) -> Self {
+        self.alias = Some(alias);
+        self
     }
 
     pub fn mac(mut self, mac: [u8; 6]) -> Self {
@@ -161,6 +170,8 @@ impl<'a> LinkSpec<'a> {
         let name = (!self.name.is_empty()).then(|| LinkAttribute::IfName(self.name.to_owned()));
         message.attributes = [
             name,
+            self.alias
+                .map(|alias| LinkAttribute::IfAlias(alias.to_owned())),
             self.mac.map(|mac| LinkAttribute::Address(mac.to_vec())),
             self.mtu.map(LinkAttribute::Mtu),
             self.queues.map(LinkAttribute::NumTxQueues),
@@ -314,6 +325,7 @@ impl From<LinkMessage> for Link {
         for attribute in message.attributes {
             match attribute {
                 LinkAttribute::IfName(name) => link.name = name,
+                LinkAttribute::IfAlias(alias) => link.alias = Some(alias),
                 LinkAttribute::Address(mac) => link.mac = mac.try_into().unwrap_or_default(),
                 LinkAttribute::Mtu(mtu) => link.mtu = mtu,
                 LinkAttribute::Controller(index) => link.controller = Some(index),

@@ -75,6 +75,23 @@ impl Namespace {
         }
     }
 
+    /// The namespace behind such a file under a name that must be free. The name lasts until [`remove`], and
+    /// the namespace at least as long.
+    pub fn bind(name: &str, file: &Path) -> Result<Self, Error> {
+        let target = path(name);
+        prepare_folder()
+            .and_then(|()| File::create_new(&target))
+            .map_err(|source| error("naming", name, source))?;
+        let opened = bind(file, &target).and_then(|()| File::open(&target));
+        match opened {
+            Ok(file) => Ok(Self { file }),
+            Err(source) => {
+                let _ = fs::remove_file(&target);
+                Err(error("naming", name, source))
+            }
+        }
+    }
+
     /// Moves the calling thread, and what it starts from now on, into this namespace.
     ///
     /// Sockets that are open stay where they were made.
@@ -249,6 +266,13 @@ mod tests {
             .unwrap();
         assert_eq!(devices, 1, "an empty namespace has its loopback only");
         assert!(names().contains(&name));
+        let other = format!("{name}-other");
+        let bound = Namespace::bind(&other, &path(&name)).unwrap();
+        assert_eq!(bound.inode().unwrap(), inside);
+        assert!(Namespace::bind(&other, &path(&name)).is_err(), "taken");
+        remove(&other).unwrap();
+        assert!(Namespace::bind(&other, Path::new("/no/such/file")).is_err());
+        assert!(!names().contains(&other), "nothing stays of a failure");
         remove(&name).unwrap();
         remove(&name).unwrap();
         assert!(!names().contains(&name));

@@ -50,10 +50,18 @@ impl Kernel {
     /// When there is none and apt cannot get it.
     pub fn available(flavour: Flavour) -> Result<Self, Error> {
         let cache = cache();
-        let tree = match unpacked(&cache, flavour) {
+        Self::of(match unpacked(&cache, flavour) {
             Some(tree) => tree,
             None => download(&cache, flavour)?,
-        };
+        })
+    }
+
+    /// The one from an earlier run.
+    pub fn kept(flavour: Flavour) -> Option<Self> {
+        Self::of(unpacked(&cache(), flavour)?).ok()
+    }
+
+    fn of(tree: PathBuf) -> Result<Self, Error> {
         let none = || Error::NoKernel(tree.display().to_string());
         let image = find(&tree.join("boot"), &|name| name.starts_with("vmlinuz-"));
         let image = image.ok_or_else(none)?;

@@ -13,10 +13,12 @@ pub(crate) fn run() -> Result<ExitCode> {
     )?;
     let cleaned = testbed::clean()?;
     print::line(format_args!(
-        "removed: {} namespaces, {} processes, {} containers, {} filters, {} pinned objects, {} folders",
+        "given back: {} devices; removed: {} namespaces, {} processes, {} containers, {} images, {} filters, {} pinned objects, {} folders",
+        cleaned.nics,
         cleaned.namespaces,
         cleaned.processes,
-        cleaned.cgroups,
+        cleaned.containers,
+        cleaned.images,
         cleaned.filters,
         cleaned.pins,
         cleaned.folders

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 
 /// What [`Kind::Hello`] carries first; a host refuses any other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes that a frame carries at most.
 pub const LARGEST: usize = 64 << 10;
 /// Kind, number, length.
@@ -37,7 +37,7 @@ kinds! {
     Ping = 2,
     /// To the guest: a program and its arguments, each ended by a zero byte.
     Start = 3,
-    /// To the host: the program runs.
+    /// To the host: the program runs, and the four bytes of its process id in the guest.
     Started = 4,
     /// To the host: why a program was not started, or a file not written.
     Failed = 5,

@@ -1,7 +1,8 @@
 //! The first process: file systems, modules, and then only reaping what others leave behind.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -10,7 +11,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::wait::wait;
 use nix::unistd::Pid;
 
-use crate::{MODULES, ORDER, SERVE};
+use crate::{HOLD, MODULES, ORDER, SERVE};
 
 /// Kind of file system and where it is mounted.
 const MOUNTS: [(&str, &str); 7] = [
@@ -28,10 +29,18 @@ pub(crate) fn is_guest() -> bool {
     Path::new(MODULES).join(ORDER).exists()
 }
 
-/// Says something on the guest's console.
+/// Whether the first process is this same program, which has nobody's work beside it but its host's.
+pub(crate) fn is_first() -> bool {
+    let file = |of: &str| fs::metadata(of).map(|file| (file.dev(), file.ino())).ok();
+    let own = file("/proc/self/exe");
+    own.is_some() && own == file("/proc/1/exe")
+}
+
+/// Says something on the guest's console, or where a container's errors go.
 pub(crate) fn say(what: &str) {
+    let line = format!("guest: {what}\n");
     // Nobody is there who could be told that it cannot be said.
-    let _ = fs::write("/dev/kmsg", format!("guest: {what}\n"));
+    let _ = fs::write("/dev/kmsg", &line).or_else(|_| io::stderr().write_all(line.as_bytes()));
 }
 
 /// Sets the guest up, starts the part that serves the host, and ends with it. The kernel then panics,
@@ -45,8 +54,18 @@ pub(crate) fn run() -> io::Result<()> {
         }
     }
     load_modules()?;
+    serve(&[SERVE])
+}
+
+/// The same in a container, whose engine has set it up: its end is the container's.
+pub(crate) fn hold() -> io::Result<()> {
+    serve(&[SERVE, HOLD])
+}
+
+/// Starts the part that serves the host, and reaps until that ends.
+fn serve(words: &[&str]) -> io::Result<()> {
     let serving = Command::new("/proc/self/exe")
-        .arg(SERVE)
+        .args(words)
         .env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
         .env("HOME", "/")
         .spawn()?;

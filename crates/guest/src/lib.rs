@@ -1,7 +1,8 @@
-//! A virtual machine's first program: it sets the guest up and runs what its host asks for, over a
-//! serial port that nobody else can reach. Which programs those are is the host's decision.
+//! The first program of a virtual machine, or of a container that an engine runs: it sets the guest up and
+//! runs what its host asks for, over a serial port or standard streams that nobody else can reach. Which
+//! programs those are is the host's decision.
 //!
-//! The one program of an initial file system calls [`main`] before all else.
+//! The one program of an initial file system, or of an image, calls [`main`] before all else.
 
 mod frame;
 mod init;
@@ -17,17 +18,23 @@ pub const PORT: &str = "lowroad";
 pub const MODULES: &str = "/modules";
 /// One file name a line.
 pub const ORDER: &str = "order";
+/// What a container's first program is told, and nobody else: its host is at its standard streams.
+pub const HOLD: &str = "hold-container";
 /// What the first program calls the part of itself that serves the host.
 const SERVE: &str = "serve-host";
 
 /// Does a guest's work where this process is a guest's, and says how it ended; `None` in every other
 /// process.
 pub fn main() -> Option<ExitCode> {
-    let serves = std::env::args().nth(1).is_some_and(|word| word == SERVE);
-    let work = match (nix::unistd::getpid().as_raw(), serves) {
+    let mut words = std::env::args().skip(1);
+    let (first, second) = (words.next(), words.next());
+    let said = first.as_deref();
+    let work = match nix::unistd::getpid().as_raw() {
         // A container has a first process as well, and nobody who set it up has put modules there.
-        (1, _) if init::is_guest() => init::run,
-        (_, true) => serve::run,
+        1 if init::is_guest() => init::run,
+        1 if said == Some(HOLD) => init::hold,
+        _ if said == Some(SERVE) && second.as_deref() == Some(HOLD) => serve::run_on_streams,
+        _ if said == Some(SERVE) => serve::run,
         _ => return None,
     };
     Some(match work() {

@@ -35,6 +35,11 @@ pub(crate) fn run() -> io::Result<()> {
     serve(port.try_clone()?, Speaker::new(port))
 }
 
+/// Where the host is at the standard streams.
+pub(crate) fn run_on_streams() -> io::Result<()> {
+    serve(io::stdin(), Speaker::new(io::stdout()))
+}
+
 /// The device whose port has our name.
 fn port() -> Option<PathBuf> {
     let ports = fs::read_dir("/sys/class/virtio-ports").ok()?;
@@ -153,7 +158,8 @@ impl Served {
                 }
             });
         }
-        self.host.say(Kind::Started, number, [])?;
+        self.host
+            .say(Kind::Started, number, group.as_raw().to_le_bytes())?;
         if let Some(stdout) = child.stdout.take() {
             pass_on(stdout, self.host.clone(), Kind::Output, number);
         }
@@ -214,7 +220,7 @@ impl Served {
 /// Kills all but the first process and this one.
 fn clear() -> io::Result<()> {
     const EVERYBODY: Pid = Pid::from_raw(-1);
-    if std::os::unix::process::parent_id() != 1 || !init::is_guest() {
+    if std::os::unix::process::parent_id() != 1 || !init::is_first() {
         return Err(io::Error::other("this is no guest"));
     }
     match kill(EVERYBODY, Signal::SIGKILL) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,15 @@ use crate::environment::Wanted;
 use crate::error::at;
 use crate::host::Peer;
 use crate::impaired::Impaired;
-use crate::plan::{self, End};
+use crate::plan::{self, End, Given};
 use crate::wiring::{Switch, Wiring};
 use crate::{
-    Error, Host, Interface, LinkKind, LinkSettings, LinkSpec, Neighbours, Topology, clean,
+    Error, Host, Interface, LinkKind, LinkSettings, LinkSpec, Neighbours, Topology, clean, nic,
 };
 
 const READY_WITHIN: Duration = Duration::from_secs(5);
+/// The two ends of a real cable take their time to agree.
+const WIRED_WITHIN: Duration = Duration::from_secs(20);
 /// What all hosts share, and nobody sets here.
 const GLOBALS: [&str; 5] = [
     "core/rmem_max",
@@ -37,6 +39,7 @@ const LOOPBACK: u32 = 1;
 pub struct Bed {
     // The order of the fields is the order of the teardown: programs end before wires do.
     hosts: BTreeMap<String, Host>,
+    nics: Vec<nic::Lent>,
     impaired: Vec<Impaired>,
     switches: Vec<Switch>,
     settings: BTreeMap<String, Value>,
@@ -44,7 +47,8 @@ pub struct Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        // Before the namespaces that they are plugged into end.
+        // Before the namespaces that they are in, or are plugged into, end.
+        self.nics.clear();
         for guest in self.hosts.values().filter_map(Host::guest) {
             if let Err(error) = guest.unplug() {
                 tracing::warn!("{error}");
@@ -63,25 +67,26 @@ impl Bed {
         check_run_id(run_id)?;
         let mut bed = Self {
             hosts: BTreeMap::new(),
+            nics: Vec::new(),
             impaired: Vec::new(),
             switches: Vec::new(),
             settings: BTreeMap::new(),
         };
         let owner = Owner::current();
         for (name, spec) in &topology.host {
+            let own = || topology.link.iter().filter(|link| link.ends.contains(name));
             let environment = spec.kind(name)?.up(Wanted {
                 name: &clean::name(owner, run_id, name),
                 cpus: &spec.cpus,
-                links: topology
-                    .link
-                    .iter()
-                    .filter(|link| link.ends.contains(name))
-                    .count(),
+                links: own().count(),
+                publish: &own()
+                    .flat_map(|link| link.publish.clone())
+                    .collect::<Vec<_>>(),
             })?;
             let host = Host::new(name, environment, spec)?;
             bed.hosts.insert(name.clone(), host);
         }
-        let ends = plan::ends(topology);
+        let ends = bed.ends(topology)?;
         bed.set_sysctls(topology)?;
         for (number, link) in topology.link.iter().enumerate() {
             let wiring = Wiring {
@@ -89,6 +94,7 @@ impl Bed {
                 link,
                 ends: ends.iter().filter(|end| end.link == number).collect(),
             };
+            bed.nics.extend(wiring.lend()?);
             let switch = wiring.make(clean::name(owner, run_id, &format!("switch{number}")))?;
             if let Some(switch) = switch {
                 bed.set_switch(&link.name(), &switch, &link.settings)?;
@@ -106,6 +112,27 @@ impl Bed {
         bed.wait_until_ready()?;
         bed.record_globals();
         Ok(bed)
+    }
+
+    /// The planned ends, but for what engines have made themselves, and devices are already.
+    fn ends(&self, topology: &Topology) -> Result<Vec<End>, Error> {
+        let mut ends = plan::ends(topology);
+        for end in &mut ends {
+            let link = &topology.link[end.link];
+            let nics = link.ends.iter().zip(&link.nics);
+            if let Some((_, nic)) = nics.into_iter().find(|(host, _)| **host == end.host) {
+                end.mac = nic::address(nic)?;
+            }
+            if link.kind == LinkKind::Published {
+                let published = self.hosts[&end.host].published();
+                end.given = published.map(|published| Given {
+                    device: published.device.clone(),
+                    v4: published.inside,
+                    seen_as: published.at,
+                });
+            }
+        }
+        Ok(ends)
     }
 
     /// The host called `name` in the topology.
@@ -179,15 +206,18 @@ impl Bed {
             })??,
         };
         if topology.host[name].settings.neighbours == Neighbours::Permanent {
-            introduce(host, &interfaces).map_err(at(name))?;
+            let made = own.iter().zip(&interfaces);
+            let made = made.filter(|(end, _)| end.given.is_none());
+            introduce(host, made.map(|(_, interface)| interface)).map_err(at(name))?;
         }
         for end in &own {
-            if topology.link[end.link].settings.threaded_napi {
+            let made = end.given.is_none() && topology.link[end.link].kind != LinkKind::Nic;
+            if made && topology.link[end.link].settings.threaded_napi {
                 host.write(&format!("/sys/class/net/{}/threaded", end.device), "1")?;
             }
         }
-        for (end, features) in own.iter().zip(features) {
-            let device = format!("device.{name}.{}", end.device);
+        for ((end, features), interface) in own.iter().zip(features).zip(&interfaces) {
+            let device = format!("device.{name}.{}", interface.name);
             self.settings.insert(format!("{device}.features"), features);
             self.record_link(&topology.link[end.link]);
         }
@@ -197,10 +227,15 @@ impl Bed {
         Ok(())
     }
 
-    /// Sets an end's features and returns those that are active. A tap has what the guest behind it asks for.
+    /// Sets an end's features and returns those that are active. A tap has what the guest behind it asks for,
+    /// what an engine has made is as it makes it, and a device of this machine as it is.
     fn features(&self, place: &str, end: &End, link: &LinkSpec) -> Result<Value, Error> {
+        if let Some(given) = &end.given {
+            return active_features(place, &given.device);
+        }
         let guest = |host: &String| self.hosts[host].guest().is_some();
-        match link.kind == LinkKind::Direct && link.ends.iter().any(guest) {
+        let tap = link.kind == LinkKind::Direct && link.ends.iter().any(guest);
+        match tap || link.kind == LinkKind::Nic {
             true => active_features(place, &end.device),
             false => set_features(place, &end.device, &link.settings),
         }
@@ -235,17 +270,23 @@ impl Bed {
                     mtu: None,
                 })
                 .collect();
+            let routes = routes.into_iter().chain(to_published(host, ends));
+            let routes: Vec<Route> = routes.collect();
             host.netlink().add_routes(&routes).map_err(at(name))?;
         }
         Ok(())
     }
 
     fn wait_until_ready(&self) -> Result<(), Error> {
-        let until = Instant::now() + READY_WITHIN;
+        let within = match self.nics.is_empty() {
+            true => READY_WITHIN,
+            false => WIRED_WITHIN,
+        };
+        let until = Instant::now() + within;
         for (name, host) in &self.hosts {
             while !is_ready(host).map_err(at(name))? {
                 if Instant::now() > until {
-                    return Err(Error::NotReady(name.clone(), READY_WITHIN.as_secs()));
+                    return Err(Error::NotReady(name.clone(), within.as_secs()));
                 }
                 std::thread::sleep(Duration::from_micros(200));
             }
@@ -271,7 +312,8 @@ fn is_ready(host: &Host) -> Result<bool, netdev::Error> {
         if !netlink.link_by_index(interface.ifindex)?.carrier {
             return Ok(false);
         }
-        for address in [interface.v4, interface.v6] {
+        let addresses = [interface.v4, interface.v6].into_iter();
+        for address in addresses.filter(|address| !address.is_unspecified()) {
             if !netlink.route_to(address, None, None)?.local {
                 return Ok(false);
             }
@@ -289,19 +331,23 @@ fn bring_up(host: &Host, own: &[&End], ends: &[End]) -> Result<Vec<Interface>, n
     let mut interfaces = Vec::with_capacity(own.len());
     let mut addresses = Vec::with_capacity(2 * own.len());
     for end in own {
+        let given = end.given.as_ref();
+        let device = given.map_or(&end.device, |given| &given.device);
         let link = links
             .iter()
-            .find(|link| link.name == end.device)
-            .ok_or_else(|| netdev::Error::NoInterface(end.device.clone()))?;
-        netlink.set_link(link.index, &up)?;
-        addresses.push((link.index, end.v4, end.v4_prefix_len));
-        addresses.push((link.index, end.v6, end.v6_prefix_len));
+            .find(|link| link.name == *device)
+            .ok_or_else(|| netdev::Error::NoInterface(device.clone()))?;
+        if given.is_none() {
+            netlink.set_link(link.index, &up)?;
+            addresses.push((link.index, end.v4, end.v4_prefix_len));
+            addresses.push((link.index, end.v6, end.v6_prefix_len));
+        }
         interfaces.push(Interface {
-            name: end.device.clone(),
+            name: device.clone(),
             ifindex: link.index,
             mac: end.mac,
-            v4: end.v4,
-            v6: end.v6,
+            v4: given.map_or(end.v4, |given| given.v4),
+            v6: given.map_or(end.v6, |_| Ipv6Addr::UNSPECIFIED.into()),
             mtu: link.mtu,
             link: end.link,
             peers: peers(end, ends),
@@ -317,16 +363,37 @@ fn peers(end: &End, ends: &[End]) -> Vec<Peer> {
         .map(|other| Peer {
             host: other.host.clone(),
             mac: other.mac,
-            v4: other.v4,
+            v4: other.reached_at(),
             v6: other.v6,
         })
         .collect()
 }
 
+/// Published addresses are those of the machine at a cable's other end.
+fn to_published(host: &Host, ends: &[End]) -> Vec<Route> {
+    let mut routes = Vec::new();
+    for end in ends {
+        let interfaces = host.interfaces.iter();
+        let near = interfaces.filter(|interface| interface.link == end.link);
+        if let Some(given) = end.given.as_ref().filter(|_| end.host != host.name()) {
+            routes.extend(near.map(|interface| Route {
+                destination: given.seen_as,
+                prefix_len: 32,
+                gateway: None,
+                ifindex: Some(interface.ifindex),
+                mtu: None,
+            }));
+        }
+    }
+    routes
+}
+
 /// Tells a host the link-layer addresses of everybody on its links.
-fn introduce(host: &Host, interfaces: &[Interface]) -> Result<(), netdev::Error> {
+fn introduce<'a>(
+    host: &Host,
+    interfaces: impl Iterator<Item = &'a Interface>,
+) -> Result<(), netdev::Error> {
     let neighbours: Vec<(u32, IpAddr, [u8; 6])> = interfaces
-        .iter()
         .flat_map(|interface| {
             interface.peers.iter().flat_map(|peer| {
                 let of = |address| (interface.ifindex, address, peer.mac);
@@ -339,7 +406,11 @@ fn introduce(host: &Host, interfaces: &[Interface]) -> Result<(), netdev::Error>
 }
 
 /// In the calling thread's namespace; returns what is active afterwards.
-fn set_features(place: &str, device: &str, settings: &LinkSettings) -> Result<Value, Error> {
+pub(crate) fn set_features(
+    place: &str,
+    device: &str,
+    settings: &LinkSettings,
+) -> Result<Value, Error> {
     Ethtool::open(device)
         .and_then(|ethtool| ethtool.set_features(&settings.features()))
         .map_err(|cause| Error::Feature {

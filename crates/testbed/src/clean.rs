@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
@@ -9,8 +10,8 @@ use sys::netns::{self, Namespace};
 use sys::owner::Owner;
 use tempfile::TempDir;
 
-use crate::Error;
-use crate::environment::kill_inside;
+use crate::environment::{clean_engines, kill_inside};
+use crate::{Error, nic};
 
 const PREFIX: &str = "lr-bed-";
 const FOLDER: &str = "lowroad-";
@@ -28,11 +29,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Cleaned {
     pub namespaces: usize,
     pub processes: usize,
+    /// Devices of this machine, given back.
+    pub nics: usize,
     /// tc filters outside the beds.
     pub filters: usize,
     pub pins: usize,
-    /// Control groups of containers.
-    pub cgroups: usize,
+    pub containers: usize,
+    /// Of containers.
+    pub images: usize,
     /// Folders of temporary files.
     pub folders: usize,
 }
@@ -48,12 +52,36 @@ pub(crate) fn name(owner: Owner, run: &str, host: &str) -> String {
     format!("{PREFIX}{owner}-{run}-{host}")
 }
 
+/// A name of the same kind that nothing else of this process has.
+pub(crate) fn unique(of: &str) -> String {
+    static NAMES: AtomicU32 = AtomicU32::new(0);
+    let number = NAMES.fetch_add(1, Ordering::Relaxed);
+    name(Owner::current(), of, &number.to_string())
+}
+
+/// A device's name that no other of this process has.
+pub(crate) fn device() -> String {
+    static DEVICES: AtomicU32 = AtomicU32::new(0);
+    // With the longest process id it has room for five digits.
+    let number = DEVICES.fetch_add(1, Ordering::Relaxed) % 100_000;
+    format!("lr{}n{number}", std::process::id())
+}
+
 /// Removes the namespaces of dead makers with all devices, processes and containers in them, and their
 /// tc filters, pins, control groups and temporary folders. What a living maker has stays.
 pub fn clean() -> Result<Cleaned, Error> {
     let mut cleaned = Cleaned::default();
     for name in netns::names() {
         if owner_of(&name).is_some_and(|owner| !owner.alive()) {
+            // A device that somebody has lent would end with it, or come back under another name.
+            let place = Namespace::named(&name);
+            match place.map_or(Ok(0), |place| nic::give_all_back(&place)) {
+                Ok(given) => cleaned.nics += given,
+                Err(error) => {
+                    tracing::warn!("{name} stays: {error}");
+                    continue;
+                }
+            }
             cleaned.processes += kill_all_in(&name);
             netns::remove(&name)?;
             cleaned.namespaces += 1;
@@ -61,7 +89,9 @@ pub fn clean() -> Result<Cleaned, Error> {
     }
     cleaned.filters = netdev::clsact::clean().map_err(crate::error::at("cleaning"))?;
     cleaned.pins = remove_of_dead(Path::new(PINS), "");
-    cleaned.cgroups = remove_cgroups();
+    let left = clean_engines(owner_of);
+    cleaned.containers = remove_cgroups() + left.containers;
+    cleaned.images = left.images;
     cleaned.folders = remove_of_dead(&std::env::temp_dir(), FOLDER);
     Ok(cleaned)
 }

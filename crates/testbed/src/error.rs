@@ -44,6 +44,8 @@ pub enum Error {
     },
     #[error("virtual machine {name}: {what}")]
     Guest { name: String, what: String },
+    #[error("{engine}: {what}")]
+    Container { engine: &'static str, what: String },
     #[error("no host {0} in this topology")]
     NoHost(String),
     #[error("host {host} has no interface to {peer}")]

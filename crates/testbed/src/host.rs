@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sys::netns::Namespace;
 
-use crate::environment::{Child, Environment, Program, confine};
+use crate::environment::{Child, Environment, Program, Published, confine};
 use crate::{Error, Guest, HostSpec};
 
 /// A device of a host.
@@ -23,6 +23,7 @@ pub struct Interface {
     pub ifindex: u32,
     pub mac: [u8; 6],
     pub v4: IpAddr,
+    /// Unspecified where an engine has given it none.
     pub v6: IpAddr,
     pub mtu: u32,
     /// The link's place in the topology.
@@ -177,15 +178,33 @@ impl Host {
             })
     }
 
+    /// The engine's own network that it is on, where it is on one.
+    pub(crate) fn published(&self) -> Option<&Published> {
+        self.environment.published()
+    }
+
+    /// The IPv4 address by which it reaches `peer`, over the first link between the two.
+    pub fn reaches(&self, peer: &str) -> Result<IpAddr, Error> {
+        let peers = &self.interface(peer)?.peers;
+        let found = peers.iter().find(|other| other.host == peer);
+        found
+            .map(|other| other.v4)
+            .ok_or_else(|| self.strange(peer))
+    }
+
+    fn strange(&self, peer: &str) -> Error {
+        Error::NoInterface {
+            host: self.name.clone(),
+            peer: peer.to_owned(),
+        }
+    }
+
     /// The device on the first link to `peer`.
     pub fn interface(&self, peer: &str) -> Result<&Interface, Error> {
         self.interfaces
             .iter()
             .find(|interface| interface.peers.iter().any(|other| other.host == peer))
-            .ok_or_else(|| Error::NoInterface {
-                host: self.name.clone(),
-                peer: peer.to_owned(),
-            })
+            .ok_or_else(|| self.strange(peer))
     }
 
     /// Every device, in the order of the topology's links.

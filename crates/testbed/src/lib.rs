@@ -9,7 +9,11 @@ mod environment;
 mod error;
 mod host;
 mod impaired;
+mod kept;
+mod machine;
+mod nic;
 mod plan;
+mod served;
 mod settings;
 mod topology;
 mod vm;
@@ -17,10 +21,14 @@ mod wiring;
 
 pub use bed::Bed;
 pub use clean::{Cleaned, PINS, clean, folder};
-pub use environment::{Child, Environment, KINDS, Kind, Network, Program, Stream, Wanted};
+pub use environment::{
+    Child, Environment, KINDS, Kind, Network, Program, Published, Stream, Wanted,
+};
 pub use error::Error;
 pub use host::{Host, Interface, Peer};
 pub use impaired::{Distribution, Impairment};
+pub use kept::Kept;
+pub use machine::machine;
 pub use settings::{HostSettings, LinkSettings, Neighbours};
 pub use topology::{HostSpec, LinkKind, LinkSpec, Subnet, Topology};
-pub use vm::{Guest, Kept};
+pub use vm::Guest;

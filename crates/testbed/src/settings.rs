@@ -114,6 +114,8 @@ impl HostSettings {
             ("ipv4/conf/default/rp_filter", zero()),
             ("ipv4/conf/all/send_redirects", zero()),
             ("ipv4/conf/default/send_redirects", zero()),
+            // Engines forbid it to their containers.
+            ("ipv6/conf/default/disable_ipv6", zero()),
             // Addresses are ours to give: nobody else's can be duplicated, nobody is asked.
             ("ipv6/conf/all/accept_dad", zero()),
             ("ipv6/conf/default/accept_dad", zero()),

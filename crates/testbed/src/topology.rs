@@ -13,6 +13,8 @@ use crate::{Error, Impairment};
 /// A device's name has room for this many bytes.
 const LONGEST_NAME: usize = 15;
 const MOST_ENDS: usize = 200;
+/// Keys of a link that are no [`LinkSettings`].
+const LINK_KEYS: &[&str] = &["ends", "kind", "v4", "v6", "nics", "publish", "impairment"];
 
 /// Hosts and the links between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +48,12 @@ pub struct LinkSpec {
     pub v4: Option<Subnet>,
     /// IPv6 network, likewise.
     pub v6: Option<Subnet>,
+    /// This machine's own devices, one for each end, which the hosts have meanwhile; for `nic` only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nics: Vec<String>,
+    /// Ports of the engine's container that its other end reaches; for `published` only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub publish: Vec<u16>,
     /// What the link does to frames; for `impaired` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impairment: Option<Impairment>,
@@ -63,6 +71,11 @@ pub enum LinkKind {
     Bridge,
     /// A macvlan device per host on one parent.
     Macvlan,
+    /// An engine's own network, as its users have it: a bridge of the engine's, and ports of the container's
+    /// that the engine publishes by translation of addresses. A cable leads to where the engine is.
+    Published,
+    /// Devices that this machine has and somebody names. What is between them is not ours.
+    Nic,
     /// Two cables with a program between them that delays, jitters and loses frames.
     Impaired,
 }
@@ -109,9 +122,25 @@ impl LinkSpec {
             kind,
             v4: None,
             v6: None,
+            nics: Vec::new(),
+            publish: Vec::new(),
             impairment: None,
             settings: LinkSettings::default(),
         }
+    }
+
+    /// A wire between devices of this machine, one for each end.
+    pub fn nics(ends: &[&str], nics: &[String]) -> Self {
+        let mut link = Self::new(LinkKind::Nic, ends);
+        link.nics = nics.to_vec();
+        link
+    }
+
+    /// The way to a container's ports that its engine publishes.
+    pub fn published(ends: &[&str], ports: &[u16]) -> Self {
+        let mut link = Self::new(LinkKind::Published, ends);
+        link.publish = ports.to_vec();
+        link
     }
 
     /// An impaired link between two hosts; checksums are the senders' to finish.
@@ -157,9 +186,12 @@ impl LinkSpec {
             return Err("a host cannot be at two of its ends".to_owned());
         }
         match (self.kind, self.ends.len()) {
-            (LinkKind::Direct | LinkKind::Impaired, 2) => {}
+            (LinkKind::Direct | LinkKind::Impaired | LinkKind::Published, 2) => {}
             (LinkKind::Direct, _) => return Err("a direct link has two ends".to_owned()),
             (LinkKind::Impaired, _) => return Err("an impaired link has two ends".to_owned()),
+            (LinkKind::Published, _) => return Err("a published link has two ends".to_owned()),
+            // What is at its other end may be no host of ours.
+            (LinkKind::Nic, 1..=MOST_ENDS) => {}
             (_, 2..=MOST_ENDS) => {}
             _ => return Err(format!("a link has 2 to {MOST_ENDS} ends")),
         }
@@ -176,6 +208,19 @@ impl LinkSpec {
             }
         }
         self.check_impairment()?;
+        match (self.kind, self.nics.len()) {
+            (LinkKind::Nic, nics) if nics == self.ends.len() => {}
+            (LinkKind::Nic, _) => return Err("a link of nics names one for each end".to_owned()),
+            (_, 0) => {}
+            _ => return Err("nics need kind = \"nic\"".to_owned()),
+        }
+        match (self.kind, self.publish.is_empty()) {
+            (LinkKind::Published, true) => {
+                return Err("a published link needs ports, such as publish = [80]".to_owned());
+            }
+            (LinkKind::Published, false) | (_, true) => {}
+            _ => return Err("publish needs kind = \"published\"".to_owned()),
+        }
         self.settings
             .contradiction()
             .map_or(Ok(()), |why| Err(why.to_owned()))
@@ -279,6 +324,10 @@ struct LinkKeys {
     #[serde(default)]
     v6: Option<Subnet>,
     #[serde(default)]
+    nics: Vec<String>,
+    #[serde(default)]
+    publish: Vec<u16>,
+    #[serde(default)]
     impairment: Option<Impairment>,
 }
 
@@ -300,13 +349,15 @@ impl TryFrom<toml::Table> for LinkSpec {
     type Error = toml::de::Error;
 
     fn try_from(table: toml::Table) -> Result<Self, toml::de::Error> {
-        let (keys, settings) = split(table, &["ends", "kind", "v4", "v6", "impairment"]);
+        let (keys, settings) = split(table, LINK_KEYS);
         let keys: LinkKeys = keys.try_into()?;
         Ok(Self {
             ends: keys.ends,
             kind: keys.kind,
             v4: keys.v4,
             v6: keys.v6,
+            nics: keys.nics,
+            publish: keys.publish,
             impairment: keys.impairment,
             settings: settings.try_into()?,
         })
@@ -406,6 +457,10 @@ mod tests {
             ("host.sender", "host.Sender", "names have"),
             ("\"direct\"", "\"impaired\"", "needs an impairment"),
             ("queues = 2", "impairment = { delay-us = 5 }", "needs kind"),
+            ("\"direct\"", "\"nic\"", "one for each end"),
+            ("queues = 2", "nics = [\"eth1\"]", "need kind"),
+            ("\"direct\"", "\"published\"", "needs ports"),
+            ("queues = 2", "publish = [80]", "needs kind"),
             (
                 "kind = \"direct\"",
                 "kind = \"impaired\"\nimpairment = { delay-us = 5 }",

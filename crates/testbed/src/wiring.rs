@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 
-use netdev::Netlink;
+use netdev::{NeighbourState, Netlink};
 use sys::netns::{self, Namespace};
 
+use crate::bed::set_features;
 use crate::error::at;
 use crate::impaired::Impaired;
 use crate::plan::End;
-use crate::{Error, Guest, Host, Impairment, LinkKind, LinkSettings, LinkSpec};
+use crate::{Error, Guest, Host, Impairment, LinkKind, LinkSettings, LinkSpec, clean, nic};
 
 /// Tells a bridge's port from the device behind it, which has the rest of its address.
 const OWN: u8 = 0x40;
@@ -96,14 +97,33 @@ impl Wiring<'_> {
     pub(crate) fn make(&self, name: String) -> Result<Option<Switch>, Error> {
         let guests = self.ends.iter().any(|end| self.guest(end).is_some());
         match self.link.kind {
-            LinkKind::Macvlan | LinkKind::Impaired if guests => {
+            LinkKind::Macvlan | LinkKind::Impaired | LinkKind::Published | LinkKind::Nic
+                if guests =>
+            {
                 Err(self.refusal("a virtual machine has direct links and bridges"))
             }
             LinkKind::Direct => self.direct().map(|()| None),
             LinkKind::Bridge => self.bridge(name).map(Some),
             LinkKind::Macvlan => self.macvlan(name).map(Some),
             LinkKind::Impaired => self.two_cables(name).map(Some),
+            LinkKind::Published => self.published().map(|()| None),
+            // Lent by the bed, which gives them back.
+            LinkKind::Nic => Ok(None),
         }
+    }
+
+    /// Lends the link's ends the devices that it names.
+    pub(crate) fn lend(&self) -> Result<Vec<nic::Lent>, Error> {
+        let named = self.ends.iter().zip(&self.link.nics);
+        named
+            .map(|(end, nic)| match self.guest(end) {
+                None => {
+                    let place = self.hosts[&end.host].namespace();
+                    nic::lend(nic, place, &end.device, &self.link.settings)
+                }
+                Some(_) => Err(self.refusal("a virtual machine has no device of this one")),
+            })
+            .collect()
     }
 
     fn direct(&self) -> Result<(), Error> {
@@ -194,6 +214,37 @@ impl Wiring<'_> {
                 .map_err(at(&self.link.name()))?;
         }
         Ok(switch)
+    }
+
+    /// A cable to where the engine is: from there on it is the engine's network.
+    fn published(&self) -> Result<(), Error> {
+        let (given, others): (Vec<&End>, Vec<&End>) =
+            self.ends.iter().partition(|end| end.given.is_some());
+        let (&[given], &[other]) = (given.as_slice(), others.as_slice()) else {
+            return Err(self.refusal("one of its ends is published by an engine, as docker's"));
+        };
+        let Some(published) = self.hosts[&given.host].published() else {
+            return Err(self.refusal("its engine publishes nothing"));
+        };
+        let name = clean::device();
+        let outside = &published.outside;
+        let outer = device(&name, &self.link.settings).mac(given.mac);
+        self.hosts[&other.host]
+            .netlink()
+            .add_veth(&self.end(other), &outer.namespace(outside.as_fd()))
+            .map_err(at(&self.link.name()))?;
+        outside.run(|| {
+            let set = || {
+                let mut netlink = Netlink::new()?;
+                let index = netlink.link_by_name(&name)?.index;
+                netlink.set_link(index, &netdev::LinkSpec::unnamed().up())?;
+                netlink.add_addresses(&[(index, given.v4, given.v4_prefix_len)])?;
+                let known = [(index, other.v4, other.mac)];
+                netlink.set_neighbours(&known, NeighbourState::Permanent)
+            };
+            set().map_err(at(&name))?;
+            set_features(&self.link.name(), &name, &self.link.settings).map(drop)
+        })?
     }
 
     fn macvlan(&self, name: String) -> Result<Switch, Error> {

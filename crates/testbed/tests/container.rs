@@ -206,6 +206,9 @@ fn clean_removes_the_containers_of_a_killed_maker() {
         assert!(left.iter().any(|trace| trace.starts_with(kind)), "{left:?}");
     }
     let cleaned = testbed::clean().unwrap();
-    assert!(cleaned.cgroups >= 1 && cleaned.folders >= 1, "{cleaned:?}");
+    assert!(
+        cleaned.containers >= 1 && cleaned.folders >= 1,
+        "{cleaned:?}"
+    );
     assert_eq!(traces(&marks), Vec::<String>::new());
 }

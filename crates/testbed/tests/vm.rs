@@ -165,6 +165,12 @@ fn programs_of_this_machine_run_in_the_guest_with_what_they_need() {
     );
     let kernel = server.facts()["kernel"].to_string();
     assert!(kernel.contains("-rt-amd64"), "{kernel}");
+    let vhost = Path::new("/dev/vhost-net").exists();
+    assert_eq!(
+        server.facts()["vhost"],
+        vhost,
+        "whether it was there is told"
+    );
     assert_eq!(printed(server, shell("exit 7")), (String::new(), Some(7)));
     // More than the port carries at a time comes whole and in order.
     let (said, _) = printed(
@@ -181,6 +187,40 @@ fn programs_of_this_machine_run_in_the_guest_with_what_they_need() {
     let folder = Program::new("cat").needs(std::env::temp_dir());
     let error = server.start(folder).unwrap_err().to_string();
     assert!(error.contains("shares no folder"), "{error}");
+}
+
+#[test]
+fn a_container_in_a_guest_has_a_root_of_its_own_and_the_guests_network() {
+    if !present("vm-oci") {
+        return;
+    }
+    let _alone = alone();
+    let bed = Bed::up(&pair("vm-oci", LinkKind::Direct), "contained").unwrap();
+    assert!(echoes(&bed));
+    let server = bed.host("server").unwrap();
+    let mut needed = tempfile::NamedTempFile::new().unwrap();
+    needed.write_all(b"of this machine\n").unwrap();
+    let script = format!(
+        "read -r line < {}; echo $line; echo $$; echo /*; read -r kernel < /proc/sys/kernel/osrelease; \
+         echo $kernel; echo /sys/class/net/*; exit 7",
+        needed.path().display()
+    );
+    let (said, code) = printed(server, shell(&script).needs(needed.path()));
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(code, Some(7), "{said}");
+    assert_eq!(lines[0], "of this machine");
+    assert_eq!(lines[1], "1", "its own processes alone");
+    assert!(
+        !lines[2].contains("/modules"),
+        "not the guest's root: {said}"
+    );
+    assert!(server.facts()["kernel"].to_string().contains(lines[3]));
+    assert_eq!(lines[4], "/sys/class/net/client /sys/class/net/lo");
+    let child = sleeper(server);
+    child.signal(Signal::SIGKILL).unwrap();
+    drop(child);
+    let error = server.start(Program::new("/no/such/program")).unwrap_err();
+    assert!(error.to_string().contains("not found"), "{error}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::vm::GuestProgram;
+use crate::served::GuestProgram;
 
 /// A running program, head of its own process group. Dropping it kills the group.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Child {
         match (&self.inside, &self.running) {
             (Some(inside), _) => inside.id().as_raw().cast_unsigned(),
             (None, Running::Process(process)) => process.id(),
-            (None, Running::Guest(program)) => program.machine(),
+            (None, Running::Guest(program)) => program.outside(),
         }
     }
 

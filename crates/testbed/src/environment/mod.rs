@@ -3,20 +3,27 @@
 //! A new environment is one file with a [`Kind`], named in [`KINDS`].
 
 mod child;
+mod docker;
+mod engine;
 mod native;
 mod network;
 mod oci;
+mod podman;
 mod program;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 
 use datapath::Missing;
 use serde_json::Value;
+use sys::netns::Namespace;
 
 pub use self::child::Child;
+pub(crate) use self::engine::{WAITING, clean as clean_engines};
 pub use self::network::Network;
 pub(crate) use self::network::{confine, kill_inside};
+pub(crate) use self::oci::{Contents, runtime as container_runtime};
 pub(crate) use self::program::find;
 pub use self::program::{Program, Stream};
 use crate::Error;
@@ -36,10 +43,27 @@ pub trait Environment: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// The engine's own network that it is on, where it is on one.
+    fn published(&self) -> Option<&Published> {
+        None
+    }
+
     /// What a trial's record keeps of it.
     fn facts(&self) -> BTreeMap<&'static str, Value> {
         BTreeMap::new()
     }
+}
+
+/// What an engine has made of a container's network.
+#[derive(Debug)]
+pub struct Published {
+    /// Where the engine's bridge is.
+    pub(crate) outside: Namespace,
+    /// The address at which its ports are published there.
+    pub(crate) at: IpAddr,
+    /// Its own device and address.
+    pub(crate) device: String,
+    pub(crate) inside: IpAddr,
 }
 
 /// What a bed asks of the environment that a host lives in.
@@ -51,6 +75,8 @@ pub struct Wanted<'a> {
     pub cpus: &'a [usize],
     /// How many links it is to have.
     pub links: usize,
+    /// Ports of its that an engine is to publish.
+    pub publish: &'a [u16],
 }
 
 /// A kind of environment.
@@ -60,11 +86,21 @@ pub struct Kind {
     pub name: &'static str,
     /// Why this machine has no such environment. It changes nothing but what is kept in caches.
     pub probe: fn() -> Result<(), Missing>,
+    /// The same as far as it is known without getting anything.
+    pub look: fn() -> Result<(), Missing>,
     pub(crate) up: fn(Wanted<'_>) -> Result<Box<dyn Environment>, Error>,
 }
 
 /// Every kind there is.
-pub const KINDS: &[Kind] = &[native::KIND, oci::KIND, vm::KIND, vm::RT_KIND];
+pub const KINDS: &[Kind] = &[
+    native::KIND,
+    oci::KIND,
+    docker::KIND,
+    podman::KIND,
+    vm::KIND,
+    vm::RT_KIND,
+    vm::OCI_KIND,
+];
 
 impl Kind {
     /// The kind that a topology calls `name`.

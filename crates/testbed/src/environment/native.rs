@@ -7,6 +7,7 @@ use super::{Child, Environment, Kind, Network, Program, root};
 pub(super) const KIND: Kind = Kind {
     name: "native",
     probe: root,
+    look: root,
     up: |wanted| {
         let network = Network::create(wanted)?;
         Ok(Box::new(Native { network }))

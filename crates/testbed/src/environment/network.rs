@@ -1,6 +1,7 @@
 //! The network of a bed's host: a namespace by name, and a thread that starts programs in it.
 
 use std::io;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -29,7 +30,26 @@ type Request = (Command, mpsc::Sender<io::Result<std::process::Child>>);
 impl Network {
     /// A new namespace under the wanted name.
     pub(crate) fn create(wanted: Wanted<'_>) -> Result<Self, Error> {
-        let Wanted { name, cpus, .. } = wanted;
+        Self::start(wanted.name, wanted.cpus, || Namespace::create(wanted.name))
+    }
+
+    /// That of a process which is there already, under this name.
+    pub(crate) fn of(name: &str, cpus: &[usize], process: u32) -> Result<Self, Error> {
+        let file = PathBuf::from(format!("/proc/{process}/ns/net"));
+        let own = Namespace::current()?.inode()?;
+        // All that is inside ends with it.
+        if Namespace::open(&file)?.inode()? == own {
+            let what = format!("process {process} has no network of its own");
+            return Err(Error::Topology(what));
+        }
+        Self::start(name, cpus, || Namespace::bind(name, &file))
+    }
+
+    fn start(
+        name: &str,
+        cpus: &[usize],
+        namespace: impl FnOnce() -> Result<Namespace, netns::Error>,
+    ) -> Result<Self, Error> {
         let mut allowed = CpuSet::new();
         for &cpu in cpus {
             allowed
@@ -37,7 +57,7 @@ impl Network {
                 .map_err(|_| Error::Topology(format!("no CPU {cpu} on this machine")))?;
         }
         let confined = (!cpus.is_empty()).then_some(allowed);
-        let namespace = Namespace::create(name)?;
+        let namespace = namespace()?;
         let mut network = Self {
             name: name.to_owned(),
             namespace,

@@ -23,6 +23,7 @@ use crate::{Error, clean};
 pub(super) const KIND: Kind = Kind {
     name: "oci",
     probe,
+    look: probe,
     up: |wanted| Ok(Box::new(Oci::up(wanted)?)),
 };
 
@@ -34,6 +35,11 @@ const CAPABILITIES: &[&str] = &["CAP_NET_BIND_SERVICE", "CAP_NET_RAW"];
 
 fn probe() -> Result<(), Missing> {
     root()?;
+    runtime()
+}
+
+/// Whether there is what makes containers of bundles.
+pub(crate) fn runtime() -> Result<(), Missing> {
     match in_path(OsStr::new("runc")) {
         Some(_) => Ok(()),
         None => Err(Missing::new(
@@ -82,7 +88,9 @@ impl Oci {
     fn bundle(&self, id: &str, program: &Program) -> io::Result<PathBuf> {
         let bundle = self.folder.path().join(id);
         fs::create_dir_all(bundle.join("rootfs"))?;
-        let config = config(id, &self.name, &self.cpus, program)?;
+        let contents = Contents::of(program)?;
+        let network = Path::new("/run/netns").join(&self.name);
+        let config = contents.config(id, Some(&network), &self.cpus, program);
         fs::write(bundle.join("config.json"), config.to_string())?;
         Ok(bundle)
     }
@@ -165,59 +173,80 @@ fn read_pid(file: &Path) -> Option<Pid> {
     text.trim().parse().ok().map(Pid::from_raw)
 }
 
-/// The bundle's `config.json`.
-fn config(id: &str, network: &str, cpus: &[usize], program: &Program) -> io::Result<Value> {
-    let [name, arguments @ ..] = program.words() else {
-        return Err(io::Error::other("a program without a name"));
-    };
-    let path = in_path(name).ok_or(io::ErrorKind::NotFound)?;
-    let mut files: BTreeSet<PathBuf> = libraries(&path)?;
-    files.extend(program.needed().map(Path::to_path_buf));
-    files.insert(path.clone());
-    let mut mounts = vec![
-        json!({ "destination": "/proc", "type": "proc", "source": "proc" }),
-        json!({
-            "destination": "/dev", "type": "tmpfs", "source": "tmpfs",
-            "options": ["nosuid", "mode=755", "size=65536k"],
-        }),
-        json!({
-            "destination": "/sys", "type": "sysfs", "source": "sysfs",
-            "options": ["nosuid", "noexec", "nodev", "ro"],
-        }),
-    ];
-    for file in &files {
-        let access = if file.is_dir() { "rw" } else { "ro" };
-        mounts.push(json!({
-            "destination": file, "type": "bind", "source": file, "options": ["rbind", access],
-        }));
+/// A program and all that its container's root holds.
+pub(crate) struct Contents {
+    words: Vec<String>,
+    pub(crate) files: BTreeSet<PathBuf>,
+}
+
+impl Contents {
+    pub(crate) fn of(program: &Program) -> io::Result<Self> {
+        let [name, arguments @ ..] = program.words() else {
+            return Err(io::Error::other("a program without a name"));
+        };
+        let path = in_path(name).ok_or(io::ErrorKind::NotFound)?;
+        let mut files: BTreeSet<PathBuf> = libraries(&path)?;
+        files.extend(program.needed().map(Path::to_path_buf));
+        let words = std::iter::once(path.as_os_str()).chain(arguments.iter().map(AsRef::as_ref));
+        let words = words.map(|word| word.to_string_lossy().into_owned());
+        let words = words.collect();
+        files.insert(path);
+        Ok(Self { words, files })
     }
-    let words = std::iter::once(path.as_os_str()).chain(arguments.iter().map(AsRef::as_ref));
-    let words: Vec<_> = words.map(OsStr::to_string_lossy).collect();
-    let namespaces: Vec<_> = ["pid", "ipc", "uts", "mount"]
-        .iter()
-        .map(|kind| json!({ "type": kind }))
-        .chain([json!({ "type": "network", "path": Path::new("/run/netns").join(network) })])
-        .collect();
-    let cpus: Vec<_> = cpus.iter().map(usize::to_string).collect();
-    let cpu = match cpus.is_empty() {
-        true => json!({}),
-        false => json!({ "cpus": cpus.join(",") }),
-    };
-    let may = program.capabilities(CAPABILITIES);
-    Ok(json!({
-        "ociVersion": "1.0.2",
-        "process": {
-            "terminal": false, "user": { "uid": 0, "gid": 0 }, "cwd": "/", "args": words,
-            "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"], "noNewPrivileges": true,
-            "capabilities": { "bounding": may, "effective": may, "permitted": may },
-        },
-        "root": { "path": "rootfs", "readonly": true },
-        "hostname": "lowroad",
-        "mounts": mounts,
-        "linux": {
-            "namespaces": namespaces, "cgroupsPath": format!("/{id}"), "resources": { "cpu": cpu },
-        },
-    }))
+
+    /// The bundle's `config.json`. Without a network of its own it has that of whoever makes it.
+    pub(crate) fn config(
+        &self,
+        id: &str,
+        network: Option<&Path>,
+        cpus: &[usize],
+        program: &Program,
+    ) -> Value {
+        let mut mounts = vec![
+            json!({ "destination": "/proc", "type": "proc", "source": "proc" }),
+            json!({
+                "destination": "/dev", "type": "tmpfs", "source": "tmpfs",
+                "options": ["nosuid", "mode=755", "size=65536k"],
+            }),
+            json!({
+                "destination": "/sys", "type": "sysfs", "source": "sysfs",
+                "options": ["nosuid", "noexec", "nodev", "ro"],
+            }),
+        ];
+        for file in &self.files {
+            let access = if file.is_dir() { "rw" } else { "ro" };
+            mounts.push(json!({
+                "destination": file, "type": "bind", "source": file, "options": ["rbind", access],
+            }));
+        }
+        let network = network.map(|path| json!({ "type": "network", "path": path }));
+        let namespaces: Vec<_> = ["pid", "ipc", "uts", "mount"]
+            .iter()
+            .map(|kind| json!({ "type": kind }))
+            .chain(network)
+            .collect();
+        let cpus: Vec<_> = cpus.iter().map(usize::to_string).collect();
+        let cpu = match cpus.is_empty() {
+            true => json!({}),
+            false => json!({ "cpus": cpus.join(",") }),
+        };
+        let may = program.capabilities(CAPABILITIES);
+        json!({
+            "ociVersion": "1.0.2",
+            "process": {
+                "terminal": false, "user": { "uid": 0, "gid": 0 }, "cwd": "/", "args": self.words,
+                "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"], "noNewPrivileges": true,
+                "capabilities": { "bounding": may, "effective": may, "permitted": may },
+            },
+            "root": { "path": "rootfs", "readonly": true },
+            "hostname": "lowroad",
+            "mounts": mounts,
+            "linux": {
+                "namespaces": namespaces, "cgroupsPath": format!("/{id}"),
+                "resources": { "cpu": cpu },
+            },
+        })
+    }
 }
 
 /// Where a program is, as a shell finds it.

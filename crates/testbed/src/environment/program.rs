@@ -110,6 +110,15 @@ impl Program {
         command
     }
 
+    /// `runner` in its place, which runs it: with what both need, and with its streams.
+    pub(crate) fn run_by(self, mut runner: Self) -> Self {
+        runner.needs.extend(self.needs);
+        runner.stdin = self.stdin;
+        runner.stdout = self.stdout;
+        runner.stderr = self.stderr;
+        runner
+    }
+
     /// Its standard input, output and errors.
     pub(crate) fn streams(self) -> [Stream; 3] {
         [self.stdin, self.stdout, self.stderr]

@@ -1,10 +1,12 @@
 //! What executes a guest's instructions: this machine's CPUs, where KVM gives them, or an emulator.
 
 use std::fs::File;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use boot::Flavour;
+use boot::{Flavour, Kernel};
+use datapath::Missing;
 
 use super::machine::{Machine, Shape};
 
@@ -48,16 +50,55 @@ impl Accelerator {
     }
 }
 
+/// Why this machine's kernel moves no frames of a guest: qemu does it then.
+pub(crate) fn vhost() -> Result<(), Missing> {
+    match Path::new("/dev/vhost-net").exists() {
+        true => Ok(()),
+        false => Err(Missing::new(
+            "there is no /dev/vhost-net",
+            "modprobe vhost_net",
+        )),
+    }
+}
+
+/// Why KVM is of no use here, found out with a guest if there is a kernel for one.
+pub(crate) fn kvm() -> Result<(), Missing> {
+    super::look()?;
+    if let Err(error) = open_kvm() {
+        let remedy =
+            "modprobe kvm_intel or kvm_amd, on a processor that has its virtualisation enabled";
+        return Err(Missing::new(error, remedy));
+    }
+    if Kernel::kept(Flavour::Cloud).is_none() {
+        let what = "/dev/kvm is there; whether a guest boots with it is seen with the first";
+        let remedy = "lowroad compare netbench-matrix --quick --arms direct,vm";
+        return Err(Missing::new(what, remedy));
+    }
+    kvm_boots().map_err(|why| {
+        let what = format!("/dev/kvm is there, and no guest boots with it: {why}");
+        Missing::new(
+            what,
+            "none: virtual machines are emulated here, and their numbers are marked",
+        )
+    })
+}
+
+fn open_kvm() -> Result<(), String> {
+    let device = File::options().read(true).write(true).open("/dev/kvm");
+    device
+        .map(drop)
+        .map_err(|error| format!("/dev/kvm: {error}"))
+}
+
 /// Boots a guest with KVM, and takes it down.
 fn kvm_boots() -> Result<(), String> {
-    let device = File::options().read(true).write(true).open("/dev/kvm");
-    device.map_err(|error| format!("/dev/kvm: {error}"))?;
+    open_kvm()?;
     let shape = Shape {
         flavour: Flavour::Cloud,
         cpus: Vec::new(),
         links: 0,
     };
-    Machine::boot(shape, Accelerator::Kvm, &super::name("kvm"), PROBE)
+    Machine::boot(shape, Accelerator::Kvm, &crate::clean::unique("kvm"), PROBE)
         .map(drop)
         .map_err(|error| error.to_string())
 }

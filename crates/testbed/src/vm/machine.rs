@@ -1,21 +1,17 @@
 //! One virtual machine: qemu with a kernel, a file system in memory, a serial port and a tap for each link.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use boot::{Flavour, Image, Kernel};
-use guest::{Kind, LARGEST, VERSION};
 use nix::sys::signal::Signal;
 
-use super::accelerator::Accelerator;
-use super::channel::Channel;
-use super::program::GuestProgram;
+use super::accelerator::{self, Accelerator};
 use crate::Error;
-use crate::environment::{Child, Network, Program, Wanted, find};
+use crate::environment::{Child, Network, Program, Wanted};
+use crate::served::Served;
 
 /// What a link, and a container in the guest, need that Debian builds as modules.
 const MODULES: &[&str] = &[
@@ -34,17 +30,17 @@ const KVM_FAILED: &str = "KVM internal error";
 
 /// A booted guest.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(crate) struct Machine {
     // Dropped in this order: the process ends before its namespace does.
     qemu: Child,
-    pub(super) channel: Arc<Channel>,
+    pub(super) served: Served,
     pub(super) network: Network,
     pub(super) kernel: String,
     pub(super) accelerator: Accelerator,
+    /// The kernel of this machine moves its frames, not qemu.
+    pub(super) vhost: bool,
     pub(super) ready_after: Duration,
     pub(super) shape: Shape,
-    /// What was put into it: files by path, as they were then.
-    put: Mutex<BTreeMap<PathBuf, (u64, Option<SystemTime>)>>,
     _folder: tempfile::TempDir,
 }
 
@@ -70,6 +66,7 @@ impl Machine {
             what: what.to_string(),
         };
         let begun = Instant::now();
+        let vhost = accelerator::vhost().is_ok();
         let folder = crate::folder().map_err(|error| failed(&error))?;
         let kernel = Kernel::available(shape.flavour).map_err(|error| failed(&error))?;
         let initrd = folder.path().join("initrd");
@@ -78,12 +75,13 @@ impl Machine {
             name,
             cpus: &shape.cpus,
             links: shape.links,
+            publish: &[],
         })?;
         let console = folder.path().join("console");
         let errors = folder.path().join("qemu.stderr");
         let program = Program::new("qemu-system-x86_64")
             .args(accelerator.arguments())
-            .args(arguments(&shape))
+            .args(arguments(&shape, vhost))
             .args(["-chardev".into(), joined("file,id=console,path=", &console)])
             .args(["-kernel".into(), kernel.image.into_os_string()])
             .args(["-initrd".into(), initrd.into_os_string()])
@@ -96,16 +94,16 @@ impl Machine {
         let (Some(to), Some(from)) = (qemu.stdin(), qemu.stdout()) else {
             return Err(failed(&"its serial port is no pipe"));
         };
-        let channel = Arc::new(Channel::open(to, from));
+        let served = Served::open("a virtual machine", to, from);
         let said = || fs::read_to_string(&errors).unwrap_or_default();
         let printed = || ending(&fs::read_to_string(&console).unwrap_or_default());
         let hello = loop {
-            if let Some(hello) = channel.hello(Duration::from_millis(50)) {
+            if let Some(hello) = served.hello(Duration::from_millis(50)) {
                 break hello;
             }
             let why = match () {
                 () if said().contains(KVM_FAILED) => said(),
-                () if channel.is_gone() => {
+                () if served.is_gone() => {
                     format!(
                         "qemu ended: {}; its console: {}",
                         ending(&said()),
@@ -120,26 +118,16 @@ impl Machine {
             };
             return Err(failed(&ending(&why)));
         };
-        let kernel = match hello.value() {
-            Some((version, kernel)) if version.cast_unsigned() == VERSION => {
-                String::from_utf8_lossy(kernel).into_owned()
-            }
-            other => {
-                let version = other.map(|(version, _)| version);
-                return Err(failed(&format!(
-                    "it speaks version {version:?} of the protocol, not {VERSION}"
-                )));
-            }
-        };
+        let kernel = hello.map_err(|error| failed(&error))?;
         Ok(Self {
             qemu,
-            channel,
+            served,
             network,
             kernel,
             accelerator,
+            vhost,
             ready_after: begun.elapsed(),
             shape,
-            put: Mutex::default(),
             _folder: folder,
         })
     }
@@ -155,57 +143,12 @@ impl Machine {
 
     /// Starts a program of this machine inside, with what it needs under the same paths.
     pub(super) fn start(&self, program: Program) -> io::Result<Child> {
-        let name = PathBuf::from(&program.words()[0]);
-        // A name without a slash is looked for in the guest where this machine has no such program.
-        if let Some(path) = find(&name) {
-            for library in boot::libraries(&path) {
-                self.put(&library, &library)?;
-            }
-            self.put(&path, &path)?;
-        }
-        for needed in program.needed().map(Path::to_owned).collect::<Vec<_>>() {
-            if needed.is_dir() {
-                let what = format!("{}: a virtual machine shares no folder", needed.display());
-                return Err(io::Error::other(what));
-            }
-            self.put(&needed, &needed)?;
-        }
-        let program = GuestProgram::start(&self.channel, self.qemu.id(), program)?;
-        Ok(Child::in_guest(program))
-    }
-
-    /// Kills everything that the guest runs but what answers here.
-    pub(super) fn clear(&self) -> io::Result<()> {
-        let channel = &self.channel;
-        channel.ask(channel.number(), [(Kind::Clear, &[][..])])
-    }
-
-    /// Puts a file of this machine into the guest, unless it is there as it is here.
-    fn put(&self, source: &Path, at: &Path) -> io::Result<()> {
-        let metadata = fs::metadata(source)?;
-        let as_it_is = (metadata.len(), metadata.modified().ok());
-        let mut put = self.put.lock().unwrap_or_else(PoisonError::into_inner);
-        if put.get(at) == Some(&as_it_is) {
-            return Ok(());
-        }
-        let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o7777;
-        self.write(at, mode, &fs::read(source)?)?;
-        put.insert(at.to_owned(), as_it_is);
-        Ok(())
-    }
-
-    /// Writes a file in the guest.
-    pub(super) fn write(&self, at: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
-        let mut head = mode.to_le_bytes().to_vec();
-        head.extend(at.as_os_str().as_encoded_bytes());
-        let parts = content.chunks(LARGEST).map(|part| (Kind::Input, part));
-        let whole = [(Kind::Put, head.as_slice())].into_iter().chain(parts);
-        self.channel
-            .ask(self.channel.number(), whole.chain([(Kind::Input, &[][..])]))
+        // All that a guest does, qemu does.
+        self.served.start(program, |_inside| self.qemu.id())
     }
 }
 
-fn arguments(shape: &Shape) -> Vec<String> {
+fn arguments(shape: &Shape, vhost: bool) -> Vec<String> {
     let cpus = shape.cpus.len().max(1);
     let mut words: Vec<String> = [
         "-M pc -nodefaults -no-user-config -no-reboot -display none -serial chardev:console",
@@ -222,10 +165,7 @@ fn arguments(shape: &Shape) -> Vec<String> {
     // Who sleeps between trials has not hung: nobody is to look for that.
     let kernel = "console=ttyS0 quiet panic=-1 nowatchdog rcupdate.rcu_cpu_stall_suppress=1";
     words.extend(["-append".to_owned(), kernel.to_owned()]);
-    let vhost = match Path::new("/dev/vhost-net").exists() {
-        true => ",vhost=on",
-        false => "",
-    };
+    let vhost = if vhost { ",vhost=on" } else { "" };
     for number in 0..shape.links {
         let tap = super::tap(number);
         words.extend([
@@ -249,7 +189,7 @@ fn pack(kernel: &Kernel, to: &Path) -> Result<(), Error> {
         name: kernel.release.clone(),
         what: error.to_string(),
     };
-    image.file("/init", super::init_program()?);
+    image.file("/init", crate::served::agent()?);
     image.modules(&kernel.modules(MODULES).map_err(said)?);
     image.write_whole(to).map_err(said)
 }
@@ -265,4 +205,29 @@ fn ending(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let last = &lines[lines.len().saturating_sub(3)..];
     last.join("; ").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_link_has_a_tap_which_the_kernel_serves_where_it_can() {
+        let shape = Shape {
+            flavour: Flavour::Cloud,
+            cpus: vec![0, 3],
+            links: 2,
+        };
+        let words = |vhost| arguments(&shape, vhost).join(" ");
+        let without = words(false);
+        assert!(without.contains("-smp 2 "), "{without}");
+        assert!(!without.contains("vhost"), "{without}");
+        let with = words(true);
+        for number in 0..2 {
+            let tap =
+                format!("-netdev tap,id=net{number},ifname=tap{number},script=no,downscript=no");
+            assert!(without.contains(&format!("{tap} ")), "{without}");
+            assert!(with.contains(&format!("{tap},vhost=on ")), "{with}");
+        }
+    }
 }

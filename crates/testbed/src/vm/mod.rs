@@ -1,17 +1,15 @@
 //! Virtual machines: which one a host lives in, how its links are plugged in, and how long it is kept.
 //!
 //! A guest takes seconds to boot, emulated ones ten: it is kept from one bed to the next while somebody
-//! holds [`Kept`]. What a bed set in it is undone by [`Guest::reset`]; one that does not answer is not kept.
+//! holds [`crate::Kept`]. What a bed set in it is undone by [`Guest::reset`]; one that does not answer is not kept.
 
 mod accelerator;
-mod channel;
+mod contained;
 mod machine;
-mod program;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,34 +18,49 @@ use datapath::Missing;
 use netdev::{LinkSpec, Netlink};
 use serde_json::{Value, json};
 use sys::netns::Namespace;
-use sys::owner::Owner;
 
 use self::accelerator::Accelerator;
-use self::machine::{Machine, Shape};
-pub(crate) use self::program::GuestProgram;
+pub(crate) use self::accelerator::{kvm, vhost};
+pub(crate) use self::contained::KIND as OCI_KIND;
+pub(crate) use self::machine::Machine;
+use self::machine::Shape;
 use crate::Error;
 use crate::clean;
 use crate::environment::{Child, Environment, Kind, Network, Program, Wanted, find, root};
 use crate::error::at;
+use crate::kept::{self, Waiting};
+use crate::served;
 
 pub(crate) const KIND: Kind = Kind {
     name: "vm",
     probe: || probe(Flavour::Cloud),
+    look,
     up: |wanted| up(Flavour::Cloud, wanted),
 };
 
 pub(crate) const RT_KIND: Kind = Kind {
     name: "vm-rt",
     probe: || probe(Flavour::Rt),
+    look,
     up: |wanted| up(Flavour::Rt, wanted),
 };
 
 /// A guest that is emulated may take so long to boot beside other work.
 const BOOT: Duration = Duration::from_secs(90);
 const LOOPBACK: u32 = 1;
-const AGENT: &str = "netbench-agent";
+
+/// Those that wait for their next bed.
+pub(crate) static WAITING: Waiting<Machine> = Waiting::new();
 
 fn probe(flavour: Flavour) -> Result<(), Missing> {
+    look()?;
+    Kernel::available(flavour)
+        .map(drop)
+        .map_err(|error| Missing::new(format!("no kernel for a guest: {error}"), "apt-get update"))
+}
+
+/// Whether there is what a guest needs beside a kernel, which is got when it is wanted.
+fn look() -> Result<(), Missing> {
     root()?;
     if find(Path::new("qemu-system-x86_64")).is_none() {
         let what = "virtual machines need qemu-system-x86_64";
@@ -56,35 +69,31 @@ fn probe(flavour: Flavour) -> Result<(), Missing> {
     if !Path::new("/dev/net/tun").exists() {
         return Err(Missing::new("there is no /dev/net/tun", "modprobe tun"));
     }
-    init_program()?;
-    Kernel::available(flavour)
-        .map(drop)
-        .map_err(|error| Missing::new(format!("no kernel for a guest: {error}"), "apt-get update"))
+    served::agent().map(drop)
 }
 
 fn up(flavour: Flavour, wanted: Wanted<'_>) -> Result<Box<dyn Environment>, Error> {
-    let shape = Shape {
-        flavour,
-        cpus: wanted.cpus.to_vec(),
-        links: wanted.links,
-    };
-    let machine = match take(&shape) {
-        Some(machine) => machine,
-        None => Machine::boot(shape, Accelerator::usable(), &name("vm"), BOOT)?,
-    };
-    Ok(Box::new(Vm {
-        guest: Guest {
-            machine: Some(machine),
-            plugged: Mutex::default(),
-        },
-    }))
+    Ok(Box::new(Vm::up(flavour, wanted)?))
 }
 
-/// A name for what no other machine of this process has.
-fn name(of: &str) -> String {
-    static MACHINES: AtomicU32 = AtomicU32::new(0);
-    let number = MACHINES.fetch_add(1, Ordering::Relaxed);
-    clean::name(Owner::current(), of, &number.to_string())
+impl Vm {
+    fn up(flavour: Flavour, wanted: Wanted<'_>) -> Result<Self, Error> {
+        let shape = Shape {
+            flavour,
+            cpus: wanted.cpus.to_vec(),
+            links: wanted.links,
+        };
+        let machine = match take(&shape) {
+            Some(machine) => machine,
+            None => Machine::boot(shape, Accelerator::usable(), &clean::unique("vm"), BOOT)?,
+        };
+        Ok(Self {
+            guest: Guest {
+                machine: Some(machine),
+                plugged: Mutex::default(),
+            },
+        })
+    }
 }
 
 /// The name that the guest's tap of this number has while it is not plugged in.
@@ -116,6 +125,7 @@ impl Environment for Vm {
         BTreeMap::from([
             ("kernel", json!(machine.kernel)),
             ("accelerator", json!(machine.accelerator.name())),
+            ("vhost", json!(machine.vhost)),
             ("emulated", json!(machine.accelerator == Accelerator::Tcg)),
             ("ready_after_s", json!(machine.ready_after.as_secs_f64())),
         ])
@@ -134,20 +144,17 @@ pub struct Guest {
 impl Guest {
     /// Its routing tables.
     pub(crate) fn netlink(&self) -> Netlink {
-        Netlink::over(Box::new(self.machine().channel.carrier()))
+        Netlink::over(Box::new(self.machine().served.carrier()))
     }
 
     /// Writes what a file of it says, such as a setting of its kernel.
     pub(crate) fn write(&self, path: &Path, text: &str) -> io::Result<()> {
-        self.machine().write(path, 0o644, text.as_bytes())
+        self.machine().served.write(path, 0o644, text.as_bytes())
     }
 
     /// What a file of it says.
     pub(crate) fn read(&self, path: &Path) -> io::Result<String> {
-        let bytes = self
-            .machine()
-            .channel
-            .read(path.as_os_str().as_encoded_bytes())?;
+        let bytes = self.machine().served.read(path)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
@@ -211,7 +218,7 @@ impl Guest {
     fn reset(&self) -> Result<(), Error> {
         self.unplug()?;
         let machine = self.machine();
-        machine.clear().map_err(|error| Error::Guest {
+        machine.served.clear().map_err(|error| Error::Guest {
             name: machine.kernel.clone(),
             what: error.to_string(),
         })?;
@@ -247,65 +254,17 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        let holders = kept().holders;
-        let clean = match holders {
-            0 => false,
-            _ => self
+        let clean = kept::wanted()
+            && self
                 .reset()
                 .inspect_err(|error| tracing::warn!("{error}"))
-                .is_ok(),
-        };
-        let Some(machine) = self.machine.take() else {
-            return;
-        };
-        let mut kept = kept();
+                .is_ok();
         // Who asleep cannot be woken is of no use: it ends here.
-        if clean && kept.holders > 0 && machine.sleep().is_ok() {
-            kept.machines.push(machine);
-        }
-    }
-}
-
-/// Machines that wait for their next bed.
-struct Waiting {
-    holders: usize,
-    machines: Vec<Machine>,
-}
-
-fn kept() -> MutexGuard<'static, Waiting> {
-    static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
-        holders: 0,
-        machines: Vec::new(),
-    });
-    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// While one is held, virtual machines wait for the next bed when theirs is dropped. They sleep
-/// meanwhile, and end with the last that is held.
-#[derive(Debug)]
-pub struct Kept(());
-
-impl Kept {
-    pub fn new() -> Self {
-        kept().holders += 1;
-        Self(())
-    }
-}
-
-impl Default for Kept {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        let mut kept = kept();
-        kept.holders -= 1;
-        if kept.holders == 0 {
-            let machines = std::mem::take(&mut kept.machines);
-            drop(kept);
-            drop(machines);
+        if let Some(machine) = self.machine.take()
+            && clean
+            && machine.sleep().is_ok()
+        {
+            WAITING.keep(machine);
         }
     }
 }
@@ -313,33 +272,9 @@ impl Drop for Kept {
 /// One that waits and still answers.
 fn take(shape: &Shape) -> Option<Machine> {
     loop {
-        let machine = {
-            let mut kept = kept();
-            let fits = kept
-                .machines
-                .iter()
-                .position(|machine| machine.shape == *shape)?;
-            kept.machines.swap_remove(fits)
-        };
-        if machine.wake().is_ok() && machine.channel.ping().is_ok() {
+        let machine = WAITING.take(|machine| machine.shape == *shape)?;
+        if machine.wake().is_ok() && machine.served.ping().is_ok() {
             return Some(machine);
         }
     }
-}
-
-/// The program that is a guest's first.
-fn init_program() -> Result<PathBuf, Missing> {
-    let triple = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
-    let named = std::env::var_os("LOWROAD_AGENT").map(PathBuf::from);
-    let own = std::env::current_exe().unwrap_or_default();
-    let beside = own.parent().map(|folder| folder.join(AGENT));
-    let built = own
-        .ancestors()
-        .map(|folder| folder.join(&triple).join("agent").join(AGENT));
-    named
-        .into_iter()
-        .chain(beside)
-        .chain(built)
-        .find(|program| program.is_file())
-        .ok_or_else(|| Missing::new("a guest needs netbench-agent", "cargo xtask agent"))
 }

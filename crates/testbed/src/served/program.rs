@@ -18,18 +18,19 @@ use crate::environment::{Program, Stream};
 pub(crate) struct GuestProgram {
     channel: Arc<Channel>,
     number: u32,
-    machine: u32,
+    /// The process of this machine that its work is done by.
+    outside: u32,
     pub(crate) stdin: Option<ChildStdin>,
     pub(crate) stdout: Option<ChildStdout>,
     pub(crate) stderr: Option<ChildStderr>,
 }
 
 impl GuestProgram {
-    /// Starts it. `machine` is the process that emulates the guest.
+    /// Starts it. `outside` is the process of this machine for the one with that id inside.
     pub(super) fn start(
         channel: &Arc<Channel>,
-        machine: u32,
         program: Program,
+        outside: impl FnOnce(u32) -> u32,
     ) -> io::Result<Self> {
         let number = channel.number();
         let mut words = Vec::new();
@@ -39,13 +40,14 @@ impl GuestProgram {
         }
         // Before it starts: it may speak at once.
         let outputs = [Kind::Output, Kind::Errors].map(|kind| channel.listen(number, kind));
-        channel.ask(number, [(Kind::Start, words.as_slice())])?;
+        let started = channel.ask(number, [(Kind::Start, words.as_slice())])?;
+        let inside = started.value().map_or(0, |(id, _)| id.cast_unsigned());
         let [stdin, stdout, stderr] = program.streams();
         let [said, complained] = outputs;
         Ok(Self {
             channel: Arc::clone(channel),
             number,
-            machine,
+            outside: outside(inside),
             stdin: feed(channel, number, stdin)?.map(ChildStdin::from),
             stdout: drain(said, stdout, || io::stdout().as_fd().try_clone_to_owned())?
                 .map(ChildStdout::from),
@@ -56,8 +58,8 @@ impl GuestProgram {
         })
     }
 
-    pub(crate) fn machine(&self) -> u32 {
-        self.machine
+    pub(crate) fn outside(&self) -> u32 {
+        self.outside
     }
 
     pub(crate) fn signal(&self, signal: Signal) -> io::Result<()> {

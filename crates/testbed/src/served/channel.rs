@@ -1,4 +1,4 @@
-//! The host's end of the serial port: who asked what, and what the guest answers.
+//! The host's end of the serial port, or of the streams: who asked what, and what the guest answers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,10 +16,10 @@ use nix::libc;
 use nix::sys::signal::Signal;
 
 /// A guest that says nothing for so long hangs.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Says frames to a guest and sorts what it says.
-pub(crate) struct Channel {
+pub(super) struct Channel {
     out: Mutex<Box<dyn Write + Send>>,
     heard: Arc<Heard>,
     next: AtomicU32,
@@ -91,7 +91,7 @@ impl Channel {
         &self,
         number: u32,
         frames: impl IntoIterator<Item = (Kind, &'a [u8])>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Frame> {
         for (kind, bytes) in frames {
             self.say(kind, number, bytes)?;
         }
@@ -102,7 +102,7 @@ impl Channel {
             Some(frame) if frame.kind == Kind::Failed => Err(io::Error::other(
                 String::from_utf8_lossy(&frame.bytes).into_owned(),
             )),
-            Some(_) => Ok(()),
+            Some(frame) => Ok(frame),
             None => Err(self.silence()),
         }
     }
@@ -155,7 +155,7 @@ impl Channel {
 
     /// Whether the guest still answers.
     pub(super) fn ping(&self) -> io::Result<()> {
-        self.ask(self.number(), [(Kind::Ping, &[][..])])
+        self.ask(self.number(), [(Kind::Ping, &[][..])]).map(drop)
     }
 
     /// The guest's routing netlink.
@@ -167,8 +167,8 @@ impl Channel {
 
     fn silence(&self) -> io::Error {
         let what = match self.is_gone() {
-            true => "the virtual machine is gone".to_owned(),
-            false => format!("the virtual machine is silent for {} s", PATIENCE.as_secs()),
+            true => "what answers inside is gone".to_owned(),
+            false => format!("what answers inside is silent for {} s", PATIENCE.as_secs()),
         };
         io::Error::new(io::ErrorKind::TimedOut, what)
     }
@@ -257,7 +257,7 @@ impl Heard {
 }
 
 /// Talks to the guest's routing tables.
-pub(super) struct Carrier {
+pub(crate) struct Carrier {
     channel: Arc<Channel>,
 }
 

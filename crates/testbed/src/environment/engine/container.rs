@@ -1,0 +1,267 @@
+//! One container of an engine: started, reached through its agent, kept from bed to bed, removed.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::process::CommandExt as _;
+use std::process::{self, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use netdev::Netlink;
+use serde_json::{Value, json};
+use sys::netns;
+
+use super::{Engine, Image, PATIENCE, bridge};
+use crate::Error;
+use crate::environment::{Child, Network, Program, Published};
+use crate::error::at;
+use crate::kept::{self, Waiting};
+use crate::served::Served;
+
+/// Between looks whether the agent has said something.
+const TICK: Duration = Duration::from_millis(5);
+
+/// Those that wait for their next bed.
+pub(crate) static WAITING: Waiting<Container> = Waiting::new();
+
+/// What tells containers apart that are otherwise as good as each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) engine: &'static str,
+    pub(super) cpus: Vec<usize>,
+    /// Ports that are published; without any it is on no network of the engine's.
+    pub(super) publish: Vec<u16>,
+}
+
+/// A running container. Dropping it removes it.
+#[derive(Debug)]
+pub(crate) struct Container {
+    // The order of the fields is the order of the teardown: the container is gone before its image goes.
+    running: Running,
+    network: Network,
+    published: Option<Published>,
+    served: Served,
+    /// Its first process, by its id on this machine.
+    process: u32,
+    version: String,
+    /// From asking for it until its agent answered.
+    up: Duration,
+    shape: Shape,
+    _image: Arc<Image>,
+    _folder: tempfile::TempDir,
+}
+
+/// What the engine has of it, and the program that is attached to it.
+#[derive(Debug)]
+struct Running {
+    engine: &'static Engine,
+    name: String,
+    attached: process::Child,
+}
+
+impl Container {
+    pub(super) fn run(engine: &'static Engine, shape: Shape) -> Result<Self, Error> {
+        let failed = |what: String| Error::Container {
+            engine: engine.name,
+            what,
+        };
+        let image = Image::of(engine)?;
+        let folder = crate::folder().map_err(|error| failed(error.to_string()))?;
+        let errors = folder.path().join("errors");
+        let begun = Instant::now();
+        let file = File::create(&errors).map_err(|error| failed(error.to_string()))?;
+        let at = match shape.publish.is_empty() {
+            true => None,
+            false => Some(bridge::address(engine).map_err(failed)?),
+        };
+        let mut running = Running::start(engine, &shape, at, &image, file).map_err(failed)?;
+        let attached = &mut running.attached;
+        let (Some(to), Some(from)) = (attached.stdin.take(), attached.stdout.take()) else {
+            return Err(failed("its streams are no pipes".to_owned()));
+        };
+        let served = Served::open(engine.container, to, from);
+        let said = || fs::read_to_string(&errors).unwrap_or_default();
+        while served.hello(TICK).is_none() {
+            if served.is_gone() || begun.elapsed() > PATIENCE {
+                let last = said().lines().next().unwrap_or_default().to_owned();
+                return Err(failed(format!("{} does not answer: {last}", running.name)));
+            }
+        }
+        let hello = served.hello(Duration::ZERO).transpose().map_err(failed)?;
+        tracing::debug!("{}: kernel {hello:?}", running.name);
+        let up = begun.elapsed();
+        let process = running.process().map_err(failed)?;
+        let published = at.map(|at| bridge::given(engine, &running.name, process, at));
+        Ok(Self {
+            published: published.transpose().map_err(failed)?,
+            network: Network::of(&running.name, &shape.cpus, process)?,
+            running,
+            served,
+            process,
+            version: engine.version().map_err(failed)?,
+            up,
+            shape,
+            _image: image,
+            _folder: folder,
+        })
+    }
+
+    pub(super) fn network(&self) -> &Network {
+        &self.network
+    }
+
+    pub(super) fn published(&self) -> Option<&Published> {
+        self.published.as_ref()
+    }
+
+    pub(super) fn start(&self, program: Program) -> io::Result<Child> {
+        if let Some(capability) = program.capabilities(&[]).first() {
+            let what = self.running.engine.container;
+            let what = format!("{what} has what its engine gives, not {capability}");
+            return Err(io::Error::other(what));
+        }
+        self.served.start(program, |inside| self.outside(inside))
+    }
+
+    /// The process of this machine that has this id in the container.
+    fn outside(&self, inside: u32) -> u32 {
+        let inode = self.network.namespace().inode().unwrap_or_default();
+        let processes = netns::processes_in(inode).into_iter();
+        let found = processes.map(i32::cast_unsigned).find(|process| {
+            let status = fs::read_to_string(format!("/proc/{process}/status"));
+            let status = status.unwrap_or_default();
+            let ids = status.lines().find(|line| line.starts_with("NSpid:"));
+            let last = ids.and_then(|ids| ids.split_whitespace().next_back());
+            last.is_some_and(|last| last.parse() == Ok(inside))
+        });
+        // One that has ended already is nobody's work.
+        found.unwrap_or(self.process)
+    }
+
+    pub(super) fn facts(&self) -> BTreeMap<&'static str, Value> {
+        BTreeMap::from([
+            ("engine", json!(self.version)),
+            ("up_us", json!(self.up.as_micros())),
+        ])
+    }
+
+    /// Undoes what a bed set in it, and keeps it if that is wanted.
+    pub(super) fn give_back(self) {
+        if !kept::wanted() {
+            return;
+        }
+        match self.reset() {
+            Ok(()) => WAITING.keep(self),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+
+    fn reset(&self) -> Result<(), Error> {
+        self.served.clear().map_err(|error| Error::Container {
+            engine: self.running.engine.name,
+            what: error.to_string(),
+        })?;
+        let cleared = self.network.namespace().run(|| {
+            let mut netlink = Netlink::new()?;
+            for link in netlink.links()? {
+                let given = self.published.as_ref().map(|given| &given.device);
+                if !link.loopback && given != Some(&link.name) {
+                    netlink.delete_link(link.index)?;
+                }
+            }
+            Ok(())
+        })?;
+        cleared.map_err(at(&self.running.name))
+    }
+}
+
+/// One that waits and still answers.
+pub(super) fn take(shape: &Shape) -> Option<Container> {
+    loop {
+        let container = WAITING.take(|container| container.shape == *shape)?;
+        if container.served.ping().is_ok() {
+            return Some(container);
+        }
+    }
+}
+
+impl Running {
+    fn start(
+        engine: &'static Engine,
+        shape: &Shape,
+        at: Option<IpAddr>,
+        image: &Image,
+        errors: File,
+    ) -> Result<Self, String> {
+        let name = super::unique(engine);
+        let cpus: Vec<String> = shape.cpus.iter().map(usize::to_string).collect();
+        let cpus = cpus.join(",");
+        // What is said passes the engine: in a log of its own nobody would read it.
+        let mut words = vec!["run", "--rm", "--interactive", "--log-driver", "none"];
+        words.extend(["--name", &name, "--hostname", "lowroad"]);
+        let ports = ports(at, &shape.publish);
+        match at {
+            None => words.extend(["--network", "none"]),
+            Some(_) => words.extend(ports.iter().flat_map(|port| ["--publish", port])),
+        }
+        if !cpus.is_empty() {
+            words.extend(["--cpuset-cpus", &cpus]);
+        }
+        words.extend(engine.run);
+        words.push(&image.tag);
+        let mut command = engine.command(&words);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        // Ctrl-C is for this process. When that is killed the agent's input ends, and the container with it.
+        let started = command.stderr(errors).process_group(0).spawn();
+        Ok(Self {
+            engine,
+            attached: started.map_err(|error| error.to_string())?,
+            name,
+        })
+    }
+
+    /// Its first process.
+    fn process(&self) -> Result<u32, String> {
+        let state = ["inspect", "--format", "{{.State.Pid}}", &self.name];
+        let said = self.engine.ask(&state)?;
+        let process = said
+            .parse()
+            .map_err(|_| format!("{said:?} is no process"))?;
+        let words = fs::read_to_string(format!("/proc/{process}/cmdline"));
+        match words.is_ok_and(|words| words.contains(guest::HOLD)) {
+            true => Ok(process),
+            false => Err("its containers are on another machine".to_owned()),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        remove(self.engine, &self.name);
+        // It ends with the container that it is attached to; nobody waits for an engine that hangs.
+        let _ = self.attached.kill();
+        let _ = self.attached.wait();
+    }
+}
+
+/// How an engine is told to publish ports at an address, each to both kinds of transport.
+fn ports(at: Option<IpAddr>, ports: &[u16]) -> Vec<String> {
+    let each = at
+        .into_iter()
+        .flat_map(|at| ports.iter().map(move |port| (at, port)));
+    let both = |(at, port)| ["tcp", "udp"].map(|kind| format!("{at}:{port}:{port}/{kind}"));
+    each.flat_map(both).collect()
+}
+
+/// Removes a container, running or not.
+pub(super) fn remove(engine: &Engine, name: &str) {
+    match engine.ask(&["rm", "--force", "--volumes", name]) {
+        Ok(_) => {}
+        // It has gone by itself meanwhile.
+        Err(why) if why.to_lowercase().contains("no such container") => {}
+        Err(why) if why.contains("already in progress") => {}
+        Err(why) => tracing::warn!("{name}: {why}"),
+    }
+}

@@ -1,0 +1,86 @@
+//! The image that containers are made of: the agent, and nothing else. It is made here, and needs no registry.
+
+use std::process::{Command, Stdio};
+use std::sync::{Arc, PoisonError};
+
+use sys::owner::Owner;
+
+use super::{Engine, answer, lines};
+use crate::{Error, served};
+
+/// Its tag is its maker's [`Owner`].
+const REPOSITORY: &str = "lowroad-agent";
+
+/// An image of this process. Dropping it removes it.
+#[derive(Debug)]
+pub(crate) struct Image {
+    engine: &'static Engine,
+    pub(super) tag: String,
+}
+
+impl Image {
+    /// The one of this process, made where there is none.
+    pub(super) fn of(engine: &'static Engine) -> Result<Arc<Self>, Error> {
+        let mut known = engine.image.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(image) = known.upgrade() {
+            return Ok(image);
+        }
+        let image = Arc::new(Self::make(engine)?);
+        *known = Arc::downgrade(&image);
+        Ok(image)
+    }
+
+    fn make(engine: &'static Engine) -> Result<Self, Error> {
+        let tag = format!("{REPOSITORY}:{}", Owner::current());
+        let failed = |what: String| Error::Container {
+            engine: engine.name,
+            what: format!("making its image: {what}"),
+        };
+        let agent = served::agent()?;
+        let mut pack = Command::new("tar");
+        pack.args(["--create", "--owner=0", "--group=0", "--mode=0755"]);
+        pack.arg(format!("--transform=s,.*,{},", served::AGENT));
+        pack.arg("--directory")
+            .arg(agent.parent().unwrap_or(&agent));
+        pack.args(agent.file_name()).stdout(Stdio::piped());
+        let mut pack = pack.spawn().map_err(|error| failed(error.to_string()))?;
+        let entry = format!("ENTRYPOINT [\"/{}\", \"{}\"]", served::AGENT, guest::HOLD);
+        let mut import = engine.command(&["import", "--change", &entry, "-", &tag]);
+        if let Some(packed) = pack.stdout.take() {
+            import.stdin(packed);
+        }
+        let imported = answer(import);
+        let packed = pack.wait().map_err(|error| failed(error.to_string()))?;
+        imported.map_err(failed)?;
+        // From here on it is removed whatever happens.
+        let image = Self { engine, tag };
+        match packed.success() {
+            true => Ok(image),
+            false => Err(failed(format!("tar: {packed}"))),
+        }
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        if let Err(why) = self.engine.ask(&["rmi", "--force", &self.tag]) {
+            tracing::warn!("{}: {why}", self.tag);
+        }
+    }
+}
+
+/// Removes those of dead makers, and returns how many there were.
+pub(super) fn clean(engine: &Engine) -> usize {
+    let all = ["images", "--format", "{{.Repository}}:{{.Tag}}"];
+    let dead = |image: &String| {
+        // Some say that an image without a registry is of this machine.
+        let image = image.strip_prefix("localhost/").unwrap_or(image);
+        let tag = image.strip_prefix(REPOSITORY)?.strip_prefix(':')?;
+        Some(!tag.parse::<Owner>().ok()?.alive())
+    };
+    let images = lines(engine.ask(&all)).into_iter();
+    let gone = images.filter(|image| dead(image) == Some(true));
+    gone.map(|image| engine.ask(&["rmi", "--force", &image]))
+        .filter(Result::is_ok)
+        .count()
+}

@@ -1,0 +1,71 @@
+//! Containers of runc inside a virtual machine: each has a root, processes and mounts of its own, and the network
+//! of the machine that it is in.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use boot::Flavour;
+use serde_json::Value;
+
+use super::Vm;
+use crate::Guest;
+use crate::environment::{Child, Contents, Environment, Kind, Network, Program, container_runtime};
+
+pub(crate) const KIND: Kind = Kind {
+    name: "vm-oci",
+    probe: || {
+        super::probe(Flavour::Cloud)?;
+        container_runtime()
+    },
+    look: || {
+        super::look()?;
+        container_runtime()
+    },
+    up: |wanted| {
+        let vm = Vm::up(Flavour::Cloud, wanted)?;
+        Ok(Box::new(Contained { vm }))
+    },
+};
+
+/// In the guest.
+const BUNDLES: &str = "/run/bundles";
+
+#[derive(Debug)]
+struct Contained {
+    vm: Vm,
+}
+
+impl Environment for Contained {
+    fn network(&self) -> &Network {
+        self.vm.network()
+    }
+
+    fn start(&self, program: Program) -> io::Result<Child> {
+        // One that is kept has those of the beds before.
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let id = format!("c{}", STARTED.fetch_add(1, Ordering::Relaxed));
+        let bundle = Path::new(BUNDLES).join(&id);
+        let contents = Contents::of(&program)?;
+        let config = contents.config(&id, None, &[], &program).to_string();
+        self.vm.guest.write(&bundle.join("config.json"), &config)?;
+        // Its root has to be a folder that is there.
+        self.vm.guest.write(&bundle.join("rootfs/.made"), "")?;
+        // A file system that the kernel has unpacked is no mount that could be put away: no pivot.
+        let mut runner = Program::new("runc").args(["run", "--no-pivot", "--bundle"]);
+        runner = runner.args([bundle.as_os_str(), id.as_ref()]);
+        for file in contents.files {
+            runner = runner.needs(file);
+        }
+        self.vm.start(program.run_by(runner))
+    }
+
+    fn guest(&self) -> Option<&Guest> {
+        self.vm.guest()
+    }
+
+    fn facts(&self) -> BTreeMap<&'static str, Value> {
+        self.vm.facts()
+    }
+}

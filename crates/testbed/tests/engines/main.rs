@@ -1,0 +1,261 @@
+//! Programs in containers of engines: which network they have, how they end, and that nothing of them stays.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::print_stdout, reason = "the child speaks to its test")]
+
+mod daemon;
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use testbed::{
+    Bed, Child, Host, HostSpec, Kept, Kind, LinkKind, LinkSpec, Program, Stream, Topology,
+};
+
+use self::daemon::with_docker;
+
+/// Says, in a child, that it is one.
+const ROLE: &str = "LOWROAD_TEST_ENGINE_MAKER";
+
+fn pair(kind: LinkKind) -> Topology {
+    let mut topology = Topology::default();
+    for (name, env) in [("client", "native"), ("server", "docker")] {
+        topology.host.insert(name.to_owned(), HostSpec::of(env));
+    }
+    topology.host.get_mut("server").unwrap().cpus = vec![0];
+    topology.link = vec![LinkSpec::new(kind, &["client", "server"])];
+    topology
+}
+
+/// Whether an echo of each family comes back from the container.
+fn echoes(bed: &Bed) -> bool {
+    let client = bed.host("client").unwrap();
+    let server = bed.host("server").unwrap().interface("client").unwrap();
+    [server.v4, server.v6].iter().all(|address| {
+        let mut ping = Command::new("ping");
+        ping.args(["-c", "1", "-W", "5", &address.to_string()]);
+        ping.stdout(Stdio::null());
+        client.spawn(ping).unwrap().wait().unwrap().success()
+    })
+}
+
+/// What a shell in the host prints, and its exit code.
+fn printed(host: &Host, script: &str) -> (String, Option<i32>) {
+    let program = Program::new("sh").args(["-c", script]);
+    let mut child = host.start(program.stdout(Stream::Piped)).unwrap();
+    let mut said = String::new();
+    child.stdout().unwrap().read_to_string(&mut said).unwrap();
+    (said, child.wait().unwrap().code())
+}
+
+/// A program that goes on, and has begun.
+fn sleeper(host: &Host) -> Child {
+    let program = Program::new("sh").args(["-c", "echo begun; read -r never"]);
+    let program = program.stdin(Stream::Piped).stdout(Stream::Piped);
+    let mut child = host.start(program).unwrap();
+    let mut line = String::new();
+    let read = BufReader::new(child.stdout().unwrap()).read_line(&mut line);
+    assert_eq!((read.unwrap(), line.as_str()), (6, "begun\n"));
+    child
+}
+
+/// Words of the engine's, one to each line.
+fn asked(words: &[&str]) -> Vec<String> {
+    let output = Command::new("docker").args(words).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    said.lines().map(str::to_owned).collect()
+}
+
+fn containers() -> Vec<String> {
+    asked(&["ps", "--all", "--quiet", "--no-trunc"])
+}
+
+/// Everything that an engine and a maker of beds may leave.
+fn left(maker: u32) -> Vec<String> {
+    let mut left = containers();
+    left.extend(asked(&["images", "--all", "--quiet"]));
+    let mut names = sys::netns::names();
+    names.retain(|name| name.starts_with(&format!("lr-bed-{maker}-")));
+    left.extend(names);
+    let folders = fs::read_dir(std::env::temp_dir()).unwrap();
+    let folders = folders.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    left.extend(folders.filter(|name| name.starts_with(&format!("lowroad-{maker}-"))));
+    left
+}
+
+fn runs(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+fn wait_until(done: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn signal(pid: u32, signal: Signal) {
+    kill(Pid::from_raw(pid.cast_signed()), signal).unwrap();
+}
+
+/// The first process of the one container there is.
+fn agent() -> u32 {
+    let id = containers().remove(0);
+    let pid = asked(&["inspect", "--format", "{{.State.Pid}}", &id]).remove(0);
+    pid.parse().unwrap()
+}
+
+#[test]
+fn a_container_starts_once_and_is_plugged_into_one_bed_after_the_other() {
+    let test = "a_container_starts_once_and_is_plugged_into_one_bed_after_the_other";
+    with_docker(test, || {
+        let kept = Kept::new();
+        let mut seen = Vec::new();
+        for (run, kind) in [
+            ("direct", LinkKind::Direct),
+            ("bridge", LinkKind::Bridge),
+            ("macvlan", LinkKind::Macvlan),
+            ("again", LinkKind::Direct),
+        ] {
+            let bed = Bed::up(&pair(kind), run).unwrap();
+            assert!(echoes(&bed), "{run}");
+            let server = bed.host("server").unwrap();
+            let child = sleeper(server);
+            let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+            assert!(status.contains("Name:\tsh\n"), "{status}");
+            assert!(status.contains("Cpus_allowed_list:\t0\n"), "{status}");
+            let script = "echo /proc/[0-9]*; echo /sys/class/net/*; exit 7";
+            let (said, code) = printed(server, script);
+            let lines: Vec<_> = said.lines().collect();
+            assert!(lines[0].split(' ').count() <= 5, "its own alone: {said}");
+            assert_eq!(lines[1], "/sys/class/net/client /sys/class/net/lo");
+            assert_eq!(code, Some(7));
+            let facts = server.facts();
+            assert!(facts["up_us"].as_u64() > Some(0), "{facts:?}");
+            assert!(facts["engine"].as_str().is_some(), "{facts:?}");
+            let needy = Program::new("true").may(&["CAP_NET_ADMIN"]);
+            let refused = server.start(needy).unwrap_err().to_string();
+            assert!(refused.contains("CAP_NET_ADMIN"), "{refused}");
+            // One that is forgotten goes with the bed.
+            let pid = child.id();
+            std::mem::forget(child);
+            seen.extend(containers());
+            drop(bed);
+            wait_until(|| !runs(pid));
+        }
+        seen.dedup();
+        assert_eq!(seen.len(), 1, "one start: {seen:?}");
+        drop(kept);
+        assert_eq!(left(std::process::id()), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_container_that_dies_or_hangs_costs_its_bed_alone() {
+    let test = "a_container_that_dies_or_hangs_costs_its_bed_alone";
+    with_docker(test, || {
+        let kept = Kept::new();
+        for (run, how) in [("dies", Signal::SIGKILL), ("hangs", Signal::SIGSTOP)] {
+            let bed = Bed::up(&pair(LinkKind::Direct), run).unwrap();
+            let mut child = sleeper(bed.host("server").unwrap());
+            let first = agent();
+            // What serves its host is a child of the first process.
+            let inside = fs::read_to_string(format!("/proc/{first}/task/{first}/children"));
+            let inside = inside.unwrap();
+            let serving: u32 = inside.split_whitespace().next().unwrap().parse().unwrap();
+            signal(serving, how);
+            assert_eq!(child.wait().unwrap().signal(), Some(Signal::SIGKILL as i32));
+            drop(child);
+            drop(bed);
+            assert!(!runs(first), "what {run} is not kept");
+        }
+        let bed = Bed::up(&pair(LinkKind::Direct), "after").unwrap();
+        assert!(echoes(&bed));
+        drop(bed);
+        drop(kept);
+        assert_eq!(left(std::process::id()), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn clean_removes_what_a_killed_maker_of_containers_left() {
+    let test = "clean_removes_what_a_killed_maker_of_containers_left";
+    if std::env::var_os(ROLE).is_some() {
+        let _kept = Kept::new();
+        let bed = Bed::up(&pair(LinkKind::Bridge), "maker").unwrap();
+        let child = sleeper(bed.host("server").unwrap());
+        println!("\nprogram {}", child.id());
+        loop {
+            std::thread::park();
+        }
+    }
+    with_docker(test, || {
+        let mut maker = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture", test])
+            .env(ROLE, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(maker.stdout.take().unwrap()).lines();
+        let mut said = said.map_while(Result::ok);
+        let program = said.find_map(|line| line.strip_prefix("program ")?.parse().ok());
+        let program: u32 = program.expect("the maker says that a program runs");
+        // The first process cannot see that nobody is there any more: its container stays.
+        let agent = agent();
+        signal(agent, Signal::SIGSTOP);
+        maker.kill().unwrap();
+        maker.wait().unwrap();
+        assert!(runs(agent));
+        let before = left(maker.id());
+        assert!(
+            before.len() >= 6,
+            "a container, its image, three names, its files: {before:?}"
+        );
+        let cleaned = testbed::clean().unwrap();
+        assert!(
+            cleaned.containers >= 1 && cleaned.images >= 1,
+            "{cleaned:?}"
+        );
+        assert_eq!(left(maker.id()), Vec::<String>::new());
+        wait_until(|| !runs(program) && !runs(agent));
+    });
+}
+
+#[test]
+fn without_an_engine_it_is_said_what_brings_one() {
+    let test = "without_an_engine_it_is_said_what_brings_one";
+    if let Ok(expected) = std::env::var(ROLE) {
+        let missing = (Kind::find("docker").unwrap().probe)().unwrap_err();
+        assert!(missing.what.contains(&expected), "{missing}");
+        let remedy = "apt-get install docker.io && systemctl start docker";
+        assert_eq!(missing.remedy, remedy);
+        return;
+    }
+    if !sys::require::root() {
+        return;
+    }
+    let empty = tempfile::tempdir().unwrap();
+    let fake = empty.path().join("docker");
+    let run = |expected: &str| {
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture", test])
+            .env(ROLE, expected)
+            .env("PATH", empty.path())
+            .status();
+        assert!(status.unwrap().success(), "{expected}");
+    };
+    run("docker is not installed");
+    let says = "#!/bin/sh\necho Cannot connect to the Docker daemon >&2\nexit 1\n";
+    fs::write(&fake, says).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&fake, mode).unwrap();
+    run("no engine answers: Cannot connect to the Docker daemon");
+}

@@ -4,6 +4,13 @@ use std::fmt;
 use std::io;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::TICK;
+
+/// The test before may still be letting go of its sockets.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A port, or a range of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,8 +23,17 @@ impl Ports {
             let kind = tried.as_ref().err().map(io::Error::kind);
             kind == Some(io::ErrorKind::AddrInUse)
         };
-        let found = self.0.clone().map(open).find(|tried| !taken(tried));
-        found.unwrap_or_else(|| Err(io::Error::other(format!("ports {self} are all in use"))))
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let found = self.0.clone().map(&open).find(|tried| !taken(tried));
+            if let Some(found) = found {
+                return found;
+            }
+            if Instant::now() > until {
+                return Err(io::Error::other(format!("ports {self} are all in use")));
+            }
+            thread::sleep(TICK);
+        }
     }
 }
 

@@ -19,7 +19,7 @@ usage: netbench-agent serve [--listen ADDR:PORT] [--token-file FILE] [--clients 
            [--max-duration DURATION] [--max-mbps MBPS] [--data-ports PORT[-PORT]]
        netbench-agent run TARGET [--test TEST,...] [--duration DURATION] [--warmup DURATION] [--flows N]
            [--request SIZE] [--response SIZE] [--message SIZE] [--rate RATE] [--reverse]
-           [--socket-buffer SIZE] [--histogram] [--token-file FILE]
+           [--socket-buffer SIZE] [--busy-poll DURATION] [--histogram] [--token-file FILE]
 Options, units and what is printed are those of `lowroad netbench` with --json.
 ";
 

@@ -51,6 +51,7 @@ fn specs(arguments: &mut Arguments) -> Result<Vec<Spec>, Failure> {
     let warmup: Option<Span> = option(arguments, "--warmup")?;
     let flows: Option<u16> = option(arguments, "--flows")?;
     let rate: Option<Pps> = option(arguments, "--rate")?;
+    let busy_poll: Option<Span> = option(arguments, "--busy-poll")?;
     let reverse = arguments.contains("--reverse");
     let mut bytes = |name| -> Result<Option<u32>, Failure> {
         let size: Option<Size> = option(arguments, name)?;
@@ -79,6 +80,7 @@ fn specs(arguments: &mut Arguments) -> Result<Vec<Spec>, Failure> {
                     false => Direction::Up,
                 },
                 socket_buffer,
+                busy_poll_us: busy_poll.map(|span| u32::try_from(micros(span)).unwrap_or(u32::MAX)),
                 ..usual
             };
             let checked = spec.check();

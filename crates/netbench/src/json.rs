@@ -61,7 +61,7 @@ fn end(end: &End) -> Value {
     json!({
         "window_us": end.window_ns / 1000, "bytes": end.bytes, "messages": end.messages,
         "process_cpu_us": end.cpu_ns / 1000, "send_buffer_bytes": end.send_buffer,
-        "receive_buffer_bytes": end.receive_buffer,
+        "receive_buffer_bytes": end.receive_buffer, "busy_poll_us": end.busy_poll_us,
     })
 }
 

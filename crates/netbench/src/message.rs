@@ -12,7 +12,7 @@ use crate::outcome::End;
 use crate::spec::Spec;
 
 /// Of what is said here. Ends of different versions do not measure together.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Tells this protocol from others.
 pub(crate) const GREETING: [u8; 6] = *b"lrnb\r\n";
 /// Of a message, in bytes.

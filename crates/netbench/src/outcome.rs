@@ -26,6 +26,8 @@ pub struct End {
     /// What the kernel gave each socket, in bytes, as it counts them.
     pub send_buffer: u64,
     pub receive_buffer: u64,
+    /// How long its reads poll before they sleep, in microseconds.
+    pub busy_poll_us: u32,
 }
 
 /// How long transactions took, in nanoseconds.

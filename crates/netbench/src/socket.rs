@@ -17,7 +17,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(50);
 /// TCP fits its window to them.
 pub(crate) fn tcp(to: IpAddr, spec: &Spec) -> io::Result<Socket> {
     let socket = Socket::new(domain(to), Type::STREAM, Some(Protocol::TCP))?;
-    size(&socket, spec)?;
+    tune(&socket, spec)?;
     socket.set_tcp_nodelay(true)?;
     Ok(socket)
 }
@@ -35,7 +35,7 @@ pub(crate) fn listen(at: SocketAddr, spec: &Spec) -> io::Result<TcpListener> {
 
 pub(crate) fn udp(at: SocketAddr, spec: &Spec) -> io::Result<UdpSocket> {
     let socket = Socket::new(domain(at.ip()), Type::DGRAM, Some(Protocol::UDP))?;
-    size(&socket, spec)?;
+    tune(&socket, spec)?;
     socket.bind(&at.into())?;
     socket.set_read_timeout(Some(LOOK))?;
     Ok(socket.into())
@@ -48,20 +48,27 @@ fn domain(of: IpAddr) -> Domain {
     }
 }
 
-fn size(socket: &Socket, spec: &Spec) -> io::Result<()> {
+fn tune(socket: &Socket, spec: &Spec) -> io::Result<()> {
     if let Some(bytes) = spec.socket_buffer {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         socket.set_send_buffer_size(bytes)?;
         socket.set_recv_buffer_size(bytes)?;
     }
+    if let Some(us) = spec.busy_poll_us {
+        socket.set_busy_poll(us).map_err(|cause| {
+            let what = format!("busy polling, which needs CAP_NET_ADMIN: {cause}");
+            io::Error::new(cause.kind(), what)
+        })?;
+    }
     Ok(())
 }
 
-/// What the kernel has given, as it counts.
+/// What the kernel has given, as it counts, and does.
 pub(crate) fn buffers(socket: &SockRef<'_>, end: &mut End) {
     let bytes = |size: io::Result<usize>| size.map_or(0, |bytes| bytes as u64);
     end.send_buffer = bytes(socket.send_buffer_size());
     end.receive_buffer = bytes(socket.recv_buffer_size());
+    end.busy_poll_us = socket.busy_poll().unwrap_or_default();
 }
 
 /// Of this process, user and system, in nanoseconds.

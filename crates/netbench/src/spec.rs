@@ -14,6 +14,8 @@ pub const LARGEST_MESSAGE: u32 = 16 << 20;
 pub const LARGEST_DATAGRAM: u32 = 65_507;
 /// Longer than anybody waits for one test.
 const LONGEST: Duration = Duration::from_hours(24);
+/// Longer than this no answer of a network is looked for, in microseconds.
+const LONGEST_POLL_US: u32 = 10_000;
 /// Shorter than this a test has no window that could be measured.
 const SHORTEST: Duration = Duration::from_millis(10);
 
@@ -126,6 +128,9 @@ pub struct Spec {
     pub direction: Direction,
     /// Asked of the kernel at both ends, in bytes; none: what the kernel gives.
     pub socket_buffer: Option<u32>,
+    /// How long a read at either end looks for packets by itself before it sleeps, in microseconds; none:
+    /// as long as the kernel's own setting says, which usually is not at all.
+    pub busy_poll_us: Option<u32>,
 }
 
 /// Why a test cannot be.
@@ -145,6 +150,8 @@ pub enum Invalid {
     NoDirection { test: Test },
     #[error("icmp has one flow")]
     OneFlow,
+    #[error("a read polls for at most {LONGEST_POLL_US} us, and not at all in {test}")]
+    BusyPoll { test: Test },
 }
 
 impl Spec {
@@ -166,6 +173,7 @@ impl Spec {
             rate: (test == Test::Icmp).then_some(100.0),
             direction: Direction::Up,
             socket_buffer: None,
+            busy_poll_us: None,
         }
     }
 
@@ -208,6 +216,11 @@ impl Spec {
         }
         if self.rate.is_some() && matches!(test, Test::TcpStream | Test::UdpRate) {
             return Err(Invalid::NoRate { test });
+        }
+        let polls = 1..=LONGEST_POLL_US;
+        let polled = self.busy_poll_us;
+        if polled.is_some_and(|us| test == Test::Icmp || !polls.contains(&us)) {
+            return Err(Invalid::BusyPoll { test });
         }
         if self.direction == Direction::Down && !test.streams() {
             return Err(Invalid::NoDirection { test });
@@ -272,6 +285,10 @@ mod tests {
             refused(TcpStream, |spec| spec.rate = Some(1.0)),
             Invalid::NoRate { test: TcpStream }
         );
+        for test in [Icmp, TcpRr] {
+            let polls = |spec: &mut Spec| spec.busy_poll_us = Some(LONGEST_POLL_US + 1);
+            assert_eq!(refused(test, polls), Invalid::BusyPoll { test });
+        }
         assert_eq!(
             refused(TcpRr, |spec| spec.direction = Direction::Down),
             Invalid::NoDirection { test: TcpRr }

@@ -211,6 +211,24 @@ fn socket_buffers_are_what_was_asked_for_at_both_ends() {
 }
 
 #[test]
+fn reads_poll_at_both_ends_as_long_as_was_asked_for() {
+    if !sys::require::root() {
+        return;
+    }
+    let server = server("127.0.0.1:0");
+    for test in [Test::TcpRr, Test::UdpRr, Test::TcpStream] {
+        let spec = Spec {
+            busy_poll_us: Some(50),
+            ..spec(test)
+        };
+        let outcome = measure(&server, &spec);
+        for end in [outcome.near, outcome.far.unwrap()] {
+            assert_eq!(end.busy_poll_us, 50, "{test}");
+        }
+    }
+}
+
+#[test]
 fn in_an_open_loop_no_more_is_sent_than_is_due() {
     let server = server("127.0.0.1:0");
     for test in [Test::TcpRr, Test::UdpRr, Test::TcpCrr] {

@@ -64,6 +64,9 @@ pub(super) struct Run {
     /// Ask for socket buffers of this size at both ends
     #[arg(long, value_name = "SIZE")]
     socket_buffer: Option<Size>,
+    /// Reads at both ends look for packets so long before they sleep; needs CAP_NET_ADMIN at both
+    #[arg(long, value_name = "DURATION")]
+    busy_poll: Option<Span>,
     /// In JSON, say how often each latency was seen
     #[arg(long)]
     histogram: bool,
@@ -138,6 +141,9 @@ impl Run {
                     false => Direction::Up,
                 },
                 socket_buffer: self.socket_buffer.map(bytes),
+                busy_poll_us: self
+                    .busy_poll
+                    .map(|span| u32::try_from(micros(span)).unwrap_or(u32::MAX)),
                 ..usual
             };
             let messages = test.streams() || test == Test::Icmp;

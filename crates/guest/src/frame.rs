@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 
 /// What [`Kind::Hello`] carries first; a host refuses any other.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Bytes that a frame carries at most.
 pub const LARGEST: usize = 64 << 10;
 /// Kind, number, length.
@@ -59,8 +59,11 @@ kinds! {
     Netlink = 13,
     /// To the guest: the path of a file to read. Its parts come as output, then that it is done.
     Get = 14,
-    /// To the guest: everything that runs there is to be killed.
+    /// To the guest: everything that runs there is to be killed, and these files and folders, each ended
+    /// by a zero byte, removed.
     Clear = 15,
+    /// To the host: the program says that it is ready.
+    Ready = 16,
 }
 
 /// One thing said.

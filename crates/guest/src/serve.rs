@@ -5,8 +5,10 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -120,7 +122,7 @@ impl Served {
                 Ok(()) => self.host.say(Kind::Done, number, []),
                 Err(error) => self.host.say(Kind::Failed, number, error.to_string()),
             },
-            Kind::Clear => match clear() {
+            Kind::Clear => match clear(&frame.bytes) {
                 Ok(()) => self.host.say(Kind::Done, number, []),
                 Err(error) => self.host.say(Kind::Failed, number, error.to_string()),
             },
@@ -130,16 +132,14 @@ impl Served {
     }
 
     fn start(&mut self, number: u32, words: &[u8]) -> io::Result<()> {
-        let mut words = words
-            .split(|byte| *byte == 0)
-            .map(OsStr::from_bytes)
-            .collect::<Vec<_>>();
-        words.pop();
+        let words = words_of(words);
         let [program, arguments @ ..] = words.as_slice() else {
             return Err(io::Error::other("no program is named"));
         };
+        let notified = Notified::bind(number)?;
         let mut child = Command::new(program)
             .args(arguments)
+            .env("NOTIFY_SOCKET", format!("@{}", notified.name))
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -166,8 +166,14 @@ impl Served {
         if let Some(stderr) = child.stderr.take() {
             pass_on(stderr, self.host.clone(), Kind::Errors, number);
         }
+        let name = notified.name.clone();
+        notified.pass_on(self.host.clone(), number);
         let (host, running) = (self.host.clone(), Arc::clone(&self.groups));
-        thread::spawn(move || wait_for(child, &host, &running, number));
+        thread::spawn(move || {
+            wait_for(child, &host, &running, number);
+            // Nobody else will say anything there.
+            let _ = say_to(&name, b"");
+        });
         Ok(())
     }
 
@@ -217,17 +223,66 @@ impl Served {
     }
 }
 
-/// Kills all but the first process and this one.
-fn clear() -> io::Result<()> {
+/// Where a program says that it is ready, as a service does to its manager.
+struct Notified {
+    name: String,
+    socket: UnixDatagram,
+}
+
+impl Notified {
+    fn bind(number: u32) -> io::Result<Self> {
+        let name = format!("lowroad-ready-{}-{number}", std::process::id());
+        let address = UnixAddress::from_abstract_name(&name)?;
+        let socket = UnixDatagram::bind_addr(&address)?;
+        Ok(Self { name, socket })
+    }
+
+    /// Tells the host, until somebody says nothing.
+    fn pass_on(self, host: Speaker, number: u32) {
+        thread::spawn(move || {
+            let mut said = [0; 256];
+            while let Ok(length @ 1..) = self.socket.recv(&mut said) {
+                let ready = said[..length].starts_with(b"READY=1");
+                if ready && host.say(Kind::Ready, number, []).is_err() {
+                    break;
+                }
+            }
+        });
+    }
+}
+
+fn say_to(name: &str, what: &[u8]) -> io::Result<()> {
+    let address = UnixAddress::from_abstract_name(name)?;
+    UnixDatagram::unbound()?
+        .send_to_addr(what, &address)
+        .map(drop)
+}
+
+/// Words that are each ended by a zero byte.
+fn words_of(bytes: &[u8]) -> Vec<&OsStr> {
+    let mut words: Vec<_> = bytes.split(|byte| *byte == 0).collect();
+    words.pop();
+    words.into_iter().map(OsStr::from_bytes).collect()
+}
+
+/// Kills all but the first process and this one, and removes what is named.
+fn clear(named: &[u8]) -> io::Result<()> {
     const EVERYBODY: Pid = Pid::from_raw(-1);
     if std::os::unix::process::parent_id() != 1 || !init::is_first() {
         return Err(io::Error::other("this is no guest"));
     }
     match kill(EVERYBODY, Signal::SIGKILL) {
         // There is nobody.
-        Ok(()) | Err(Errno::ESRCH) => Ok(()),
-        Err(errno) => Err(errno.into()),
+        Ok(()) | Err(Errno::ESRCH) => {}
+        Err(errno) => return Err(errno.into()),
     }
+    words_of(named).into_iter().try_for_each(|path| {
+        let path = Path::new(path);
+        match path.is_dir() {
+            true => fs::remove_dir_all(path),
+            false => fs::remove_file(path),
+        }
+    })
 }
 
 fn create(frame: &Frame) -> io::Result<File> {
@@ -367,6 +422,28 @@ mod tests {
         assert_eq!(host.next().kind, Kind::Started);
         host.say(Kind::Signal, 2, KILL.to_le_bytes());
         assert_eq!(host.until_ended(2).2, KILL);
+    }
+
+    #[test]
+    fn the_host_hears_who_is_ready() {
+        let mut host = Host::new();
+        host.say(
+            Kind::Start,
+            7,
+            *b"sh\0-c\0echo $NOTIFY_SOCKET; read -r never\0",
+        );
+        assert_eq!(host.next().kind, Kind::Started);
+        let name = String::from_utf8(host.next().bytes).unwrap();
+        let name = name.trim().strip_prefix('@').unwrap();
+        say_to(name, b"STOPPING=1\n").unwrap();
+        say_to(name, b"READY=1\n").unwrap();
+        assert_eq!(host.next(), Frame::new(Kind::Ready, 7, []));
+        host.say(Kind::Input, 7, []);
+        host.until_ended(7);
+        // Its listener ends with it, some time after.
+        while say_to(name, b"STOPPING=1\n").is_ok() {
+            thread::yield_now();
+        }
     }
 
     #[test]

@@ -78,6 +78,7 @@ impl Bed {
             let environment = spec.kind(name)?.up(Wanted {
                 name: &clean::name(owner, run_id, name),
                 cpus: &spec.cpus,
+                huge_pages: spec.huge_pages,
                 links: own().count(),
                 publish: &own()
                     .flat_map(|link| link.publish.clone())
@@ -151,6 +152,18 @@ impl Bed {
     /// `host.relay.ipv4.ip_forward`, `device.relay.sender.features`.
     pub fn settings(&self) -> &BTreeMap<String, Value> {
         &self.settings
+    }
+
+    /// The settings, and what is known of each host's environment: `host.relay.kernel`. What a trial's
+    /// record keeps.
+    pub fn facts(&self) -> BTreeMap<String, Value> {
+        let mut facts = self.settings.clone();
+        for host in self.hosts.values() {
+            for (fact, value) in host.facts() {
+                facts.insert(format!("host.{}.{fact}", host.name()), value);
+            }
+        }
+        facts
     }
 
     fn set_sysctls(&mut self, topology: &Topology) -> Result<(), Error> {

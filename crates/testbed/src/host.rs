@@ -85,7 +85,13 @@ impl Host {
 
     /// What is known of the environment, by name.
     pub fn facts(&self) -> BTreeMap<&'static str, Value> {
-        self.environment.facts()
+        let mut facts = self.environment.facts();
+        if self.guest().is_none()
+            && let Ok(kernel) = fs::read_to_string("/proc/sys/kernel/osrelease")
+        {
+            facts.insert("kernel", kernel.trim().into());
+        }
+        facts
     }
 
     /// The guest that its devices are in, where they are not in its namespace.
@@ -96,14 +102,36 @@ impl Host {
     /// What a file below `/proc` or `/sys` says to a thread of this host.
     pub fn read(&self, path: &str) -> Result<String, Error> {
         let read = match self.guest() {
-            Some(guest) => guest.read(Path::new(path)),
+            Some(guest) => guest.read(Path::new(path)).map(lossy),
             None => self.within(path, || fs::read_to_string(path))?,
         };
-        read.map_err(|cause| Error::Reading {
+        read.map_err(|cause| self.reading(path, cause))
+    }
+
+    /// What a program of this host has written to a file of the folder that it works in.
+    pub fn fetch(&self, path: &Path) -> Result<Vec<u8>, Error> {
+        let fetched = match self.environment.served() {
+            Some(served) => served.read(path),
+            None => fs::read(path),
+        };
+        fetched.map_err(|cause| self.reading(&path.to_string_lossy(), cause))
+    }
+
+    /// The CPUs that what runs there is confined to, by the numbers that it knows them by; empty, none in
+    /// particular.
+    pub fn cpus(&self) -> Vec<usize> {
+        match self.guest() {
+            Some(guest) => (0..guest.cpus()).collect(),
+            None => self.cpus.clone(),
+        }
+    }
+
+    fn reading(&self, path: &str, cause: std::io::Error) -> Error {
+        Error::Reading {
             place: self.name.clone(),
             path: path.to_owned(),
             cause,
-        })
+        }
     }
 
     /// Writes a file below `/proc` or `/sys` as a thread of this host would.
@@ -216,4 +244,8 @@ impl Host {
     pub fn netlink(&self) -> MutexGuard<'_, Netlink> {
         self.netlink.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn lossy(bytes: Vec<u8>) -> String {
+    String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -21,9 +21,7 @@ mod wiring;
 
 pub use bed::Bed;
 pub use clean::{Cleaned, PINS, clean, folder};
-pub use environment::{
-    Child, Environment, KINDS, Kind, Network, Program, Published, Stream, Wanted,
-};
+pub use environment::{Child, KINDS, Kind, Program, Stream};
 pub use error::Error;
 pub use host::{Host, Interface, Peer};
 pub use impaired::{Distribution, Impairment};
@@ -31,4 +29,4 @@ pub use kept::Kept;
 pub use machine::machine;
 pub use settings::{HostSettings, LinkSettings, Neighbours};
 pub use topology::{HostSpec, LinkKind, LinkSpec, Subnet, Topology};
-pub use vm::Guest;
+pub use vm::{Guest, huge_pages};

@@ -34,6 +34,9 @@ pub struct HostSpec {
     pub env: String,
     /// CPUs that what runs there is confined to; empty, none in particular.
     pub cpus: Vec<usize>,
+    /// Whether its memory is in huge pages; for virtual machines.
+    #[serde(rename = "huge-pages")]
+    pub huge_pages: bool,
     #[serde(flatten)]
     pub settings: HostSettings,
 }
@@ -101,7 +104,10 @@ impl Topology {
     pub fn check(&self) -> Result<(), Error> {
         for (name, host) in &self.host {
             check_name(name)?;
-            host.kind(name)?;
+            let kind = host.kind(name)?;
+            if host.huge_pages && !kind.guest {
+                return refuse(format!("host {name}: huge pages are for virtual machines"));
+            }
         }
         for (number, link) in self.link.iter().enumerate() {
             link.check(&self.host)
@@ -238,6 +244,7 @@ impl HostSpec {
         Self {
             env: env.to_owned(),
             cpus: Vec::new(),
+            huge_pages: false,
             settings: HostSettings::default(),
         }
     }
@@ -313,6 +320,8 @@ struct HostKeys {
     env: String,
     #[serde(default)]
     cpus: Vec<usize>,
+    #[serde(default, rename = "huge-pages")]
+    huge_pages: bool,
 }
 
 #[derive(Deserialize)]
@@ -335,11 +344,12 @@ impl TryFrom<toml::Table> for HostSpec {
     type Error = toml::de::Error;
 
     fn try_from(table: toml::Table) -> Result<Self, toml::de::Error> {
-        let (keys, settings) = split(table, &["env", "cpus"]);
+        let (keys, settings) = split(table, &["env", "cpus", "huge-pages"]);
         let keys: HostKeys = keys.try_into()?;
         Ok(Self {
             env: keys.env,
             cpus: keys.cpus,
+            huge_pages: keys.huge_pages,
             settings: settings.try_into()?,
         })
     }

@@ -7,13 +7,18 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use super::ready::Ready;
 use crate::served::GuestProgram;
+
+/// Between looks for what a program says.
+const TICK: Duration = Duration::from_millis(1);
 
 /// A running program, head of its own process group. Dropping it kills the group.
 #[derive(Debug)]
 pub struct Child {
     running: Running,
     inside: Option<Box<dyn Inside>>,
+    ready: Option<Ready>,
 }
 
 #[derive(Debug)]
@@ -45,18 +50,48 @@ impl Child {
     }
 
     pub(super) fn of(process: std::process::Child) -> Self {
-        let running = Running::Process(process);
-        Self {
-            running,
-            inside: None,
-        }
+        Self::running(Running::Process(process))
     }
 
     pub(crate) fn in_guest(program: GuestProgram) -> Self {
-        let running = Running::Guest(program);
+        Self::running(Running::Guest(program))
+    }
+
+    fn running(running: Running) -> Self {
         Self {
             running,
             inside: None,
+            ready: None,
+        }
+    }
+
+    /// From now on, what it says of being ready is heard.
+    pub(super) fn hears(&mut self, ready: Option<Ready>) {
+        self.ready = ready;
+    }
+
+    /// Waits until it says that it is ready: false where it has ended, or `patience` is over, before.
+    /// The program was started as one that [`super::Program::tells`].
+    pub fn wait_ready(&mut self, patience: Duration) -> io::Result<bool> {
+        let until = Instant::now() + patience;
+        loop {
+            if self.is_ready()? {
+                return Ok(true);
+            }
+            if self.try_wait()?.is_some() || Instant::now() > until {
+                return self.is_ready();
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+
+    fn is_ready(&self) -> io::Result<bool> {
+        match (&self.running, &self.ready) {
+            (Running::Guest(program), _) => Ok(program.is_ready()),
+            (Running::Process(_), Some(ready)) => Ok(ready.heard()),
+            (Running::Process(_), None) => {
+                Err(io::Error::other("nobody listens for its being ready"))
+            }
         }
     }
 
@@ -137,7 +172,7 @@ impl Child {
             if let Some(status) = self.try_wait()? {
                 return Ok(status);
             }
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(TICK);
         }
         self.signal(Signal::SIGKILL)?;
         self.wait()

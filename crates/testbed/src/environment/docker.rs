@@ -7,6 +7,7 @@ use super::engine::Engine;
 
 pub(super) const KIND: Kind = Kind {
     name: "docker",
+    guest: false,
     probe: || ENGINE.probe(),
     look: || ENGINE.probe(),
     up: |wanted| ENGINE.up(wanted),

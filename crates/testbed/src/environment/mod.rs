@@ -10,6 +10,7 @@ mod network;
 mod oci;
 mod podman;
 mod program;
+mod ready;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,17 +22,17 @@ use sys::netns::Namespace;
 
 pub use self::child::Child;
 pub(crate) use self::engine::{WAITING, clean as clean_engines};
-pub use self::network::Network;
-pub(crate) use self::network::{confine, kill_inside};
+pub(crate) use self::network::{Network, confine, kill_inside};
 pub(crate) use self::oci::{Contents, runtime as container_runtime};
 pub(crate) use self::program::find;
 pub use self::program::{Program, Stream};
 use crate::Error;
+use crate::served::Served;
 use crate::vm::{self, Guest};
 
 /// A running machine: a namespace of this one, a container, a virtual machine. Dropping it kills what
 /// runs inside and removes it.
-pub trait Environment: Send + Sync + std::fmt::Debug {
+pub(crate) trait Environment: Send + Sync + std::fmt::Debug {
     /// What its links plug into.
     fn network(&self) -> &Network;
 
@@ -40,6 +41,11 @@ pub trait Environment: Send + Sync + std::fmt::Debug {
 
     /// The guest that its ends of links are in, where that is not the network itself.
     fn guest(&self) -> Option<&Guest> {
+        None
+    }
+
+    /// The agent inside, where files are others than this machine's.
+    fn served(&self) -> Option<&Served> {
         None
     }
 
@@ -56,7 +62,7 @@ pub trait Environment: Send + Sync + std::fmt::Debug {
 
 /// What an engine has made of a container's network.
 #[derive(Debug)]
-pub struct Published {
+pub(crate) struct Published {
     /// Where the engine's bridge is.
     pub(crate) outside: Namespace,
     /// The address at which its ports are published there.
@@ -68,7 +74,7 @@ pub struct Published {
 
 /// What a bed asks of the environment that a host lives in.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     /// What everything that outlives this process is called: it tells the owner and the host.
     pub name: &'a str,
     /// CPUs that what runs there is confined to; empty, none in particular.
@@ -77,6 +83,8 @@ pub struct Wanted<'a> {
     pub links: usize,
     /// Ports of its that an engine is to publish.
     pub publish: &'a [u16],
+    /// Whether a virtual machine's memory is to be in huge pages.
+    pub huge_pages: bool,
 }
 
 /// A kind of environment.
@@ -84,6 +92,8 @@ pub struct Wanted<'a> {
 pub struct Kind {
     /// The name a topology has under `env`.
     pub name: &'static str,
+    /// Whether it has a kernel, a clock and files of its own, which nobody outside can reach.
+    pub guest: bool,
     /// Why this machine has no such environment. It changes nothing but what is kept in caches.
     pub probe: fn() -> Result<(), Missing>,
     /// The same as far as it is known without getting anything.

@@ -2,10 +2,12 @@
 
 use std::io;
 
+use super::ready::{Ready, VARIABLE};
 use super::{Child, Environment, Kind, Network, Program, root};
 
 pub(super) const KIND: Kind = Kind {
     name: "native",
+    guest: false,
     probe: root,
     look: root,
     up: |wanted| {
@@ -25,6 +27,13 @@ impl Environment for Native {
     }
 
     fn start(&self, program: Program) -> io::Result<Child> {
-        self.network.spawn(program.command())
+        let ready = Ready::of(program.tells_ready())?;
+        let mut command = program.command();
+        if let Some(ready) = &ready {
+            command.env(VARIABLE, ready.path());
+        }
+        let mut child = self.network.spawn(command)?;
+        child.hears(ready);
+        Ok(child)
     }
 }

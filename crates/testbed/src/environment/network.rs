@@ -16,7 +16,7 @@ use crate::Error;
 
 /// A network namespace that links plug into. Dropping it kills everything inside.
 #[derive(Debug)]
-pub struct Network {
+pub(crate) struct Network {
     name: String,
     namespace: Namespace,
     /// Programs are started by one thread that lives as long as the host: the kernel kills a
@@ -86,12 +86,12 @@ impl Network {
     }
 
     /// `ip netns` lists it under the bed's name for the host.
-    pub fn namespace(&self) -> &Namespace {
+    pub(crate) fn namespace(&self) -> &Namespace {
         &self.namespace
     }
 
     /// Starts a program of this machine in this network, on its CPUs.
-    pub fn spawn(&self, command: Command) -> io::Result<Child> {
+    pub(crate) fn spawn(&self, command: Command) -> io::Result<Child> {
         let ended = || io::Error::other("the host is down");
         let (answer, answered) = mpsc::channel();
         let requests = self.requests.as_ref().ok_or_else(ended)?;

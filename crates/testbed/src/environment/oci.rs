@@ -17,11 +17,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::child::Inside;
+use super::ready::{Ready, VARIABLE};
 use super::{Child, Environment, Kind, Network, Program, Wanted, root};
 use crate::{Error, clean};
 
 pub(super) const KIND: Kind = Kind {
     name: "oci",
+    guest: false,
     probe,
     look: probe,
     up: |wanted| Ok(Box::new(Oci::up(wanted)?)),
@@ -85,10 +87,13 @@ impl Oci {
     }
 
     /// Writes the folder that runc makes a container of.
-    fn bundle(&self, id: &str, program: &Program) -> io::Result<PathBuf> {
+    fn bundle(&self, id: &str, program: &Program, ready: Option<&Path>) -> io::Result<PathBuf> {
         let bundle = self.folder.path().join(id);
         fs::create_dir_all(bundle.join("rootfs"))?;
-        let contents = Contents::of(program)?;
+        let mut contents = Contents::of(program)?;
+        if let Some(ready) = ready {
+            contents.says_ready_at(ready);
+        }
         let network = Path::new("/run/netns").join(&self.name);
         let config = contents.config(id, Some(&network), &self.cpus, program);
         fs::write(bundle.join("config.json"), config.to_string())?;
@@ -103,7 +108,9 @@ impl Environment for Oci {
 
     fn start(&self, program: Program) -> io::Result<Child> {
         let id = format!("{}-{}", self.name, self.started.fetch_add(1, Relaxed));
-        let bundle = self.bundle(&id, &program)?;
+        let ready = Ready::of(program.tells_ready())?;
+        let socket = ready.as_ref().map(Ready::path);
+        let bundle = self.bundle(&id, &program, socket.as_deref())?;
         let (pid_file, log) = (bundle.join("pid"), bundle.join("log"));
         let mut command = Command::new("runc");
         command.arg("--root").arg(self.state());
@@ -129,6 +136,7 @@ impl Environment for Oci {
         let up = u64::try_from(begun.elapsed().as_micros());
         self.up_us.store(up.unwrap_or(u64::MAX), Relaxed);
         child.stands_for(Box::new(Container { pid }));
+        child.hears(ready);
         Ok(child)
     }
 
@@ -176,6 +184,7 @@ fn read_pid(file: &Path) -> Option<Pid> {
 /// A program and all that its container's root holds.
 pub(crate) struct Contents {
     words: Vec<String>,
+    variables: Vec<String>,
     pub(crate) files: BTreeSet<PathBuf>,
 }
 
@@ -191,7 +200,18 @@ impl Contents {
         let words = words.map(|word| word.to_string_lossy().into_owned());
         let words = words.collect();
         files.insert(path);
-        Ok(Self { words, files })
+        Ok(Self {
+            words,
+            variables: vec!["PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_owned()],
+            files,
+        })
+    }
+
+    /// It is to have this socket, and to say there that it is ready.
+    fn says_ready_at(&mut self, socket: &Path) {
+        self.files.insert(socket.to_path_buf());
+        self.variables
+            .push(format!("{VARIABLE}={}", socket.display()));
     }
 
     /// The bundle's `config.json`. Without a network of its own it has that of whoever makes it.
@@ -235,7 +255,7 @@ impl Contents {
             "ociVersion": "1.0.2",
             "process": {
                 "terminal": false, "user": { "uid": 0, "gid": 0 }, "cwd": "/", "args": self.words,
-                "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"], "noNewPrivileges": true,
+                "env": self.variables, "noNewPrivileges": true,
                 "capabilities": { "bounding": may, "effective": may, "permitted": may },
             },
             "root": { "path": "rootfs", "readonly": true },

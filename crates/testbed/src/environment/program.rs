@@ -23,6 +23,8 @@ pub enum Stream {
 pub struct Program {
     words: Vec<OsString>,
     needs: Vec<PathBuf>,
+    folder: Option<PathBuf>,
+    tells: bool,
     may: Vec<&'static str>,
     stdin: Stream,
     stdout: Stream,
@@ -35,6 +37,8 @@ impl Program {
         Self {
             words: vec![program.into()],
             needs: Vec::new(),
+            folder: None,
+            tells: false,
             may: Vec::new(),
             stdin: Stream::Null,
             stdout: Stream::Inherited,
@@ -53,6 +57,33 @@ impl Program {
     #[must_use]
     pub fn needs(mut self, path: impl Into<PathBuf>) -> Self {
         self.needs.push(path.into());
+        self
+    }
+
+    /// The program as another starts it, which is named with its arguments: `chrt --fifo 10`.
+    #[must_use]
+    pub fn under(mut self, starter: &[&str]) -> Self {
+        if let Some(program) = find(Path::new(&self.words[0])) {
+            self.needs.extend(boot::libraries(&program));
+            self.words[0] = program.clone().into();
+            self.needs.push(program);
+        }
+        self.words.splice(0..0, starter.iter().map(OsString::from));
+        self
+    }
+
+    /// A folder of this machine that is there under the same path, with the files that it holds now.
+    /// What the program writes there is had by [`crate::Host::fetch`], while the bed stands.
+    #[must_use]
+    pub fn works_in(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self
+    }
+
+    /// It says when it is ready, as a service does to its manager: [`super::Child::wait_ready`].
+    #[must_use]
+    pub fn tells(mut self) -> Self {
+        self.tells = true;
         self
     }
 
@@ -86,9 +117,18 @@ impl Program {
         &self.words
     }
 
-    /// The files it named.
+    /// The files and folders of this machine that it named, where it can share them.
     pub fn needed(&self) -> impl Iterator<Item = &Path> {
-        self.needs.iter().map(PathBuf::as_path)
+        self.needs.iter().chain(&self.folder).map(PathBuf::as_path)
+    }
+
+    /// Those that have to be the same there and here, and the folder that need not.
+    pub(crate) fn apart(&self) -> (&[PathBuf], Option<&Path>) {
+        (&self.needs, self.folder.as_deref())
+    }
+
+    pub(crate) fn tells_ready(&self) -> bool {
+        self.tells
     }
 
     /// What it may do beside the `usual`.
@@ -113,6 +153,8 @@ impl Program {
     /// `runner` in its place, which runs it: with what both need, and with its streams.
     pub(crate) fn run_by(self, mut runner: Self) -> Self {
         runner.needs.extend(self.needs);
+        runner.folder = self.folder;
+        runner.tells = self.tells;
         runner.stdin = self.stdin;
         runner.stdout = self.stdout;
         runner.stderr = self.stderr;

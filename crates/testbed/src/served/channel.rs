@@ -1,6 +1,6 @@
 //! The host's end of the serial port, or of the streams: who asked what, and what the guest answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -40,6 +40,8 @@ struct State {
     gone: bool,
     answers: BTreeMap<u32, Frame>,
     ended: BTreeMap<u32, ExitStatus>,
+    /// Programs that have said so.
+    ready: BTreeSet<u32>,
     /// Where the outputs of programs go.
     outputs: BTreeMap<(u32, u8), Sender<Vec<u8>>>,
     netlink: Option<Sender<Vec<u8>>>,
@@ -128,6 +130,11 @@ impl Channel {
         self.heard.state().status(number)
     }
 
+    /// Whether a program has said that it is ready.
+    pub(super) fn is_ready(&self, number: u32) -> bool {
+        self.heard.state().ready.contains(&number)
+    }
+
     /// Waits for a program's end; one in a guest that is gone, or hangs, is killed with it.
     pub(super) fn wait(&self, number: u32) -> ExitStatus {
         loop {
@@ -194,6 +201,9 @@ impl Heard {
         let mut state = self.state();
         match frame.kind {
             Kind::Hello => state.hello = Some(frame),
+            Kind::Ready => {
+                state.ready.insert(number);
+            }
             Kind::Ping | Kind::Started | Kind::Failed | Kind::Done => {
                 state.answers.insert(number, frame);
             }

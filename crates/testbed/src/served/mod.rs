@@ -4,7 +4,7 @@
 mod channel;
 mod program;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt as _;
@@ -31,6 +31,8 @@ pub(crate) struct Served {
     what: &'static str,
     /// What was put into it: files by path, as they were then.
     put: Mutex<BTreeMap<PathBuf, (u64, Option<SystemTime>)>>,
+    /// Folders that programs worked in since it was last cleared.
+    folders: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl Served {
@@ -44,6 +46,7 @@ impl Served {
             channel: Arc::new(Channel::open(to, from)),
             what,
             put: Mutex::default(),
+            folders: Mutex::default(),
         }
     }
 
@@ -92,22 +95,51 @@ impl Served {
             }
             self.put(&path, &path)?;
         }
-        for needed in program.needed().map(Path::to_owned).collect::<Vec<_>>() {
+        let (needs, folder) = program.apart();
+        for needed in needs {
             if needed.is_dir() {
                 let what = format!("{}: {} shares no folder", needed.display(), self.what);
                 return Err(io::Error::other(what));
             }
-            self.put(&needed, &needed)?;
+            self.put(needed, needed)?;
+        }
+        if let Some(folder) = folder {
+            self.work_in(folder)?;
         }
         GuestProgram::start(&self.channel, program, outside).map(Child::in_guest)
     }
 
-    /// Kills everything that runs inside but what answers here.
+    /// Kills everything that runs inside but what answers here, and removes the folders it worked in.
     pub(crate) fn clear(&self) -> io::Result<()> {
         let channel = &self.channel;
+        let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = Vec::new();
+        for folder in std::mem::take(&mut *folders) {
+            let mut put = self.put.lock().unwrap_or_else(PoisonError::into_inner);
+            put.retain(|path, _| !path.starts_with(&folder));
+            named.extend(folder.as_os_str().as_encoded_bytes());
+            named.push(0);
+        }
         channel
-            .ask(channel.number(), [(Kind::Clear, &[][..])])
+            .ask(channel.number(), [(Kind::Clear, named.as_slice())])
             .map(drop)
+    }
+
+    /// Makes a folder of this machine inside, with the files that it holds.
+    fn work_in(&self, folder: &Path) -> io::Result<()> {
+        let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        if folders.insert(folder.to_owned()) {
+            // A folder is made where a file is given.
+            self.write(&folder.join(".folder"), 0o600, &[])?;
+        }
+        drop(folders);
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                self.put(&entry.path(), &entry.path())?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes a file inside.

@@ -71,6 +71,10 @@ impl GuestProgram {
         self.channel.status(self.number)
     }
 
+    pub(crate) fn is_ready(&self) -> bool {
+        self.channel.is_ready(self.number)
+    }
+
     pub(crate) fn wait(&self) -> ExitStatus {
         self.channel.wait(self.number)
     }

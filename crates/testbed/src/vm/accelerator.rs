@@ -97,6 +97,7 @@ fn kvm_boots() -> Result<(), String> {
         flavour: Flavour::Cloud,
         cpus: Vec::new(),
         links: 0,
+        huge_pages: false,
     };
     Machine::boot(shape, Accelerator::Kvm, &crate::clean::unique("kvm"), PROBE)
         .map(drop)

@@ -12,9 +12,11 @@ use serde_json::Value;
 use super::Vm;
 use crate::Guest;
 use crate::environment::{Child, Contents, Environment, Kind, Network, Program, container_runtime};
+use crate::served::Served;
 
 pub(crate) const KIND: Kind = Kind {
     name: "vm-oci",
+    guest: true,
     probe: || {
         super::probe(Flavour::Cloud)?;
         container_runtime()
@@ -55,14 +57,21 @@ impl Environment for Contained {
         // A file system that the kernel has unpacked is no mount that could be put away: no pivot.
         let mut runner = Program::new("runc").args(["run", "--no-pivot", "--bundle"]);
         runner = runner.args([bundle.as_os_str(), id.as_ref()]);
+        let (_, folder) = program.apart();
         for file in contents.files {
-            runner = runner.needs(file);
+            if folder != Some(&file) {
+                runner = runner.needs(file);
+            }
         }
         self.vm.start(program.run_by(runner))
     }
 
     fn guest(&self) -> Option<&Guest> {
         self.vm.guest()
+    }
+
+    fn served(&self) -> Option<&Served> {
+        self.vm.served()
     }
 
     fn facts(&self) -> BTreeMap<&'static str, Value> {

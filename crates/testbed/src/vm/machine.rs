@@ -13,18 +13,20 @@ use crate::Error;
 use crate::environment::{Child, Network, Program, Wanted};
 use crate::served::Served;
 
-/// What a link, and a container in the guest, need that Debian builds as modules.
+/// What a link, a datapath at tc, and a container in the guest need that Debian builds as modules.
 const MODULES: &[&str] = &[
     "virtio_pci",
     "virtio_net",
     "virtio_console",
     "af_packet",
+    "sch_ingress",
+    "cls_bpf",
     "veth",
     "bridge",
     "overlay",
 ];
-/// Megabytes.
-const MEMORY: u32 = 512;
+/// Megabytes: half of it is room for files, of which an unoptimised `lowroad` is the largest.
+pub(super) const MEMORY: u32 = 1024;
 /// What qemu says of a KVM that is another hypervisor's, in which a stock kernel does not run.
 const KVM_FAILED: &str = "KVM internal error";
 
@@ -50,11 +52,19 @@ pub(super) struct Shape {
     pub(super) flavour: Flavour,
     pub(super) cpus: Vec<usize>,
     pub(super) links: usize,
+    /// Whether its memory is in this machine's huge pages.
+    pub(super) huge_pages: bool,
+}
+
+impl Shape {
+    /// Its own CPUs: as many as it may use of this machine's, or one where it may use any.
+    pub(super) fn count(&self) -> usize {
+        self.cpus.len().max(1)
+    }
 }
 
 impl Machine {
-    /// Boots, and waits until the guest answers. It has as many CPUs as it may use of this machine's,
-    /// or one where it may use any.
+    /// Boots, and waits until the guest answers.
     pub(super) fn boot(
         shape: Shape,
         accelerator: Accelerator,
@@ -76,6 +86,7 @@ impl Machine {
             cpus: &shape.cpus,
             links: shape.links,
             publish: &[],
+            huge_pages: shape.huge_pages,
         })?;
         let console = folder.path().join("console");
         let errors = folder.path().join("qemu.stderr");
@@ -149,7 +160,7 @@ impl Machine {
 }
 
 fn arguments(shape: &Shape, vhost: bool) -> Vec<String> {
-    let cpus = shape.cpus.len().max(1);
+    let cpus = shape.count();
     let mut words: Vec<String> = [
         "-M pc -nodefaults -no-user-config -no-reboot -display none -serial chardev:console",
         "-device virtio-serial-pci -chardev stdio,id=host,signal=off",
@@ -160,6 +171,11 @@ fn arguments(shape: &Shape, vhost: bool) -> Vec<String> {
     .collect();
     words.extend(["-smp".to_owned(), cpus.to_string()]);
     words.extend(["-m".to_owned(), MEMORY.to_string()]);
+    if shape.huge_pages {
+        let memory = "memory-backend-memfd,id=memory,hugetlb=on,hugetlbsize=2M,prealloc=on";
+        words.extend(["-object".to_owned(), format!("{memory},size={MEMORY}M")]);
+        words.extend(["-machine", "memory-backend=memory"].map(str::to_owned));
+    }
     let port = format!("virtserialport,chardev=host,name={}", guest::PORT);
     words.extend(["-device".to_owned(), port]);
     // Who sleeps between trials has not hung: nobody is to look for that.
@@ -217,6 +233,7 @@ mod tests {
             flavour: Flavour::Cloud,
             cpus: vec![0, 3],
             links: 2,
+            huge_pages: false,
         };
         let words = |vhost| arguments(&shape, vhost).join(" ");
         let without = words(false);

@@ -29,10 +29,11 @@ use crate::clean;
 use crate::environment::{Child, Environment, Kind, Network, Program, Wanted, find, root};
 use crate::error::at;
 use crate::kept::{self, Waiting};
-use crate::served;
+use crate::served::{self, Served};
 
 pub(crate) const KIND: Kind = Kind {
     name: "vm",
+    guest: true,
     probe: || probe(Flavour::Cloud),
     look,
     up: |wanted| up(Flavour::Cloud, wanted),
@@ -40,6 +41,7 @@ pub(crate) const KIND: Kind = Kind {
 
 pub(crate) const RT_KIND: Kind = Kind {
     name: "vm-rt",
+    guest: true,
     probe: || probe(Flavour::Rt),
     look,
     up: |wanted| up(Flavour::Rt, wanted),
@@ -76,12 +78,37 @@ fn up(flavour: Flavour, wanted: Wanted<'_>) -> Result<Box<dyn Environment>, Erro
     Ok(Box::new(Vm::up(flavour, wanted)?))
 }
 
+/// Whether there is room for a virtual machine's memory in this machine's huge pages.
+pub fn huge_pages() -> Result<(), Missing> {
+    let pages = machine::MEMORY / 2;
+    let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let number = |name| {
+        let line = told.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u32>().ok()
+    };
+    match (number("Hugepagesize:"), number("HugePages_Free:")) {
+        (Some(2048), Some(free)) if free >= pages => Ok(()),
+        (Some(2048), free) => Err(Missing::new(
+            format!(
+                "{} of {pages} huge pages of 2 MiB are free",
+                free.unwrap_or(0)
+            ),
+            format!("sysctl vm.nr_hugepages={pages}"),
+        )),
+        _ => Err(Missing::new(
+            "this machine's huge pages are none of 2 MiB",
+            "leave the arm out",
+        )),
+    }
+}
+
 impl Vm {
     fn up(flavour: Flavour, wanted: Wanted<'_>) -> Result<Self, Error> {
         let shape = Shape {
             flavour,
             cpus: wanted.cpus.to_vec(),
             links: wanted.links,
+            huge_pages: wanted.huge_pages,
         };
         let machine = match take(&shape) {
             Some(machine) => machine,
@@ -120,6 +147,10 @@ impl Environment for Vm {
         Some(&self.guest)
     }
 
+    fn served(&self) -> Option<&Served> {
+        Some(&self.guest.machine().served)
+    }
+
     fn facts(&self) -> BTreeMap<&'static str, Value> {
         let machine = self.guest.machine();
         BTreeMap::from([
@@ -127,6 +158,7 @@ impl Environment for Vm {
             ("accelerator", json!(machine.accelerator.name())),
             ("vhost", json!(machine.vhost)),
             ("emulated", json!(machine.accelerator == Accelerator::Tcg)),
+            ("huge_pages", json!(machine.shape.huge_pages)),
             ("ready_after_s", json!(machine.ready_after.as_secs_f64())),
         ])
     }
@@ -153,9 +185,13 @@ impl Guest {
     }
 
     /// What a file of it says.
-    pub(crate) fn read(&self, path: &Path) -> io::Result<String> {
-        let bytes = self.machine().served.read(path)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    pub(crate) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.machine().served.read(path)
+    }
+
+    /// How many CPUs it has.
+    pub(crate) fn cpus(&self) -> usize {
+        self.machine().shape.count()
     }
 
     /// Plugs its next device into a link: `outer` is what the tap becomes in `place`, `inner` what the

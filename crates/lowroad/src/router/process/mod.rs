@@ -233,12 +233,12 @@ impl Process {
             Io::Pcap if self.updates.updates.is_some() => {
                 wrong("--updates changes routes for a time: a capture is read at once")
             }
-            Io::Memory if self.pace.batch_wait.is_some() && self.pace.rate.is_none() => {
-                wrong("--batch-wait is for packets that come in their own time: it goes with --rate or --io socket")
-            }
-            Io::Pcap if self.pace.batch_wait.is_some() => {
-                wrong("--batch-wait is for packets that come in their own time: a capture is read at once")
-            }
+            Io::Memory if self.pace.batch_wait.is_some() && self.pace.rate.is_none() => wrong(
+                "--batch-wait is for packets that come in their own time: it goes with --rate or --io socket",
+            ),
+            Io::Pcap if self.pace.batch_wait.is_some() => wrong(
+                "--batch-wait is for packets that come in their own time: a capture is read at once",
+            ),
             _ if self.device.device.is_some()
                 && self.fallback.is_none()
                 && self.choice.is_of_cpus() =>

@@ -116,6 +116,10 @@ impl Container {
         self.published.as_ref()
     }
 
+    pub(super) fn served(&self) -> &Served {
+        &self.served
+    }
+
     pub(super) fn start(&self, program: Program) -> io::Result<Child> {
         if let Some(capability) = program.capabilities(&[]).first() {
             let what = self.running.engine.container;

@@ -23,7 +23,8 @@ pub(crate) use self::container::WAITING;
 use self::container::{Container, Shape};
 use self::image::Image;
 use super::{Child, Environment, Network, Program, Published, Wanted, find, root};
-use crate::{Error, served};
+use crate::Error;
+use crate::served::{self, Served};
 
 /// An engine that does not answer for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -169,6 +170,10 @@ impl Environment for Lent {
 
     fn published(&self) -> Option<&Published> {
         self.container().published()
+    }
+
+    fn served(&self) -> Option<&Served> {
+        Some(self.container().served())
     }
 
     fn facts(&self) -> BTreeMap<&'static str, Value> {

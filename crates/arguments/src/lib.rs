@@ -36,6 +36,7 @@ pub enum Comparison {
 /// Examples:
 ///   sudo lowroad compare relay-delay --quick
 ///   sudo lowroad compare relay-throughput --out results --arms tc,xdp,mmsg
+///   sudo lowroad compare relay-delay --environment oci
 #[derive(Clone, Debug, Default, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Compare {
@@ -51,6 +52,9 @@ pub struct Compare {
     /// Only these arms
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     pub arms: Vec<String>,
+    /// Where the device under test runs [default: the experiment's own, else native]
+    #[arg(long, value_name = "ENVIRONMENT")]
+    pub environment: Option<String>,
     /// How many blocks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub blocks: Option<u16>,

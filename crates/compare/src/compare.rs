@@ -24,6 +24,7 @@ pub(crate) fn run(arguments: &Compare) -> Result<ExitCode> {
                 arguments.blocks.map(usize::from),
             )
         })
+        .and_then(|plan| plan.placed(arguments.environment.as_deref()))
         .map_err(|error| BadInput(format!("{error:#}")))?;
     if arguments.dry_run {
         return dry_run(&plan);
@@ -86,6 +87,12 @@ fn command(plan: &Plan, arguments: &Compare, seed: u64) -> String {
     if !arguments.arms.is_empty() {
         words.push(format!("--arms {}", arguments.arms.join(",")));
     }
+    words.extend(
+        arguments
+            .environment
+            .as_ref()
+            .map(|environment| format!("--environment {environment}")),
+    );
     words.extend(arguments.blocks.map(|blocks| format!("--blocks {blocks}")));
     words.push(format!("--seed {seed}"));
     words.join(" ")
@@ -114,6 +121,7 @@ fn dry_run(plan: &Plan) -> Result<ExitCode> {
     ))?;
     print::line(format_args!("baseline  {}", plan.baseline))?;
     print::line(format_args!("arms      {}", arms.join(", ")))?;
+    print::line(format_args!("placed    {}", plan.environment))?;
     for load in survey.loads() {
         print::line(format_args!("load      {load}"))?;
     }

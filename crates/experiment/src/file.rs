@@ -6,6 +6,8 @@ use control::config::{Document, Error, Spanned, nearest};
 use report::record::{Class, Question};
 use serde::Deserialize;
 
+use crate::jobs::Stated;
+use crate::jobs::placed::{self, NATIVE};
 use crate::plan::{IdlePolicy, Load, Measure, Plan, Quick};
 use crate::units::Span;
 use crate::{jobs, metrics};
@@ -24,6 +26,7 @@ struct File {
     about: String,
     baseline: Spanned<String>,
     arms: Vec<Spanned<String>>,
+    environment: Option<Spanned<String>>,
     blocks: Spanned<usize>,
     #[serde(default)]
     idle: IdlePolicy,
@@ -88,6 +91,9 @@ pub(crate) fn read(document: &Document) -> Result<Plan, Error> {
             .filter_map(|index| labels.get(index.into_inner()).cloned())
             .collect(),
     };
+    let environment = file
+        .environment
+        .map_or_else(|| NATIVE.to_owned(), Spanned::into_inner);
     let (arms, primary) = (plain(file.arms), plain(file.primary));
     let blocks = file.blocks.into_inner();
     let mut questions: Vec<_> = file
@@ -127,6 +133,7 @@ pub(crate) fn read(document: &Document) -> Result<Plan, Error> {
         about: file.about,
         baseline: file.baseline.into_inner(),
         arms,
+        environment,
         blocks,
         idle: file.idle,
         measure: file.measure,
@@ -154,7 +161,12 @@ fn check(document: &Document, file: &File) -> Result<(), Error> {
         );
         return wrong(file.job.span(), what);
     };
-    check_arms(document, file, &job.arms)?;
+    if let Some(named) = &file.environment
+        && let Err(what) = placed::environment(named.get_ref())
+    {
+        return wrong(named.span(), what);
+    }
+    check_arms(document, file, &job)?;
     check_blocks(document, &file.blocks)?;
     check_loads(document, file, job.check)?;
     let asked = file.questions.iter().flat_map(|asked| &asked.metrics);
@@ -185,12 +197,11 @@ fn check_along(document: &Document, file: &File) -> Result<(), Error> {
 }
 
 /// Every arm exists and stands once; all other places name arms of the experiment.
-fn check_arms(document: &Document, file: &File, known: &[&str]) -> Result<(), Error> {
+fn check_arms(document: &Document, file: &File, job: &Stated) -> Result<(), Error> {
     let mut arms = BTreeSet::new();
     for arm in &file.arms {
-        if !known.contains(&arm.get_ref().as_str()) {
-            let what = format!("{} has no arm {:?}", file.job.get_ref(), arm.get_ref());
-            return Err(document.error(arm.span(), unknown(&what, arm.get_ref(), known)));
+        if let Err(what) = check_arm(file.job.get_ref(), arm.get_ref(), job) {
+            return Err(document.error(arm.span(), what));
         }
         if !arms.insert(arm.get_ref()) {
             let what = format!("arm {:?} is there twice", arm.get_ref());
@@ -206,6 +217,29 @@ fn check_arms(document: &Document, file: &File, known: &[&str]) -> Result<(), Er
         if !arms.contains(arm.get_ref()) {
             let what = format!("{:?} is not among the arms", arm.get_ref());
             return Err(document.error(arm.span(), what));
+        }
+    }
+    Ok(())
+}
+
+/// It exists, and what it is tuned by does, each once.
+fn check_arm(name: &str, arm: &str, job: &Stated) -> Result<(), String> {
+    let (base, tunings) = match arm.split_once('+') {
+        Some((base, tunings)) => (base, tunings.split('+').collect()),
+        None => (arm, Vec::new()),
+    };
+    if !job.arms.contains(&base) {
+        let what = format!("{name} has no arm {base:?}");
+        return Err(unknown(&what, base, &job.arms));
+    }
+    let mut seen = BTreeSet::new();
+    for tuning in tunings {
+        if !job.tunings.contains(&tuning) {
+            let what = format!("{name} has no tuning {tuning:?}");
+            return Err(unknown(&what, tuning, job.tunings));
+        }
+        if !seen.insert(tuning) {
+            return Err(format!("arm {arm:?} is tuned by {tuning} twice"));
         }
     }
     Ok(())

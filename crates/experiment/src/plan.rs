@@ -24,6 +24,8 @@ pub struct Plan {
     /// The arm every other is compared with; it runs three times a block.
     pub baseline: String,
     pub arms: Vec<String>,
+    /// Where the device under test is: one of [`testbed::KINDS`].
+    pub environment: String,
     pub blocks: usize,
     /// What keeps the CPUs from sleeping deeply.
     pub idle: IdlePolicy,

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use report::record::{Header, Skip, Trial};
+use testbed::Kept;
 
 use crate::BadInput;
 use crate::jobs::{self, Bench, Fit, Outcome, TrialSpec};
@@ -75,6 +76,8 @@ pub fn run(
     }
     let fit = jobs::fit(plan)?;
     let Survey { plan, skipped, .. } = Survey::runnable(plan, fit.as_ref())?;
+    // A virtual machine boots once for all trials that it serves.
+    let _kept = Kept::new();
     let mut bench = jobs::bench(&plan)?;
     let mut record = match begun {
         Some(mut record) => {
@@ -104,6 +107,7 @@ fn header(plan: &Plan, options: &Options<'_>, skipped: Vec<Skip>) -> Header {
         schema: 1,
         experiment: plan.name.clone(),
         job: plan.job.clone(),
+        environment: plan.environment.clone(),
         questions: plan.questions.clone(),
         seed: options.seed,
         quick: options.quick,
@@ -139,6 +143,7 @@ fn same_plan(found: &mut Header, plan: &Plan, quick: bool) -> Result<()> {
     let loads: Vec<_> = plan.loads.iter().map(crate::plan::Load::label).collect();
     let same = found.experiment == plan.name
         && found.quick == quick
+        && found.environment == plan.environment
         && found.baseline == plan.baseline
         && found.arms == plan.arms
         && found.loads == loads;
@@ -225,6 +230,7 @@ impl Runner<'_> {
             load,
             measure: load.measure.unwrap_or(self.plan.measure),
             idle: self.plan.idle,
+            environment: &self.plan.environment,
             seed: slot.seed,
         });
         match outcome {

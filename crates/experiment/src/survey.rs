@@ -33,14 +33,14 @@ impl Survey {
     /// As `new`, of a plan whose baseline can run here.
     pub(crate) fn runnable(plan: &Plan, fit: &dyn Fit) -> Result<Self> {
         let survey = Self::by(plan, fit);
-        if survey.plan.arms.contains(&plan.baseline) {
+        if survey.plan.arms.contains(&plan.baseline) && survey.trials > 0 {
             return Ok(survey);
         }
-        let why = survey
-            .skipped
-            .iter()
-            .find(|skip| skip.arm == plan.baseline)
-            .map_or("it was left out", |skip| skip.reason.as_str());
+        let mut skipped = survey.skipped.iter();
+        let why = skipped.find(|skip| skip.arm == plan.baseline).map_or_else(
+            || "it was left out".to_owned(),
+            |skip| format!("{}; {}", skip.reason, skip.remedy),
+        );
         Err(crate::CannotRun(format!(
             "{}: the baseline {} cannot run here: {why}",
             plan.name, plan.baseline

@@ -12,6 +12,9 @@ pub struct Header {
     pub schema: u32,
     pub experiment: String,
     pub job: String,
+    /// Where the device under test ran.
+    #[serde(default = "native")]
+    pub environment: String,
     /// The experiment's questions, in the order the report answers them.
     pub questions: Vec<Question>,
     pub seed: u64,
@@ -31,6 +34,11 @@ pub struct Header {
     pub started: String,
     /// Published figures of the work this experiment reproduces.
     pub origin: Vec<String>,
+}
+
+/// Where every record was from before there was a choice.
+fn native() -> String {
+    "native".to_owned()
 }
 
 /// A question the report answers with one sentence per comparison.

@@ -6,8 +6,7 @@ use stats::Verdict;
 
 use crate::analysis::{Analysis, Row};
 use crate::record::Question;
-use crate::words::skips;
-use crate::words::{Sentence, delay_split, energy_says, ps_says};
+use crate::words::{Sentence, delay_split, energy_says, placed, ps_says, skips};
 use crate::{advice, crossing};
 
 /// Column of the load beside a question.
@@ -17,6 +16,9 @@ const LOAD_COLUMN: usize = 66;
 /// metric.
 pub fn results(analysis: &Analysis<'_>) -> String {
     let mut text = String::new();
+    if let Some(said) = placed(&analysis.record.header) {
+        line(&mut text, &said);
+    }
     for question in &analysis.record.header.questions {
         for load in &analysis.record.header.loads {
             answer(&mut text, analysis, question, load);

@@ -4,7 +4,18 @@
 use stats::{Comparison, Effect, Estimate, Interval, Verdict};
 
 use crate::analysis::{Analysis, FLOOR, Row};
-use crate::record::{Metric, Question, Skip};
+use crate::record::{Header, Metric, Question, Skip};
+
+/// Where the device under test was, when not where it usually is, and what stayed outside.
+pub(crate) fn placed(header: &Header) -> Option<String> {
+    let environment = Some(header.environment.as_str()).filter(|name| *name != "native");
+    environment.map(|name| {
+        format!(
+            "The device under test ran in {name}; generator and probes stayed outside, at the other ends \
+             of its links."
+        )
+    })
+}
 
 /// A factor below this is said in percent.
 const FACTOR_FROM: f64 = 1.1;

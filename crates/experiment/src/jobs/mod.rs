@@ -4,6 +4,7 @@ mod account;
 pub mod features;
 pub mod netbench;
 mod noise;
+pub(crate) mod placed;
 pub(crate) mod program;
 pub mod relay;
 pub mod replicate;
@@ -16,6 +17,8 @@ use datapath::Missing;
 use report::record::Stacks;
 use stats::Histogram;
 
+pub use self::placed::Inside;
+use self::placed::{NATIVE, PlacedFit};
 use crate::plan::{IdlePolicy, Link, Load, LoadSource, Measure, Plan};
 
 /// One trial to run.
@@ -25,6 +28,8 @@ pub struct TrialSpec<'a> {
     pub load: &'a Load,
     pub measure: Measure,
     pub idle: IdlePolicy,
+    /// Where the device under test is.
+    pub environment: &'a str,
     pub seed: u64,
 }
 
@@ -54,6 +59,13 @@ pub trait Fit {
 
     /// Why the arm cannot run under this load, where it can under others.
     fn applies(&self, arm: &str, load: &Load) -> Result<(), Missing>;
+
+    /// What `lowroad doctor` calls the datapath of the arm that is looked for where the device under test
+    /// is; none of an arm that needs nothing there. Else why the arm is nowhere but here.
+    fn placed<'a>(&self, arm: &'a str) -> Result<Option<&'a str>, Missing>;
+
+    /// Why the arm cannot run under this load with the device under test in there.
+    fn applies_in(&self, arm: &str, load: &Load, inside: &Inside) -> Result<(), Missing>;
 }
 
 /// A job under measurement.
@@ -66,6 +78,8 @@ pub trait Bench {
 pub(crate) struct Stated {
     /// Every arm there is.
     pub(crate) arms: Vec<&'static str>,
+    /// What may follow an arm's name, each after a plus.
+    pub(crate) tunings: &'static [&'static str],
     /// What is wrong with a load that measures this.
     pub(crate) check: fn(&Load, Measure) -> Result<(), String>,
 }
@@ -90,22 +104,27 @@ pub(crate) fn stated(job: &str) -> Option<Stated> {
     match job {
         "relay" => Some(Stated {
             arms: relay::arms(),
+            tunings: &[],
             check: relay::check_stated,
         }),
         "features" => Some(Stated {
             arms: features::arms(),
+            tunings: &[],
             check: features::check_stated,
         }),
         "router" => Some(Stated {
             arms: router::arms(),
+            tunings: &[],
             check: router::check_stated,
         }),
         "replicate" => Some(Stated {
             arms: replicate::arms(),
+            tunings: &[],
             check: replicate::check_stated,
         }),
         "netbench" => Some(Stated {
             arms: netbench::arms(),
+            tunings: &netbench::TUNINGS,
             check: netbench::check_stated,
         }),
         _ => None,
@@ -114,13 +133,17 @@ pub(crate) fn stated(job: &str) -> Option<Stated> {
 
 /// What this machine can run of a plan's job.
 pub fn fit(plan: &Plan) -> Result<Box<dyn Fit>> {
-    match plan.job.as_str() {
-        "relay" => Ok(Box::new(relay::RelayFit::new()?)),
-        "features" => Ok(Box::new(features::FeaturesFit::new(plan))),
-        "router" => Ok(Box::new(router::RouterFit::new(plan))),
-        "replicate" => Ok(Box::new(replicate::ReplicateFit)),
-        "netbench" => Ok(Box::new(netbench::NetbenchFit)),
+    let fit: Box<dyn Fit> = match plan.job.as_str() {
+        "relay" => Box::new(relay::RelayFit::new(plan)?),
+        "features" => Box::new(features::FeaturesFit::new(plan)),
+        "router" => Box::new(router::RouterFit::new(plan)),
+        "replicate" => Box::new(replicate::ReplicateFit),
+        "netbench" => Box::new(netbench::NetbenchFit),
         other => anyhow::bail!("{}: no job is called {other:?}", plan.name),
+    };
+    match plan.environment.as_str() {
+        NATIVE => Ok(fit),
+        other => Ok(Box::new(PlacedFit::new(&plan.job, fit, other)?)),
     }
 }
 

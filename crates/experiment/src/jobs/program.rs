@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use datapath::Missing;
+use testbed::Program;
 
 /// The `lowroad` binary: beside this one, else in PATH.
 pub(crate) fn lowroad() -> PathBuf {
@@ -44,6 +45,16 @@ pub(in crate::jobs) fn lowroad_command(arguments: &[&str]) -> Command {
     let mut command = Command::new(lowroad());
     command.args(arguments);
     command
+}
+
+/// What datapaths attach and change of networks, and what they read of the kernel for it.
+const CAPABILITIES: &[&str] = &["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"];
+
+/// A command of the `lowroad` binary on a host, whatever environment that is in. It is this machine's
+/// binary everywhere, with the libraries that it is linked with: a static one would bring another C
+/// library, and what that costs would pass for the environment's.
+pub(in crate::jobs) fn payload(arguments: &[&str]) -> Program {
+    Program::new(lowroad()).args(arguments).may(CAPABILITIES)
 }
 
 /// Whether a program is in PATH; else what to install.

@@ -6,6 +6,7 @@ use anyhow::Result;
 use probes::disturb::{Disturb, Disturbance};
 
 use super::{Check, go_on};
+use crate::jobs::placed::NATIVE;
 use crate::jobs::relay::{RelayBench, Stage, delay_on};
 use crate::jobs::{Outcome, TrialSpec};
 use crate::lock::MachineLock;
@@ -73,6 +74,7 @@ fn trial(
         load,
         measure: Measure::Delay,
         idle: IdlePolicy::None,
+        environment: NATIVE,
         seed: 0x5e1f_0000 + 2 * block as u64,
     };
     let stage = Stage::set(&bench.bare(load))?;

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result;
 
 use super::{Check, go_on};
+use crate::jobs::placed::NATIVE;
 use crate::jobs::relay::RelayBench;
 use crate::jobs::{Bench, TrialSpec};
 use crate::lock::MachineLock;
@@ -39,6 +40,7 @@ fn flagged(bench: &mut RelayBench, load: &Load, trials: usize, stop: &AtomicBool
             load,
             measure: Measure::Delay,
             idle: IdlePolicy::None,
+            environment: NATIVE,
             seed: 2 * number as u64,
         })?;
         flagged += usize::from(

@@ -51,6 +51,8 @@ fn lead(analysis: &Analysis<'_>) -> String {
         Some(format!(" {} {}.", key, value))
     };
     let kernel = of("kernel").unwrap_or_default();
+    let placed =
+        crate::words::placed(header).map_or_else(String::new, |said| format!(" {}", escape(&said)));
     let quick = if header.quick {
         "<p class=\"notice\">A quick run: fewer blocks and arms, good for a look. Quote full runs \
          only.</p>"
@@ -58,7 +60,7 @@ fn lead(analysis: &Analysis<'_>) -> String {
         ""
     };
     format!(
-        "<p class=\"lead\">{} arms, {} loads, {} blocks. Started {}, seed {}.{}</p>{quick}",
+        "<p class=\"lead\">{} arms, {} loads, {} blocks. Started {}, seed {}.{}{placed}</p>{quick}",
         header.arms.len(),
         header.loads.len(),
         header.blocks,

@@ -86,6 +86,7 @@ fn header(blocks: usize, loads: usize) -> Header {
         schema: 1,
         experiment: "relay-delay".to_owned(),
         job: "relay".to_owned(),
+        environment: "native".to_owned(),
         questions: questions(),
         seed: 4711,
         quick: blocks <= 10,

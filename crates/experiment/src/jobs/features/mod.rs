@@ -12,6 +12,7 @@ use probes::foreign::Foreign;
 use tempfile::TempDir;
 
 use super::noise::Beside;
+use super::placed::{Inside, on_no_host};
 use super::{Bench, Fit, Outcome, TrialSpec};
 use crate::idle::Awake;
 use crate::plan::{Link, Load, LoadSource, Measure, Plan};
@@ -101,6 +102,18 @@ impl Fit for FeaturesFit {
                 "say measure = \"file\"",
             )),
         }
+    }
+
+    fn placed<'a>(&self, arm: &'a str) -> Result<Option<&'a str>, Missing> {
+        match live::arms().contains(&arm) {
+            true => Ok(live::datapath(arm)),
+            false => Err(on_no_host("what reads files runs on no host of a test bed")),
+        }
+    }
+
+    fn applies_in(&self, arm: &str, load: &Load, inside: &Inside) -> Result<(), Missing> {
+        let measure = load.measure.unwrap_or(self.measure);
+        live::applies_in(arm, load, measure, inside.guest)
     }
 }
 

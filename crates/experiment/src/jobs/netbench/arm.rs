@@ -1,6 +1,5 @@
 //! The arms: one environment, one link, one placement and one tool each.
 
-use anyhow::{Context, Result};
 use datapath::Missing;
 use testbed::{Kind, LinkKind};
 
@@ -137,10 +136,6 @@ impl Arm {
         Self::ALL.iter().find(|arm| arm.name == name)
     }
 
-    pub(super) fn known(name: &str) -> Result<&'static Self> {
-        Self::find(name).with_context(|| format!("no arm {name}"))
-    }
-
     /// Why this machine cannot run it.
     pub(super) fn check(&self) -> Result<(), Missing> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -164,10 +159,12 @@ impl Arm {
         }
     }
 
-    /// The CPUs that any part of it runs on. Those of a virtual machine are threads that run where they may.
-    pub(super) fn used(&self) -> Vec<usize> {
-        let [mut used, server] = self.cpus();
-        if used.is_empty() || self.env.starts_with("vm") {
+    /// The CPUs that any part of it runs on, whose ends are on `cpus`. Those of a virtual machine are threads
+    /// that run where they may.
+    pub(super) fn used(&self, cpus: [Vec<usize>; 2]) -> Vec<usize> {
+        let [mut used, server] = cpus;
+        let guest = Kind::find(self.env).is_some_and(|kind| kind.guest);
+        if used.is_empty() || guest {
             return (0..std::thread::available_parallelism().map_or(1, usize::from)).collect();
         }
         used.extend(server);

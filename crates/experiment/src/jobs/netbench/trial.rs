@@ -15,9 +15,9 @@ use probes::foreign::Foreign;
 use serde_json::Value;
 use testbed::{Bed, Child, Host, HostSpec, LinkSpec, Stream, Topology};
 
-use super::arm::Arm;
 use super::stated;
 use super::tool::{Asked, PORT};
+use super::tuning::{Tuned, Tuning};
 use crate::jobs::account::{accountant, idle, spent, watch};
 use crate::jobs::noise::Watch;
 use crate::jobs::{Outcome, TrialSpec};
@@ -41,16 +41,18 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    fn set(arm: &Arm, spec: &TrialSpec<'_>) -> Result<Self> {
+    fn set(tuned: &Tuned, spec: &TrialSpec<'_>) -> Result<Self> {
+        let arm = tuned.arm;
         let folder = testbed::folder()?;
         let mut secret = File::options();
         let secret = secret.write(true).create_new(true).mode(0o600);
         secret.open(token(&folder))?.write_all(b"of one trial\n")?;
         let mut topology = Topology::default();
         let environments = [(CLIENT, "native"), (SERVER, arm.env)];
-        for ((name, env), cpus) in environments.into_iter().zip(arm.cpus()) {
+        for ((name, env), cpus) in environments.into_iter().zip(tuned.cpus()) {
             let mut host = HostSpec::of(env);
             host.cpus = cpus;
+            host.huge_pages = name == SERVER && tuned.has(Tuning::HugePages);
             topology.host.insert(name.to_owned(), host);
         }
         topology
@@ -61,6 +63,7 @@ impl Stage {
         let asked = asked(&bed, spec, &token)?;
         let errors = File::create(folder.path().join("server.stderr"))?;
         let program = arm.tool.server(&asked)?.stdout(Stream::Null).stderr(errors);
+        let program = tuned.server(program);
         let server = bed.host(SERVER)?.start(program)?;
         let mut stage = Self {
             server,
@@ -85,19 +88,18 @@ impl Stage {
         Ok(())
     }
 
-    /// What was set of hosts and links.
-    pub(super) fn settings(&self) -> BTreeMap<String, Value> {
-        let mut settings = self.bed.settings().clone();
-        for host in self.bed.hosts() {
-            for (fact, value) in host.facts() {
-                settings.insert(format!("host.{}.{fact}", host.name()), value);
-            }
-        }
-        settings
+    /// What was set of hosts and links, and what is known of their environments.
+    pub(super) fn facts(&self) -> BTreeMap<String, Value> {
+        self.bed.facts()
     }
 }
 
-pub(super) fn run(foreign: &Foreign, arm: &Arm, spec: &TrialSpec<'_>) -> Result<(Stage, Outcome)> {
+pub(super) fn run(
+    foreign: &Foreign,
+    tuned: &Tuned,
+    spec: &TrialSpec<'_>,
+) -> Result<(Stage, Outcome)> {
+    let arm = tuned.arm;
     // Before the server starts: what it does is no part of idling.
     let accounted = match spec.measure {
         Measure::Cpu => {
@@ -107,20 +109,21 @@ pub(super) fn run(foreign: &Foreign, arm: &Arm, spec: &TrialSpec<'_>) -> Result<
         }
         _ => None,
     };
-    let stage = Stage::set(arm, spec)?;
+    let stage = Stage::set(tuned, spec)?;
     let token = token(&stage.folder);
     let asked = asked(&stage.bed, spec, &token)?;
     let mut outcome = Outcome::default();
     // Ends with the load: what is taken away beside this trial would flag the next one.
-    let neighbour = neighbour(arm)?;
+    let neighbour = neighbour(tuned)?;
     if let Some(neighbour) = &neighbour {
         let id = neighbour.id().into();
         outcome.environment.insert("neighbour.pid".to_owned(), id);
     }
+    note_policy("server", stage.server.id(), &mut outcome);
     let mut own = vec![stage.server.id()];
-    let noise = Watch::start_on(arm.used(), foreign, &own)?;
+    let noise = Watch::start_on(tuned.used(), foreign, &own)?;
     let warmup = spec.load.duration.0 / 10;
-    let mut command = arm.tool.client(&asked, warmup);
+    let mut command = tuned.client(arm.tool.client(&asked, warmup));
     let errors = stage.folder.path().join("client.stderr");
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     command.stderr(File::create(&errors)?);
@@ -156,7 +159,7 @@ pub(super) fn run(foreign: &Foreign, arm: &Arm, spec: &TrialSpec<'_>) -> Result<
         .map_err(|_| anyhow::anyhow!("the reader panicked"))??;
     if !status.success() {
         let errors = std::fs::read_to_string(&errors).unwrap_or_default();
-        bail!("{}: {status}: {} {said}", arm.name, errors.trim());
+        bail!("{}: {status}: {} {said}", spec.arm, errors.trim());
     }
     arm.tool.read(asked.test, &said, &mut outcome)?;
     if let Some(busy) = cpu {
@@ -179,10 +182,31 @@ fn note_cpu(busy: f64, test: &str, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
+/// How the kernel here schedules an end; a guest's is the process that the guest is.
+fn note_policy(end: &str, pid: u32, outcome: &mut Outcome) {
+    let policy = std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .ok()
+        .and_then(|stat| policy(&stat));
+    let policy = policy.map_or("unknown", |number| match number {
+        0 => "other",
+        1 => "fifo",
+        _ => "another",
+    });
+    outcome
+        .environment
+        .insert(format!("{end}.policy"), policy.into());
+}
+
+/// The 41st word; the second, a name in brackets, may hold spaces.
+fn policy(stat: &str) -> Option<u32> {
+    let (_, after) = stat.rsplit_once(')')?;
+    after.split_whitespace().nth(38)?.parse().ok()
+}
+
 /// Who is to be found out: it is not among the trial's own.
-fn neighbour(arm: &Arm) -> Result<Option<Neighbour>> {
-    let [_, server] = arm.cpus();
-    let cpu = server.first().filter(|_| arm.neighbour);
+fn neighbour(tuned: &Tuned) -> Result<Option<Neighbour>> {
+    let [_, server] = tuned.cpus();
+    let cpu = server.first().filter(|_| tuned.arm.neighbour);
     cpu.map(|&cpu| Neighbour::start(cpu)).transpose()
 }
 

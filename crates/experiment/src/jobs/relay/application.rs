@@ -58,6 +58,7 @@ impl Applications {
 #[cfg(test)]
 mod tests {
     use super::super::{FLOOR, NULL_PROBE, RelayBench};
+    use crate::jobs::placed::NATIVE;
     use crate::jobs::{Bench, TrialSpec};
     use crate::plan::{IdlePolicy, Load, Measure, Scope};
 
@@ -77,6 +78,7 @@ mod tests {
                 load: &load,
                 measure: Measure::Delay,
                 idle: IdlePolicy::None,
+                environment: NATIVE,
                 seed: 6,
             };
             let outcome = bench.trial(&spec).unwrap();

@@ -3,7 +3,7 @@
 use datapath::Missing;
 
 use super::{FLOOR, NULL_PROBE, peers};
-use crate::plan::{Load, Scope};
+use crate::plan::{Load, Measure, Scope};
 
 /// Why `arm` does not run under `load` on a machine with this many CPUs.
 pub(super) fn applies(arm: &str, load: &Load, cpus: usize) -> Result<(), Missing> {
@@ -31,6 +31,29 @@ pub(super) fn applies(arm: &str, load: &Load, cpus: usize) -> Result<(), Missing
             "the peer is set up for one receiver",
             "see the loads with N=1",
         ),
+        _ => Ok(()),
+    }
+}
+
+/// Why `arm` is not measured so under `load` where the relay is in a guest, with what it has of its own.
+pub(super) fn applies_in(
+    arm: &str,
+    load: &Load,
+    measure: Measure,
+    guest: bool,
+) -> Result<(), Missing> {
+    if !guest || [FLOOR, NULL_PROBE].contains(&arm) {
+        return Ok(());
+    }
+    match (measure, load.jitter) {
+        (Measure::Change, _) => Err(Missing::new(
+            "a guest's control socket is not this machine's: changes would be timed with a program's start",
+            "measure changes in native or oci",
+        )),
+        (_, Some(_)) => Err(Missing::new(
+            "a virtual machine has direct links and bridges, and no impaired ones",
+            "see the loads without jitter",
+        )),
         _ => Ok(()),
     }
 }

@@ -5,18 +5,23 @@ use datapath::Missing;
 
 use super::{FLOOR, NULL_PROBE, applies, media, peers};
 use crate::jobs::Fit;
-use crate::plan::{Load, LoadSource};
+use crate::jobs::placed::{Inside, on_no_host};
+use crate::plan::{Load, LoadSource, Measure, Plan};
 
 /// This machine, as far as it decides which arms run.
 #[derive(Debug)]
 pub(crate) struct RelayFit {
     cpus: usize,
+    /// What is measured where a load does not say.
+    measure: Measure,
 }
 
 impl RelayFit {
-    pub(crate) fn new() -> Result<Self> {
-        let cpus = std::thread::available_parallelism()?.get();
-        Ok(Self { cpus })
+    pub(crate) fn new(plan: &Plan) -> Result<Self> {
+        Ok(Self {
+            cpus: std::thread::available_parallelism()?.get(),
+            measure: plan.measure,
+        })
     }
 }
 
@@ -53,5 +58,18 @@ impl Fit for RelayFit {
 
     fn applies(&self, arm: &str, load: &Load) -> Result<(), Missing> {
         applies::applies(arm, load, self.cpus)
+    }
+
+    fn placed<'a>(&self, arm: &'a str) -> Result<Option<&'a str>, Missing> {
+        match peers::find(arm) {
+            Some(_) => Err(on_no_host("a peer is set up on this machine alone")),
+            // Without a relay there is nothing to place.
+            None => Ok(Some(arm).filter(|arm| ![FLOOR, NULL_PROBE].contains(arm))),
+        }
+    }
+
+    fn applies_in(&self, arm: &str, load: &Load, inside: &Inside) -> Result<(), Missing> {
+        let measure = load.measure.unwrap_or(self.measure);
+        applies::applies_in(arm, load, measure, inside.guest)
     }
 }

@@ -61,8 +61,7 @@ fn lost(stage: &Stage) -> Result<Option<Lost>> {
         let host = stage.bed.host("relay")?;
         let egress = &host.interface("receiver")?.name;
         lost.insert("last_link".to_owned(), dropped_by(host, egress)?);
-        let answer = relay.client()?.call("counters", serde_json::json!({}))?;
-        let streams: Vec<StreamView> = serde_json::from_value(answer)?;
+        let streams: Vec<StreamView> = serde_json::from_value(relay.counters(host)?)?;
         for stream in &streams {
             add(&mut lost, &stream.drops, copies)?;
             for subscriber in &stream.subscribers {
@@ -83,7 +82,7 @@ fn add(lost: &mut Lost, drops: &Drops, copies: u64) -> Result<()> {
 
 /// Packets that a device did not get rid of.
 fn dropped_by(host: &Host, device: &str) -> Result<u64> {
-    let table = host.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))??;
+    let table = host.read("/proc/thread-self/net/dev")?;
     transmit_drops(&table, device).with_context(|| format!("no statistics of {device}"))
 }
 

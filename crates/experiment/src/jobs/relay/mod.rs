@@ -25,6 +25,7 @@ use self::stage::Layout;
 pub(crate) use self::stage::Stage;
 pub(crate) use self::stated::{arms, check as check_stated};
 use super::noise::Beside;
+use super::placed::NATIVE;
 use super::{Bench, Outcome, TrialSpec};
 use crate::idle::Awake;
 use crate::plan::{Load, Measure};
@@ -66,6 +67,7 @@ impl RelayBench {
             load: spec.load,
             sender_cpu: self.sender_cpu,
             relay_cpu: self.relay_cpu,
+            environment: spec.environment,
         }
     }
 
@@ -76,6 +78,7 @@ impl RelayBench {
             load,
             sender_cpu: self.sender_cpu,
             relay_cpu: self.relay_cpu,
+            environment: NATIVE,
         }
     }
 

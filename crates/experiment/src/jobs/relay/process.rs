@@ -1,14 +1,19 @@
-//! The relay under test: the real binary, as a user would start it.
+//! The relay under test: the real binary, as a user would start it, where its host is.
 
-use std::io::{BufRead, BufReader};
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use control::Client;
-use testbed::{Child, Host};
+use serde_json::Value;
+use testbed::{Child, Host, Stream};
 
-use crate::jobs::program::lowroad_command;
+use crate::jobs::program::payload;
+
+/// How long it may take to start.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running `lowroad relay serve`; it ends when dropped.
 #[derive(Debug)]
@@ -18,23 +23,20 @@ pub(super) struct RelayProcess {
 }
 
 impl RelayProcess {
-    /// Starts the relay and waits for its ready line.
+    /// Starts the relay and waits until it relays.
     pub(super) fn start(host: &Host, folder: &Path, config: &str) -> Result<Self> {
         let path = folder.join("relay.toml");
-        std::fs::write(&path, config)?;
+        fs::write(&path, config)?;
         let errors = folder.join("relay.stderr");
-        let mut command = lowroad_command(&["relay", "serve", "--config"]);
-        command
-            .arg(&path)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(std::fs::File::create(&errors)?);
-        let mut child = host.spawn(command)?;
-        let output = child.stdout().context("the relay's output is piped")?;
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
-        if !line.starts_with("ready") {
-            let said = std::fs::read_to_string(&errors).unwrap_or_default();
+        let program = payload(&["relay", "serve", "--config"])
+            .args([&path])
+            .works_in(folder)
+            .tells()
+            .stdout(Stream::Null)
+            .stderr(File::create(&errors)?);
+        let mut child = host.start(program)?;
+        if !child.wait_ready(PATIENCE)? {
+            let said = fs::read_to_string(&errors).unwrap_or_default();
             bail!("the relay did not start: {}", said.trim());
         }
         Ok(Self {
@@ -47,8 +49,22 @@ impl RelayProcess {
         self.child.id()
     }
 
-    /// A connection to its control socket.
+    /// A connection to its control socket, where its host shares files with this machine.
     pub(super) fn client(&self) -> Result<Client> {
         Ok(Client::connect(&self.control)?)
+    }
+
+    /// Its counters; of a guest's relay by a program of that guest.
+    pub(super) fn counters(&self, host: &Host) -> Result<Value> {
+        if host.guest().is_none() {
+            return Ok(self.client()?.call("counters", Value::Null)?);
+        }
+        let program = payload(&["relay", "--json", "--control"]).args([&self.control]);
+        let mut asked = host.start(program.args(["counters"]).stdout(Stream::Piped))?;
+        let mut said = String::new();
+        let mut output = asked.stdout().context("its output is piped")?;
+        output.read_to_string(&mut said)?;
+        asked.wait()?;
+        serde_json::from_str(&said).context("the counters of a relay")
     }
 }

@@ -15,6 +15,7 @@ use super::FLOOR;
 use super::peers::{self, Route};
 use super::process::RelayProcess;
 use crate::jobs::Outcome;
+use crate::jobs::placed::NATIVE;
 use crate::plan::{Link, Load};
 
 /// The port streams come in on.
@@ -24,15 +25,15 @@ const SENDER_PORT: u16 = 40_004;
 /// Subscriber `i` listens on this port plus `i`.
 const FIRST_SUBSCRIBER_PORT: u16 = 7000;
 
-/// Hosts by name, each with the CPUs it is confined to, in one row.
-fn row(hosts: &[(&str, &[usize])], link: Link) -> Topology {
+/// Hosts by name, each with its environment and the CPUs it is confined to, in one row.
+fn row(hosts: &[(&str, &str, &[usize])], link: Link) -> Topology {
     let kind = match link {
         Link::Direct | Link::Loopback => LinkKind::Direct,
         Link::Bridge => LinkKind::Bridge,
     };
     let mut topology = Topology::default();
-    for (name, cpus) in hosts {
-        let mut host = HostSpec::native();
+    for (name, environment, cpus) in hosts {
+        let mut host = HostSpec::of(environment);
         host.cpus = cpus.to_vec();
         topology.host.insert((*name).to_owned(), host);
     }
@@ -88,6 +89,8 @@ pub(crate) struct Layout<'a> {
     pub load: &'a Load,
     pub sender_cpu: usize,
     pub relay_cpu: usize,
+    /// Where the relay is; all else is native.
+    pub environment: &'a str,
 }
 
 impl Stage {
@@ -95,9 +98,10 @@ impl Stage {
         let folder = testbed::folder()?;
         let bare = layout.arm == FLOOR;
         let (sender_cpu, relay_cpu) = ([layout.sender_cpu], [layout.relay_cpu]);
-        let mut hosts: Vec<(&str, &[usize])> = vec![("sender", &sender_cpu), ("receiver", &[])];
+        let mut hosts: Vec<(&str, &str, &[usize])> =
+            vec![("sender", NATIVE, &sender_cpu), ("receiver", NATIVE, &[])];
         if !bare {
-            hosts.insert(1, ("relay", &relay_cpu));
+            hosts.insert(1, ("relay", layout.environment, &relay_cpu));
         }
         let topology = row(&hosts, layout.load.link);
         let topology = with_jitter(topology, layout.load)?;
@@ -144,17 +148,17 @@ impl Stage {
             self.ingest = started.ingest;
             return Ok(Middle::Peer(started));
         }
-        let config = self.config(layout);
+        let config = self.config(layout, &relay.cpus());
         let process = RelayProcess::start(relay, self.folder.path(), &config)?;
         Ok(Middle::Relay(process))
     }
 
     /// The relay's configuration file.
-    fn config(&self, layout: &Layout<'_>) -> String {
+    fn config(&self, layout: &Layout<'_>, cpus: &[usize]) -> String {
         let mut text = format!(
-            "[relay]\ncontrol = \"{}\"\ncpus = [{}]\n\n[[stream]]\nname = \"stream\"\nlisten = \"{}\"\ndatapath = \"{}\"\nsource = \"any\"\n",
+            "[relay]\ncontrol = \"{}\"\ncpus = {:?}\n\n[[stream]]\nname = \"stream\"\nlisten = \"{}\"\ndatapath = \"{}\"\nsource = \"any\"\n",
             self.folder.path().join("relay.sock").display(),
-            layout.relay_cpu,
+            cpus,
             self.ingest,
             layout.arm,
         );
@@ -219,7 +223,7 @@ impl Stage {
 
     /// Notes what was set, and the relay's own counters.
     pub(super) fn note(&self, outcome: &mut Outcome) -> Result<()> {
-        outcome.environment.extend(self.bed.settings().clone());
+        outcome.environment.extend(self.bed.facts());
         match &self.middle {
             Middle::Nothing => {}
             Middle::Peer(peer) => {
@@ -227,7 +231,7 @@ impl Stage {
                 outcome.environment.insert("peer".to_owned(), settings);
             }
             Middle::Relay(relay) => {
-                let counters = relay.client()?.call("counters", serde_json::json!({}))?;
+                let counters = relay.counters(self.bed.host("relay")?)?;
                 outcome.environment.insert("relay".to_owned(), counters);
             }
         }

@@ -27,6 +27,7 @@ pub(crate) use self::stated::check_stated;
 use self::transport::Transport;
 pub use self::writer::serve;
 use super::noise::Beside;
+use super::placed::{Inside, on_no_host};
 use super::program::program;
 use super::{Bench, Fit, Outcome, TrialSpec};
 use crate::idle::Awake;
@@ -70,6 +71,16 @@ impl Fit for ReplicateFit {
         }
         let remedy = "file, tcp and nats measure lag; all others measure writes and requests";
         Err(Missing::new(format!("{arm} is not measured so"), remedy))
+    }
+
+    fn placed<'a>(&self, _arm: &'a str) -> Result<Option<&'a str>, Missing> {
+        Err(on_no_host(
+            "replicate follows a file system of this machine, and runs on no host of a test bed",
+        ))
+    }
+
+    fn applies_in(&self, arm: &str, _load: &Load, _inside: &Inside) -> Result<(), Missing> {
+        self.placed(arm).map(drop)
     }
 }
 

@@ -31,6 +31,7 @@ pub use self::stated::{RuleList, Table, Traffic};
 pub(crate) use self::stated::{check_stated, label};
 use self::story::Story;
 use super::noise::{Beside, Watch};
+use super::placed::{Inside, on_no_host};
 use super::{Bench, Fit, Outcome, TrialSpec};
 use crate::idle::Awake;
 use crate::plan::{Load, Measure, Plan};
@@ -116,6 +117,17 @@ impl Fit for RouterFit {
             ));
         }
         Ok(())
+    }
+
+    fn placed<'a>(&self, arm: &'a str) -> Result<Option<&'a str>, Missing> {
+        match forwarding::ARMS.contains(&arm) {
+            true => Ok(forwarding::datapath(arm)),
+            false => Err(on_no_host("engines look up in processes of no host")),
+        }
+    }
+
+    fn applies_in(&self, arm: &str, load: &Load, inside: &Inside) -> Result<(), Missing> {
+        forwarding::applies_in(arm, load, inside.guest)
     }
 }
 
@@ -308,7 +320,7 @@ impl RouterBench {
         let source = table.source.into();
         outcome.environment.insert("table".to_owned(), source);
         let cpu = self.cpu;
-        self.networks.prepare(spec.load, &mut self.files, cpu)?;
+        self.networks.prepare(spec, &mut self.files, cpu)?;
         self.beside.wait()?;
         let awake = Awake::start(spec.idle)?;
         let (files, foreign) = (&mut self.files, &self.foreign);

@@ -1,19 +1,19 @@
-//! The capture under test: the real binary, as a user would start it.
+//! The capture under test: the real binary, as a user would start it, where its host is.
 
 use std::fs::{self, File};
-use std::os::unix::net::UnixDatagram;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdout, Stdio};
-use std::time::{Duration, Instant};
+use std::process::ChildStdout;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use testbed::{Child, Host};
+use testbed::{Child, Host, Stream};
 
 use super::arm;
 use super::tree::{self, Tree};
 use crate::jobs::TrialSpec;
-use crate::jobs::program::lowroad_command;
+use crate::jobs::program::payload;
 use crate::plan::Link;
 
 /// How long a capture may take to start, and to write what it has.
@@ -34,8 +34,9 @@ pub(super) enum Rows {
 #[derive(Debug)]
 pub(super) struct Capture {
     child: Child,
-    /// Where it prints its account.
-    account: PathBuf,
+    rows: Rows,
+    /// Of an emulator or hypervisor and not its own.
+    guest: bool,
     errors: PathBuf,
 }
 
@@ -48,59 +49,43 @@ impl Capture {
         spec: &TrialSpec<'_>,
         rows: Rows,
     ) -> Result<Self> {
-        let (output, errors) = (folder.join("account"), folder.join("errors"));
-        let ready = folder.join("ready");
-        let notified = UnixDatagram::bind(&ready)?;
-        notified.set_read_timeout(Some(Duration::from_millis(100)))?;
-        let mut command = lowroad_command(&["features", "--json", "live", interface]);
+        let errors = folder.join("errors");
         let (datapath, settings) = arm::of(spec.arm);
-        command.args(["--datapath", datapath]).args(settings);
+        let mut program = payload(&["features", "--json", "live", interface])
+            .args(["--datapath", datapath])
+            .args(settings)
+            .may(&["CAP_NET_RAW"]);
         if let Some(tree) = Tree::of(spec.arm) {
             let model = folder.join(tree::FILE);
             fs::write(&model, tree.model()?)?;
-            command.arg("--model").arg(model).arg("--shadow");
+            program = program.args(["--model".into(), model, "--shadow".into()]);
         }
-        match rows {
-            Rows::File => command
-                .arg("-o")
-                .arg(folder.join(tree::ROWS))
-                .stdout(File::create(&output)?),
-            Rows::Pipe => command
-                .args(["--schema", "ipfix", "--format", "jsonl", "-o", "-"])
-                .stdout(Stdio::piped()),
+        let output = match rows {
+            Rows::File => ["-o".into(), folder.join(tree::ROWS)].to_vec(),
+            Rows::Pipe => ["--schema", "ipfix", "--format", "jsonl", "-o", "-"]
+                .map(PathBuf::from)
+                .to_vec(),
         };
-        command.args(options(spec, rows));
-        let child = host.spawn({
-            command
-                .env("NOTIFY_SOCKET", &ready)
-                .stdin(Stdio::null())
-                .stderr(File::create(&errors)?);
-            command
-        })?;
+        let program = program
+            .args(output)
+            .args(options(spec, rows))
+            .works_in(folder)
+            .tells()
+            .stdout(Stream::Piped)
+            .stderr(File::create(&errors)?);
         let mut capture = Self {
-            child,
-            account: match rows {
-                Rows::File => output,
-                Rows::Pipe => errors.clone(),
-            },
+            child: host.start(program)?,
+            rows,
+            guest: host.guest().is_some(),
             errors,
         };
-        capture.wait(&notified)?;
+        if !capture.child.wait_ready(PATIENCE)? {
+            bail!("the capture did not start: {}", capture.said());
+        }
         for task in capture.tasks()? {
             sys::sched::nice(task, NICENESS).context("a capture's priority")?;
         }
         Ok(capture)
-    }
-
-    fn wait(&mut self, notified: &UnixDatagram) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        let mut said = [0; 256];
-        while notified.recv(&mut said).is_err() {
-            if self.child.try_wait()?.is_some() || Instant::now() > deadline {
-                bail!("the capture did not start: {}", self.said());
-            }
-        }
-        Ok(())
     }
 
     fn said(&self) -> String {
@@ -117,15 +102,18 @@ impl Capture {
         self.child.stdout().context("the rows are piped")
     }
 
-    /// Its threads.
+    /// Its threads; of a capture in a guest those of the process that is the guest here.
     pub(super) fn tasks(&self) -> Result<Vec<u32>> {
         let entries = fs::read_dir(format!("/proc/{}/task", self.pid()))?;
         let ids = entries.flatten().map(|entry| entry.file_name());
         Ok(ids.filter_map(|id| id.to_str()?.parse().ok()).collect())
     }
 
-    /// The most memory it has had, and what its BPF maps take, in bytes.
-    pub(super) fn memory(&self) -> Result<u64> {
+    /// The most memory it has had, and what its BPF maps take, in bytes; not known of what is in a guest.
+    pub(super) fn memory(&self) -> Result<Option<u64>> {
+        if self.guest {
+            return Ok(None);
+        }
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
         let own = field(&status, "VmHWM:").context("no VmHWM of the capture")? * 1024;
         let mut maps = std::collections::BTreeMap::new();
@@ -136,13 +124,22 @@ impl Capture {
                 maps.insert(id, bytes);
             }
         }
-        Ok(own + maps.values().sum::<u64>())
+        Ok(Some(own + maps.values().sum::<u64>()))
     }
 
     /// Ends it as a user would, and returns its account.
     pub(super) fn stop(mut self) -> Result<Value> {
         let status = self.child.stop(PATIENCE)?;
-        let text = fs::read_to_string(&self.account)?;
+        let text = match self.rows {
+            Rows::File => {
+                let mut text = String::new();
+                let mut output = self.child.stdout().context("the account is piped")?;
+                output.read_to_string(&mut text)?;
+                text
+            }
+            // The rows have its standard output.
+            Rows::Pipe => fs::read_to_string(&self.errors)?,
+        };
         let Some(at) = text.find('{') else {
             bail!("the capture ended with {status}: {}", self.said());
         };

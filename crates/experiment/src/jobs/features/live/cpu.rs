@@ -63,8 +63,12 @@ pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stag
     }
     note_generator(&mut outcome, &sent, spec.load, bench.beside.late_share());
     outcome.stacks = Some(sampled(&stage, spec.load)?);
-    if let Some(process) = stage.process() {
-        let mib = process.memory()? as f64 / f64::from(1 << 20);
+    let memory = stage
+        .process()
+        .map(|process| process.memory())
+        .transpose()?;
+    if let Some(bytes) = memory.flatten() {
+        let mib = bytes as f64 / f64::from(1 << 20);
         outcome.values.insert("memory_mib".to_owned(), mib);
     }
     stage.finish(&mut outcome)?;
@@ -137,6 +141,7 @@ fn compare_answers(stage: &Stage, spec: &TrialSpec<'_>, outcome: &mut Outcome) -
     let Some(tree) = Tree::of(spec.arm) else {
         return Ok(());
     };
+    stage.take_rows()?;
     let answers = &outcome.environment["capture"]["model"];
     if let Some(differing) = tree.differing(stage.folder(), answers)? {
         if differing > 0 {

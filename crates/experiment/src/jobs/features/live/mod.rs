@@ -37,6 +37,43 @@ pub(super) fn arms() -> Vec<&'static str> {
     datapaths.chain([FLOOR]).chain(arm::names()).collect()
 }
 
+/// What `lowroad doctor` calls the datapath of an arm that has one.
+pub(super) fn datapath(arm: &str) -> Option<&str> {
+    Some(arm::of(arm).0).filter(|name| *name != FLOOR)
+}
+
+/// Why the arm is not measured so under this load where the capture is in a guest.
+pub(super) fn applies_in(
+    arm: &str,
+    load: &Load,
+    measure: Measure,
+    guest: bool,
+) -> Result<(), Missing> {
+    if !guest {
+        return Ok(());
+    }
+    let refuse = |what: &str, remedy: &str| Err(Missing::new(what, remedy));
+    match measure {
+        _ if arm == FLOOR => refuse(
+            "the bare link's program is loaded from outside, and a guest's kernel is not to be reached so",
+            "see it in native or oci",
+        ),
+        _ if load.link == Link::Loopback => refuse(
+            "packets would have to be sent inside the guest, which has no generator",
+            "see the loads on a link",
+        ),
+        Measure::RowLatency => refuse(
+            "packets have the time of the guest's clock, and rows come by this machine's: a delay across clocks is none",
+            "see it in native or oci",
+        ),
+        Measure::Freed => refuse(
+            "who uses the CPU beside the capture would not be in the guest",
+            "see it in native or oci",
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// Why this machine cannot run the arm.
 pub(super) fn check_arm(arm: &str) -> Result<(), Missing> {
     let (name, _) = arm::of(arm);

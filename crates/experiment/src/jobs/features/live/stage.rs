@@ -12,10 +12,10 @@ use anyhow::{Context, Result};
 use loadgen::{Amount, Backend, FarEnd, Load as Offered, Sent, Verdict};
 use serde_json::Value;
 use tempfile::TempDir;
-use testbed::{Bed, Host, HostSpec, LinkKind, LinkSpec, Topology};
+use testbed::{Bed, Host, HostSpec, Kind, LinkKind, LinkSpec, Topology};
 
-use super::FLOOR;
 use super::capture::{Capture, Rows};
+use super::{FLOOR, tree};
 use crate::jobs::{Outcome, TrialSpec};
 use crate::plan::{Link, Load};
 
@@ -92,7 +92,7 @@ impl Stage {
     ) -> Result<Self> {
         let folder = testbed::folder()?;
         let names = names();
-        let bed = bed(&names, spec.load.link, captor_cpu)?;
+        let bed = bed(&names, spec, captor_cpu)?;
         let device = Device::find(&bed, names, spec.load.link)?;
         let mut stage = Self {
             captor: Captor::Nothing,
@@ -105,7 +105,7 @@ impl Stage {
             run: run_id(spec.seed),
             sent: AtomicU64::new(0),
         };
-        if spec.load.link == Link::Direct {
+        if spec.load.link == Link::Direct && stage.host()?.guest().is_none() {
             stage.napi = Some(napi_thread(&stage.device.name)?);
         }
         if let Some(task) = stage.napi {
@@ -154,6 +154,16 @@ impl Stage {
     /// Where the capture's files are.
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Has the file of rows here, of a capture that has ended, where it was written in a guest.
+    pub(super) fn take_rows(&self) -> Result<()> {
+        let host = self.host()?;
+        if host.guest().is_some() {
+            let rows = self.folder().join(tree::ROWS);
+            fs::write(&rows, host.fetch(&rows)?)?;
+        }
+        Ok(())
     }
 
     /// The thread that takes frames in, on a link that has one.
@@ -213,8 +223,7 @@ impl Stage {
     }
 
     fn counted(&self) -> Result<Counted> {
-        let read = || fs::read_to_string("/proc/thread-self/net/dev");
-        let table = self.host()?.run(read)??;
+        let table = self.host()?.read("/proc/thread-self/net/dev")?;
         received(&table, &self.device.name)
             .with_context(|| format!("no statistics of {}", self.device.name))
     }
@@ -265,7 +274,7 @@ impl Stage {
             let accuracy = accuracy(outcome);
             outcome.values.insert("accuracy_pct".to_owned(), accuracy);
         }
-        outcome.environment.extend(self.bed.settings().clone());
+        outcome.environment.extend(self.bed.facts());
         Ok(())
     }
 }
@@ -364,16 +373,22 @@ fn names() -> (String, String) {
     )
 }
 
-fn bed((generator, captor): &(String, String), link: Link, captor_cpu: usize) -> Result<Bed> {
+fn bed(
+    (generator, captor): &(String, String),
+    spec: &TrialSpec<'_>,
+    captor_cpu: usize,
+) -> Result<Bed> {
     let mut topology = Topology::default();
-    let mut host = HostSpec::native();
+    let mut host = HostSpec::of(spec.environment);
     host.cpus = vec![captor_cpu];
     topology.host.insert(captor.clone(), host);
-    if link != Link::Loopback {
+    if spec.load.link != Link::Loopback {
         topology.host.insert(generator.clone(), HostSpec::native());
         let mut link = LinkSpec::new(LinkKind::Direct, &[generator, captor]);
-        // Receiving has a thread, of which it can be said where it runs and what it takes.
-        link.settings.threaded_napi = true;
+        // Receiving has a thread, of which it can be said where it runs and what it takes; in a guest
+        // that is the guest's own affair.
+        let guest = Kind::find(spec.environment).is_some_and(|kind| kind.guest);
+        link.settings.threaded_napi = !guest;
         topology.link.push(link);
     }
     Ok(Bed::up(&topology, generator)?)

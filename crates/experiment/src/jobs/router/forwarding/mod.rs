@@ -49,6 +49,31 @@ pub(super) fn check(arm: &str) -> Result<(), Missing> {
     }
 }
 
+/// What `lowroad doctor` calls the datapath of an arm that has one.
+pub(in crate::jobs::router) fn datapath(arm: &str) -> Option<&str> {
+    Some(arm).filter(|arm| *arm == XDP)
+}
+
+/// Why the router does not route where its host is a guest.
+pub(in crate::jobs::router) fn applies_in(
+    arm: &str,
+    load: &Load,
+    guest: bool,
+) -> Result<(), Missing> {
+    match arm {
+        _ if !guest => Ok(()),
+        _ if rules(load) > 0 => Err(Missing::new(
+            "the rules are given to nft, which a guest has not",
+            "see them in native or oci",
+        )),
+        FIB => Err(Missing::new(
+            "its program is loaded from outside, and a guest's kernel is not to be reached so",
+            "xdp and kernel route there",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Why this machine cannot offer the load.
 pub(super) fn check_load(load: &Load) -> Result<(), Missing> {
     match rules(load) {
@@ -111,7 +136,8 @@ pub(super) struct Networks {
 
 impl Networks {
     /// The load's network.
-    fn of(&mut self, load: &Load, files: &mut Files, cpu: usize) -> Result<&Network> {
+    fn of(&mut self, spec: &TrialSpec<'_>, files: &mut Files, cpu: usize) -> Result<&Network> {
+        let load = spec.load;
         let flows = load.flows.context("a load of so many flows")?;
         let traffic = load.traffic.unwrap_or(Traffic::PerPrefix);
         let rules = rules(load);
@@ -123,6 +149,7 @@ impl Networks {
                 flows,
                 rules,
                 cpu,
+                environment: spec.environment,
             })?;
             self.up.insert(key.clone(), network);
         }
@@ -130,8 +157,13 @@ impl Networks {
     }
 
     /// Brings the load's network up, before the machine is looked at.
-    pub(super) fn prepare(&mut self, load: &Load, files: &mut Files, cpu: usize) -> Result<()> {
-        self.of(load, files, cpu).map(drop)
+    pub(super) fn prepare(
+        &mut self,
+        spec: &TrialSpec<'_>,
+        files: &mut Files,
+        cpu: usize,
+    ) -> Result<()> {
+        self.of(spec, files, cpu).map(drop)
     }
 
     pub(super) fn trial(
@@ -143,7 +175,7 @@ impl Networks {
         outcome: &mut Outcome,
     ) -> Result<()> {
         let load = spec.load;
-        let network = self.of(load, files, cpu)?;
+        let network = self.of(spec, files, cpu)?;
         let backend = backend(load).context("a load with a generator")?;
         network.send(spec.arm, &backend, Amount::Time(WARM_UP))?;
         let before = network.arrived()?;
@@ -174,7 +206,7 @@ impl Networks {
             outcome.counts.insert(name.to_owned(), count);
         }
         account(network, spec, &backend, outcome)?;
-        outcome.environment.extend(network.bed.settings().clone());
+        outcome.environment.extend(network.bed.facts());
         if spec.arm == XDP {
             let ready = network.process.ready.clone();
             outcome

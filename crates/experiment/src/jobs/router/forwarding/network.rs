@@ -65,6 +65,8 @@ pub(super) struct Wanted<'a> {
     pub(super) rules: usize,
     /// Where packets are sent, routed and counted.
     pub(super) cpu: usize,
+    /// Where the router is.
+    pub(super) environment: &'a str,
 }
 
 impl Network {
@@ -72,7 +74,7 @@ impl Network {
         let folder = testbed::folder()?;
         static NETWORKS: AtomicU32 = AtomicU32::new(0);
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
-        let bed = Bed::up(&topology(), &format!("forward{number}"))?;
+        let bed = Bed::up(&topology(wanted.environment), &format!("forward{number}"))?;
         let router = bed.host(ROUTER)?;
         let to = router.interface(SINK)?;
         let hops = route(router, to, wanted.prefixes)?;
@@ -152,10 +154,13 @@ impl Network {
     }
 }
 
-fn topology() -> Topology {
+fn topology(environment: &str) -> Topology {
     let mut topology = Topology::default();
     let mut host = |name: &str, forward: bool| {
-        let mut host = HostSpec::native();
+        let mut host = match forward {
+            true => HostSpec::of(environment),
+            false => HostSpec::native(),
+        };
         host.settings.forward = forward;
         topology.host.insert(name.to_owned(), host);
     };

@@ -1,14 +1,17 @@
-//! The router under test: the real binary, as a user would start it.
+//! The router under test: the real binary, as a user would start it, where its host is.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use testbed::{Child, Host};
+use testbed::{Child, Host, Stream};
 
-use crate::jobs::program::lowroad_command;
+use crate::jobs::program::payload;
+
+/// How long it may take to start: it takes in the whole table.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running `lowroad router run`; it ends when dropped.
 #[derive(Debug)]
@@ -27,25 +30,25 @@ impl RouterProcess {
         folder: &Path,
     ) -> Result<Self> {
         let errors = folder.join("router.stderr");
-        let mut command = lowroad_command(&["router", "run", "--datapath", "xdp"]);
-        command
+        let mut program = payload(&["router", "run", "--datapath", "xdp"])
             .args(["--interface", interface, "--control"])
-            .arg(folder.join("router.sock"));
+            .args([folder.join("router.sock")]);
         if let Some(rules) = rules {
-            command.arg("--rules").arg(rules);
+            program = program.args(["--rules".as_ref(), rules]);
         }
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
+        let program = program
+            .works_in(folder)
+            .tells()
+            .stdout(Stream::Piped)
             .stderr(File::create(&errors)?);
-        let mut child = host.spawn(command)?;
-        let output = child.stdout().context("the router's output is piped")?;
-        let mut ready = String::new();
-        BufReader::new(output).read_line(&mut ready)?;
-        if !ready.starts_with("ready") {
+        let mut child = host.start(program)?;
+        if !child.wait_ready(PATIENCE)? {
             let said = std::fs::read_to_string(&errors).unwrap_or_default();
             bail!("the router did not start: {}", said.trim());
         }
+        let output = child.stdout().context("the router's output is piped")?;
+        let mut ready = String::new();
+        BufReader::new(output).read_line(&mut ready)?;
         Ok(Self {
             child,
             ready: ready.trim().to_owned(),

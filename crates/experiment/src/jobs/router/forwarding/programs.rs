@@ -37,7 +37,7 @@ pub(super) struct Arrived {
 #[derive(Debug)]
 pub(super) struct Programs {
     arrivals: MapHandle,
-    _attached: [Attached; 2],
+    _attached: Vec<Attached>,
 }
 
 /// Where programs are attached, and what they are told.
@@ -77,18 +77,24 @@ impl Programs {
         let device = places.to.ifindex.to_ne_bytes();
         // Devices are those of the namespace that writes the map.
         let devices = MapHandle::try_from(&skel.maps.devices)?;
-        places
-            .router
-            .run(|| devices.update(&device, &device, MapFlags::ANY))?
-            .context("naming the device to the sink")?;
+        if places.router.guest().is_none() {
+            places
+                .router
+                .run(|| devices.update(&device, &device, MapFlags::ANY))?
+                .context("naming the device to the sink")?;
+        }
         let attach = |host: &Host, at: &Interface, program: BorrowedFd<'_>| {
             host.run(|| attach::xdp(program, at.ifindex, XdpMode::Native))
         };
-        let router = attach(places.router, places.from, skel.progs.fib_forward.as_fd())??;
-        let sink = attach(places.sink, places.at, skel.progs.sink.as_fd())??;
+        let mut attached = vec![attach(places.sink, places.at, skel.progs.sink.as_fd())??];
+        // A guest's kernel takes no program from here, nor has it that router.
+        if places.router.guest().is_none() {
+            let program = skel.progs.fib_forward.as_fd();
+            attached.push(attach(places.router, places.from, program)??);
+        }
         Ok(Self {
             arrivals: MapHandle::try_from(&skel.maps.arrivals)?,
-            _attached: [router, sink],
+            _attached: attached,
         })
     }
 

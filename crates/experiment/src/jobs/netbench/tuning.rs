@@ -1,0 +1,275 @@
+//! How the two ends of an arm are tuned: a factor of its own beside environment, kernel and link, so that
+//! each can be told from the others. An arm's name is followed by what it is tuned by: `oci+busy-poll`.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use datapath::Missing;
+use testbed::{Kind, Program};
+
+use super::arm::{Arm, Place};
+use super::tool::Tool;
+use crate::plan::Load;
+
+/// Between an arm's name and each tuning.
+const PLUS: char = '+';
+/// How long a read looks for packets before it sleeps.
+const BUSY_POLL: &str = "50us";
+/// What sets a program's scheduling, and as what it is known to the kernel's: first come, first served.
+const REAL_TIME: [&str; 3] = ["chrt", "--fifo", "10"];
+const ISOLATED: &str = "/sys/devices/system/cpu/isolated";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tuning {
+    /// Both ends run where the scheduler puts them: elsewhere they are kept to their CPUs.
+    Unpinned,
+    /// Reads look for packets themselves before they sleep.
+    BusyPoll,
+    /// Both ends go before all ordinary processes.
+    RealTime,
+    /// On CPUs that the scheduler leaves alone.
+    Isolated,
+    /// A virtual machine's memory is in huge pages.
+    HugePages,
+}
+
+/// An arm, as an experiment names it.
+#[derive(Clone, Debug)]
+pub(super) struct Tuned {
+    pub(super) arm: &'static Arm,
+    pub(super) tunings: Vec<Tuning>,
+}
+
+impl Tuning {
+    pub(super) const ALL: [Self; 5] = [
+        Self::Unpinned,
+        Self::BusyPoll,
+        Self::RealTime,
+        Self::Isolated,
+        Self::HugePages,
+    ];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Unpinned => "unpinned",
+            Self::BusyPoll => "busy-poll",
+            Self::RealTime => "real-time",
+            Self::Isolated => "isolated",
+            Self::HugePages => "huge-pages",
+        }
+    }
+
+    fn find(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tuning| tuning.name() == name)
+    }
+
+    /// Why it cannot be set here, or means nothing for the arm.
+    fn check(self, arm: &Arm) -> Result<(), Missing> {
+        let refuse = |what: &str, remedy: &str| Err(Missing::new(what, remedy));
+        let guest = Kind::find(arm.env).is_some_and(|kind| kind.guest);
+        match self {
+            Self::Unpinned | Self::Isolated if arm.place != Place::Apart => refuse(
+                "the arm itself says which CPUs it is on",
+                "direct, or an environment's arm",
+            ),
+            Self::Unpinned => Ok(()),
+            Self::BusyPoll if arm.tool != Tool::Lowroad => refuse(
+                "only our own tool polls by an option of its own",
+                "direct+busy-poll",
+            ),
+            Self::BusyPoll => Ok(()),
+            Self::RealTime => crate::jobs::program::program("chrt", "apt-get install util-linux"),
+            Self::Isolated => match isolated()?.len() {
+                2.. => Ok(()),
+                count => refuse(
+                    &format!("{count} CPUs are isolated from the scheduler, and two ends need two"),
+                    "boot the machine with isolcpus=A,B nohz_full=A,B rcu_nocbs=A,B: it cannot be done later",
+                ),
+            },
+            Self::HugePages if !guest => refuse(
+                "only a virtual machine's memory is large enough to tell",
+                "vm+huge-pages",
+            ),
+            Self::HugePages => testbed::huge_pages(),
+        }
+    }
+}
+
+impl Tuned {
+    pub(super) fn find(name: &str) -> Option<Self> {
+        let mut words = name.split(PLUS);
+        let arm = Arm::find(words.next()?)?;
+        let tunings: Option<Vec<_>> = words.map(Tuning::find).collect();
+        Some(Self {
+            arm,
+            tunings: tunings?,
+        })
+    }
+
+    pub(super) fn known(name: &str) -> Result<Self> {
+        Self::find(name).with_context(|| format!("no arm {name}"))
+    }
+
+    pub(super) fn has(&self, tuning: Tuning) -> bool {
+        self.tunings.contains(&tuning)
+    }
+
+    pub(super) fn check(&self) -> Result<(), Missing> {
+        self.arm.check()?;
+        self.tunings
+            .iter()
+            .try_for_each(|tuning| tuning.check(self.arm))
+    }
+
+    /// What of a load its tool has not, tuned so.
+    pub(super) fn lacks(&self, test: &str, load: &Load) -> Option<String> {
+        let echoes = self.has(Tuning::BusyPoll) && test == "icmp";
+        let polls = || Some("has no socket that could poll for echoes".to_owned());
+        self.arm
+            .tool
+            .lacks(test, load)
+            .or_else(|| echoes.then(polls).flatten())
+    }
+
+    /// The CPUs of the client and of the server; none where they may run on any.
+    pub(super) fn cpus(&self) -> [Vec<usize>; 2] {
+        if self.has(Tuning::Unpinned) {
+            return [Vec::new(), Vec::new()];
+        }
+        let apart = isolated().unwrap_or_default();
+        match (self.has(Tuning::Isolated), apart.as_slice()) {
+            (true, [client, .., server]) => [vec![*client], vec![*server]],
+            _ => self.arm.cpus(),
+        }
+    }
+
+    /// The CPUs that any part of it runs on.
+    pub(super) fn used(&self) -> Vec<usize> {
+        self.arm.used(self.cpus())
+    }
+
+    /// The server as it is tuned.
+    pub(super) fn server(&self, program: Program) -> Program {
+        let program = match self.has(Tuning::BusyPoll) {
+            true => program.may(&["CAP_NET_ADMIN"]),
+            false => program,
+        };
+        match self.has(Tuning::RealTime) {
+            true => program.may(&["CAP_SYS_NICE"]).under(&REAL_TIME),
+            false => program,
+        }
+    }
+
+    /// The client as it is tuned; its options come last.
+    pub(super) fn client(&self, command: Command) -> Command {
+        let mut command = match self.has(Tuning::RealTime) {
+            true => under(&REAL_TIME, &command),
+            false => command,
+        };
+        if self.has(Tuning::BusyPoll) {
+            command.args(["--busy-poll", BUSY_POLL]);
+        }
+        command
+    }
+
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        self.tunings.iter().map(|tuning| tuning.name()).collect()
+    }
+}
+
+/// The command as another starts it.
+fn under(words: &[&str], command: &Command) -> Command {
+    let mut outer = Command::new(words[0]);
+    outer.args(&words[1..]);
+    outer.arg(command.get_program()).args(command.get_args());
+    outer
+}
+
+/// The CPUs that nothing runs on but what is put there.
+fn isolated() -> Result<Vec<usize>, Missing> {
+    let text = fs::read_to_string(ISOLATED).unwrap_or_default();
+    cpus(text.trim()).ok_or_else(|| {
+        Missing::new(
+            format!("{ISOLATED} says {:?}", text.trim()),
+            "leave the arm out",
+        )
+    })
+}
+
+/// `1-3,8` as the numbers that it stands for.
+fn cpus(list: &str) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for range in list.split(',').filter(|range| !range.is_empty()) {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let number = |text: &str| text.parse::<usize>().ok();
+        cpus.extend(number(first)?..=number(last)?);
+    }
+    Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arm_is_followed_by_what_it_is_tuned_by() {
+        let tuned = Tuned::find("oci-bridge+busy-poll+real-time").unwrap();
+        assert_eq!(tuned.arm.name, "oci-bridge");
+        assert_eq!(tuned.names(), ["busy-poll", "real-time"]);
+        assert!(Tuned::find("direct").unwrap().tunings.is_empty());
+        for unknown in ["direct+", "direct+warp", "warp+busy-poll", "+busy-poll"] {
+            assert!(Tuned::find(unknown).is_none(), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn what_means_nothing_for_an_arm_is_refused() {
+        let why = |name: &str| {
+            let Tuned { arm, tunings } = Tuned::find(name).unwrap();
+            let found = tunings[0].check(arm);
+            found.map_or_else(|missing| missing.what, |()| String::new())
+        };
+        assert!(why("same-cpu+unpinned").contains("which CPUs"));
+        assert!(why("iperf3+busy-poll").contains("our own tool"));
+        assert!(why("direct+huge-pages").contains("virtual machine"));
+        assert_eq!(why("oci+unpinned"), "");
+        let mut load = crate::plan::Plan::find("netbench-matrix").unwrap().loads[0].clone();
+        load.options = toml::from_str("test = 'icmp'").unwrap();
+        let tuned = Tuned::find("direct+busy-poll").unwrap();
+        assert!(tuned.lacks("icmp", &load).unwrap().contains("poll"));
+        assert_eq!(tuned.lacks("tcp_rr", &load), None);
+    }
+
+    #[test]
+    fn tunings_change_what_is_started_and_where() {
+        let tuned = Tuned::find("direct+busy-poll+real-time+unpinned").unwrap();
+        let mut command = Command::new("lowroad");
+        command.arg("run");
+        let words: Vec<_> = {
+            let command = tuned.client(command);
+            let program = command.get_program().to_owned();
+            [program]
+                .into_iter()
+                .chain(command.get_args().map(Into::into))
+                .collect()
+        };
+        assert_eq!(
+            words.join(" ".as_ref()),
+            "chrt --fifo 10 lowroad run --busy-poll 50us"
+        );
+        let server = tuned.server(Program::new("serve").args(["--listen"]));
+        assert_eq!(
+            server.words().join(" ".as_ref()),
+            "chrt --fifo 10 serve --listen"
+        );
+        assert_eq!(tuned.cpus(), [vec![], vec![]]);
+    }
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        assert_eq!(cpus(""), Some(vec![]));
+        assert_eq!(cpus("1,4-6"), Some(vec![1, 4, 5, 6]));
+        assert_eq!(cpus("one"), None);
+    }
+}

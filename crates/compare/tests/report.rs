@@ -46,6 +46,7 @@ fn header() -> Header {
         schema: 1,
         experiment: "relay-delay".to_owned(),
         job: "relay".to_owned(),
+        environment: "native".to_owned(),
         questions: vec![Question {
             text: "Is it faster?".to_owned(),
             metrics: vec!["delay_p50".to_owned()],

@@ -11,11 +11,12 @@ packages_to() {
 		echo chromium rtpengine-daemon nginx-light libnginx-mod-stream socat
 		echo libdpdk-dev
 		echo strace inotify-tools bindfs python3-flask
-		echo iperf3 sockperf
+		echo iperf3 sockperf podman
+		# Often installed from elsewhere, and then not to be replaced.
+		command -v dockerd >/dev/null || echo docker.io
 		echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
 		echo gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
 		echo gstreamer1.0-plugins-bad gstreamer1.0-plugins-ugly
-		# Often installed from elsewhere, and then not to be replaced.
 		command -v npm >/dev/null || echo nodejs npm
 		command -v go >/dev/null || echo golang-go
 		command -v java >/dev/null || echo default-jre-headless

@@ -34,6 +34,9 @@ enum Command {
     /// An engine of the router as a process: a JSON line in, a JSON line out
     #[command(hide = true)]
     Engine,
+    /// What of environments this machine has: a JSON line for each
+    #[command(hide = true)]
+    Environments,
     /// A writer of files as a process: a JSON line in, a JSON line out
     #[command(hide = true)]
     Writer,
@@ -55,6 +58,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             experiment::jobs::router::serve(stdin().lock(), stdout().lock())?;
             return Ok(ExitCode::SUCCESS);
         }
+        Command::Environments => return environments(),
         Command::Writer => {
             experiment::jobs::replicate::serve(stdin().lock(), stdout().lock())?;
             return Ok(ExitCode::SUCCESS);
@@ -67,6 +71,16 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Comparison::Demo(arguments) => demo::run(&arguments),
         Comparison::Clean(_) => clean::run(),
     }
+}
+
+/// For `lowroad doctor`, which knows no test bed.
+fn environments() -> Result<ExitCode> {
+    for (name, found) in testbed::machine() {
+        let missing = found.err();
+        let line = serde_json::json!({ "name": name, "missing": missing });
+        print::line(format_args!("{line}"))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints one line and picks the exit code: 3 when this machine cannot, 2 for bad input, else 1.

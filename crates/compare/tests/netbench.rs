@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
 
 mod common;
+#[path = "../../testbed/tests/engines/daemon.rs"]
+mod daemon;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,8 +12,8 @@ use common::{alone, lowroad, path, record, succeeded};
 use serde_json::Value;
 use sys::require::{Class, skip};
 
-/// One short block of the shipped experiment's loads; `None` where this cannot be run.
-fn block(name: &str) -> Option<Vec<Value>> {
+/// One short block of the shipped experiment's loads, of these arms or of all; `None` where this cannot be run.
+fn block(name: &str, arms: &str) -> Option<Vec<Value>> {
     if !sys::require::root() {
         return None;
     }
@@ -30,7 +32,11 @@ fn block(name: &str) -> Option<Vec<Value>> {
     let out = folder.path().join("out");
     succeeded(&alone(|| {
         let words = ["compare", path(&plan), "--blocks", "1", "--seed", "5"];
-        lowroad(&words).arg("--out").arg(&out).output().unwrap()
+        let mut command = lowroad(&words);
+        if !arms.is_empty() {
+            command.args(["--arms", arms]);
+        }
+        command.arg("--out").arg(&out).output().unwrap()
     }));
     let report = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(
@@ -77,7 +83,7 @@ fn check(record: &[Value]) -> BTreeSet<(String, String)> {
 
 #[test]
 fn every_link_is_measured_by_every_test() {
-    let Some(record) = block("netbench-matrix") else {
+    let Some(record) = block("netbench-matrix", "direct,bridge,macvlan,oci,oci-bridge") else {
         return;
     };
     let ran = check(&record);
@@ -108,6 +114,34 @@ fn every_link_is_measured_by_every_test() {
 }
 
 #[test]
+fn containers_of_an_engine_are_measured_over_both_of_their_links() {
+    let test = "containers_of_an_engine_are_measured_over_both_of_their_links";
+    daemon::with_docker(test, || {
+        let Some(record) = block("netbench-matrix", "direct,docker,docker-bridge") else {
+            return;
+        };
+        let ran = check(&record);
+        for arm in ["docker", "docker-bridge"] {
+            for load in ["test=tcp_rr", "test=udp_rr", "test=tcp_stream"] {
+                assert!(ran.contains(&(arm.into(), load.into())), "{arm} {load}");
+            }
+        }
+        // An echo request has no port that could be published.
+        let echo = "rate=1000 test=icmp".to_owned();
+        assert!(ran.contains(&("docker".into(), echo.clone())));
+        assert!(!ran.contains(&("docker-bridge".into(), echo)));
+        let mut started = BTreeSet::new();
+        for trial in record[1..].iter().filter(|trial| trial["arm"] == "docker") {
+            let environment = &trial["environment"];
+            assert_eq!(environment["host.server.env"], "docker", "{trial}");
+            assert!(environment["host.server.engine"].is_string(), "{trial}");
+            started.insert(environment["host.server.up_us"].to_string());
+        }
+        assert_eq!(started.len(), 1, "one start: {started:?}");
+    });
+}
+
+#[test]
 fn a_cell_that_cannot_run_is_a_row_with_its_reason_and_remedy() {
     if !sys::require::root() {
         return;
@@ -119,7 +153,7 @@ fn a_cell_that_cannot_run_is_a_row_with_its_reason_and_remedy() {
         "netbench-matrix",
         "--quick",
         "--arms",
-        "direct,oci",
+        "direct,oci,docker,vm",
         "--blocks",
         "1",
         "--json",
@@ -135,17 +169,38 @@ fn a_cell_that_cannot_run_is_a_row_with_its_reason_and_remedy() {
     let text = String::from_utf8(output.stdout).unwrap();
     let summary: Value = serde_json::from_str(&text).unwrap();
     let rows = summary["results"].as_array().unwrap();
-    let oci: Vec<_> = rows.iter().filter(|row| row["arm"] == "oci").collect();
-    assert!(!oci.is_empty(), "{summary}");
-    for text in [report, summary.to_string()] {
-        assert!(text.contains("runc is not installed"), "{text}");
-        assert!(text.contains("apt-get install runc"), "{text}");
+    for (arm, what, remedy) in [
+        ("oci", "runc is not installed", "apt-get install runc"),
+        (
+            "docker",
+            "docker is not installed",
+            "apt-get install docker.io && systemctl start docker",
+        ),
+        (
+            "vm",
+            "need qemu-system-x86_64",
+            "apt-get install qemu-system-x86",
+        ),
+    ] {
+        let row = rows.iter().find(|row| row["arm"] == arm);
+        let row = row.unwrap_or_else(|| panic!("{arm}: {summary}"));
+        assert_eq!(row["verdict"], "skipped", "{row}");
+        assert!(row.to_string().contains(what), "{row}");
+        assert_eq!(row["remedy"], remedy, "{row}");
+        assert!(report.contains(what), "{report}");
+    }
+    // As the page writes it.
+    for remedy in [
+        "apt-get install runc",
+        "apt-get install docker.io &amp;&amp; systemctl start docker",
+    ] {
+        assert!(report.contains(remedy), "{remedy}: {report}");
     }
 }
 
 #[test]
 fn every_placement_is_measured() {
-    let Some(record) = block("netbench-placement") else {
+    let Some(record) = block("netbench-placement", "") else {
         return;
     };
     let arms: BTreeSet<_> = check(&record).into_iter().map(|(arm, _)| arm).collect();
@@ -155,7 +210,7 @@ fn every_placement_is_measured() {
 
 #[test]
 fn tools_that_are_here_say_what_ours_does() {
-    let Some(record) = block("netbench-calibration") else {
+    let Some(record) = block("netbench-calibration", "") else {
         return;
     };
     let ran = check(&record);
@@ -181,7 +236,7 @@ fn tools_that_are_here_say_what_ours_does() {
 
 #[test]
 fn every_trial_beside_a_busy_process_is_flagged_for_it() {
-    let Some(record) = block("netbench-neighbour") else {
+    let Some(record) = block("netbench-neighbour", "") else {
         return;
     };
     check(&record);

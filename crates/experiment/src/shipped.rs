@@ -29,7 +29,7 @@ pub(crate) const SHIPPED: &[&str] = &[
     include_str!("../../../experiments/replicate-lag.toml"),
     include_str!("../../../experiments/replicate-fanout.toml"),
     include_str!("../../../experiments/netbench-matrix.toml"),
-    include_str!("../../../experiments/netbench-vm.toml"),
+    include_str!("../../../experiments/netbench-nic.toml"),
     include_str!("../../../experiments/netbench-placement.toml"),
     include_str!("../../../experiments/netbench-tuning.toml"),
     include_str!("../../../experiments/netbench-calibration.toml"),

@@ -10,6 +10,16 @@ use crate::exit::Failure;
 
 const PROGRAM: &str = "lowroad-compare";
 
+/// What it prints for a `verb` of its own.
+pub(crate) fn says(verb: &str) -> std::io::Result<String> {
+    let program = beside_us().unwrap_or_else(|| PROGRAM.into());
+    let output = Command::new(&program).arg(verb).output()?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(std::io::Error::other(output.status.to_string())),
+    }
+}
+
 /// Becomes `lowroad-compare` with our own arguments, which both parse alike; returns only if that did
 /// not work.
 pub(crate) fn exec() -> Failure {

@@ -1,14 +1,17 @@
 //! `lowroad doctor`: every datapath and probe, available, or what is missing and how to get it.
 
+use std::borrow::Cow;
+
 use anyhow::Context;
 use clap::Args;
 use datapath::Missing;
 use features::live::{Device, OFFLOADS};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sys::caps::{Capability, Effective};
 use sys::energy::Meter;
 use sys::kernel::{self, Config, Release, Setting};
 
+use crate::compare;
 use crate::exit::{self, Failure};
 
 #[derive(Debug, Args)]
@@ -30,7 +33,7 @@ struct Diagnosis {
 #[derive(Debug, Serialize)]
 struct Check {
     group: &'static str,
-    name: &'static str,
+    name: Cow<'static, str>,
     available: bool,
     /// What is missing and what to do about it, when it is not available.
     #[serde(flatten)]
@@ -38,10 +41,14 @@ struct Check {
 }
 
 impl Check {
-    fn new(group: &'static str, name: &'static str, result: Result<(), Missing>) -> Self {
+    fn new(
+        group: &'static str,
+        name: impl Into<Cow<'static, str>>,
+        result: Result<(), Missing>,
+    ) -> Self {
         Self {
             group,
-            name,
+            name: name.into(),
             available: result.is_ok(),
             missing: result.err(),
         }
@@ -80,6 +87,7 @@ fn diagnose() -> Result<Diagnosis, Failure> {
     checks.extend(machine.replicate());
     checks.extend(machine.probes());
     checks.extend(machine.generators());
+    checks.extend(environments());
     Ok(Diagnosis {
         schema: 1,
         kernel: machine.release.to_string(),
@@ -230,6 +238,32 @@ fn offloads() -> Result<[Check; OFFLOADS.len()], Failure> {
         let missing = Missing::new(format!("on no interface: {}", why.what), remedy);
         Check::new("offload", name, if any { Ok(()) } else { Err(missing) })
     }))
+}
+
+/// What hosts of a comparison can live in: its own program knows.
+fn environments() -> Vec<Check> {
+    #[derive(Deserialize)]
+    struct Said {
+        name: String,
+        missing: Option<Missing>,
+    }
+    let said = match compare::says("environments") {
+        Ok(said) => said,
+        Err(error) => {
+            let what = format!("lowroad-compare does not say: {error}");
+            let remedy = "cargo build --release --bin lowroad-compare";
+            return vec![Check::new(
+                "environment",
+                "all",
+                Err(Missing::new(what, remedy)),
+            )];
+        }
+    };
+    let said = said
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Said>(line).ok());
+    said.map(|Said { name, missing }| Check::new("environment", name, missing.map_or(Ok(()), Err)))
+        .collect()
 }
 
 fn energy() -> Result<(), Missing> {

@@ -78,6 +78,7 @@ impl Bed {
             let environment = spec.kind(name)?.up(Wanted {
                 name: &clean::name(owner, run_id, name),
                 cpus: &spec.cpus,
+                capabilities: &spec.capabilities,
                 huge_pages: spec.huge_pages,
                 links: own().count(),
                 publish: &own()

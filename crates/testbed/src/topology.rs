@@ -34,6 +34,9 @@ pub struct HostSpec {
     pub env: String,
     /// CPUs that what runs there is confined to; empty, none in particular.
     pub cpus: Vec<usize>,
+    /// What programs of an engine's container may do beside what its engine gives, as `CAP_NET_ADMIN`. In
+    /// other environments a program says for itself what it needs.
+    pub capabilities: Vec<String>,
     /// Whether its memory is in huge pages; for virtual machines.
     #[serde(rename = "huge-pages")]
     pub huge_pages: bool,
@@ -244,9 +247,17 @@ impl HostSpec {
         Self {
             env: env.to_owned(),
             cpus: Vec::new(),
+            capabilities: Vec::new(),
             huge_pages: false,
             settings: HostSettings::default(),
         }
+    }
+
+    /// With these capabilities for the programs of an engine's container.
+    #[must_use]
+    pub fn may(mut self, capabilities: &[&str]) -> Self {
+        self.capabilities = capabilities.iter().map(|name| (*name).to_owned()).collect();
+        self
     }
 
     /// The kind of environment that the host called `name` asks for.
@@ -320,6 +331,8 @@ struct HostKeys {
     env: String,
     #[serde(default)]
     cpus: Vec<usize>,
+    #[serde(default)]
+    capabilities: Vec<String>,
     #[serde(default, rename = "huge-pages")]
     huge_pages: bool,
 }
@@ -344,11 +357,12 @@ impl TryFrom<toml::Table> for HostSpec {
     type Error = toml::de::Error;
 
     fn try_from(table: toml::Table) -> Result<Self, toml::de::Error> {
-        let (keys, settings) = split(table, &["env", "cpus", "huge-pages"]);
+        let (keys, settings) = split(table, &["env", "cpus", "capabilities", "huge-pages"]);
         let keys: HostKeys = keys.try_into()?;
         Ok(Self {
             env: keys.env,
             cpus: keys.cpus,
+            capabilities: keys.capabilities,
             huge_pages: keys.huge_pages,
             settings: settings.try_into()?,
         })

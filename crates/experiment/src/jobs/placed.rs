@@ -7,10 +7,10 @@ use std::io::Read;
 use anyhow::{Context, Result, ensure};
 use datapath::Missing;
 use serde::Deserialize;
-use testbed::{Bed, HostSpec, KINDS, Kind, Stream, Topology};
+use testbed::{Bed, KINDS, Kind, Stream, Topology};
 
 use super::Fit;
-use super::program::payload;
+use super::program::{host, payload};
 use crate::plan::{Load, Plan};
 
 /// Where everything ran before there was a choice.
@@ -69,9 +69,7 @@ impl Inside {
     fn look(kind: &Kind) -> Result<Self> {
         const HOST: &str = "inside";
         let mut topology = Topology::default();
-        topology
-            .host
-            .insert(HOST.to_owned(), HostSpec::of(kind.name));
+        topology.host.insert(HOST.to_owned(), host(kind.name));
         let bed = Bed::up(&topology, "survey")?;
         let host = bed.host(HOST)?;
         let mut doctor = host.start(payload(&["doctor", "--json"]).stdout(Stream::Piped))?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use datapath::Missing;
-use testbed::Program;
+use testbed::{HostSpec, Program};
 
 /// The `lowroad` binary: beside this one, else in PATH.
 pub(crate) fn lowroad() -> PathBuf {
@@ -47,8 +47,13 @@ pub(in crate::jobs) fn lowroad_command(arguments: &[&str]) -> Command {
     command
 }
 
-/// What datapaths attach and change of networks, and what they read of the kernel for it.
-const CAPABILITIES: &[&str] = &["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"];
+/// What datapaths attach, change of networks and take of frames, and what they read of the kernel for it.
+const CAPABILITIES: &[&str] = &["CAP_BPF", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_PERFMON"];
+
+/// A host in this environment that runs a [`payload`].
+pub(in crate::jobs) fn host(environment: &str) -> HostSpec {
+    HostSpec::of(environment).may(CAPABILITIES)
+}
 
 /// A command of the `lowroad` binary on a host, whatever environment that is in. It is this machine's
 /// binary everywhere, with the libraries that it is linked with: a static one would bring another C

@@ -3,6 +3,7 @@
 use datapath::Missing;
 
 use super::*;
+use crate::jobs::Inside;
 use crate::plan::Load;
 
 /// A bench whose trials come out as told, and then clean.
@@ -28,6 +29,14 @@ impl Fit for All {
     }
 
     fn applies(&self, _: &str, _: &Load) -> Result<(), Missing> {
+        Ok(())
+    }
+
+    fn placed<'a>(&self, _: &'a str) -> Result<Option<&'a str>, Missing> {
+        Ok(None)
+    }
+
+    fn applies_in(&self, _: &str, _: &Load, _: &Inside) -> Result<(), Missing> {
         Ok(())
     }
 }

@@ -83,6 +83,8 @@ pub(crate) struct Wanted<'a> {
     pub links: usize,
     /// Ports of its that an engine is to publish.
     pub publish: &'a [u16],
+    /// What programs of an engine's container may do beside what its engine gives.
+    pub capabilities: &'a [String],
     /// Whether a virtual machine's memory is to be in huge pages.
     pub huge_pages: bool,
 }

@@ -86,6 +86,7 @@ impl Machine {
             cpus: &shape.cpus,
             links: shape.links,
             publish: &[],
+            capabilities: &[],
             huge_pages: shape.huge_pages,
         })?;
         let console = folder.path().join("console");

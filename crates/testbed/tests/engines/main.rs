@@ -53,6 +53,14 @@ fn printed(host: &Host, script: &str) -> (String, Option<i32>) {
     (said, child.wait().unwrap().code())
 }
 
+/// Whether it has `CAP_NET_ADMIN`, the twelfth capability.
+fn may_change_networks(child: &Child) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("CapEff:"));
+    let set = line.unwrap().split_whitespace().last().unwrap();
+    u64::from_str_radix(set, 16).unwrap() & 1 << 12 != 0
+}
+
 /// A program that goes on, and has begun.
 fn sleeper(host: &Host) -> Child {
     let program = Program::new("sh").args(["-c", "echo begun; read -r never"]);
@@ -144,6 +152,7 @@ fn a_container_starts_once_and_is_plugged_into_one_bed_after_the_other() {
             let needy = Program::new("true").may(&["CAP_NET_ADMIN"]);
             let refused = server.start(needy).unwrap_err().to_string();
             assert!(refused.contains("CAP_NET_ADMIN"), "{refused}");
+            assert!(!may_change_networks(&child), "nor has any that");
             // One that is forgotten goes with the bed.
             let pid = child.id();
             std::mem::forget(child);
@@ -155,6 +164,21 @@ fn a_container_starts_once_and_is_plugged_into_one_bed_after_the_other() {
         assert_eq!(seen.len(), 1, "one start: {seen:?}");
         drop(kept);
         assert_eq!(left(std::process::id()), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_host_may_ask_for_more_than_an_engine_gives() {
+    with_docker("a_host_may_ask_for_more_than_an_engine_gives", || {
+        let mut topology = pair(LinkKind::Direct);
+        let server = topology.host.remove("server").unwrap();
+        let server = server.may(&["CAP_NET_ADMIN"]);
+        topology.host.insert("server".to_owned(), server);
+        let bed = Bed::up(&topology, "may").unwrap();
+        let server = bed.host("server").unwrap();
+        assert!(may_change_networks(&sleeper(server)));
+        let needy = Program::new("true").may(&["CAP_NET_ADMIN"]);
+        assert!(server.start(needy).unwrap().wait().unwrap().success());
     });
 }
 

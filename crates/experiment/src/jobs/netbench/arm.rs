@@ -6,6 +6,9 @@ use testbed::{Kind, LinkKind};
 use super::tool::Tool;
 use crate::plan::IdlePolicy;
 
+/// Names the devices that hosts of a link of cards have meanwhile.
+const NICS: &str = "LOWROAD_NICS";
+
 /// Where the two ends run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -43,7 +46,7 @@ impl Arm {
         tool: Tool::Lowroad,
     };
 
-    /// The links of namespaces, of a container and of virtual machines; then placements, and other people's
+    /// The links of namespaces, of containers and of virtual machines; then placements, and other people's
     /// tools, on the direct link between namespaces.
     pub(super) const ALL: &[Self] = &[
         Self::USUAL,
@@ -69,6 +72,28 @@ impl Arm {
             ..Self::USUAL
         },
         Self {
+            name: "docker",
+            env: "docker",
+            ..Self::USUAL
+        },
+        Self {
+            name: "docker-bridge",
+            env: "docker",
+            link: LinkKind::Published,
+            ..Self::USUAL
+        },
+        Self {
+            name: "podman",
+            env: "podman",
+            ..Self::USUAL
+        },
+        Self {
+            name: "podman-bridge",
+            env: "podman",
+            link: LinkKind::Published,
+            ..Self::USUAL
+        },
+        Self {
             name: "vm",
             env: "vm",
             ..Self::USUAL
@@ -88,6 +113,28 @@ impl Arm {
             name: "vm-rt-bridge",
             env: "vm-rt",
             link: LinkKind::Bridge,
+            ..Self::USUAL
+        },
+        Self {
+            name: "vm-oci",
+            env: "vm-oci",
+            ..Self::USUAL
+        },
+        Self {
+            name: "nic",
+            link: LinkKind::Nic,
+            ..Self::USUAL
+        },
+        Self {
+            name: "oci-nic",
+            env: "oci",
+            link: LinkKind::Nic,
+            ..Self::USUAL
+        },
+        Self {
+            name: "docker-nic",
+            env: "docker",
+            link: LinkKind::Nic,
             ..Self::USUAL
         },
         Self {
@@ -143,10 +190,19 @@ impl Arm {
             let what = format!("{} needs two CPUs", self.name);
             return Err(Missing::new(what, "run it where there are two"));
         }
+        if self.link == LinkKind::Nic {
+            nics()?;
+        }
         for env in ["native", self.env] {
             Kind::find(env).map_or(Ok(()), |kind| (kind.probe)())?;
         }
         self.tool.check()
+    }
+
+    /// What of a test it cannot carry.
+    pub(super) fn lacks(&self, test: &str) -> Option<String> {
+        (self.link == LinkKind::Published && test == "icmp")
+            .then(|| "publishes ports, and an echo request has none".to_owned())
     }
 
     /// The CPUs of the client and of the server; none where they may run on any.
@@ -171,5 +227,21 @@ impl Arm {
         used.sort_unstable();
         used.dedup();
         used
+    }
+}
+
+/// Devices of this machine with a cable between them: the client's, and the server's.
+pub(super) fn nics() -> Result<[String; 2], Missing> {
+    let named = std::env::var(NICS).unwrap_or_default();
+    let names: Vec<String> = named
+        .split(',')
+        .map(|name| name.trim().to_owned())
+        .collect();
+    match <[String; 2]>::try_from(names) {
+        Ok(two) if two.iter().all(|name| !name.is_empty()) => Ok(two),
+        _ => Err(Missing::new(
+            format!("{NICS} does not name two network cards with a cable between them"),
+            format!("{NICS}=eth1,eth2 lowroad compare netbench-nic"),
+        )),
     }
 }

@@ -21,6 +21,8 @@ use crate::plan::Load;
 const LEAST: u64 = 14;
 /// Where servers wait; all tools take it.
 pub(super) const PORT: u16 = 12_866;
+/// Where the tests of ours come in, if ports are published: those of a server that has all would be too many.
+pub(super) const DATA_PORTS: [u16; 2] = [PORT + 1, PORT + 2];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tool {
@@ -36,6 +38,10 @@ pub(super) struct Asked<'a> {
     pub(super) test: &'a str,
     pub(super) load: &'a Load,
     pub(super) server: IpAddr,
+    /// Where the client reaches it.
+    pub(super) target: IpAddr,
+    /// Whether it is reached at ports that are published, and no others.
+    pub(super) published: bool,
     pub(super) token: &'a Path,
 }
 
@@ -82,6 +88,8 @@ impl Tool {
                 Program::new(agent()?)
                     .args(["serve", "--listen", &listen, "--token-file"])
                     .args([asked.token])
+                    .args(asked.published.then(|| "--data-ports".to_owned()))
+                    .args(asked.published.then(data_ports))
                     .needs(asked.token)
             }
             Self::Iperf3 => server("iperf3", &["-s", "-B", &address, "-p", &port]),
@@ -101,7 +109,7 @@ impl Tool {
 
     /// The end that asks, which says what it came to and ends.
     pub(super) fn client(self, asked: &Asked<'_>, warmup: Duration) -> Command {
-        let (address, port) = (asked.server.to_string(), PORT.to_string());
+        let (address, port) = (asked.target.to_string(), PORT.to_string());
         let size = stated::size(asked.load).unwrap_or(1);
         let seconds = asked.load.duration.0.as_secs().to_string();
         match self {
@@ -163,6 +171,11 @@ impl Tool {
         };
         read.with_context(|| format!("{self:?} said {said:?}"))
     }
+}
+
+fn data_ports() -> String {
+    let [first, last] = DATA_PORTS;
+    format!("{first}-{last}")
 }
 
 fn command(program: &str, words: &[&str]) -> Command {

@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use probes::foreign::Foreign;
 use serde_json::Value;
-use testbed::{Bed, Child, Host, HostSpec, LinkSpec, Stream, Topology};
+use testbed::{Bed, Child, Host, HostSpec, LinkKind, LinkSpec, Stream, Topology};
 
+use super::arm::{Arm, nics};
 use super::stated;
-use super::tool::{Asked, PORT};
+use super::tool::{Asked, DATA_PORTS, PORT};
 use super::tuning::{Tuned, Tuning};
 use crate::jobs::account::{accountant, idle, spent, watch};
 use crate::jobs::noise::Watch;
@@ -52,15 +53,16 @@ impl Stage {
         for ((name, env), cpus) in environments.into_iter().zip(tuned.cpus()) {
             let mut host = HostSpec::of(env);
             host.cpus = cpus;
-            host.huge_pages = name == SERVER && tuned.has(Tuning::HugePages);
+            if name == SERVER {
+                host.huge_pages = tuned.has(Tuning::HugePages);
+                host = host.may(&tuned.capabilities());
+            }
             topology.host.insert(name.to_owned(), host);
         }
-        topology
-            .link
-            .push(LinkSpec::new(arm.link, &[CLIENT, SERVER]));
+        topology.link.push(link(arm)?);
         let bed = Bed::up(&topology, &trial_name())?;
         let token = token(&folder);
-        let asked = asked(&bed, spec, &token)?;
+        let asked = asked(&bed, arm, spec, &token)?;
         let errors = File::create(folder.path().join("server.stderr"))?;
         let program = arm.tool.server(&asked)?.stdout(Stream::Null).stderr(errors);
         let program = tuned.server(program);
@@ -111,7 +113,7 @@ pub(super) fn run(
     };
     let stage = Stage::set(tuned, spec)?;
     let token = token(&stage.folder);
-    let asked = asked(&stage.bed, spec, &token)?;
+    let asked = asked(&stage.bed, arm, spec, &token)?;
     let mut outcome = Outcome::default();
     // Ends with the load: what is taken away beside this trial would flag the next one.
     let neighbour = neighbour(tuned)?;
@@ -223,11 +225,23 @@ fn end(client: &mut Child, limit: Duration) -> Result<ExitStatus> {
     }
 }
 
-fn asked<'a>(bed: &Bed, spec: &TrialSpec<'a>, token: &'a Path) -> Result<Asked<'a>> {
+fn link(arm: &Arm) -> Result<LinkSpec> {
+    let ends = [CLIENT, SERVER];
+    let [first, last] = DATA_PORTS;
+    Ok(match arm.link {
+        LinkKind::Published => LinkSpec::published(&ends, &[PORT, first, last]),
+        LinkKind::Nic => LinkSpec::nics(&ends, &nics()?),
+        kind => LinkSpec::new(kind, &ends),
+    })
+}
+
+fn asked<'a>(bed: &Bed, arm: &Arm, spec: &TrialSpec<'a>, token: &'a Path) -> Result<Asked<'a>> {
     Ok(Asked {
         test: stated::test(spec.load).context("a load without a test")?,
         load: spec.load,
         server: bed.host(SERVER)?.interface(CLIENT)?.v4,
+        target: bed.host(CLIENT)?.reaches(SERVER)?,
+        published: arm.link == LinkKind::Published,
         token,
     })
 }

@@ -122,13 +122,12 @@ impl Tuned {
             .try_for_each(|tuning| tuning.check(self.arm))
     }
 
-    /// What of a load its tool has not, tuned so.
+    /// What of a load the arm or its tool has not, tuned so.
     pub(super) fn lacks(&self, test: &str, load: &Load) -> Option<String> {
         let echoes = self.has(Tuning::BusyPoll) && test == "icmp";
         let polls = || Some("has no socket that could poll for echoes".to_owned());
-        self.arm
-            .tool
-            .lacks(test, load)
+        let arm = self.arm.lacks(test);
+        arm.or_else(|| self.arm.tool.lacks(test, load))
             .or_else(|| echoes.then(polls).flatten())
     }
 
@@ -149,14 +148,21 @@ impl Tuned {
         self.arm.used(self.cpus())
     }
 
+    /// What the server may do for it.
+    pub(super) fn capabilities(&self) -> Vec<&'static str> {
+        let asked = [
+            (Tuning::BusyPoll, "CAP_NET_ADMIN"),
+            (Tuning::RealTime, "CAP_SYS_NICE"),
+        ];
+        let asked = asked.into_iter().filter(|(tuning, _)| self.has(*tuning));
+        asked.map(|(_, capability)| capability).collect()
+    }
+
     /// The server as it is tuned.
     pub(super) fn server(&self, program: Program) -> Program {
-        let program = match self.has(Tuning::BusyPoll) {
-            true => program.may(&["CAP_NET_ADMIN"]),
-            false => program,
-        };
+        let program = program.may(&self.capabilities());
         match self.has(Tuning::RealTime) {
-            true => program.may(&["CAP_SYS_NICE"]).under(&REAL_TIME),
+            true => program.under(&REAL_TIME),
             false => program,
         }
     }
@@ -263,7 +269,7 @@ mod tests {
             server.words().join(" ".as_ref()),
             "chrt --fifo 10 serve --listen"
         );
-        assert_eq!(tuned.cpus(), [vec![], vec![]]);
+        assert!(tuned.cpus().iter().all(Vec::is_empty));
     }
 
     #[test]

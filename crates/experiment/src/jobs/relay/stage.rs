@@ -7,15 +7,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 use probes::delay::Point;
-use testbed::{
-    Bed, Child, Host, HostSpec, Impairment, Interface, LinkKind, LinkSpec, Peer, Topology,
-};
+use testbed::{Bed, Child, Host, Impairment, Interface, LinkKind, LinkSpec, Peer, Topology};
 
 use super::FLOOR;
 use super::peers::{self, Route};
 use super::process::RelayProcess;
-use crate::jobs::Outcome;
 use crate::jobs::placed::NATIVE;
+use crate::jobs::{Outcome, program};
 use crate::plan::{Link, Load};
 
 /// The port streams come in on.
@@ -33,7 +31,7 @@ fn row(hosts: &[(&str, &str, &[usize])], link: Link) -> Topology {
     };
     let mut topology = Topology::default();
     for (name, environment, cpus) in hosts {
-        let mut host = HostSpec::of(environment);
+        let mut host = program::host(environment);
         host.cpus = cpus.to_vec();
         topology.host.insert((*name).to_owned(), host);
     }

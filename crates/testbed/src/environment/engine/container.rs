@@ -33,6 +33,8 @@ pub(super) struct Shape {
     pub(super) cpus: Vec<usize>,
     /// Ports that are published; without any it is on no network of the engine's.
     pub(super) publish: Vec<u16>,
+    /// Beside what the engine gives.
+    pub(super) capabilities: Vec<String>,
 }
 
 /// A running container. Dropping it removes it.
@@ -121,9 +123,13 @@ impl Container {
     }
 
     pub(super) fn start(&self, program: Program) -> io::Result<Child> {
-        if let Some(capability) = program.capabilities(&[]).first() {
+        let given = |capability: &&str| self.shape.capabilities.iter().any(|has| has == capability);
+        let asked = program.capabilities(&[]);
+        if let Some(capability) = asked.iter().find(|capability| !given(capability)) {
             let what = self.running.engine.container;
-            let what = format!("{what} has what its engine gives, not {capability}");
+            let what = format!(
+                "{what} has what its engine gives, and its host does not ask for {capability}"
+            );
             return Err(io::Error::other(what));
         }
         self.served.start(program, |inside| self.outside(inside))
@@ -213,6 +219,8 @@ impl Running {
         if !cpus.is_empty() {
             words.extend(["--cpuset-cpus", &cpus]);
         }
+        let capabilities = shape.capabilities.iter();
+        words.extend(capabilities.flat_map(|capability| ["--cap-add", capability]));
         words.extend(engine.run);
         words.push(&image.tag);
         let mut command = engine.command(&words);

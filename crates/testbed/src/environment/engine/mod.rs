@@ -70,6 +70,7 @@ impl Engine {
             engine: self.name,
             cpus: wanted.cpus.to_vec(),
             publish: wanted.publish.to_vec(),
+            capabilities: wanted.capabilities.to_vec(),
         };
         let container = match container::take(&shape) {
             Some(container) => container,

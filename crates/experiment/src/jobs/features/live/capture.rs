@@ -53,8 +53,7 @@ impl Capture {
         let (datapath, settings) = arm::of(spec.arm);
         let mut program = payload(&["features", "--json", "live", interface])
             .args(["--datapath", datapath])
-            .args(settings)
-            .may(&["CAP_NET_RAW"]);
+            .args(settings);
         if let Some(tree) = Tree::of(spec.arm) {
             let model = folder.join(tree::FILE);
             fs::write(&model, tree.model()?)?;

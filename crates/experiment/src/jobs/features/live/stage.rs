@@ -16,7 +16,7 @@ use testbed::{Bed, Host, HostSpec, Kind, LinkKind, LinkSpec, Topology};
 
 use super::capture::{Capture, Rows};
 use super::{FLOOR, tree};
-use crate::jobs::{Outcome, TrialSpec};
+use crate::jobs::{Outcome, TrialSpec, program};
 use crate::plan::{Link, Load};
 
 /// Where the generator sends from, and the first of the ports that it sends to.
@@ -379,7 +379,7 @@ fn bed(
     captor_cpu: usize,
 ) -> Result<Bed> {
     let mut topology = Topology::default();
-    let mut host = HostSpec::of(spec.environment);
+    let mut host = program::host(spec.environment);
     host.cpus = vec![captor_cpu];
     topology.host.insert(captor.clone(), host);
     if spec.load.link != Link::Loopback {

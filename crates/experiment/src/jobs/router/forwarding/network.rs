@@ -17,6 +17,7 @@ use super::filter::Filter;
 use super::process::RouterProcess;
 use super::programs::{Arrived, Places, Programs, Way};
 use super::{ARMS, FIB, XDP};
+use crate::jobs::program;
 use crate::jobs::router::prefixes::Prefixes;
 use crate::jobs::router::stated::Traffic;
 
@@ -158,7 +159,7 @@ fn topology(environment: &str) -> Topology {
     let mut topology = Topology::default();
     let mut host = |name: &str, forward: bool| {
         let mut host = match forward {
-            true => HostSpec::of(environment),
+            true => program::host(environment),
             false => HostSpec::native(),
         };
         host.settings.forward = forward;

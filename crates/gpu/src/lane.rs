@@ -138,8 +138,8 @@ impl Lane {
         assert!(there <= self.there && back <= self.back, "within the lane");
         assert!(self.expected.is_none(), "a batch at a time");
         let inner = match &mut self.inner {
-            // SAFETY: the caller's.
             Kinds::OpenCl(lane) => {
+                // SAFETY: the caller's.
                 Recordings::OpenCl(unsafe { lane.record(launches, there, back)? })
             }
             // SAFETY: the caller's.

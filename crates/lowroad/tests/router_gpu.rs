@@ -72,6 +72,22 @@ fn files(folder: &Path) -> [String; 3] {
     [routes, rules, capture].map(|path| path.to_str().unwrap().to_owned())
 }
 
+/// Ways to a device, and what it is to do there.
+const WAYS: [&str; 12] = [
+    "--batch 1",
+    "--batch 1000 --gpu-mem pageable --gpu-copy full",
+    "--batch 700 --gpu-mem mapped --streams 4",
+    "--threads 2 --engine-lpm4 words",
+    "--function lpm --streams 2",
+    "--schedule per-function --batch 300",
+    "--gpu-result u16 --gpu-copy full --gpu-mem mapped",
+    "--schedule per-function --gpu-result compact --streams 3",
+    "--launch graph --streams 2 --batch 100",
+    "--launch graph --gpu-mem mapped --schedule per-function --gpu-result u16",
+    "--launch persistent --gpu-mem mapped",
+    "--launch persistent --gpu-mem mapped --gpu-copy full --gpu-result compact --streams 2",
+];
+
 /// Whether a capture comes out of a device, reached by this environment, as it does out of CPUs.
 fn agree(device: &str, environment: &[(&str, &Path)]) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
@@ -88,63 +104,8 @@ fn agree(device: &str, environment: &[(&str, &Path)]) -> Vec<Value> {
     };
     let (wanted, forwarded) = run(&["--simd", "portable"], "cpu.pcap");
     assert_eq!(wanted["caution"], Value::Null);
-    let ways = [
-        &["--batch", "1"][..],
-        &[
-            "--batch",
-            "1000",
-            "--gpu-mem",
-            "pageable",
-            "--gpu-copy",
-            "full",
-        ],
-        &["--batch", "700", "--gpu-mem", "mapped", "--streams", "4"],
-        &["--threads", "2", "--engine-lpm4", "words"],
-        &["--function", "lpm", "--streams", "2"],
-        &["--schedule", "per-function", "--batch", "300"],
-        &[
-            "--gpu-result",
-            "u16",
-            "--gpu-copy",
-            "full",
-            "--gpu-mem",
-            "mapped",
-        ],
-        &[
-            "--schedule",
-            "per-function",
-            "--gpu-result",
-            "compact",
-            "--streams",
-            "3",
-        ],
-        &["--launch", "graph", "--streams", "2", "--batch", "100"],
-        &[
-            "--launch",
-            "graph",
-            "--gpu-mem",
-            "mapped",
-            "--schedule",
-            "per-function",
-            "--gpu-result",
-            "u16",
-        ],
-        &["--launch", "persistent", "--gpu-mem", "mapped"],
-        &[
-            "--launch",
-            "persistent",
-            "--gpu-mem",
-            "mapped",
-            "--gpu-copy",
-            "full",
-            "--gpu-result",
-            "compact",
-            "--streams",
-            "2",
-        ],
-    ];
-    let told = ways.map(|more| {
-        let more = [more, &["--device", device]].concat();
+    let told = WAYS.map(|more| {
+        let more: Vec<_> = more.split(' ').chain(["--device", device]).collect();
         let (told, written) = run(&more, "device.pcap");
         if told["function"] == "both" {
             for what in ["packets", "verdicts", "rule_packets", "written"] {
@@ -341,6 +302,34 @@ fn packets_that_come_at_a_rate_are_decided_about_in_time_while_routes_change() {
     let mut without = router(&[&process[..], &["--batch-wait", "1ms"]].concat());
     let refused = without.output().unwrap();
     assert_eq!(refused.status.code(), Some(2), "nothing ever waits");
+}
+
+#[test]
+fn a_device_is_asked_what_the_naive_engines_are() {
+    let Some(device) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let [routes, rules, _] = files(folder.path());
+    let given = ["diff", "--json", "--rib", &routes, "--rules", &rules];
+    let asked = |more: &[&str]| {
+        let arguments = [&given[..], &["--keys", "999", "--device", &device], more].concat();
+        router(&arguments).output().unwrap()
+    };
+    for more in ["--gpu-mem mapped", "--gpu-result compact --streams 2"] {
+        let more: Vec<_> = more.split(' ').collect();
+        let told = json(&asked(&more));
+        let engines = told["engines"].as_array().unwrap();
+        let ours = engines.iter().filter_map(|engine| {
+            let name = engine["engine"].as_str()?.strip_prefix(device.as_str())?;
+            assert!(engine["keys"].as_u64().unwrap() >= 999, "{engine}");
+            assert_eq!(engine["wrong"], 0, "{engine}");
+            Some(name.trim())
+        });
+        let all = ["lpm", "acl", "both"];
+        let all = all.map(|function| ["IPv4", "IPv6"].map(|family| format!("{function} {family}")));
+        assert!(ours.eq(all.as_flattened()), "{told}");
+    }
+    let frames = asked(&["--gpu-copy", "full"]);
+    assert_eq!(frames.status.code(), Some(2), "nobody has frames of keys");
 }
 
 #[test]

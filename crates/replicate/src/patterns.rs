@@ -346,7 +346,7 @@ mod tests {
                 "srv/a/app.db/x",
             ],
             &[
-                "datas",
+                "database",
                 "a/",
                 "a/data/",
                 "a/data",

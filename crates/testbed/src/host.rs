@@ -102,7 +102,7 @@ impl Host {
     /// What a file below `/proc` or `/sys` says to a thread of this host.
     pub fn read(&self, path: &str) -> Result<String, Error> {
         let read = match self.guest() {
-            Some(guest) => guest.read(Path::new(path)).map(lossy),
+            Some(guest) => guest.read(Path::new(path)).map(|bytes| lossy(&bytes)),
             None => self.within(path, || fs::read_to_string(path))?,
         };
         read.map_err(|cause| self.reading(path, cause))
@@ -246,6 +246,6 @@ impl Host {
     }
 }
 
-fn lossy(bytes: Vec<u8>) -> String {
-    String::from_utf8_lossy(&bytes).into_owned()
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }

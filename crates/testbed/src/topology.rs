@@ -1,5 +1,7 @@
 //! The file: which hosts there are, in which environments, and how they are linked.
 
+mod keys;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -13,8 +15,6 @@ use crate::{Error, Impairment};
 /// A device's name has room for this many bytes.
 const LONGEST_NAME: usize = 15;
 const MOST_ENDS: usize = 200;
-/// Keys of a link that are no [`LinkSettings`].
-const LINK_KEYS: &[&str] = &["ends", "kind", "v4", "v6", "nics", "publish", "impairment"];
 
 /// Hosts and the links between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -323,75 +323,6 @@ impl From<Subnet> for String {
     fn from(subnet: Subnet) -> Self {
         format!("{}/{}", subnet.address, subnet.prefix_len)
     }
-}
-
-/// The keys of a host that are no settings. (Serde cannot both flatten and refuse unknown keys.)
-#[derive(Deserialize)]
-struct HostKeys {
-    env: String,
-    #[serde(default)]
-    cpus: Vec<usize>,
-    #[serde(default)]
-    capabilities: Vec<String>,
-    #[serde(default, rename = "huge-pages")]
-    huge_pages: bool,
-}
-
-#[derive(Deserialize)]
-struct LinkKeys {
-    ends: Vec<String>,
-    kind: LinkKind,
-    #[serde(default)]
-    v4: Option<Subnet>,
-    #[serde(default)]
-    v6: Option<Subnet>,
-    #[serde(default)]
-    nics: Vec<String>,
-    #[serde(default)]
-    publish: Vec<u16>,
-    #[serde(default)]
-    impairment: Option<Impairment>,
-}
-
-impl TryFrom<toml::Table> for HostSpec {
-    type Error = toml::de::Error;
-
-    fn try_from(table: toml::Table) -> Result<Self, toml::de::Error> {
-        let (keys, settings) = split(table, &["env", "cpus", "capabilities", "huge-pages"]);
-        let keys: HostKeys = keys.try_into()?;
-        Ok(Self {
-            env: keys.env,
-            cpus: keys.cpus,
-            capabilities: keys.capabilities,
-            huge_pages: keys.huge_pages,
-            settings: settings.try_into()?,
-        })
-    }
-}
-
-impl TryFrom<toml::Table> for LinkSpec {
-    type Error = toml::de::Error;
-
-    fn try_from(table: toml::Table) -> Result<Self, toml::de::Error> {
-        let (keys, settings) = split(table, LINK_KEYS);
-        let keys: LinkKeys = keys.try_into()?;
-        Ok(Self {
-            ends: keys.ends,
-            kind: keys.kind,
-            v4: keys.v4,
-            v6: keys.v6,
-            nics: keys.nics,
-            publish: keys.publish,
-            impairment: keys.impairment,
-            settings: settings.try_into()?,
-        })
-    }
-}
-
-fn split(table: toml::Table, keys: &[&str]) -> (toml::Table, toml::Table) {
-    table
-        .into_iter()
-        .partition(|(key, _)| keys.contains(&key.as_str()))
 }
 
 fn check_name(name: &str) -> Result<(), Error> {

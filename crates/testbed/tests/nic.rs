@@ -13,6 +13,17 @@ use testbed::{Bed, HostSpec, LinkKind, Topology};
 /// Says, in a child, that it is one.
 const ROLE: &str = "LOWROAD_TEST_NIC_BORROWER";
 
+/// What of a device does not change by itself.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Lasting {
+    name: String,
+    mac: [u8; 6],
+    mtu: u32,
+    tx_queue_len: u32,
+    up: bool,
+    alias: Option<String>,
+}
+
 /// A machine of the test's own, with a cable between its two devices.
 struct Machine {
     name: String,
@@ -42,20 +53,19 @@ impl Machine {
         self.namespace.run(inside).unwrap()
     }
 
-    /// What of its devices does not change by itself.
-    fn devices(&self) -> Vec<(String, [u8; 6], u32, u32, bool, Option<String>)> {
+    fn devices(&self) -> Vec<Lasting> {
         let mut links = self.run(|netlink| netlink.links().unwrap());
         links.retain(|link| !link.loopback);
         let of = |link: Link| {
             let alias = link.alias.filter(|alias| !alias.is_empty());
-            (
-                link.name,
-                link.mac,
-                link.mtu,
-                link.tx_queue_len,
-                link.up,
+            Lasting {
+                name: link.name,
+                mac: link.mac,
+                mtu: link.mtu,
+                tx_queue_len: link.tx_queue_len,
+                up: link.up,
                 alias,
-            )
+            }
         };
         let mut devices: Vec<_> = links.into_iter().map(of).collect();
         devices.sort();
@@ -103,7 +113,7 @@ fn hosts_have_the_devices_meanwhile_and_they_come_back_as_they_were() {
             let bed = Bed::up(&wired("native"), "wired").unwrap();
             assert!(echoes(&bed));
             let client = bed.host("client").unwrap().interface("server").unwrap();
-            assert_eq!((client.mac, client.mtu), (before[0].1, 1500));
+            assert_eq!((client.mac, client.mtu), (before[0].mac, 1500));
             let kind = &bed.settings()["link.client-server.kind"];
             assert_eq!(kind, &serde_json::json!(LinkKind::Nic));
             assert_eq!(machine.devices(), []);

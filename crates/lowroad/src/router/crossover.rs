@@ -79,7 +79,7 @@ impl Crossover {
             let what = "--device: name the device, as lowroad router devices does";
             return Err(Failure::Input(what.to_owned()));
         };
-        let options = self.device.options(name, &self.choice)?;
+        let options = self.device.options(name, self.choice.layout4())?;
         let (both, engines, about) = self.prepare(&options)?;
         let failed = Arc::clone(&both.failed);
         let packets = both.frames.len();

@@ -4,11 +4,16 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::Args;
+use lpm::Layout4;
 use router::check::{self, Checked, Keys};
+use router::engine::{Contents, Engine as _, Function};
+use router::gpu::Copy;
 use router::image::{self, Change, Changes, Image};
 use serde_json::{Value, json};
 
 use super::given::{Given, failure};
+use super::process;
+use super::process::subject::{self, Device};
 use crate::exit::{self, Failure};
 
 #[derive(Debug, Args)]
@@ -23,6 +28,8 @@ pub(super) struct Diff {
     /// Five-tuples that rules are checked with [default: what takes about a second]
     #[arg(long, value_name = "N", conflicts_with = "new", value_parser = clap::value_parser!(u32).range(1..))]
     keys: Option<u32>,
+    #[command(flatten)]
+    device: Device,
     /// Of what is random
     #[arg(long, default_value = "1", conflicts_with = "new")]
     seed: u64,
@@ -35,16 +42,18 @@ impl Diff {
             let new = Image::open(new).map_err(failure)?;
             return told_apart(&image::changes(&image, &new), json);
         }
+        let device = self.device.device.as_deref();
+        let device = device.map(|name| (name, layout4(&image), contents(&image)));
         let mut checked = Vec::new();
         if let Some(tables) = image.tables {
             checked.extend(check::tables(tables, self.seed).map_err(failure)?.1);
         }
         if let Some(rules) = &image.rules {
-            let keys = self
-                .keys
-                .map_or(Keys::Usual, |keys| Keys::Exactly(keys as usize));
-            checked
-                .extend(check::rule_set(rules, keys, self.seed).map_err(|error| anyhow!(error))?);
+            let found = check::rule_set(rules, self.keys(), self.seed);
+            checked.extend(found.map_err(|error| anyhow!(error))?);
+        }
+        if let Some((name, layout4, contents)) = device {
+            checked.extend(self.on_device(name, layout4, &contents)?);
         }
         exit::print(&if json {
             let engines: Vec<Value> = checked.iter().map(engine_json).collect();
@@ -59,6 +68,58 @@ impl Diff {
         let what = "answers differ from the naive engine's; build the image again, and report it if they still do";
         Err(Failure::Failed(anyhow!("{wrong} {what}")))
     }
+
+    fn keys(&self) -> Keys {
+        self.keys
+            .map_or(Keys::Usual, |keys| Keys::Exactly(keys as usize))
+    }
+
+    /// What the device decides, by each function that there are tables for.
+    fn on_device(
+        &self,
+        name: &str,
+        layout4: Layout4,
+        contents: &Contents,
+    ) -> Result<Vec<Checked>, Failure> {
+        let options = self.device.options(name, layout4)?;
+        if options.copy == Copy::Full {
+            let what = "--gpu-copy full sends frames, and keys are asked for here: leave it out";
+            return Err(Failure::Input(what.to_owned()));
+        }
+        let routed = !contents.v4.is_empty() || !contents.v6.is_empty();
+        let filtered = !contents.rules.v4.is_empty() || !contents.rules.v6.is_empty();
+        let given = process::Given {
+            contents: contents.clone(),
+            image: None,
+        };
+        let gpu = subject::on_device(given, &options)?;
+        let mut checked = Vec::new();
+        for function in Function::ALL {
+            if function.routes() && !routed || function.filters() && !filtered {
+                continue;
+            }
+            let mut processor = gpu.processor(function).map_err(|error| anyhow!(error))?;
+            let found = check::processor(&mut processor, name, contents, self.keys(), self.seed);
+            checked.extend(found.map_err(|error| anyhow!(error))?);
+        }
+        Ok(checked)
+    }
+}
+
+fn layout4(image: &Image) -> Layout4 {
+    let tables = image.tables.as_ref();
+    tables.map_or(Layout4::Mixed, |tables| tables.layout4)
+}
+
+/// Routes and rules of an image.
+fn contents(image: &Image) -> Contents {
+    let mut contents = Contents::default();
+    if let Some(tables) = &image.tables {
+        contents.v4 = tables.fib4.rib().clone();
+        contents.v6 = tables.fib6.rib().clone();
+    }
+    contents.rules = image.rules.clone().unwrap_or_default();
+    contents
 }
 
 fn engine_text(checked: &Checked) -> String {

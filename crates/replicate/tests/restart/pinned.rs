@@ -45,7 +45,7 @@ fn two_hundred_seeds_are_taken_up_by_their_journal() {
                     ALL,
                     ALL_STEPS
                 ) > 0
-            )
+            );
         });
     }
 }

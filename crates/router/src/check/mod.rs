@@ -1,11 +1,13 @@
 //! Whether every engine answers what a naive one does, on the tables that people have: at the bounds of
 //! every prefix and every rule, and at random. Which tables these are is decided elsewhere.
 
+mod processor;
 mod routes;
 mod rules;
 
 use std::fmt::{Debug, Display};
 
+pub use processor::processor;
 pub use routes::{addresses, tables};
 pub use rules::{Keys, packet, rule_set};
 

@@ -116,12 +116,7 @@ fn check6(mut fib: Fib6, made: &str, asked: &Asked<u128>, checked: &mut Vec<Chec
 
 impl<A: Address + Step> Asked<A> {
     fn of(rib: &Rib<A>, addresses: Vec<A>) -> Self {
-        let intervals = intervals(rib);
-        let hop = |address: &A| {
-            let behind = intervals.partition_point(|(start, _)| start <= address);
-            intervals[behind - 1].1
-        };
-        let hops = addresses.iter().map(hop).collect();
+        let hops = hops(rib, addresses.iter().copied());
         Self { addresses, hops }
     }
 
@@ -142,6 +137,15 @@ fn asked<A: Address + Step>(
     seed: u64,
     anywhere: impl Fn(&mut Random) -> A,
 ) -> Asked<A> {
+    Asked::of(rib, bounds(rib, seed, anywhere))
+}
+
+/// As `asked`, without answers.
+pub(super) fn bounds<A: Address + Step>(
+    rib: &Rib<A>,
+    seed: u64,
+    anywhere: impl Fn(&mut Random) -> A,
+) -> Vec<A> {
     let mut addresses = Vec::with_capacity(4 * rib.len() + ANYWHERE);
     for (prefix, _) in rib {
         let (first, last) = (prefix.first(), prefix.last());
@@ -149,7 +153,20 @@ fn asked<A: Address + Step>(
     }
     let random = &mut Random::new(seed);
     addresses.extend((0..ANYWHERE).map(|_| anywhere(random)));
-    Asked::of(rib, addresses)
+    addresses
+}
+
+/// The answers of the naive engine.
+pub(super) fn hops<A: Address + Step>(
+    rib: &Rib<A>,
+    addresses: impl Iterator<Item = A>,
+) -> Vec<u16> {
+    let intervals = intervals(rib);
+    let hop = |address: A| {
+        let behind = intervals.partition_point(|(start, _)| *start <= address);
+        intervals[behind - 1].1
+    };
+    addresses.map(hop).collect()
 }
 
 /// From which address on which next hop holds, the first from zero: a sweep with the prefixes that are
@@ -179,7 +196,7 @@ fn intervals<A: Address + Step>(rib: &Rib<A>) -> Vec<(A, u16)> {
 }
 
 /// Addresses beside an address, round the end.
-trait Step: Sized {
+pub(super) trait Step: Sized {
     fn before(self) -> Self;
     fn after(self) -> Self;
 }

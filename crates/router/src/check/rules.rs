@@ -91,7 +91,7 @@ fn check<A: Address>(
 }
 
 /// A third of the keys at corners of rules and just outside, a third within rules, a third anywhere.
-fn asked<A: Address>(rules: &[Rule<A>], keys: Keys, seed: u64) -> Vec<Key<A>> {
+pub(super) fn asked<A: Address>(rules: &[Rule<A>], keys: Keys, seed: u64) -> Vec<Key<A>> {
     if rules.is_empty() {
         return Vec::new();
     }

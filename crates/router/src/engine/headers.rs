@@ -141,33 +141,49 @@ impl Headers {
     pub fn push(&mut self, frame: &[u8]) {
         match read(frame) {
             Ok(Found::V4(key, header)) => {
-                self.at4.push(self.packets);
                 if let Some([v4, _]) = &mut self.whole {
                     v4.push(frame, header);
                 }
-                if self.function.routes() {
-                    self.destinations4.push(key.destination);
-                }
-                if self.function.filters() {
-                    self.keys4.push(key);
-                }
+                self.push_key4(key);
             }
             Ok(Found::V6(key, header)) => {
-                self.at6.push(self.packets);
                 if let Some([_, v6]) = &mut self.whole {
                     v6.push(frame, header);
                 }
-                if self.function.routes() {
-                    self.destinations6.push(key.destination);
-                }
-                if self.function.filters() {
-                    self.keys6.push(key);
-                }
+                self.push_key6(key);
             }
-            Err(why) => self.unkeyed.push((self.packets, why)),
+            Err(why) => {
+                self.unkeyed.push((self.packets, why));
+                self.packets += 1;
+            }
+        }
+        self.bytes += frame.len() as u64;
+    }
+
+    /// Adds a packet that has this key, without its frame.
+    #[inline]
+    pub(crate) fn push_key4(&mut self, key: Key4) {
+        self.at4.push(self.packets);
+        if self.function.routes() {
+            self.destinations4.push(key.destination);
+        }
+        if self.function.filters() {
+            self.keys4.push(key);
         }
         self.packets += 1;
-        self.bytes += frame.len() as u64;
+    }
+
+    /// As `push_key4`.
+    #[inline]
+    pub(crate) fn push_key6(&mut self, key: Key6) {
+        self.at6.push(self.packets);
+        if self.function.routes() {
+            self.destinations6.push(key.destination);
+        }
+        if self.function.filters() {
+            self.keys6.push(key);
+        }
+        self.packets += 1;
     }
 
     /// Packets in the batch.

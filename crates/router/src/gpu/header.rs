@@ -3,8 +3,11 @@
 
 use super::launch::Input;
 
+/// Numbers that a batch has there.
+const NUMBERS: usize = 8;
+
 /// Bytes of it.
-pub(super) const LENGTH: usize = 8 * size_of::<u32>();
+pub(super) const LENGTH: usize = NUMBERS * size_of::<u32>();
 
 /// Writes it.
 pub(super) fn write(input: &Input, to: &mut [u8]) {

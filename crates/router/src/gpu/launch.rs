@@ -123,7 +123,8 @@ impl Way {
         // kernels are told, IP headers within their frames, and indices in tables and arenas come from
         // `Original` and `Arena`, whose builders name nothing beyond their arrays. All of the buffers are held
         // until the batch was waited for, and written by nobody who does not hold them alone.
-        Ok(unsafe { self.lane.run(&launches, input.bytes, back)? })
+        unsafe { self.lane.run(&launches, input.bytes, back)? };
+        Ok(())
     }
 
     fn replay(

@@ -46,8 +46,8 @@ pub(super) enum Dataplane {
 /// Rules as one of them looks them up.
 #[derive(Debug)]
 pub(super) enum Compiled {
-    Xdp(xdp::Lists),
-    AfXdp(backed::Both),
+    Xdp(Box<xdp::Lists>),
+    AfXdp(Box<backed::Both>),
     Kernel(kernel::Lists),
 }
 
@@ -414,11 +414,11 @@ impl Plane for Dataplane {
         match self {
             Self::Xdp { plane, .. } => {
                 let compile = plane.compiler();
-                Box::new(|rules| Ok(Compiled::Xdp(compile(rules)?)))
+                Box::new(|rules| Ok(Compiled::Xdp(Box::new(compile(rules)?))))
             }
             Self::AfXdp { plane, .. } => {
                 let compile = plane.compiler();
-                Box::new(|rules| Ok(Compiled::AfXdp(compile(rules)?)))
+                Box::new(|rules| Ok(Compiled::AfXdp(Box::new(compile(rules)?))))
             }
             Self::Kernel { interfaces, .. } => {
                 let interfaces = interfaces.clone();
@@ -429,8 +429,8 @@ impl Plane for Dataplane {
 
     fn enforce(&mut self, compiled: Compiled) -> Result<Rest, PlaneError> {
         match (self, compiled) {
-            (Self::Xdp { plane, .. }, Compiled::Xdp(lists)) => Ok(plane.enforce(lists)?),
-            (Self::AfXdp { plane, .. }, Compiled::AfXdp(lists)) => Ok(plane.enforce(lists)?),
+            (Self::Xdp { plane, .. }, Compiled::Xdp(lists)) => Ok(plane.enforce(*lists)?),
+            (Self::AfXdp { plane, .. }, Compiled::AfXdp(lists)) => Ok(plane.enforce(*lists)?),
             (Self::Kernel { filter, .. }, Compiled::Kernel(lists)) => {
                 filter.enforce(&lists)?;
                 Ok(nothing())

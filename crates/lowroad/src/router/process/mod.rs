@@ -187,7 +187,7 @@ impl Process {
         // Measured once, over ten milliseconds that are no packet's.
         sys::clock::ticks_per_ns();
         let told = if let Some(name) = &self.device.device {
-            let options = self.device.options(name, &self.choice)?;
+            let options = self.device.options(name, self.choice.layout4())?;
             let about = about(subject::name(&options), subject::caution(&options.device));
             if self.fallback.is_some() {
                 self.put(given, about, &shutdown, |given| {

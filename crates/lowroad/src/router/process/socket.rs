@@ -98,7 +98,11 @@ impl Process {
                 })
                 .collect();
             // Nobody knows when the first datagram comes: the time counts from then.
-            while !begun.load(Ordering::Relaxed) && !shutdown.wait(PATIENCE) {}
+            loop {
+                if begun.load(Ordering::Relaxed) || shutdown.wait(PATIENCE) {
+                    break;
+                }
+            }
             let (duration, updates) = (self.duration, &self.updates);
             let changed = updates.make(&mut tables, &changing, duration, shutdown);
             stop.store(true, Ordering::Relaxed);

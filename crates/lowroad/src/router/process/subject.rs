@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use clap::Args;
 use clap::builder::TypedValueParser;
 use gpu::{Kind, Listed, Memory};
+use lpm::Layout4;
 use router::cpu::Tables;
 use router::engine::Engine;
 use router::gpu::backed::{self, Backed, Fallen};
@@ -101,11 +102,11 @@ impl Device {
     pub(in crate::router) fn options(
         &self,
         name: &str,
-        choice: &Choice,
+        layout4: Layout4,
     ) -> Result<Options, Failure> {
         let listed = gpu::find(name).map_err(|error| refused(error.into()))?;
         let mut options = Options {
-            layout4: choice.layout4(),
+            layout4,
             copy: self.gpu_copy.unwrap_or(Copy::Headers),
             memory: self.gpu_mem.unwrap_or(Memory::Pinned),
             streams: self.streams.unwrap_or(NonZeroUsize::MIN),

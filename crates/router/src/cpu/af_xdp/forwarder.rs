@@ -133,7 +133,8 @@ impl Forwarder {
             self.gathered
                 .extend(received.drain(..).map(|frame| (frame, from)));
             if self.is_time() {
-                decided = decided.and(self.forward());
+                let forwarded = self.forward();
+                decided = decided.and(forwarded);
             }
         }
         self.received = received;

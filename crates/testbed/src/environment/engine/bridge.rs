@@ -27,7 +27,7 @@ pub(super) fn address(engine: &Engine) -> Result<IpAddr, String> {
 
 /// The gateway, which is the subnet's first address where it is not told.
 fn first_address(subnet: &Value) -> Option<IpAddr> {
-    let either = |one: &str, other: &str| subnet[one].as_str().or(subnet[other].as_str());
+    let either = |one: &str, other: &str| subnet[one].as_str().or_else(|| subnet[other].as_str());
     if let Some(gateway) = either("Gateway", "gateway").filter(|gateway| !gateway.is_empty()) {
         return gateway.parse::<Ipv4Addr>().ok().map(IpAddr::from);
     }

@@ -63,14 +63,7 @@ pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stag
     }
     note_generator(&mut outcome, &sent, spec.load, bench.beside.late_share());
     outcome.stacks = Some(sampled(&stage, spec.load)?);
-    let memory = stage
-        .process()
-        .map(|process| process.memory())
-        .transpose()?;
-    if let Some(bytes) = memory.flatten() {
-        let mib = bytes as f64 / f64::from(1 << 20);
-        outcome.values.insert("memory_mib".to_owned(), mib);
-    }
+    note_memory(&mut stage, &mut outcome)?;
     stage.finish(&mut outcome)?;
     compare_answers(&stage, spec, &mut outcome)?;
 
@@ -119,6 +112,15 @@ pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stag
         outcome.noise.insert(name.to_owned(), value);
     }
     Ok((stage, outcome))
+}
+
+fn note_memory(stage: &mut Stage, outcome: &mut Outcome) -> Result<()> {
+    let memory = stage.process().map(|process| process.memory());
+    if let Some(bytes) = memory.transpose()?.flatten() {
+        let mib = bytes as f64 / f64::from(1 << 20);
+        outcome.values.insert("memory_mib".to_owned(), mib);
+    }
+    Ok(())
 }
 
 /// How long and how often the programs of these names ran.

@@ -219,7 +219,7 @@ fn what_cannot_be_placed_is_refused_with_its_reason() {
     ];
     let said = stderr(&refused(&words, 2));
     assert!(
-        said.contains("\"moon\"") && said.contains("native, oci, vm, vm-rt"),
+        said.contains("\"moon\"") && said.contains("native, oci, ") && said.contains("vm-rt"),
         "{said}"
     );
 }

@@ -35,7 +35,8 @@ kinds! {
     Hello = 1,
     /// To the guest, which answers the same.
     Ping = 2,
-    /// To the guest: a program and its arguments, each ended by a zero byte.
+    /// To the guest: a program's variables as `NAME=value`, an empty word, then the program and its
+    /// arguments, each ended by a zero byte.
     Start = 3,
     /// To the host: the program runs, and the four bytes of its process id in the guest.
     Started = 4,
@@ -64,6 +65,9 @@ kinds! {
     Clear = 15,
     /// To the host: the program says that it is ready.
     Ready = 16,
+    /// To the guest: the abstract socket at which the program that is started next by this number will say
+    /// so, as a service does to its manager. Answered as a file is.
+    Listen = 17,
 }
 
 /// One thing said.

@@ -73,6 +73,8 @@ struct Served {
     inputs: BTreeMap<u32, mpsc::Sender<Vec<u8>>>,
     groups: Arc<Mutex<BTreeMap<u32, Pid>>>,
     files: BTreeMap<u32, io::Result<File>>,
+    /// Of programs that are not started yet.
+    notified: BTreeMap<u32, Notified>,
     netlink: Arc<Socket>,
 }
 
@@ -88,6 +90,7 @@ fn serve(mut from: impl Read, host: Speaker) -> io::Result<()> {
         inputs: BTreeMap::new(),
         groups: Arc::default(),
         files: BTreeMap::new(),
+        notified: BTreeMap::new(),
         netlink,
     };
     while let Some(frame) = Frame::read(&mut from)? {
@@ -103,6 +106,13 @@ impl Served {
             Kind::Ping => self.host.say(Kind::Ping, number, frame.bytes),
             Kind::Start => match self.start(number, &frame.bytes) {
                 Ok(()) => Ok(()),
+                Err(error) => self.host.say(Kind::Failed, number, error.to_string()),
+            },
+            Kind::Listen => match Notified::bind(&frame.bytes) {
+                Ok(notified) => {
+                    self.notified.insert(number, notified);
+                    self.host.say(Kind::Done, number, [])
+                }
                 Err(error) => self.host.say(Kind::Failed, number, error.to_string()),
             },
             Kind::Input if self.files.contains_key(&number) => self.write(number, &frame.bytes),
@@ -132,14 +142,16 @@ impl Served {
     }
 
     fn start(&mut self, number: u32, words: &[u8]) -> io::Result<()> {
+        let notified = self.notified.remove(&number);
         let words = words_of(words);
-        let [program, arguments @ ..] = words.as_slice() else {
-            return Err(io::Error::other("no program is named"));
-        };
-        let notified = Notified::bind(number)?;
+        let mut words = words.into_iter();
+        let variables = words.by_ref().take_while(|word| !word.is_empty());
+        let variables: Vec<_> = variables.filter_map(variable).collect();
+        let program = words.next();
+        let program = program.ok_or_else(|| io::Error::other("no program is named"))?;
         let mut child = Command::new(program)
-            .args(arguments)
-            .env("NOTIFY_SOCKET", format!("@{}", notified.name))
+            .args(words)
+            .envs(variables)
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -166,13 +178,15 @@ impl Served {
         if let Some(stderr) = child.stderr.take() {
             pass_on(stderr, self.host.clone(), Kind::Errors, number);
         }
-        let name = notified.name.clone();
-        notified.pass_on(self.host.clone(), number);
+        let name = notified.as_ref().map(|notified| notified.name.clone());
+        if let Some(notified) = notified {
+            notified.pass_on(self.host.clone(), number);
+        }
         let (host, running) = (self.host.clone(), Arc::clone(&self.groups));
         thread::spawn(move || {
             wait_for(child, &host, &running, number);
             // Nobody else will say anything there.
-            let _ = say_to(&name, b"");
+            let _ = name.map(|name| say_to(&name, b""));
         });
         Ok(())
     }
@@ -225,15 +239,15 @@ impl Served {
 
 /// Where a program says that it is ready, as a service does to its manager.
 struct Notified {
-    name: String,
+    name: Vec<u8>,
     socket: UnixDatagram,
 }
 
 impl Notified {
-    fn bind(number: u32) -> io::Result<Self> {
-        let name = format!("lowroad-ready-{}-{number}", std::process::id());
-        let address = UnixAddress::from_abstract_name(&name)?;
+    fn bind(name: &[u8]) -> io::Result<Self> {
+        let address = UnixAddress::from_abstract_name(name)?;
         let socket = UnixDatagram::bind_addr(&address)?;
+        let name = name.to_vec();
         Ok(Self { name, socket })
     }
 
@@ -251,7 +265,7 @@ impl Notified {
     }
 }
 
-fn say_to(name: &str, what: &[u8]) -> io::Result<()> {
+fn say_to(name: &[u8], what: &[u8]) -> io::Result<()> {
     let address = UnixAddress::from_abstract_name(name)?;
     UnixDatagram::unbound()?
         .send_to_addr(what, &address)
@@ -263,6 +277,14 @@ fn words_of(bytes: &[u8]) -> Vec<&OsStr> {
     let mut words: Vec<_> = bytes.split(|byte| *byte == 0).collect();
     words.pop();
     words.into_iter().map(OsStr::from_bytes).collect()
+}
+
+/// `NAME=value` as its two sides.
+fn variable(word: &OsStr) -> Option<(&OsStr, &OsStr)> {
+    let bytes = word.as_bytes();
+    let at = bytes.iter().position(|byte| *byte == b'=')?;
+    let (name, value) = (&bytes[..at], &bytes[at + 1..]);
+    Some((OsStr::from_bytes(name), OsStr::from_bytes(value)))
 }
 
 /// Kills all but the first process and this one, and removes what is named.
@@ -412,13 +434,13 @@ mod tests {
     #[test]
     fn programs_are_fed_heard_and_ended() {
         let mut host = Host::new();
-        host.say(Kind::Start, 1, *b"sh\0-c\0cat; echo err >&2; exit 3\0");
+        host.say(Kind::Start, 1, *b"\0sh\0-c\0cat; echo err >&2; exit 3\0");
         host.say(Kind::Input, 1, *b"to cat\n");
         host.say(Kind::Input, 1, []);
         let ended = (b"to cat\n".to_vec(), b"err\n".to_vec(), 3 << 8);
         assert_eq!(host.until_ended(1), ended);
         // A program of a pipeline is in the group, too: all of it ends.
-        host.say(Kind::Start, 2, *b"sh\0-c\0sleep 300 | sleep 300\0");
+        host.say(Kind::Start, 2, *b"\0sh\0-c\0sleep 300 | sleep 300\0");
         assert_eq!(host.next().kind, Kind::Started);
         host.say(Kind::Signal, 2, KILL.to_le_bytes());
         assert_eq!(host.until_ended(2).2, KILL);
@@ -427,21 +449,25 @@ mod tests {
     #[test]
     fn the_host_hears_who_is_ready() {
         let mut host = Host::new();
+        let name = format!("lowroad-test-{}", std::process::id()).into_bytes();
+        host.say(Kind::Listen, 7, name.clone());
+        assert_eq!(host.next(), Frame::new(Kind::Done, 7, []));
+        host.say(Kind::Listen, 8, name.clone());
+        assert_eq!(host.next().kind, Kind::Failed, "it is in use");
         host.say(
             Kind::Start,
             7,
-            *b"sh\0-c\0echo $NOTIFY_SOCKET; read -r never\0",
+            *b"ONE=two=three\0\0sh\0-c\0echo $ONE $NOTIFY_SOCKET; read -r never\0",
         );
         assert_eq!(host.next().kind, Kind::Started);
-        let name = String::from_utf8(host.next().bytes).unwrap();
-        let name = name.trim().strip_prefix('@').unwrap();
-        say_to(name, b"STOPPING=1\n").unwrap();
-        say_to(name, b"READY=1\n").unwrap();
+        assert_eq!(host.next().bytes, b"two=three\n");
+        say_to(&name, b"STOPPING=1\n").unwrap();
+        say_to(&name, b"READY=1\n").unwrap();
         assert_eq!(host.next(), Frame::new(Kind::Ready, 7, []));
         host.say(Kind::Input, 7, []);
         host.until_ended(7);
         // Its listener ends with it, some time after.
-        while say_to(name, b"STOPPING=1\n").is_ok() {
+        while say_to(&name, b"STOPPING=1\n").is_ok() {
             thread::yield_now();
         }
     }
@@ -449,7 +475,7 @@ mod tests {
     #[test]
     fn what_cannot_be_done_is_said() {
         let mut host = Host::new();
-        host.say(Kind::Start, 1, *b"/no/such/program\0");
+        host.say(Kind::Start, 1, *b"\0/no/such/program\0");
         assert_eq!(host.next().kind, Kind::Failed);
         host.say(Kind::Start, 2, []);
         assert_eq!(host.next().kind, Kind::Failed);

@@ -244,7 +244,7 @@ fn cpus_go_on_where_a_device_fails_if_that_is_wanted() {
         for (name, value, why) in [
             ("CUDA_WAITS", "60", "CUDA_ERROR_LAUNCH_FAILED"),
             ("CUDA_MEMORY", "1000000", "bytes of memory in one piece"),
-            ("CUDA_ALLOCATIONS", "10", "bytes of memory in one piece"),
+            ("CUDA_ALLOCATIONS", "5", "bytes of memory in one piece"),
             ("CUDA_REFUSES", "1", "cannot build the kernels"),
         ] {
             let device = ["--device", "cuda:0", "--fallback", "cpu"];

@@ -249,9 +249,11 @@ impl Bed {
         }
         let guest = |host: &String| self.hosts[host].guest().is_some();
         let tap = link.kind == LinkKind::Direct && link.ends.iter().any(guest);
-        match tap || link.kind == LinkKind::Nic {
-            true => active_features(place, &end.device),
-            false => set_features(place, &end.device, &link.settings),
+        match link.kind {
+            LinkKind::Nic => active_features(place, &end.device),
+            // What its guest does not take is not to be had; what it takes may be left to this kernel.
+            _ if tap => clear_features(place, &end.device, &link.settings),
+            _ => set_features(place, &end.device, &link.settings),
         }
     }
 
@@ -425,8 +427,19 @@ pub(crate) fn set_features(
     device: &str,
     settings: &LinkSettings,
 ) -> Result<Value, Error> {
+    change_features(place, device, &settings.features())
+}
+
+/// As `set_features`, of those alone that are to be off.
+fn clear_features(place: &str, device: &str, settings: &LinkSettings) -> Result<Value, Error> {
+    let mut off = settings.features().to_vec();
+    off.retain(|(_, on)| !on);
+    change_features(place, device, &off)
+}
+
+fn change_features(place: &str, device: &str, features: &[(&str, bool)]) -> Result<Value, Error> {
     Ethtool::open(device)
-        .and_then(|ethtool| ethtool.set_features(&settings.features()))
+        .and_then(|ethtool| ethtool.set_features(features))
         .map_err(|cause| Error::Feature {
             place: place.to_owned(),
             cause,

@@ -68,11 +68,7 @@ impl Lane {
         let queue = queue(&device.context).map_err(device.failed("making a queue"))?;
         let mut kernels = Vec::new();
         for name in &device.kernels {
-            let kernel = Kernel::create(&device.program, name);
-            let kernel = kernel.map_err(device.failed("finding a kernel"))?;
-            let most = kernel.get_work_group_size(device.context.default_device());
-            let most = most.map_err(device.failed("asking for a kernel's group"))?;
-            kernels.push((kernel, most.clamp(1, GROUP)));
+            kernels.push(kernel(&device, name)?);
         }
         Ok(Self {
             input: End::new(&device, &queue, memory, there, CL_MAP_WRITE)?,
@@ -101,7 +97,8 @@ impl Lane {
         self.output.release(&self.device, &self.queue)?;
         for launch in launches {
             // SAFETY: the caller's.
-            let (kernel, items, group) = unsafe { self.prepare(launch)? };
+            let (kernel, items, group) =
+                unsafe { self.prepare(&self.kernels[launch.kernel], launch)? };
             // SAFETY: all arguments are set; what the kernel reaches is the caller's word.
             let launched = unsafe {
                 self.queue.enqueue_nd_range_kernel(
@@ -125,11 +122,11 @@ impl Lane {
     ///
     /// # Safety
     /// As `run`.
-    pub(super) unsafe fn prepare(
+    pub(super) unsafe fn prepare<'a>(
         &self,
+        (kernel, group): &'a (Kernel, usize),
         launch: &Launch<'_>,
-    ) -> Result<(&Kernel, usize, usize), Error> {
-        let (kernel, group) = &self.kernels[launch.kernel];
+    ) -> Result<(&'a Kernel, usize, usize), Error> {
         let set = |(at, argument): (usize, &Argument<'_>)| {
             let at = cl_uint::try_from(at).unwrap_or(cl_uint::MAX);
             // SAFETY: a buffer's handle or a number, as the kernel's parameter is by the caller's word.
@@ -168,6 +165,15 @@ impl Drop for Lane {
         // What is on the way still reads and writes the host's memory.
         let _ = self.queue.finish();
     }
+}
+
+/// A kernel, and how many work items its groups have.
+pub(super) fn kernel(device: &Device, name: &str) -> Result<(Kernel, usize), Error> {
+    let kernel = Kernel::create(&device.program, name);
+    let kernel = kernel.map_err(device.failed("finding a kernel"))?;
+    let most = kernel.get_work_group_size(device.context.default_device());
+    let most = most.map_err(device.failed("asking for a kernel's group"))?;
+    Ok((kernel, most.clamp(1, GROUP)))
 }
 
 impl End {

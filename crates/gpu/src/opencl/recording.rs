@@ -57,6 +57,7 @@ struct Calls {
 /// Of the lane alone that it was recorded in.
 #[derive(Debug)]
 pub(crate) struct Recording {
+    kernels: Vec<opencl3::kernel::Kernel>,
     calls: Calls,
     handle: Handle,
     there: usize,
@@ -142,7 +143,8 @@ impl Lane {
         // SAFETY: one queue, which is there; no properties.
         let handle = unsafe { (calls.create)(1, &raw const queue, ptr::null(), &raw mut status) };
         self.checked(status, "making a command buffer")?;
-        let recording = Recording {
+        let mut recording = Recording {
+            kernels: Vec::new(),
             calls,
             handle,
             there,
@@ -151,8 +153,10 @@ impl Lane {
         };
         let mut before: Option<Point> = None;
         for launch in launches {
+            // Of its own: a driver may look for arguments only when it replays, and find those of the last launch.
+            let own = super::lane::kernel(&self.device, self.device.kernels[launch.kernel])?;
             // SAFETY: the caller's.
-            let (kernel, items, group) = unsafe { self.prepare(launch)? };
+            let (kernel, items, group) = unsafe { self.prepare(&own, launch)? };
             let (waits, first) = (cl_uint::from(before.is_some()), before.unwrap_or(0));
             let first = if waits > 0 {
                 &raw const first
@@ -180,6 +184,7 @@ impl Lane {
             };
             self.checked(status, "recording a kernel")?;
             before = Some(point);
+            recording.kernels.push(own.0);
         }
         // SAFETY: it is being recorded.
         let status = unsafe { (calls.finalize)(handle) };

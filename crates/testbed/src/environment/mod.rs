@@ -26,6 +26,7 @@ pub(crate) use self::network::{Network, confine, kill_inside};
 pub(crate) use self::oci::{Contents, runtime as container_runtime};
 pub(crate) use self::program::find;
 pub use self::program::{Program, Stream};
+pub(crate) use self::ready::NOTIFY_SOCKET;
 use crate::Error;
 use crate::served::Served;
 use crate::vm::{self, Guest};

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::ready::{Ready, VARIABLE};
+use super::ready::{NOTIFY_SOCKET, Ready};
 use super::{Child, Environment, Kind, Network, Program, root};
 
 pub(super) const KIND: Kind = Kind {
@@ -30,7 +30,7 @@ impl Environment for Native {
         let ready = Ready::of(program.tells_ready())?;
         let mut command = program.command();
         if let Some(ready) = &ready {
-            command.env(VARIABLE, ready.path());
+            command.env(NOTIFY_SOCKET, ready.path());
         }
         let mut child = self.network.spawn(command)?;
         child.hears(ready);

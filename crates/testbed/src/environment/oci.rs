@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::child::Inside;
-use super::ready::{Ready, VARIABLE};
+use super::ready::{NOTIFY_SOCKET, Ready};
 use super::{Child, Environment, Kind, Network, Program, Wanted, root};
 use crate::{Error, clean};
 
@@ -210,8 +210,12 @@ impl Contents {
     /// It is to have this socket, and to say there that it is ready.
     fn says_ready_at(&mut self, socket: &Path) {
         self.files.insert(socket.to_path_buf());
-        self.variables
-            .push(format!("{VARIABLE}={}", socket.display()));
+        self.has(format!("{NOTIFY_SOCKET}={}", socket.display()));
+    }
+
+    /// Its program is to have this variable, `NAME=value`.
+    pub(crate) fn has(&mut self, variable: String) {
+        self.variables.push(variable);
     }
 
     /// The bundle's `config.json`. Without a network of its own it has that of whoever makes it.

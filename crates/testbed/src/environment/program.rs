@@ -154,7 +154,6 @@ impl Program {
     pub(crate) fn run_by(self, mut runner: Self) -> Self {
         runner.needs.extend(self.needs);
         runner.folder = self.folder;
-        runner.tells = self.tells;
         runner.stdin = self.stdin;
         runner.stdout = self.stdout;
         runner.stderr = self.stderr;

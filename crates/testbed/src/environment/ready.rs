@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::clean;
 
 /// The variable that tells a program where to say so.
-pub(super) const VARIABLE: &str = "NOTIFY_SOCKET";
+pub(crate) const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 
 /// Where one program says that it is ready.
 #[derive(Debug)]

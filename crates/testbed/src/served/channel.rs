@@ -226,7 +226,13 @@ impl Heard {
                 }
             }
             // What only a host says.
-            Kind::Start | Kind::Input | Kind::Signal | Kind::Put | Kind::Get | Kind::Clear => {}
+            Kind::Start
+            | Kind::Listen
+            | Kind::Input
+            | Kind::Signal
+            | Kind::Put
+            | Kind::Get
+            | Kind::Clear => {}
         }
         drop(state);
         self.changed.notify_all();

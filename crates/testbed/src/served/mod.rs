@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -18,10 +19,36 @@ use guest::{Kind, LARGEST, VERSION};
 pub(crate) use self::channel::Carrier;
 use self::channel::Channel;
 pub(crate) use self::program::GuestProgram;
-use crate::environment::{Child, Program, find};
+use crate::environment::{Child, NOTIFY_SOCKET, Program, find};
 
 /// What its program is called.
 pub(crate) const AGENT: &str = "netbench-agent";
+
+/// Where a program inside says that it is ready, as a service does to its manager.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    /// An abstract socket, which all that have the agent's network can reach.
+    name: String,
+    /// The program is told; else what runs it tells the one that matters.
+    told: bool,
+}
+
+impl Ready {
+    /// For a program that tells, and none for others.
+    pub(crate) fn of(program: &Program, told: bool) -> Option<Self> {
+        static PROGRAMS: AtomicU32 = AtomicU32::new(0);
+        program.tells_ready().then(|| {
+            let (process, number) = (std::process::id(), PROGRAMS.fetch_add(1, Ordering::Relaxed));
+            let name = format!("lowroad-ready-{process}-{number}");
+            Self { name, told }
+        })
+    }
+
+    /// What tells a program.
+    pub(crate) fn variable(&self) -> String {
+        format!("{NOTIFY_SOCKET}=@{}", self.name)
+    }
+}
 
 /// The agent inside, and what it was given.
 #[derive(Debug)]
@@ -87,6 +114,17 @@ impl Served {
         program: Program,
         outside: impl FnOnce(u32) -> u32,
     ) -> io::Result<Child> {
+        let ready = Ready::of(&program, true);
+        self.start_heard(program, ready.as_ref(), outside)
+    }
+
+    /// As `start`, and hears there that it is ready.
+    pub(crate) fn start_heard(
+        &self,
+        program: Program,
+        ready: Option<&Ready>,
+        outside: impl FnOnce(u32) -> u32,
+    ) -> io::Result<Child> {
         let name = PathBuf::from(&program.words()[0]);
         // A name without a slash is looked for inside where this machine has no such program.
         if let Some(path) = find(&name) {
@@ -106,7 +144,7 @@ impl Served {
         if let Some(folder) = folder {
             self.work_in(folder)?;
         }
-        GuestProgram::start(&self.channel, program, outside).map(Child::in_guest)
+        GuestProgram::start(&self.channel, program, ready, outside).map(Child::in_guest)
     }
 
     /// Kills everything that runs inside but what answers here, and removes the folders it worked in.

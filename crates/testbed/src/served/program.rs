@@ -10,6 +10,7 @@ use std::thread;
 use guest::{Kind, LARGEST};
 use nix::sys::signal::Signal;
 
+use super::Ready;
 use super::channel::Channel;
 use crate::environment::{Program, Stream};
 
@@ -30,10 +31,19 @@ impl GuestProgram {
     pub(super) fn start(
         channel: &Arc<Channel>,
         program: Program,
+        ready: Option<&Ready>,
         outside: impl FnOnce(u32) -> u32,
     ) -> io::Result<Self> {
         let number = channel.number();
         let mut words = Vec::new();
+        if let Some(ready) = ready {
+            channel.ask(number, [(Kind::Listen, ready.name.as_bytes())])?;
+            if ready.told {
+                words.extend(ready.variable().into_bytes());
+                words.push(0);
+            }
+        }
+        words.push(0);
         for word in program.words() {
             words.extend(word.as_encoded_bytes());
             words.push(0);

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::Vm;
 use crate::Guest;
 use crate::environment::{Child, Contents, Environment, Kind, Network, Program, container_runtime};
-use crate::served::Served;
+use crate::served::{Ready, Served};
 
 pub(crate) const KIND: Kind = Kind {
     name: "vm-oci",
@@ -49,7 +49,12 @@ impl Environment for Contained {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let id = format!("c{}", STARTED.fetch_add(1, Ordering::Relaxed));
         let bundle = Path::new(BUNDLES).join(&id);
-        let contents = Contents::of(&program)?;
+        let mut contents = Contents::of(&program)?;
+        // The container has the guest's network, and with it the agent's socket. What runs it waits for nothing.
+        let ready = Ready::of(&program, false);
+        if let Some(ready) = &ready {
+            contents.has(ready.variable());
+        }
         let config = contents.config(&id, None, &[], &program).to_string();
         self.vm.guest.write(&bundle.join("config.json"), &config)?;
         // Its root has to be a folder that is there.
@@ -63,7 +68,8 @@ impl Environment for Contained {
                 runner = runner.needs(file);
             }
         }
-        self.vm.start(program.run_by(runner))
+        let machine = self.vm.guest.machine();
+        machine.start_heard(program.run_by(runner), ready.as_ref())
     }
 
     fn guest(&self) -> Option<&Guest> {

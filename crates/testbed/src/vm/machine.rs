@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use super::accelerator::{self, Accelerator};
 use crate::Error;
 use crate::environment::{Child, Network, Program, Wanted};
-use crate::served::Served;
+use crate::served::{Ready, Served};
 
 /// What a link, a datapath at tc, and a container in the guest need that Debian builds as modules.
 const MODULES: &[&str] = &[
@@ -157,6 +157,12 @@ impl Machine {
     pub(super) fn start(&self, program: Program) -> io::Result<Child> {
         // All that a guest does, qemu does.
         self.served.start(program, |_inside| self.qemu.id())
+    }
+
+    /// As `start`, and hears there that it is ready.
+    pub(super) fn start_heard(&self, program: Program, ready: Option<&Ready>) -> io::Result<Child> {
+        self.served
+            .start_heard(program, ready, |_inside| self.qemu.id())
     }
 }
 

@@ -389,6 +389,12 @@ fn bed(
         // that is the guest's own affair.
         let guest = Kind::find(spec.environment).is_some_and(|kind| kind.guest);
         link.settings.threaded_napi = !guest;
+        // A virtual device with an XDP program drops frames whose checksum is left to it.
+        if guest {
+            link.settings.tx_checksum = false;
+            link.settings.tso = false;
+            link.settings.udp_segmentation = false;
+        }
         topology.link.push(link);
     }
     Ok(Bed::up(&topology, generator)?)

@@ -6,6 +6,7 @@
 
 mod frame;
 mod init;
+mod notified;
 mod serve;
 
 use std::process::ExitCode;

@@ -5,10 +5,8 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -22,6 +20,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
+use crate::notified::Notified;
 use crate::{Frame, Kind, LARGEST, PORT, VERSION, init};
 
 /// Between looks for the port, which the kernel finds some time after its driver is loaded.
@@ -178,15 +177,15 @@ impl Served {
         if let Some(stderr) = child.stderr.take() {
             pass_on(stderr, self.host.clone(), Kind::Errors, number);
         }
-        let name = notified.as_ref().map(|notified| notified.name.clone());
-        if let Some(notified) = notified {
-            notified.pass_on(self.host.clone(), number);
-        }
+        let ending = notified.map(|notified| {
+            let host = self.host.clone();
+            notified.pass_on(move || host.say(Kind::Ready, number, []))
+        });
         let (host, running) = (self.host.clone(), Arc::clone(&self.groups));
         thread::spawn(move || {
             wait_for(child, &host, &running, number);
             // Nobody else will say anything there.
-            let _ = name.map(|name| say_to(&name, b""));
+            let _ = ending.map(|ending| ending.end());
         });
         Ok(())
     }
@@ -235,41 +234,6 @@ impl Served {
             _ => self.host.say(Kind::Done, number, []),
         }
     }
-}
-
-/// Where a program says that it is ready, as a service does to its manager.
-struct Notified {
-    name: Vec<u8>,
-    socket: UnixDatagram,
-}
-
-impl Notified {
-    fn bind(name: &[u8]) -> io::Result<Self> {
-        let address = UnixAddress::from_abstract_name(name)?;
-        let socket = UnixDatagram::bind_addr(&address)?;
-        let name = name.to_vec();
-        Ok(Self { name, socket })
-    }
-
-    /// Tells the host, until somebody says nothing.
-    fn pass_on(self, host: Speaker, number: u32) {
-        thread::spawn(move || {
-            let mut said = [0; 256];
-            while let Ok(length @ 1..) = self.socket.recv(&mut said) {
-                let ready = said[..length].starts_with(b"READY=1");
-                if ready && host.say(Kind::Ready, number, []).is_err() {
-                    break;
-                }
-            }
-        });
-    }
-}
-
-fn say_to(name: &[u8], what: &[u8]) -> io::Result<()> {
-    let address = UnixAddress::from_abstract_name(name)?;
-    UnixDatagram::unbound()?
-        .send_to_addr(what, &address)
-        .map(drop)
 }
 
 /// Words that are each ended by a zero byte.
@@ -382,6 +346,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+    use crate::notified::say_to;
 
     const KILL: i32 = Signal::SIGKILL as i32;
 

@@ -155,8 +155,8 @@ mod tests {
 
     #[test]
     fn others_and_other_versions_are_told_apart() {
-        assert!(greeted(b"lrnb\r\n\x01\0").is_ok());
-        assert!(matches!(greeted(b"lrnb\r\n\x02\0"), Err(Fault::Version(2))));
+        assert!(greeted(b"lrnb\r\n\x02\0").is_ok());
+        assert!(matches!(greeted(b"lrnb\r\n\x01\0"), Err(Fault::Version(1))));
         assert!(matches!(greeted(b"SSH-2.0-OpenSSH"), Err(Fault::Stranger)));
         assert!(matches!(greeted(b"lrnb"), Err(Fault::Stranger)));
     }

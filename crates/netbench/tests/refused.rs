@@ -168,16 +168,27 @@ fn a_server_sends_no_more_than_it_may() {
 }
 
 /// Something else that listens, and says this.
-fn something(says: &'static [u8]) -> String {
+fn something(says: impl Into<Vec<u8>>) -> String {
+    let says = says.into();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        stream.write_all(says).unwrap();
+        stream.write_all(&says).unwrap();
         // Until the other end has seen enough.
         let _ = stream.read_to_end(&mut Vec::new());
     });
     address
+}
+
+/// What either end says first.
+fn greeting() -> Vec<u8> {
+    [b"lrnb\r\n", &netbench::VERSION.to_le_bytes()[..]].concat()
+}
+
+/// A greeting, and a message of more than any may have.
+fn too_long() -> Vec<u8> {
+    [&greeting()[..], &[0xff; 4]].concat()
 }
 
 #[test]
@@ -185,7 +196,7 @@ fn what_is_no_server_is_told_so() {
     let to = |target: &str| said(Session::open(target, None));
     assert!(to(&something(b"SSH-2.0-OpenSSH_9.2\r\n")).contains("no netbench server"));
     assert!(to(&something(b"lrnb\r\n\x63\0")).contains("speaks version 99"));
-    assert!(to(&something(b"lrnb\r\n\x01\0\xff\xff\xff\xff")).contains("is gone"));
+    assert!(to(&something(too_long())).contains("is gone"));
     let closed = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -198,7 +209,7 @@ fn what_is_no_server_is_told_so() {
 #[test]
 fn nonsense_is_counted_and_ends() {
     let server = started(None, Limits::default());
-    let greeting = b"lrnb\r\n\x01\0";
+    let greeting = greeting();
     let message = |body: &[u8]| {
         let length = u32::try_from(body.len()).unwrap().to_le_bytes();
         [&greeting[..], &length, body].concat()
@@ -207,7 +218,7 @@ fn nonsense_is_counted_and_ends() {
     let after_hello = |body: &[u8]| [&hello, &message(body)[greeting.len()..]].concat();
     let refused = [
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
-        [&greeting[..], b"\xff\xff\xff\xff"].concat(),
+        too_long(),
         message(b"{}"),
         message(br#""Mark""#),
     ];
@@ -250,7 +261,7 @@ fn datagrams_go_only_to_who_shows_the_cookie_from_the_clients_address() {
         to.write_all(&[&length[..], body.as_bytes()].concat())
             .unwrap();
     };
-    client.write_all(b"lrnb\r\n\x01\0").unwrap();
+    client.write_all(&greeting()).unwrap();
     client.read_exact(&mut [0; 8]).unwrap();
     hear(&mut client);
     say(&client, &json!({ "Hello": { "answer": null } }));

@@ -152,10 +152,12 @@ fn options(spec: &TrialSpec<'_>, rows: Rows) -> Vec<String> {
     if rows == Rows::File && !spec.load.options.contains_key("schema") {
         options.extend(["--schema", "nfstream.v1"].map(str::to_owned));
     }
-    match (spec.load.link, arm::is_socket(spec.arm)) {
-        (Link::Loopback, _) => {}
-        (Link::Direct | Link::Bridge, true) => options.push("--promiscuous".to_owned()),
-        (Link::Direct | Link::Bridge, false) => options.push("--tap".to_owned()),
+    if spec.load.link != Link::Loopback {
+        // A card that knows its address keeps others' frames back, as a virtual machine's does.
+        options.push("--promiscuous".to_owned());
+        if !arm::is_socket(spec.arm) {
+            options.push("--tap".to_owned());
+        }
     }
     for (key, value) in &spec.load.options {
         options.push(format!("--{key}"));

@@ -89,6 +89,7 @@ fn trial(arm: &str, repeat: u8, delay_us: f64) -> Trial {
         histograms: BTreeMap::new(),
         cpu: BTreeMap::new(),
         stacks: None,
+        spans: Vec::new(),
         noise: BTreeMap::new(),
         at_s: 0.0,
     }

@@ -93,6 +93,11 @@ const METRICS: &[(&str, &str, Better, Effect)] = &[
     ("batch_latency_max_us", "us", Better::Lower, Effect::Ratio),
     ("process_us", "us", Better::Lower, Effect::Ratio),
     // Of a packet and thread, and of the device by its own clock.
+    ("copy_in_us", "us", Better::Lower, Effect::Ratio),
+    ("kernel_us", "us", Better::Lower, Effect::Ratio),
+    ("copy_out_us", "us", Better::Lower, Effect::Ratio),
+    ("overlapped_pct", "%", Better::Higher, Effect::Difference),
+    ("kernel_floors", "floors", Better::Lower, Effect::Ratio),
     ("gather_ns", "ns", Better::Lower, Effect::Ratio),
     ("process_ns", "ns", Better::Lower, Effect::Ratio),
     ("scatter_ns", "ns", Better::Lower, Effect::Ratio),

@@ -262,6 +262,7 @@ impl Runner<'_> {
             histograms: outcome.histograms,
             cpu: outcome.cpu,
             stacks: outcome.stacks,
+            spans: outcome.spans,
             noise: outcome.noise,
             at_s: self.started.elapsed().as_secs_f64(),
         }

@@ -1,6 +1,7 @@
 //! NVIDIA's devices by CUDA: the driver and its compiler are loaded when they are first asked for.
 
 mod compile;
+mod event;
 mod graph;
 mod lane;
 mod memory;
@@ -20,6 +21,7 @@ use datapath::Missing;
 use crate::{Backend, Error, Kind, Listed};
 
 pub(crate) use compile::binary;
+pub(crate) use event::Clock;
 pub(crate) use graph::Graph;
 pub(crate) use lane::Lane;
 pub(crate) use memory::Buffer;
@@ -166,6 +168,26 @@ impl Device {
         let read = unsafe { result::memcpy_dtoh_async(bytes, from.address(at), copies.handle()) };
         read.map_err(self.context.failed("reading a buffer"))?;
         copies.wait()
+    }
+
+    /// Within both, which are of this device.
+    pub(crate) fn copy(&self, from: &Buffer, to: &mut Buffer, bytes: usize) -> Result<(), Error> {
+        let mut copies = self.copies()?;
+        let (to, from) = (to.address(0), from.address(0));
+        // SAFETY: within both, of which the one that is written is borrowed exclusively; it is done when this
+        // returns.
+        let copied = unsafe { result::memcpy_dtod_async(to, from, bytes, copies.handle()) };
+        copied.map_err(self.context.failed("copying a buffer"))?;
+        copies.wait()
+    }
+
+    /// From now on.
+    pub(crate) fn clock(&self) -> Result<Clock, Error> {
+        let mut copies = self.copies()?;
+        // SAFETY: the stream is there, and waited for before anybody has the clock.
+        let clock = unsafe { Clock::start(&self.context, copies.handle())? };
+        copies.wait()?;
+        Ok(clock)
     }
 
     fn copies(&self) -> Result<MutexGuard<'_, Stream>, Error> {

@@ -1,11 +1,17 @@
 //! A device with kernels, and its memory.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use datapath::Missing;
 
 use crate::lane::Lane;
+use crate::times::{Clock, Clocks};
 use crate::{Backend, Error, Listed, Memory, Standing, cuda, opencl};
+
+/// Bytes of a copy within a device, more than its caches have, and how often it is tried.
+const COPIED: usize = 256 << 20;
+const TRIES: usize = 4;
 
 /// An open device and the kernels that were built for it. A clone is the same device.
 #[derive(Clone, Debug)]
@@ -102,7 +108,64 @@ impl Device {
     /// No memory, of the host or of the device.
     pub fn lane(&self, memory: Memory, there: usize, back: usize) -> Result<Lane, Error> {
         self.holds(there.max(back))?;
-        Lane::new(self, memory, there.max(1), back.max(1))
+        Lane::new(self, memory, (there.max(1), back.max(1)), None)
+    }
+
+    /// As `lane`, of which each batch's parts are timed: see [`Lane::times`].
+    ///
+    /// # Errors
+    /// As `lane`.
+    pub fn timed_lane(
+        &self,
+        clock: &Clock,
+        memory: Memory,
+        there: usize,
+        back: usize,
+    ) -> Result<Lane, Error> {
+        self.holds(there.max(back))?;
+        Lane::new(self, memory, (there.max(1), back.max(1)), Some(clock))
+    }
+
+    /// By which lanes are timed. Times of CUDA count from now.
+    ///
+    /// # Errors
+    /// A device that is gone.
+    pub fn clock(&self) -> Result<Clock, Error> {
+        Ok(Clock {
+            inner: match &self.inner {
+                Inner::OpenCl(_) => Clocks::OpenCl,
+                Inner::Cuda(device) => Clocks::Cuda(device.clock()?),
+            },
+        })
+    }
+
+    /// Bytes that copies within the device's memory read and write in a nanosecond, together: the most of a
+    /// few tries.
+    ///
+    /// # Errors
+    /// A device that is gone, or has no memory left for it.
+    pub fn bandwidth(&self) -> Result<f64, Error> {
+        let bytes = (self.listed.largest / 4).min(self.listed.memory / 16);
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(COPIED);
+        let (from, mut to) = (self.buffer(bytes)?, self.buffer(bytes)?);
+        let mut best = 0.0_f64;
+        for _ in 0..TRIES {
+            let began = Instant::now();
+            match (&self.inner, &from.inner, &mut to.inner) {
+                (Inner::OpenCl(device), Memories::OpenCl(from), Memories::OpenCl(to)) => {
+                    device.copy(from, to, bytes)?;
+                }
+                (Inner::Cuda(device), Memories::Cuda(from), Memories::Cuda(to)) => {
+                    device.copy(from, to, bytes)?;
+                }
+                _ => return Err(self.foreign()),
+            }
+            let ns = began.elapsed().as_secs_f64() * 1e9;
+            #[expect(clippy::cast_precision_loss, reason = "less than 2^53 bytes")]
+            let moved = 2.0 * bytes as f64;
+            best = best.max(moved / ns);
+        }
+        Ok(best)
     }
 
     /// A kernel that is to stay, by its place among the kernels, for batches of at most so many bytes there

@@ -2,6 +2,7 @@
 //! the host. Several lanes have as many batches on the way at once.
 
 use crate::device::Inner;
+use crate::times::{Clock, Clocks, Times};
 use crate::{Buffer, Device, Error, Memory, cuda, opencl};
 
 /// A way to a device, for one batch at a time.
@@ -61,15 +62,23 @@ impl Lane {
     pub(crate) fn new(
         device: &Device,
         memory: Memory,
-        there: usize,
-        back: usize,
+        (there, back): (usize, usize),
+        clock: Option<&Clock>,
     ) -> Result<Self, Error> {
+        let bytes = (there, back);
         Ok(Self {
             inner: match &device.inner {
                 Inner::OpenCl(device) => {
-                    Kinds::OpenCl(opencl::Lane::new(device.clone(), memory, there, back)?)
+                    let device = device.clone();
+                    Kinds::OpenCl(opencl::Lane::new(device, memory, bytes, clock.is_some())?)
                 }
-                Inner::Cuda(device) => Kinds::Cuda(cuda::Lane::new(device, memory, there, back)?),
+                Inner::Cuda(device) => {
+                    let clock = clock.and_then(|clock| match &clock.inner {
+                        Clocks::Cuda(clock) => Some(clock.clone()),
+                        Clocks::OpenCl => None,
+                    });
+                    Kinds::Cuda(cuda::Lane::new(device, memory, bytes, clock)?)
+                }
             },
             there,
             back,
@@ -181,6 +190,22 @@ impl Lane {
         match &mut self.inner {
             Kinds::OpenCl(lane) => lane.wait(back),
             Kinds::Cuda(lane) => lane.wait(back),
+        }
+    }
+
+    /// Of the batch that was [`run`](Self::run) last, once it was waited for; nothing of a lane that is not
+    /// timed.
+    ///
+    /// # Errors
+    /// A device that is gone.
+    ///
+    /// # Panics
+    /// Before the batch was waited for.
+    pub fn times(&self) -> Result<Times, Error> {
+        assert!(self.expected.is_none(), "it is on the way");
+        match &self.inner {
+            Kinds::OpenCl(lane) => lane.times(),
+            Kinds::Cuda(lane) => lane.times(),
         }
     }
 }

@@ -10,12 +10,14 @@ mod lane;
 mod list;
 mod opencl;
 mod standing;
+mod times;
 
 pub use device::{Buffer, Device};
 pub use error::Error;
 pub use lane::{Argument, Lane, Launch, Recording};
 pub use list::{Backend, Kind, Listed, devices, find};
 pub use standing::Standing;
+pub use times::{Clock, Times};
 
 /// Where a batch lies on its way, in the host's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::Mutex;
 
 use datapath::Missing;
-use opencl3::command_queue::CommandQueue;
+use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
 use opencl3::device::{
     CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, Device as Found,
@@ -144,7 +144,7 @@ impl Device {
         Ok(Self {
             kind: listed.kind,
             largest: listed.largest,
-            copies: queue(&context).map_err(failed("making a queue"))?,
+            copies: queue(&context, false).map_err(failed("making a queue"))?,
             platform: Platform(found.platform().map_err(failed("asking it"))?),
             extensions: found.extensions().map_err(failed("asking it"))?,
             context,
@@ -198,6 +198,18 @@ impl Device {
         read.map(drop).map_err(self.failed("reading a buffer"))
     }
 
+    /// Within both, which are of this device.
+    pub(crate) fn copy(&self, from: &Buffer, to: &mut Buffer, bytes: usize) -> Result<(), Error> {
+        // SAFETY: within both, of which the one that is written is borrowed exclusively; it is done when this
+        // returns.
+        let copied = unsafe {
+            self.copies
+                .enqueue_copy_buffer(from, to, 0, 0, bytes, &[])
+                .and_then(|_| self.copies.finish())
+        };
+        copied.map_err(self.failed("copying a buffer"))
+    }
+
     fn failed(&self, call: &'static str) -> impl Fn(ClError) -> Error {
         failed(&self.name, call)
     }
@@ -213,6 +225,7 @@ fn failed(device: &str, call: &'static str) -> impl Fn(ClError) -> Error {
 }
 
 /// A queue that works in order.
-fn queue(context: &Context) -> Result<CommandQueue, ClError> {
-    CommandQueue::create_default(context, 0)
+fn queue(context: &Context, timed: bool) -> Result<CommandQueue, ClError> {
+    let properties = if timed { CL_QUEUE_PROFILING_ENABLE } else { 0 };
+    CommandQueue::create_default(context, properties)
 }

@@ -108,6 +108,9 @@ fn columns(trials: &[Trial]) -> Result<Vec<Column>, Error> {
         }));
     }
     all.push(json("stacks", trials, |trial| trial.stacks.as_ref())?);
+    if trials.iter().any(|trial| !trial.spans.is_empty()) {
+        all.push(json("spans", trials, |trial| Some(&trial.spans))?);
+    }
     for name in names(trials, |trial| &trial.noise) {
         all.push(number(&format!("noise.{name}"), trials, |trial| {
             trial.noise.get(name).copied()

@@ -41,6 +41,11 @@ pub fn all(analysis: &Analysis<'_>) -> Vec<Figure> {
             figures.extend(svg::series(analysis, metric, load, id("series"), title()));
         }
         figures.extend(svg::ecdf(analysis, load, &format!("delay-{at}-ecdf")));
+        figures.extend(svg::timeline(
+            analysis,
+            load,
+            format!("batch-{at}-timeline"),
+        ));
         let title = format!("CPU time by state, {load}");
         let usages = usages(analysis, load);
         figures.extend(svg::cpu(&usages, load, format!("cpu-{at}-states"), title));

@@ -120,6 +120,9 @@ pub struct Trial {
     pub cpu: BTreeMap<String, f64>,
     /// Hottest functions, when stacks were sampled.
     pub stacks: Option<Stacks>,
+    /// Of a device: one batch on its way, by the device's clock.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spans: Vec<Span>,
     pub noise: BTreeMap<String, f64>,
     /// Seconds since the experiment started.
     pub at_s: f64,
@@ -127,6 +130,17 @@ pub struct Trial {
 
 /// What the fact of a host is called that says whether it was emulated: `host.server.emulated`.
 const EMULATED: &str = ".emulated";
+
+/// From when to when something of a batch went on, in microseconds from the batch's beginning.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Span {
+    /// The batch's part, each of which has a queue of its own.
+    pub stream: u32,
+    /// `copy in`, `kernel` or `copy out`.
+    pub part: String,
+    pub start_us: f64,
+    pub end_us: f64,
+}
 
 /// Stack samples of one trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

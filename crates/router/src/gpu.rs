@@ -17,6 +17,7 @@ mod recorded;
 mod resident;
 mod source;
 mod steps;
+mod timed;
 mod width;
 
 use std::num::NonZeroUsize;
@@ -42,6 +43,7 @@ pub use lists::Lists;
 pub use processor::OnDevice;
 pub use source::{KERNELS, SOURCE, STAYING};
 pub use steps::Schedule;
+pub use timed::Timed;
 pub use width::Width;
 
 /// Which device, and how batches get there; nothing is chosen by itself.
@@ -212,6 +214,28 @@ impl Gpu {
     pub fn bytes(&self) -> (usize, usize) {
         let routes = self.shared.copies().original().in_use();
         (routes, self.shared.lists().bytes())
+    }
+
+    /// As [`Engine::processor`], whose batches the device times part by part: see [`OnDevice::timed`]. None
+    /// where kernels are not launched by calls that it could time.
+    ///
+    /// # Errors
+    /// As `processor`.
+    pub fn timed_processor(&self, function: Function) -> Result<Option<OnDevice>, Error> {
+        if self.options.launching != Launching::Stream {
+            return Ok(None);
+        }
+        let mut processor = self.processor(function)?;
+        processor.time()?;
+        Ok(Some(processor))
+    }
+
+    /// Bytes that copies within the device's memory read and write in a nanosecond.
+    ///
+    /// # Errors
+    /// A device that is gone, or has no memory left for it.
+    pub fn bandwidth(&self) -> Result<f64, Error> {
+        Ok(self.shared.device.bandwidth()?)
     }
 
     /// What changes of routes have cost batches.

@@ -21,9 +21,9 @@ use crate::{
     Error, Host, Interface, LinkKind, LinkSettings, LinkSpec, Neighbours, Topology, clean, nic,
 };
 
-const READY_WITHIN: Duration = Duration::from_secs(5);
-/// The two ends of a real cable take their time to agree.
-const WIRED_WITHIN: Duration = Duration::from_secs(20);
+/// The two ends of a real cable take their time to agree, and so does a kernel that removes other namespaces
+/// meanwhile: it sets nothing else up until it is done.
+const READY_WITHIN: Duration = Duration::from_secs(20);
 /// What all hosts share, and nobody sets here.
 const GLOBALS: [&str; 5] = [
     "core/rmem_max",
@@ -294,15 +294,11 @@ impl Bed {
     }
 
     fn wait_until_ready(&self) -> Result<(), Error> {
-        let within = match self.nics.is_empty() {
-            true => READY_WITHIN,
-            false => WIRED_WITHIN,
-        };
-        let until = Instant::now() + within;
+        let until = Instant::now() + READY_WITHIN;
         for (name, host) in &self.hosts {
             while !is_ready(host).map_err(at(name))? {
                 if Instant::now() > until {
-                    return Err(Error::NotReady(name.clone(), within.as_secs()));
+                    return Err(Error::NotReady(name.clone(), READY_WITHIN.as_secs()));
                 }
                 std::thread::sleep(Duration::from_micros(200));
             }

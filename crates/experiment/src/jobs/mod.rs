@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use datapath::Missing;
-use report::record::Stacks;
+use report::record::{Span, Stacks};
 use stats::Histogram;
 
 pub use self::placed::Inside;
@@ -46,6 +46,7 @@ pub struct Outcome {
     pub histograms: BTreeMap<String, Histogram>,
     pub cpu: BTreeMap<String, f64>,
     pub stacks: Option<Stacks>,
+    pub spans: Vec<Span>,
     pub noise: BTreeMap<String, f64>,
 }
 

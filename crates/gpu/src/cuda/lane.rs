@@ -6,12 +6,14 @@ use std::sync::Arc;
 use cudarc::driver::result;
 use cudarc::driver::sys::CUdeviceptr;
 
+use super::event::{Clock, Event};
 use super::graph::Graph;
 use super::memory::{Buffer, Pinned};
 use super::stream::Stream;
 use super::{Context, Device, Function};
 use crate::device::Memories;
 use crate::lane::{Argument, Launch};
+use crate::times::{Part, Times};
 use crate::{Error, Memory};
 
 /// Threads of a block.
@@ -41,6 +43,15 @@ pub(crate) struct Lane {
     stream: Stream,
     input: End,
     output: End,
+    timed: Option<Timed>,
+}
+
+/// What of a lane's last batch is timed.
+#[derive(Debug)]
+struct Timed {
+    clock: Clock,
+    /// Before it and after it.
+    spans: Vec<(Part, Event, Event)>,
 }
 
 /// Memory at one end of a lane: as the device has it, and as the host does.
@@ -55,8 +66,8 @@ impl Lane {
     pub(crate) fn new(
         device: &Device,
         memory: Memory,
-        there: usize,
-        back: usize,
+        (there, back): (usize, usize),
+        clock: Option<Clock>,
     ) -> Result<Self, Error> {
         let context = &device.context;
         let (input, output) = (
@@ -69,6 +80,10 @@ impl Lane {
             kernels: device.kernels.clone(),
             input,
             output,
+            timed: clock.map(|clock| Timed {
+                clock,
+                spans: Vec::new(),
+            }),
         })
     }
 
@@ -125,6 +140,10 @@ impl Lane {
         there: usize,
         back: usize,
     ) -> Result<(), Error> {
+        if let Some(timed) = &mut self.timed {
+            timed.spans.clear();
+        }
+        let begun = self.mark()?;
         let (to, from) = (self.input.address(), self.input.copied());
         if let Some(from) = from.filter(|_| there > 0) {
             // SAFETY: within both ends; nobody writes to these bytes before the lane waited, which it does when
@@ -132,19 +151,54 @@ impl Lane {
             let sent =
                 unsafe { result::memcpy_htod_async(to, &from[..there], self.stream.handle()) };
             sent.map_err(self.context.failed("sending a batch"))?;
+            self.note(Part::There, begun)?;
         }
         for launch in launches {
+            let begun = self.mark()?;
             // SAFETY: the caller's.
             unsafe { self.launch(launch)? };
+            self.note(Part::Kernel, begun)?;
         }
+        let begun = self.mark()?;
         let (from, to) = (self.output.address(), self.output.copied());
         if let Some(to) = to.filter(|_| back > 0) {
             // SAFETY: as above, and nobody reads them.
             let fetched =
                 unsafe { result::memcpy_dtoh_async(&mut to[..back], from, self.stream.handle()) };
             fetched.map_err(self.context.failed("fetching a batch"))?;
+            self.note(Part::Back, begun)?;
         }
         Ok(())
+    }
+
+    /// An event of now, where it is timed.
+    fn mark(&self) -> Result<Option<Event>, Error> {
+        let Some(_) = &self.timed else {
+            return Ok(None);
+        };
+        let event = Event::new(&self.context)?;
+        // SAFETY: the stream is there as long as this.
+        unsafe { event.record(self.stream.handle())? };
+        Ok(Some(event))
+    }
+
+    fn note(&mut self, part: Part, begun: Option<Event>) -> Result<(), Error> {
+        let ended = self.mark()?;
+        if let (Some(timed), Some(begun), Some(ended)) = (&mut self.timed, begun, ended) {
+            timed.spans.push((part, begun, ended));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn times(&self) -> Result<Times, Error> {
+        let mut times = Times::default();
+        if let Some(timed) = &self.timed {
+            for (part, begun, ended) in &timed.spans {
+                let [begun, ended] = [timed.clock.until(begun)?, timed.clock.until(ended)?];
+                times.add(*part, begun..ended);
+            }
+        }
+        Ok(times)
     }
 
     /// # Safety

@@ -7,6 +7,7 @@ use std::slice;
 use std::sync::Arc;
 
 use opencl3::command_queue::CommandQueue;
+use opencl3::event::Event;
 use opencl3::kernel::Kernel;
 use opencl3::memory::{CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, ClMem};
 use opencl3::types::{CL_BLOCKING, CL_NON_BLOCKING, cl_map_flags, cl_mem, cl_uint};
@@ -14,6 +15,7 @@ use opencl3::types::{CL_BLOCKING, CL_NON_BLOCKING, cl_map_flags, cl_mem, cl_uint
 use super::{Buffer, Device, queue};
 use crate::device::Memories;
 use crate::lane::{Argument, Launch};
+use crate::times::{Part, Times};
 use crate::{Error, Memory};
 
 /// Work items that are worked on together, at most.
@@ -27,6 +29,8 @@ pub(crate) struct Lane {
     kernels: Vec<(Kernel, usize)>,
     pub(super) input: End,
     pub(super) output: End,
+    /// Of the last batch, where that is timed.
+    timed: Option<Vec<(Part, Event)>>,
 }
 
 /// Memory at one end of a lane: the device's, and what the host sees of it.
@@ -62,10 +66,10 @@ impl Lane {
     pub(crate) fn new(
         device: Arc<Device>,
         memory: Memory,
-        there: usize,
-        back: usize,
+        (there, back): (usize, usize),
+        timed: bool,
     ) -> Result<Self, Error> {
-        let queue = queue(&device.context).map_err(device.failed("making a queue"))?;
+        let queue = queue(&device.context, timed).map_err(device.failed("making a queue"))?;
         let mut kernels = Vec::new();
         for name in &device.kernels {
             kernels.push(kernel(&device, name)?);
@@ -76,6 +80,7 @@ impl Lane {
             device,
             queue,
             kernels,
+            timed: timed.then(Vec::new),
         })
     }
 
@@ -93,7 +98,11 @@ impl Lane {
         there: usize,
         back: usize,
     ) -> Result<(), Error> {
-        self.input.send(&self.device, &self.queue, there)?;
+        if let Some(timed) = &mut self.timed {
+            timed.clear();
+        }
+        let sent = self.input.send(&self.device, &self.queue, there)?;
+        self.note(Part::There, sent);
         self.output.release(&self.device, &self.queue)?;
         for launch in launches {
             // SAFETY: the caller's.
@@ -110,9 +119,11 @@ impl Lane {
                     &[],
                 )
             };
-            launched.map_err(self.device.failed("launching a kernel"))?;
+            let launched = launched.map_err(self.device.failed("launching a kernel"))?;
+            self.note(Part::Kernel, Some(launched));
         }
-        self.output.fetch(&self.device, &self.queue, back)?;
+        let fetched = self.output.fetch(&self.device, &self.queue, back)?;
+        self.note(Part::Back, fetched);
         self.queue
             .flush()
             .map_err(self.device.failed("sending a batch"))
@@ -149,6 +160,25 @@ impl Lane {
         let set = all.try_for_each(set);
         set.map_err(self.device.failed("setting an argument"))?;
         Ok((kernel, launch.items.next_multiple_of(*group), *group))
+    }
+
+    fn note(&mut self, part: Part, event: Option<Event>) {
+        if let (Some(timed), Some(event)) = (&mut self.timed, event) {
+            timed.push((part, event));
+        }
+    }
+
+    pub(crate) fn times(&self) -> Result<Times, Error> {
+        let mut times = Times::default();
+        for (part, event) in self.timed.iter().flatten() {
+            let started = event.profiling_command_start();
+            let span = started.and_then(|started| Ok(started..event.profiling_command_end()?));
+            times.add(
+                *part,
+                span.map_err(self.device.failed("asking how long it took"))?,
+            );
+        }
+        Ok(times)
     }
 
     pub(crate) fn wait(&mut self, back: usize) -> Result<&[u8], Error> {
@@ -234,15 +264,16 @@ impl End {
         Ok(())
     }
 
+    /// What is sent by an event; nothing is where the device reads what is the host's.
     pub(super) fn send(
         &mut self,
         device: &Device,
         queue: &CommandQueue,
         bytes: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Event>, Error> {
         self.release(device, queue)?;
         if matches!(self.host, Host::Mapped(_)) || bytes == 0 {
-            return Ok(());
+            return Ok(None);
         }
         let from = host(&mut self.host, self.bytes);
         let from = &from[..bytes];
@@ -250,7 +281,7 @@ impl End {
         // well.
         let sent =
             unsafe { queue.enqueue_write_buffer(&mut self.buffer, CL_NON_BLOCKING, 0, from, &[]) };
-        sent.map(drop).map_err(device.failed("sending a batch"))
+        sent.map(Some).map_err(device.failed("sending a batch"))
     }
 
     pub(super) fn fetch(
@@ -258,9 +289,9 @@ impl End {
         device: &Device,
         queue: &CommandQueue,
         bytes: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Event>, Error> {
         if matches!(self.host, Host::Mapped(_)) || bytes == 0 {
-            return Ok(());
+            return Ok(None);
         }
         let to = host(&mut self.host, self.bytes);
         let to = &mut to[..bytes];
@@ -268,7 +299,7 @@ impl End {
         // dropped as well.
         let fetched =
             unsafe { queue.enqueue_read_buffer(&self.buffer, CL_NON_BLOCKING, 0, to, &[]) };
-        fetched.map(drop).map_err(device.failed("fetching a batch"))
+        fetched.map(Some).map_err(device.failed("fetching a batch"))
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {

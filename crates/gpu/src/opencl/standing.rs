@@ -99,7 +99,7 @@ impl Standing {
         };
         let bytes = standing::numbers(groups) * size_of::<u32>();
         Ok(Self {
-            queue: queue(&device.context).map_err(device.failed("making a queue"))?,
+            queue: queue(&device.context, false).map_err(device.failed("making a queue"))?,
             bell: Shared::new(device, bytes)?,
             input: Shared::new(device, there)?,
             output: Shared::new(device, back)?,

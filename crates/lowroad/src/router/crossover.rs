@@ -10,17 +10,18 @@ use clap::Args;
 use control::shutdown::Shutdown;
 use gpu::Kind;
 use router::cpu::Lookup;
-use router::engine::{Decision, Engine as _, Function, Processor, Worker};
+use router::engine::{Contents, Decision, Engine as _, Function, Processor, Worker};
 use router::frames::Frames;
 use router::gpu::{OnDevice, Options};
-use serde_json::json;
+use router::image::Stored;
+use serde_json::{Value, json};
 
 use super::bench::group::{Group, Subject};
 use super::bench::{measure, told};
 use super::engine::{Choice, Made};
 use super::inputs::Inputs;
 use super::process::subject::{self, Device};
-use super::process::{Given, Packets, function};
+use super::process::{Packets, function};
 use crate::exit::{self, Failure};
 
 /// Packets of a batch.
@@ -56,8 +57,17 @@ pub(super) struct Crossover {
     /// Each decides about all packets so often, in turns
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u16).range(6..=1000))]
     rounds: u16,
+    /// Also with no more than the first N rules of each family, for each N
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    first_rules: Vec<u32>,
     #[command(flatten)]
     packets: Packets,
+}
+
+/// Both, with so many rules of IPv4 and IPv6.
+struct Measured {
+    rules: [usize; 2],
+    group: Group,
 }
 
 /// What it is, the bytes of its structures, and the seconds that they took.
@@ -80,9 +90,64 @@ impl Crossover {
             return Err(Failure::Input(what.to_owned()));
         };
         let options = self.device.options(name, self.choice.layout4())?;
-        let (both, engines, about) = self.prepare(&options)?;
+        let made = Made::of(self.image.as_deref(), &self.inputs)?;
+        let function = function(self.function, (made.routes, made.rules))?;
+        if !self.first_rules.is_empty() && !function.filters() {
+            let what = format!("--first-rules: {function} has no rules");
+            return Err(Failure::Input(what));
+        }
+        let (frames, from) = self.packets.frames(&made.contents, function)?;
+        let rules = |contents: &Contents| [contents.rules.v4.len(), contents.rules.v6.len()];
+        let all = rules(&made.contents);
+        let mut counts: Vec<usize> = self.first_rules.iter().map(|n| *n as usize).collect();
+        counts.sort_unstable();
+        counts.dedup();
+        // As many as there are is what is measured anyway.
+        counts.retain(|count| all.iter().any(|all| count < all));
+        let mut measured = Vec::new();
+        for count in counts.into_iter().map(Some).chain([None]) {
+            let mut contents = made.contents.clone();
+            if let Some(count) = count {
+                contents.rules.v4.truncate(count);
+                contents.rules.v6.truncate(count);
+            }
+            let rules = rules(&contents);
+            let image = made.image.as_ref().filter(|_| made.routes);
+            let given = (contents, image);
+            let group = self.measure(
+                &options,
+                function,
+                given,
+                (frames.clone(), &from),
+                &shutdown,
+            )?;
+            measured.push(Measured { rules, group });
+            if shutdown.requested() {
+                break;
+            }
+        }
+        self.tell(&measured, &options, json)
+    }
+
+    /// Both of them, in turns.
+    fn measure(
+        &self,
+        options: &Options,
+        function: Function,
+        (contents, image): (Contents, Option<&Stored>),
+        (frames, from): (Frames, &str),
+        shutdown: &Shutdown,
+    ) -> Result<Group, Failure> {
+        let about = format!(
+            "{function} of {} + {} prefixes, {} + {} rules; {from}",
+            contents.v4.len(),
+            contents.v6.len(),
+            contents.rules.v4.len(),
+            contents.rules.v6.len(),
+        );
+        let packets = frames.len();
+        let (both, engines) = self.prepare(options, function, (contents, image), frames)?;
         let failed = Arc::clone(&both.failed);
-        let packets = both.frames.len();
         // A figure of one thread that moves between CPUs is nobody's. The device's own threads are there by now.
         let cpus = sys::sched::allowed_cpus().map_err(|error| anyhow!("CPUs: {error}"))?;
         let cpu = cpus.last().copied().unwrap_or(0);
@@ -106,24 +171,33 @@ impl Crossover {
         if let Some(error) = failed.get() {
             return Err(Failure::Failed(anyhow!("{error}")));
         }
-        if group.is_unmeasured() {
+        Ok(group)
+    }
+
+    fn tell(&self, measured: &[Measured], options: &Options, json: bool) -> Result<(), Failure> {
+        let measured: Vec<_> = measured
+            .iter()
+            .filter(|one| !one.group.is_unmeasured())
+            .collect();
+        let Some(all) = measured.last() else {
             let what = anyhow!("stopped before anything was measured");
             return Err(Failure::Failed(what));
-        }
-        let (from, kind) = (crossover(&group), options.device.kind);
-        let caution = subject::caution(&options.device);
+        };
+        let (device, name) = (&options.device, options.device.name());
         exit::print(&if json {
-            let told = json!({
-                "device": {"name": name, "model": options.device.model, "kind": kind.name()},
-                "caution": caution,
-                "faster_from_batch": from,
-                "decisions": told::of_group(&group),
-            });
+            let mut told = all.json();
+            told["device"] =
+                json!({"name": name, "model": device.model, "kind": device.kind.name()});
+            told["caution"] = subject::caution(device).into();
+            if !self.first_rules.is_empty() {
+                told["faster_from_rules"] = faster_from_rules(&measured).into();
+                told["by_rules"] = measured.iter().map(|one| one.json()).collect();
+            }
             format!("{told:#}\n")
         } else {
-            text(&group, name, kind, from)
+            text(&measured, &name, device.kind)
         })?;
-        match group.wrong() {
+        match measured.iter().map(|one| one.group.wrong()).sum() {
             0 => Ok(()),
             wrong => Err(Failure::Failed(anyhow!(
                 "{wrong} decisions differ: please report this"
@@ -131,24 +205,19 @@ impl Crossover {
         }
     }
 
-    /// Both of them, what they are, and what they decide about.
-    fn prepare(&self, options: &Options) -> Result<(Both, Vec<Engine>, String), Failure> {
-        let made = Made::of(self.image.as_deref(), &self.inputs)?;
-        let function = function(self.function, (made.routes, made.rules))?;
-        let (frames, from) = self.packets.frames(&made.contents, function)?;
-        let (contents, image) = (made.contents, made.image.filter(|_| made.routes));
-        let about = format!(
-            "{function} of {} + {} prefixes, {} + {} rules; {from}",
-            contents.v4.len(),
-            contents.v6.len(),
-            contents.rules.v4.len(),
-            contents.rules.v6.len(),
-        );
+    /// Both of them, and what they are.
+    fn prepare(
+        &self,
+        options: &Options,
+        function: Function,
+        (contents, image): (Contents, Option<&Stored>),
+        frames: Frames,
+    ) -> Result<(Both, Vec<Engine>), Failure> {
         let started = Instant::now();
-        let tables = self.choice.tables(contents.clone(), image.as_ref())?;
+        let tables = self.choice.tables(contents.clone(), image)?;
         let tables_s = started.elapsed().as_secs_f64();
         let started = Instant::now();
-        let gpu = subject::on_device(Given { contents, image }, options)?;
+        let gpu = subject::on_device(contents, image, options)?;
         let gpu_s = started.elapsed().as_secs_f64();
         let bytes = |(routes, rules): (usize, usize)| routes + rules;
         let thread = format!("CPU thread {}", self.choice.name());
@@ -164,7 +233,7 @@ impl Crossover {
             failed: Arc::default(),
             frames,
         };
-        Ok((both, engines, about))
+        Ok((both, engines))
     }
 }
 
@@ -217,6 +286,16 @@ impl Subject for Both {
     }
 }
 
+impl Measured {
+    fn json(&self) -> Value {
+        json!({
+            "rules": {"v4": self.rules[0], "v6": self.rules[1]},
+            "faster_from_batch": crossover(&self.group),
+            "decisions": told::of_group(&self.group),
+        })
+    }
+}
+
 /// The least batch from which on the device is the faster one, without a doubt.
 fn crossover(group: &Group) -> Option<usize> {
     let faster = |at: &usize| {
@@ -227,7 +306,15 @@ fn crossover(group: &Group) -> Option<usize> {
     last.map(|at| BATCHES[at].0)
 }
 
-fn text(group: &Group, name: &str, kind: Kind, from: Option<usize>) -> String {
+/// The fewest rules from which on there is a batch that is large enough, of those that were measured.
+fn faster_from_rules(measured: &[&Measured]) -> Option<usize> {
+    let faster = measured.iter().rev();
+    let mut faster = faster.take_while(|one| crossover(&one.group).is_some());
+    let least = faster.by_ref().last()?;
+    Some(least.rules.iter().sum())
+}
+
+fn text(measured: &[&Measured], name: &str, kind: Kind) -> String {
     let mut text =
         "ns per packet, from its frame to its decision, median and interval\n".to_owned();
     if cfg!(debug_assertions) {
@@ -237,13 +324,28 @@ fn text(group: &Group, name: &str, kind: Kind, from: Option<usize>) -> String {
         let kind = kind.name();
         text += &format!("{name} is a {kind}: nothing here is a GPU's figure\n");
     }
-    text += &told::of_group_text(group);
-    text + &match from {
-        Some(batch) => format!("{name} is faster than one CPU thread from batches of {batch} on\n"),
-        None => {
-            format!("{name} is not certainly faster than one CPU thread at the largest batch\n")
+    let several = measured.len() > 1;
+    for Measured { rules, group } in measured {
+        text += &told::of_group_text(group);
+        if several {
+            text += &format!("with {} + {} rules ", rules[0], rules[1]);
         }
+        text += &match crossover(group) {
+            Some(batch) => {
+                format!("{name} is faster than one CPU thread from batches of {batch} on\n")
+            }
+            None => {
+                format!("{name} is not certainly faster than one CPU thread at the largest batch\n")
+            }
+        };
     }
+    if several {
+        text += &match faster_from_rules(measured) {
+            Some(rules) => format!("{name} is faster from {rules} rules on, in batches as above\n"),
+            None => format!("{name} is faster from no number of these rules on\n"),
+        };
+    }
+    text
 }
 
 #[cfg(test)]
@@ -268,7 +370,7 @@ mod tests {
         }
     }
 
-    fn from(device_ns: u64, batch_ns: u64) -> Option<usize> {
+    fn group(device_ns: u64, batch_ns: u64) -> Group {
         let engines = ["CPU", "device"].map(|name| (name.to_owned(), 1, 0.1));
         let fed = Fed {
             device_ns,
@@ -287,11 +389,36 @@ mod tests {
                 group.pass(arm, pattern);
             }
         }
-        crossover(&group)
+        group
+    }
+
+    #[test]
+    fn a_device_is_faster_from_so_many_rules_on() {
+        let from = |devices: [u64; 3]| {
+            let counts = [10, 100, 1000].into_iter().zip(devices);
+            let measured: Vec<_> = counts
+                .map(|(rules, device_ns)| Measured {
+                    rules: [rules, 1],
+                    group: group(device_ns, 20_000),
+                })
+                .collect();
+            let measured: Vec<_> = measured.iter().collect();
+            let text = text(&measured, "opencl:0", Kind::Gpu);
+            (faster_from_rules(&measured), text)
+        };
+        let (rules, said) = from([200, 50, 10]);
+        assert_eq!(rules, Some(101));
+        assert!(said.contains("with 10 + 1 rules opencl:0 is not certainly"));
+        assert!(said.ends_with("opencl:0 is faster from 101 rules on, in batches as above\n"));
+        assert_eq!(from([10, 10, 10]).0, Some(11));
+        let (rules, said) = from([10, 10, 200]);
+        assert_eq!(rules, None, "with the most it is not");
+        assert!(said.ends_with("from no number of these rules on\n"));
     }
 
     #[test]
     fn a_device_is_faster_once_a_batch_pays_for_itself() {
+        let from = |device_ns, batch_ns| crossover(&group(device_ns, batch_ns));
         // 20 us for a batch are 90 ns for each of 222 packets.
         assert_eq!(from(10, 20_000), Some(512));
         assert_eq!(from(10, 0), Some(32));

@@ -12,7 +12,6 @@ use router::image::{self, Change, Changes, Image};
 use serde_json::{Value, json};
 
 use super::given::{Given, failure};
-use super::process;
 use super::process::subject::{self, Device};
 use crate::exit::{self, Failure};
 
@@ -88,11 +87,7 @@ impl Diff {
         }
         let routed = !contents.v4.is_empty() || !contents.v6.is_empty();
         let filtered = !contents.rules.v4.is_empty() || !contents.rules.v6.is_empty();
-        let given = process::Given {
-            contents: contents.clone(),
-            image: None,
-        };
-        let gpu = subject::on_device(given, &options)?;
+        let gpu = subject::on_device(contents.clone(), None, &options)?;
         let mut checked = Vec::new();
         for function in Function::ALL {
             if function.routes() && !routed || function.filters() && !filtered {

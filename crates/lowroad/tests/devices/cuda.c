@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -37,10 +38,17 @@ struct function {
 	unsigned numbers;
 };
 
+/* When a stream came by, once it has. */
+struct event {
+	uint64_t ns;
+	int recorded;
+};
+
 struct work {
 	struct work *next;
-	/* A launch, or a copy. */
+	/* A launch, an event, or a copy. */
 	struct function *function;
+	struct event *event;
 	uint32_t items;
 	address values[12];
 	void *to;
@@ -204,6 +212,51 @@ int cuMemcpyHtoDAsync_v2(address to, const void *from, size_t bytes, struct stre
 	return copy(stream, (void *)to, from, bytes);
 }
 
+int cuMemcpyDtoDAsync_v2(address to, address from, size_t bytes, struct stream *stream)
+{
+	return copy(stream, (void *)to, (void *)from, bytes);
+}
+
+int cuEventCreate(struct event **event, unsigned flags)
+{
+	IN_CONTEXT();
+	*event = calloc(1, sizeof(**event));
+	return flags ? NOT_FOUND : OK;
+}
+
+int cuEventDestroy_v2(struct event *event)
+{
+	IN_CONTEXT();
+	free(event);
+	return OK;
+}
+
+int cuEventRecord(struct event *event, struct stream *stream)
+{
+	IN_CONTEXT();
+	event->recorded = 0;
+	add(stream)->event = event;
+	return OK;
+}
+
+static void record(struct event *event)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	event->ns = now.tv_sec * 1000000000ULL + now.tv_nsec;
+	event->recorded = 1;
+}
+
+int cuEventElapsedTime(float *ms, struct event *from, struct event *to)
+{
+	IN_CONTEXT();
+	if (!from->recorded || !to->recorded)
+		return NOT_READY;
+	*ms = (to->ns - from->ns) / 1e6;
+	return OK;
+}
+
 int cuMemcpyDtoHAsync_v2(void *to, address from, size_t bytes, struct stream *stream)
 {
 	return copy(stream, to, (void *)from, bytes);
@@ -353,6 +406,8 @@ int cuStreamSynchronize(struct stream *stream)
 
 		if (work->function)
 			launch(work);
+		else if (work->event)
+			record(work->event);
 		else
 			memcpy(work->to, work->from, work->bytes);
 		stream->first = work->next;

@@ -126,6 +126,11 @@ fn of_load(analysis: &Analysis<'_>, question: &Question, load: &str, id: &str) -
         {
             html.push_str(&figure(&ecdf, ECDF));
         }
+        if metrics.iter().any(|metric| metric.name == "kernel_us")
+            && let Some(timeline) = svg::timeline(analysis, load, format!("{id}-timeline"))
+        {
+            html.push_str(&figure(&timeline, TIMELINE));
+        }
         let title = format!("{} over blocks, {load}", metric.name);
         if let Some(series) = svg::series(analysis, metric, load, format!("{id}-series"), title) {
             html.push_str(&figure(&series, SERIES));
@@ -152,6 +157,8 @@ const BOXES: &str = "A point is a block. The box holds the middle half of them, 
     Shaded: how far the baseline differs from itself (A/A). Flagged blocks are left out.";
 const ECDF: &str = "All values of the clean blocks. Further left is faster; a steep curve is a steady \
     delay.";
+const TIMELINE: &str = "A batch of median time, of the first clean trial. A row is a stream: copies of one \
+    beside kernels of another cost no time.";
 const SERIES: &str = "A steady bench draws level lines. A trial of a shaded block was flagged.";
 
 fn rows_table(analysis: &Analysis<'_>, metric: &Metric, load: &str) -> String {

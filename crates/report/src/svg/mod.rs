@@ -7,6 +7,7 @@ mod ecdf;
 mod flame;
 mod scale;
 mod series;
+mod timeline;
 
 use std::fmt::Write;
 
@@ -17,6 +18,7 @@ pub(crate) use ecdf::ecdf;
 pub(crate) use flame::flame;
 pub(crate) use scale::float;
 pub(crate) use series::series;
+pub(crate) use timeline::timeline;
 
 use crate::palette::{self, Look, Marker};
 

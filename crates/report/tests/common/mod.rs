@@ -214,6 +214,7 @@ fn trial(random: &mut Random, arm: &str, repeat: u8, load: &str) -> Trial {
             ("drops.no_neighbour".to_owned(), 1),
         ]),
         histograms: BTreeMap::from([("delay".to_owned(), histogram)]),
+        spans: Vec::new(),
         cpu: BTreeMap::from([
             ("user".to_owned(), 6.0e7 * kernel + busy),
             ("syscall".to_owned(), 2.6e8 * kernel),

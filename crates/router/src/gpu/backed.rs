@@ -160,7 +160,7 @@ impl Backed {
         self.tables.hops()
     }
 
-    fn device(&self) -> Option<&Gpu> {
+    pub fn device(&self) -> Option<&Gpu> {
         self.gpu.as_ref().filter(|_| !self.standby.is_lost())
     }
 

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use gpu::{Buffer, Device, Lane, Launch};
+use gpu::{Buffer, Clock, Device, Lane, Launch};
 
 use super::lists::{Lists, OnDevice};
 use super::recorded::{self, Recorded};
 use super::resident::Resident;
 use super::steps::{Form, Step, Work};
+use super::timed::{self, Timed};
 use super::{Error, Launching, Options, Width, header, width};
 use crate::engine::{Decision, Function};
 
@@ -41,6 +42,9 @@ pub(super) struct Way {
     /// Of the batch on the way.
     held: Option<Tables>,
     keys: usize,
+    /// By which its batches are timed, if they are, and what the last one moved, if there was one.
+    clock: Option<Clock>,
+    moved: Option<usize>,
 }
 
 /// What of a batch goes to the device.
@@ -74,7 +78,31 @@ impl Way {
             recorded: Recorded::default(),
             held: None,
             keys: 0,
+            clock: None,
+            moved: None,
         })
+    }
+
+    /// Has batches timed from now on, which are launched by a call for each kernel.
+    pub(super) fn time(&mut self, device: &Device, clock: Clock) -> Result<(), Error> {
+        self.await_batch()?;
+        self.clock = Some(clock);
+        self.lane = self.lane(device)?;
+        Ok(())
+    }
+
+    /// Of the last batch, which was collected; nothing where this way had no part in it.
+    pub(super) fn timed(&self) -> Result<Option<Timed>, Error> {
+        let timed = |moved| {
+            let times = self.lane.times()?;
+            Ok(Timed { times, moved })
+        };
+        self.moved.map(timed).transpose()
+    }
+
+    /// Has no part in a batch.
+    pub(super) fn pass(&mut self) {
+        self.moved = None;
     }
 
     /// Sends what `write` writes.
@@ -124,6 +152,8 @@ impl Way {
         // `Original` and `Arena`, whose builders name nothing beyond their arrays. All of the buffers are held
         // until the batch was waited for, and written by nobody who does not hold them alone.
         unsafe { self.lane.run(&launches, input.bytes, back)? };
+        let moved = timed::moved(self.function, self.options.memory, &input, back);
+        self.moved = Some(moved);
         Ok(())
     }
 
@@ -174,6 +204,16 @@ impl Way {
         self.collect().map(drop)
     }
 
+    /// One with this room.
+    fn lane(&self, device: &Device) -> Result<Lane, Error> {
+        let (memory, (there, back)) = (self.options.memory, self.room);
+        let lane = match &self.clock {
+            Some(clock) => device.timed_lane(clock, memory, there, back),
+            None => device.lane(memory, there, back),
+        };
+        Ok(lane?)
+    }
+
     /// For so many bytes there, and decisions back.
     fn make_room(&mut self, device: &Device, there: usize, decisions: usize) -> Result<(), Error> {
         let back = decisions * size_of::<u32>();
@@ -185,7 +225,7 @@ impl Way {
             back.next_power_of_two().max(self.room.1),
         );
         self.recorded = Recorded::default();
-        self.lane = device.lane(self.options.memory, self.room.0, self.room.1)?;
+        self.lane = self.lane(device)?;
         self.scratch = scratch(device, self.function, &self.options, self.room.1)?;
         Ok(())
     }

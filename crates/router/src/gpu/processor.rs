@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::launch::{Tables, Way};
 use super::lists::{Counts, Lists};
+use super::timed::Timed;
 use super::{Copy, Error, Options, Shared, input};
 use crate::engine::{Answers, Function, Headers, Processor};
 
@@ -46,6 +47,21 @@ impl OnDevice {
         })
     }
 
+    /// Has batches timed from the next one on.
+    pub(super) fn time(&mut self) -> Result<(), Error> {
+        let clock = self.shared.device.clock()?;
+        let mut ways = self.ways.iter_mut();
+        ways.try_for_each(|way| way.time(&self.shared.device, clock.clone()))
+    }
+
+    /// Of each stream's part of the last batch, what was timed of it; none where it had no part.
+    ///
+    /// # Errors
+    /// A device that is gone.
+    pub fn timed(&self) -> Result<Vec<Option<Timed>>, Error> {
+        self.ways.iter().map(Way::timed).collect()
+    }
+
     /// The tables of now, and counts for their rules.
     fn tables(&mut self) -> Result<Tables, Error> {
         let lists = self.shared.lists();
@@ -83,6 +99,7 @@ impl OnDevice {
         for (number, way) in self.ways.iter_mut().enumerate() {
             let these = [part(number, parts, v4), part(number, parts, v6)];
             if these.iter().all(Range::is_empty) {
+                way.pass();
                 continue;
             }
             let device = &self.shared.device;

@@ -10,6 +10,7 @@ mod corpus;
 mod cuda;
 mod data;
 mod refusals;
+mod timed;
 mod updates;
 mod ways;
 

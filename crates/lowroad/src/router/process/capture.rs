@@ -76,6 +76,7 @@ impl Process {
             rules: met(&rules, &tables),
             changed: None,
             fallen: tables.fallen(),
+            timeline: None,
         })
     }
 }

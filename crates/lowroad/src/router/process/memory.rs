@@ -69,13 +69,15 @@ impl Process {
                 .collect::<Result<Vec<_>, anyhow::Error>>()?;
             Ok::<_, Failure>((threads, changed?))
         })?;
+        let rules = met(&rules, &tables);
         Ok(Told {
+            timeline: self.timed(&tables, &about, &frames)?,
             about,
             from,
             threads,
             written: None,
             exchanged: None,
-            rules: met(&rules, &tables),
+            rules,
             changed,
             fallen: tables.fallen(),
         })

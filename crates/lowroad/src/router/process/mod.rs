@@ -6,6 +6,7 @@ mod memory;
 mod pace;
 mod socket;
 pub(super) mod subject;
+mod timeline;
 pub(super) mod told;
 mod updates;
 mod way;
@@ -20,6 +21,7 @@ use clap::{Args, ValueEnum};
 use control::shutdown::Shutdown;
 use control::units::Span;
 use router::engine::{Contents, Function};
+use router::gpu::Launching;
 use router::image::Stored;
 use router::traffic::Pattern;
 
@@ -79,6 +81,9 @@ pub(super) struct Process {
     pace: Pace,
     #[command(flatten)]
     updates: Updates,
+    /// Afterwards have the device time 32 more batches: copies, kernels, and how much of it at once
+    #[arg(long, requires = "device")]
+    timeline: bool,
     #[command(flatten)]
     made: Packets,
 }
@@ -188,6 +193,11 @@ impl Process {
         sys::clock::ticks_per_ns();
         let told = if let Some(name) = &self.device.device {
             let options = self.device.options(name, self.choice.layout4())?;
+            if self.timeline && options.launching != Launching::Stream {
+                let what =
+                    "--timeline has the device time call by call: it goes with --launch stream";
+                return Err(Failure::Input(what.to_owned()));
+            }
             let about = about(subject::name(&options), subject::caution(&options.device));
             if self.fallback.is_some() {
                 self.put(given, about, &shutdown, |given| {
@@ -195,7 +205,7 @@ impl Process {
                 })?
             } else {
                 self.put(given, about, &shutdown, |given| {
-                    subject::on_device(given, &options)
+                    subject::on_device(given.contents, given.image.as_ref(), &options)
                 })?
             }
         } else {
@@ -230,6 +240,9 @@ impl Process {
             Io::Pcap | Io::Socket if self.pace.rate.is_some() => {
                 wrong("--rate says when packets from memory come: leave it out, or --io")
             }
+            Io::Pcap if self.timeline => wrong(
+                "--timeline times batches of one size: it goes with packets from memory or a socket",
+            ),
             Io::Pcap if self.updates.updates.is_some() => {
                 wrong("--updates changes routes for a time: a capture is read at once")
             }

@@ -2,6 +2,7 @@
 //! packets and giving them away is in every figure.
 
 use std::io::{self, ErrorKind};
+use std::mem;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -56,6 +57,9 @@ struct Side {
     received: RecvBatch,
     taken: usize,
     frames: Frames,
+    /// Of the batch before, where it is kept.
+    before: Frames,
+    keeps: bool,
     batch: usize,
     /// How long the first frame of a batch waits for others; else for a whole batch.
     wait: Option<Duration>,
@@ -113,14 +117,17 @@ impl Process {
             let done = joined.collect::<Result<Vec<_>, Failure>>()?;
             Ok::<_, Failure>((done, changed?))
         })?;
-        let (threads, exchanged): (Vec<_>, Vec<_>) = done.into_iter().unzip();
+        let (threads, sides): (Vec<_>, Vec<_>) = done.into_iter().unzip();
+        let exchanged: Vec<_> = sides.iter().map(|side| side.exchanged).collect();
+        let rules = met(&rules, &tables);
         Ok(Told {
+            timeline: self.timed(&tables, &about, &sides[0].before)?,
             about,
             from: format!("datagrams to {address}"),
             threads,
             written: None,
             exchanged: Some(Exchanged::sum(&exchanged)),
-            rules: met(&rules, &tables),
+            rules,
             changed,
             fallen: tables.fallen(),
         })
@@ -135,8 +142,9 @@ impl Process {
         let mut sides = Vec::new();
         for _ in 0..threads {
             let side = Side::open(listen, self.to, self.batch as usize, self.pace.batch_wait);
-            let side =
+            let mut side =
                 side.map_err(|error| Failure::Input(format!("--listen {listen}: {error}")))?;
+            side.keeps = self.timeline;
             // Of port 0 the kernel chooses one, for all of them.
             listen = side.address()?;
             sides.push(side);
@@ -162,6 +170,8 @@ impl Side {
             received: RecvBatch::new(batch.min(BURST), LONGEST),
             taken: 0,
             frames: Frames::default(),
+            before: Frames::default(),
+            keeps: false,
             batch,
             wait,
             send: to.map(|to| (Outgoing::to(to), SendBatch::new(BURST))),
@@ -181,7 +191,7 @@ impl Side {
         mut worker: Worker<P>,
         begun: &AtomicBool,
         stop: &AtomicBool,
-    ) -> Result<(Measured, Exchanged), anyhow::Error> {
+    ) -> Result<(Measured, Self), anyhow::Error> {
         let mut measured = Measured {
             send_ns: self.send.is_some().then_some(0.0),
             ..Measured::default()
@@ -203,11 +213,14 @@ impl Side {
         measured.counters = worker.counters().since(&before);
         measured.first_batch = before.packets;
         self.exchanged.lost = socket::drops(&self.socket)?.into();
-        Ok((measured, self.exchanged))
+        Ok((measured, self))
     }
 
     /// When the first frame of the next batch was there; none once it is to stop, which leaves the last batch.
     fn gather(&mut self, begun: &AtomicBool, stop: &AtomicBool) -> io::Result<Option<u64>> {
+        if self.keeps {
+            mem::swap(&mut self.frames, &mut self.before);
+        }
         self.frames.clear();
         let mut started = None;
         let mut over = None;

@@ -8,9 +8,10 @@ use clap::builder::TypedValueParser;
 use gpu::{Kind, Listed, Memory};
 use lpm::Layout4;
 use router::cpu::Tables;
-use router::engine::Engine;
+use router::engine::{Contents, Engine};
 use router::gpu::backed::{self, Backed, Fallen};
 use router::gpu::{CaughtUp, Copy, Error, Gpu, Options};
+use router::image::Stored;
 use router::rules::Hits;
 
 use super::Given;
@@ -32,6 +33,11 @@ pub(super) trait Subject: Engine {
 
     /// What CPUs did in the place of a device that was lost.
     fn fallen(&self) -> Option<Fallen> {
+        None
+    }
+
+    /// What holds the tables on a device, if one does.
+    fn device(&self) -> Option<&Gpu> {
         None
     }
 }
@@ -58,6 +64,10 @@ impl Subject for Gpu {
     fn caught_up(&self) -> Option<CaughtUp> {
         Some(self.caught_up())
     }
+
+    fn device(&self) -> Option<&Gpu> {
+        Some(self)
+    }
 }
 
 impl Subject for Backed {
@@ -75,6 +85,10 @@ impl Subject for Backed {
 
     fn fallen(&self) -> Option<Fallen> {
         self.fallen()
+    }
+
+    fn device(&self) -> Option<&Gpu> {
+        self.device()
     }
 }
 
@@ -133,10 +147,14 @@ pub(in crate::router) fn caution(listed: &Listed) -> Option<&'static str> {
 }
 
 /// Tables of this kind, of an image's arrays where they are of its routes.
-pub(in crate::router) fn on_device(given: Given, options: &Options) -> Result<Gpu, Failure> {
-    let gpu = match &given.image {
-        Some(image) => Gpu::restore(image, given.contents, options),
-        None => Gpu::setup(given.contents, options),
+pub(in crate::router) fn on_device(
+    contents: Contents,
+    image: Option<&Stored>,
+    options: &Options,
+) -> Result<Gpu, Failure> {
+    let gpu = match image {
+        Some(image) => Gpu::restore(image, contents, options),
+        None => Gpu::setup(contents, options),
     };
     let gpu = gpu.map_err(refused)?;
     for warning in gpu.warnings() {

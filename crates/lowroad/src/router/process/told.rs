@@ -12,6 +12,7 @@ use stats::Histogram;
 use super::measure::{Measured, float};
 use super::socket::Exchanged;
 use super::subject::Subject;
+use super::timeline::Timeline;
 use super::updates::Changed;
 
 /// What was run.
@@ -47,6 +48,8 @@ pub(super) struct Told {
     pub(super) changed: Option<Changed>,
     /// What CPUs did in a device's place.
     pub(super) fallen: Option<Fallen>,
+    /// What the device timed afterwards.
+    pub(super) timeline: Option<Timeline>,
 }
 
 /// What became of forwarded packets in a new capture.
@@ -126,6 +129,7 @@ impl Told {
         told["updates"] = self.changed.as_ref().map(Changed::json).into();
         let fallen = |fallen: &Fallen| json!({"why": fallen.why, "batches": fallen.batches, "packets": fallen.packets});
         told["fallback"] = self.fallen.as_ref().map(fallen).into();
+        told["timeline"] = self.timeline.as_ref().map(Timeline::json).into();
         told
     }
 
@@ -179,6 +183,10 @@ impl Told {
         text.push('\n');
         text += &latency("first packet of a batch", &all.first);
         text += &latency("last packet of a batch", &all.last);
+        text += &self
+            .timeline
+            .as_ref()
+            .map_or_else(String::new, Timeline::text);
         text += &format!("  {} packets:", all.counters.packets);
         for (name, packets) in all.counters.verdicts().filter(|(_, packets)| *packets > 0) {
             text += &format!("  {name} {packets}");

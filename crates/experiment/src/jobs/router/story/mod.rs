@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use control::units::Pps;
 use datapath::Missing;
 use lpm::Simd;
 use probes::foreign::Foreign;
@@ -29,6 +30,8 @@ use crate::plan::Load;
 
 /// So many rules as firewalls have; none by default.
 pub(super) const RULES: &str = "rules";
+/// At which packets come; as fast as they are decided about by default.
+const RATE: &str = "rate";
 /// Options of `lowroad router process` that a load may set: for every arm, and for devices.
 const EVERY: [&str; 3] = ["batch", "batch-wait", "function"];
 const DEVICES: [&str; 4] = ["streams", "launch", "schedule", "gpu-result"];
@@ -52,15 +55,19 @@ pub(super) fn check_stated(load: &Load) -> Result<(), String> {
             (RULES, Some(count)) => (1..=100_000).contains(&count),
             ("batch", Some(count)) => (1..=65_536).contains(&count),
             (RULES | "batch", None) => false,
+            (RATE, _) => rate_of(value).is_some(),
             _ => known && (value.is_str() || value.is_integer()),
         };
         if !right {
             return Err(format!(
-                "options of process are {RULES}, 1 to 100000, batch, 1 to 65536, and as lowroad router process has them {}, {}",
+                "options of process are {RULES}, 1 to 100000, batch, 1 to 65536, {RATE}, as in \"100kpps\", and as lowroad router process has them {}, {}",
                 EVERY[1..].join(", "),
                 DEVICES.join(", ")
             ));
         }
+    }
+    if load.options.contains_key("batch-wait") && rate(load).is_none() {
+        return Err(format!("batches wait for packets that come at a {RATE}"));
     }
     let filters = load.options.get("function").and_then(toml::Value::as_str);
     if matches!(filters, Some("acl" | "both")) && !load.options.contains_key(RULES) {
@@ -75,11 +82,23 @@ fn rules(load: &Load) -> usize {
     count.and_then(|count| count.try_into().ok()).unwrap_or(0)
 }
 
+/// When packets come.
+fn rate(load: &Load) -> Option<Pps> {
+    load.options.get(RATE).and_then(rate_of)
+}
+
+fn rate_of(value: &toml::Value) -> Option<Pps> {
+    value.as_str()?.parse().ok()
+}
+
 /// Options as the command line has them.
 fn arguments(arm: Arm, load: &Load) -> Vec<String> {
     let device = matches!(arm.by, By::Device { .. });
     let passed = load.options.iter().filter(|(name, _)| {
-        EVERY.contains(&name.as_str()) || device && DEVICES.contains(&name.as_str())
+        let name = name.as_str();
+        // By a socket they come as the generator sends them.
+        let every = EVERY.contains(&name) || name == RATE && arm.memory;
+        every || device && DEVICES.contains(&name)
     });
     let words = passed.flat_map(|(name, value)| {
         let value = value
@@ -137,7 +156,7 @@ impl Story {
             }
             ended.stdout
         } else {
-            exchange(command, &packets, foreign, outcome)?
+            exchange(command, &packets, rate(spec.load), foreign, outcome)?
         };
         let told = serde_json::from_slice(&told).context("what lowroad router process told")?;
         told::note(&told, outcome)
@@ -163,6 +182,11 @@ fn command(arm: Arm, spec: &TrialSpec<'_>, outcome: &mut Outcome) -> Result<Comm
             command
                 .args(["--device", &device.name])
                 .args(stage.arguments());
+            let launch = spec.load.options.get("launch");
+            // Others are launched by no calls that the device could time.
+            if launch.is_none_or(|launch| launch.as_str() == Some("stream")) {
+                command.arg("--timeline");
+            }
             for (name, value) in [
                 ("device", &device.name),
                 ("device.model", &device.model),
@@ -187,6 +211,7 @@ fn command(arm: Arm, spec: &TrialSpec<'_>, outcome: &mut Outcome) -> Result<Comm
 fn exchange(
     mut command: Command,
     packets: &Packets,
+    rate: Option<Pps>,
     foreign: &Foreign,
     outcome: &mut Outcome,
 ) -> Result<Vec<u8>> {
@@ -204,7 +229,7 @@ fn exchange(
         Err(error) => return Err(ended(child, error)),
     };
     let watch = Watch::start(foreign, &own)?;
-    let generator = Generator::start(packets, to)?;
+    let generator = Generator::start(packets, rate, to)?;
     let told = child.wait_with_output()?;
     watch.end(&own, outcome)?;
     let sent = generator.stop()?;
@@ -285,6 +310,10 @@ mod tests {
                 "random 901899-prefixes batch=4096 function=acl rules=10000",
                 "random 901899-prefixes batch=4096 function=acl rules=100000",
                 "pcap 901899-prefixes batch=1024 function=both rules=1000",
+                "random 901899-prefixes batch=16384 function=both rules=1000 streams=4",
+                "random 901899-prefixes batch=1024 batch-wait=100us function=both rate=100kpps rules=1000",
+                "random 901899-prefixes batch=1024 batch-wait=1ms function=both rate=100kpps rules=1000",
+                "random 901899-prefixes batch=1024 batch-wait=10ms function=both rate=100kpps rules=1000",
             ]
         );
     }
@@ -323,6 +352,19 @@ mod tests {
     }
 
     #[test]
+    fn packets_come_at_a_rate_from_memory_and_from_the_generator() {
+        let loads = Plan::find("router-story").unwrap().loads;
+        let slow = loads.iter().find(|load| rate(load).is_some()).unwrap();
+        let of = |arm: &str| arguments(arms::find(arm).unwrap(), slow).join(" ");
+        assert_eq!(rate(slow), Some(Pps(100_000)));
+        assert_eq!(
+            of("cpu-memory"),
+            "--batch 1024 --batch-wait 100us --function both --rate 100kpps"
+        );
+        assert_eq!(of("cpu"), "--batch 1024 --batch-wait 100us --function both");
+    }
+
+    #[test]
     fn a_load_that_cannot_be_is_refused() {
         let load = || Plan::find("router-story").unwrap().loads.remove(0);
         let said = |load: &Load| check_stated(load).unwrap_err();
@@ -332,6 +374,9 @@ mod tests {
             ("batch", "many".into(), "1 to 65536"),
             ("colour", "red".into(), "gpu-result"),
             ("launch", true.into(), "gpu-result"),
+            ("rate", "fast".into(), "100kpps"),
+            ("rate", 100_000.into(), "100kpps"),
+            ("batch-wait", "1ms".into(), "come at a rate"),
         ] {
             let mut load = load();
             load.options.insert(name.to_owned(), value);

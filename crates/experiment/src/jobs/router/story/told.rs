@@ -13,6 +13,35 @@ const STAGES: [(&str, &str); 4] = [
     ("send", "send_ns"),
 ];
 
+/// Of a batch and the device, as they are told and as metrics name them.
+const DEVICE: [&str; 3] = ["copy_in_us", "kernel_us", "copy_out_us"];
+
+/// What a device timed of batches by its own clock.
+fn note_device(timeline: &Value, outcome: &mut Outcome) -> Result<()> {
+    for name in DEVICE {
+        if let Some(value) = timeline[name].as_f64() {
+            outcome.values.insert(name.to_owned(), value);
+        }
+    }
+    if let Some(share) = timeline["overlapped"].as_f64() {
+        let pct = 100.0 * share;
+        outcome.values.insert("overlapped_pct".to_owned(), pct);
+    }
+    let [kernel, floor] = ["kernel_us", "kernel_floor_us"].map(|name| timeline[name].as_f64());
+    if let (Some(kernel), Some(floor)) = (kernel, floor)
+        && floor > 0.0
+    {
+        outcome
+            .values
+            .insert("kernel_floors".to_owned(), kernel / floor);
+    }
+    if !timeline["spans"].is_null() {
+        let spans = timeline["spans"].clone();
+        outcome.spans = serde_json::from_value(spans).context("spans")?;
+    }
+    Ok(())
+}
+
 pub(super) fn note(told: &Value, outcome: &mut Outcome) -> Result<()> {
     let number = |value: &Value, what: &str| value.as_f64().with_context(|| what.to_owned());
     let packets = number(&told["packets"], "packets")?;
@@ -35,6 +64,8 @@ pub(super) fn note(told: &Value, outcome: &mut Outcome) -> Result<()> {
             metric(name, value);
         }
     }
+    note_device(&told["timeline"], outcome)?;
+    let mut metric = |name: &str, value: f64| outcome.values.insert(name.to_owned(), value);
     let batch = number(&told["batch"], "batch")?;
     let process = number(&stages["process"], "process")?;
     metric("process_us", process * batch / 1e3);

@@ -58,6 +58,9 @@ pub struct Compare {
     /// How many blocks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub blocks: Option<u16>,
+    /// How often a trial is tried that others disturb, before its block is flagged [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=20))]
+    pub attempts: Option<u8>,
     /// Seed of the random order
     #[arg(long)]
     pub seed: Option<u64>,

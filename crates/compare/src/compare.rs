@@ -55,6 +55,7 @@ pub(crate) fn measure(plan: &Plan, folder: &Path, arguments: &Compare) -> Result
     let options = Options {
         quick: arguments.quick,
         seed,
+        attempts: arguments.attempts.unwrap_or(experiment::ATTEMPTS),
         resume: arguments.resume,
         command: command(plan, arguments, seed),
         stop: &stop,
@@ -94,6 +95,8 @@ fn command(plan: &Plan, arguments: &Compare, seed: u64) -> String {
             .map(|environment| format!("--environment {environment}")),
     );
     words.extend(arguments.blocks.map(|blocks| format!("--blocks {blocks}")));
+    let attempts = arguments.attempts;
+    words.extend(attempts.map(|attempts| format!("--attempts {attempts}")));
     words.push(format!("--seed {seed}"));
     words.join(" ")
 }

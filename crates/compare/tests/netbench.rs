@@ -13,7 +13,7 @@ use serde_json::Value;
 use sys::require::{Class, skip};
 
 /// One short block of the shipped experiment's loads, of these arms or of all; `None` where this cannot be run.
-fn block(name: &str, arms: &str) -> Option<Vec<Value>> {
+fn block(name: &str, arms: &str, attempts: &str) -> Option<Vec<Value>> {
     if !sys::require::root() {
         return None;
     }
@@ -31,7 +31,9 @@ fn block(name: &str, arms: &str) -> Option<Vec<Value>> {
     std::fs::write(&plan, text).unwrap();
     let out = folder.path().join("out");
     succeeded(&alone(|| {
-        let words = ["compare", path(&plan), "--blocks", "1", "--seed", "5"];
+        let mut words = vec!["compare", path(&plan), "--blocks", "1", "--seed", "5"];
+        // Tests run beside this one: another attempt would be disturbed as well.
+        words.extend(["--attempts", attempts]);
         let mut command = lowroad(&words);
         if !arms.is_empty() {
             command.args(["--arms", arms]);
@@ -86,7 +88,11 @@ fn check(record: &[Value]) -> BTreeSet<(String, String)> {
 
 #[test]
 fn every_link_is_measured_by_every_test() {
-    let Some(record) = block("netbench-matrix", "direct,bridge,macvlan,oci,oci-bridge") else {
+    let Some(record) = block(
+        "netbench-matrix",
+        "direct,bridge,macvlan,oci,oci-bridge",
+        "1",
+    ) else {
         return;
     };
     let ran = check(&record);
@@ -120,7 +126,7 @@ fn every_link_is_measured_by_every_test() {
 fn containers_of_an_engine_are_measured_over_both_of_their_links() {
     let test = "containers_of_an_engine_are_measured_over_both_of_their_links";
     daemon::with_docker(test, || {
-        let Some(record) = block("netbench-matrix", "direct,docker,docker-bridge") else {
+        let Some(record) = block("netbench-matrix", "direct,docker,docker-bridge", "1") else {
             return;
         };
         let ran = check(&record);
@@ -203,7 +209,7 @@ fn a_cell_that_cannot_run_is_a_row_with_its_reason_and_remedy() {
 
 #[test]
 fn every_placement_is_measured() {
-    let Some(record) = block("netbench-placement", "") else {
+    let Some(record) = block("netbench-placement", "", "1") else {
         return;
     };
     let arms: BTreeSet<_> = check(&record).into_iter().map(|(arm, _)| arm).collect();
@@ -213,7 +219,7 @@ fn every_placement_is_measured() {
 
 #[test]
 fn tools_that_are_here_say_what_ours_does() {
-    let Some(record) = block("netbench-calibration", "") else {
+    let Some(record) = block("netbench-calibration", "", "1") else {
         return;
     };
     let ran = check(&record);
@@ -239,7 +245,7 @@ fn tools_that_are_here_say_what_ours_does() {
 
 #[test]
 fn every_trial_beside_a_busy_process_is_flagged_for_it() {
-    let Some(record) = block("netbench-neighbour", "") else {
+    let Some(record) = block("netbench-neighbour", "", "3") else {
         return;
     };
     check(&record);

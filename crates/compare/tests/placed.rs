@@ -84,6 +84,7 @@ fn block(text: &str, words: &[&str]) -> (Vec<Value>, Value, String) {
     std::fs::write(&plan, text).unwrap();
     let output = alone(|| {
         let mut command = lowroad(&["compare", path(&plan), "--blocks", "1", "--json"]);
+        command.args(["--attempts", "1"]);
         command.args(words).args(["--seed", "5"]);
         command.arg("--out").arg(&out).output().unwrap()
     });

@@ -38,6 +38,7 @@ fn block(name: &str, load: usize, arms: &[&str]) -> Option<Vec<Value>> {
     let out = folder.path().join("out");
     succeeded(&alone(|| {
         let mut command = lowroad(&["compare", path(&plan), "--blocks", "1", "--seed", "5"]);
+        command.args(["--attempts", "1"]);
         if !arms.is_empty() {
             command.args(["--arms", &arms.join(",")]);
         }

@@ -65,6 +65,8 @@ fn run(name: &str, loads: &[usize], arms: &str) -> Option<(TempDir, String)> {
             arms,
             "--blocks",
             "1",
+            "--attempts",
+            "1",
             "--seed",
             "5",
             "--out",

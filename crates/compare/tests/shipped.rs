@@ -23,6 +23,7 @@ fn block(experiment: &str, arms: &[&str]) -> Option<Vec<Value>> {
     }
     let folder = tempfile::tempdir().unwrap();
     let mut words = vec!["compare", experiment, "--blocks", "1", "--seed", "5"];
+    words.extend(["--attempts", "1"]);
     let arms = arms.join(",");
     words.extend(if arms.is_empty() {
         vec!["--quick"]

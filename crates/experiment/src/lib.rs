@@ -23,7 +23,7 @@ pub mod units;
 mod wait;
 
 pub use record::{timestamp, unfinished};
-pub use run::{End, Options, Watch, run};
+pub use run::{ATTEMPTS, End, Options, Watch, run};
 pub use survey::Survey;
 
 /// This machine cannot run what was asked (exit code 3).

@@ -20,8 +20,8 @@ use crate::{idle, machine, metrics};
 
 /// Flagged blocks are repeated, up to this share of the planned ones.
 const EXTRA_BLOCKS: f64 = 0.2;
-/// A trial that was disturbed is tried again at once, this often at most.
-const MORE_ATTEMPTS: u8 = 2;
+/// A trial that is disturbed is tried again at once, until it was tried this often.
+pub const ATTEMPTS: u8 = 3;
 /// An arm that fails this often in a row ends the experiment.
 const FAILURES_IN_A_ROW: usize = 3;
 
@@ -30,6 +30,8 @@ const FAILURES_IN_A_ROW: usize = 3;
 pub struct Options<'a> {
     pub quick: bool,
     pub seed: u64,
+    /// How often a trial is tried that others disturb; [`ATTEMPTS`] where nothing is said.
+    pub attempts: u8,
     /// Go on with the record that is there.
     pub resume: bool,
     /// The command that repeats this run, for the report.
@@ -91,6 +93,7 @@ pub fn run(
         fit: fit.as_ref(),
         bench: bench.as_mut(),
         stop: options.stop,
+        attempts: options.attempts,
         seed: record.header.seed,
         started: Instant::now(),
         failures: BTreeMap::new(),
@@ -163,6 +166,7 @@ struct Runner<'a> {
     fit: &'a dyn Fit,
     bench: &'a mut dyn Bench,
     stop: &'a AtomicBool,
+    attempts: u8,
     seed: u64,
     started: Instant,
     failures: BTreeMap<String, usize>,
@@ -198,7 +202,7 @@ impl Runner<'_> {
     ) -> Result<Option<Vec<Trial>>> {
         let mut trials = Vec::new();
         for (order, slot) in self.slots(block).into_iter().enumerate() {
-            for attempt in 0..=MORE_ATTEMPTS {
+            for attempt in 0..self.attempts.max(1) {
                 let Some(mut outcome) = self.outcome(&slot)? else {
                     return Ok(None);
                 };
@@ -206,7 +210,7 @@ impl Runner<'_> {
                 let again = outcome.flags.is_empty() && !outcome.disturbances.is_empty();
                 outcome.flags.append(&mut outcome.disturbances);
                 let trial = self.trial(&slot, (block, order, attempt), outcome);
-                let last = !again || attempt == MORE_ATTEMPTS;
+                let last = !again || attempt + 1 >= self.attempts;
                 *done += usize::from(last);
                 watch.trial(&trial, *done);
                 trials.push(trial);

@@ -53,7 +53,7 @@ impl Watch for Done {
 }
 
 /// The first block of one arm, three trials, by a bench that gives these first.
-fn block(outcomes: &[Outcome]) -> (Vec<Trial>, Vec<usize>) {
+fn block(attempts: u8, outcomes: &[Outcome]) -> (Vec<Trial>, Vec<usize>) {
     let plan = Plan::find("relay-delay").unwrap();
     let mut plan = plan.narrowed(true, &["xdp".to_owned()], None).unwrap();
     plan.loads.truncate(1);
@@ -63,6 +63,7 @@ fn block(outcomes: &[Outcome]) -> (Vec<Trial>, Vec<usize>) {
         fit: &All,
         bench: &mut Told(outcomes.to_vec()),
         stop: &stop,
+        attempts,
         seed: 1,
         started: Instant::now(),
         failures: BTreeMap::new(),
@@ -85,7 +86,7 @@ fn places(trials: &[Trial]) -> Vec<(usize, u8)> {
 
 #[test]
 fn a_disturbed_trial_is_tried_again_with_the_same_seed_and_kept() {
-    let (trials, done) = block(&[Outcome::default(), disturbed(), disturbed()]);
+    let (trials, done) = block(ATTEMPTS, &[Outcome::default(), disturbed(), disturbed()]);
     assert_eq!(places(&trials), [(0, 0), (1, 0), (1, 1), (1, 2), (2, 0)]);
     assert_eq!(done, [1, 1, 1, 2, 3]);
     assert_eq!(trials[1].flags, ["disturbed"]);
@@ -95,9 +96,20 @@ fn a_disturbed_trial_is_tried_again_with_the_same_seed_and_kept() {
 
 #[test]
 fn a_trial_that_stays_disturbed_flags_its_block() {
-    let (trials, _) = block(&[disturbed(), disturbed(), disturbed()]);
+    let (trials, _) = block(ATTEMPTS, &[disturbed(), disturbed(), disturbed()]);
     assert_eq!(places(&trials), [(0, 0), (0, 1), (0, 2), (1, 0), (2, 0)]);
     assert_eq!(report::record::flagged(&trials), [&trials[2]]);
+}
+
+#[test]
+fn a_trial_is_tried_as_often_as_is_asked_for() {
+    let all = [disturbed(), disturbed(), disturbed(), disturbed()];
+    let (trials, done) = block(1, &all);
+    assert_eq!(places(&trials), [(0, 0), (1, 0), (2, 0)]);
+    assert_eq!(done, [1, 2, 3]);
+    let (trials, _) = block(4, &all);
+    assert_eq!(trials.len(), 4 + 2);
+    assert!(!trials[3].is_clean());
 }
 
 #[test]
@@ -106,7 +118,7 @@ fn what_is_wrong_by_itself_is_not_tried_away() {
         flags: vec!["losses that nobody counted".to_owned()],
         ..disturbed()
     };
-    let (trials, _) = block(&[wrong]);
+    let (trials, _) = block(ATTEMPTS, &[wrong]);
     assert_eq!(places(&trials), [(0, 0), (1, 0), (2, 0)]);
     assert_eq!(trials[0].flags.len(), 2);
 }

@@ -71,7 +71,7 @@ impl Process {
         })?;
         let rules = met(&rules, &tables);
         Ok(Told {
-            timeline: self.timed(&tables, &about, &frames)?,
+            timeline: self.timed(&tables, &about, &frames, shutdown),
             about,
             from,
             threads,

@@ -81,7 +81,7 @@ pub(super) struct Process {
     pace: Pace,
     #[command(flatten)]
     updates: Updates,
-    /// Afterwards have the device time 32 more batches: copies, kernels, and how much of it at once
+    /// Afterwards have the device time up to 32 more batches: copies, kernels, and how much of it at once
     #[arg(long, requires = "device")]
     timeline: bool,
     #[command(flatten)]

@@ -121,7 +121,7 @@ impl Process {
         let exchanged: Vec<_> = sides.iter().map(|side| side.exchanged).collect();
         let rules = met(&rules, &tables);
         Ok(Told {
-            timeline: self.timed(&tables, &about, &sides[0].before)?,
+            timeline: self.timed(&tables, &about, &sides[0].before, shutdown),
             about,
             from: format!("datagrams to {address}"),
             threads,

@@ -2,8 +2,9 @@
 //! that timing costs none of those.
 
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
+use control::shutdown::Shutdown;
 use gpu::Times;
 use router::engine::Worker;
 use router::frames::Frames;
@@ -14,10 +15,10 @@ use super::Process;
 use super::measure::float;
 use super::subject::Subject;
 use super::told::{About, short};
-use crate::exit::Failure;
 
 /// How many batches are timed.
 const BATCHES: usize = 32;
+const FEW: usize = 3;
 
 /// Spans of time, in order and apart from each other.
 type Spans = Vec<Range<u64>>;
@@ -50,23 +51,31 @@ impl Process {
         tables: &impl Subject,
         about: &About,
         frames: &Frames,
-    ) -> Result<Option<Timeline>, Failure> {
-        let gpu = tables.device().filter(|_| self.timeline);
-        // A device that was lost meanwhile has been told of.
-        let gpu = gpu.filter(|_| tables.fallen().is_none() && !frames.is_empty());
-        let timeline = gpu.map(|gpu| Timeline::of(gpu, about, frames));
-        let timeline = timeline.transpose();
-        timeline.map_err(|error| Failure::Failed(anyhow!("--timeline: {error}")))
+        shutdown: &Shutdown,
+    ) -> Option<Timeline> {
+        let wanted = self.timeline && !frames.is_empty() && !shutdown.requested();
+        let gpu = tables.device().filter(|_| wanted)?;
+        let timeline = Timeline::of(gpu, about, frames, self.duration);
+        // What was measured before is worth as much without.
+        timeline
+            .inspect_err(|error| tracing::warn!("--timeline: {error}"))
+            .ok()
     }
 }
 
 impl Timeline {
-    fn of(gpu: &Gpu, about: &About, frames: &Frames) -> Result<Self, router::gpu::Error> {
-        let mut batches = Vec::new();
+    /// For so long at most, once there are a few.
+    fn of(
+        gpu: &Gpu,
+        about: &About,
+        frames: &Frames,
+        most: Duration,
+    ) -> Result<Self, router::gpu::Error> {
+        let (began, mut batches) = (Instant::now(), Vec::new());
         let mut all = (0..frames.len()).cycle().map(|at| frames.get(at));
         if let Some(processor) = gpu.timed_processor(about.function)? {
             let mut worker = Worker::new(processor, about.batch);
-            for _ in 0..=BATCHES {
+            while batches.len() <= BATCHES && (batches.len() <= FEW || began.elapsed() < most) {
                 worker.decide(all.by_ref().take(about.batch))?;
                 let timed = worker.processor().timed()?;
                 batches.push(timed.into_iter().flatten().collect());

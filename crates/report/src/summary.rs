@@ -52,6 +52,9 @@ pub struct Outcome {
     pub confidence: Option<f64>,
     /// The experiment's baseline against its own second run, mirrored about equality.
     pub aa: Option<[f64; 2]>,
+    /// How likely a value of the arm is above one of the baseline, equal ones counting half.
+    #[serde(default)]
+    pub a12: Option<f64>,
     /// Clean blocks that hold both arms.
     pub n: usize,
     /// Flagged blocks that hold both arms.
@@ -131,6 +134,9 @@ impl Outcome {
                 .and_then(|clean| clean.interval)
                 .map(|ci| ci.confidence),
             aa: row.clean().and_then(|clean| clean.aa).and_then(ends),
+            a12: row
+                .clean()
+                .and(comparison.and_then(|comparison| comparison.a12)),
             n: clean.map_or(0, |clean| clean.n),
             flagged: comparison.map_or(0, |comparison| comparison.flagged),
             verdict: row.verdict(),

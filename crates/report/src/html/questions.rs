@@ -174,6 +174,7 @@ fn rows_table(analysis: &Analysis<'_>, metric: &Metric, load: &str) -> String {
         "#effect",
         "#interval",
         "#A/A",
+        "#A12",
         "#n",
         "#p",
         "verdict",
@@ -212,6 +213,9 @@ fn cells(analysis: &Analysis<'_>, row: &Row<'_>) -> Vec<Cell> {
     };
     let compared = row.clean();
     let effect = compared.map_or_else(|| "-".to_owned(), |clean| digits(clean.effect));
+    let comparison = row.comparison.as_ref().filter(|_| compared.is_some());
+    let a12 = comparison.and_then(|comparison| comparison.a12);
+    let a12 = a12.map_or_else(|| "-".to_owned(), |a12| format!("{a12:.2}"));
     let p = row.adjusted_p.filter(|_| !row.emulated);
     let p = p.map_or_else(|| "-".to_owned(), p_value);
     vec![
@@ -222,6 +226,7 @@ fn cells(analysis: &Analysis<'_>, row: &Row<'_>) -> Vec<Cell> {
         Cell::number(effect),
         span(compared.and_then(|clean| clean.interval)),
         span(compared.and_then(|clean| clean.aa)),
+        Cell::number(a12),
         Cell::number(clean.map_or(0, |clean| clean.n).to_string()),
         Cell::number(p),
         verdict_cell(row),

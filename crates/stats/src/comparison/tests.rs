@@ -31,7 +31,20 @@ fn a_large_effect_is_claimed_with_its_interval() {
     assert!((interval.confidence - 0.9586).abs() < 1e-4);
     assert!((interval.lower - 0.125 * 0.99).abs() < 1e-9, "{interval:?}");
     assert!(clean.aa.unwrap().upper < 1.02);
-    assert_eq!(result.share_below, Some(1.0));
+    assert_eq!(result.a12, Some(0.0), "never above");
+}
+
+#[test]
+fn a12_counts_pairs_of_all_blocks_and_equal_ones_half() {
+    let block = |arm, baseline| Block {
+        arm,
+        baseline,
+        aa: None,
+    };
+    // 1 and 3 against 2 and 3: one is above, one is equal, two are below.
+    let blocks = [block(1.0, 2.0), block(3.0, 3.0)];
+    assert_eq!(compare(&blocks).a12, Some(1.5 / 4.0));
+    assert_eq!(compare(&[]).a12, None);
 }
 
 #[test]

@@ -23,6 +23,7 @@ pub(super) fn check(experiments: usize, stop: &AtomicBool) -> Result<Vec<Check>>
         let folder = testbed::folder()?;
         let options = Options {
             quick: true,
+            attempts: crate::ATTEMPTS,
             seed: SEED + number as u64,
             resume: false,
             command: "lowroad selftest --only aa".to_owned(),

@@ -134,9 +134,7 @@ impl Outcome {
                 .and_then(|clean| clean.interval)
                 .map(|ci| ci.confidence),
             aa: row.clean().and_then(|clean| clean.aa).and_then(ends),
-            a12: row
-                .clean()
-                .and(comparison.and_then(|comparison| comparison.a12)),
+            a12: comparison.and_then(|comparison| row.clean().and(comparison.a12)),
             n: clean.map_or(0, |clean| clean.n),
             flagged: comparison.map_or(0, |comparison| comparison.flagged),
             verdict: row.verdict(),

@@ -143,7 +143,7 @@ impl Lane {
         if let Some(timed) = &mut self.timed {
             timed.spans.clear();
         }
-        let begun = self.mark()?;
+        let begun = self.mark(there > 0 && self.input.is_copied())?;
         let (to, from) = (self.input.address(), self.input.copied());
         if let Some(from) = from.filter(|_| there > 0) {
             // SAFETY: within both ends; nobody writes to these bytes before the lane waited, which it does when
@@ -154,12 +154,12 @@ impl Lane {
             self.note(Part::There, begun)?;
         }
         for launch in launches {
-            let begun = self.mark()?;
+            let begun = self.mark(true)?;
             // SAFETY: the caller's.
             unsafe { self.launch(launch)? };
             self.note(Part::Kernel, begun)?;
         }
-        let begun = self.mark()?;
+        let begun = self.mark(back > 0 && self.output.is_copied())?;
         let (from, to) = (self.output.address(), self.output.copied());
         if let Some(to) = to.filter(|_| back > 0) {
             // SAFETY: as above, and nobody reads them.
@@ -171,11 +171,11 @@ impl Lane {
         Ok(())
     }
 
-    /// An event of now, where it is timed.
-    fn mark(&self) -> Result<Option<Event>, Error> {
-        let Some(_) = &self.timed else {
+    /// An event of now, where it is timed and something is to be.
+    fn mark(&self, something: bool) -> Result<Option<Event>, Error> {
+        if self.timed.is_none() || !something {
             return Ok(None);
-        };
+        }
         let event = Event::new(&self.context)?;
         // SAFETY: the stream is there as long as this.
         unsafe { event.record(self.stream.handle())? };
@@ -183,7 +183,7 @@ impl Lane {
     }
 
     fn note(&mut self, part: Part, begun: Option<Event>) -> Result<(), Error> {
-        let ended = self.mark()?;
+        let ended = self.mark(true)?;
         if let (Some(timed), Some(begun), Some(ended)) = (&mut self.timed, begun, ended) {
             timed.spans.push((part, begun, ended));
         }
@@ -268,11 +268,13 @@ impl End {
         }
     }
 
+    /// Whether what the host has is not what the device has.
+    fn is_copied(&self) -> bool {
+        !matches!(self, Self::Mapped(..))
+    }
+
     /// What the host has, where it is not what the device has.
     fn copied(&mut self) -> Option<&mut [u8]> {
-        match self {
-            Self::Mapped(..) => None,
-            _ => Some(self.host()),
-        }
+        self.is_copied().then(|| self.host())
     }
 }

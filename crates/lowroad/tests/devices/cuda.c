@@ -42,6 +42,8 @@ struct function {
 struct event {
 	uint64_t ns;
 	int recorded;
+	/* Streams that are to come by, and whether nobody wants to know any more. */
+	int awaited, forgotten;
 };
 
 struct work {
@@ -227,7 +229,9 @@ int cuEventCreate(struct event **event, unsigned flags)
 int cuEventDestroy_v2(struct event *event)
 {
 	IN_CONTEXT();
-	free(event);
+	event->forgotten = 1;
+	if (!event->awaited)
+		free(event);
 	return OK;
 }
 
@@ -235,6 +239,7 @@ int cuEventRecord(struct event *event, struct stream *stream)
 {
 	IN_CONTEXT();
 	event->recorded = 0;
+	event->awaited++;
 	add(stream)->event = event;
 	return OK;
 }
@@ -246,6 +251,8 @@ static void record(struct event *event)
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	event->ns = now.tv_sec * 1000000000ULL + now.tv_nsec;
 	event->recorded = 1;
+	if (!--event->awaited && event->forgotten)
+		free(event);
 }
 
 int cuEventElapsedTime(float *ms, struct event *from, struct event *to)

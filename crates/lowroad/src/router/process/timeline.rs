@@ -228,11 +228,15 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn part(there: Range<u64>, kernels: &[Range<u64>], back: Range<u64>) -> Timed {
+    fn of(spans: &[(u64, u64)]) -> Spans {
+        spans.iter().map(|(start, end)| *start..*end).collect()
+    }
+
+    fn part(there: Range<u64>, kernels: &[(u64, u64)], back: Range<u64>) -> Timed {
         Timed {
             times: Times {
                 there: Some(there),
-                kernels: kernels.to_vec(),
+                kernels: of(kernels),
                 back: Some(back),
             },
             moved: 4000,
@@ -243,8 +247,8 @@ mod tests {
     fn copies_beside_kernels_of_another_stream_are_told_from_those_alone() {
         // The second part is copied while the first one's kernel runs.
         let parts = [
-            part(1000..3000, &[3000..7000], 7000..8000),
-            part(3000..5000, &[7000..11_000], 11_000..12_000),
+            part(1000..3000, &[(3000, 7000)], 7000..8000),
+            part(3000..5000, &[(7000, 11_000)], 11_000..12_000),
         ];
         let figures = Figures::of(&parts).unwrap();
         assert_eq!(
@@ -276,13 +280,13 @@ mod tests {
 
     #[test]
     fn one_stream_does_one_thing_after_the_other_and_mapped_memory_is_not_copied() {
-        let one = [part(0..10, &[10..20, 20..25], 25..30)];
+        let one = [part(0..10, &[(10, 20), (20, 25)], 25..30)];
         let figures = Figures::of(&one).unwrap();
         assert_eq!(figures.overlapped, Some(0.0));
         assert_eq!((figures.kernel, figures.whole), (15, 30));
         let mapped = [Timed {
             times: Times {
-                kernels: vec![5..9],
+                kernels: of(&[(5, 9)]),
                 ..Times::default()
             },
             moved: 0,

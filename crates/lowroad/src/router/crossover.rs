@@ -163,7 +163,7 @@ impl Crossover {
             );
             let mut groups = [group];
             if failed.get().is_none() {
-                measure(&mut groups, self.rounds, 1, &shutdown);
+                measure(&mut groups, self.rounds, 1, shutdown);
             }
             groups
         });

@@ -91,11 +91,10 @@ impl Timeline {
 
     /// In the order of the time that they took.
     fn figures(&self) -> Vec<(Figures, &[Timed])> {
-        let figures = |parts: &'_ Vec<Timed>| Some(Figures::of(parts)?);
         let mut all: Vec<_> = self
             .batches
             .iter()
-            .filter_map(|parts| Some((figures(parts)?, parts.as_slice())))
+            .filter_map(|parts| Some((Figures::of(parts)?, parts.as_slice())))
             .collect();
         all.sort_by_key(|(figures, _)| figures.whole);
         all

@@ -8,7 +8,8 @@ use crate::analysis::Analysis;
 use crate::record::Span;
 use crate::words::digits;
 
-const LEFT: f64 = 150.0;
+/// Room for the longest name of an arm and for what it is called where it was emulated.
+const LEFT: f64 = 226.0;
 const RIGHT: f64 = WIDTH - 92.0;
 const TOP: f64 = 30.0;
 const STREAM: f64 = 12.0;
@@ -38,7 +39,7 @@ pub(crate) fn timeline(analysis: &Analysis<'_>, load: &str, id: String) -> Optio
         .values()
         .map(|(_, spans)| STREAM * float(streams(spans)) + BETWEEN);
     let bottom = TOP + heights.sum::<f64>();
-    let title = format!("A batch on its way, by the device's clock, {load}");
+    let title = format!("A batch by the device's clock, {load}");
     let told = describe(rows.values().copied(), load);
     let mut figure = Figure::new(id, title, told, bottom + 42.0);
     legend(&mut figure);

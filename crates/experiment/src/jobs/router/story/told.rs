@@ -66,7 +66,8 @@ pub(super) fn note(told: &Value, outcome: &mut Outcome) -> Result<()> {
     }
     note_device(&told["timeline"], outcome)?;
     let mut metric = |name: &str, value: f64| outcome.values.insert(name.to_owned(), value);
-    let batch = number(&told["batch"], "batch")?;
+    // As many packets as a batch had, which is fewer than it may have where it waited for them.
+    let batch = packets / number(&told["batches"], "batches")?;
     let process = number(&stages["process"], "process")?;
     metric("process_us", process * batch / 1e3);
     for (group, values) in [("", &told["verdicts"]), ("socket.", &told["socket"])] {
@@ -84,4 +85,35 @@ pub(super) fn note(told: &Value, outcome: &mut Outcome) -> Result<()> {
     let packets = told["packets"].as_u64().unwrap_or_default();
     outcome.counts.insert("packets".to_owned(), packets);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_batch_is_as_large_as_it_was_and_a_device_tells_of_itself() {
+        let mut told = json!({
+            "packets": 1000, "batch": 1024, "batches": 100, "gbps": 1.0, "packets_per_s": 1e6,
+            "ns_per_packet": 500.0, "stages_ns_per_packet": {"process": 400.0}, "timeline": null,
+        });
+        let mut outcome = Outcome::default();
+        note(&told, &mut outcome).unwrap();
+        assert_eq!(outcome.values["process_us"], 4.0, "of ten packets");
+        assert!(!outcome.values.contains_key("kernel_us") && outcome.spans.is_empty());
+        told["timeline"] = json!({
+            "copy_in_us": null, "kernel_us": 30.0, "copy_out_us": 2.0, "overlapped": 0.25,
+            "kernel_floor_us": 20.0,
+            "spans": [{"stream": 1, "part": "kernel", "start_us": 0.0, "end_us": 30.0}],
+        });
+        note(&told, &mut outcome).unwrap();
+        let value = |name: &str| outcome.values.get(name).copied();
+        assert_eq!(value("copy_in_us"), None, "nothing is copied there");
+        assert_eq!(value("copy_out_us"), Some(2.0));
+        assert_eq!(value("overlapped_pct"), Some(25.0));
+        assert_eq!(value("kernel_floors"), Some(1.5));
+        assert_eq!(outcome.spans[0].stream, 1);
+    }
 }

@@ -31,10 +31,8 @@ fn block(name: &str, arms: &str, attempts: &str) -> Option<Vec<Value>> {
     std::fs::write(&plan, text).unwrap();
     let out = folder.path().join("out");
     succeeded(&alone(|| {
-        let mut words = vec!["compare", path(&plan), "--blocks", "1", "--seed", "5"];
-        // Tests run beside this one: another attempt would be disturbed as well.
-        words.extend(["--attempts", attempts]);
-        let mut command = lowroad(&words);
+        let mut command = lowroad(&["compare", path(&plan), "--blocks", "1", "--seed", "5"]);
+        command.args(["--attempts", attempts]);
         if !arms.is_empty() {
             command.args(["--arms", arms]);
         }

@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 use std::process::Output;
 
-use common::{alone, lowroad, path, record, stderr, stdout, succeeded};
+use common::{ONE_BLOCK, alone, lowroad, path, record, stderr, stdout, succeeded};
 use serde_json::Value;
 use sys::require::{Class, skip};
 
@@ -83,9 +83,8 @@ fn block(text: &str, words: &[&str]) -> (Vec<Value>, Value, String) {
     let (plan, out) = (folder.path().join("plan.toml"), folder.path().join("out"));
     std::fs::write(&plan, text).unwrap();
     let output = alone(|| {
-        let mut command = lowroad(&["compare", path(&plan), "--blocks", "1", "--json"]);
-        command.args(["--attempts", "1"]);
-        command.args(words).args(["--seed", "5"]);
+        let mut command = lowroad(&["compare", path(&plan), "--json"]);
+        command.args(ONE_BLOCK).args(words);
         command.arg("--out").arg(&out).output().unwrap()
     });
     succeeded(&output);

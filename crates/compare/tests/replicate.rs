@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use common::{alone, lowroad, path, record, succeeded};
+use common::{ONE_BLOCK, alone, lowroad, path, record, succeeded};
 use serde_json::Value;
 use sys::require::{Class, skip};
 
@@ -37,8 +37,8 @@ fn block(name: &str, load: usize, arms: &[&str]) -> Option<Vec<Value>> {
     std::fs::write(&plan, text).unwrap();
     let out = folder.path().join("out");
     succeeded(&alone(|| {
-        let mut command = lowroad(&["compare", path(&plan), "--blocks", "1", "--seed", "5"]);
-        command.args(["--attempts", "1"]);
+        let mut command = lowroad(&["compare", path(&plan)]);
+        command.args(ONE_BLOCK);
         if !arms.is_empty() {
             command.args(["--arms", &arms.join(",")]);
         }

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{alone, lowroad, path, record, stdout, succeeded};
+use common::{ONE_BLOCK, alone, lowroad, path, record, stdout, succeeded};
 use serde_json::{Value, json};
 use sys::require::{Class, skip};
 use tempfile::TempDir;
@@ -58,24 +58,12 @@ fn run(name: &str, loads: &[usize], arms: &str) -> Option<(TempDir, String)> {
     std::fs::write(&plan, text).unwrap();
     let out = folder.path().join(OUT);
     let output = alone(|| {
-        lowroad(&[
-            "compare",
-            path(&plan),
-            "--arms",
-            arms,
-            "--blocks",
-            "1",
-            "--attempts",
-            "1",
-            "--seed",
-            "5",
-            "--out",
-            path(&out),
-        ])
-        // Tables are generated, whatever this machine has.
-        .env_remove("LOWROAD_CORPUS")
-        .output()
-        .unwrap()
+        lowroad(&["compare", path(&plan), "--arms", arms, "--out", path(&out)])
+            .args(ONE_BLOCK)
+            // Tables are generated, whatever this machine has.
+            .env_remove("LOWROAD_CORPUS")
+            .output()
+            .unwrap()
     });
     succeeded(&output);
     Some((folder, stdout(&output)))
@@ -263,6 +251,12 @@ fn a_cpu_that_is_a_device_is_called_so_and_compared_with_nothing() {
         let verdicts = ["forwarded", "dropped", "punted", "no_route"];
         let decided: u64 = verdicts.iter().map(|name| count(name)).sum();
         assert_eq!(decided, count("packets"), "{trial}");
+        let timed = trial["values"]["kernel_us"].as_f64() > Some(0.0);
+        let drawn = trial["spans"]
+            .as_array()
+            .is_some_and(|spans| !spans.is_empty());
+        let on_device = arm.starts_with("opencl") || arm.starts_with("cuda");
+        assert_eq!((timed, drawn), (on_device, on_device), "{trial}");
         assert_eq!(
             trial["environment"]["device.emulated"] == true,
             arm.starts_with("opencl-cpu"),

@@ -6,7 +6,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{alone, lowroad, record, succeeded};
+use common::{ONE_BLOCK, alone, lowroad, record, succeeded};
 use serde_json::Value;
 use sys::require::{Class, skip};
 
@@ -22,8 +22,8 @@ fn block(experiment: &str, arms: &[&str]) -> Option<Vec<Value>> {
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
-    let mut words = vec!["compare", experiment, "--blocks", "1", "--seed", "5"];
-    words.extend(["--attempts", "1"]);
+    let mut words = vec!["compare", experiment];
+    words.extend(ONE_BLOCK);
     let arms = arms.join(",");
     words.extend(if arms.is_empty() {
         vec!["--quick"]

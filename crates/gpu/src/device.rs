@@ -9,8 +9,9 @@ use crate::lane::Lane;
 use crate::times::{Clock, Clocks};
 use crate::{Backend, Error, Listed, Memory, Standing, cuda, opencl};
 
-/// Bytes of a copy within a device, more than its caches have, and how often it is tried.
-const COPIED: usize = 256 << 20;
+/// Bytes of a copy within a device, which with where they go to are more than its caches have, and how
+/// often it is tried.
+const COPIED: usize = 64 << 20;
 const TRIES: usize = 4;
 
 /// An open device and the kernels that were built for it. A clone is the same device.

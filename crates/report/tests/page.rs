@@ -1,5 +1,6 @@
 //! report.html and its figures: well-formed, self-contained, small.
 
+use report::record::{Metric, Span};
 use report::{Analysis, figures, page, png};
 use resvg::usvg::roxmltree::{Document, ParsingOptions};
 
@@ -137,6 +138,57 @@ fn every_figure_stands_alone_and_the_headline_becomes_a_png() {
         Err(report::PngError::NoFonts) => println!("SKIP opt-in: no fonts to draw text with"),
         Err(error) => panic!("{error}"),
     }
+}
+
+#[test]
+fn a_devices_batch_is_drawn_stream_by_stream_of_a_trial_that_nobody_disturbed() {
+    let mut record = common::record(10, 1);
+    let span = |stream, part: &str, start_us, end_us| Span {
+        stream,
+        part: part.to_owned(),
+        start_us,
+        end_us,
+    };
+    let trials = record.trials.iter_mut();
+    for (at, trial) in trials.filter(|trial| trial.arm == "xdp").enumerate() {
+        let end_us = if at == 0 { 999.0 } else { 40.0 };
+        trial
+            .flags
+            .extend((at == 0).then(|| "disturbed".to_owned()));
+        trial.spans = vec![
+            span(0, "copy in", 0.0, 10.0),
+            span(1, "kernel", 10.0, end_us),
+        ];
+    }
+    let drawn = |record: &report::Record| {
+        let figures = figures::all(&Analysis::new(record));
+        let mut timelines = figures
+            .into_iter()
+            .filter(|figure| figure.id() == "batch-0-timeline");
+        timelines.next().map(|figure| figure.standalone())
+    };
+    let figure = drawn(&record).unwrap();
+    parse(&figure);
+    assert!(figure.contains("a row for each stream: xdp 40"), "{figure}");
+    // A bar each, beside the keys of the three parts.
+    for (class, bars) in [("state-0", 2), ("state-2", 2), ("state-1", 1)] {
+        let of_class = format!("<g class=\"{class}\">");
+        assert_eq!(figure.matches(&of_class).count(), bars, "{class}");
+    }
+    assert!(!page(&Analysis::new(&record)).contains("-timeline"));
+    let metric = record.header.metrics[0].clone();
+    record.header.metrics.push(Metric {
+        name: "kernel_us".to_owned(),
+        ..metric
+    });
+    record.header.questions[0]
+        .metrics
+        .push("kernel_us".to_owned());
+    assert!(page(&Analysis::new(&record)).contains("id=\"q0-0-timeline-t\""));
+    for trial in &mut record.trials {
+        trial.spans.clear();
+    }
+    assert!(drawn(&record).is_none());
 }
 
 /// For looking at: `LOWROAD_REPORT_OUT=folder cargo test -p report --test page -- written`.

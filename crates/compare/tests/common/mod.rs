@@ -11,6 +11,10 @@ use serde_json::Value;
 /// How long another experiment on this machine may take before ours begins.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// Of an experiment, one block in a known order. Tests run beside it: another attempt at a trial would be
+/// disturbed as well.
+pub(crate) const ONE_BLOCK: [&str; 6] = ["--blocks", "1", "--attempts", "1", "--seed", "5"];
+
 /// The binary, with `words` after it.
 pub(crate) fn lowroad(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lowroad-compare"));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Stands in for NVIDIA's driver and for its compiler: kernels are compiled by cc, and run on this
+ * Stands in for NVIDIA's driver: kernels are compiled by cc, and run on this
  * machine. It is as late as it may be: what is asked of a stream is done when somebody waits for
  * the stream. A call in no context is an error; after CUDA_WAITS waits, if that is set, the device
- * is gone, after CUDA_ALLOCATIONS its memory is used up, and with CUDA_REFUSES it takes no kernels.
+ * is gone, and after CUDA_ALLOCATIONS its memory is used up.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -491,45 +491,5 @@ int cuLaunchKernel(struct function *function, unsigned blocks, unsigned y, unsig
 			function->numbers >> i & 1 ? *(uint32_t *)values[i] : *(address *)values[i];
 	if (function->stays)
 		return stand(stream, work, blocks);
-	return OK;
-}
-
-int nvrtcCreateProgram(char **program, const char *source, const char *name, int headers,
-		       const char **texts, const char **names)
-{
-	*program = strdup(source);
-	return OK;
-}
-
-int nvrtcCompileProgram(char *program, int count, const char **options)
-{
-	if (getenv("CUDA_REFUSES"))
-		return 6;
-	return count > 0 && !strcmp(options[0], "--gpu-architecture=sm_90") ? OK : 5;
-}
-
-int nvrtcDestroyProgram(char **program)
-{
-	free(*program);
-	return OK;
-}
-int nvrtcGetCUBINSize(char *program, size_t *bytes)
-{
-	*bytes = strlen(program) + 1;
-	return OK;
-}
-int nvrtcGetCUBIN(char *program, char *to)
-{
-	strcpy(to, program);
-	return OK;
-}
-int nvrtcGetProgramLogSize(char *program, size_t *bytes)
-{
-	*bytes = 1;
-	return OK;
-}
-int nvrtcGetProgramLog(char *program, char *to)
-{
-	*to = 0;
 	return OK;
 }

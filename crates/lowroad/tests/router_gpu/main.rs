@@ -165,14 +165,14 @@ fn the_arrays_of_an_image_are_what_a_device_gets() {
 /// A folder with what stands in for NVIDIA's driver and compiler.
 fn stand_in() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/devices/cuda.c");
-    let library = folder.path().join("libcuda.so.1");
-    let cc = Command::new("cc")
-        .args(["-O1", "-shared", "-fPIC", "-Wall", "-Werror", "-o"])
-        .args([&library, &source])
-        .status();
-    assert!(cc.unwrap().success(), "cc compiles {}", source.display());
-    fs::copy(&library, folder.path().join("libnvrtc.so.12")).unwrap();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/devices");
+    for (source, library) in [("cuda.c", "libcuda.so.1"), ("nvrtc.c", "libnvrtc.so.12")] {
+        let cc = Command::new("cc")
+            .args(["-O1", "-shared", "-fPIC", "-Wall", "-Werror", "-o"])
+            .args([folder.path().join(library), sources.join(source)])
+            .status();
+        assert!(cc.unwrap().success(), "cc compiles {source}");
+    }
     folder
 }
 

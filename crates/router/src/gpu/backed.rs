@@ -160,6 +160,7 @@ impl Backed {
         self.tables.hops()
     }
 
+    /// What has the tables on the device, until that is lost; none where there was none.
     pub fn device(&self) -> Option<&Gpu> {
         self.gpu.as_ref().filter(|_| !self.standby.is_lost())
     }

@@ -73,7 +73,11 @@ fn check(record: &[Value]) -> BTreeSet<(String, String)> {
         assert!(!flags.contains("failed"), "{trial}");
         let values = trial["values"].as_object().unwrap();
         for metric in expected(load) {
-            assert!(values[*metric].as_f64() > Some(0.0), "{metric}: {trial}");
+            let value = values[*metric].as_f64();
+            // CPU time is a difference of two windows: beside others, whom the flags name, it may be below 0.
+            let beside_others = load.starts_with("cpu") && flags != "[]";
+            let measured = value > Some(0.0) || (beside_others && value.is_some());
+            assert!(measured, "{metric}: {trial}");
         }
         let arm = trial["arm"].as_str().unwrap();
         let own = !["iperf3", "sockperf", "netperf"].contains(&arm);

@@ -12,7 +12,7 @@ use crate::outcome::End;
 use crate::spec::Spec;
 
 /// Of what is said here. Ends of different versions do not measure together.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Tells this protocol from others.
 pub(crate) const GREETING: [u8; 6] = *b"lrnb\r\n";
 /// Of a message, in bytes.
@@ -30,8 +30,8 @@ pub(crate) enum ToServer {
     Begin(Spec),
     /// The window that is measured begins now.
     Mark,
-    /// It ends now.
-    End,
+    /// It ends now. So many bytes the client's flows have sent, or got, from the first one on.
+    End { bytes: u64 },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn others_and_other_versions_are_told_apart() {
-        assert!(greeted(b"lrnb\r\n\x02\0").is_ok());
+        assert!(greeted(b"lrnb\r\n\x03\0").is_ok());
         assert!(matches!(greeted(b"lrnb\r\n\x01\0"), Err(Fault::Version(1))));
         assert!(matches!(greeted(b"SSH-2.0-OpenSSH"), Err(Fault::Stranger)));
         assert!(matches!(greeted(b"lrnb"), Err(Fault::Stranger)));

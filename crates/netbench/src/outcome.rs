@@ -21,6 +21,8 @@ pub struct End {
     pub messages: u64,
     /// Datagrams from the test's beginning to its end, when nothing is on the way any more.
     pub all_messages: u64,
+    /// As many bytes, of any test.
+    pub all_bytes: u64,
     /// Of the process, user and system; softirqs that work for it are somebody else's.
     pub cpu_ns: u64,
     /// What the kernel gave each socket, in bytes, as it counts them.

@@ -13,8 +13,10 @@ use sys::clock::{Gaps, gaps};
 use super::Outcome;
 use crate::plan::Load;
 
-/// How long the gap detector spins on each CPU.
-const WINDOW: Duration = Duration::from_millis(100);
+/// How long a look takes on all CPUs together, and the least on each: of a shorter one, a single interrupt
+/// would be much.
+const LOOK: Duration = Duration::from_millis(100);
+const LEAST: Duration = Duration::from_millis(25);
 /// More time lost than this, beyond what the machine always loses, flags a trial, in per cent.
 const LOST_PCT: f64 = 1.0;
 /// How many looks there are before the first trial.
@@ -116,8 +118,10 @@ impl Beside {
 /// The worst gap figures over all CPUs; never measured during a trial. One CPU at a time: spinning
 /// on all of them at once finds what a hypervisor takes back for doing so.
 fn look() -> Result<Gaps> {
-    let cpus: Vec<usize> = (0..thread::available_parallelism()?.get()).collect();
-    let worst = gaps(&cpus, WINDOW)?
+    let cpus = thread::available_parallelism()?;
+    let each = (LOOK / u32::try_from(cpus.get())?).max(LEAST);
+    let cpus: Vec<usize> = (0..cpus.get()).collect();
+    let worst = gaps(&cpus, each)?
         .into_iter()
         .max_by(|a, b| a.lost_pct.total_cmp(&b.lost_pct));
     Ok(worst.unwrap_or_default())

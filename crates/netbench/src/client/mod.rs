@@ -205,8 +205,8 @@ impl Session {
         }
     }
 
-    fn end(&mut self) -> Result<End, Error> {
-        self.say(&ToServer::End)?;
+    fn end(&mut self, bytes: u64) -> Result<End, Error> {
+        self.say(&ToServer::End { bytes })?;
         match self.hear()? {
             ToClient::Ended(end) => Ok(end),
             _ => Err(self.fault(Fault::NotDue)),

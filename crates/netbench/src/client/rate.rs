@@ -13,12 +13,15 @@ pub const MOST_LOSS: f64 = 1e-3;
 const NEAR: f64 = 0.02;
 /// A sender that stays below this share of a rate cannot reach it.
 const REACHED: f64 = 0.98;
-/// The rate that was found has to hold so often; where it does not, the search goes on below it.
+/// The rate that was found has to hold so often in a row.
 const CONFIRMED: u32 = 2;
+/// Where it does not, this share of it is tried. To search once more would take long where any rate is lost
+/// now and then: a path that others disturb has no highest rate that always holds.
+const BACK: f64 = 0.9;
 /// Each try takes this part of the time that the search is given, which is about what it needs; it loses
 /// its meaning below the shortest.
 const TRIES: u64 = 10;
-const SHORTEST_US: u64 = 100_000;
+const SHORTEST_US: u64 = 50_000;
 /// By then something else is wrong than the rate.
 const MOST_STEPS: u32 = 100;
 
@@ -59,8 +62,7 @@ pub(super) fn search(
             (true, true) => confirmed += 1,
             (false, true) => {
                 confirmed = 0;
-                range.high = range.low;
-                range.low = (range.low / 2.0).max(1.0);
+                range = Range::of((range.low * BACK).max(1.0));
             }
             (_, false) => range.narrow(&found),
         }
@@ -101,9 +103,16 @@ impl Range {
             high
         } else {
             // What arrives of a flood may be less than what arrives of a stream: the range may begin lower.
-            (fastest.arrived / 4.0).clamp(1.0, high)
+            (fastest.arrived / 2.0).clamp(1.0, high)
         };
         Self { low, high }
+    }
+
+    fn of(rate: f64) -> Self {
+        Self {
+            low: rate,
+            high: rate,
+        }
     }
 
     fn is_narrow(&self) -> bool {
@@ -124,7 +133,7 @@ impl Range {
             }
         } else if found.sent < asked * REACHED {
             // The sender is the limit.
-            (self.low, self.high) = (found.sent, found.sent);
+            *self = Self::of(found.sent);
         } else {
             self.low = asked;
         }

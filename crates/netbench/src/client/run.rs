@@ -88,10 +88,10 @@ fn drive(
         totals.stop();
         finish(totals);
     }
-    let far = marked.and_then(|()| session.end());
+    let far = marked.and_then(|()| session.end(totals.bytes()));
     let lost_server = far.as_ref().err().map(ToString::to_string);
-    if spec.direction == Direction::Down {
-        totals.rest(QUIET, LAST);
+    if let (Ok(far), Direction::Down) = (&far, spec.direction) {
+        totals.rest(far.all_bytes, QUIET, LAST);
     }
     totals.stop();
     near.all_messages = totals.messages();

@@ -93,6 +93,7 @@ impl Totals {
             bytes: self.bytes() - since.bytes,
             messages: self.messages() - since.messages,
             all_messages: self.messages(),
+            all_bytes: self.bytes(),
             cpu_ns: socket::cpu_ns().saturating_sub(since.cpu_ns),
             ..self.shared().buffers
         }
@@ -141,11 +142,13 @@ impl Totals {
         self.running.load(Relaxed) > 0
     }
 
-    /// Waits until what was on the way has arrived: nothing has come for so long, or the flows have ended.
-    pub(crate) fn rest(&self, quiet: Duration, at_most: Duration) {
+    /// Waits until what was on the way has arrived: all bytes that were sent, or nothing has come for so
+    /// long, or the flows have ended.
+    pub(crate) fn rest(&self, due: u64, quiet: Duration, at_most: Duration) {
         let begun = Instant::now();
         let (mut seen, mut since) = (self.messages(), begun);
-        while self.is_running() && since.elapsed() < quiet && begun.elapsed() < at_most {
+        let arrived = || !self.is_running() || self.bytes() >= due;
+        while !arrived() && since.elapsed() < quiet && begun.elapsed() < at_most {
             thread::sleep(Duration::from_millis(1));
             let now = self.messages();
             if now != seen {

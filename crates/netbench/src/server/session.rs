@@ -159,16 +159,24 @@ impl Client<'_> {
         };
         let window = totals.mark();
         self.say(&ToClient::Marked)?;
-        let ToServer::End = self.hear(spec.duration() + GRACE)? else {
+        let ToServer::End { bytes } = self.hear(spec.duration() + GRACE)? else {
             return Err(Fault::NotDue);
         };
         let end = totals.close(&window);
-        if spec.direction == Direction::Down {
-            totals.stop();
+        // Of transactions the client has had every answer that it waited for.
+        if spec.test.streams() {
+            let due = match spec.direction {
+                Direction::Up => bytes,
+                Direction::Down => {
+                    totals.stop();
+                    u64::MAX
+                }
+            };
+            totals.rest(due, QUIET, LONGEST_QUIET);
         }
-        totals.rest(QUIET, LONGEST_QUIET);
         let end = End {
             all_messages: totals.messages(),
+            all_bytes: totals.bytes(),
             ..end
         };
         self.say(&ToClient::Ended(end))

@@ -28,7 +28,8 @@ pub(crate) enum ToServer {
     Hello { answer: Option<[u8; 32]> },
     /// Get ready for a test.
     Begin(Spec),
-    /// The window that is measured begins now.
+    /// The window that is measured begins now. There is no answer: where a flood is in its way, it would come
+    /// when all is over.
     Mark,
     /// It ends now. So many bytes the client's flows have sent, or got, from the first one on.
     End { bytes: u64 },
@@ -54,7 +55,6 @@ pub(crate) enum ToClient {
         ports: Vec<u16>,
         cookie: Cookie,
     },
-    Marked,
     Ended(End),
 }
 

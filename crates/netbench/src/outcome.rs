@@ -127,10 +127,17 @@ impl Transfer {
     pub(crate) fn of(sent: &End, received: &End, datagrams: bool) -> Self {
         let rate = |end: &End| end.bytes as f64 * 8.0 / seconds(end.window_ns);
         let lost = sent.all_messages.saturating_sub(received.all_messages);
+        let loss = datagrams.then(|| lost as f64 / sent.all_messages.max(1) as f64);
+        let offered = rate(sent);
+        let arrived = match loss {
+            // A flood has kept it from hearing when the window began: what its own holds is no sample.
+            Some(loss) if received.window_ns < sent.window_ns / 2 => offered * (1.0 - loss),
+            _ => rate(received),
+        };
         Self {
-            bits_per_s: rate(received),
-            offered_bits_per_s: rate(sent),
-            loss: datagrams.then(|| lost as f64 / sent.all_messages.max(1) as f64),
+            bits_per_s: arrived,
+            offered_bits_per_s: offered,
+            loss,
         }
     }
 }
@@ -172,6 +179,12 @@ mod tests {
         assert_eq!(transfer.offered_bits_per_s, 4000.0);
         assert_eq!(transfer.loss, Some(0.2));
         assert_eq!(Transfer::of(&end(0, 0), &end(0, 0), true).loss, Some(0.0));
+        let late = End {
+            window_ns: 1000,
+            ..end(0, 80)
+        };
+        let transfer = Transfer::of(&end(1000, 100), &late, true);
+        assert_eq!((transfer.bits_per_s, transfer.loss), (3200.0, Some(0.2)));
         assert_eq!(Transfer::of(&end(8, 1), &end(8, 1), false).loss, None);
     }
 }

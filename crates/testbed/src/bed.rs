@@ -18,7 +18,7 @@ use crate::impaired::Impaired;
 use crate::plan::{self, End, Given};
 use crate::wiring::{Switch, Wiring};
 use crate::{
-    Error, Host, Interface, LinkKind, LinkSettings, LinkSpec, Neighbours, Topology, clean, nic,
+    Error, Guest, Host, Interface, LinkKind, LinkSettings, LinkSpec, Neighbours, Topology, clean, nic,
 };
 
 /// The two ends of a real cable take their time to agree, and so does a kernel that removes other namespaces
@@ -167,6 +167,18 @@ impl Bed {
         facts
     }
 
+    /// Has the virtual machines among the hosts sleep until the guard is dropped: an idle one has a clock that
+    /// ticks beside whatever is looked for.
+    ///
+    /// # Errors
+    /// One has ended.
+    pub fn asleep(&self) -> Result<Asleep<'_>, Error> {
+        let guests: Vec<&Guest> = self.hosts.values().filter_map(Host::guest).collect();
+        let asleep = Asleep(guests);
+        asleep.0.iter().try_for_each(|guest| guest.sleep())?;
+        Ok(asleep)
+    }
+
     fn set_sysctls(&mut self, topology: &Topology) -> Result<(), Error> {
         for (name, spec) in &topology.host {
             let sysctls = spec.settings.sysctls();
@@ -311,6 +323,21 @@ impl Bed {
             if let Ok(value) = fs::read_to_string(Path::new("/proc/sys/net").join(key)) {
                 let key = format!("machine.{}", key.replace('/', "."));
                 self.settings.insert(key, json!(value.trim()));
+            }
+        }
+    }
+}
+
+/// Guests that sleep until this is dropped.
+#[derive(Debug)]
+pub struct Asleep<'a>(Vec<&'a Guest>);
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        for guest in &self.0 {
+            // One that cannot be woken has ended, which its bed finds out.
+            if let Err(error) = guest.wake() {
+                tracing::warn!("{error}");
             }
         }
     }

@@ -19,7 +19,7 @@ mod topology;
 mod vm;
 mod wiring;
 
-pub use bed::Bed;
+pub use bed::{Asleep, Bed};
 pub use clean::{Cleaned, PINS, clean, folder};
 pub use environment::{Child, KINDS, Kind, Program, Stream};
 pub use error::Error;

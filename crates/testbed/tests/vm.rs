@@ -245,6 +245,25 @@ fn a_guest_that_dies_or_hangs_costs_its_bed_alone() {
 }
 
 #[test]
+fn a_guest_that_sleeps_takes_no_time_and_wakes() {
+    if !present("vm") {
+        return;
+    }
+    let _alone = alone();
+    let bed = Bed::up(&pair("vm", LinkKind::Direct), "asleep").unwrap();
+    let server = bed.host("server").unwrap();
+    let child = sleeper(server);
+    let stat = || fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+    let asleep = bed.asleep().unwrap();
+    wait_until(|| stat().contains(") T "));
+    drop(asleep);
+    wait_until(|| !stat().contains(") T "));
+    assert!(echoes(&bed));
+    let (said, code) = printed(server, shell("echo awake"));
+    assert_eq!((said.as_str(), code), ("awake\n", Some(0)));
+}
+
+#[test]
 fn clean_removes_what_a_killed_maker_of_guests_left() {
     if std::env::var_os(ROLE).is_some() {
         let _kept = Kept::new();

@@ -198,11 +198,7 @@ impl Session {
     }
 
     fn mark(&mut self) -> Result<(), Error> {
-        self.say(&ToServer::Mark)?;
-        match self.hear()? {
-            ToClient::Marked => Ok(()),
-            _ => Err(self.fault(Fault::NotDue)),
-        }
+        self.say(&ToServer::Mark)
     }
 
     fn end(&mut self, bytes: u64) -> Result<End, Error> {

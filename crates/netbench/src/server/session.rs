@@ -158,7 +158,6 @@ impl Client<'_> {
             return Err(Fault::NotDue);
         };
         let window = totals.mark();
-        self.say(&ToClient::Marked)?;
         let ToServer::End { bytes } = self.hear(spec.duration() + GRACE)? else {
             return Err(Fault::NotDue);
         };

@@ -8,6 +8,7 @@ mod contained;
 mod machine;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -189,6 +190,21 @@ impl Guest {
         self.machine().served.read(path)
     }
 
+    pub(crate) fn sleep(&self) -> Result<(), Error> {
+        self.machine().sleep().map_err(|error| self.strange(&error))
+    }
+
+    pub(crate) fn wake(&self) -> Result<(), Error> {
+        self.machine().wake().map_err(|error| self.strange(&error))
+    }
+
+    fn strange(&self, what: &dyn Display) -> Error {
+        Error::Guest {
+            name: self.machine().kernel.clone(),
+            what: what.to_string(),
+        }
+    }
+
     /// How many CPUs it has.
     pub(crate) fn cpus(&self) -> usize {
         self.machine().shape.count()
@@ -227,10 +243,8 @@ impl Guest {
         let mut devices: Vec<u32> = links.iter().map(|link| link.index).collect();
         devices.retain(|&index| index != LOOPBACK);
         devices.sort_unstable();
-        devices.get(number).copied().ok_or_else(|| Error::Guest {
-            name: self.machine().kernel.clone(),
-            what: format!("it has no device {number}"),
-        })
+        let device = devices.get(number).copied();
+        device.ok_or_else(|| self.strange(&format_args!("it has no device {number}")))
     }
 
     /// Takes its taps out of their links: a namespace that ends takes with it what is inside.
@@ -253,11 +267,8 @@ impl Guest {
     /// Undoes what a bed set in it, and ends what it started.
     fn reset(&self) -> Result<(), Error> {
         self.unplug()?;
-        let machine = self.machine();
-        machine.served.clear().map_err(|error| Error::Guest {
-            name: machine.kernel.clone(),
-            what: error.to_string(),
-        })?;
+        let cleared = self.machine().served.clear();
+        cleared.map_err(|error| self.strange(&error))?;
         let mut netlink = self.netlink();
         let undo = || {
             for address in netlink.addresses()? {

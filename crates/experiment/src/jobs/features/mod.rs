@@ -178,9 +178,10 @@ impl Bench for FeaturesBench {
         }
         self.beside.wait()?;
         let awake = Awake::start(spec.idle)?;
-        let (_stage, mut outcome) = live::trial(self, spec)?;
+        let (stage, mut outcome) = live::trial(self, spec)?;
         drop(awake);
         // While the hosts stand: the kernel's threads remove them for long after.
+        let _asleep = stage.bed().asleep()?;
         self.beside.note(&self.foreign, &mut outcome)?;
         Ok(outcome)
     }

@@ -93,7 +93,7 @@ impl Bench for NetbenchBench {
         let policy = tuned.arm.idle.unwrap_or(spec.idle);
         let awake = Awake::start(policy)?;
         let (stage, mut outcome) = trial::run(&self.foreign, &tuned, spec)?;
-        outcome.environment.extend(stage.facts());
+        outcome.environment.extend(stage.bed().facts());
         let kept = idle::name(policy).into();
         outcome.environment.insert("idle".to_owned(), kept);
         let tunings = tuned.names().into();
@@ -101,6 +101,7 @@ impl Bench for NetbenchBench {
         drop(awake);
         // While the hosts stand: the kernel's threads remove them for long after, which is no noise
         // beside the trial.
+        let _asleep = stage.bed().asleep()?;
         self.beside.note(&self.foreign, &mut outcome)?;
         Ok(outcome)
     }

@@ -1,6 +1,5 @@
 //! One trial: two hosts and a link, fresh each time; a server in one, and a client in the other.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use probes::foreign::Foreign;
-use serde_json::Value;
 use testbed::{Bed, Child, Host, HostSpec, LinkKind, LinkSpec, Stream, Topology};
 
 use super::arm::{Arm, nics};
@@ -90,9 +88,8 @@ impl Stage {
         Ok(())
     }
 
-    /// What was set of hosts and links, and what is known of their environments.
-    pub(super) fn facts(&self) -> BTreeMap<String, Value> {
-        self.bed.facts()
+    pub(super) fn bed(&self) -> &Bed {
+        &self.bed
     }
 }
 

@@ -139,6 +139,7 @@ impl Bench for RelayBench {
         drop(awake);
         // While the hosts stand: the kernel's threads remove them for long after, which is no noise
         // beside the trial.
+        let _asleep = stage.bed.asleep()?;
         self.beside.note(&self.foreign, &mut outcome)?;
         Ok(outcome)
     }

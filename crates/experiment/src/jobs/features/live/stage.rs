@@ -151,6 +151,10 @@ impl Stage {
         }
     }
 
+    pub(in crate::jobs::features) fn bed(&self) -> &Bed {
+        &self.bed
+    }
+
     /// Where the capture's files are.
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()

@@ -26,9 +26,11 @@ fn block(name: &str, arms: &str, attempts: &str) -> Option<Vec<Value>> {
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let text = std::fs::read_to_string(shipped.join(format!("{name}.toml"))).unwrap();
     let (text, _quick) = text.split_once("[quick]").unwrap();
-    let text = ["200ms", "500ms"].iter().fold(text.to_owned(), |text, long| {
-        text.replace(&format!("duration = \"{long}\""), "duration = \"100ms\"")
-    });
+    let text = ["200ms", "500ms"]
+        .iter()
+        .fold(text.to_owned(), |text, long| {
+            text.replace(&format!("duration = \"{long}\""), "duration = \"100ms\"")
+        });
     let plan = folder.path().join("small.toml");
     std::fs::write(&plan, text).unwrap();
     let out = folder.path().join("out");

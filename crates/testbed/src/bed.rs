@@ -18,7 +18,8 @@ use crate::impaired::Impaired;
 use crate::plan::{self, End, Given};
 use crate::wiring::{Switch, Wiring};
 use crate::{
-    Error, Guest, Host, Interface, LinkKind, LinkSettings, LinkSpec, Neighbours, Topology, clean, nic,
+    Error, Guest, Host, Interface, LinkKind, LinkSettings, LinkSpec, Neighbours, Topology, clean,
+    nic,
 };
 
 /// The two ends of a real cable take their time to agree, and so does a kernel that removes other namespaces

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use replicate::log::Reader;
+use replicate::log::{Error, Reader};
 use replicate::record::Record;
 use serde_json::Value;
 use sys::require::{Class, skip};
@@ -85,16 +85,20 @@ impl Drop for Program {
     }
 }
 
-/// What a log has; nothing while it is not there.
+/// What a log has; nothing while it is not there, or begun afresh.
 pub(crate) fn records(folder: &Path) -> Vec<Record> {
     let Ok(mut reader) = Reader::open(folder) else {
         return Vec::new();
     };
     let mut all = Vec::new();
-    while let Some(located) = reader.read().unwrap() {
-        all.push(located.record);
+    loop {
+        match reader.read() {
+            Ok(Some(located)) => all.push(located.record),
+            Ok(None) => return all,
+            Err(Error::Replaced(_)) => return Vec::new(),
+            Err(error) => panic!("{error}"),
+        }
     }
-    all
 }
 
 /// Before each script: ext4 of its own in `disk`, a tree with a file in `disk/app`, and what it starts is killed when

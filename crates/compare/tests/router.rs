@@ -102,7 +102,7 @@ fn every_engine_finds_the_longest_prefix_of_ipv4() {
     lookups(
         "router-lpm4",
         &[0, 6],
-        "lowroad,bytes-portable,words-avx2,rte_fib,rte_lpm,bart",
+        "lowroad,bytes-portable,words-avx2,rte_fib,rte_fib-scalar,rte_lpm,bart",
         "ns_per_lookup",
     );
 }
@@ -112,7 +112,7 @@ fn every_engine_finds_the_longest_prefix_of_ipv6() {
     lookups(
         "router-lpm6",
         &[0],
-        "lowroad,flat-portable,rte_fib6,bart6",
+        "lowroad,flat-portable,rte_fib6,rte_fib6-scalar,bart6",
         "ns_per_lookup",
     );
 }

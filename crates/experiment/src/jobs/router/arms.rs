@@ -19,8 +19,12 @@ pub(super) enum Looks {
 pub(super) enum Program {
     /// This program, as another process.
     Own,
-    /// A program of `peers/`; with DPDK's memory or without.
-    Peer { name: &'static str, dpdk: bool },
+    /// A program of `peers/`; with DPDK's memory or without, and by instructions that not every CPU has.
+    Peer {
+        name: &'static str,
+        dpdk: bool,
+        simd: Option<&'static str>,
+    },
 }
 
 /// An engine under test.
@@ -39,14 +43,22 @@ const RULES: &[Looks] = &[Looks::Rules];
 const DPDK_LPM: Program = Program::Peer {
     name: "dpdk-lpm",
     dpdk: true,
+    simd: None,
+};
+const DPDK_VECTORS: Program = Program::Peer {
+    name: "dpdk-lpm",
+    dpdk: true,
+    simd: Some("avx512"),
 };
 const DPDK_ACL: Program = Program::Peer {
     name: "dpdk-acl",
     dpdk: true,
+    simd: None,
 };
 const BART: Program = Program::Peer {
     name: "bart",
     dpdk: false,
+    simd: None,
 };
 
 /// The engine that we recommend, whatever it looks up in.
@@ -76,11 +88,11 @@ const ARMS: &[Arm] = &[
     Arm { name: "bpf_lpm_trie", program: Program::Own, looks: V4, updates: false },
     Arm { name: "rte_lpm", program: DPDK_LPM, looks: V4, updates: false },
     Arm { name: "rte_lpm-x4", program: DPDK_LPM, looks: V4, updates: false },
-    Arm { name: "rte_fib", program: DPDK_LPM, looks: V4, updates: false },
+    Arm { name: "rte_fib", program: DPDK_VECTORS, looks: V4, updates: false },
     Arm { name: "rte_fib-scalar", program: DPDK_LPM, looks: V4, updates: false },
-    Arm { name: "rte_fib-4b", program: DPDK_LPM, looks: V4, updates: false },
+    Arm { name: "rte_fib-4b", program: DPDK_VECTORS, looks: V4, updates: false },
     Arm { name: "rte_fib-4b-scalar", program: DPDK_LPM, looks: V4, updates: false },
-    Arm { name: "rte_fib6", program: DPDK_LPM, looks: V6, updates: false },
+    Arm { name: "rte_fib6", program: DPDK_VECTORS, looks: V6, updates: false },
     Arm { name: "rte_fib6-scalar", program: DPDK_LPM, looks: V6, updates: false },
     Arm { name: "rte_acl", program: DPDK_ACL, looks: RULES, updates: false },
     Arm { name: "rte_acl-avx2", program: DPDK_ACL, looks: RULES, updates: false },
@@ -110,21 +122,23 @@ impl Arm {
     /// Whether this machine can run it.
     pub(super) fn check(&self) -> Result<(), Missing> {
         match self.program {
-            Program::Own => check_simd(self.name),
-            Program::Peer { name, .. } => peer(name).map(drop),
+            Program::Own => {
+                let simd = self.name.split_once('-').map(|(_, simd)| simd);
+                let simd = simd.filter(|_| !self.name.starts_with("bpf"));
+                check_simd(simd, "the same engine runs with -portable")
+            }
+            Program::Peer { name, simd, .. } => {
+                check_simd(simd, "the same engine runs with -scalar")?;
+                peer(name).map(drop)
+            }
         }
     }
 }
 
-fn check_simd(name: &str) -> Result<(), Missing> {
-    let wanted = name.split_once('-').map(|(_, simd)| simd);
-    let wanted = wanted.filter(|_| !name.starts_with("bpf"));
+fn check_simd(wanted: Option<&str>, remedy: &str) -> Result<(), Missing> {
     let there = |simd: &str| sys::simd::Simd::available().any(|known| known.name() == simd);
     match wanted {
-        Some(simd) if !there(simd) => Err(Missing::new(
-            format!("this CPU has no {simd}"),
-            "the same engine runs with -portable",
-        )),
+        Some(simd) if !there(simd) => Err(Missing::new(format!("this CPU has no {simd}"), remedy)),
         _ => Ok(()),
     }
 }

@@ -187,7 +187,7 @@ impl RouterBench {
                 let own = std::fs::read_link(own).unwrap_or_else(|_| own.to_owned());
                 Engine::start(&own, &["engine"], cpus, &errors)
             }
-            Program::Peer { name, dpdk } => {
+            Program::Peer { name, dpdk, .. } => {
                 let program = arms::peer(name).map_err(|missing| anyhow::anyhow!(missing.what))?;
                 let ordinary = dpdk && self.huge_pages.is_none();
                 let words: &[&str] = if ordinary { &["ordinary"] } else { &[] };

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
 
 mod crossover;
+mod socket;
 mod timeline;
 
 use std::fs;

@@ -219,6 +219,12 @@ impl Place {
         for folder in [&self.tree, &self.log, &self.copy] {
             let _ = fs::remove_dir_all(folder);
         }
+        // A journal that nobody takes up is told each change of the file system for as long as it is pinned.
+        if let Some(pin) = &self.pin {
+            for journal in fs::read_dir(pin).unwrap() {
+                fs::remove_dir_all(journal.unwrap().path()).unwrap();
+            }
+        }
     }
 
     /// The log's last epoch is the tree that is there.

@@ -29,6 +29,8 @@ const LONGEST: usize = 2048;
 const WAITING: usize = 64 << 20;
 /// How long a thread waits for a datagram before it looks whether it is to stop.
 const PATIENCE: Duration = Duration::from_millis(10);
+/// How long the time waits for the first batch to be whole.
+const FILLING: Duration = Duration::from_millis(100);
 /// Datagrams of one system call, by the kernel's own limit.
 const BURST: usize = 1024;
 
@@ -101,7 +103,7 @@ impl Process {
                     })
                 })
                 .collect();
-            // Nobody knows when the first datagram comes: the time counts from then.
+            // Nobody knows when the first datagram comes, nor how long a device builds what it runs.
             loop {
                 if begun.load(Ordering::Relaxed) || shutdown.wait(PATIENCE) {
                     break;
@@ -203,6 +205,7 @@ impl Side {
             self.forward(&worker);
             let sent = sys::clock::ticks();
             let Some(began) = began else {
+                begun.store(true, Ordering::Relaxed);
                 (began, before) = (Some(Instant::now()), *worker.counters());
                 continue;
             };
@@ -217,19 +220,19 @@ impl Side {
     }
 
     /// When the first frame of the next batch was there; none once it is to stop, which leaves the last batch.
+    /// A run begins with its first batch: once that is through, or is not whole after a while.
     fn gather(&mut self, begun: &AtomicBool, stop: &AtomicBool) -> io::Result<Option<u64>> {
         if self.keeps {
             mem::swap(&mut self.frames, &mut self.before);
         }
         self.frames.clear();
         let mut started = None;
-        let mut over = None;
+        let (mut over, mut filling) = (None, None);
         loop {
             self.take();
             if !self.frames.is_empty() && started.is_none() {
                 started = Some(sys::clock::ticks());
                 over = self.wait.map(|wait| Instant::now() + wait);
-                begun.store(true, Ordering::Relaxed);
             }
             if self.frames.len() == self.batch {
                 break;
@@ -237,6 +240,12 @@ impl Side {
             if stop.load(Ordering::Relaxed) {
                 self.exchanged.left += self.frames.len() as u64;
                 return Ok(None);
+            }
+            if started.is_some()
+                && !begun.load(Ordering::Relaxed)
+                && filling.get_or_insert_with(Instant::now).elapsed() > FILLING
+            {
+                begun.store(true, Ordering::Relaxed);
             }
             if let Some(over) = over
                 && !socket::readable(&self.socket, over.saturating_duration_since(Instant::now()))?

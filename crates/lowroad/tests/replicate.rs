@@ -106,6 +106,56 @@ same copy replica/tree
 same disk/app replica/tree
 "#;
 
+/// A first copy is ended by a signal, and the next capture goes on.
+const BROKEN_OFF: &str = r#"
+mkdir disk/app/many
+for number in $(seq 300); do
+    head -c 3000 /dev/urandom >disk/app/many/$number
+done
+records() {
+    "$1" replicate --json log log 2>/dev/null | grep -c "$2" || true
+}
+# It would take a minute.
+"$1" replicate capture --tree disk/app --to log --rate-limit 16KiB 2>failure >said &
+capture=$!
+started=$capture
+until test $(records "$1" '"record":"data"') -gt 5; do
+    kill -0 $capture
+    sleep 0.05
+done
+kill -INT $capture
+code=0
+wait $capture || code=$?
+started=
+test $code = 1
+test ! -s said
+test "$(grep -c '^error: ended while it read the tree: ' failure)" = 1
+test $(records "$1" '"record":"epoch"') = 0
+before=$(records "$1" '"record":"data"')
+test $before -lt 100
+code=0
+"$1" replicate restore log --out copy 2>failure || code=$?
+test $code = 2
+grep -q 'has no epoch' failure
+"$1" replicate --json capture --tree disk/app --to log >said &
+capture=$!
+ready said
+kill -INT $capture
+wait $capture
+# What the log had was compared, not copied again.
+differed=$(grep -o '"differed_bytes":[0-9]*' said | head -n 1 | grep -o '[0-9]*$')
+test $differed -lt $((900000 - 3000 * (before - 1)))
+test $(records "$1" '"record":"start"') = 1
+"$1" replicate restore log --out copy
+same disk/app copy
+"#;
+
+#[test]
+fn a_first_copy_ends_by_a_signal_and_the_next_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    on_ext4(BROKEN_OFF, folder.path());
+}
+
 #[test]
 fn a_tree_is_followed_and_made_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -387,6 +437,19 @@ fn what_cannot_be_done_is_said_in_a_line() {
                 "/",
             ],
             "pattern \"/\": it names the tree itself",
+        ),
+        (
+            &[
+                "replicate",
+                "capture",
+                "--tree",
+                "tree",
+                "--to",
+                "log",
+                "--rate-limit",
+                "0MB",
+            ],
+            "\"0MB\" is no size",
         ),
         (&["replicate", "log", "none"], "none: No such file"),
         (

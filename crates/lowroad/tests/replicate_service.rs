@@ -239,6 +239,78 @@ grep -q 'allow mmap' memory.failures
 test ! -e run.sock
 "#;
 
+/// A first copy says how far it is to who asks, and is ended with the service.
+const COPYING: &str = r#"
+mkdir disk/app/many
+for number in $(seq 300); do
+    head -c 3000 /dev/urandom >disk/app/many/$number
+done
+cat >run.toml <<END
+[replicate]
+control = "run.sock"
+[[capture]]
+tree = "disk/app"
+log = "log"
+rate_limit = "16KiB"
+END
+"$1" replicate run --config run.toml >run.said 2>run.failures &
+run=$!
+started=$run
+asked() {
+    "$1" replicate --json status --control run.sock 2>/dev/null >status.json &&
+        test $(grep -o '"files": [0-9]*' status.json | grep -o '[0-9]*$' || echo 0) -gt 5
+}
+until asked "$1"; do
+    kill -0 $run
+    sleep 0.05
+done
+"$1" replicate status --control run.sock >status
+kill -TERM $run
+code=0
+wait $run || code=$?
+started=
+test $code = 1
+grep -q '^error: 1 of 1 parts did not work to the end: capture-1$' run.failures
+grep -q 'capture-1: ended while it read the tree' run.failures
+# As fast as it goes, it goes on.
+sed -i /rate_limit/d run.toml
+"$1" replicate --json run --config run.toml >run.said &
+run=$!
+ready run.said
+kill -TERM $run
+wait $run
+started=
+"$1" replicate verify log --against disk/app --privileged | grep -q '^equal  epoch'
+"#;
+
+#[test]
+fn a_first_copy_tells_how_far_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    if !on_ext4(COPYING, folder.path()) {
+        return;
+    }
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    let status: Value = serde_json::from_str(&read("status.json")).unwrap();
+    let part = &status["parts"][0];
+    assert_eq!(part["state"], "starting", "{part:#}");
+    let counts = &part["counts"];
+    assert_eq!(
+        (&counts["epoch"], &counts["ready"]),
+        (&0.into(), &false.into())
+    );
+    let count = |what: &str| counts[what].as_u64().unwrap();
+    assert!(count("doubtful_files") > 0, "{counts:#}");
+    assert!(
+        (1..100_000).contains(&count("read_back_bytes")),
+        "{counts:#}"
+    );
+    assert!(
+        read("status").starts_with("capture-1  starting  "),
+        "{}",
+        read("status")
+    );
+}
+
 #[test]
 fn a_part_that_fails_leaves_the_others() {
     let folder = tempfile::tempdir().unwrap();

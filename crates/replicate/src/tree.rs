@@ -131,6 +131,11 @@ impl Tree {
         (*of == directory).then_some((name, *file))
     }
 
+    /// Files of all kinds, those without a name among them.
+    pub(crate) fn len(&self) -> u64 {
+        self.files.len() as u64
+    }
+
     pub fn files(&self) -> impl Iterator<Item = (File, &Node)> {
         self.files.iter().map(|(file, node)| (*file, node))
     }

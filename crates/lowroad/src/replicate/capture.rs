@@ -2,6 +2,7 @@
 #![expect(clippy::print_stderr, reason = "the line that says how far it is")]
 
 use std::io::{self, IsTerminal};
+use std::num::NonZeroU64;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -75,6 +76,10 @@ pub(super) struct Capture {
     /// with --bounded the application is frozen when half of it is full
     #[arg(long, value_name = "SIZE", value_parser = ring, default_value = "64MiB")]
     ring: u32,
+    /// Read so much of the tree in a second at most, when it is copied, compared or read back, as in 50MiB
+    /// [default: as fast as it goes]
+    #[arg(long, value_name = "SIZE")]
+    rate_limit: Option<Size>,
 }
 
 fn ring(text: &str) -> Result<u32, String> {
@@ -95,6 +100,12 @@ impl Capture {
         let mut recorder = Recorder::begin(&self.settings()).map_err(super::failure)?;
         let mut ready = false;
         let mut shown = Instant::now();
+        let mut show = |captured: &Captured| {
+            if shown.elapsed() >= SHOWN && io::stderr().is_terminal() {
+                shown = Instant::now();
+                eprint!("\r\x1b[K{}", line(captured));
+            }
+        };
         loop {
             recorder
                 .wait(Some(shutdown.as_fd()))
@@ -102,15 +113,16 @@ impl Capture {
             if shutdown.requested() {
                 break;
             }
-            let captured = recorder.step().map_err(super::failure)?;
+            let stepped = recorder.step(&mut |captured| {
+                show(captured);
+                shutdown.requested()
+            });
+            let captured = stepped.map_err(super::failure)?;
             if !ready && captured.ready {
                 ready = true;
                 self.announce(&captured, json)?;
             }
-            if shown.elapsed() >= SHOWN && io::stderr().is_terminal() {
-                shown = Instant::now();
-                eprint!("\r\x1b[K{}", line(&captured));
-            }
+            show(&captured);
         }
         let (captured, whole) = recorder.finish().map_err(super::failure)?;
         if io::stderr().is_terminal() {
@@ -146,6 +158,9 @@ impl Capture {
                 .bounded
                 .zip(self.cgroup.clone())
                 .map(|(Size(bytes), cgroup)| Bounded { bytes, cgroup }),
+            rate_limit: self
+                .rate_limit
+                .and_then(|Size(bytes)| NonZeroU64::new(bytes)),
         }
     }
 
@@ -171,6 +186,13 @@ impl Capture {
 fn line(captured: &Captured) -> String {
     let progress = &captured.progress;
     let bounded = captured.pressure.as_ref().map_or_else(String::new, pressed);
+    if !captured.ready {
+        let compared = rescanned(progress);
+        return format!(
+            "reading the tree  {} files in the log  read {} B  waiting {} B{compared}{bounded}",
+            progress.files, progress.read_back, progress.waiting
+        );
+    }
     format!(
         "epoch {}  events {}  waiting {} B  dropped {}  in doubt {}  read back {} B{bounded}",
         progress.epoch,

@@ -101,6 +101,7 @@ fn counts(part: &Value) -> String {
             ("dropped", "dropped"),
             ("doubtful_files", "in doubt"),
             ("read_back_bytes", "bytes read back"),
+            ("files", "files"),
         ],
         "publish" => &[
             ("messages", "messages"),

@@ -8,6 +8,7 @@ use nix::errno::Errno;
 
 use super::derive::Deriver;
 use super::order::Order;
+use super::pace::Pace;
 use super::pin::Label;
 use super::program::{Programs, Scope};
 use super::rescan::{Comparison, Known, Rescan};
@@ -139,6 +140,7 @@ impl Capture {
             deriver: Deriver::new(source, filter),
             order: Order::new(0),
             reading: Reading::Idle,
+            pace: Pace::new(options.rate_limit),
             progress: Progress::default(),
             accounted: 0,
             forgotten: 0,

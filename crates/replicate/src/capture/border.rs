@@ -4,8 +4,8 @@
 use super::derive::Deriver;
 use super::doubt::Doubts;
 use super::event::{Flags, State, What};
-use super::{Capture, Error};
-use crate::record::{Change, Entry, File, Kind, Name, Part};
+use super::{Capture, Error, Listener};
+use crate::record::{Change, File, Kind, Name, Part};
 use crate::tree::Tree;
 
 const TYPE: u16 = 0o170_000;
@@ -16,17 +16,17 @@ impl Capture {
     pub(super) fn read_all(
         &mut self,
         doubts: &Doubts,
-        take: &mut dyn FnMut(Entry),
+        listener: &mut dyn Listener,
     ) -> Result<(), Error> {
         let mut later = Vec::new();
         for (file, doubt) in doubts {
             match self.deriver.is_nowhere(*file) {
                 true => later.push((file, doubt)),
-                false => self.read(*file, doubt, take)?,
+                false => self.read(*file, doubt, listener)?,
             }
         }
         for (file, doubt) in later {
-            self.read(*file, doubt, take)?;
+            self.read(*file, doubt, listener)?;
         }
         Ok(())
     }

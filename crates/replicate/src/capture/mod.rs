@@ -11,11 +11,13 @@ mod events;
 mod format;
 mod functions;
 mod hooks;
+mod listener;
 mod look;
 mod mounts;
 mod names;
 mod order;
 mod overlay;
+mod pace;
 mod pin;
 mod program;
 mod read;
@@ -28,6 +30,7 @@ mod vague;
 mod wait;
 
 use std::io;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,10 +42,12 @@ use derive::Deriver;
 use doubt::Doubts;
 pub use functions::check as functions;
 use order::{Late, Order};
+use pace::Pace;
 use pin::Journal;
 use program::Programs;
 use sys::bpf_ring::Gauge;
 
+pub use listener::Listener;
 pub use pin::{FOLDER, Pin};
 pub use rescan::{Known, Rescan};
 
@@ -72,6 +77,8 @@ pub struct Options {
     pub patterns: Patterns,
     /// Keep a journal of what is touched when this capture is gone, for the next one.
     pub pin: Option<Pin>,
+    /// So many bytes of the tree are read in a second at most; none for as many as there are.
+    pub rate_limit: Option<NonZeroU64>,
 }
 
 impl Default for Options {
@@ -82,6 +89,7 @@ impl Default for Options {
             look: false,
             patterns: Patterns::default(),
             pin: None,
+            rate_limit: None,
         }
     }
 }
@@ -94,6 +102,7 @@ pub struct Capture {
     deriver: Deriver,
     order: Order,
     reading: Reading,
+    pace: Pace,
     progress: Progress,
     /// Dropped events of which the files are in doubt, or have been.
     accounted: u64,
@@ -130,6 +139,8 @@ pub struct Progress {
     pub doubtful: usize,
     /// Bytes that were read from the source instead of seen.
     pub read_back: u64,
+    /// Files of all kinds that the log has.
+    pub files: u64,
     /// The last epoch; zero before the first.
     pub epoch: u64,
     /// What was found of a log that was taken up.
@@ -177,6 +188,9 @@ pub enum Error {
     Log(#[from] log::Error),
     #[error("the programs tell what nobody understands: they are of another version")]
     Unknown,
+    /// The listener broke it off.
+    #[error("ended while it read the tree: the next capture goes on with what the log has")]
+    Ended,
 }
 
 /// How far what is in doubt has been read.
@@ -187,6 +201,10 @@ enum Reading {
     Armed {
         after: u64,
         doubts: Doubts,
+    },
+    /// At this moment, of so many files.
+    Now {
+        files: usize,
     },
     /// Read; what was told until `after` may have been read as well.
     Closing {
@@ -199,17 +217,17 @@ impl Capture {
     /// Says what has happened since the last call. Does not wait: call it every few milliseconds.
     ///
     /// # Errors
-    /// [`Error`] when the source cannot be read; the capture is over then.
-    pub fn poll(&mut self, take: &mut impl FnMut(Entry)) -> Result<Progress, Error> {
-        let take: &mut dyn FnMut(Entry) = take;
-        self.follow(take)?;
-        while self.settle(take)? {}
+    /// [`Error`] when the source cannot be read, or the listener breaks off; the capture is over then.
+    pub fn poll(&mut self, listener: &mut impl Listener) -> Result<Progress, Error> {
+        let listener: &mut dyn Listener = listener;
+        self.follow(listener)?;
+        while self.settle(listener)? {}
         self.look_often()?;
         // What was to be read at a barrier has been read by now.
         if self.wanted || self.is_due() || self.last_event.elapsed() >= STILL {
             self.rest()?;
         }
-        self.pass_on(take)?;
+        self.pass_on(listener)?;
         if let Some(pinned) = &mut self.pinned {
             pinned.step(&self.programs)?;
         }
@@ -224,14 +242,14 @@ impl Capture {
     pub fn catch_up(
         &mut self,
         limit: Duration,
-        take: &mut impl FnMut(Entry),
+        listener: &mut impl Listener,
     ) -> Result<bool, Error> {
         let target = self.programs.counters()?.next;
         let begun = Instant::now();
-        self.poll(take)?;
+        self.poll(listener)?;
         self.look()?;
         loop {
-            self.poll(take)?;
+            self.poll(listener)?;
             if !self.deriver.said && self.reached(target)? {
                 return Ok(true);
             }
@@ -246,11 +264,13 @@ impl Capture {
     pub fn progress(&self) -> Progress {
         let read = match &self.reading {
             Reading::Idle => 0,
+            Reading::Now { files } => *files,
             Reading::Armed { doubts, .. } | Reading::Closing { doubts, .. } => doubts.len(),
         };
         Progress {
             waiting: self.programs.waiting(),
             doubtful: self.deriver.doubts.len() + read,
+            files: self.deriver.tree.len(),
             epoch: self.epoch,
             ..self.progress
         }
@@ -341,17 +361,17 @@ impl Capture {
 
     /// Derives what follows from the events that are there, and says it: not for ever, where they come
     /// faster than they are written down.
-    fn follow(&mut self, take: &mut dyn FnMut(Entry)) -> Result<(), Error> {
+    fn follow(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
         for _ in 0..PORTIONS {
             let more = self.drain()?;
             self.advance()?;
-            self.say(take);
+            self.say(listener);
             if !more {
                 break;
             }
         }
         self.account()?;
-        self.pass_on(take)
+        self.pass_on(listener)
     }
 
     fn reached(&mut self, number: u64) -> Result<bool, Error> {
@@ -407,19 +427,20 @@ impl Capture {
         Ok(())
     }
 
-    /// Hands on what was said, and makes room in the ring.
-    fn pass_on(&mut self, take: &mut dyn FnMut(Entry)) -> Result<(), Error> {
-        self.say(take);
-        self.drain().map(drop)
+    /// Hands on what was said, makes room in the ring, and asks whether to go on.
+    fn pass_on(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
+        self.say(listener);
+        self.drain()?;
+        self.ask(listener)
     }
 
-    fn say(&mut self, take: &mut dyn FnMut(Entry)) {
+    fn say(&mut self, listener: &mut dyn Listener) {
         for entry in self.deriver.out.drain(..) {
             let epoch = matches!(entry, Entry::Epoch { .. });
             if let Entry::Change(Change::Data { bytes, .. }) = &entry {
                 self.bytes += bytes.len();
             }
-            take(entry);
+            listener.take(entry);
             if epoch {
                 (self.ended, self.bytes) = (Instant::now(), 0);
             }

@@ -2,7 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::event::Event;
+use super::event::{Event, What};
+
+/// What files got is kept of so many bytes; beyond them only where it was, and they are read again. Events wait for
+/// as long as a tree is read, while its programs go on writing.
+const KEPT: usize = 64 << 20;
 
 /// Events that wait for one before them.
 #[derive(Debug)]
@@ -14,6 +18,8 @@ pub(super) struct Order {
     waiting: BTreeMap<u64, Event>,
     /// Numbers that were given up.
     skipped: u64,
+    /// Bytes that files got, of events that have not been taken.
+    kept: usize,
 }
 
 /// An event after its number was given up: what came in between is known before it.
@@ -27,13 +33,25 @@ impl Order {
             due: VecDeque::new(),
             waiting: BTreeMap::new(),
             skipped: 0,
+            kept: 0,
         }
     }
 
-    pub(super) fn push(&mut self, event: Event) -> Result<(), Late> {
+    pub(super) fn push(&mut self, mut event: Event) -> Result<(), Late> {
         if event.number < self.next {
             self.skipped = self.skipped.saturating_sub(1);
             return Err(Late(Box::new(event)));
+        }
+        if let What::Data { offset, bytes } = &event.what {
+            let (offset, length) = (*offset, bytes.len());
+            if self.kept + length > KEPT {
+                event.what = What::Written {
+                    offset,
+                    length: length as u64,
+                };
+            } else {
+                self.kept += length;
+            }
         }
         if event.number == self.next {
             self.next += 1;
@@ -46,11 +64,14 @@ impl Order {
 
     /// The event that is due, if it has come.
     pub(super) fn pop(&mut self) -> Option<Event> {
-        if let Some(event) = self.due.pop_front() {
-            return Some(event);
+        let event = self.due.pop_front().or_else(|| {
+            let event = self.waiting.remove(&self.next)?;
+            self.next += 1;
+            Some(event)
+        })?;
+        if let What::Data { bytes, .. } = &event.what {
+            self.kept -= bytes.len();
         }
-        let event = self.waiting.remove(&self.next)?;
-        self.next += 1;
         Some(event)
     }
 

@@ -8,8 +8,8 @@ use nix::sys::stat::FileStat;
 use super::derive::Deriver;
 use super::doubt::Doubt;
 use super::source::{Stretch, attributes_of};
-use super::{Capture, Error};
-use crate::record::{Change, Entry, File, Kind, Name, Part};
+use super::{Capture, Error, Listener};
+use crate::record::{Change, File, Kind, Name, Part};
 
 /// As much of a file as one record says.
 const PIECE: u64 = 256 << 10;
@@ -20,7 +20,7 @@ impl Capture {
         &mut self,
         file: File,
         doubt: &Doubt,
-        take: &mut dyn FnMut(Entry),
+        listener: &mut dyn Listener,
     ) -> Result<(), Error> {
         let Some(node) = self.deriver.tree.get(file) else {
             return Ok(());
@@ -44,10 +44,10 @@ impl Capture {
             self.read_attributes(file, &stat)?;
         }
         match kind {
-            Kind::Directory if doubt.names => self.read_names(file, take)?,
+            Kind::Directory if doubt.names => self.read_names(file, listener)?,
             Kind::Regular => {
                 for range in &doubt.ranges {
-                    self.read_range(file, *range, take)?;
+                    self.read_range(file, *range, listener)?;
                 }
             }
             _ => {}
@@ -85,7 +85,7 @@ impl Capture {
         Ok(())
     }
 
-    fn read_names(&mut self, directory: File, take: &mut dyn FnMut(Entry)) -> Result<(), Error> {
+    fn read_names(&mut self, directory: File, listener: &mut dyn Listener) -> Result<(), Error> {
         let mut unread = vec![directory];
         while let Some(directory) = unread.pop() {
             let Some(entries) = self.deriver.list(directory)? else {
@@ -98,7 +98,7 @@ impl Capture {
                     continue;
                 }
                 if self.deriver.tree.get(file).is_none() {
-                    let Some(kind) = self.adopt(file, take)? else {
+                    let Some(kind) = self.adopt(file, listener)? else {
                         continue;
                     };
                     if kind == Kind::Directory {
@@ -107,7 +107,7 @@ impl Capture {
                 }
                 self.deriver.link(directory, name, file);
             }
-            self.pass_on(take)?;
+            self.pass_on(listener)?;
         }
         Ok(())
     }
@@ -130,7 +130,7 @@ impl Capture {
     pub(super) fn adopt(
         &mut self,
         file: File,
-        take: &mut dyn FnMut(Entry),
+        listener: &mut dyn Listener,
     ) -> Result<Option<Kind>, Error> {
         let Deriver { source, .. } = &self.deriver;
         let Some(stat) = source.stat(file)? else {
@@ -146,7 +146,7 @@ impl Capture {
         self.read_attributes(file, &stat)?;
         if kind == Kind::Regular {
             self.deriver.clean_range(file, 0, u64::MAX)?;
-            self.read_range(file, (0, u64::MAX), take)?;
+            self.read_range(file, (0, u64::MAX), listener)?;
         }
         Ok(Some(kind))
     }
@@ -155,7 +155,7 @@ impl Capture {
         &mut self,
         file: File,
         range: (u64, u64),
-        take: &mut dyn FnMut(Entry),
+        listener: &mut dyn Listener,
     ) -> Result<(), Error> {
         let Some(opened) = self.deriver.source.file(file, OFlag::O_RDONLY)? else {
             return Ok(());
@@ -185,9 +185,11 @@ impl Capture {
                     break;
                 }
                 let at = offset + done;
-                done += bytes.len() as u64;
+                let length = bytes.len() as u64;
+                done += length;
                 self.say_read(file, at, bytes)?;
-                self.pass_on(take)?;
+                self.pass_on(listener)?;
+                self.pace(length, listener)?;
             }
         }
         Ok(())

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::{Capture, Error};
+use super::{Capture, Error, Listener};
 use crate::contents::{Contents, Source};
 use crate::log::{self, Reader};
-use crate::record::{Change, Entry, File, Kind, Origin};
+use crate::record::{Change, File, Kind, Origin};
 use crate::tree::Tree;
 
 /// What is compared at once, in bytes.
@@ -90,13 +90,13 @@ impl Comparison {
 
 impl Capture {
     /// Compares the tree with the one that the log says, from its root down.
-    pub(super) fn rescan(&mut self, take: &mut dyn FnMut(Entry)) -> Result<(), Error> {
+    pub(super) fn rescan(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
         let Some(root) = self.deriver.tree.root() else {
             return Ok(());
         };
         let mut seen = BTreeSet::from([root]);
         let mut unread = vec![root];
-        self.compare(root, take)?;
+        self.compare(root, listener)?;
         while let Some(directory) = unread.pop() {
             let Some(entries) = self.deriver.list(directory)? else {
                 self.deriver.gone(directory);
@@ -104,7 +104,7 @@ impl Capture {
             };
             self.forget_missing(directory, &entries);
             for (name, file) in entries {
-                if seen.insert(file) && self.compare(file, take)? == Some(Kind::Directory) {
+                if seen.insert(file) && self.compare(file, listener)? == Some(Kind::Directory) {
                     unread.push(file);
                 }
                 let there = self.deriver.tree.get(file).is_some();
@@ -112,7 +112,7 @@ impl Capture {
                     self.deriver.link(directory, name, file);
                 }
             }
-            self.pass_on(take)?;
+            self.pass_on(listener)?;
         }
         // No name in the tree leads to them: what happens to them is not told any more.
         let files = self.deriver.tree.files().map(|(file, _)| file);
@@ -124,9 +124,9 @@ impl Capture {
     }
 
     /// Says what of a file is not as the log has it. None where it is gone.
-    fn compare(&mut self, file: File, take: &mut dyn FnMut(Entry)) -> Result<Option<Kind>, Error> {
+    fn compare(&mut self, file: File, listener: &mut dyn Listener) -> Result<Option<Kind>, Error> {
         let Some(node) = self.deriver.tree.get(file) else {
-            return self.adopt(file, take);
+            return self.adopt(file, listener);
         };
         let known = node.kind.clone();
         self.rescanned(|rescan| rescan.files += 1);
@@ -141,7 +141,7 @@ impl Capture {
         if kind != known {
             // The inode was used again while nobody watched, even with the same generation.
             self.deriver.replaced(file);
-            return self.adopt(file, take);
+            return self.adopt(file, listener);
         }
         // Stores from here on are seen, as those are to what is adopted.
         if kind == Kind::Regular {
@@ -154,9 +154,9 @@ impl Capture {
         };
         self.read_attributes(file, &stat)?;
         if kind == Kind::Regular {
-            self.read_range(file, (0, u64::MAX), take)?;
+            self.read_range(file, (0, u64::MAX), listener)?;
         }
-        self.pass_on(take)?;
+        self.pass_on(listener)?;
         Ok(Some(kind))
     }
 

@@ -4,15 +4,15 @@
 use std::time::{Duration, Instant};
 
 use super::doubt::Doubts;
-use super::{Capture, Error, Reading};
-use crate::record::{Change, Entry};
+use super::{Capture, Error, Listener, Reading};
+use crate::record::Change;
 
 /// Who tells only where it was written is read from so often, while nothing is synced.
 const JOURNAL: Duration = Duration::from_millis(200);
 
 impl Capture {
     /// Goes on reading what is in doubt; whether more can be done at once.
-    pub(super) fn settle(&mut self, take: &mut dyn FnMut(Entry)) -> Result<bool, Error> {
+    pub(super) fn settle(&mut self, listener: &mut dyn Listener) -> Result<bool, Error> {
         match std::mem::replace(&mut self.reading, Reading::Idle) {
             Reading::Idle if self.deriver.doubts.is_empty() || !self.ripe() => Ok(false),
             Reading::Idle => {
@@ -31,22 +31,25 @@ impl Capture {
                 }
                 let after = self.programs.counters()?.next;
                 self.reading = Reading::Armed { after, doubts };
-                self.follow(take)?;
+                self.follow(listener)?;
                 Ok(true)
             }
             Reading::Armed { after, doubts } if self.reached(after)? => {
+                self.reading = Reading::Now {
+                    files: doubts.len(),
+                };
                 if std::mem::take(&mut self.unscanned) {
-                    self.rescan(take)?;
+                    self.rescan(listener)?;
                 }
-                self.read_all(&doubts, take)?;
+                self.read_all(&doubts, listener)?;
                 let after = self.programs.counters()?.next;
                 self.reading = Reading::Closing { after, doubts };
-                self.follow(take)?;
+                self.follow(listener)?;
                 Ok(true)
             }
             Reading::Closing { after, doubts } if self.reached(after)? => {
                 self.settled(doubts);
-                self.pass_on(take)?;
+                self.pass_on(listener)?;
                 // What is in doubt since is read by the next call: its writer may go on for ever.
                 Ok(false)
             }

@@ -1,5 +1,8 @@
 //! A tree's changes into a log, under the log's numbers.
 
+mod written;
+
+use std::num::NonZeroU64;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,10 +16,11 @@ use super::freezer::{Bounded, Freezer, Held, Pressure};
 use super::{Error, place};
 use crate::capture::{self, Capture, INTERVAL, Known, Options, Pin, Progress};
 use crate::coverage;
-use crate::log::{self, Durability, Writer};
 use crate::patterns::Patterns;
-use crate::record::Entry;
 use crate::verify::{Caught, Scope};
+pub use written::Meanwhile;
+use written::Written;
+pub(super) use written::now_ns;
 
 /// At the end, what has happened until then is waited for at most this long.
 const LAST: Duration = Duration::from_secs(30);
@@ -44,6 +48,8 @@ pub struct Settings {
     pub pin: Option<PathBuf>,
     /// How far it may be behind; what finds no room in the ring is counted and read back if nothing is said.
     pub bounded: Option<Bounded>,
+    /// As [`Options::rate_limit`].
+    pub rate_limit: Option<NonZeroU64>,
 }
 
 /// What a file system may tell nothing of.
@@ -136,6 +142,7 @@ impl Settings {
             look: self.allow.contains(&Unseen::Mmap),
             patterns: self.patterns.clone(),
             ring_bytes: self.ring_bytes,
+            rate_limit: self.rate_limit,
         }
     }
 
@@ -210,7 +217,7 @@ pub struct Recorder {
     /// Ends first: what waits when nobody reads the ring any more is no reason to freeze anybody.
     freezer: Option<Freezer>,
     capture: Capture,
-    log: Log,
+    written: Written,
     check: Option<Check>,
     confirmed: Option<Arc<Confirmed>>,
 }
@@ -239,9 +246,9 @@ impl Recorder {
             .map(|bounded| Held::take(&bounded.cgroup))
             .transpose()?;
         let check = settings.checks().map(Check::begin).transpose()?;
-        let (capture, log) = Self::open(settings)?;
+        let (capture, written) = Self::open(settings)?;
         if let Some(confirmed) = &confirmed {
-            confirmed.wrote(log.writer.number(), 0, false);
+            confirmed.wrote(written.writer.number(), 0, false);
         }
         let freezer = bounded.zip(held).map(|(bounded, held)| {
             Freezer::start(bounded, held, capture.gauge(), confirmed.clone())
@@ -249,25 +256,25 @@ impl Recorder {
         Ok(Self {
             freezer: freezer.transpose()?,
             capture,
-            log,
+            written,
             check,
             confirmed,
         })
     }
 
-    fn open(settings: &Settings) -> Result<(Capture, Log), Error> {
-        let mut log = Log::open(settings)?;
-        let options = settings.options(log.writer.id());
+    fn open(settings: &Settings) -> Result<(Capture, Written), Error> {
+        let mut written = Written::open(settings)?;
+        let options = settings.options(written.writer.id());
         let capture = if settings.afresh {
-            log.numbered_from = log.before;
+            written.numbered_from = written.before;
             Capture::start(&settings.tree, options)?
         } else {
             Capture::resume(&settings.tree, options, Known::read(&settings.log)?)?
         };
         if settings.pin.is_none() {
-            log.unpin(settings)?;
+            written.unpin(settings)?;
         }
-        Ok((capture, log))
+        Ok((capture, written))
     }
 
     /// Waits until there is something to write, for as long as an epoch takes at most; not when `also` is readable.
@@ -280,14 +287,17 @@ impl Recorder {
         Ok(self.capture.wait(most, also).map(drop)?)
     }
 
-    /// Writes what has happened since the last call. Does not wait: see [`Self::wait`].
+    /// Writes what has happened since the last call. Does not wait: see [`Self::wait`]. It may read for long, a
+    /// whole tree at first: `meanwhile` hears how far it is, and breaks a first copy off.
     ///
     /// # Errors
     /// [`Error::Capture`] or [`Error::Log`]; it is over then.
-    pub fn step(&mut self) -> Result<Captured, Error> {
+    pub fn step(&mut self, meanwhile: &mut Meanwhile<'_>) -> Result<Captured, Error> {
         let (began, capture) = (SystemTime::now(), &mut self.capture);
-        let progress = self.log.follow(|mut take| capture.poll(&mut take))?;
-        capture.recorded(self.log.writer.epoch())?;
+        let progress = self
+            .written
+            .follow(meanwhile, |listener| capture.poll(listener))?;
+        capture.recorded(self.written.writer.epoch())?;
         let mut captured = self.reached(progress)?;
         if let Some(check) = &self.check {
             captured.checked = Some(check.tell(captured.caught(began)));
@@ -297,9 +307,9 @@ impl Recorder {
     }
 
     fn reached(&mut self, progress: Progress) -> Result<Captured, Error> {
-        let mut captured = self.log.reached(progress);
+        let mut captured = self.written.reached(progress);
         if let Some(confirmed) = &self.confirmed {
-            let bytes = self.log.writer.appended();
+            let bytes = self.written.writer.appended();
             confirmed.wrote(captured.number, bytes, captured.ready);
         }
         let pressure = self.freezer.as_ref().map(Freezer::pressure);
@@ -312,17 +322,18 @@ impl Recorder {
     /// # Errors
     /// As [`Self::step`].
     pub fn finish(mut self) -> Result<(Captured, bool), Error> {
-        let capture = &mut self.capture;
-        let whole = self
-            .log
-            .follow(|mut take| capture.catch_up(LAST, &mut take))?;
+        let (capture, began) = (&mut self.capture, Instant::now());
+        let whole = self.written.follow(
+            &mut |captured| captured.ready || began.elapsed() > LAST,
+            |listener| capture.catch_up(LAST, listener),
+        )?;
         let mut captured = self.reached(self.capture.progress())?;
         if let Some(check) = &self.check {
             captured.checked = Some(check.tell(None));
         }
         drop(self.freezer);
         drop(self.capture);
-        self.log.writer.sync()?;
+        self.written.writer.sync()?;
         Ok((captured, whole))
     }
 }
@@ -333,122 +344,4 @@ pub fn unfinished(captured: &Captured) -> Error {
     Error::Unfinished(format!(
         "no epoch has the last changes after {seconds} s: the log ends with epoch {epoch}"
     ))
-}
-
-/// The log that is written, and the first thing that went wrong with it.
-#[derive(Debug)]
-struct Log {
-    writer: Writer,
-    /// The last epoch that it had.
-    before: u64,
-    /// The capture's first epoch is the next.
-    numbered_from: u64,
-    failed: Option<log::Error>,
-    /// The record of the last epoch, and since when there are changes that it does not have.
-    epoch_record: u64,
-    behind: Option<Instant>,
-}
-
-impl Log {
-    fn open(settings: &Settings) -> Result<Self, Error> {
-        // Epochs that come together are on the disk with one sync.
-        let options = log::Options {
-            durability: Durability::OnRequest,
-            ..log::Options::default()
-        };
-        let writer = Writer::open(&settings.log, options)?;
-        Ok(Self {
-            before: writer.epoch(),
-            numbered_from: 0,
-            failed: None,
-            epoch_record: writer.number(),
-            behind: None,
-            writer,
-        })
-    }
-
-    /// Detaches what a capture has left that was to keep a journal.
-    fn unpin(&self, settings: &Settings) -> Result<(), Error> {
-        let pin = Pin {
-            folder: PathBuf::from(capture::FOLDER),
-            log: settings.log.clone(),
-            id: self.writer.id(),
-        };
-        let removed = pin.remove().map_err(|cause| capture::Error::Pin {
-            folder: pin.folder.clone(),
-            cause: cause.to_string(),
-        })?;
-        if removed {
-            tracing::info!(
-                "the journal of this log is not kept any more: its programs are detached"
-            );
-        }
-        Ok(())
-    }
-
-    fn reached(&mut self, progress: Progress) -> Captured {
-        let epoch = self.numbered_from + progress.epoch;
-        let number = self.writer.number();
-        let lag_records = number - self.epoch_record;
-        if lag_records == 0 && progress.waiting == 0 {
-            self.behind = None;
-        } else {
-            self.behind.get_or_insert_with(Instant::now);
-        }
-        Captured {
-            progress: Progress { epoch, ..progress },
-            number,
-            ready: epoch > self.before,
-            lag_records,
-            lag: self.behind.map_or(Duration::ZERO, |since| since.elapsed()),
-            checked: None,
-            pressure: None,
-        }
-    }
-
-    /// Writes what a step of the capture says; its epochs are on the disk afterwards.
-    fn follow<T>(
-        &mut self,
-        step: impl FnOnce(&mut dyn FnMut(Entry)) -> Result<T, capture::Error>,
-    ) -> Result<T, Error> {
-        let Self {
-            writer,
-            numbered_from,
-            failed,
-            epoch_record,
-            behind,
-            ..
-        } = self;
-        let before = writer.epoch();
-        let done = step(&mut |entry| {
-            let (entry, epoch) = match entry {
-                Entry::Epoch { number } => {
-                    let number = *numbered_from + number;
-                    (Entry::Epoch { number }, true)
-                }
-                other => (other, false),
-            };
-            if failed.is_some() {
-                return;
-            }
-            match writer.append(now_ns(), entry) {
-                Ok(number) if epoch => (*epoch_record, *behind) = (number, None),
-                Ok(_) => {}
-                Err(error) => *failed = Some(error),
-            }
-        });
-        if failed.is_none() && writer.epoch() > before {
-            *failed = writer.sync().err();
-        }
-        match self.failed.take() {
-            Some(error) => Err(error.into()),
-            None => Ok(done?),
-        }
-    }
-}
-
-/// Nanoseconds since 1970.
-pub(super) fn now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    u64::try_from(since.map_or(0, |since| since.as_nanos())).unwrap_or(u64::MAX)
 }

@@ -87,6 +87,7 @@ fn of_capture(error: &capture::Error) -> bool {
         | Capture::Silent { .. }
         | Capture::Pin { .. }
         | Capture::Patterns(_)
+        | Capture::Ended
         | Capture::Unknown => false,
     }
 }

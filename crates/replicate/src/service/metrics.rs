@@ -101,6 +101,11 @@ fn capture(text: &mut Text, labels: Labels<'_>, captured: &Captured) {
         "Bytes of events that wait to be read.",
     )
     .sample(&labels, progress.waiting);
+    text.gauge(
+        "lowroad_replicate_files",
+        "Files of all kinds that the log has.",
+    )
+    .sample(&labels, progress.files);
     if let Some(checked) = &captured.checked {
         check(text, labels, checked);
     }

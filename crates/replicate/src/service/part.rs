@@ -116,12 +116,18 @@ pub(super) enum Working {
 }
 
 impl Working {
-    /// Does what there is to do, and waits for some at most this long if there was nothing.
-    pub(super) fn step(&mut self, wait: Duration) -> Result<Progress, Error> {
+    /// Does what there is to do, and waits for some at most this long if there was nothing. Where that takes long,
+    /// `meanwhile` hears how far it is, and says whether it is to end.
+    pub(super) fn step(
+        &mut self,
+        wait: Duration,
+        meanwhile: &mut dyn FnMut(Progress) -> bool,
+    ) -> Result<Progress, Error> {
         Ok(match self {
             Self::Capture(recorder) => {
                 recorder.wait(None)?;
-                Progress::Capture(recorder.step()?)
+                let captured = recorder.step(&mut |now| meanwhile(Progress::Capture(*now)))?;
+                Progress::Capture(captured)
             }
             Self::Serve(server, _) => {
                 thread::sleep(wait);

@@ -224,6 +224,8 @@ fn capture(captured: &Captured) -> Value {
         "dropped": progress.dropped,
         "doubtful_files": progress.doubtful,
         "read_back_bytes": progress.read_back,
+        "files": progress.files,
+        "ready": captured.ready,
         "check": captured.checked.as_ref().map(check),
         "bounded": captured.pressure.as_ref().map(pressure),
     })

@@ -93,7 +93,14 @@ impl Supervised {
         part.job.begun();
         let wait = self.confirmed.as_ref().map_or(STEP, |_| ASKED);
         while !end.load(Ordering::Relaxed) {
-            let progress = working.step(wait)?;
+            let mut told = Instant::now();
+            let progress = working.step(wait, &mut |now| {
+                if told.elapsed() >= ASKED {
+                    told = Instant::now();
+                    self.reached(now);
+                }
+                end.load(Ordering::Relaxed)
+            })?;
             self.reached(progress);
         }
         let progress = working.finish()?;

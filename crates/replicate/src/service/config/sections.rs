@@ -1,6 +1,7 @@
 //! What a file says of each kind of part, in the words of the verbs' flags.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -57,6 +58,7 @@ pub(super) struct Capture {
     ring: Option<Spanned<Size>>,
     bounded: Option<Spanned<Size>>,
     cgroup: Option<Spanned<PathBuf>>,
+    rate_limit: Option<Size>,
 }
 
 #[derive(Deserialize)]
@@ -191,6 +193,9 @@ impl Section for Capture {
                     bytes: bytes.into_inner().0,
                     cgroup: folder.join(cgroup.into_inner()),
                 }),
+            rate_limit: self
+                .rate_limit
+                .and_then(|Size(bytes)| NonZeroU64::new(bytes)),
         })
     }
 }

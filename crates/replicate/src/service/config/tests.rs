@@ -1,4 +1,5 @@
 use std::fs;
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::Duration;
 
@@ -52,6 +53,7 @@ fn a_whole_file_is_taken() {
             "[replicate]\ncontrol = \"/run/r.sock\"\n\
              http = {{ listen = \"127.0.0.1:9\", token_file = \"/t\" }}\n\
              {CAPTURE}journal = true\nafresh = true\npin = \"pins\"\nring = \"1MiB\"\nname = \"app\"\ncheck = \"24h\"\n\
+             rate_limit = \"50MiB\"\n\
              include = [\"data\", \"*.db\"]\nexclude = [\"*.tmp\"]\n\
              {SERVE}replicas = 3\n\
              {PUBLISH}replicas = 1\nmax_bytes = 9\nallow_loss = true\ndomain = \"hub\"\n\
@@ -73,6 +75,7 @@ fn a_whole_file_is_taken() {
     };
     assert_eq!(capture.check, Some(Duration::from_secs(24 * 3600)));
     assert_eq!(capture.ring_bytes, 1 << 20);
+    assert_eq!(capture.rate_limit, NonZeroU64::new(50 << 20));
     let names = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
     assert_eq!(capture.patterns.include, names(&["*.db", "data"]));
     assert_eq!(capture.patterns.exclude, names(&["*.tmp"]));
@@ -201,6 +204,10 @@ fn what_is_wrong_with_bounds_is_said_with_its_line() {
         (
             format!("{CAPTURE}ring = \"4GiB\"\n"),
             "r.toml:4: ring 4294967296 B: 2 GiB at most",
+        ),
+        (
+            format!("{CAPTURE}rate_limit = \"0B\"\n"),
+            "r.toml:4: \"0B\" is no size; write 100MB, 256MiB or 1GiB",
         ),
     ] {
         let said = rig.complaint(&text);

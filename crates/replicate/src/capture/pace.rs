@@ -1,0 +1,80 @@
+//! How fast a tree is read: who needs its disk comes first.
+
+use std::num::NonZeroU64;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Capture, Error, INTERVAL, Listener};
+
+/// So many bytes a second, and none of them in advance.
+#[derive(Debug)]
+pub(super) struct Pace {
+    rate: Option<NonZeroU64>,
+    /// By when what was read would have come, at the rate.
+    due: Option<Instant>,
+}
+
+impl Pace {
+    pub(super) fn new(rate: Option<NonZeroU64>) -> Self {
+        Self { rate, due: None }
+    }
+
+    /// Until when to wait after so many bytes that were read by `now`.
+    fn spend(&mut self, bytes: u64, now: Instant) -> Option<Instant> {
+        let rate = self.rate?;
+        let ns = u128::from(bytes) * 1_000_000_000 / u128::from(rate.get());
+        let took = Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX));
+        // What was not read while there was nothing to read is not made up for.
+        let from = self.due.map_or(now, |due| due.max(now));
+        self.due = from.checked_add(took);
+        self.due
+    }
+}
+
+impl Capture {
+    /// Takes the time that so many bytes are to take, while events go on being taken out of the ring.
+    pub(super) fn pace(&mut self, bytes: u64, listener: &mut dyn Listener) -> Result<(), Error> {
+        let Some(until) = self.pace.spend(bytes, Instant::now()) else {
+            return Ok(());
+        };
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::sleep(left.min(INTERVAL));
+            self.pass_on(listener)?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn bytes_take_their_time_and_a_pause_earns_none() {
+        let mut pace = Pace::new(NonZeroU64::new(1000));
+        let begun = Instant::now();
+        assert_eq!(pace.spend(10, begun), Some(begun + 10 * MS));
+        // At once: after those before.
+        assert_eq!(pace.spend(5, begun), Some(begun + 15 * MS));
+        let later = begun + 500 * MS;
+        assert_eq!(pace.spend(1, later), Some(later + MS));
+    }
+
+    #[test]
+    fn without_a_rate_nothing_waits() {
+        assert_eq!(Pace::new(None).spend(u64::MAX, Instant::now()), None);
+    }
+
+    #[test]
+    fn the_largest_numbers_are_no_mistake() {
+        let mut pace = Pace::new(NonZeroU64::new(1));
+        let begun = Instant::now();
+        assert!(pace.spend(u64::MAX, begun) > Some(begun) || pace.due.is_none());
+        assert!(pace.spend(1, begun) > Some(begun));
+    }
+}

@@ -1,0 +1,169 @@
+//! What a capture says, written into its log as it says it.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::{Captured, LAST, Settings};
+use crate::capture::{self, Listener, Pin, Progress};
+use crate::log::{self, Durability, Writer};
+use crate::record::Entry;
+use crate::service::Error;
+
+/// Hears how far it is while much is read, and says whether it is to end.
+pub type Meanwhile<'a> = dyn FnMut(&Captured) -> bool + 'a;
+
+/// The log that is written, and the first thing that went wrong with it.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) writer: Writer,
+    /// The last epoch that it had.
+    pub(super) before: u64,
+    /// The capture's first epoch is the next.
+    pub(super) numbered_from: u64,
+    failed: Option<log::Error>,
+    /// The record of the last epoch, and since when there are changes that it does not have.
+    epoch_record: u64,
+    behind: Option<Instant>,
+    /// Since when it is to end.
+    ending: Option<Instant>,
+}
+
+/// A step of the capture, written.
+pub(super) struct Step<'a, 'b> {
+    written: &'a mut Written,
+    meanwhile: &'a mut Meanwhile<'b>,
+}
+
+impl Written {
+    pub(super) fn open(settings: &Settings) -> Result<Self, Error> {
+        // Epochs that come together are on the disk with one sync.
+        let options = log::Options {
+            durability: Durability::OnRequest,
+            ..log::Options::default()
+        };
+        let writer = Writer::open(&settings.log, options)?;
+        Ok(Self {
+            before: writer.epoch(),
+            numbered_from: 0,
+            failed: None,
+            epoch_record: writer.number(),
+            behind: None,
+            ending: None,
+            writer,
+        })
+    }
+
+    /// Detaches what a capture has left that was to keep a journal.
+    pub(super) fn unpin(&self, settings: &Settings) -> Result<(), Error> {
+        let pin = Pin {
+            folder: PathBuf::from(capture::FOLDER),
+            log: settings.log.clone(),
+            id: self.writer.id(),
+        };
+        let removed = pin.remove().map_err(|cause| capture::Error::Pin {
+            folder: pin.folder.clone(),
+            cause: cause.to_string(),
+        })?;
+        if removed {
+            tracing::info!(
+                "the journal of this log is not kept any more: its programs are detached"
+            );
+        }
+        Ok(())
+    }
+
+    pub(super) fn reached(&mut self, progress: Progress) -> Captured {
+        let epoch = self.numbered_from + progress.epoch;
+        let number = self.writer.number();
+        let lag_records = number - self.epoch_record;
+        if lag_records == 0 && progress.waiting == 0 {
+            self.behind = None;
+        } else {
+            self.behind.get_or_insert_with(Instant::now);
+        }
+        Captured {
+            progress: Progress { epoch, ..progress },
+            number,
+            ready: epoch > self.before,
+            lag_records,
+            lag: self.behind.map_or(Duration::ZERO, |since| since.elapsed()),
+            checked: None,
+            pressure: None,
+        }
+    }
+
+    /// Writes what a step of the capture says; its epochs are on the disk afterwards.
+    pub(super) fn follow<T>(
+        &mut self,
+        meanwhile: &mut Meanwhile<'_>,
+        step: impl FnOnce(&mut Step<'_, '_>) -> Result<T, capture::Error>,
+    ) -> Result<T, Error> {
+        let before = self.writer.epoch();
+        let done = step(&mut Step {
+            written: self,
+            meanwhile,
+        });
+        if self.failed.is_none() && self.writer.epoch() > before {
+            self.failed = self.writer.sync().err();
+        }
+        match self.failed.take() {
+            Some(error) => Err(error.into()),
+            None => Ok(done?),
+        }
+    }
+
+    /// Whether it breaks off: at once while the log has no whole tree, after a while where it has one.
+    fn breaks_off(&mut self, ending: bool, ready: bool) -> bool {
+        if !ending {
+            return false;
+        }
+        let since = self.ending.get_or_insert_with(Instant::now);
+        !ready || since.elapsed() > LAST
+    }
+}
+
+impl Listener for Step<'_, '_> {
+    fn take(&mut self, entry: Entry) {
+        let Written {
+            writer,
+            numbered_from,
+            failed,
+            epoch_record,
+            behind,
+            ..
+        } = &mut *self.written;
+        let (entry, epoch) = match entry {
+            Entry::Epoch { number } => {
+                let number = *numbered_from + number;
+                (Entry::Epoch { number }, true)
+            }
+            other => (other, false),
+        };
+        if failed.is_some() {
+            return;
+        }
+        match writer.append(now_ns(), entry) {
+            Ok(number) if epoch => (*epoch_record, *behind) = (number, None),
+            Ok(_) => {}
+            Err(error) => *failed = Some(error),
+        }
+    }
+
+    fn meanwhile(&mut self, progress: &Progress) -> ControlFlow<()> {
+        let captured = self.written.reached(*progress);
+        let ending = (self.meanwhile)(&captured);
+        let breaks_off = self.written.breaks_off(ending, captured.ready);
+        // What cannot be written any more is not read either.
+        match breaks_off || self.written.failed.is_some() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Nanoseconds since 1970.
+pub(in crate::service) fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since.map_or(0, |since| since.as_nanos())).unwrap_or(u64::MAX)
+}

@@ -109,14 +109,14 @@ same disk/app replica/tree
 /// A first copy is ended by a signal, and the next capture goes on.
 const BROKEN_OFF: &str = r#"
 mkdir disk/app/many
-for number in $(seq 300); do
+for number in $(seq 600); do
     head -c 3000 /dev/urandom >disk/app/many/$number
 done
 records() {
     "$1" replicate --json log log 2>/dev/null | grep -c "$2" || true
 }
-# It would take a minute.
-"$1" replicate capture --tree disk/app --to log --rate-limit 16KiB 2>failure >said &
+# It would take half a minute.
+"$1" replicate capture --tree disk/app --to log --rate-limit 64KiB 2>failure >said &
 capture=$!
 started=$capture
 until test $(records "$1" '"record":"data"') -gt 5; do
@@ -132,7 +132,7 @@ test ! -s said
 test "$(grep -c '^error: ended while it read the tree: ' failure)" = 1
 test $(records "$1" '"record":"epoch"') = 0
 before=$(records "$1" '"record":"data"')
-test $before -lt 100
+test $before -lt 600
 code=0
 "$1" replicate restore log --out copy 2>failure || code=$?
 test $code = 2
@@ -144,7 +144,7 @@ kill -INT $capture
 wait $capture
 # What the log had was compared, not copied again.
 differed=$(grep -o '"differed_bytes":[0-9]*' said | head -n 1 | grep -o '[0-9]*$')
-test $differed -lt $((900000 - 3000 * (before - 1)))
+test $differed = $((1800000 - 3000 * (before - 1)))
 test $(records "$1" '"record":"start"') = 1
 "$1" replicate restore log --out copy
 same disk/app copy
@@ -437,19 +437,6 @@ fn what_cannot_be_done_is_said_in_a_line() {
                 "/",
             ],
             "pattern \"/\": it names the tree itself",
-        ),
-        (
-            &[
-                "replicate",
-                "capture",
-                "--tree",
-                "tree",
-                "--to",
-                "log",
-                "--rate-limit",
-                "0MB",
-            ],
-            "\"0MB\" is no size",
         ),
         (&["replicate", "log", "none"], "none: No such file"),
         (

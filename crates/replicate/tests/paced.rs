@@ -183,7 +183,8 @@ impl Listener for Writing {
     }
 
     fn meanwhile(&mut self, now: &Progress) -> ControlFlow<()> {
-        if now.files > 10 && self.left > 0 {
+        // In the middle of the copy.
+        if (10..95).contains(&now.files) && self.left > 0 {
             self.left -= 1;
             self.file
                 .write_all_at(&vec![self.left; WRITTEN], 0)

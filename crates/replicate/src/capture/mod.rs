@@ -430,7 +430,16 @@ impl Capture {
     /// Hands on what was said, makes room in the ring, and asks whether to go on.
     fn pass_on(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
         self.say(listener);
-        self.drain()?;
+        // Nobody takes what is there until all is read.
+        let portions = match self.reading {
+            Reading::Now { .. } => PORTIONS,
+            _ => 1,
+        };
+        for _ in 0..portions {
+            if !self.drain()? {
+                break;
+            }
+        }
         self.ask(listener)
     }
 

@@ -1,12 +1,15 @@
 //! `lowroad router process` and `bench` as people run them.
 #![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
 
+mod datagrams;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use datagrams::Receiver;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use packet::build;
@@ -326,17 +329,8 @@ fn datagrams_are_forwarded_in_whole_batches() {
         &["--batch", "10", "--duration", "1h", "--json"],
     ]
     .concat();
-    let mut child = files
-        .router("process", &more)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-    let ready = "ready: frames as datagrams to ";
-    let ready = said.find_map(|line| Some(line.unwrap().strip_prefix(ready)?.to_owned()));
-    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
-    sender.connect(ready.unwrap()).unwrap();
+    let receiver = Receiver::start(&mut files.router("process", &more));
+    let sender = &receiver.sender;
     let mut frame = [0; 2048];
     for _ in 0..3 {
         for (sent, _) in packets() {
@@ -349,8 +343,8 @@ fn datagrams_are_forwarded_in_whole_batches() {
     }
     // Of no whole batch.
     sender.send(&packets()[0].0).unwrap();
-    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
-    let told = json(&child.wait_with_output().unwrap());
+    receiver.end();
+    let told = json(&receiver.output());
     assert_eq!((&told["packets"], sum(&told["verdicts"])), (&20.into(), 20));
     assert_eq!(told["first_batch_packets"], 10);
     assert!(told["stages_ns_per_packet"]["send"].as_f64() > Some(0.0));

@@ -97,7 +97,31 @@ enum Unseen {
 impl Capture {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
-        let mut recorder = Recorder::begin(&self.settings()).map_err(super::failure)?;
+        let recorder = Recorder::begin(&self.settings()).map_err(super::failure)?;
+        let followed = self.follow(recorder, &shutdown, json);
+        if io::stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
+        let (captured, whole) = followed?;
+        if json {
+            let ended = Said::Capture(captured).object();
+            exit::print(&format!("{}\n", json!({ "ended": ended })))?;
+        } else {
+            exit::print(&format!("{}\n", line(&captured)))?;
+        }
+        match whole {
+            true => Ok(()),
+            false => Err(super::failure(unfinished(&captured))),
+        }
+    }
+
+    /// Until a signal; whether the log's last epoch has all that had happened by then.
+    fn follow(
+        &self,
+        mut recorder: Recorder,
+        shutdown: &Shutdown,
+        json: bool,
+    ) -> Result<(Captured, bool), Failure> {
         let mut ready = false;
         let mut shown = Instant::now();
         let mut show = |captured: &Captured| {
@@ -111,7 +135,7 @@ impl Capture {
                 .wait(Some(shutdown.as_fd()))
                 .map_err(super::failure)?;
             if shutdown.requested() {
-                break;
+                return recorder.finish().map_err(super::failure);
             }
             let stepped = recorder.step(&mut |captured| {
                 show(captured);
@@ -123,20 +147,6 @@ impl Capture {
                 self.announce(&captured, json)?;
             }
             show(&captured);
-        }
-        let (captured, whole) = recorder.finish().map_err(super::failure)?;
-        if io::stderr().is_terminal() {
-            eprint!("\r\x1b[K");
-        }
-        if json {
-            let ended = Said::Capture(captured).object();
-            exit::print(&format!("{}\n", json!({ "ended": ended })))?;
-        } else {
-            exit::print(&format!("{}\n", line(&captured)))?;
-        }
-        match whole {
-            true => Ok(()),
-            false => Err(super::failure(unfinished(&captured))),
         }
     }
 

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
 
 mod crossover;
+#[path = "../datagrams/mod.rs"]
+mod datagrams;
 mod socket;
 mod timeline;
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::mount::{MsFlags, mount};
-use replicate::capture::Pin;
 
 use crate::bed::file_system::{Bed, Format, within};
 use crate::running::{Place, Running, shell};
@@ -113,7 +112,7 @@ fn only_what_the_journal_names_is_read() {
 #[test]
 fn what_a_journal_cannot_know_is_compared() {
     within(|bed| {
-        let Some(mut place) = place(bed) else { return };
+        let Some(place) = place(bed) else { return };
         let compared = |place: &Place| {
             let mut next = Running::start(place);
             let said = next.wait("ready");
@@ -159,12 +158,7 @@ fn what_a_journal_cannot_know_is_compared() {
 
         // Nobody keeps it any more.
         kept(&place).kill();
-        let pin = Pin {
-            folder: place.pin.take().unwrap(),
-            log: place.log.clone(),
-            id: [0; 16],
-        };
-        assert!(pin.remove().unwrap());
-        assert!(!pin.remove().unwrap());
+        assert!(place.unpin());
+        assert!(!place.unpin());
     });
 }

@@ -216,15 +216,21 @@ impl Place {
     }
 
     pub(crate) fn clean(&self) {
+        // A journal that nobody takes up is told each change of the file system for as long as it is pinned.
+        self.unpin();
         for folder in [&self.tree, &self.log, &self.copy] {
             let _ = fs::remove_dir_all(folder);
         }
-        // A journal that nobody takes up is told each change of the file system for as long as it is pinned.
-        if let Some(pin) = &self.pin {
-            for journal in fs::read_dir(pin).unwrap() {
-                fs::remove_dir_all(journal.unwrap().path()).unwrap();
-            }
-        }
+    }
+
+    /// Has nobody keep the journal any more; whether there was one.
+    pub(crate) fn unpin(&self) -> bool {
+        let pin = self.pin.clone().map(|folder| Pin {
+            folder,
+            log: self.log.clone(),
+            id: [0; 16],
+        });
+        pin.is_some_and(|pin| pin.remove().unwrap())
     }
 
     /// The log's last epoch is the tree that is there.

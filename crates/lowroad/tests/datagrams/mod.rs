@@ -1,4 +1,5 @@
 //! A program that receives frames as datagrams.
+#![allow(dead_code, reason = "each test uses some of it")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::io::{self, BufRead, BufReader};

@@ -32,6 +32,8 @@ const FEW: u64 = 2;
 const USUAL_STEPS: u32 = 100;
 /// Of a complete one.
 const ALL: u64 = 200;
+/// With a journal, which takes twice as long.
+const HALF: u64 = 100;
 const ALL_STEPS: u32 = 300;
 #[test]
 fn ten_seeds_are_taken_up_after_kills() {

@@ -143,6 +143,7 @@ fn a_source_and_an_edge_keep_all() {
         r#"lowroad_replicate_part_state{part="app",kind="capture",state="running"} 1"#,
         r#"lowroad_replicate_part_state{part="serve-1",kind="serve",state="failed"} 0"#,
         r#"lowroad_replicate_dropped_events_total{part="app",kind="capture"} 0"#,
+        r#"lowroad_replicate_files{part="app",kind="capture"} 5"#,
         r#"lowroad_replicate_lag_records{part="serve-1",kind="serve"} 0"#,
         r#"lowroad_replicate_replicas{part="serve-1",kind="serve"} 1"#,
         r#"lowroad_replicate_connections_total{part="serve-1",end="welcomed"} 1"#,

@@ -294,9 +294,17 @@ impl Recorder {
     /// [`Error::Capture`] or [`Error::Log`]; it is over then.
     pub fn step(&mut self, meanwhile: &mut Meanwhile<'_>) -> Result<Captured, Error> {
         let (began, capture) = (SystemTime::now(), &mut self.capture);
-        let progress = self
-            .written
-            .follow(meanwhile, |listener| capture.poll(listener))?;
+        let (freezer, check) = (self.freezer.as_ref(), self.check.as_ref());
+        let progress = self.written.follow(
+            &mut |captured| {
+                meanwhile(&Captured {
+                    checked: check.map(|check| check.tell(None)),
+                    pressure: freezer.and_then(|freezer| freezer.pressure().ok()),
+                    ..*captured
+                })
+            },
+            |listener| capture.poll(listener),
+        )?;
         capture.recorded(self.written.writer.epoch())?;
         let mut captured = self.reached(progress)?;
         if let Some(check) = &self.check {

@@ -11,14 +11,16 @@ use clap::{Args, Subcommand};
 pub use verbosity::Verbosity;
 
 /// The groups of checks of `lowroad selftest`, in the order they run.
-pub const CHECKS: [&str; 7] = [
+pub const CHECKS: [&str; 9] = [
     "probe",
     "accounting",
     "generator",
     "delay",
     "loss",
+    "environments",
     "neighbour",
     "aa",
+    "aa-round-trips",
 ];
 
 /// What lowroad-compare does.

@@ -9,6 +9,7 @@ mod standing;
 mod stream;
 
 use std::ffi::{CString, c_int};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::result::{self, DriverError};
@@ -35,6 +36,8 @@ pub(crate) struct Device {
     /// Which are there for as long as the context.
     kernels: Vec<Function>,
     multiprocessors: usize,
+    /// Kernels that stay on it.
+    standing: Arc<AtomicUsize>,
     /// By which buffers are written and read.
     copies: Mutex<Stream>,
 }
@@ -143,6 +146,7 @@ impl Device {
         Ok(Self {
             kernels: kernels.map_err(failed("finding a kernel"))?,
             multiprocessors: multiprocessors(device).map_err(failed("asking it"))?,
+            standing: Arc::default(),
             copies: Mutex::new(Stream::new(&context)?),
             context,
         })
@@ -170,14 +174,22 @@ impl Device {
         copies.wait()
     }
 
-    /// Within both, which are of this device.
-    pub(crate) fn copy(&self, from: &Buffer, to: &mut Buffer, bytes: usize) -> Result<(), Error> {
+    /// So many times. Within both, which are of this device.
+    pub(crate) fn copy(
+        &self,
+        from: &Buffer,
+        to: &mut Buffer,
+        bytes: usize,
+        times: u32,
+    ) -> Result<(), Error> {
         let mut copies = self.copies()?;
         let (to, from) = (to.address(0), from.address(0));
-        // SAFETY: within both, of which the one that is written is borrowed exclusively; it is done when this
-        // returns.
-        let copied = unsafe { result::memcpy_dtod_async(to, from, bytes, copies.handle()) };
-        copied.map_err(self.context.failed("copying a buffer"))?;
+        for _ in 0..times {
+            // SAFETY: within both, of which the one that is written is borrowed exclusively; it is done when this
+            // returns.
+            let copied = unsafe { result::memcpy_dtod_async(to, from, bytes, copies.handle()) };
+            copied.map_err(self.context.failed("copying a buffer"))?;
+        }
         copies.wait()
     }
 

@@ -198,15 +198,21 @@ impl Device {
         read.map(drop).map_err(self.failed("reading a buffer"))
     }
 
-    /// Within both, which are of this device.
-    pub(crate) fn copy(&self, from: &Buffer, to: &mut Buffer, bytes: usize) -> Result<(), Error> {
-        // SAFETY: within both, of which the one that is written is borrowed exclusively; it is done when this
-        // returns.
-        let copied = unsafe {
-            self.copies
-                .enqueue_copy_buffer(from, to, 0, 0, bytes, &[])
-                .and_then(|_| self.copies.finish())
-        };
+    /// So many times. Within both, which are of this device.
+    pub(crate) fn copy(
+        &self,
+        from: &Buffer,
+        to: &mut Buffer,
+        bytes: usize,
+        times: u32,
+    ) -> Result<(), Error> {
+        for _ in 0..times {
+            // SAFETY: within both, of which the one that is written is borrowed exclusively; it is done when this
+            // returns.
+            let copied = unsafe { self.copies.enqueue_copy_buffer(from, to, 0, 0, bytes, &[]) };
+            copied.map_err(self.failed("copying a buffer"))?;
+        }
+        let copied = self.copies.finish();
         copied.map_err(self.failed("copying a buffer"))
     }
 

@@ -144,9 +144,10 @@ impl Standing {
         Ok(())
     }
 
-    /// Groups that waited in vain for long have left: they are called again.
+    /// Groups that waited in vain for long have left, all of them as soon as one did: they are called again.
     fn look_after(&mut self) -> Result<(), Error> {
         if !self.inner.is_there()? && !self.is_done() {
+            self.bell(LEAVE).store(0, Ordering::Release);
             self.inner.launch()?;
         }
         Ok(())

@@ -12,7 +12,7 @@ use crate::outcome::End;
 use crate::spec::Spec;
 
 /// Of what is said here. Ends of different versions do not measure together.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// Tells this protocol from others.
 pub(crate) const GREETING: [u8; 6] = *b"lrnb\r\n";
 /// Of a message, in bytes.
@@ -21,6 +21,13 @@ const LARGEST: u32 = 64 << 10;
 /// What begins each connection or flow of a test: it belongs to this one.
 pub(crate) const COOKIE: usize = 16;
 pub(crate) type Cookie = [u8; COOKIE];
+
+/// What ends a flow of datagrams: its cookie, whose first byte is 0 where it begins one.
+pub(crate) fn last_of(cookie: &Cookie) -> Cookie {
+    let mut last = *cookie;
+    last[0] = 1;
+    last
+}
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToServer {

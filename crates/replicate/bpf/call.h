@@ -5,6 +5,11 @@
 
 #define CALLS 512
 #define END (~0ULL)
+#define TASK_EXITS 0x4
+#define TASK_IO_WORKER 0x10
+#define TASK_WORKQUEUE 0x20
+#define NO_CALL -1
+#define ENOSYS 38
 
 enum call_kind {
 	/* It changes names or attributes, but no bytes. */
@@ -43,6 +48,25 @@ static __always_inline __u8 kind_of(__u32 call)
 	/* The compiler would look at another register than it uses. */
 	asm volatile("" : "+r"(place));
 	return call < CALLS ? calls[place] : 0;
+}
+
+/* Whether a system call runs, whose end will be seen. Until it returns, its result is this one. */
+static __always_inline bool in_call(struct task_struct *task)
+{
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+
+	if (task->flags & (PF_KTHREAD | TASK_EXITS | TASK_IO_WORKER))
+		return false;
+	return (long)regs->orig_ax != NO_CALL && (long)regs->ax == -ENOSYS;
+}
+
+/* Whether names may be changing right now, by this task or by whom it works for. */
+static __always_inline bool changes_names(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	return !in_call(task) ||
+	       kind_of(((struct pt_regs *)bpf_task_pt_regs(task))->orig_ax) & CALL_NAMES;
 }
 
 /* Whether a call may have changed any bytes of a regular file that it touched. */

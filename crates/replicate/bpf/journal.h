@@ -44,11 +44,11 @@ static __always_inline bool still_in_scope(struct operation *operation, struct i
 		return true;
 	if (operation && operation->known.inode == inode->i_ino &&
 	    operation->known.generation == inode->i_generation &&
-	    operation->belonging.moved == *(volatile __u64 *)&moved)
+	    operation->belonging.border == border())
 		return operation->belonging.inside;
 	if (!operation)
 		return in_scope(inode);
-	operation->belonging.moved = *(volatile __u64 *)&moved;
+	operation->belonging.border = border();
 	inside = in_scope(inode);
 	operation->known.inode = inode->i_ino;
 	operation->known.generation = inode->i_generation;

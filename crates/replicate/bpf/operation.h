@@ -8,11 +8,6 @@
 
 /* A rename that replaces touches four, and marks of quota files may come to them. */
 #define TOUCHED 8
-#define TASK_EXITS 0x4
-#define TASK_IO_WORKER 0x10
-#define TASK_WORKQUEUE 0x20
-#define NO_CALL -1
-#define ENOSYS 38
 
 struct touched {
 	struct inode *inode;
@@ -45,16 +40,6 @@ struct {
 	__type(key, int);
 	__type(value, struct operation);
 } tasks SEC(".maps");
-
-/* Whether a system call runs, whose end will be seen. Until it returns, its result is this one. */
-static __always_inline bool in_call(struct task_struct *task)
-{
-	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
-
-	if (task->flags & (PF_KTHREAD | TASK_EXITS | TASK_IO_WORKER))
-		return false;
-	return (long)regs->orig_ax != NO_CALL && (long)regs->ax == -ENOSYS;
-}
 
 /* Whether the task works for others, so that no end of it is seen; writing back changes nothing. */
 static __always_inline bool in_the_middle(struct task_struct *task)

@@ -3,6 +3,7 @@
 #ifndef REPLICATE_SCOPE_H
 #define REPLICATE_SCOPE_H
 
+#include "call.h"
 #include "event.h"
 
 #define DEEPEST 64
@@ -16,9 +17,9 @@ const volatile __u64 subvolume;
 /* The tree is all of its file system. */
 const volatile bool whole = true;
 
-/* What is known holds for one count of the directories that were moved. */
+/* What is known holds for one state of the border of the tree. */
 struct belonging {
-	__u64 moved;
+	__u64 border;
 	__u64 inside;
 };
 
@@ -31,10 +32,32 @@ struct {
 
 /* Names that were moved or added where they may take files across the border of the tree. */
 __u64 moved;
+/* How often userspace has found files in the tree that were told of by nothing. */
+__u64 found SEC(".data.found");
+
+static __always_inline __u64 border(void)
+{
+	return *(volatile __u64 *)&moved + *(volatile __u64 *)&found;
+}
+
+static __always_inline bool is_directory(struct inode *inode)
+{
+	return (BPF_CORE_READ(inode, i_mode) & 0170000) == 0040000;
+}
 
 static __always_inline bool hashed(struct dentry *dentry)
 {
 	return BPF_CORE_READ(dentry, d_hash.pprev) != NULL;
+}
+
+static __always_inline struct dentry *first_alias(struct hlist_node *node)
+{
+	return (void *)((char *)node - bpf_core_field_offset(struct dentry, d_u.d_alias));
+}
+
+static __always_inline bool is_name(struct dentry *dentry)
+{
+	return hashed(dentry) && BPF_CORE_READ(dentry, d_parent) != dentry;
 }
 
 /* The newest name of the file that is one; none where the cache has none. */
@@ -44,31 +67,21 @@ static __noinline struct dentry *alias_of(struct inode *inode)
 	int i;
 
 	for (i = 0; i < ALIASES && node; i++) {
-		struct dentry *dentry =
-			(void *)((char *)node - bpf_core_field_offset(struct dentry, d_u.d_alias));
+		struct dentry *dentry = first_alias(node);
 
-		if (hashed(dentry) && BPF_CORE_READ(dentry, d_parent) != dentry)
+		if (is_name(dentry))
 			return dentry;
 		node = BPF_CORE_READ(node, next);
 	}
 	return NULL;
 }
 
-static __noinline int below_root(struct inode *inode)
+/* Whether a name, by its address, is below the root; one that is too deep to say is. */
+__noinline int is_below(__u64 address)
 {
-	struct dentry *dentry;
+	struct dentry *dentry = (void *)address;
 	int i;
 
-	if (BPF_CORE_READ(inode, i_ino) == root_inode)
-		return 1;
-	/* It may have a name in the tree beside others. */
-	if ((BPF_CORE_READ(inode, i_mode) & 0170000) != 0040000 &&
-	    BPF_CORE_READ(inode, i_nlink) > 1)
-		return 1;
-	dentry = alias_of(inode);
-	/* Without a name it may have had one: userspace knows whether it did. */
-	if (!dentry)
-		return 1;
 	for (i = 0; i < DEEPEST; i++) {
 		struct dentry *parent = BPF_CORE_READ(dentry, d_parent);
 
@@ -79,6 +92,32 @@ static __noinline int below_root(struct inode *inode)
 		dentry = parent;
 	}
 	return 1;
+}
+
+static __noinline int below_root(struct inode *inode)
+{
+	struct hlist_node *node = BPF_CORE_READ(inode, i_dentry.first);
+	bool named = false;
+	int i;
+
+	if (BPF_CORE_READ(inode, i_ino) == root_inode)
+		return 1;
+	/* It may have a name in the tree beside others. */
+	if (!is_directory(inode) && BPF_CORE_READ(inode, i_nlink) > 1)
+		return 1;
+	/* One that is just being taken away is still there, and newer than the one that stays. */
+	for (i = 0; i < ALIASES && node; i++) {
+		struct dentry *dentry = first_alias(node);
+
+		if (is_name(dentry)) {
+			named = true;
+			if (is_below((__u64)dentry))
+				return 1;
+		}
+		node = BPF_CORE_READ(node, next);
+	}
+	/* Without a name it may have had one, and of many not all are looked at: userspace knows. */
+	return !named || node;
 }
 
 static __always_inline bool on_device(struct inode *inode)
@@ -109,7 +148,7 @@ static __always_inline __u64 subvolume_of(struct inode *inode)
 
 static __always_inline bool in_scope(struct inode *inode)
 {
-	struct belonging *known, found = {};
+	struct belonging *known, now = {};
 	struct file_key file;
 
 	if (!on_device(inode))
@@ -120,12 +159,14 @@ static __always_inline bool in_scope(struct inode *inode)
 		return true;
 	file = file_of(inode);
 	known = bpf_map_lookup_elem(&belongs, &file);
-	if (known && known->moved == moved)
+	now.border = border();
+	if (known && known->border == now.border)
 		return known->inside;
-	found.moved = moved;
-	found.inside = below_root(inode);
-	bpf_map_update_elem(&belongs, &file, &found, BPF_ANY);
-	return found.inside;
+	now.inside = below_root(inode);
+	/* Where a name that goes is all that the cache has, the file may have one in the tree. */
+	if (now.inside || is_directory(inode) || !changes_names())
+		bpf_map_update_elem(&belongs, &file, &now, BPF_ANY);
+	return now.inside;
 }
 
 #endif

@@ -158,6 +158,10 @@ impl Tree {
         self.doubts.first().is_some()
     }
 
+    pub(crate) fn is_in_doubt(&self, file: File, part: &Part) -> bool {
+        self.doubts.has(file, part)
+    }
+
     /// What has been in doubt since, and was not settled.
     pub(crate) fn in_doubt(&self) -> impl Iterator<Item = (File, Part)> {
         self.doubts.parts()

@@ -3,7 +3,8 @@
  * A kernel that stays, and decides about batch after batch whenever the host rings. Its groups know
  * nothing of each other: each looks at the bell by itself, has a part of every batch, and says by
  * itself that it is done. A group that waited in vain for long leaves, lest it be in somebody's
- * way; the host then launches the kernel again, and no group does a batch twice.
+ * way, and has the others leave as well: a batch then waits for none that still looks. The host
+ * launches the kernel again, and no group does a batch twice.
  */
 #ifdef __OPENCL_VERSION__
 typedef volatile GLOBAL atomic_uint *bell_number;
@@ -74,6 +75,7 @@ INLINE u32 await_batch(bell_number bell, u32 last, u32 patience)
 		if (LOOK(bell + LEAVE))
 			return 0;
 	}
+	TELL(bell + LEAVE, 1);
 	return 0;
 }
 

@@ -17,8 +17,50 @@ use crate::units::Span;
 const COVER: usize = 17;
 const SEED: u64 = 0xaa;
 
-pub(super) fn check(experiments: usize, stop: &AtomicBool) -> Result<Vec<Check>> {
-    let (mut covered, mut claims, mut judged) = (0, 0, 0);
+/// Half the width of an interval of round trips between two namespaces, in per cent: what is further from equality than
+/// this can be told from it.
+const HALF_WIDTH_PCT: f64 = 1.2;
+
+/// The datapath of a relay.
+pub(super) fn relay(experiments: usize, stop: &AtomicBool) -> Result<Vec<Check>> {
+    let mut plan = Plan::find("relay-delay")?.narrowed(true, &["xdp".to_owned()], None)?;
+    plan.loads.truncate(1);
+    plan.loads[0].duration = Span(Duration::from_millis(150));
+    let intervals = intervals(&plan, "delay_p50", experiments, stop)?;
+    Ok(intervals.checks("A/A"))
+}
+
+/// Round trips between two namespaces.
+pub(super) fn round_trips(experiments: usize, stop: &AtomicBool) -> Result<Vec<Check>> {
+    let mut plan = Plan::find("netbench-matrix")?.narrowed(false, &["direct".to_owned()], None)?;
+    plan.loads.truncate(1);
+    let intervals = intervals(&plan, "rtt_us_p50", experiments, stop)?;
+    let mut checks = intervals.checks("round-trip A/A");
+    let width = intervals.half_width_pct();
+    checks.push(Check::new(
+        "round-trip A/A half-width (median)",
+        &format!("at most {HALF_WIDTH_PCT} %"),
+        format!("{width:.2} %"),
+        width <= HALF_WIDTH_PCT,
+    ));
+    Ok(checks)
+}
+
+/// What B'' against B came to.
+#[derive(Debug, Default)]
+struct Intervals {
+    all: Vec<[f64; 2]>,
+    claims: usize,
+}
+
+/// Of a plan of one arm, which as the baseline runs three times a block.
+fn intervals(
+    plan: &Plan,
+    metric: &str,
+    experiments: usize,
+    stop: &AtomicBool,
+) -> Result<Intervals> {
+    let mut intervals = Intervals::default();
     for number in 0..experiments {
         let folder = testbed::folder()?;
         let options = Options {
@@ -26,47 +68,50 @@ pub(super) fn check(experiments: usize, stop: &AtomicBool) -> Result<Vec<Check>>
             attempts: crate::ATTEMPTS,
             seed: SEED + number as u64,
             resume: false,
-            command: "lowroad selftest --only aa".to_owned(),
+            command: "lowroad selftest".to_owned(),
             stop,
         };
-        let end = run(&plan()?, folder.path(), &options, &mut Silent)?;
+        let end = run(plan, folder.path(), &options, &mut Silent)?;
         ensure!(end == End::Complete, "interrupted");
         let record = Record::read(&folder.path().join("record.jsonl"))?;
         let summary = report::Summary::from_record(&record);
-        let rows = summary
-            .results
-            .iter()
-            .filter(|row| row.metric == "delay_p50" && row.arm.ends_with("''"));
-        for row in rows {
-            let Some([low, high]) = row.ci else { continue };
-            judged += 1;
-            covered += usize::from(low <= 1.0 && 1.0 <= high);
-            claims += usize::from(matches!(row.verdict, Verdict::Better | Verdict::Worse));
+        let results = summary.results.iter();
+        for row in results.filter(|row| row.metric == metric && row.arm.ends_with("''")) {
+            intervals.all.extend(row.ci);
+            let claimed = matches!(row.verdict, Verdict::Better | Verdict::Worse);
+            intervals.claims += usize::from(claimed);
         }
     }
-    let least = (COVER * judged).div_ceil(20);
-    Ok(vec![
-        Check::new(
-            "A/A intervals that cover equality",
-            &format!("at least {least} of {judged}"),
-            format!("{covered} of {judged}"),
-            judged > 0 && covered >= least,
-        ),
-        Check::new(
-            "A/A differences claimed",
-            "0",
-            format!("{claims} of {judged}"),
-            judged > 0 && claims == 0,
-        ),
-    ])
+    Ok(intervals)
 }
 
-/// One arm, which as the baseline runs three times a block: B'' is judged against B.
-fn plan() -> Result<Plan> {
-    let mut plan = Plan::find("relay-delay")?.narrowed(true, &["xdp".to_owned()], None)?;
-    plan.loads.truncate(1);
-    plan.loads[0].duration = Span(Duration::from_millis(150));
-    Ok(plan)
+impl Intervals {
+    fn checks(&self, what: &str) -> Vec<Check> {
+        let judged = self.all.len();
+        let covering = |[low, high]: &&[f64; 2]| *low <= 1.0 && 1.0 <= *high;
+        let covered = self.all.iter().filter(covering).count();
+        let least = (COVER * judged).div_ceil(20);
+        vec![
+            Check::new(
+                &format!("{what} intervals that cover equality"),
+                &format!("at least {least} of {judged}"),
+                format!("{covered} of {judged}"),
+                judged > 0 && covered >= least,
+            ),
+            Check::new(
+                &format!("{what} differences claimed"),
+                "0",
+                format!("{} of {judged}", self.claims),
+                judged > 0 && self.claims == 0,
+            ),
+        ]
+    }
+
+    /// The median; infinite of none.
+    fn half_width_pct(&self) -> f64 {
+        let widths: Vec<f64> = self.all.iter().map(|[low, high]| high - low).collect();
+        stats::median(&widths).map_or(f64::INFINITY, |width| width * 50.0)
+    }
 }
 
 struct Silent;

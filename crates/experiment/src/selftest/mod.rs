@@ -1,6 +1,7 @@
 //! The instruments against known answers, live on this machine: what `./test` checks with fed-in
 //! numbers, checked here with packets.
 
+mod environments;
 mod honesty;
 mod inject;
 mod instruments;
@@ -32,14 +33,16 @@ impl Check {
 }
 
 /// The groups of checks, in the order they run.
-pub const NAMES: [&str; 7] = [
+pub const NAMES: [&str; 9] = [
     "probe",
     "accounting",
     "generator",
     "delay",
     "loss",
+    "environments",
     "neighbour",
     "aa",
+    "aa-round-trips",
 ];
 
 /// Runs one group of checks; `quick` repeats less.
@@ -54,8 +57,10 @@ pub fn run(name: &str, quick: bool, stop: &AtomicBool) -> Result<Vec<Check>> {
         "generator" => instruments::generator(stop),
         "delay" => inject::delay(if quick { 6 } else { 20 }, stop),
         "loss" => inject::loss(),
+        "environments" => environments::check(if quick { 5 } else { 20 }, stop),
         "neighbour" => neighbour::check(if quick { 10 } else { 40 }, stop),
-        "aa" => honesty::check(if quick { 4 } else { 20 }, stop),
+        "aa" => honesty::relay(if quick { 4 } else { 20 }, stop),
+        "aa-round-trips" => honesty::round_trips(if quick { 2 } else { 20 }, stop),
         other => bail!("no check is called {other:?}"),
     }
 }

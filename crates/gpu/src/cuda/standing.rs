@@ -1,11 +1,12 @@
 //! A kernel that stays, and the memory of the host that it reads and writes.
 
-use std::ffi::{c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use cudarc::driver::result;
 use cudarc::driver::sys::{CUresult, cuStreamQuery};
+use datapath::Missing;
 
 use super::lane::{BLOCK, Passed};
 use super::memory::Pinned;
@@ -15,8 +16,41 @@ use crate::device::Memories;
 use crate::lane::Argument;
 use crate::{Error, standing};
 
-/// Blocks for each multiprocessor.
-const BLOCKS: usize = 4;
+/// One of the kernels that stay on a device at once, each with a block on every multiprocessor. One that did not fit
+/// beside the others would wait until one of them leaves.
+#[derive(Debug)]
+struct Seat(Arc<AtomicUsize>);
+
+impl Seat {
+    fn take(device: &Device, kernel: Function) -> Result<Self, Error> {
+        let context = &device.context;
+        context.enter()?;
+        let block = c_int::try_from(BLOCK).unwrap_or(c_int::MAX);
+        // SAFETY: a kernel of a module that is there as long as its context.
+        let fits =
+            unsafe { result::occupancy::max_active_block_per_multiprocessor(kernel.0, block, 0) };
+        let fits = fits.map_err(context.failed("asking how many kernels fit"))?;
+        let seat = Self(Arc::clone(&device.standing));
+        // Before it is known to be free: what goes gives it back.
+        let taken = seat.0.fetch_add(1, Ordering::Relaxed);
+        if taken < usize::try_from(fits).unwrap_or_default() {
+            return Ok(seat);
+        }
+        let name = &context.name;
+        Err(Error::Missing(Missing::new(
+            format!(
+                "{name} has room for {fits} kernels that stay, of which each stream of each thread has one"
+            ),
+            "use fewer --streams or --threads, or --launch stream or graph",
+        )))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Standing {
@@ -29,6 +63,7 @@ pub(crate) struct Standing {
     output: Pinned,
     groups: usize,
     prepared: Vec<Passed>,
+    _seat: Seat,
 }
 
 impl Standing {
@@ -39,9 +74,10 @@ impl Standing {
         back: usize,
     ) -> Result<Self, Error> {
         let context = &device.context;
-        let groups = BLOCKS * device.multiprocessors.max(1);
+        let groups = device.multiprocessors.max(1);
         let bytes = standing::numbers(groups) * size_of::<u32>();
         Ok(Self {
+            _seat: Seat::take(device, device.kernels[kernel])?,
             bell: Pinned::new(context, bytes)?,
             input: Pinned::new(context, there)?,
             output: Pinned::new(context, back)?,

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use opencl3::command_queue::CommandQueue;
 use opencl3::event::Event;
 use opencl3::kernel::Kernel;
-use opencl3::memory::{CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, ClMem};
+use opencl3::memory::{
+    CL_MAP_READ, CL_MAP_WRITE_INVALIDATE_REGION, CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, ClMem,
+};
 use opencl3::types::{CL_BLOCKING, CL_NON_BLOCKING, cl_map_flags, cl_mem, cl_uint};
 
 use super::{Buffer, Device, queue};
@@ -47,8 +49,8 @@ pub(super) struct End {
 enum Host {
     Pageable(Vec<u8>),
     Pinned(Mapping),
-    /// The buffer itself, while it is the host's.
-    Mapped(Option<NonNull<u8>>),
+    /// The buffer itself, so many bytes from its start on, while they are the host's.
+    Mapped(Option<(NonNull<u8>, usize)>),
 }
 
 /// Memory of the host that the device reaches, mapped for as long as it is there.
@@ -75,7 +77,13 @@ impl Lane {
             kernels.push(kernel(&device, name)?);
         }
         Ok(Self {
-            input: End::new(&device, &queue, memory, there, CL_MAP_WRITE)?,
+            input: End::new(
+                &device,
+                &queue,
+                memory,
+                there,
+                CL_MAP_WRITE_INVALIDATE_REGION,
+            )?,
             output: End::new(&device, &queue, memory, back, CL_MAP_READ)?,
             device,
             queue,
@@ -86,7 +94,8 @@ impl Lane {
 
     /// Nothing is on the way.
     pub(crate) fn input(&mut self) -> Result<&mut [u8], Error> {
-        self.input.take(&self.device, &self.queue)?;
+        self.input
+            .take(&self.device, &self.queue, self.input.bytes)?;
         Ok(self.input.bytes_mut())
     }
 
@@ -185,7 +194,7 @@ impl Lane {
         self.queue
             .finish()
             .map_err(self.device.failed("waiting for a batch"))?;
-        self.output.take(&self.device, &self.queue)?;
+        self.output.take(&self.device, &self.queue, back)?;
         Ok(&self.output.bytes_mut()[..back])
     }
 }
@@ -238,18 +247,21 @@ impl End {
         })
     }
 
-    /// The host's from now on.
-    fn take(&mut self, device: &Device, queue: &CommandQueue) -> Result<(), Error> {
-        if let Host::Mapped(start @ None) = &mut self.host {
-            *start = Some(map(device, queue, &self.buffer, self.bytes, self.access)?);
+    /// So many bytes are the host's from now on: a driver may copy what is mapped.
+    fn take(&mut self, device: &Device, queue: &CommandQueue, bytes: usize) -> Result<(), Error> {
+        if let Host::Mapped(mapped @ None) = &mut self.host
+            && bytes > 0
+        {
+            let start = map(device, queue, &self.buffer, bytes, self.access)?;
+            *mapped = Some((start, bytes));
         }
         Ok(())
     }
 
     /// The device's from now on.
     pub(super) fn release(&mut self, device: &Device, queue: &CommandQueue) -> Result<(), Error> {
-        if let Host::Mapped(start) = &mut self.host
-            && let Some(start) = start.take()
+        if let Host::Mapped(mapped) = &mut self.host
+            && let Some((start, _)) = mapped.take()
         {
             // SAFETY: what was mapped is unmapped once, and not looked at until it is mapped again.
             let unmapped = unsafe {
@@ -309,15 +321,15 @@ impl End {
 
 /// What the host sees; nothing of a buffer that is the device's.
 fn host(host: &mut Host, bytes: usize) -> &mut [u8] {
-    let start = match host {
+    let mapped = match host {
         Host::Pageable(bytes) => return bytes,
-        Host::Pinned(mapping) => Some(mapping.start),
-        Host::Mapped(start) => *start,
+        Host::Pinned(mapping) => Some((mapping.start, bytes)),
+        Host::Mapped(mapped) => *mapped,
     };
-    match start {
+    match mapped {
         // SAFETY: so many bytes are mapped there, and reached by the end's owner alone while nothing is on
         // the way.
-        Some(start) => unsafe { slice::from_raw_parts_mut(start.as_ptr(), bytes) },
+        Some((start, bytes)) => unsafe { slice::from_raw_parts_mut(start.as_ptr(), bytes) },
         None => &mut [],
     }
 }
@@ -330,7 +342,7 @@ fn map(
     access: cl_map_flags,
 ) -> Result<NonNull<u8>, Error> {
     let mut start: cl_mem = ptr::null_mut();
-    // SAFETY: the whole of the buffer; the call waits until it is mapped.
+    // SAFETY: no more than the buffer has; the call waits until it is mapped.
     let mapped =
         unsafe { queue.enqueue_map_buffer(buffer, CL_BLOCKING, access, 0, bytes, &mut start, &[]) };
     mapped.map_err(device.failed("mapping a buffer"))?;

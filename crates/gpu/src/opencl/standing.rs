@@ -21,8 +21,6 @@ use crate::device::Memories;
 use crate::lane::Argument;
 use crate::{Error, Kind, standing};
 
-/// Groups for each compute unit of a device that is no CPU.
-const GROUPS: usize = 4;
 /// Of `CL_DEVICE_ATOMIC_MEMORY_CAPABILITIES`.
 const ALL_DEVICES: u64 = 1 << 6;
 
@@ -95,7 +93,8 @@ impl Standing {
         let groups = match device.kind {
             // The others are for what else is asked of it.
             Kind::Cpu => units.saturating_sub(1).max(1),
-            Kind::Gpu | Kind::Other => GROUPS * units.max(1),
+            // One for each, so that those of several streams fit beside each other.
+            Kind::Gpu | Kind::Other => units.max(1),
         };
         let bytes = standing::numbers(groups) * size_of::<u32>();
         Ok(Self {

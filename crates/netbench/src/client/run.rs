@@ -223,7 +223,7 @@ impl Flow<'_> {
         }
         let pace = self.spec.rate;
         let pace = pace.map(|rate| Pace::new(rate, self.number, self.spec.flows));
-        stream::udp_send(&socket, self.spec.message, pace, self.totals)
+        stream::udp_send(&socket, &self.cookie, self.spec.message, pace, self.totals)
     }
 
     fn connect(&self) -> io::Result<TcpStream> {

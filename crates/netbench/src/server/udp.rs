@@ -23,7 +23,7 @@ pub(super) fn serve(test: &Test<'_>, flow: u16, socket: &UdpSocket) -> io::Resul
         (_, Direction::Up) => stream::udp_receive(socket, &test.cookie, totals),
         (_, Direction::Down) => {
             let pace = rate(test).map(|rate| Pace::new(rate, flow, spec.flows));
-            stream::udp_send(socket, spec.message, pace, totals)
+            stream::udp_send(socket, &test.cookie, spec.message, pace, totals)
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Begins to follow a tree: with a log of its own, or with one that a capture has left.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -140,6 +141,7 @@ impl Capture {
             deriver: Deriver::new(source, filter),
             order: Order::new(0),
             reading: Reading::Idle,
+            listed: BTreeMap::new(),
             pace: Pace::new(options.rate_limit),
             progress: Progress::default(),
             accounted: 0,

@@ -28,6 +28,9 @@ impl Capture {
         for (file, doubt) in later {
             self.read(*file, doubt, listener)?;
         }
+        for (directory, names) in std::mem::take(&mut self.listed) {
+            self.forget_missing(directory, &names);
+        }
         Ok(())
     }
 }

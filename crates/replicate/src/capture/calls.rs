@@ -10,7 +10,7 @@ const THIRD: u8 = 8;
 const MOVES: u8 = 16;
 const SYNC: u8 = 32;
 const SYNC_ALL: u8 = 64;
-const OPENS: u8 = 128;
+const OPENED: u8 = 128;
 
 /// Numbers below this one are known to the programs.
 pub(super) const COUNT: usize = 512;
@@ -28,6 +28,11 @@ pub(super) fn renames(call: u16) -> bool {
 
 pub(super) fn links(call: u16) -> bool {
     is(call, &LINKS)
+}
+
+/// A system call that may give a file a name.
+pub(super) fn names(call: u16) -> bool {
+    renames(call) || links(call) || is(call, &OPENS) || is(call, &old::OPENS)
 }
 
 fn is(call: u16, calls: &[i64]) -> bool {
@@ -53,7 +58,7 @@ mod old {
         libc::SYS_utime,
         libc::SYS_utimes,
     ];
-    pub(super) const WHOLE: [i64; 2] = [libc::SYS_open, libc::SYS_creat];
+    pub(super) const OPENS: [i64; 2] = [libc::SYS_open, libc::SYS_creat];
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -63,10 +68,11 @@ mod old {
     pub(super) const RENAME: i64 = libc::SYS_renameat;
     pub(super) const LINK: i64 = libc::SYS_linkat;
     pub(super) const NAMES: [i64; 0] = [];
-    pub(super) const WHOLE: [i64; 0] = [];
+    pub(super) const OPENS: [i64; 0] = [];
 }
 
 const RENAMES: [i64; 3] = [old::RENAME, libc::SYS_renameat, libc::SYS_renameat2];
+const OPENS: [i64; 2] = [libc::SYS_openat, libc::SYS_openat2];
 const LINKS: [i64; 2] = [old::LINK, libc::SYS_linkat];
 
 /// What each call may do, by its number.
@@ -83,8 +89,8 @@ pub(super) fn table() -> [u8; COUNT] {
     mark(&RENAMES, NAMES | MOVES);
     mark(&LINKS, NAMES | MOVES);
     mark(&old::NAMES, NAMES);
-    mark(&old::WHOLE, WHOLE | OPENS);
-    mark(&[libc::SYS_openat, libc::SYS_openat2], WHOLE | OPENS);
+    mark(&old::OPENS, WHOLE | OPENED);
+    mark(&OPENS, WHOLE | OPENED);
     mark(
         &[
             libc::SYS_unlinkat,

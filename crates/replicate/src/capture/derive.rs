@@ -12,7 +12,7 @@ use super::look::Blocks;
 use super::rescan::Comparison;
 use super::source::{Source, kind_of};
 use crate::patterns::Filter;
-use crate::record::{Attributes, Change, Entry, File, Kind, Origin, Part};
+use crate::record::{Attributes, Change, Entry, File, Kind, Name, Origin, Part};
 use crate::tree::{Invalid, Tree};
 
 const SYMLINK: u16 = 0o120_000;
@@ -50,8 +50,9 @@ pub(super) struct Deriver {
 #[derive(Debug, Default)]
 struct Told {
     directories: Vec<File>,
-    /// A file with several names was touched.
+    /// A file with several names was touched, and not all of them are known.
     linked: bool,
+    short: bool,
     /// Where what it touched has names now.
     parents: Vec<File>,
 }
@@ -180,6 +181,12 @@ impl Deriver {
         let Event {
             file, flags, what, ..
         } = event;
+        if let What::State(state) = &what
+            && state.links > 0
+        {
+            self.returned(file);
+            self.has_left(file, state);
+        }
         let regular = self.is(file, &Kind::Regular);
         self.missed(file, &what);
         match what {
@@ -250,7 +257,9 @@ impl Deriver {
     }
 
     fn created(&mut self, file: File, state: &State) {
-        if self.tree.get(file).is_some() {
+        // The programs take what has no name yet for the tree's.
+        let outside = self.source.has_outside() && !self.is(state.parent, &Kind::Directory);
+        if outside || self.tree.get(file).is_some() {
             return;
         }
         if !self.filter.is_empty() {
@@ -273,7 +282,8 @@ impl Deriver {
         let parent = self.tree.get(directory);
         let inherits =
             parent.is_some_and(|node| node.extended.iter().any(|(name, _)| name == DEFAULT_ACCESS));
-        if inherits {
+        // What is being read of the directory may say so.
+        if inherits || self.tree.is_in_doubt(directory, &Part::Attributes) {
             self.doubt(file, Part::Attributes);
         }
     }
@@ -302,6 +312,7 @@ impl Deriver {
 
     fn state(&mut self, file: File, flags: Flags, state: &State) -> Result<(), Error> {
         self.completed(file, state)?;
+        let before = self.held(file);
         if self.tree.get(file).is_none() {
             self.unknown(flags, state);
         } else if state.mode == 0 {
@@ -322,7 +333,7 @@ impl Deriver {
         if directory && (flags.in_the_middle() || flags.overflown()) {
             self.doubt(file, Part::Names);
         }
-        self.group(file, flags, state, directory);
+        self.group(file, flags, state, &before);
         Ok(())
     }
 
@@ -386,6 +397,11 @@ impl Deriver {
             return;
         }
         if self.tree.child(*directory, name) != Some(file) {
+            if state.links > 1 && !is_directory && !calls::names(state.call) {
+                // Another call, still under way, may be taking it.
+                self.doubt(*directory, Part::Names);
+                return;
+            }
             self.link(*directory, name.clone(), file);
         }
         if is_directory {
@@ -420,7 +436,7 @@ impl Deriver {
     }
 
     /// Which names the file has is to be read: where it had one, and where it may have.
-    fn doubt_names(&mut self, file: File, state: &State) {
+    pub(super) fn doubt_names(&mut self, file: File, state: &State) {
         let known = state.name.iter().map(|(directory, _)| *directory);
         let directories: BTreeSet<_> = self
             .held(file)
@@ -435,16 +451,31 @@ impl Deriver {
     }
 
     /// A rename of a file with several names leaves open which of them it was, and of what crosses the
-    /// border of the tree only the directory is told.
-    fn group(&mut self, file: File, flags: Flags, state: &State, directory: bool) {
+    /// border of the tree only the directory is told. `before` the file had these names.
+    fn group(&mut self, file: File, flags: Flags, state: &State, before: &BTreeSet<(File, Name)>) {
+        // What is told at once, is of no call that ends.
+        if state.call == 0 {
+            if flags.last() {
+                self.told.remove(&state.task);
+            }
+            return;
+        }
+        let now = self.held(file);
         let told = self.told.entry(state.task).or_default();
-        if directory {
+        if self
+            .tree
+            .get(file)
+            .is_some_and(|node| node.kind == Kind::Directory)
+        {
             told.directories.push(file);
         } else if state.links > 1 {
             told.linked = true;
+            told.short |= now.len() < usize::try_from(state.links).unwrap_or(usize::MAX);
         }
+        // What another file was put in the place of, was told for that alone.
+        let replaced = now.len() < before.len() && now.is_subset(before);
         let parent = state.name.as_ref().map(|(parent, _)| *parent);
-        told.parents.extend(parent);
+        told.parents.extend(parent.filter(|_| !replaced));
         if !flags.last() {
             return;
         }
@@ -455,7 +486,9 @@ impl Deriver {
             .iter()
             .any(|parent| told.directories.contains(parent));
         let unseen = !named && (renames || calls::links(state.call));
-        if unseen || told.linked && renames {
+        // Another call may have given it a name as well, of which only the newest is told.
+        let short = told.short && calls::names(state.call);
+        if unseen || short || told.linked && renames {
             for directory in told.directories {
                 self.doubt(directory, Part::Names);
             }

@@ -17,6 +17,9 @@ use crate::record::File;
 const INODE_AND_GENERATION: i32 = 1;
 const XFS_WIDE: i32 = 0x81;
 const BTRFS: i32 = 0x4d;
+/// Numbers of the first directory: of the file system, and of a subvolume.
+const EXT4_FIRST: u64 = 2;
+const BTRFS_FIRST: u64 = 256;
 
 /// A file system that can be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +92,15 @@ impl Format {
     /// known that something has changed.
     pub(super) fn exact(self) -> bool {
         self == Self::Ext4
+    }
+
+    /// Whether it is known to be the directory that all others are below.
+    pub(super) fn is_first(self, file: File) -> bool {
+        match self {
+            Self::Ext4 => file.inode == EXT4_FIRST,
+            Self::Btrfs { .. } => file.inode == BTRFS_FIRST,
+            Self::Xfs { .. } | Self::Tmpfs | Self::Overlay { .. } => false,
+        }
     }
 
     /// It tells nothing of stores through memory.

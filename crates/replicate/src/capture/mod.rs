@@ -29,6 +29,7 @@ mod suspect;
 mod vague;
 mod wait;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -37,7 +38,7 @@ use std::time::{Duration, Instant};
 
 use crate::log;
 use crate::patterns::{self, Patterns};
-use crate::record::{Change, Entry, File, Part};
+use crate::record::{Change, Entry, File, Name, Part};
 use derive::Deriver;
 use doubt::Doubts;
 pub use functions::check as functions;
@@ -102,6 +103,8 @@ pub struct Capture {
     deriver: Deriver,
     order: Order,
     reading: Reading,
+    /// What was found in directories that are being read.
+    listed: BTreeMap<File, BTreeSet<Name>>,
     pace: Pace,
     progress: Progress,
     /// Dropped events of which the files are in doubt, or have been.

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::derive::Deriver;
-use crate::record::{Change, File, Name, Part};
+use super::event::State;
+use crate::record::{Change, File, Kind, Name, Part};
 
 impl Deriver {
     /// A directory is outside of the tree now, and with it what has no other name.
@@ -81,13 +82,48 @@ impl Deriver {
     }
 
     fn loses_a_name(&mut self, file: File) {
-        if self.source.holds() || !self.filter.is_empty() {
+        if self.source.holds() || !self.filter.is_empty() || self.source.has_outside() {
             self.nameless.insert(file);
         }
     }
 
-    /// Lets go of what is held and has no name in the tree: nobody tells when its last user leaves it, and
-    /// where it gets a name again, that directory is read. Nothing may be in doubt.
+    /// Whether the file may be outside of the tree, where nobody tells what becomes of it.
+    pub(super) fn has_strayed(&self, file: File) -> bool {
+        self.source.has_outside() && self.nameless.contains(&file) && self.held(file).is_empty()
+    }
+
+    /// Takes away the names of what is outside of the tree by now: it may be back before its directories are read, and has
+    /// to be read as well then.
+    pub(super) fn has_left(&mut self, file: File, state: &State) {
+        let Some((above, _)) = &state.name else {
+            return;
+        };
+        let is_directory = self.is(file, &Kind::Directory);
+        // Of several names another may be in the tree.
+        let only = is_directory || state.links == 1;
+        let outside = self.source.has_outside() && !self.is(*above, &Kind::Directory);
+        if !outside || !only || Some(file) == self.tree.root() {
+            return;
+        }
+        self.doubt_names(file, state);
+        if is_directory {
+            self.leave(file);
+        } else {
+            for (directory, name) in self.held(file) {
+                self.unlink(directory, &name);
+            }
+        }
+    }
+
+    /// What has come back from outside is as unknown as what was never in the tree.
+    pub(super) fn returned(&mut self, file: File) {
+        if self.has_strayed(file) {
+            self.leave(file);
+        }
+    }
+
+    /// Lets go of what has no name in the tree: nobody tells when its last user leaves it, or what becomes of it outside.
+    /// Where it gets a name again, that directory is read. Nothing may be in doubt.
     pub(super) fn let_go(&mut self) {
         while let Some(file) = self.nameless.pop_first() {
             if self.held(file).is_empty() && Some(file) != self.tree.root() {

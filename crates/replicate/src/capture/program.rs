@@ -23,9 +23,6 @@ use super::skel::{CaptureSkelBuilder, OpenCaptureSkel, Plain, types};
 use super::{Error, Options, pin};
 use crate::record::File;
 
-/// The inode number of an ext4 file system's first directory.
-const FIRST_INODE: u64 = 2;
-
 /// Of the ring, in bytes: as much as stays in a CPU's cache until it is written to a log.
 const PORTION: u64 = 256 << 10;
 
@@ -51,6 +48,7 @@ pub(super) struct Programs {
     bell: Ring,
     maps: Maps,
     periods: u64,
+    found: u64,
     /// With the names of their programs.
     links: Vec<(String, Link)>,
     functions: Functions,
@@ -63,6 +61,7 @@ pub(super) struct Maps {
     bell: MapHandle,
     lost: MapHandle,
     period: MapHandle,
+    found: MapHandle,
     pub(super) answers: MapHandle,
     pub(super) turn: MapHandle,
     pub(super) even: MapHandle,
@@ -137,6 +136,7 @@ impl Programs {
                 bell: handle(&skel.maps.bell)?,
                 lost: handle(&skel.maps.lost)?,
                 period: handle(&skel.maps.data_period)?,
+                found: handle(&skel.maps.data_found)?,
                 answers: handle(&skel.maps.answers)?,
                 turn: handle(&skel.maps.data_turn)?,
                 even: handle(&skel.maps.even_turns)?,
@@ -144,6 +144,7 @@ impl Programs {
                 label: handle(&skel.maps.label)?,
             },
             periods: 1,
+            found: 0,
             links,
             functions,
         })
@@ -225,6 +226,19 @@ impl Programs {
             .map_err(Error::bpf("beginning a period"))
     }
 
+    /// From now on the programs ask again of each file whether it is in the tree.
+    pub(super) fn found(&mut self) -> Result<(), Error> {
+        self.found += 1;
+        self.maps
+            .found
+            .update(
+                &0u32.to_ne_bytes(),
+                &self.found.to_ne_bytes(),
+                MapFlags::ANY,
+            )
+            .map_err(Error::bpf("telling that files were found"))
+    }
+
     /// Bytes that wait in the ring.
     pub(super) fn waiting(&self) -> u64 {
         self.ring.waiting()
@@ -304,7 +318,7 @@ fn settle(
     let device = (major(scope.device) << 20) | minor(scope.device);
     constants.root_device = u32::try_from(device).map_err(|_| Error::Unknown)?;
     constants.root_inode = scope.root.inode;
-    let first = scope.format == Format::Ext4 && scope.root.inode == FIRST_INODE;
+    let first = scope.format == Format::Ext4 && scope.format.is_first(scope.root);
     // What the kernel calls the root of a tree on an overlay, nobody knows yet.
     let overlay = matches!(scope.format, Format::Overlay { .. });
     constants.whole = first || overlay;

@@ -92,11 +92,22 @@ impl Capture {
                 self.deriver.gone(directory);
                 continue;
             };
-            self.forget_missing(directory, &entries);
+            let names = entries.iter().map(|(name, _)| name.clone()).collect();
+            if self.deriver.filter.is_empty() {
+                self.listed.insert(directory, names);
+            } else {
+                self.forget_missing(directory, &names);
+            }
+            let known = |(_, file): &(Name, File)| self.deriver.tree.get(*file).is_some();
+            if self.deriver.source.has_outside() && !entries.iter().all(known) {
+                // What the programs take for outside is not told of, and about to be read.
+                self.programs.found()?;
+            }
             for (name, file) in entries {
                 if self.deriver.tree.child(directory, &name) == Some(file) {
                     continue;
                 }
+                self.deriver.returned(file);
                 if self.deriver.tree.get(file).is_none() {
                     let Some(kind) = self.adopt(file, listener)? else {
                         continue;
@@ -112,13 +123,14 @@ impl Capture {
         Ok(())
     }
 
-    pub(super) fn forget_missing(&mut self, directory: File, entries: &[(Name, File)]) {
+    /// Names that are not in a directory any more. Where other directories are read as well, that comes first: else what has
+    /// moved from one to another would have no name meanwhile.
+    pub(super) fn forget_missing(&mut self, directory: File, names: &BTreeSet<Name>) {
         let deriver = &mut self.deriver;
-        let names: BTreeSet<_> = entries.iter().map(|(name, _)| name).collect();
         let missing: Vec<_> = deriver
             .tree
             .children(directory)
-            .filter(|(name, _)| !names.contains(name))
+            .filter(|(name, _)| !names.contains(*name))
             .map(|(name, _)| name.clone())
             .collect();
         for name in missing {

@@ -102,7 +102,8 @@ impl Capture {
                 self.deriver.gone(directory);
                 continue;
             };
-            self.forget_missing(directory, &entries);
+            let names = entries.iter().map(|(name, _)| name.clone()).collect();
+            self.forget_missing(directory, &names);
             for (name, file) in entries {
                 if seen.insert(file) && self.compare(file, listener)? == Some(Kind::Directory) {
                     unread.push(file);

@@ -8,6 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::Duration;
 
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;
@@ -28,6 +29,8 @@ use crate::record::{Attributes, Extended, File, Kind, Name};
 const LONGEST_LIST: usize = 1 << 20;
 /// To open a file that is said to be busy.
 const ATTEMPTS: u32 = 1000;
+/// So that attempts take as long as the kernel gives the holder of a lease, which is 45 s.
+const LEASE: Duration = Duration::from_millis(50);
 const TYPE: u32 = 0o170_000;
 
 /// The file system that the tree is on.
@@ -117,6 +120,11 @@ impl Source {
         options.pin.as_ref().map_or(Ok(()), |pin| pin.check(self))
     }
 
+    /// Whether files may be outside of the tree, and come into it.
+    pub(super) fn has_outside(&self) -> bool {
+        self.held.is_none() && !self.format.is_first(self.name)
+    }
+
     /// Whether it holds the files that it names.
     pub(super) fn holds(&self) -> bool {
         self.held.is_some()
@@ -150,18 +158,24 @@ impl Source {
                 .map_err(|cause| self.failed(file, cause));
         }
         let handle = self.format.handle(file);
+        let mut busy = Errno::ENOMEM;
         for _ in 0..ATTEMPTS {
             match handle.open(&self.root, flags) {
                 Ok(descriptor) => return Ok(Some(descriptor)),
                 Err(cause) if gone(&cause) => return Ok(None),
-                // What the kernel says of a directory, too, that is just being removed.
-                Err(cause) if cause.raw_os_error() == Some(Errno::ENOMEM as i32) => {
-                    thread::yield_now();
-                }
-                Err(cause) => return Err(self.failed(file, cause)),
+                Err(cause) => match cause.raw_os_error().map(Errno::from_raw) {
+                    // What the kernel says of a directory, too, that is just being removed.
+                    Some(Errno::ENOMEM) => thread::yield_now(),
+                    // Who has a lease of it is asked for it, and has a while to write what it keeps.
+                    Some(errno @ Errno::EAGAIN) => {
+                        busy = errno;
+                        thread::sleep(LEASE);
+                    }
+                    _ => return Err(self.failed(file, cause)),
+                },
             }
         }
-        Err(self.failed(file, Errno::ENOMEM.into()))
+        Err(self.failed(file, busy.into()))
     }
 
     /// Makes the next store to what is in the range one that is seen. Whether the file is mapped, where that
@@ -308,6 +322,8 @@ impl Source {
         match Handle::of(within, OsStr::from_bytes(name.as_bytes())) {
             // Of what is mounted the inode numbers do not agree.
             Ok(handle) => Ok(self.format.file(&handle).filter(|file| file.inode == inode)),
+            // It is mounted, and has no handles.
+            Err(cause) if cause.raw_os_error() == Some(Errno::EOPNOTSUPP as i32) => Ok(None),
             Err(cause) if gone(&cause) => Ok(None),
             Err(cause) => Err(cause),
         }

@@ -36,6 +36,11 @@ impl Doubts {
         self.0.remove(&file);
     }
 
+    pub fn has(&self, file: File, part: &Part) -> bool {
+        let doubts = self.0.get(&file);
+        doubts.is_some_and(|doubts| doubts.contains(&part.into()))
+    }
+
     /// All that is in doubt.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (File, Part)> {
         let all = self.0.iter();

@@ -12,8 +12,9 @@ use crate::engine::Function;
 
 /// How often the kernel looks at the bell in vain before it leaves: less than a second on any device.
 const PATIENCE: u32 = 1 << 16;
-/// Keys that there is room for at least.
-const LEAST: usize = 32;
+/// Keys that there is room for from the beginning: a driver may have whoever asks for more wait until kernels that stay
+/// in other threads have left.
+const LEAST: usize = 1 << 16;
 
 #[derive(Debug)]
 pub(super) struct Resident {

@@ -1,5 +1,5 @@
 //! Decisions of a device against those of the CPU tables and of the definitions. The device is PoCL's:
-//! this machine's own processor, by the same calls as any other.
+//! this machine's own processor, by the same calls as any other. GPUs decide as well, where there are any.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,6 +9,7 @@
 mod corpus;
 mod cuda;
 mod data;
+mod graphics;
 mod refusals;
 mod timed;
 mod updates;
@@ -30,7 +31,16 @@ use router::rules::RuleSet;
 /// A device; reports the skip where there is none.
 fn device() -> Option<Listed> {
     match Backend::OpenCl.devices() {
-        Ok(devices) => devices.into_iter().next(),
+        Ok(devices) => {
+            let device = devices
+                .into_iter()
+                .find(|device| device.kind == gpu::Kind::Cpu);
+            if device.is_none() {
+                let reason = "OpenCL knows no CPU: apt-get install pocl-opencl-icd";
+                sys::require::skip(sys::require::Class::Core, reason);
+            }
+            device
+        }
         Err(missing) => {
             let reason = format!("{missing}: {}", missing.remedy);
             sys::require::skip(sys::require::Class::Core, &reason);

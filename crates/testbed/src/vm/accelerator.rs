@@ -22,17 +22,12 @@ pub(super) enum Accelerator {
 }
 
 impl Accelerator {
-    /// KVM, where a guest boots with it, else the emulator. Found out once by each process: a device
-    /// that is there may be another hypervisor's, in which a stock kernel does not run.
+    /// KVM, where a guest boots with it, else the emulator.
     pub(super) fn usable() -> Self {
-        static USABLE: OnceLock<Accelerator> = OnceLock::new();
-        *USABLE.get_or_init(|| match kvm_boots() {
+        match kvm_boots() {
             Ok(()) => Self::Kvm,
-            Err(why) => {
-                tracing::info!("virtual machines are emulated: {why}");
-                Self::Tcg
-            }
-        })
+            Err(_) => Self::Tcg,
+        }
     }
 
     pub(super) fn name(self) -> &'static str {
@@ -74,7 +69,7 @@ pub(crate) fn kvm() -> Result<(), Missing> {
         let remedy = "lowroad compare netbench-matrix --quick --arms direct,vm";
         return Err(Missing::new(what, remedy));
     }
-    kvm_boots().map_err(|why| {
+    kvm_boots().clone().map_err(|why| {
         let what = format!("/dev/kvm is there, and no guest boots with it: {why}");
         Missing::new(
             what,
@@ -90,8 +85,20 @@ fn open_kvm() -> Result<(), String> {
         .map_err(|error| format!("/dev/kvm: {error}"))
 }
 
-/// Boots a guest with KVM, and takes it down.
-fn kvm_boots() -> Result<(), String> {
+/// Whether a guest boots with KVM. Found out once by each process: a device that is there may be another hypervisor's,
+/// in which a stock kernel does not run.
+fn kvm_boots() -> &'static Result<(), String> {
+    static BOOTS: OnceLock<Result<(), String>> = OnceLock::new();
+    BOOTS.get_or_init(|| {
+        let boots = boot_and_end();
+        if let Err(why) = &boots {
+            tracing::info!("virtual machines are emulated: {why}");
+        }
+        boots
+    })
+}
+
+fn boot_and_end() -> Result<(), String> {
     open_kvm()?;
     let shape = Shape {
         flavour: Flavour::Cloud,

@@ -74,7 +74,12 @@ struct nsproxy {
 /* task_struct.flags: a kernel thread */
 #define PF_KTHREAD 0x00200000
 
+struct thread_info {
+	u32 status;
+};
+
 struct task_struct {
+	struct thread_info thread_info;
 	unsigned int flags;
 	pid_t pid;
 	pid_t tgid;

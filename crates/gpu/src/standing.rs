@@ -65,6 +65,18 @@ impl Standing {
         })
     }
 
+    /// Room for batches of at most so many bytes there and back. It is to be started once more.
+    ///
+    /// # Errors
+    /// No memory; a device that is gone.
+    pub fn grow(&mut self, there: usize, back: usize) -> Result<(), Error> {
+        self.stop()?;
+        match &mut self.inner {
+            Kinds::OpenCl(standing) => standing.grow(there, back),
+            Kinds::Cuda(standing) => standing.grow(there, back),
+        }
+    }
+
     /// Where a batch is written to.
     ///
     /// # Panics

@@ -162,7 +162,8 @@ mod tests {
 
     #[test]
     fn others_and_other_versions_are_told_apart() {
-        assert!(greeted(b"lrnb\r\n\x03\0").is_ok());
+        let own = [&b"lrnb\r\n"[..], &VERSION.to_le_bytes()].concat();
+        assert!(greeted(&own).is_ok());
         assert!(matches!(greeted(b"lrnb\r\n\x01\0"), Err(Fault::Version(1))));
         assert!(matches!(greeted(b"SSH-2.0-OpenSSH"), Err(Fault::Stranger)));
         assert!(matches!(greeted(b"lrnb"), Err(Fault::Stranger)));

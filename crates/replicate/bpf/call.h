@@ -50,12 +50,31 @@ static __always_inline __u8 kind_of(__u32 call)
 	return call < CALLS ? calls[place] : 0;
 }
 
+#if defined(__TARGET_ARCH_x86)
+#define OTHER_NUMBERS 0x2
+#define OTHER_MMAP 192
+
+/* Whether the task is in a call of 32-bit programs, which number calls otherwise and have other
+ * registers for what they take. */
+static __always_inline bool in_other_call(struct task_struct *task)
+{
+	return task->thread_info.status & OTHER_NUMBERS;
+}
+#else
+#define OTHER_MMAP END
+
+static __always_inline bool in_other_call(struct task_struct *task)
+{
+	return false;
+}
+#endif
+
 /* Whether a system call runs, whose end will be seen. Until it returns, its result is this one. */
 static __always_inline bool in_call(struct task_struct *task)
 {
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 
-	if (task->flags & (PF_KTHREAD | TASK_EXITS | TASK_IO_WORKER))
+	if (task->flags & (PF_KTHREAD | TASK_EXITS | TASK_IO_WORKER) || in_other_call(task))
 		return false;
 	return (long)regs->orig_ax != NO_CALL && (long)regs->ax == -ENOSYS;
 }

@@ -175,12 +175,17 @@ int BPF_PROG(call_ends, struct pt_regs *regs, long result)
 	struct operation *operation = NULL;
 	bool writes = vague && result >= 0 && kind & (CALL_FIRST | CALL_THIRD);
 
+	if (in_other_call(bpf_get_current_task_btf())) {
+		if (regs->orig_ax == OTHER_MMAP && result > 0)
+			tell_mapping(regs->di, regs->si);
+		return 0;
+	}
 	/* Of all calls of the machine few change a file of the tree. */
 	if (writes || *(volatile __u64 *)&operations)
 		operation = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL,
 						 writes ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 	if (regs->orig_ax == call_mmap && result > 0)
-		tell_mapping(regs);
+		tell_mapping(regs->r8, regs->r10);
 	if (operation && writes)
 		by_descriptor(operation, regs, kind);
 	if (operation && operation->begun) {

@@ -5,11 +5,15 @@
 
 #include "operation.h"
 
-/* Of a write, folios tell only those pages that it was the first to write. */
+/*
+ * Of a write, folios tell only those pages that it was the first to write. Where functions are to
+ * tell its bytes, nothing tells which they were once one was passed over.
+ */
 static __always_inline bool range_known(const struct touched *touched, __u32 call)
 {
-	return touched->from < touched->to && (!(kind_of(call) & (CALL_FIRST | CALL_THIRD)) ||
-					       touched->flags & (HOOK_BUFFERED | HOOK_DIRECT));
+	return touched->from < touched->to &&
+	       (!(kind_of(call) & (CALL_FIRST | CALL_THIRD)) || touched->flags & HOOK_DIRECT ||
+		(!functions && touched->flags & HOOK_BUFFERED));
 }
 
 /*

@@ -30,6 +30,8 @@ enum event_flag {
 	/* Told in the middle of an operation of which no end is seen. */
 	FLAG_MIDDLE = 2,
 	FLAG_EXTENDED = 4,
+	/* All its names are outside of the tree. */
+	FLAG_OUTSIDE = 8,
 	/* The operation touched more inodes than are told. */
 	FLAG_OVERFLOW = 16,
 	/* A name follows, of which `length` says how long it is. */

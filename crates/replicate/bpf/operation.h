@@ -41,11 +41,14 @@ struct {
 	__type(value, struct operation);
 } tasks SEC(".maps");
 
-/* Whether the task works for others, so that no end of it is seen; writing back changes nothing. */
+/*
+ * Whether the task works for others, so that no end of it is seen; writing back changes nothing,
+ * unless all that is told is that something changed.
+ */
 static __always_inline bool in_the_middle(struct task_struct *task)
 {
-	return task->flags & TASK_IO_WORKER ||
-	       (task->flags & (PF_KTHREAD | TASK_WORKQUEUE)) == PF_KTHREAD;
+	return task->flags & TASK_IO_WORKER || in_other_call(task) ||
+	       (task->flags & PF_KTHREAD && (vague || !(task->flags & TASK_WORKQUEUE)));
 }
 
 static __always_inline void tell_at_once(struct inode *inode, __u32 flags, __u64 from, __u64 to)

@@ -116,7 +116,8 @@ static __noinline int below_root(struct inode *inode)
 		}
 		node = BPF_CORE_READ(node, next);
 	}
-	/* Without a name it may have had one, and of many not all are looked at: userspace knows. */
+	/* Without a name it may have had one, and of many not all are looked at: userspace knows.
+	 */
 	return !named || node;
 }
 
@@ -150,6 +151,7 @@ static __always_inline bool in_scope(struct inode *inode)
 {
 	struct belonging *known, now = {};
 	struct file_key file;
+	bool leaves;
 
 	if (!on_device(inode))
 		return false;
@@ -163,10 +165,12 @@ static __always_inline bool in_scope(struct inode *inode)
 	if (known && known->border == now.border)
 		return known->inside;
 	now.inside = below_root(inode);
+	leaves = known && known->inside && !now.inside;
 	/* Where a name that goes is all that the cache has, the file may have one in the tree. */
 	if (now.inside || is_directory(inode) || !changes_names())
 		bpf_map_update_elem(&belongs, &file, &now, BPF_ANY);
-	return now.inside;
+	/* That it has left is told as well. */
+	return now.inside || leaves;
 }
 
 #endif

@@ -104,20 +104,41 @@ static __always_inline void renew_border(struct inode *inode, __u32 flags, __u32
 		__sync_fetch_and_add(&moved, 1);
 }
 
+/*
+ * Whether it has left the tree. A directory takes along files of which nothing is told, and may
+ * bring them back: that is noted for who takes up the log.
+ */
+static __always_inline bool departs(struct inode *inode)
+{
+	struct file_key departed = {};
+
+	if (whole || below_root(inode))
+		return false;
+	if (is_directory(inode))
+		remark(&departed);
+	return true;
+}
+
 /* The state of what was `file` when it was touched; `last` ends the operation. */
 static __noinline int tell_state(struct inode *inode, struct file_key *file, __u32 flags,
 				 __u32 call, bool last)
 {
 	struct dentry *dentry;
 	struct state *state;
+	bool departed;
 	__u64 number;
 
+	departed = departs(inode);
+	if (departed)
+		flags |= FLAG_OUTSIDE;
 	renew_border(inode, flags, call);
 	number = take_number(file);
 	state = bpf_ringbuf_reserve(&ring, sizeof(*state), 0);
 	if (!state) {
 		lose_name(alias_of(inode));
 		lose(file);
+		if (departed && is_directory(inode))
+			__sync_fetch_and_add(&forgotten, 1);
 		if (last)
 			ends_quiet(number);
 		return 0;

@@ -73,14 +73,14 @@ int BPF_PROG(inserted, struct inode *inode, s64 offset)
 }
 
 /* A file gets stores of which nothing is told where its pages are dirty already. */
-static __always_inline void tell_mapping(struct pt_regs *regs)
+static __always_inline void tell_mapping(__u32 descriptor, __u32 flags)
 {
 	struct file_key file;
 	struct inode *inode;
 
-	if ((regs->r10 & MAP_TYPE) == MAP_PRIVATE || regs->r10 & MAP_ANONYMOUS)
+	if ((flags & MAP_TYPE) == MAP_PRIVATE || flags & MAP_ANONYMOUS)
 		return;
-	inode = inode_of(regs->r8);
+	inode = inode_of(descriptor);
 	if (!in_scope(inode) || !regular(inode) || !stored_to(inode))
 		return;
 	file = file_of(inode);

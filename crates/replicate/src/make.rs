@@ -25,6 +25,8 @@ mod bytes;
 pub(crate) const SET_ID: u16 = 0o6000;
 /// Extended attributes that anybody may set on a file of his own.
 const HARMLESS: &[u8] = b"user.";
+/// Blocks and inodes that are free where a file system is not full.
+const ROOM: u64 = 1024;
 
 /// What was left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -224,12 +226,19 @@ impl Maker {
                 continue;
             }
             match set() {
+                // ext4 says so as well of what does not fit into one of its blocks.
+                Err(Errno::NOSPC) if has_room(by_path) => self.left.extended += 1,
                 Err(full @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) => return Err(full),
                 done => self.left.extended += u64::from(done.is_err()),
             }
         }
         Ok(())
     }
+}
+
+/// Whether the file system has room for much more than an attribute.
+fn has_room(path: &Path) -> bool {
+    fs::statvfs(path).is_ok_and(|there| there.f_bavail > ROOM && there.f_favail > ROOM)
 }
 
 /// The only way to what is open as a path; to a symlink itself there is none.

@@ -128,6 +128,7 @@ fn a_barrier_is_an_epoch_at_once() {
         for (name, barrier) in BARRIERS {
             fs::write(tree.join("a"), name).unwrap();
             let before = following.check(tree).epoch;
+            fs::write(tree.join("a"), "again").unwrap();
             barrier(tree);
             // Its events are taken by this one call: nothing has been still since.
             let after = following.poll().epoch;

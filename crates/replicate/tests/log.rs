@@ -5,7 +5,7 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use common::{ROOT, data, epoch, file, gone, hole, link, new, record, size, start, unlink};
@@ -79,6 +79,32 @@ fn records_are_read_as_they_were_written_over_many_segments() {
         let mode = fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
+}
+
+#[test]
+fn a_reader_goes_on_where_what_it_began_to_read_was_cut_off() {
+    let [folder, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let all = some(3);
+    let [given_up, written] = [1, 2].map(|byte| data(10, 0, &[byte; 5000]));
+    write(folder.path(), 1 << 20, &all);
+    write(other.path(), 1 << 20, &[&all[..], &[given_up]].concat());
+    let mut reader = Reader::open(folder.path()).unwrap();
+    while reader.read().unwrap().is_some() {}
+    let [there, whole] = [&folder, &other].map(|folder| segments(folder.path()).remove(0));
+    let (begun, whole) = (fs::read(&there).unwrap(), fs::read(whole).unwrap());
+    for cut in [1, 20, 4000] {
+        fs::write(&there, &whole[..begun.len() + cut]).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(&there)
+            .unwrap()
+            .write_all_at(&begun, 0)
+            .unwrap();
+        assert!(reader.read().unwrap().is_none());
+    }
+    // Its successor cuts that off.
+    write(folder.path(), 1 << 20, &[written.clone()]);
+    assert_eq!(reader.read().unwrap().unwrap().record.entry, written);
 }
 
 #[test]

@@ -89,6 +89,12 @@ impl Standing {
         })
     }
 
+    pub(crate) fn grow(&mut self, there: usize, back: usize) -> Result<(), Error> {
+        self.input = Pinned::new(&self.context, there)?;
+        self.output = Pinned::new(&self.context, back)?;
+        Ok(())
+    }
+
     pub(crate) fn groups(&self) -> usize {
         self.groups
     }

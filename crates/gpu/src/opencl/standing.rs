@@ -110,6 +110,12 @@ impl Standing {
         })
     }
 
+    pub(crate) fn grow(&mut self, there: usize, back: usize) -> Result<(), Error> {
+        self.input = Shared::new(&self.device, there)?;
+        self.output = Shared::new(&self.device, back)?;
+        Ok(())
+    }
+
     pub(crate) fn groups(&self) -> usize {
         self.groups
     }

@@ -177,6 +177,7 @@ pub(super) fn failure(error: Error) -> Failure {
         Error::Log(log) => of_log(log),
         Error::Occupied(_)
         | Error::OtherLog { .. }
+        | Error::Short { .. }
         | Error::Behind { .. }
         | Error::Quota { .. } => Failure::Input(error.to_string()),
         failed => Failure::Failed(failed.into()),

@@ -450,7 +450,8 @@ int cuModuleLoadData(void **handle, const void *image)
 		return NOT_FOUND;
 	snprintf(path, sizeof(path), "%s/kernels.c", folder);
 	source = fopen(path, "w");
-	fprintf(source, "%s\n_Thread_local u32 item;\nu32 items = 8;\n", (const char *)image);
+	fprintf(source, "%s\n_Thread_local u32 item;\nu32 items = %d;\n", (const char *)image,
+		GROUPS);
 	fclose(source);
 	snprintf(command, sizeof(command), "cd %s && cc -O1 -shared -fPIC -o kernels.so kernels.c",
 		 folder);

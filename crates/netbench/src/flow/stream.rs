@@ -12,7 +12,7 @@ use crate::socket::timed_out;
 /// What a read takes at most, in bytes: more is no faster.
 const READ: usize = 256 << 10;
 /// A datagram that the last one has overtaken comes within this.
-const OVERTAKEN: Duration = Duration::from_millis(10);
+const OVERTAKEN: Duration = Duration::from_millis(30);
 /// The last datagram is sent again so often, and for so long, unless it comes back.
 const AGAIN: Duration = Duration::from_millis(5);
 const PARTING: Duration = Duration::from_millis(100);

@@ -14,6 +14,9 @@ use super::plan::Directory;
 use crate::make::{Gate, by_path};
 use crate::record::{File, Name};
 
+/// What the owner of a directory, or of a file, needs to change what is in it.
+pub(super) const ENTERED: u32 = 0o700;
+pub(super) const WRITTEN: u32 = 0o600;
 /// Directories that are kept open, at most.
 const OPEN: usize = 128;
 
@@ -139,7 +142,7 @@ impl Folders {
 
     /// A directory that can be entered, and changed.
     fn permitted(&mut self, directory: Directory, fd: Arc<OwnedFd>) -> Result<Arc<OwnedFd>, Errno> {
-        if !self.owned && self.permit(fd.as_fd(), 0o700)? {
+        if !self.owned && self.permit(fd.as_fd(), ENTERED)? {
             self.relaxed.insert(directory);
         }
         Ok(fd)

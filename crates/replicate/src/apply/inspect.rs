@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::{fs, io::Errno};
 
-use super::folders::{Folders, called};
+use super::folders::{self, Folders, called};
 use super::plan::Directory;
 use crate::make::Maker;
 use crate::record::{File, Kind, Name};
@@ -51,7 +51,11 @@ pub(super) fn inspect(
     if let Some(node) = tree.get(root)
         && !inspection.has_attributes(node, &status)
     {
-        inspection.worn(root, None);
+        if inspection.is_relaxed(node, &status) {
+            inspection.found.worn.insert(root);
+        } else {
+            inspection.worn(root, None);
+        }
     }
     let mut left = vec![root];
     while let Some(directory) = left.pop() {
@@ -117,6 +121,8 @@ impl Inspection<'_> {
             if !same {
                 self.found.debris.push((here, there));
                 self.lose(file, (directory, &name));
+            } else if self.is_relaxed(node, &status) {
+                self.found.worn.insert(file);
             } else if !self.has_attributes(node, &status) {
                 self.worn(file, Some((directory, &name)));
             }
@@ -169,6 +175,22 @@ impl Inspection<'_> {
         (symlink || status.st_mode & 0o7777 == mode)
             && (owner || !self.maker.owned)
             && is_of(node, status)
+    }
+
+    /// Whether it lacks nothing but what was given to its owner to work on it, who is not root, and not taken back: a run
+    /// was cut off there.
+    fn is_relaxed(&self, node: &Node, status: &Stat) -> bool {
+        let Some(attributes) = &node.attributes else {
+            return false;
+        };
+        let given = match node.kind {
+            Kind::Directory => folders::ENTERED,
+            Kind::Regular => folders::WRITTEN,
+            _ => return false,
+        };
+        let mode = u32::from(self.maker.mode(node, attributes));
+        let there = status.st_mode & 0o7777;
+        !self.maker.owned && there != mode && there == mode | given && is_of(node, status)
     }
 
     /// With all that is below, which the same path does not lead to any more.

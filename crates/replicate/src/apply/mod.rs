@@ -86,6 +86,13 @@ pub enum Error {
         .log.display()
     )]
     Behind { log: PathBuf, epoch: u64 },
+    /// A copy of a log that lost its end with the power is behind a replica that did not.
+    #[error(
+        "{} ends before epoch {epoch}, of which the replica is: wait until its source has sent that again, or --fresh \
+         makes it anew",
+        .log.display()
+    )]
+    Short { log: PathBuf, epoch: u64 },
     #[error(
         "{} is not as it was applied: somebody else changed the replica, in {names} place(s); --repair puts \
          it right",
@@ -251,13 +258,20 @@ impl Replica {
     fn resume(&mut self, all: bool) -> Result<(), Error> {
         let now = self.kept.now;
         self.fold = Fold::open(&self.log)?;
-        if self.fold.id()? != Some(now.log) {
-            let (to, log) = (self.to.clone(), self.log.clone());
-            return Err(Error::OtherLog { to, log });
+        let (log, epoch) = (self.log.clone(), now.epoch);
+        match self.fold.id()? {
+            None => return Err(Error::Short { log, epoch }),
+            Some(id) if id != now.log => {
+                let to = self.to.clone();
+                return Err(Error::OtherLog { to, log });
+            }
+            Some(_) => {}
         }
         let there = self.fold.to(now.record)?;
-        if !there || self.fold.tree.epoch() != now.epoch {
-            let (log, epoch) = (self.log.clone(), now.epoch);
+        if self.fold.tree.number() < now.record {
+            return Err(Error::Short { log, epoch });
+        }
+        if !there || self.fold.tree.epoch() != epoch {
             return Err(Error::Behind { log, epoch });
         }
         let maker = Maker::new(self.options.privileged, self.options.gate.clone());
@@ -270,7 +284,8 @@ impl Replica {
             let (path, names) = (self.to.join(TREE).join(first), self.found.names);
             return Err(Error::Changed { path, names });
         }
-        self.pending = !whole || self.found.names > 0 || !folders.relaxed.is_empty();
+        let as_it_was = self.found.names == 0 && self.found.worn.is_empty();
+        self.pending = !whole || !as_it_was || !folders.relaxed.is_empty();
         self.fold.begin(self.pending || all);
         if !whole {
             self.suspect()?;
@@ -403,7 +418,9 @@ impl Replica {
             phase: Phase::Placing,
             ..self.kept.now
         };
-        let said = self.kept.say(placing, false);
+        // A disk that still says `Ended` has a tree that nobody is said to have changed.
+        let first = self.kept.now.phase == Phase::Ended;
+        let said = self.kept.say(placing, first);
         said.map_err(|cause| Error::of(self.to.join(STATE), cause))?;
         step.place()?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -127,7 +127,7 @@ impl Step<'_> {
             Err(Errno::ACCESS) if !self.maker.owned => {
                 let closed = folders::open(&at, called(&name), OFlags::PATH)?;
                 check(&closed, node)?;
-                self.folders.permit(closed.as_fd(), 0o600)?;
+                self.folders.permit(closed.as_fd(), folders::WRITTEN)?;
                 folders::open(&at, called(&name), flags)?
             }
             opened => opened?,
@@ -220,6 +220,11 @@ impl Step<'_> {
         }
         let mut all = self.plan.directories.clone();
         all.extend(self.debris.iter().map(|(directory, _)| *directory));
+        for directory in &all {
+            // One that is gone has nothing above it to be closed again.
+            let _ = self.open(*directory);
+        }
+        // Those above are open to their owner now, too.
         all.extend(&self.folders.relaxed);
         let is = |directory: &Directory| {
             let node = |file| self.view.after(file);

@@ -8,11 +8,12 @@ use super::Error;
 use super::calls;
 use super::doubt::{Doubt, Doubts, everything};
 use super::event::{Event, Flags, State, What};
+use super::group::Told;
 use super::look::Blocks;
 use super::rescan::Comparison;
 use super::source::{Source, kind_of};
 use crate::patterns::Filter;
-use crate::record::{Attributes, Change, Entry, File, Kind, Name, Origin, Part};
+use crate::record::{Attributes, Change, Entry, File, Kind, Origin, Part};
 use crate::tree::{Invalid, Tree};
 
 const SYMLINK: u16 = 0o120_000;
@@ -35,26 +36,19 @@ pub(super) struct Deriver {
     /// What a log that is taken up says, until its first epoch.
     pub(super) comparison: Option<Comparison>,
     /// What operations that are being told have touched.
-    told: BTreeMap<u32, Told>,
+    pub(super) told: BTreeMap<u32, Told>,
     /// Files that change without a word, and what they had when they were looked at last.
     pub(super) mapped: BTreeMap<File, Blocks>,
     /// Files that are held, and may have no name in the tree any more.
     pub(super) nameless: BTreeSet<File>,
+    /// Files that are in the log, and may be outside of the tree.
+    pub(super) strayed: BTreeSet<File>,
+    /// How many names of a file with several are not in the tree.
+    pub(super) outside: BTreeMap<File, usize>,
     /// What belongs to the tree.
     pub(super) filter: Filter,
     /// Directories that were said to be new, and have no name yet.
     pub(super) newborn: BTreeSet<File>,
-}
-
-/// Of one operation.
-#[derive(Debug, Default)]
-struct Told {
-    directories: Vec<File>,
-    /// A file with several names was touched, and not all of them are known.
-    linked: bool,
-    short: bool,
-    /// Where what it touched has names now.
-    parents: Vec<File>,
 }
 
 impl Deriver {
@@ -71,6 +65,8 @@ impl Deriver {
             told: BTreeMap::new(),
             mapped: BTreeMap::new(),
             nameless: BTreeSet::new(),
+            strayed: BTreeSet::new(),
+            outside: BTreeMap::new(),
             filter,
             newborn: BTreeSet::new(),
         }
@@ -86,6 +82,7 @@ impl Deriver {
                 }
                 if let Entry::Change(change) = &entry {
                     self.note_birth(change);
+                    self.forget_look(change);
                 }
                 self.out.push(entry);
                 self.said = true;
@@ -185,7 +182,9 @@ impl Deriver {
             && state.links > 0
         {
             self.returned(file);
-            self.has_left(file, state);
+            if flags.outside() {
+                self.has_left(file, state);
+            }
         }
         let regular = self.is(file, &Kind::Regular);
         self.missed(file, &what);
@@ -447,51 +446,6 @@ impl Deriver {
             .collect();
         for directory in directories {
             self.doubt(directory, Part::Names);
-        }
-    }
-
-    /// A rename of a file with several names leaves open which of them it was, and of what crosses the
-    /// border of the tree only the directory is told. `before` the file had these names.
-    fn group(&mut self, file: File, flags: Flags, state: &State, before: &BTreeSet<(File, Name)>) {
-        // What is told at once, is of no call that ends.
-        if state.call == 0 {
-            if flags.last() {
-                self.told.remove(&state.task);
-            }
-            return;
-        }
-        let now = self.held(file);
-        let told = self.told.entry(state.task).or_default();
-        if self
-            .tree
-            .get(file)
-            .is_some_and(|node| node.kind == Kind::Directory)
-        {
-            told.directories.push(file);
-        } else if state.links > 1 {
-            told.linked = true;
-            told.short |= now.len() < usize::try_from(state.links).unwrap_or(usize::MAX);
-        }
-        // What another file was put in the place of, was told for that alone.
-        let replaced = now.len() < before.len() && now.is_subset(before);
-        let parent = state.name.as_ref().map(|(parent, _)| *parent);
-        told.parents.extend(parent.filter(|_| !replaced));
-        if !flags.last() {
-            return;
-        }
-        let told = self.told.remove(&state.task).unwrap_or_default();
-        let renames = calls::renames(state.call);
-        let named = told
-            .parents
-            .iter()
-            .any(|parent| told.directories.contains(parent));
-        let unseen = !named && (renames || calls::links(state.call));
-        // Another call may have given it a name as well, of which only the newest is told.
-        let short = told.short && calls::names(state.call);
-        if unseen || short || told.linked && renames {
-            for directory in told.directories {
-                self.doubt(directory, Part::Names);
-            }
         }
     }
 }

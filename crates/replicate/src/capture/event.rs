@@ -7,6 +7,7 @@ use super::skel::{Plain, types};
 const QUIET: u8 = 1;
 const MIDDLE: u8 = 2;
 const EXTENDED: u8 = 4;
+const OUTSIDE: u8 = 8;
 const OVERFLOW: u8 = 16;
 const NAMED: u8 = 32;
 const LAST: u8 = 64;
@@ -128,6 +129,11 @@ impl Flags {
 
     pub(super) fn extended(self) -> bool {
         self.0 & EXTENDED != 0
+    }
+
+    /// All its names are outside of the tree.
+    pub(super) fn outside(self) -> bool {
+        self.0 & OUTSIDE != 0
     }
 
     /// Its operation touched what is not told.

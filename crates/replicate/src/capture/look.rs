@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::OFlag;
 
+use super::derive::Deriver;
 use super::{Capture, Error};
 use crate::record::{Change, File, Origin};
 
@@ -14,8 +15,36 @@ const BLOCK: usize = 64 << 10;
 /// Where nothing else happens, stores are looked for so often.
 const OFTEN: Duration = Duration::from_secs(1);
 
-/// A hash of each block of a file.
-pub(super) type Blocks = Vec<u64>;
+/// A hash of each block of a file; none of one that the log has from elsewhere.
+pub(super) type Blocks = Vec<Option<u64>>;
+
+impl Deriver {
+    /// What was looked at is no longer what the log has.
+    pub(super) fn forget_look(&mut self, change: &Change) {
+        let (file, from, to) = match change {
+            Change::Data {
+                file,
+                offset,
+                bytes,
+                ..
+            } => (file, *offset, offset.saturating_add(bytes.len() as u64)),
+            Change::Hole {
+                file,
+                offset,
+                length,
+            } => (file, *offset, offset.saturating_add(*length)),
+            Change::Size { file, size } => (file, *size, u64::MAX),
+            _ => return,
+        };
+        if let Some(blocks) = self.mapped.get_mut(file) {
+            let block = |at: u64| usize::try_from(at / BLOCK as u64).unwrap_or(usize::MAX);
+            let (from, to) = (block(from), block(to.saturating_sub(1)));
+            for block in blocks.iter_mut().take(to.saturating_add(1)).skip(from) {
+                *block = None;
+            }
+        }
+    }
+}
 
 impl Capture {
     /// Looks if it is time to.
@@ -73,7 +102,7 @@ impl Capture {
             hasher.write(&bytes);
             let hash = hasher.finish();
             let length = bytes.len() as u64;
-            if known.get(blocks.len()) != Some(&hash) {
+            if known.get(blocks.len()) != Some(&Some(hash)) {
                 self.progress.read_back += length;
                 deriver.say(Change::Data {
                     file,
@@ -82,7 +111,7 @@ impl Capture {
                     origin: Origin::ReadBack,
                 });
             }
-            blocks.push(hash);
+            blocks.push(Some(hash));
             offset += length;
         }
         if let Some(known) = deriver.mapped.get_mut(&file) {

@@ -10,6 +10,7 @@ mod event;
 mod events;
 mod format;
 mod functions;
+mod group;
 mod hooks;
 mod listener;
 mod look;
@@ -359,6 +360,7 @@ impl Capture {
             .collect();
         for file in nameless {
             self.deriver.doubt(file, Part::Attributes);
+            self.deriver.strays(file);
         }
     }
 
@@ -410,6 +412,11 @@ impl Capture {
         }
         self.look()?;
         self.deriver.let_go();
+        if !self.deriver.said {
+            // The last epoch has it all: what is written down of it may be what was synced.
+            self.wanted = false;
+            return Ok(());
+        }
         let entry = Entry::Epoch {
             number: self.epoch + 1,
         };

@@ -30,6 +30,8 @@ impl Deriver {
     /// What is there is another with the same number.
     pub(super) fn replaced(&mut self, file: File) {
         self.fresh.remove(&file);
+        self.strayed.remove(&file);
+        self.outside.remove(&file);
         if self.tree.get(file).is_none() {
             return;
         }
@@ -61,6 +63,7 @@ impl Deriver {
                 name: name.clone(),
             });
             self.loses_a_name(file);
+            self.strays(file);
         }
     }
 
@@ -87,37 +90,34 @@ impl Deriver {
         }
     }
 
-    /// Whether the file may be outside of the tree, where nobody tells what becomes of it.
-    pub(super) fn has_strayed(&self, file: File) -> bool {
-        self.source.has_outside() && self.nameless.contains(&file) && self.held(file).is_empty()
+    /// Without a name the file may be outside of the tree, where nobody tells what becomes of it.
+    pub(super) fn strays(&mut self, file: File) {
+        if self.source.has_outside() && self.held(file).is_empty() {
+            self.strayed.insert(file);
+            self.nameless.insert(file);
+        }
     }
 
     /// Takes away the names of what is outside of the tree by now: it may be back before its directories are read, and has
     /// to be read as well then.
     pub(super) fn has_left(&mut self, file: File, state: &State) {
-        let Some((above, _)) = &state.name else {
-            return;
-        };
-        let is_directory = self.is(file, &Kind::Directory);
-        // Of several names another may be in the tree.
-        let only = is_directory || state.links == 1;
-        let outside = self.source.has_outside() && !self.is(*above, &Kind::Directory);
-        if !outside || !only || Some(file) == self.tree.root() {
+        if self.tree.get(file).is_none() || Some(file) == self.tree.root() {
             return;
         }
         self.doubt_names(file, state);
-        if is_directory {
+        if self.is(file, &Kind::Directory) {
             self.leave(file);
         } else {
             for (directory, name) in self.held(file) {
                 self.unlink(directory, &name);
             }
+            self.strays(file);
         }
     }
 
     /// What has come back from outside is as unknown as what was never in the tree.
     pub(super) fn returned(&mut self, file: File) {
-        if self.has_strayed(file) {
+        if self.strayed.remove(&file) && self.held(file).is_empty() {
             self.leave(file);
         }
     }

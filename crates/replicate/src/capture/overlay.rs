@@ -19,7 +19,7 @@ use super::Error;
 use super::derive::Deriver;
 use super::event::{Event, What};
 use super::skel::{Plain, types};
-use super::source::{Source, gone};
+use super::source::{Source, gone, patiently};
 use crate::record::{File, Name, Part};
 
 /// Lengths of a call that does nothing, as the programs know them: what is a file, and that it is left.
@@ -115,11 +115,10 @@ impl Held {
         }
         let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
         let mut options = OpenOptions::new();
-        let opened = options.read(true).custom_flags(flags.bits()).open(path);
-        match opened {
-            Ok(opened) => Ok(Some(opened.into())),
-            Err(cause) if gone(&cause) => Ok(None),
+        let options = options.read(true).custom_flags(flags.bits());
+        match patiently(|| options.open(&path).map(OwnedFd::from)) {
             Err(cause) => Err(too_many(cause)),
+            opened => opened,
         }
     }
 

@@ -322,6 +322,12 @@ fn write(map: &MapHandle, value: &[u8]) -> Result<(), Error> {
 }
 
 /// What a journal has noted, if it is one of that log up to an epoch that the log has.
+/// In place of a directory that has left the tree: what became of its files then, nobody has noted.
+const DEPARTED: File = File {
+    inode: 0,
+    generation: 0,
+};
+
 fn read(place: &Path, wanted: &Label, last: u64) -> Option<Vec<File>> {
     let open = |name: &str| MapHandle::from_pinned_path(place.join(name)).ok();
     let value = |map: &MapHandle| map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()?;
@@ -332,6 +338,9 @@ fn read(place: &Path, wanted: &Label, last: u64) -> Option<Vec<File>> {
     let (even, odd) = (open("even_turns")?, open("odd_turns")?);
     let mut files = files_of(&even).ok()?;
     files.extend(files_of(&odd).ok()?);
+    if files.contains(&DEPARTED) {
+        return None;
+    }
     // Behind what was noted: what found no room then is counted by now.
     let Counters {
         forgotten,

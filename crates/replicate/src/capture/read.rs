@@ -56,13 +56,18 @@ impl Capture {
     }
 
     pub(super) fn read_attributes(&mut self, file: File, stat: &FileStat) -> Result<(), Error> {
-        let deriver = &mut self.deriver;
-        let Some(node) = deriver.tree.get(file) else {
+        let Some(node) = self.deriver.tree.get(file) else {
             return Ok(());
         };
         let attributes = attributes_of(stat);
         let (kind, known) = (node.kind.clone(), node.attributes);
-        let names = node.names.len() as u64;
+        // Those that a listing lacks will be taken away.
+        let listed = |(directory, name): &&(File, Name)| match self.listed.get(directory) {
+            Some(names) => names.contains(name),
+            None => true,
+        };
+        let names = node.names.iter().filter(listed).count() as u64;
+        let deriver = &mut self.deriver;
         if kind == Kind::Regular {
             deriver.size(file, u64::try_from(stat.st_size).unwrap_or(0));
         }

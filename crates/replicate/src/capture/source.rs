@@ -158,24 +158,7 @@ impl Source {
                 .map_err(|cause| self.failed(file, cause));
         }
         let handle = self.format.handle(file);
-        let mut busy = Errno::ENOMEM;
-        for _ in 0..ATTEMPTS {
-            match handle.open(&self.root, flags) {
-                Ok(descriptor) => return Ok(Some(descriptor)),
-                Err(cause) if gone(&cause) => return Ok(None),
-                Err(cause) => match cause.raw_os_error().map(Errno::from_raw) {
-                    // What the kernel says of a directory, too, that is just being removed.
-                    Some(Errno::ENOMEM) => thread::yield_now(),
-                    // Who has a lease of it is asked for it, and has a while to write what it keeps.
-                    Some(errno @ Errno::EAGAIN) => {
-                        busy = errno;
-                        thread::sleep(LEASE);
-                    }
-                    _ => return Err(self.failed(file, cause)),
-                },
-            }
-        }
-        Err(self.failed(file, busy.into()))
+        patiently(|| handle.open(&self.root, flags)).map_err(|cause| self.failed(file, cause))
     }
 
     /// Makes the next store to what is in the range one that is seen. Whether the file is mapped, where that
@@ -464,6 +447,26 @@ fn growing(
                 room.resize(room.len() * 4, 0);
             }
             Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Opens what may be busy; none where it is gone.
+pub(super) fn patiently(open: impl Fn() -> io::Result<OwnedFd>) -> io::Result<Option<OwnedFd>> {
+    let mut attempts = 1..ATTEMPTS;
+    loop {
+        let cause = match open() {
+            Ok(descriptor) => return Ok(Some(descriptor)),
+            Err(cause) if gone(&cause) => return Ok(None),
+            Err(cause) => cause,
+        };
+        match cause.raw_os_error().map(Errno::from_raw) {
+            _ if attempts.next().is_none() => return Err(cause),
+            // What the kernel says of a directory, too, that is just being removed.
+            Some(Errno::ENOMEM) => thread::yield_now(),
+            // Who has a lease of it is asked for it, and has a while to write what it keeps.
+            Some(Errno::EAGAIN) => thread::sleep(LEASE),
+            _ => return Err(cause),
         }
     }
 }

@@ -25,7 +25,14 @@ const BESIDES: u64 = 4096;
 pub fn compact(folder: &Path, epoch: u64) -> Result<(), Error> {
     let _lock = segment::lock(folder, "compact.lock")?;
     let path = folder.join("compact.tmp");
-    let last = Fold::up_to(folder, epoch)?.write(folder, &path)?;
+    // Of one that was killed.
+    segment::remove(&path)?;
+    let written = Fold::up_to(folder, epoch).and_then(|fold| fold.write(folder, &path));
+    if written.is_err() {
+        // What it takes is missing to whoever writes the log.
+        segment::remove(&path)?;
+    }
+    let last = written?;
     fs::rename(&path, segment::base(folder, last)).map_err(Error::io(&path))?;
     segment::sync_folder(folder)?;
     for path in segment::list(folder)?.replaced {

@@ -372,17 +372,23 @@ impl Open {
                     return Ok(Some(Located { record, place }));
                 }
                 Frame::Short { needed } if self.fill(needed)? => continue,
-                Frame::Short { .. } => return Ok(None),
+                Frame::Short { .. } => return Ok(self.unread()),
                 Frame::Damaged { what, end } => (what, end),
             };
             let (what, end) = damage;
             let size = self.size()?;
             let zeros = segment::zeros(&self.path, &self.file, size)?;
             if frame::is_torn(self.offset(), end, zeros, size) {
-                return Ok(None);
+                return Ok(self.unread());
             }
             return Err(Error::damaged(&self.path, self.offset(), what));
         }
+    }
+
+    /// What is not written to its end is read once more: another writer cuts it off, and writes something else there.
+    fn unread(&mut self) -> Option<Located> {
+        self.buffer.truncate(self.used);
+        None
     }
 
     /// # Errors

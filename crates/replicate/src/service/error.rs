@@ -108,7 +108,7 @@ fn of_apply(error: &apply::Error) -> bool {
     use apply::Error as Apply;
     match error {
         Apply::Log(error) => of_log(error),
-        Apply::Busy(_) | Apply::Full(_) | Apply::Io { .. } => true,
+        Apply::Busy(_) | Apply::Full(_) | Apply::Io { .. } | Apply::Short { .. } => true,
         Apply::Occupied(_)
         | Apply::OtherLog { .. }
         | Apply::Behind { .. }

@@ -35,18 +35,9 @@ impl Resident {
             header::LENGTH + LEAST * size_of::<acl::Key6>(),
             LEAST * size_of::<u32>(),
         );
-        Self::with_room(device, function, result, room)
-    }
-
-    fn with_room(
-        device: &Device,
-        function: Function,
-        result: Width,
-        room: (usize, usize),
-    ) -> Result<Self, Error> {
         Ok(Self {
             standing: device.standing(PERSIST, room.0, room.1)?,
-            scratch: device.buffer(if result == Width::U32 { 1 } else { room.1 })?,
+            scratch: scratch(device, result, room.1)?,
             function,
             result,
             room,
@@ -124,9 +115,17 @@ impl Resident {
             there.next_power_of_two().max(self.room.0),
             back.next_power_of_two().max(self.room.1),
         );
-        *self = Self::with_room(device, self.function, self.result, room)?;
+        self.standing.grow(room.0, room.1)?;
+        self.scratch = scratch(device, self.result, room.1)?;
+        self.room = room;
         Ok(())
     }
+}
+
+/// Decisions that are not cut yet; they lie in the output where they are not cut at all.
+fn scratch(device: &Device, result: Width, bytes: usize) -> Result<Buffer, Error> {
+    let bytes = if result == Width::U32 { 1 } else { bytes };
+    Ok(device.buffer(bytes)?)
 }
 
 impl Tables {

@@ -1,0 +1,81 @@
+//! What a system call has touched, taken together: of some of it only that shows what became of the rest.
+
+use std::collections::BTreeSet;
+
+use super::calls;
+use super::derive::Deriver;
+use super::event::{Flags, State};
+use crate::record::{File, Kind, Name, Part};
+
+/// Of one operation.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    directories: Vec<File>,
+    /// A file with several names was touched, and not all of them are known.
+    linked: bool,
+    short: bool,
+    /// Where what it touched has names now.
+    parents: Vec<File>,
+}
+
+impl Deriver {
+    /// A rename of a file with several names leaves open which of them it was, and of what crosses the
+    /// border of the tree only the directory is told. `before` the file had these names.
+    pub(super) fn group(
+        &mut self,
+        file: File,
+        flags: Flags,
+        state: &State,
+        before: &BTreeSet<(File, Name)>,
+    ) {
+        // What is told at once, is of no call that ends.
+        if state.call == 0 {
+            if flags.last() {
+                self.told.remove(&state.task);
+            }
+            return;
+        }
+        let now = self.held(file);
+        let directory = self.is(file, &Kind::Directory);
+        let linked = !directory && state.links > 1;
+        let short = linked && self.lacks_more(file, state, now.len());
+        let told = self.told.entry(state.task).or_default();
+        if directory {
+            told.directories.push(file);
+        }
+        told.linked |= linked;
+        told.short |= short;
+        // What another file was put in the place of, was told for that alone.
+        let replaced = now.len() < before.len() && now.is_subset(before);
+        let parent = state.name.as_ref().map(|(parent, _)| *parent);
+        told.parents.extend(parent.filter(|_| !replaced));
+        if !flags.last() {
+            return;
+        }
+        let told = self.told.remove(&state.task).unwrap_or_default();
+        let renames = calls::renames(state.call);
+        let named = told
+            .parents
+            .iter()
+            .any(|parent| told.directories.contains(parent));
+        let unseen = !named && (renames || calls::links(state.call));
+        // Another call may have given it a name as well, of which only the newest is told.
+        let short = told.short && calls::names(state.call);
+        if unseen || short || told.linked && renames {
+            for directory in told.directories {
+                self.doubt(directory, Part::Names);
+            }
+        }
+    }
+
+    /// Whether more of a file's names are unknown than were: as many as are outside of the tree always are.
+    fn lacks_more(&mut self, file: File, state: &State, known: usize) -> bool {
+        let links = usize::try_from(state.links).unwrap_or(usize::MAX);
+        let lacks = links.saturating_sub(known);
+        let before = match lacks {
+            0 => self.outside.remove(&file),
+            _ => self.outside.insert(file, lacks),
+        };
+        lacks > before.unwrap_or(0)
+    }
+}

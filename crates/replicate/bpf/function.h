@@ -35,8 +35,11 @@ static __always_inline struct operation *writing(struct inode *inode, __u64 offs
 	if (!copied || !in_scope(inode) || !regular(inode))
 		return NULL;
 	operation = running();
-	if (!operation)
+	if (!operation) {
+		/* Of who works for others no end is seen that could tell of it. */
+		touch_range(inode, HOOK_WRITE, offset, offset + copied);
 		return NULL;
+	}
 	touch(inode, HOOK_WRITE);
 	if (!count(operation, inode, copied))
 		return NULL;

@@ -138,6 +138,12 @@ fn what_a_journal_cannot_know_is_compared() {
         }
         assert_eq!(compared(&place), (0, true), "full");
 
+        // A directory was outside of the tree: what became of its files there, nobody has noted.
+        kept(&place).kill();
+        let away = "mv many ../away; echo changed >../away/7; mv ../away many";
+        shell(&place.tree, away);
+        assert_eq!(compared(&place), (0, true), "away");
+
         // The log is another one's, or an older one.
         kept(&place).kill();
         fs::remove_dir_all(&place.log).unwrap();

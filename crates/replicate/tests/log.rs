@@ -5,7 +5,7 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use common::{ROOT, data, epoch, file, gone, hole, link, new, record, size, start, unlink};
@@ -93,17 +93,12 @@ fn a_reader_goes_on_where_what_it_began_to_read_was_cut_off() {
     let [there, whole] = [&folder, &other].map(|folder| segments(folder.path()).remove(0));
     let (begun, whole) = (fs::read(&there).unwrap(), fs::read(whole).unwrap());
     for cut in [1, 20, 4000] {
-        fs::write(&there, &whole[..begun.len() + cut]).unwrap();
-        fs::File::options()
-            .write(true)
-            .open(&there)
-            .unwrap()
-            .write_all_at(&begun, 0)
-            .unwrap();
+        let cut_off = &whole[begun.len()..][..cut];
+        fs::write(&there, [&begun, cut_off].concat()).unwrap();
         assert!(reader.read().unwrap().is_none());
     }
     // Its successor cuts that off.
-    write(folder.path(), 1 << 20, &[written.clone()]);
+    write(folder.path(), 1 << 20, std::slice::from_ref(&written));
     assert_eq!(reader.read().unwrap().unwrap().record.entry, written);
 }
 

@@ -2,6 +2,7 @@
 //! names in it. What was not finished is never guessed: the next run looks at what is there, and makes
 //! anew from the log whatever is not as it was applied.
 
+mod error;
 mod fold;
 mod folders;
 mod inspect;
@@ -19,10 +20,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
 use rustix::{fs, io::Errno};
 
-use crate::log;
 use crate::make::Maker;
 pub use crate::make::{Gate, Left};
 use crate::restore::{self, fill};
+pub use error::Error;
 use fold::{Fold, Target};
 use folders::Folders;
 use inspect::{Found, inspect};
@@ -69,70 +70,6 @@ pub struct Applied {
     /// Names that were not as they had been applied, and are right now.
     pub repaired: u64,
     pub left: Left,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error(transparent)]
-    Log(#[from] log::Error),
-    #[error("{}: another program applies to this replica; stop that one first", .0.display())]
-    Busy(PathBuf),
-    #[error("{} is there already and no replica: name another, or an empty directory", .0.display())]
-    Occupied(PathBuf),
-    #[error("{} is a replica of another log than {}: --fresh makes it one of this", .to.display(), .log.display())]
-    OtherLog { to: PathBuf, log: PathBuf },
-    #[error(
-        "{} does not have epoch {epoch} any more, of which the replica is: --fresh makes it anew",
-        .log.display()
-    )]
-    Behind { log: PathBuf, epoch: u64 },
-    /// A copy of a log that lost its end with the power is behind a replica that did not.
-    #[error(
-        "{} ends before epoch {epoch}, of which the replica is: wait until its source has sent that again, or --fresh \
-         makes it anew",
-        .log.display()
-    )]
-    Short { log: PathBuf, epoch: u64 },
-    #[error(
-        "{} is not as it was applied: somebody else changed the replica, in {names} place(s); --repair puts \
-         it right",
-        .path.display()
-    )]
-    Changed { path: PathBuf, names: u64 },
-    #[error(
-        "epoch {epoch} has {has} {what}, more than {limit}: raise --max-{what}, or replicate less"
-    )]
-    Quota {
-        epoch: u64,
-        what: &'static str,
-        has: u64,
-        limit: u64,
-    },
-    #[error("{}: no room; make some, and apply again: nothing is lost", .0.display())]
-    Full(PathBuf),
-    #[error("{}: {cause}", .path.display())]
-    Io { path: PathBuf, cause: io::Error },
-}
-
-impl Error {
-    /// What a system call said of a path in the replica.
-    fn of(path: PathBuf, cause: io::Error) -> Self {
-        match Errno::from_io_error(&cause) {
-            Some(Errno::NOSPC | Errno::DQUOT) => Self::Full(path),
-            Some(
-                Errno::NOENT
-                | Errno::LOOP
-                | Errno::NOTDIR
-                | Errno::ISDIR
-                | Errno::XDEV
-                | Errno::EXIST
-                | Errno::NOTEMPTY
-                | Errno::STALE
-                | Errno::NODATA,
-            ) => Self::Changed { path, names: 1 },
-            _ => Self::Io { path, cause },
-        }
-    }
 }
 
 /// The only one who changes a replica.

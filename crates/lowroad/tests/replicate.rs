@@ -100,7 +100,7 @@ wait $capture
 strace -f -o calls "$1" replicate apply log --to whole
 again=pwrite64
 for name in openat pwrite64 fchownat fchmodat utimensat mkdirat renameat fdatasync syncfs; do
-    last=$(grep -c "^[0-9]* $name(" calls)
+    last=$(grep -c "^[0-9]*  *$name(" calls)
     for at in $(printf '%s\n' 1 $((last / 2 + 1)) $last | uniq); do
         rm -rf replica
         code=0

@@ -65,6 +65,7 @@ const HOST_ONLY: &[&str] = &[
     "lowroad replicate_nats",
     "lowroad replicate_service",
     "lowroad replicate_ship",
+    "lowroad replicate_unprivileged",
     "lowroad router_build",
     "lowroad router_cpu",
     "lowroad router_gpu",

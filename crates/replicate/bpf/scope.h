@@ -50,7 +50,7 @@ static __always_inline bool hashed(struct dentry *dentry)
 	return BPF_CORE_READ(dentry, d_hash.pprev) != NULL;
 }
 
-static __always_inline struct dentry *first_alias(struct hlist_node *node)
+static __always_inline struct dentry *dentry_of(struct hlist_node *node)
 {
 	return (void *)((char *)node - bpf_core_field_offset(struct dentry, d_u.d_alias));
 }
@@ -67,7 +67,7 @@ static __noinline struct dentry *alias_of(struct inode *inode)
 	int i;
 
 	for (i = 0; i < ALIASES && node; i++) {
-		struct dentry *dentry = first_alias(node);
+		struct dentry *dentry = dentry_of(node);
 
 		if (is_name(dentry))
 			return dentry;
@@ -107,7 +107,7 @@ static __noinline int below_root(struct inode *inode)
 		return 1;
 	/* One that is just being taken away is still there, and newer than the one that stays. */
 	for (i = 0; i < ALIASES && node; i++) {
-		struct dentry *dentry = first_alias(node);
+		struct dentry *dentry = dentry_of(node);
 
 		if (is_name(dentry)) {
 			named = true;

@@ -321,13 +321,13 @@ fn write(map: &MapHandle, value: &[u8]) -> Result<(), Error> {
         .map_err(Error::bpf("writing the journal"))
 }
 
-/// What a journal has noted, if it is one of that log up to an epoch that the log has.
 /// In place of a directory that has left the tree: what became of its files then, nobody has noted.
 const DEPARTED: File = File {
     inode: 0,
     generation: 0,
 };
 
+/// What a journal has noted, if it is one of that log up to an epoch that the log has.
 fn read(place: &Path, wanted: &Label, last: u64) -> Option<Vec<File>> {
     let open = |name: &str| MapHandle::from_pinned_path(place.join(name)).ok();
     let value = |map: &MapHandle| map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()?;

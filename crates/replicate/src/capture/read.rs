@@ -128,8 +128,8 @@ impl Capture {
         Ok(())
     }
 
-    /// Names that are not in a directory any more. Where other directories are read as well, that comes first: else what has
-    /// moved from one to another would have no name meanwhile.
+    /// Takes away names that a directory does not have any more. Where others are read as well, those come first: else what
+    /// has moved from one to another would have no name meanwhile.
     pub(super) fn forget_missing(&mut self, directory: File, names: &BTreeSet<Name>) {
         let deriver = &mut self.deriver;
         let missing: Vec<_> = deriver

@@ -98,6 +98,16 @@ impl Fold {
         Ok(self.tree.number() == target)
     }
 
+    /// Whether the last epoch that was folded was written at that time; zero where that is not known.
+    pub(super) fn ends_with(&self, at_ns: u64) -> bool {
+        at_ns == 0 || self.folded.is_some_and(|folded| folded.at_ns == at_ns)
+    }
+
+    /// Returns when all that was folded survives a loss of power.
+    pub(super) fn persist(&mut self) -> Result<(), log::Error> {
+        self.reader.persist()
+    }
+
     /// A step begins here; `all` keeps what the log says of every byte.
     pub(super) fn begin(&mut self, all: bool) {
         self.scout = self.reader.clone();

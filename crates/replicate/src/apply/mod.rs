@@ -208,7 +208,8 @@ impl Replica {
         if self.fold.tree.number() < now.record {
             return Err(Error::Short { log, epoch });
         }
-        if !there || self.fold.tree.epoch() != epoch {
+        let same = self.fold.ends_with(now.at_ns);
+        if !there || self.fold.tree.epoch() != epoch || !same {
             return Err(Error::Behind { log, epoch });
         }
         let maker = Maker::new(self.options.privileged, self.options.gate.clone());
@@ -278,6 +279,7 @@ impl Replica {
         let there = self.fold.to(target.record)?;
         debug_assert!(there);
         self.check_quota(target)?;
+        self.fold.persist()?;
         let staging = self.staging()?;
         let path = self.to.join(STAGING).join(TREE);
         let failed = |errno: Errno| Error::of(path.clone(), errno.into());
@@ -330,6 +332,8 @@ impl Replica {
             return Err(Error::Behind { log, epoch });
         }
         self.check_quota(target)?;
+        // A replica that is ahead of what its log has after a loss of power could not be taken up.
+        self.fold.persist()?;
         let Some(mut folders) = self.folders.take() else {
             return self.begin(target);
         };
@@ -414,6 +418,7 @@ impl Replica {
     fn said(&mut self, target: Target) -> Result<(), Error> {
         self.kept.now.epoch = target.epoch;
         self.kept.now.record = target.record;
+        self.kept.now.at_ns = target.at_ns;
         self.say(Phase::Whole, true)
     }
 

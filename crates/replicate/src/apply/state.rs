@@ -35,6 +35,9 @@ pub(super) struct State {
     pub(super) epoch: u64,
     /// The number of the epoch's record.
     pub(super) record: u64,
+    /// When the capture wrote that: a log that lost its end with the power may have another record of that number by now.
+    /// Zero where a version before this was not told.
+    pub(super) at_ns: u64,
     /// Which start of the machine wrote it.
     pub(super) boot: [u8; 36],
 }
@@ -53,6 +56,7 @@ impl State {
             Phase::Placing => 2,
             Phase::Ended => 3,
         });
+        bytes.extend(self.at_ns.to_le_bytes());
         bytes.resize(BYTES - 4, 0);
         bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
         bytes
@@ -70,7 +74,9 @@ impl State {
         let (epoch, said) = said.split_first_chunk::<8>()?;
         let (record, said) = said.split_first_chunk::<8>()?;
         let (boot, said) = said.split_first_chunk::<36>()?;
-        let phase = match said.first()? {
+        let (phase, said) = said.split_first()?;
+        let (at_ns, _) = said.split_first_chunk::<8>()?;
+        let phase = match phase {
             0 => Phase::Nothing,
             1 => Phase::Whole,
             2 => Phase::Placing,
@@ -82,6 +88,7 @@ impl State {
             log: *log,
             epoch: u64::from_le_bytes(*epoch),
             record: u64::from_le_bytes(*record),
+            at_ns: u64::from_le_bytes(*at_ns),
             boot: *boot,
         };
         (*magic == MAGIC).then_some((u64::from_le_bytes(*turn), state))
@@ -176,6 +183,7 @@ impl Default for State {
             log: [0; 16],
             epoch: 0,
             record: 0,
+            at_ns: 0,
             boot: [0; 36],
         }
     }

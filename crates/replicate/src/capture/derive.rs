@@ -9,7 +9,7 @@ use super::calls;
 use super::doubt::{Doubt, Doubts, everything};
 use super::event::{Event, Flags, State, What};
 use super::group::Told;
-use super::look::Blocks;
+use super::look::Looked;
 use super::rescan::Comparison;
 use super::source::{Source, kind_of};
 use crate::patterns::Filter;
@@ -38,7 +38,7 @@ pub(super) struct Deriver {
     /// What operations that are being told have touched.
     pub(super) told: BTreeMap<u32, Told>,
     /// Files that change without a word, and what they had when they were looked at last.
-    pub(super) mapped: BTreeMap<File, Blocks>,
+    pub(super) mapped: BTreeMap<File, Looked>,
     /// Files that are held, and may have no name in the tree any more.
     pub(super) nameless: BTreeSet<File>,
     /// Files that are in the log, and may be outside of the tree.

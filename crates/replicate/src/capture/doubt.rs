@@ -9,6 +9,8 @@ use crate::record::{File, Part};
 pub(super) struct Doubt {
     /// Start and end, apart from each other and in order.
     pub(super) ranges: Vec<(u64, u64)>,
+    /// Has been read, and is settled with those of `ranges` that are in it.
+    pub(super) read: Vec<(u64, u64)>,
     /// Further stores to them may not be told.
     pub(super) stores: bool,
     pub(super) attributes: bool,
@@ -35,49 +37,56 @@ impl Doubt {
     }
 
     fn add_range(&mut self, start: u64, end: u64) -> bool {
-        if start >= end
-            || self
-                .ranges
-                .iter()
-                .any(|&(from, to)| from <= start && end <= to)
-        {
-            return false;
+        add(&mut self.ranges, (start, end))
+    }
+
+    /// What is settled once all of it has been read, and `since` is in doubt: what that is about waits for it.
+    pub(super) fn settled(&self, since: Option<&mut Self>) -> Vec<Part> {
+        let mut ranges = self.ranges.clone();
+        for range in &self.read {
+            add(&mut ranges, *range);
         }
-        let (mut start, mut end) = (start, end);
-        self.ranges.retain(|&(from, to)| {
-            let apart = to < start || end < from;
-            if !apart {
-                start = start.min(from);
-                end = end.max(to);
-            }
-            apart
+        let (mut attributes, mut names) = (self.attributes, self.names);
+        if let Some(since) = since {
+            attributes &= !since.attributes;
+            names &= !since.names;
+            ranges.retain(|&(start, end)| {
+                let again = |&(from, to): &(u64, u64)| from < end && start < to;
+                let waits = since.ranges.iter().any(again);
+                if waits {
+                    add(&mut since.read, (start, end));
+                }
+                !waits
+            });
+        }
+        let parts = ranges.into_iter().map(|(start, end)| Part::Range {
+            offset: start,
+            length: if end == u64::MAX { end } else { end - start },
         });
-        let at = self.ranges.partition_point(|&(from, _)| from < start);
-        self.ranges.insert(at, (start, end));
-        true
+        let attributes = attributes.then_some(Part::Attributes);
+        let names = names.then_some(Part::Names);
+        parts.chain(attributes).chain(names).collect()
     }
+}
 
-    /// Adds all of another's.
-    pub(super) fn merge(&mut self, other: &Self) {
-        self.stores |= other.stores;
-        for part in other.parts() {
-            self.add_written(&part);
+/// Adds a range to others; false where it is in one of them.
+fn add(ranges: &mut Vec<(u64, u64)>, (start, end): (u64, u64)) -> bool {
+    let within = |&(from, to): &(u64, u64)| from <= start && end <= to;
+    if start >= end || ranges.iter().any(within) {
+        return false;
+    }
+    let (mut start, mut end) = (start, end);
+    ranges.retain(|&(from, to)| {
+        let apart = to < start || end < from;
+        if !apart {
+            start = start.min(from);
+            end = end.max(to);
         }
-    }
-
-    pub(super) fn parts(&self) -> Vec<Part> {
-        let mut parts: Vec<_> = self
-            .ranges
-            .iter()
-            .map(|&(start, end)| Part::Range {
-                offset: start,
-                length: if end == u64::MAX { end } else { end - start },
-            })
-            .collect();
-        parts.extend(self.attributes.then_some(Part::Attributes));
-        parts.extend(self.names.then_some(Part::Names));
-        parts
-    }
+        apart
+    });
+    let at = ranges.partition_point(|&(from, _)| from < start);
+    ranges.insert(at, (start, end));
+    true
 }
 
 /// All bytes of a file.

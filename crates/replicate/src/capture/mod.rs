@@ -147,6 +147,9 @@ pub struct Progress {
     pub files: u64,
     /// The last epoch; zero before the first.
     pub epoch: u64,
+    /// The last one that has what a program has synced or renamed: what an epoch since then has, the source may lose
+    /// with its power.
+    pub synced: u64,
     /// What was found of a log that was taken up.
     pub rescan: Option<Rescan>,
 }
@@ -226,10 +229,10 @@ impl Capture {
         let listener: &mut dyn Listener = listener;
         self.follow(listener)?;
         while self.settle(listener)? {}
-        self.look_often()?;
+        self.look_often(listener)?;
         // What was to be read at a barrier has been read by now.
         if self.wanted || self.is_due() || self.last_event.elapsed() >= STILL {
-            self.rest()?;
+            self.rest(listener)?;
         }
         self.pass_on(listener)?;
         if let Some(pinned) = &mut self.pinned {
@@ -251,7 +254,7 @@ impl Capture {
         let target = self.programs.counters()?.next;
         let begun = Instant::now();
         self.poll(listener)?;
-        self.look()?;
+        self.look(listener)?;
         loop {
             self.poll(listener)?;
             if !self.deriver.said && self.reached(target)? {
@@ -313,21 +316,21 @@ impl Capture {
     }
 
     /// Derives what follows from events that are due.
-    fn advance(&mut self) -> Result<(), Error> {
+    fn advance(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
         while let Some(event) = self.order.pop() {
             self.wanted |= event.what == event::What::Sync;
             self.hooks |= event.hooks;
             let quiet = event.flags.quiet();
             self.deriver.take(event)?;
             if quiet && (self.wanted || self.is_due()) {
-                self.close()?;
+                self.close(listener)?;
             }
         }
         Ok(())
     }
 
     /// Puts in doubt what lost events were about.
-    fn account(&mut self) -> Result<(), Error> {
+    fn account(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
         let counters = self.programs.counters()?;
         self.progress.dropped = counters.dropped;
         if counters.dropped != self.accounted {
@@ -347,7 +350,7 @@ impl Capture {
             self.forgotten = counters.forgotten;
         }
         self.order.skip(counters.dropped);
-        self.advance()
+        self.advance(listener)
     }
 
     /// That the last user of a file has left it may have been lost.
@@ -369,13 +372,13 @@ impl Capture {
     fn follow(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
         for _ in 0..PORTIONS {
             let more = self.drain()?;
-            self.advance()?;
+            self.advance(listener)?;
             self.say(listener);
             if !more {
                 break;
             }
         }
-        self.account()?;
+        self.account(listener)?;
         self.pass_on(listener)
     }
 
@@ -385,7 +388,7 @@ impl Capture {
     }
 
     /// Nothing happens: what has happened is a state of the source.
-    fn rest(&mut self) -> Result<(), Error> {
+    fn rest(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
         if !self.deriver.said {
             return Ok(());
         }
@@ -394,7 +397,7 @@ impl Capture {
         self.drain()?;
         let still = self.progress.events == seen && self.programs.counters()? == counters;
         if still && counters.operations == 0 && self.reached(counters.next)? {
-            self.close()?;
+            self.close(listener)?;
         }
         Ok(())
     }
@@ -405,16 +408,16 @@ impl Capture {
     }
 
     /// Ends an epoch, unless something is in doubt.
-    fn close(&mut self) -> Result<(), Error> {
+    fn close(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
         let certain = self.deriver.doubts.is_empty() && matches!(self.reading, Reading::Idle);
         if !certain || self.programs.counters()?.dropped != self.accounted {
             return Ok(());
         }
-        self.look()?;
+        self.look(listener)?;
         self.deriver.let_go();
         if !self.deriver.said {
             // The last epoch has it all: what is written down of it may be what was synced.
-            self.wanted = false;
+            self.answered();
             return Ok(());
         }
         let entry = Entry::Epoch {
@@ -430,11 +433,18 @@ impl Capture {
             let (order, lost) = (&mut self.order, self.accounted);
             pinned.epoch(|number| order.reached(number, lost));
         }
-        self.wanted = false;
+        self.answered();
         self.deriver.said = false;
         self.deriver.adrift = None;
         self.compared();
         Ok(())
+    }
+
+    /// The last epoch has what was synced.
+    fn answered(&mut self) {
+        if std::mem::take(&mut self.wanted) {
+            self.progress.synced = self.epoch;
+        }
     }
 
     /// Hands on what was said, makes room in the ring, and asks whether to go on.

@@ -158,11 +158,11 @@ impl Held {
         }
     }
 
-    /// Writes what processes have stored to the file through memory, so that the next store is seen; whether
-    /// they may store more.
-    pub(super) fn clean(&self, opened: &OwnedFd) -> io::Result<bool> {
+    /// Writes what processes have stored to the file through memory, so that the next store is seen, unless nothing tells
+    /// of them; whether they may store more.
+    pub(super) fn clean(&self, opened: &OwnedFd, silent: bool) -> io::Result<bool> {
         let mapped = self.ask(opened, ASK)?.mapped;
-        if mapped {
+        if mapped && !silent {
             handle::write_back(opened)?;
         }
         Ok(mapped)

@@ -70,11 +70,8 @@ impl Capture {
 
     fn settled(&mut self, doubts: Doubts) {
         for (file, doubt) in doubts {
-            if let Some(since) = self.deriver.doubts.get_mut(&file) {
-                since.merge(&doubt);
-                continue;
-            }
-            for part in doubt.parts() {
+            let since = self.deriver.doubts.get_mut(&file);
+            for part in doubt.settled(since) {
                 self.deriver.say(Change::Settled { file, part });
             }
         }

@@ -173,7 +173,7 @@ impl Source {
             return Ok(None);
         };
         let cleaned = match &self.held {
-            Some(held) => held.clean(&descriptor).map(Some),
+            Some(held) => held.clean(&descriptor, self.format.silent()).map(Some),
             None => handle::clean(descriptor, offset, length).map(|()| None),
         };
         cleaned.map_err(|cause| self.failed(file, cause))

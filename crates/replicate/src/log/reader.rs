@@ -172,6 +172,23 @@ impl Reader {
         }
     }
 
+    /// Returns when all that was read survives a loss of power: readers see records before they are on the disk.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn persist(&mut self) -> Result<(), Error> {
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
+        // The writer itself has seen to those before it.
+        open.file.sync_data().map_err(Error::io(&open.path))?;
+        if !open.named {
+            segment::sync_folder(&self.folder)?;
+            open.named = true;
+        }
+        Ok(())
+    }
+
     /// Which log this is; none while nothing was written to it.
     ///
     /// # Errors
@@ -309,6 +326,8 @@ pub(super) struct Open {
     buffer: Vec<u8>,
     start: u64,
     used: usize,
+    /// Its name is known to survive a loss of power.
+    named: bool,
 }
 
 impl Open {
@@ -328,6 +347,7 @@ impl Open {
         }
         Ok(Some(Self {
             path: path.as_path().into(),
+            named: false,
             file: Arc::new(file),
             header,
             buffer: Vec::new(),

@@ -305,6 +305,7 @@ impl Recorder {
             },
             |listener| capture.poll(listener),
         )?;
+        self.written.keep(progress)?;
         capture.recorded(self.written.writer.epoch())?;
         let mut captured = self.reached(progress)?;
         if let Some(check) = &self.check {

@@ -25,9 +25,17 @@ pub(super) struct Written {
     /// The record of the last epoch, and since when there are changes that it does not have.
     epoch_record: u64,
     behind: Option<Instant>,
+    /// The last epoch that is on the disk, the last of the capture's that had to be, and when that was seen to.
+    durable: u64,
+    synced: u64,
+    looked: Instant,
     /// Since when it is to end.
     ending: Option<Instant>,
 }
+
+/// Epochs that no program has asked for are on the disk after this long: a sync of the disk makes who writes to it wait,
+/// and the source itself may lose for longer what it did not sync.
+const UNASKED: Duration = Duration::from_millis(200);
 
 /// A step of the capture, written.
 pub(super) struct Step<'a, 'b> {
@@ -49,6 +57,9 @@ impl Written {
             failed: None,
             epoch_record: writer.number(),
             behind: None,
+            durable: writer.epoch(),
+            synced: 0,
+            looked: Instant::now(),
             ending: None,
             writer,
         })
@@ -93,20 +104,34 @@ impl Written {
         }
     }
 
-    /// Writes what a step of the capture says; its epochs are on the disk afterwards.
+    /// Puts epochs on the disk that have what a program has synced, and others once in a while.
+    ///
+    /// # Errors
+    /// [`Error::Log`]
+    pub(super) fn keep(&mut self, progress: Progress) -> Result<(), Error> {
+        let asked = progress.synced != self.synced;
+        let waits = self.writer.epoch() != self.durable;
+        if asked || waits && self.looked.elapsed() >= UNASKED {
+            if waits {
+                self.writer.sync()?;
+            }
+            self.durable = self.writer.epoch();
+            self.synced = progress.synced;
+            self.looked = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Writes what a step of the capture says.
     pub(super) fn follow<T>(
         &mut self,
         meanwhile: &mut Meanwhile<'_>,
         step: impl FnOnce(&mut Step<'_, '_>) -> Result<T, capture::Error>,
     ) -> Result<T, Error> {
-        let before = self.writer.epoch();
         let done = step(&mut Step {
             written: self,
             meanwhile,
         });
-        if self.failed.is_none() && self.writer.epoch() > before {
-            self.failed = self.writer.sync().err();
-        }
         match self.failed.take() {
             Some(error) => Err(error.into()),
             None => Ok(done?),

@@ -1,0 +1,122 @@
+//! Who changes files by other ways than the system calls of a 64-bit program: programs of 32 bits, and the kernel's own
+//! threads.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
+#![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
+
+mod bed;
+mod follow;
+
+#[cfg(target_arch = "x86_64")]
+use std::process::Command;
+
+use bed::file_system::{Format, within};
+use follow::{Following, shell};
+use replicate::capture::Options;
+#[cfg(target_arch = "x86_64")]
+use sys::require::{Class, skip};
+
+/// A 64-bit program that makes the calls of 32-bit programs: by number, with what they take in other registers.
+#[cfg(target_arch = "x86_64")]
+const OTHER_CALLS: &str = r#"
+static long call(long number, long a, long b, long c, long d, long e)
+{
+	long result;
+
+	asm volatile("push %%rbp; xor %%ebp, %%ebp; int $0x80; pop %%rbp"
+		     : "=a"(result)
+		     : "a"(number), "b"(a), "c"(b), "d"(c), "S"(d), "D"(e)
+		     : "memory", "r8", "r9", "r10", "r11");
+	return result;
+}
+#define AT(name) ((long)(name))
+int main(void)
+{
+	static char bytes[5000];
+	long file = call(5, AT("a"), 0102, 0644, 0, 0);
+	char *page;
+
+	if (file < 0)
+		return 77;
+	for (int i = 0; i < 5000; i++)
+		bytes[i] = i;
+	call(4, file, AT(bytes), 5000, 0, 0);
+	call(93, file, 100, 0, 0, 0);
+	call(93, file, 5000, 0, 0, 0);
+	page = (char *)call(192, 0, 4096, 3, 1, file);
+	page[2000] = 'm';
+	call(39, AT("d"), 0755, 0, 0, 0);
+	call(38, AT("a"), AT("d/b"), 0, 0, 0);
+	call(9, AT("d/b"), AT("c"), 0, 0, 0);
+	call(94, file, 0600, 0, 0, 0);
+	call(9, AT("c"), AT("e"), 0, 0, 0);
+	call(10, AT("d/b"), 0, 0, 0, 0);
+	call(38, AT("d"), AT("f"), 0, 0, 0);
+	page[2001] = 'n';
+	return 0;
+}
+"#;
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn what_programs_of_32_bits_do_is_said() {
+    for format in [Format::Ext4, Format::Xfs, Format::Btrfs, Format::Tmpfs] {
+        within(|bed| {
+            let source = bed.scratch().join("calls.c");
+            std::fs::write(&source, OTHER_CALLS).unwrap();
+            shell(
+                bed.scratch(),
+                "gcc -O1 -static -no-pie -mno-red-zone -o calls calls.c",
+            );
+            let Some(tree) = bed.follow(format, "tree") else {
+                return;
+            };
+            println!("{format:?}");
+            let options = Options {
+                look: true,
+                ..Options::default()
+            };
+            let mut following = Following::start(&tree, options);
+            following.check(&tree);
+            let program = bed.scratch().join("calls");
+            let ended = Command::new(program).current_dir(&tree).status().unwrap();
+            if ended.code() != Some(0) {
+                return skip(
+                    Class::Hardware,
+                    "this kernel has no calls of 32-bit programs",
+                );
+            }
+            following.check(&tree);
+        });
+    }
+}
+
+/// A disk in a file of the tree: with its own cache, and past it.
+const DISK: &str = r#"
+truncate -s 16M image
+device=$(losetup --find --show $1 image)
+trap 'losetup -d $device' EXIT
+dd if=/dev/urandom of=$device bs=64K count=40 conv=fsync status=none
+mkfs.ext4 -q -F $device
+blkdiscard --offset 8M --length 1M $device
+dd if=/dev/urandom of=$device bs=4K seek=2100 count=3 oflag=direct status=none
+sync $device
+"#;
+
+#[test]
+fn what_a_disk_in_a_file_writes_is_said() {
+    for format in [Format::Ext4, Format::Xfs, Format::Btrfs] {
+        for direct in ["off", "on"] {
+            within(|bed| {
+                let Some(tree) = bed.follow(format, "tree") else {
+                    return;
+                };
+                println!("{format:?}, direct {direct}");
+                let mut following = Following::start(&tree, Options::default());
+                following.check(&tree);
+                let script = DISK.replace("$1", &format!("--direct-io={direct}"));
+                following.during(|| shell(&tree, &script));
+                following.check(&tree);
+            });
+        }
+    }
+}

@@ -90,6 +90,10 @@ pub(super) fn get(bytes: &[u8]) -> Frame {
 /// Whether a damaged frame at `offset` is what a crash leaves of the last write: the file then ends in
 /// zeros that begin within it. `zeros` is where those begin, `size` where the file ends.
 pub(super) fn is_torn(offset: u64, end: Option<usize>, zeros: u64, size: u64) -> bool {
-    let end = offset + end.unwrap_or(HEAD) as u64;
-    zeros <= offset || (size - zeros >= SECTOR && zeros < end)
+    zeros <= offset || (size - zeros >= SECTOR && zeros < end_of(offset, end))
+}
+
+/// Where a damaged frame ends, or at least its head.
+pub(super) fn end_of(offset: u64, end: Option<usize>) -> u64 {
+    offset + end.unwrap_or(HEAD) as u64
 }

@@ -396,9 +396,7 @@ impl Open {
                 Frame::Damaged { what, end } => (what, end),
             };
             let (what, end) = damage;
-            let size = self.size()?;
-            let zeros = segment::zeros(&self.path, &self.file, size)?;
-            if frame::is_torn(self.offset(), end, zeros, size) {
+            if segment::is_unfinished(&self.path, &self.file, self.offset(), end)? {
                 return Ok(self.unread());
             }
             return Err(Error::damaged(&self.path, self.offset(), what));

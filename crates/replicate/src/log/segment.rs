@@ -9,11 +9,15 @@ use std::io::Write as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Advice, fadvise};
+
 use super::{Error, frame};
 
 const HEADER_BYTES: usize = 52;
 pub(super) const HEADER: u64 = HEADER_BYTES as u64;
 const MAGIC: [u8; 8] = *b"lrreplg1";
+/// What file systems write of a file at once, or a multiple of it.
+const BLOCK: u64 = 4096;
 
 /// Which log a segment belongs to: drawn at random when the log begins.
 pub type Id = [u8; 16];
@@ -162,7 +166,7 @@ pub(super) fn header(path: &Path, file: &File) -> Result<Option<Header>, Error> 
     if let Some(header) = Header::decode(&bytes) {
         return Ok(Some(header));
     }
-    if frame::is_torn(0, Some(bytes.len()), zeros(path, file, size)?, size) {
+    if is_unfinished(path, file, 0, Some(bytes.len()))? {
         return Ok(None);
     }
     Err(Error::damaged(path, 0, "no header of a segment"))
@@ -175,8 +179,47 @@ pub(super) fn sync_folder(folder: &Path) -> Result<(), Error> {
         .map_err(&error)
 }
 
+/// What is read of a segment from here on is what its disk has: after a sync that failed, memory may have what will never be
+/// written.
+pub(super) fn settle(path: &Path) -> Result<(), Error> {
+    let error = Error::io(path);
+    let file = File::open(path).map_err(&error)?;
+    file.sync_all().map_err(&error)?;
+    // Where a file system has no such thing, it has no such memory either.
+    let _kept = fadvise(&file, 0, None, Advice::DontNeed);
+    Ok(())
+}
+
+/// Whether what is damaged at an offset is what a loss of power leaves of writes that nobody has synced: a file system may
+/// have those of one block, and not those of the block before it.
+pub(super) fn is_unfinished(
+    path: &Path,
+    file: &File,
+    offset: u64,
+    end: Option<usize>,
+) -> Result<bool, Error> {
+    let error = Error::io(path);
+    let size = file.metadata().map_err(&error)?.len();
+    if frame::is_torn(offset, end, zeros(path, file, size)?, size) {
+        return Ok(true);
+    }
+    let mut block = offset - offset % BLOCK;
+    while block < frame::end_of(offset, end).min(size) {
+        let to = (block + BLOCK).min(size);
+        let mut bytes = vec![0; usize::try_from(to - block).unwrap_or(usize::MAX)];
+        file.read_exact_at(&mut bytes, block).map_err(&error)?;
+        let last = bytes.iter().rposition(|byte| *byte != 0);
+        let zeros = last.map_or(block, |last| block + last as u64 + 1);
+        if frame::is_torn(offset, end, zeros, to) {
+            return Ok(true);
+        }
+        block = to;
+    }
+    Ok(false)
+}
+
 /// Where the zeros begin that the file ends in.
-pub(super) fn zeros(path: &Path, file: &File, size: u64) -> Result<u64, Error> {
+fn zeros(path: &Path, file: &File, size: u64) -> Result<u64, Error> {
     const STEP: u64 = 64 << 10;
     let error = Error::io(path);
     let mut end = size;

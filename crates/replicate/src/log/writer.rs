@@ -458,7 +458,10 @@ impl Current {
     fn cut(path: &Path, end: u64) -> Result<Self, Error> {
         let error = Error::io(path);
         let file = OpenOptions::new().write(true).open(path).map_err(&error)?;
-        if end < file.metadata().map_err(&error)?.len() {
+        let size = file.metadata().map_err(&error)?.len();
+        if end < size {
+            let (cut, path) = (size - end, path.display());
+            tracing::warn!("{path}: {cut} bytes that were not written to their end are cut off");
             file.set_len(end).map_err(&error)?;
             file.sync_all().map_err(&error)?;
         }
@@ -475,6 +478,9 @@ fn tidy(folder: &Path) -> Result<Vec<Segment>, Error> {
     let mut listing = segment::list(folder)?;
     for path in &listing.replaced {
         segment::remove(path)?;
+    }
+    if let Some(last) = listing.live.last() {
+        segment::settle(&last.path)?;
     }
     if let Some(last) = listing.live.last()
         && let Where::Written { .. } = last.place

@@ -20,7 +20,9 @@ fn a_log_of_more_segments_than_files_may_be_open_is_applied() {
         inode,
         generation: 1,
     };
-    let mut append = |entry| drop(writer.append(1, entry).unwrap());
+    let mut append = |entry| {
+        writer.append(1, entry).unwrap();
+    };
     append(Entry::Start { root: numbered(2) });
     for inode in 3..3 + SEGMENTS {
         let (file, kind) = (numbered(inode), Kind::Regular);

@@ -53,6 +53,9 @@ static __always_inline __u8 kind_of(__u32 call)
 #if defined(__TARGET_ARCH_x86)
 #define OTHER_NUMBERS 0x2
 #define OTHER_MMAP 192
+#define OTHER_OLD_MMAP 90
+/* Of calls with pointers of 32 bits in 64-bit registers. */
+#define SHORT_POINTERS 0x40000000
 
 /* Whether the task is in a call of 32-bit programs, which number calls otherwise and have other
  * registers for what they take. */
@@ -62,6 +65,8 @@ static __always_inline bool in_other_call(struct task_struct *task)
 }
 #else
 #define OTHER_MMAP END
+#define OTHER_OLD_MMAP END
+#define SHORT_POINTERS 0
 
 static __always_inline bool in_other_call(struct task_struct *task)
 {

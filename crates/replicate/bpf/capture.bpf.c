@@ -94,8 +94,10 @@ int BPF_PROG(created, struct inode *inode, struct inode *directory, int mode)
 SEC("tp_btf/ext4_mark_inode_dirty")
 int BPF_PROG(marked, struct inode *inode)
 {
-	if (in_scope(inode))
+	if (in_scope(inode)) {
 		touch(inode, HOOK_INODE);
+		tell_allocated(inode);
+	}
 	return 0;
 }
 
@@ -177,15 +179,23 @@ int BPF_PROG(call_ends, struct pt_regs *regs, long result)
 
 	if (in_other_call(bpf_get_current_task_btf())) {
 		if (regs->orig_ax == OTHER_MMAP && result > 0)
-			tell_mapping(regs->di, regs->si);
+			tell_mapping(result, regs->di, regs->si);
+		if (regs->orig_ax == OTHER_OLD_MMAP && result > 0)
+			tell_mapping_at(result);
+		/* A 64-bit call that made a 32-bit program of the task ends as one. */
+		if (any_begun())
+			operation =
+				bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0);
+		if (operation && operation->begun)
+			end(operation, CALLS, result);
 		return 0;
 	}
 	/* Of all calls of the machine few change a file of the tree. */
-	if (writes || *(volatile __u64 *)&operations)
+	if (writes || any_begun())
 		operation = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL,
 						 writes ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
-	if (regs->orig_ax == call_mmap && result > 0)
-		tell_mapping(regs->r8, regs->r10);
+	if ((regs->orig_ax & ~SHORT_POINTERS) == call_mmap && result > 0)
+		tell_mapping(result, regs->r8, regs->r10);
 	if (operation && writes)
 		by_descriptor(operation, regs, kind);
 	if (operation && operation->begun) {

@@ -61,16 +61,68 @@ static __always_inline void end(struct operation *operation, __u32 call, long re
 {
 	struct ending ending = { .operation = operation, .result = result, .call = call };
 
+	if (__sync_lock_test_and_set(&operation->begun, 0) == PASSED) {
+		__sync_fetch_and_add(&operations, 1);
+		__sync_fetch_and_add(&passed, -1ULL);
+	}
 	/* The last state that is told ends it, where there is one. */
 	if (operation->count)
 		/* The verifier of Linux 6.1 gives up on a loop. */
 		bpf_loop(operation->count, next_touched, &ending, 0);
 	else
 		__sync_fetch_and_add(&operations, -1ULL);
-	operation->begun = 0;
 	operation->count = 0;
 	operation->flags = 0;
 	operation->wrote = NULL;
+}
+
+struct bpf_iter__task {
+	void *meta;
+	struct task_struct *task;
+};
+
+static long next_waiting(__u32 i, void *context)
+{
+	struct operation *operation = *(struct operation **)context;
+	struct touched *touched = &operation->touched[i & (TOUCHED - 1)];
+	struct inode *inode = touched->inode;
+	struct file_key file = touched->file;
+	__u64 from = touched->from, to = touched->to;
+	__u32 flags = touched->flags | FLAG_MIDDLE;
+
+	if (!inode)
+		return 0;
+	tell_state(inode, &file, flags, 0, false);
+	if (vague) {
+		from = 0;
+		to = END;
+	}
+	if (from < to)
+		tell(&file, EVENT_RANGE, flags, from, to - from);
+	return 0;
+}
+
+/*
+ * A call may touch a file and then wait, for a peer or for another ring's request: what it has
+ * touched is told as far as it is, and nobody waits for it until it goes on.
+ */
+SEC("iter/task")
+int waiting(struct bpf_iter__task *context)
+{
+	struct task_struct *task = context->task;
+	struct operation *operation;
+
+	if (!task)
+		return 0;
+	operation = bpf_task_storage_get(&tasks, task, NULL, 0);
+	if (!operation || operation->begun != BEGUN)
+		return 0;
+	bpf_loop(TOUCHED, next_waiting, &operation, 0);
+	if (__sync_val_compare_and_swap(&operation->begun, BEGUN, PASSED) == BEGUN) {
+		__sync_fetch_and_add(&passed, 1);
+		__sync_fetch_and_add(&operations, -1ULL);
+	}
+	return 0;
 }
 
 #endif

@@ -120,8 +120,9 @@ __u64 next_number;
 __u64 dropped;
 /* Files that found no room among the lost: anything may have changed. */
 __u64 forgotten;
-/* Operations that have touched a file, and not ended. */
+/* Operations that have touched a file, and not ended; and those of them that are not waited for. */
 __u64 operations;
+__u64 passed;
 
 /*
  * For who takes up the log of a capture that is gone: files that something was told of, in this

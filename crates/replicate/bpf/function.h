@@ -45,7 +45,7 @@ static __always_inline struct operation *writing(struct inode *inode, __u64 offs
 		return NULL;
 	operation->wrote = inode;
 	operation->first = offset >> PAGE_SHIFT;
-	operation->last = (offset + copied) >> PAGE_SHIFT;
+	operation->last = (offset + copied - 1) >> PAGE_SHIFT;
 	return operation;
 }
 

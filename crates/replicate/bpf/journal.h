@@ -125,7 +125,7 @@ static __always_inline int written(struct inode *inode, __s64 offset, __u32 leng
 	if (operation) {
 		operation->wrote = inode;
 		operation->first = offset >> PAGE_SHIFT;
-		operation->last = (offset + length) >> PAGE_SHIFT;
+		operation->last = (offset + length - 1) >> PAGE_SHIFT;
 	}
 	return 0;
 }

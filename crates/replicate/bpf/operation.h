@@ -20,6 +20,10 @@ struct touched {
 	__u32 zero;
 };
 
+/* It is under way, or waits for something and is not waited for. */
+#define BEGUN 1
+#define PASSED 2
+
 struct operation {
 	__u32 count;
 	__u32 flags;
@@ -45,10 +49,11 @@ struct {
  * Whether the task works for others, so that no end of it is seen; writing back changes nothing,
  * unless all that is told is that something changed.
  */
-static __always_inline bool in_the_middle(struct task_struct *task)
+static __always_inline bool in_the_middle(struct task_struct *task, struct inode *inode)
 {
 	return task->flags & TASK_IO_WORKER || in_other_call(task) ||
-	       (task->flags & PF_KTHREAD && (vague || !(task->flags & TASK_WORKQUEUE)));
+	       (task->flags & PF_KTHREAD &&
+		(vague || !(task->flags & TASK_WORKQUEUE) || is_directory(inode)));
 }
 
 static __always_inline void tell_at_once(struct inode *inode, __u32 flags, __u64 from, __u64 to)
@@ -56,7 +61,7 @@ static __always_inline void tell_at_once(struct inode *inode, __u32 flags, __u64
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct file_key file = file_of(inode);
 
-	if (in_the_middle(task)) {
+	if (in_the_middle(task, inode)) {
 		flags |= FLAG_MIDDLE;
 		if (vague && from >= to) {
 			from = 0;
@@ -78,11 +83,19 @@ static __always_inline struct operation *running(void)
 	return bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
+/* Whether some task is in one. */
+static __always_inline bool any_begun(void)
+{
+	return *(volatile __u64 *)&operations || *(volatile __u64 *)&passed;
+}
+
 static __always_inline void begin(struct operation *operation)
 {
-	if (!operation->begun)
-		__sync_fetch_and_add(&operations, 1);
-	operation->begun = 1;
+	if (operation->begun == BEGUN)
+		return;
+	__sync_fetch_and_add(&operations, 1);
+	if (__sync_lock_test_and_set(&operation->begun, BEGUN) == PASSED)
+		__sync_fetch_and_add(&passed, -1ULL);
 }
 
 static __always_inline bool add(struct touched *touched, struct inode *inode, __u32 flags,

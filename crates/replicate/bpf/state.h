@@ -36,6 +36,7 @@ static __always_inline void put_inode(struct state *state, struct inode *inode)
 
 static __always_inline void put_name(struct state *state, struct dentry *dentry)
 {
+	__u32 before = BPF_CORE_READ(dentry, d_seq.seqcount.sequence);
 	struct inode *parent = BPF_CORE_READ(dentry, d_parent, d_inode);
 	__u32 length = BPF_CORE_READ(dentry, d_name.len);
 
@@ -43,6 +44,9 @@ static __always_inline void put_name(struct state *state, struct dentry *dentry)
 		return;
 	if (bpf_probe_read_kernel(state->name, length, BPF_CORE_READ(dentry, d_name.name)))
 		return;
+	/* Another call is moving it: the directory may be the one, and the name the other. */
+	if (before & 1 || BPF_CORE_READ(dentry, d_seq.seqcount.sequence) != before)
+		state->event.flags |= FLAG_MIDDLE;
 	state->parent = BPF_CORE_READ(parent, i_ino);
 	state->parent_generation = BPF_CORE_READ(parent, i_generation);
 	state->event.length = length;

@@ -10,6 +10,7 @@
 #define MAP_TYPE 0x0f
 #define MAP_PRIVATE 0x02
 #define MAP_ANONYMOUS 0x20
+#define VM_MAYSHARE 0x80
 
 static __always_inline bool regular(struct inode *inode)
 {
@@ -33,60 +34,140 @@ int BPF_PROG(dirtied, struct folio *folio, struct address_space *mapping)
 	first = BPF_CORE_READ(folio, index);
 	pages = pages_of(folio);
 	operation = running();
+	/* What its own write makes dirty is told already; of what is mapped by now, stores may
+	 * follow. */
 	if (operation && operation->wrote == inode && first <= operation->last &&
-	    first + pages > operation->first)
+	    first + pages > operation->first && !mapped(inode))
 		return 0;
 	touch_range(inode, HOOK_FOLIO, first << PAGE_SHIFT, (first + pages) << PAGE_SHIFT);
 	return 0;
 }
 
+/* What workers allocate and free. */
+struct range {
+	__u64 from;
+	__u64 to;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct file_key);
+	__type(value, struct range);
+} allocated SEC(".maps");
+
+/* Some kernels tell it before they take the file's lock: it is told again with each mark of the
+ * file that a worker makes, of which the last comes when all is done. */
+static __always_inline void allocates(struct inode *inode, __u64 from, __u64 to)
+{
+	struct range range = { .from = from, .to = to };
+	struct file_key file;
+
+	if (!in_scope(inode))
+		return;
+	touch_range(inode, HOOK_ALLOCATE, from, to);
+	if (in_call(bpf_get_current_task_btf()))
+		return;
+	file = file_of(inode);
+	bpf_map_update_elem(&allocated, &file, &range, BPF_ANY);
+}
+
+static __always_inline void tell_allocated(struct inode *inode)
+{
+	struct file_key file;
+	struct range *range;
+
+	if (in_call(bpf_get_current_task_btf()))
+		return;
+	file = file_of(inode);
+	range = bpf_map_lookup_elem(&allocated, &file);
+	if (range)
+		tell(&file, EVENT_RANGE, HOOK_ALLOCATE, range->from, range->to - range->from);
+}
+
 SEC("tp_btf/ext4_punch_hole")
 int BPF_PROG(punched, struct inode *inode, s64 offset, s64 length)
 {
-	if (in_scope(inode))
-		touch_range(inode, HOOK_ALLOCATE, offset, offset + length);
+	allocates(inode, offset, offset + length);
 	return 0;
 }
 
 SEC("tp_btf/ext4_zero_range")
 int BPF_PROG(zeroed, struct inode *inode, s64 offset, s64 length)
 {
-	if (in_scope(inode))
-		touch_range(inode, HOOK_ALLOCATE, offset, offset + length);
+	allocates(inode, offset, offset + length);
 	return 0;
 }
 
 SEC("tp_btf/ext4_collapse_range")
 int BPF_PROG(collapsed, struct inode *inode, s64 offset)
 {
-	if (in_scope(inode))
-		touch_range(inode, HOOK_ALLOCATE, offset, END);
+	allocates(inode, offset, END);
 	return 0;
 }
 
 SEC("tp_btf/ext4_insert_range")
 int BPF_PROG(inserted, struct inode *inode, s64 offset)
 {
-	if (in_scope(inode))
-		touch_range(inode, HOOK_ALLOCATE, offset, END);
+	allocates(inode, offset, END);
 	return 0;
 }
 
+/* What is mapped. */
+struct area {
+	struct inode *inode;
+	__u64 flags;
+};
+
+static long found_area(struct task_struct *task, struct vm_area_struct *found, struct area *area)
+{
+	area->inode = BPF_CORE_READ(found, vm_file, f_inode);
+	area->flags = BPF_CORE_READ(found, vm_flags);
+	return 0;
+}
+
+/* What the task has at an address; false where somebody else changes what it has mapped. */
+static __always_inline bool find_area(__u64 address, struct area *area)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	return bpf_find_vma(task, address, found_area, area, 0) == 0;
+}
+
 /* A file gets stores of which nothing is told where its pages are dirty already. */
-static __always_inline void tell_mapping(__u32 descriptor, __u32 flags)
+static __always_inline void tell_mapped_file(struct inode *inode)
 {
 	struct file_key file;
-	struct inode *inode;
 
-	if ((flags & MAP_TYPE) == MAP_PRIVATE || flags & MAP_ANONYMOUS)
-		return;
-	inode = inode_of(descriptor);
 	if (!in_scope(inode) || !regular(inode) || !stored_to(inode))
 		return;
 	file = file_of(inode);
 	tell(&file, EVENT_RANGE, HOOK_MAPPING, 0, END);
 	if (silent && !overlay)
 		tell(&file, EVENT_MAPPED, HOOK_MAPPING, 1, 0);
+}
+
+static __always_inline void tell_mapping(__u64 address, __u32 descriptor, __u32 flags)
+{
+	struct area area = {};
+
+	if ((flags & MAP_TYPE) == MAP_PRIVATE || flags & MAP_ANONYMOUS)
+		return;
+	/* A descriptor of an overlay's file maps one of its upper directory. */
+	if (overlay || !find_area(address, &area) || !area.inode)
+		area.inode = inode_of(descriptor);
+	tell_mapped_file(area.inode);
+}
+
+/* Of a call whose arguments lie in memory. */
+static __always_inline void tell_mapping_at(__u64 address)
+{
+	struct area area = {};
+
+	if (!find_area(address, &area))
+		__sync_fetch_and_add(&forgotten, 1);
+	else if (area.inode && area.flags & VM_MAYSHARE)
+		tell_mapped_file(area.inode);
 }
 
 #endif

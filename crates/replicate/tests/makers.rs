@@ -120,3 +120,62 @@ fn what_a_disk_in_a_file_writes_is_said() {
         }
     }
 }
+
+/// One call that writes the first page of a file and reads into the second, which it has mapped.
+const BATCH: &str = r#"
+#include <fcntl.h>
+#include <linux/aio_abi.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	static char bytes[4096];
+	int file = open(argv[1], O_RDWR), other = open(argv[2], O_RDONLY);
+	char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	struct iocb requests[2], *both[] = { &requests[0], &requests[1] };
+	struct io_event done[2];
+	aio_context_t context = 0;
+
+	memset(bytes, argv[3][0], sizeof(bytes));
+	memset(requests, 0, sizeof(requests));
+	requests[0].aio_lio_opcode = IOCB_CMD_PWRITE;
+	requests[0].aio_fildes = file;
+	requests[0].aio_buf = (uintptr_t)bytes;
+	requests[1].aio_lio_opcode = IOCB_CMD_PREAD;
+	requests[1].aio_fildes = other;
+	requests[1].aio_buf = (uintptr_t)(pages + 4096);
+	requests[0].aio_nbytes = requests[1].aio_nbytes = sizeof(bytes);
+	if (syscall(SYS_io_setup, 2, &context) || syscall(SYS_io_submit, context, 2, both) != 2)
+		return 1;
+	return syscall(SYS_io_getevents, context, 2, 2, done, NULL) != 2;
+}
+"#;
+
+#[test]
+fn what_a_call_reads_into_the_file_that_it_writes_is_said() {
+    for format in [Format::Ext4, Format::Xfs, Format::Btrfs] {
+        within(|bed| {
+            std::fs::write(bed.scratch().join("batch.c"), BATCH).unwrap();
+            shell(bed.scratch(), "gcc -O1 -o batch batch.c");
+            let Some(tree) = bed.follow(format, "tree") else {
+                return;
+            };
+            println!("{format:?}");
+            shell(
+                &tree,
+                "head -c 4096 /dev/urandom >file; sync; head -c 4096 /dev/urandom >>file; head -c 4096 /dev/urandom >other",
+            );
+            let mut following = Following::start(&tree, Options::default());
+            following.check(&tree);
+            for step in ["a", "b"] {
+                let program = bed.scratch().join("batch");
+                shell(&tree, &format!("{} file other {step}", program.display()));
+                following.check(&tree);
+                shell(&tree, "head -c 4096 /dev/urandom >other");
+            }
+        });
+    }
+}

@@ -266,3 +266,39 @@ fn an_overlay_that_has_no_upper_directory_is_refused() {
         Some(())
     });
 }
+
+/// The directory that an overlay writes to is a tree itself: a container's, looked at from outside.
+#[test]
+fn what_programs_store_through_an_overlay_is_in_its_upper_directory() {
+    within(|bed| {
+        for format in [Format::Ext4, Format::Xfs] {
+            let Some(layers) = bed.follow(format, &format!("{format:?}")) else {
+                continue;
+            };
+            shell(
+                &layers,
+                "mkdir lower upper work merged
+                 mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work none merged
+                 mkdir merged/data",
+            );
+            let [upper, merged] = ["upper/data", "merged/data"].map(|name| layers.join(name));
+            let mut following = Following::start(&upper, Options::default());
+            shell(&merged, "head -c 8192 /dev/zero >file");
+            following.check(&upper);
+            shell(
+                &merged,
+                "head -c 8192 /dev/zero | tr '\\0' x | dd of=file conv=notrunc status=none",
+            );
+            following.check(&upper);
+            let file = File::options()
+                .read(true)
+                .write(true)
+                .open(merged.join("file"));
+            let mapping = FileMapping::new(OwnedFd::from(file.unwrap()), 8192, 0).unwrap();
+            for at in [100, 5000, 100, 101] {
+                mapping.store(at, b"stored");
+                following.check(&upper);
+            }
+        }
+    });
+}

@@ -93,7 +93,16 @@ struct inode___hidden {
 	struct timespec64 __i_mtime;
 };
 
+typedef struct seqcount {
+	unsigned int sequence;
+} seqcount_t;
+
+typedef struct seqcount_spinlock {
+	seqcount_t seqcount;
+} seqcount_spinlock_t;
+
 struct dentry {
+	seqcount_spinlock_t d_seq;
 	struct hlist_bl_node d_hash;
 	struct dentry *d_parent;
 	struct qstr d_name;
@@ -130,6 +139,11 @@ struct folio___order {
 struct file {
 	struct inode *f_inode;
 	unsigned int f_flags;
+};
+
+struct vm_area_struct {
+	unsigned long vm_flags;
+	struct file *vm_file;
 };
 
 struct kiocb {

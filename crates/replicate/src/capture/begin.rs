@@ -11,6 +11,7 @@ use super::derive::Deriver;
 use super::order::Order;
 use super::pace::Pace;
 use super::pin::Label;
+use super::place::Place;
 use super::program::{Programs, Scope};
 use super::rescan::{Comparison, Known, Rescan};
 use super::source::Source;
@@ -127,6 +128,7 @@ impl Capture {
             root: source.name(),
             format: source.format(),
         };
+        let place = Place::of(root).map_err(failed)?;
         let programs = Programs::attach(&scope, &options)?;
         source.attach(&programs)?;
         let pin = options.pin.as_ref();
@@ -136,6 +138,7 @@ impl Capture {
         nix::unistd::syncfs(source.root()).map_err(|errno: Errno| failed(errno.into()))?;
         let capture = Self {
             programs,
+            place,
             pinned: None,
             looks: options.look && source.format().silent(),
             deriver: Deriver::new(source, filter),
@@ -151,6 +154,7 @@ impl Capture {
             unscanned: false,
             last_event: Instant::now(),
             ended: Instant::now(),
+            passed: Instant::now(),
             bytes: 0,
             options,
             last_reading: Instant::now(),

@@ -17,6 +17,7 @@ use crate::record::{Attributes, Change, Entry, File, Kind, Origin, Part};
 use crate::tree::{Invalid, Tree};
 
 const SYMLINK: u16 = 0o120_000;
+const SECURITY_LABELS: &[u8] = b"security.";
 const DEFAULT_ACCESS: &[u8] = b"system.posix_acl_default";
 
 /// The tree as it has been told, and what is to be told next.
@@ -279,8 +280,9 @@ impl Deriver {
     /// What a file that is made may have of its directory.
     pub(super) fn inherit(&mut self, file: File, directory: File) {
         let parent = self.tree.get(directory);
+        let passed_on = |name: &[u8]| name == DEFAULT_ACCESS || name.starts_with(SECURITY_LABELS);
         let inherits =
-            parent.is_some_and(|node| node.extended.iter().any(|(name, _)| name == DEFAULT_ACCESS));
+            parent.is_some_and(|node| node.extended.iter().any(|(name, _)| passed_on(name)));
         // What is being read of the directory may say so.
         if inherits || self.tree.is_in_doubt(directory, &Part::Attributes) {
             self.doubt(file, Part::Attributes);
@@ -359,9 +361,13 @@ impl Deriver {
         let differs = node.attributes != Some(attributes);
         // A write is told before the size has grown by it: only who cuts a file off says that it is
         // shorter, under its lock.
-        let grown = node.kind == Kind::Regular && state.size > node.size;
+        let (regular, node_size) = (node.kind == Kind::Regular, node.size);
+        let grown = regular && state.size > node_size;
         if grown {
             self.size(file, state.size);
+        } else if node_size > state.size && regular {
+            // Or something was written behind its end, where it has no bytes.
+            self.doubt(file, Part::Attributes);
         }
         if differs {
             self.say(Change::Attributes { file, attributes });

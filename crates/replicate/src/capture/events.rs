@@ -53,6 +53,9 @@ pub(super) fn choose(
     Ok(())
 }
 
+/// A program that is run when userspace asks for it.
+const ITERATES: &str = "iter";
+
 /// Where a program is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place<'a> {
@@ -105,6 +108,9 @@ fn loads(
     let Some((kind, name)) = section.split_once('/') else {
         return Err(Error::Unknown);
     };
+    if kind == ITERATES {
+        return Ok(true);
+    }
     if kind != "tp_btf" {
         if functions.run_at.contains(&name) {
             return Ok(true);

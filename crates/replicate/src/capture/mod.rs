@@ -20,6 +20,7 @@ mod order;
 mod overlay;
 mod pace;
 mod pin;
+mod place;
 mod program;
 mod read;
 mod rescan;
@@ -46,6 +47,7 @@ pub use functions::check as functions;
 use order::{Late, Order};
 use pace::Pace;
 use pin::Journal;
+use place::Place;
 use program::Programs;
 use sys::bpf_ring::Gauge;
 
@@ -59,6 +61,8 @@ const STILL: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_millis(20);
 /// Unless these are more bytes: it takes time to have them on the disk, and the ring fills meanwhile.
 const MUCH: usize = 4 << 20;
+/// Calls that are under way are waited for, unless there was no epoch for so long.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// Portions of events that are taken at once.
 const PORTIONS: usize = 512;
 
@@ -100,6 +104,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Capture {
     programs: Programs,
+    place: Place,
     pinned: Option<Journal>,
     deriver: Deriver,
     order: Order,
@@ -119,6 +124,8 @@ pub struct Capture {
     last_event: Instant,
     /// When the last epoch was handed on.
     ended: Instant,
+    /// When calls under way were not waited for any more.
+    passed: Instant,
     /// Bytes that were handed on since.
     bytes: usize,
     options: Options,
@@ -161,6 +168,12 @@ pub enum Error {
     Privileges,
     #[error("{}: {cause}", .path.display())]
     Tree { path: PathBuf, cause: io::Error },
+    #[error(
+        "{} is not the directory any more that it was: it was moved or unmounted, or something is mounted on it; \
+         begin again with what is there now",
+        .0.display()
+    )]
+    Moved(PathBuf),
     #[error("{} is on {on}", .path.display())]
     FileSystem { path: PathBuf, on: String },
     #[error("a journal in {}: {cause}", .folder.display())]
@@ -227,6 +240,7 @@ impl Capture {
     /// [`Error`] when the source cannot be read, or the listener breaks off; the capture is over then.
     pub fn poll(&mut self, listener: &mut impl Listener) -> Result<Progress, Error> {
         let listener: &mut dyn Listener = listener;
+        self.look_around()?;
         self.follow(listener)?;
         while self.settle(listener)? {}
         self.look_often(listener)?;
@@ -398,6 +412,10 @@ impl Capture {
         let still = self.progress.events == seen && self.programs.counters()? == counters;
         if still && counters.operations == 0 && self.reached(counters.next)? {
             self.close(listener)?;
+        }
+        if counters.operations > 0 && self.ended.max(self.passed).elapsed() >= PATIENCE {
+            self.passed = Instant::now();
+            self.programs.pass_waiting()?;
         }
         Ok(())
     }

@@ -15,6 +15,8 @@ struct Mount {
     id: u64,
     device: u64,
     at: PathBuf,
+    /// Those of the mount itself, as they are written.
+    own: Vec<u8>,
     /// Those of the file system, as they are written.
     options: Vec<u8>,
 }
@@ -29,6 +31,17 @@ pub(super) fn has_option(directory: impl AsFd, wanted: &[&str]) -> io::Result<bo
     let mount = mount(directory)?.ok_or(io::ErrorKind::NotFound)?;
     let mut options = mount.options.split(|byte| *byte == b',');
     Ok(options.any(|option| wanted.iter().any(|wanted| option == wanted.as_bytes())))
+}
+
+/// Whether an open directory's mount shows other owners than its file system has.
+pub(super) fn maps_owners(directory: impl AsFd) -> io::Result<bool> {
+    let maps = |mount: Mount| {
+        mount
+            .own
+            .split(|byte| *byte == b',')
+            .any(|option| option == b"idmapped")
+    };
+    Ok(mount(directory)?.is_some_and(maps))
 }
 
 fn mount(directory: impl AsFd) -> io::Result<Option<Mount>> {
@@ -70,12 +83,14 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let device = makedev(major.parse().ok()?, minor.parse().ok()?);
     let _root = words.next()?;
     let at = PathBuf::from(OsString::from_vec(unescape(words.next()?)));
+    let own = words.next()?.to_vec();
     // Behind what there may be any number of: a dash, the kind and the source.
     let options = words.skip_while(|word| *word != b"-").nth(3);
     Some(Mount {
         id,
         device,
         at,
+        own,
         options: options.unwrap_or_default().to_vec(),
     })
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle};
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -25,6 +25,11 @@ use crate::record::File;
 
 /// Of the ring, in bytes: as much as stays in a CPU's cache until it is written to a log.
 const PORTION: u64 = 256 << 10;
+
+/// The section of programs that see that a system call ends.
+const CALL_ENDS: &str = "tp_btf/sys_exit";
+/// The program that is asked who waits.
+const WAITING: &str = "waiting";
 
 /// Room in the ring for so many bytes of each event until who reads it is woken: in half of it those fit that are
 /// as large as can be.
@@ -49,6 +54,8 @@ pub(super) struct Programs {
     maps: Maps,
     periods: u64,
     found: u64,
+    /// Run when it is read.
+    waiting: Link,
     /// With the names of their programs.
     links: Vec<(String, Link)>,
     functions: Functions,
@@ -119,15 +126,22 @@ impl Programs {
             .map_err(Error::io("mapping the ring"))?;
         let bell =
             Ring::new(handle(&skel.maps.bell)?, BELL).map_err(Error::io("mapping the bell"))?;
+        let programs = skel.object().progs_mut();
+        let mut programs: Vec<_> = programs.filter(|program| program.autoload()).collect();
+        // What begins before ends can be seen would never end.
+        programs.sort_by_key(|program| program.section() != CALL_ENDS);
         let mut links = Vec::new();
-        for program in skel.object().progs_mut() {
-            if program.autoload() {
-                let name = program.name().to_string_lossy().into_owned();
-                let link = program.attach();
-                let link = link.map_err(Error::bpf(&format!("attaching {name}")))?;
-                links.push((name, link));
+        let mut waiting = None;
+        for program in programs {
+            let name = program.name().to_string_lossy().into_owned();
+            let link = program.attach();
+            let link = link.map_err(Error::bpf(&format!("attaching {name}")))?;
+            match name == WAITING {
+                true => waiting = Some(link),
+                false => links.push((name, link)),
             }
         }
+        let waiting = waiting.ok_or(Error::Unknown)?;
         Ok(Self {
             ring,
             bell,
@@ -145,6 +159,7 @@ impl Programs {
             },
             periods: 1,
             found: 0,
+            waiting,
             links,
             functions,
         })
@@ -237,6 +252,14 @@ impl Programs {
                 MapFlags::ANY,
             )
             .map_err(Error::bpf("telling that files were found"))
+    }
+
+    /// Has operations told, as far as they are, whose calls are waiting for something: nobody waits for them any more.
+    pub(super) fn pass_waiting(&self) -> Result<(), Error> {
+        let asked = Iter::new(&self.waiting).map_err(Error::bpf("asking who waits"))?;
+        io::copy(&mut { asked }, &mut io::sink())
+            .map(drop)
+            .map_err(Error::io("asking who waits"))
     }
 
     /// Bytes that wait in the ring.

@@ -156,6 +156,11 @@ impl Capture {
         let Some(kind) = source.kind(file, &stat)? else {
             return Ok(None);
         };
+        // Of who writes to it just now, nothing was told that is of use.
+        source.wait(file, &kind)?;
+        let Some(stat) = source.stat(file)? else {
+            return Ok(None);
+        };
         self.deriver.say(Change::New {
             file,
             kind: kind.clone(),

@@ -22,7 +22,7 @@ use super::event::nanoseconds;
 use super::format::{self, Format};
 use super::overlay::{self, Answer, Held};
 use super::program::Programs;
-use super::{Error, Options};
+use super::{Error, Options, mounts};
 use crate::record::{Attributes, Extended, File, Kind, Name};
 
 /// More than names and values of extended attributes take.
@@ -67,6 +67,14 @@ impl Source {
             ),
         };
         let format = Format::of(&root).map_err(failed)?.ok_or_else(unknown)?;
+        if mounts::maps_owners(&root).map_err(failed)? {
+            return Err(Error::FileSystem {
+                path: path.to_owned(),
+                on: "a mount that maps owners, of which the file system tells otherwise: name the tree where it is \
+                     mounted without"
+                    .to_owned(),
+            });
+        }
         let (name, held) = if let Format::Overlay { .. } = format {
             let (name, held) = Held::new(&root).map_err(failed)?;
             (name, Some(held))
@@ -191,7 +199,7 @@ impl Source {
                 seek(&descriptor, 0, Whence::SeekData).map_err(failed)?;
                 self.read(file, &descriptor, 0, 1)?;
             }
-            Kind::Directory if !self.format.exact() => {
+            Kind::Directory => {
                 let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
                 if let Some(descriptor) = self.file(file, flags)? {
                     let mut entries = Dir::from_fd(descriptor).map_err(failed)?;

@@ -77,9 +77,11 @@ fn of_capture(error: &capture::Error) -> bool {
     use capture::Error as Capture;
     match error {
         // The tree may be mounted again.
-        Capture::Tree { .. } | Capture::Read { .. } | Capture::Bpf { .. } | Capture::Io { .. } => {
-            true
-        }
+        Capture::Tree { .. }
+        | Capture::Moved(_)
+        | Capture::Read { .. }
+        | Capture::Bpf { .. }
+        | Capture::Io { .. } => true,
         Capture::Log(error) => of_log(error),
         Capture::Privileges
         | Capture::FileSystem { .. }

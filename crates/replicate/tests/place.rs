@@ -1,0 +1,69 @@
+//! What becomes of a tree as a whole: what is mounted within it, and whether it is still where it was.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
+#![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
+
+mod bed;
+mod follow;
+
+use std::thread;
+
+use bed::file_system::{Format, within};
+use follow::{Following, shell};
+use replicate::capture::{Error, INTERVAL, Options};
+
+#[test]
+fn what_a_mount_has_hidden_is_there_again_when_it_is_gone() {
+    for format in [Format::Ext4, Format::Xfs, Format::Btrfs, Format::Overlay] {
+        within(|bed| {
+            let Some(tree) = bed.follow(format, "tree") else {
+                return;
+            };
+            println!("{format:?}");
+            shell(&tree, "mkdir -p a/d; echo x >a/d/f; echo y >g");
+            let mut following = Following::start(&tree, Options::default());
+            following.check(&tree);
+            for _ in 0..2 {
+                shell(
+                    &tree,
+                    "mount -t tmpfs none a/d; echo 1 >a/h; echo other >a/d/o",
+                );
+                following.catch_up();
+                shell(&tree, "umount a/d");
+                following.check(&tree);
+                shell(&tree, "echo more >>a/d/f; mount --bind g a/d/f; rm a/h");
+                following.catch_up();
+                shell(&tree, "umount a/d/f; echo most >>a/d/f");
+                following.check(&tree);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_tree_that_is_another_is_not_followed_on() {
+    let steps = [
+        "mv tree old; cp -a old tree",
+        "mv tree old",
+        "mount -t tmpfs none tree",
+        "umount --lazy .",
+    ];
+    for step in steps {
+        within(|bed| {
+            let Some(tree) = bed.follow(Format::Ext4, "disk") else {
+                return;
+            };
+            println!("{step}");
+            let disk = tree.parent().unwrap();
+            let mut following = Following::start(&tree, Options::default());
+            following.check(&tree);
+            shell(disk, step);
+            let ended = loop {
+                match following.capture.poll(&mut |_| ()) {
+                    Ok(_) => thread::sleep(INTERVAL),
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(ended, Error::Moved(_)), "{ended}");
+        });
+    }
+}

@@ -7,6 +7,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use bed::file_system::{Format, within};
 use bed::trees::extended;
@@ -21,7 +22,13 @@ fn write(log: &Path, at_ns: u64, entries: &[Entry]) {
         durability: Durability::OnRequest,
         segment: 20_000,
     };
-    let mut writer = Writer::open(log, options).unwrap();
+    // Programs that other tests start have its lock until they are begun.
+    let mut writer = loop {
+        match Writer::open(log, options) {
+            Err(log::Error::Busy(_)) => thread::yield_now(),
+            opened => break opened.unwrap(),
+        }
+    };
     for entry in entries {
         writer.append(at_ns, entry.clone()).unwrap();
     }

@@ -6,8 +6,8 @@
 mod bed;
 mod follow;
 
-#[cfg(target_arch = "x86_64")]
-use std::process::Command;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
 
 use bed::file_system::{Format, within};
 use follow::{Following, shell};
@@ -126,6 +126,7 @@ const BATCH: &str = r#"
 #include <fcntl.h>
 #include <linux/aio_abi.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -148,6 +149,9 @@ int main(int argc, char **argv)
 	requests[1].aio_fildes = other;
 	requests[1].aio_buf = (uintptr_t)(pages + 4096);
 	requests[0].aio_nbytes = requests[1].aio_nbytes = sizeof(bytes);
+	puts("mapped");
+	fflush(stdout);
+	getchar();
 	if (syscall(SYS_io_setup, 2, &context) || syscall(SYS_io_submit, context, 2, both) != 2)
 		return 1;
 	return syscall(SYS_io_getevents, context, 2, 2, done, NULL) != 2;
@@ -171,8 +175,18 @@ fn what_a_call_reads_into_the_file_that_it_writes_is_said() {
             let mut following = Following::start(&tree, Options::default());
             following.check(&tree);
             for step in ["a", "b"] {
-                let program = bed.scratch().join("batch");
-                shell(&tree, &format!("{} file other {step}", program.display()));
+                let mut command = Command::new(bed.scratch().join("batch"));
+                command.args(["file", "other", step]).current_dir(&tree);
+                command.stdin(Stdio::piped()).stdout(Stdio::piped());
+                let mut batch = sys::child::die_with_parent(&mut command).spawn().unwrap();
+                let mut said = String::new();
+                let mut lines = BufReader::new(batch.stdout.take().unwrap());
+                lines.read_line(&mut said).unwrap();
+                assert_eq!(said, "mapped\n");
+                // By now what is mapped has been read, and is clean.
+                following.check(&tree);
+                batch.stdin.take().unwrap().write_all(b"\n").unwrap();
+                assert!(batch.wait().unwrap().success());
                 following.check(&tree);
                 shell(&tree, "head -c 4096 /dev/urandom >other");
             }

@@ -23,5 +23,11 @@ pub(crate) fn run() -> Result<ExitCode> {
         cleaned.pins,
         cleaned.folders
     ))?;
+    for (engine, why) in &cleaned.silent {
+        print::note(format_args!(
+            "{engine} does not answer ({why}): what a killed run left of its containers and images is still \
+             there; start it, and clean again"
+        ));
+    }
     Ok(ExitCode::SUCCESS)
 }

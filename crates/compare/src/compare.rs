@@ -39,7 +39,8 @@ pub(crate) fn run(arguments: &Compare) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the plan into `folder`; an interruption keeps what is complete and says how to go on.
+/// Runs the plan into `folder`; an interruption keeps what is complete and says how to go on. So does a failure,
+/// of which what there is is reported before it is returned.
 pub(crate) fn measure(plan: &Plan, folder: &Path, arguments: &Compare) -> Result<()> {
     let record = folder.join("record.jsonl");
     let refuse = |what: &str| Err(BadInput(format!("{} {what}", record.display())).into());
@@ -60,6 +61,7 @@ pub(crate) fn measure(plan: &Plan, folder: &Path, arguments: &Compare) -> Result
         command: command(plan, arguments, seed),
         stop: &stop,
     };
+    let go_on = format!("{} --out {} --resume", options.command, folder.display());
     match experiment::run(plan, folder, &options, &mut Progress::new())? {
         End::Complete => Ok(()),
         End::Interrupted { blocks: 0 } => {
@@ -67,11 +69,16 @@ pub(crate) fn measure(plan: &Plan, folder: &Path, arguments: &Compare) -> Result
         }
         End::Interrupted { blocks } => {
             print::note(format_args!(
-                "interrupted: {blocks} blocks kept; continue with: {} --out {} --resume",
-                options.command,
-                folder.display()
+                "interrupted: {blocks} blocks kept; continue with: {go_on}"
             ));
             Ok(())
+        }
+        End::Failed { blocks: 0, error } => Err(error),
+        End::Failed { blocks, error } => {
+            report::write(folder, arguments.json)?;
+            Err(error.context(format!(
+                "{blocks} blocks kept; mend what failed, and continue with: {go_on}"
+            )))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Shows an experiment's progress: a bar on a terminal, else one plain line a block.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal, stderr};
 
 use experiment::Watch;
@@ -9,14 +9,6 @@ use report::record::{self, Header, Skip, Trial};
 
 use crate::print;
 
-/// The metric shown beside the bar, whichever of these a trial has.
-const SHOWN: [(&str, &str); 4] = [
-    ("delay_p50", "us"),
-    ("deliveries_per_s", "/s"),
-    ("cpu_ns_per_delivery", "ns"),
-    ("subscriber_change_ms", "ms"),
-];
-
 /// Progress of one experiment on standard error.
 #[derive(Debug)]
 pub(crate) struct Progress {
@@ -24,6 +16,8 @@ pub(crate) struct Progress {
     plain: bool,
     blocks: usize,
     flagged: usize,
+    /// The metrics of which a trial's first is shown beside the bar, and their units.
+    shown: Vec<(String, String)>,
     latest: BTreeMap<String, String>,
 }
 
@@ -40,6 +34,7 @@ impl Progress {
             plain,
             blocks: 0,
             flagged: 0,
+            shown: Vec::new(),
             latest: BTreeMap::new(),
         }
     }
@@ -73,6 +68,7 @@ impl Progress {
 impl Watch for Progress {
     fn begin(&mut self, header: &Header, trials: usize, seconds: f64) {
         self.blocks = header.blocks;
+        self.shown = shown(header);
         self.line(&format!(
             "{}  {} arms x {} loads x {} blocks   this takes about {}   seed {}",
             header.experiment,
@@ -91,10 +87,30 @@ impl Watch for Progress {
         }
     }
 
+    fn again(&mut self, loads: &BTreeSet<String>, trials: usize) {
+        self.bar.inc_length(trials as u64);
+        let loads: Vec<&str> = loads.iter().map(String::as_str).collect();
+        self.line(&format!(
+            "once more, for flagged trials: {}",
+            loads.join(", ")
+        ));
+    }
+
+    fn skip(&mut self, skip: &Skip) {
+        self.latest.remove(&skip.arm);
+        let Skip {
+            arm,
+            reason,
+            remedy,
+            ..
+        } = skip;
+        self.line(&format!("{arm} runs no further: {reason}   {remedy}"));
+    }
+
     fn trial(&mut self, trial: &Trial, done: usize) {
-        if let Some((value, unit)) = SHOWN
-            .iter()
-            .find_map(|(name, unit)| Some((trial.values.get(*name)?, unit)))
+        let mut shown = self.shown.iter();
+        if let Some((value, unit)) =
+            shown.find_map(|(name, unit)| Some((trial.values.get(name)?, unit)))
         {
             self.latest
                 .insert(trial.arm.clone(), format!("{value:.1} {unit}"));
@@ -106,14 +122,25 @@ impl Watch for Progress {
     fn block(&mut self, block: &[Trial], complete: usize, flagged: usize) {
         self.flagged = flagged;
         if self.plain {
+            let number = block.first().map_or(complete, |trial| trial.block + 1);
             let flags = match record::flagged(block).first() {
                 Some(trial) => format!("   flagged ({}: {})", trial.arm, trial.flags.join(", ")),
                 None => String::new(),
             };
-            self.line(&format!("block {complete}/{}{flags}", self.blocks));
+            self.line(&format!("block {number}/{}{flags}", self.blocks));
         }
         self.show(complete);
     }
+}
+
+/// What questions ask first, then all that was named as primary, then all else.
+fn shown(header: &Header) -> Vec<(String, String)> {
+    let asked = header.questions.iter().flat_map(|asked| &asked.metrics);
+    let asked = asked.filter_map(|name| header.metric(name));
+    let primary = header.metrics.iter().filter(|metric| metric.primary);
+    let all = asked.chain(primary).chain(&header.metrics);
+    all.map(|metric| (metric.name.clone(), metric.unit.clone()))
+        .collect()
 }
 
 /// What does not run, why, and what to do.
@@ -129,5 +156,52 @@ pub(crate) fn span(seconds: f64) -> String {
         format!("{:.0} min", seconds / 60.0)
     } else {
         format!("{:.1} h", seconds / 3600.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use experiment::metrics;
+    use experiment::plan::Plan;
+
+    use super::*;
+
+    /// A header of the experiment, and a trial that has this value.
+    fn told(experiment: &str, metric: &str, value: f64) -> Option<String> {
+        let plan = Plan::find(experiment).unwrap();
+        let mut metrics: Vec<_> = metrics::all().collect();
+        for metric in &mut metrics {
+            metric.primary = plan.primary.contains(&metric.name);
+        }
+        let header = serde_json::json!({
+            "schema": 1, "experiment": plan.name, "job": plan.job, "questions": plan.questions,
+            "seed": 1, "quick": false, "blocks": 1, "baseline": plan.baseline, "arms": plan.arms,
+            "loads": [], "metrics": metrics, "machine": {}, "skipped": [], "command": "",
+            "started": "", "origin": [],
+        });
+        let trial = serde_json::json!({
+            "arm": "one", "repeat": 0, "load": "l", "block": 0, "order": 0, "seed": 1, "flags": [],
+            "environment": {}, "values": { metric: value, "ps_cpu_pct": 1.0 }, "counts": {},
+            "histograms": {}, "cpu": {}, "stacks": null, "noise": {}, "at_s": 1.0,
+        });
+        let mut progress = Progress::new();
+        progress.begin(&serde_json::from_value(header).unwrap(), 1, 1.0);
+        progress.trial(&serde_json::from_value(trial).unwrap(), 1);
+        progress.latest.remove("one")
+    }
+
+    #[test]
+    fn whatever_a_job_measures_is_shown_beside_the_bar() {
+        for (experiment, metric, unit) in [
+            ("relay-delay", "delay_p50", "us"),
+            ("netbench-matrix", "rtt_us_p50", "us"),
+            ("netbench-matrix", "mbit_per_s", "Mb/s"),
+            ("router-lpm4", "ns_per_lookup", "ns"),
+            ("replicate-overhead", "request_ms_mean", "ms"),
+            ("features-rate", "cpu_ns_per_packet", "ns"),
+        ] {
+            let shown = told(experiment, metric, 12.34);
+            assert_eq!(shown, Some(format!("12.3 {unit}")), "{experiment}");
+        }
     }
 }

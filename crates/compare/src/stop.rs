@@ -1,19 +1,31 @@
 //! Ctrl-C: the first ends the run after the current trial, the second ends the program.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use anyhow::Result;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
+use signal_hook::iterator::Signals;
+use signal_hook::low_level;
+
+use crate::print;
 
 /// A flag that SIGINT and SIGTERM set; a second signal exits with the shell's code for it.
 pub(crate) fn catch() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // The order matters: the second signal must find the flag already set by the first.
-        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
-        flag::register(signal, Arc::clone(&stop))?;
-    }
+    let stopped = Arc::clone(&stop);
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    thread::spawn(move || {
+        for signal in signals.forever() {
+            if stopped.swap(true, Ordering::Relaxed) {
+                // Programs end with this process; namespaces, links and containers do not.
+                print::note(format_args!(
+                    "stopped in the middle of a trial; what it left is removed by: sudo lowroad clean"
+                ));
+                low_level::exit(128 + signal);
+            }
+        }
+    });
     Ok(stop)
 }

@@ -58,6 +58,7 @@ fn block(name: &str, arms: &str, attempts: &str) -> Option<Vec<Value>> {
 /// The metrics that a load's trials have.
 fn expected(load: &str) -> &'static [&'static str] {
     match load {
+        cpu if cpu.starts_with("cpu test=tcp_stream") => &["cpu_ms_per_gbit"],
         cpu if cpu.starts_with("cpu") => &["cpu_us_per_transaction"],
         stream if stream.contains("tcp_stream") || stream.contains("udp_rate") => &["mbit_per_s"],
         _ => &["rtt_us_p50", "rtt_us_p99", "transactions_per_s"],

@@ -1,25 +1,25 @@
-//! The record of a run on disk: appended block by block, so that an interruption loses one block.
+//! The record of a run on disk: appended load by load of each block, so that an interruption loses the
+//! trials of one load.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use report::record::{Header, Trial, flagged};
+use report::record::{Header, Skip, Trial, flagged};
 use report::{Record as Written, Writer};
 
 use crate::BadInput;
-use crate::run::planned;
+
+/// Loads with flagged trials are repeated, in up to this share of the planned blocks.
+const EXTRA_BLOCKS: f64 = 0.2;
 
 /// A record being written.
 #[derive(Debug)]
 pub(crate) struct Record {
     writer: Writer,
     pub(crate) header: Header,
-    /// Complete blocks so far.
-    pub(crate) blocks: usize,
-    /// Those of them with a flagged trial.
-    pub(crate) flagged: usize,
+    done: Done,
 }
 
 impl Record {
@@ -34,69 +34,169 @@ impl Record {
         Ok(Self {
             writer: Writer::create(&path, &header)?,
             header,
-            blocks: 0,
-            flagged: 0,
+            done: Done::default(),
         })
     }
 
-    /// Continues the record in `folder`, after its last complete block.
+    /// Continues the record in `folder`, each load after its last complete block.
     pub(crate) fn resume(folder: &Path) -> Result<Self> {
         let (writer, written) =
             Writer::resume(&path(folder)).map_err(|error| BadInput(error.to_string()))?;
-        let (blocks, flagged) = done(&written);
         Ok(Self {
             writer,
+            done: Done::of(&written),
             header: written.header,
-            blocks,
-            flagged,
         })
     }
 
-    /// Appends a complete block.
-    pub(crate) fn block(&mut self, trials: Vec<Trial>) -> Result<()> {
-        self.flagged += usize::from(!flagged(&trials).is_empty());
+    /// Appends the trials of a block under one load.
+    pub(crate) fn section(&mut self, load: &str, trials: Vec<Trial>) -> Result<()> {
+        let section = flagged_arms(&trials);
         for trial in trials {
             self.writer.trial(trial)?;
         }
-        self.blocks += 1;
+        self.done
+            .0
+            .entry(load.to_owned())
+            .or_default()
+            .push(section);
         Ok(())
+    }
+
+    /// Has an arm run no further, for this reason.
+    pub(crate) fn give_up(&mut self, skip: Skip) -> Result<()> {
+        self.writer.skip(skip.clone())?;
+        self.header.skipped.push(skip);
+        Ok(())
+    }
+
+    /// How many blocks are complete under every load.
+    pub(crate) fn blocks(&self) -> usize {
+        self.done.blocks(&self.header)
+    }
+
+    /// How many of a load's blocks are complete.
+    pub(crate) fn of_load(&self, load: &str) -> usize {
+        self.done.of_load(load)
+    }
+
+    /// How many times a load's trials of a block were flagged, over all loads.
+    pub(crate) fn flagged(&self) -> usize {
+        let loads = self.header.loads.iter();
+        loads
+            .map(|load| self.done.flagged(&self.header, load))
+            .sum()
+    }
+
+    /// The block that is next, and the loads that run in it; none when all is done.
+    pub(crate) fn next(&self) -> Option<(usize, BTreeSet<String>)> {
+        self.done.next(&self.header)
     }
 }
 
-/// Whether the record in `folder` has blocks left to run.
+/// Of each load the arms that were flagged, block by block of those that are complete.
+#[derive(Debug, Default)]
+struct Done(BTreeMap<String, Vec<BTreeSet<String>>>);
+
+impl Done {
+    fn of(written: &Written) -> Self {
+        let header = &written.header;
+        let blocks = |load: &String| {
+            let of_block = |block| {
+                let trials = written.trials.iter();
+                let trials = trials.filter(move |t| t.block == block && t.load == *load);
+                trials.collect::<Vec<_>>()
+            };
+            let complete = (0..)
+                .map(of_block)
+                .take_while(|trials| is_complete(header, load, trials));
+            let flagged = complete.map(|trials| flagged_arms(trials));
+            (load.clone(), flagged.collect())
+        };
+        // Where nothing is expected, all blocks without end would be complete.
+        let loads = header.loads.iter().filter(|load| any(header, load));
+        Self(loads.map(blocks).collect())
+    }
+
+    fn of_load(&self, load: &str) -> usize {
+        self.0.get(load).map_or(0, Vec::len)
+    }
+
+    fn blocks(&self, header: &Header) -> usize {
+        let loads = header.loads.iter().filter(|load| any(header, load));
+        loads.map(|load| self.of_load(load)).min().unwrap_or(0)
+    }
+
+    /// The blocks of a load in which an arm was flagged that is still there: what one that was given up
+    /// did says nothing of the others.
+    fn flagged(&self, header: &Header, load: &str) -> usize {
+        let stays = |arm: &String| header.given_up(arm).is_none();
+        let blocks = self.0.get(load).into_iter().flatten();
+        blocks.filter(|arms| arms.iter().any(stays)).count()
+    }
+
+    fn next(&self, header: &Header) -> Option<(usize, BTreeSet<String>)> {
+        let left = |load: &&String| {
+            let planned = planned(header.blocks, self.flagged(header, load));
+            any(header, load) && self.of_load(load) < planned
+        };
+        let loads: Vec<&String> = header.loads.iter().filter(left).collect();
+        let next = loads.iter().map(|load| self.of_load(load)).min()?;
+        let due = loads.into_iter().filter(|load| self.of_load(load) == next);
+        Some((next, due.cloned().collect()))
+    }
+}
+
+/// Whether anything runs under a load.
+fn any(header: &Header, load: &str) -> bool {
+    expected(header, load).next().is_some()
+}
+
+/// What runs under a load in each block, but for what was given up.
+fn expected<'a>(header: &'a Header, load: &'a str) -> impl Iterator<Item = (&'a str, u8)> {
+    let runs = header.runs(load);
+    runs.filter(|(arm, _)| header.given_up(arm).is_none())
+}
+
+fn is_complete(header: &Header, load: &str, trials: &[&Trial]) -> bool {
+    expected(header, load).all(|(arm, runs)| {
+        let ran = |repeat| trials.iter().any(|t| t.arm == arm && t.repeat == repeat);
+        (0..runs).all(ran)
+    })
+}
+
+fn flagged_arms<'a>(trials: impl IntoIterator<Item = &'a Trial>) -> BTreeSet<String> {
+    let flagged = flagged(trials).into_iter();
+    flagged.map(|trial| trial.arm.clone()).collect()
+}
+
+/// How many blocks of a load there are to be: those asked for, and some more for flagged ones.
+fn planned(asked: usize, flagged: usize) -> usize {
+    asked + flagged.min(extra_blocks(asked))
+}
+
+fn extra_blocks(planned: usize) -> usize {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a fifth of a small count"
+    )]
+    let extra = (planned as f64 * EXTRA_BLOCKS) as usize;
+    extra
+}
+
+/// Whether the record in `folder` has trials left to run.
 ///
 /// # Errors
 /// When there is none, or it cannot be read.
 pub fn unfinished(folder: &Path) -> Result<bool> {
     let written = Written::read(&path(folder))?;
-    let (blocks, flagged) = done(&written);
-    Ok(blocks < planned(written.header.blocks, flagged))
-}
-
-/// Complete blocks, and those of them with a flagged trial.
-fn done(written: &Written) -> (usize, usize) {
-    let blocks = whole_blocks(written);
-    let flagged = (0..blocks).filter(|block| {
-        let of_block = written.trials.iter().filter(|trial| trial.block == *block);
-        !flagged(of_block).is_empty()
-    });
-    (blocks, flagged.count())
+    Ok(Done::of(&written).next(&written.header).is_some())
 }
 
 fn path(folder: &Path) -> PathBuf {
     folder.join("record.jsonl")
-}
-
-/// How many blocks from the first on have as many trials as the first.
-fn whole_blocks(written: &Written) -> usize {
-    let mut sizes: BTreeMap<usize, usize> = BTreeMap::new();
-    for trial in written.trials.iter().filter(|trial| trial.attempt == 0) {
-        *sizes.entry(trial.block).or_default() += 1;
-    }
-    let full = sizes.get(&0).copied().unwrap_or(0);
-    (0..)
-        .take_while(|block| full > 0 && sizes.get(block) == Some(&full))
-        .count()
 }
 
 /// Now, as RFC 3339 with nanoseconds in UTC.
@@ -131,37 +231,139 @@ fn rfc3339(seconds: u64, nanos: u32) -> String {
 mod tests {
     use super::*;
 
-    fn trial(block: usize, flags: &[&str]) -> Trial {
+    fn trial(load: &str, block: usize, (arm, repeat): (&str, u8), flags: &[&str]) -> Trial {
         serde_json::from_value(serde_json::json!({
-            "arm": "xdp", "repeat": 0, "load": "l", "block": block, "order": 0, "seed": 1,
+            "arm": arm, "repeat": repeat, "load": load, "block": block, "order": repeat, "seed": 1,
             "flags": flags, "environment": {}, "values": {}, "counts": {}, "histograms": {},
             "cpu": {}, "stacks": null, "noise": {}, "at_s": 1.0,
         }))
         .unwrap()
     }
 
+    /// A load's trials of a block, the last one with these flags.
+    fn section(load: &str, block: usize, flags: &[&str]) -> Vec<Trial> {
+        let mut trials: Vec<Trial> = (0..3)
+            .map(|repeat| trial(load, block, ("recv", repeat), &[]))
+            .collect();
+        let mut last = trial(load, block, ("xdp", 0), flags);
+        last.order = 3;
+        trials.push(last);
+        trials
+    }
+
     fn header(blocks: usize) -> Header {
         serde_json::from_value(serde_json::json!({
             "schema": 1, "experiment": "e", "job": "relay", "questions": [], "seed": 1,
-            "quick": false, "blocks": blocks, "baseline": "xdp", "arms": ["xdp"], "loads": ["l"],
-            "metrics": [], "machine": {}, "skipped": [], "command": "", "started": "", "origin": [],
+            "quick": false, "blocks": blocks, "baseline": "recv", "arms": ["recv", "xdp"],
+            "loads": ["l", "m", "none"], "metrics": [], "machine": {}, "command": "", "started": "",
+            "skipped": [
+                {"arm": "recv", "load": "none", "reason": "", "remedy": ""},
+                {"arm": "xdp", "load": "none", "reason": "", "remedy": ""},
+            ],
+            "origin": [],
         }))
         .unwrap()
     }
 
+    fn next(record: &Record) -> Option<(usize, Vec<String>)> {
+        let (block, loads) = record.next()?;
+        Some((block, loads.into_iter().collect()))
+    }
+
+    /// Runs all that is left, of which the arm is flagged in this block under this load.
+    fn run(record: &mut Record, flagged: (usize, &str), upto: usize) {
+        while let Some((block, loads)) = next(record).filter(|(block, _)| *block < upto) {
+            for load in loads {
+                let flags = if (block, load.as_str()) == flagged {
+                    &["noise"][..]
+                } else {
+                    &[]
+                };
+                record.section(&load, section(&load, block, flags)).unwrap();
+            }
+        }
+    }
+
     #[test]
-    fn a_record_is_finished_after_its_blocks_and_those_that_replace_flagged_ones() {
+    fn a_load_with_a_flagged_trial_runs_in_one_block_more_and_no_other_does() {
         let folder = tempfile::tempdir().unwrap();
         assert!(unfinished(folder.path()).is_err());
         let mut record = Record::begin(folder.path(), header(5)).unwrap();
-        for block in 0..5 {
-            assert!(unfinished(folder.path()).unwrap(), "{block}");
-            let flags = if block == 2 { &["noise"][..] } else { &[] };
-            record.block(vec![trial(block, flags)]).unwrap();
-        }
+        assert!(unfinished(folder.path()).unwrap());
+        run(&mut record, (2, "m"), 5);
+        assert_eq!((record.blocks(), record.flagged()), (5, 1));
         assert!(unfinished(folder.path()).unwrap(), "one was flagged");
-        record.block(vec![trial(5, &[])]).unwrap();
+        assert_eq!(next(&record), Some((5, vec!["m".to_owned()])));
+        record.section("m", section("m", 5, &[])).unwrap();
+        assert_eq!((record.of_load("l"), record.of_load("m")), (5, 6));
+        assert_eq!(next(&record), None);
         assert!(!unfinished(folder.path()).unwrap());
+    }
+
+    #[test]
+    fn no_more_than_a_fifth_is_repeated_of_each_load() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Record::begin(folder.path(), header(10)).unwrap();
+        let mut ran = BTreeMap::new();
+        while let Some((block, loads)) = record.next() {
+            for load in loads {
+                record
+                    .section(&load, section(&load, block, &["noise"]))
+                    .unwrap();
+                *ran.entry(load).or_insert(0) += 1;
+            }
+        }
+        assert_eq!(
+            ran,
+            BTreeMap::from([("l".to_owned(), 12), ("m".to_owned(), 12)])
+        );
+    }
+
+    #[test]
+    fn a_record_goes_on_where_each_load_was_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Record::begin(folder.path(), header(5)).unwrap();
+        run(&mut record, (1, "l"), 2);
+        record.section("m", section("m", 2, &[])).unwrap();
+        // The last of a load's trials never came to the disk.
+        for trial in &section("l", 2, &[])[..3] {
+            record.writer.trial(trial.clone()).unwrap();
+        }
+        drop(record);
+        let mut record = Record::resume(folder.path()).unwrap();
+        assert_eq!((record.blocks(), record.flagged()), (2, 1));
+        assert_eq!(next(&record), Some((2, vec!["l".to_owned()])));
+        record.section("l", section("l", 2, &[])).unwrap();
+        let both = vec!["l".to_owned(), "m".to_owned()];
+        assert_eq!(next(&record), Some((3, both)));
+        run(&mut record, (9, ""), 5);
+        assert_eq!(next(&record), Some((5, vec!["l".to_owned()])));
+    }
+
+    #[test]
+    fn an_arm_that_was_given_up_is_neither_waited_for_nor_a_reason_to_repeat() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Record::begin(folder.path(), header(5)).unwrap();
+        run(&mut record, (1, "l"), 2);
+        assert_eq!(record.flagged(), 1);
+        record
+            .give_up(Skip {
+                arm: "xdp".to_owned(),
+                load: None,
+                reason: "it failed".to_owned(),
+                remedy: "mend it".to_owned(),
+            })
+            .unwrap();
+        assert_eq!(record.flagged(), 0);
+        for load in ["l", "m"] {
+            let mut trials = section(load, 2, &[]);
+            trials.pop();
+            record.section(load, trials).unwrap();
+        }
+        drop(record);
+        let record = Record::resume(folder.path()).unwrap();
+        assert_eq!((record.blocks(), record.flagged()), (3, 0));
+        assert!(record.header.given_up("xdp").is_some());
     }
 
     #[test]

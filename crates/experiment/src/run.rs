@@ -1,11 +1,12 @@
-//! Runs a plan: blocks of trials into a record, until done, interrupted, or an arm keeps failing.
+//! Runs a plan: blocks of trials into a record, until done, interrupted, or the baseline keeps failing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Error, Result};
+use datapath::Missing;
 use report::record::{Header, Skip, Trial};
 use testbed::Kept;
 
@@ -18,11 +19,9 @@ use crate::schedule::Slot;
 use crate::survey::{Survey, slots};
 use crate::{idle, machine, metrics};
 
-/// Flagged blocks are repeated, up to this share of the planned ones.
-const EXTRA_BLOCKS: f64 = 0.2;
 /// A trial that is disturbed is tried again at once, until it was tried this often.
 pub const ATTEMPTS: u8 = 3;
-/// An arm that fails this often in a row ends the experiment.
+/// An arm that fails this often in a row runs no further; the baseline ends the experiment.
 const FAILURES_IN_A_ROW: usize = 3;
 
 /// How to run a plan.
@@ -44,19 +43,29 @@ pub struct Options<'a> {
 pub trait Watch {
     /// The experiment starts: how many trials there are, and about how many seconds they take.
     fn begin(&mut self, header: &Header, trials: usize, seconds: f64);
+    /// These loads had flagged trials and run in one block more: so many trials beside those of `begin`.
+    fn again(&mut self, _loads: &BTreeSet<String>, _trials: usize) {}
     /// A trial is done; the next one follows.
     fn trial(&mut self, trial: &Trial, done: usize);
-    /// A block is complete and in the record.
+    /// An arm kept failing and runs no further.
+    fn skip(&mut self, _skip: &Skip) {}
+    /// The trials of a block are in the record. So many blocks are complete under every load, and so many
+    /// times a load's trials of a block were flagged.
     fn block(&mut self, block: &[Trial], complete: usize, flagged: usize);
 }
 
-/// How an experiment ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How an experiment ended. The record holds what was complete.
+#[derive(Debug)]
 pub enum End {
     Complete,
-    /// Stopped from outside; the record holds this many complete blocks.
+    /// Stopped from outside, with this many blocks complete under every load.
     Interrupted {
         blocks: usize,
+    },
+    /// The baseline kept failing, or the record cannot be written.
+    Failed {
+        blocks: usize,
+        error: Error,
     },
 }
 
@@ -78,8 +87,8 @@ pub fn run(
     }
     let fit = jobs::fit(plan)?;
     let Survey { plan, skipped, .. } = Survey::runnable(plan, fit.as_ref())?;
-    // A virtual machine boots once for all trials that it serves.
-    let _kept = Kept::new();
+    // What starts slowly serves more than one trial.
+    let kept = Kept::new();
     let mut bench = jobs::bench(&plan)?;
     let mut record = match begun {
         Some(mut record) => {
@@ -93,6 +102,7 @@ pub fn run(
         fit: fit.as_ref(),
         bench: bench.as_mut(),
         stop: options.stop,
+        kept: &kept,
         attempts: options.attempts,
         seed: record.header.seed,
         started: Instant::now(),
@@ -144,11 +154,16 @@ fn same_machine(found: &Header) -> Result<()> {
 /// Nor would blocks of another plan.
 fn same_plan(found: &mut Header, plan: &Plan, quick: bool) -> Result<()> {
     let loads: Vec<_> = plan.loads.iter().map(crate::plan::Load::label).collect();
+    // One that was given up may be missing by now.
+    let arms = |arms: &[String]| {
+        let stays = |arm: &&String| found.given_up(arm).is_none();
+        arms.iter().filter(stays).cloned().collect::<Vec<_>>()
+    };
     let same = found.experiment == plan.name
         && found.quick == quick
         && found.environment == plan.environment
         && found.baseline == plan.baseline
-        && found.arms == plan.arms
+        && arms(&found.arms) == arms(&plan.arms)
         && found.loads == loads;
     if !same {
         return Err(BadInput(format!(
@@ -166,6 +181,7 @@ struct Runner<'a> {
     fit: &'a dyn Fit,
     bench: &'a mut dyn Bench,
     stop: &'a AtomicBool,
+    kept: &'a Kept,
     attempts: u8,
     seed: u64,
     started: Instant,
@@ -174,42 +190,93 @@ struct Runner<'a> {
 
 impl Runner<'_> {
     fn blocks(&mut self, record: &mut Record, watch: &mut dyn Watch) -> Result<End> {
-        let asked = record.header.blocks;
-        let left = asked.saturating_sub(record.blocks);
-        let trials = self.slots(0).len() * left;
-        let seconds = self.plan.seconds_of(trials);
-        watch.begin(&record.header, trials, seconds);
+        let trials = self.left(record);
+        watch.begin(&record.header, trials, self.plan.seconds_of(trials));
         let mut done = 0;
-        while record.blocks < planned(asked, record.flagged) {
-            let Some(trials) = self.block(record.blocks, &mut done, watch)? else {
-                return Ok(End::Interrupted {
-                    blocks: record.blocks,
-                });
-            };
-            let finished = trials.clone();
-            record.block(trials)?;
-            watch.block(&finished, record.blocks, record.flagged);
+        while let Some((block, loads)) = record.next() {
+            if block >= record.header.blocks {
+                watch.again(&loads, self.sections(block, &loads).concat().len());
+            }
+            match self.block(block, &loads, record, &mut done, watch) {
+                Ok(Some(trials)) => watch.block(&trials, record.blocks(), record.flagged()),
+                Ok(None) => {
+                    let blocks = record.blocks();
+                    return Ok(End::Interrupted { blocks });
+                }
+                Err(error) => {
+                    let blocks = record.blocks();
+                    return Ok(End::Failed { blocks, error });
+                }
+            }
         }
         Ok(End::Complete)
     }
 
-    /// The trials of one block with all their attempts, or `None` when it was interrupted.
+    /// How many trials are left of the blocks that were asked for.
+    fn left(&self, record: &Record) -> usize {
+        let slots = slots(self.plan, self.fit, self.seed, 0).into_iter();
+        let stays = |slot: &Slot| {
+            let arm = &self.plan.arms[slot.arm];
+            record.header.given_up(arm).is_none()
+        };
+        let blocks = slots.filter(stays).map(|slot| {
+            let done = record.of_load(&self.plan.loads[slot.load].label());
+            record.header.blocks.saturating_sub(done)
+        });
+        blocks.sum()
+    }
+
+    /// The trials of one block under these loads, with all their attempts, or `None` when it was interrupted.
     fn block(
         &mut self,
         block: usize,
+        loads: &BTreeSet<String>,
+        record: &mut Record,
+        done: &mut usize,
+        watch: &mut dyn Watch,
+    ) -> Result<Option<Vec<Trial>>> {
+        let mut all = Vec::new();
+        for section in self.sections(block, loads) {
+            let Some(trials) = self.section(block, &section, record, done, watch)? else {
+                return Ok(None);
+            };
+            let load = self.plan.loads[section[0].1.load].label();
+            record.section(&load, trials.clone())?;
+            all.extend(trials);
+        }
+        self.kept.end_of_block();
+        Ok(Some(all))
+    }
+
+    /// The trials of one block under one load.
+    fn section(
+        &mut self,
+        block: usize,
+        section: &[(usize, Slot)],
+        record: &mut Record,
         done: &mut usize,
         watch: &mut dyn Watch,
     ) -> Result<Option<Vec<Trial>>> {
         let mut trials = Vec::new();
-        for (order, slot) in self.slots(block).into_iter().enumerate() {
+        for (order, slot) in section {
+            let arm = &self.plan.arms[slot.arm];
+            if record.header.given_up(arm).is_some() {
+                *done += 1;
+                continue;
+            }
             for attempt in 0..self.attempts.max(1) {
-                let Some(mut outcome) = self.outcome(&slot)? else {
+                let Some(outcome) = self.outcome(slot, block) else {
                     return Ok(None);
                 };
+                let (mut outcome, skip) = self.judge(arm, block, outcome)?;
+                if let Some(skip) = skip {
+                    watch.skip(&skip);
+                    record.give_up(skip)?;
+                }
                 // What is wrong by itself stays on record: only the machine's doing is tried again.
                 let again = outcome.flags.is_empty() && !outcome.disturbances.is_empty();
                 outcome.flags.append(&mut outcome.disturbances);
-                let trial = self.trial(&slot, (block, order, attempt), outcome);
+                let trial = self.trial(slot, (block, *order, attempt), outcome);
                 let last = !again || attempt + 1 >= self.attempts;
                 *done += usize::from(last);
                 watch.trial(&trial, *done);
@@ -222,10 +289,10 @@ impl Runner<'_> {
         Ok(Some(trials))
     }
 
-    /// Runs a trial; `None` when it was interrupted.
-    fn outcome(&mut self, slot: &Slot) -> Result<Option<Outcome>> {
+    /// Runs a trial, and what came of it; `None` when it was interrupted.
+    fn outcome(&mut self, slot: &Slot, block: usize) -> Option<Result<Outcome>> {
         if self.stop.load(Ordering::Relaxed) {
-            return Ok(None);
+            return None;
         }
         let arm = &self.plan.arms[slot.arm];
         let load = &self.plan.loads[slot.load];
@@ -236,10 +303,11 @@ impl Runner<'_> {
             idle: self.plan.idle,
             environment: &self.plan.environment,
             seed: slot.seed,
+            block,
         });
         match outcome {
-            Err(_) if self.stop.load(Ordering::Relaxed) => Ok(None),
-            outcome => self.judge(arm, outcome).map(Some),
+            Err(_) if self.stop.load(Ordering::Relaxed) => None,
+            outcome => Some(outcome),
         }
     }
 
@@ -272,47 +340,68 @@ impl Runner<'_> {
         }
     }
 
-    /// A failed trial flags its block; an arm that keeps failing ends the experiment.
-    fn judge(&mut self, arm: &str, outcome: Result<Outcome>) -> Result<Outcome> {
+    /// A failed trial flags its block under its load. An arm that keeps failing is given up for the reason that
+    /// comes with the outcome; the baseline ends the experiment.
+    fn judge(
+        &mut self,
+        arm: &str,
+        block: usize,
+        outcome: Result<Outcome>,
+    ) -> Result<(Outcome, Option<Skip>)> {
         let count = self.failures.entry(arm.to_owned()).or_default();
-        match outcome {
+        let error = match outcome {
             Ok(outcome) => {
                 *count = 0;
-                Ok(outcome)
+                return Ok((outcome, None));
             }
-            Err(error) => {
-                *count += 1;
-                if *count >= FAILURES_IN_A_ROW {
-                    return Err(error.context(format!("{arm} failed {count} times in a row")));
-                }
-                tracing::warn!("{arm}: {error:#}");
-                Ok(Outcome {
-                    flags: vec![format!("failed: {error:#}")],
-                    ..Outcome::default()
-                })
-            }
+            Err(error) => error,
+        };
+        *count += 1;
+        let often = *count >= FAILURES_IN_A_ROW;
+        if often && *arm == self.plan.baseline {
+            return Err(error.context(format!("{arm} failed {count} times in a row")));
         }
+        tracing::warn!("{arm}: {error:#}");
+        let failed = Outcome {
+            flags: vec![format!("failed: {error:#}")],
+            ..Outcome::default()
+        };
+        let skip = often.then(|| Skip {
+            arm: arm.to_owned(),
+            load: None,
+            reason: format!(
+                "it failed {count} times in a row up to block {}: {error:#}",
+                block + 1
+            ),
+            remedy: remedy(&error).unwrap_or_else(|| {
+                let (name, baseline) = (&self.plan.name, &self.plan.baseline);
+                format!("mend it, and run: lowroad compare {name} --arms {baseline},{arm}")
+            }),
+        });
+        Ok((failed, skip))
     }
 
-    fn slots(&self, block: usize) -> Vec<Slot> {
-        slots(self.plan, self.fit, self.seed, block)
+    /// The trials of a block under these loads, each with its place in the whole block; those of a load follow
+    /// each other.
+    fn sections(&self, block: usize, loads: &BTreeSet<String>) -> Vec<Vec<(usize, Slot)>> {
+        let slots = slots(self.plan, self.fit, self.seed, block);
+        let slots: Vec<(usize, Slot)> = slots.into_iter().enumerate().collect();
+        let sections = slots.chunk_by(|(_, a), (_, b)| a.load == b.load);
+        let due = |section: &&[(usize, Slot)]| {
+            let load = &self.plan.loads[section[0].1.load];
+            loads.contains(&load.label())
+        };
+        sections.filter(due).map(<[_]>::to_vec).collect()
     }
 }
 
-/// How many blocks there are to be: those asked for, and some more for flagged ones.
-pub(crate) fn planned(asked: usize, flagged: usize) -> usize {
-    asked + flagged.min(extra_blocks(asked))
-}
-
-fn extra_blocks(planned: usize) -> usize {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "a fifth of a small count"
-    )]
-    let extra = (planned as f64 * EXTRA_BLOCKS) as usize;
-    extra
+/// What would bring what is missing, where that is why something failed.
+fn remedy(error: &Error) -> Option<String> {
+    let missing = error.chain().find_map(|cause| match cause.downcast_ref() {
+        Some(testbed::Error::Missing(missing)) => Some(missing),
+        _ => cause.downcast_ref::<Missing>(),
+    });
+    missing.map(|missing| missing.remedy.clone())
 }
 
 #[cfg(test)]

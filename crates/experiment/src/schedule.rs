@@ -1,5 +1,7 @@
 //! The order of trials in a block, from the stored seed alone.
 
+use report::record::BASELINE_RUNS;
+
 /// One trial to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
@@ -12,9 +14,6 @@ pub(crate) struct Slot {
     /// Seed of everything random in the trial.
     pub(crate) seed: u64,
 }
-
-/// How often the baseline runs in a block: B, B' and B''.
-const BASELINE_RUNS: u8 = 3;
 
 /// The trials of one block: every load, and under it every arm once and the baseline three times,
 /// each in random order.

@@ -33,7 +33,10 @@ pub struct Row<'a> {
     pub baseline: &'a str,
     /// None for an arm that this machine cannot run.
     pub comparison: Option<Comparison>,
+    /// Why there is no comparison.
     pub skip: Option<&'a Skip>,
+    /// Why the arm ran in the first blocks alone.
+    pub given_up: Option<&'a Skip>,
     /// Whether one of the two ran in an emulated machine: nothing is then claimed of them.
     pub emulated: bool,
     /// p after Holm's correction over the experiment's non-primary rows; as it was for primary ones.
@@ -171,7 +174,7 @@ impl<'a> Analysis<'a> {
             row.metric.name == metric
                 && row.load == load
                 && row.skip.is_none()
-                && asks_about(question, &row.arm)
+                && question.asks_about(&row.arm)
                 && (row.baseline == self.record.header.baseline
                     || question.against.iter().any(|other| other == row.baseline))
         })
@@ -252,11 +255,14 @@ impl<'a> Measured<'a> {
                 Some(Row {
                     metric,
                     load,
-                    arm,
                     baseline: other,
                     adjusted_p: comparison.p,
                     comparison: Some(comparison),
                     skip: None,
+                    given_up: [plain(&arm), other]
+                        .iter()
+                        .find_map(|arm| record.header.given_up(arm)),
+                    arm,
                     emulated: false,
                 })
             })
@@ -383,17 +389,13 @@ fn further_pairs<'a>(record: &'a Record, metric: &Metric) -> Vec<(String, &'a st
             for arm in &record.header.arms {
                 let pair = (arm.clone(), other.as_str());
                 let further = *other != record.header.baseline && arm != other;
-                if further && asks_about(question, arm) && !pairs.contains(&pair) {
+                if further && question.asks_about(arm) && !pairs.contains(&pair) {
                     pairs.push(pair);
                 }
             }
         }
     }
     pairs
-}
-
-fn asks_about(question: &Question, arm: &str) -> bool {
-    question.arms.is_empty() || question.arms.iter().any(|asked| asked == arm)
 }
 
 /// Arms that ran nowhere have every row; those that did not run under this load, the rows of what
@@ -407,6 +409,10 @@ fn skipped<'a>(
     let baseline = record.header.baseline.as_str();
     let measured = values.get(&metric.name, load, baseline).is_some();
     let concerns = |skip: &&Skip| match &skip.load {
+        // What it measured before it was given up has a row already.
+        None if record.header.given_up(&skip.arm).is_some() => {
+            measured && values.get(&metric.name, load, &skip.arm).is_none()
+        }
         None => true,
         Some(at) => at == load && measured,
     };
@@ -422,6 +428,7 @@ fn skipped<'a>(
             baseline,
             comparison: None,
             skip: Some(skip),
+            given_up: None,
             emulated: false,
             adjusted_p: None,
         })

@@ -1,7 +1,10 @@
 //! The figures of a report one by one, for export.
 
-use crate::analysis::{Analysis, FLOOR};
+use stats::Effect;
+
+use crate::analysis::{Analysis, FLOOR, Row};
 use crate::cpu::usages;
+use crate::record::{Header, Metric, Question};
 use crate::svg::{self, Figure};
 use crate::words::Sentence;
 
@@ -18,18 +21,21 @@ pub fn headline(analysis: &Analysis<'_>) -> Option<Figure> {
         .filter(|row| row.baseline == header.baseline)
         .max_by(|a, b| distance(a).total_cmp(&distance(b)))?;
     let title = format!("{} ({load})", Sentence::of(best).claim);
-    svg::boxes(analysis, metric, load, "headline".to_owned(), title)
+    let shown = |arm: &str| question.shows(arm, &header.baseline);
+    svg::boxes(analysis, metric, load, &shown, "headline".to_owned(), title)
 }
 
-fn distance(row: &crate::analysis::Row<'_>) -> f64 {
-    row.comparison
-        .as_ref()
-        .and_then(|comparison| comparison.clean.as_ref())
-        .map_or(0.0, |clean| clean.effect.ln().abs())
+/// How far what may be said of the two lies from equality.
+fn distance(row: &Row<'_>) -> f64 {
+    row.clean().map_or(-1.0, |clean| match row.metric.effect {
+        Effect::Ratio => clean.effect.ln().abs(),
+        Effect::Difference => clean.effect.abs(),
+    })
 }
 
 /// Every box plot, distribution, series and CPU chart, in the order of the report. Identifiers are
-/// `METRIC-LOAD-KIND`, the load by its place.
+/// `METRIC-LOAD-KIND`, the load by its place. Where questions ask for a metric of different arms, each has its
+/// box plot: `boxes-q1` of the second.
 pub fn all(analysis: &Analysis<'_>) -> Vec<Figure> {
     let header = &analysis.record.header;
     let mut figures = Vec::new();
@@ -37,8 +43,25 @@ pub fn all(analysis: &Analysis<'_>) -> Vec<Figure> {
         for metric in &header.metrics {
             let id = |kind: &str| format!("{}-{at}-{kind}", metric.name);
             let title = || format!("{} [{}], {load}", metric.name, metric.unit);
-            figures.extend(svg::boxes(analysis, metric, load, id("boxes"), title()));
-            figures.extend(svg::series(analysis, metric, load, id("series"), title()));
+            for (kind, question) in pages(header, metric) {
+                let shown = |arm: &str| question.is_none_or(|q| q.shows(arm, &header.baseline));
+                figures.extend(svg::boxes(
+                    analysis,
+                    metric,
+                    load,
+                    &shown,
+                    id(&kind),
+                    title(),
+                ));
+            }
+            figures.extend(svg::series(
+                analysis,
+                metric,
+                load,
+                &|_| true,
+                id("series"),
+                title(),
+            ));
         }
         figures.extend(svg::ecdf(analysis, load, &format!("delay-{at}-ecdf")));
         figures.extend(svg::timeline(
@@ -51,4 +74,19 @@ pub fn all(analysis: &Analysis<'_>) -> Vec<Figure> {
         figures.extend(svg::cpu(&usages, load, format!("cpu-{at}-states"), title));
     }
     figures
+}
+
+/// The box plots of a metric: the kind of each, and the question whose arms it has.
+fn pages<'a>(header: &'a Header, metric: &Metric) -> Vec<(String, Option<&'a Question>)> {
+    let numbered = header.questions.iter().enumerate();
+    let asked = numbered.filter(|(_, question)| question.metrics.contains(&metric.name));
+    let asked: Vec<(usize, &Question)> = asked.collect();
+    let alike = |a: &Question, b: &Question| (&a.arms, &a.against) == (&b.arms, &b.against);
+    match asked.first() {
+        Some((_, first)) if !asked.iter().all(|(_, other)| alike(first, other)) => asked
+            .iter()
+            .map(|&(number, question)| (format!("boxes-q{number}"), Some(question)))
+            .collect(),
+        _ => vec![("boxes".to_owned(), None)],
+    }
 }

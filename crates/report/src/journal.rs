@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::record::{Header, Line, Trial};
+use crate::record::{Header, Line, Skip, Trial};
 
 /// The layout of record.jsonl this version reads and writes.
 pub const SCHEMA: u32 = 1;
@@ -77,7 +77,7 @@ impl Record {
             path: path.to_owned(),
         };
         let (_, first) = lines.next().ok_or_else(no_header)?;
-        let Ok(Line::Header(header)) = serde_json::from_str(first) else {
+        let Ok(Line::Header(mut header)) = serde_json::from_str(first) else {
             return Err(no_header());
         };
         if header.schema != SCHEMA {
@@ -92,6 +92,7 @@ impl Record {
         for (at, line) in lines {
             match serde_json::from_str(line) {
                 Ok(Line::Trial(trial)) => trials.push(trial),
+                Ok(Line::Skip(skip)) => header.skipped.push(skip),
                 Err(_) if torn_at == Some(at) => notices.push(format!(
                     "line {} is torn (the run was cut off while writing it) and left out",
                     at + 1
@@ -175,6 +176,14 @@ impl Writer {
     /// When the file cannot be written.
     pub fn trial(&mut self, trial: Trial) -> Result<(), Error> {
         self.line(&Line::Trial(trial))
+    }
+
+    /// Appends that an arm runs no further.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn skip(&mut self, skip: Skip) -> Result<(), Error> {
+        self.line(&Line::Skip(skip))
     }
 
     fn line(&mut self, line: &Line) -> Result<(), Error> {

@@ -1,11 +1,13 @@
 //! Two runs side by side: whether they can be compared at all, and if so each arm then and now.
 //! The runs share no blocks, so nothing is paired and no difference is claimed.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use stats::{Effect, Interval, median, median_interval};
 
 use crate::analysis::Analysis;
+use crate::journal::Record;
 use crate::record::{Header, Metric};
 use crate::words::{quantity, range};
 
@@ -36,8 +38,9 @@ pub struct Change {
     pub arm: String,
     /// Medians over the clean blocks of each run.
     pub medians: [f64; 2],
-    /// Second run over first, or second less first where the metric's effect is a difference.
-    pub effect: f64,
+    /// Second run over first, or second less first where the metric's effect is a difference. None of an arm that
+    /// was emulated in either run: what it took is the emulator's time.
+    pub effect: Option<f64>,
     /// From the interval of each median by itself: covers with at least 90 % where each covers with
     /// 95 %. None with fewer than six clean blocks in either run.
     pub interval: Option<[f64; 2]>,
@@ -46,10 +49,11 @@ pub struct Change {
 /// Compares the second run with the first.
 ///
 /// # Errors
-/// When they are of different experiments, machines, kernels or loads.
+/// When they are of different experiments, machines, kernels, guests or loads.
 pub fn pair(first: &Analysis<'_>, second: &Analysis<'_>) -> Result<Vec<Change>, Incomparable> {
     let (a, b) = (&first.record.header, &second.record.header);
-    let reasons = obstacles(a, b);
+    let mut reasons = obstacles(a, b);
+    reasons.extend(other_guests(first.record, second.record));
     if !reasons.is_empty() {
         return Err(Incomparable { reasons });
     }
@@ -58,7 +62,13 @@ pub fn pair(first: &Analysis<'_>, second: &Analysis<'_>) -> Result<Vec<Change>, 
         for load in a.loads.iter().filter(|load| b.loads.contains(load)) {
             for arm in a.arms.iter().filter(|arm| b.arms.contains(arm)) {
                 let values = [first, second].map(|run| run.clean_values(&metric.name, load, arm));
-                changes.extend(change(metric, load, arm, &values));
+                let mut change = change(metric, load, arm, &values);
+                if let Some(change) = &mut change
+                    && [first, second].iter().any(|run| run.is_emulated(arm))
+                {
+                    (change.effect, change.interval) = (None, None);
+                }
+                changes.extend(change);
             }
         }
     }
@@ -83,6 +93,39 @@ fn obstacles(a: &Header, b: &Header) -> Vec<String> {
     reasons
 }
 
+/// What a guest's host has among its facts, and no other: what executes it.
+const ACCELERATOR: &str = ".accelerator";
+
+/// Arms whose guests were others.
+fn other_guests(first: &Record, second: &Record) -> Vec<String> {
+    let (then, now) = (guests(first), guests(second));
+    let both = then
+        .iter()
+        .filter_map(|(fact, then)| Some((fact, then, now.get(fact)?)));
+    let differing = both.filter(|(_, then, now)| then != now);
+    let told = |all: &BTreeSet<String>| all.iter().cloned().collect::<Vec<_>>().join(", ");
+    let words = differing
+        .map(|((arm, name), then, now)| format!("{arm}: {name} {} and {}", told(then), told(now)));
+    words.collect()
+}
+
+/// What each arm's guests were executed by, and their kernels.
+fn guests(record: &Record) -> BTreeMap<(&str, String), BTreeSet<String>> {
+    let mut found: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
+    for trial in &record.trials {
+        let facts = trial.environment.keys();
+        for host in facts.filter_map(|name| name.strip_suffix(ACCELERATOR)) {
+            for name in [format!("{host}{ACCELERATOR}"), format!("{host}.kernel")] {
+                if let Some(value) = trial.environment.get(&name) {
+                    let of_arm = found.entry((trial.arm.as_str(), name)).or_default();
+                    of_arm.insert(value.to_string());
+                }
+            }
+        }
+    }
+    found
+}
+
 fn change(metric: &Metric, load: &str, arm: &str, values: &[Vec<f64>; 2]) -> Option<Change> {
     let medians = [median(&values[0])?, median(&values[1])?];
     let intervals = median_interval(&values[0]).zip(median_interval(&values[1]));
@@ -95,7 +138,7 @@ fn change(metric: &Metric, load: &str, arm: &str, values: &[Vec<f64>; 2]) -> Opt
         load: load.to_owned(),
         arm: arm.to_owned(),
         medians,
-        effect: apply(medians[1], medians[0]),
+        effect: Some(apply(medians[1], medians[0])),
         interval: intervals.map(|(first, second): (Interval, Interval)| {
             [
                 apply(second.lower, first.upper),
@@ -133,7 +176,10 @@ pub fn side_by_side(first: &Analysis<'_>, changes: &[Change]) -> String {
             .interval
             .map_or_else(|| "-".to_owned(), |[low, high]| range(low, high));
         let [then, now] = change.medians.map(|value| quantity(value, &metric.unit));
-        let effect = crate::words::digits(change.effect);
+        let effect = match change.effect {
+            Some(effect) => crate::words::digits(effect),
+            None => "EMULATED".to_owned(),
+        };
         line(
             &mut text,
             &format!(

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 use stats::Histogram;
 pub use stats::{Better, Effect};
 
+/// How often the baseline runs in a block: B, B' and B''.
+pub const BASELINE_RUNS: u8 = 3;
+
 /// The first line of record.jsonl: what was planned, on which machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
@@ -26,7 +29,8 @@ pub struct Header {
     pub loads: Vec<String>,
     pub metrics: Vec<Metric>,
     pub machine: BTreeMap<String, serde_json::Value>,
-    /// Arms that do not run, here or under some load, with the reason and the remedy.
+    /// Arms that do not run, here or under some load, with the reason and the remedy; when read, those too
+    /// that ran until they kept failing.
     pub skipped: Vec<Skip>,
     /// The exact command that repeats this run.
     pub command: String,
@@ -61,6 +65,18 @@ pub struct Question {
     /// Numbers in the loads' names, such as `batch`, along which it is asked from where on an arm is better.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub along: Vec<String>,
+}
+
+impl Question {
+    /// Whether it is about the arm.
+    pub fn asks_about(&self, arm: &str) -> bool {
+        self.arms.is_empty() || self.arms.iter().any(|asked| asked == arm)
+    }
+
+    /// Whether figures of it have the arm: one that it is about, or that those are compared with.
+    pub(crate) fn shows(&self, arm: &str, baseline: &str) -> bool {
+        self.asks_about(arm) || arm == baseline || self.against.iter().any(|other| other == arm)
+    }
 }
 
 /// Loads that are one choice to whoever runs the job.
@@ -157,6 +173,8 @@ pub struct Stacks {
 pub enum Line {
     Header(Header),
     Trial(Trial),
+    /// An arm of the header's that runs no further.
+    Skip(Skip),
 }
 
 impl Skip {
@@ -172,6 +190,26 @@ impl Skip {
 impl Header {
     pub fn metric(&self, name: &str) -> Option<&Metric> {
         self.metrics.iter().find(|metric| metric.name == name)
+    }
+
+    /// Why an arm that ran runs no further.
+    pub fn given_up(&self, arm: &str) -> Option<&Skip> {
+        let ran = self.arms.iter().any(|known| known == arm);
+        let mut skips = self.skipped.iter();
+        skips.find(|skip| ran && skip.arm == arm && skip.load.is_none())
+    }
+
+    /// The trials that a complete block has under a load: arms, and how many runs of each.
+    pub fn runs<'a>(&'a self, load: &'a str) -> impl Iterator<Item = (&'a str, u8)> {
+        let applies = move |arm: &&String| {
+            let mut skips = self.skipped.iter();
+            !skips.any(|skip| skip.arm == **arm && skip.load.as_deref() == Some(load))
+        };
+        let arms = self.arms.iter().filter(applies);
+        arms.map(|arm| {
+            let baseline = *arm == self.baseline;
+            (arm.as_str(), if baseline { BASELINE_RUNS } else { 1 })
+        })
     }
 }
 

@@ -64,7 +64,7 @@ pub struct Outcome {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub emulated: Vec<String>,
     pub reason: Option<String>,
-    /// What would have an arm that was skipped run.
+    /// What would have an arm run that was skipped, or was given up.
     #[serde(default)]
     pub remedy: Option<String>,
 }
@@ -144,7 +144,7 @@ impl Outcome {
                 .map(str::to_owned)
                 .collect(),
             reason: reason(row),
-            remedy: row.skip.map(|skip| skip.remedy.clone()),
+            remedy: row.skip.or(row.given_up).map(|skip| skip.remedy.clone()),
         }
     }
 }
@@ -152,7 +152,10 @@ impl Outcome {
 fn reason(row: &Row<'_>) -> Option<String> {
     match (row.skip, &row.comparison) {
         (Some(skip), _) => Some(skip.reason.clone()),
-        (None, Some(comparison)) => comparison.reason.clone(),
+        (None, Some(comparison)) => match (&comparison.reason, row.given_up) {
+            (Some(reason), Some(skip)) => Some(format!("{reason}; {}", skip.reason)),
+            (reason, skip) => reason.clone().or_else(|| Some(skip?.reason.clone())),
+        },
         (None, None) => None,
     }
 }

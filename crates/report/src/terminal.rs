@@ -30,12 +30,12 @@ pub fn results(analysis: &Analysis<'_>) -> String {
             line(&mut text, &sentence);
         }
     }
-    for skip in &skips(&analysis.record.header.skipped) {
+    for skip in &skips(&analysis.record.header) {
         line(
             &mut text,
             &format!(
-                "{} did not run: {}; {}",
-                skip.what, skip.reason, skip.remedy
+                "{} {}: {}; {}",
+                skip.what, skip.how, skip.reason, skip.remedy
             ),
         );
     }

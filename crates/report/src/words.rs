@@ -70,18 +70,28 @@ impl Sentence {
 /// What did not run for one and the same reason.
 pub(crate) struct Skipped<'a> {
     pub(crate) what: String,
+    /// `did not run`, or `ran no further`.
+    pub(crate) how: &'static str,
     pub(crate) reason: &'a str,
     pub(crate) remedy: &'a str,
 }
 
 /// Skips in their order, those that follow each other for one reason as one.
-pub(crate) fn skips(all: &[Skip]) -> Vec<Skipped<'_>> {
+pub(crate) fn skips(header: &Header) -> Vec<Skipped<'_>> {
     let alike = |a: &Skip, b: &Skip| {
         a.load.is_none() && b.load.is_none() && (&a.reason, &a.remedy) == (&b.reason, &b.remedy)
     };
-    all.chunk_by(alike)
+    let ran = |skip: &Skip| skip.load.is_none() && header.given_up(&skip.arm).is_some();
+    let alike = |a: &Skip, b: &Skip| alike(a, b) && ran(a) == ran(b);
+    header
+        .skipped
+        .chunk_by(alike)
         .map(|alike| Skipped {
             what: alike.iter().map(Skip::what).collect::<Vec<_>>().join(", "),
+            how: match ran(&alike[0]) {
+                true => "ran no further",
+                false => "did not run",
+            },
             reason: &alike[0].reason,
             remedy: &alike[0].remedy,
         })

@@ -1,6 +1,6 @@
 //! What ran in an emulated machine is called so wherever it is shown, and compared with nothing.
 
-use report::{Analysis, Summary, page, terminal};
+use report::{Analysis, Summary, figures, page, terminal};
 use serde_json::json;
 use stats::Verdict;
 
@@ -94,4 +94,39 @@ fn tables_and_figures_of_the_page_say_so() {
         .filter(|figure| figure.contains(">xdp<") || figure.contains("xdp "));
     assert!(figures.clone().count() >= 4);
     assert!(figures.clone().all(|figure| figure.contains("EMULATED")));
+}
+
+#[test]
+fn the_headline_is_of_what_may_be_compared() {
+    // The fastest of all, were it not emulated.
+    let record = record("xdp");
+    let headline = figures::headline(&Analysis::new(&record)).unwrap();
+    let figure = headline.standalone();
+    assert!(figure.contains("<title>busy is"), "{figure}");
+}
+
+#[test]
+fn it_has_an_axis_of_its_own_in_a_box_plot() {
+    let mut record = record("xdp");
+    for trial in record.trials.iter_mut().filter(|trial| trial.arm == "xdp") {
+        *trial.values.get_mut("delay_p50").unwrap() *= 1000.0;
+    }
+    let axes = |record: &report::Record| {
+        let figures = figures::all(&Analysis::new(record));
+        let boxes = figures.iter().find(|f| f.id() == "delay_p50-0-boxes");
+        let figure = boxes.unwrap().standalone();
+        let captions = figure.matches("delay_p50 [us]").count();
+        (captions, figure.contains("log scale"))
+    };
+    let (captions, _) = axes(&record);
+    // The title, and an axis each.
+    assert_eq!(captions, 3);
+    for trial in &mut record.trials {
+        trial.environment.remove("host.server.emulated");
+    }
+    assert_eq!(
+        axes(&record),
+        (2, true),
+        "one axis, on which it hides the others"
+    );
 }

@@ -204,3 +204,52 @@ fn the_page_is_written_where_asked() {
     let headline = figures::headline(&analysis).unwrap();
     std::fs::write(folder.join("headline.png"), png(&headline, 2.0).unwrap()).unwrap();
 }
+
+#[test]
+fn a_questions_figures_have_its_arms_and_those_they_are_compared_with() {
+    let mut record = common::record(10, 1);
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    record.header.questions[0].arms = names(&["tc"]);
+    record.header.questions[0].against = names(&["busy"]);
+    let mut other = record.header.questions[0].clone();
+    other.arms = names(&["xdp"]);
+    other.against = Vec::new();
+    record.header.questions[1] = other;
+    let analysis = Analysis::new(&record);
+    let html = page(&analysis);
+    let part = |from: &str, to: &str| {
+        let (_, rest) = html.split_once(from).unwrap();
+        rest.split_once(to).unwrap().0.to_owned()
+    };
+    let first = part("id=\"q0\">", "id=\"q1\">");
+    let second = part("id=\"q1\">", "id=\"q2\">");
+    let drawn = |part: &str, kind: &str| {
+        let mut figures = part.split("<svg").filter(|figure| figure.contains(kind));
+        let figure = figures
+            .next()
+            .unwrap()
+            .split("</svg>")
+            .next()
+            .unwrap()
+            .to_owned();
+        let arms = ["recv", "mmsg", "gso", "busy", "tc", "xdp"].into_iter();
+        arms.filter(|arm| figure.contains(&format!(">{arm}<")))
+            .collect::<Vec<_>>()
+    };
+    for kind in ["-boxes-t", "-series-t"] {
+        assert_eq!(drawn(&first, kind), ["recv", "busy", "tc"], "{kind}");
+        assert_eq!(drawn(&second, kind), ["recv", "xdp"], "{kind}");
+    }
+    // Each row is in one of the tables; what nobody asks about is with the first.
+    let rows = |part: &str, arm: &str| part.matches(&format!("</span>{arm}</td>")).count();
+    assert!(
+        rows(&first, "tc") > 0 && rows(&second, "tc") == 0,
+        "{first}"
+    );
+    assert!(rows(&first, "xdp") == 0 && rows(&second, "xdp") > 0);
+    assert!(rows(&first, "gso") > 0 && rows(&second, "gso") == 0);
+    let all = figures::all(&analysis);
+    let ids: Vec<&str> = all.iter().map(|figure| figure.id()).collect();
+    assert!(ids.contains(&"delay_p50-0-boxes-q0") && ids.contains(&"delay_p50-0-boxes-q1"));
+    assert!(ids.contains(&"foreign_packets-0-boxes"), "{ids:?}");
+}

@@ -1,6 +1,6 @@
 //! What a record comes to: summary.json and the text on a terminal.
 
-use report::record::{Class, Line, Trial};
+use report::record::{Class, Line, Skip, Trial};
 use report::{Analysis, Record, Summary, Writer, journal, terminal};
 use stats::Verdict;
 
@@ -297,4 +297,57 @@ fn advice_names_the_arm_of_the_least_cost_that_loses_nothing() {
         "{advice}"
     );
     assert!(!text.contains("no such rate"), "{text}");
+}
+
+#[test]
+fn an_arm_that_was_given_up_keeps_its_rows_with_the_reason_and_the_remedy() {
+    let mut record = common::record(12, 2);
+    let loads = record.header.loads.clone();
+    // It failed from the eighth block on, and never ran under the second load.
+    let ran = |trial: &Trial| {
+        trial.arm != "tc" || trial.block < 8 && trial.load == loads[0]
+    };
+    record.trials.retain(ran);
+    let skip = Skip {
+        arm: "tc".to_owned(),
+        load: None,
+        reason: "it failed 3 times in a row up to block 9: no engine answers".to_owned(),
+        remedy: "start it".to_owned(),
+    };
+    let lines = std::iter::once(Line::Header(record.header.clone()))
+        .chain(record.trials.iter().cloned().map(Line::Trial))
+        .chain([Line::Skip(skip)])
+        .map(|line| serde_json::to_string(&line).unwrap() + "\n");
+    let text: String = lines.collect();
+    let read = Record::parse(&text, "record.jsonl".as_ref()).unwrap();
+    let analysis = Analysis::new(&read);
+    let summary = Summary::of(&analysis);
+    let row = |metric: &str, load: &String, arm: &str| {
+        let rows = summary.results.iter().filter(|row| {
+            row.metric == metric && row.load == *load && row.arm == arm && row.baseline == "recv"
+        });
+        let rows: Vec<_> = rows.collect();
+        assert_eq!(rows.len(), 1, "{metric} {load} {arm}");
+        rows[0]
+    };
+    let first = row("delay_p50", &loads[0], "tc");
+    assert_eq!((first.n, first.verdict), (8, Verdict::Better));
+    let second = row("delay_p50", &loads[1], "tc");
+    assert_eq!((second.n, second.verdict), (0, Verdict::Skipped));
+    for row in [first, second] {
+        assert!(
+            row.reason.as_ref().unwrap().contains("no engine answers"),
+            "{row:?}"
+        );
+        assert_eq!(row.remedy.as_deref(), Some("start it"));
+    }
+    let xdp = row("delay_p50", &loads[0], "xdp");
+    assert_eq!((xdp.n, &xdp.reason), (12, &None));
+    let text = terminal::results(&analysis);
+    assert!(
+        text.contains("tc ran no further: it failed 3 times"),
+        "{text}"
+    );
+    assert!(text.contains("af-xdp did not run: "), "{text}");
+    assert!(report::page(&analysis).contains("up to block 9"));
 }

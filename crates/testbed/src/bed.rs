@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use netdev::{NeighbourState, Route};
 use serde_json::{Value, json};
-use sys::ethtool::Ethtool;
 use sys::owner::Owner;
 
 use crate::environment::Wanted;
 use crate::error::at;
+use crate::features::{active_features, clear_features, set_features};
 use crate::host::Peer;
 use crate::impaired::Impaired;
 use crate::plan::{self, End, Given};
@@ -48,15 +48,14 @@ pub struct Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        // Before the namespaces that they are in, or are plugged into, end.
-        self.nics.clear();
-        for guest in self.hosts.values().filter_map(Host::guest) {
-            if let Err(error) = guest.unplug() {
-                tracing::warn!("{error}");
-            }
-        }
+        self.give_back();
     }
 }
+
+/// What is left of a bed to take down. No other bed wants anything of it: dropping it may take its time
+/// on another thread, beside a bed that comes up.
+#[derive(Debug)]
+pub struct Remains(#[expect(dead_code, reason = "dropped")] Bed);
 
 impl Bed {
     /// Brings a topology up. `run_id` (a-z, 0-9 and -) tells this process's beds apart.
@@ -115,6 +114,24 @@ impl Bed {
         bed.wait_until_ready()?;
         bed.record_globals();
         Ok(bed)
+    }
+
+    /// Ends the bed as far as others could want what it has: guests and containers wait for the next bed, and
+    /// devices of this machine are back, when this returns.
+    pub fn leave(mut self) -> Remains {
+        self.give_back();
+        self.hosts.retain(|_, host| !host.is_kept());
+        Remains(self)
+    }
+
+    /// Before the namespaces end that devices are in, or are plugged into.
+    fn give_back(&mut self) {
+        self.nics.clear();
+        for guest in self.hosts.values().filter_map(Host::guest) {
+            if let Err(error) = guest.unplug() {
+                tracing::warn!("{error}");
+            }
+        }
     }
 
     /// The planned ends, but for what engines have made themselves, and devices are already.
@@ -184,9 +201,11 @@ impl Bed {
         for (name, spec) in &topology.host {
             let sysctls = spec.settings.sysctls();
             let host = &self.hosts[name];
-            for (key, value) in &sysctls {
-                host.write(&format!("/proc/sys/net/{key}"), value)?;
-            }
+            let files: Vec<(String, String)> = sysctls
+                .iter()
+                .map(|(key, value)| (format!("/proc/sys/net/{key}"), value.clone()))
+                .collect();
+            host.write_all(&files)?;
             for (key, value) in sysctls {
                 let key = format!("host.{name}.{}", key.replace('/', "."));
                 self.settings.insert(key, json!(value));
@@ -443,42 +462,6 @@ fn introduce<'a>(
         .collect();
     host.netlink()
         .set_neighbours(&neighbours, NeighbourState::Permanent)
-}
-
-/// In the calling thread's namespace; returns what is active afterwards.
-pub(crate) fn set_features(
-    place: &str,
-    device: &str,
-    settings: &LinkSettings,
-) -> Result<Value, Error> {
-    change_features(place, device, &settings.features())
-}
-
-/// As `set_features`, of those alone that are to be off.
-fn clear_features(place: &str, device: &str, settings: &LinkSettings) -> Result<Value, Error> {
-    let mut off = settings.features().to_vec();
-    off.retain(|(_, on)| !on);
-    change_features(place, device, &off)
-}
-
-fn change_features(place: &str, device: &str, features: &[(&str, bool)]) -> Result<Value, Error> {
-    Ethtool::open(device)
-        .and_then(|ethtool| ethtool.set_features(features))
-        .map_err(|cause| Error::Feature {
-            place: place.to_owned(),
-            cause,
-        })?;
-    active_features(place, device)
-}
-
-fn active_features(place: &str, device: &str) -> Result<Value, Error> {
-    let features = Ethtool::open(device).and_then(|ethtool| ethtool.features());
-    let features = features.map_err(|cause| Error::Feature {
-        place: place.to_owned(),
-        cause,
-    })?;
-    let active = features.iter().filter(|(_, feature)| feature.active);
-    Ok(active.map(|(name, _)| name.as_str()).collect())
 }
 
 fn check_run_id(run_id: &str) -> Result<(), Error> {

@@ -25,7 +25,7 @@ pub const PINS: &str = "/sys/fs/bpf/lowroad";
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What was removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
     pub namespaces: usize,
     pub processes: usize,
@@ -39,6 +39,8 @@ pub struct Cleaned {
     pub images: usize,
     /// Folders of temporary files.
     pub folders: usize,
+    /// Engines that are installed and do not answer, and why: what there is of theirs stays.
+    pub silent: Vec<(&'static str, String)>,
 }
 
 /// A folder for temporary files, removed when dropped, and by [`clean`] when its maker was killed.
@@ -92,6 +94,7 @@ pub fn clean() -> Result<Cleaned, Error> {
     let left = clean_engines(owner_of);
     cleaned.containers = remove_cgroups() + left.containers;
     cleaned.images = left.images;
+    cleaned.silent = left.silent;
     cleaned.folders = remove_of_dead(&std::env::temp_dir(), FOLDER);
     Ok(cleaned)
 }

@@ -140,12 +140,36 @@ impl Host {
             Some(guest) => guest.write(Path::new(path), value),
             None => self.within(path, || fs::write(path, value))?,
         };
-        written.map_err(|cause| Error::Setting {
+        written.map_err(|cause| self.setting(path, value, cause))
+    }
+
+    /// Writes several files below `/proc`: of a guest no answer is waited for before all is said.
+    pub(crate) fn write_all(&self, files: &[(String, String)]) -> Result<(), Error> {
+        let written = match self.guest() {
+            Some(guest) => {
+                let files = files.iter();
+                let files = files.map(|(path, value)| (Path::new(path), value.as_str()));
+                guest.write_all(&files.collect::<Vec<_>>())
+            }
+            None => self.namespace().run(|| {
+                let mut each = files.iter().enumerate();
+                let write = |(path, value): &(String, String)| fs::write(path, value);
+                each.try_for_each(|(number, file)| write(file).map_err(|cause| (number, cause)))
+            })?,
+        };
+        written.map_err(|(number, cause)| {
+            let (path, value) = &files[number];
+            self.setting(path, value, cause)
+        })
+    }
+
+    fn setting(&self, path: &str, value: &str, cause: std::io::Error) -> Error {
+        Error::Setting {
             place: self.name.clone(),
             key: path.to_owned(),
             value: value.to_owned(),
             cause,
-        })
+        }
     }
 
     /// Runs `work` where `path` is this host's.
@@ -204,6 +228,11 @@ impl Host {
                 program,
                 cause,
             })
+    }
+
+    /// Whether what it lives in waits for another bed when this one is gone.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.environment.served().is_some()
     }
 
     /// The engine's own network that it is on, where it is on one.

@@ -1,13 +1,15 @@
 //! Instances that outlive a bed: who starts slowly waits for the next bed that wants one alike.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
-use crate::{environment, vm};
+use crate::environment::{self, Container};
+use crate::vm::{self, Machine};
 
 static HOLDERS: Mutex<usize> = Mutex::new(0);
 
 /// While one is held, virtual machines and engines' containers wait for the next bed when theirs is dropped.
-/// They end with the last that is held.
+/// They end with the last that is held, and those that start quickly with [`Kept::end_of_block`].
 #[derive(Debug)]
 pub struct Kept(());
 
@@ -16,6 +18,25 @@ impl Kept {
         *lock(&HOLDERS) += 1;
         Self(())
     }
+
+    /// Ends what waits, so that the next block has others. Machines that are emulated stay: they take seconds to
+    /// boot, and nothing is compared with them.
+    pub fn end_of_block(&self) {
+        let machines = vm::WAITING.empty(Machine::is_fast);
+        end(machines, environment::WAITING.empty(|_| true));
+    }
+}
+
+/// Ends them all at once: each engine has to be waited for.
+fn end(machines: Vec<Machine>, containers: Vec<Container>) {
+    thread::scope(|scope| {
+        for machine in machines {
+            scope.spawn(|| drop(machine));
+        }
+        for container in containers {
+            scope.spawn(|| drop(container));
+        }
+    });
 }
 
 impl Default for Kept {
@@ -29,10 +50,13 @@ impl Drop for Kept {
         let mut holders = lock(&HOLDERS);
         *holders -= 1;
         if *holders == 0 {
-            let machines = vm::WAITING.empty();
-            let containers = environment::WAITING.empty();
+            let machines = vm::WAITING.empty(|_| true);
+            let containers = environment::WAITING.empty(|_| true);
+            let images = environment::IMAGES.empty(|_| true);
             drop(holders);
-            drop((machines, containers));
+            end(machines, containers);
+            // Engines refuse while containers are made of them.
+            drop(images);
         }
     }
 }
@@ -67,8 +91,8 @@ impl<T> Waiting<T> {
         Some(waiting.swap_remove(place))
     }
 
-    fn empty(&self) -> Vec<T> {
-        std::mem::take(&mut lock(&self.0))
+    fn empty(&self, of: impl Fn(&T) -> bool) -> Vec<T> {
+        lock(&self.0).extract_if(.., |one| of(one)).collect()
     }
 }
 

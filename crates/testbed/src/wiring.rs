@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use netdev::{NeighbourState, Netlink};
 use sys::netns::{self, Namespace};
 
-use crate::bed::set_features;
 use crate::error::at;
+use crate::features::set_features;
 use crate::impaired::Impaired;
 use crate::plan::End;
 use crate::{Error, Guest, Host, Impairment, LinkKind, LinkSettings, LinkSpec, clean, nic};

@@ -31,6 +31,8 @@ pub struct TrialSpec<'a> {
     /// Where the device under test is.
     pub environment: &'a str,
     pub seed: u64,
+    /// What is known of the machine under this load may stand for the whole block.
+    pub block: usize,
 }
 
 /// What one trial gave.
@@ -155,7 +157,7 @@ pub fn bench(plan: &Plan) -> Result<Box<dyn Bench>> {
         "features" => Ok(Box::new(features::FeaturesBench::new()?)),
         "router" => Ok(Box::new(router::RouterBench::new(plan)?)),
         "replicate" => Ok(Box::new(replicate::ReplicateBench::new()?)),
-        "netbench" => Ok(Box::new(netbench::NetbenchBench::new()?)),
+        "netbench" => Ok(Box::new(netbench::NetbenchBench::of(&plan.arms)?)),
         other => anyhow::bail!("{}: no job is called {other:?}", plan.name),
     }
 }

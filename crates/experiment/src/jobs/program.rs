@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use datapath::Missing;
+pub(in crate::jobs) use testbed::agent;
 use testbed::{HostSpec, Program};
 
 /// The `lowroad` binary: beside this one, else in PATH.
@@ -13,31 +14,6 @@ pub(crate) fn lowroad() -> PathBuf {
         .and_then(|own| Some(own.parent()?.join("lowroad")))
         .filter(|path| path.is_file())
         .unwrap_or_else(|| Path::new("lowroad").to_path_buf())
-}
-
-/// The agent of netbench: the file that `LOWROAD_AGENT` names, else where a build puts it, else beside this
-/// program.
-pub(in crate::jobs) fn agent() -> Result<PathBuf, Missing> {
-    if let Some(named) = std::env::var_os("LOWROAD_AGENT").map(PathBuf::from) {
-        return match named.is_file() {
-            true => Ok(named),
-            false => Err(Missing::new(
-                format!("LOWROAD_AGENT: {} is no file", named.display()),
-                "cargo xtask agent, and leave it unset",
-            )),
-        };
-    }
-    let triple = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
-    let own = std::env::current_exe().unwrap_or_default();
-    let folder = own.parent().unwrap_or_else(|| Path::new("."));
-    [
-        folder.join("..").join(triple).join("agent"),
-        folder.to_path_buf(),
-    ]
-    .iter()
-    .map(|folder| folder.join("netbench-agent"))
-    .find(|file| file.is_file())
-    .ok_or_else(|| Missing::new("netbench-agent is not built", "cargo xtask agent"))
 }
 
 /// A command of the `lowroad` binary.

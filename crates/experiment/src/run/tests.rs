@@ -52,24 +52,63 @@ impl Watch for Done {
     fn block(&mut self, _: &[Trial], _: usize, _: usize) {}
 }
 
-/// The first block of one arm, three trials, by a bench that gives these first.
-fn block(attempts: u8, outcomes: &[Outcome]) -> (Vec<Trial>, Vec<usize>) {
+/// Of one load and these arms, of which the first is the baseline.
+fn plan(arms: &[&str]) -> Plan {
     let plan = Plan::find("relay-delay").unwrap();
-    let mut plan = plan.narrowed(true, &["xdp".to_owned()], None).unwrap();
+    let arms: Vec<String> = arms.iter().map(|arm| (*arm).to_owned()).collect();
+    let mut plan = plan.narrowed(true, &arms, None).unwrap();
+    plan.baseline = arms[0].clone();
     plan.loads.truncate(1);
+    plan
+}
+
+/// Runs with what is told of these blocks, by a bench that gives these first. What it returns comes with the
+/// record.
+fn with<T>(
+    plan: &Plan,
+    bench: &mut dyn Bench,
+    attempts: u8,
+    body: impl FnOnce(&mut Runner<'_>, &mut Record) -> T,
+) -> (T, report::Record) {
     let stop = AtomicBool::new(false);
-    let mut runner = Runner {
-        plan: &plan,
-        fit: &All,
-        bench: &mut Told(outcomes.to_vec()),
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options {
+        quick: true,
+        seed: 1,
+        attempts,
+        resume: false,
+        command: "lowroad compare".to_owned(),
         stop: &stop,
+    };
+    let mut record = Record::begin(folder.path(), header(plan, &options, Vec::new())).unwrap();
+    let kept = Kept::new();
+    let mut runner = Runner {
+        plan,
+        fit: &All,
+        bench,
+        stop: &stop,
+        kept: &kept,
         attempts,
         seed: 1,
         started: Instant::now(),
         failures: BTreeMap::new(),
     };
+    let done = body(&mut runner, &mut record);
+    let written = report::Record::read(&folder.path().join("record.jsonl"));
+    (done, written.unwrap())
+}
+
+/// The first block of one arm, three trials, by a bench that gives these first.
+fn block(attempts: u8, outcomes: &[Outcome]) -> (Vec<Trial>, Vec<usize>) {
     let mut done = Done::default();
-    let trials = runner.block(0, &mut 0, &mut done).unwrap().unwrap();
+    let plan = plan(&["xdp"]);
+    let mut bench = Told(outcomes.to_vec());
+    let (trials, written) = with(&plan, &mut bench, attempts, |runner, record| {
+        let (block, loads) = record.next().unwrap();
+        let trials = runner.block(block, &loads, record, &mut 0, &mut done);
+        trials.unwrap().unwrap()
+    });
+    assert_eq!(written.trials, trials);
     (trials, done.0)
 }
 
@@ -121,4 +160,90 @@ fn what_is_wrong_by_itself_is_not_tried_away() {
     let (trials, _) = block(ATTEMPTS, &[wrong]);
     assert_eq!(places(&trials), [(0, 0), (1, 0), (2, 0)]);
     assert_eq!(trials[0].flags.len(), 2);
+}
+
+/// A bench on which these arms fail.
+struct Failing(&'static [&'static str]);
+
+impl Bench for Failing {
+    fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
+        match self.0.contains(&spec.arm) {
+            true => {
+                Err(testbed::Error::Missing(Missing::new("no engine answers", "start it")).into())
+            }
+            false => Ok(Outcome::default()),
+        }
+    }
+}
+
+#[test]
+fn an_arm_that_keeps_failing_is_left_out_and_the_others_go_on() {
+    let mut plan = plan(&["recv", "tc", "xdp"]);
+    plan.blocks = 5;
+    let (end, written) = with(&plan, &mut Failing(&["tc"]), 1, |runner, record| {
+        runner.blocks(record, &mut Done::default()).unwrap()
+    });
+    assert!(matches!(end, End::Complete), "{end:?}");
+    let of = |arm: &str| written.trials.iter().filter(|t| t.arm == arm).count();
+    assert_eq!(
+        (of("tc"), of("xdp"), of("recv")),
+        (FAILURES_IN_A_ROW, 5, 15)
+    );
+    let skip = written.header.given_up("tc").unwrap();
+    assert!(
+        skip.reason.contains("3 times in a row up to block 3"),
+        "{skip:?}"
+    );
+    assert!(skip.reason.contains("no engine answers"), "{skip:?}");
+    assert_eq!(skip.remedy, "start it");
+}
+
+#[test]
+fn a_baseline_that_keeps_failing_ends_the_experiment_with_what_there_is() {
+    /// Fails from the second block on.
+    struct Later;
+    impl Bench for Later {
+        fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
+            anyhow::ensure!(spec.block == 0, "gone");
+            Ok(Outcome::default())
+        }
+    }
+    let plan = plan(&["recv"]);
+    let (end, written) = with(&plan, &mut Later, 1, |runner, record| {
+        runner.blocks(record, &mut Done::default()).unwrap()
+    });
+    let End::Failed { blocks, error } = end else {
+        panic!("{end:?}");
+    };
+    assert_eq!((blocks, written.trials.len()), (1, 3));
+    assert!(
+        format!("{error:#}").contains("recv failed 3 times in a row"),
+        "{error:#}"
+    );
+}
+
+#[test]
+fn a_load_whose_trials_stay_disturbed_runs_again_and_no_other_does() {
+    /// Disturbs one load in the first block.
+    struct Once;
+    impl Bench for Once {
+        fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
+            let hit = spec.block == 0 && spec.load.subscribers == 1;
+            Ok(if hit { disturbed() } else { Outcome::default() })
+        }
+    }
+    let mut plan = plan(&["recv", "xdp"]);
+    plan.blocks = 5;
+    let mut other = plan.loads[0].clone();
+    other.subscribers = 16;
+    plan.loads.push(other);
+    let (_, written) = with(&plan, &mut Once, 1, |runner, record| {
+        runner.blocks(record, &mut Done::default()).unwrap()
+    });
+    let blocks = |load: &Load| {
+        let trials = written.trials.iter().filter(|t| t.load == load.label());
+        trials.map(|t| t.block).collect::<BTreeSet<_>>().len()
+    };
+    assert_eq!((blocks(&plan.loads[0]), blocks(&plan.loads[1])), (6, 5));
+    assert_eq!(written.trials.len(), 11 * 4);
 }

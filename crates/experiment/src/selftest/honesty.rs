@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail};
 use report::Record;
 use report::record::{Header, Trial};
 use stats::Verdict;
@@ -72,7 +72,11 @@ fn intervals(
             stop,
         };
         let end = run(plan, folder.path(), &options, &mut Silent)?;
-        ensure!(end == End::Complete, "interrupted");
+        match end {
+            End::Complete => {}
+            End::Interrupted { .. } => bail!("interrupted"),
+            End::Failed { error, .. } => return Err(error),
+        }
         let record = Record::read(&folder.path().join("record.jsonl"))?;
         let summary = report::Summary::from_record(&record);
         let results = summary.results.iter();

@@ -76,6 +76,7 @@ fn trial(
         idle: IdlePolicy::None,
         environment: NATIVE,
         seed: 0x5e1f_0000 + 2 * block as u64,
+        block,
     };
     let stage = Stage::set(&bench.bare(load))?;
     // Attached before the probe, it comes before it in the receiver's chain.

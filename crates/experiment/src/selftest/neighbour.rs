@@ -42,6 +42,7 @@ fn flagged(bench: &mut RelayBench, load: &Load, trials: usize, stop: &AtomicBool
             idle: IdlePolicy::None,
             environment: NATIVE,
             seed: 2 * number as u64,
+            block: number,
         })?;
         flagged += usize::from(
             outcome

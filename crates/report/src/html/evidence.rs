@@ -135,7 +135,7 @@ fn flags(analysis: &Analysis<'_>) -> String {
     let words = format!(
         "A trial disturbed from outside is tried again at once, at most twice. A comparison leaves out \
          the blocks in which a trial it rests on has no clean attempt: the arm's, the other's, or the \
-         baseline's. For blocks with such a trial others are run. Arms whose attempts were flagged more \
+         baseline's. A load with such a trial is run in further blocks. Arms whose attempts were flagged more \
          than {} points apart make their row unreliable.",
         stats::FLAG_GAP_POINTS
     );
@@ -148,7 +148,7 @@ fn flags(analysis: &Analysis<'_>) -> String {
 }
 
 fn skips(analysis: &Analysis<'_>) -> String {
-    let rows = skips_of(&analysis.record.header.skipped)
+    let rows = skips_of(&analysis.record.header)
         .into_iter()
         .map(|skip| {
             vec![
@@ -158,7 +158,8 @@ fn skips(analysis: &Analysis<'_>) -> String {
             ]
         })
         .collect();
-    table("Arms that cannot run", &["arm", "reason", "remedy"], rows)
+    let caption = "Arms that cannot run, or ran no further";
+    table(caption, &["arm", "reason", "remedy"], rows)
 }
 
 fn origin(analysis: &Analysis<'_>) -> String {

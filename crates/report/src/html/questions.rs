@@ -118,7 +118,10 @@ fn of_load(analysis: &Analysis<'_>, question: &Question, load: &str, id: &str) -
         .collect();
     if let Some(metric) = metrics.first() {
         let title = format!("{} by arm, {load}", metric.name);
-        if let Some(boxes) = svg::boxes(analysis, metric, load, format!("{id}-boxes"), title) {
+        let header = &analysis.record.header;
+        let shown = |arm: &str| question.shows(arm, &header.baseline);
+        let boxes = svg::boxes(analysis, metric, load, &shown, format!("{id}-boxes"), title);
+        if let Some(boxes) = boxes {
             html.push_str(&figure(&boxes, BOXES));
         }
         if asks_for_delay_first(analysis, question)
@@ -132,12 +135,13 @@ fn of_load(analysis: &Analysis<'_>, question: &Question, load: &str, id: &str) -
             html.push_str(&figure(&timeline, TIMELINE));
         }
         let title = format!("{} over blocks, {load}", metric.name);
-        if let Some(series) = svg::series(analysis, metric, load, format!("{id}-series"), title) {
+        let id = format!("{id}-series");
+        if let Some(series) = svg::series(analysis, metric, load, &shown, id, title) {
             html.push_str(&figure(&series, SERIES));
         }
     }
     for metric in metrics {
-        html.push_str(&rows_table(analysis, metric, load));
+        html.push_str(&rows_table(analysis, question, metric, load));
     }
     html
 }
@@ -161,11 +165,21 @@ const TIMELINE: &str = "A batch of median time, of the first clean trial. A row 
     beside kernels of another cost no time.";
 const SERIES: &str = "A steady bench draws level lines. A trial of a shaded block was flagged.";
 
-fn rows_table(analysis: &Analysis<'_>, metric: &Metric, load: &str) -> String {
+/// Where several questions ask for a metric, a row stands with those that are about its arm; with the first of them
+/// where none is.
+fn belongs(analysis: &Analysis<'_>, question: &Question, row: &Row<'_>) -> bool {
+    let questions = analysis.record.header.questions.iter();
+    let mut asking = questions.filter(|asked| asked.metrics.contains(&row.metric.name));
+    let first = asking.clone().next() == Some(question);
+    question.asks_about(&row.arm) || (first && !asking.any(|asked| asked.asks_about(&row.arm)))
+}
+
+fn rows_table(analysis: &Analysis<'_>, question: &Question, metric: &Metric, load: &str) -> String {
     let rows = analysis
         .rows
         .iter()
-        .filter(|row| row.metric.name == metric.name && row.load == load && row.skip.is_none());
+        .filter(|row| row.metric.name == metric.name && row.load == load && row.skip.is_none())
+        .filter(|row| belongs(analysis, question, row));
     let mut heads = vec![
         "arm",
         "against",

@@ -14,50 +14,73 @@ const LEFT: f64 = 92.0;
 const RIGHT: f64 = WIDTH - 96.0;
 const ROW: f64 = 44.0;
 const TOP: f64 = 20.0;
+/// Below a panel's rows: its ticks and what they are of.
+const AXIS: f64 = 42.0;
 
-/// A row per arm that measured the metric; none when no arm did.
+/// An arm, and its values.
+type Row<'a> = (&'a String, Vec<f64>);
+
+/// A row per arm of those shown that measured the metric; none when no arm did. What was emulated has an axis of
+/// its own: on one axis with it nothing could be told of the others.
 pub(crate) fn boxes(
     analysis: &Analysis<'_>,
     metric: &Metric,
     load: &str,
+    shown: &dyn Fn(&str) -> bool,
     id: String,
     title: String,
 ) -> Option<Figure> {
     let arms = &analysis.record.header.arms;
-    let rows: Vec<(&String, Vec<f64>)> = arms
+    let rows: Vec<Row<'_>> = arms
         .iter()
-        .filter(|arm| *arm != FLOOR)
+        .filter(|arm| *arm != FLOOR && shown(arm))
         .map(|arm| (arm, analysis.clean_values(&metric.name, load, arm)))
         .filter(|(_, values)| !values.is_empty())
         .collect();
     if rows.is_empty() {
         return None;
     }
-    let floor = stats::median(&analysis.clean_values(&metric.name, load, FLOOR));
-    let mut all: Vec<f64> = rows
-        .iter()
-        .flat_map(|(_, values)| values)
-        .copied()
-        .collect();
-    all.extend(floor);
+    let description = describe(analysis, metric, load, &rows);
+    let (emulated, real): (Vec<_>, Vec<_>) = rows
+        .into_iter()
+        .partition(|(arm, _)| analysis.is_emulated(arm));
+    let panels = [real, emulated].map(|rows| (!rows.is_empty()).then_some(rows));
+    let high = |rows: &Vec<Row<'_>>| TOP + ROW * float(rows.len()) + AXIS;
+    let height = panels.iter().flatten().map(high).sum();
+    let mut figure = Figure::new(id, title, description, height);
+    let mut top = 0.0;
+    for rows in panels.iter().flatten() {
+        panel(&mut figure, analysis, metric, load, rows, top + TOP);
+        top += high(rows);
+    }
+    Some(figure)
+}
+
+/// Rows over an axis of their own, from `top` on.
+fn panel(
+    figure: &mut Figure,
+    analysis: &Analysis<'_>,
+    metric: &Metric,
+    load: &str,
+    rows: &[Row<'_>],
+    top: f64,
+) {
+    let arms = &analysis.record.header.arms;
+    let emulated = rows.iter().any(|(arm, _)| analysis.is_emulated(arm));
+    let of_all = |arm: &str| stats::median(&analysis.clean_values(&metric.name, load, arm));
+    // They are the bare link's and the baseline's, which are not compared with what was emulated.
+    let floor = of_all(FLOOR).filter(|_| !emulated);
+    let band = band(analysis, metric, load).filter(|_| !emulated);
+    let values = rows.iter().flat_map(|(_, values)| values).copied();
+    let all: Vec<f64> = values.chain(floor).collect();
     let scale = Scale::fit(&all, LEFT, RIGHT);
-    let bottom = TOP + ROW * float(rows.len());
-    let mut figure = Figure::new(
-        id,
-        title,
-        describe(analysis, metric, load, &rows),
-        bottom + 42.0,
-    );
-    scale.draw_below(
-        &mut figure,
-        TOP,
-        bottom,
-        &format!("{} [{}]", metric.name, metric.unit),
-    );
-    references(&mut figure, analysis, metric, load, scale, bottom, floor);
+    let bottom = top + ROW * float(rows.len());
+    let caption = format!("{} [{}]", metric.name, metric.unit);
+    scale.draw_below(figure, top, bottom, &caption);
+    references(figure, scale, (top, bottom), floor, band);
     for (at, (arm, values)) in rows.iter().enumerate() {
-        let y = TOP + ROW * (float(at) + 0.5);
-        row(&mut figure, scale, y, look_of(arm, arms), values);
+        let y = top + ROW * (float(at) + 0.5);
+        row(figure, scale, y, look_of(arm, arms), values);
         figure.open("ink");
         figure.text((LEFT - 10.0, y + 4.5), "end", arm);
         if analysis.is_emulated(arm) {
@@ -69,7 +92,6 @@ pub(crate) fn boxes(
         }
         figure.close();
     }
-    Some(figure)
 }
 
 /// The box, and below it the points that made it.
@@ -114,31 +136,29 @@ fn row(figure: &mut Figure, scale: Scale, y: f64, look: Look, values: &[f64]) {
 /// The floor as a faint line, and the A/A band as a faint strip about the baseline's median.
 fn references(
     figure: &mut Figure,
-    analysis: &Analysis<'_>,
-    metric: &Metric,
-    load: &str,
     scale: Scale,
-    bottom: f64,
+    (top, bottom): (f64, f64),
     floor: Option<f64>,
+    band: Option<(f64, f64)>,
 ) {
     figure.open("soft");
-    if let Some((low, high)) = band(analysis, metric, load) {
+    if let Some((low, high)) = band {
         let (from, to) = (scale.at(low), scale.at(high));
         figure.rect(
-            (from, TOP),
-            ((to - from).max(1.0), bottom - TOP),
+            (from, top),
+            ((to - from).max(1.0), bottom - top),
             "fill=\"currentColor\" fill-opacity=\"0.13\"",
         );
-        figure.text((f64::midpoint(from, to), TOP - 6.0), "middle", "A/A");
+        figure.text((f64::midpoint(from, to), top - 6.0), "middle", "A/A");
     }
     if let Some(floor) = floor {
         let x = scale.at(floor);
         figure.line(
-            (x, TOP),
+            (x, top),
             (x, bottom),
             "stroke-width=\"1.2\" stroke-dasharray=\"3 3\"",
         );
-        figure.text((x, TOP - 6.0), "middle", "floor");
+        figure.text((x, top - 6.0), "middle", "floor");
     }
     figure.close();
 }
@@ -158,12 +178,7 @@ fn band(analysis: &Analysis<'_>, metric: &Metric, load: &str) -> Option<(f64, f6
     })
 }
 
-fn describe(
-    analysis: &Analysis<'_>,
-    metric: &Metric,
-    load: &str,
-    rows: &[(&String, Vec<f64>)],
-) -> String {
+fn describe(analysis: &Analysis<'_>, metric: &Metric, load: &str, rows: &[Row<'_>]) -> String {
     let medians: Vec<String> = rows
         .iter()
         .filter_map(|(arm, values)| {

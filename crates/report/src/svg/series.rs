@@ -11,17 +11,19 @@ const RIGHT: f64 = WIDTH - 14.0;
 const TOP: f64 = 58.0;
 const BOTTOM: f64 = 268.0;
 
-/// A line per arm that measured the metric, blocks with a flagged trial shaded; none when no arm did.
+/// A line per arm of those shown that measured the metric, blocks with a flagged trial shaded; none when no arm did.
 pub(crate) fn series(
     analysis: &Analysis<'_>,
     metric: &Metric,
     load: &str,
+    shown: &dyn Fn(&str) -> bool,
     id: String,
     title: String,
 ) -> Option<Figure> {
     let arms = &analysis.record.header.arms;
     let lines: Vec<(&String, Vec<(usize, f64)>)> = arms
         .iter()
+        .filter(|arm| shown(arm))
         .filter_map(|arm| {
             let values = analysis.values(&metric.name, load, arm)?;
             Some((

@@ -5,6 +5,7 @@
 mod child;
 mod docker;
 mod engine;
+mod libraries;
 mod native;
 mod network;
 mod oci;
@@ -21,7 +22,8 @@ use serde_json::Value;
 use sys::netns::Namespace;
 
 pub use self::child::Child;
-pub(crate) use self::engine::{WAITING, clean as clean_engines};
+pub(crate) use self::engine::{Container, IMAGES, WAITING, clean as clean_engines};
+pub(crate) use self::libraries::libraries;
 pub(crate) use self::network::{Network, confine, kill_inside};
 pub(crate) use self::oci::{Contents, runtime as container_runtime};
 pub(crate) use self::program::find;
@@ -101,6 +103,7 @@ pub struct Kind {
     pub probe: fn() -> Result<(), Missing>,
     /// The same as far as it is known without getting anything.
     pub look: fn() -> Result<(), Missing>,
+    /// Probes first, unless one is there that waits.
     pub(crate) up: fn(Wanted<'_>) -> Result<Box<dyn Environment>, Error>,
 }
 
@@ -123,7 +126,6 @@ impl Kind {
 
     /// A machine of this kind, without links.
     pub(crate) fn up(&self, wanted: Wanted<'_>) -> Result<Box<dyn Environment>, Error> {
-        (self.probe)()?;
         (self.up)(wanted)
     }
 }

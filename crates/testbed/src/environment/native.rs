@@ -11,6 +11,7 @@ pub(super) const KIND: Kind = Kind {
     probe: root,
     look: root,
     up: |wanted| {
+        root()?;
         let network = Network::create(wanted)?;
         Ok(Box::new(Native { network }))
     },

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use super::child::Inside;
 use super::ready::{NOTIFY_SOCKET, Ready};
-use super::{Child, Environment, Kind, Network, Program, Wanted, root};
+use super::{Child, Environment, Kind, Network, Program, Wanted, libraries, root};
 use crate::{Error, clean};
 
 pub(super) const KIND: Kind = Kind {
@@ -67,6 +67,7 @@ struct Oci {
 
 impl Oci {
     fn up(wanted: Wanted<'_>) -> Result<Self, Error> {
+        probe()?;
         let folder = clean::folder().map_err(|cause| Error::Spawn {
             host: wanted.name.to_owned(),
             program: "runc".to_owned(),
@@ -194,7 +195,7 @@ impl Contents {
             return Err(io::Error::other("a program without a name"));
         };
         let path = in_path(name).ok_or(io::ErrorKind::NotFound)?;
-        let mut files: BTreeSet<PathBuf> = libraries(&path)?;
+        let mut files = libraries(&path)?;
         files.extend(program.needed().map(Path::to_path_buf));
         let words = std::iter::once(path.as_os_str()).chain(arguments.iter().map(AsRef::as_ref));
         let words = words.map(|word| word.to_string_lossy().into_owned());
@@ -285,16 +286,4 @@ fn in_path(name: &OsStr) -> Option<PathBuf> {
         _ => Some(name.into()),
     };
     fs::canonicalize(found?).ok()
-}
-
-/// What a dynamic program is linked with, its loader included; nothing for a static one.
-fn libraries(program: &Path) -> io::Result<BTreeSet<PathBuf>> {
-    let output = Command::new("ldd").arg(program).output()?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let words = said.lines().flat_map(str::split_whitespace);
-    Ok(words
-        .filter(|word| word.starts_with('/'))
-        .map(PathBuf::from)
-        .filter(|path| path.is_file())
-        .collect())
 }

@@ -64,7 +64,8 @@ impl Program {
     #[must_use]
     pub fn under(mut self, starter: &[&str]) -> Self {
         if let Some(program) = find(Path::new(&self.words[0])) {
-            self.needs.extend(boot::libraries(&program));
+            self.needs
+                .extend(super::libraries(&program).unwrap_or_default());
             self.words[0] = program.clone().into();
             self.needs.push(program);
         }

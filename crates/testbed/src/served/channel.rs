@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +13,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use guest::{Frame, Kind};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 
 /// A guest that says nothing for so long hangs.
@@ -20,7 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Says frames to a guest and sorts what it says.
 pub(super) struct Channel {
-    out: Mutex<Box<dyn Write + Send>>,
+    /// It never blocks: a guest that hangs reads no more.
+    out: Mutex<OwnedFd>,
+    /// How long nothing may be read of what is said.
+    patience: Duration,
     heard: Arc<Heard>,
     next: AtomicU32,
     /// What the guest's routing netlink answers, to whoever asked last.
@@ -56,9 +63,19 @@ impl fmt::Debug for Channel {
 impl Channel {
     /// Listens to `from` until it ends.
     pub(super) fn open(
-        to: impl Write + Send + 'static,
+        to: impl Into<OwnedFd>,
+        from: impl Read + Send + 'static,
+    ) -> io::Result<Self> {
+        Self::patient(to.into(), from, PATIENCE)
+    }
+
+    fn patient(
+        to: OwnedFd,
         mut from: impl Read + Send + 'static,
-    ) -> Self {
+        patience: Duration,
+    ) -> io::Result<Self> {
+        let flags = OFlag::from_bits_retain(fcntl(&to, FcntlArg::F_GETFL)?);
+        fcntl(&to, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
         let heard: Arc<Heard> = Arc::default();
         let (answers, netlink) = mpsc::channel();
         heard.state().netlink = Some(answers);
@@ -70,12 +87,13 @@ impl Channel {
             }
             listener.gone();
         });
-        Self {
-            out: Mutex::new(Box::new(to)),
+        Ok(Self {
+            out: Mutex::new(to),
+            patience,
             heard,
             next: AtomicU32::new(1),
             netlink: Mutex::new(netlink),
-        }
+        })
     }
 
     /// A number for a program or a file.
@@ -84,8 +102,41 @@ impl Channel {
     }
 
     pub(super) fn say(&self, kind: Kind, number: u32, bytes: &[u8]) -> io::Result<()> {
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        Frame::new(kind, number, bytes).write(&mut *out)
+        let mut whole = Vec::new();
+        Frame::new(kind, number, bytes).write(&mut whole)?;
+        self.send(&whole)
+    }
+
+    /// Writes it in one piece, as fast as it is read.
+    fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
+        let out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        while !bytes.is_empty() {
+            match nix::unistd::write(out.as_fd(), bytes) {
+                // After a part of a frame nothing that follows could be made out.
+                _ if self.is_gone() => return Err(self.silence()),
+                Ok(written) => bytes = &bytes[written..],
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) if !self.is_read(&out)? => {
+                    let silence = self.silence();
+                    self.heard.gone();
+                    return Err(silence);
+                }
+                Err(Errno::EAGAIN) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is room for more in time.
+    fn is_read(&self, out: &OwnedFd) -> io::Result<bool> {
+        let mut asked = [PollFd::new(out.as_fd(), PollFlags::POLLOUT)];
+        let within = PollTimeout::try_from(self.patience).unwrap_or(PollTimeout::MAX);
+        match poll(&mut asked, within) {
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::EINTR) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Says several frames of a number, and waits for what the guest answers.
@@ -97,6 +148,31 @@ impl Channel {
         for (kind, bytes) in frames {
             self.say(kind, number, bytes)?;
         }
+        self.answer(number)
+    }
+
+    /// Says all that is asked before it waits for the first of the answers, which are in the same order.
+    pub(super) fn ask_all(
+        &self,
+        asked: &[Vec<(Kind, &[u8])>],
+    ) -> io::Result<Vec<io::Result<Frame>>> {
+        let mut whole = Vec::new();
+        let mut numbers = Vec::new();
+        for frames in asked {
+            let number = self.number();
+            for &(kind, bytes) in frames {
+                Frame::new(kind, number, bytes).write(&mut whole)?;
+            }
+            numbers.push(number);
+        }
+        self.send(&whole)?;
+        Ok(numbers
+            .into_iter()
+            .map(|number| self.answer(number))
+            .collect())
+    }
+
+    fn answer(&self, number: u32) -> io::Result<Frame> {
         let answer = self
             .heard
             .wait(PATIENCE, |state| state.answers.remove(&number));
@@ -291,5 +367,71 @@ impl netdev::Carrier for Carrier {
         let room = room.ok_or_else(|| io::Error::from_raw_os_error(libc::EMSGSIZE))?;
         room.copy_from_slice(&said);
         Ok(said.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A channel to somebody who reads nothing before `patience` is over, and what he would read from.
+    fn unread(patience: Duration) -> (Channel, io::PipeReader, io::PipeWriter) {
+        let (theirs, to) = io::pipe().unwrap();
+        let (from, says) = io::pipe().unwrap();
+        let channel = Channel::patient(to.into(), from, patience).unwrap();
+        (channel, theirs, says)
+    }
+
+    #[test]
+    fn a_guest_that_reads_nothing_is_given_up() {
+        let (channel, _theirs, _says) = unread(Duration::from_millis(20));
+        let part = vec![0; guest::LARGEST];
+        let mut said = (0..100).map(|_| channel.say(Kind::Input, 1, &part));
+        let error = said.find_map(Result::err).expect("no pipe holds so much");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(channel.is_gone());
+        assert_eq!(channel.status(1).map(ExitStatus::into_raw), Some(9));
+        assert!(channel.ping().is_err());
+    }
+
+    #[test]
+    fn whoever_reads_slowly_gets_every_byte() {
+        let (channel, mut theirs, _says) = unread(Duration::from_secs(60));
+        let reader = thread::spawn(move || {
+            let frames = (0..8).map(|_| Frame::read(&mut theirs).unwrap().unwrap());
+            frames.map(|frame| frame.bytes.len()).sum::<usize>()
+        });
+        let part = vec![7; guest::LARGEST];
+        for _ in 0..8 {
+            channel.say(Kind::Input, 1, &part).unwrap();
+        }
+        assert_eq!(reader.join().unwrap(), 8 * guest::LARGEST);
+    }
+
+    #[test]
+    fn all_is_asked_before_anything_is_answered() {
+        let (channel, mut theirs, mut says) = unread(Duration::from_secs(60));
+        let guest = thread::spawn(move || {
+            let asked: Vec<Frame> = (0..3)
+                .map(|_| Frame::read(&mut theirs).unwrap().unwrap())
+                .collect();
+            for frame in asked.iter().rev() {
+                let kind = if frame.bytes == b"no" {
+                    Kind::Failed
+                } else {
+                    Kind::Done
+                };
+                let answer = Frame::new(kind, frame.number, frame.bytes.clone());
+                answer.write(&mut says).unwrap();
+            }
+        });
+        let asked = [&b"one"[..], b"no", b"three"].map(|path| vec![(Kind::Get, path)]);
+        let answers = channel.ask_all(&asked).unwrap();
+        guest.join().unwrap();
+        let said = answers
+            .into_iter()
+            .map(|answer| answer.map(|frame| frame.bytes).ok());
+        let said: Vec<_> = said.collect();
+        assert_eq!(said, [Some(b"one".to_vec()), None, Some(b"three".to_vec())]);
     }
 }

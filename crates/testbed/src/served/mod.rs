@@ -6,7 +6,8 @@ mod program;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +20,7 @@ use guest::{Kind, LARGEST, VERSION};
 pub(crate) use self::channel::Carrier;
 use self::channel::Channel;
 pub(crate) use self::program::GuestProgram;
-use crate::environment::{Child, NOTIFY_SOCKET, Program, find};
+use crate::environment::{Child, NOTIFY_SOCKET, Program, find, libraries};
 
 /// What its program is called.
 pub(crate) const AGENT: &str = "netbench-agent";
@@ -66,15 +67,15 @@ impl Served {
     /// Talks to the agent that reads from `to` and says things at `from`.
     pub(crate) fn open(
         what: &'static str,
-        to: impl Write + Send + 'static,
+        to: impl Into<OwnedFd>,
         from: impl Read + Send + 'static,
-    ) -> Self {
-        Self {
-            channel: Arc::new(Channel::open(to, from)),
+    ) -> io::Result<Self> {
+        Ok(Self {
+            channel: Arc::new(Channel::open(to, from)?),
             what,
             put: Mutex::default(),
             folders: Mutex::default(),
-        }
+        })
     }
 
     /// The kernel that the agent runs on, once it has said so; none within the time.
@@ -128,7 +129,7 @@ impl Served {
         let name = PathBuf::from(&program.words()[0]);
         // A name without a slash is looked for inside where this machine has no such program.
         if let Some(path) = find(&name) {
-            for library in boot::libraries(&path) {
+            for library in libraries(&path)? {
                 self.put(&library, &library)?;
             }
             self.put(&path, &path)?;
@@ -182,13 +183,28 @@ impl Served {
 
     /// Writes a file inside.
     pub(crate) fn write(&self, at: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
-        let mut head = mode.to_le_bytes().to_vec();
-        head.extend(at.as_os_str().as_encoded_bytes());
+        let head = head(at, mode);
         let parts = content.chunks(LARGEST).map(|part| (Kind::Input, part));
         let whole = [(Kind::Put, head.as_slice())].into_iter().chain(parts);
         let end = [(Kind::Input, &[][..])];
         let number = self.channel.number();
         self.channel.ask(number, whole.chain(end)).map(drop)
+    }
+
+    /// Writes files that are short, such as settings of its kernel; what one of them is refused for comes
+    /// with its place among them.
+    pub(crate) fn write_all(&self, files: &[(&Path, &str)]) -> Result<(), (usize, io::Error)> {
+        let heads: Vec<Vec<u8>> = files.iter().map(|(at, _)| head(at, 0o644)).collect();
+        let asked = files.iter().zip(&heads).map(|((_, content), head)| {
+            let content = (Kind::Input, content.as_bytes());
+            let whole = [(Kind::Put, head.as_slice()), content, (Kind::Input, &[])];
+            whole.to_vec()
+        });
+        let asked: Vec<_> = asked.collect();
+        let answers = self.channel.ask_all(&asked).map_err(|error| (0, error))?;
+        let mut answers = answers.into_iter().enumerate();
+        let refused = answers.find_map(|(number, answer)| Some((number, answer.err()?)));
+        refused.map_or(Ok(()), Err)
     }
 
     /// What a file inside says.
@@ -211,19 +227,68 @@ impl Served {
     }
 }
 
-/// The agent's program.
-pub(crate) fn agent() -> Result<PathBuf, Missing> {
-    let triple = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+/// What is said of a file before its parts.
+fn head(at: &Path, mode: u32) -> Vec<u8> {
+    let mut head = mode.to_le_bytes().to_vec();
+    head.extend(at.as_os_str().as_encoded_bytes());
+    head
+}
+
+/// The agent's program: the file that `LOWROAD_AGENT` names, else where a build puts it, else beside this
+/// program.
+pub fn agent() -> Result<PathBuf, Missing> {
     let named = std::env::var_os("LOWROAD_AGENT").map(PathBuf::from);
-    let own = std::env::current_exe().unwrap_or_default();
-    let beside = own.parent().map(|folder| folder.join(AGENT));
+    agent_of(named, &std::env::current_exe().unwrap_or_default())
+}
+
+fn agent_of(named: Option<PathBuf>, own: &Path) -> Result<PathBuf, Missing> {
+    if let Some(named) = named {
+        return match named.is_file() {
+            true => Ok(named),
+            false => Err(Missing::new(
+                format!("LOWROAD_AGENT: {} is no file", named.display()),
+                "cargo xtask agent, and leave it unset",
+            )),
+        };
+    }
+    let triple = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    // Tests are some folders below their build.
     let built = own
         .ancestors()
         .map(|folder| folder.join(&triple).join("agent").join(AGENT));
-    named
-        .into_iter()
+    let beside = own.parent().map(|folder| folder.join(AGENT));
+    built
         .chain(beside)
-        .chain(built)
         .find(|program| program.is_file())
-        .ok_or_else(|| Missing::new("it needs netbench-agent inside", "cargo xtask agent"))
+        .ok_or_else(|| Missing::new(format!("{AGENT} is not built"), "cargo xtask agent"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_agent_is_what_is_named_else_of_the_build_else_beside_the_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        let make = |path: &str| {
+            fs::create_dir_all(at(path).parent().unwrap()).unwrap();
+            fs::write(at(path), "").unwrap();
+        };
+        let own = at("target/debug/deps/lowroad-compare");
+        let missing = agent_of(None, &own).unwrap_err();
+        assert_eq!(missing.remedy, "cargo xtask agent");
+        make("target/debug/deps/netbench-agent");
+        let beside = agent_of(None, &own).unwrap();
+        assert_eq!(beside, at("target/debug/deps/netbench-agent"));
+        let triple = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+        let built = format!("target/{triple}/agent/netbench-agent");
+        make(&built);
+        assert_eq!(agent_of(None, &own).unwrap(), at(&built));
+        make("elsewhere");
+        let named = agent_of(Some(at("elsewhere")), &own).unwrap();
+        assert_eq!(named, at("elsewhere"));
+        let wrong = agent_of(Some(at("nowhere")), &own).unwrap_err();
+        assert!(wrong.what.contains("nowhere is no file"), "{wrong}");
+    }
 }

@@ -26,6 +26,7 @@ pub(crate) const KIND: Kind = Kind {
         container_runtime()
     },
     up: |wanted| {
+        container_runtime()?;
         let vm = Vm::up(Flavour::Cloud, wanted)?;
         Ok(Box::new(Contained { vm }))
     },

@@ -107,6 +107,7 @@ impl Machine {
             return Err(failed(&"its serial port is no pipe"));
         };
         let served = Served::open("a virtual machine", to, from);
+        let served = served.map_err(|error| failed(&error))?;
         let said = || fs::read_to_string(&errors).unwrap_or_default();
         let printed = || ending(&fs::read_to_string(&console).unwrap_or_default());
         let hello = loop {
@@ -142,6 +143,11 @@ impl Machine {
             shape,
             _folder: folder,
         })
+    }
+
+    /// Whether this machine's CPUs execute it: one that is emulated takes seconds to boot.
+    pub(crate) fn is_fast(&self) -> bool {
+        self.accelerator == Accelerator::Kvm
     }
 
     /// Takes its CPU time away: an idle guest has a clock that ticks beside other hosts' trials.

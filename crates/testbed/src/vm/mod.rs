@@ -12,6 +12,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use boot::{Flavour, Kernel};
@@ -31,6 +32,7 @@ use crate::environment::{Child, Environment, Kind, Network, Program, Wanted, fin
 use crate::error::at;
 use crate::kept::{self, Waiting};
 use crate::served::{self, Served};
+use crate::topology::HostSpec;
 
 pub(crate) const KIND: Kind = Kind {
     name: "vm",
@@ -113,7 +115,7 @@ impl Vm {
         };
         let machine = match take(&shape) {
             Some(machine) => machine,
-            None => Machine::boot(shape, Accelerator::usable(), &clean::unique("vm"), BOOT)?,
+            None => boot(shape)?,
         };
         Ok(Self {
             guest: Guest {
@@ -122,6 +124,58 @@ impl Vm {
             },
         })
     }
+}
+
+fn boot(shape: Shape) -> Result<Machine, Error> {
+    probe(shape.flavour)?;
+    Machine::boot(shape, Accelerator::usable(), &clean::unique("vm"), BOOT)
+}
+
+/// Boots the virtual machines that these hosts will want, each with so many links, all at once and each kind once:
+/// they wait for the beds to come while somebody holds [`crate::Kept`]. Of one that does not boot its bed tells.
+pub fn boot_ahead<'a>(hosts: impl IntoIterator<Item = &'a HostSpec>, links: usize) {
+    let mut shapes: Vec<Shape> = Vec::new();
+    for host in hosts {
+        let Some(flavour) = flavour(&host.env) else {
+            continue;
+        };
+        let shape = Shape {
+            flavour,
+            cpus: host.cpus.clone(),
+            links,
+            huge_pages: host.huge_pages,
+        };
+        if !shapes.contains(&shape) {
+            shapes.push(shape);
+        }
+    }
+    thread::scope(|scope| {
+        for shape in shapes {
+            scope.spawn(|| match boot(shape).and_then(asleep) {
+                Ok(machine) => WAITING.keep(machine),
+                Err(error) => tracing::debug!("{error}"),
+            });
+        }
+    });
+}
+
+fn asleep(machine: Machine) -> Result<Machine, Error> {
+    machine.sleep().map_err(|error| Error::Guest {
+        name: machine.kernel.clone(),
+        what: error.to_string(),
+    })?;
+    Ok(machine)
+}
+
+/// Of the kind of environment that is called so.
+fn flavour(env: &str) -> Option<Flavour> {
+    let kinds = [
+        (KIND.name, Flavour::Cloud),
+        (OCI_KIND.name, Flavour::Cloud),
+        (RT_KIND.name, Flavour::Rt),
+    ];
+    let found = kinds.into_iter().find(|(name, _)| *name == env);
+    found.map(|(_, flavour)| flavour)
 }
 
 /// The name that the guest's tap of this number has while it is not plugged in.
@@ -183,6 +237,11 @@ impl Guest {
     /// Writes what a file of it says, such as a setting of its kernel.
     pub(crate) fn write(&self, path: &Path, text: &str) -> io::Result<()> {
         self.machine().served.write(path, 0o644, text.as_bytes())
+    }
+
+    /// The same of several.
+    pub(crate) fn write_all(&self, files: &[(&Path, &str)]) -> Result<(), (usize, io::Error)> {
+        self.machine().served.write_all(files)
     }
 
     /// What a file of it says.

@@ -8,16 +8,18 @@ mod tuning;
 
 use anyhow::Result;
 use datapath::Missing;
+use probes::account::Usage;
 use probes::foreign::Foreign;
 
 use self::arm::Arm;
 pub(crate) use self::stated::check_stated;
+use self::trial::Left;
 use self::tuning::{Tuned, Tuning};
 use super::noise::Beside;
 use super::placed::{Inside, on_no_host};
 use super::{Bench, Fit, Outcome, TrialSpec};
 use crate::idle::{self, Awake};
-use crate::plan::Load;
+use crate::plan::{IdlePolicy, Load};
 
 /// Every arm there is.
 pub(crate) fn arms() -> Vec<&'static str> {
@@ -75,6 +77,16 @@ impl Fit for NetbenchFit {
 pub struct NetbenchBench {
     beside: Beside,
     foreign: Foreign,
+    idle: Option<Idle>,
+    /// What the last trial's hosts left to take down.
+    left: Option<Left>,
+}
+
+/// What the machine does when nothing is asked of it: of all trials of a block under one load and policy.
+#[derive(Debug)]
+struct Idle {
+    of: (usize, String, IdlePolicy),
+    usage: Usage,
 }
 
 impl NetbenchBench {
@@ -82,7 +94,17 @@ impl NetbenchBench {
         Ok(Self {
             beside: Beside::new()?,
             foreign: Foreign::attach()?,
+            idle: None,
+            left: None,
         })
+    }
+
+    /// The same, with the virtual machines of these arms booted, which takes no longer than one does.
+    pub(crate) fn of(arms: &[String]) -> Result<Self> {
+        let servers = arms.iter().filter_map(|arm| Tuned::find(arm));
+        let servers: Vec<_> = servers.map(|tuned| trial::server(&tuned)).collect();
+        testbed::boot_ahead(&servers, trial::LINKS);
+        Self::new()
     }
 }
 
@@ -92,7 +114,12 @@ impl Bench for NetbenchBench {
         let tuned = Tuned::known(spec.arm)?;
         let policy = tuned.arm.idle.unwrap_or(spec.idle);
         let awake = Awake::start(policy)?;
-        let (stage, mut outcome) = trial::run(&self.foreign, &tuned, spec)?;
+        let of = (spec.block, spec.load.label(), policy);
+        let known = self.idle.take().filter(|idle| idle.of == of);
+        let was_known = known.is_some();
+        let mut idle = known.map(|idle| idle.usage);
+        let left = self.left.take();
+        let (stage, mut outcome) = trial::run(&self.foreign, &tuned, spec, &mut idle, left)?;
         outcome.environment.extend(stage.bed().facts());
         let kept = idle::name(policy).into();
         outcome.environment.insert("idle".to_owned(), kept);
@@ -101,8 +128,13 @@ impl Bench for NetbenchBench {
         drop(awake);
         // While the hosts stand: the kernel's threads remove them for long after, which is no noise
         // beside the trial.
-        let _asleep = stage.bed().asleep()?;
+        let asleep = stage.bed().asleep()?;
         self.beside.note(&self.foreign, &mut outcome)?;
+        drop(asleep);
+        self.left = Some(stage.leave());
+        // What was watched before a disturbed trial may have been disturbed as well.
+        let counts = was_known || outcome.disturbances.is_empty();
+        self.idle = idle.filter(|_| counts).map(|usage| Idle { of, usage });
         Ok(outcome)
     }
 }

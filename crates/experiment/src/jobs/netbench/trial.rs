@@ -10,14 +10,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use probes::account::Usage;
 use probes::foreign::Foreign;
-use testbed::{Bed, Child, Host, HostSpec, LinkKind, LinkSpec, Stream, Topology};
+use testbed::{Bed, Child, Host, HostSpec, LinkKind, LinkSpec, Remains, Stream, Topology};
 
 use super::arm::{Arm, nics};
 use super::stated;
 use super::tool::{Asked, DATA_PORTS, PORT};
 use super::tuning::{Tuned, Tuning};
-use crate::jobs::account::{accountant, idle, spent, watch};
+use crate::jobs::account::{accountant, idle as idle_usage, spent, watch};
 use crate::jobs::noise::Watch;
 use crate::jobs::{Outcome, TrialSpec};
 use crate::neighbour::Neighbour;
@@ -47,16 +48,10 @@ impl Stage {
         let secret = secret.write(true).create_new(true).mode(0o600);
         secret.open(token(&folder))?.write_all(b"of one trial\n")?;
         let mut topology = Topology::default();
-        let environments = [(CLIENT, "native"), (SERVER, arm.env)];
-        for ((name, env), cpus) in environments.into_iter().zip(tuned.cpus()) {
-            let mut host = HostSpec::of(env);
-            host.cpus = cpus;
-            if name == SERVER {
-                host.huge_pages = tuned.has(Tuning::HugePages);
-                host = host.may(&tuned.capabilities());
-            }
-            topology.host.insert(name.to_owned(), host);
-        }
+        let mut client = HostSpec::native();
+        [client.cpus, _] = tuned.cpus();
+        topology.host.insert(CLIENT.to_owned(), client);
+        topology.host.insert(SERVER.to_owned(), server(tuned));
         topology.link.push(link(arm)?);
         let bed = Bed::up(&topology, &trial_name())?;
         let token = token(&folder);
@@ -91,24 +86,61 @@ impl Stage {
     pub(super) fn bed(&self) -> &Bed {
         &self.bed
     }
+
+    /// Ends the server, and gives back what the next trial may want.
+    pub(super) fn leave(self) -> Left {
+        drop(self.server);
+        Left {
+            _bed: self.bed.leave(),
+            _folder: self.folder,
+        }
+    }
 }
 
+/// What is taken down beside the next trial's hosts while they come up, when neither is measured.
+#[derive(Debug)]
+pub(super) struct Left {
+    _bed: Remains,
+    _folder: tempfile::TempDir,
+}
+
+/// How many links a server has.
+pub(super) const LINKS: usize = 1;
+
+/// The host of the server.
+pub(super) fn server(tuned: &Tuned) -> HostSpec {
+    let mut host = HostSpec::of(tuned.arm.env);
+    [_, host.cpus] = tuned.cpus();
+    host.huge_pages = tuned.has(Tuning::HugePages);
+    host.may(&tuned.capabilities())
+}
+
+/// Runs a trial beside nothing: what is `left` of the last one is gone before. `idle` is what the machine does
+/// without a load; it is watched where that is asked for and not known yet.
 pub(super) fn run(
     foreign: &Foreign,
     tuned: &Tuned,
     spec: &TrialSpec<'_>,
+    idle: &mut Option<Usage>,
+    left: Option<Left>,
 ) -> Result<(Stage, Outcome)> {
     let arm = tuned.arm;
     // Before the server starts: what it does is no part of idling.
     let accounted = match spec.measure {
         Measure::Cpu => {
             let accountant = accountant()?;
-            let idle = idle(&accountant)?;
-            Some((accountant, idle))
+            let usage = match idle.take() {
+                Some(known) => known,
+                None => idle_usage(&accountant)?,
+            };
+            Some((accountant, &*idle.insert(usage)))
         }
         _ => None,
     };
-    let stage = Stage::set(tuned, spec)?;
+    let stage = thread::scope(|scope| {
+        scope.spawn(|| drop(left));
+        Stage::set(tuned, spec)
+    })?;
     let token = token(&stage.folder);
     let asked = asked(&stage.bed, arm, spec, &token)?;
     let mut outcome = Outcome::default();

@@ -80,6 +80,7 @@ mod tests {
                 idle: IdlePolicy::None,
                 environment: NATIVE,
                 seed: 6,
+                block: 0,
             };
             let outcome = bench.trial(&spec).unwrap();
             assert!(outcome.values["app_delay_p50"] > 0.0, "{arm}");

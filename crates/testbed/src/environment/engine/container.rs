@@ -84,6 +84,7 @@ impl Container {
             return Err(failed("its streams are no pipes".to_owned()));
         };
         let served = Served::open(engine.container, to, from);
+        let served = served.map_err(|error| failed(error.to_string()))?;
         let said = || fs::read_to_string(&errors).unwrap_or_default();
         while served.hello(TICK).is_none() {
             if served.is_gone() || begun.elapsed() > PATIENCE {

@@ -5,11 +5,15 @@ use std::sync::{Arc, PoisonError};
 
 use sys::owner::Owner;
 
-use super::{Engine, answer, lines};
+use super::{Engine, answer};
+use crate::kept::Waiting;
 use crate::{Error, served};
 
 /// Its tag is its maker's [`Owner`].
 const REPOSITORY: &str = "lowroad-agent";
+
+/// Those that are there for the containers to come, when none is.
+pub(crate) static IMAGES: Waiting<Arc<Image>> = Waiting::new();
 
 /// An image of this process. Dropping it removes it.
 #[derive(Debug)]
@@ -27,6 +31,7 @@ impl Image {
         }
         let image = Arc::new(Self::make(engine)?);
         *known = Arc::downgrade(&image);
+        IMAGES.keep(Arc::clone(&image));
         Ok(image)
     }
 
@@ -70,17 +75,17 @@ impl Drop for Image {
 }
 
 /// Removes those of dead makers, and returns how many there were.
-pub(super) fn clean(engine: &Engine) -> usize {
-    let all = ["images", "--format", "{{.Repository}}:{{.Tag}}"];
+pub(super) fn clean(engine: &Engine) -> Result<usize, String> {
+    let images = engine.lines(&["images", "--format", "{{.Repository}}:{{.Tag}}"])?;
     let dead = |image: &String| {
         // Some say that an image without a registry is of this machine.
         let image = image.strip_prefix("localhost/").unwrap_or(image);
         let tag = image.strip_prefix(REPOSITORY)?.strip_prefix(':')?;
         Some(!tag.parse::<Owner>().ok()?.alive())
     };
-    let images = lines(engine.ask(&all)).into_iter();
-    let gone = images.filter(|image| dead(image) == Some(true));
-    gone.map(|image| engine.ask(&["rmi", "--force", &image]))
-        .filter(Result::is_ok)
-        .count()
+    let gone = images.iter().filter(|image| dead(image) == Some(true));
+    let removed = gone
+        .map(|image| engine.ask(&["rmi", "--force", image]))
+        .filter(Result::is_ok);
+    Ok(removed.count())
 }

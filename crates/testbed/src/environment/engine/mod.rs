@@ -19,8 +19,9 @@ use datapath::Missing;
 use serde_json::Value;
 use sys::owner::Owner;
 
-pub(crate) use self::container::WAITING;
-use self::container::{Container, Shape};
+use self::container::Shape;
+pub(crate) use self::container::{Container, WAITING};
+pub(crate) use self::image::IMAGES;
 use self::image::Image;
 use super::{Child, Environment, Network, Program, Published, Wanted, find, root};
 use crate::Error;
@@ -74,7 +75,10 @@ impl Engine {
         };
         let container = match container::take(&shape) {
             Some(container) => container,
-            None => Container::run(self, shape)?,
+            None => {
+                self.probe()?;
+                Container::run(self, shape)?
+            }
         };
         Ok(Box::new(Lent(Some(container))))
     }
@@ -96,6 +100,11 @@ impl Engine {
     /// What it says to a command; or why it did not carry it out.
     fn ask(&self, words: &[&str]) -> Result<String, String> {
         answer(self.command(words))
+    }
+
+    /// The same, line by line.
+    fn lines(&self, words: &[&str]) -> Result<Vec<String>, String> {
+        Ok(self.ask(words)?.lines().map(str::to_owned).collect())
     }
 }
 
@@ -191,10 +200,12 @@ impl Drop for Lent {
 }
 
 /// What dead makers left, removed.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Left {
     pub(crate) containers: usize,
     pub(crate) images: usize,
+    /// Engines that do not answer, and why: nothing of theirs was looked for.
+    pub(crate) silent: Vec<(&'static str, String)>,
 }
 
 /// Removes the containers and images of dead makers from every engine that answers. `owner_of` tells whose a
@@ -202,22 +213,26 @@ pub(crate) struct Left {
 pub(crate) fn clean(owner_of: impl Fn(&str) -> Option<Owner>) -> Left {
     let mut left = Left::default();
     for engine in ENGINES.into_iter().filter(|engine| engine.is_installed()) {
-        let all = ["ps", "--all", "--format", "{{.Names}}"];
-        for name in lines(engine.ask(&all)) {
-            if owner_of(&name).is_some_and(|owner| !owner.alive()) {
-                left.containers += 1;
-                container::remove(engine, &name);
-            }
+        if let Err(why) = clean_of(engine, &owner_of, &mut left) {
+            left.silent.push((engine.name, why));
         }
-        left.images += image::clean(engine);
     }
     left
 }
 
-/// Nothing of an engine that does not answer.
-fn lines(said: Result<String, String>) -> Vec<String> {
-    let said = said.unwrap_or_default();
-    said.lines().map(str::to_owned).collect()
+fn clean_of(
+    engine: &Engine,
+    owner_of: impl Fn(&str) -> Option<Owner>,
+    left: &mut Left,
+) -> Result<(), String> {
+    for name in engine.lines(&["ps", "--all", "--format", "{{.Names}}"])? {
+        if owner_of(&name).is_some_and(|owner| !owner.alive()) {
+            left.containers += 1;
+            container::remove(engine, &name);
+        }
+    }
+    left.images += image::clean(engine)?;
+    Ok(())
 }
 
 /// A name that its owner is told by.

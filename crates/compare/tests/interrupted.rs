@@ -186,3 +186,38 @@ fn ctrl_c_keeps_whole_blocks_and_resume_goes_on_with_the_same_seed() {
         .unwrap();
     succeeded(&both);
 }
+
+#[test]
+fn a_second_ctrl_c_ends_at_once_and_says_what_removes_the_rest() {
+    if !sys::require::root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("long.toml");
+    // Longer than anybody waits.
+    fs::write(&plan, PLAN.replace("\"20ms\"", "\"600s\"")).unwrap();
+    let output = alone(|| {
+        let out = tempfile::tempdir_in(folder.path())
+            .unwrap()
+            .path()
+            .join("out");
+        let mut command = compare(&plan, &out, &["--seed", "7"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "it goes on");
+            // Before its header it catches no signal.
+            if !record(&out).is_empty() {
+                let _sent = kill(pid, Signal::SIGINT);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        child.wait_with_output().unwrap()
+    });
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("sudo lowroad clean"), "{said}");
+    succeeded(&lowroad(&["clean"]).output().unwrap());
+}

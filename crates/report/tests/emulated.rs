@@ -102,7 +102,7 @@ fn the_headline_is_of_what_may_be_compared() {
     let record = record("xdp");
     let headline = figures::headline(&Analysis::new(&record)).unwrap();
     let figure = headline.standalone();
-    assert!(figure.contains("<title>busy is"), "{figure}");
+    assert!(figure.contains("<title>tc is 7.5x lower"), "{figure}");
 }
 
 #[test]
@@ -119,8 +119,8 @@ fn it_has_an_axis_of_its_own_in_a_box_plot() {
         (captions, figure.contains("log scale"))
     };
     let (captions, _) = axes(&record);
-    // The title, and an axis each.
-    assert_eq!(captions, 3);
+    // The title, which is drawn as well, and an axis each.
+    assert_eq!(captions, 4);
     for trial in &mut record.trials {
         trial.environment.remove("host.server.emulated");
     }

@@ -304,9 +304,7 @@ fn an_arm_that_was_given_up_keeps_its_rows_with_the_reason_and_the_remedy() {
     let mut record = common::record(12, 2);
     let loads = record.header.loads.clone();
     // It failed from the eighth block on, and never ran under the second load.
-    let ran = |trial: &Trial| {
-        trial.arm != "tc" || trial.block < 8 && trial.load == loads[0]
-    };
+    let ran = |trial: &Trial| trial.arm != "tc" || trial.block < 8 && trial.load == loads[0];
     record.trials.retain(ran);
     let skip = Skip {
         arm: "tc".to_owned(),

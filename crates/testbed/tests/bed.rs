@@ -236,3 +236,18 @@ fn a_bed_that_fails_half_way_leaves_nothing() {
     assert_eq!(namespaces_of("panic"), Vec::<String>::new());
     assert!(Bed::up(&line(LinkKind::Direct), "No/Such").is_err());
 }
+
+#[test]
+fn what_a_bed_leaves_is_in_no_other_beds_way() {
+    if !sys::require::root() {
+        return;
+    }
+    let remains = Bed::up(&line(LinkKind::Bridge), "leaves").unwrap().leave();
+    assert!(!namespaces_of("leaves").is_empty(), "it stands yet");
+    let next = std::thread::scope(|scope| {
+        scope.spawn(|| drop(remains));
+        Bed::up(&line(LinkKind::Bridge), "comes").unwrap()
+    });
+    assert_eq!(namespaces_of("leaves"), Vec::<String>::new());
+    both_families(&next, "sender", "relay");
+}

@@ -138,6 +138,42 @@ fn a_guest_boots_once_and_is_plugged_into_links_of_both_kinds() {
     assert_eq!(left_by(std::process::id()), Vec::<String>::new());
 }
 
+#[test]
+fn guests_boot_ahead_once_each_and_stay_beyond_a_block_where_they_are_emulated() {
+    if !present("vm") || !present("vm-rt") {
+        return;
+    }
+    let _alone = alone();
+    let kept = Kept::new();
+    let guests = || {
+        let mut names = left_by(std::process::id());
+        names.retain(|name| name.contains("-vm-"));
+        names
+    };
+    let hosts = ["vm", "vm-oci", "vm-rt", "native"].map(HostSpec::of);
+    testbed::boot_ahead(&hosts, 1);
+    let ahead = guests();
+    assert_eq!(ahead.len(), 2, "one of each kernel: {ahead:?}");
+    for env in ["vm", "vm-rt"] {
+        let bed = Bed::up(&pair(env, LinkKind::Direct), "ahead").unwrap();
+        assert!(echoes(&bed));
+        assert_eq!(guests(), ahead, "no other boots");
+        let emulated = bed.host("server").unwrap().facts()["emulated"] == true;
+        // It waits before the rest of the bed is gone.
+        let remains = bed.leave();
+        let next = Bed::up(&pair(env, LinkKind::Bridge), "next").unwrap();
+        assert!(echoes(&next));
+        assert_eq!(guests(), ahead);
+        drop((remains, next));
+        if env == "vm-rt" {
+            kept.end_of_block();
+            assert_eq!(guests().is_empty(), !emulated);
+        }
+    }
+    drop(kept);
+    assert_eq!(left_by(std::process::id()), Vec::<String>::new());
+}
+
 fn run_kind(kind: LinkKind) -> &'static str {
     match kind {
         LinkKind::Bridge => "bridge",

@@ -168,6 +168,33 @@ fn a_container_starts_once_and_is_plugged_into_one_bed_after_the_other() {
 }
 
 #[test]
+fn each_block_has_a_container_of_its_own_of_the_one_image() {
+    let test = "each_block_has_a_container_of_its_own_of_the_one_image";
+    with_docker(test, || {
+        let kept = Kept::new();
+        let mut seen = Vec::new();
+        let mut images = Vec::new();
+        for run in ["first", "second"] {
+            let bed = Bed::up(&pair(LinkKind::Direct), run).unwrap();
+            seen.extend(containers());
+            // It waits before the rest of the bed is gone.
+            let remains = bed.leave();
+            let other = Bed::up(&pair(LinkKind::Direct), "other").unwrap();
+            assert!(echoes(&other), "{run}");
+            assert_eq!(containers().as_slice(), &seen[seen.len() - 1..]);
+            drop((remains, other));
+            kept.end_of_block();
+            assert_eq!(containers(), Vec::<String>::new());
+            images.extend(asked(&["images", "--quiet"]));
+        }
+        assert_ne!(seen[0], seen[1]);
+        assert_eq!((images.len(), &images[0]), (2, &images[1]));
+        drop(kept);
+        assert_eq!(left(std::process::id()), Vec::<String>::new());
+    });
+}
+
+#[test]
 fn a_host_may_ask_for_more_than_an_engine_gives() {
     with_docker("a_host_may_ask_for_more_than_an_engine_gives", || {
         let mut topology = pair(LinkKind::Direct);
@@ -261,6 +288,19 @@ fn without_an_engine_it_is_said_what_brings_one() {
         assert!(missing.what.contains(&expected), "{missing}");
         let remedy = "apt-get install docker.io && systemctl start docker";
         assert_eq!(missing.remedy, remedy);
+        // One that is not installed has nothing to clean.
+        let silent = testbed::clean().unwrap().silent;
+        let why = expected.strip_prefix("no engine answers: ");
+        let docker: Vec<_> = silent
+            .iter()
+            .map(|(name, why)| (*name, why.as_str()))
+            .collect();
+        assert_eq!(
+            docker,
+            why.map(|why| ("docker", why))
+                .into_iter()
+                .collect::<Vec<_>>()
+        );
         return;
     }
     if !sys::require::root() {

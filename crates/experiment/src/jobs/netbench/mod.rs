@@ -77,16 +77,32 @@ impl Fit for NetbenchFit {
 pub struct NetbenchBench {
     beside: Beside,
     foreign: Foreign,
-    idle: Option<Idle>,
+    idle: Idle,
     /// What the last trial's hosts left to take down.
     left: Option<Left>,
 }
 
-/// What the machine does when nothing is asked of it: of all trials of a block under one load and policy.
-#[derive(Debug)]
-struct Idle {
-    of: (usize, String, IdlePolicy),
-    usage: Usage,
+/// What the machine does when nothing is asked of it, watched once for all trials of a block under one load and
+/// policy.
+#[derive(Debug, Default)]
+struct Idle(Option<(Of, Usage)>);
+
+/// Block, load and policy.
+type Of = (usize, String, IdlePolicy);
+
+impl Idle {
+    fn take(&mut self, of: &Of) -> Option<Usage> {
+        let (_, usage) = self.0.take().filter(|(known, _)| known == of)?;
+        Some(usage)
+    }
+
+    /// Keeps what a trial took, or watched before it: then it may have been disturbed as the trial was.
+    fn keep(&mut self, of: Of, taken: bool, usage: Usage, outcome: &Outcome) {
+        let clean = outcome.disturbances.is_empty() && usage.violations().is_empty();
+        if taken || clean {
+            self.0 = Some((of, usage));
+        }
+    }
 }
 
 impl NetbenchBench {
@@ -94,7 +110,7 @@ impl NetbenchBench {
         Ok(Self {
             beside: Beside::new()?,
             foreign: Foreign::attach()?,
-            idle: None,
+            idle: Idle::default(),
             left: None,
         })
     }
@@ -115,9 +131,8 @@ impl Bench for NetbenchBench {
         let policy = tuned.arm.idle.unwrap_or(spec.idle);
         let awake = Awake::start(policy)?;
         let of = (spec.block, spec.load.label(), policy);
-        let known = self.idle.take().filter(|idle| idle.of == of);
-        let was_known = known.is_some();
-        let mut idle = known.map(|idle| idle.usage);
+        let mut idle = self.idle.take(&of);
+        let taken = idle.is_some();
         let left = self.left.take();
         let (stage, mut outcome) = trial::run(&self.foreign, &tuned, spec, &mut idle, left)?;
         outcome.environment.extend(stage.bed().facts());
@@ -132,9 +147,62 @@ impl Bench for NetbenchBench {
         self.beside.note(&self.foreign, &mut outcome)?;
         drop(asleep);
         self.left = Some(stage.leave());
-        // What was watched before a disturbed trial may have been disturbed as well.
-        let counts = was_known || outcome.disturbances.is_empty();
-        self.idle = idle.filter(|_| counts).map(|usage| Idle { of, usage });
+        if let Some(usage) = idle {
+            self.idle.keep(of, taken, usage, &outcome);
+        }
         Ok(outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use probes::account::CpuUsage;
+
+    use super::*;
+
+    fn usage(resyncs: u64) -> Usage {
+        let mut times = std::array::from_fn(|_| 0);
+        times[0] = 200_000_000;
+        Usage {
+            wall_ns: times[0],
+            cpus: vec![CpuUsage { cpu: 0, times }],
+            groups: std::array::from_fn(|_| times),
+            events: 0,
+            switches: 0,
+            resyncs,
+            unseen: 0,
+            programs: Vec::new(),
+            own_ns: 0,
+            misses: 0,
+        }
+    }
+
+    #[test]
+    fn the_idle_machine_is_known_for_a_block_and_a_load_and_not_from_a_disturbed_trial() {
+        let of = |block: usize, load: &str| (block, load.to_owned(), IdlePolicy::Burner);
+        let clean = Outcome::default();
+        let disturbed = Outcome {
+            disturbances: vec!["foreign CPU".to_owned()],
+            ..Outcome::default()
+        };
+        let mut idle = Idle::default();
+        assert_eq!(idle.take(&of(0, "rr")), None);
+        idle.keep(of(0, "rr"), false, usage(0), &disturbed);
+        assert_eq!(idle.take(&of(0, "rr")), None, "it was disturbed as well");
+        idle.keep(of(0, "rr"), false, usage(1), &clean);
+        assert_eq!(idle.take(&of(0, "rr")), None, "the account broke");
+        idle.keep(of(0, "rr"), false, usage(0), &clean);
+        assert_eq!(idle.take(&of(0, "rr")), Some(usage(0)));
+        idle.keep(of(0, "rr"), true, usage(0), &disturbed);
+        assert_eq!(idle.take(&of(0, "rr")), Some(usage(0)), "it is older");
+        for other in [
+            of(1, "rr"),
+            of(0, "stream"),
+            (0, "rr".to_owned(), IdlePolicy::None),
+        ] {
+            idle.keep(of(0, "rr"), true, usage(0), &clean);
+            assert_eq!(idle.take(&other), None);
+            assert_eq!(idle.take(&of(0, "rr")), None, "it is forgotten");
+        }
     }
 }

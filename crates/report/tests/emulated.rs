@@ -126,7 +126,7 @@ fn it_has_an_axis_of_its_own_in_a_box_plot() {
     }
     assert_eq!(
         axes(&record),
-        (2, true),
+        (3, true),
         "one axis, on which it hides the others"
     );
 }

@@ -241,7 +241,7 @@ fn a_questions_figures_have_its_arms_and_those_they_are_compared_with() {
         assert_eq!(drawn(&second, kind), ["recv", "xdp"], "{kind}");
     }
     // Each row is in one of the tables; what nobody asks about is with the first.
-    let rows = |part: &str, arm: &str| part.matches(&format!("</span>{arm}</td>")).count();
+    let rows = |part: &str, arm: &str| part.matches(&format!("</span>{arm}</th>")).count();
     assert!(
         rows(&first, "tc") > 0 && rows(&second, "tc") == 0,
         "{first}"

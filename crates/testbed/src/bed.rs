@@ -132,6 +132,33 @@ impl Bed {
                 tracing::warn!("{error}");
             }
         }
+        for published in self
+            .hosts
+            .values()
+            .filter(|host| host.published().is_some())
+        {
+            self.cut(published);
+        }
+    }
+
+    /// Takes the cables away that lead to where a host's engine is: the next bed's have the same addresses there.
+    fn cut(&self, published: &Host) {
+        let links: Vec<usize> = published.interfaces.iter().map(|own| own.link).collect();
+        let others = self
+            .hosts
+            .values()
+            .filter(|host| host.published().is_none());
+        for host in others {
+            let ends = host
+                .interfaces
+                .iter()
+                .filter(|end| links.contains(&end.link));
+            for end in ends {
+                if let Err(error) = host.netlink().delete_link(end.ifindex) {
+                    tracing::warn!("{}: {error}", host.name());
+                }
+            }
+        }
     }
 
     /// The planned ends, but for what engines have made themselves, and devices are already.

@@ -110,7 +110,7 @@ impl Done {
             let complete = (0..)
                 .map(of_block)
                 .take_while(|trials| is_complete(header, load, trials));
-            let flagged = complete.map(|trials| flagged_arms(trials));
+            let flagged = complete.map(flagged_arms);
             (load.clone(), flagged.collect())
         };
         // Where nothing is expected, all blocks without end would be complete.

@@ -10,6 +10,7 @@ use netdev::{NeighbourState, Route};
 use serde_json::{Value, json};
 use sys::owner::Owner;
 
+use crate::asleep::Asleep;
 use crate::environment::Wanted;
 use crate::error::at;
 use crate::features::{active_features, clear_features, set_features};
@@ -219,9 +220,7 @@ impl Bed {
     /// One has ended.
     pub fn asleep(&self) -> Result<Asleep<'_>, Error> {
         let guests: Vec<&Guest> = self.hosts.values().filter_map(Host::guest).collect();
-        let asleep = Asleep(guests);
-        asleep.0.iter().try_for_each(|guest| guest.sleep())?;
-        Ok(asleep)
+        Asleep::all(guests)
     }
 
     fn set_sysctls(&mut self, topology: &Topology) -> Result<(), Error> {
@@ -370,21 +369,6 @@ impl Bed {
             if let Ok(value) = fs::read_to_string(Path::new("/proc/sys/net").join(key)) {
                 let key = format!("machine.{}", key.replace('/', "."));
                 self.settings.insert(key, json!(value.trim()));
-            }
-        }
-    }
-}
-
-/// Guests that sleep until this is dropped.
-#[derive(Debug)]
-pub struct Asleep<'a>(Vec<&'a Guest>);
-
-impl Drop for Asleep<'_> {
-    fn drop(&mut self) {
-        for guest in &self.0 {
-            // One that cannot be woken has ended, which its bed finds out.
-            if let Err(error) = guest.wake() {
-                tracing::warn!("{error}");
             }
         }
     }

@@ -3,6 +3,7 @@
 //! It decides where machines of an experiment live and how they are wired, sets everything about
 //! the wires explicitly, and says what it set. What runs on them belongs to `experiment`.
 
+mod asleep;
 mod bed;
 mod clean;
 mod environment;
@@ -20,7 +21,8 @@ mod topology;
 mod vm;
 mod wiring;
 
-pub use bed::{Asleep, Bed, Remains};
+pub use asleep::Asleep;
+pub use bed::{Bed, Remains};
 pub use clean::{Cleaned, PINS, clean, folder};
 pub use environment::{Child, KINDS, Kind, Program, Stream};
 pub use error::Error;

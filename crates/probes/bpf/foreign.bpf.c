@@ -14,12 +14,20 @@ struct occupant {
 	__u64 unknown_ns;
 };
 
+/* Each CPU has an entry of its own, which only it changes. Not a per-CPU map: one of these is read
+ * and emptied in one call by a library that knows how long its values are. */
+struct place {
+	__u32 tgid;
+	__u32 cpu;
+};
+
 struct occupancy {
 	__u64 ns;
 	char comm[16];
 };
 
 _Static_assert(sizeof(struct occupant) == 24, "foreign::raw");
+_Static_assert(sizeof(struct place) == 8, "foreign::place_of");
 _Static_assert(sizeof(struct occupancy) == 24, "foreign::raw");
 
 struct {
@@ -30,9 +38,10 @@ struct {
 } occupants SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, __u32);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	/* Set when loaded. */
+	__uint(max_entries, 1);
+	__type(key, struct place);
 	__type(value, struct occupancy);
 } occupancies SEC(".maps");
 
@@ -43,7 +52,8 @@ static __always_inline __u32 process_of(const struct task_struct *task)
 
 static __always_inline int add(const struct task_struct *task, __u32 tgid, __u64 ns)
 {
-	struct occupancy *occupancy = bpf_map_lookup_elem(&occupancies, &tgid);
+	struct place place = { .tgid = tgid, .cpu = bpf_get_smp_processor_id() };
+	struct occupancy *occupancy = bpf_map_lookup_elem(&occupancies, &place);
 	struct occupancy first = { .ns = ns };
 
 	if (occupancy) {
@@ -51,7 +61,7 @@ static __always_inline int add(const struct task_struct *task, __u32 tgid, __u64
 		return 0;
 	}
 	bpf_probe_read_kernel(first.comm, sizeof(first.comm), task->group_leader->comm);
-	return bpf_map_update_elem(&occupancies, &tgid, &first, BPF_NOEXIST);
+	return bpf_map_update_elem(&occupancies, &place, &first, BPF_NOEXIST);
 }
 
 /* Some kernels hide the switches of some tasks: who leaves is then not who was seen to come. */

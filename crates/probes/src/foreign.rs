@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::thread;
 
+use datapath::Missing;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 
@@ -13,6 +14,10 @@ use crate::error::check_privileges;
 use crate::{Error, raw};
 
 bpf::skeleton!(mod skel = "foreign");
+
+/// Pairs of a process and a CPU that it ran on, between two calls of [`Foreign::forget`]. A trial meets
+/// hundreds; one that meets more than this is told so by what is unknown.
+const ROOM: u32 = 1 << 14;
 
 /// The attached counter. Dropping it detaches it.
 #[derive(Debug)]
@@ -22,16 +27,16 @@ pub struct Foreign {
     _link: Link,
 }
 
-/// How long processes held CPUs since the counter was attached.
+/// How long processes held CPUs since the counter was attached, or told to forget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
     /// `CLOCK_MONOTONIC`.
     pub at_ns: u64,
     /// By process id. Idle time and the kernel's own threads are left out.
     pub processes: BTreeMap<u32, Process>,
-    /// Nanoseconds over all CPUs of which nobody knows whose they were: a switch was not seen, or
-    /// there were too many processes.
-    pub unknown_ns: u64,
+    /// Nanoseconds by CPU, since the counter was attached, of which nobody knows whose they were: a switch
+    /// was not seen, or there were too many processes.
+    pub unknown_ns: Vec<u64>,
 }
 
 /// One process.
@@ -46,12 +51,20 @@ impl Foreign {
     /// # Errors
     /// [`Error::Missing`] without the privileges, or what the kernel refuses.
     pub fn attach() -> Result<Self, Error> {
+        Self::with_room(ROOM)
+    }
+
+    /// For so many pairs of a process and a CPU.
+    fn with_room(pairs: u32) -> Result<Self, Error> {
         check_privileges()?;
         let mut storage = MaybeUninit::uninit();
-        let skel = skel::ForeignSkelBuilder::default()
+        let failed = || Error::bpf("loading the foreign CPU counter");
+        let mut open = skel::ForeignSkelBuilder::default()
             .open(&mut storage)
-            .and_then(OpenSkel::load)
-            .map_err(Error::bpf("loading the foreign CPU counter"))?;
+            .map_err(failed())?;
+        let sized = open.maps.occupancies.set_max_entries(pairs);
+        sized.map_err(failed())?;
+        let skel = open.load().map_err(failed())?;
         let handle = |map: &libbpf_rs::MapMut<'_>| {
             MapHandle::try_from(map).map_err(Error::bpf("duplicating a map descriptor"))
         };
@@ -66,33 +79,56 @@ impl Foreign {
         })
     }
 
+    /// Lets go of everything counted so far: processes that have ended would fill the table in time, and it
+    /// would go blind. What is unknown stays. A snapshot from before says nothing of one from after.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn forget(&self) -> Result<(), Error> {
+        let room = self.occupancies.max_entries();
+        let map = &self.occupancies;
+        let all = map.lookup_and_delete_batch(room, MapFlags::ANY, MapFlags::ANY);
+        let all = all.map_err(Error::bpf("emptying the table of processes"))?;
+        all.for_each(drop);
+        Ok(())
+    }
+
     /// Everything counted so far, what runs now included. Takes a moment on each CPU.
     pub fn snapshot(&self) -> Result<Occupancy, Error> {
         switch_everywhere();
         let mut processes: BTreeMap<u32, Process> = BTreeMap::new();
-        for key in self.occupancies.keys() {
-            let values = self
-                .occupancies
-                .lookup_percpu(&key, MapFlags::ANY)
-                .map_err(Error::bpf("reading a process's CPU time"))?
-                .unwrap_or_default();
-            processes.insert(process_id(&key), Process::of(&values));
+        let room = self.occupancies.max_entries();
+        // All in one call: one for each would take longer than what is watched.
+        let map = &self.occupancies;
+        let all = map.lookup_batch(room, MapFlags::ANY, MapFlags::ANY);
+        let mut read = 0;
+        for (place, value) in all.map_err(Error::bpf("reading the table of processes"))? {
+            read += 1;
+            let (tgid, cpu) = place_of(&place);
+            processes.entry(tgid).or_default().held(cpu, &value);
+        }
+        // What reads many entries ends in silence where the kernel refuses, and an empty table would make
+        // every trial look undisturbed.
+        if read == 0 && map.keys().next().is_some() {
+            return Err(Error::Missing(Missing::new(
+                "this kernel reads no hash map in batches",
+                "run Linux 6.1 or later",
+            )));
         }
         let current = raw::per_cpu(&self.occupants, 0)?;
         let at_ns = sys::clock::monotonic_ns();
-        let mut unknown_ns = 0;
+        let mut unknown_ns = vec![0; current.len()];
         for (cpu, occupant) in current.iter().enumerate() {
             let &[since_ns, tgid, unknown] = occupant.as_slice() else {
                 continue;
             };
-            unknown_ns += unknown;
+            unknown_ns[cpu] = unknown;
             let tgid = u32::try_from(tgid).unwrap_or(0);
             if since_ns == 0 || tgid == 0 {
                 continue;
             }
             let process = processes.entry(tgid).or_default();
-            process.ns.resize(current.len(), 0);
-            process.ns[cpu] += at_ns.saturating_sub(since_ns);
+            process.add(cpu, at_ns.saturating_sub(since_ns));
         }
         Ok(Occupancy {
             at_ns,
@@ -144,11 +180,11 @@ impl Occupancy {
         foreign
     }
 
-    /// Time since `before` of which nobody knows whose it was, as a percentage of all CPUs' time.
-    pub fn unknown_percent(&self, before: &Self, cpus: usize) -> f64 {
-        let unknown = self.unknown_ns.saturating_sub(before.unknown_ns);
-        let available = self.at_ns.saturating_sub(before.at_ns) as f64 * cpus as f64;
-        100.0 * unknown as f64 / available.max(1.0)
+    /// Time since `before` of which nobody knows whose it was, as a percentage of the time of `cpus`.
+    pub fn unknown_percent(&self, before: &Self, cpus: &[usize]) -> f64 {
+        let at = |occupancy: &Self, cpu: usize| occupancy.unknown_ns.get(cpu).copied().unwrap_or(0);
+        let on = |&cpu: &usize| at(self, cpu).saturating_sub(at(before, cpu));
+        self.percent(before, cpus.iter().map(on).sum(), cpus)
     }
 
     /// Foreign time since `before` as a percentage of the time of `cpus`.
@@ -158,33 +194,42 @@ impl Occupancy {
             .iter()
             .map(|f| f.1)
             .sum();
+        self.percent(before, foreign, cpus)
+    }
+
+    /// `ns` since `before`, of all that these CPUs had.
+    fn percent(&self, before: &Self, ns: u64, cpus: &[usize]) -> f64 {
         let available = self.at_ns.saturating_sub(before.at_ns) as f64 * cpus.len() as f64;
-        100.0 * foreign as f64 / available.max(1.0)
+        100.0 * ns as f64 / available.max(1.0)
     }
 }
 
 impl Process {
-    fn of(values: &[Vec<u8>]) -> Self {
-        let comm = |value: &Vec<u8>| {
-            let bytes = value.get(8..24)?;
-            let end = bytes
-                .iter()
-                .position(|byte| *byte == 0)
-                .unwrap_or(bytes.len());
-            (end > 0).then(|| String::from_utf8_lossy(&bytes[..end]).into_owned())
-        };
-        Self {
-            comm: values.iter().find_map(comm).unwrap_or_default(),
-            ns: values
-                .iter()
-                .map(|value| raw::words(value).first().copied().unwrap_or(0))
-                .collect(),
+    /// Takes in the entry of one CPU.
+    fn held(&mut self, cpu: usize, value: &[u8]) {
+        self.add(cpu, raw::words(value).first().copied().unwrap_or(0));
+        if self.comm.is_empty() {
+            let name = value.get(8..24).unwrap_or_default();
+            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+            self.comm = String::from_utf8_lossy(name).into_owned();
         }
+    }
+
+    fn add(&mut self, cpu: usize, ns: u64) {
+        if self.ns.len() <= cpu {
+            self.ns.resize(cpu + 1, 0);
+        }
+        self.ns[cpu] += ns;
     }
 }
 
-fn process_id(key: &[u8]) -> u32 {
-    key.try_into().map_or(0, u32::from_ne_bytes)
+/// A process, and one of the CPUs that it ran on.
+fn place_of(key: &[u8]) -> (u32, usize) {
+    let word = |at: usize| {
+        let bytes = key.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+        bytes.map_or(0, u32::from_ne_bytes)
+    };
+    (word(0), word(4) as usize)
 }
 
 #[cfg(test)]
@@ -193,6 +238,48 @@ mod tests {
 
     use super::*;
 
+    /// Runs a shell until it has ended, and says its process id.
+    fn neighbour(script: &str) -> u32 {
+        let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let id = child.id();
+        child.wait().unwrap();
+        id
+    }
+
+    const BUSY: &str = "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done";
+
+    /// So many processes, each of which ends at once.
+    fn crowd(processes: u32) {
+        neighbour(&format!(
+            "i=0; while [ $i -lt {processes} ]; do (:); i=$((i+1)); done"
+        ));
+    }
+
+    #[test]
+    fn a_neighbour_is_found_however_many_processes_there_were_before() {
+        if !sys::require::root() {
+            return;
+        }
+        let small = Foreign::with_room(256).unwrap();
+        let large = Foreign::attach().unwrap();
+        crowd(5000);
+        for (counter, known) in [(&small, 200), (&large, 5000)] {
+            let crowded = counter.snapshot().unwrap();
+            assert!(crowded.processes.len() >= known / 2, "{known}");
+            counter.forget().unwrap();
+            let before = counter.snapshot().unwrap();
+            assert!(before.processes.len() < known / 2, "{known}");
+            let id = neighbour(BUSY);
+            let after = counter.snapshot().unwrap();
+            let cpus: Vec<usize> = (0..after.unknown_ns.len()).collect();
+            let foreign = after.foreign(&before, &[], &cpus);
+            let found = foreign
+                .iter()
+                .any(|(name, _)| *name == format!("sh ({id})"));
+            assert!(found, "{foreign:?}");
+        }
+    }
+
     #[test]
     fn a_neighbour_is_found_by_name_and_an_allowed_one_is_not() {
         if !sys::require::root() {
@@ -200,14 +287,9 @@ mod tests {
         }
         let counter = Foreign::attach().unwrap();
         let before = counter.snapshot().unwrap();
-        let mut child = Command::new("sh")
-            .args(["-c", "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done"])
-            .spawn()
-            .unwrap();
-        let id = child.id();
-        child.wait().unwrap();
+        let id = neighbour(BUSY);
         let after = counter.snapshot().unwrap();
-        let cpus: Vec<usize> = (0..after.processes[&id].ns.len()).collect();
+        let cpus: Vec<usize> = (0..after.unknown_ns.len()).collect();
         let found = |allowed: &[u32]| {
             let foreign = after.foreign(&before, allowed, &cpus);
             foreign
@@ -231,10 +313,11 @@ mod tests {
                 },
             )]
             .into(),
-            unknown_ns: at_ns / 5,
+            unknown_ns: vec![at_ns / 10, at_ns / 5, at_ns],
         };
         let (before, after) = (occupancy(0, [100, 50]), occupancy(1_000, [300, 950]));
-        assert!((after.unknown_percent(&before, 2) - 10.0).abs() < 1e-9);
+        assert!((after.unknown_percent(&before, &[0, 1]) - 15.0).abs() < 1e-9);
+        assert!((after.unknown_percent(&before, &[1]) - 20.0).abs() < 1e-9);
         assert_eq!(
             after.foreign(&before, &[], &[0]),
             [("cc (9)".to_owned(), 200)]

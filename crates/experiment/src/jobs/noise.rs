@@ -130,6 +130,8 @@ fn look() -> Result<Gaps> {
 /// More CPU than this, used by processes that are no part of the trial, flags it, in per cent of the CPUs that the
 /// trial may use.
 const FOREIGN_PCT: f64 = 2.0;
+/// More CPU than this that nobody knows the user of could hide as much.
+const UNKNOWN_PCT: f64 = 2.0;
 
 /// How long, and how often, the machine is watched for what still runs.
 const BREATH: Duration = Duration::from_millis(10);
@@ -162,6 +164,8 @@ impl<'a> Watch<'a> {
         foreign: &'a Foreign,
         own: &[u32],
     ) -> Result<Self> {
+        // Of one trial alone: the table of processes has an end, and who is not in it is not seen.
+        foreign.forget()?;
         let settled = settle(foreign, &allowed(own), &cpus)?;
         Ok(Self {
             before: foreign.snapshot()?,
@@ -175,25 +179,37 @@ impl<'a> Watch<'a> {
     pub(in crate::jobs) fn end(self, own: &[u32], outcome: &mut Outcome) -> Result<()> {
         let after = self.foreign.snapshot()?;
         let allowed = allowed(own);
-        let percent = after.foreign_percent(&self.before, &allowed, &self.cpus);
-        for (name, value) in [
-            ("settled_ms", self.settled.as_secs_f64() * 1e3),
-            ("foreign_cpu_pct", percent),
-            (
-                "unknown_cpu_pct",
-                after.unknown_percent(&self.before, self.cpus.len()),
-            ),
-        ] {
-            outcome.noise.insert(name.to_owned(), value);
-        }
-        if percent > FOREIGN_PCT {
-            let longest = after.foreign(&self.before, &allowed, &self.cpus);
-            let name = longest.first().map_or("?", |(name, _)| name.as_str());
-            outcome
-                .disturbances
-                .push(format!("foreign CPU {percent:.1} %, most by {name}"));
-        }
+        let settled = self.settled.as_secs_f64() * 1e3;
+        outcome.noise.insert("settled_ms".to_owned(), settled);
+        note_foreign(&self.before, &after, &allowed, &self.cpus, outcome);
         Ok(())
+    }
+}
+
+/// Who used `cpus` between two looks, and for how much of the time nobody knows.
+fn note_foreign(
+    before: &Occupancy,
+    after: &Occupancy,
+    allowed: &[u32],
+    cpus: &[usize],
+    outcome: &mut Outcome,
+) {
+    let foreign = after.foreign_percent(before, allowed, cpus);
+    let unknown = after.unknown_percent(before, cpus);
+    let noise = [("foreign_cpu_pct", foreign), ("unknown_cpu_pct", unknown)];
+    let noise = noise.map(|(name, value)| (name.to_owned(), value));
+    outcome.noise.extend(noise);
+    if foreign > FOREIGN_PCT {
+        let longest = after.foreign(before, allowed, cpus);
+        let name = longest.first().map_or("?", |(name, _)| name.as_str());
+        outcome
+            .disturbances
+            .push(format!("foreign CPU {foreign:.1} %, most by {name}"));
+    }
+    if unknown > UNKNOWN_PCT {
+        outcome
+            .disturbances
+            .push(format!("CPU of nobody known {unknown:.1} %"));
     }
 }
 
@@ -250,6 +266,10 @@ pub(in crate::jobs) fn note_generator(outcome: &mut Outcome, sent: &Sent, load: 
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
+    use probes::foreign::Process;
+
     use super::*;
 
     fn gaps(lost_pct: f64) -> Gaps {
@@ -288,6 +308,63 @@ mod tests {
     fn a_machine_that_has_come_to_lose_more_is_no_longer_disturbed() {
         let flagged = flags([0.1; FIRST_LOOKS], &[1.5; LATE_LOOKS]);
         assert!(flagged[0] && !flagged[LATE_LOOKS - 1]);
+    }
+
+    /// What is said of 10 ms on two CPUs of which the second was nobody's for so long, and another's.
+    fn noted(unknown_ns: u64, foreign_ns: u64, cpus: &[usize]) -> Vec<String> {
+        let at = |at_ns, unknown_ns, ns| Occupancy {
+            at_ns,
+            processes: [(
+                7,
+                Process {
+                    comm: "cc".to_owned(),
+                    ns: vec![0, ns],
+                },
+            )]
+            .into(),
+            unknown_ns: vec![0, unknown_ns],
+        };
+        let (before, after) = (at(0, 5, 9), at(10_000_000, 5 + unknown_ns, 9 + foreign_ns));
+        let mut outcome = Outcome::default();
+        note_foreign(&before, &after, &[], cpus, &mut outcome);
+        outcome.disturbances
+    }
+
+    #[test]
+    fn a_trial_of_which_too_much_is_unknown_is_flagged() {
+        assert_eq!(noted(390_000, 390_000, &[0, 1]), [""; 0]);
+        assert_eq!(noted(420_000, 0, &[0, 1]), ["CPU of nobody known 2.1 %"]);
+        // Of the CPUs that it runs on, and no others.
+        assert_eq!(noted(9_000_000, 9_000_000, &[0]), [""; 0]);
+        let both = noted(250_000, 300_000, &[1]);
+        assert_eq!(
+            both,
+            [
+                "foreign CPU 3.0 %, most by cc (7)",
+                "CPU of nobody known 2.5 %"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_trial_is_watched_whatever_ran_before_it() {
+        if !sys::require::root() {
+            return;
+        }
+        let foreign = Foreign::attach().unwrap();
+        let ran = || {
+            let mut child = Command::new("true").spawn().unwrap();
+            child.wait().unwrap();
+            child.id()
+        };
+        let earlier = ran();
+        assert!(foreign.snapshot().unwrap().processes.contains_key(&earlier));
+        let watch = Watch::start(&foreign, &[]).unwrap();
+        assert!(!watch.before.processes.contains_key(&earlier));
+        let during = ran();
+        let processes = foreign.snapshot().unwrap().processes;
+        assert!(processes.contains_key(&during) && !processes.contains_key(&earlier));
+        watch.end(&[], &mut Outcome::default()).unwrap();
     }
 
     #[test]

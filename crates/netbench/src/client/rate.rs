@@ -1,5 +1,5 @@
-//! The highest rate of datagrams of which hardly any is lost: a search by bisection. To send as fast as
-//! one can says little: a receiver that is overwhelmed drops nearly all.
+//! The highest rate of datagrams of which hardly any is lost: a search between a rate that holds and one that does
+//! not. To send as fast as one can says little: a receiver that is overwhelmed drops nearly all.
 
 use std::ops::ControlFlow;
 
@@ -15,9 +15,12 @@ const NEAR: f64 = 0.02;
 const REACHED: f64 = 0.98;
 /// The rate that was found has to hold so often in a row.
 const CONFIRMED: u32 = 2;
-/// Where it does not, this share of it is tried. To search once more would take long where any rate is lost
-/// now and then: a path that others disturb has no highest rate that always holds.
+/// Where it does not, this share of it is tried, or what arrived if that is less. To search once more would take long
+/// where any rate is lost now and then: a path that others disturb has no highest rate that always holds.
 const BACK: f64 = 0.9;
+/// Above a rate that holds, this share more is tried; then so many times as much more, as long as it holds.
+const AHEAD: f64 = 2.0 * NEAR;
+const FASTER: f64 = 4.0;
 /// Each try takes this part of the time that the search is given, which is about what it needs; it loses
 /// its meaning below the shortest.
 const TRIES: u64 = 10;
@@ -56,13 +59,13 @@ pub(super) fn search(
             break;
         }
         let confirms = range.is_narrow();
-        let rate = if confirms { range.low } else { range.middle() };
+        let rate = if confirms { range.low } else { range.next() };
         let (found, tried) = tries.at(Some(rate))?;
         match (found.holds(), confirms) {
             (true, true) => confirmed += 1,
             (false, true) => {
                 confirmed = 0;
-                range = Range::of((range.low * BACK).max(1.0));
+                range = Range::of(found.back(range.low));
             }
             (_, false) => range.narrow(&found),
         }
@@ -87,6 +90,11 @@ impl Found {
     fn holds(&self) -> bool {
         self.loss <= MOST_LOSS
     }
+
+    /// The rate after one that did not hold once more.
+    fn back(&self, rate: f64) -> f64 {
+        (rate * BACK.min(1.0 - self.loss)).max(1.0)
+    }
 }
 
 /// Rates between which the one that is looked for is.
@@ -94,24 +102,35 @@ impl Found {
 struct Range {
     low: f64,
     high: f64,
+    /// The low one has held, once at least.
+    held: bool,
+    /// What arrived of the last one, which did not hold: a path that loses the rest carries about that.
+    arrived: Option<f64>,
+    ahead: f64,
 }
 
 impl Range {
     fn new(fastest: &Found) -> Self {
         let high = fastest.sent.max(1.0);
-        let low = if fastest.holds() {
-            high
-        } else {
+        if fastest.holds() {
+            return Self::of(high);
+        }
+        Self {
             // What arrives of a flood may be less than what arrives of a stream: the range may begin lower.
-            (fastest.arrived / 2.0).clamp(1.0, high)
-        };
-        Self { low, high }
+            low: (fastest.arrived / 2.0).clamp(1.0, high),
+            held: false,
+            arrived: Some(fastest.arrived),
+            ..Self::of(high)
+        }
     }
 
     fn of(rate: f64) -> Self {
         Self {
             low: rate,
             high: rate,
+            held: true,
+            arrived: None,
+            ahead: AHEAD,
         }
     }
 
@@ -119,23 +138,37 @@ impl Range {
         self.high <= self.low * (1.0 + NEAR)
     }
 
-    fn middle(&self) -> f64 {
-        (self.low * self.high).sqrt()
+    /// What is tried next: what the last try says that the path carries, or a little more than what holds, or the middle.
+    fn next(&self) -> f64 {
+        let middle = (self.low * self.high).sqrt();
+        let within = self.low..self.high / (1.0 + NEAR / 2.0);
+        match self.arrived {
+            Some(arrived) if within.contains(&arrived) => arrived,
+            _ if self.held => middle.min(self.low * (1.0 + self.ahead)),
+            _ => middle,
+        }
     }
 
     fn narrow(&mut self, found: &Found) {
         let asked = found.asked.unwrap_or(found.sent);
         if !found.holds() {
             self.high = asked;
-            // Even the lowest may be too much.
-            if self.is_narrow() {
+            self.arrived = Some(found.arrived);
+            self.ahead = AHEAD;
+            // Even the lowest may be too much, unless it has held.
+            if self.is_narrow() && !self.held {
                 self.low = (self.low / 2.0).max(1.0);
             }
         } else if found.sent < asked * REACHED {
             // The sender is the limit.
             *self = Self::of(found.sent);
         } else {
+            if self.held {
+                self.ahead *= FASTER;
+            }
             self.low = asked;
+            self.held = true;
+            self.arrived = None;
         }
     }
 }
@@ -184,11 +217,11 @@ impl Tries<'_> {
 mod tests {
     use super::*;
 
-    /// A path that loses what is above `most`, and a sender that reaches `fastest`.
-    fn path(most: f64, fastest: f64) -> impl Fn(Option<f64>) -> Found {
+    /// A path that loses what is above `most`, and more, and a sender that reaches `fastest`.
+    fn path(most: f64, fastest: f64, carried: f64) -> impl Fn(Option<f64>) -> Found {
         move |asked| {
             let sent = asked.unwrap_or(fastest).min(fastest);
-            let arrived = if sent <= most { sent } else { most / 2.0 };
+            let arrived = if sent <= most { sent } else { most * carried };
             Found {
                 asked,
                 sent,
@@ -202,7 +235,11 @@ mod tests {
         let mut range = Range::new(&path(None));
         let mut steps = 0;
         while !range.is_narrow() {
-            let rate = range.middle();
+            let rate = range.next();
+            assert!(
+                (range.low..=range.high).contains(&rate),
+                "{rate}: {range:?}"
+            );
             range.narrow(&path(Some(rate)));
             steps += 1;
             assert!(steps < MOST_STEPS, "{range:?}");
@@ -212,14 +249,41 @@ mod tests {
 
     #[test]
     fn the_search_ends_at_the_highest_rate_that_holds() {
-        for most in [1.0, 17.0, 1_000.0, 123_456.0, 9e5] {
-            let (found, _) = searched(path(most, 1e6));
-            assert!(found <= most && found * 1.03 >= most, "{most}: {found}");
+        for carried in [0.01, 0.5, 0.9, 0.99, 1.0] {
+            for most in [1.0, 17.0, 1_000.0, 123_456.0, 9e5] {
+                let (found, steps) = searched(path(most, 1e6, carried));
+                assert!(found <= most && found * 1.03 >= most, "{most}: {found}");
+                assert!(steps <= 20, "{most}, {carried}: {steps}");
+            }
         }
     }
 
     #[test]
+    fn what_arrives_says_where_to_look() {
+        for fastest in [1.1, 1.5, 3.0, 20.0] {
+            let (found, steps) = searched(path(1e5, 1e5 * fastest, 1.0));
+            assert!(found <= 1e5 && found * 1.03 >= 1e5, "{found}");
+            assert!(steps <= 4, "{fastest}: {steps}");
+        }
+        // Where a flood brings the path to less than it can, it takes longer.
+        assert!(searched(path(1e5, 2e5, 0.5)).1 <= 12);
+    }
+
+    #[test]
+    fn a_rate_that_does_not_hold_any_more_is_left_by_as_much_as_was_lost() {
+        let lost = |loss| Found {
+            asked: Some(1000.0),
+            sent: 1000.0,
+            arrived: 1000.0 * (1.0 - loss),
+            loss,
+        };
+        assert_eq!(lost(0.002).back(1000.0), 900.0);
+        assert_eq!(lost(0.4).back(1000.0), 600.0);
+        assert_eq!(lost(1.0).back(1000.0), 1.0);
+    }
+
+    #[test]
     fn a_sender_that_is_the_limit_is_found_at_once() {
-        assert_eq!(searched(path(1e9, 5e5)), (5e5, 0));
+        assert_eq!(searched(path(1e9, 5e5, 0.5)), (5e5, 0));
     }
 }

@@ -16,7 +16,7 @@ pub fn outcome(outcome: &Outcome, histogram: bool) -> Value {
         "test": spec.test, "duration_us": spec.duration_us, "warmup_us": spec.warmup_us, "flows": spec.flows,
         "direction": spec.direction, "rate_per_s": spec.rate,
         "loop": if spec.rate.is_some() { "open" } else { "closed" },
-        "lost": outcome.lost, "ended_early": outcome.ended_early,
+        "lost": outcome.lost, "unsent": outcome.unsent, "ended_early": outcome.ended_early,
         "near": end(&outcome.near), "far": outcome.far.as_ref().map(end),
     });
     let mut put = |name: &str, value: Value| object[name] = value;
@@ -33,6 +33,8 @@ pub fn outcome(outcome: &Outcome, histogram: bool) -> Value {
         put("loss_pct", transfer.loss.map(|loss| loss * 100.0).into());
     }
     if let Some(latency) = &outcome.latency {
+        let late = outcome.late.as_ref();
+        let late = late.and_then(|late| quantile(late, 0.99));
         put("transactions_per_s", outcome.transactions_per_s().into());
         put("latency_us", times(latency));
         if histogram {
@@ -41,25 +43,34 @@ pub fn outcome(outcome: &Outcome, histogram: bool) -> Value {
                 json!(latency.counts().collect::<Vec<_>>()),
             );
         }
+        object["near"]["late_us_p99"] = json!(late);
     }
     object
 }
 
+/// Of nothing there is no time: 0 would be the fastest there is.
 fn times(latency: &Latency) -> Value {
-    let us = |ns: u64| ns as f64 / 1e3;
+    let some = latency.count() > 0;
+    let of = |ns: f64| some.then_some(ns / 1e3);
     let mut times = json!({
-        "count": latency.count(), "min": us(latency.min()), "max": us(latency.max()),
-        "mean": latency.mean() / 1e3,
+        "count": latency.count(), "min": of(latency.min() as f64), "max": of(latency.max() as f64),
+        "mean": of(latency.mean()),
     });
     for (share, name) in QUANTILES {
-        times[name] = us(latency.quantile(share)).into();
+        times[name] = json!(quantile(latency, share));
     }
     times
+}
+
+/// In microseconds; none of nothing.
+fn quantile(latency: &Latency, share: f64) -> Option<f64> {
+    (latency.count() > 0).then(|| latency.quantile(share) as f64 / 1e3)
 }
 
 fn end(end: &End) -> Value {
     json!({
         "window_us": end.window_ns / 1000, "bytes": end.bytes, "messages": end.messages,
+        "all_bytes": end.all_bytes, "all_messages": end.all_messages,
         "process_cpu_us": end.cpu_ns / 1000, "send_buffer_bytes": end.send_buffer,
         "receive_buffer_bytes": end.receive_buffer, "busy_poll_us": end.busy_poll_us,
     })
@@ -71,4 +82,36 @@ pub fn status(status: &Status) -> Value {
         "clients": status.clients, "tests": status.tests, "broken": status.broken,
         "refused": status.refused, "strangers": status.strangers,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Spec;
+
+    #[test]
+    fn of_no_transactions_there_are_no_times() {
+        let nothing = Outcome {
+            spec: Spec::new(Test::UdpRr, Duration::from_secs(1)),
+            near: End::default(),
+            far: None,
+            latency: Some(Latency::new()),
+            transfer: None,
+            lost: 1,
+            unsent: 0,
+            late: Some(Latency::new()),
+            ended_early: None,
+        };
+        let said = outcome(&nothing, true);
+        let times = said["latency_us"].as_object().map(|times| times.values());
+        let known: Vec<_> = times
+            .into_iter()
+            .flatten()
+            .filter(|it| !it.is_null())
+            .collect();
+        assert_eq!(known, [0]);
+        assert!(said["near"]["late_us_p99"].is_null());
+    }
 }

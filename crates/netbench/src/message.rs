@@ -12,11 +12,13 @@ use crate::outcome::End;
 use crate::spec::Spec;
 
 /// Of what is said here. Ends of different versions do not measure together.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// Tells this protocol from others.
 pub(crate) const GREETING: [u8; 6] = *b"lrnb\r\n";
 /// Of a message, in bytes.
 const LARGEST: u32 = 64 << 10;
+/// Of the first one that a client says, before anybody knows who it is.
+pub(crate) const LARGEST_HELLO: u32 = 256;
 
 /// What begins each connection or flow of a test: it belongs to this one.
 pub(crate) const COOKIE: usize = 16;
@@ -49,9 +51,10 @@ pub(crate) enum ToClient {
         token: bool,
     },
     Admitted,
-    /// Nothing follows.
+    /// Nothing follows. Later the same client may be admitted, or never.
     Refused {
         why: String,
+        later: bool,
     },
     /// The test cannot be; another one may.
     Declined {
@@ -117,10 +120,18 @@ pub(crate) fn say(stream: &mut impl Write, message: &impl Serialize) -> Result<(
 }
 
 pub(crate) fn hear<T: DeserializeOwned>(stream: &mut impl Read) -> Result<T, Fault> {
+    hear_at_most(LARGEST, stream)
+}
+
+/// A message of no more bytes than this.
+pub(crate) fn hear_at_most<T: DeserializeOwned>(
+    most: u32,
+    stream: &mut impl Read,
+) -> Result<T, Fault> {
     let mut head = [0; 4];
     stream.read_exact(&mut head)?;
     let length = u32::from_le_bytes(head);
-    if length > LARGEST {
+    if length > most {
         return Err(Fault::Large(length));
     }
     let mut body = Vec::new();
@@ -196,7 +207,16 @@ mod tests {
         let heard = hear::<ToServer>(&mut Cursor::new(nonsense));
         assert!(matches!(heard, Err(Fault::Malformed(_))));
         let why = "x".repeat(100_000);
-        let said = say(&mut Vec::new(), &ToClient::Refused { why });
+        let later = false;
+        let said = say(&mut Vec::new(), &ToClient::Refused { why, later });
         assert!(matches!(said, Err(Fault::Large(_))));
+        let mut longest = Vec::new();
+        let answer = Some([255; 32]);
+        say(&mut longest, &ToServer::Hello { answer }).unwrap();
+        let mut read = Cursor::new(&longest);
+        assert!(hear_at_most::<ToServer>(LARGEST_HELLO, &mut read).is_ok());
+        let more = [&(LARGEST_HELLO + 1).to_le_bytes()[..], &[b' '; 300]].concat();
+        let heard = hear_at_most::<ToServer>(LARGEST_HELLO, &mut Cursor::new(more));
+        assert!(matches!(heard, Err(Fault::Large(_))));
     }
 }

@@ -1,14 +1,19 @@
 //! What a test came to, as both ends saw it.
 
+use std::time::{Duration, Instant};
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::pace::Pace;
 use crate::spec::Spec;
 
 /// Of latencies in nanoseconds: three digits are kept.
 const DIGITS: u8 = 3;
 /// An hour; longer ones count as that.
 const LONGEST_NS: u64 = 3_600_000_000_000;
+/// So many ages of transactions that were never begun are told apart.
+const AGES: u64 = 10_000;
 
 /// What one end did while it was measured, and what it cost that process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -25,7 +30,7 @@ pub struct End {
     pub all_bytes: u64,
     /// Of the process, user and system; softirqs that work for it are somebody else's.
     pub cpu_ns: u64,
-    /// What the kernel gave each socket, in bytes, as it counts them.
+    /// The most that the kernel gave a socket until then, in bytes, as it counts them.
     pub send_buffer: u64,
     pub receive_buffer: u64,
     /// How long its reads poll before they sleep, in microseconds.
@@ -33,8 +38,18 @@ pub struct End {
 }
 
 /// How long transactions took, in nanoseconds.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Latency(Histogram<u64>);
+
+/// What transactions took, and how an open loop kept its times.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) latency: Latency,
+    /// By how much this end itself was late to begin them; none in a closed loop.
+    pub(crate) late: Option<Latency>,
+    /// That were due, and never begun.
+    pub(crate) unsent: u64,
+}
 
 /// What arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -54,10 +69,16 @@ pub struct Outcome {
     pub near: End,
     /// None where there is none: `icmp`, or a server that died.
     pub far: Option<End>,
+    /// Of those that were due and never begun as well: each took at least until the window was closed.
     pub latency: Option<Latency>,
     pub transfer: Option<Transfer>,
     /// Requests that nothing came back for.
     pub lost: u64,
+    /// Requests that were due within the window, and never sent. In an open loop alone.
+    pub unsent: u64,
+    /// By how much the near end itself was late to begin its transactions, beyond their waiting for those before
+    /// them. In an open loop alone.
+    pub late: Option<Latency>,
     /// It ended before its time: why.
     pub ended_early: Option<String>,
 }
@@ -69,8 +90,13 @@ impl Latency {
         Self(Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).unwrap())
     }
 
-    pub(crate) fn record(&mut self, ns: u64) {
-        self.0.saturating_record(ns);
+    pub(crate) fn record(&mut self, took: Duration) {
+        self.record_many(took, 1);
+    }
+
+    fn record_many(&mut self, took: Duration, count: u64) {
+        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.0.saturating_record_n(ns, count);
     }
 
     /// All of another's as well.
@@ -108,17 +134,71 @@ impl Latency {
     }
 }
 
+/// Without its thousands of counts.
+impl std::fmt::Debug for Latency {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Latency")
+            .field("count", &self.count())
+            .field("min", &self.min())
+            .field("max", &self.max())
+            .finish()
+    }
+}
+
 impl Default for Latency {
     fn default() -> Self {
         Self::new()
     }
 }
 
+impl Times {
+    pub(crate) fn took(&mut self, took: Duration) {
+        self.latency.record(took);
+    }
+
+    pub(crate) fn began_late(&mut self, by: Duration) {
+        self.late.get_or_insert_default().record(by);
+    }
+
+    /// So many that were due this long before the window was closed, and never begun.
+    pub(crate) fn leave_out(&mut self, age: Duration, count: u64) {
+        self.unsent += count;
+        self.latency.record_many(age, count);
+    }
+
+    /// All that a pace has left in this window.
+    pub(crate) fn leave_out_all(&mut self, pace: &Pace, opened: Instant, closed: Instant) {
+        let Some((first, count)) = pace.left(opened, closed) else {
+            return;
+        };
+        let oldest = closed.saturating_duration_since(first);
+        let interval = pace.interval().as_secs_f64();
+        let mut begun = 0;
+        let together = count.div_ceil(AGES);
+        while begun < count {
+            let some = together.min(count - begun);
+            // The age of the youngest of them: each has waited at least so long.
+            let later = Duration::from_secs_f64((begun + some - 1) as f64 * interval);
+            self.leave_out(oldest.saturating_sub(later), some);
+            begun += some;
+        }
+    }
+
+    /// All of another flow's as well.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.latency.add(&other.latency);
+        if let Some(late) = &other.late {
+            self.late.get_or_insert_default().add(late);
+        }
+        self.unsent += other.unsent;
+    }
+}
+
 impl Outcome {
     /// Transactions a second in the window.
     pub fn transactions_per_s(&self) -> Option<f64> {
-        let latency = self.latency.as_ref()?;
-        Some(latency.count() as f64 / seconds(self.near.window_ns))
+        let done = self.latency.as_ref()?.count() - self.unsent;
+        Some(done as f64 / seconds(self.near.window_ns))
     }
 }
 
@@ -154,14 +234,14 @@ mod tests {
     fn percentiles_are_those_of_what_was_recorded() {
         let mut latency = Latency::new();
         for ns in 1..=1000 {
-            latency.record(ns * 1000);
+            latency.record(Duration::from_micros(ns));
         }
         let close = |share, ns: u64| latency.quantile(share).abs_diff(ns) * 1000 <= ns;
         assert!(close(0.5, 500_000) && close(0.99, 990_000) && close(1.0, 1_000_000));
         assert_eq!(latency.count(), 1000);
         let mut both = Latency::new();
         both.add(&latency);
-        both.record(u64::MAX);
+        both.record(Duration::MAX);
         assert_eq!(both.count(), 1001);
         assert_eq!(both.counts().map(|(_, count)| count).sum::<u64>(), 1001);
     }

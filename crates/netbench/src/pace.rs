@@ -1,4 +1,4 @@
-//! When to send: at times that were fixed before, however late what came before was.
+//! When to send: at times that were fixed before, however late what came before was; and how much at most.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -55,12 +55,64 @@ impl Pace {
         Some(due)
     }
 
+    /// Those that were due from `begin` until before `end`, and not waited for: the first, and how many.
+    pub(crate) fn left(&self, begin: Instant, end: Instant) -> Option<(Instant, u64)> {
+        let due = self.due()?;
+        let interval = self.interval.as_nanos().max(1);
+        let before = begin.saturating_duration_since(due).as_nanos();
+        let skipped = u32::try_from(before.div_ceil(interval)).ok()?;
+        let first = due.checked_add(self.interval.checked_mul(skipped)?)?;
+        let open = end.saturating_duration_since(first).as_nanos();
+        let count = u64::try_from(open.div_ceil(interval)).ok()?;
+        (count > 0).then_some((first, count))
+    }
+
+    /// Between two messages of this flow.
+    pub(crate) fn interval(&self) -> Duration {
+        self.interval
+    }
+
     fn due(&self) -> Option<Instant> {
         let after = self
             .interval
             .checked_mul(self.sent)?
             .checked_add(self.base)?;
         self.begin.checked_add(after)
+    }
+}
+
+/// What may be sent: so many bytes a second, and what is saved of them while nothing is sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bucket {
+    bytes_per_s: f64,
+    most: f64,
+    left: f64,
+    at: Instant,
+}
+
+impl Bucket {
+    /// Saves a tenth of a second's, and no less than one message.
+    pub(crate) fn new(bytes_per_s: f64, message: u32, now: Instant) -> Self {
+        let most = (bytes_per_s / 10.0).max(message.into());
+        Self {
+            bytes_per_s,
+            most,
+            left: most,
+            at: now,
+        }
+    }
+
+    /// Whether a message may be sent now; then it counts as sent.
+    pub(crate) fn take(&mut self, bytes: usize, now: Instant) -> bool {
+        let since = now.saturating_duration_since(self.at).as_secs_f64();
+        self.at = now;
+        self.left = (self.left + since * self.bytes_per_s).min(self.most);
+        let bytes = bytes as f64;
+        let may = bytes <= self.left;
+        if may {
+            self.left -= bytes;
+        }
+        may
     }
 }
 
@@ -89,5 +141,35 @@ mod tests {
         let last = pace.wait(|| false).unwrap();
         let next = pace.wait(|| false).unwrap();
         assert_eq!(next - last, pace.interval);
+    }
+
+    #[test]
+    fn what_was_due_and_not_waited_for_is_counted() {
+        let mut pace = Pace::new(1000.0, 0, 1);
+        let at = |ms| pace.begin + Duration::from_millis(ms);
+        let (begin, third, seventh, later) = (at(0), at(3), at(7), at(9));
+        assert_eq!(pace.left(begin, third), Some((begin, 3)));
+        assert_eq!(pace.left(third, seventh), Some((third, 4)));
+        let between = Duration::from_micros(500);
+        let half = pace.left(third - between, seventh + between);
+        assert_eq!(half, Some((third, 5)));
+        pace.sent = 8;
+        assert_eq!(pace.left(begin, seventh), None);
+        assert_eq!(pace.left(begin, later), Some((later - between * 2, 1)));
+        assert_eq!(Pace::new(1e-6, 0, 1).left(later, later + between), None);
+    }
+
+    #[test]
+    fn a_bucket_gives_its_rate_and_what_it_has_saved() {
+        let begin = Instant::now();
+        let at = |ms| begin + Duration::from_millis(ms);
+        let mut bucket = Bucket::new(1000.0, 50, begin);
+        assert!(bucket.take(60, at(0)) && bucket.take(40, at(0)) && !bucket.take(1, at(0)));
+        assert!(!bucket.take(11, at(10)) && bucket.take(10, at(10)));
+        // However long it was still.
+        assert!(bucket.take(100, at(60_000)) && !bucket.take(1, at(60_000)));
+        let mut slow = Bucket::new(1.0, 65_507, begin);
+        assert!(slow.take(65_507, at(0)) && !slow.take(65_507, at(65_506_000)));
+        assert!(slow.take(65_507, at(65_508_000)));
     }
 }

@@ -63,12 +63,13 @@ fn tune(socket: &Socket, spec: &Spec) -> io::Result<()> {
     Ok(())
 }
 
-/// What the kernel has given, as it counts, and does.
+/// What the kernel has given, as it counts, and does, if it is more than what is there.
 pub(crate) fn buffers(socket: &SockRef<'_>, end: &mut End) {
     let bytes = |size: io::Result<usize>| size.map_or(0, |bytes| bytes as u64);
-    end.send_buffer = bytes(socket.send_buffer_size());
-    end.receive_buffer = bytes(socket.recv_buffer_size());
-    end.busy_poll_us = socket.busy_poll().unwrap_or_default();
+    end.send_buffer = end.send_buffer.max(bytes(socket.send_buffer_size()));
+    end.receive_buffer = end.receive_buffer.max(bytes(socket.recv_buffer_size()));
+    let polls = socket.busy_poll().unwrap_or_default();
+    end.busy_poll_us = end.busy_poll_us.max(polls);
 }
 
 /// Of this process, user and system, in nanoseconds.

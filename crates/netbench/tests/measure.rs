@@ -179,6 +179,8 @@ fn streams_say_what_was_sent_and_what_arrived() {
             assert!(transfer.bits_per_s > 0.0 && transfer.offered_bits_per_s > 0.0);
             assert_eq!(transfer.loss, None);
             assert!(outcome.latency.is_none());
+            let (near, far) = (outcome.near, outcome.far.unwrap());
+            assert_eq!(near.all_bytes, far.all_bytes);
             let outcome = measure(&server, &stream(Test::UdpStream));
             let transfer = outcome.transfer.unwrap();
             assert!(transfer.bits_per_s > 0.0, "{outcome:?}");
@@ -195,7 +197,14 @@ fn streams_say_what_was_sent_and_what_arrived() {
 #[test]
 fn socket_buffers_are_what_was_asked_for_at_both_ends() {
     let server = server("127.0.0.1:0");
-    for test in [Test::TcpRr, Test::UdpRr, Test::TcpStream, Test::UdpStream] {
+    let tests = [
+        Test::TcpRr,
+        Test::UdpRr,
+        Test::TcpCrr,
+        Test::TcpStream,
+        Test::UdpStream,
+    ];
+    for test in tests {
         let outcome = measure(
             &server,
             &Spec {
@@ -216,7 +225,7 @@ fn reads_poll_at_both_ends_as_long_as_was_asked_for() {
         return;
     }
     let server = server("127.0.0.1:0");
-    for test in [Test::TcpRr, Test::UdpRr, Test::TcpStream] {
+    for test in [Test::TcpRr, Test::UdpRr, Test::TcpCrr, Test::TcpStream] {
         let spec = Spec {
             busy_poll_us: Some(50),
             ..spec(test)
@@ -243,6 +252,42 @@ fn in_an_open_loop_no_more_is_sent_than_is_due() {
         let due = window * 100.0 + 3.0;
         assert!(outcome.near.messages as f64 <= due, "{outcome:?}");
     }
+}
+
+#[test]
+fn what_an_open_loop_does_not_get_to_is_told_and_has_waited() {
+    let server = server("127.0.0.1:0");
+    let beyond = |test| Spec {
+        // More than any machine does.
+        rate: Some(1e9),
+        warmup_us: 0,
+        ..spec(test)
+    };
+    let mut all: Vec<Outcome> = [Test::TcpRr, Test::UdpRr, Test::TcpCrr]
+        .map(|test| transacts(&server, &beyond(test)))
+        .into();
+    if sys::require::root() {
+        all.push(ping("127.0.0.1", &beyond(Test::Icmp), &mut go_on).unwrap());
+    }
+    for outcome in all {
+        let latency = outcome.latency.as_ref().unwrap();
+        let done = latency.count() - outcome.unsent;
+        assert!(outcome.unsent > 1_000_000 && done > 0, "{outcome:?}");
+        assert!(done <= outcome.near.messages + 1, "{outcome:?}");
+        let rate = done as f64 / (outcome.near.window_ns as f64 / 1e9);
+        assert!((outcome.transactions_per_s().unwrap() - rate).abs() < 1e-3);
+        // Nearly all of them were never begun, and are as old as a time within the window.
+        assert!(
+            latency.quantile(0.25) > 1_000_000 && latency.quantile(0.5) < outcome.near.window_ns
+        );
+        assert_eq!(
+            outcome.late.unwrap().count(),
+            done,
+            "each began at some time"
+        );
+    }
+    let closed = transacts(&server, &spec(Test::TcpRr));
+    assert_eq!((closed.unsent, closed.late.is_none()), (0, true));
 }
 
 #[test]
@@ -296,20 +341,30 @@ impl Seen {
     }
 }
 
+/// Those of the window have their times, but for one of each flow that began before it.
+fn assert_timed(outcome: &Outcome) {
+    if let Some(latency) = &outcome.latency {
+        let least = ENOUGH - u64::from(outcome.spec.flows);
+        assert!(latency.count() >= least && latency.min() > 0, "{outcome:?}");
+    }
+}
+
 #[test]
 fn a_server_that_goes_ends_the_test_with_what_there_is() {
-    for test in [
-        Test::TcpRr,
-        Test::UdpRr,
-        Test::TcpCrr,
-        Test::TcpStream,
-        Test::UdpStream,
+    for (test, flows) in [
+        (Test::TcpRr, 1),
+        (Test::TcpRr, 3),
+        (Test::UdpRr, 1),
+        (Test::TcpCrr, 2),
+        (Test::TcpStream, 1),
+        (Test::UdpStream, 1),
     ] {
         let mut server = Some(server("127.0.0.1:0"));
         let target = server.as_ref().unwrap().address().to_string();
         let mut session = Session::open(&target, None).unwrap();
         let long = Spec {
             warmup_us: 0,
+            flows,
             ..Spec::new(test, Duration::from_secs(60))
         };
         let mut seen = Seen::default();
@@ -323,6 +378,8 @@ fn a_server_that_goes_ends_the_test_with_what_there_is() {
         assert!(outcome.ended_early.is_some(), "{test}");
         assert!(outcome.far.is_none(), "{test}");
         assert!(outcome.near.messages >= ENOUGH, "{test}");
+        assert_eq!(outcome.latency.is_none(), test.streams());
+        assert_timed(&outcome);
         assert!(matches!(
             session.measure(&long, &mut go_on),
             Err(Error::Lost { .. })
@@ -348,6 +405,7 @@ fn who_stops_a_test_has_what_was_measured_until_then_and_may_begin_another() {
         assert_eq!(outcome.ended_early.as_deref(), Some("stopped"));
         assert!(outcome.near.messages >= ENOUGH);
         assert!(outcome.far.is_some());
+        assert_timed(&outcome);
     }
     assert_eq!(
         server.status(),

@@ -12,13 +12,17 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 use super::{Error, Progress, Watch};
 use crate::flow::Totals;
-use crate::outcome::{Latency, Outcome};
+use crate::outcome::{Outcome, Times};
 use crate::pace::Pace;
 use crate::socket::{self, timed_out};
 use crate::spec::Spec;
 
 /// What has not been answered for so long is lost.
 const PATIENCE: Duration = Duration::from_secs(1);
+const DENIED: Error = Error::Missing {
+    what: "icmp needs CAP_NET_RAW, or a group within net.ipv4.ping_group_range",
+    remedy: "run it as root, or let all groups: sysctl -w net.ipv4.ping_group_range='0 2147483647'",
+};
 /// How often it is said how far it is.
 const SHOWN: Duration = Duration::from_millis(100);
 /// Type, code, checksum, identifier and sequence number.
@@ -31,10 +35,13 @@ const WORD: usize = 4;
 
 pub(super) fn measure(target: IpAddr, spec: &Spec, watch: Watch<'_>) -> Result<Outcome, Error> {
     let failed = |cause| Error::Icmp { target, cause };
-    let mut echo = Echo::open(target, spec).map_err(failed)?;
+    let mut echo = Echo::open(target, spec).map_err(|cause| match cause.kind() {
+        io::ErrorKind::PermissionDenied => DENIED,
+        _ => failed(cause),
+    })?;
     let totals = Totals::default();
     totals.sizes(&(&echo.socket).into());
-    let mut latency = Latency::new();
+    let mut times = Times::default();
     let mut pace = spec.rate.map(|rate| Pace::new(rate, 0, 1));
     let begun = Instant::now();
     let (mut window, mut shown) = (None, begun);
@@ -67,12 +74,14 @@ pub(super) fn measure(target: IpAddr, spec: &Spec, watch: Watch<'_>) -> Result<O
             None => Some(now),
         };
         let Some(sent) = sent else { continue };
+        if pace.is_some() && measured.is_some() {
+            times.began_late(sent.max(now).elapsed());
+        }
         match echo.ask().map_err(failed)? {
             Some(bytes) => {
                 totals.count(bytes);
                 if measured.is_some() {
-                    let took = sent.elapsed().as_nanos();
-                    latency.record(u64::try_from(took).unwrap_or(u64::MAX));
+                    times.took(sent.elapsed());
                 }
             }
             None if measured.is_some() => totals.lose(),
@@ -80,13 +89,19 @@ pub(super) fn measure(target: IpAddr, spec: &Spec, watch: Watch<'_>) -> Result<O
         }
     }
     let window = window.map_or_else(|| totals.mark(), |(window, _)| window);
+    let near = totals.close(&window, spec.flows);
+    if let (Some(pace), Some((opened, closed))) = (pace, totals.measured()) {
+        times.leave_out_all(&pace, opened, closed);
+    }
     Ok(Outcome {
         spec: spec.clone(),
-        near: totals.close(&window),
+        near,
         far: None,
-        latency: Some(latency),
+        latency: Some(times.latency),
         transfer: None,
         lost: totals.lost(),
+        unsent: times.unsent,
+        late: times.late,
         ended_early: early,
     })
 }

@@ -53,6 +53,8 @@ pub enum Error {
     Version { target: String, theirs: u16 },
     #[error("{target} refuses this client: {why}")]
     Refused { target: String, why: String },
+    #[error("{target} has no room for this client: {why}; try again later")]
+    Busy { target: String, why: String },
     #[error("{0} asks for a token: name its file")]
     NoToken(String),
     #[error("{target} declines {test}: {why}")]
@@ -65,6 +67,12 @@ pub enum Error {
     Lost { target: String, cause: String },
     #[error("icmp to {target}: {cause}")]
     Icmp { target: IpAddr, cause: io::Error },
+    /// This machine cannot do it; with what helps.
+    #[error("{what}; {remedy}")]
+    Missing {
+        what: &'static str,
+        remedy: &'static str,
+    },
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -80,7 +88,12 @@ impl Error {
             | Self::Refused { .. }
             | Self::NoToken(_)
             | Self::Declined { .. } => true,
-            Self::Unreachable { .. } | Self::Lost { .. } | Self::Icmp { .. } | Self::Io(_) => false,
+            Self::Unreachable { .. }
+            | Self::Busy { .. }
+            | Self::Lost { .. }
+            | Self::Icmp { .. }
+            | Self::Missing { .. }
+            | Self::Io(_) => false,
         }
     }
 }
@@ -162,7 +175,8 @@ impl Session {
         let target = self.target.clone();
         match self.hear()? {
             ToClient::Admitted => Ok(()),
-            ToClient::Refused { why } => Err(Error::Refused { target, why }),
+            ToClient::Refused { why, later: true } => Err(Error::Busy { target, why }),
+            ToClient::Refused { why, .. } => Err(Error::Refused { target, why }),
             _ => Err(self.fault(Fault::NotDue)),
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::{Error, Progress, Session, Watch};
 use crate::flow::{Totals, Window, ask, stream};
 use crate::message::{COOKIE, Cookie};
-use crate::outcome::{End, Latency, Outcome, Transfer};
+use crate::outcome::{End, Outcome, Times, Transfer};
 use crate::pace::Pace;
 use crate::socket::{self, timed_out};
 use crate::spec::{Direction, Spec, Test};
@@ -44,26 +44,34 @@ pub(super) fn measure(
                 spec,
                 totals: &totals,
             };
-            flows.push(scope.spawn(move || flow.totals.run(|| flow.run())));
+            flows.push(scope.spawn(move || {
+                let mut clock = ask::Clock::new(flow.totals);
+                flow.totals.run(|| flow.run(&mut clock));
+                // However it has ended: what it has timed until then is there.
+                clock
+            }));
         }
         let outcome = drive(session, spec, &totals, watch);
         totals.cut();
         let mut outcome = outcome?;
-        outcome.latency = times(spec, flows);
+        let times = times(flows);
+        outcome.unsent = times.unsent;
+        outcome.late = times.late;
+        outcome.latency = (!spec.test.streams()).then_some(times.latency);
         Ok(outcome)
     })
 }
 
-/// What all flows came to; none of a stream.
-fn times(spec: &Spec, flows: Vec<ScopedJoinHandle<'_, Option<Latency>>>) -> Option<Latency> {
-    let mut all = Latency::new();
+/// What all flows came to.
+fn times(flows: Vec<ScopedJoinHandle<'_, ask::Clock<'_>>>) -> Times {
+    let mut all = Times::default();
     for flow in flows {
         // A thread that panicked has said so.
-        if let Ok(Some(times)) = flow.join() {
-            all.add(&times);
+        if let Ok(clock) = flow.join() {
+            all.add(&clock.times());
         }
     }
-    (!spec.test.streams()).then_some(all)
+    all
 }
 
 fn drive(
@@ -82,19 +90,25 @@ fn drive(
         marked = session.mark();
         early = attend(session, spec.duration(), Some(&window), totals, watch);
     }
-    let mut near = totals.close(&window);
+    let mut near = totals.close(&window, spec.flows);
     // Who sends stops before the last of it is waited for.
     if spec.direction == Direction::Up || !spec.test.streams() {
         totals.stop();
-        finish(totals);
+        totals.finish(LAST);
     }
     let far = marked.and_then(|()| session.end(totals.bytes()));
     let lost_server = far.as_ref().err().map(ToString::to_string);
     if let (Ok(far), Direction::Down) = (&far, spec.direction) {
-        totals.rest(far.all_bytes, QUIET, LAST);
+        // Of a connection nothing is lost: what has not come yet is late.
+        let quiet = match spec.test.datagrams() {
+            true => QUIET,
+            false => LAST,
+        };
+        totals.rest(far.all_bytes, quiet, LAST);
     }
     totals.stop();
     near.all_messages = totals.messages();
+    near.all_bytes = totals.bytes();
     let far = far.ok();
     Ok(Outcome {
         spec: spec.clone(),
@@ -103,6 +117,8 @@ fn drive(
         far,
         latency: None,
         lost: totals.lost(),
+        unsent: 0,
+        late: None,
         ended_early: early.or(lost_server),
     })
 }
@@ -174,14 +190,6 @@ fn attend(
     }
 }
 
-/// Waits until the flows have done what they had begun.
-fn finish(totals: &Totals) {
-    let begun = Instant::now();
-    while totals.is_running() && begun.elapsed() < LAST {
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// One flow at this end.
 #[derive(Clone, Copy)]
 struct Flow<'a> {
@@ -193,17 +201,25 @@ struct Flow<'a> {
 }
 
 impl Flow<'_> {
-    fn run(&self) -> io::Result<Latency> {
-        let clock = || ask::Clock::new(self.spec, self.number, self.totals);
+    fn run(&self, clock: &mut ask::Clock<'_>) -> io::Result<()> {
         match self.spec.test {
             Test::TcpCrr => {
                 self.totals.met();
-                ask::connect(self.to, &self.cookie, self.spec, clock())
+                clock.start(self.spec, self.number);
+                ask::connect(self.to, &self.cookie, self.spec, clock)
             }
-            Test::TcpRr => ask::tcp(&mut self.connect()?, self.spec, clock()),
-            Test::UdpRr => ask::udp(&self.meet()?, self.spec, clock()),
-            Test::TcpStream => self.tcp_stream().map(|()| Latency::new()),
-            _ => self.udp_stream().map(|()| Latency::new()),
+            Test::TcpRr => {
+                let mut stream = self.connect()?;
+                clock.start(self.spec, self.number);
+                ask::tcp(&mut stream, self.spec, clock)
+            }
+            Test::UdpRr => {
+                let socket = self.meet()?;
+                clock.start(self.spec, self.number);
+                ask::udp(&socket, self.spec, clock)
+            }
+            Test::TcpStream => self.tcp_stream(),
+            _ => self.udp_stream(),
         }
     }
 
@@ -230,7 +246,7 @@ impl Flow<'_> {
         let socket = socket::tcp(self.to.ip(), self.spec)?;
         socket.connect_timeout(&self.to.into(), MEETING)?;
         let mut stream = TcpStream::from(socket);
-        self.totals.adopt(&stream)?;
+        self.totals.adopt(&(&stream).into())?;
         stream.write_all(&self.cookie)?;
         let mut back = Cookie::default();
         stream.read_exact(&mut back)?;
@@ -246,7 +262,7 @@ impl Flow<'_> {
         };
         let socket = socket::udp((any, 0).into(), self.spec)?;
         socket.connect(self.to)?;
-        self.totals.sizes(&(&socket).into());
+        self.totals.adopt(&(&socket).into())?;
         let begun = Instant::now();
         let mut room = [0; COOKIE];
         while begun.elapsed() < MEETING {

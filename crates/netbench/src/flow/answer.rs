@@ -2,10 +2,12 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, UdpSocket};
+use std::time::Instant;
 
 use super::Totals;
 use super::stream::is_loss;
 use crate::message::{COOKIE, Cookie};
+use crate::pace::Bucket;
 use crate::socket::timed_out;
 use crate::spec::Spec;
 
@@ -24,7 +26,11 @@ pub(crate) fn tcp(stream: &mut TcpStream, spec: &Spec, totals: &Totals) -> io::R
 }
 
 /// One request; who reads the answer sees this end close first.
-pub(crate) fn once(stream: &mut TcpStream, spec: &Spec, totals: &Totals) -> io::Result<()> {
+pub(crate) fn once(
+    stream: &mut (impl io::Read + io::Write),
+    spec: &Spec,
+    totals: &Totals,
+) -> io::Result<()> {
     let mut request = vec![0; spec.request as usize];
     stream.read_exact(&mut request)?;
     stream.write_all(&vec![0; spec.response as usize])?;
@@ -32,17 +38,21 @@ pub(crate) fn once(stream: &mut TcpStream, spec: &Spec, totals: &Totals) -> io::
     Ok(())
 }
 
-/// Answers each datagram, until it is stopped. The first byte says which request it is an answer to.
+/// Answers each datagram, until it is stopped. The first byte says which request it is an answer to. What is more than
+/// may be sent is not answered, and lost to who has asked: put off, it would look like a slow path.
 pub(crate) fn udp(
     socket: &UdpSocket,
     spec: &Spec,
     cookie: &Cookie,
+    mut bucket: Option<Bucket>,
     totals: &Totals,
 ) -> io::Result<()> {
     let mut room = vec![0; 1 << 16];
     let mut response = vec![0; spec.response as usize];
     while !totals.is_stopped() {
         let received = match socket.recv(&mut room) {
+            // It was cut.
+            Ok(0) => continue,
             Ok(received) => received,
             Err(error) if timed_out(&error) || is_loss(&error) => continue,
             Err(error) => return Err(error),
@@ -54,6 +64,11 @@ pub(crate) fn udp(
         }
         if let (Some(to), Some(from)) = (response.first_mut(), room.first()) {
             *to = *from;
+        }
+        if let Some(bucket) = &mut bucket
+            && !bucket.take(response.len(), Instant::now())
+        {
+            continue;
         }
         match socket.send(&response) {
             Err(error) if !is_loss(&error) && !timed_out(&error) => return Err(error),

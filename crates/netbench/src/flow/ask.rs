@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::Totals;
 use super::stream::is_loss;
 use crate::message::Cookie;
-use crate::outcome::Latency;
+use crate::outcome::Times;
 use crate::pace::Pace;
 use crate::socket::{self, timed_out};
 use crate::spec::Spec;
@@ -16,19 +16,25 @@ use crate::spec::Spec;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The moments at which transactions begin, and the times that they took.
+#[derive(Debug)]
 pub(crate) struct Clock<'a> {
     pace: Option<Pace>,
     totals: &'a Totals,
-    latency: Latency,
+    times: Times,
 }
 
 impl<'a> Clock<'a> {
-    pub(crate) fn new(spec: &Spec, flow: u16, totals: &'a Totals) -> Self {
+    pub(crate) fn new(totals: &'a Totals) -> Self {
         Self {
-            pace: spec.rate.map(|rate| Pace::new(rate, flow, spec.flows)),
+            pace: None,
             totals,
-            latency: Latency::new(),
+            times: Times::default(),
         }
+    }
+
+    /// The flow has met its other end: where transactions have times of their own, they count from now.
+    pub(crate) fn start(&mut self, spec: &Spec, flow: u16) {
+        self.pace = spec.rate.map(|rate| Pace::new(rate, flow, spec.flows));
     }
 
     /// When the next one begins, or should have; none when all have to stop. It counts if the window was
@@ -38,35 +44,51 @@ impl<'a> Clock<'a> {
         if totals.is_stopped() {
             return None;
         }
-        let begin = match &mut self.pace {
-            Some(pace) => pace.wait(|| totals.is_stopped())?,
-            None => Instant::now(),
+        let Some(pace) = &mut self.pace else {
+            return Some((Instant::now(), totals.is_measured()));
         };
-        Some((begin, totals.is_measured()))
+        let free = Instant::now();
+        let due = pace.wait(|| totals.is_stopped())?;
+        let counts = totals.is_measured();
+        if counts {
+            // The wait for the one before is the path's, and in this one's time; what is beyond that is this end's own.
+            self.times.began_late(due.max(free).elapsed());
+        } else if let Some((_, closed)) = totals.measured() {
+            if due < closed {
+                self.times.leave_out(closed - due, 1);
+            }
+            return None;
+        }
+        Some((due, counts))
     }
 
     fn done(&mut self, (begin, counts): (Instant, bool), bytes: usize) {
         let took = begin.elapsed();
         self.totals.count(bytes);
         if counts {
-            self.latency
-                .record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+            self.times.took(took);
         }
     }
 
-    fn lost(&self, (_, counts): (Instant, bool)) {
-        if counts {
+    /// One that began before the window, and was waited for within it, has kept that empty.
+    fn lost(&self, (begin, _): (Instant, bool)) {
+        if self.totals.was_measured_since(begin) {
             self.totals.lose();
         }
+    }
+
+    /// What there is when the window is closed, however the flow has ended. What was due in it and never begun
+    /// took at least until then.
+    pub(crate) fn times(mut self) -> Times {
+        if let (Some(pace), Some((opened, closed))) = (self.pace, self.totals.measured()) {
+            self.times.leave_out_all(&pace, opened, closed);
+        }
+        self.times
     }
 }
 
 /// Over one connection.
-pub(crate) fn tcp(
-    stream: &mut TcpStream,
-    spec: &Spec,
-    mut clock: Clock<'_>,
-) -> io::Result<Latency> {
+pub(crate) fn tcp(stream: &mut TcpStream, spec: &Spec, clock: &mut Clock<'_>) -> io::Result<()> {
     let request = vec![0; spec.request as usize];
     let mut response = vec![0; spec.response as usize];
     while let Some(begun) = clock.next() {
@@ -74,7 +96,7 @@ pub(crate) fn tcp(
         stream.read_exact(&mut response)?;
         clock.done(begun, response.len());
     }
-    Ok(clock.latency)
+    Ok(())
 }
 
 /// Over a connection each, from its opening until the answer is there.
@@ -82,11 +104,12 @@ pub(crate) fn connect(
     to: SocketAddr,
     cookie: &Cookie,
     spec: &Spec,
-    mut clock: Clock<'_>,
-) -> io::Result<Latency> {
+    clock: &mut Clock<'_>,
+) -> io::Result<()> {
     let mut request = cookie.to_vec();
     request.resize(request.len() + spec.request as usize, 0);
     let mut response = vec![0; spec.response as usize];
+    let mut sized = false;
     while let Some(begun) = clock.next() {
         let socket = socket::tcp(to.ip(), spec)?;
         socket.connect_timeout(&to.into(), PATIENCE * 5)?;
@@ -95,14 +118,19 @@ pub(crate) fn connect(
         stream.write_all(&request)?;
         stream.read_exact(&mut response)?;
         clock.done(begun, response.len());
+        if !sized {
+            // All are alike.
+            clock.totals.sizes(&(&stream).into());
+            sized = true;
+        }
         // The server closes first: its end, which has room for it, is the one that lingers.
         let _end = stream.read(&mut [0]);
     }
-    Ok(clock.latency)
+    Ok(())
 }
 
 /// In a datagram each way.
-pub(crate) fn udp(socket: &UdpSocket, spec: &Spec, mut clock: Clock<'_>) -> io::Result<Latency> {
+pub(crate) fn udp(socket: &UdpSocket, spec: &Spec, clock: &mut Clock<'_>) -> io::Result<()> {
     let mut request = vec![0; spec.request as usize];
     let mut room = vec![0; 1 << 16];
     let mut number = 0_u8;
@@ -121,7 +149,7 @@ pub(crate) fn udp(socket: &UdpSocket, spec: &Spec, mut clock: Clock<'_>) -> io::
             None => clock.lost(begun),
         }
     }
-    Ok(clock.latency)
+    Ok(())
 }
 
 /// Waits for the answer to this request; those to others come too late.
@@ -129,6 +157,8 @@ fn answer(socket: &UdpSocket, number: u8, room: &mut [u8]) -> io::Result<Option<
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
         match socket.recv(room) {
+            // It was cut.
+            Ok(0) => break,
             Ok(received) if room.first() == Some(&number) => return Ok(Some(received)),
             Ok(_) => {}
             Err(error) if timed_out(&error) || is_loss(&error) => {}
@@ -136,4 +166,90 @@ fn answer(socket: &UdpSocket, number: u8, room: &mut [u8]) -> io::Result<Option<
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::spec::Test;
+
+    fn paced(rate: f64) -> Spec {
+        Spec {
+            rate: Some(rate),
+            ..Spec::new(Test::TcpRr, Duration::from_secs(1))
+        }
+    }
+
+    #[test]
+    fn what_was_due_and_never_begun_took_until_the_window_was_closed() {
+        let totals = Totals::default();
+        let window = totals.mark();
+        let mut clock = Clock::new(&totals);
+        clock.start(&paced(1000.0), 0);
+        let begun = clock.next().unwrap();
+        // The path stands still until the end: some ten more were due meanwhile.
+        thread::sleep(Duration::from_millis(10));
+        totals.close(&window, 1);
+        clock.done(begun, 1);
+        totals.stop();
+        assert!(clock.next().is_none());
+        let times = clock.times();
+        assert!(times.unsent >= 9, "{times:?}");
+        assert_eq!(times.latency.count(), times.unsent + 1);
+        // The oldest has waited all the while but for its interval.
+        assert!(times.latency.quantile(0.9) >= 8_000_000, "{times:?}");
+        assert_eq!(times.late.unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_late_for_the_one_before_it_is_not_this_ends_doing() {
+        let totals = Totals::default();
+        totals.mark();
+        let mut clock = Clock::new(&totals);
+        clock.start(&paced(1e6), 0);
+        thread::sleep(Duration::from_millis(50));
+        let (due, counts) = clock.next().unwrap();
+        clock.done((due, counts), 1);
+        let times = clock.times();
+        assert!(counts && times.latency.min() >= 50_000_000);
+        assert!(times.late.unwrap().max() < times.latency.min());
+        // Nobody has closed the window.
+        assert_eq!(times.unsent, 0);
+    }
+
+    #[test]
+    fn in_a_closed_loop_nothing_is_due() {
+        let totals = Totals::default();
+        let window = totals.mark();
+        let mut clock = Clock::new(&totals);
+        clock.start(&Spec::new(Test::TcpRr, Duration::from_secs(1)), 0);
+        let begun = clock.next().unwrap();
+        totals.close(&window, 1);
+        clock.done(begun, 1);
+        let times = clock.times();
+        assert_eq!((times.latency.count(), times.unsent), (1, 0));
+        assert!(times.late.is_none());
+    }
+
+    #[test]
+    fn a_wait_that_reaches_into_the_window_is_a_loss_within_it() {
+        let totals = Totals::default();
+        let mut clock = Clock::new(&totals);
+        let before = clock.next().unwrap();
+        clock.lost(before);
+        assert_eq!(totals.lost(), 0);
+        let window = totals.mark();
+        clock.lost(before);
+        assert_eq!(totals.lost(), 1);
+        // However much longer the wait was.
+        totals.close(&window, 1);
+        clock.lost(before);
+        assert_eq!(totals.lost(), 2);
+        let after = clock.next().unwrap();
+        clock.lost(after);
+        assert_eq!(totals.lost(), 2);
+    }
 }

@@ -107,9 +107,14 @@ pub(crate) fn udp_receive(socket: &UdpSocket, cookie: &Cookie, totals: &Totals) 
             Ok(COOKIE) if room.starts_with(&last) => {
                 // Who sent it may be gone.
                 let _ = socket.send(&last);
+                if !parting {
+                    totals.part();
+                }
                 parting = true;
                 socket.set_read_timeout(Some(OVERTAKEN))?;
             }
+            // It was cut.
+            Ok(0) => {}
             Ok(received) => totals.count(received),
             Err(error) if timed_out(&error) && parting => return Ok(()),
             Err(error) if timed_out(&error) || is_loss(&error) => {}
@@ -148,8 +153,14 @@ mod tests {
             sender.send(datagram).unwrap();
         }
         let totals = Totals::default();
+        let window = totals.mark();
         // Nobody stops it, and nothing else has it look whether to stop.
         udp_receive(&receiver, &cookie, &totals).unwrap();
+        // It has waited for what may have been overtaken: that is no part of the window.
+        let whole = totals.close(&window, 0).window_ns;
+        let ended = totals.close(&window, 1).window_ns;
+        let waited = u64::try_from(OVERTAKEN.as_nanos()).unwrap();
+        assert!(ended + waited <= whole, "{ended} of {whole}");
         assert_eq!((totals.messages(), totals.bytes()), (2, 2 * MESSAGE as u64));
         let mut room = [0; MESSAGE];
         let back = sender.recv(&mut room).unwrap();

@@ -1,6 +1,7 @@
 //! The end that answers: it does what a client asks for within its limits, one test at a time for each
 //! client, and sends nothing to anybody else.
 
+mod connections;
 mod ports;
 mod session;
 mod sockets;
@@ -9,12 +10,13 @@ mod udp;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use self::connections::Connections;
 pub use self::ports::Ports;
 use crate::token::Token;
 
@@ -28,7 +30,7 @@ pub struct Limits {
     pub clients: usize,
     /// Of a test, with its warm-up.
     pub duration: Duration,
-    /// That it sends, in payload bits a second; none: as fast as it can.
+    /// That it sends in datagrams, in payload bits a second; none: as fast as it can.
     pub bits_per_s: Option<f64>,
 }
 
@@ -63,10 +65,10 @@ pub enum Error {
 /// What it has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Connected now.
+    /// Admitted, and connected now.
     pub clients: usize,
     pub tests: u64,
-    /// That were no clients, had the wrong token, or were too many.
+    /// That were no clients, had the wrong token, took too long to say who they are, or were too many.
     pub refused: u64,
     /// Connections and datagrams for a test that were from somebody else.
     pub strangers: u64,
@@ -88,7 +90,7 @@ struct Shared {
     limits: Limits,
     data_ports: Option<Ports>,
     stop: AtomicBool,
-    clients: AtomicUsize,
+    connections: Connections,
     tests: AtomicU64,
     refused: AtomicU64,
     strangers: AtomicU64,
@@ -112,7 +114,7 @@ impl Server {
             limits: settings.limits,
             data_ports: settings.data_ports,
             stop: AtomicBool::new(false),
-            clients: AtomicUsize::new(0),
+            connections: Connections::default(),
             tests: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             strangers: AtomicU64::new(0),
@@ -137,7 +139,7 @@ impl Server {
 
     pub fn status(&self) -> Status {
         let Shared {
-            clients,
+            connections,
             tests,
             refused,
             strangers,
@@ -145,7 +147,7 @@ impl Server {
             ..
         } = &*self.shared;
         Status {
-            clients: clients.load(Relaxed),
+            clients: connections.clients(),
             tests: tests.load(Relaxed),
             refused: refused.load(Relaxed),
             strangers: strangers.load(Relaxed),
@@ -157,6 +159,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stop.store(true, Relaxed);
+        self.shared.connections.close();
         if let Some(accepting) = self.accepting.take() {
             // A thread that panicked has said so.
             let _ = accepting.join();
@@ -181,16 +184,17 @@ impl Shared {
                     continue;
                 };
                 let shared = &self;
-                shared.clients.fetch_add(1, Relaxed);
                 let serve = move || {
-                    if session::serve(shared, &stream, from).is_err() {
+                    let served = match shared.connections.enter(&stream) {
+                        Ok(entry) => session::serve(shared, &stream, from, &entry),
+                        Err(error) => Err(error.into()),
+                    };
+                    if served.is_err() {
                         shared.refused.fetch_add(1, Relaxed);
                     }
-                    shared.clients.fetch_sub(1, Relaxed);
                 };
                 let named = thread::Builder::new().name("client".to_owned());
                 if named.spawn_scoped(scope, serve).is_err() {
-                    shared.clients.fetch_sub(1, Relaxed);
                     shared.refused.fetch_add(1, Relaxed);
                 }
             }

@@ -1,20 +1,23 @@
 //! One client: who it is, and one test after the other.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::connections::Entry;
 use super::{Shared, readable, sockets};
 use crate::flow::Totals;
-use crate::message::{COOKIE, Cookie, Fault, ToClient, ToServer, greet, hear, say};
+use crate::message::{
+    COOKIE, Cookie, Fault, LARGEST_HELLO, ToClient, ToServer, greet, hear, hear_at_most, say,
+};
 use crate::outcome::End;
 use crate::socket;
 use crate::spec::{Direction, Spec, Test};
 use crate::token::CHALLENGE;
 
-/// A client says what it has to say within this.
+/// A stranger says who it is within this, and a client what it has to say.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two tests it may think for so long.
 const IDLE: Duration = Duration::from_hours(1);
@@ -28,17 +31,22 @@ const LONGEST_QUIET: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// When it was none, or one that is not served.
-pub(super) fn serve(shared: &Shared, stream: &TcpStream, from: SocketAddr) -> Result<(), Fault> {
+pub(super) fn serve(
+    shared: &Shared,
+    stream: &TcpStream,
+    from: SocketAddr,
+    entry: &Entry<'_>,
+) -> Result<(), Fault> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut client = Client {
         shared,
         stream,
         from,
     };
-    client.admit()?;
+    client.admit(entry)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     // What goes wrong from here on ends its tests, and is none of a stranger.
     while let Ok(message) = client.hear(IDLE) {
         let begun = match message {
@@ -60,12 +68,16 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    fn admit(&mut self) -> Result<(), Fault> {
-        greet(&mut self.stream)?;
+    fn admit(&mut self, entry: &Entry<'_>) -> Result<(), Fault> {
+        let mut stranger = Stranger {
+            stream: self.stream,
+            until: Instant::now() + PATIENCE,
+        };
+        greet(&mut stranger)?;
         let bytes = socket::random::<CHALLENGE>()?;
         let token = self.shared.token.is_some();
         self.say(&ToClient::Challenge { bytes, token })?;
-        let ToServer::Hello { answer } = self.hear(PATIENCE)? else {
+        let ToServer::Hello { answer } = hear_at_most(LARGEST_HELLO, &mut stranger)? else {
             return Err(Fault::NotDue);
         };
         let known = match (&self.shared.token, answer) {
@@ -73,19 +85,18 @@ impl Client<'_> {
             (Some(_), None) => false,
             (None, _) => true,
         };
-        let refusal = if !known {
-            Some("it does not know the token")
-        } else if self.shared.clients.load(Relaxed) > self.shared.limits.clients {
-            Some("there are as many clients as the server takes")
-        } else {
-            None
-        };
-        let Some(why) = refusal else {
-            return self.say(&ToClient::Admitted);
-        };
-        self.say(&ToClient::Refused {
-            why: why.to_owned(),
-        })?;
+        if !known {
+            return self.refuse("it does not know the token", false);
+        }
+        if !entry.admit(self.shared.limits.clients) {
+            return self.refuse("there are as many clients as the server takes", true);
+        }
+        self.say(&ToClient::Admitted)
+    }
+
+    fn refuse(&mut self, why: &str, later: bool) -> Result<(), Fault> {
+        let why = why.to_owned();
+        self.say(&ToClient::Refused { why, later })?;
         Err(Fault::NotDue)
     }
 
@@ -161,7 +172,7 @@ impl Client<'_> {
         let ToServer::End { bytes } = self.hear(spec.duration() + GRACE)? else {
             return Err(Fault::NotDue);
         };
-        let end = totals.close(&window);
+        let end = totals.close(&window, spec.flows);
         // Of transactions the client has had every answer that it waited for.
         if spec.test.streams() {
             let due = match spec.direction {
@@ -171,7 +182,12 @@ impl Client<'_> {
                     u64::MAX
                 }
             };
-            totals.rest(due, QUIET, LONGEST_QUIET);
+            // Of a connection nothing is lost: what has not come yet is late.
+            let quiet = match spec.test.datagrams() {
+                true => QUIET,
+                false => LONGEST_QUIET,
+            };
+            totals.rest(due, quiet, LONGEST_QUIET);
         }
         let end = End {
             all_messages: totals.messages(),
@@ -179,5 +195,32 @@ impl Client<'_> {
             ..end
         };
         self.say(&ToClient::Ended(end))
+    }
+}
+
+/// A connection of nobody known: all that it says comes before a moment, in however small pieces.
+struct Stranger<'a> {
+    stream: &'a TcpStream,
+    until: Instant,
+}
+
+impl Read for Stranger<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(into)
+    }
+}
+
+impl Write for Stranger<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
     }
 }

@@ -2,17 +2,18 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::Scope;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::{Ports, Shared, readable, udp};
+use super::{Ports, Shared, TICK, readable, udp};
 use crate::flow::{Totals, answer, stream};
 use crate::message::{COOKIE, Cookie};
 use crate::socket;
 use crate::spec::{self, Direction, Spec};
 
-/// Whose connection it is, it says within this.
+/// Whose connection it is, it says within this. Then it may be slow, but not silent for so long.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is known of a test while it goes on.
@@ -59,7 +60,17 @@ impl Sockets {
         let test = *test;
         match self {
             Self::Connections(listener) => {
-                scope.spawn(move || test.totals.run(|| test.accept(scope, &listener)));
+                // Connections that are for one request are served by who has accepted them: as many at once as the
+                // client opens, or it would measure a queue.
+                let acceptors = match test.spec.test {
+                    spec::Test::TcpCrr => test.spec.flows,
+                    _ => 1,
+                };
+                let listener = Arc::new(listener);
+                for _ in 0..acceptors {
+                    let listener = Arc::clone(&listener);
+                    scope.spawn(move || test.totals.run(|| test.accept(scope, &listener)));
+                }
             }
             Self::Datagrams(sockets) => {
                 for (flow, socket) in (0..).zip(sockets) {
@@ -73,22 +84,28 @@ impl Sockets {
 impl<'scope> Test<'scope> {
     fn accept(self, scope: &'scope Scope<'scope, '_>, listener: &TcpListener) -> io::Result<()> {
         listener.set_nonblocking(true)?;
+        self.totals.adopt_listener(&listener.into())?;
         let mut flows = 0;
         while !self.totals.is_stopped() {
             if !readable(listener) {
                 continue;
             }
-            let (mut stream, from) = match listener.accept() {
+            let (stream, from) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if socket::timed_out(&error) => continue,
                 Err(error) => return Err(error),
             };
-            if from.ip() != self.peer || self.shows_cookie(&mut stream).is_err() {
+            if from.ip() != self.peer || self.shows_cookie(&stream).is_err() {
                 self.shared.strangers.fetch_add(1, Relaxed);
                 continue;
             }
             if self.spec.test == spec::Test::TcpCrr {
-                self.one(&mut stream);
+                if flows == 0 {
+                    // All are alike.
+                    self.totals.sizes(&(&stream).into());
+                    flows = 1;
+                }
+                self.one(&stream);
                 continue;
             }
             // A client that opens more than it has asked for is a stranger's.
@@ -97,23 +114,20 @@ impl<'scope> Test<'scope> {
                 continue;
             }
             flows += 1;
-            self.totals.adopt(&stream)?;
-            scope.spawn(move || {
-                self.totals.run(|| {
-                    stream.write_all(&self.cookie)?;
-                    self.flow(&mut stream)
-                })
-            });
+            self.totals.adopt(&(&stream).into())?;
+            scope.spawn(move || self.totals.run(|| self.flow(stream)));
         }
         Ok(())
     }
 
-    fn shows_cookie(&self, stream: &mut TcpStream) -> io::Result<()> {
+    fn shows_cookie(&self, stream: &TcpStream) -> io::Result<()> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TICK))?;
+        stream.set_write_timeout(Some(TICK))?;
+        let until = Some(Instant::now() + PATIENCE);
         let mut shown = [0; COOKIE];
-        stream.read_exact(&mut shown)?;
+        self.patient(stream, until).read_exact(&mut shown)?;
         match shown == self.cookie {
             true => Ok(()),
             false => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
@@ -121,21 +135,80 @@ impl<'scope> Test<'scope> {
     }
 
     /// A connection that is for one request. What goes wrong with it, the client sees.
-    fn one(&self, stream: &mut TcpStream) {
-        if answer::once(stream, self.spec, self.totals).is_ok() {
+    fn one(&self, stream: &TcpStream) {
+        let mut patient = self.patient(stream, None);
+        if answer::once(&mut patient, self.spec, self.totals).is_ok() {
             let _ = stream.shutdown(Shutdown::Write);
         }
     }
 
-    fn flow(&self, stream: &mut TcpStream) -> io::Result<()> {
+    fn patient<'a>(&'a self, stream: &'a TcpStream, until: Option<Instant>) -> Patient<'a> {
+        Patient {
+            stream,
+            totals: self.totals,
+            until,
+        }
+    }
+
+    /// A connection for the whole test, which is cut when it ends.
+    fn flow(&self, mut stream: TcpStream) -> io::Result<()> {
         stream.set_read_timeout(None)?;
+        stream.set_write_timeout(None)?;
+        stream.write_all(&self.cookie)?;
         match (self.spec.test, self.spec.direction) {
-            (spec::Test::TcpStream, Direction::Up) => stream::tcp_receive(stream, self.totals),
+            (spec::Test::TcpStream, Direction::Up) => stream::tcp_receive(&mut stream, self.totals),
             (spec::Test::TcpStream, Direction::Down) => {
-                stream::tcp_send(stream, self.spec.message, self.totals)?;
+                stream::tcp_send(&mut stream, self.spec.message, self.totals)?;
                 stream.shutdown(Shutdown::Write)
             }
-            _ => answer::tcp(stream, self.spec, self.totals),
+            _ => answer::tcp(&mut stream, self.spec, self.totals),
         }
+    }
+}
+
+/// A connection that nobody cuts: it is looked every [`TICK`] whether the test has ended.
+struct Patient<'a> {
+    stream: &'a TcpStream,
+    totals: &'a Totals,
+    /// All has to be there by then, however slowly it comes.
+    until: Option<Instant>,
+}
+
+impl Patient<'_> {
+    fn retry<T>(&self, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        let mut waits = None;
+        loop {
+            let over = self.until.is_some_and(|until| Instant::now() > until);
+            if over || self.totals.is_stopped() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            match act() {
+                Err(error) if socket::timed_out(&error) => {
+                    let waits = *waits.get_or_insert_with(Instant::now);
+                    if waits.elapsed() > PATIENCE {
+                        return Err(error);
+                    }
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+impl io::Read for Patient<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let mut stream = self.stream;
+        self.retry(|| stream.read(into))
+    }
+}
+
+impl io::Write for Patient<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut stream = self.stream;
+        self.retry(|| stream.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

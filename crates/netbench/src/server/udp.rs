@@ -4,22 +4,28 @@
 use std::io;
 use std::net::UdpSocket;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use super::sockets::Test;
 use crate::flow::{answer, stream};
 use crate::message::COOKIE;
-use crate::pace::Pace;
+use crate::pace::{Bucket, Pace};
 use crate::socket::timed_out;
 use crate::spec::{self, Direction, Spec};
 
 pub(super) fn serve(test: &Test<'_>, flow: u16, socket: &UdpSocket) -> io::Result<()> {
+    test.totals.adopt(&socket.into())?;
     if !meet(test, socket)? {
         return Ok(());
     }
-    test.totals.sizes(&socket.into());
     let (spec, totals) = (test.spec, test.totals);
     match (spec.test, spec.direction) {
-        (spec::Test::UdpRr, _) => answer::udp(socket, spec, &test.cookie, totals),
+        (spec::Test::UdpRr, _) => {
+            let each = test.shared.limits.bits_per_s;
+            let each = each.map(|bits| bits / 8.0 / f64::from(spec.flows));
+            let bucket = each.map(|rate| Bucket::new(rate, spec.response, Instant::now()));
+            answer::udp(socket, spec, &test.cookie, bucket, totals)
+        }
         (_, Direction::Up) => stream::udp_receive(socket, &test.cookie, totals),
         (_, Direction::Down) => {
             let pace = rate(test).map(|rate| Pace::new(rate, flow, spec.flows));

@@ -266,6 +266,8 @@ fn bad_input_is_one_line_and_exit_code_2() {
     );
     refused(&["run", "a:b:c"], "is no address", 2);
     refused(&["run", "127.0.0.1:1"], "127.0.0.1:1", 1);
+    let (_full, busy) = serve(&["--clients", "0"]);
+    refused(&["run", &busy], "as many clients as the server takes", 1);
     refused(&["serve", "--listen", "0.0.0.0:0"], "--token-file", 2);
     refused(&["serve", "--listen", &at], "listening on", 1);
     refused(&["serve", "--max-mbps", "0"], "--max-mbps", 2);
@@ -280,4 +282,26 @@ fn bad_input_is_one_line_and_exit_code_2() {
         "tcp_rr",
     ]);
     assert!(served.status.success());
+}
+
+#[test]
+fn who_may_not_send_echo_requests_is_told_what_to_do() {
+    if !sys::require::root() {
+        return;
+    }
+    // Where the program is may be closed to others.
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = folder.path().join("lowroad");
+    fs::copy(env!("CARGO_BIN_EXE_lowroad"), &program).unwrap();
+    let mut command = Command::new("unshare");
+    // In a namespace of its own no group may, until it is said.
+    command.args(["--net", "setpriv", "--reuid", "65534", "--regid", "65534"]);
+    command.arg("--clear-groups").arg(&program);
+    command.args(["netbench", "run", "127.0.0.1", "--test", "icmp"]);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("needs CAP_NET_RAW"), "{said}");
+    assert!(said.contains("net.ipv4.ping_group_range="), "{said}");
 }

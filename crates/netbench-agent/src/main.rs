@@ -23,7 +23,7 @@ usage: netbench-agent serve [--listen ADDR:PORT] [--token-file FILE] [--clients 
 Options, units and what is printed are those of `lowroad netbench` with --json.
 ";
 
-/// Why it ends, and with which code: 1 failed, 2 bad input.
+/// Why it ends, and with which code: 1 failed, 2 bad input, 3 this machine cannot.
 struct Failure {
     what: String,
     code: u8,
@@ -38,6 +38,11 @@ impl Failure {
     fn failed(what: impl Display) -> Self {
         let what = what.to_string();
         Self { what, code: 1 }
+    }
+
+    fn missing(what: impl Display) -> Self {
+        let what = what.to_string();
+        Self { what, code: 3 }
     }
 }
 

@@ -97,6 +97,7 @@ fn micros(Span(duration): Span) -> u64 {
 fn failure(error: Error) -> Failure {
     match error {
         Error::NoToken(_) => Failure::input(format!("{error} with --token-file")),
+        Error::Missing { .. } => Failure::missing(error),
         wrong if wrong.asked_wrong() => Failure::input(wrong),
         failed => Failure::failed(failed),
     }

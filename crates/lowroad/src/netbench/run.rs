@@ -10,6 +10,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use control::shutdown::Shutdown;
 use control::units::{Pps, Size, Span};
+use datapath::Missing;
 use netbench::client::{self, Error, Progress, Session};
 use netbench::{Direction, Outcome, Spec, Test};
 
@@ -195,6 +196,9 @@ fn bytes(Size(bytes): Size) -> u32 {
 fn failure(error: Error) -> Failure {
     match error {
         Error::NoToken(_) => Failure::Input(format!("{error} with --token-file")),
+        Error::Missing { what, remedy } => {
+            Failure::Missing(vec![(String::new(), Missing::new(what, remedy))])
+        }
         wrong if wrong.asked_wrong() => Failure::Input(wrong.to_string()),
         failed => Failure::Failed(failed.into()),
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use netbench::client::Progress;
 use netbench::json::QUANTILES;
-use netbench::{Direction, End, Outcome, Spec};
+use netbench::{Direction, End, Latency, Outcome, Spec};
 
 /// A test, and what of it is not as usual.
 pub(super) fn title(spec: &Spec) -> String {
@@ -80,16 +80,13 @@ pub(super) fn text(outcome: &Outcome) -> String {
         };
         let _infallible = writeln!(
             text,
-            "  {rate:.0} transactions/s, {loop_} loop, {} lost",
-            outcome.lost
+            "  {rate:.0} transactions/s, {loop_} loop, {} lost{}",
+            outcome.lost,
+            open(outcome)
         );
-        text += "  us  min ";
-        text += &us(latency.min());
-        for (share, name) in QUANTILES {
-            let name = name.replace('_', ".");
-            let _infallible = write!(text, "  {name} {}", us(latency.quantile(share)));
+        if latency.count() > 0 {
+            text += &times(latency);
         }
-        let _infallible = writeln!(text, "  max {}", us(latency.max()));
     }
     let ends = [
         ("here", Some(&outcome.near)),
@@ -102,6 +99,28 @@ pub(super) fn text(outcome: &Outcome) -> String {
     }
     if let Some(why) = &outcome.ended_early {
         let _infallible = writeln!(text, "  ended early: {why}");
+    }
+    text
+}
+
+fn times(latency: &Latency) -> String {
+    let mut text = format!("  us  min {}", us(latency.min()));
+    for (share, name) in QUANTILES {
+        let name = name.replace('_', ".");
+        let _infallible = write!(text, "  {name} {}", us(latency.quantile(share)));
+    }
+    let _infallible = writeln!(text, "  max {}", us(latency.max()));
+    text
+}
+
+/// How an open loop has kept its times.
+fn open(outcome: &Outcome) -> String {
+    if outcome.spec.rate.is_none() {
+        return String::new();
+    }
+    let mut text = format!(", {} unsent", outcome.unsent);
+    if let Some(late) = outcome.late.as_ref().filter(|late| late.count() > 0) {
+        let _infallible = write!(text, ", p99 begun {} us late", us(late.quantile(0.99)));
     }
     text
 }

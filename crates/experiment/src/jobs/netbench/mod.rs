@@ -1,6 +1,7 @@
 //! Trials of netbench: what links, places and tools make of the same test between two hosts.
 
 mod arm;
+mod own;
 mod stated;
 mod tool;
 mod trial;

@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use datapath::Missing;
 use serde_json::Value;
-use stats::{Histogram, bucket};
 use testbed::Program;
 
+use super::own::{self, note_p99};
 use super::stated;
 use crate::jobs::Outcome;
 use crate::jobs::program::{agent, lowroad_command, program};
@@ -164,7 +164,7 @@ impl Tool {
     /// What the client said.
     pub(super) fn read(self, test: &str, said: &str, outcome: &mut Outcome) -> Result<()> {
         let read = match self {
-            Self::Lowroad => own(said, outcome),
+            Self::Lowroad => own::read(said, outcome),
             Self::Iperf3 => iperf3(said, outcome),
             Self::Sockperf => sockperf(said, outcome),
             Self::Netperf => netperf(test, said, outcome),
@@ -184,53 +184,6 @@ fn command(program: &str, words: &[&str]) -> Command {
     command
 }
 
-fn own(said: &str, outcome: &mut Outcome) -> Result<()> {
-    let line = said.lines().next().context("it said nothing")?;
-    let said: Value = serde_json::from_str(line)?;
-    if let Some(why) = said["ended_early"].as_str() {
-        bail!("ended early: {why}");
-    }
-    let latency = &said["latency_us"];
-    for (name, value) in [
-        ("rtt_us_p50", &latency["p50"]),
-        ("rtt_us_p99", &latency["p99"]),
-        ("transactions_per_s", &said["transactions_per_s"]),
-        ("mbit_per_s", &said["mbps"]),
-        ("loss_pct", &said["loss_pct"]),
-    ] {
-        if let Some(value) = value.as_f64() {
-            outcome.values.insert(name.to_owned(), value);
-        }
-    }
-    let mut histogram = Histogram::new();
-    for entry in said["latency_histogram_ns"]
-        .as_array()
-        .into_iter()
-        .flatten()
-    {
-        let (ns, count) = (entry[0].as_u64(), entry[1].as_u64());
-        let (ns, count) = ns.zip(count).context("a histogram has pairs")?;
-        histogram.add(bucket(ns), count)?;
-    }
-    if !histogram.is_empty() {
-        outcome.histograms.insert("rtt".to_owned(), histogram);
-    }
-    for (name, count) in [
-        ("transactions", latency["count"].as_u64()),
-        ("lost", said["lost"].as_u64()),
-    ] {
-        if let Some(count) = count {
-            outcome.counts.insert(name.to_owned(), count);
-        }
-    }
-    for end in ["near", "far"] {
-        outcome
-            .environment
-            .insert(end.to_owned(), said[end].clone());
-    }
-    Ok(())
-}
-
 fn iperf3(said: &str, outcome: &mut Outcome) -> Result<()> {
     let said: Value = serde_json::from_str(said)?;
     let rate = said["end"]["sum_received"]["bits_per_second"].as_f64();
@@ -240,15 +193,15 @@ fn iperf3(said: &str, outcome: &mut Outcome) -> Result<()> {
 }
 
 fn sockperf(said: &str, outcome: &mut Outcome) -> Result<()> {
-    for (name, share) in [("rtt_us_p50", "50.000"), ("rtt_us_p99", "99.000")] {
+    let percentile = |share: &str| -> Result<f64> {
         let line = said.lines().find_map(|line| {
             let (_, rest) = line.split_once("percentile ")?;
             let (of, value) = rest.split_once('=')?;
             (of.trim() == share).then(|| value.trim().parse::<f64>())
         });
-        let value = line.context("no percentiles")??;
-        outcome.values.insert(name.to_owned(), value);
-    }
+        Ok(line.context("no percentiles")??)
+    };
+    let (p50, p99) = (percentile("50.000")?, percentile("99.000")?);
     // Of the window that it counts, without what it takes to warm up and to end.
     let line = said.lines().find(|line| line.contains("[Valid Duration]"));
     let line = line.context("no valid duration")?;
@@ -259,8 +212,18 @@ fn sockperf(said: &str, outcome: &mut Outcome) -> Result<()> {
     };
     let pair = after("RunTime=").zip(after("ReceivedMessages="));
     let (seconds, messages) = pair.context("no count of messages")?;
-    let name = "transactions_per_s".to_owned();
-    outcome.values.insert(name, messages / seconds);
+    let values = [
+        ("rtt_us_p50", p50),
+        ("transactions_per_s", messages / seconds),
+    ];
+    let values = values.map(|(name, value)| (name.to_owned(), value));
+    outcome.values.extend(values);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a count"
+    )]
+    note_p99(messages as u64, Some(p99), outcome);
     Ok(())
 }
 
@@ -336,5 +299,14 @@ mod tests {
             let outcome = &mut Outcome::default();
             assert!(tool.read("tcp_rr", said, outcome).is_err(), "{tool:?}");
         }
+    }
+
+    #[test]
+    fn few_transactions_have_no_99th_percentile() {
+        let said = "sockperf: [Valid Duration] RunTime=2.000 sec; SentMessages=501; ReceivedMessages=500\n\
+                    sockperf: ---> percentile 99.000 =   61.500\nsockperf: ---> percentile 50.000 =   39.250\n";
+        let read = values(Tool::Sockperf, "tcp_rr", said);
+        let names: Vec<_> = read.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["rtt_us_p50", "transactions_per_s"]);
     }
 }

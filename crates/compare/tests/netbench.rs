@@ -61,7 +61,7 @@ fn expected(load: &str) -> &'static [&'static str] {
         cpu if cpu.starts_with("cpu test=tcp_stream") => &["cpu_ms_per_gbit"],
         cpu if cpu.starts_with("cpu") => &["cpu_us_per_transaction"],
         stream if stream.contains("tcp_stream") || stream.contains("udp_rate") => &["mbit_per_s"],
-        _ => &["rtt_us_p50", "rtt_us_p99", "transactions_per_s"],
+        _ => &["rtt_us_p50", "transactions_per_s"],
     }
 }
 
@@ -88,7 +88,10 @@ fn check(record: &[Value]) -> BTreeSet<(String, String)> {
         let own = !["iperf3", "sockperf", "netperf"].contains(&arm);
         if own && load.contains("rr") && !load.starts_with("cpu") {
             assert!(trial["histograms"]["rtt"].is_object(), "{trial}");
-            assert!(values["rtt_us_p50"].as_f64() <= values["rtt_us_p99"].as_f64());
+            // Of few transactions there is none.
+            if let Some(p99) = values.get("rtt_us_p99") {
+                assert!(values["rtt_us_p50"].as_f64() <= p99.as_f64());
+            }
         }
         ran.insert((arm.to_owned(), load.to_owned()));
     }

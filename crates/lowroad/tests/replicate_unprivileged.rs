@@ -9,7 +9,8 @@ use std::process::Command;
 use replicating::on_ext4;
 use sys::require::{Class, skip};
 
-const APPLIED: &str = r#"
+/// The replica, the program, the log and what follows it.
+const FOLLOWED: &str = r#"
 chmod 711 .
 mkdir -m 777 home
 cp "$1" program
@@ -40,6 +41,9 @@ epoch() {
     done
 }
 epoch "$1"
+"#;
+
+const APPLIED: &str = r#"
 run $apply
 alike
 # A step of nothing but what is below it.
@@ -62,11 +66,62 @@ kill -INT $capture
 wait $capture
 "#;
 
+/// Attributes of what may not be written to.
+const ATTRIBUTES: &str = r#"
+# attribute FILE NAME VALUE: none takes it away
+attribute() {
+    python3 - "$@" <<END
+import os, sys
+path, name, value = sys.argv[1:]
+if value == "none":
+    os.removexattr(path, name)
+else:
+    os.setxattr(path, name, value.encode())
+END
+}
+applied() {
+    run $apply | tee applied
+    test $(grep -c 'extended attributes' applied) = 0
+    alike
+    "$1" replicate verify log --against home/replica/tree --no-owners | grep '^equal'
+}
+applied "$1"
+attribute disk/app/closed/in/f user.a 1
+attribute disk/app/closed/in user.a 1
+epoch "$1"
+applied "$1"
+attribute disk/app/closed/in/f user.a none
+attribute disk/app/closed/in user.b 2
+attribute disk/app/closed/in user.a 2
+chmod 500 disk/app/closed/in
+epoch "$1"
+applied "$1"
+attribute disk/app/closed/in user.a none
+attribute disk/app/closed/in/f user.c 3
+epoch "$1"
+applied "$1"
+# One that an earlier run could not take away.
+attribute home/replica/tree/closed/in/f user.d 4
+attribute home/replica/tree user.d 4
+applied "$1"
+kill -INT $capture
+wait $capture
+"#;
+
+#[test]
+fn attributes_of_what_is_read_only_are_those_of_the_source() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        return skip(Class::Core, "no python3: apt install python3");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    on_ext4(&format!("{FOLLOWED}{ATTRIBUTES}"), folder.path());
+}
+
 #[test]
 fn directories_that_are_closed_stay_closed() {
     if Command::new("strace").arg("-V").output().is_err() {
         return skip(Class::Core, "no strace: apt install strace");
     }
     let folder = tempfile::tempdir().unwrap();
-    on_ext4(APPLIED, folder.path());
+    on_ext4(&format!("{FOLLOWED}{APPLIED}"), folder.path());
 }

@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::ops::AddAssign;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,11 @@ mod bytes;
 pub(crate) const SET_ID: u16 = 0o6000;
 /// Extended attributes that anybody may set on a file of his own.
 const HARMLESS: &[u8] = b"user.";
+/// What the owner of a directory, or of a file, needs to change what is in it, or its extended attributes.
+pub(crate) const ENTERED: u32 = 0o700;
+pub(crate) const WRITTEN: u32 = 0o600;
+/// The names of a file's extended attributes have so many bytes at most.
+const LISTED: usize = 1 << 16;
 /// Blocks and inodes that are free where a file system is not full.
 const ROOM: u64 = 1024;
 
@@ -37,8 +43,17 @@ pub struct Left {
     pub devices: u64,
     /// Files without the set-user-ID or set-group-ID bits that they have in the source.
     pub set_id: u64,
-    /// Extended attributes.
+    /// Extended attributes: those that could not be set, and those that could not be taken away.
     pub extended: u64,
+}
+
+impl AddAssign for Left {
+    fn add_assign(&mut self, other: Self) {
+        self.owners += other.owners;
+        self.devices += other.devices;
+        self.set_id += other.set_id;
+        self.extended += other.extended;
+    }
 }
 
 /// Why a file could not be made.
@@ -166,17 +181,14 @@ impl Maker {
     /// Owner, mode, extended attributes and time, in the order in which none undoes another.
     pub(crate) fn attributes(&mut self, node: &Node, fd: BorrowedFd<'_>) -> Result<(), Errno> {
         let by_path = by_path(fd);
-        let symlink = matches!(node.kind, Kind::Symlink(_));
         if let Some(attributes) = &node.attributes {
             self.owner(attributes, fd)?;
-            if !symlink {
-                let mode = self.mode(node, attributes);
-                self.left.set_id += u64::from(mode != attributes.mode);
-                self.gate.pass()?;
-                fs::chmod(&by_path, Mode::from_raw_mode(u32::from(mode)))?;
-            }
         }
-        self.extended(node, &by_path)?;
+        if !matches!(node.kind, Kind::Symlink(_)) {
+            self.mode_and_extended(node, &by_path)?;
+        } else {
+            self.left.extended += node.extended.len() as u64;
+        }
         if let Some(attributes) = &node.attributes {
             let times = Timestamps {
                 last_access: Timespec {
@@ -194,6 +206,32 @@ impl Maker {
         Ok(())
     }
 
+    fn mode_and_extended(&mut self, node: &Node, by_path: &Path) -> Result<(), Errno> {
+        let Some(attributes) = &node.attributes else {
+            return self.extended(node, by_path);
+        };
+        let mode = self.mode(node, attributes);
+        self.left.set_id += u64::from(mode != attributes.mode);
+        let mode = u32::from(mode);
+        // Who is not root changes the attributes of what it may write to alone.
+        let open = match node.kind {
+            _ if self.owned => mode,
+            Kind::Directory => mode | ENTERED,
+            _ => mode | WRITTEN,
+        };
+        self.change_mode(by_path, open)?;
+        self.extended(node, by_path)?;
+        match open == mode {
+            true => Ok(()),
+            false => self.change_mode(by_path, mode),
+        }
+    }
+
+    fn change_mode(&self, by_path: &Path, mode: u32) -> Result<(), Errno> {
+        self.gate.pass()?;
+        fs::chmod(by_path, Mode::from_raw_mode(mode))
+    }
+
     fn owner(&mut self, attributes: &Attributes, fd: BorrowedFd<'_>) -> Result<(), Errno> {
         if !self.owned {
             self.left.owners += 1;
@@ -209,23 +247,25 @@ impl Maker {
     }
 
     fn extended(&mut self, node: &Node, by_path: &Path) -> Result<(), Errno> {
-        let symlink = matches!(node.kind, Kind::Symlink(_));
-        for name in if symlink { Vec::new() } else { names(by_path) } {
+        for name in names(by_path) {
             let stays = node.extended.iter().any(|(kept, _)| *kept == name);
             if !stays && self.allows(&name) {
                 self.gate.pass()?;
-                // One that came with the directory, and cannot be taken away, was nobody's to set.
-                let _ = fs::removexattr(by_path, name.as_slice());
+                match fs::removexattr(by_path, name.as_slice()) {
+                    Err(Errno::NODATA) => {}
+                    Err(full @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) => return Err(full),
+                    // One that came with the directory, and cannot be taken away.
+                    done => self.left.extended += u64::from(done.is_err()),
+                }
             }
         }
         for (name, value) in &node.extended {
             self.gate.pass()?;
-            let set = || fs::setxattr(by_path, name.as_slice(), value, XattrFlags::empty());
-            if !self.allows(name) || symlink {
+            if !self.allows(name) {
                 self.left.extended += 1;
                 continue;
             }
-            match set() {
+            match fs::setxattr(by_path, name.as_slice(), value, XattrFlags::empty()) {
                 // ext4 says so as well of what does not fit into one of its blocks.
                 Err(Errno::NOSPC) if has_room(by_path) => self.left.extended += 1,
                 Err(full @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) => return Err(full),
@@ -234,6 +274,22 @@ impl Maker {
         }
         Ok(())
     }
+}
+
+/// Whether what has this name, and is no symlink, has an attribute besides those of the source that could be taken away.
+pub(crate) fn has_more(node: &Node, at: BorrowedFd<'_>, name: &OsStr) -> bool {
+    let path = by_path(at).join(name);
+    // Most have none at all, or few.
+    let mut all = vec![0; 256];
+    let mut listed = fs::llistxattr(&path, all.as_mut_slice());
+    if let Err(Errno::RANGE) = listed {
+        all.resize(LISTED, 0);
+        listed = fs::llistxattr(&path, all.as_mut_slice());
+    }
+    all.truncate(listed.unwrap_or(0));
+    split(&all).any(|name| {
+        name.starts_with(HARMLESS) && !node.extended.iter().any(|(kept, _)| kept == name)
+    })
 }
 
 /// Whether the file system has room for much more than an attribute.
@@ -248,9 +304,13 @@ pub(crate) fn by_path(fd: BorrowedFd<'_>) -> PathBuf {
 
 /// Of its extended attributes; none where there is no such thing.
 fn names(path: &Path) -> Vec<Vec<u8>> {
-    let mut names = vec![0; 1 << 16];
+    let mut names = vec![0; LISTED];
     let length = fs::listxattr(path, names.as_mut_slice()).unwrap_or(0);
     names.truncate(length);
-    let all = names.split(|byte| *byte == 0).map(<[u8]>::to_vec);
-    all.filter(|name| !name.is_empty()).collect()
+    split(&names).map(<[u8]>::to_vec).collect()
+}
+
+fn split(names: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let all = names.split(|byte| *byte == 0);
+    all.filter(|name| !name.is_empty())
 }

@@ -2,13 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
 mod bed;
+mod common;
 mod histories;
 
 use std::path::Path;
 
 use bed::trees::{Difference, What, differences};
+use common::{epoch, link, mode, new, start, unlink};
 use histories::History;
 use replicate::apply::{Options, Replica};
+use replicate::record::Kind;
 use replicate::restore::{self, restore};
 use tempfile::TempDir;
 
@@ -62,5 +65,31 @@ fn any_history_in_any_steps_ends_where_a_restore_does() {
                 _ => open = Some(replica),
             }
         }
+    }
+}
+
+#[test]
+fn device_nodes_that_a_step_leaves_out_are_counted() {
+    let folder = folder();
+    let (log, to) = (folder.path().join("log"), folder.path().join("replica"));
+    let mut replica = None;
+    for (entries, left) in [
+        (vec![start(), mode(2, 0o755), epoch(1)], 0),
+        (
+            vec![
+                new(10, Kind::CharacterDevice(0x103)),
+                mode(10, 0o600),
+                link(2, "null", 10),
+                link(2, "zero", 10),
+                epoch(2),
+            ],
+            2,
+        ),
+        (vec![mode(10, 0o644), unlink(2, "zero"), epoch(3)], 0),
+    ] {
+        histories::write(&log, &entries);
+        let open = || Replica::open(&log, &to, Options::default()).unwrap();
+        let applied = replica.get_or_insert_with(open).apply(None).unwrap();
+        assert_eq!(applied.unwrap().left.devices, left);
     }
 }

@@ -98,6 +98,11 @@ impl Fold {
         Ok(self.tree.number() == target)
     }
 
+    /// The last epoch that was folded.
+    pub(super) fn reached(&self) -> Option<Target> {
+        self.folded
+    }
+
     /// Whether the last epoch that was folded was written at that time; zero where that is not known.
     pub(super) fn ends_with(&self, at_ns: u64) -> bool {
         at_ns == 0 || self.folded.is_some_and(|folded| folded.at_ns == at_ns)

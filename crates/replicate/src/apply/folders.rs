@@ -11,12 +11,9 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::{fs, io::Errno};
 
 use super::plan::Directory;
-use crate::make::{Gate, by_path};
+use crate::make::{ENTERED, Gate, by_path};
 use crate::record::{File, Name};
 
-/// What the owner of a directory, or of a file, needs to change what is in it.
-pub(super) const ENTERED: u32 = 0o700;
-pub(super) const WRITTEN: u32 = 0o600;
 /// Directories that are kept open, at most.
 const OPEN: usize = 128;
 

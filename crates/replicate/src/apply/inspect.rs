@@ -1,16 +1,18 @@
 //! Looks whether a tree is as it was applied: names, kinds, sizes, owners, modes, times, targets and
-//! links. Bytes that somebody changed without their time are for `verify` to find.
+//! links; and for extended attributes that should be gone. Bytes that somebody changed without their time are for
+//! `verify` to find.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::{fs, io::Errno};
 
-use super::folders::{self, Folders, called};
+use super::folders::{Folders, called};
 use super::plan::Directory;
-use crate::make::Maker;
+use crate::make::{ENTERED, Maker, WRITTEN, has_more};
 use crate::record::{File, Kind, Name};
 use crate::tree::{Node, Tree};
 
@@ -61,6 +63,11 @@ pub(super) fn inspect(
     while let Some(directory) = left.pop() {
         let read = inspection.directory(directory, folders, &mut left);
         read.map_err(|errno| (inspection.path(directory), errno))?;
+    }
+    if let Some(node) = tree.get(root)
+        && has_more(node, folders.tree.as_fd(), OsStr::new("."))
+    {
+        inspection.found.worn.insert(root);
     }
     Ok(inspection.found)
 }
@@ -125,6 +132,9 @@ impl Inspection<'_> {
                 self.found.worn.insert(file);
             } else if !self.has_attributes(node, &status) {
                 self.worn(file, Some((directory, &name)));
+            } else if may_have(node) && has_more(node, at.as_fd(), &there) {
+                // Of an earlier run, which could not take it away.
+                self.found.worn.insert(file);
             }
             if same && node.kind == Kind::Directory {
                 left.push(file);
@@ -184,8 +194,8 @@ impl Inspection<'_> {
             return false;
         };
         let given = match node.kind {
-            Kind::Directory => folders::ENTERED,
-            Kind::Regular => folders::WRITTEN,
+            Kind::Directory => ENTERED,
+            Kind::Regular => WRITTEN,
             _ => return false,
         };
         let mode = u32::from(self.maker.mode(node, attributes));
@@ -223,6 +233,11 @@ impl Inspection<'_> {
         let path = self.tree.path(file).unwrap_or_default();
         path.iter().map(called).collect()
     }
+}
+
+/// Whether attributes that begin with `user.` can be set on it at all.
+fn may_have(node: &Node) -> bool {
+    matches!(node.kind, Kind::Regular | Kind::Directory)
 }
 
 /// Whether it has the time that it was given; some file systems keep no parts of seconds.

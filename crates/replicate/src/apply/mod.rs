@@ -106,12 +106,13 @@ impl Replica {
             .create(to)
             .map_err(io(to))?;
         let state = to.join(STATE);
-        let kept = Kept::open(&state, options.gate.clone()).map_err(io(&state))?;
-        if kept.is_none() && !is_blank(to).map_err(io(to))? {
+        // First: in what is no replica, nothing is left behind.
+        if !state.try_exists().map_err(io(&state))? && !is_blank(to).map_err(io(to))? {
             return Err(Error::Occupied(to.to_owned()));
         }
         let lock = lock(to)?;
-        let kept = match kept {
+        // Only now nobody else says it.
+        let kept = match Kept::open(&state, options.gate.clone()).map_err(io(&state))? {
             Some(kept) => kept,
             None => Kept::create(&state, options.gate.clone()).map_err(io(&state))?,
         };
@@ -144,7 +145,7 @@ impl Replica {
         }
     }
 
-    /// Applies the last epoch that the log has by now, or this one; none if there is nothing to do.
+    /// Applies the last epoch that the log has by now, or this one; none if there is nothing to do, or no such epoch.
     ///
     /// # Errors
     /// All of [`Error`]. What was not finished is repaired by the next run.
@@ -158,18 +159,20 @@ impl Replica {
         let Some(mut target) = target else {
             return Ok(None);
         };
+        let beyond = up_to.is_some_and(|epoch| target.epoch > epoch);
         if self.folders.is_none() {
-            return self.begin(target).map(Some);
+            return match beyond {
+                true => Ok(None),
+                false => self.begin(target).map(Some),
+            };
         }
-        let now = self.kept.now;
-        if target.record <= now.record {
-            if !self.pending {
+        let now = self.kept.now.record;
+        if beyond || target.record <= now {
+            let reached = self.fold.reached().filter(|at| at.record == now);
+            let Some(reached) = reached.filter(|_| self.pending) else {
                 return Ok(None);
-            }
-            (target.epoch, target.record) = (now.epoch, now.record);
-        }
-        if up_to.is_some_and(|epoch| target.epoch > epoch && !self.pending) {
-            return Ok(None);
+            };
+            target = reached;
         }
         match self.step(target) {
             Err(Error::Changed { .. }) if self.options.repair => {
@@ -373,6 +376,7 @@ impl Replica {
         folders.settle();
         self.folders = Some(folders);
         self.pending = false;
+        maker.left.devices += plan.devices;
         self.fold.settle();
         Ok(Applied {
             epoch: target.epoch,

@@ -59,9 +59,21 @@ impl<'a> View<'a> {
         Some(names.iter().rev().collect())
     }
 
+    /// How many more names the file has by the step that are not made, because it is a device node.
+    fn left_out(&self, file: File) -> u64 {
+        let names = |node: Option<&Node>| match node {
+            Some(node) if !self.devices && is_device(node) => node.names.len() as u64,
+            _ => 0,
+        };
+        let before = match self.fold.before.get(&file) {
+            Some(before) => before.as_ref(),
+            None => self.fold.tree.get(file),
+        };
+        names(self.fold.tree.get(file)).saturating_sub(names(before))
+    }
+
     fn is_shown(&self, node: &Node) -> bool {
-        let device = matches!(node.kind, Kind::CharacterDevice(_) | Kind::BlockDevice(_));
-        !node.names.is_empty() && (self.devices || !device)
+        !node.names.is_empty() && (self.devices || !is_device(node))
     }
 
     pub(super) fn names_before(&self, node: &Node) -> BTreeSet<(Directory, Name)> {
@@ -104,6 +116,10 @@ impl<'a> View<'a> {
     }
 }
 
+fn is_device(node: &Node) -> bool {
+    matches!(node.kind, Kind::CharacterDevice(_) | Kind::BlockDevice(_))
+}
+
 fn names(node: &Node, root: Option<File>) -> BTreeSet<(Directory, Name)> {
     let names = node.names.iter().map(|(directory, name)| {
         let directory = Some(*directory).filter(|file| Some(*file) != root);
@@ -131,6 +147,8 @@ pub(super) struct Plan {
     pub(super) attributes: BTreeSet<File>,
     /// Directories that get theirs last, for what is done in them changes those.
     pub(super) directories: BTreeSet<Directory>,
+    /// Names of device nodes that are new, and not made.
+    pub(super) devices: u64,
 }
 
 impl Plan {
@@ -154,6 +172,7 @@ impl Plan {
                 gone.push(file);
             }
             plan.file(view, file, worn, in_place);
+            plan.devices += view.left_out(file);
         }
         plan.drop_gone(view, &gone);
         let placed: BTreeSet<_> = plan

@@ -14,7 +14,7 @@ use super::folders::{self, Folders, called, staged};
 use super::inspect::is_of;
 use super::plan::{Directory, Plan, View};
 use crate::contents::Extents;
-use crate::make::{Bytes, Fault, Maker};
+use crate::make::{Bytes, Fault, Maker, WRITTEN};
 use crate::record::{File, Kind, Name};
 use crate::tree::Node;
 
@@ -127,7 +127,7 @@ impl Step<'_> {
             Err(Errno::ACCESS) if !self.maker.owned => {
                 let closed = folders::open(&at, called(&name), OFlags::PATH)?;
                 check(&closed, node)?;
-                self.folders.permit(closed.as_fd(), folders::WRITTEN)?;
+                self.folders.permit(closed.as_fd(), WRITTEN)?;
                 folders::open(&at, called(&name), flags)?
             }
             opened => opened?,

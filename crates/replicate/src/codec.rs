@@ -74,6 +74,12 @@ pub fn decode(bytes: &[u8]) -> Result<Record, Malformed> {
     }
 }
 
+/// A record's number and time, of which it says the first.
+pub(crate) fn number_and_time(bytes: &[u8]) -> Option<(u64, u64)> {
+    let mut from = Cursor(bytes);
+    Some((from.u64().ok()?, from.u64().ok()?))
+}
+
 mod tag {
     pub(super) const START: u8 = 1;
     pub(super) const EPOCH: u8 = 2;

@@ -392,6 +392,36 @@ fn a_compacted_log_is_shipped_from_its_beginning() {
     assert_equal(copy.path(), log.path());
 }
 
+fn copy_of(log: &Path) -> tempfile::TempDir {
+    let copy = folder();
+    for entry in std::fs::read_dir(log).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
+    }
+    copy
+}
+
+#[test]
+fn a_server_that_takes_small_messages_gets_no_others() {
+    let Some(server) = Server::start("max_payload: 65536") else {
+        return;
+    };
+    let url = server.url(&"A".repeat(200));
+    // A record in parts, and many that fill messages.
+    let log = log_of(2000);
+    write(log.path(), [data(10, 0, &vec![7; 100_000]), epoch(3000)]);
+    publish(&mut publisher(log.path(), &url, single()), 8003).unwrap();
+    let copy = folder();
+    receive(&mut receiver(copy.path(), &url), 8003).unwrap();
+    assert_equal(copy.path(), log.path());
+    let Some(server) = Server::start("max_payload: 4096") else {
+        return;
+    };
+    let url = server.url("APP");
+    let error = publish(&mut publisher(log.path(), &url, single()), 8003).unwrap_err();
+    assert!(error.to_string().contains("max_payload"), "{error}");
+}
+
 #[test]
 fn another_history_is_noticed_at_both_ends() {
     let Some(server) = Server::start("") else {
@@ -399,11 +429,7 @@ fn another_history_is_noticed_at_both_ends() {
     };
     let url = server.url("APP");
     let log = log_of(5);
-    let before = folder();
-    for entry in std::fs::read_dir(log.path()).unwrap() {
-        let path = entry.unwrap().path();
-        std::fs::copy(&path, before.path().join(path.file_name().unwrap())).unwrap();
-    }
+    let before = copy_of(log.path());
     write(log.path(), files(100, 1));
     publish(&mut publisher(log.path(), &url, single()), 25).unwrap();
     // As if a loss of power had taken the last records, and others came.
@@ -411,6 +437,23 @@ fn another_history_is_noticed_at_both_ends() {
     let error = publish(&mut publisher(before.path(), &url, single()), 29);
     assert!(
         matches!(error, Err(Error::Diverged { number: 22, .. })),
+        "{error:?}"
+    );
+    // A receiver of a record that came in parts notices it as well.
+    let large = || data(10, 0, &vec![7; 700 << 10]);
+    let log = log_of(5);
+    let other = copy_of(log.path());
+    write(log.path(), [epoch(100), large()]);
+    write(other.path(), [epoch(100)]);
+    write(other.path(), [large(), epoch(101)]);
+    let (url, copy) = (server.url("PARTS"), folder());
+    publish(&mut publisher(log.path(), &url, single()), 23).unwrap();
+    receive(&mut receiver(copy.path(), &url), 23).unwrap();
+    purge(&url, "PARTS", &serde_json::json!({}));
+    publish(&mut publisher(other.path(), &url, single()), 24).unwrap();
+    let error = receive(&mut receiver(copy.path(), &url), 24);
+    assert!(
+        matches!(error, Err(Error::Diverged { number: 23, .. })),
         "{error:?}"
     );
     let error = Publisher::new(Path::new("/nowhere"), options(&url, None), single());

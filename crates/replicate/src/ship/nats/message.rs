@@ -9,8 +9,11 @@ use crate::ship::Key;
 
 const MAGIC: [u8; 8] = *b"lrnatsm1";
 const CHECK: usize = 4;
-/// What a message has besides records and parts, in bytes, at most.
-pub(super) const BESIDES: usize = 256;
+/// What a message has besides records and parts, in bytes, at most, its headers among them, which a server counts as
+/// well: numbers, ids of a log and a publisher, and the stream's name.
+pub(super) const BESIDES: usize = 1024 + LONGEST_NAME;
+/// Of a stream: servers take no longer one.
+const LONGEST_NAME: usize = 255;
 
 /// How far a log is: all records up to one, and the beginning of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

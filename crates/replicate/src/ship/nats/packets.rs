@@ -15,6 +15,11 @@ const TOGETHER: usize = 256 << 10;
 /// The largest content of a message, in bytes: half of what a server takes unless told otherwise.
 const LARGEST: usize = (512 << 10) - BESIDES;
 
+/// What headers take of that.
+const HEADERS: usize = 768;
+/// The least that a server has to take, in bytes: most of it would be headers.
+pub(super) const LEAST: usize = 8 << 10;
+
 /// A message to be published.
 #[derive(Debug)]
 pub(super) struct Packet {
@@ -39,6 +44,11 @@ pub(super) struct Packets {
 /// Where the log in a folder begins; none while it is empty.
 pub(super) fn beginning(folder: &Path) -> Result<Option<Beginning>, log::Error> {
     Source::open(folder, 0)?.beginning()
+}
+
+/// Whether a server takes a message that was cut before.
+pub(super) fn fits(body: &[u8], max_payload: usize) -> bool {
+    body.len() <= max_payload.saturating_sub(HEADERS)
 }
 
 impl Packets {

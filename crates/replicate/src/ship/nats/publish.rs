@@ -215,6 +215,14 @@ impl Publisher {
             None if self.established => return Err(Error::Gone(options.stream.clone())),
             None => create(session, options, settings)?,
         };
+        let most = session.client.max_payload();
+        if most < packets::LEAST {
+            let least = packets::LEAST;
+            let what = format!(
+                "max_payload of its server, {most}, is too small; set it to {least} or more"
+            );
+            return Err(settings_of(options, what));
+        }
         let check = settings.check(&stream.config);
         check.map_err(|what| settings_of(options, what))?;
         let subject = stream::published(&stream.config).unwrap_or_default();
@@ -244,7 +252,7 @@ impl Publisher {
             }
         };
         self.sequence = stream.last;
-        self.align(begun, place)?;
+        self.align(begun, place, most)?;
         if let (Some((stored, message)), Some(packets)) = (&last, &self.packets)
             && stored.header(RUN) != Some(&self.run)
         {
@@ -257,7 +265,12 @@ impl Publisher {
     }
 
     /// Goes on behind what the stream has: with what was sent and did not arrive, or from the log.
-    fn align(&mut self, beginning: Beginning, place: Place) -> Result<(), Error> {
+    fn align(
+        &mut self,
+        beginning: Beginning,
+        place: Place,
+        max_payload: usize,
+    ) -> Result<(), Error> {
         if self.established && place < self.place {
             self.progress.lost += 1;
             let (number, had) = (place.whole, self.place.whole);
@@ -279,7 +292,9 @@ impl Publisher {
             (Some(_), Some(packet)) => packet.from == place,
             (Some(packets), None) => packets.place() == place,
         };
-        if !goes_on {
+        // Those that were cut for another server, which takes more.
+        let fits = |packet: &Packet| packets::fits(&packet.body, max_payload);
+        if !goes_on || !self.outgoing.iter().all(fits) {
             self.outgoing.clear();
             let key = self.options.key.clone();
             self.packets = Some(Packets::open(&self.folder, beginning, place, key)?);

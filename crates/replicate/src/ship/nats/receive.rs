@@ -202,7 +202,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// The sequence number of the message that has the copy's last record, or to begin with; none if
+    /// The sequence number of the message that has the beginning of the copy's last record, or to begin with; none if
     /// there is no stream.
     fn find(&mut self) -> Result<Option<u64>, Error> {
         let (Some(session), options) = (&mut self.session, &self.options) else {
@@ -223,13 +223,14 @@ impl Receiver {
         let Some(held) = held else {
             return Ok(Some(first.sequence));
         };
-        // The first one that reaches as far as the copy does is at `low` or behind it, and not behind
-        // `high`.
+        // The first one that has something of the copy's last record is at `low` or behind it, and not behind
+        // `high`: where that record came in parts, the first of them says of when it is.
+        let before = Place::behind(held.number.saturating_sub(1));
         let (mut low, mut high) = (first.sequence, behind);
         while low < high {
             let middle = low + (high - low) / 2;
             match session.message(options, middle)? {
-                Some((stored, message)) if message.to < Place::behind(held.number) => {
+                Some((stored, message)) if message.to <= before => {
                     low = stored.sequence + 1;
                 }
                 _ => high = middle,
@@ -281,8 +282,27 @@ impl Receiver {
                 }
                 Ok(())
             }
-            Content::Part { .. } if from.whole < has => Ok(()),
+            Content::Part { bytes, .. } if from.whole < has => self.have(from, &bytes),
             Content::Part { total, bytes } => self.join(stored, from, total, &bytes),
+        }
+    }
+
+    /// A part of a record that is here already.
+    fn have(&self, from: Place, bytes: &[u8]) -> Result<(), Error> {
+        let head = codec::number_and_time(bytes).filter(|_| from.part == 0);
+        head.map_or(Ok(()), |(number, at_ns)| self.same(number, at_ns))
+    }
+
+    /// # Errors
+    /// [`Error::Diverged`] if the copy's last record has this number, and is of another time.
+    fn same(&self, number: u64, at_ns: u64) -> Result<(), Error> {
+        let held = self.sink.held().filter(|held| held.number == number);
+        match held {
+            Some(held) if held.at_ns != at_ns => Err(Error::Diverged {
+                stream: self.options.stream.clone(),
+                number,
+            }),
+            _ => Ok(()),
         }
     }
 
@@ -319,15 +339,7 @@ impl Receiver {
     }
 
     fn receive(&mut self, record: &Record) -> Result<(), Error> {
-        if let Some(held) = self.sink.held()
-            && held.number == record.number
-            && held.at_ns != record.at_ns
-        {
-            return Err(Error::Diverged {
-                stream: self.options.stream.clone(),
-                number: record.number,
-            });
-        }
+        self.same(record.number, record.at_ns)?;
         if self.sink.receive(record)? {
             self.gaps = 0;
             self.patience.succeeded();

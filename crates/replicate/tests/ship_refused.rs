@@ -189,20 +189,37 @@ fn garbage_and_floods_are_counted_and_end() {
         // Its room is free for the next one a moment after the end of its connection.
         until(&server, |status| status.counts.strangers == strangers);
     }
-    // Two say nothing; a third finds no room.
-    let silent = [
-        TcpStream::connect(to).unwrap(),
-        TcpStream::connect(to).unwrap(),
-    ];
-    let mut crowded = TcpStream::connect(to).unwrap();
-    let _ = crowded.read_to_end(&mut Vec::new());
-    until(&server, |status| status.counts.crowded >= 1);
-    until(&server, |status| status.counts.strangers == 5);
-    drop(silent);
     // After all of it, a replica is served.
     let mut client = bed.client(to, 1, false);
     follow(&mut client, 21);
     assert!(read(&bed.copy(1)) == read(&bed.log()));
+}
+
+#[test]
+fn who_says_nothing_keeps_no_replica_out() {
+    let bed = Bed::new();
+    write(&bed.log(), &some(5));
+    let limits = Limits {
+        strangers: 2,
+        handshake: Duration::from_secs(3600),
+        ..Limits::default()
+    };
+    let server = bed.server(limits);
+    let to = server.address();
+    let mut silent: Vec<_> = (0..5).map(|_| TcpStream::connect(to).unwrap()).collect();
+    until(&server, |status| status.counts.crowded == 3);
+    // The oldest ones are closed.
+    for closed in &mut silent[..3] {
+        assert_eq!(closed.read(&mut [0]).unwrap(), 0);
+    }
+    let mut client = bed.client(to, 1, false);
+    follow(&mut client, 21);
+    assert!(read(&bed.copy(1)) == read(&bed.log()));
+    let counts = server.status().counts;
+    assert_eq!(
+        (counts.crowded, counts.strangers, counts.welcomed),
+        (4, 0, 1)
+    );
 }
 
 #[test]

@@ -48,6 +48,10 @@ struct Reached {
 }
 
 impl Link {
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub(super) fn wake(&self) {
         // A full pipe wakes as well as another byte.
         let _ = (&self.waker).write(&[0]);

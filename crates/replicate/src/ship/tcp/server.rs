@@ -1,8 +1,9 @@
 //! The source's end: listens, gives each replica a thread that reads the log for it, and wakes them
 //! when there is more of it. Nothing of one replica waits for another.
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +28,8 @@ const TICK: Duration = Duration::from_millis(100);
 pub struct Limits {
     /// Replicas at once: each has a thread, and room for two records.
     pub replicas: usize,
-    /// Connections that have not shown a certificate yet.
+    /// Connections that have not shown a certificate yet: for one more, the oldest is closed of the address that has
+    /// the most of them.
     pub strangers: usize,
     /// For how long they may not have.
     pub handshake: Duration,
@@ -75,7 +77,7 @@ pub struct Replica {
 pub struct Counts {
     /// That showed a certificate of the right authority.
     pub welcomed: u64,
-    /// Closed at once, because there were as many strangers as the server takes.
+    /// Closed before they had shown one, because there were more strangers than the server takes.
     pub crowded: u64,
     /// That showed no such certificate, spoke no TLS, or said nothing for too long.
     pub strangers: u64,
@@ -110,10 +112,19 @@ pub(super) struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    strangers: usize,
+    /// The oldest first.
+    strangers: Vec<Stranger>,
     links: Vec<Arc<Link>>,
     counts: Counts,
     failed: Option<Error>,
+}
+
+/// A connection that has not shown a certificate yet.
+#[derive(Debug)]
+struct Stranger {
+    address: SocketAddr,
+    /// To close it with.
+    stream: TcpStream,
 }
 
 impl Server {
@@ -211,7 +222,7 @@ impl Shared {
     /// A replica has shown its certificate: no stranger any more.
     pub(super) fn welcome(&self, link: &Arc<Link>) -> Result<(), Error> {
         let mut state = self.state();
-        state.strangers = state.strangers.saturating_sub(1);
+        state.forget(link.address());
         state.counts.welcomed += 1;
         if state.links.len() >= self.limits.replicas {
             let (reason, text) = (Reason::Full, format!("{}", self.limits.replicas));
@@ -292,18 +303,22 @@ impl Shared {
 
     fn admit(self: &Arc<Self>, stream: TcpStream, address: SocketAddr) -> Option<JoinHandle<()>> {
         let mut state = self.state();
-        if state.strangers >= self.limits.strangers {
+        let own = stream.try_clone().ok();
+        let Some(own) = own.filter(|_| state.has_room(self.limits.strangers)) else {
             state.counts.crowded += 1;
             return None;
-        }
-        state.strangers += 1;
+        };
+        state.strangers.push(Stranger {
+            address,
+            stream: own,
+        });
         drop(state);
         let shared = Arc::clone(self);
         let thread = thread::Builder::new().name("replica".to_owned());
         let started = thread.spawn(move || shared.serve(stream, address));
         if started.is_err() {
             let mut state = self.state();
-            state.strangers -= 1;
+            state.forget(address);
             state.counts.crowded += 1;
         }
         started.ok()
@@ -314,12 +329,47 @@ impl Shared {
         let ended = replica::serve(self, stream, address, &mut link);
         let mut state = self.state();
         let Some(link) = link else {
-            state.strangers = state.strangers.saturating_sub(1);
-            state.counts.strangers += 1;
+            // Who was closed for another is counted so.
+            state.counts.strangers += u64::from(state.forget(address));
             return;
         };
         state.links.retain(|other| !Arc::ptr_eq(other, &link));
         *state.counts.of(&ended) += 1;
+    }
+}
+
+impl State {
+    /// Whether there is room for one more stranger; makes some, if it has to, so that who connects and says nothing
+    /// keeps out nobody but more of his own.
+    fn has_room(&mut self, most: usize) -> bool {
+        if self.strangers.len() < most {
+            return true;
+        }
+        let mut of: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        for stranger in &self.strangers {
+            *of.entry(stranger.address.ip()).or_default() += 1;
+        }
+        let crowd = of.values().max();
+        let oldest = self
+            .strangers
+            .iter()
+            .position(|stranger| of.get(&stranger.address.ip()) == crowd);
+        let Some(oldest) = oldest else {
+            return false;
+        };
+        let stranger = self.strangers.remove(oldest);
+        // Its thread sees that, and ends.
+        let _ = stranger.stream.shutdown(Shutdown::Both);
+        self.counts.crowded += 1;
+        true
+    }
+
+    /// Whether it was a stranger until now.
+    fn forget(&mut self, address: SocketAddr) -> bool {
+        let before = self.strangers.len();
+        self.strangers
+            .retain(|stranger| stranger.address != address);
+        self.strangers.len() < before
     }
 }
 

@@ -6,15 +6,17 @@ mod compact;
 mod frame;
 mod reader;
 mod segment;
+mod stored;
 mod writer;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use compact::compact;
+pub use compact::{Compacted, Compacting, compact, compact_while};
 pub use frame::LARGEST_RECORD;
 pub use reader::{Located, Place, Reader};
 pub use segment::{Beginning, Id};
+pub use stored::{Stored, foldable, seal, try_room};
 pub use writer::{Durability, Last, Options, Writer};
 
 use crate::tree::Invalid;
@@ -51,11 +53,22 @@ pub enum Error {
     Written { epoch: u64 },
     #[error("records up to epoch {epoch} are as few as they can be: nothing to compact")]
     Compact { epoch: u64 },
+    #[error("{0}: the compaction was ended; the log is as it was")]
+    Interrupted(PathBuf),
     #[error("{folder}: {invalid}")]
     Invalid { folder: PathBuf, invalid: Invalid },
 }
 
 impl Error {
+    /// Whether the disk has no room.
+    pub fn is_full(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        let Self::Io { source, .. } = self else {
+            return false;
+        };
+        matches!(source.kind(), StorageFull | QuotaExceeded)
+    }
+
     fn io(path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::Io {
             path: path.to_owned(),

@@ -16,6 +16,7 @@ use replicate::patterns::Patterns;
 use replicate::service::Progress as Said;
 use replicate::service::capture::{self as service, Captured, Recorder, Settings, unfinished};
 use replicate::service::freezer::{Bounded, Pressure};
+use replicate::service::keep::Keep;
 use serde_json::json;
 
 use crate::exit::{self, Failure};
@@ -80,6 +81,10 @@ pub(super) struct Capture {
     /// [default: as fast as it goes]
     #[arg(long, value_name = "SIZE")]
     rate_limit: Option<Size>,
+    /// Keep the log to about this size, as in 10GiB: its older part is folded meanwhile, and epochs before the newest
+    /// half of SIZE are forgotten [default: the log grows]
+    #[arg(long, value_name = "SIZE")]
+    keep: Option<Size>,
 }
 
 fn ring(text: &str) -> Result<u32, String> {
@@ -98,7 +103,13 @@ impl Capture {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
         let recorder = Recorder::begin(&self.settings()).map_err(super::failure)?;
+        let keep = self
+            .keep
+            .map(|Size(bytes)| Keep::begin(&self.to, bytes))
+            .transpose()
+            .map_err(super::failure)?;
         let followed = self.follow(recorder, &shutdown, json);
+        drop(keep);
         if io::stderr().is_terminal() {
             eprint!("\r\x1b[K");
         }
@@ -171,6 +182,7 @@ impl Capture {
             rate_limit: self
                 .rate_limit
                 .and_then(|Size(bytes)| NonZeroU64::new(bytes)),
+            keep: self.keep.map(|Size(bytes)| bytes),
         }
     }
 

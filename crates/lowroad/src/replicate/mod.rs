@@ -2,6 +2,7 @@
 
 mod apply;
 mod capture;
+mod compact;
 mod coverage;
 mod keys;
 mod log;
@@ -53,6 +54,8 @@ enum Verb {
     Coverage(coverage::Coverage),
     /// List the records of a log
     Log(log::Log),
+    /// Fold the older part of a log, whose epochs are forgotten: it takes less room then
+    Compact(compact::Compact),
     /// Keep a replica's tree up to date from a log
     Apply(apply::Apply),
     /// Make the tree as of an epoch, in a new folder
@@ -83,6 +86,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Capture(capture) => capture.run(json),
         Verb::Coverage(coverage) => coverage.run(json),
         Verb::Log(log) => log.run(json),
+        Verb::Compact(compact) => compact.run(json),
         Verb::Restore(restore) => restore.run(json),
         Verb::Verify(verify) => verify.run(json),
         Verb::Hash(hash) => hash.run(json),

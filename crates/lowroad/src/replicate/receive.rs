@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 use control::shutdown::Shutdown;
+use control::units::Size;
+use replicate::service::keep::Keep;
 use replicate::service::receive::{Received, Settings, behind};
 use replicate::service::{Progress as Said, STEP, publish};
 use serde_json::{Value, json};
@@ -31,6 +33,10 @@ pub(super) struct Receive {
     /// because it is a copy of another log
     #[arg(long)]
     fresh: bool,
+    /// Keep the copy to about this size, as in 10GiB: its older part is folded meanwhile, and epochs before the newest
+    /// half of SIZE are forgotten [default: the copy grows]
+    #[arg(long, value_name = "SIZE")]
+    keep: Option<Size>,
     #[command(flatten)]
     tls: Tls,
     #[command(flatten)]
@@ -53,12 +59,17 @@ struct Tls {
 impl Receive {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
-        let mut receiving = self.settings().start().map_err(super::failure)?;
+        let settings = self.settings();
+        settings.check().map_err(super::failure)?;
+        let mut receiving = settings.start().map_err(super::failure)?;
+        let keep = settings.keep.map(|bytes| Keep::begin(&self.to, bytes));
+        let keep = keep.transpose().map_err(super::failure)?;
         let mut shown = Shown::default();
         while !shutdown.requested() {
             let received = receiving.step(STEP).map_err(super::failure)?;
             shown.show(self, &received, json)?;
         }
+        drop(keep);
         let received = receiving.finish().map_err(super::failure)?;
         if io::stderr().is_terminal() {
             eprint!("\r\x1b[K");
@@ -79,6 +90,7 @@ impl Receive {
             from: self.from.clone(),
             log: self.to.clone(),
             fresh: self.fresh,
+            keep: self.keep.map(|Size(bytes)| bytes),
             tls: publish::Tls {
                 cert,
                 key,

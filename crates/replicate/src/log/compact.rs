@@ -9,36 +9,110 @@ use std::path::Path;
 
 use super::reader::{Located, Reader};
 use super::segment::{self, Header, Where};
-use super::{Error, LARGEST_RECORD, frame};
+use super::{Error, LARGEST_RECORD, frame, stored};
 use crate::contents::{Bytes, Contents, Extents, Source};
 use crate::record::{self, Change, Entry, Kind, Origin, Record};
 use crate::tree::{Node, Tree};
 
+/// So many bytes reach the disk together: much at once would make whoever syncs the log wait.
+const TOGETHER: usize = 16 << 20;
 /// What a record of data has besides its bytes, rounded up.
 const BESIDES: u64 = 4096;
+
+/// How far a compaction is, or what it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// The first epoch that the log has now.
+    pub epoch: u64,
+    /// The bytes of segments that were folded, and of what has taken their place.
+    pub before: u64,
+    pub after: u64,
+}
+
+/// What is told while it works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compacting {
+    /// Records that were read, and those that were written.
+    pub read: u64,
+    pub written: u64,
+}
 
 /// Forgets the epochs before this one. Readers that are beyond it, and the writer, may be at work.
 ///
 /// # Errors
 /// [`Error::NoEpoch`], [`Error::Written`], or [`Error::Compact`] if it would save no record;
 /// [`Error::Busy`] while the log is being compacted.
-pub fn compact(folder: &Path, epoch: u64) -> Result<(), Error> {
+pub fn compact(folder: &Path, epoch: u64) -> Result<Compacted, Error> {
+    compact_while(folder, epoch, &mut |_| true)
+}
+
+/// As [`compact`], for as long as `goes_on` says so; it hears how far it is.
+///
+/// # Errors
+/// Also [`Error::Interrupted`]; the log is as it was then.
+pub fn compact_while(
+    folder: &Path,
+    epoch: u64,
+    goes_on: &mut dyn FnMut(Compacting) -> bool,
+) -> Result<Compacted, Error> {
     let _lock = segment::lock(folder, "compact.lock")?;
     let path = folder.join("compact.tmp");
     // Of one that was killed.
     segment::remove(&path)?;
-    let written = Fold::up_to(folder, epoch).and_then(|fold| fold.write(folder, &path));
+    let mut turn = Turn {
+        folder,
+        goes_on,
+        now: Compacting::default(),
+    };
+    let written =
+        Fold::up_to(folder, epoch, &mut turn).and_then(|fold| fold.write(folder, &path, &mut turn));
     if written.is_err() {
         // What it takes is missing to whoever writes the log.
         segment::remove(&path)?;
     }
     let last = written?;
-    fs::rename(&path, segment::base(folder, last)).map_err(Error::io(&path))?;
+    let base = segment::base(folder, last);
+    // Without, nobody says it: no reason to have no base.
+    let _ = stored::say(folder, last, epoch);
+    fs::rename(&path, &base).map_err(Error::io(&path))?;
     segment::sync_folder(folder)?;
+    let after = stored::length_of(&base)?;
+    let mut before = 0;
     for path in segment::list(folder)?.replaced {
+        before += stored::length_of(&path)?;
         segment::remove(&path)?;
     }
-    Ok(())
+    Ok(Compacted {
+        epoch,
+        before,
+        after,
+    })
+}
+
+/// Tells how far it is, and asks whether to go on.
+struct Turn<'a> {
+    folder: &'a Path,
+    goes_on: &'a mut dyn FnMut(Compacting) -> bool,
+    now: Compacting,
+}
+
+impl Turn<'_> {
+    fn read(&mut self) -> Result<(), Error> {
+        self.now.read += 1;
+        self.take()
+    }
+
+    fn written(&mut self) -> Result<(), Error> {
+        self.now.written += 1;
+        self.take()
+    }
+
+    fn take(&mut self) -> Result<(), Error> {
+        match (self.goes_on)(self.now) {
+            true => Ok(()),
+            false => Err(Error::Interrupted(self.folder.to_owned())),
+        }
+    }
 }
 
 struct Fold {
@@ -51,7 +125,7 @@ struct Fold {
 }
 
 impl Fold {
-    fn up_to(folder: &Path, epoch: u64) -> Result<Self, Error> {
+    fn up_to(folder: &Path, epoch: u64, turn: &mut Turn<'_>) -> Result<Self, Error> {
         let mut reader = Reader::open(folder)?;
         let (mut tree, mut contents) = (Tree::default(), Contents::default());
         let found = loop {
@@ -60,6 +134,7 @@ impl Fold {
                 epoch,
             };
             let located = reader.read()?.ok_or_else(none)?;
+            turn.read()?;
             tree.fold(&located.record).map_err(|invalid| {
                 let folder = folder.to_owned();
                 Error::Invalid { folder, invalid }
@@ -86,10 +161,10 @@ impl Fold {
     }
 
     /// Returns the number of the last record.
-    fn write(mut self, folder: &Path, path: &Path) -> Result<u64, Error> {
+    fn write(mut self, folder: &Path, path: &Path, turn: &mut Turn<'_>) -> Result<u64, Error> {
         let error = Error::io(path);
         let epoch = &self.epoch.record;
-        let count = self.say(&mut |_| Ok(()))?;
+        let count = self.say(&mut |_| turn.take())?;
         let Some(first) = (epoch.number + 1).checked_sub(count).filter(|at| *at > 0) else {
             return Err(Error::Compact {
                 epoch: self.tree.epoch(),
@@ -105,7 +180,11 @@ impl Fold {
             folded: epoch.number,
             last: epoch.number,
         };
-        let mut file = BufWriter::new(segment::create(path, &header)?);
+        let mut file = Output {
+            file: BufWriter::new(segment::create(path, &header)?),
+            path,
+            unsynced: 0,
+        };
         let (mut number, at_ns) = (first, epoch.at_ns);
         self.say(&mut |entry| {
             let record = Record {
@@ -114,17 +193,19 @@ impl Fold {
                 entry,
             };
             number += 1;
-            put(&mut file, path, &record)
+            turn.written()?;
+            file.put(&record)
         })?;
         while let Some(next) = self.reader.read()? {
             if next.place.segment() != self.epoch.place.segment() {
                 break;
             }
-            put(&mut file, path, &next.record)?;
+            turn.written()?;
+            file.put(&next.record)?;
             header.last = next.record.number;
         }
-        file.flush().map_err(&error)?;
-        let file = file.get_ref();
+        file.file.flush().map_err(&error)?;
+        let file = file.file.get_ref();
         file.write_all_at(&header.encode(), 0).map_err(&error)?;
         file.sync_all().map_err(&error)?;
         Ok(header.last)
@@ -264,8 +345,25 @@ fn length(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-fn put(file: &mut BufWriter<File>, path: &Path, record: &Record) -> Result<(), Error> {
-    let mut bytes = Vec::new();
-    frame::put(record, &mut bytes).map_err(Error::TooLarge)?;
-    file.write_all(&bytes).map_err(Error::io(path))
+/// The file that becomes the base.
+struct Output<'a> {
+    file: BufWriter<File>,
+    path: &'a Path,
+    unsynced: usize,
+}
+
+impl Output<'_> {
+    fn put(&mut self, record: &Record) -> Result<(), Error> {
+        let error = Error::io(self.path);
+        let mut bytes = Vec::new();
+        frame::put(record, &mut bytes).map_err(Error::TooLarge)?;
+        self.file.write_all(&bytes).map_err(&error)?;
+        self.unsynced += bytes.len();
+        if self.unsynced >= TOGETHER {
+            self.unsynced = 0;
+            self.file.flush().map_err(&error)?;
+            self.file.get_ref().sync_data().map_err(&error)?;
+        }
+        Ok(())
+    }
 }

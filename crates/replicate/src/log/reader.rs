@@ -24,6 +24,9 @@ pub struct Reader {
     next: Option<u64>,
     /// Nothing was read yet, and what is due may be anywhere in a segment.
     seeks: bool,
+    /// No segment followed the open one when its end was reached first: one that the writer begins since has the name
+    /// of what is due.
+    alone: bool,
 }
 
 /// A record, and where it can be read again.
@@ -92,6 +95,7 @@ impl Reader {
             open: None,
             next: None,
             seeks: false,
+            alone: false,
         })
     }
 
@@ -114,6 +118,7 @@ impl Reader {
             open: None,
             next,
             seeks: false,
+            alone: false,
         })
     }
 
@@ -165,7 +170,10 @@ impl Reader {
             };
             let folded = open.header.folded != 0;
             let skips = folded || self.seeks;
-            if skips && self.next.is_some_and(|next| located.record.number < next) {
+            let number = located.record.number;
+            if skips && self.next.is_some_and(|next| number < next) {
+                // What is due follows, at the beginning of a segment if it is not in this one.
+                self.seeks &= self.next != Some(number + 1);
                 continue;
             }
             return self.take(located).map(Some);
@@ -225,7 +233,7 @@ impl Reader {
         Ok(located)
     }
 
-    fn has_successor(&self) -> Result<bool, Error> {
+    fn has_successor(&mut self) -> Result<bool, Error> {
         let Some(open) = &self.open else {
             return Ok(false);
         };
@@ -233,6 +241,17 @@ impl Reader {
             return Ok(true);
         }
         let at = self.next.unwrap_or(open.header.first);
+        if self.alone && open.offset() == open.size()? {
+            // Most often it is asked for in vain, and often: a folder of many segments is not listed for that.
+            let path = segment::written(&self.folder, at);
+            if path.try_exists().map_err(Error::io(&path))? {
+                return Ok(true);
+            }
+            // What compaction replaces goes in its order: this segment would be gone before the one that follows.
+            if open.is_there()? {
+                return Ok(false);
+            }
+        }
         // Before the listing: what compaction replaces has a successor before it goes.
         let there = open.is_there()?;
         let listing = segment::list(&self.folder)?;
@@ -241,6 +260,7 @@ impl Reader {
             Where::Base { last } => last >= at,
         });
         if successor || there {
+            self.alone = !successor && !self.seeks && at > open.header.first;
             return Ok(successor);
         }
         Err(Error::Replaced(self.folder.clone()))
@@ -311,6 +331,7 @@ impl Reader {
             self.next = Some(open.header.first);
         }
         self.id = Some(open.header.id);
+        self.alone = false;
         self.open = Some(open);
         Ok(true)
     }

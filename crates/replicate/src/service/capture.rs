@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::check::{self, Check, Checked};
 use super::confirmed::Confirmed;
 use super::freezer::{Bounded, Freezer, Held, Pressure};
-use super::{Error, place};
+use super::{Error, keep, place};
 use crate::capture::{self, Capture, INTERVAL, Known, Options, Pin, Progress};
 use crate::coverage;
 use crate::patterns::Patterns;
@@ -50,6 +50,9 @@ pub struct Settings {
     pub bounded: Option<Bounded>,
     /// As [`Options::rate_limit`].
     pub rate_limit: Option<NonZeroU64>,
+    /// About how large the log may become, in bytes: beyond that, what is old is folded. As large as it likes if
+    /// nothing is said.
+    pub keep: Option<u64>,
 }
 
 /// What a file system may tell nothing of.
@@ -113,6 +116,7 @@ impl Settings {
     /// [`Error::Input`], [`Error::Freezer`]
     pub(super) fn agree(&self) -> Result<(), Error> {
         check::Settings::check(self.check)?;
+        keep::check(self.keep)?;
         let patterns = self.patterns.check();
         patterns.map_err(|wrong| Error::Input(wrong.to_string()))?;
         if self.pin.is_some() && !self.allow.is_empty() {

@@ -47,6 +47,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether a log's disk has no room.
+    pub(super) fn is_full(&self) -> bool {
+        match self {
+            Self::Log(error) | Self::Capture(capture::Error::Log(error)) => error.is_full(),
+            _ => false,
+        }
+    }
+
     /// Whether it may go away without anybody who changes the configuration, a certificate or a log.
     pub fn passes(&self) -> bool {
         match self {

@@ -10,6 +10,7 @@ pub mod config;
 mod confirmed;
 mod error;
 pub mod freezer;
+pub mod keep;
 mod loops;
 mod metrics;
 mod part;

@@ -84,6 +84,15 @@ impl Job {
         log
     }
 
+    /// How large its log may become; none for as large as it likes, and for who writes none.
+    pub(super) fn keep(&self) -> Option<u64> {
+        match self {
+            Self::Capture(settings) => settings.keep,
+            Self::Receive(settings) => settings.keep,
+            Self::Serve(_) | Self::Publish(_) | Self::Apply(_) => None,
+        }
+    }
+
     /// What was asked for once has been done: a tree is not copied afresh each time that a capture has
     /// to begin again.
     pub(super) fn begun(&mut self) {

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::Error;
 use super::publish::{Broker, Tls};
+use super::{Error, keep};
 use crate::ship::nats::{Received as FromNats, Receiver};
 use crate::ship::tcp::{Client, Files, Peer, Progress as FromTcp, Waits};
 use crate::ship::{Sink, tcp};
@@ -17,6 +17,8 @@ pub struct Settings {
     pub log: PathBuf,
     /// Replaces a copy that cannot go on.
     pub fresh: bool,
+    /// About how large the copy may become, as [`capture::Settings::keep`](super::capture::Settings::keep).
+    pub keep: Option<u64>,
     pub tls: Tls,
     pub broker: Broker,
 }
@@ -40,6 +42,7 @@ impl Settings {
     /// # Errors
     /// [`Error::Input`], [`Error::Needs`], [`Error::Tcp`]
     pub fn check(&self) -> Result<(), Error> {
+        keep::check(self.keep)?;
         match self.way()? {
             Way::Tcp(peer) => self.of_tcp(peer).map(drop),
             Way::Nats => self.broker.options(&self.from, &self.tls).map(drop),
@@ -53,15 +56,19 @@ impl Settings {
             Way::Tcp(peer) => {
                 let (peer, files) = self.of_tcp(peer)?;
                 let tls = files.client()?;
-                let client = Client::open(&self.log, peer, tls, self.fresh, Waits::default())?;
+                let client = Client::of(self.sink()?, peer, tls, self.fresh, Waits::default());
                 Ok(Receiving::Tcp(Box::new(client), Behind::default()))
             }
             Way::Nats => {
                 let options = self.broker.options(&self.from, &self.tls)?;
-                let receiver = Receiver::new(Sink::open(&self.log)?, options);
+                let receiver = Receiver::new(self.sink()?, options);
                 Ok(Receiving::Nats(Box::new(receiver), self.fresh))
             }
         }
+    }
+
+    fn sink(&self) -> Result<Sink, Error> {
+        Ok(Sink::with_segments(&self.log, keep::segment(self.keep))?)
     }
 
     fn way(&self) -> Result<Way<'_>, Error> {

@@ -8,9 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::confirmed::Confirmed;
+use super::keep::Keep;
+use super::part::Working;
 use super::status::{Known, PartStatus, Progress, State};
 use super::tip::Tips;
 use super::{Error, Kind, Part, STEP};
+use crate::log;
 
 /// Between two attempts: at first, and at most.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -52,9 +55,12 @@ impl Supervised {
     /// Works until `end` says so, or until what does not pass by itself.
     pub(super) fn work(&self, mut part: Part, end: &AtomicBool) {
         let (mut delay, mut said) = (SHORTEST, String::new());
+        let keep = self.keep(&part);
+        let mut full = false;
         loop {
             let begun = Instant::now();
-            let worked = panic::catch_unwind(AssertUnwindSafe(|| self.follow(&mut part, end)));
+            let follow = || self.follow(&mut part, keep.as_ref(), full, end);
+            let worked = panic::catch_unwind(AssertUnwindSafe(follow));
             if let Some(confirmed) = &self.confirmed {
                 confirmed.told(&self.name, None);
             }
@@ -63,6 +69,7 @@ impl Supervised {
                 return;
             };
             let text = error.to_string();
+            full = error.is_full();
             let ending = end.load(Ordering::Relaxed);
             let again = error.passes() && !ending;
             if begun.elapsed() > LONGEST {
@@ -75,6 +82,9 @@ impl Supervised {
             let mut known = self.known();
             known.trouble = Some(text.clone());
             known.failures += 1;
+            if let Some(progress) = &mut known.progress {
+                progress.stopped();
+            }
             known.state = if again {
                 State::Retrying
             } else {
@@ -88,9 +98,44 @@ impl Supervised {
         }
     }
 
-    fn follow(&self, part: &mut Part, end: &AtomicBool) -> Result<(), Error> {
-        let mut working = part.job.begin(self.confirmed.clone())?;
+    /// Keeps its log to a size, if it is asked for, for as long as it works or tries to.
+    fn keep(&self, part: &Part) -> Option<Keep> {
+        let begun = Keep::begin(&self.log, part.job.keep()?);
+        match begun {
+            Ok(keep) => {
+                keep.hold(true);
+                Some(keep)
+            }
+            Err(error) => {
+                tracing::warn!("{}: its log is not kept to a size: {error}", self.name);
+                None
+            }
+        }
+    }
+
+    fn begin(&self, part: &mut Part, full: bool) -> Result<Working, Error> {
+        // A capture reads its log and its tree before it writes a byte.
+        if full && self.kind == Kind::Capture {
+            log::try_room(&self.log)?;
+        }
+        let working = part.job.begin(self.confirmed.clone())?;
         part.job.begun();
+        Ok(working)
+    }
+
+    /// `full` is how it ended the last time.
+    fn follow(
+        &self,
+        part: &mut Part,
+        keep: Option<&Keep>,
+        full: bool,
+        end: &AtomicBool,
+    ) -> Result<(), Error> {
+        let hold = |held| keep.map_or((), |keep| keep.hold(held));
+        hold(true);
+        let begun = self.begin(part, full);
+        hold(false);
+        let mut working = begun?;
         let wait = self.confirmed.as_ref().map_or(STEP, |_| ASKED);
         while !end.load(Ordering::Relaxed) {
             let mut told = Instant::now();

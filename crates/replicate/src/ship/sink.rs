@@ -33,9 +33,17 @@ impl Sink {
     /// # Errors
     /// Those of [`Writer::open`].
     pub fn open(folder: &Path) -> Result<Self, Error> {
+        Self::with_segments(folder, Options::default().segment)
+    }
+
+    /// As [`Self::open`], with segments of so many bytes.
+    ///
+    /// # Errors
+    /// Those of [`Writer::open`].
+    pub fn with_segments(folder: &Path, segment: u64) -> Result<Self, Error> {
         let options = Options {
             durability: Durability::OnRequest,
-            ..Options::default()
+            segment,
         };
         let mut writer = Writer::open(folder, options)?;
         // What a copy that was killed has left may be in memory only.

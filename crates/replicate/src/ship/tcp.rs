@@ -83,11 +83,7 @@ impl Error {
 
     /// Whether the disk has no room.
     pub fn is_full(&self) -> bool {
-        use io::ErrorKind::{QuotaExceeded, StorageFull};
-        let Self::Log(log::Error::Io { source, .. }) = self else {
-            return false;
-        };
-        matches!(source.kind(), StorageFull | QuotaExceeded)
+        matches!(self, Self::Log(error) if error.is_full())
     }
 }
 

@@ -8,7 +8,7 @@ use super::{Captured, LAST, Settings};
 use crate::capture::{self, Listener, Pin, Progress};
 use crate::log::{self, Durability, Writer};
 use crate::record::Entry;
-use crate::service::Error;
+use crate::service::{Error, keep};
 
 /// Hears how far it is while much is read, and says whether it is to end.
 pub type Meanwhile<'a> = dyn FnMut(&Captured) -> bool + 'a;
@@ -48,7 +48,7 @@ impl Written {
         // Epochs that come together are on the disk with one sync.
         let options = log::Options {
             durability: Durability::OnRequest,
-            ..log::Options::default()
+            segment: keep::segment(settings.keep),
         };
         let writer = Writer::open(&settings.log, options)?;
         Ok(Self {

@@ -59,6 +59,7 @@ pub(super) struct Capture {
     bounded: Option<Spanned<Size>>,
     cgroup: Option<Spanned<PathBuf>>,
     rate_limit: Option<Size>,
+    keep: Option<Size>,
 }
 
 #[derive(Deserialize)]
@@ -100,6 +101,7 @@ pub(super) struct Receive {
     log: Spanned<PathBuf>,
     #[serde(default)]
     fresh: bool,
+    keep: Option<Size>,
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
     server_ca: Option<PathBuf>,
@@ -196,6 +198,7 @@ impl Section for Capture {
             rate_limit: self
                 .rate_limit
                 .and_then(|Size(bytes)| NonZeroU64::new(bytes)),
+            keep: self.keep.map(|Size(bytes)| bytes),
         })
     }
 }
@@ -277,6 +280,7 @@ impl Section for Receive {
             from: self.from.into_inner(),
             log: folder.join(self.log.get_ref()),
             fresh: self.fresh,
+            keep: self.keep.map(|Size(bytes)| bytes),
             tls: Tls {
                 cert: within(folder, self.cert),
                 key: within(folder, self.key),

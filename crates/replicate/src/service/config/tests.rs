@@ -53,11 +53,11 @@ fn a_whole_file_is_taken() {
             "[replicate]\ncontrol = \"/run/r.sock\"\n\
              http = {{ listen = \"127.0.0.1:9\", token_file = \"/t\" }}\n\
              {CAPTURE}journal = true\nafresh = true\npin = \"pins\"\nring = \"1MiB\"\nname = \"app\"\ncheck = \"24h\"\n\
-             rate_limit = \"50MiB\"\n\
+             rate_limit = \"50MiB\"\nkeep = \"10GiB\"\n\
              include = [\"data\", \"*.db\"]\nexclude = [\"*.tmp\"]\n\
              {SERVE}replicas = 3\n\
              {PUBLISH}replicas = 1\nmax_bytes = 9\nallow_loss = true\ndomain = \"hub\"\n\
-             {RECEIVE}fresh = true\n\
+             {RECEIVE}fresh = true\nkeep = \"1MiB\"\n\
              {APPLY}fresh = true\nrepair = true\nin_place = 1\nmax_bytes = 2\nmax_files = 3\nprivileged = true\n\
              check = \"1h\"\n"
         ))
@@ -76,6 +76,7 @@ fn a_whole_file_is_taken() {
     assert_eq!(capture.check, Some(Duration::from_secs(24 * 3600)));
     assert_eq!(capture.ring_bytes, 1 << 20);
     assert_eq!(capture.rate_limit, NonZeroU64::new(50 << 20));
+    assert_eq!(capture.keep, Some(10 << 30));
     let names = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
     assert_eq!(capture.patterns.include, names(&["*.db", "data"]));
     assert_eq!(capture.patterns.exclude, names(&["*.tmp"]));
@@ -200,6 +201,14 @@ fn what_is_wrong_with_bounds_is_said_with_its_line() {
         (
             format!("{CAPTURE}ring = \"3MiB\"\n"),
             "r.toml:1: ring 3145728 B: a power of two, 64 KiB at least",
+        ),
+        (
+            format!("{CAPTURE}keep = \"900KiB\"\n"),
+            "r.toml:1: keep 921600 B: 1 MiB at least",
+        ),
+        (
+            format!("{RECEIVE}keep = \"900KiB\"\n"),
+            "r.toml:1: keep 921600 B: 1 MiB at least",
         ),
         (
             format!("{CAPTURE}ring = \"4GiB\"\n"),

@@ -153,10 +153,15 @@ impl Client {
         fresh: bool,
         waits: Waits,
     ) -> Result<Self, Error> {
+        Ok(Self::of(Sink::open(to)?, peer, tls, fresh, waits))
+    }
+
+    /// As [`Self::open`], for a copy that is open already.
+    pub fn of(sink: Sink, peer: Peer, tls: Arc<ClientConfig>, fresh: bool, waits: Waits) -> Self {
         let mut client = Self {
             peer,
             tls,
-            sink: Sink::open(to)?,
+            sink,
             fresh,
             waits,
             session: None,
@@ -165,7 +170,7 @@ impl Client {
             progress: Progress::default(),
         };
         client.reached();
-        Ok(client)
+        client
     }
 
     /// Does what there is to do, and waits for more to do this long at most; longer only for the disk,

@@ -83,10 +83,15 @@ impl Apply {
         let epoch = done.last.epoch;
         match self.epoch {
             Some(asked) if asked != epoch => {
-                return Err(Failure::Input(format!(
-                    "{} has no epoch {asked} after {epoch}, of which the replica is",
-                    self.folder.display()
-                )));
+                let folder = self.folder.display();
+                return Err(Failure::Input(match epoch {
+                    0 => format!(
+                        "{folder} has no epoch {asked}: `lowroad replicate log` lists those it has"
+                    ),
+                    _ => format!(
+                        "{folder} has no epoch {asked} after {epoch}, of which the replica is"
+                    ),
+                }));
             }
             _ if epoch == 0 && !self.follow => {
                 let folder = self.folder.display();
@@ -157,7 +162,7 @@ fn line(done: &Done) -> String {
     if done.steps > 0 {
         line += &format!("  lag {} ms", done.lag.as_millis());
     }
-    let left = done.last.left;
+    let left = done.left;
     let counts = [
         ("repaired", done.repaired),
         ("without owners", left.owners),

@@ -9,7 +9,7 @@ use clap::Args;
 use control::ready;
 use control::shutdown::Shutdown;
 use replicate::service::{self, Config, PartStatus, Service, State, config};
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::status;
 use crate::exit::{self, Failure};
@@ -73,7 +73,7 @@ fn serve(config: Config, json: bool) -> Result<(), Failure> {
     verdict(&status.parts)
 }
 
-/// One line, once all parts have begun, those aside that cannot.
+/// One line, once all parts have begun, those aside that cannot; and one for each log that was taken up.
 fn announce(
     service: &Service,
     control: &Path,
@@ -90,9 +90,18 @@ fn announce(
     };
     let (parts, running) = (status.parts.len(), count(State::Running));
     let (control, http) = (control.display(), interface.address());
+    // What captures found that took their logs up.
+    let compared: Vec<_> = status
+        .parts
+        .iter()
+        .filter(|part| !part.counts["rescan"].is_null())
+        .map(|part| (part.name.clone(), part.counts["rescan"].clone()))
+        .collect();
     if json {
+        let compared: Map<_, _> = compared.into_iter().collect();
         let ready = json!({
             "parts": parts, "running": running, "control": control.to_string(), "http": http,
+            "rescans": compared,
         });
         exit::print(&format!("{}\n", json!({ "ready": ready })))?;
     } else {
@@ -100,6 +109,9 @@ fn announce(
         exit::print(&format!(
             "ready  parts {parts}  running {running}  control {control}{http}\n"
         ))?;
+        for (name, rescan) in &compared {
+            exit::print(&status::rescanned(rescan, &format!("{name}  ")))?;
+        }
     }
     ready::notify().context("telling that it works")?;
     Ok(())

@@ -51,7 +51,17 @@ pub(super) fn text(answer: &Value) -> String {
                 let _ = write!(text, "  {what} {number}{unit}");
             }
         }
-        let _ = writeln!(text, "{}", counts(part));
+        let _ = write!(text, "{}", counts(part));
+        for (what, words) in [
+            ("log_bytes", "log bytes"),
+            ("log_first_epoch", "from epoch"),
+        ] {
+            if let Some(number) = part[what].as_u64() {
+                let _ = write!(text, "  {words} {number}");
+            }
+        }
+        let _ = writeln!(text);
+        let _ = write!(text, "{}", rescanned(&part["counts"]["rescan"], "  "));
         for replica in part["counts"]["replicas"].as_array().into_iter().flatten() {
             let (name, address) = (word(&replica["name"]), word(&replica["address"]));
             let (records, ms) = (&replica["lag_records"], &replica["lag_ms"]);
@@ -72,6 +82,25 @@ pub(super) fn text(answer: &Value) -> String {
         }
     }
     text
+}
+
+/// What a capture found when it took its log up, in a line behind `before`; nothing of one that began its log.
+pub(super) fn rescanned(rescan: &Value, before: &str) -> String {
+    if rescan.is_null() {
+        return String::new();
+    }
+    let which = match rescan["by_journal"].as_bool() {
+        Some(true) => " that the journal names",
+        _ => "",
+    };
+    format!(
+        "{before}compared {} files{which}, {} B: {} new, {} gone, {} B differed\n",
+        rescan["files"],
+        rescan["read_bytes"],
+        rescan["new"],
+        rescan["gone"],
+        rescan["differed_bytes"]
+    )
 }
 
 /// Of a capture whose lag is bounded.

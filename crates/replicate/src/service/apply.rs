@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::Error;
 use super::check::{self, Check, Checked};
-use crate::apply::{self, Applied, Options, Replica};
+use crate::apply::{self, Applied, Left, Options, Replica};
 use crate::ship::Watch;
 use crate::verify::{Caught, Scope};
 
@@ -38,6 +38,8 @@ pub struct Done {
     pub names: u64,
     pub bytes: u64,
     pub repaired: u64,
+    /// What was left out, each time that it was.
+    pub left: Left,
     /// Between the last epoch's record and its being shown.
     pub lag: Duration,
     pub last: Applied,
@@ -143,8 +145,29 @@ impl Done {
         self.names += applied.names;
         self.bytes += applied.bytes;
         self.repaired += applied.repaired;
+        self.left += applied.left;
         let written = SystemTime::UNIX_EPOCH + Duration::from_nanos(applied.at_ns);
         self.lag = written.elapsed().unwrap_or_default();
         self.last = *applied;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_each_step_leaves_out_is_counted() {
+        let mut done = Done::default();
+        for devices in [2, 0, 1] {
+            done.count(&Applied {
+                left: Left {
+                    devices,
+                    ..Left::default()
+                },
+                ..Applied::default()
+            });
+        }
+        assert_eq!((done.left.devices, done.last.left.devices), (3, 1));
     }
 }

@@ -69,6 +69,16 @@ fn state(text: &mut Text, labels: Labels<'_>, part: &PartStatus) {
             "For how long the oldest of them has waited, in milliseconds.",
             part.lag_ms,
         ),
+        (
+            "lowroad_replicate_log_bytes",
+            "How large the log is that it writes.",
+            part.log_bytes,
+        ),
+        (
+            "lowroad_replicate_log_first_epoch",
+            "The first epoch that this log still has.",
+            part.log_first_epoch,
+        ),
     ];
     for (metric, help, value) in values {
         if let Some(value) = value {

@@ -13,6 +13,7 @@ use super::check::Checked;
 use super::freezer::Pressure;
 use super::receive::{self, Received};
 use super::tip::Tips;
+use crate::log::Stored;
 use crate::ship::nats::Published;
 use crate::ship::tcp;
 
@@ -35,9 +36,12 @@ pub struct PartStatus {
     pub number: Option<u64>,
     pub epoch: Option<u64>,
     /// What it has not done yet, in records, and for how long the oldest of that has waited; none where
-    /// nobody tells.
+    /// nobody tells, or who would does not work or is not connected.
     pub lag_records: Option<u64>,
     pub lag_ms: Option<u64>,
+    /// Of who writes a log: how large that is, and its first epoch; none if that is not known.
+    pub log_bytes: Option<u64>,
+    pub log_first_epoch: Option<u64>,
     /// What it counted since it has begun, or begun again.
     pub counts: Value,
     #[serde(skip)]
@@ -109,6 +113,33 @@ impl Progress {
         match self {
             Self::Capture(captured) => captured.ready,
             _ => true,
+        }
+    }
+
+    /// The part does not work any more: what it only has while it does is gone.
+    pub(super) fn stopped(&mut self) {
+        match self {
+            Self::Capture(captured) => {
+                if let Some(pressure) = &mut captured.pressure {
+                    pressure.frozen = false;
+                }
+            }
+            Self::Serve(_, status) => status.replicas.clear(),
+            Self::Publish(published) => published.server = None,
+            Self::Receive(Received::Tcp(progress, _)) => progress.connected = false,
+            Self::Receive(Received::Nats(progress)) => progress.server = None,
+            Self::Apply(_) => {}
+        }
+    }
+
+    /// Whether it knows how far it is behind: those that read a log do as long as that is written.
+    fn knows_lag(&self, state: State) -> bool {
+        match self {
+            Self::Publish(_) | Self::Apply(_) => true,
+            Self::Capture(_) | Self::Serve(..) | Self::Receive(_) => match state {
+                State::Starting | State::Running | State::Ended => !self.waits(),
+                State::Waiting | State::Retrying | State::Failed => false,
+            },
         }
     }
 
@@ -186,7 +217,10 @@ impl PartStatus {
     pub(super) fn new(name: &str, kind: Kind, log: &Path, known: &Known, tips: &mut Tips) -> Self {
         let progress = known.progress.as_ref();
         let (number, epoch) = progress.map_or((None, None), Progress::reached);
-        let (lag_records, lag_ms) = progress.map_or((None, None), |now| now.lag(log, tips));
+        let lag = progress.filter(|now| now.knows_lag(known.state));
+        let (lag_records, lag_ms) = lag.map_or((None, None), |now| now.lag(log, tips));
+        let stored = kind.writes_log().then(|| Stored::of(log).ok()).flatten();
+        let first_epoch = stored.and_then(|stored| stored.first_epoch);
         Self {
             name: name.to_owned(),
             kind: kind.name(),
@@ -198,6 +232,8 @@ impl PartStatus {
             epoch,
             lag_records,
             lag_ms,
+            log_bytes: stored.map(|stored| stored.bytes),
+            log_first_epoch: first_epoch.filter(|first| Some(*first) <= epoch),
             counts: progress.map_or(Value::Null, Progress::object),
             progress: known.progress.clone(),
         }
@@ -324,7 +360,7 @@ fn receive(received: &Received) -> Value {
 }
 
 fn apply(done: &Done) -> Value {
-    let left = done.last.left;
+    let left = done.left;
     json!({
         "epoch": done.last.epoch,
         "record": done.last.record,
@@ -341,4 +377,65 @@ fn apply(done: &Done) -> Value {
         },
         "check": done.checked.as_ref().map(check),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of a lag in this state.
+    fn lag(state: State, progress: Progress) -> (Option<u64>, Option<u64>) {
+        let known = Known {
+            state,
+            progress: Some(progress),
+            ..Known::default()
+        };
+        let log = Path::new("/nowhere");
+        let status = PartStatus::new("it", Kind::Capture, log, &known, &mut Tips::default());
+        (status.lag_records, status.lag_ms)
+    }
+
+    #[test]
+    fn who_does_not_work_says_nothing_of_a_lag() {
+        let capture = || Progress::Capture(Captured::default());
+        let tcp = |connected| {
+            let progress = tcp::Progress {
+                connected,
+                ..tcp::Progress::default()
+            };
+            Progress::Receive(Received::Tcp(progress, std::time::Duration::ZERO))
+        };
+        for (state, works) in [
+            (State::Starting, true),
+            (State::Running, true),
+            (State::Ended, true),
+            (State::Waiting, false),
+            (State::Retrying, false),
+            (State::Failed, false),
+        ] {
+            let said = works.then_some(0);
+            assert_eq!(lag(state, capture()), (said, said), "{state:?}");
+            assert_eq!(lag(state, tcp(true)), (said, said), "{state:?}");
+            assert_eq!(lag(state, tcp(false)), (None, None), "{state:?}");
+        }
+    }
+
+    #[test]
+    fn who_does_not_work_has_nobody_connected() {
+        let address = "127.0.0.1:1".parse().unwrap();
+        let status = tcp::Status {
+            replicas: vec![tcp::Replica {
+                address,
+                name: "edge".to_owned(),
+                number: 1,
+                epoch: 1,
+                lag_records: 0,
+                lag_ms: 0,
+            }],
+            ..tcp::Status::default()
+        };
+        let mut progress = Progress::Serve(address, status);
+        progress.stopped();
+        assert_eq!(progress.object()["replicas"], json!([]));
+    }
 }

@@ -60,7 +60,8 @@ impl Tip {
             }
             self.epoch_record = record.number;
             let last = self.marks.back().map_or(0, |(_, at_ns)| *at_ns);
-            if record.at_ns >= last + APART {
+            // Behind the last one, too: somebody has set the source's clock.
+            if record.at_ns < last || record.at_ns >= last + APART {
                 self.marks.push_back((record.number, record.at_ns));
             }
             if self.marks.len() > MARKS {
@@ -80,5 +81,30 @@ impl Tip {
             None => return 0,
         };
         now_ns.saturating_sub(oldest) / 1_000_000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::{Options, Writer};
+    use crate::record::File;
+
+    #[test]
+    fn the_oldest_that_waits_is_known_although_the_clock_was_set_back() {
+        let second = 1_000_000_000;
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Writer::open(folder.path(), Options::default()).unwrap();
+        let root = File {
+            inode: 2,
+            generation: 0,
+        };
+        writer.append(second, Entry::Start { root }).unwrap();
+        for (number, at) in [(1, 100), (2, 101), (3, 40), (4, 41)] {
+            writer.append(at * second, Entry::Epoch { number }).unwrap();
+        }
+        let tip = Tip::open(folder.path()).unwrap();
+        let lag = |record| tip.lag_ms(record, 45 * second);
+        assert_eq!([lag(3), lag(4), lag(5)], [5000, 4000, 0]);
     }
 }

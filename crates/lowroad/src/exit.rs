@@ -1,10 +1,12 @@
 //! How a command ends: 0 done, 1 failed, 2 bad input, 3 this machine cannot run it.
 
 use std::io::{self, Write};
+use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
 use datapath::Missing;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// Why a command did not do what it was asked; printed once, by `report`.
 #[derive(Debug, thiserror::Error)]
@@ -64,12 +66,24 @@ pub(crate) fn missing_table(list: &[(String, Missing)]) -> String {
 
 /// Prints a result. A reader that has seen enough (`lowroad doctor | head`) is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_more(text).map(drop)
+}
+
+/// Prints one result of many; false once nobody reads them any more.
+pub(crate) fn print_more(text: &str) -> Result<bool, Failure> {
     match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Failed(anyhow!("standard output: {error}")))
-        }
-        _ => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::Failed(anyhow!("standard output: {error}"))),
+        Ok(()) => Ok(true),
     }
+}
+
+/// Whether somebody could read what is printed: whoever waits for something to print asks now and then.
+pub(crate) fn is_read() -> bool {
+    let stdout = io::stdout();
+    let mut asked = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+    let gone = |asked: &PollFd<'_>| asked.any().unwrap_or(false);
+    !(poll(&mut asked, PollTimeout::ZERO).is_ok() && asked.iter().any(gone))
 }
 
 #[cfg(test)]

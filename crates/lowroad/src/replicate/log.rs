@@ -39,8 +39,10 @@ impl Log {
         loop {
             match reader.read().map_err(of_log)? {
                 Some(located) if located.record.number < self.from => {}
-                Some(located) => print(&located.record, json)?,
-                None if !self.follow || shutdown.wait(TICK) => return Ok(()),
+                Some(located) if print(&located.record, json)? => {}
+                // Nobody reads it any more, as in `| head`.
+                Some(_) => return Ok(()),
+                None if !self.follow || shutdown.wait(TICK) || !exit::is_read() => return Ok(()),
                 None => {}
             }
             if shutdown.requested() {
@@ -50,16 +52,16 @@ impl Log {
     }
 }
 
-fn print(record: &Record, json: bool) -> Result<(), Failure> {
+fn print(record: &Record, json: bool) -> Result<bool, Failure> {
     let (number, at_ns) = (record.number, record.at_ns);
     let (what, mut rest) = describe(&record.entry);
     if !json {
-        return exit::print(&format!("{number:>8}  {what:<10}  {}\n", words(&rest)));
+        return exit::print_more(&format!("{number:>8}  {what:<10}  {}\n", words(&rest)));
     }
     rest["number"] = number.into();
     rest["at_ns"] = at_ns.into();
     rest["record"] = what.into();
-    exit::print(&format!("{rest}\n"))
+    exit::print_more(&format!("{rest}\n"))
 }
 
 /// `key value` of each member.

@@ -289,7 +289,7 @@ fn begun(client: &mut TcpStream, spec: &Spec) -> (Vec<u16>, Vec<u8>) {
 
 /// Says a byte every few milliseconds until nobody hears it any more.
 fn drip(mut to: TcpStream) {
-    while to.write_all(&[b' ']).is_ok() {
+    while to.write_all(b" ").is_ok() {
         thread::sleep(Duration::from_millis(5));
     }
 }

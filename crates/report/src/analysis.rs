@@ -6,12 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use stats::{Block, Comparison, Estimate, Flags, Verdict, holm};
 
 use crate::journal::Record;
-use crate::record::{Header, Metric, Question, Skip, Trial};
+use crate::record::{Metric, Question, Skip};
+use crate::values::{ADDED, ByBlock, Series, Values};
 
 /// The arm that measures the bare link.
 pub const FLOOR: &str = "floor";
-/// What metrics begin with that are another metric less the floor's.
-const ADDED: &str = "added_";
 
 /// A record and all its comparisons.
 #[derive(Debug)]
@@ -42,15 +41,6 @@ pub struct Row<'a> {
     /// p after Holm's correction over the experiment's non-primary rows; as it was for primary ones.
     pub adjusted_p: Option<f64>,
 }
-
-/// A series of trials: an arm's label under a load.
-type Series<'a> = (&'a str, String);
-
-type ByBlock = BTreeMap<usize, f64>;
-
-/// Values by metric, load, label and block.
-#[derive(Debug, Default)]
-struct Values<'a>(BTreeMap<&'a str, BTreeMap<&'a str, BTreeMap<String, ByBlock>>>);
 
 /// What a record's trials measured, and which of them are flagged.
 #[derive(Debug)]
@@ -318,63 +308,6 @@ impl<'a> Measured<'a> {
             flagged: sum.flagged + flags.flagged,
             trials: sum.trials + flags.trials,
         })
-    }
-}
-
-impl<'a> Values<'a> {
-    /// Of trials in the order they ran: of several attempts, the last one counts.
-    fn of(header: &'a Header, trials: &(impl Iterator<Item = &'a Trial> + Clone)) -> Self {
-        let mut values = Self::default();
-        for trial in trials.clone() {
-            for (metric, &value) in &trial.values {
-                let series = (trial.load.as_str(), trial.label());
-                values.insert(metric, series, trial.block, value);
-            }
-        }
-        values.derive_added(header, trials);
-        values
-    }
-
-    fn insert(&mut self, metric: &'a str, (load, label): Series<'a>, block: usize, value: f64) {
-        self.0
-            .entry(metric)
-            .or_default()
-            .entry(load)
-            .or_default()
-            .entry(label)
-            .or_default()
-            .insert(block, value);
-    }
-
-    /// Fills in `added_NAME`: NAME less that of the floor in the same block.
-    fn derive_added(
-        &mut self,
-        header: &'a Header,
-        trials: &(impl Iterator<Item = &'a Trial> + Clone),
-    ) {
-        for metric in &header.metrics {
-            let Some(plain) = metric.name.strip_prefix(ADDED) else {
-                continue;
-            };
-            for trial in trials.clone().filter(|trial| trial.arm != FLOOR) {
-                if let Some(added) = self.added(trial, plain, &metric.name) {
-                    let series = (trial.load.as_str(), trial.label());
-                    self.insert(&metric.name, series, trial.block, added);
-                }
-            }
-        }
-    }
-
-    fn added(&self, trial: &Trial, plain: &str, name: &str) -> Option<f64> {
-        if trial.values.contains_key(name) {
-            return None;
-        }
-        let floor = self.get(plain, &trial.load, FLOOR)?.get(&trial.block)?;
-        Some(trial.values.get(plain)? - floor)
-    }
-
-    fn get(&self, metric: &str, load: &str, label: &str) -> Option<&ByBlock> {
-        self.0.get(metric)?.get(load)?.get(label)
     }
 }
 

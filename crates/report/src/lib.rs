@@ -17,6 +17,7 @@ pub mod stacks;
 mod summary;
 mod svg;
 pub mod terminal;
+mod values;
 mod words;
 
 pub use analysis::Analysis;

@@ -349,3 +349,20 @@ fn an_arm_that_was_given_up_keeps_its_rows_with_the_reason_and_the_remedy() {
     assert!(text.contains("af-xdp did not run: "), "{text}");
     assert!(report::page(&analysis).contains("up to block 9"));
 }
+
+#[test]
+fn a_percentile_that_only_fast_trials_have_is_nobodys() {
+    let mut record = common::record(20, 1);
+    for trial in &mut record.trials {
+        if trial.arm == "xdp" && trial.block < 3 {
+            trial.values.remove("delay_p99");
+        }
+    }
+    let analysis = Analysis::new(&record);
+    let has = |arm: &str, metric: &str| {
+        let mut rows = analysis.rows.iter();
+        rows.any(|row| row.arm == arm && row.metric.name == metric)
+    };
+    assert!(has("xdp", "delay_p50") && has("tc", "delay_p99"));
+    assert!(!has("xdp", "delay_p99"));
+}

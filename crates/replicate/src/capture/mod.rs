@@ -6,6 +6,7 @@ mod border;
 mod calls;
 mod derive;
 mod doubt;
+mod error;
 mod event;
 mod events;
 mod format;
@@ -32,17 +33,15 @@ mod vague;
 mod wait;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::num::NonZeroU64;
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::log;
-use crate::patterns::{self, Patterns};
+use crate::patterns::Patterns;
 use crate::record::{Change, Entry, File, Name, Part};
 use derive::Deriver;
 use doubt::Doubts;
+pub use error::Error;
 pub use functions::check as functions;
 use order::{Late, Order};
 use pace::Pace;
@@ -159,58 +158,6 @@ pub struct Progress {
     pub synced: u64,
     /// What was found of a log that was taken up.
     pub rescan: Option<Rescan>,
-}
-
-/// Why a tree cannot be followed.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("following a tree needs root: run with sudo")]
-    Privileges,
-    #[error("{}: {cause}", .path.display())]
-    Tree { path: PathBuf, cause: io::Error },
-    #[error(
-        "{} is not the directory any more that it was: it was moved or unmounted, or something is mounted on it; \
-         begin again with what is there now",
-        .0.display()
-    )]
-    Moved(PathBuf),
-    #[error("{} is on {on}", .path.display())]
-    FileSystem { path: PathBuf, on: String },
-    #[error("a journal in {}: {cause}", .folder.display())]
-    Pin { folder: PathBuf, cause: String },
-    #[error("following {format} needs Linux {since} or later: this one has no event {event}")]
-    Kernel {
-        format: &'static str,
-        event: String,
-        since: &'static str,
-    },
-    #[error("{format} tells nothing of stores through shared mappings")]
-    Silent { format: &'static str },
-    #[error("reading {file} of {}: {cause}", .path.display())]
-    Read {
-        path: PathBuf,
-        file: File,
-        cause: io::Error,
-    },
-    #[error("{action}: {cause}")]
-    Bpf {
-        action: String,
-        cause: libbpf_rs::Error,
-    },
-    #[error("{action}: {cause}")]
-    Io {
-        action: &'static str,
-        cause: io::Error,
-    },
-    #[error(transparent)]
-    Patterns(#[from] patterns::Error),
-    #[error(transparent)]
-    Log(#[from] log::Error),
-    #[error("the programs tell what nobody understands: they are of another version")]
-    Unknown,
-    /// The listener broke it off.
-    #[error("ended while it read the tree: the next capture goes on with what the log has")]
-    Ended,
 }
 
 /// How far what is in doubt has been read.
@@ -492,16 +439,5 @@ impl Capture {
                 (self.ended, self.bytes) = (Instant::now(), 0);
             }
         }
-    }
-}
-
-impl Error {
-    fn bpf(action: &str) -> impl FnOnce(libbpf_rs::Error) -> Self {
-        let action = action.to_owned();
-        |cause| Self::Bpf { action, cause }
-    }
-
-    fn io(action: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |cause| Self::Io { action, cause }
     }
 }

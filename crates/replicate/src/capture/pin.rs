@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use nix::sys::statvfs::{FsFlags, statvfs};
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
 
@@ -112,6 +113,12 @@ impl Pin {
             return Err(failed(
                 "no BPF file system: mount -t bpf bpf /sys/fs/bpf".to_owned(),
             ));
+        }
+        let options = there.map(statvfs).transpose();
+        let options = options.map_err(|errno| failed(errno.to_string()))?;
+        if options.is_some_and(|options| options.flags().contains(FsFlags::ST_RDONLY)) {
+            let cause = "it cannot be written to; in a unit of systemd ProtectKernelTunables=no says that it may";
+            return Err(failed(cause.to_owned()));
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use sys::require::{Class, skip};
 use tempfile::TempDir;
 
 /// Far beyond what any wait here takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A server with a folder and ports of its own.
 pub(crate) struct Server {

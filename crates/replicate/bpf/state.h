@@ -34,6 +34,9 @@ static __always_inline void put_inode(struct state *state, struct inode *inode)
 	put_time(state, inode);
 }
 
+/* Of a directory. */
+#define IGNORES_CASE (1 << 15)
+
 static __always_inline void put_name(struct state *state, struct dentry *dentry)
 {
 	__u32 before = BPF_CORE_READ(dentry, d_seq.seqcount.sequence);
@@ -44,8 +47,12 @@ static __always_inline void put_name(struct state *state, struct dentry *dentry)
 		return;
 	if (bpf_probe_read_kernel(state->name, length, BPF_CORE_READ(dentry, d_name.name)))
 		return;
-	/* Another call is moving it: the directory may be the one, and the name the other. */
-	if (before & 1 || BPF_CORE_READ(dentry, d_seq.seqcount.sequence) != before)
+	/*
+	 * Another call is moving it: the directory may be the one, and the name the other. Where
+	 * names are alike whatever their case, the disk may have another than was asked for.
+	 */
+	if (before & 1 || BPF_CORE_READ(dentry, d_seq.seqcount.sequence) != before ||
+	    BPF_CORE_READ(parent, i_flags) & IGNORES_CASE)
 		state->event.flags |= FLAG_MIDDLE;
 	state->parent = BPF_CORE_READ(parent, i_ino);
 	state->parent_generation = BPF_CORE_READ(parent, i_generation);

@@ -9,7 +9,7 @@ use std::thread;
 
 use bed::file_system::{Format, within};
 use follow::{Following, shell};
-use replicate::capture::{Error, INTERVAL, Options};
+use replicate::capture::{Capture, Error, INTERVAL, Options};
 
 #[test]
 fn what_a_mount_has_hidden_is_there_again_when_it_is_gone() {
@@ -37,6 +37,22 @@ fn what_a_mount_has_hidden_is_there_again_when_it_is_gone() {
             }
         });
     }
+}
+
+#[test]
+fn a_file_system_that_does_not_tell_of_all_times_is_refused() {
+    within(|bed| {
+        let Some(tree) = bed.follow(Format::Ext4, "tree") else {
+            return;
+        };
+        drop(Capture::start(&tree, Options::default()).unwrap());
+        shell(tree.parent().unwrap(), "mount -o remount,lazytime .");
+        let refused = Capture::start(&tree, Options::default());
+        assert!(
+            matches!(refused, Err(Error::FileSystem { .. })),
+            "{refused:?}"
+        );
+    });
 }
 
 #[test]

@@ -69,6 +69,7 @@ struct super_block {
 
 struct inode {
 	u16 i_mode;
+	unsigned int i_flags;
 	kuid_t i_uid;
 	kgid_t i_gid;
 	struct super_block *i_sb;

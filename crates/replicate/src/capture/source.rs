@@ -75,6 +75,12 @@ impl Source {
                     .to_owned(),
             });
         }
+        if format == Format::Ext4 && mounts::has_option(&root, &["lazytime"]).map_err(failed)? {
+            return Err(Error::FileSystem {
+                path: path.to_owned(),
+                on: "ext4 with lazytime, which does not tell of all times: mount -o remount,nolazytime".to_owned(),
+            });
+        }
         let (name, held) = if let Format::Overlay { .. } = format {
             let (name, held) = Held::new(&root).map_err(failed)?;
             (name, Some(held))

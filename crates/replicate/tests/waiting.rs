@@ -5,7 +5,7 @@
 mod bed;
 mod follow;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
@@ -64,10 +64,19 @@ impl Drop for Ends {
     }
 }
 
-fn waits(tree: &Path, script: &str) -> Ends {
-    let mut command = Command::new("bash");
-    command.args(["-euc", script]).current_dir(tree);
-    Ends(sys::child::die_with_parent(&mut command).spawn().unwrap())
+/// Reads a file, and waits in the kernel for who writes to it.
+fn reader(tree: &Path, name: &str) -> Ends {
+    let mut command = Command::new("cat");
+    command.arg(name).current_dir(tree);
+    let reader = Ends(sys::child::die_with_parent(&mut command).spawn().unwrap());
+    let waits_in = format!("/proc/{}/wchan", reader.0.id());
+    while !fs::read_to_string(&waits_in)
+        .unwrap()
+        .contains("wait_for_partner")
+    {
+        thread::yield_now();
+    }
+    reader
 }
 
 #[test]
@@ -82,9 +91,9 @@ fn a_pipe_is_opened_by_a_link_to_it_and_nobody_writes() {
         // So that to follow it makes it younger.
         shell(&tree, "touch --no-dereference -a -d 2001-02-03 link");
         following.catch_up();
-        let reader = waits(&tree, "exec cat link");
+        let reader = reader(&tree, "link");
         for step in 0..20 {
-            shell(&tree, &format!("echo {step} >file; sleep 0.02"));
+            shell(&tree, &format!("echo {step} >file"));
             following.check(&tree);
         }
         drop(reader);
@@ -128,7 +137,7 @@ fn a_program_of_32_bits_is_begun_by_one_of_64() {
         let mut file = File::create(&program).unwrap();
         file.write_all(&small_program()).unwrap();
         drop(file);
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let mut following = Following::start(&tree, Options::default());
         following.check(&tree);
         // Older than the file itself, so that to read it makes it younger.

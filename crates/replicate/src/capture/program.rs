@@ -256,8 +256,8 @@ impl Programs {
 
     /// Has operations told, as far as they are, whose calls are waiting for something: nobody waits for them any more.
     pub(super) fn pass_waiting(&self) -> Result<(), Error> {
-        let asked = Iter::new(&self.waiting).map_err(Error::bpf("asking who waits"))?;
-        io::copy(&mut { asked }, &mut io::sink())
+        let mut asked = Iter::new(&self.waiting).map_err(Error::bpf("asking who waits"))?;
+        io::copy(&mut asked, &mut io::sink())
             .map(drop)
             .map_err(Error::io("asking who waits"))
     }

@@ -33,7 +33,7 @@ pub(super) struct Written {
     ending: Option<Instant>,
 }
 
-/// Epochs that no program has asked for are on the disk after this long: a sync of the disk makes who writes to it wait,
+/// Epochs that no program has asked for are on the disk within this long: a sync of the disk makes who writes to it wait,
 /// and the source itself may lose for longer what it did not sync.
 const UNASKED: Duration = Duration::from_millis(200);
 

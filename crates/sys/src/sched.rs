@@ -47,6 +47,11 @@ pub fn idle() -> io::Result<()> {
     set_policy(libc::SCHED_IDLE, 0)
 }
 
+/// SCHED_BATCH for the calling thread: it has its share, and interrupts nobody when it wakes.
+pub fn batch() -> io::Result<()> {
+    set_policy(libc::SCHED_BATCH, 0)
+}
+
 /// The ordinary policy again.
 pub fn ordinary() -> io::Result<()> {
     set_policy(libc::SCHED_OTHER, 0)

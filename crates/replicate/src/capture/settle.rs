@@ -62,10 +62,12 @@ impl Capture {
 
     /// Whether what is in doubt is to be read now: what is written again and again is read once.
     pub(super) fn ripe(&self) -> bool {
-        !self.options.journal
-            || self.wanted
-            || self.epoch == 0
-            || self.last_reading.elapsed() >= JOURNAL
+        !self.options.journal || self.wanted || self.epoch == 0 || self.until_ripe().is_zero()
+    }
+
+    /// For how long what is in doubt may wait yet, if nothing is synced.
+    pub(super) fn until_ripe(&self) -> Duration {
+        JOURNAL.saturating_sub(self.last_reading.elapsed())
     }
 
     fn settled(&mut self, doubts: Doubts) {

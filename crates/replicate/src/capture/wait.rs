@@ -21,10 +21,14 @@ impl Capture {
 
     /// For how long a poll would do nothing that has to be done, if nobody syncs: until the next epoch is due.
     fn pause(&self) -> Duration {
-        let read = matches!(self.reading, Reading::Idle)
-            && (self.deriver.doubts.is_empty() || !self.ripe());
+        let certain = self.deriver.doubts.is_empty();
+        let read = matches!(self.reading, Reading::Idle) && (certain || !self.ripe());
         if self.wanted || self.epoch == 0 || !read {
             return INTERVAL;
+        }
+        // Nor does any epoch end before all is certain.
+        if !certain {
+            return self.until_ripe().max(INTERVAL);
         }
         let due = match self.deriver.said && self.bytes <= MUCH {
             true => LONG.saturating_sub(self.ended.elapsed()),

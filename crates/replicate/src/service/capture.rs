@@ -227,7 +227,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Takes the log up where it ends, or begins it.
+    /// Takes the log up where it ends, or begins it. The calling thread is the one that is to write it: it
+    /// interrupts nobody from now on (`SCHED_BATCH`).
     ///
     /// # Errors
     /// [`Error::Input`], [`Error::Capture`], [`Error::Coverage`], [`Error::Invisible`], [`Error::Log`],
@@ -257,8 +258,12 @@ impl Recorder {
         let freezer = bounded.zip(held).map(|(bounded, held)| {
             Freezer::start(bounded, held, capture.gauge(), confirmed.clone())
         });
+        let freezer = freezer.transpose()?;
+        // It is woken by the application's writes, and may wait until that has done what it is at. One that
+        // may not ask for this only costs more.
+        let _ = sys::sched::batch();
         Ok(Self {
-            freezer: freezer.transpose()?,
+            freezer,
             capture,
             written,
             check,

@@ -6,6 +6,8 @@
 #define CALLS 512
 #define END (~0ULL)
 #define TASK_EXITS 0x4
+#define TASK_DUMPS 0x200
+#define TASK_KILLED 0x400
 #define TASK_IO_WORKER 0x10
 #define TASK_WORKQUEUE 0x20
 #define NO_CALL -1

@@ -56,12 +56,26 @@ static __always_inline bool in_the_middle(struct task_struct *task, struct inode
 		(vague || !(task->flags & TASK_WORKQUEUE) || is_directory(inode)));
 }
 
+/*
+ * Whether the kernel writes in the name of the task and in no call of it: its core, what is
+ * accounted of it at its end, what is left to do after a call. A store through memory comes from
+ * none, and is told by its page.
+ */
+static __always_inline bool in_its_name(struct task_struct *task)
+{
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+
+	if (task->flags & (TASK_EXITS | TASK_DUMPS | TASK_KILLED))
+		return true;
+	return !in_call(task) && (long)regs->orig_ax != NO_CALL;
+}
+
 static __always_inline void tell_at_once(struct inode *inode, __u32 flags, __u64 from, __u64 to)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct file_key file = file_of(inode);
 
-	if (in_the_middle(task, inode)) {
+	if (in_the_middle(task, inode) || (vague && in_its_name(task))) {
 		flags |= FLAG_MIDDLE;
 		if (vague && from >= to) {
 			from = 0;

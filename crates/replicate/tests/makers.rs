@@ -7,12 +7,12 @@ mod bed;
 mod follow;
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 
 use bed::file_system::{Format, within};
 use follow::{Following, shell};
 use replicate::capture::Options;
-#[cfg(target_arch = "x86_64")]
 use sys::require::{Class, skip};
 
 /// A 64-bit program that makes the calls of 32-bit programs: by number, with what they take in other registers.
@@ -189,6 +189,52 @@ fn what_a_call_reads_into_the_file_that_it_writes_is_said() {
                 assert!(batch.wait().unwrap().success());
                 following.check(&tree);
                 shell(&tree, "head -c 4096 /dev/urandom >other");
+            }
+        });
+    }
+}
+
+/// A program that leaves its memory in a file where it runs.
+const DIES: &str = "import os, resource\n\
+    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2)\n\
+    memory = bytes(range(1, 251)) * 100_000\n\
+    os.abort()\n";
+
+#[test]
+fn what_the_kernel_writes_of_a_program_that_dies_is_said() {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
+    if pattern.starts_with(['|', '/']) {
+        return skip(
+            Class::Hardware,
+            "this machine keeps what programs leave elsewhere",
+        );
+    }
+    for format in [
+        Format::Ext4,
+        Format::Xfs,
+        Format::Btrfs,
+        Format::Tmpfs,
+        Format::Overlay,
+    ] {
+        within(|bed| {
+            let Some(tree) = bed.follow(format, "tree") else {
+                return;
+            };
+            println!("{format:?}");
+            let options = Options {
+                look: true,
+                ..Options::default()
+            };
+            let mut following = Following::start(&tree, options);
+            following.check(&tree);
+            for _ in 0..2 {
+                let status = following.during(|| {
+                    let mut python = Command::new("python3");
+                    python.args(["-c", DIES]).current_dir(&tree);
+                    python.stderr(Stdio::null()).status().unwrap()
+                });
+                assert!(status.core_dumped(), "{status}");
+                following.check(&tree);
             }
         });
     }

@@ -10,9 +10,11 @@
 #include "lowroad/vfs.h"
 #include "direct.h"
 #include "end.h"
+#include "exchange.h"
 #include "function.h"
 #include "journal.h"
 #include "made.h"
+#include "mapping.h"
 #include "times.h"
 #include "vague.h"
 
@@ -128,8 +130,10 @@ int BPF_PROG(call_ends, struct pt_regs *regs, long result)
 						 writes ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 	if ((regs->orig_ax & ~SHORT_POINTERS) == call_mmap && result > 0)
 		tell_mapping(result, regs->r8, regs->r10);
-	if (operation && writes)
+	if (writes)
 		by_descriptor(operation, regs, kind);
+	if (regs->orig_ax == call_ioctl && result >= 0)
+		tell_exchanged(regs);
 	if (operation && operation->begun) {
 		end(operation, regs->orig_ax, result);
 		/* Programs put a file in another's place once it is whole. */

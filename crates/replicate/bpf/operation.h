@@ -56,26 +56,12 @@ static __always_inline bool in_the_middle(struct task_struct *task, struct inode
 		(vague || !(task->flags & TASK_WORKQUEUE) || is_directory(inode)));
 }
 
-/*
- * Whether the kernel writes in the name of the task and in no call of it: its core, what is
- * accounted of it at its end, what is left to do after a call. A store through memory comes from
- * none, and is told by its page.
- */
-static __always_inline bool in_its_name(struct task_struct *task)
-{
-	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
-
-	if (task->flags & (TASK_EXITS | TASK_DUMPS | TASK_KILLED))
-		return true;
-	return !in_call(task) && (long)regs->orig_ax != NO_CALL;
-}
-
 static __always_inline void tell_at_once(struct inode *inode, __u32 flags, __u64 from, __u64 to)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct file_key file = file_of(inode);
 
-	if (in_the_middle(task, inode) || (vague && in_its_name(task))) {
+	if (in_the_middle(task, inode)) {
 		flags |= FLAG_MIDDLE;
 		if (vague && from >= to) {
 			from = 0;
@@ -154,6 +140,22 @@ static __noinline int remember(struct operation *operation, struct inode *inode,
 	return 0;
 }
 
+/*
+ * Whether what the task does goes on after it is told, and its end tells nothing: there was no
+ * memory to remember its call, or it is in none and the kernel writes in its name, as its core,
+ * what is accounted of it when it exits, and what is left to do after a call. A store through
+ * memory is in no call either, and told by its page.
+ */
+static __always_inline bool ends_untold(struct task_struct *task)
+{
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+
+	if (in_call(task))
+		return true;
+	return vague && (task->flags & (TASK_EXITS | TASK_DUMPS | TASK_KILLED) ||
+			 (long)regs->orig_ax != NO_CALL);
+}
+
 /* Something of the inode changes, and of its bytes those from `from` up to `to`. */
 static __noinline int touch_range(struct inode *inode, __u32 flags, __u64 from, __u64 to)
 {
@@ -167,6 +169,13 @@ static __noinline int touch_range(struct inode *inode, __u32 flags, __u64 from, 
 	operation = running();
 	if (operation)
 		return remember(operation, inode, flags, from, to);
+	if (ends_untold(bpf_get_current_task_btf())) {
+		flags |= FLAG_MIDDLE;
+		if (vague && from >= to) {
+			from = 0;
+			to = END;
+		}
+	}
 	tell_at_once(inode, flags, from, to);
 	return 0;
 }

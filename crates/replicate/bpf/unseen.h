@@ -7,10 +7,6 @@
 
 #define TYPE_MASK 0170000
 #define TYPE_REGULAR 0100000
-#define MAP_TYPE 0x0f
-#define MAP_PRIVATE 0x02
-#define MAP_ANONYMOUS 0x20
-#define VM_MAYSHARE 0x80
 
 static __always_inline bool regular(struct inode *inode)
 {
@@ -111,63 +107,6 @@ int BPF_PROG(inserted, struct inode *inode, s64 offset)
 {
 	allocates(inode, offset, END);
 	return 0;
-}
-
-/* What is mapped. */
-struct area {
-	struct inode *inode;
-	__u64 flags;
-};
-
-static long found_area(struct task_struct *task, struct vm_area_struct *found, struct area *area)
-{
-	area->inode = BPF_CORE_READ(found, vm_file, f_inode);
-	area->flags = BPF_CORE_READ(found, vm_flags);
-	return 0;
-}
-
-/* What the task has at an address; false where somebody else changes what it has mapped. */
-static __always_inline bool find_area(__u64 address, struct area *area)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-
-	return bpf_find_vma(task, address, found_area, area, 0) == 0;
-}
-
-/* A file gets stores of which nothing is told where its pages are dirty already. */
-static __always_inline void tell_mapped_file(struct inode *inode)
-{
-	struct file_key file;
-
-	if (!in_scope(inode) || !regular(inode) || !stored_to(inode))
-		return;
-	file = file_of(inode);
-	tell(&file, EVENT_RANGE, HOOK_MAPPING, 0, END);
-	if (silent && !overlay)
-		tell(&file, EVENT_MAPPED, HOOK_MAPPING, 1, 0);
-}
-
-static __always_inline void tell_mapping(__u64 address, __u32 descriptor, __u32 flags)
-{
-	struct area area = {};
-
-	if ((flags & MAP_TYPE) == MAP_PRIVATE || flags & MAP_ANONYMOUS)
-		return;
-	/* A descriptor of an overlay's file maps one of its upper directory. */
-	if (overlay || !find_area(address, &area) || !area.inode)
-		area.inode = inode_of(descriptor);
-	tell_mapped_file(area.inode);
-}
-
-/* Of a call whose arguments lie in memory. */
-static __always_inline void tell_mapping_at(__u64 address)
-{
-	struct area area = {};
-
-	if (!find_area(address, &area))
-		__sync_fetch_and_add(&forgotten, 1);
-	else if (area.inode && area.flags & VM_MAYSHARE)
-		tell_mapped_file(area.inode);
 }
 
 #endif

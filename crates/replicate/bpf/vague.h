@@ -105,8 +105,12 @@ static __always_inline void by_descriptor(struct operation *operation, struct pt
 	if (regs->orig_ax == call_ioctl && !(regs->si & IOCTL_TAKES))
 		return;
 	inode = inode_of(descriptor);
-	if (in_scope(inode) && regular(inode))
+	if (!in_scope(inode) || !regular(inode))
+		return;
+	if (operation)
 		remember(operation, inode, FLAG_VAGUE | HOOK_CALL, ~0ULL, 0);
+	else
+		tell_at_once(inode, FLAG_VAGUE | HOOK_CALL, 0, END);
 }
 
 /* Whoever reads the file asks so whether stores to it are to be looked for. */

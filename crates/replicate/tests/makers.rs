@@ -239,3 +239,20 @@ fn what_the_kernel_writes_of_a_program_that_dies_is_said() {
         });
     }
 }
+
+#[test]
+fn what_two_files_exchange_is_said() {
+    within(|bed| {
+        let Some(tree) = bed.follow(Format::Xfs, "tree") else {
+            return;
+        };
+        shell(
+            &tree,
+            "head -c 65536 /dev/urandom >one; head -c 65536 /dev/urandom >other; sync",
+        );
+        let mut following = Following::start(&tree, Options::default());
+        following.check(&tree);
+        shell(&tree, "xfs_io -c 'swapext other' one");
+        following.check(&tree);
+    });
+}

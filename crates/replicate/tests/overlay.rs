@@ -9,11 +9,13 @@ mod follow;
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use bed::file_system::{Bed, Format, within};
 use bed::workload::Workload;
-use follow::{Following, shell};
+use follow::{Ends, Following, shell};
 use replicate::capture::{Capture, Error, Options};
 use rustix::fs::{XattrFlags, removexattr, setxattr};
 use sys::file_mapping::FileMapping;
@@ -300,5 +302,45 @@ fn what_programs_store_through_an_overlay_is_in_its_upper_directory() {
                 following.check(&upper);
             }
         }
+    });
+}
+
+/// Where another thread changes what the program has mapped, the kernel does not say what is at an address.
+#[test]
+fn what_a_program_with_threads_stores_through_an_overlay_is_said() {
+    within(|bed| {
+        let Some(layers) = bed.follow(Format::Ext4, "threads") else {
+            return;
+        };
+        shell(
+            &layers,
+            "mkdir lower upper work merged
+             mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work none merged
+             mkdir merged/data",
+        );
+        let [upper, merged] = ["upper/data", "merged/data"].map(|name| layers.join(name));
+        let mut following = Following::start(&upper, Options::default());
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    // Too much for what is kept of memory that is given back.
+                    while !done.load(Ordering::Relaxed) {
+                        drop(std::hint::black_box(vec![1_u8; 64 << 20]));
+                    }
+                });
+            }
+            let _ends_the_threads = Ends(&done);
+            for number in 0..20 {
+                let path = merged.join(format!("file{number}"));
+                fs::write(&path, [b'w'; 4096]).unwrap();
+                let file = File::options().read(true).write(true).open(&path);
+                let mapping = FileMapping::new(OwnedFd::from(file.unwrap()), 4096, 0).unwrap();
+                // By now the page has been read, and is still dirty.
+                following.check(&upper);
+                mapping.store(100, b"stored");
+                following.check(&upper);
+            }
+        });
     });
 }

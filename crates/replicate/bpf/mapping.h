@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Files that are mapped: of stores to pages that are dirty already nothing is told. */
+#ifndef REPLICATE_MAPPING_H
+#define REPLICATE_MAPPING_H
+
+#include "unseen.h"
+
+#define MAP_TYPE 0x0f
+#define MAP_PRIVATE 0x02
+#define MAP_ANONYMOUS 0x20
+#define VM_MAYSHARE 0x80
+/* Of looking for what is mapped, while another thread changes it for some microseconds. */
+#define TRIES 256
+#define OVERLAY_MAGIC 0x794c7630
+/* Overlays above one another. */
+#define STACKED 2
+
+/* What is mapped. */
+struct area {
+	struct inode *inode;
+	__u64 flags;
+};
+
+static long found_area(struct task_struct *task, struct vm_area_struct *found, struct area *area)
+{
+	area->inode = BPF_CORE_READ(found, vm_file, f_inode);
+	area->flags = BPF_CORE_READ(found, vm_flags);
+	return 0;
+}
+
+struct wanted {
+	struct area area;
+	__u64 address;
+	__u64 found;
+};
+
+static long look_for_area(__u32 i, void *context)
+{
+	struct wanted *wanted = context;
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	wanted->found = !bpf_find_vma(task, wanted->address, found_area, &wanted->area, 0);
+	return wanted->found;
+}
+
+/* What the task has at an address; false where another of its threads keeps changing what it has.
+ */
+static __always_inline bool find_area(__u64 address, struct area *area)
+{
+	struct wanted wanted = { .address = address };
+
+	bpf_loop(TRIES, look_for_area, &wanted, 0);
+	*area = wanted.area;
+	return wanted.found;
+}
+
+/* A file gets stores of which nothing is told where its pages are dirty already. */
+static __always_inline void tell_mapped_file(struct inode *inode)
+{
+	struct file_key file;
+
+	if (!in_scope(inode) || !regular(inode) || !stored_to(inode))
+		return;
+	file = file_of(inode);
+	tell(&file, EVENT_RANGE, HOOK_MAPPING, 0, END);
+	if (silent && !overlay)
+		tell(&file, EVENT_MAPPED, HOOK_MAPPING, 1, 0);
+}
+
+/* The inode whose pages are mapped by a file's descriptor; none where nobody can tell. */
+static __always_inline struct inode *mapped_by(__u32 descriptor)
+{
+	struct inode *inode = inode_of(descriptor);
+	int i;
+
+	for (i = 0; i < STACKED && inode; i++) {
+		struct super_block *on = BPF_CORE_READ(inode, i_sb);
+
+		if (BPF_CORE_READ((struct super_block___magic *)on, s_magic) != OVERLAY_MAGIC)
+			break;
+		inode = upper_of(inode);
+	}
+	return inode;
+}
+
+static __always_inline void tell_mapping(__u64 address, __u32 descriptor, __u32 flags)
+{
+	struct area area = {};
+
+	if ((flags & MAP_TYPE) == MAP_PRIVATE || flags & MAP_ANONYMOUS)
+		return;
+	/* A descriptor of an overlay's file maps one of its upper directory. */
+	if (overlay)
+		area.inode = inode_of(descriptor);
+	else if (!find_area(address, &area))
+		area.inode = mapped_by(descriptor);
+	tell_mapped_file(area.inode);
+}
+
+/* Of a call whose arguments lie in memory. */
+static __always_inline void tell_mapping_at(__u64 address)
+{
+	struct area area = {};
+
+	if (!find_area(address, &area))
+		__sync_fetch_and_add(&forgotten, 1);
+	else if (area.inode && area.flags & VM_MAYSHARE)
+		tell_mapped_file(area.inode);
+}
+
+#endif

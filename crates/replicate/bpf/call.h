@@ -76,12 +76,15 @@ static __always_inline bool in_other_call(struct task_struct *task)
 }
 #endif
 
-/* Whether a system call runs, whose end will be seen. Until it returns, its result is this one. */
+/* Whether a system call runs, whose end will be seen. Until it returns, its result is this one; it
+ * may be afterwards, in a task that is killed then. */
 static __always_inline bool in_call(struct task_struct *task)
 {
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 
-	if (task->flags & (PF_KTHREAD | TASK_EXITS | TASK_IO_WORKER) || in_other_call(task))
+	if (task->flags & (PF_KTHREAD | TASK_EXITS | TASK_DUMPS | TASK_KILLED | TASK_IO_WORKER))
+		return false;
+	if (in_other_call(task))
 		return false;
 	return (long)regs->orig_ax != NO_CALL && (long)regs->ax == -ENOSYS;
 }

@@ -76,6 +76,19 @@ static __always_inline void end(struct operation *operation, __u32 call, long re
 	operation->wrote = NULL;
 }
 
+/* Whoever would wait for a call that never ends, because its task does, would wait for ever. */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(task_ends)
+{
+	struct operation *operation = NULL;
+
+	if (any_begun())
+		operation = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0);
+	if (operation && operation->begun)
+		end(operation, CALLS, 0);
+	return 0;
+}
+
 struct bpf_iter__task {
 	void *meta;
 	struct task_struct *task;

@@ -194,6 +194,19 @@ fn what_a_call_reads_into_the_file_that_it_writes_is_said() {
     }
 }
 
+/// Whether programs that die leave nothing where they run: a test of that is skipped.
+fn keeps_cores_elsewhere() -> bool {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
+    let elsewhere = pattern.starts_with(['|', '/']);
+    if elsewhere {
+        skip(
+            Class::Hardware,
+            "this machine keeps what programs leave elsewhere",
+        );
+    }
+    elsewhere
+}
+
 /// A program that leaves its memory in a file where it runs.
 const DIES: &str = "import os, resource\n\
     resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2)\n\
@@ -202,12 +215,8 @@ const DIES: &str = "import os, resource\n\
 
 #[test]
 fn what_the_kernel_writes_of_a_program_that_dies_is_said() {
-    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
-    if pattern.starts_with(['|', '/']) {
-        return skip(
-            Class::Hardware,
-            "this machine keeps what programs leave elsewhere",
-        );
+    if keeps_cores_elsewhere() {
+        return;
     }
     for format in [
         Format::Ext4,
@@ -254,5 +263,47 @@ fn what_two_files_exchange_is_said() {
         following.check(&tree);
         shell(&tree, "xfs_io -c 'swapext other' one");
         following.check(&tree);
+    });
+}
+
+/// A program that is killed when a call of it says that there is no such call, or soon after.
+const ASKS_FOR_NOTHING: &str = r"
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+int main(void)
+{
+	struct rlimit all = { RLIM_INFINITY, RLIM_INFINITY };
+	pid_t program = getpid();
+
+	setrlimit(RLIMIT_CORE, &all);
+	if (!fork()) {
+		usleep(20000);
+		return kill(program, SIGABRT);
+	}
+	for (;;)
+		syscall(9999);
+}
+";
+
+/// Its core is written while it looks as if it were in a call, of which no end comes.
+#[test]
+fn a_program_that_dies_after_a_call_that_there_is_not_holds_up_no_epoch() {
+    if keeps_cores_elsewhere() {
+        return;
+    }
+    within(|bed| {
+        std::fs::write(bed.scratch().join("nothing.c"), ASKS_FOR_NOTHING).unwrap();
+        shell(bed.scratch(), "gcc -O1 -o nothing nothing.c");
+        let Some(tree) = bed.follow(Format::Ext4, "tree") else {
+            return;
+        };
+        let mut following = Following::start(&tree, Options::default());
+        for _ in 0..16 {
+            let program = bed.scratch().join("nothing");
+            let ended = Command::new(program).current_dir(&tree).status().unwrap();
+            assert!(ended.core_dumped(), "{ended}");
+            following.check(&tree);
+        }
     });
 }

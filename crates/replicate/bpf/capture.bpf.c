@@ -109,7 +109,8 @@ int BPF_PROG(call_ends, struct pt_regs *regs, long result)
 	struct file_key root = { .inode = root_inode };
 	__u8 kind = kind_of(regs->orig_ax);
 	struct operation *operation = NULL;
-	bool writes = vague && result >= 0 && kind & (CALL_FIRST | CALL_THIRD);
+	struct file *file = NULL;
+	bool writes;
 
 	if (in_other_call(bpf_get_current_task_btf())) {
 		if (regs->orig_ax == OTHER_MMAP && result > 0)
@@ -124,6 +125,11 @@ int BPF_PROG(call_ends, struct pt_regs *regs, long result)
 			end(operation, CALLS, result);
 		return 0;
 	}
+	if (vague)
+		asked(regs, result);
+	if (vague && result >= 0)
+		file = by_descriptor(regs, kind);
+	writes = file && kind & (CALL_FIRST | CALL_THIRD);
 	/* Of all calls of the machine few change a file of the tree. */
 	if (writes || any_begun())
 		operation = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL,
@@ -131,7 +137,7 @@ int BPF_PROG(call_ends, struct pt_regs *regs, long result)
 	if ((regs->orig_ax & ~SHORT_POINTERS) == call_mmap && result > 0)
 		tell_mapping(result, regs->r8, regs->r10);
 	if (writes)
-		by_descriptor(operation, regs, kind);
+		changes(operation, file);
 	if (regs->orig_ax == call_ioctl && result >= 0)
 		tell_exchanged(regs);
 	if (operation && operation->begun) {
@@ -140,7 +146,7 @@ int BPF_PROG(call_ends, struct pt_regs *regs, long result)
 		if (result == 0 && kind & CALL_MOVES)
 			tell_sync(&root);
 	}
-	if (result >= 0 && kind && syncs(regs, kind))
+	if (result >= 0 && kind && syncs(regs, kind, file))
 		tell_sync(&root);
 	return 0;
 }

@@ -22,6 +22,8 @@ enum event_kind {
 	EVENT_MAPPED = 9,
 	/* A range that was written. */
 	EVENT_WRITTEN = 10,
+	/* A directory is outside of the tree, and nobody saw it leave. */
+	EVENT_LEFT = 11,
 };
 
 enum event_flag {

@@ -66,12 +66,12 @@ __u64 unwatched;
 static __always_inline struct file *file_at(__u32 descriptor)
 {
 	struct task_struct___files *task = (void *)bpf_get_current_task_btf();
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct fdtable *table = task->files->fdt;
 	struct file *file = NULL;
 
-	if (descriptor >= BPF_CORE_READ(table, max_fds))
+	if (descriptor >= table->max_fds)
 		return NULL;
-	bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(table, fd) + descriptor);
+	bpf_probe_read_kernel(&file, sizeof(file), table->fd + descriptor);
 	return file;
 }
 

@@ -34,6 +34,8 @@ struct {
 __u64 moved;
 /* How often userspace has found files in the tree that were told of by nothing. */
 __u64 found SEC(".data.found");
+/* Directories that were told of before they may have moved, by whom no end is seen. */
+__u64 unsure;
 
 static __always_inline __u64 border(void)
 {
@@ -147,6 +149,59 @@ static __always_inline __u64 subvolume_of(struct inode *inode)
 	return BPF_CORE_READ(whole_inode, root, root_key.objectid);
 }
 
+struct climb {
+	struct dentry *at;
+};
+
+/* Files in it may have changed outside, and are told of no more. */
+static __always_inline void tell_left(const struct file_key *file)
+{
+	struct file_key departed = {};
+	struct event *event;
+	__u64 number;
+
+	remark(&departed);
+	number = take_number(file);
+	event = bpf_ringbuf_reserve(&ring, sizeof(*event), 0);
+	if (!event) {
+		lose(file);
+		__sync_fetch_and_add(&forgotten, 1);
+		return;
+	}
+	head(event, number, file, EVENT_LEFT);
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+static long next_above(__u32 i, void *context)
+{
+	struct climb *climb = context;
+	struct dentry *dentry = climb->at, *above = BPF_CORE_READ(dentry, d_parent);
+	struct inode *inode = BPF_CORE_READ(dentry, d_inode);
+	struct belonging *known;
+	struct file_key file;
+
+	if (!inode || !above || above == dentry)
+		return 1;
+	climb->at = above;
+	file = file_of(inode);
+	known = is_directory(inode) ? bpf_map_lookup_elem(&belongs, &file) : NULL;
+	if (known && known->inside) {
+		known->inside = false;
+		tell_left(&file);
+	}
+	return 0;
+}
+
+/* Of a file outside, the directories above that were in the tree when they were looked at last. */
+static __noinline int tell_who_left(struct inode *inode)
+{
+	struct climb climb = { .at = alias_of(inode) };
+
+	if (climb.at)
+		bpf_loop(DEEPEST, next_above, &climb, 0);
+	return 0;
+}
+
 static __always_inline bool in_scope(struct inode *inode)
 {
 	struct belonging *known, now = {};
@@ -166,6 +221,8 @@ static __always_inline bool in_scope(struct inode *inode)
 		return known->inside;
 	now.inside = below_root(inode);
 	leaves = known && known->inside && !now.inside;
+	if (!now.inside && *(volatile __u64 *)&unsure)
+		tell_who_left(inode);
 	/* Where a name that goes is all that the cache has, the file may have one in the tree. */
 	if (now.inside || is_directory(inode) || !changes_names())
 		bpf_map_update_elem(&belongs, &file, &now, BPF_ANY);

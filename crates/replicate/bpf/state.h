@@ -111,7 +111,11 @@ static __always_inline void lose_name(struct dentry *dentry)
 /* What is known of the border of the tree may hold no more. */
 static __always_inline void renew_border(struct inode *inode, __u32 flags, __u32 call)
 {
-	if (!whole && is_directory(inode) && (kind_of(call) & CALL_MOVES || flags & FLAG_MIDDLE))
+	if (whole || !is_directory(inode))
+		return;
+	if (flags & FLAG_MIDDLE)
+		__sync_fetch_and_add(&unsure, 1);
+	if (kind_of(call) & CALL_MOVES || flags & FLAG_MIDDLE)
 		__sync_fetch_and_add(&moved, 1);
 }
 

@@ -95,17 +95,24 @@ int BPF_PROG(ring_done, void *ring, struct io_kiocb *request)
 	return 0;
 }
 
-/* What a call changed by a descriptor, whatever the file system told of it. */
-static __always_inline void by_descriptor(struct operation *operation, struct pt_regs *regs,
-					  __u8 kind)
+/* The file of the tree that a call may have changed or synced by a descriptor, whatever the file
+ * system told of it; none of others, of which the machine has most. */
+static __always_inline struct file *by_descriptor(struct pt_regs *regs, __u8 kind)
 {
-	__u32 descriptor = kind & CALL_FIRST ? regs->di : regs->dx;
-	struct inode *inode;
+	struct file *file;
 
-	if (regs->orig_ax == call_ioctl && !(regs->si & IOCTL_TAKES))
-		return;
-	inode = inode_of(descriptor);
-	if (!in_scope(inode) || !regular(inode))
+	if (!(kind & (CALL_SYNC | CALL_FIRST | CALL_THIRD)) ||
+	    (regs->orig_ax == call_ioctl && !(regs->si & IOCTL_TAKES)))
+		return NULL;
+	file = file_at(kind & CALL_THIRD ? regs->dx : regs->di);
+	return file && in_scope(BPF_CORE_READ(file, f_inode)) ? file : NULL;
+}
+
+static __always_inline void changes(struct operation *operation, struct file *file)
+{
+	struct inode *inode = BPF_CORE_READ(file, f_inode);
+
+	if (!regular(inode))
 		return;
 	if (operation)
 		remember(operation, inode, FLAG_VAGUE | HOOK_CALL, ~0ULL, 0);
@@ -152,9 +159,8 @@ static long next_request(__u32 i, void *context)
 	return 0;
 }
 
-/* What `io_submit` was asked for, of which `count` were taken. */
-SEC("tp_btf/sys_exit")
-int BPF_PROG(vague_call_ends, struct pt_regs *regs, long count)
+/* A call that is looked at for more than what it touched. */
+static __always_inline void asked(struct pt_regs *regs, long count)
 {
 	struct requests requests = { .at = regs->dx };
 
@@ -164,26 +170,20 @@ int BPF_PROG(vague_call_ends, struct pt_regs *regs, long count)
 		tell_mapped(regs);
 	if (overlay && count >= 0 && kind_of(regs->orig_ax) & CALL_OPENS)
 		tell_copied(count);
+	/* Of which so many were taken. */
 	if (regs->orig_ax != call_io_submit || count <= 0)
-		return 0;
+		return;
 	bpf_loop(count < REQUESTS ? count : REQUESTS, next_request, &requests, 0);
 	if (requests.seen < count)
 		__sync_fetch_and_add(&forgotten, 1);
-	return 0;
 }
 
-static __always_inline bool syncs(struct pt_regs *regs, __u8 kind)
+/* `file` is what a descriptor of the tree names. */
+static __always_inline bool syncs(struct pt_regs *regs, __u8 kind, struct file *file)
 {
-	struct file *file;
-
 	if (kind & CALL_SYNC_ALL)
 		return kind & CALL_SYNC ? on_device(inode_of(regs->di)) : true;
-	if (!vague || !(kind & (CALL_SYNC | CALL_FIRST | CALL_THIRD)))
-		return false;
-	file = file_at(kind & CALL_THIRD ? regs->dx : regs->di);
-	if (!file || !in_scope(BPF_CORE_READ(file, f_inode)))
-		return false;
-	return kind & CALL_SYNC || BPF_CORE_READ(file, f_flags) & O_DSYNC;
+	return file && (kind & CALL_SYNC || BPF_CORE_READ(file, f_flags) & O_DSYNC);
 }
 
 #endif

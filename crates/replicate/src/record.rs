@@ -157,6 +157,16 @@ pub enum Entry {
 #[error("no name of a file: {:?}", String::from_utf8_lossy(.0))]
 pub struct NoName(pub Vec<u8>);
 
+impl Record {
+    /// How many bytes of a file it has.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.entry {
+            Entry::Change(Change::Data { bytes, .. }) => bytes.len(),
+            _ => 0,
+        }
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

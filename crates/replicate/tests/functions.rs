@@ -14,7 +14,7 @@ use std::thread;
 use bed::file_system::{Format, within};
 use follow::Following;
 use replicate::capture::{self, Options};
-use replicate::record::{Change, Entry, Origin};
+use replicate::record::{Change, Entry, Origin, Part};
 use rustix::fs::{copy_file_range, sendfile};
 use rustix::pipe::{SpliceFlags, pipe, splice};
 use sys::file_mapping::FileMapping;
@@ -205,8 +205,17 @@ fn of(entries: &[Entry], wanted: Origin) -> usize {
 }
 
 fn doubts(entries: &[Entry]) -> usize {
-    let doubts = changes(entries).filter(|change| matches!(change, Change::Doubt { .. }));
-    doubts.count()
+    // Attributes are, of a file that another call leaves before it has grown by what was told of this one.
+    let bytes = |change: &&Change| {
+        matches!(
+            change,
+            Change::Doubt {
+                part: Part::Range { .. },
+                ..
+            }
+        )
+    };
+    changes(entries).filter(bytes).count()
 }
 
 fn changes(entries: &[Entry]) -> impl Iterator<Item = &Change> {

@@ -1,5 +1,5 @@
-//! Who changes files by other ways than the system calls of a 64-bit program: programs of 32 bits, and the kernel's own
-//! threads.
+//! Who changes files by other ways than each a system call of a 64-bit program: programs of 32 bits, and calls that do
+//! several things at once.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 #![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
 
@@ -87,37 +87,6 @@ fn what_programs_of_32_bits_do_is_said() {
             }
             following.check(&tree);
         });
-    }
-}
-
-/// A disk in a file of the tree: with its own cache, and past it.
-const DISK: &str = r#"
-truncate -s 16M image
-device=$(losetup --find --show $1 image)
-trap 'losetup -d $device' EXIT
-dd if=/dev/urandom of=$device bs=64K count=40 conv=fsync status=none
-mkfs.ext4 -q -F $device
-blkdiscard --offset 8M --length 1M $device
-dd if=/dev/urandom of=$device bs=4K seek=2100 count=3 oflag=direct status=none
-sync $device
-"#;
-
-#[test]
-fn what_a_disk_in_a_file_writes_is_said() {
-    for format in [Format::Ext4, Format::Xfs, Format::Btrfs] {
-        for direct in ["off", "on"] {
-            within(|bed| {
-                let Some(tree) = bed.follow(format, "tree") else {
-                    return;
-                };
-                println!("{format:?}, direct {direct}");
-                let mut following = Following::start(&tree, Options::default());
-                following.check(&tree);
-                let script = DISK.replace("$1", &format!("--direct-io={direct}"));
-                following.during(|| shell(&tree, &script));
-                following.check(&tree);
-            });
-        }
     }
 }
 

@@ -5,11 +5,13 @@
 mod bed;
 mod follow;
 
+use std::path::Path;
 use std::thread;
 
 use bed::file_system::{Format, within};
 use follow::{Following, shell};
-use replicate::capture::{Capture, Error, INTERVAL, Options};
+use replicate::capture::{Error, INTERVAL, Options};
+use sys::require::{Class, skip};
 
 #[test]
 fn what_a_mount_has_hidden_is_there_again_when_it_is_gone() {
@@ -40,18 +42,30 @@ fn what_a_mount_has_hidden_is_there_again_when_it_is_gone() {
 }
 
 #[test]
-fn a_file_system_that_does_not_tell_of_all_times_is_refused() {
+fn a_name_is_as_the_disk_has_it_where_case_is_ignored() {
+    if !Path::new("/sys/fs/ext4/features/casefold").exists() {
+        return skip(Class::Hardware, "on this kernel ext4 ignores no case");
+    }
     within(|bed| {
-        let Some(tree) = bed.follow(Format::Ext4, "tree") else {
+        let Some(tree) = bed.follow(Format::Ext4Folded, "tree") else {
             return;
         };
-        drop(Capture::start(&tree, Options::default()).unwrap());
-        shell(tree.parent().unwrap(), "mount -o remount,lazytime .");
-        let refused = Capture::start(&tree, Options::default());
-        assert!(
-            matches!(refused, Err(Error::FileSystem { .. })),
-            "{refused:?}"
+        shell(
+            &tree,
+            "mkdir d; chattr +F d; echo 1 >d/Name; echo 2 >d/Other",
         );
+        // The kernel has the names that programs ask for.
+        let again =
+            "umount tree; mount -o loop tree.image tree; stat tree/tree/d/NAME tree/tree/d/OTHER";
+        shell(bed.scratch(), again);
+        let mut following = Following::start(&tree, Options::default());
+        following.check(&tree);
+        shell(&tree, "echo more >>d/name");
+        following.check(&tree);
+        shell(&tree, "echo 3 >file; mv file d/NAME");
+        following.check(&tree);
+        shell(&tree, "mv d/OTHER d/third; rm d/name; echo 4 >d/nAME");
+        following.check(&tree);
     });
 }
 

@@ -29,7 +29,7 @@ fn a_file_is_sent_to_who_does_not_read() {
             shell(&tree, "echo small >small");
             let mut following = Following::start(&tree, Options::default());
             following.check(&tree);
-            shell(&tree, "head -c 8M /dev/urandom >large");
+            shell(&tree, "head -c 8388608 /dev/urandom >large");
             let large = File::open(tree.join("large")).unwrap();
             let (to, nobody) = UnixStream::pair().unwrap();
             thread::scope(|scope| {

@@ -22,9 +22,11 @@ const KINDS: usize = 67;
 /// What a file system may be unable to do.
 fn lacking(format: Format) -> &'static [&'static str] {
     match format {
-        Format::Ext4 | Format::Ext4Journal | Format::Ext4Inline | Format::Overlay => {
-            &["Copy Clone"]
-        }
+        Format::Ext4
+        | Format::Ext4Journal
+        | Format::Ext4Inline
+        | Format::Ext4Folded
+        | Format::Overlay => &["Copy Clone"],
         Format::Xfs => &[],
         Format::Btrfs => &["Allocate Collapse", "Allocate Insert"],
         Format::Tmpfs => &[

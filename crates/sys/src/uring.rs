@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-use io_uring::opcode::{Fallocate, RenameAt, UnlinkAt, Write};
+use io_uring::opcode::{Fallocate, RenameAt, SetXattr, UnlinkAt, Write};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::Fd;
 use io_uring::{IoUring, opcode};
@@ -55,6 +55,14 @@ pub fn rename(from: &CStr, to: &CStr) -> io::Result<()> {
     let here = Fd(libc::AT_FDCWD);
     let entry = RenameAt::new(here, from.as_ptr(), here, to.as_ptr()).build();
     // SAFETY: both paths are borrowed until the operation has ended.
+    unsafe { carry_out(entry, Submission::Inline) }.map(drop)
+}
+
+/// Sets an extended attribute of what an absolute path, or one from the working directory, leads to.
+pub fn set_attribute(path: &CStr, name: &CStr, value: &[u8]) -> io::Result<()> {
+    let len = u32::try_from(value.len()).map_err(io::Error::other)?;
+    let entry = SetXattr::new(name.as_ptr(), value.as_ptr().cast(), path.as_ptr(), len).build();
+    // SAFETY: path, name and value are borrowed until the operation has ended.
     unsafe { carry_out(entry, Submission::Inline) }.map(drop)
 }
 
@@ -133,6 +141,8 @@ mod tests {
         let [from, to] = [&a, &b].map(|path| CString::new(path.as_os_str().as_bytes()).unwrap());
         rename(&from, &to).unwrap();
         assert_eq!(fs::read(&b).unwrap(), b"abcabcabc\0\0\0");
+        let nowhere = set_attribute(&from, c"user.x", b"value");
+        assert_eq!(nowhere.unwrap_err().kind(), io::ErrorKind::NotFound);
         unlink(&to).unwrap();
         assert_eq!(unlink(&to).unwrap_err().kind(), io::ErrorKind::NotFound);
     }

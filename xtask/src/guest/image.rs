@@ -14,15 +14,22 @@ pub(super) const BUSYBOX: &str = "/bin/busybox";
 /// What tests run, beside what busybox has.
 const TOOLS: &[&str] = &[
     "bash",
+    "blkdiscard",
+    "chattr",
+    "dd",
     "env",
     "fallocate",
     "ip",
+    "losetup",
     "mkfs.btrfs",
     "mkfs.ext4",
     "mkfs.xfs",
     "mount",
     "sqlite3",
+    "sync",
     "tc",
+    "touch",
+    "umount",
 ];
 
 /// What datapaths, probes, the test bed and file systems in images use that Debian builds as modules.

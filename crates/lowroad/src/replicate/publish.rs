@@ -49,6 +49,9 @@ pub(super) struct Publish {
     /// Use a stream that is there although it can lose messages: receivers then have to begin afresh
     #[arg(long)]
     allow_loss: bool,
+    /// Publish nothing before it is on the log's disk: a loss of power here leaves no receiver ahead
+    #[arg(long)]
+    synced: bool,
 }
 
 impl Publish {
@@ -80,6 +83,7 @@ impl Publish {
                 max_bytes: self.max_bytes,
                 allow_loss: self.allow_loss,
             },
+            synced: self.synced,
         }
     }
 }

@@ -40,6 +40,9 @@ pub(super) struct Serve {
     /// How many replicas to take at once
     #[arg(long, value_name = "NUMBER", default_value_t = Limits::default().replicas)]
     replicas: usize,
+    /// Send nothing before it is on the log's disk: a loss of power here leaves no replica ahead
+    #[arg(long)]
+    synced: bool,
 }
 
 impl Serve {
@@ -82,6 +85,7 @@ impl Serve {
                 authority: self.clients_ca.clone(),
             },
             replicas: self.replicas,
+            synced: self.synced,
         }
     }
 

@@ -145,6 +145,9 @@ impl Deriver {
 
     /// What the event would have changed is to be read: events after it have been told.
     pub(super) fn late(&mut self, event: &Event) {
+        if event.what == What::Left {
+            return self.has_been_out(event.file);
+        }
         self.doubt_all(event.file);
         if let What::New(state) | What::State(state) | What::Unlink(state) = &event.what {
             let named = state.name.as_ref().map(|(directory, _)| *directory);
@@ -211,6 +214,7 @@ impl Deriver {
                 }
             }
             What::Gone => self.gone(file),
+            What::Left => self.has_been_out(file),
             What::Mapped(true) if regular => {
                 self.mapped.entry(file).or_default();
             }

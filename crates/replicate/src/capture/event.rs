@@ -53,6 +53,8 @@ pub(super) enum What {
     Sync,
     /// Whether processes store to it through memory.
     Mapped(bool),
+    /// A directory that is outside of the tree, or was.
+    Left,
 }
 
 /// An inode as an operation leaves it.
@@ -101,6 +103,7 @@ impl Event {
                 offset: event.offset,
                 length: event.length,
             },
+            11 => What::Left,
             _ => return None,
         };
         Some(Self {

@@ -23,8 +23,6 @@ const STAND_INS: &[(&str, &str)] = &[
 const CHANGES: &[&str] = &["inode_set_ctime_to_ts", "ctime_ns_xchg", "ctime_xchg_skip"];
 /// That what a ring was asked for is done.
 const RING: &str = "io_uring_complete";
-/// The program for calls that need not be looked at where the file system tells what it writes.
-const ASKED: &str = "vague_call_ends";
 
 /// Functions that this kernel lets programs be run at, where its events do not tell all of such a file
 /// system; none for others. Why there are none, in words.
@@ -46,9 +44,8 @@ pub(super) fn choose(
     let kernel = Kernel::read(format)?;
     for mut program in open.open_object_mut().progs_mut() {
         let section = program.section().to_string_lossy().into_owned();
-        let asked = !format.exact() || program.name() != ASKED;
         let has = |place: Place<'_>| kernel.has(place);
-        program.set_autoload(asked && loads(&section, format, functions, &has)?);
+        program.set_autoload(loads(&section, format, functions, &has)?);
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ mod doubt;
 mod error;
 mod event;
 mod events;
+mod extended;
 mod format;
 mod functions;
 mod group;

@@ -115,6 +115,18 @@ impl Deriver {
         }
     }
 
+    /// Forgets a directory that was seen outside, and came there with nobody looking: nothing was told of what became of
+    /// its files. Where it is back, it is read.
+    pub(super) fn has_been_out(&mut self, directory: File) {
+        if !self.is(directory, &Kind::Directory) || Some(directory) == self.tree.root() {
+            return;
+        }
+        for (above, _) in self.held(directory) {
+            self.doubt(above, Part::Names);
+        }
+        self.leave(directory);
+    }
+
     /// What has come back from outside is as unknown as what was never in the tree.
     pub(super) fn returned(&mut self, file: File) {
         if self.strayed.remove(&file) && self.held(file).is_empty() {

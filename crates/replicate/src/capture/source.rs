@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File as Opened;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,6 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, readlinkat};
 use nix::sys::stat::{FileStat, fstat, fstatat};
 use nix::unistd::{Whence, lseek64};
-use rustix::fs::{getxattr, listxattr};
 use sys::handle::{self, Handle};
 
 use super::event::nanoseconds;
@@ -23,10 +22,8 @@ use super::format::{self, Format};
 use super::overlay::{self, Answer, Held};
 use super::program::Programs;
 use super::{Error, Options, mounts};
-use crate::record::{Attributes, Extended, File, Kind, Name};
+use crate::record::{Attributes, File, Kind, Name};
 
-/// More than names and values of extended attributes take.
-const LONGEST_LIST: usize = 1 << 20;
 /// To open a file that is said to be busy.
 const ATTEMPTS: u32 = 1000;
 /// So that attempts take as long as the kernel gives the holder of a lease, which is 45 s.
@@ -216,7 +213,7 @@ impl Source {
                     }
                 }
             }
-            _ => {}
+            _ => self.wait_without_bytes(file)?,
         }
         Ok(())
     }
@@ -245,29 +242,6 @@ impl Source {
             Ok(target) => Ok(Some(target.into_vec())),
             Err(errno) => Err(self.failed(file, errno.into())),
         }
-    }
-
-    pub(super) fn extended(&self, file: File) -> Result<Option<Vec<Extended>>, Error> {
-        let Some(descriptor) = self.file(file, OFlag::O_PATH)? else {
-            return Ok(None);
-        };
-        let path = PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
-        let failed = |errno: rustix::io::Errno| self.failed(file, errno.into());
-        let names = growing(|room| listxattr(&path, room)).map_err(failed)?;
-        let mut all = Vec::new();
-        for name in names
-            .split(|byte| *byte == 0)
-            .filter(|name| !name.is_empty())
-        {
-            match growing(|room| getxattr(&path, name, room)) {
-                Ok(value) => all.push((name.to_vec(), value)),
-                // It went away meanwhile, which is an event of its own.
-                Err(rustix::io::Errno::NODATA) => {}
-                Err(errno) => return Err(failed(errno)),
-            }
-        }
-        all.sort();
-        Ok(Some(all))
     }
 
     /// The names in a directory that belong to its file system, and are wanted; none where it is gone. Whether a
@@ -443,25 +417,6 @@ fn seek(descriptor: impl AsFd, offset: u64, whence: Whence) -> Result<Option<u64
         Ok(found) => Ok(u64::try_from(found).ok()),
         Err(Errno::ENXIO) => Ok(None),
         Err(errno) => Err(errno),
-    }
-}
-
-/// What `read` puts into room that is made larger until it suffices.
-fn growing(
-    mut read: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
-) -> rustix::io::Result<Vec<u8>> {
-    let mut room = vec![0; 4096];
-    loop {
-        match read(room.as_mut_slice()) {
-            Ok(length) => {
-                room.truncate(length);
-                return Ok(room);
-            }
-            Err(rustix::io::Errno::RANGE) if room.len() < LONGEST_LIST => {
-                room.resize(room.len() * 4, 0);
-            }
-            Err(errno) => return Err(errno),
-        }
     }
 }
 

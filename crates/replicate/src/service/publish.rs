@@ -17,6 +17,8 @@ pub struct Settings {
     pub broker: Broker,
     /// Of a stream that is made.
     pub stream: nats::Settings,
+    /// As [`Options::synced`].
+    pub synced: bool,
 }
 
 /// The files of a connection that is encrypted.
@@ -77,7 +79,8 @@ impl Settings {
     /// # Errors
     /// [`Error::Input`], also if there is no such log.
     pub fn start(&self) -> Result<Publishing, Error> {
-        let options = self.broker.options(&self.to, &self.tls)?;
+        let mut options = self.broker.options(&self.to, &self.tls)?;
+        options.synced = self.synced;
         let publisher = Publisher::new(&self.log, options, self.stream);
         let publisher =
             publisher.map_err(|error| Error::Input(format!("{}: {error}", self.log.display())))?;

@@ -17,6 +17,8 @@ pub struct Settings {
     pub files: Files,
     /// How many replicas to take at once.
     pub replicas: usize,
+    /// As [`Limits::synced`].
+    pub synced: bool,
 }
 
 impl Settings {
@@ -34,6 +36,7 @@ impl Settings {
         let tls = self.files.server()?;
         let limits = Limits {
             replicas: self.replicas,
+            synced: self.synced,
             ..Limits::default()
         };
         Ok(Server::start(&self.log, self.listen, tls, limits)?)

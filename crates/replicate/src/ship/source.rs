@@ -87,6 +87,14 @@ impl Source {
         Ok(read)
     }
 
+    /// Returns when all that was read survives a loss of power.
+    ///
+    /// # Errors
+    /// Those of [`Reader::persist`].
+    pub fn persist(&mut self) -> Result<(), Error> {
+        self.reader.persist()
+    }
+
     /// What a log was folded to has its own numbers, up to the epoch that is the last of it.
     fn check(&self, before: Option<Beginning>) -> Result<(), Error> {
         let (Some(before), Some(now)) = (before, self.beginning) else {

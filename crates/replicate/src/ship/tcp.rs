@@ -119,7 +119,7 @@ impl Reason {
             }
             Self::OtherLog => "this is a copy of another log; `--fresh` replaces it",
             Self::Diverged => {
-                "this copy has what the source has not, or other records; `--fresh` replaces it"
+                "this copy has what the source lost, with its power most likely, or other records; `--fresh` replaces it"
             }
             Self::Full => "the server has as many replicas as it takes",
             Self::Source => "the server cannot read its log",

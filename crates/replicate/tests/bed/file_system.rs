@@ -26,6 +26,8 @@ pub(crate) enum Format {
     Ext4Journal,
     /// With small files in their inodes.
     Ext4Inline,
+    /// With directories in which names are alike whatever their case.
+    Ext4Folded,
     Xfs,
     Btrfs,
     Tmpfs,
@@ -45,7 +47,10 @@ impl Format {
     ];
 
     fn is_ext4(self) -> bool {
-        matches!(self, Self::Ext4 | Self::Ext4Journal | Self::Ext4Inline)
+        matches!(
+            self,
+            Self::Ext4 | Self::Ext4Journal | Self::Ext4Inline | Self::Ext4Folded
+        )
     }
 
     /// Whether this kernel tells of its changes, by events or by functions.
@@ -59,6 +64,7 @@ impl Format {
         match self {
             Self::Ext4 | Self::Ext4Journal | Self::Overlay => "mkfs.ext4 -q -F -I 256 -N 8192",
             Self::Ext4Inline => "mkfs.ext4 -q -F -I 512 -N 8192 -O inline_data",
+            Self::Ext4Folded => "mkfs.ext4 -q -F -I 256 -N 8192 -O casefold",
             Self::Xfs => "mkfs.xfs -q -f",
             Self::Btrfs => "mkfs.btrfs -q -f",
             Self::Tmpfs => "",

@@ -25,10 +25,7 @@ pub(super) struct Written {
     /// The record of the last epoch, and since when there are changes that it does not have.
     epoch_record: u64,
     behind: Option<Instant>,
-    /// The last epoch that is on the disk, the last of the capture's that had to be, and when that was seen to.
-    durable: u64,
-    synced: u64,
-    looked: Instant,
+    disk: Disk,
     /// Since when it is to end.
     ending: Option<Instant>,
 }
@@ -36,6 +33,35 @@ pub(super) struct Written {
 /// Epochs that no program has asked for are on the disk within this long: a sync of the disk makes who writes to it wait,
 /// and the source itself may lose for longer what it did not sync.
 const UNASKED: Duration = Duration::from_millis(200);
+
+/// What of a log is on its disk.
+#[derive(Debug)]
+struct Disk {
+    /// The last epoch that is, the last of the capture's that had to be, and when that was seen to.
+    durable: u64,
+    synced: u64,
+    looked: Instant,
+}
+
+impl Disk {
+    fn new(durable: u64, looked: Instant) -> Self {
+        Self {
+            durable,
+            synced: 0,
+            looked,
+        }
+    }
+
+    /// Whether epochs up to the last one are to be put there now; then they are.
+    fn is_due(&mut self, last: u64, synced: u64, now: Instant) -> bool {
+        let (asked, waits) = (synced != self.synced, last != self.durable);
+        let late = waits && now.duration_since(self.looked) >= UNASKED;
+        if asked || late {
+            (self.durable, self.synced, self.looked) = (last, synced, now);
+        }
+        waits && (asked || late)
+    }
+}
 
 /// A step of the capture, written.
 pub(super) struct Step<'a, 'b> {
@@ -57,9 +83,7 @@ impl Written {
             failed: None,
             epoch_record: writer.number(),
             behind: None,
-            durable: writer.epoch(),
-            synced: 0,
-            looked: Instant::now(),
+            disk: Disk::new(writer.epoch(), Instant::now()),
             ending: None,
             writer,
         })
@@ -109,15 +133,9 @@ impl Written {
     /// # Errors
     /// [`Error::Log`]
     pub(super) fn keep(&mut self, progress: Progress) -> Result<(), Error> {
-        let asked = progress.synced != self.synced;
-        let waits = self.writer.epoch() != self.durable;
-        if asked || waits && self.looked.elapsed() >= UNASKED {
-            if waits {
-                self.writer.sync()?;
-            }
-            self.durable = self.writer.epoch();
-            self.synced = progress.synced;
-            self.looked = Instant::now();
+        let last = self.writer.epoch();
+        if self.disk.is_due(last, progress.synced, Instant::now()) {
+            self.writer.sync()?;
         }
         Ok(())
     }
@@ -191,4 +209,36 @@ impl Listener for Step<'_, '_> {
 pub(in crate::service) fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     u64::try_from(since.map_or(0, |since| since.as_nanos())).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_that_nobody_asked_for_are_on_the_disk_within_a_time_and_others_at_once() {
+        let begun = Instant::now();
+        let at = |ms| begun + Duration::from_millis(ms);
+        let mut disk = Disk::new(3, begun);
+        for (ms, last, synced, due) in [
+            (0, 3, 0, false),
+            (1, 4, 0, false),
+            (199, 5, 0, false),
+            (200, 5, 0, true),
+            // There is nothing more.
+            (900, 5, 0, false),
+            // The last time was long ago.
+            (1000, 6, 0, true),
+            (1199, 7, 0, false),
+            (1200, 8, 0, true),
+            // A program has synced what the next one has.
+            (1201, 9, 1, true),
+            // And again, when it was on the disk.
+            (1202, 9, 2, false),
+            (1203, 10, 2, false),
+            (1402, 10, 2, true),
+        ] {
+            assert_eq!(disk.is_due(last, synced, at(ms)), due, "after {ms} ms");
+        }
+    }
 }

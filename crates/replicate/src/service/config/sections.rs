@@ -72,6 +72,8 @@ pub(super) struct Serve {
     key: PathBuf,
     clients_ca: PathBuf,
     replicas: Option<usize>,
+    #[serde(default)]
+    synced: bool,
 }
 
 #[derive(Deserialize)]
@@ -91,6 +93,8 @@ pub(super) struct Publish {
     max_bytes: Option<u64>,
     #[serde(default)]
     allow_loss: bool,
+    #[serde(default)]
+    synced: bool,
 }
 
 #[derive(Deserialize)]
@@ -224,6 +228,7 @@ impl Section for Serve {
                 authority: folder.join(self.clients_ca),
             },
             replicas: self.replicas.unwrap_or_else(|| Limits::default().replicas),
+            synced: self.synced,
         })
     }
 }
@@ -260,6 +265,7 @@ impl Section for Publish {
                 max_bytes: self.max_bytes,
                 allow_loss: self.allow_loss,
             },
+            synced: self.synced,
         })
     }
 }

@@ -55,8 +55,8 @@ fn a_whole_file_is_taken() {
              {CAPTURE}journal = true\nafresh = true\npin = \"pins\"\nring = \"1MiB\"\nname = \"app\"\ncheck = \"24h\"\n\
              rate_limit = \"50MiB\"\nkeep = \"10GiB\"\n\
              include = [\"data\", \"*.db\"]\nexclude = [\"*.tmp\"]\n\
-             {SERVE}replicas = 3\n\
-             {PUBLISH}replicas = 1\nmax_bytes = 9\nallow_loss = true\ndomain = \"hub\"\n\
+             {SERVE}replicas = 3\nsynced = true\n\
+             {PUBLISH}replicas = 1\nsynced = true\nmax_bytes = 9\nallow_loss = true\ndomain = \"hub\"\n\
              {RECEIVE}fresh = true\nkeep = \"1MiB\"\n\
              {APPLY}fresh = true\nrepair = true\nin_place = 1\nmax_bytes = 2\nmax_files = 3\nprivileged = true\n\
              check = \"1h\"\n"
@@ -81,6 +81,11 @@ fn a_whole_file_is_taken() {
     assert_eq!(capture.patterns.include, names(&["*.db", "data"]));
     assert_eq!(capture.patterns.exclude, names(&["*.tmp"]));
     assert_eq!(capture.pin, Some(rig.0.path().join("pins")));
+    let synced = match [&config.parts[1].job, &config.parts[2].job] {
+        [Job::Serve(serve), Job::Publish(publish)] => [serve.synced, publish.synced],
+        _ => panic!("{config:?}"),
+    };
+    assert_eq!(synced, [true; 2]);
     let Job::Apply(apply) = &config.parts[4].job else {
         panic!("{config:?}");
     };

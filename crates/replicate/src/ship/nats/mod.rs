@@ -31,6 +31,8 @@ pub struct Options {
     pub domain: Option<String>,
     /// What messages are signed with.
     pub key: Option<Key>,
+    /// Publishes nothing before it is on the log's disk.
+    pub synced: bool,
 }
 
 impl Options {
@@ -50,6 +52,7 @@ impl Options {
             stream: address.name,
             domain: None,
             key: None,
+            synced: false,
         })
     }
 

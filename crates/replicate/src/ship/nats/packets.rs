@@ -35,6 +35,8 @@ pub(super) struct Packets {
     source: Source,
     beginning: Beginning,
     key: Option<Key>,
+    /// Nothing is cut before it is on the disk.
+    synced: bool,
     /// Up to where it has been cut.
     place: Place,
     /// A record that did not fit, or fits only in parts: its number and bytes.
@@ -60,6 +62,7 @@ impl Packets {
         beginning: Beginning,
         place: Place,
         key: Option<Key>,
+        synced: bool,
     ) -> Result<Self, log::Error> {
         let after = match place {
             Place { whole, part: 0 } if whole + 1 == beginning.first => 0,
@@ -70,6 +73,7 @@ impl Packets {
             source: Source::of(folder, after, &beginning)?,
             beginning,
             key,
+            synced,
             place,
             held: None,
         })
@@ -89,6 +93,7 @@ impl Packets {
         while let Some((number, bytes)) = self.take()? {
             let alone = records.is_empty();
             if alone && (bytes.len() + 4 > largest || self.place.part > 0) {
+                self.persist()?;
                 return Ok(Some(self.part(number, bytes, largest)));
             }
             if !alone && records.len() + bytes.len() + 4 > together {
@@ -101,6 +106,7 @@ impl Packets {
         let Some(last) = last else {
             return Ok(None);
         };
+        self.persist()?;
         let from = self.place;
         self.place = Place::behind(last);
         let key = self.key.as_ref();
@@ -109,6 +115,13 @@ impl Packets {
             to: self.place,
             body: message::of_records(&self.beginning, first, last, &records, key),
         }))
+    }
+
+    fn persist(&mut self) -> Result<(), log::Error> {
+        match self.synced {
+            true => self.source.persist(),
+            false => Ok(()),
+        }
     }
 
     fn part(&mut self, number: u64, bytes: Vec<u8>, largest: usize) -> Packet {
@@ -150,7 +163,7 @@ impl Packets {
         };
         let mut place = message.from;
         place.part = 0;
-        let opened = Self::open(&self.folder, self.beginning, place, None);
+        let opened = Self::open(&self.folder, self.beginning, place, None, false);
         let mut from = match opened {
             // What has been compacted cannot be compared any more.
             Err(log::Error::Compacted { .. }) => return Ok(()),

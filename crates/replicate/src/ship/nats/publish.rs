@@ -297,7 +297,8 @@ impl Publisher {
         if !goes_on || !self.outgoing.iter().all(fits) {
             self.outgoing.clear();
             let key = self.options.key.clone();
-            self.packets = Some(Packets::open(&self.folder, beginning, place, key)?);
+            let synced = self.options.synced;
+            self.packets = Some(Packets::open(&self.folder, beginning, place, key, synced)?);
         }
         Ok(())
     }

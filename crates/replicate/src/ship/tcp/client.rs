@@ -14,15 +14,13 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
 use super::channel::Channel;
-use super::message::{LARGEST_SAID, Malformed, Message, Reason, Tip, VERSION};
+use super::message::{BESIDES, LARGEST_SAID, Malformed, Message, Reason, Tip, VERSION};
 use super::{Error, Limits};
-use crate::record::{Change, Entry, Record};
+use crate::record::Record;
 use crate::ship::Sink;
 
 /// What arrives before it is made durable, in bytes: more waits in the kernel.
 const BATCH: usize = 8 << 20;
-/// What a record has besides a file's bytes, about.
-const BESIDES: usize = 64;
 /// For how long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(3);
 /// Between attempts: at first, and at most.
@@ -190,7 +188,8 @@ impl Client {
             None => self.connect(at_most),
         };
         let healed = match done {
-            Err(Error::Refused { reason, .. }) if self.fresh && reason.is_of_the_copy() => {
+            Err(error) if self.fresh && is_of_the_copy(&error) => {
+                tracing::warn!("{error}: beginning afresh");
                 self.sink.clear()?;
                 self.progress.replaced += 1;
                 self.reached();
@@ -349,10 +348,7 @@ impl Client {
     }
 
     fn write(&mut self, session: &mut Session, record: &Record) -> Result<(), Error> {
-        let bytes = match &record.entry {
-            Entry::Change(Change::Data { bytes, .. }) => bytes.len(),
-            _ => 0,
-        };
+        let bytes = record.bytes();
         // Also one that finds no room is to be made durable.
         session.unsynced += bytes + BESIDES;
         if self.sink.receive(record)? {
@@ -365,9 +361,14 @@ impl Client {
     }
 }
 
-impl Reason {
-    /// Whether another copy would not be refused.
-    fn is_of_the_copy(self) -> bool {
-        matches!(self, Self::Compacted | Self::OtherLog | Self::Diverged)
-    }
+/// Whether another copy would not be refused.
+fn is_of_the_copy(error: &Error) -> bool {
+    use Reason::{Compacted, Diverged, OtherLog};
+    matches!(
+        error,
+        Error::Refused {
+            reason: Compacted | OtherLog | Diverged,
+            ..
+        }
+    )
 }

@@ -13,6 +13,8 @@ pub const VERSION: u16 = 1;
 pub const LARGEST_ASKED: usize = 256;
 /// The largest message that a server says, in bytes.
 pub const LARGEST_SAID: usize = LARGEST_RECORD + 1;
+/// What a record has besides a file's bytes, about.
+pub(super) const BESIDES: usize = 64;
 /// Of the text of a refusal, in bytes.
 const LARGEST_TEXT: usize = 1024;
 

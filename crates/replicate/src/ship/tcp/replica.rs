@@ -15,7 +15,7 @@ use rustls::ServerConnection;
 use super::Error;
 use super::channel::Channel;
 use super::identity;
-use super::message::{LARGEST_ASKED, Malformed, Message, Reason, Tip, VERSION};
+use super::message::{BESIDES, LARGEST_ASKED, Malformed, Message, Reason, Tip, VERSION};
 use super::server::{Replica, Shared};
 use crate::log;
 use crate::ship::{Held, Source};
@@ -198,10 +198,19 @@ impl Serving<'_> {
     }
 
     fn feed(&mut self, source: &mut Source) -> Result<(), Error> {
-        while self.channel.waiting() < ROOM {
+        let mut room = ROOM.saturating_sub(self.channel.waiting());
+        let mut next = Vec::new();
+        while room > 0 {
             let Some(record) = source.read()? else {
-                return Ok(());
+                break;
             };
+            room = room.saturating_sub(BESIDES + record.bytes());
+            next.push(record);
+        }
+        if self.shared.limits.synced && !next.is_empty() {
+            source.persist()?;
+        }
+        for record in next {
             self.link.reached().sent(record.number, record.at_ns);
             self.channel.say(&Message::Record(record));
         }

@@ -37,6 +37,8 @@ pub struct Limits {
     pub beat: Duration,
     /// For how long a replica may say, or read, nothing.
     pub silence: Duration,
+    /// Sends nothing before it is on the log's disk.
+    pub synced: bool,
 }
 
 impl Default for Limits {
@@ -47,6 +49,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             beat: Duration::from_secs(1),
             silence: Duration::from_secs(30),
+            synced: false,
         }
     }
 }

@@ -1,0 +1,76 @@
+//! Extended attributes of the source's files, and who is just changing them.
+
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::PathBuf;
+
+use nix::fcntl::OFlag;
+use rustix::fs::{getxattr, listxattr, removexattr};
+use rustix::io::Errno;
+
+use super::Error;
+use super::source::Source;
+use crate::record::{Extended, File};
+
+/// More than names and values take.
+const LONGEST_LIST: usize = 1 << 20;
+/// An attribute that only files with bytes and directories may have.
+const NEVER: &str = "user.lowroad";
+
+impl Source {
+    /// None where the file is gone.
+    pub(super) fn extended(&self, file: File) -> Result<Option<Vec<Extended>>, Error> {
+        let Some(descriptor) = self.file(file, OFlag::O_PATH)? else {
+            return Ok(None);
+        };
+        let path = path_of(&descriptor);
+        let failed = |errno: Errno| self.failed(file, errno.into());
+        let names = growing(|room| listxattr(&path, room)).map_err(failed)?;
+        let mut all = Vec::new();
+        for name in names
+            .split(|byte| *byte == 0)
+            .filter(|name| !name.is_empty())
+        {
+            match growing(|room| getxattr(&path, name, room)) {
+                Ok(value) => all.push((name.to_vec(), value)),
+                // It went away meanwhile, which is an event of its own.
+                Err(Errno::NODATA) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        all.sort();
+        Ok(Some(all))
+    }
+
+    /// Waits for who changes a file under its lock that is neither regular nor a directory. Its attributes are read
+    /// without that lock, and nothing but a change takes it: this one is refused, which the kernel finds out only then.
+    pub(super) fn wait_without_bytes(&self, file: File) -> Result<(), Error> {
+        if let Some(descriptor) = self.file(file, OFlag::O_PATH)? {
+            let _refused = removexattr(path_of(&descriptor), NEVER);
+        }
+        Ok(())
+    }
+}
+
+/// Through which the kernel finds a file that is open for nothing else.
+fn path_of(descriptor: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
+}
+
+/// What `read` puts into room that is made larger until it suffices.
+fn growing(
+    mut read: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
+) -> rustix::io::Result<Vec<u8>> {
+    let mut room = vec![0; 4096];
+    loop {
+        match read(room.as_mut_slice()) {
+            Ok(length) => {
+                room.truncate(length);
+                return Ok(room);
+            }
+            Err(Errno::RANGE) if room.len() < LONGEST_LIST => {
+                room.resize(room.len() * 4, 0);
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+}

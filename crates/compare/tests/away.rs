@@ -6,9 +6,11 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A namespace, the cable that leads there, and what both ends know.
 struct Machine {
+    number: u32,
     name: String,
     folder: tempfile::TempDir,
 }
@@ -40,23 +43,41 @@ impl Machine {
             skip(Class::Core, "lowroad is not built: cargo build -p lowroad");
             return None;
         }
-        let name = format!("away{}", std::process::id());
+        static MACHINES: AtomicU32 = AtomicU32::new(0);
+        let number = std::process::id() * 4 + MACHINES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("away{number}");
         ip(&["netns", "add", &name]);
         let machine = Self {
+            number,
             name,
             folder: tempfile::tempdir().unwrap(),
         };
-        let (name, near) = (&machine.name, format!("{}n", machine.name));
+        let (name, near) = (&machine.name, machine.device());
         ip(&[
             "link", "add", &near, "type", "veth", "peer", "name", "eth0", "netns", name,
         ]);
-        ip(&["address", "add", &format!("{}/30", at(1)), "dev", &near]);
+        ip(&[
+            "address",
+            "add",
+            &format!("{}/30", address(number, 1)),
+            "dev",
+            &near,
+        ]);
         ip(&["link", "set", &near, "up"]);
-        let there = format!("{}/30", at(2));
+        let there = format!("{}/30", machine.there());
         ip(&["-n", name, "address", "add", &there, "dev", "eth0"]);
         ip(&["-n", name, "link", "set", "eth0", "up"]);
         machine.write("token", "known at both ends\n");
         Some(machine)
+    }
+
+    fn there(&self) -> String {
+        address(self.number, 2)
+    }
+
+    /// The cable's end on this machine.
+    fn device(&self) -> String {
+        format!("{}n", self.name)
     }
 
     /// A file that only its owner reads, as tokens have to be.
@@ -71,7 +92,7 @@ impl Machine {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]).arg(program());
         command.args(["netbench", "serve", "--json", "--listen"]);
-        command.arg(format!("{}:{port}", at(2)));
+        command.arg(format!("{}:{port}", self.there()));
         command
             .arg("--token-file")
             .arg(self.folder.path().join("token"));
@@ -101,7 +122,7 @@ impl Machine {
         for (name, port, token) in hosts {
             text += &format!(
                 "[host.{name}]\nagent = \"tcp://{}:{port}\"\ntoken-file = {:?}\n",
-                at(2),
+                self.there(),
                 self.folder.path().join(token)
             );
         }
@@ -111,7 +132,8 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // The cable goes with it.
+        // Now: the namespace takes its time to go.
+        ip(&["link", "delete", &self.device()]);
         ip(&["netns", "delete", &self.name]);
     }
 }
@@ -147,10 +169,10 @@ fn program() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_lowroad-compare")).with_file_name("lowroad")
 }
 
-/// Of a network that no other test of this machine has meanwhile, and no real one has.
-fn at(end: u32) -> String {
-    let process = std::process::id();
-    format!("198.18.{}.{}", process / 64 % 256, process % 64 * 4 + end)
+/// The address of an end of the cable: of networks that no other test of this machine has meanwhile, and no real one.
+fn address(number: u32, end: u32) -> String {
+    let first = u32::from(Ipv4Addr::new(198, 18, 0, 0));
+    Ipv4Addr::from(first + number % 0x8000 * 4 + end).to_string()
 }
 
 fn ip(words: &[&str]) {
@@ -185,7 +207,7 @@ fn other_machines_are_measured_beside_this_one() {
         .output()
         .unwrap();
     succeeded(&dry);
-    let agent = format!("tcp://{}:7411", at(2));
+    let agent = format!("tcp://{}:7411", machine.there());
     let line = format!("host      metal {agent}\n");
     assert!(stdout(&dry).contains(&line), "{}", stdout(&dry));
     let out = machine.folder.path().join("out");
@@ -208,11 +230,7 @@ fn other_machines_are_measured_beside_this_one() {
             assert!(trial["values"][metric].as_f64() > Some(0.0), "{trial}");
             let facts = &trial["environment"];
             assert_eq!(facts["host.server.noise"], "not seen", "{trial}");
-            assert_eq!(
-                facts["line.device"],
-                format!("{}n", machine.name),
-                "{trial}"
-            );
+            assert_eq!(facts["line.device"], machine.device(), "{trial}");
             // A cable that the kernel makes has no speed.
             assert!(facts["line.speed_mbps"].is_null(), "{trial}");
             assert!(facts["far"]["all_bytes"].as_u64() > Some(0), "{trial}");

@@ -131,6 +131,9 @@ fn dry_run(plan: &Plan) -> Result<ExitCode> {
     ))?;
     print::line(format_args!("baseline  {}", plan.baseline))?;
     print::line(format_args!("arms      {}", arms.join(", ")))?;
+    for (name, host) in &survey.plan.hosts {
+        print::line(format_args!("host      {name} {}", host.agent))?;
+    }
     print::line(format_args!("placed    {}", plan.environment))?;
     for load in survey.loads() {
         print::line(format_args!("load      {load}"))?;

@@ -194,8 +194,8 @@ mod tests {
     fn whatever_a_job_measures_is_shown_beside_the_bar() {
         for (experiment, metric, unit) in [
             ("relay-delay", "delay_p50", "us"),
-            ("netbench-matrix", "rtt_us_p50", "us"),
-            ("netbench-matrix", "mbit_per_s", "Mb/s"),
+            ("netbench-matrix", "tcp_rr_us_p50", "us"),
+            ("netbench-matrix", "udp_rate_mbps", "Mb/s"),
             ("router-lpm4", "ns_per_lookup", "ns"),
             ("replicate-overhead", "request_ms_mean", "ms"),
             ("features-rate", "cpu_ns_per_packet", "ns"),

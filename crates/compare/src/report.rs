@@ -72,7 +72,9 @@ fn profiles(folder: &Path) -> Result<()> {
                 lost: 0,
                 hertz: HERTZ,
             };
-            let path = folder.join(format!("{arm}-{at}.pb"));
+            // Arms may have a slash in their names.
+            let name = arm.replace('/', "-");
+            let path = folder.join(format!("{name}-{at}.pb"));
             fs::write(&path, pprof::encode(&profile))
                 .with_context(|| path.display().to_string())?;
             written += 1;

@@ -55,13 +55,14 @@ fn block(name: &str, arms: &str, attempts: &str) -> Option<Vec<Value>> {
     Some(record)
 }
 
-/// The metrics that a load's trials have.
-fn expected(load: &str) -> &'static [&'static str] {
-    match load {
-        cpu if cpu.starts_with("cpu test=tcp_stream") => &["cpu_ms_per_gbit"],
-        cpu if cpu.starts_with("cpu") => &["cpu_us_per_transaction"],
-        stream if stream.contains("tcp_stream") || stream.contains("udp_rate") => &["mbit_per_s"],
-        _ => &["rtt_us_p50", "transactions_per_s"],
+/// The metrics that a load's trials have, each above 0.
+fn expected(load: &str) -> Vec<String> {
+    let (_, test) = load.rsplit_once("test=").unwrap();
+    match (load.starts_with("cpu"), test) {
+        (true, "tcp_stream") => vec!["cpu_s_per_gbit".to_owned()],
+        (true, _) => vec!["cpu_ns_per_transaction".to_owned()],
+        (false, "tcp_stream" | "udp_stream" | "udp_rate") => vec![format!("{test}_mbps")],
+        (false, _) => vec![format!("{test}_us_p50"), "transactions_per_s".to_owned()],
     }
 }
 
@@ -78,7 +79,7 @@ fn check(record: &[Value]) -> BTreeSet<(String, String)> {
         assert!(!flags.contains("failed"), "{trial}");
         let values = trial["values"].as_object().unwrap();
         for metric in expected(load) {
-            let value = values[*metric].as_f64();
+            let value = values[&metric].as_f64();
             // CPU time is a difference of two windows: beside others, whom the flags name, it may be below 0.
             let beside_others = load.starts_with("cpu") && flags != "[]";
             let measured = value > Some(0.0) || (beside_others && value.is_some());
@@ -89,8 +90,9 @@ fn check(record: &[Value]) -> BTreeSet<(String, String)> {
         if own && load.contains("rr") && !load.starts_with("cpu") {
             assert!(trial["histograms"]["rtt"].is_object(), "{trial}");
             // Of few transactions there is none.
-            if let Some(p99) = values.get("rtt_us_p99") {
-                assert!(values["rtt_us_p50"].as_f64() <= p99.as_f64());
+            let times = |share: &str| values.iter().find(|(name, _)| name.ends_with(share));
+            if let Some((_, p99)) = times("_us_p99") {
+                assert!(times("_us_p50").unwrap().1.as_f64() <= p99.as_f64());
             }
         }
         ran.insert((arm.to_owned(), load.to_owned()));
@@ -102,17 +104,17 @@ fn check(record: &[Value]) -> BTreeSet<(String, String)> {
 fn every_link_is_measured_by_every_test() {
     let Some(record) = block(
         "netbench-matrix",
-        "direct,bridge,macvlan,oci,oci-bridge",
+        "native/direct,native/bridge,native/macvlan,oci/direct,oci/bridge",
         "1",
     ) else {
         return;
     };
     let ran = check(&record);
-    let mut arms = vec!["direct", "bridge", "macvlan"];
+    let mut arms = vec!["native/direct", "native/bridge", "native/macvlan"];
     let header = record[0]["skipped"].to_string();
     match header.contains("runc is not installed") {
         true => skip(Class::OptIn, "runc is not installed: apt-get install runc"),
-        false => arms.extend(["oci", "oci-bridge"]),
+        false => arms.extend(["oci/direct", "oci/bridge"]),
     }
     for trial in &record[1..] {
         let arm = trial["arm"].as_str().unwrap();
@@ -138,21 +140,28 @@ fn every_link_is_measured_by_every_test() {
 fn containers_of_an_engine_are_measured_over_both_of_their_links() {
     let test = "containers_of_an_engine_are_measured_over_both_of_their_links";
     daemon::with_docker(test, || {
-        let Some(record) = block("netbench-matrix", "direct,docker,docker-bridge", "1") else {
+        let Some(record) = block(
+            "netbench-matrix",
+            "native/direct,docker/direct,docker/bridge",
+            "1",
+        ) else {
             return;
         };
         let ran = check(&record);
-        for arm in ["docker", "docker-bridge"] {
+        for arm in ["docker/direct", "docker/bridge"] {
             for load in ["test=tcp_rr", "test=udp_rr", "test=tcp_stream"] {
                 assert!(ran.contains(&(arm.into(), load.into())), "{arm} {load}");
             }
         }
         // An echo request has no port that could be published.
         let echo = "rate=1000 test=icmp".to_owned();
-        assert!(ran.contains(&("docker".into(), echo.clone())));
-        assert!(!ran.contains(&("docker-bridge".into(), echo)));
+        assert!(ran.contains(&("docker/direct".into(), echo.clone())));
+        assert!(!ran.contains(&("docker/bridge".into(), echo)));
         let mut started = BTreeSet::new();
-        for trial in record[1..].iter().filter(|trial| trial["arm"] == "docker") {
+        for trial in record[1..]
+            .iter()
+            .filter(|trial| trial["arm"] == "docker/direct")
+        {
             let environment = &trial["environment"];
             assert_eq!(environment["host.server.env"], "docker", "{trial}");
             assert!(environment["host.server.engine"].is_string(), "{trial}");
@@ -174,7 +183,7 @@ fn a_cell_that_cannot_run_is_a_row_with_its_reason_and_remedy() {
         "netbench-matrix",
         "--quick",
         "--arms",
-        "direct,oci,docker,vm",
+        "native/direct,oci/direct,docker/direct,vm/direct",
         "--blocks",
         "1",
         "--json",
@@ -191,14 +200,18 @@ fn a_cell_that_cannot_run_is_a_row_with_its_reason_and_remedy() {
     let summary: Value = serde_json::from_str(&text).unwrap();
     let rows = summary["results"].as_array().unwrap();
     for (arm, what, remedy) in [
-        ("oci", "runc is not installed", "apt-get install runc"),
         (
-            "docker",
+            "oci/direct",
+            "runc is not installed",
+            "apt-get install runc",
+        ),
+        (
+            "docker/direct",
             "docker is not installed",
             "apt-get install docker.io && systemctl start docker",
         ),
         (
-            "vm",
+            "vm/direct",
             "need qemu-system-x86_64",
             "apt-get install qemu-system-x86",
         ),
@@ -216,6 +229,44 @@ fn a_cell_that_cannot_run_is_a_row_with_its_reason_and_remedy() {
         "apt-get install docker.io &amp;&amp; systemctl start docker",
     ] {
         assert!(report.contains(remedy), "{remedy}: {report}");
+    }
+}
+
+#[test]
+fn sizes_flows_and_streams_of_datagrams_are_offered_as_they_are_asked_for() {
+    let Some(record) = block("netbench-sizes", "native/direct", "1") else {
+        return;
+    };
+    let ran = check(&record);
+    for load in [
+        "size=16384 test=tcp_rr",
+        "size=256 test=tcp_stream",
+        "flows=4 test=tcp_stream",
+        "rate=20000 test=udp_stream",
+    ] {
+        assert!(
+            ran.contains(&("native/direct".into(), load.into())),
+            "{load}"
+        );
+    }
+    for trial in &record[1..] {
+        let load = trial["load"].as_str().unwrap();
+        let number = |name: &str| trial["environment"]["near"][name].as_f64().unwrap();
+        let per_message = number("all_bytes") / number("all_messages");
+        match load {
+            "size=16384 test=tcp_rr" => {
+                assert!((per_message / 16384.0 - 1.0).abs() < 0.02, "{trial}")
+            }
+            "rate=20000 test=udp_stream" => {
+                assert!((per_message - 1472.0).abs() < 1.0, "{trial}");
+                let lost = trial["values"]["udp_stream_loss_pct"].as_f64().unwrap();
+                assert!((0.0..=100.0).contains(&lost), "{trial}");
+                // What is sent is what was asked for, or the trial is flagged for less.
+                let mbps = trial["values"]["udp_stream_mbps"].as_f64().unwrap();
+                assert!(mbps < 300.0, "{trial}");
+            }
+            _ => {}
+        }
     }
 }
 

@@ -70,6 +70,7 @@ fn header() -> Header {
         command: "lowroad compare relay-delay --seed 1".to_owned(),
         started: "2026-11-20T14:12:00.000000000Z".to_owned(),
         origin: Vec::new(),
+        hosts: BTreeMap::new(),
     }
 }
 

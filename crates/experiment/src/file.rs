@@ -1,12 +1,13 @@
 //! Reads experiment files, and refuses with its line whatever a run could not make sense of.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use control::config::{Document, Error, Spanned, nearest};
 use report::record::{Class, Question};
 use serde::Deserialize;
 
 use crate::jobs::Stated;
+use crate::jobs::netbench::Away;
 use crate::jobs::placed::{self, NATIVE};
 use crate::plan::{IdlePolicy, Load, Measure, Plan, Quick};
 use crate::units::Span;
@@ -17,6 +18,8 @@ const LEAST_BLOCKS: usize = 6;
 const MOST_BLOCKS: usize = 1000;
 /// Blocks of `--quick` where the file does not say.
 const QUICK_BLOCKS: usize = 10;
+/// The job that other machines take part in.
+const NETBENCH: &str = "netbench";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,6 +43,9 @@ struct File {
     origin: Vec<String>,
     #[serde(default)]
     quick: Shortened,
+    /// Other machines, by the arms' names.
+    #[serde(default, rename = "host")]
+    hosts: BTreeMap<String, Spanned<Away>>,
 }
 
 #[derive(Deserialize)]
@@ -142,6 +148,11 @@ pub(crate) fn read(document: &Document) -> Result<Plan, Error> {
         questions,
         origin: file.origin,
         quick,
+        hosts: file
+            .hosts
+            .into_iter()
+            .map(|(name, host)| (name, host.into_inner()))
+            .collect(),
     })
 }
 
@@ -166,6 +177,7 @@ fn check(document: &Document, file: &File) -> Result<(), Error> {
     {
         return wrong(named.span(), what);
     }
+    check_hosts(document, file, &job)?;
     check_arms(document, file, &job)?;
     check_blocks(document, &file.blocks)?;
     check_loads(document, file, job.check)?;
@@ -196,11 +208,35 @@ fn check_along(document: &Document, file: &File) -> Result<(), Error> {
     Ok(())
 }
 
+/// Other machines are arms of netbench, each with a name of its own.
+fn check_hosts(document: &Document, file: &File, job: &Stated) -> Result<(), Error> {
+    for (name, host) in &file.hosts {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let what = if file.job.get_ref() != NETBENCH {
+            Some(format!("only {NETBENCH} has other machines as arms"))
+        } else if name.is_empty() || !name.chars().all(plain) {
+            Some("the name of a machine has letters, digits, and -_. only".to_owned())
+        } else if job.arms.contains(&name.as_str()) {
+            Some(format!("{NETBENCH} has an arm {name:?} of its own"))
+        } else if !file.arms.iter().any(|arm| arm.get_ref() == name) {
+            Some(format!("{name:?} is not among the arms"))
+        } else {
+            host.get_ref().check_stated().err()
+        };
+        if let Some(what) = what {
+            return Err(document.error(host.span(), format!("host {name:?}: {what}")));
+        }
+    }
+    Ok(())
+}
+
 /// Every arm exists and stands once; all other places name arms of the experiment.
 fn check_arms(document: &Document, file: &File, job: &Stated) -> Result<(), Error> {
+    let hosts = file.hosts.keys().map(String::as_str);
+    let known: Vec<&str> = job.arms.iter().copied().chain(hosts).collect();
     let mut arms = BTreeSet::new();
     for arm in &file.arms {
-        if let Err(what) = check_arm(file.job.get_ref(), arm.get_ref(), job) {
+        if let Err(what) = check_arm(file, arm.get_ref(), &known, job.tunings) {
             return Err(document.error(arm.span(), what));
         }
         if !arms.insert(arm.get_ref()) {
@@ -223,20 +259,24 @@ fn check_arms(document: &Document, file: &File, job: &Stated) -> Result<(), Erro
 }
 
 /// It exists, and what it is tuned by does, each once.
-fn check_arm(name: &str, arm: &str, job: &Stated) -> Result<(), String> {
+fn check_arm(file: &File, arm: &str, known: &[&str], all: &[&str]) -> Result<(), String> {
+    let name = file.job.get_ref();
     let (base, tunings) = match arm.split_once('+') {
         Some((base, tunings)) => (base, tunings.split('+').collect()),
         None => (arm, Vec::new()),
     };
-    if !job.arms.contains(&base) {
+    if !known.contains(&base) {
         let what = format!("{name} has no arm {base:?}");
-        return Err(unknown(&what, base, &job.arms));
+        return Err(unknown(&what, base, known));
+    }
+    if file.hosts.contains_key(base) && !tunings.is_empty() {
+        return Err(format!("{base:?} is another machine, and is tuned there"));
     }
     let mut seen = BTreeSet::new();
     for tuning in tunings {
-        if !job.tunings.contains(&tuning) {
+        if !all.contains(&tuning) {
             let what = format!("{name} has no tuning {tuning:?}");
-            return Err(unknown(&what, tuning, job.tunings));
+            return Err(unknown(&what, tuning, all));
         }
         if !seen.insert(tuning) {
             return Err(format!("arm {arm:?} is tuned by {tuning} twice"));
@@ -271,7 +311,12 @@ fn check_loads(
         if load.duration.0.is_zero() {
             return wrong(written, "the duration is 0".to_owned());
         }
-        if let Err(what) = check(load, load.measure.unwrap_or(file.measure)) {
+        let measure = load.measure.unwrap_or(file.measure);
+        if measure == Measure::Cpu && file.hosts.contains_key(file.baseline.get_ref()) {
+            let what = "the baseline is another machine, whose CPU is not seen from here";
+            return wrong(written, what.to_owned());
+        }
+        if let Err(what) = check(load, measure) {
             return wrong(written, what);
         }
         if !labels.insert(load.label()) {

@@ -134,7 +134,19 @@ fn header(plan: &Plan, options: &Options<'_>, skipped: Vec<Skip>) -> Header {
         command: options.command.clone(),
         started: timestamp(),
         origin: plan.origin.clone(),
+        hosts: hosts(plan),
     }
+}
+
+/// The other machines that take part, and where their servers are.
+fn hosts(plan: &Plan) -> BTreeMap<String, String> {
+    let taking = plan
+        .hosts
+        .iter()
+        .filter(|(name, _)| plan.arms.contains(name));
+    taking
+        .map(|(name, host)| (name.clone(), host.agent.clone()))
+        .collect()
 }
 
 /// Blocks of another build or machine would not be comparable.
@@ -164,7 +176,8 @@ fn same_plan(found: &mut Header, plan: &Plan, quick: bool) -> Result<()> {
         && found.environment == plan.environment
         && found.baseline == plan.baseline
         && arms(&found.arms) == arms(&plan.arms)
-        && found.loads == loads;
+        && found.loads == loads
+        && found.hosts == hosts(plan);
     if !same {
         return Err(BadInput(format!(
             "the record there is of another plan; continue it with the options that began it ({}), or choose another --out",
@@ -318,7 +331,10 @@ impl Runner<'_> {
         outcome: Outcome,
     ) -> Trial {
         let mut environment = outcome.environment;
-        environment.insert("idle".to_owned(), idle::name(self.plan.idle).into());
+        // An arm may have a policy of its own.
+        environment
+            .entry("idle".to_owned())
+            .or_insert_with(|| idle::name(self.plan.idle).into());
         Trial {
             arm: self.plan.arms[slot.arm].clone(),
             repeat: slot.repeat,
@@ -361,7 +377,11 @@ impl Runner<'_> {
         if often && *arm == self.plan.baseline {
             return Err(error.context(format!("{arm} failed {count} times in a row")));
         }
-        tracing::warn!("{arm}: {error:#}");
+        let remedy = remedy(&error);
+        let help = remedy
+            .as_ref()
+            .map_or_else(String::new, |remedy| format!("; {remedy}"));
+        tracing::warn!("{arm}: {error:#}{help}");
         let failed = Outcome {
             flags: vec![format!("failed: {error:#}")],
             ..Outcome::default()
@@ -373,7 +393,7 @@ impl Runner<'_> {
                 "it failed {count} times in a row up to block {}: {error:#}",
                 block + 1
             ),
-            remedy: remedy(&error).unwrap_or_else(|| {
+            remedy: remedy.unwrap_or_else(|| {
                 let (name, baseline) = (&self.plan.name, &self.plan.baseline);
                 format!("mend it, and run: lowroad compare {name} --arms {baseline},{arm}")
             }),

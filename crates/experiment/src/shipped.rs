@@ -31,6 +31,7 @@ pub(crate) const SHIPPED: &[&str] = &[
     include_str!("../../../experiments/netbench-matrix.toml"),
     include_str!("../../../experiments/netbench-nic.toml"),
     include_str!("../../../experiments/netbench-placement.toml"),
+    include_str!("../../../experiments/netbench-sizes.toml"),
     include_str!("../../../experiments/netbench-tuning.toml"),
     include_str!("../../../experiments/netbench-calibration.toml"),
     include_str!("../../../experiments/netbench-neighbour.toml"),

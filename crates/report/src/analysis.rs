@@ -153,6 +153,20 @@ impl<'a> Analysis<'a> {
         Some(compared?.verdict)
     }
 
+    /// The metric that answers a question under a load: the first that was measured there of those in the unit of
+    /// its first one. A question about several tests names one of each.
+    pub fn answering(&self, question: &Question, load: &str) -> Option<&'a Metric> {
+        let header = &self.record.header;
+        let named = question.metrics.iter();
+        let mut named = named.filter_map(|name| header.metric(name)).peekable();
+        let first = *named.peek()?;
+        let measured = |metric: &&Metric| {
+            let loads = self.measured.last.loads(&metric.name);
+            metric.unit == first.unit && loads.contains(&load)
+        };
+        named.find(measured).or(Some(first))
+    }
+
     /// The rows of a metric that a question's sentences are made of.
     pub fn asked<'s>(
         &'s self,

@@ -13,8 +13,8 @@ use crate::words::Sentence;
 pub fn headline(analysis: &Analysis<'_>) -> Option<Figure> {
     let header = &analysis.record.header;
     let question = header.questions.first()?;
-    let metric = header.metric(question.metrics.first()?)?;
     let load = header.loads.first()?;
+    let metric = analysis.answering(question, load)?;
     let best = analysis
         .asked(question, &metric.name, load)
         .filter(|row| !row.is_honesty_check() && row.arm != FLOOR)

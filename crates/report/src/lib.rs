@@ -9,6 +9,7 @@ pub mod figures;
 mod html;
 mod identities;
 pub mod journal;
+mod line;
 pub mod pair;
 mod palette;
 mod png;

@@ -38,6 +38,9 @@ pub struct Header {
     pub started: String,
     /// Published figures of the work this experiment reproduces.
     pub origin: Vec<String>,
+    /// Arms that are other machines, and where their servers are.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hosts: BTreeMap<String, String>,
 }
 
 /// Where every record was from before there was a choice.

@@ -6,7 +6,7 @@ use stats::Verdict;
 
 use crate::analysis::{Analysis, Row};
 use crate::record::Question;
-use crate::words::{Sentence, delay_split, energy_says, placed, ps_says, skips};
+use crate::words::{Sentence, away, delay_split, energy_says, placed, ps_says, skips};
 use crate::{advice, crossing};
 
 /// Column of the load beside a question.
@@ -16,7 +16,8 @@ const LOAD_COLUMN: usize = 66;
 /// metric.
 pub fn results(analysis: &Analysis<'_>) -> String {
     let mut text = String::new();
-    if let Some(said) = placed(&analysis.record.header) {
+    let header = &analysis.record.header;
+    for said in [placed(header), away(header)].into_iter().flatten() {
         line(&mut text, &said);
     }
     for question in &analysis.record.header.questions {
@@ -47,11 +48,11 @@ pub fn results(analysis: &Analysis<'_>) -> String {
 }
 
 fn answer(text: &mut String, analysis: &Analysis<'_>, question: &Question, load: &str) {
-    let rows: Vec<&Row<'_>> = question
-        .metrics
-        .first()
-        .into_iter()
-        .flat_map(|metric| analysis.asked(question, metric, load))
+    let Some(metric) = analysis.answering(question, load) else {
+        return;
+    };
+    let rows: Vec<&Row<'_>> = analysis
+        .asked(question, &metric.name, load)
         .filter(|row| !row.is_honesty_check())
         .collect();
     if rows.is_empty() {

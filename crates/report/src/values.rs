@@ -94,4 +94,10 @@ impl<'a> Values<'a> {
     pub(crate) fn get(&self, metric: &str, load: &str, label: &str) -> Option<&ByBlock> {
         self.0.get(metric)?.get(load)?.get(label)
     }
+
+    /// The loads under which a metric was measured.
+    pub(crate) fn loads(&self, metric: &str) -> Vec<&'a str> {
+        let loads = self.0.get(metric).into_iter().flatten();
+        loads.map(|(load, _)| *load).collect()
+    }
 }

@@ -17,6 +17,22 @@ pub(crate) fn placed(header: &Header) -> Option<String> {
     })
 }
 
+/// Arms that are other machines, and what is not known of those.
+pub(crate) fn away(header: &Header) -> Option<String> {
+    let hosts: Vec<String> = header
+        .hosts
+        .iter()
+        .map(|(name, agent)| format!("{name} ({agent})"))
+        .collect();
+    (!hosts.is_empty()).then(|| {
+        format!(
+            "Served by other machines: {}. What disturbs those is not seen: the noise that is told of is this \
+             machine's.",
+            hosts.join(", ")
+        )
+    })
+}
+
 /// A factor below this is said in percent.
 const FACTOR_FROM: f64 = 1.1;
 
@@ -145,13 +161,21 @@ pub(crate) fn range(lower: f64, upper: f64) -> String {
     format!("{lower}{joint}{upper}")
 }
 
-/// What a metric is called in a sentence that already names the question.
+/// What a metric is called in a sentence that already names the question. Its unit stands by the number.
 pub(crate) fn short(metric: &str) -> String {
-    let plain = metric.strip_prefix("delay_").unwrap_or(metric);
-    match plain.strip_prefix("cpu_ns_per_") {
-        Some(unit) => format!("CPU per {}", unit.replace('_', " ")),
-        None => plain.replace('_', " "),
+    if let Some(spent) = spent(metric) {
+        return format!("CPU per {spent}");
     }
+    let plain = metric.strip_prefix("delay_").unwrap_or(metric);
+    let plain = plain.strip_suffix("_mbps").unwrap_or(plain);
+    plain.replace("_us_p", "_p").replace('_', " ")
+}
+
+/// What CPU time is told for: `delivery` of `cpu_ns_per_delivery`.
+fn spent(metric: &str) -> Option<String> {
+    let units = ["cpu_ns_per_", "cpu_us_per_", "cpu_s_per_"];
+    let spent = units.iter().find_map(|unit| metric.strip_prefix(unit))?;
+    Some(spent.replace("gbit", "Gbit").replace('_', " "))
 }
 
 /// `95.9 %` of a coverage.
@@ -163,9 +187,8 @@ fn difference(row: &Row<'_>, clean: &Estimate) -> String {
     let Row { arm, baseline, .. } = row;
     let amount = amount(row.metric, clean.effect);
     let lower = clean.effect < equality(row.metric.effect);
-    if let Some(spent) = row.metric.name.strip_prefix("cpu_ns_per_") {
+    if let Some(spent) = spent(&row.metric.name) {
         let compared = if lower { "less" } else { "more" };
-        let spent = spent.replace('_', " ");
         return format!("{arm} uses {amount} {compared} CPU per {spent} than {baseline}");
     }
     let compared = if lower { "lower" } else { "higher" };

@@ -190,3 +190,90 @@ fn says(said: &str, line: usize, what: &str) {
     );
     assert_eq!(said.lines().count(), 1, "{said}");
 }
+
+/// Another machine as an arm of netbench.
+const AWAY: &str = r#"name = "mine"
+job = "netbench"
+about = "Two hosts"
+measure = "exchange"
+baseline = "native/direct"
+arms = ["native/direct", "metal"]
+blocks = 12
+primary = ["tcp_rr_us_p50"]
+
+[[load]]
+options = { test = "tcp_rr" }
+duration = "600ms"
+
+[host.metal]
+agent = "tcp://192.0.2.2:7411"
+token-file = "token"
+"#;
+
+#[test]
+fn another_machine_is_an_arm_by_its_name() {
+    let plan = parse(AWAY).unwrap();
+    assert_eq!(plan.arms, ["native/direct", "metal"]);
+    assert_eq!(plan.hosts["metal"].agent, "tcp://192.0.2.2:7411");
+    let narrowed = plan.narrowed(false, &["metal".to_owned()], None).unwrap();
+    assert_eq!(narrowed.baseline, "metal");
+}
+
+#[test]
+fn a_machine_that_makes_no_sense_is_refused_with_its_line() {
+    for (from, to, line, what) in [
+        ("tcp://192", "udp://192", 14, "tcp://HOST:PORT"),
+        ("token-file", "token", 16, "token"),
+        ("[host.metal]", "[host.\"me/tal\"]", 14, "letters, digits"),
+        (
+            "\"metal\"]",
+            "\"metal+busy-poll\"]",
+            14,
+            "not among the arms",
+        ),
+        (
+            "\"metal\"]",
+            "\"metal\", \"metal+unpinned\"]",
+            6,
+            "is tuned there",
+        ),
+        (
+            "[host.metal]",
+            "[host.\"native/direct\"]",
+            14,
+            "letters, digits",
+        ),
+        (
+            "[host.metal]",
+            "[host.neighbour]",
+            14,
+            "an arm \"neighbour\" of its own",
+        ),
+        (
+            "baseline = \"native/direct\"",
+            "baseline = \"box\"",
+            5,
+            "not among the arms",
+        ),
+        (
+            "\"native/direct\", \"metal\"",
+            "\"oci-bridge\", \"metal\"",
+            6,
+            "did you mean \"oci/bridge\"?",
+        ),
+    ] {
+        assert!(AWAY.contains(from), "{from}");
+        let said = parse(&AWAY.replacen(from, to, 1)).unwrap_err().to_string();
+        says(&said, line, what);
+    }
+    let cpu = AWAY
+        .replacen("baseline = \"native/direct\"", "baseline = \"metal\"", 1)
+        .replacen("[[load]]", "[[load]]\nmeasure = \"cpu\"", 1);
+    says(
+        &parse(&cpu).unwrap_err().to_string(),
+        10,
+        "whose CPU is not seen",
+    );
+    let relay = format!("{LEAST}\n[host.metal]\nagent = \"tcp://box\"\n");
+    says(&parse(&relay).unwrap_err().to_string(), 16, "only netbench");
+}

@@ -141,7 +141,7 @@ pub fn fit(plan: &Plan) -> Result<Box<dyn Fit>> {
         "features" => Box::new(features::FeaturesFit::new(plan)),
         "router" => Box::new(router::RouterFit::new(plan)),
         "replicate" => Box::new(replicate::ReplicateFit),
-        "netbench" => Box::new(netbench::NetbenchFit),
+        "netbench" => Box::new(netbench::NetbenchFit::new(plan)),
         other => anyhow::bail!("{}: no job is called {other:?}", plan.name),
     };
     match plan.environment.as_str() {
@@ -157,7 +157,7 @@ pub fn bench(plan: &Plan) -> Result<Box<dyn Bench>> {
         "features" => Ok(Box::new(features::FeaturesBench::new()?)),
         "router" => Ok(Box::new(router::RouterBench::new(plan)?)),
         "replicate" => Ok(Box::new(replicate::ReplicateBench::new()?)),
-        "netbench" => Ok(Box::new(netbench::NetbenchBench::of(&plan.arms)?)),
+        "netbench" => Ok(Box::new(netbench::NetbenchBench::new(plan)?)),
         other => anyhow::bail!("{}: no job is called {other:?}", plan.name),
     }
 }

@@ -32,9 +32,10 @@ pub(super) fn relay(experiments: usize, stop: &AtomicBool) -> Result<Vec<Check>>
 
 /// Round trips between two namespaces.
 pub(super) fn round_trips(experiments: usize, stop: &AtomicBool) -> Result<Vec<Check>> {
-    let mut plan = Plan::find("netbench-matrix")?.narrowed(false, &["direct".to_owned()], None)?;
+    let mut plan =
+        Plan::find("netbench-matrix")?.narrowed(false, &["native/direct".to_owned()], None)?;
     plan.loads.truncate(1);
-    let intervals = intervals(&plan, "rtt_us_p50", experiments, stop)?;
+    let intervals = intervals(&plan, "tcp_rr_us_p50", experiments, stop)?;
     let mut checks = intervals.checks("round-trip A/A");
     let width = intervals.half_width_pct();
     checks.push(Check::new(

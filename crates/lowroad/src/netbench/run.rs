@@ -125,6 +125,8 @@ impl Run {
         draw(all, json)?;
         match shutdown.requested() {
             true => Ok(()),
+            // Some say it themselves.
+            false if why.starts_with(&self.target) => Err(Failure::Failed(anyhow!("{why}"))),
             false => Err(Failure::Failed(anyhow!("{}: {why}", self.target))),
         }
     }

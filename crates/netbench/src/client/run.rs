@@ -163,17 +163,19 @@ fn attend(
     let mut moved = (totals.messages(), begun);
     loop {
         let left = length.saturating_sub(begun.elapsed());
-        if let Some(fault) = totals.fault() {
-            return Some(fault);
-        }
         let progress = Progress {
             measured: window.map(|_| begun.elapsed().min(length)),
             bytes: totals.bytes(),
             messages: totals.messages(),
             step: None,
         };
+        // Of a server that has ended, the flows end as well: what they say of it helps nobody.
+        let fault = totals.fault();
         if session.is_gone() {
             return Some(format!("{} is gone", session.target));
+        }
+        if let Some(fault) = fault {
+            return Some(fault);
         }
         if watch(&progress) == ControlFlow::Break(()) {
             return Some("stopped".to_owned());

@@ -51,8 +51,9 @@ fn lead(analysis: &Analysis<'_>) -> String {
         Some(format!(" {} {}.", key, value))
     };
     let kernel = of("kernel").unwrap_or_default();
-    let placed =
-        crate::words::placed(header).map_or_else(String::new, |said| format!(" {}", escape(&said)));
+    let places = [crate::words::placed(header), crate::words::away(header)];
+    let places = places.into_iter().flatten();
+    let placed: String = places.map(|said| format!(" {}", escape(&said))).collect();
     let quick = if header.quick {
         "<p class=\"notice\">A quick run: fewer blocks and arms, good for a look. Quote full runs \
          only.</p>"

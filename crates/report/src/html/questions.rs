@@ -6,6 +6,7 @@ use stats::Verdict;
 
 use super::element::{Cell, figure, table};
 use crate::analysis::{Analysis, Row};
+use crate::line::Line;
 use crate::palette::look_of;
 use crate::record::{Metric, Question};
 use crate::svg::{self, escape};
@@ -37,11 +38,11 @@ pub(super) fn answers(analysis: &Analysis<'_>) -> String {
 }
 
 fn answer(analysis: &Analysis<'_>, question: &Question, load: &str) -> String {
-    let Some(metric) = question.metrics.first() else {
+    let Some(metric) = analysis.answering(question, load) else {
         return String::new();
     };
     let mut rows: Vec<&Row<'_>> = analysis
-        .asked(question, metric, load)
+        .asked(question, &metric.name, load)
         .filter(|row| !row.is_honesty_check() && row.arm != crate::analysis::FLOOR)
         .collect();
     if rows.is_empty() {
@@ -116,13 +117,13 @@ fn of_load(analysis: &Analysis<'_>, question: &Question, load: &str, id: &str) -
         .iter()
         .filter_map(|name| analysis.record.header.metric(name))
         .collect();
-    if let Some(metric) = metrics.first() {
+    if let Some(metric) = analysis.answering(question, load) {
         let title = format!("{} by arm, {load}", metric.name);
         let header = &analysis.record.header;
         let shown = |arm: &str| question.shows(arm, &header.baseline);
         let boxes = svg::boxes(analysis, metric, load, &shown, format!("{id}-boxes"), title);
         if let Some(boxes) = boxes {
-            html.push_str(&figure(&boxes, BOXES));
+            html.push_str(&figure(&boxes, &caption(analysis, metric, load, &shown)));
         }
         if asks_for_delay_first(analysis, question)
             && let Some(ecdf) = svg::ecdf(analysis, load, &format!("{id}-ecdf"))
@@ -146,12 +147,31 @@ fn of_load(analysis: &Analysis<'_>, question: &Question, load: &str, id: &str) -
     html
 }
 
+/// Of goodput and round trips, with what a card's line has to say to them.
+fn caption(
+    analysis: &Analysis<'_>,
+    metric: &Metric,
+    load: &str,
+    shown: &dyn Fn(&str) -> bool,
+) -> String {
+    let on_line = metric.name.ends_with("_mbps") || is_round_trip(&metric.name);
+    match Line::of(analysis, load, shown).filter(|_| on_line) {
+        Some(line) => format!("{BOXES} {}", line.says()),
+        None => BOXES.to_owned(),
+    }
+}
+
+/// `tcp_rr_us_p50`.
+fn is_round_trip(metric: &str) -> bool {
+    metric.contains("_us_p")
+}
+
 /// One distribution holds the answers to every question on delay: it stands with the first.
 fn asks_for_delay_first(analysis: &Analysis<'_>, question: &Question) -> bool {
     let questions = &analysis.record.header.questions;
     let on_delay = |asked: &&Question| {
         let metric = asked.metrics.first();
-        metric.is_some_and(|name| name.starts_with("delay_") || name.starts_with("rtt_"))
+        metric.is_some_and(|name| name.starts_with("delay_") || is_round_trip(name))
     };
     questions.iter().find(on_delay) == Some(question)
 }

@@ -1,19 +1,19 @@
 //! Where the machine's CPUs spent their time, stacked by state.
 
 use super::scale::{Scale, float};
-use super::{Figure, WIDTH};
+use super::{Figure, WIDTH, beside};
 use crate::cpu::Usage;
 use crate::palette::STATES;
 use crate::words::digits;
 
-const LEFT: f64 = 92.0;
 const RIGHT: f64 = WIDTH - 78.0;
 const ROW: f64 = 30.0;
 
 /// A bar per arm; none without accounting.
 pub(crate) fn cpu(usages: &[Usage], load: &str, id: String, title: String) -> Option<Figure> {
     let most = usages.iter().map(Usage::busy).reduce(f64::max)?;
-    let scale = Scale::from_zero((most * 1.05).min(100.0), LEFT, RIGHT);
+    let left = beside(usages.iter().map(|usage| usage.arm.as_str()));
+    let scale = Scale::from_zero((most * 1.05).min(100.0), left, RIGHT);
     let shown: Vec<usize> = (0..STATES.len())
         .filter(|&state| usages.iter().any(|usage| usage.states[state] > 0.05))
         .collect();
@@ -44,9 +44,9 @@ pub(crate) fn cpu(usages: &[Usage], load: &str, id: String, title: String) -> Op
         }
         figure.open("ink");
         let middle = y + (ROW - 10.0) / 2.0 + 4.5;
-        figure.text((LEFT - 10.0, middle), "end", &usage.arm);
+        figure.text((left - 10.0, middle), "end", &usage.arm);
         if usage.emulated {
-            figure.text((LEFT - 10.0, middle + 12.0), "end", "EMULATED");
+            figure.text((left - 10.0, middle + 12.0), "end", "EMULATED");
         }
         figure.text(
             (WIDTH - 6.0, middle),

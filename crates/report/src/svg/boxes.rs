@@ -4,13 +4,13 @@
 use stats::{Effect, Quartiles};
 
 use super::scale::{Scale, float};
-use super::{Figure, WIDTH};
+use super::{Figure, WIDTH, beside};
 use crate::analysis::{Analysis, FLOOR};
+use crate::line::Line;
 use crate::palette::{Look, look_of};
 use crate::record::Metric;
 use crate::words::{equality, quantity};
 
-const LEFT: f64 = 92.0;
 const RIGHT: f64 = WIDTH - 96.0;
 const ROW: f64 = 44.0;
 const TOP: f64 = 20.0;
@@ -40,6 +40,7 @@ pub(crate) fn boxes(
     if rows.is_empty() {
         return None;
     }
+    let left = beside(rows.iter().map(|(arm, _)| arm.as_str()));
     let description = describe(analysis, metric, load, &rows);
     let (emulated, real): (Vec<_>, Vec<_>) = rows
         .into_iter()
@@ -50,7 +51,8 @@ pub(crate) fn boxes(
     let mut figure = Figure::new(id, title, description, height);
     let mut top = 0.0;
     for rows in panels.iter().flatten() {
-        panel(&mut figure, analysis, metric, load, rows, top + TOP);
+        let corner = (left, top + TOP);
+        panel(&mut figure, analysis, metric, load, rows, corner);
         top += high(rows);
     }
     Some(figure)
@@ -63,28 +65,34 @@ fn panel(
     metric: &Metric,
     load: &str,
     rows: &[Row<'_>],
-    top: f64,
+    (left, top): (f64, f64),
 ) {
     let arms = &analysis.record.header.arms;
     let emulated = rows.iter().any(|(arm, _)| analysis.is_emulated(arm));
     let of_all = |arm: &str| stats::median(&analysis.clean_values(&metric.name, load, arm));
-    // They are the bare link's and the baseline's, which are not compared with what was emulated.
-    let floor = of_all(FLOOR).filter(|_| !emulated);
-    let band = band(analysis, metric, load).filter(|_| !emulated);
     let values = rows.iter().flat_map(|(_, values)| values).copied();
-    let all: Vec<f64> = values.chain(floor).collect();
-    let scale = Scale::fit(&all, LEFT, RIGHT);
+    let references = References {
+        // They are the bare link's and the baseline's, which are not compared with what was emulated.
+        floor: of_all(FLOOR).filter(|_| !emulated),
+        band: band(analysis, metric, load).filter(|_| !emulated),
+        line: line(analysis, metric, load, rows),
+    };
+    let all: Vec<f64> = values
+        .chain(references.floor)
+        .chain(references.line)
+        .collect();
+    let scale = Scale::fit(&all, left, RIGHT);
     let bottom = top + ROW * float(rows.len());
     let caption = format!("{} [{}]", metric.name, metric.unit);
     scale.draw_below(figure, top, bottom, &caption);
-    references(figure, scale, (top, bottom), floor, band);
+    references.draw(figure, scale, (top, bottom));
     for (at, (arm, values)) in rows.iter().enumerate() {
         let y = top + ROW * (float(at) + 0.5);
         row(figure, scale, y, look_of(arm, arms), values);
         figure.open("ink");
-        figure.text((LEFT - 10.0, y + 4.5), "end", arm);
+        figure.text((left - 10.0, y + 4.5), "end", arm);
         if analysis.is_emulated(arm) {
-            figure.text((LEFT - 10.0, y + 17.0), "end", "EMULATED");
+            figure.text((left - 10.0, y + 17.0), "end", "EMULATED");
         }
         if let Some(median) = stats::median(values) {
             let value = quantity(median, &metric.unit);
@@ -133,34 +141,49 @@ fn row(figure: &mut Figure, scale: Scale, y: f64, look: Look, values: &[f64]) {
     figure.close();
 }
 
-/// The floor as a faint line, and the A/A band as a faint strip about the baseline's median.
-fn references(
-    figure: &mut Figure,
-    scale: Scale,
-    (top, bottom): (f64, f64),
+/// What values are looked at beside.
+struct References {
     floor: Option<f64>,
     band: Option<(f64, f64)>,
-) {
-    figure.open("soft");
-    if let Some((low, high)) = band {
-        let (from, to) = (scale.at(low), scale.at(high));
-        figure.rect(
-            (from, top),
-            ((to - from).max(1.0), bottom - top),
-            "fill=\"currentColor\" fill-opacity=\"0.13\"",
-        );
-        figure.text((f64::midpoint(from, to), top - 6.0), "middle", "A/A");
+    /// The rate of a card's line.
+    line: Option<f64>,
+}
+
+impl References {
+    /// The floor and the line as faint lines, and the A/A band as a faint strip about the baseline's median.
+    fn draw(&self, figure: &mut Figure, scale: Scale, (top, bottom): (f64, f64)) {
+        figure.open("soft");
+        if let Some((low, high)) = self.band {
+            let (from, to) = (scale.at(low), scale.at(high));
+            figure.rect(
+                (from, top),
+                ((to - from).max(1.0), bottom - top),
+                "fill=\"currentColor\" fill-opacity=\"0.13\"",
+            );
+            figure.text((f64::midpoint(from, to), top - 6.0), "middle", "A/A");
+        }
+        for (value, named) in [(self.floor, "floor"), (self.line, "line rate")] {
+            let Some(value) = value else { continue };
+            let x = scale.at(value);
+            figure.line(
+                (x, top),
+                (x, bottom),
+                "stroke-width=\"1.2\" stroke-dasharray=\"3 3\"",
+            );
+            figure.text((x, top - 6.0), "middle", named);
+        }
+        figure.close();
     }
-    if let Some(floor) = floor {
-        let x = scale.at(floor);
-        figure.line(
-            (x, top),
-            (x, bottom),
-            "stroke-width=\"1.2\" stroke-dasharray=\"3 3\"",
-        );
-        figure.text((x, top - 6.0), "middle", "floor");
-    }
-    figure.close();
+}
+
+/// The line rate of the rows' card, of goodput that is not so far below it that nothing else could be told apart.
+fn line(analysis: &Analysis<'_>, metric: &Metric, load: &str, rows: &[Row<'_>]) -> Option<f64> {
+    const FAR: f64 = 4.0;
+    let shown = |arm: &str| rows.iter().any(|(row, _)| *row == arm);
+    let largest = rows.iter().flat_map(|(_, values)| values).copied();
+    let largest = largest.fold(0.0, f64::max);
+    let line = Line::of(analysis, load, &shown).filter(|_| metric.name.ends_with("_mbps"));
+    line.map(Line::mbps).filter(|rate| *rate <= FAR * largest)
 }
 
 fn band(analysis: &Analysis<'_>, metric: &Metric, load: &str) -> Option<(f64, f64)> {

@@ -3,7 +3,7 @@
 use stats::Histogram;
 
 use super::scale::Scale;
-use super::{Figure, WIDTH, dashed};
+use super::{Figure, WIDTH, below, dashed};
 use crate::analysis::Analysis;
 use crate::palette::{Look, look_of};
 
@@ -62,21 +62,23 @@ fn drawn(analysis: &Analysis<'_>, load: &str, id: &str, held: &Held) -> Option<F
         .fold(f64::INFINITY, f64::min);
     let high = values().fold(0.0, f64::max);
     let across = Scale::log(low, high, LEFT, RIGHT);
-    let up = Scale::from_zero(1.0, BOTTOM, TOP);
-    let title = format!("Distribution of {}, {load}", held.what);
-    let told = describe(analysis, load, &curves, held);
-    let mut figure = Figure::new(id.to_owned(), title, told, BOTTOM + 42.0);
     let legend: Vec<(String, Look)> = curves
         .iter()
         .map(|(arm, _)| (analysis.shown(arm), look_of(arm, arms)))
         .collect();
+    let more = below(&legend);
+    let (top, bottom) = (TOP + more, BOTTOM + more);
+    let up = Scale::from_zero(1.0, bottom, top);
+    let title = format!("Distribution of {}, {load}", held.what);
+    let told = describe(analysis, load, &curves, held);
+    let mut figure = Figure::new(id.to_owned(), title, told, bottom + 42.0);
     figure.legend(12.0, &legend);
     let (share, axis) = (
         format!("share of {}", held.of),
         format!("{} [us]", held.what),
     );
     up.draw_left(&mut figure, LEFT, RIGHT, &share);
-    across.draw_below(&mut figure, TOP, BOTTOM, &axis);
+    across.draw_below(&mut figure, top, bottom, &axis);
     for ((_, look), steps) in legend.iter().zip(&points) {
         curve(&mut figure, *look, steps, across, up);
     }

@@ -160,14 +160,10 @@ impl Figure {
         self.body.push_str(&mark);
     }
 
-    /// Marks with their arms' names, in lines of 18 units from `y` on: two lines hold eight arms.
-    pub(crate) fn legend(&mut self, mut y: f64, entries: &[(String, Look)]) {
-        let mut x = 8.0;
-        for (name, look) in entries {
-            let wide = 48.0 + 8.2 * float(name.chars().count());
-            if x + wide > WIDTH {
-                (x, y) = (8.0, y + 18.0);
-            }
+    /// Marks with their arms' names, in as many lines as they need from `y` on.
+    pub(crate) fn legend(&mut self, y: f64, entries: &[(String, Look)]) {
+        for ((name, look), (x, down)) in entries.iter().zip(places(entries)) {
+            let y = y + down;
             self.open(look.class);
             let dash = dashed(look);
             self.line(
@@ -180,7 +176,6 @@ impl Figure {
             self.open("ink");
             self.text((x + 32.0, y + 4.5), "start", name);
             self.close();
-            x += wide;
         }
     }
 
@@ -188,6 +183,33 @@ impl Figure {
         // Writing into a String cannot fail.
         let _ = self.body.write_fmt(element);
     }
+}
+
+/// Where the entries of a legend stand: from the left, and down in lines of 18 units.
+fn places(entries: &[(String, Look)]) -> Vec<(f64, f64)> {
+    let mut next = (8.0, 0.0);
+    let place = |(name, _): &(String, Look)| {
+        let wide = 48.0 + 8.2 * float(name.chars().count());
+        if next.0 + wide > WIDTH && next.0 > 8.0 {
+            next = (8.0, next.1 + 18.0);
+        }
+        let place = next;
+        next.0 += wide;
+        place
+    };
+    entries.iter().map(place).collect()
+}
+
+/// How much further down than usual a plot begins below this legend: there is room for two lines.
+pub(crate) fn below(entries: &[(String, Look)]) -> f64 {
+    let last = places(entries).last().map_or(0.0, |(_, down)| *down);
+    (last - 18.0).max(0.0)
+}
+
+/// Where a plot begins that has such names on its left: there is always room for ten letters.
+pub(crate) fn beside<'a>(names: impl Iterator<Item = &'a str>) -> f64 {
+    let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
+    (18.0 + 7.4 * float(longest)).clamp(92.0, 240.0)
 }
 
 /// The dash attribute of an arm's line.
@@ -213,4 +235,32 @@ pub(crate) fn escape(text: &str) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::palette::look_of;
+
+    #[test]
+    fn a_legend_of_long_names_has_more_lines_and_its_plot_begins_below_them() {
+        let legend = |name: &str, count: usize| {
+            let entry = (name.to_owned(), look_of(name, &[]));
+            vec![entry; count]
+        };
+        assert_eq!(below(&legend("recv", 8)), 0.0);
+        // 163 units each: four in a line.
+        let long = legend("native/macvlan", 14);
+        let places = places(&long);
+        assert_eq!(places.last().unwrap().1, 3.0 * 18.0);
+        assert!(places.iter().all(|(x, _)| x + 163.0 <= WIDTH));
+        assert_eq!(below(&long), 2.0 * 18.0);
+        assert_eq!(below(&[]), 0.0);
+    }
+
+    #[test]
+    fn long_names_beside_a_plot_have_their_room() {
+        assert_eq!(beside(["recv", "xdp"].into_iter()), 92.0);
+        assert!(beside(["xdp", "native/macvlan"].into_iter()) > 14.0 * 7.0 + 18.0);
+    }
 }

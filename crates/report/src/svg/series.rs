@@ -1,7 +1,7 @@
 //! A metric block after block: drift and disturbance are seen here before they are believed anywhere.
 
 use super::scale::{Scale, float};
-use super::{Figure, WIDTH, dashed};
+use super::{Figure, WIDTH, below, dashed};
 use crate::analysis::Analysis;
 use crate::palette::{Look, look_of};
 use crate::record::Metric;
@@ -35,7 +35,13 @@ pub(crate) fn series(
     let points = || lines.iter().flat_map(|(_, line): &(_, Vec<_>)| line);
     let last = points().map(|(block, _)| *block).max()?;
     let values: Vec<f64> = points().map(|(_, value)| *value).collect();
-    let up = Scale::fit(&values, BOTTOM, TOP);
+    let legend: Vec<(String, Look)> = lines
+        .iter()
+        .map(|(arm, _)| (analysis.shown(arm), look_of(arm, arms)))
+        .collect();
+    let more = below(&legend);
+    let (top, bottom) = (TOP + more, BOTTOM + more);
+    let up = Scale::fit(&values, bottom, top);
     let step = (RIGHT - LEFT) / (float(last) + 1.0);
     let across = |block: usize| LEFT + step * (float(block) + 0.5);
     let mut figure = Figure::new(
@@ -45,12 +51,8 @@ pub(crate) fn series(
             "{} under {load}, block by block, one line per arm.",
             metric.name
         ),
-        BOTTOM + 42.0,
+        bottom + 42.0,
     );
-    let legend: Vec<(String, Look)> = lines
-        .iter()
-        .map(|(arm, _)| (analysis.shown(arm), look_of(arm, arms)))
-        .collect();
     figure.legend(12.0, &legend);
     up.draw_left(
         &mut figure,
@@ -58,7 +60,7 @@ pub(crate) fn series(
         RIGHT,
         &format!("{} [{}]", metric.name, metric.unit),
     );
-    blocks(&mut figure, analysis, load, last, step);
+    blocks(&mut figure, analysis, load, (last, step), (top, bottom));
     for ((_, look), (_, line)) in legend.iter().zip(&lines) {
         let path: Vec<(f64, f64)> = line
             .iter()
@@ -79,25 +81,31 @@ pub(crate) fn series(
 }
 
 /// Numbers below, shade behind those with a flagged trial.
-fn blocks(figure: &mut Figure, analysis: &Analysis<'_>, load: &str, last: usize, step: f64) {
+fn blocks(
+    figure: &mut Figure,
+    analysis: &Analysis<'_>,
+    load: &str,
+    (last, step): (usize, f64),
+    (top, bottom): (f64, f64),
+) {
     let every = last / 20 + 1;
     figure.open("soft");
     for block in 0..=last {
         let x = LEFT + step * float(block);
         if analysis.has_flags(load, block) {
             let look = "fill=\"currentColor\" fill-opacity=\"0.18\"";
-            figure.rect((x, TOP), (step, BOTTOM - TOP), look);
+            figure.rect((x, top), (step, bottom - top), look);
         }
         if block % every == 0 {
             figure.text(
-                (x + step / 2.0, BOTTOM + 16.0),
+                (x + step / 2.0, bottom + 16.0),
                 "middle",
                 &block.to_string(),
             );
         }
     }
-    figure.line((LEFT, BOTTOM), (RIGHT, BOTTOM), "stroke-width=\"1\"");
+    figure.line((LEFT, bottom), (RIGHT, bottom), "stroke-width=\"1\"");
     let middle = f64::midpoint(LEFT, RIGHT);
-    figure.text((middle, BOTTOM + 34.0), "middle", "block");
+    figure.text((middle, bottom + 34.0), "middle", "block");
     figure.close();
 }

@@ -113,6 +113,7 @@ fn header(blocks: usize, loads: usize) -> Header {
         command: "lowroad compare relay-delay --seed 4711".to_owned(),
         started: "2026-11-20T14:12:00.000000000Z".to_owned(),
         origin: vec!["kernel forwarding cut packet delay by about 100 us".to_owned()],
+        hosts: BTreeMap::new(),
     }
 }
 

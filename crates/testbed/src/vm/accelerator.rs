@@ -66,7 +66,7 @@ pub(crate) fn kvm() -> Result<(), Missing> {
     }
     if Kernel::kept(Flavour::Cloud).is_none() {
         let what = "/dev/kvm is there; whether a guest boots with it is seen with the first";
-        let remedy = "lowroad compare netbench-matrix --quick --arms direct,vm";
+        let remedy = "lowroad compare netbench-matrix --quick --arms native/direct,vm/direct";
         return Err(Missing::new(what, remedy));
     }
     kvm_boots().clone().map_err(|why| {

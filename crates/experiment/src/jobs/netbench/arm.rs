@@ -1,10 +1,12 @@
 //! The arms: one environment, one link, one placement and one tool each.
 
 use datapath::Missing;
+use netbench::Test;
 use testbed::{Kind, LinkKind};
 
-use super::tool::Tool;
-use crate::plan::IdlePolicy;
+use super::stated;
+use super::tool::{DATA_PORTS, Tool};
+use crate::plan::{IdlePolicy, Load};
 
 /// Names the devices that hosts of a link of cards have meanwhile.
 const NICS: &str = "LOWROAD_NICS";
@@ -23,6 +25,7 @@ pub(super) enum Place {
 /// What one arm is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arm {
+    /// ENVIRONMENT/LINK, of those that differ in these; else what it differs in, or whose tool it is.
     pub(super) name: &'static str,
     /// Of the server; the client is native.
     pub(super) env: &'static str,
@@ -37,7 +40,7 @@ pub(super) struct Arm {
 
 impl Arm {
     const USUAL: Self = Self {
-        name: "direct",
+        name: "native/direct",
         env: "native",
         link: LinkKind::Direct,
         place: Place::Apart,
@@ -46,93 +49,93 @@ impl Arm {
         tool: Tool::Lowroad,
     };
 
-    /// The links of namespaces, of containers and of virtual machines; then placements, and other people's
+    /// The links of namespaces, of containers and of virtual machines; then placements, and ours and other people's
     /// tools, on the direct link between namespaces.
     pub(super) const ALL: &[Self] = &[
         Self::USUAL,
         Self {
-            name: "bridge",
+            name: "native/bridge",
             link: LinkKind::Bridge,
             ..Self::USUAL
         },
         Self {
-            name: "macvlan",
+            name: "native/macvlan",
             link: LinkKind::Macvlan,
             ..Self::USUAL
         },
         Self {
-            name: "oci",
+            name: "oci/direct",
             env: "oci",
             ..Self::USUAL
         },
         Self {
-            name: "oci-bridge",
+            name: "oci/bridge",
             env: "oci",
             link: LinkKind::Bridge,
             ..Self::USUAL
         },
         Self {
-            name: "docker",
+            name: "docker/direct",
             env: "docker",
             ..Self::USUAL
         },
         Self {
-            name: "docker-bridge",
+            name: "docker/bridge",
             env: "docker",
             link: LinkKind::Published,
             ..Self::USUAL
         },
         Self {
-            name: "podman",
+            name: "podman/direct",
             env: "podman",
             ..Self::USUAL
         },
         Self {
-            name: "podman-bridge",
+            name: "podman/bridge",
             env: "podman",
             link: LinkKind::Published,
             ..Self::USUAL
         },
         Self {
-            name: "vm",
+            name: "vm/direct",
             env: "vm",
             ..Self::USUAL
         },
         Self {
-            name: "vm-bridge",
+            name: "vm/bridge",
             env: "vm",
             link: LinkKind::Bridge,
             ..Self::USUAL
         },
         Self {
-            name: "vm-rt",
+            name: "vm-rt/direct",
             env: "vm-rt",
             ..Self::USUAL
         },
         Self {
-            name: "vm-rt-bridge",
+            name: "vm-rt/bridge",
             env: "vm-rt",
             link: LinkKind::Bridge,
             ..Self::USUAL
         },
         Self {
-            name: "vm-oci",
+            name: "vm-oci/direct",
             env: "vm-oci",
             ..Self::USUAL
         },
         Self {
-            name: "nic",
+            name: "native/nic",
             link: LinkKind::Nic,
             ..Self::USUAL
         },
         Self {
-            name: "oci-nic",
+            name: "oci/nic",
             env: "oci",
             link: LinkKind::Nic,
             ..Self::USUAL
         },
         Self {
-            name: "docker-nic",
+            name: "docker/nic",
             env: "docker",
             link: LinkKind::Nic,
             ..Self::USUAL
@@ -160,6 +163,10 @@ impl Arm {
         Self {
             name: "neighbour",
             neighbour: true,
+            ..Self::USUAL
+        },
+        Self {
+            name: "lowroad",
             ..Self::USUAL
         },
         Self {
@@ -199,10 +206,19 @@ impl Arm {
         self.tool.check()
     }
 
-    /// What of a test it cannot carry.
-    pub(super) fn lacks(&self, test: &str) -> Option<String> {
-        (self.link == LinkKind::Published && test == "icmp")
-            .then(|| "publishes ports, and an echo request has none".to_owned())
+    /// What of a test under a load it cannot carry.
+    pub(super) fn lacks(&self, test: Test, load: &Load) -> Option<String> {
+        let [first, last] = DATA_PORTS;
+        let ports = u64::from(last - first) + 1;
+        match self.link {
+            LinkKind::Published if test == Test::Icmp => {
+                Some("publishes ports, and an echo request has none".to_owned())
+            }
+            LinkKind::Published if test.datagrams() && stated::flows(load) > ports => Some(
+                format!("publishes {ports} ports for tests, and each flow of datagrams takes one"),
+            ),
+            _ => None,
+        }
     }
 
     /// The CPUs of the client and of the server; none where they may run on any.
@@ -243,5 +259,52 @@ pub(super) fn nics() -> Result<[String; 2], Missing> {
             format!("{NICS} does not name two network cards with a cable between them"),
             format!("{NICS}=eth1,eth2 lowroad compare netbench-nic"),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Plan;
+
+    #[test]
+    fn an_environment_and_a_link_are_what_an_arm_is_called_by() {
+        for arm in Arm::ALL {
+            let Some((env, link)) = arm.name.split_once('/') else {
+                continue;
+            };
+            let named = match arm.link {
+                LinkKind::Direct => "direct",
+                LinkKind::Macvlan => "macvlan",
+                LinkKind::Nic => "nic",
+                // An engine's own bridge is behind the ports that it publishes.
+                LinkKind::Bridge | LinkKind::Published => "bridge",
+                LinkKind::Impaired => "impaired",
+            };
+            assert_eq!((env, link), (arm.env, named));
+        }
+        for (at, arm) in Arm::ALL.iter().enumerate() {
+            let same = Arm::ALL.iter().position(|other| other.name == arm.name);
+            assert_eq!(same, Some(at), "{}", arm.name);
+        }
+    }
+
+    #[test]
+    fn published_ports_carry_as_many_flows_of_datagrams_as_there_are() {
+        let mut load = Plan::find("netbench-matrix").unwrap().loads[0].clone();
+        let mut lacks = |arm: &str, options: &str| {
+            load.options = toml::from_str(options).unwrap();
+            let test = stated::test(&load).unwrap();
+            Arm::find(arm)
+                .unwrap()
+                .lacks(test, &load)
+                .unwrap_or_default()
+        };
+        assert_eq!(lacks("docker/bridge", "test = 'udp_rr'\nflows = 2"), "");
+        let why = lacks("docker/bridge", "test = 'udp_rr'\nflows = 3");
+        assert!(why.contains("2 ports"), "{why}");
+        assert_eq!(lacks("docker/bridge", "test = 'tcp_rr'\nflows = 3"), "");
+        assert_eq!(lacks("docker/direct", "test = 'udp_rr'\nflows = 3"), "");
+        assert!(lacks("podman/bridge", "test = 'icmp'").contains("echo request"));
     }
 }

@@ -1,11 +1,17 @@
 //! Trials of netbench: what links, places and tools make of the same test between two hosts.
 
 mod arm;
+mod asking;
+mod away;
+mod line;
+mod named;
 mod own;
 mod stated;
 mod tool;
 mod trial;
 mod tuning;
+
+use std::collections::BTreeMap;
 
 use anyhow::Result;
 use datapath::Missing;
@@ -13,6 +19,7 @@ use probes::account::Usage;
 use probes::foreign::Foreign;
 
 use self::arm::Arm;
+pub use self::away::Away;
 pub(crate) use self::stated::check_stated;
 use self::trial::Left;
 use self::tuning::{Tuned, Tuning};
@@ -20,7 +27,7 @@ use super::noise::Beside;
 use super::placed::{Inside, on_no_host};
 use super::{Bench, Fit, Outcome, TrialSpec};
 use crate::idle::{self, Awake};
-use crate::plan::{IdlePolicy, Load};
+use crate::plan::{IdlePolicy, Load, Measure, Plan};
 
 /// Every arm there is.
 pub(crate) fn arms() -> Vec<&'static str> {
@@ -40,11 +47,26 @@ pub(crate) const TUNINGS: [&str; Tuning::ALL.len()] = {
 
 /// What of the netbench job this machine can run.
 #[derive(Debug)]
-pub(crate) struct NetbenchFit;
+pub(crate) struct NetbenchFit {
+    hosts: BTreeMap<String, Away>,
+    measure: Measure,
+}
+
+impl NetbenchFit {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self {
+            hosts: plan.hosts.clone(),
+            measure: plan.measure,
+        }
+    }
+}
 
 impl Fit for NetbenchFit {
     fn check(&self, arm: &str) -> Result<(), Missing> {
-        Tuned::find(arm).map_or(Ok(()), |tuned| tuned.check())
+        match self.hosts.get(arm) {
+            Some(away) => away.check(arm),
+            None => Tuned::find(arm).map_or(Ok(()), |tuned| tuned.check()),
+        }
     }
 
     fn check_load(&self, _load: &Load) -> Result<(), Missing> {
@@ -52,10 +74,14 @@ impl Fit for NetbenchFit {
     }
 
     fn applies(&self, arm: &str, load: &Load) -> Result<(), Missing> {
-        let (Some(found), Some(test)) = (Tuned::find(arm), stated::test(load)) else {
-            return Ok(());
+        let lacks = match self.hosts.contains_key(arm) {
+            true => (load.measure.unwrap_or(self.measure) == Measure::Cpu)
+                .then(|| "is another machine, whose CPU is not seen from here".to_owned()),
+            false => Tuned::find(arm)
+                .zip(stated::test(load))
+                .and_then(|(found, test)| found.lacks(test, load)),
         };
-        match found.lacks(test, load) {
+        match lacks {
             None => Ok(()),
             Some(what) => Err(Missing::new(
                 format!("{arm} {what}"),
@@ -76,6 +102,7 @@ impl Fit for NetbenchFit {
 /// Runs netbench trials.
 #[derive(Debug)]
 pub struct NetbenchBench {
+    hosts: BTreeMap<String, Away>,
     beside: Beside,
     foreign: Foreign,
     idle: Idle,
@@ -107,8 +134,13 @@ impl Idle {
 }
 
 impl NetbenchBench {
-    pub fn new() -> Result<Self> {
+    /// With the virtual machines of the plan's arms booted, which takes no longer than one does.
+    pub(crate) fn new(plan: &Plan) -> Result<Self> {
+        let servers = plan.arms.iter().filter_map(|arm| Tuned::find(arm));
+        let servers: Vec<_> = servers.map(|tuned| trial::server(&tuned)).collect();
+        testbed::boot_ahead(&servers, trial::LINKS);
         Ok(Self {
+            hosts: plan.hosts.clone(),
             beside: Beside::new()?,
             foreign: Foreign::attach()?,
             idle: Idle::default(),
@@ -116,18 +148,8 @@ impl NetbenchBench {
         })
     }
 
-    /// The same, with the virtual machines of these arms booted, which takes no longer than one does.
-    pub(crate) fn of(arms: &[String]) -> Result<Self> {
-        let servers = arms.iter().filter_map(|arm| Tuned::find(arm));
-        let servers: Vec<_> = servers.map(|tuned| trial::server(&tuned)).collect();
-        testbed::boot_ahead(&servers, trial::LINKS);
-        Self::new()
-    }
-}
-
-impl Bench for NetbenchBench {
-    fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-        self.beside.wait()?;
+    /// A trial with both hosts here.
+    fn here(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
         let tuned = Tuned::known(spec.arm)?;
         let policy = tuned.arm.idle.unwrap_or(spec.idle);
         let awake = Awake::start(policy)?;
@@ -137,8 +159,7 @@ impl Bench for NetbenchBench {
         let left = self.left.take();
         let (stage, mut outcome) = trial::run(&self.foreign, &tuned, spec, &mut idle, left)?;
         outcome.environment.extend(stage.bed().facts());
-        let kept = idle::name(policy).into();
-        outcome.environment.insert("idle".to_owned(), kept);
+        note_idle(policy, &mut outcome);
         let tunings = tuned.names().into();
         outcome.environment.insert("tuning".to_owned(), tunings);
         drop(awake);
@@ -152,6 +173,32 @@ impl Bench for NetbenchBench {
             self.idle.keep(of, taken, usage, &outcome);
         }
         Ok(outcome)
+    }
+
+    /// A trial with the server on another machine: the noise that is noted is this one's alone.
+    fn away(&mut self, away: &Away, spec: &TrialSpec<'_>) -> Result<Outcome> {
+        self.left = None;
+        let awake = Awake::start(spec.idle)?;
+        let mut outcome = away.measure(&self.foreign, spec)?;
+        note_idle(spec.idle, &mut outcome);
+        drop(awake);
+        self.beside.note(&self.foreign, &mut outcome)?;
+        Ok(outcome)
+    }
+}
+
+fn note_idle(policy: IdlePolicy, outcome: &mut Outcome) {
+    let kept = idle::name(policy).into();
+    outcome.environment.insert("idle".to_owned(), kept);
+}
+
+impl Bench for NetbenchBench {
+    fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
+        self.beside.wait()?;
+        match self.hosts.get(spec.arm).cloned() {
+            Some(away) => self.away(&away, spec),
+            None => self.here(spec),
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! What our own tool says of a test: its figures, and whether they can be believed.
 
 use anyhow::{Context, Result, bail};
+use netbench::Test;
 use serde_json::Value;
 use stats::{Histogram, bucket};
 
+use super::named;
 use crate::jobs::Outcome;
 
 /// Fewer transactions have no 99th percentile: ten at least have to lie beyond it.
@@ -15,9 +17,11 @@ const LATE_SHARE: f64 = 0.1;
 /// More than this share of the transactions that were due and never begun flags it, beside those that the last ones
 /// under way have kept waiting.
 const UNSENT_SHARE: f64 = 0.01;
+/// A sender of a stream that stays below this share of its rate disturbs the trial: numbers are of what was offered.
+const OFFERED_SHARE: f64 = 0.98;
 
 /// What it printed, and what is wrong with that.
-pub(super) fn read(said: &str, outcome: &mut Outcome) -> Result<()> {
+pub(super) fn read(test: Test, said: &str, outcome: &mut Outcome) -> Result<()> {
     let line = said.lines().next().context("it said nothing")?;
     let said: Value = serde_json::from_str(line)?;
     if let Some(why) = said["ended_early"].as_str() {
@@ -28,17 +32,22 @@ pub(super) fn read(said: &str, outcome: &mut Outcome) -> Result<()> {
     if count == Some(0) {
         bail!("no transaction: there is no time that one took");
     }
+    let loss = match test {
+        // Of a search for a rate it is next to nothing by what was looked for.
+        Test::UdpStream => &said["loss_pct"],
+        _ => &Value::Null,
+    };
     for (name, value) in [
-        ("rtt_us_p50", &latency["p50"]),
-        ("transactions_per_s", &said["transactions_per_s"]),
-        ("mbit_per_s", &said["mbps"]),
-        ("loss_pct", &said["loss_pct"]),
+        (named::p50(test), &latency["p50"]),
+        (named::TRANSACTIONS.to_owned(), &said["transactions_per_s"]),
+        (named::goodput(test), &said["mbps"]),
+        (named::loss(test), loss),
     ] {
         if let Some(value) = value.as_f64() {
-            outcome.values.insert(name.to_owned(), value);
+            outcome.values.insert(name, value);
         }
     }
-    note_p99(count.unwrap_or(0), latency["p99"].as_f64(), outcome);
+    note_p99(test, count.unwrap_or(0), latency["p99"].as_f64(), outcome);
     let mut histogram = Histogram::new();
     for entry in said["latency_histogram_ns"]
         .as_array()
@@ -73,9 +82,9 @@ pub(super) fn read(said: &str, outcome: &mut Outcome) -> Result<()> {
 }
 
 /// Only where enough transactions lie beyond it.
-pub(super) fn note_p99(count: u64, p99: Option<f64>, outcome: &mut Outcome) {
+pub(super) fn note_p99(test: Test, count: u64, p99: Option<f64>, outcome: &mut Outcome) {
     if let Some(p99) = p99.filter(|_| count >= ENOUGH_FOR_P99) {
-        outcome.values.insert("rtt_us_p99".to_owned(), p99);
+        outcome.values.insert(named::p99(test), p99);
     }
 }
 
@@ -103,11 +112,24 @@ fn judge(said: &Value, outcome: &mut Outcome) {
             ));
         }
     }
+    if let Some(share) = offered(said).filter(|share| *share < OFFERED_SHARE) {
+        outcome.disturbances.push(format!(
+            "generator late: {:.0} % of the rate was offered",
+            share * 100.0
+        ));
+    }
     if said["far"].is_object() && !adds_up(said, flows) {
         outcome
             .flags
             .push("the ends do not agree on what there was".to_owned());
     }
+}
+
+/// The share of a stream's rate that its sender came to; none where there is no rate.
+fn offered(said: &Value) -> Option<f64> {
+    let number = |name: &str| said[name].as_f64();
+    let asked = number("rate_per_s")? * number("message_bytes")? * 8.0 / 1e6;
+    Some(number("offered_mbps")? / asked)
 }
 
 /// What both ends counted of the whole test. The answers of the last transactions may have been read before their
@@ -162,7 +184,7 @@ mod tests {
         });
         change(&mut said);
         let mut outcome = Outcome::default();
-        read(&said.to_string(), &mut outcome)?;
+        read(Test::UdpRr, &said.to_string(), &mut outcome)?;
         Ok(outcome)
     }
 
@@ -180,7 +202,7 @@ mod tests {
         let nothing = |said: &mut Value| said["latency_us"] = serde_json::json!({ "count": 0 });
         let why = format!("{:#}", transacted(nothing).unwrap_err());
         assert!(why.contains("no transaction"), "{why}");
-        assert!(transacted(|_| {}).unwrap().values["rtt_us_p50"] > 0.0);
+        assert!(transacted(|_| {}).unwrap().values["udp_rr_us_p50"] > 0.0);
     }
 
     #[test]
@@ -227,7 +249,7 @@ mod tests {
                 "message_bytes": 100, "mbps": 5.0, "loss_pct": loss, "near": end(near), "far": end(far),
             });
             let mut outcome = Outcome::default();
-            read(&said.to_string(), &mut outcome).unwrap();
+            read(Test::UdpStream, &said.to_string(), &mut outcome).unwrap();
             outcome.flags
         };
         let ten = [10, 1000];
@@ -242,10 +264,44 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_has_its_goodput_and_its_loss_and_is_flagged_where_less_was_offered() {
+        let stream = |test: Test, offered: f64| {
+            let end = serde_json::json!({ "all_messages": 10, "all_bytes": 1000 });
+            let said = serde_json::json!({
+                "flows": 1, "direction": "up", "lost": 0, "unsent": 0, "ended_early": null,
+                "message_bytes": 100, "rate_per_s": 1000.0, "mbps": 0.7, "offered_mbps": offered,
+                "loss_pct": 12.5, "near": end, "far": end,
+            });
+            let mut outcome = Outcome::default();
+            read(test, &said.to_string(), &mut outcome).unwrap();
+            outcome
+        };
+        // A thousand datagrams of 100 bytes a second.
+        let whole = stream(Test::UdpStream, 0.8);
+        let values: Vec<_> = whole.values.into_iter().collect();
+        let expected = [("udp_stream_loss_pct", 12.5), ("udp_stream_mbps", 0.7)];
+        assert_eq!(
+            values,
+            expected.map(|(name, value)| (name.to_owned(), value))
+        );
+        assert!(whole.disturbances.is_empty() && whole.flags.is_empty());
+        let less = stream(Test::UdpStream, 0.4);
+        assert_eq!(
+            less.disturbances,
+            ["generator late: 50 % of the rate was offered"]
+        );
+        let found = stream(Test::UdpRate, 0.8);
+        assert_eq!(
+            found.values.into_keys().collect::<Vec<_>>(),
+            ["udp_rate_mbps"]
+        );
+    }
+
+    #[test]
     fn few_transactions_have_no_99th_percentile() {
         let has = |count: u64| {
             let outcome = transacted(|said| said["latency_us"]["count"] = count.into()).unwrap();
-            outcome.values.contains_key("rtt_us_p99")
+            outcome.values.contains_key("udp_rr_us_p99")
         };
         assert!(has(1000) && !has(999));
     }

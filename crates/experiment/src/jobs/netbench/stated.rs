@@ -1,42 +1,36 @@
 //! What an experiment file may say of netbench: a test, and how it is asked for.
 
+use netbench::{LARGEST_DATAGRAM, LARGEST_MESSAGE, MOST_FLOWS, Spec, Test};
+
 use crate::jobs::sends_nothing;
 use crate::plan::{Load, Measure};
 
 const TEST: &str = "test";
 const RATE: &str = "rate";
 const SIZE: &str = "size";
+const FLOWS: &str = "flows";
 
-/// Tests as `lowroad netbench run --test` calls them.
-const TESTS: [&str; 6] = [
-    "tcp_stream",
-    "udp_rate",
-    "tcp_rr",
-    "udp_rr",
-    "tcp_crr",
-    "icmp",
-];
-/// Of a request and of a response, in bytes: what a datagram carries.
-const LARGEST: i64 = 65_507;
+/// Transactions or datagrams a second: more than a socket carries.
+const MOST_RATE: i64 = 10_000_000;
 
 /// The test of a load.
-pub(super) fn test(load: &Load) -> Option<&str> {
-    load.options.get(TEST)?.as_str()
+pub(super) fn test(load: &Load) -> Option<Test> {
+    load.options.get(TEST)?.as_str()?.parse().ok()
 }
 
-/// Transactions a second, where they have times of their own.
+/// Transactions or datagrams a second, where they have times of their own.
 pub(super) fn rate(load: &Load) -> Option<u64> {
     number(load, RATE)
 }
 
-/// Bytes of a request and of a response.
+/// Bytes of a request and of a response, of what a stream writes at once, or of a datagram.
 pub(super) fn size(load: &Load) -> Option<u64> {
     number(load, SIZE)
 }
 
-/// Whether a test is of transactions.
-pub(super) fn transacts(test: &str) -> bool {
-    !matches!(test, "tcp_stream" | "udp_rate")
+/// Sockets at once.
+pub(super) fn flows(load: &Load) -> u64 {
+    number(load, FLOWS).unwrap_or(1)
 }
 
 fn number(load: &Load, option: &str) -> Option<u64> {
@@ -52,20 +46,36 @@ pub(crate) fn check_stated(load: &Load, measure: Measure) -> Result<(), String> 
     if !matches!(measure, Measure::Exchange | Measure::Cpu) {
         return Err("netbench is measured by exchange and cpu".to_owned());
     }
-    let Some(test) = test(load).filter(|test| TESTS.contains(test)) else {
-        return Err(format!(
-            "options = {{ test = ... }} needs one of {}",
-            TESTS.join(", ")
-        ));
+    let Some(test) = test(load) else {
+        let tests = Test::ALL.map(Test::name).join(", ");
+        return Err(format!("options = {{ test = ... }} needs one of {tests}"));
     };
-    if measure == Measure::Cpu && matches!(test, "udp_rate" | "icmp") {
+    if measure == Measure::Cpu && matches!(test, Test::UdpRate | Test::Icmp) {
         return Err(format!("{test} has no steady load to account for"));
     }
+    check_options(load, test)?;
+    if test == Test::UdpStream && rate(load).is_none() {
+        return Err(
+            "udp_stream needs a rate: who is sent more than it takes in loses nearly all, which udp_rate looks for"
+                .to_owned(),
+        );
+    }
+    Spec::new(test, load.duration.0)
+        .check()
+        .map_err(|wrong| wrong.to_string())
+}
+
+fn check_options(load: &Load, test: Test) -> Result<(), String> {
+    let largest = match test.datagrams() {
+        true => LARGEST_DATAGRAM,
+        false => LARGEST_MESSAGE,
+    };
     for (option, value) in &load.options {
         let range = match option.as_str() {
             TEST => continue,
-            RATE if transacts(test) => 1..=1_000_000,
-            SIZE if transacts(test) && test != "icmp" => 1..=LARGEST,
+            RATE if !matches!(test, Test::TcpStream | Test::UdpRate) => 1..=MOST_RATE,
+            SIZE => 1..=largest.into(),
+            FLOWS if test != Test::Icmp => 1..=MOST_FLOWS.into(),
             _ => return Err(format!("{test} has no option {option}")),
         };
         if !value
@@ -94,14 +104,15 @@ mod tests {
             load.options = toml::from_str(options).unwrap();
             check_stated(&load, measure).err()
         };
-        assert_eq!(
-            refused("test = 'tcp_rr'\nsize = 14", Measure::Exchange),
-            None
-        );
-        assert_eq!(
-            refused("test = 'icmp'\nrate = 1000", Measure::Exchange),
-            None
-        );
+        for options in [
+            "test = 'tcp_rr'\nsize = 70000\nflows = 256",
+            "test = 'icmp'\nrate = 1000\nsize = 1400",
+            "test = 'tcp_stream'\nsize = 16777216\nflows = 4",
+            "test = 'udp_rate'\nsize = 64",
+            "test = 'udp_stream'\nrate = 10000\nsize = 65507",
+        ] {
+            assert_eq!(refused(options, Measure::Exchange), None, "{options}");
+        }
         for (options, measure, said) in [
             ("", Measure::Exchange, "needs one of"),
             ("test = 'tcp'", Measure::Exchange, "needs one of"),
@@ -119,13 +130,33 @@ mod tests {
                 "to 65507",
             ),
             (
-                "test = 'tcp_rr'\nflows = 2",
+                "test = 'tcp_stream'\nsize = 16777217",
+                Measure::Exchange,
+                "to 16777216",
+            ),
+            (
+                "test = 'icmp'\nflows = 2",
                 Measure::Exchange,
                 "no option flows",
+            ),
+            (
+                "test = 'tcp_rr'\nflows = 257",
+                Measure::Exchange,
+                "flows is from 1 to 256",
+            ),
+            ("test = 'udp_stream'", Measure::Exchange, "needs a rate"),
+            (
+                "test = 'tcp_rr'\nmessage = 5",
+                Measure::Exchange,
+                "no option message",
             ),
         ] {
             let why = refused(options, measure).unwrap();
             assert!(why.contains(said), "{options}: {why}");
         }
+        load.options = toml::from_str("test = 'tcp_rr'").unwrap();
+        load.duration = "9ms".parse().unwrap();
+        let why = check_stated(&load, Measure::Exchange).unwrap_err();
+        assert!(why.contains("10ms"), "{why}");
     }
 }

@@ -1,24 +1,27 @@
 //! The tools that run a test: ours, and those that ours is calibrated against. What they print is made one
 //! of: full round trips, in microseconds, and goodput as the receiver counts it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use datapath::Missing;
+use netbench::Test;
 use serde_json::Value;
 use testbed::Program;
 
 use super::own::{self, note_p99};
-use super::stated;
+use super::{named, stated};
 use crate::jobs::Outcome;
 use crate::jobs::program::{agent, lowroad_command, program};
 use crate::plan::Load;
 
 /// Of sockperf's messages, in bytes: their header.
 const LEAST: u64 = 14;
+/// What iperf3 writes at once, in bytes.
+const IPERF3_MOST: u64 = 1 << 20;
 /// Where servers wait; all tools take it.
 pub(super) const PORT: u16 = 12_866;
 /// Where the tests of ours come in, if ports are published: those of a server that has all would be too many.
@@ -35,7 +38,7 @@ pub(super) enum Tool {
 /// One test between two hosts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
-    pub(super) test: &'a str,
+    pub(super) test: Test,
     pub(super) load: &'a Load,
     pub(super) server: IpAddr,
     /// Where the client reaches it.
@@ -56,22 +59,27 @@ impl Tool {
     }
 
     /// What of a load it has not: nothing that was asked for is left out in silence.
-    pub(super) fn lacks(self, test: &str, load: &Load) -> Option<String> {
+    pub(super) fn lacks(self, test: Test, load: &Load) -> Option<String> {
         let has = match self {
             Self::Lowroad => return None,
-            Self::Iperf3 => test == "tcp_stream",
-            Self::Sockperf => matches!(test, "tcp_rr" | "udp_rr"),
-            Self::Netperf => matches!(test, "tcp_rr" | "udp_rr" | "tcp_stream"),
+            Self::Iperf3 => test == Test::TcpStream,
+            Self::Sockperf => matches!(test, Test::TcpRr | Test::UdpRr),
+            Self::Netperf => matches!(test, Test::TcpRr | Test::UdpRr | Test::TcpStream),
         };
         let duration = load.duration.0;
+        let size = stated::size(load);
         if !has {
             Some(format!("has no {test}"))
         } else if stated::rate(load).is_some() {
             Some("is measured in a closed loop alone".to_owned())
+        } else if stated::flows(load) > 1 {
+            Some("is measured in one flow alone".to_owned())
         } else if duration.subsec_nanos() != 0 {
             Some("counts whole seconds".to_owned())
-        } else if self == Self::Sockperf && stated::size(load) < Some(LEAST) {
+        } else if self == Self::Sockperf && size < Some(LEAST) {
             Some(format!("has messages of {LEAST} bytes and more"))
+        } else if self == Self::Iperf3 && size > Some(IPERF3_MOST) {
+            Some(format!("writes no more than {IPERF3_MOST} bytes at once"))
         } else {
             None
         }
@@ -95,7 +103,7 @@ impl Tool {
             Self::Iperf3 => server("iperf3", &["-s", "-B", &address, "-p", &port]),
             Self::Sockperf => {
                 let words = ["server", "-i", &address, "-p", &port];
-                let tcp = (asked.test == "tcp_rr").then_some("--tcp");
+                let tcp = (asked.test == Test::TcpRr).then_some("--tcp");
                 server("sockperf", &words).args(tcp)
             }
             Self::Netperf => server("netserver", &["-D", "-L", &address, "-p", &port]),
@@ -103,31 +111,20 @@ impl Tool {
     }
 
     /// Whether the server waits for datagrams alone.
-    pub(super) fn by_datagram(self, test: &str) -> bool {
-        self == Self::Sockperf && test == "udp_rr"
+    pub(super) fn by_datagram(self, test: Test) -> bool {
+        self == Self::Sockperf && test == Test::UdpRr
     }
 
     /// The end that asks, which says what it came to and ends.
     pub(super) fn client(self, asked: &Asked<'_>, warmup: Duration) -> Command {
         let (address, port) = (asked.target.to_string(), PORT.to_string());
-        let size = stated::size(asked.load).unwrap_or(1);
+        let size = stated::size(asked.load);
         let seconds = asked.load.duration.0.as_secs().to_string();
         match self {
             Self::Lowroad => {
-                let target = format!("{address}:{port}");
-                let duration = format!("{}us", asked.load.duration.0.as_micros());
-                let warmup = format!("{}us", warmup.as_micros());
-                let mut command = lowroad_command(&["netbench", "run", &target, "--json"]);
-                command.args(["--test", asked.test, "--duration", &duration]);
-                command.args(["--warmup", &warmup, "--histogram", "--token-file"]);
-                command.arg(asked.token);
-                if let Some(rate) = stated::rate(asked.load) {
-                    command.args(["--rate", &format!("{rate}pps")]);
-                }
-                if size > 1 {
-                    let size = format!("{size}B");
-                    command.args(["--request", &size, "--response", &size]);
-                }
+                let target = SocketAddr::new(asked.target, PORT).to_string();
+                let mut command = own_client(&target, asked.test, asked.load, warmup);
+                command.arg("--token-file").arg(asked.token);
                 command
             }
             Self::Iperf3 => {
@@ -135,26 +132,35 @@ impl Tool {
                 let mut command = command("iperf3", &words);
                 // A connection has to find its window: ours is warmed up, too.
                 command.args(["-O", "1"]);
+                if let Some(size) = size {
+                    command.args(["-l", &size.to_string()]);
+                }
                 command
             }
             Self::Sockperf => {
-                let size = size.to_string();
+                let size = size.unwrap_or(1).to_string();
                 let words = ["ping-pong", "-i", &address, "-p", &port, "-t", &seconds];
                 let mut command = command("sockperf", &words);
                 // It prints half of that else.
                 command.args(["-m", &size, "--full-rtt"]);
-                if asked.test == "tcp_rr" {
+                if asked.test == Test::TcpRr {
                     command.arg("--tcp");
                 }
                 command
             }
             Self::Netperf => {
-                let test = asked.test.to_uppercase();
+                let test = asked.test.name().to_uppercase();
                 let words = ["-H", &address, "-p", &port, "-t", &test, "-l", &seconds];
                 let mut command = command("netperf", &words);
                 command.args(["-P", "0", "--", "-o", "THROUGHPUT,P50_LATENCY,P99_LATENCY"]);
-                if stated::transacts(asked.test) {
-                    command.args(["-r", &format!("{size},{size}")]);
+                let size = match asked.test.streams() {
+                    true => size.map(|size| ("-m", size.to_string())),
+                    false => size
+                        .or(Some(1))
+                        .map(|size| ("-r", format!("{size},{size}"))),
+                };
+                if let Some((option, size)) = size {
+                    command.args([option, &size]);
                 }
                 command
             }
@@ -162,15 +168,39 @@ impl Tool {
     }
 
     /// What the client said.
-    pub(super) fn read(self, test: &str, said: &str, outcome: &mut Outcome) -> Result<()> {
+    pub(super) fn read(self, test: Test, said: &str, outcome: &mut Outcome) -> Result<()> {
         let read = match self {
-            Self::Lowroad => own::read(said, outcome),
-            Self::Iperf3 => iperf3(said, outcome),
-            Self::Sockperf => sockperf(said, outcome),
+            Self::Lowroad => own::read(test, said, outcome),
+            Self::Iperf3 => iperf3(test, said, outcome),
+            Self::Sockperf => sockperf(test, said, outcome),
             Self::Netperf => netperf(test, said, outcome),
         };
         read.with_context(|| format!("{self:?} said {said:?}"))
     }
+}
+
+/// Our own client of a server, wherever that is, without the token.
+pub(super) fn own_client(target: &str, test: Test, load: &Load, warmup: Duration) -> Command {
+    let duration = format!("{}us", load.duration.0.as_micros());
+    let warmup = format!("{}us", warmup.as_micros());
+    let mut command = lowroad_command(&["netbench", "run", target, "--json", "--histogram"]);
+    command.args(["--test", test.name(), "--duration", &duration]);
+    command.args(["--warmup", &warmup]);
+    if let Some(rate) = stated::rate(load) {
+        command.args(["--rate", &format!("{rate}pps")]);
+    }
+    let flows = stated::flows(load);
+    if flows > 1 {
+        command.args(["--flows", &flows.to_string()]);
+    }
+    if let Some(size) = stated::size(load) {
+        let size = format!("{size}B");
+        match test.streams() || test == Test::Icmp {
+            true => command.args(["--message", &size]),
+            false => command.args(["--request", &size, "--response", &size]),
+        };
+    }
+    command
 }
 
 fn data_ports() -> String {
@@ -184,15 +214,15 @@ fn command(program: &str, words: &[&str]) -> Command {
     command
 }
 
-fn iperf3(said: &str, outcome: &mut Outcome) -> Result<()> {
+fn iperf3(test: Test, said: &str, outcome: &mut Outcome) -> Result<()> {
     let said: Value = serde_json::from_str(said)?;
     let rate = said["end"]["sum_received"]["bits_per_second"].as_f64();
     let rate = rate.context("no rate of what was received")?;
-    outcome.values.insert("mbit_per_s".to_owned(), rate / 1e6);
+    outcome.values.insert(named::goodput(test), rate / 1e6);
     Ok(())
 }
 
-fn sockperf(said: &str, outcome: &mut Outcome) -> Result<()> {
+fn sockperf(test: Test, said: &str, outcome: &mut Outcome) -> Result<()> {
     let percentile = |share: &str| -> Result<f64> {
         let line = said.lines().find_map(|line| {
             let (_, rest) = line.split_once("percentile ")?;
@@ -213,37 +243,34 @@ fn sockperf(said: &str, outcome: &mut Outcome) -> Result<()> {
     let pair = after("RunTime=").zip(after("ReceivedMessages="));
     let (seconds, messages) = pair.context("no count of messages")?;
     let values = [
-        ("rtt_us_p50", p50),
-        ("transactions_per_s", messages / seconds),
+        (named::p50(test), p50),
+        (named::TRANSACTIONS.to_owned(), messages / seconds),
     ];
-    let values = values.map(|(name, value)| (name.to_owned(), value));
     outcome.values.extend(values);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a count"
     )]
-    note_p99(messages as u64, Some(p99), outcome);
+    note_p99(test, messages as u64, Some(p99), outcome);
     Ok(())
 }
 
-fn netperf(test: &str, said: &str, outcome: &mut Outcome) -> Result<()> {
+fn netperf(test: Test, said: &str, outcome: &mut Outcome) -> Result<()> {
     let line = said.lines().last().context("it said nothing")?;
     let words: Result<Vec<f64>, _> = line.split(',').map(|word| word.trim().parse()).collect();
     let [rate, p50, p99] = words?[..] else {
         bail!("three values were asked for");
     };
-    let values: &[(&str, f64)] = match stated::transacts(test) {
-        true => &[
-            ("transactions_per_s", rate),
-            ("rtt_us_p50", p50),
-            ("rtt_us_p99", p99),
+    let values = match test.streams() {
+        false => vec![
+            (named::TRANSACTIONS.to_owned(), rate),
+            (named::p50(test), p50),
+            (named::p99(test), p99),
         ],
-        false => &[("mbit_per_s", rate)],
+        true => vec![(named::goodput(test), rate)],
     };
-    for (name, value) in values {
-        outcome.values.insert((*name).to_owned(), *value);
-    }
+    outcome.values.extend(values);
     Ok(())
 }
 
@@ -252,7 +279,7 @@ mod tests {
     use super::*;
     use crate::plan::Plan;
 
-    fn values(tool: Tool, test: &str, said: &str) -> Vec<(String, f64)> {
+    fn values(tool: Tool, test: Test, said: &str) -> Vec<(String, f64)> {
         let mut outcome = Outcome::default();
         tool.read(test, said, &mut outcome).unwrap();
         outcome.values.into_iter().collect()
@@ -262,33 +289,94 @@ mod tests {
     fn what_a_tool_has_not_is_told() {
         let mut load = Plan::find("netbench-calibration").unwrap().loads[0].clone();
         let lacks = |load: &Load, tool: Tool, test| tool.lacks(test, load).unwrap_or_default();
-        assert_eq!(lacks(&load, Tool::Sockperf, "tcp_rr"), "");
-        assert!(lacks(&load, Tool::Iperf3, "tcp_rr").contains("tcp_rr"));
+        assert_eq!(lacks(&load, Tool::Sockperf, Test::TcpRr), "");
+        assert!(lacks(&load, Tool::Iperf3, Test::TcpRr).contains("tcp_rr"));
         load.duration = "1500ms".parse().unwrap();
-        assert!(lacks(&load, Tool::Netperf, "tcp_rr").contains("whole seconds"));
+        assert!(lacks(&load, Tool::Netperf, Test::TcpRr).contains("whole seconds"));
         load.duration = "2s".parse().unwrap();
         load.options = toml::from_str("test = 'tcp_rr'").unwrap();
-        assert!(lacks(&load, Tool::Sockperf, "tcp_rr").contains("14 bytes"));
+        assert!(lacks(&load, Tool::Sockperf, Test::TcpRr).contains("14 bytes"));
         load.options = toml::from_str("test = 'tcp_rr'\nrate = 10").unwrap();
-        assert!(lacks(&load, Tool::Netperf, "tcp_rr").contains("closed loop"));
-        assert_eq!(lacks(&load, Tool::Lowroad, "tcp_rr"), "");
+        assert!(lacks(&load, Tool::Netperf, Test::TcpRr).contains("closed loop"));
+        assert_eq!(lacks(&load, Tool::Lowroad, Test::TcpRr), "");
+        load.options = toml::from_str("test = 'tcp_rr'\nflows = 2").unwrap();
+        assert!(lacks(&load, Tool::Netperf, Test::TcpRr).contains("one flow"));
+        load.options = toml::from_str("test = 'tcp_stream'\nsize = 1048577").unwrap();
+        assert!(lacks(&load, Tool::Iperf3, Test::TcpStream).contains("1048576 bytes"));
+    }
+
+    #[test]
+    fn what_a_load_asks_for_is_asked_of_the_tool() {
+        let asked = |tool: Tool, options: &str| {
+            let mut load = Plan::find("netbench-calibration").unwrap().loads[0].clone();
+            load.options = toml::from_str(options).unwrap();
+            let address = IpAddr::from([192, 0, 2, 1]);
+            let asked = Asked {
+                test: stated::test(&load).unwrap(),
+                load: &load,
+                server: address,
+                target: address,
+                published: false,
+                token: Path::new("token"),
+            };
+            let command = tool.client(&asked, Duration::ZERO);
+            let words: Vec<_> = command
+                .get_args()
+                .map(|word| word.to_string_lossy())
+                .collect();
+            words.join(" ")
+        };
+        for (tool, options, words) in [
+            (
+                Tool::Lowroad,
+                "test = 'udp_stream'\nrate = 500\nsize = 64\nflows = 2",
+                "--rate 500pps --flows 2 --message 64B",
+            ),
+            (
+                Tool::Lowroad,
+                "test = 'icmp'\nsize = 1400",
+                "--message 1400B",
+            ),
+            (
+                Tool::Lowroad,
+                "test = 'tcp_crr'\nsize = 9",
+                "--request 9B --response 9B",
+            ),
+            (
+                Tool::Lowroad,
+                "test = 'tcp_rr'",
+                "run 192.0.2.1:12866 --json",
+            ),
+            (Tool::Iperf3, "test = 'tcp_stream'\nsize = 256", "-l 256"),
+            (Tool::Sockperf, "test = 'udp_rr'\nsize = 99", "-m 99"),
+            (Tool::Netperf, "test = 'tcp_stream'\nsize = 256", "-m 256"),
+            (Tool::Netperf, "test = 'udp_rr'", "-r 1,1"),
+        ] {
+            let said = asked(tool, options);
+            assert!(said.contains(words), "{options}: {said}");
+        }
+        let plain = asked(Tool::Lowroad, "test = 'tcp_stream'");
+        assert!(
+            !plain.contains("--flows") && !plain.contains("--message"),
+            "{plain}"
+        );
     }
 
     #[test]
     fn what_other_tools_say_is_read() {
         let said = "sockperf: [Valid Duration] RunTime=2.000 sec; SentMessages=50001; ReceivedMessages=50000\n\
                     sockperf: ---> percentile 99.000 =   61.500\nsockperf: ---> percentile 50.000 =   39.250\n";
-        let read = values(Tool::Sockperf, "tcp_rr", said);
+        let read = values(Tool::Sockperf, Test::TcpRr, said);
         let expected = [
-            ("rtt_us_p50".to_owned(), 39.25),
-            ("rtt_us_p99".to_owned(), 61.5),
+            ("tcp_rr_us_p50".to_owned(), 39.25),
+            ("tcp_rr_us_p99".to_owned(), 61.5),
             ("transactions_per_s".to_owned(), 25_000.0),
         ];
         assert_eq!(read, expected);
         let said = r#"{"end": {"sum_received": {"bits_per_second": 2.5e9}}}"#;
-        let read = values(Tool::Iperf3, "tcp_stream", said);
-        assert_eq!(read, [("mbit_per_s".to_owned(), 2500.0)]);
-        let read = values(Tool::Netperf, "tcp_rr", "20123.45,47,91\n");
+        let read = values(Tool::Iperf3, Test::TcpStream, said);
+        assert_eq!(read, [("tcp_stream_mbps".to_owned(), 2500.0)]);
+        let read = values(Tool::Netperf, Test::TcpRr, "20123.45,47,91\n");
         assert_eq!(read[2], ("transactions_per_s".to_owned(), 20_123.45));
         for (tool, said) in [
             (Tool::Sockperf, "sockperf: ERROR"),
@@ -297,7 +385,7 @@ mod tests {
             (Tool::Lowroad, ""),
         ] {
             let outcome = &mut Outcome::default();
-            assert!(tool.read("tcp_rr", said, outcome).is_err(), "{tool:?}");
+            assert!(tool.read(Test::TcpRr, said, outcome).is_err(), "{tool:?}");
         }
     }
 
@@ -305,8 +393,8 @@ mod tests {
     fn few_transactions_have_no_99th_percentile() {
         let said = "sockperf: [Valid Duration] RunTime=2.000 sec; SentMessages=501; ReceivedMessages=500\n\
                     sockperf: ---> percentile 99.000 =   61.500\nsockperf: ---> percentile 50.000 =   39.250\n";
-        let read = values(Tool::Sockperf, "tcp_rr", said);
+        let read = values(Tool::Sockperf, Test::TcpRr, said);
         let names: Vec<_> = read.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["rtt_us_p50", "transactions_per_s"]);
+        assert_eq!(names, ["tcp_rr_us_p50", "transactions_per_s"]);
     }
 }

@@ -1,25 +1,25 @@
 //! One trial: two hosts and a link, fresh each time; a server in one, and a client in the other.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use netbench::Test;
 use probes::account::Usage;
 use probes::foreign::Foreign;
 use testbed::{Bed, Child, Host, HostSpec, LinkKind, LinkSpec, Remains, Stream, Topology};
 
 use super::arm::{Arm, nics};
-use super::stated;
+use super::asking::Asking;
 use super::tool::{Asked, DATA_PORTS, PORT};
 use super::tuning::{Tuned, Tuning};
+use super::{line, named, stated};
 use crate::jobs::account::{accountant, idle as idle_usage, spent, watch};
-use crate::jobs::noise::Watch;
 use crate::jobs::{Outcome, TrialSpec};
 use crate::neighbour::Neighbour;
 use crate::plan::Measure;
@@ -27,8 +27,6 @@ use crate::plan::Measure;
 const CLIENT: &str = "client";
 const SERVER: &str = "server";
 const READY_WITHIN: Duration = Duration::from_secs(10);
-/// Beyond its duration: a search takes several times that.
-const PATIENCE: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(2);
 
 /// The two hosts, and the server.
@@ -151,22 +149,21 @@ pub(super) fn run(
         outcome.environment.insert("neighbour.pid".to_owned(), id);
     }
     note_policy("server", stage.server.id(), &mut outcome);
-    let mut own = vec![stage.server.id()];
-    let noise = Watch::start_on(tuned.used(), foreign, &own)?;
+    if arm.link == LinkKind::Nic {
+        note_line(stage.bed.host(CLIENT)?, &mut outcome)?;
+    }
     let warmup = spec.load.duration.0 / 10;
-    let mut command = tuned.client(arm.tool.client(&asked, warmup));
-    let errors = stage.folder.path().join("client.stderr");
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    command.stderr(File::create(&errors)?);
-    let mut client = stage.bed.host(CLIENT)?.spawn(command)?;
-    own.push(client.id());
-    let mut output = client.stdout().context("the client's output is piped")?;
-    let reader = thread::spawn(move || {
-        let mut said = String::new();
-        output.read_to_string(&mut said).map(|_length| said)
-    });
-    let cpu = match &accounted {
-        Some((accountant, idle)) => {
+    let command = tuned.client(arm.tool.client(&asked, warmup));
+    let asking = Asking {
+        foreign,
+        cpus: tuned.used(),
+        own: vec![stage.server.id()],
+        duration: spec.load.duration.0,
+        errors: stage.folder.path().join("client.stderr"),
+    };
+    let mut busy = None;
+    let account = |outcome: &mut Outcome| -> Result<()> {
+        if let Some((accountant, idle)) = &accounted {
             // A rate that does not change: the middle of the window stands for all of it.
             thread::sleep(warmup * 3);
             let middle = || {
@@ -178,38 +175,45 @@ pub(super) fn run(
             outcome.flags.extend(usage.violations());
             #[expect(clippy::cast_precision_loss, reason = "a quotient")]
             let wall = usage.wall_ns.max(1) as f64;
-            Some(spent(&usage, idle) / wall)
+            busy = Some(spent(&usage, idle) / wall);
         }
-        None => None,
+        Ok(())
     };
-    let status = end(&mut client, spec.load.duration.0 + PATIENCE)?;
-    noise.end(&own, &mut outcome)?;
+    let client = stage.bed.host(CLIENT)?;
+    let start = |command| -> Result<Child> { Ok(client.spawn(command)?) };
+    let said = asking.run(command, start, account, &mut outcome)?;
     drop(neighbour);
-    let said = reader
-        .join()
-        .map_err(|_| anyhow::anyhow!("the reader panicked"))??;
-    if !status.success() {
-        let errors = std::fs::read_to_string(&errors).unwrap_or_default();
-        bail!("{}: {status}: {} {said}", spec.arm, errors.trim());
-    }
     arm.tool.read(asked.test, &said, &mut outcome)?;
-    if let Some(busy) = cpu {
+    if let Some(busy) = busy {
         note_cpu(busy, asked.test, &mut outcome)?;
     }
     Ok((stage, outcome))
 }
 
+/// The card that the client has.
+fn note_line(client: &Host, outcome: &mut Outcome) -> Result<()> {
+    let index = client.interface(SERVER)?.ifindex;
+    let link = client.netlink().link_by_index(index)?;
+    let speed = client.read(&line::speed_of(&link.name));
+    line::note(&link, speed.ok().as_deref(), outcome);
+    Ok(())
+}
+
 /// CPUs that were busy, by what they moved. What the instrument slows down is told of no more.
-fn note_cpu(busy: f64, test: &str, outcome: &mut Outcome) -> Result<()> {
+fn note_cpu(busy: f64, test: Test, outcome: &mut Outcome) -> Result<()> {
     let values = std::mem::take(&mut outcome.values);
     outcome.histograms.clear();
-    let (name, of) = match stated::transacts(test) {
-        true => ("cpu_us_per_transaction", "transactions_per_s"),
-        false => ("cpu_ms_per_gbit", "mbit_per_s"),
+    // Nanoseconds of a second; of a stream a thousand times a second, for a thousand megabits.
+    let (name, of, scale) = match test.streams() {
+        false => (
+            named::CPU_OF_TRANSACTION,
+            named::TRANSACTIONS.to_owned(),
+            1e9,
+        ),
+        true => (named::CPU_OF_GBIT, named::goodput(test), 1e3),
     };
-    let rate = values.get(of).copied().context("a load without a rate")?;
-    // Microseconds of a second; of a stream a thousand milliseconds, for a thousand megabits.
-    outcome.values.insert(name.to_owned(), busy * 1e6 / rate);
+    let rate = values.get(&of).context("a load without a rate")?;
+    outcome.values.insert(name.to_owned(), busy * scale / rate);
     Ok(())
 }
 
@@ -239,19 +243,6 @@ fn neighbour(tuned: &Tuned) -> Result<Option<Neighbour>> {
     let [_, server] = tuned.cpus();
     let cpu = server.first().filter(|_| tuned.arm.neighbour);
     cpu.map(|&cpu| Neighbour::start(cpu)).transpose()
-}
-
-fn end(client: &mut Child, limit: Duration) -> Result<ExitStatus> {
-    let begun = Instant::now();
-    loop {
-        if let Some(status) = client.try_wait()? {
-            return Ok(status);
-        }
-        if begun.elapsed() > limit {
-            bail!("the client has not ended after {} s", limit.as_secs());
-        }
-        thread::sleep(TICK);
-    }
 }
 
 fn link(arm: &Arm) -> Result<LinkSpec> {

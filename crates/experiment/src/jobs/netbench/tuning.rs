@@ -1,11 +1,12 @@
 //! How the two ends of an arm are tuned: a factor of its own beside environment, kernel and link, so that
-//! each can be told from the others. An arm's name is followed by what it is tuned by: `oci+busy-poll`.
+//! each can be told from the others. An arm's name is followed by what it is tuned by: `oci/direct+busy-poll`.
 
 use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use datapath::Missing;
+use netbench::Test;
 use testbed::{Kind, Program};
 
 use super::arm::{Arm, Place};
@@ -71,12 +72,12 @@ impl Tuning {
         match self {
             Self::Unpinned | Self::Isolated if arm.place != Place::Apart => refuse(
                 "the arm itself says which CPUs it is on",
-                "direct, or an environment's arm",
+                "native/direct, or the arm of an environment",
             ),
             Self::Unpinned => Ok(()),
             Self::BusyPoll if arm.tool != Tool::Lowroad => refuse(
                 "only our own tool polls by an option of its own",
-                "direct+busy-poll",
+                "native/direct+busy-poll",
             ),
             Self::BusyPoll => Ok(()),
             Self::RealTime => crate::jobs::program::program("chrt", "apt-get install util-linux"),
@@ -89,7 +90,7 @@ impl Tuning {
             },
             Self::HugePages if !guest => refuse(
                 "only a virtual machine's memory is large enough to tell",
-                "vm+huge-pages",
+                "vm/direct+huge-pages",
             ),
             Self::HugePages => testbed::huge_pages(),
         }
@@ -123,10 +124,10 @@ impl Tuned {
     }
 
     /// What of a load the arm or its tool has not, tuned so.
-    pub(super) fn lacks(&self, test: &str, load: &Load) -> Option<String> {
-        let echoes = self.has(Tuning::BusyPoll) && test == "icmp";
+    pub(super) fn lacks(&self, test: Test, load: &Load) -> Option<String> {
+        let echoes = self.has(Tuning::BusyPoll) && test == Test::Icmp;
         let polls = || Some("has no socket that could poll for echoes".to_owned());
-        let arm = self.arm.lacks(test);
+        let arm = self.arm.lacks(test, load);
         arm.or_else(|| self.arm.tool.lacks(test, load))
             .or_else(|| echoes.then(polls).flatten())
     }
@@ -220,11 +221,16 @@ mod tests {
 
     #[test]
     fn an_arm_is_followed_by_what_it_is_tuned_by() {
-        let tuned = Tuned::find("oci-bridge+busy-poll+real-time").unwrap();
-        assert_eq!(tuned.arm.name, "oci-bridge");
+        let tuned = Tuned::find("oci/bridge+busy-poll+real-time").unwrap();
+        assert_eq!(tuned.arm.name, "oci/bridge");
         assert_eq!(tuned.names(), ["busy-poll", "real-time"]);
-        assert!(Tuned::find("direct").unwrap().tunings.is_empty());
-        for unknown in ["direct+", "direct+warp", "warp+busy-poll", "+busy-poll"] {
+        assert!(Tuned::find("native/direct").unwrap().tunings.is_empty());
+        for unknown in [
+            "native/direct+",
+            "native/direct+warp",
+            "warp+busy-poll",
+            "+busy-poll",
+        ] {
             assert!(Tuned::find(unknown).is_none(), "{unknown}");
         }
     }
@@ -238,18 +244,18 @@ mod tests {
         };
         assert!(why("same-cpu+unpinned").contains("which CPUs"));
         assert!(why("iperf3+busy-poll").contains("our own tool"));
-        assert!(why("direct+huge-pages").contains("virtual machine"));
-        assert_eq!(why("oci+unpinned"), "");
+        assert!(why("native/direct+huge-pages").contains("virtual machine"));
+        assert_eq!(why("oci/direct+unpinned"), "");
         let mut load = crate::plan::Plan::find("netbench-matrix").unwrap().loads[0].clone();
         load.options = toml::from_str("test = 'icmp'").unwrap();
-        let tuned = Tuned::find("direct+busy-poll").unwrap();
-        assert!(tuned.lacks("icmp", &load).unwrap().contains("poll"));
-        assert_eq!(tuned.lacks("tcp_rr", &load), None);
+        let tuned = Tuned::find("native/direct+busy-poll").unwrap();
+        assert!(tuned.lacks(Test::Icmp, &load).unwrap().contains("poll"));
+        assert_eq!(tuned.lacks(Test::TcpRr, &load), None);
     }
 
     #[test]
     fn tunings_change_what_is_started_and_where() {
-        let tuned = Tuned::find("direct+busy-poll+real-time+unpinned").unwrap();
+        let tuned = Tuned::find("native/direct+busy-poll+real-time+unpinned").unwrap();
         let mut command = Command::new("lowroad");
         command.arg("run");
         let words: Vec<_> = {

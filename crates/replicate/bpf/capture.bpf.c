@@ -107,41 +107,30 @@ SEC("tp_btf/sys_exit")
 int BPF_PROG(call_ends, struct pt_regs *regs, long result)
 {
 	struct file_key root = { .inode = root_inode };
-	__u8 kind = kind_of(regs->orig_ax);
+	/* A 64-bit call that made a 32-bit program of the task ends as one of that. */
+	bool other = in_other_call(bpf_get_current_task_btf()), writes;
+	__u8 kind = other ? 0 : kind_of(regs->orig_ax);
 	struct operation *operation = NULL;
 	struct file *file = NULL;
-	bool writes;
 
-	if (in_other_call(bpf_get_current_task_btf())) {
-		if (regs->orig_ax == OTHER_MMAP && result > 0)
-			tell_mapping(result, regs->di, regs->si);
-		if (regs->orig_ax == OTHER_OLD_MMAP && result > 0)
-			tell_mapping_at(result);
-		/* A 64-bit call that made a 32-bit program of the task ends as one. */
-		if (any_begun())
-			operation =
-				bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0);
-		if (operation && operation->begun)
-			end(operation, CALLS, result);
-		return 0;
-	}
-	if (vague)
+	if (vague && !other) {
 		asked(regs, result);
-	if (vague && result >= 0)
-		file = by_descriptor(regs, kind);
+		if (result >= 0)
+			file = by_descriptor(regs, kind);
+	}
 	writes = file && kind & (CALL_FIRST | CALL_THIRD);
 	/* Of all calls of the machine few change a file of the tree. */
 	if (writes || any_begun())
 		operation = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL,
 						 writes ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
-	if ((regs->orig_ax & ~SHORT_POINTERS) == call_mmap && result > 0)
-		tell_mapping(result, regs->r8, regs->r10);
+	if (result > 0)
+		maps(regs, result, other);
 	if (writes)
 		changes(operation, file);
-	if (regs->orig_ax == call_ioctl && result >= 0)
+	if (!other && regs->orig_ax == call_ioctl && result >= 0)
 		tell_exchanged(regs);
 	if (operation && operation->begun) {
-		end(operation, regs->orig_ax, result);
+		end(operation, other ? CALLS : regs->orig_ax, result);
 		/* Programs put a file in another's place once it is whole. */
 		if (result == 0 && kind & CALL_MOVES)
 			tell_sync(&root);

@@ -13,7 +13,7 @@
 #define EXCHANGES 0x40285881
 #define COMMITS 0x40585883
 
-static __always_inline void tell_other(__u64 at)
+__noinline int tell_other(__u64 at)
 {
 	struct inode *inode;
 	struct file_key file;
@@ -21,13 +21,14 @@ static __always_inline void tell_other(__u64 at)
 
 	if (bpf_probe_read_user(&descriptor, sizeof(descriptor), (void *)at)) {
 		__sync_fetch_and_add(&forgotten, 1);
-		return;
+		return 0;
 	}
 	inode = inode_of(descriptor);
 	if (!in_scope(inode) || !regular(inode))
-		return;
+		return 0;
 	file = file_of(inode);
 	tell(&file, EVENT_RANGE, HOOK_CALL, 0, END);
+	return 0;
 }
 
 /* Bytes of two files have changed places, of which the call may have neither as its own. */

@@ -83,22 +83,24 @@ static __always_inline struct inode *mapped_by(__u32 descriptor)
 	return inode;
 }
 
-static __always_inline void tell_mapping(__u64 address, __u32 descriptor, __u32 flags)
+/* Not static, as what follows: the verifier looks at it once, and not for each way to it. */
+__noinline int tell_mapping(__u64 address, __u32 descriptor, __u32 flags)
 {
 	struct area area = {};
 
 	if ((flags & MAP_TYPE) == MAP_PRIVATE || flags & MAP_ANONYMOUS)
-		return;
+		return 0;
 	/* A descriptor of an overlay's file maps one of its upper directory. */
 	if (overlay)
 		area.inode = inode_of(descriptor);
 	else if (!find_area(address, &area))
 		area.inode = mapped_by(descriptor);
 	tell_mapped_file(area.inode);
+	return 0;
 }
 
 /* Of a call whose arguments lie in memory. */
-static __always_inline void tell_mapping_at(__u64 address)
+__noinline int tell_mapping_at(__u64 address)
 {
 	struct area area = {};
 
@@ -106,6 +108,18 @@ static __always_inline void tell_mapping_at(__u64 address)
 		__sync_fetch_and_add(&forgotten, 1);
 	else if (area.inode && area.flags & VM_MAYSHARE)
 		tell_mapped_file(area.inode);
+	return 0;
+}
+
+/* A call may have mapped something at the address that it has returned. */
+static __always_inline void maps(struct pt_regs *regs, __u64 address, bool other)
+{
+	if (!other && (regs->orig_ax & ~SHORT_POINTERS) == call_mmap)
+		tell_mapping(address, regs->r8, regs->r10);
+	if (other && regs->orig_ax == OTHER_MMAP)
+		tell_mapping(address, regs->di, regs->si);
+	if (other && regs->orig_ax == OTHER_OLD_MMAP)
+		tell_mapping_at(address);
 }
 
 #endif

@@ -111,13 +111,16 @@ static __always_inline struct file *by_descriptor(struct pt_regs *regs, __u8 kin
 static __always_inline void changes(struct operation *operation, struct file *file)
 {
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
+	struct file_key key;
 
 	if (!regular(inode))
 		return;
-	if (operation)
+	if (operation) {
 		remember(operation, inode, FLAG_VAGUE | HOOK_CALL, ~0ULL, 0);
-	else
-		tell_at_once(inode, FLAG_VAGUE | HOOK_CALL, 0, END);
+		return;
+	}
+	key = file_of(inode);
+	tell(&key, EVENT_RANGE, HOOK_CALL, 0, END);
 }
 
 /* Whoever reads the file asks so whether stores to it are to be looked for. */

@@ -333,7 +333,7 @@ fn a_server_that_cannot_be_asked_is_left_out_with_what_to_do() {
         ("metal", "refuses this client", "token-file of [host.metal]"),
         (
             "box",
-            "onnection refused",
+            "Connection refused",
             "run there: lowroad netbench serve --listen 0.0.0.0:7412",
         ),
     ] {

@@ -255,7 +255,7 @@ fn sizes_flows_and_streams_of_datagrams_are_offered_as_they_are_asked_for() {
         let per_message = number("all_bytes") / number("all_messages");
         match load {
             "size=16384 test=tcp_rr" => {
-                assert!((per_message / 16384.0 - 1.0).abs() < 0.02, "{trial}")
+                assert!((per_message / 16384.0 - 1.0).abs() < 0.02, "{trial}");
             }
             "rate=20000 test=udp_stream" => {
                 assert!((per_message - 1472.0).abs() < 1.0, "{trial}");

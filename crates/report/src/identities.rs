@@ -18,7 +18,7 @@ type Counts = BTreeMap<String, u64>;
 /// None where a counter is absent.
 type Holds = fn(&Counts) -> Option<bool>;
 
-const IDENTITIES: [(&str, Holds); 4] = [
+const IDENTITIES: [(&str, Holds); 5] = [
     ("received = unique + duplicates + foreign", |counts| {
         let sum = counts.get("unique")? + counts.get("duplicates")? + counts.get("foreign")?;
         Some(*counts.get("received")? == sum)
@@ -34,6 +34,9 @@ const IDENTITIES: [(&str, Holds); 4] = [
     }),
     ("negative delays = 0", |counts| {
         Some(*counts.get("negative_delays")? == 0)
+    }),
+    ("both ends counted the same", |counts| {
+        Some(*counts.get("ends_disagree")? == 0)
     }),
 ];
 

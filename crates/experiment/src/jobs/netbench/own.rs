@@ -118,10 +118,14 @@ fn judge(said: &Value, outcome: &mut Outcome) {
             share * 100.0
         ));
     }
-    if said["far"].is_object() && !adds_up(said, flows) {
-        outcome
-            .flags
-            .push("the ends do not agree on what there was".to_owned());
+    if said["far"].is_object() {
+        let disagree = !adds_up(said, flows);
+        let counted = ("ends_disagree".to_owned(), disagree.into());
+        outcome.counts.extend([counted]);
+        if disagree {
+            let flag = "the ends do not agree on what there was";
+            outcome.flags.push(flag.to_owned());
+        }
     }
 }
 
@@ -261,6 +265,11 @@ mod tests {
         // Reads and writes of a connection are of any size.
         assert_eq!(stream("up", Value::Null, ten, [3, 1000]), [""; 0]);
         assert_eq!(stream("up", Value::Null, ten, [10, 999]), disagree);
+        let counted = |far: u64| {
+            let outcome = transacted(|said| said["far"]["all_bytes"] = far.into()).unwrap();
+            outcome.counts["ends_disagree"]
+        };
+        assert_eq!([counted(1101), counted(1200)], [0, 1]);
     }
 
     #[test]

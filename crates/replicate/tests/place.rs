@@ -62,6 +62,8 @@ fn a_name_is_as_the_disk_has_it_where_case_is_ignored() {
         following.check(&tree);
         shell(&tree, "echo more >>d/name");
         following.check(&tree);
+        // That it was read for this has been told, too.
+        following.catch_up();
         shell(&tree, "echo 3 >file; mv file d/NAME");
         following.check(&tree);
         shell(&tree, "mv d/OTHER d/third; rm d/name; echo 4 >d/nAME");

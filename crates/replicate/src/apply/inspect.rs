@@ -240,13 +240,42 @@ fn may_have(node: &Node) -> bool {
     matches!(node.kind, Kind::Regular | Kind::Directory)
 }
 
-/// Whether it has the time that it was given; some file systems keep no parts of seconds.
+/// Whether it has the time that it was given.
 pub(super) fn is_of(node: &Node, status: &Stat) -> bool {
     let Some(attributes) = &node.attributes else {
         return true;
     };
-    let seconds = attributes.modified_ns.div_euclid(1_000_000_000);
-    let rest = attributes.modified_ns.rem_euclid(1_000_000_000);
-    let there = i64::try_from(status.st_mtime_nsec).unwrap_or_default();
-    status.st_mtime == seconds && (there == rest || there == 0)
+    let rest = i64::try_from(status.st_mtime_nsec).unwrap_or_default();
+    is_kept(attributes.modified_ns, (status.st_mtime, rest))
+}
+
+/// Whether a time in nanoseconds became these seconds and the rest of one: some file systems keep no parts of seconds,
+/// and cut what does not fit into 32 bits of them to the first or the last second that they have.
+fn is_kept(given: i64, (seconds, rest): (i64, i64)) -> bool {
+    let (wanted, parts) = (
+        given.div_euclid(1_000_000_000),
+        given.rem_euclid(1_000_000_000),
+    );
+    let late = (i32::MAX.into()..wanted).contains(&seconds);
+    let early = (wanted + 1..=i32::MIN.into()).contains(&seconds);
+    late || early || (seconds == wanted && (rest == parts || rest == 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_kept;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    #[test]
+    fn a_time_is_kept_as_the_file_system_can() {
+        assert!(is_kept(5 * SECOND + 7, (5, 7)) && is_kept(5 * SECOND + 7, (5, 0)));
+        assert!(!is_kept(5 * SECOND + 7, (5, 6)) && !is_kept(5 * SECOND, (4, 0)));
+        assert!(is_kept(-SECOND, (-1, 0)) && !is_kept(-SECOND, (i32::MIN.into(), 0)));
+        let (last, first) = (i64::from(i32::MAX), i64::from(i32::MIN));
+        let (late, early) = (last + 1000, first - 1000);
+        assert!(is_kept(late * SECOND, (last, 0)) && is_kept(early * SECOND, (first, 0)));
+        assert!(!is_kept(late * SECOND, (last - 1, 0)) && !is_kept(early * SECOND, (first + 1, 0)));
+        assert!(!is_kept(late * SECOND, (late + 1, 0)) && !is_kept(early * SECOND, (early - 1, 0)));
+    }
 }

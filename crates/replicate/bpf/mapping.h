@@ -78,6 +78,11 @@ static __always_inline struct inode *mapped_by(__u32 descriptor)
 
 		if (BPF_CORE_READ((struct super_block___magic *)on, s_magic) != OVERLAY_MAGIC)
 			break;
+		/* Overlays were not there yet when this was loaded: nobody knows what it is. */
+		if (!bpf_core_type_exists(struct ovl_inode)) {
+			__sync_fetch_and_add(&forgotten, 1);
+			return NULL;
+		}
 		inode = upper_of(inode);
 	}
 	return inode;

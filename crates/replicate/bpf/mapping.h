@@ -67,6 +67,12 @@ static __always_inline void tell_mapped_file(struct inode *inode)
 		tell(&file, EVENT_MAPPED, HOOK_MAPPING, 1, 0);
 }
 
+/* Apart, so that nothing of it is done before it is known that it can be. */
+static __noinline struct inode *layer_of(struct inode *inode)
+{
+	return upper_of(inode);
+}
+
 /* The inode whose pages are mapped by a file's descriptor; none where nobody can tell. */
 static __always_inline struct inode *mapped_by(__u32 descriptor)
 {
@@ -83,7 +89,7 @@ static __always_inline struct inode *mapped_by(__u32 descriptor)
 			__sync_fetch_and_add(&forgotten, 1);
 			return NULL;
 		}
-		inode = upper_of(inode);
+		inode = layer_of(inode);
 	}
 	return inode;
 }

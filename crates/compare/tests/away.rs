@@ -306,7 +306,7 @@ fn a_server_that_dies_in_the_middle_takes_its_own_arm_along_and_no_other() {
     let said = stderr(&output);
     let lines: Vec<&str> = said
         .lines()
-        .filter(|line| line.contains("is gone"))
+        .filter(|line| line.contains("WARN") && line.contains("is gone"))
         .collect();
     assert!(lines.len() == 1 && lines[0].contains("box: "), "{said}");
     assert!(

@@ -272,11 +272,11 @@ fn a_server_that_dies_in_the_middle_takes_its_own_arm_along_and_no_other() {
         // It has served one trial, and is in the next one. What there is of it is longer than it is silent.
         let busy = |said: &Value| said["status"]["clients"] == 1 && said["status"]["tests"] == 2;
         while running.try_wait().unwrap().is_none() {
-            if server.said.try_iter().any(|said| busy(&said)) {
+            let said = server.said.recv_timeout(Duration::from_millis(100));
+            if said.is_ok_and(|said| busy(&said)) {
                 server.kill();
                 break;
             }
-            std::thread::sleep(Duration::from_millis(5));
         }
         running.wait_with_output().unwrap()
     });

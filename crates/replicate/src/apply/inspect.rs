@@ -252,10 +252,8 @@ pub(super) fn is_of(node: &Node, status: &Stat) -> bool {
 /// Whether a time in nanoseconds became these seconds and the rest of one: some file systems keep no parts of seconds,
 /// and cut what does not fit into 32 bits of them to the first or the last second that they have.
 fn is_kept(given: i64, (seconds, rest): (i64, i64)) -> bool {
-    let (wanted, parts) = (
-        given.div_euclid(1_000_000_000),
-        given.rem_euclid(1_000_000_000),
-    );
+    let wanted = given.div_euclid(1_000_000_000);
+    let parts = given.rem_euclid(1_000_000_000);
     let late = (i32::MAX.into()..wanted).contains(&seconds);
     let early = (wanted + 1..=i32::MIN.into()).contains(&seconds);
     late || early || (seconds == wanted && (rest == parts || rest == 0))

@@ -73,25 +73,32 @@ static __noinline struct inode *layer_of(struct inode *inode)
 	return upper_of(inode);
 }
 
-/* The inode whose pages are mapped by a file's descriptor; none where nobody can tell. */
+/*
+ * The inode whose pages are mapped by a file's descriptor. Where nobody can tell, because it is
+ * closed by now, or of a file system above others that is no overlay or was not there yet when this
+ * was loaded, any file may be it.
+ */
 static __always_inline struct inode *mapped_by(__u32 descriptor)
 {
 	struct inode *inode = inode_of(descriptor);
+	bool known = inode;
 	int i;
 
 	for (i = 0; i < STACKED && inode; i++) {
-		struct super_block *on = BPF_CORE_READ(inode, i_sb);
+		struct super_block___kind *on = (void *)BPF_CORE_READ(inode, i_sb);
 
-		if (BPF_CORE_READ((struct super_block___magic *)on, s_magic) != OVERLAY_MAGIC)
+		if (!BPF_CORE_READ(on, s_stack_depth))
 			break;
-		/* Overlays were not there yet when this was loaded: nobody knows what it is. */
-		if (!bpf_core_type_exists(struct ovl_inode)) {
-			__sync_fetch_and_add(&forgotten, 1);
-			return NULL;
-		}
+		known = BPF_CORE_READ(on, s_magic) == OVERLAY_MAGIC &&
+			bpf_core_type_exists(struct ovl_inode);
+		if (!known)
+			break;
 		inode = layer_of(inode);
 	}
-	return inode;
+	if (known)
+		return inode;
+	__sync_fetch_and_add(&forgotten, 1);
+	return NULL;
 }
 
 /* Not static, as what follows: the verifier looks at it once, and not for each way to it. */

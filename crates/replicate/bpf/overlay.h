@@ -24,8 +24,9 @@ struct ovl_inode {
 	struct inode vfs_inode;
 } __attribute__((preserve_access_index));
 
-struct super_block___magic {
+struct super_block___kind {
 	unsigned long s_magic;
+	int s_stack_depth;
 } __attribute__((preserve_access_index));
 
 /* What the kernel has of a file that userspace has open. */
@@ -154,7 +155,7 @@ static __always_inline void answer(struct pt_regs *regs, struct inode *inode)
 	if (upper_file_system) {
 		upper_device = BPF_CORE_READ(upper_file_system, s_dev);
 		answer.magic =
-			BPF_CORE_READ((struct super_block___magic *)upper_file_system, s_magic);
+			BPF_CORE_READ((struct super_block___kind *)upper_file_system, s_magic);
 	}
 	answer.inode = BPF_CORE_READ(inode, i_ino);
 	upper = upper_of(inode);

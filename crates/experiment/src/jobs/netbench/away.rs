@@ -82,8 +82,13 @@ impl Away {
 
     /// The command that is to run there.
     fn serve(&self) -> String {
-        let port = client::resolve(self.target()).map_or(netbench::PORT, |at| at.port());
-        format!("run there: lowroad netbench serve --listen 0.0.0.0:{port} --token-file FILE")
+        let at = client::resolve(self.target());
+        let any = match &at {
+            Ok(at) if at.is_ipv6() => "[::]",
+            _ => "0.0.0.0",
+        };
+        let port = at.map_or(netbench::PORT, |at| at.port());
+        format!("run there: lowroad netbench serve --listen {any}:{port} --token-file FILE")
     }
 
     /// One trial, of which nothing is set up and nothing is left.
@@ -186,6 +191,12 @@ mod tests {
         assert!(missing.what.contains(&address.to_string()), "{missing}");
         let port = format!("--listen 0.0.0.0:{} ", address.port());
         assert!(missing.remedy.contains(&port), "{}", missing.remedy);
+        let missing = at("tcp://[::1]:1").check("metal").unwrap_err();
+        assert!(
+            missing.remedy.contains("--listen [::]:1 "),
+            "{}",
+            missing.remedy
+        );
         let mut with_token = at(&format!("tcp://{address}"));
         with_token.token_file = Some("/nowhere/token".into());
         let missing = with_token.check("metal").unwrap_err();

@@ -142,18 +142,21 @@ static __noinline int remember(struct operation *operation, struct inode *inode,
 
 /*
  * Whether what the task does goes on after it is told, and its end tells nothing: there was no
- * memory to remember its call, or it is in none and the kernel writes in its name, as its core,
- * what is accounted of it when it exits, and what is left to do after a call. A store through
- * memory is in no call either, and told by its page.
+ * memory to remember its call, or it seems to be in none, as where a tracer has set its result, and
+ * where the kernel writes in its name its core, what is accounted of it when it exits, and what is
+ * left to do after a call. A store through memory is in no call either, and told by its page.
  */
-static __always_inline bool ends_untold(struct task_struct *task)
+static __always_inline bool ends_untold(struct task_struct *task, struct inode *inode)
 {
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 
 	if (in_call(task))
 		return true;
-	return vague && (task->flags & (TASK_EXITS | TASK_DUMPS | TASK_KILLED) ||
-			 (long)regs->orig_ax != NO_CALL);
+	/* A file system that tells each change tells it of a file afterwards, of names before. */
+	if (!vague && !is_directory(inode))
+		return false;
+	return task->flags & (TASK_EXITS | TASK_DUMPS | TASK_KILLED) ||
+	       (long)regs->orig_ax != NO_CALL;
 }
 
 /* Something of the inode changes, and of its bytes those from `from` up to `to`. */
@@ -169,7 +172,7 @@ static __noinline int touch_range(struct inode *inode, __u32 flags, __u64 from, 
 	operation = running();
 	if (operation)
 		return remember(operation, inode, flags, from, to);
-	if (ends_untold(bpf_get_current_task_btf())) {
+	if (ends_untold(bpf_get_current_task_btf(), inode)) {
 		flags |= FLAG_MIDDLE;
 		if (vague && from >= to) {
 			from = 0;

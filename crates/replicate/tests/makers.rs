@@ -12,6 +12,8 @@ use std::process::{Command, Stdio};
 
 use bed::file_system::{Format, within};
 use follow::{Following, shell};
+#[cfg(target_arch = "x86_64")]
+use nix::libc;
 use replicate::capture::Options;
 use sys::require::{Class, skip};
 
@@ -275,4 +277,76 @@ fn a_program_that_dies_after_a_call_that_there_is_not_holds_up_no_epoch() {
             following.check(&tree);
         }
     });
+}
+
+/// A program whose tracer says what a call returns before it has begun.
+#[cfg(target_arch = "x86_64")]
+const IS_TRACED: &str = r"
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int count, char **arguments)
+{
+	struct user_regs_struct registers;
+	int status, call = atoi(arguments[1]), stops = 0;
+	pid_t program = fork();
+
+	if (!program) {
+		ptrace(PTRACE_TRACEME, 0, 0, 0);
+		raise(SIGSTOP);
+		_exit(syscall(call, arguments[2], arguments[3]) != 0);
+	}
+	waitpid(program, &status, 0);
+	for (;;) {
+		ptrace(PTRACE_SYSCALL, program, 0, 0);
+		waitpid(program, &status, 0);
+		if (!WIFSTOPPED(status))
+			return !WIFEXITED(status) || WEXITSTATUS(status) || stops != 2;
+		ptrace(PTRACE_GETREGS, program, 0, &registers);
+		if ((int)registers.orig_rax != call || stops++)
+			continue;
+		registers.rax = 0;
+		ptrace(PTRACE_SETREGS, program, 0, &registers);
+	}
+}
+";
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn what_a_program_does_whose_tracer_sets_results_is_said() {
+    let calls: [(_, &[_]); 5] = [
+        (libc::SYS_rename, &["one", "d/moved"]),
+        (libc::SYS_link, &["d/moved", "link"]),
+        (libc::SYS_symlink, &["link", "symlink"]),
+        (libc::SYS_unlink, &["link"]),
+        (libc::SYS_rename, &["d", "moved"]),
+    ];
+    for format in [Format::Ext4, Format::Xfs, Format::Btrfs, Format::Tmpfs] {
+        within(|bed| {
+            std::fs::write(bed.scratch().join("traced.c"), IS_TRACED).unwrap();
+            shell(bed.scratch(), "gcc -O1 -o traced traced.c");
+            let Some(tree) = bed.follow(format, "tree") else {
+                return;
+            };
+            shell(&tree, "echo 1 >one; mkdir d; sync");
+            let options = Options {
+                look: true,
+                ..Options::default()
+            };
+            let mut following = Following::start(&tree, options);
+            following.check(&tree);
+            for (call, arguments) in calls {
+                println!("{format:?}: {call} {arguments:?}");
+                let mut traced = Command::new(bed.scratch().join("traced"));
+                traced.arg(call.to_string()).args(arguments);
+                let ended = traced.current_dir(&tree).status().unwrap();
+                assert!(ended.success(), "{ended}");
+                following.check(&tree);
+            }
+        });
+    }
 }

@@ -68,6 +68,12 @@ fn a_name_is_as_the_disk_has_it_where_case_is_ignored() {
         following.check(&tree);
         shell(&tree, "mv d/OTHER d/third; rm d/name; echo 4 >d/nAME");
         following.check(&tree);
+        shell(&tree, "echo 5 >d/Two; ln d/Two two");
+        following.check(&tree);
+        following.catch_up();
+        // Else the kernel would know the name that stays.
+        shell(&tree, "sync; echo 2 >/proc/sys/vm/drop_caches; rm d/TWO");
+        following.check(&tree);
     });
 }
 

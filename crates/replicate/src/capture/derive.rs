@@ -210,7 +210,7 @@ impl Deriver {
             What::State(state) => self.state(file, flags, &state)?,
             What::Unlink(state) => {
                 if let Some((directory, name)) = &state.name {
-                    self.unlink(*directory, name);
+                    self.unlinked(file, *directory, name);
                 }
             }
             What::Gone => self.gone(file),

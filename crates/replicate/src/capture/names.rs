@@ -67,6 +67,18 @@ impl Deriver {
         }
     }
 
+    /// The file has lost this name, or one that differs in case, where that is ignored: it is told as it was asked for.
+    pub(super) fn unlinked(&mut self, file: File, directory: File, name: &Name) {
+        let named = self.tree.child(directory, name);
+        if named == Some(file) {
+            self.unlink(directory, name);
+        } else if self.is(directory, &Kind::Directory)
+            && (named.is_some() || self.tree.get(file).is_some())
+        {
+            self.doubt(directory, Part::Names);
+        }
+    }
+
     pub(super) fn link(&mut self, directory: File, name: Name, file: File) {
         self.free(directory, file);
         let before = self.tree.child(directory, &name);

@@ -14,12 +14,12 @@ use std::thread;
 
 use bed::file_system::within;
 use bed::trees::{Difference, What, differences};
-use common::{data, epoch, link, mode, new, start, unlink};
+use common::{data, epoch, file, link, mode, new, start, unlink};
 use histories::History;
 use nix::mount::{MsFlags, mount};
 use replicate::apply::{Error, Gate, Options, Replica};
 use replicate::log::compact;
-use replicate::record::{Entry, Kind};
+use replicate::record::{Attributes, Change as Changed, Entry, Kind};
 use replicate::restore::{self, restore};
 use tempfile::TempDir;
 
@@ -488,4 +488,110 @@ fn a_full_disk_is_said_and_nothing_is_lost() {
         drop(replica);
         check(&log, &to, Options::default());
     });
+}
+
+/// Attributes that files have in common which come out of one archive.
+fn alike(inode: u64) -> Entry {
+    Entry::Change(Changed::Attributes {
+        file: file(inode),
+        attributes: Attributes {
+            mode: 0o644,
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            modified_ns: 1_000_000_000,
+        },
+    })
+}
+
+#[test]
+fn what_looks_alike_below_directories_that_were_moved_half_way_is_not_mixed_up() {
+    let begun = [
+        start(),
+        mode(2, 0o755),
+        new(10, Kind::Directory),
+        mode(10, 0o755),
+        link(2, "current", 10),
+        new(11, Kind::Directory),
+        mode(11, 0o755),
+        link(2, "next", 11),
+        new(20, Kind::Directory),
+        mode(20, 0o755),
+        link(10, "deep", 20),
+        new(21, Kind::Directory),
+        mode(21, 0o755),
+        link(11, "deep", 21),
+        new(12, Kind::Regular),
+        data(12, 0, b"one"),
+        alike(12),
+        link(20, "version", 12),
+        new(13, Kind::Regular),
+        data(13, 0, b"two"),
+        alike(13),
+        link(21, "version", 13),
+        epoch(1),
+    ];
+    let moves: [&[Entry]; 2] = [
+        &[link(2, "old", 10), link(2, "current", 11), epoch(2)],
+        // They change places.
+        &[
+            link(2, "aside", 10),
+            link(2, "current", 11),
+            link(2, "next", 10),
+            epoch(2),
+        ],
+    ];
+    for change in moves {
+        for calls in 0.. {
+            let folder = folder();
+            let (log, to) = (folder.path().join("log"), folder.path().join("replica"));
+            histories::write(&log, &begun);
+            check(&log, &to, Options::default());
+            histories::write(&log, change);
+            let done = stopped(&log, &to, calls);
+            check(&log, &to, Options::default());
+            if done {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_somebody_else_wrote_does_not_get_the_attributes_of_what_was_there() {
+    let Set {
+        folder: _folder,
+        log,
+        to,
+    } = set();
+    let mut replica = Replica::open(&log, &to, Options::default()).unwrap();
+    let other = to.join("tree/other");
+    fs::write(&other, "TWELVE").unwrap();
+    histories::write(&log, &[mode(12, 0o600), epoch(2)]);
+    let refused = replica.apply(None);
+    assert!(matches!(refused, Err(Error::Changed { .. })), "{refused:?}");
+    drop(replica);
+    let refused = Replica::open(&log, &to, Options::default());
+    assert!(matches!(refused, Err(Error::Changed { .. })), "{refused:?}");
+    let repair = Options {
+        repair: true,
+        ..Options::default()
+    };
+    check(&log, &to, repair);
+    assert_eq!(fs::read_to_string(&other).unwrap(), "twelve");
+}
+
+#[test]
+fn nobody_else_keeps_an_applier_from_its_replica() {
+    let Set {
+        folder: _folder,
+        log,
+        to,
+    } = set();
+    let lock = to.join("lock");
+    let mode = || fs::metadata(&lock).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(), 0o600);
+    // One that was made by others.
+    fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
+    check(&log, &to, Options::default());
+    assert_eq!(mode(), 0o600);
 }

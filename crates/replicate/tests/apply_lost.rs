@@ -13,7 +13,7 @@ use bed::file_system::{Format, within};
 use bed::trees::extended;
 use common::{data, epoch, file, link, mode, new, start};
 use nix::mount::{MsFlags, mount};
-use replicate::apply::{Applied, Error, Options, Replica};
+use replicate::apply::{Applied, Error, Gate, Options, Replica};
 use replicate::log::{self, Durability, Writer, compact};
 use replicate::record::{Change, Entry, Kind};
 
@@ -98,6 +98,54 @@ fn a_log_that_lost_its_end_is_waited_for_and_told_from_another() {
         matches!(behind, Err(Error::Behind { epoch: 2, .. })),
         "{behind:?}"
     );
+}
+
+/// What is there of a step that was cut off, only the log tells of which it was.
+#[test]
+fn a_step_that_was_cut_off_is_not_finished_by_another_log() {
+    let attribute = |value: &[u8]| {
+        Entry::Change(Change::Extended {
+            file: file(11),
+            all: vec![(b"user.a".to_vec(), value.to_vec())],
+        })
+    };
+    let value = |to: &Path| extended(&to.join("tree/file"))[0].1.clone();
+    let mut refused = 0;
+    for calls in 0.. {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let place = |name: &str| folder.path().join(name);
+        let (log, to) = (place("log"), place("replica"));
+        let mut entries = begun();
+        entries.insert(4, attribute(b"1"));
+        write(&log, 5, &entries);
+        apply(&log, &to).unwrap().unwrap();
+        let short = copied(&log, place("short"));
+        let other = copied(&log, place("other"));
+        write(&log, 6, &[attribute(b"2"), epoch(2)]);
+        let closing = Options {
+            gate: Gate::closing_after(calls),
+            ..Options::default()
+        };
+        let cut = Replica::open(&log, &to, closing).and_then(|mut replica| replica.apply(None));
+        if cut.is_ok() {
+            break;
+        }
+        // It has lost its end, or goes on otherwise, and says nothing of the file.
+        let new = [new(12, Kind::Regular), mode(12, 0o600), link(2, "new", 12)];
+        write(&other, 8, &new);
+        write(&other, 8, &[epoch(2)]);
+        for (log, name) in [(&short, "one"), (&other, "two")] {
+            let to = copied(&to, place(name));
+            match apply(log, &to) {
+                Ok(_) => assert_eq!(value(&to), b"1", "{calls} calls"),
+                Err(Error::Short { .. } | Error::Behind { .. }) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        apply(&log, &to).unwrap().unwrap();
+        assert_eq!(value(&to), b"2");
+    }
+    assert!(refused > 0);
 }
 
 #[test]

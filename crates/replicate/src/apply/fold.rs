@@ -32,6 +32,17 @@ impl Target {
     }
 }
 
+/// Files of later records.
+#[derive(Debug, Default)]
+pub(super) struct Later {
+    /// Something of them changes that is not a name.
+    pub(super) changed: BTreeSet<File>,
+    /// They get a name.
+    pub(super) named: BTreeSet<File>,
+    /// When the capture wrote the epochs among them.
+    pub(super) epochs: BTreeSet<u64>,
+}
+
 #[derive(Debug)]
 pub(super) struct Fold {
     folder: PathBuf,
@@ -124,24 +135,32 @@ impl Fold {
         self.root_before = self.tree.root();
     }
 
-    /// Files that records speak of that were not folded yet, of more than their names.
-    pub(super) fn later(&self) -> Result<BTreeSet<File>, log::Error> {
+    /// What records speak of that were not folded yet.
+    pub(super) fn later(&self) -> Result<Later, log::Error> {
         let mut reader = self.reader.clone();
-        let mut files = BTreeSet::new();
+        let mut later = Later::default();
         while let Some(located) = reader.read()? {
-            if let Entry::Change(
-                Change::New { file, .. }
-                | Change::Attributes { file, .. }
-                | Change::Extended { file, .. }
-                | Change::Data { file, .. }
-                | Change::Size { file, .. }
-                | Change::Hole { file, .. },
-            ) = located.record.entry
-            {
-                files.insert(file);
+            match located.record.entry {
+                Entry::Change(
+                    Change::New { file, .. }
+                    | Change::Attributes { file, .. }
+                    | Change::Extended { file, .. }
+                    | Change::Data { file, .. }
+                    | Change::Size { file, .. }
+                    | Change::Hole { file, .. },
+                ) => {
+                    later.changed.insert(file);
+                }
+                Entry::Change(Change::Link { file, .. }) => {
+                    later.named.insert(file);
+                }
+                Entry::Epoch { .. } => {
+                    later.epochs.insert(located.record.at_ns);
+                }
+                _ => {}
             }
         }
-        Ok(files)
+        Ok(later)
     }
 
     /// The step is done: of bytes, only those that are in no tree yet stay known.

@@ -11,10 +11,11 @@ mod state;
 mod step;
 pub(crate) mod wipe;
 
-use std::fs::{DirBuilder, File, TryLockError};
+use std::collections::BTreeSet;
+use std::fs::{DirBuilder, TryLockError};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
@@ -22,9 +23,10 @@ use rustix::{fs, io::Errno};
 
 use crate::make::Maker;
 pub use crate::make::{Gate, Left};
+use crate::record::{File, Kind};
 use crate::restore::{self, fill};
 pub use error::Error;
-use fold::{Fold, Target};
+use fold::{Fold, Later, Target};
 use folders::Folders;
 use inspect::{Found, inspect};
 use plan::{Plan, View};
@@ -86,7 +88,7 @@ pub struct Replica {
     /// What has to be put right with the next step.
     found: Found,
     pending: bool,
-    _lock: File,
+    _lock: std::fs::File,
 }
 
 impl Replica {
@@ -235,16 +237,53 @@ impl Replica {
         Ok(())
     }
 
-    /// What may have been changed already, unfinished: all that later records speak of.
+    /// What may have been changed already, unfinished: all that later records speak of, and what is below directories
+    /// that they move. One of those may have another's place by now, with files that look alike.
     fn suspect(&mut self) -> Result<(), Error> {
-        for file in self.fold.later()? {
-            let Some(node) = self.fold.tree.get(file) else {
+        let Later {
+            changed,
+            named,
+            epochs,
+        } = self.fold.later()?;
+        let State {
+            phase,
+            to_ns,
+            epoch,
+            ..
+        } = self.kept.now;
+        if phase == Phase::Placing && to_ns != 0 && !epochs.contains(&to_ns) {
+            // It has lost that, or another in its place.
+            let log = self.log.clone();
+            return Err(match epochs.is_empty() {
+                true => Error::Short { log, epoch },
+                false => Error::Behind { log, epoch },
+            });
+        }
+        let tree = &self.fold.tree;
+        let is_directory = |file: File| {
+            tree.get(file)
+                .is_some_and(|node| node.kind == Kind::Directory)
+        };
+        let known = changed.into_iter().filter(|file| tree.get(*file).is_some());
+        let (worn, lost): (Vec<_>, Vec<_>) = known.partition(|file| is_directory(*file));
+        self.found.worn.extend(worn);
+        self.found.lost.extend(lost);
+        let mut moved: Vec<File> = named
+            .into_iter()
+            .filter(|file| is_directory(*file))
+            .collect();
+        let mut seen = BTreeSet::new();
+        while let Some(directory) = moved.pop() {
+            if !seen.insert(directory) {
                 continue;
-            };
-            if node.kind == crate::record::Kind::Directory {
-                self.found.worn.insert(file);
-            } else {
-                self.found.lost.insert(file);
+            }
+            self.found.worn.insert(directory);
+            for (_, file) in tree.children(directory) {
+                if is_directory(file) {
+                    moved.push(file);
+                } else {
+                    self.found.lost.insert(file);
+                }
             }
         }
         Ok(())
@@ -360,6 +399,7 @@ impl Replica {
         step.stage()?;
         let placing = State {
             phase: Phase::Placing,
+            to_ns: target.at_ns,
             ..self.kept.now
         };
         // A disk that still says `Ended` has a tree that nobody is said to have changed.
@@ -429,6 +469,7 @@ impl Replica {
     fn say(&mut self, phase: Phase, durably: bool) -> Result<(), Error> {
         let state = State {
             phase,
+            to_ns: 0,
             ..self.kept.now
         };
         let said = self.kept.say(state, durably);
@@ -447,14 +488,18 @@ fn is_blank(to: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-fn lock(to: &Path) -> Result<File, Error> {
+/// Whoever could open it could keep everybody from applying.
+fn lock(to: &Path) -> Result<std::fs::File, Error> {
     let path = to.join(LOCK);
-    let opened = File::options()
+    let failed = |cause| Error::of(path.clone(), cause);
+    let opened = std::fs::File::options()
         .write(true)
         .create(true)
         .truncate(false)
+        .mode(0o600)
         .open(&path);
-    let file = opened.map_err(|cause| Error::of(path.clone(), cause))?;
+    let file = opened.map_err(failed)?;
+    fs::fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(|errno| failed(errno.into()))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Error::Busy(to.to_owned())),

@@ -134,7 +134,7 @@ pub(super) struct Plan {
     /// To be made outside of the tree: new, or with other bytes.
     pub(super) fresh: Vec<File>,
     /// Regular files whose bytes are changed where they are.
-    pub(super) in_place: Vec<File>,
+    pub(super) in_place: BTreeSet<File>,
     /// Files that get further names.
     pub(super) linked: BTreeMap<File, (Directory, Name)>,
     /// Directories to be taken out of the tree, deepest first: they move, or they are gone.
@@ -257,7 +257,7 @@ impl Plan {
                     self.linked.insert(file, from.clone());
                 }
                 if bytes {
-                    self.in_place.push(file);
+                    self.in_place.insert(file);
                 }
                 let same = was.attributes == now.attributes && was.extended == now.extended;
                 if bytes || worn || !same {

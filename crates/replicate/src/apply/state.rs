@@ -38,6 +38,9 @@ pub(super) struct State {
     /// When the capture wrote that: a log that lost its end with the power may have another record of that number by now.
     /// Zero where a version before this was not told.
     pub(super) at_ns: u64,
+    /// While it is being placed, when the capture wrote the epoch that it becomes: what of that is there already, only a log
+    /// tells that has it. Zero where that is not known.
+    pub(super) to_ns: u64,
     /// Which start of the machine wrote it.
     pub(super) boot: [u8; 36],
 }
@@ -57,6 +60,7 @@ impl State {
             Phase::Ended => 3,
         });
         bytes.extend(self.at_ns.to_le_bytes());
+        bytes.extend(self.to_ns.to_le_bytes());
         bytes.resize(BYTES - 4, 0);
         bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
         bytes
@@ -75,7 +79,8 @@ impl State {
         let (record, said) = said.split_first_chunk::<8>()?;
         let (boot, said) = said.split_first_chunk::<36>()?;
         let (phase, said) = said.split_first()?;
-        let (at_ns, _) = said.split_first_chunk::<8>()?;
+        let (at_ns, said) = said.split_first_chunk::<8>()?;
+        let (to_ns, _) = said.split_first_chunk::<8>()?;
         let phase = match phase {
             0 => Phase::Nothing,
             1 => Phase::Whole,
@@ -89,6 +94,7 @@ impl State {
             epoch: u64::from_le_bytes(*epoch),
             record: u64::from_le_bytes(*record),
             at_ns: u64::from_le_bytes(*at_ns),
+            to_ns: u64::from_le_bytes(*to_ns),
             boot: *boot,
         };
         (*magic == MAGIC).then_some((u64::from_le_bytes(*turn), state))
@@ -184,6 +190,7 @@ impl Default for State {
             epoch: 0,
             record: 0,
             at_ns: 0,
+            to_ns: 0,
             boot: [0; 36],
         }
     }

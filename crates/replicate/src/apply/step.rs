@@ -50,7 +50,20 @@ impl Step<'_> {
             let there = self.old(*file, OFlags::RDWR);
             there.map_err(|fault| self.fault(*file, fault))?;
         }
+        for file in &self.plan.attributes {
+            if self.keeps_bytes(*file).is_some() {
+                let there = self.is_as_applied(*file);
+                there.map_err(|fault| self.fault(*file, fault))?;
+            }
+        }
         Ok(())
+    }
+
+    /// What a regular file was, if the step leaves its bytes as they are.
+    fn keeps_bytes(&self, file: File) -> Option<&Node> {
+        let node = self.view.before(file)?;
+        let kept = node.kind == Kind::Regular && !self.plan.in_place.contains(&file);
+        kept.then_some(node)
     }
 
     /// Gives the tree its new names, and what changes in place.
@@ -134,6 +147,15 @@ impl Step<'_> {
         };
         check(&opened, node)?;
         Ok(opened.into())
+    }
+
+    fn is_as_applied(&mut self, file: File) -> Result<(), Fault> {
+        let node = self.view.before(file).ok_or(Errno::NOENT)?;
+        let place = self.view.names_before(node).pop_first();
+        let (directory, name) = place.ok_or(Errno::NOENT)?;
+        let at = self.open(directory)?;
+        let there = folders::open(&at, called(&name), OFlags::PATH)?;
+        Ok(check(&there, node)?)
     }
 
     fn linked(&mut self, file: File, directory: Directory, name: &Name) -> Result<(), Fault> {
@@ -257,6 +279,10 @@ impl Step<'_> {
         let fd = folders::open(&at, called(&name), OFlags::PATH)?;
         if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) != kind(node) {
             return Err(Errno::NOENT);
+        }
+        // Somebody else's bytes would have the log's time then, by which they are taken for those that were applied.
+        if let Some(was) = self.keeps_bytes(file) {
+            check(&fd, was)?;
         }
         self.maker.attributes(node, fd.as_fd())
     }

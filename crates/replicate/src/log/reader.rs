@@ -99,19 +99,22 @@ impl Reader {
         })
     }
 
-    /// From the log's last segment, for who wants to know only how far the log is.
+    /// From the log's last segment that has an epoch, for who wants to know only how far the log is.
     ///
     /// # Errors
     /// As [`Self::open`].
     pub fn open_late(folder: &Path) -> Result<Self, Error> {
-        let next = match segment::list(folder)?.live.as_slice() {
-            // The first of all is entered as such, for it may be a copy's of a base.
-            [_, .., last] => match last.place {
-                Where::Written { first } => Some(first),
-                Where::Base { .. } => None,
-            },
-            _ => None,
-        };
+        let live = segment::list(folder)?.live;
+        let mut next = None;
+        // The first of all is entered as such, for it may be a copy's of a base.
+        for segment in live.iter().skip(1).rev() {
+            if let Where::Written { first } = segment.place
+                && has_epoch(segment)?
+            {
+                next = Some(first);
+                break;
+            }
+        }
         Ok(Self {
             folder: folder.to_owned(),
             id: None,
@@ -256,6 +259,8 @@ impl Reader {
         let there = open.is_there()?;
         let listing = segment::list(&self.folder)?;
         let successor = listing.live.iter().any(|segment| match segment.place {
+            // Of another history that has taken the place of this one, a segment begins anywhere.
+            Where::Written { first } if !there && !self.seeks => first == at,
             Where::Written { first } => first > open.header.first && (first >= at || self.seeks),
             Where::Base { last } => last >= at,
         });
@@ -335,6 +340,18 @@ impl Reader {
         self.open = Some(open);
         Ok(true)
     }
+}
+
+fn has_epoch(segment: &Segment) -> Result<bool, Error> {
+    let Some(mut open) = Open::new(segment)? else {
+        return Ok(false);
+    };
+    while let Some(located) = open.next()? {
+        if matches!(located.record.entry, Entry::Epoch { .. }) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A segment being read.

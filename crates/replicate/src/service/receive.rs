@@ -129,7 +129,8 @@ pub struct Behind {
 
 impl Behind {
     fn follow(&mut self, progress: &FromTcp) -> Duration {
-        if progress.number >= self.number {
+        // Another log of the source may end earlier.
+        if progress.number >= self.number.min(progress.tip.number) {
             self.since = None;
         }
         if self.since.is_none() && progress.tip.number > progress.number {

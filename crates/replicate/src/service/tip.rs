@@ -9,8 +9,10 @@ use crate::ship::Source;
 
 /// Times of records are kept this far apart, in nanoseconds.
 const APART: u64 = 10_000_000;
-/// As many of them; the oldest are forgotten.
-const MARKS: usize = 4096;
+/// When there are so many of them, they are thinned: then they are apart by this part of their age. Ages of 10 s to a
+/// year are some 3800.
+const MARKS: usize = 8192;
+const PART: u64 = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Tips(BTreeMap<PathBuf, Tip>);
@@ -65,10 +67,28 @@ impl Tip {
                 self.marks.push_back((record.number, record.at_ns));
             }
             if self.marks.len() > MARKS {
-                self.marks.pop_front();
+                self.thin();
             }
         }
         Ok(())
+    }
+
+    /// The older they are, the fewer stay; the oldest does.
+    fn thin(&mut self) {
+        let newest = self.marks.back().map_or(0, |(_, at_ns)| *at_ns);
+        let mut kept: Option<u64> = None;
+        self.marks.retain(|(_, at_ns)| {
+            let apart = newest.saturating_sub(*at_ns) / PART;
+            let stays = kept.is_none_or(|kept| kept.abs_diff(*at_ns) >= apart);
+            if stays {
+                kept = Some(*at_ns);
+            }
+            stays
+        });
+        // Only where somebody sets the source's clock on and on.
+        while self.marks.len() > MARKS {
+            self.marks.pop_front();
+        }
     }
 
     /// The age of the oldest epoch behind this record, in milliseconds; 0 if there is none.
@@ -87,19 +107,71 @@ impl Tip {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::{Options, Writer};
+    use crate::log::{Durability, Options, Writer};
+    use crate::patterns::Patterns;
     use crate::record::File;
+
+    const ROOT: File = File {
+        inode: 2,
+        generation: 0,
+    };
+
+    #[test]
+    fn how_old_what_waits_is_stays_known_however_much_follows() {
+        let second = 1_000_000_000;
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            durability: Durability::OnRequest,
+            ..Options::default()
+        };
+        let mut writer = Writer::open(folder.path(), options).unwrap();
+        writer.append(0, Entry::Start { root: ROOT }).unwrap();
+        // An hour of them.
+        let every = second / 20;
+        let last = 3600 * 20;
+        for number in 1..=last {
+            let at_ns = number * every;
+            writer.append(at_ns, Entry::Epoch { number }).unwrap();
+        }
+        let now = last * every;
+        let tip = Tip::open(folder.path()).unwrap();
+        assert!(tip.marks.len() <= MARKS);
+        for record in [1, 2, last / 2, last - 100, last] {
+            // The epoch with that number is the record behind.
+            let age = (now - record * every) / 1_000_000;
+            let lag = tip.lag_ms(record, now);
+            assert!(
+                lag <= age && lag >= age - age / 100,
+                "{record}: {lag} of {age}"
+            );
+        }
+        assert_eq!(tip.lag_ms(last + 1, now), 0);
+    }
+
+    #[test]
+    fn a_log_is_as_far_as_its_last_epoch_is_whichever_segment_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Writer::open(folder.path(), Options::default()).unwrap();
+        writer.append(0, Entry::Start { root: ROOT }).unwrap();
+        writer.append(1, Entry::Epoch { number: 1 }).unwrap();
+        writer.seal().unwrap();
+        writer.append(2, Entry::Epoch { number: 2 }).unwrap();
+        // One without an epoch, and one without anything.
+        writer.seal().unwrap();
+        writer
+            .append(3, Entry::Patterns(Patterns::default()))
+            .unwrap();
+        writer.seal().unwrap();
+        let tip = Tip::open(folder.path()).unwrap();
+        assert_eq!((tip.number, tip.epoch_record), (4, 3));
+    }
 
     #[test]
     fn the_oldest_that_waits_is_known_although_the_clock_was_set_back() {
         let second = 1_000_000_000;
         let folder = tempfile::tempdir().unwrap();
         let mut writer = Writer::open(folder.path(), Options::default()).unwrap();
-        let root = File {
-            inode: 2,
-            generation: 0,
-        };
-        writer.append(second, Entry::Start { root }).unwrap();
+        writer.append(second, Entry::Start { root: ROOT }).unwrap();
         for (number, at) in [(1, 100), (2, 101), (3, 40), (4, 41)] {
             writer.append(at * second, Entry::Epoch { number }).unwrap();
         }

@@ -192,6 +192,8 @@ impl Client {
                 tracing::warn!("{error}: beginning afresh");
                 self.sink.clear()?;
                 self.progress.replaced += 1;
+                // The source says anew how far it is.
+                self.progress.tip = Tip::default();
                 self.reached();
                 Ok(())
             }

@@ -34,8 +34,6 @@ struct {
 __u64 moved;
 /* How often userspace has found files in the tree that were told of by nothing. */
 __u64 found SEC(".data.found");
-/* Directories that were told of before they may have moved, by whom no end is seen. */
-__u64 unsure;
 
 static __always_inline __u64 border(void)
 {
@@ -221,7 +219,8 @@ static __always_inline bool in_scope(struct inode *inode)
 		return known->inside;
 	now.inside = below_root(inode);
 	leaves = known && known->inside && !now.inside;
-	if (!now.inside && *(volatile __u64 *)&unsure)
+	/* Who takes it out may be about to tell, and may be too late: it may be back by then. */
+	if (!now.inside)
 		tell_who_left(inode);
 	/* Where a name that goes is all that the cache has, the file may have one in the tree. */
 	if (now.inside || is_directory(inode) || !changes_names())

@@ -36,6 +36,8 @@ static __always_inline void put_inode(struct state *state, struct inode *inode)
 
 /* Of a directory. */
 #define IGNORES_CASE (1 << 15)
+/* Of a file, that are looked at when there is no room to tell of it. */
+#define NAMES 256
 
 static __always_inline void put_name(struct state *state, struct dentry *dentry)
 {
@@ -108,13 +110,51 @@ static __always_inline void lose_name(struct dentry *dentry)
 	lose_file(&file);
 }
 
+struct names {
+	struct hlist_node *at;
+	__u64 lost;
+};
+
+static long next_name(__u32 i, void *context)
+{
+	struct names *names = context;
+	struct hlist_node *at = names->at;
+
+	if (!at)
+		return 1;
+	if (is_name(dentry_of(at))) {
+		lose_name(dentry_of(at));
+		names->lost++;
+	}
+	names->at = BPF_CORE_READ(at, next);
+	return 0;
+}
+
+/*
+ * The directories of all names that a file may have got or kept, by the address of the first of
+ * them: which is new, nobody tells. Not static: the verifier looks at it once.
+ */
+__noinline int lose_names(__u64 first, __u32 links)
+{
+	struct names names = { .at = (void *)first };
+
+	bpf_loop(NAMES, next_name, &names, 0);
+	if (names.at || (links && !names.lost))
+		__sync_fetch_and_add(&forgotten, 1);
+	return 0;
+}
+
+static __always_inline bool is_still(struct inode *inode, const struct file_key *file)
+{
+	return BPF_CORE_READ(inode, i_ino) == file->inode &&
+	       BPF_CORE_READ(inode, i_generation) == file->generation;
+}
+
 /* What is known of the border of the tree may hold no more. */
 static __always_inline void renew_border(struct inode *inode, __u32 flags, __u32 call)
 {
 	if (whole || !is_directory(inode))
 		return;
-	if (flags & FLAG_MIDDLE)
-		__sync_fetch_and_add(&unsure, 1);
 	if (kind_of(call) & CALL_MOVES || flags & FLAG_MIDDLE)
 		__sync_fetch_and_add(&moved, 1);
 }
@@ -150,7 +190,9 @@ static __noinline int tell_state(struct inode *inode, struct file_key *file, __u
 	number = take_number(file);
 	state = bpf_ringbuf_reserve(&ring, sizeof(*state), 0);
 	if (!state) {
-		lose_name(alias_of(inode));
+		if (is_still(inode, file))
+			lose_names((__u64)BPF_CORE_READ(inode, i_dentry.first),
+				   BPF_CORE_READ(inode, i_nlink));
 		lose(file);
 		if (departed && is_directory(inode))
 			__sync_fetch_and_add(&forgotten, 1);
@@ -164,8 +206,7 @@ static __noinline int tell_state(struct inode *inode, struct file_key *file, __u
 	state->call = call;
 	state->task = (__u32)bpf_get_current_pid_tgid();
 	/* It may be gone, and its memory another's. */
-	if (BPF_CORE_READ(inode, i_ino) == file->inode &&
-	    BPF_CORE_READ(inode, i_generation) == file->generation) {
+	if (is_still(inode, file)) {
 		put_inode(state, inode);
 		dentry = alias_of(inode);
 		if (dentry)

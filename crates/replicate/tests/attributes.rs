@@ -1,4 +1,4 @@
-//! Extended attributes of pipes, sockets, devices and symlinks, by whom no end is seen.
+//! Extended attributes of pipes, sockets, devices and symlinks, by whom no end is seen; and more than anybody tells.
 #![cfg(target_arch = "x86_64")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
@@ -14,6 +14,8 @@ use std::process::{Command, Stdio};
 use bed::file_system::{Format, within};
 use follow::{Following, shell};
 use replicate::capture::Options;
+use rustix::fs::{XattrFlags, listxattr, setxattr};
+use rustix::io::Errno;
 use sys::require::{Class, skip};
 use sys::uring;
 
@@ -102,5 +104,30 @@ fn attributes_of_what_has_no_bytes_are_read_when_they_are_set() {
         }
         drop(holds.stdin.take());
         assert!(holds.wait().unwrap().success());
+    });
+}
+
+#[test]
+fn more_attributes_than_the_kernel_tells_stop_nothing() {
+    within(|bed| {
+        let Some(tree) = bed.follow(Format::Xfs, "many") else {
+            return;
+        };
+        shell(&tree, "touch file other");
+        let mut following = Following::start(&tree, Options::default());
+        following.check(&tree);
+        for number in 0..300 {
+            let name = format!("user.{}{number}", "a".repeat(230));
+            setxattr(tree.join("file"), name, b"x", XattrFlags::empty()).unwrap();
+        }
+        let mut room = vec![0; 1 << 20];
+        let list = listxattr(tree.join("file"), room.as_mut_slice());
+        assert_eq!(list, Err(Errno::TOOBIG));
+        following.catch_up();
+        shell(&tree, "echo more >>other");
+        let before = following.catch_up().epoch;
+        shell(&tree, "rm file; sync");
+        let after = following.check(&tree).epoch;
+        assert!(after > before);
     });
 }

@@ -305,6 +305,40 @@ fn what_programs_store_through_an_overlay_is_in_its_upper_directory() {
     });
 }
 
+/// All that an overlay takes away are names of one file, of which only the newest is told.
+#[test]
+fn what_several_take_away_of_an_overlay_at_once_is_said() {
+    const FILES: usize = 1500;
+    within(|bed| {
+        let Some(layers) = bed.follow(Format::Ext4, "taken") else {
+            return;
+        };
+        shell(
+            &layers,
+            "mkdir lower upper work merged
+             for i in $(seq 0 1499); do mkdir lower/d$i; echo $i >lower/d$i/file; done
+             mount -t overlay -o userxattr,lowerdir=lower,upperdir=upper,workdir=work none merged
+             chmod 700 merged/d*",
+        );
+        let [upper, merged] = ["upper", "merged"].map(|name| layers.join(name));
+        let mut following = Following::start(&upper, Options::default());
+        following.check(&upper);
+        following.during(|| {
+            thread::scope(|scope| {
+                for first in 0..2 {
+                    let merged = &merged;
+                    scope.spawn(move || {
+                        for number in (first..FILES).step_by(2) {
+                            fs::remove_file(merged.join(format!("d{number}/file"))).unwrap();
+                        }
+                    });
+                }
+            });
+        });
+        following.check(&upper);
+    });
+}
+
 /// Where another thread changes what the program has mapped, the kernel does not say what is at an address.
 #[test]
 fn what_a_program_with_threads_stores_through_an_overlay_is_said() {

@@ -19,6 +19,7 @@ use follow::{Following, Naive, shell};
 use replicate::capture::{INTERVAL, Options};
 use replicate::patterns::Patterns;
 use replicate::record::{Change, Entry};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 const STEPS: u32 = 150;
 /// Steps to a barrier.
@@ -284,6 +285,21 @@ fn what_is_left_out_is_in_no_record() {
             }
             assert!(aloud, "{format:?}");
         }
+    });
+}
+
+#[test]
+fn what_a_rename_leaves_behind_is_said_too() {
+    within(|bed| {
+        let Some(tree) = bed.follow(Format::Ext4, "tree") else {
+            return;
+        };
+        shell(&tree, "mkdir d; touch d/a");
+        let mut following = Following::start(&tree, narrowed(patterns(&[], &["*.tmp"])));
+        following.check(&tree);
+        let [from, to] = ["d/a", "d/b"].map(|name| tree.join(name));
+        renameat_with(CWD, from, CWD, to, RenameFlags::WHITEOUT).unwrap();
+        following.check(&tree);
     });
 }
 

@@ -85,12 +85,17 @@ impl Deriver {
     }
 
     /// Whether what was made belongs; what does not, is as unknown as what is outside.
-    pub(super) fn settles(&mut self, file: File, state: &State) -> bool {
+    pub(super) fn settles(&mut self, file: File, flags: Flags, state: &State) -> bool {
         let belongs = match &state.name {
             _ if self.filter.is_empty() => true,
             Some((directory, name)) => {
                 self.is(*directory, &Kind::Directory)
                     && self.admits(*directory, name, is_directory(state))
+            }
+            // As what a rename leaves behind where that is asked for.
+            None if state.links > 0 && !flags.in_the_middle() => {
+                self.doubt_all_names();
+                false
             }
             None => false,
         };

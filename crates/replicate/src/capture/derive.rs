@@ -294,8 +294,8 @@ impl Deriver {
     }
 
     /// A file that is made, and now known to be what it is.
-    fn completed(&mut self, file: File, state: &State) -> Result<(), Error> {
-        if !self.fresh.contains(&file) || state.mode == 0 || !self.settles(file, state) {
+    fn completed(&mut self, file: File, flags: Flags, state: &State) -> Result<(), Error> {
+        if !self.fresh.contains(&file) || state.mode == 0 || !self.settles(file, flags, state) {
             return Ok(());
         }
         let device = makedev(
@@ -316,7 +316,7 @@ impl Deriver {
     }
 
     fn state(&mut self, file: File, flags: Flags, state: &State) -> Result<(), Error> {
-        self.completed(file, state)?;
+        self.completed(file, flags, state)?;
         let before = self.held(file);
         if self.tree.get(file).is_none() {
             self.unknown(flags, state);
@@ -433,7 +433,7 @@ impl Deriver {
     }
 
     /// A file has a name that nobody knows.
-    fn doubt_all_names(&mut self) {
+    pub(super) fn doubt_all_names(&mut self) {
         let all = self.tree.files();
         let directories: Vec<_> = all
             .filter(|(_, node)| node.kind == Kind::Directory)

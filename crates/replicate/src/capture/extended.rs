@@ -11,20 +11,30 @@ use super::Error;
 use super::source::Source;
 use crate::record::{Extended, File};
 
-/// More than names and values take.
+/// More than the kernel hands out.
 const LONGEST_LIST: usize = 1 << 20;
 /// An attribute that only files with bytes and directories may have.
 const NEVER: &str = "user.lowroad";
 
 impl Source {
-    /// None where the file is gone.
+    /// None where the file is gone, or nobody tells.
     pub(super) fn extended(&self, file: File) -> Result<Option<Vec<Extended>>, Error> {
         let Some(descriptor) = self.file(file, OFlag::O_PATH)? else {
             return Ok(None);
         };
         let path = path_of(&descriptor);
         let failed = |errno: Errno| self.failed(file, errno.into());
-        let names = growing(|room| listxattr(&path, room)).map_err(failed)?;
+        let names = match growing(|room| listxattr(&path, room)) {
+            Err(Errno::TOOBIG) => {
+                let called = std::fs::read_link(&path).unwrap_or_default();
+                let called = called.display();
+                tracing::warn!(
+                    "{called} has more names of extended attributes than the kernel tells: copies keep those that they have"
+                );
+                return Ok(None);
+            }
+            names => names.map_err(failed)?,
+        };
         let mut all = Vec::new();
         for name in names
             .split(|byte| *byte == 0)

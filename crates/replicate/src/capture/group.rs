@@ -7,6 +7,9 @@ use super::derive::Deriver;
 use super::event::{Flags, State};
 use crate::record::{File, Kind, Name, Part};
 
+const TYPE: u16 = 0o170_000;
+const CHARACTER_DEVICE: u16 = 0o020_000;
+
 /// Of one operation.
 #[derive(Debug, Default)]
 pub(super) struct Told {
@@ -14,6 +17,8 @@ pub(super) struct Told {
     /// A file with several names was touched, and not all of them are known.
     linked: bool,
     short: bool,
+    /// What an overlay puts where a file of a lower directory was, and has one of for all such.
+    whiteout: bool,
     /// Where what it touched has names now.
     parents: Vec<File>,
 }
@@ -45,6 +50,7 @@ impl Deriver {
         }
         told.linked |= linked;
         told.short |= short;
+        told.whiteout |= linked && is_whiteout(state);
         // What another file was put in the place of, was told for that alone.
         let replaced = now.len() < before.len() && now.is_subset(before);
         let parent = state.name.as_ref().map(|(parent, _)| *parent);
@@ -61,7 +67,8 @@ impl Deriver {
         let unseen = !named && (renames || calls::links(state.call));
         // Another call may have given it a name as well, of which only the newest is told.
         let short = told.short && calls::names(state.call);
-        if unseen || short || told.linked && renames {
+        // The newest name is another call's, where several make them.
+        if unseen || short || told.whiteout || told.linked && renames {
             for directory in told.directories {
                 self.doubt(directory, Part::Names);
             }
@@ -78,4 +85,8 @@ impl Deriver {
         };
         lacks > before.unwrap_or(0)
     }
+}
+
+fn is_whiteout(state: &State) -> bool {
+    state.mode & TYPE == CHARACTER_DEVICE && state.device == 0
 }

@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result};
 
+use crate::cpus;
 use crate::plan::IdlePolicy;
 
 /// The policy as experiment files write it.
@@ -36,14 +37,15 @@ impl Awake {
     pub(crate) fn start(policy: IdlePolicy) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let cpus = match policy {
-            IdlePolicy::Burner => thread::available_parallelism()?.get(),
-            IdlePolicy::None | IdlePolicy::CpuDmaLatency => 0,
+            IdlePolicy::Burner => cpus::all()?,
+            IdlePolicy::None | IdlePolicy::CpuDmaLatency => Vec::new(),
         };
         let latency = match policy {
             IdlePolicy::CpuDmaLatency => Some(no_latency().context(LATENCY)?),
             IdlePolicy::None | IdlePolicy::Burner => None,
         };
-        let burners = (0..cpus)
+        let burners = cpus
+            .into_iter()
             .map(|cpu| {
                 let stop = Arc::clone(&stop);
                 thread::spawn(move || {
@@ -116,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_burner_spins_on_every_cpu_until_dropped() {
-        let cpus = thread::available_parallelism().unwrap().get();
+        let cpus = cpus::all().unwrap().len();
         let burners = Awake::start(IdlePolicy::Burner).unwrap();
         wait_for_idlers(cpus);
         drop(burners);

@@ -4,6 +4,7 @@
 //! [`jobs`], and what the numbers mean to `stats` and `report`.
 
 mod build;
+mod cpus;
 mod file;
 mod idle;
 pub mod jobs;

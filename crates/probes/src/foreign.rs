@@ -24,6 +24,8 @@ const ROOM: u32 = 1 << 14;
 pub struct Foreign {
     occupants: MapHandle,
     occupancies: MapHandle,
+    /// As many as the kernel has room for: their numbers are below that.
+    cpus: usize,
     _link: Link,
 }
 
@@ -71,6 +73,7 @@ impl Foreign {
         Ok(Self {
             occupants: handle(&skel.maps.occupants)?,
             occupancies: handle(&skel.maps.occupancies)?,
+            cpus: libbpf_rs::num_possible_cpus().map_err(failed())?,
             _link: skel
                 .progs
                 .note_switch
@@ -95,7 +98,7 @@ impl Foreign {
 
     /// Everything counted so far, what runs now included. Takes a moment on each CPU.
     pub fn snapshot(&self) -> Result<Occupancy, Error> {
-        switch_everywhere();
+        switch_everywhere(self.cpus);
         let mut processes: BTreeMap<u32, Process> = BTreeMap::new();
         let room = self.occupancies.max_entries();
         // All in one call: one for each would take longer than what is watched.
@@ -140,11 +143,10 @@ impl Foreign {
 
 /// Makes every CPU switch tasks. Where a kernel hides switches, what has run since the last one that
 /// was seen is known only once another is.
-fn switch_everywhere() {
+fn switch_everywhere(cpus: usize) {
     let visit = || {
-        let cpus = thread::available_parallelism().map_or(0, usize::from);
         for cpu in 0..cpus {
-            // A CPU that this process may not use is not in the account of its trials either.
+            // A CPU that this process may not use, or that is not there, is not in the account of its trials either.
             let _refused = sys::sched::pin(cpu);
         }
     };

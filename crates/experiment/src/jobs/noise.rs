@@ -11,6 +11,7 @@ use probes::foreign::{Foreign, Occupancy};
 use sys::clock::{Gaps, gaps};
 
 use super::Outcome;
+use crate::cpus;
 use crate::plan::Load;
 
 /// How long a look takes on all CPUs together, and the least on each: of a shorter one, a single interrupt
@@ -85,8 +86,7 @@ impl Beside {
     /// Looks after a trial, once the machine has come to rest, and notes the worse of the windows
     /// before and after.
     pub(in crate::jobs) fn note(&mut self, foreign: &Foreign, outcome: &mut Outcome) -> Result<()> {
-        let cpus: Vec<usize> = (0..thread::available_parallelism()?.get()).collect();
-        settle(foreign, &allowed(&[]), &cpus)?;
+        settle(foreign, &allowed(&[]), &cpus::all()?)?;
         self.judge(look()?, outcome);
         Ok(())
     }
@@ -118,9 +118,8 @@ impl Beside {
 /// The worst gap figures over all CPUs; never measured during a trial. One CPU at a time: spinning
 /// on all of them at once finds what a hypervisor takes back for doing so.
 fn look() -> Result<Gaps> {
-    let cpus = thread::available_parallelism()?;
-    let each = (LOOK / u32::try_from(cpus.get())?).max(LEAST);
-    let cpus: Vec<usize> = (0..cpus.get()).collect();
+    let cpus = cpus::all()?;
+    let each = (LOOK / u32::try_from(cpus.len())?).max(LEAST);
     let worst = gaps(&cpus, each)?
         .into_iter()
         .max_by(|a, b| a.lost_pct.total_cmp(&b.lost_pct));
@@ -151,11 +150,7 @@ impl<'a> Watch<'a> {
     /// Waits until the machine has come to rest but for `own` and this process, and watches it from
     /// then on. What is measured of the load starts after this, or the wait is part of it.
     pub(in crate::jobs) fn start(foreign: &'a Foreign, own: &[u32]) -> Result<Self> {
-        Self::start_on(
-            (0..thread::available_parallelism()?.get()).collect(),
-            foreign,
-            own,
-        )
+        Self::start_on(cpus::all()?, foreign, own)
     }
 
     /// The same for a trial that runs on these CPUs alone: of many, one that is busy would be a small share.

@@ -274,6 +274,12 @@ impl Flow<'_> {
                     self.totals.met();
                     return Ok(socket);
                 }
+                // The cookie that came back is lost: who sends already has seen ours.
+                Ok(_) if self.spec.direction == Direction::Down => {
+                    self.totals.count(self.spec.message as usize);
+                    self.totals.met();
+                    return Ok(socket);
+                }
                 Ok(_) => {}
                 Err(error) if timed_out(&error) => {}
                 Err(error) => return Err(error),
@@ -281,5 +287,37 @@ impl Flow<'_> {
         }
         let why = format!("no datagram comes back from {}", self.to);
         Err(io::Error::new(io::ErrorKind::TimedOut, why))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_sends_already_has_met() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let spec = Spec {
+            direction: Direction::Down,
+            ..Spec::new(Test::UdpStream, Duration::from_secs(1))
+        };
+        let totals = Totals::default();
+        let flow = Flow {
+            number: 0,
+            to: server.local_addr().unwrap(),
+            cookie: Cookie::default(),
+            spec: &spec,
+            totals: &totals,
+        };
+        thread::scope(|scope| {
+            let met = scope.spawn(|| flow.meet());
+            let (_, from) = server.recv_from(&mut [0; COOKIE]).unwrap();
+            // The answer is lost: the first that comes is one of the test's.
+            server.send_to(&[1; 1472], from).unwrap();
+            met.join().unwrap().unwrap();
+        });
+        assert_eq!((totals.have_met(), totals.messages()), (1, 1));
+        assert_eq!(totals.bytes(), 1472);
     }
 }

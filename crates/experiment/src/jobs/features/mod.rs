@@ -122,7 +122,7 @@ impl Fit for FeaturesFit {
 pub struct FeaturesBench {
     beside: Beside,
     foreign: Foreign,
-    captor_cpu: usize,
+    cpus: [usize; 2],
     /// For captures and what is made of them.
     folder: TempDir,
 }
@@ -132,14 +132,14 @@ impl FeaturesBench {
         Ok(Self {
             beside: Beside::new()?,
             foreign: Foreign::attach()?,
-            captor_cpu: std::thread::available_parallelism()?.get() - 1,
+            cpus: crate::cpus::ends()?,
             folder: tempfile::tempdir()?,
         })
     }
 
     /// The generator's CPU, and that of the device and the capture.
     fn cpus(&self) -> (usize, usize) {
-        (0, self.captor_cpu)
+        self.cpus.into()
     }
 
     /// The load's capture; a mix is written once, and is the same in every trial.

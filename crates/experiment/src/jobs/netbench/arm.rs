@@ -6,6 +6,7 @@ use testbed::{Kind, LinkKind};
 
 use super::stated;
 use super::tool::{DATA_PORTS, Tool};
+use crate::cpus;
 use crate::plan::{IdlePolicy, Load};
 
 /// Names the devices that hosts of a link of cards have meanwhile.
@@ -192,8 +193,8 @@ impl Arm {
 
     /// Why this machine cannot run it.
     pub(super) fn check(&self) -> Result<(), Missing> {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        if self.place == Place::Apart && cpus < 2 {
+        let cpus = cpus::ordinary().unwrap_or_default();
+        if self.place == Place::Apart && cpus.len() < 2 {
             let what = format!("{} needs two CPUs", self.name);
             return Err(Missing::new(what, "run it where there are two"));
         }
@@ -223,10 +224,10 @@ impl Arm {
 
     /// The CPUs of the client and of the server; none where they may run on any.
     pub(super) fn cpus(&self) -> [Vec<usize>; 2] {
-        let last = std::thread::available_parallelism().map_or(0, |cpus| cpus.get() - 1);
+        let [first, last] = cpus::ends().unwrap_or_default();
         match self.place {
-            Place::Apart => [vec![0], vec![last]],
-            Place::Together => [vec![0], vec![0]],
+            Place::Apart => [vec![first], vec![last]],
+            Place::Together => [vec![first], vec![first]],
             Place::Anywhere => [Vec::new(), Vec::new()],
         }
     }
@@ -237,7 +238,7 @@ impl Arm {
         let [mut used, server] = cpus;
         let guest = Kind::find(self.env).is_some_and(|kind| kind.guest);
         if used.is_empty() || guest {
-            return (0..std::thread::available_parallelism().map_or(1, usize::from)).collect();
+            return cpus::ordinary().unwrap_or_default();
         }
         used.extend(server);
         used.sort_unstable();

@@ -16,12 +16,11 @@ use testbed::Child;
 use super::asking::{Asking, Failed};
 use super::tool::own_client;
 use super::{line, own, stated};
+use crate::cpus;
 use crate::jobs::{Outcome, TrialSpec};
 
 /// What an agent's address begins with.
 const SCHEME: &str = "tcp://";
-/// Of the client, as in every other arm.
-const CPU: usize = 0;
 
 /// A machine as an experiment file names it, under `[host.NAME]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -103,13 +102,15 @@ impl Away {
         let asking = Asking {
             foreign,
             // A card's interrupts come wherever they do.
-            cpus: (0..std::thread::available_parallelism()?.get()).collect(),
+            cpus: cpus::all()?,
             own: Vec::new(),
             duration: load.duration.0,
             errors: folder.path().join("client.stderr"),
         };
+        // As in every other arm.
+        let [cpu, _] = cpus::ends()?;
         let start =
-            |command| -> Result<Child> { Ok(sys::sched::on_cpu(CPU, || Child::start(command))??) };
+            |command| -> Result<Child> { Ok(sys::sched::on_cpu(cpu, || Child::start(command))??) };
         let mut outcome = Outcome::default();
         let said = asking
             .run(command, start, |_| Ok(()), &mut outcome)
@@ -118,6 +119,10 @@ impl Away {
                 Err(other) => other,
             })?;
         own::read(test, &said, &mut outcome)?;
+        let cpus = vec![cpu].into();
+        outcome
+            .environment
+            .insert("host.client.cpus".to_owned(), cpus);
         self.note(&mut outcome)?;
         Ok(outcome)
     }
@@ -132,10 +137,6 @@ impl Away {
         ] {
             outcome.environment.insert(fact.to_owned(), value.into());
         }
-        let cpus = vec![CPU].into();
-        outcome
-            .environment
-            .insert("host.client.cpus".to_owned(), cpus);
         let at: SocketAddr = client::resolve(self.target())?;
         let link = device_to(at.ip())?;
         let speed = std::fs::read_to_string(line::speed_of(&link.name));

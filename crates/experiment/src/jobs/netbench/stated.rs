@@ -54,6 +54,13 @@ pub(crate) fn check_stated(load: &Load, measure: Measure) -> Result<(), String> 
         return Err(format!("{test} has no steady load to account for"));
     }
     check_options(load, test)?;
+    if measure == Measure::Cpu && rate(load).is_some() {
+        return Err(
+            "measure = \"cpu\" goes with no rate: who waits for a moment to send looks at the clock, and that is CPU that the \
+             path did not cost"
+                .to_owned(),
+        );
+    }
     if test == Test::UdpStream && rate(load).is_none() {
         return Err(
             "udp_stream needs a rate: who is sent more than it takes in loses nearly all, which udp_rate looks for"
@@ -145,6 +152,11 @@ mod tests {
                 "flows is from 1 to 256",
             ),
             ("test = 'udp_stream'", Measure::Exchange, "needs a rate"),
+            (
+                "test = 'tcp_rr'\nrate = 1000",
+                Measure::Cpu,
+                "goes with no rate",
+            ),
             (
                 "test = 'tcp_rr'\nmessage = 5",
                 Measure::Exchange,

@@ -1,7 +1,6 @@
 //! How the two ends of an arm are tuned: a factor of its own beside environment, kernel and link, so that
 //! each can be told from the others. An arm's name is followed by what it is tuned by: `oci/direct+busy-poll`.
 
-use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -11,6 +10,7 @@ use testbed::{Kind, Program};
 
 use super::arm::{Arm, Place};
 use super::tool::Tool;
+use crate::cpus;
 use crate::plan::Load;
 
 /// Between an arm's name and each tuning.
@@ -19,7 +19,6 @@ const PLUS: char = '+';
 const BUSY_POLL: &str = "50us";
 /// What sets a program's scheduling, and as what it is known to the kernel's: first come, first served.
 const REAL_TIME: [&str; 3] = ["chrt", "--fifo", "10"];
-const ISOLATED: &str = "/sys/devices/system/cpu/isolated";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tuning {
@@ -117,6 +116,10 @@ impl Tuned {
     }
 
     pub(super) fn check(&self) -> Result<(), Missing> {
+        if self.has(Tuning::Unpinned) && self.has(Tuning::Isolated) {
+            let what = "what is kept to isolated CPUs is not unpinned";
+            return Err(Missing::new(what, "name one of the two"));
+        }
         self.arm.check()?;
         self.tunings
             .iter()
@@ -195,24 +198,7 @@ fn under(words: &[&str], command: &Command) -> Command {
 
 /// The CPUs that nothing runs on but what is put there.
 fn isolated() -> Result<Vec<usize>, Missing> {
-    let text = fs::read_to_string(ISOLATED).unwrap_or_default();
-    cpus(text.trim()).ok_or_else(|| {
-        Missing::new(
-            format!("{ISOLATED} says {:?}", text.trim()),
-            "leave the arm out",
-        )
-    })
-}
-
-/// `1-3,8` as the numbers that it stands for.
-fn cpus(list: &str) -> Option<Vec<usize>> {
-    let mut cpus = Vec::new();
-    for range in list.split(',').filter(|range| !range.is_empty()) {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let number = |text: &str| text.parse::<usize>().ok();
-        cpus.extend(number(first)?..=number(last)?);
-    }
-    Some(cpus)
+    cpus::isolated().map_err(|cause| Missing::new(cause.to_string(), "leave the arm out"))
 }
 
 #[cfg(test)]
@@ -246,6 +232,8 @@ mod tests {
         assert!(why("iperf3+busy-poll").contains("our own tool"));
         assert!(why("native/direct+huge-pages").contains("virtual machine"));
         assert_eq!(why("oci/direct+unpinned"), "");
+        let both = Tuned::find("native/direct+unpinned+isolated").unwrap();
+        assert!(both.check().unwrap_err().what.contains("not unpinned"));
         let mut load = crate::plan::Plan::find("netbench-matrix").unwrap().loads[0].clone();
         load.options = toml::from_str("test = 'icmp'").unwrap();
         let tuned = Tuned::find("native/direct+busy-poll").unwrap();
@@ -276,12 +264,5 @@ mod tests {
             "chrt --fifo 10 serve --listen"
         );
         assert!(tuned.cpus().iter().all(Vec::is_empty));
-    }
-
-    #[test]
-    fn lists_of_cpus_are_read() {
-        assert_eq!(cpus(""), Some(vec![]));
-        assert_eq!(cpus("1,4-6"), Some(vec![1, 4, 5, 6]));
-        assert_eq!(cpus("one"), None);
     }
 }

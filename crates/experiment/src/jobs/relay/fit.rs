@@ -19,7 +19,7 @@ pub(crate) struct RelayFit {
 impl RelayFit {
     pub(crate) fn new(plan: &Plan) -> Result<Self> {
         Ok(Self {
-            cpus: std::thread::available_parallelism()?.get(),
+            cpus: crate::cpus::ordinary()?.len(),
             measure: plan.measure,
         })
     }

@@ -51,10 +51,10 @@ pub struct RelayBench {
 
 impl RelayBench {
     pub fn new() -> Result<Self> {
-        let cpus = std::thread::available_parallelism()?.get();
+        let [sender_cpu, relay_cpu] = crate::cpus::ends()?;
         Ok(Self {
-            sender_cpu: 0,
-            relay_cpu: cpus - 1,
+            sender_cpu,
+            relay_cpu,
             beside: Beside::new()?,
             foreign: Foreign::attach()?,
             video: media::Source::default(),

@@ -169,7 +169,7 @@ impl RouterBench {
         Ok(Self {
             beside: Beside::new()?,
             foreign: Foreign::attach()?,
-            cpu: std::thread::available_parallelism()?.get() - 1,
+            cpu: crate::cpus::ends()?[1],
             files: Files::new(folder.path()),
             networks: Networks::default(),
             story: Story::new(folder.path()),

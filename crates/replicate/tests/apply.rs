@@ -1,34 +1,16 @@
 //! A replica that is kept up to date is the tree that a restore of its epoch makes.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
+mod applying;
 mod bed;
 mod common;
 mod histories;
 
-use std::path::Path;
-
-use bed::trees::{Difference, What, differences};
+use applying::{differ, folder};
 use common::{epoch, link, mode, new, start, unlink};
 use histories::History;
 use replicate::apply::{Options, Replica};
 use replicate::record::Kind;
-use replicate::restore::{self, restore};
-use tempfile::TempDir;
-
-/// In memory: other programs' writes are not waited for.
-fn folder() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").unwrap()
-}
-
-/// What differs from a restore of that epoch; where blocks lie is the file system's to choose.
-fn differ(log: &Path, epoch: u64, tree: &Path) -> Vec<Difference> {
-    let folder = folder();
-    let made = folder.path().join("made");
-    restore(log, Some(epoch), &made, restore::Options::default()).unwrap();
-    let mut all = differences(&made, tree);
-    all.retain(|one| one.what != What::Holes);
-    all
-}
 
 #[test]
 fn any_history_in_any_steps_ends_where_a_restore_does() {

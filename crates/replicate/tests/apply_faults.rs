@@ -2,6 +2,7 @@
 //! or says why it cannot.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
+mod applying;
 mod bed;
 mod common;
 mod histories;
@@ -12,62 +13,15 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 
+use applying::{check, differ, folder, stopped};
 use bed::file_system::within;
-use bed::trees::{Difference, What, differences};
-use common::{data, epoch, file, link, mode, new, start, unlink};
+use common::{data, epoch, link, mode, new, start, unlink};
 use histories::History;
 use nix::mount::{MsFlags, mount};
-use replicate::apply::{Error, Gate, Options, Replica};
+use replicate::apply::{Error, Options, Replica};
 use replicate::log::compact;
-use replicate::record::{Attributes, Change as Changed, Entry, Kind};
-use replicate::restore::{self, restore};
+use replicate::record::{Entry, Kind};
 use tempfile::TempDir;
-
-/// In memory: other programs' writes are not waited for.
-fn folder() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").unwrap()
-}
-
-fn differ(log: &Path, epoch: u64, tree: &Path) -> Vec<Difference> {
-    let folder = folder();
-    let made = folder.path().join("made");
-    restore(log, Some(epoch), &made, restore::Options::default()).unwrap();
-    let mut all = differences(&made, tree);
-    all.retain(|one| one.what != What::Holes);
-    all
-}
-
-/// Applies all, and compares.
-fn check(log: &Path, to: &Path, options: Options) {
-    let mut replica = Replica::open(log, to, options).unwrap();
-    replica.apply(None).unwrap();
-    let all = differ(log, replica.reached().0, &to.join("tree"));
-    assert!(all.is_empty(), "{all:#?}");
-    replica.end().unwrap();
-}
-
-fn closing(calls: u64) -> Options {
-    Options {
-        gate: Gate::closing_after(calls),
-        ..Options::default()
-    }
-}
-
-/// Applies until the gate closes; whether all was done before.
-fn stopped(log: &Path, to: &Path, calls: u64) -> bool {
-    let done = Replica::open(log, to, closing(calls)).and_then(|mut replica| {
-        replica.apply(None)?;
-        replica.end()
-    });
-    match done {
-        Ok(()) => true,
-        Err(Error::Io { cause, .. }) => {
-            assert_eq!(cause.raw_os_error(), Some(nix::libc::EIO));
-            false
-        }
-        Err(other) => panic!("{other}"),
-    }
-}
 
 #[test]
 fn an_applier_stopped_at_any_call_is_followed_by_one_that_is_right() {
@@ -488,72 +442,6 @@ fn a_full_disk_is_said_and_nothing_is_lost() {
         drop(replica);
         check(&log, &to, Options::default());
     });
-}
-
-/// Attributes that files have in common which come out of one archive.
-fn alike(inode: u64) -> Entry {
-    Entry::Change(Changed::Attributes {
-        file: file(inode),
-        attributes: Attributes {
-            mode: 0o644,
-            uid: rustix::process::getuid().as_raw(),
-            gid: rustix::process::getgid().as_raw(),
-            modified_ns: 1_000_000_000,
-        },
-    })
-}
-
-#[test]
-fn what_looks_alike_below_directories_that_were_moved_half_way_is_not_mixed_up() {
-    let begun = [
-        start(),
-        mode(2, 0o755),
-        new(10, Kind::Directory),
-        mode(10, 0o755),
-        link(2, "current", 10),
-        new(11, Kind::Directory),
-        mode(11, 0o755),
-        link(2, "next", 11),
-        new(20, Kind::Directory),
-        mode(20, 0o755),
-        link(10, "deep", 20),
-        new(21, Kind::Directory),
-        mode(21, 0o755),
-        link(11, "deep", 21),
-        new(12, Kind::Regular),
-        data(12, 0, b"one"),
-        alike(12),
-        link(20, "version", 12),
-        new(13, Kind::Regular),
-        data(13, 0, b"two"),
-        alike(13),
-        link(21, "version", 13),
-        epoch(1),
-    ];
-    let moves: [&[Entry]; 2] = [
-        &[link(2, "old", 10), link(2, "current", 11), epoch(2)],
-        // They change places.
-        &[
-            link(2, "aside", 10),
-            link(2, "current", 11),
-            link(2, "next", 10),
-            epoch(2),
-        ],
-    ];
-    for change in moves {
-        for calls in 0.. {
-            let folder = folder();
-            let (log, to) = (folder.path().join("log"), folder.path().join("replica"));
-            histories::write(&log, &begun);
-            check(&log, &to, Options::default());
-            histories::write(&log, change);
-            let done = stopped(&log, &to, calls);
-            check(&log, &to, Options::default());
-            if done {
-                break;
-            }
-        }
-    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use common::{ROOT, data, epoch, file, gone, hole, link, new, record, size, start, unlink};
-use replicate::log::{Beginning, Durability, Error, Located, Options, Reader, Writer, compact};
+use replicate::log::{Durability, Error, Located, Options, Reader, Writer, compact};
 use replicate::record::{Change, Entry, Kind, Part, Record};
 use replicate::tree::{Invalid, Tree};
 
@@ -494,29 +494,6 @@ fn a_reader_is_told_that_its_log_was_replaced() {
     writer.clear().unwrap();
     assert!(matches!(reader.read(), Err(Error::Replaced(_))));
     writer.append(5, start()).unwrap();
-    writer.sync().unwrap();
-    assert!(matches!(reader.read(), Err(Error::Replaced(_))));
-}
-
-#[test]
-fn a_reader_is_told_that_its_log_was_replaced_by_a_longer_one() {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), 1 << 20, &some(3));
-    let mut reader = Reader::open(folder.path()).unwrap();
-    while reader.read().unwrap().is_some() {}
-    let mut writer = Writer::open(folder.path(), options(300)).unwrap();
-    let id = writer.id();
-    writer.clear().unwrap();
-    // As a copy that begins afresh, of another history of the same log.
-    let beginning = Beginning {
-        id,
-        first: 1,
-        folded: 0,
-    };
-    writer.adopt(&beginning).unwrap();
-    for entry in some(20) {
-        writer.append(5, entry).unwrap();
-    }
     writer.sync().unwrap();
     assert!(matches!(reader.read(), Err(Error::Replaced(_))));
 }

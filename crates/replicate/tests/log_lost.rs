@@ -1,4 +1,4 @@
-//! A loss of power may take any block of what was not synced, and leave those behind it.
+//! A loss of power may take any block of what was not synced, and leave those behind it; a copy is replaced then.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use common::{data, epoch, link, new, start};
-use replicate::log::{Durability, Options, Reader, Writer};
+use replicate::log::{Beginning, Durability, Error, Options, Reader, Writer};
 use replicate::record::{Entry, Kind};
 
 const BLOCK: usize = 4096;
@@ -73,4 +73,32 @@ fn a_log_without_any_of_its_last_blocks_is_taken_up_before_it() {
         write(folder.path(), &all[seen.len()..]);
         assert_eq!(entries(folder.path()), all, "block {block} from {kept}");
     }
+}
+
+#[test]
+fn a_reader_is_told_that_its_log_was_replaced_by_a_longer_one() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &some()[..13]);
+    let mut reader = Reader::open(folder.path()).unwrap();
+    while reader.read().unwrap().is_some() {}
+    let options = Options {
+        durability: Durability::OnRequest,
+        segment: 300,
+    };
+    let mut writer = Writer::open(folder.path(), options).unwrap();
+    let id = writer.id();
+    writer.clear().unwrap();
+    // As a copy that begins afresh, of another history of the same log.
+    let beginning = Beginning {
+        id,
+        first: 1,
+        folded: 0,
+    };
+    writer.adopt(&beginning).unwrap();
+    for entry in some() {
+        writer.append(5, entry).unwrap();
+    }
+    writer.sync().unwrap();
+    let told = reader.read();
+    assert!(matches!(told, Err(Error::Replaced(_))), "{told:?}");
 }

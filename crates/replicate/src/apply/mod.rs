@@ -9,9 +9,9 @@ mod inspect;
 mod plan;
 mod state;
 mod step;
+mod suspect;
 pub(crate) mod wipe;
 
-use std::collections::BTreeSet;
 use std::fs::{DirBuilder, TryLockError};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -23,10 +23,9 @@ use rustix::{fs, io::Errno};
 
 use crate::make::Maker;
 pub use crate::make::{Gate, Left};
-use crate::record::{File, Kind};
 use crate::restore::{self, fill};
 pub use error::Error;
-use fold::{Fold, Later, Target};
+use fold::{Fold, Target};
 use folders::Folders;
 use inspect::{Found, inspect};
 use plan::{Plan, View};
@@ -234,58 +233,6 @@ impl Replica {
             self.suspect()?;
         }
         self.folders = Some(folders);
-        Ok(())
-    }
-
-    /// What may have been changed already, unfinished: all that later records speak of, and what is below directories
-    /// that they move. One of those may have another's place by now, with files that look alike.
-    fn suspect(&mut self) -> Result<(), Error> {
-        let Later {
-            changed,
-            named,
-            epochs,
-        } = self.fold.later()?;
-        let State {
-            phase,
-            to_ns,
-            epoch,
-            ..
-        } = self.kept.now;
-        if phase == Phase::Placing && to_ns != 0 && !epochs.contains(&to_ns) {
-            // It has lost that, or another in its place.
-            let log = self.log.clone();
-            return Err(match epochs.is_empty() {
-                true => Error::Short { log, epoch },
-                false => Error::Behind { log, epoch },
-            });
-        }
-        let tree = &self.fold.tree;
-        let is_directory = |file: File| {
-            tree.get(file)
-                .is_some_and(|node| node.kind == Kind::Directory)
-        };
-        let known = changed.into_iter().filter(|file| tree.get(*file).is_some());
-        let (worn, lost): (Vec<_>, Vec<_>) = known.partition(|file| is_directory(*file));
-        self.found.worn.extend(worn);
-        self.found.lost.extend(lost);
-        let mut moved: Vec<File> = named
-            .into_iter()
-            .filter(|file| is_directory(*file))
-            .collect();
-        let mut seen = BTreeSet::new();
-        while let Some(directory) = moved.pop() {
-            if !seen.insert(directory) {
-                continue;
-            }
-            self.found.worn.insert(directory);
-            for (_, file) in tree.children(directory) {
-                if is_directory(file) {
-                    moved.push(file);
-                } else {
-                    self.found.lost.insert(file);
-                }
-            }
-        }
         Ok(())
     }
 

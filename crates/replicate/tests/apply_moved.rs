@@ -1,0 +1,78 @@
+//! Directories that a step moves, of which the files look alike.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
+
+mod applying;
+mod bed;
+mod common;
+mod histories;
+
+use applying::{check, folder, stopped};
+use common::{data, epoch, file, link, mode, new, start};
+use replicate::apply::Options;
+use replicate::record::{Attributes, Change, Entry, Kind};
+
+/// Attributes that files have in common which come out of one archive.
+fn alike(inode: u64) -> Entry {
+    Entry::Change(Change::Attributes {
+        file: file(inode),
+        attributes: Attributes {
+            mode: 0o644,
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            modified_ns: 1_000_000_000,
+        },
+    })
+}
+
+#[test]
+fn what_looks_alike_below_directories_that_were_moved_half_way_is_not_mixed_up() {
+    let begun = [
+        start(),
+        mode(2, 0o755),
+        new(10, Kind::Directory),
+        mode(10, 0o755),
+        link(2, "current", 10),
+        new(11, Kind::Directory),
+        mode(11, 0o755),
+        link(2, "next", 11),
+        new(20, Kind::Directory),
+        mode(20, 0o755),
+        link(10, "deep", 20),
+        new(21, Kind::Directory),
+        mode(21, 0o755),
+        link(11, "deep", 21),
+        new(12, Kind::Regular),
+        data(12, 0, b"one"),
+        alike(12),
+        link(20, "version", 12),
+        new(13, Kind::Regular),
+        data(13, 0, b"two"),
+        alike(13),
+        link(21, "version", 13),
+        epoch(1),
+    ];
+    let moves: [&[Entry]; 2] = [
+        &[link(2, "old", 10), link(2, "current", 11), epoch(2)],
+        // They change places.
+        &[
+            link(2, "aside", 10),
+            link(2, "current", 11),
+            link(2, "next", 10),
+            epoch(2),
+        ],
+    ];
+    for change in moves {
+        for calls in 0.. {
+            let folder = folder();
+            let (log, to) = (folder.path().join("log"), folder.path().join("replica"));
+            histories::write(&log, &begun);
+            check(&log, &to, Options::default());
+            histories::write(&log, change);
+            let done = stopped(&log, &to, calls);
+            check(&log, &to, Options::default());
+            if done {
+                break;
+            }
+        }
+    }
+}

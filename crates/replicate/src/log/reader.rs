@@ -247,20 +247,22 @@ impl Reader {
         if self.alone && open.offset() == open.size()? {
             // Most often it is asked for in vain, and often: a folder of many segments is not listed for that.
             let path = segment::written(&self.folder, at);
-            if path.try_exists().map_err(Error::io(&path))? {
-                return Ok(true);
-            }
+            let begun = path.try_exists().map_err(Error::io(&path))?;
             // What compaction replaces goes in its order: this segment would be gone before the one that follows.
             if open.is_there()? {
-                return Ok(false);
+                return Ok(begun);
             }
         }
         // Before the listing: what compaction replaces has a successor before it goes.
         let there = open.is_there()?;
         let listing = segment::list(&self.folder)?;
+        // Else what is gone was not compacted, and what begins there now is of another history.
+        let folded = listing.live.iter().any(|segment| match segment.place {
+            Where::Base { last } => last + 1 >= at,
+            Where::Written { .. } => false,
+        });
         let successor = listing.live.iter().any(|segment| match segment.place {
-            // Of another history that has taken the place of this one, a segment begins anywhere.
-            Where::Written { first } if !there && !self.seeks => first == at,
+            Where::Written { .. } if !there && !folded && !self.seeks => false,
             Where::Written { first } => first > open.header.first && (first >= at || self.seeks),
             Where::Base { last } => last >= at,
         });

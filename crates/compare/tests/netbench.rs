@@ -288,7 +288,7 @@ fn tools_that_are_here_say_what_ours_does() {
     let ran = check(&record);
     let header = record[0]["skipped"].to_string();
     for (arm, load) in [
-        ("iperf3", "test=tcp_stream"),
+        ("iperf3", "size=131072 test=tcp_stream"),
         ("sockperf", "size=14 test=tcp_rr"),
         ("sockperf", "size=14 test=udp_rr"),
     ] {

@@ -12,7 +12,7 @@ mod step;
 mod suspect;
 pub(crate) mod wipe;
 
-use std::fs::{DirBuilder, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -87,7 +87,7 @@ pub struct Replica {
     /// What has to be put right with the next step.
     found: Found,
     pending: bool,
-    _lock: std::fs::File,
+    _lock: File,
 }
 
 impl Replica {
@@ -436,10 +436,10 @@ fn is_blank(to: &Path) -> io::Result<bool> {
 }
 
 /// Whoever could open it could keep everybody from applying.
-fn lock(to: &Path) -> Result<std::fs::File, Error> {
+fn lock(to: &Path) -> Result<File, Error> {
     let path = to.join(LOCK);
     let failed = |cause| Error::of(path.clone(), cause);
-    let opened = std::fs::File::options()
+    let opened = File::options()
         .write(true)
         .create(true)
         .truncate(false)

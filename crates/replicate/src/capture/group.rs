@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 use super::calls;
 use super::derive::Deriver;
 use super::event::{Flags, State};
+use super::source::kind_of;
 use crate::record::{File, Kind, Name, Part};
-
-const TYPE: u16 = 0o170_000;
-const CHARACTER_DEVICE: u16 = 0o020_000;
 
 /// Of one operation.
 #[derive(Debug, Default)]
@@ -88,5 +86,5 @@ impl Deriver {
 }
 
 fn is_whiteout(state: &State) -> bool {
-    state.mode & TYPE == CHARACTER_DEVICE && state.device == 0
+    kind_of(state.mode.into(), state.device.into()) == Some(Kind::CharacterDevice(0))
 }

@@ -1,10 +1,12 @@
 //! The log: records in append-only segments in a folder, each behind its length and checksums. What
 //! was being written when the machine or the writer stopped is cut off; anything else that is not as
-//! it was written is an error that says where.
+//! it was written is an error that says where, unless it looks like that at the end of the log.
 
 mod compact;
 mod frame;
+mod open;
 mod reader;
+mod recover;
 mod segment;
 mod stored;
 mod writer;

@@ -4,8 +4,8 @@
 
 mod common;
 
-use std::fs;
-use std::path::Path;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 
 use common::{data, epoch, link, new, start};
 use replicate::log::{Beginning, Durability, Error, Options, Reader, Writer};
@@ -52,14 +52,7 @@ fn a_log_without_any_of_its_last_blocks_is_taken_up_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let all = some();
     write(folder.path(), &all);
-    let mut names = fs::read_dir(folder.path()).unwrap();
-    let segment = names.find_map(|entry| {
-        let path = entry.unwrap().path();
-        path.extension()
-            .is_some_and(|it| it == "log")
-            .then_some(path)
-    });
-    let segment = segment.unwrap();
+    let segment = segment(folder.path());
     let bytes = fs::read(&segment).unwrap();
     assert!(bytes.len() > 16 * BLOCK);
     // What was there of a block before may have been synced.
@@ -73,6 +66,61 @@ fn a_log_without_any_of_its_last_blocks_is_taken_up_before_it() {
         write(folder.path(), &all[seen.len()..]);
         assert_eq!(entries(folder.path()), all, "block {block} from {kept}");
     }
+}
+
+fn segment(folder: &Path) -> PathBuf {
+    let mut names = fs::read_dir(folder).unwrap();
+    let segment = names.find_map(|entry| {
+        let path = entry.unwrap().path();
+        path.extension()
+            .is_some_and(|it| it == "log")
+            .then_some(path)
+    });
+    segment.unwrap()
+}
+
+/// A reader that has seen all that there is.
+fn read_all(folder: &Path) -> Reader {
+    let mut reader = Reader::open(folder).unwrap();
+    while reader.read().unwrap().is_some() {}
+    reader
+}
+
+#[test]
+fn a_reader_is_told_that_the_disk_has_lost_what_it_has_read() {
+    let all = some();
+    // The rest may be longer by now, or have the same lengths.
+    for more in [0, 1, 40] {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &all);
+        let mut reader = read_all(folder.path());
+        let segment = segment(folder.path());
+        let mut bytes = fs::read(&segment).unwrap();
+        let lost = bytes.len() - bytes.len() / BLOCK / 2 * BLOCK;
+        bytes[lost..].fill(0);
+        fs::write(&segment, bytes).unwrap();
+        let seen = entries(folder.path()).len();
+        assert!(seen < all.len());
+        write(folder.path(), &all[seen..]);
+        write(folder.path(), &vec![data(50, 0, b"more"); more]);
+        let told = reader.read();
+        assert!(matches!(told, Err(Error::Replaced(_))), "{told:?}");
+        let names = fs::read_dir(folder.path()).unwrap();
+        let left = names
+            .filter(|entry| entry.as_ref().unwrap().path().extension() == Some("tmp".as_ref()));
+        assert_eq!(left.count(), 0);
+    }
+}
+
+#[test]
+fn a_reader_is_told_that_its_segment_ends_before_what_it_has_read() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &some());
+    let mut reader = read_all(folder.path());
+    let file = File::options().write(true).open(segment(folder.path()));
+    file.unwrap().set_len(2 * BLOCK as u64).unwrap();
+    let told = reader.read();
+    assert!(matches!(told, Err(Error::Replaced(_))), "{told:?}");
 }
 
 #[test]

@@ -249,6 +249,86 @@ fn a_source_outlives_the_writer_that_was_killed_while_it_wrote() {
 }
 
 #[test]
+fn a_source_goes_on_with_no_other_record_than_the_one_it_has_read_last() {
+    let [folder, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let options = Options {
+        durability: Durability::OnRequest,
+        ..Options::default()
+    };
+    let append = |folder: &Path, at_ns, entries: &[Entry]| {
+        let mut writer = Writer::open(folder, options).unwrap();
+        for entry in entries {
+            writer.append(at_ns, entry.clone()).unwrap();
+        }
+    };
+    let segment = format!("{:020}.log", 1);
+    let [path, elsewhere] = [&folder, &other].map(|folder| folder.path().join(&segment));
+    append(folder.path(), 5, &[start(), epoch(1)]);
+    fs::copy(&path, &elsewhere).unwrap();
+    append(folder.path(), 6, &[data(10, 0, &[1; 500]), epoch(2)]);
+    let mut source = Source::open(folder.path(), 0).unwrap();
+    for number in 1..=4 {
+        assert_eq!(source.read().unwrap().unwrap().number, number);
+    }
+    // The disk has lost the last two, and others have come in their place, of other lengths.
+    append(
+        other.path(),
+        7,
+        &[epoch(2), data(10, 0, &[2; 900]), epoch(3)],
+    );
+    append(other.path(), 8, &[data(10, 0, &[2; 900]), epoch(4)]);
+    fs::write(&path, fs::read(&elsewhere).unwrap()).unwrap();
+    for _ in 0..2 {
+        let told = source.read();
+        assert!(matches!(told, Err(Error::Replaced(_))), "{told:?}");
+    }
+}
+
+#[test]
+fn a_copy_without_a_record_begins_where_its_source_does_by_now() {
+    let [from, to] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    write(from.path(), &some(10));
+    let begun = Source::open(from.path(), 0).unwrap().beginning().unwrap();
+    let mut sink = Sink::open(to.path()).unwrap();
+    sink.begin(&begun.unwrap()).unwrap();
+    write(from.path(), &[data(10, 0, &[7; 1000]), epoch(30)]);
+    fold(from.path(), 30);
+    let mut source = Source::open(from.path(), 0).unwrap();
+    let beginning = source.beginning().unwrap().unwrap();
+    assert!(beginning.first > 1);
+    sink.begin(&beginning).unwrap();
+    while let Some(record) = source.read().unwrap() {
+        assert!(sink.receive(&record).unwrap());
+    }
+    sink.sync().unwrap();
+    // One that has a record goes on.
+    sink.begin(&begun.unwrap()).unwrap();
+    drop(sink);
+    assert_eq!(read(to.path()), read(from.path()));
+}
+
+#[test]
+fn a_copy_knows_when_each_of_its_records_was_written() {
+    let [from, to] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    write(from.path(), &some(10));
+    copy(from.path(), to.path(), 100).unwrap();
+    let all = read(from.path());
+    let mut sink = Sink::open(to.path()).unwrap();
+    for number in [1, 2, 3, 20, 41, 7, 40, 42, 0] {
+        let written = all.iter().find(|record| record.number == number);
+        let at_ns = written.map(|record| record.at_ns);
+        assert_eq!(sink.written_at(number).unwrap(), at_ns, "{number}");
+    }
+    drop(sink);
+    fold(to.path(), 12);
+    let mut sink = Sink::open(to.path()).unwrap();
+    assert_eq!(sink.written_at(5).unwrap(), None);
+    assert_eq!(sink.written_at(30).unwrap(), Some(all[29].at_ns));
+    sink.clear().unwrap();
+    assert_eq!(sink.written_at(30).unwrap(), None);
+}
+
+#[test]
 fn who_watches_a_log_is_woken_by_each_write() {
     let folder = tempfile::tempdir().unwrap();
     let watch = Watch::new(folder.path()).unwrap();

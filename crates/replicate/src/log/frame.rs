@@ -9,6 +9,8 @@ pub const LARGEST_RECORD: usize = 16 << 20;
 
 const HEAD: usize = 8;
 const CHECK: usize = 4;
+/// A frame of that, in bytes.
+pub(super) const LARGEST: usize = HEAD + LARGEST_RECORD + CHECK;
 
 /// A file that the machine could not finish may end in zeros. Fewer than a sector of them do not tell.
 const SECTOR: u64 = 512;

@@ -1,18 +1,16 @@
 //! Reads a log from one record on, and follows it while it is written and compacted.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::Error;
 use super::frame::{self, Frame};
-use super::segment::{self, Beginning, HEADER, Header, Id, Segment, Where};
-use super::{Error, LARGEST_RECORD};
+use super::open::{Open, has_epoch};
+use super::segment::{self, Beginning, Id, Segment, Where};
 use crate::record::{Change, Entry, Record};
-
-/// How much is read at once, in bytes.
-const STEP: usize = 256 << 10;
 
 /// Reads records in their order. A clone reads on from the same place.
 #[derive(Clone, Debug)]
@@ -39,10 +37,10 @@ pub struct Located {
 /// Where a record is. The segment can be read for as long as this lives, even if it was compacted away.
 #[derive(Clone, Debug)]
 pub struct Place {
-    path: Arc<Path>,
-    file: Arc<File>,
-    offset: u64,
-    length: usize,
+    pub(super) path: Arc<Path>,
+    pub(super) file: Arc<File>,
+    pub(super) offset: u64,
+    pub(super) length: usize,
 }
 
 impl Place {
@@ -143,7 +141,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::Missing`], or [`Error::Compacted`] if the log was compacted further
-    /// than it has been read.
+    /// than it has been read; [`Error::Replaced`] if its disk has lost what was read.
     pub fn read(&mut self) -> Result<Option<Located>, Error> {
         loop {
             let Some(open) = &mut self.open else {
@@ -240,11 +238,16 @@ impl Reader {
         let Some(open) = &self.open else {
             return Ok(false);
         };
+        let size = open.size()?;
+        // Nobody cuts off what is whole but who found after a sync that failed that the disk does not have it.
+        if open.offset() > size {
+            return Err(Error::Replaced(self.folder.clone()));
+        }
         if open.header.last != 0 && self.next == Some(open.header.last + 1) {
             return Ok(true);
         }
         let at = self.next.unwrap_or(open.header.first);
-        if self.alone && open.offset() == open.size()? {
+        if self.alone && open.offset() == size {
             // Most often it is asked for in vain, and often: a folder of many segments is not listed for that.
             let path = segment::written(&self.folder, at);
             let begun = path.try_exists().map_err(Error::io(&path))?;
@@ -341,158 +344,5 @@ impl Reader {
         self.alone = false;
         self.open = Some(open);
         Ok(true)
-    }
-}
-
-fn has_epoch(segment: &Segment) -> Result<bool, Error> {
-    let Some(mut open) = Open::new(segment)? else {
-        return Ok(false);
-    };
-    while let Some(located) = open.next()? {
-        if matches!(located.record.entry, Entry::Epoch { .. }) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// A segment being read.
-#[derive(Clone, Debug)]
-pub(super) struct Open {
-    path: Arc<Path>,
-    file: Arc<File>,
-    pub(super) header: Header,
-    /// What was read from `start` on; what comes next begins at `used`.
-    buffer: Vec<u8>,
-    start: u64,
-    used: usize,
-    /// Its name is known to survive a loss of power.
-    named: bool,
-}
-
-impl Open {
-    /// None for a segment whose header was not written to its end.
-    pub(super) fn new(segment: &Segment) -> Result<Option<Self>, Error> {
-        let path = &segment.path;
-        let file = File::open(path).map_err(Error::io(path))?;
-        let Some(header) = segment::header(path, &file)? else {
-            return Ok(None);
-        };
-        let named = match segment.place {
-            Where::Base { last } => header.last == last && header.folded != 0,
-            Where::Written { first } => header.first == first && header.last == 0,
-        };
-        if !named {
-            return Err(Error::damaged(path, 0, "the segment has another's name"));
-        }
-        Ok(Some(Self {
-            path: path.as_path().into(),
-            named: false,
-            file: Arc::new(file),
-            header,
-            buffer: Vec::new(),
-            start: HEADER,
-            used: 0,
-        }))
-    }
-
-    /// Whether it still has its name: one that was removed can be read, and has no future.
-    fn is_there(&self) -> Result<bool, Error> {
-        let error = Error::io(&self.path);
-        let own = self.file.metadata().map_err(&error)?;
-        match fs::metadata(&self.path) {
-            Ok(named) => Ok((named.dev(), named.ino()) == (own.dev(), own.ino())),
-            Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(source) => Err(error(source)),
-        }
-    }
-
-    /// Where the next record begins.
-    pub(super) fn offset(&self) -> u64 {
-        self.start + self.used as u64
-    }
-
-    pub(super) fn size(&self) -> Result<u64, Error> {
-        let error = Error::io(&self.path);
-        Ok(self.file.metadata().map_err(error)?.len())
-    }
-
-    /// None at the end, or at what is not written to its end.
-    pub(super) fn next(&mut self) -> Result<Option<Located>, Error> {
-        loop {
-            let damage = match frame::get(&self.buffer[self.used..]) {
-                Frame::Whole { record, length } => {
-                    let place = Place {
-                        path: Arc::clone(&self.path),
-                        file: Arc::clone(&self.file),
-                        offset: self.offset(),
-                        length,
-                    };
-                    self.used += length;
-                    return Ok(Some(Located { record, place }));
-                }
-                Frame::Short { needed } if self.fill(needed)? => continue,
-                Frame::Short { .. } => return Ok(self.unread()),
-                Frame::Damaged { what, end } => (what, end),
-            };
-            let (what, end) = damage;
-            if segment::is_unfinished(&self.path, &self.file, self.offset(), end)? {
-                return Ok(self.unread());
-            }
-            return Err(Error::damaged(&self.path, self.offset(), what));
-        }
-    }
-
-    /// What is not written to its end is read once more: another writer cuts it off, and writes something else there.
-    fn unread(&mut self) -> Option<Located> {
-        self.buffer.truncate(self.used);
-        None
-    }
-
-    /// # Errors
-    /// [`Error::Damaged`] unless everything was read that the segment has to contain, and this is the
-    /// record that follows it.
-    pub(super) fn finished(&self, due: u64) -> Result<(), Error> {
-        let last = self.header.last == 0 || self.header.last + 1 == due;
-        if last && self.offset() == self.size()? {
-            return Ok(());
-        }
-        Err(Error::damaged(&self.path, self.offset(), "cut short"))
-    }
-
-    /// # Errors
-    /// [`Error::Damaged`] for a record that is not the one that is due.
-    pub(super) fn follows(&self, located: &Located, due: u64) -> Result<(), Error> {
-        let number = located.record.number;
-        if number == due {
-            return Ok(());
-        }
-        let what = format!("it has record {number} where {due} is due");
-        Err(Error::damaged(&self.path, located.place.offset, what))
-    }
-
-    /// Whether there are bytes that were not in the buffer.
-    fn fill(&mut self, needed: usize) -> Result<bool, Error> {
-        debug_assert!(needed <= LARGEST_RECORD + STEP);
-        self.buffer.drain(..self.used);
-        self.start += self.used as u64;
-        self.used = 0;
-        let had = self.buffer.len();
-        let at = self.start + had as u64;
-        let left = usize::try_from(self.size()?.saturating_sub(at)).unwrap_or(usize::MAX);
-        let wanted = needed.saturating_sub(had).max(STEP).min(left);
-        self.buffer.resize(had + wanted, 0);
-        let mut read = 0;
-        while read < wanted {
-            let rest = &mut self.buffer[had + read..];
-            match self.file.read_at(rest, at + read as u64) {
-                Ok(0) => break,
-                Ok(count) => read += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Error::io(&self.path)(error)),
-            }
-        }
-        self.buffer.truncate(had + read);
-        Ok(self.buffer.len() >= needed)
     }
 }

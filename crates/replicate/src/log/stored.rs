@@ -10,7 +10,8 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::Error;
-use super::reader::{Open, Reader};
+use super::open::Open;
+use super::reader::Reader;
 use super::segment::{self, Segment, Where};
 use super::writer::{Options, Writer};
 use crate::record::Entry;

@@ -1,15 +1,14 @@
 //! Appends to a log, and takes it up again where a crash left it.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
 
-use super::reader::Open;
+use super::recover::{Current, Recovered, Tail, tidy};
 use super::segment::{self, Beginning, HEADER, Header, Id, Segment, Where};
 use super::{Error, frame};
-use crate::record::{Change, Entry, Record};
-use crate::tree::{Doubts, Invalid};
+use crate::record::{Entry, Record};
 
 /// Records wait in memory for at most this many bytes of them.
 const WAITING: usize = 256 << 10;
@@ -62,39 +61,12 @@ pub struct Writer {
     _lock: File,
 }
 
-#[derive(Debug)]
-struct Current {
-    path: PathBuf,
-    file: File,
-    /// Where what waits will be written.
-    end: u64,
-}
-
 /// A log's last record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Last {
     pub number: u64,
     /// When it was written at the source, in nanoseconds since 1970.
     pub at_ns: u64,
-}
-
-/// What has to be known of a log to append to it.
-#[derive(Debug, Default)]
-struct Tail {
-    number: u64,
-    epoch: u64,
-    doubts: Doubts,
-    /// Whether an epoch or a start was seen: no doubt from before lasts.
-    anchored: bool,
-    last: Option<Last>,
-}
-
-#[derive(Debug)]
-struct Recovered {
-    id: Id,
-    tail: Tail,
-    /// Where the last segment's records end.
-    end: u64,
 }
 
 impl Writer {
@@ -347,17 +319,12 @@ impl Writer {
                 .map(drop)
                 .map_err(|error| Error::io(&self.folder)(error.into()));
         };
-        let mut from = live.len() - 1;
-        let mut recovered = Recovered::of(&self.folder, &live[from..])?;
-        while !recovered.tail.anchored && from > 0 {
-            from -= 1;
-            recovered = Recovered::of(&self.folder, &live[from..])?;
-        }
+        let recovered = Recovered::of(&self.folder, live)?;
         self.id = recovered.id;
         self.written = recovered.tail.number;
         self.tail = recovered.tail;
         if let Where::Written { .. } = last.place {
-            self.segment = Some(Current::cut(&last.path, recovered.end)?);
+            self.segment = Some(Current::cut(&self.folder, &last.path, recovered.end)?);
         }
         Ok(())
     }
@@ -373,121 +340,4 @@ impl Drop for Writer {
         // A caller who has to know that it is written has called `sync`.
         let _ = self.flush();
     }
-}
-
-impl Tail {
-    fn check(&self, entry: &Entry) -> Result<(), Invalid> {
-        let Entry::Epoch { number } = *entry else {
-            return Ok(());
-        };
-        if number <= self.epoch {
-            let last = self.epoch;
-            return Err(Invalid::Epoch { number, last });
-        }
-        match self.doubts.first() {
-            Some(file) => Err(Invalid::Doubt { file }),
-            None => Ok(()),
-        }
-    }
-
-    fn follow(&mut self, record: &Record) {
-        self.number = record.number;
-        self.last = Some(Last {
-            number: record.number,
-            at_ns: record.at_ns,
-        });
-        match &record.entry {
-            Entry::Start { .. } => {
-                self.doubts = Doubts::default();
-                self.anchored = true;
-            }
-            Entry::Epoch { number } => {
-                self.epoch = *number;
-                self.doubts = Doubts::default();
-                self.anchored = true;
-            }
-            Entry::Change(Change::Doubt { file, part }) => self.doubts.raise(*file, part),
-            Entry::Change(Change::Settled { file, part }) => self.doubts.settle(*file, part),
-            Entry::Change(Change::Gone { file }) => self.doubts.forget(*file),
-            Entry::Change(_) | Entry::Patterns(_) => {}
-        }
-    }
-}
-
-impl Recovered {
-    /// Reads segments that follow one another up to the end of the log.
-    fn of(folder: &Path, segments: &[Segment]) -> Result<Self, Error> {
-        let mut recovered: Option<Self> = None;
-        for (index, segment) in segments.iter().enumerate() {
-            let unfinished = || Error::damaged(&segment.path, 0, "no header of a segment");
-            let mut open = Open::new(segment)?.ok_or_else(unfinished)?;
-            let header = open.header;
-            let mut at = recovered.unwrap_or_else(|| Self {
-                id: header.id,
-                tail: Tail {
-                    number: header.first - 1,
-                    ..Tail::default()
-                },
-                end: 0,
-            });
-            if header.id != at.id {
-                return Err(Error::Mixed(folder.to_owned()));
-            }
-            if header.first != at.tail.number + 1 {
-                let (folder, number) = (folder.to_owned(), at.tail.number + 1);
-                return Err(Error::Missing { folder, number });
-            }
-            while let Some(located) = open.next()? {
-                open.follows(&located, at.tail.number + 1)?;
-                at.tail.follow(&located.record);
-            }
-            if index + 1 < segments.len() || header.last != 0 {
-                open.finished(at.tail.number + 1)?;
-            }
-            at.end = open.offset();
-            recovered = Some(at);
-        }
-        recovered.ok_or_else(|| Error::Missing {
-            folder: folder.to_owned(),
-            number: 1,
-        })
-    }
-}
-
-impl Current {
-    fn cut(path: &Path, end: u64) -> Result<Self, Error> {
-        let error = Error::io(path);
-        let file = OpenOptions::new().write(true).open(path).map_err(&error)?;
-        let size = file.metadata().map_err(&error)?.len();
-        if end < size {
-            let (cut, path) = (size - end, path.display());
-            tracing::warn!("{path}: {cut} bytes that were not written to their end are cut off");
-            file.set_len(end).map_err(&error)?;
-            file.sync_all().map_err(&error)?;
-        }
-        Ok(Self {
-            path: path.to_owned(),
-            file,
-            end,
-        })
-    }
-}
-
-/// Removes what compaction has replaced, and a last segment that was only begun.
-fn tidy(folder: &Path) -> Result<Vec<Segment>, Error> {
-    let mut listing = segment::list(folder)?;
-    for path in &listing.replaced {
-        segment::remove(path)?;
-    }
-    if let Some(last) = listing.live.last() {
-        segment::settle(&last.path)?;
-    }
-    if let Some(last) = listing.live.last()
-        && let Where::Written { .. } = last.place
-        && Open::new(last)?.is_none()
-    {
-        segment::remove(&last.path)?;
-        listing.live.pop();
-    }
-    Ok(listing.live)
 }

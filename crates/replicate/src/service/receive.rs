@@ -62,7 +62,11 @@ impl Settings {
             Way::Nats => {
                 let options = self.broker.options(&self.from, &self.tls)?;
                 let receiver = Receiver::new(self.sink()?, options);
-                Ok(Receiving::Nats(Box::new(receiver), self.fresh))
+                let replacing = Replacing {
+                    fresh: self.fresh,
+                    again: false,
+                };
+                Ok(Receiving::Nats(Box::new(receiver), replacing))
             }
         }
     }
@@ -108,8 +112,15 @@ impl Settings {
 #[derive(Debug)]
 pub enum Receiving {
     Tcp(Box<Client>, Behind),
-    /// And whether a copy that cannot go on is replaced, once.
-    Nats(Box<Receiver>, bool),
+    Nats(Box<Receiver>, Replacing),
+}
+
+/// Whether a copy is replaced that cannot go on with its stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Replacing {
+    fresh: bool,
+    /// It was, and has not had all of the stream since: one that no copy can have is an error, and not begun for ever.
+    again: bool,
 }
 
 /// How far a copy is.
@@ -141,6 +152,17 @@ impl Behind {
     }
 }
 
+impl Replacing {
+    fn may(self) -> bool {
+        self.fresh && !self.again
+    }
+
+    fn follow(&mut self, progress: &FromNats) {
+        let whole = progress.number > 0 && progress.pending == 0 && progress.waiting.is_none();
+        self.again &= !whole;
+    }
+}
+
 impl Receiving {
     /// Receives what there is, or waits for some at most this long.
     ///
@@ -153,14 +175,18 @@ impl Receiving {
                 let lag = behind.follow(&progress);
                 Ok(Received::Tcp(progress, lag))
             }
-            Self::Nats(receiver, fresh) => loop {
+            Self::Nats(receiver, replacing) => loop {
                 match receiver.step(wait) {
-                    Err(error) if *fresh && error.needs_another_copy() => {
+                    Err(error) if replacing.may() && error.needs_another_copy() => {
                         tracing::warn!("{error}: beginning afresh");
-                        *fresh = false;
+                        replacing.again = true;
                         receiver.clear()?;
                     }
-                    progress => return Ok(Received::Nats(progress?)),
+                    progress => {
+                        let progress = progress?;
+                        replacing.follow(&progress);
+                        return Ok(Received::Nats(progress));
+                    }
                 }
             },
         }

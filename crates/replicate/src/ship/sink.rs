@@ -11,6 +11,8 @@ pub struct Sink {
     writer: Writer,
     /// Of the log that this is a copy of; none while it is empty.
     beginning: Option<Beginning>,
+    /// Reads what is here, and the number that is next there.
+    own: Option<(Reader, u64)>,
 }
 
 /// What a copy has on its disk.
@@ -56,6 +58,7 @@ impl Sink {
             folder: folder.to_owned(),
             writer,
             beginning,
+            own: None,
         })
     }
 
@@ -71,17 +74,53 @@ impl Sink {
         })
     }
 
-    /// Makes it a copy of the log that begins so. A copy of that very log goes on.
+    /// When the source wrote the record that is here under this number; none if there is none, or if it may have been
+    /// folded. Numbers that are asked for in their order are found without reading anything twice.
+    ///
+    /// # Errors
+    /// Those of [`Writer::flush`] and [`Reader::read`].
+    pub fn written_at(&mut self, number: u64) -> Result<Option<u64>, Error> {
+        let Some(held) = self.held() else {
+            return Ok(None);
+        };
+        let Beginning { first, folded, .. } = held.beginning;
+        if number >= held.number || number < first || number <= folded {
+            return Ok((number == held.number).then_some(held.at_ns));
+        }
+        self.writer.flush()?;
+        let (mut reader, mut next) = match self.own.take() {
+            Some((reader, next)) if next <= number => (reader, next),
+            _ => (
+                Reader::open_after(&self.folder, number.saturating_sub(1))?,
+                number,
+            ),
+        };
+        while next <= number {
+            let record = match reader.read() {
+                Ok(Some(located)) => located.record,
+                // A copy is compacted while it is written.
+                Ok(None) | Err(Error::Compacted { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            next = record.number + 1;
+            if record.number == number {
+                self.own = Some((reader, next));
+                return Ok(Some(record.at_ns));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes it a copy of the log that begins so. A copy of that very log goes on if it has a record: until then the
+    /// source may have been compacted, and begin with another.
     ///
     /// # Errors
     /// [`Error::Mixed`] if it is a copy of another log.
     pub fn begin(&mut self, beginning: &Beginning) -> Result<(), Error> {
-        match self.beginning {
-            Some(copied) if copied.id == beginning.id => return Ok(()),
-            Some(_) if self.writer.last().is_some() => {
-                return Err(Error::Mixed(self.folder.clone()));
-            }
-            _ => self.writer.adopt(beginning)?,
+        match self.held() {
+            Some(held) if held.beginning.id == beginning.id => return Ok(()),
+            Some(_) => return Err(Error::Mixed(self.folder.clone())),
+            None => self.writer.adopt(beginning)?,
         }
         self.beginning = Some(*beginning);
         Ok(())
@@ -109,6 +148,7 @@ impl Sink {
     /// Those of [`Writer::clear`].
     pub fn clear(&mut self) -> Result<(), Error> {
         self.beginning = None;
+        self.own = None;
         self.writer.clear()
     }
 }

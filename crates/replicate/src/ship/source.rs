@@ -11,6 +11,8 @@ pub struct Source {
     reader: Reader,
     /// The number of the last record that was read, or that reading begins behind; zero for all.
     number: u64,
+    /// When that record was written; none before one was read.
+    at_ns: Option<u64>,
     /// Where the log begins that the number is of.
     beginning: Option<Beginning>,
 }
@@ -26,6 +28,7 @@ impl Source {
             folder: folder.to_owned(),
             reader,
             number: after,
+            at_ns: None,
             beginning,
         })
     }
@@ -36,7 +39,7 @@ impl Source {
     /// Also [`Error::Compacted`] if other records have these numbers by now.
     pub fn of(folder: &Path, after: u64, beginning: &Beginning) -> Result<Self, Error> {
         let source = Self::open(folder, after)?;
-        source.check(Some(*beginning))?;
+        source.check(Some(*beginning), source.beginning)?;
         Ok(source)
     }
 
@@ -49,6 +52,7 @@ impl Source {
             folder: folder.to_owned(),
             reader: Reader::open_late(folder)?,
             number: 0,
+            at_ns: None,
             beginning: None,
         })
     }
@@ -68,21 +72,20 @@ impl Source {
     ///
     /// # Errors
     /// Those of [`Reader::read`]; [`Error::Compacted`] also if the log begins behind where reading
-    /// should.
+    /// should, and [`Error::Replaced`] if it does not have the last record any more that was read.
     pub fn read(&mut self) -> Result<Option<Record>, Error> {
         let read = match self.next() {
             // The writer was killed while it wrote, and its successor has cut off what this reader
             // had begun to read.
             Err(Error::Damaged { .. }) => {
-                let before = self.beginning;
-                (self.reader, self.beginning) = behind(&self.folder, self.number)?;
-                self.check(before)?;
+                (self.reader, self.beginning) = self.again()?;
                 self.next()
             }
             read => read,
         }?;
         if let Some(record) = &read {
             self.number = record.number;
+            self.at_ns = Some(record.at_ns);
         }
         Ok(read)
     }
@@ -95,9 +98,32 @@ impl Source {
         self.reader.persist()
     }
 
+    /// A reader that goes on behind the last record that was read.
+    fn again(&self) -> Result<(Reader, Option<Beginning>), Error> {
+        let (before, number) = (self.beginning, self.number);
+        let (mut reader, now) = behind(&self.folder, number.saturating_sub(1))?;
+        self.check(before, now)?;
+        // The last one but one of what was folded has another number by now; the last one has not.
+        let folded = before != now && now.is_some_and(|now| number < now.folded);
+        let Some(at_ns) = self.at_ns.filter(|_| !folded) else {
+            return behind(&self.folder, number);
+        };
+        // A disk that has lost records may be gone on with, under the same numbers.
+        while let Some(located) = reader.read()? {
+            let record = located.record;
+            if record.number == number && record.at_ns == at_ns {
+                return Ok((reader, now));
+            }
+            if record.number >= number {
+                break;
+            }
+        }
+        Err(Error::Replaced(self.folder.clone()))
+    }
+
     /// What a log was folded to has its own numbers, up to the epoch that is the last of it.
-    fn check(&self, before: Option<Beginning>) -> Result<(), Error> {
-        let (Some(before), Some(now)) = (before, self.beginning) else {
+    fn check(&self, before: Option<Beginning>, now: Option<Beginning>) -> Result<(), Error> {
+        let (Some(before), Some(now)) = (before, now) else {
             return Ok(());
         };
         let number = self.number + 1;

@@ -48,6 +48,20 @@ pub(super) enum Content {
     },
 }
 
+impl Message {
+    /// The number of its last record, and when that was written; none for a part that does not say so.
+    pub(super) fn last(&self) -> Option<(u64, u64)> {
+        match &self.content {
+            Content::Records(records) => {
+                let last = records.last()?;
+                Some((last.number, last.at_ns))
+            }
+            Content::Part { bytes, .. } if self.from.part == 0 => codec::number_and_time(bytes),
+            Content::Part { .. } => None,
+        }
+    }
+}
+
 /// Why bytes are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {

@@ -1,6 +1,7 @@
 //! Keeps a copy of the log that a stream has. Where to begin is found by the copy's last record; what
 //! the stream has delivered before is ignored, and nothing is taken past a gap.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use nats::{Delivery, Stored, Subscription};
@@ -86,10 +87,7 @@ impl Receiver {
         } else if let Err(error) = self.work(wait) {
             self.recover(error)?;
         }
-        if let Some(held) = self.sink.held() {
-            self.progress.number = held.number;
-            self.progress.epoch = held.epoch;
-        }
+        self.reached();
         self.progress.server = self
             .session
             .as_ref()
@@ -105,7 +103,9 @@ impl Receiver {
         self.subscription = None;
         self.unsynced = None;
         self.part.clear();
-        Ok(self.sink.clear()?)
+        self.sink.clear()?;
+        self.reached();
+        Ok(())
     }
 
     /// Returns when all that was received survives a loss of power.
@@ -115,6 +115,12 @@ impl Receiver {
     pub fn finish(mut self) -> Result<Progress, Error> {
         self.sink.sync()?;
         Ok(self.progress)
+    }
+
+    fn reached(&mut self) {
+        let held = self.sink.held();
+        self.progress.number = held.map_or(0, |held| held.number);
+        self.progress.epoch = held.map_or(0, |held| held.epoch);
     }
 
     fn recover(&mut self, error: Error) -> Result<(), Error> {
@@ -223,20 +229,31 @@ impl Receiver {
         let Some(held) = held else {
             return Ok(Some(first.sequence));
         };
-        // The first one that has something of the copy's last record is at `low` or behind it, and not behind
-        // `high`: where that record came in parts, the first of them says of when it is.
-        let before = Place::behind(held.number.saturating_sub(1));
-        let (mut low, mut high) = (first.sequence, behind);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match session.message(options, middle)? {
-                Some((stored, message)) if message.to <= before => {
-                    low = stored.sequence + 1;
-                }
-                _ => high = middle,
-            }
+        let all = first.sequence..behind;
+        let found = search(session, options, &all, held.number)?;
+        if found == behind {
+            self.compare_end(&all)?;
         }
-        Ok(Some(low))
+        Ok(Some(found))
+    }
+
+    /// The stream has less than the copy: its end was lost, or it is that of another history.
+    ///
+    /// # Errors
+    /// [`Error::Diverged`]
+    fn compare_end(&mut self, all: &Range<u64>) -> Result<(), Error> {
+        let (Some(session), options) = (&mut self.session, &self.options) else {
+            return Ok(());
+        };
+        let mut end = session.message(options, all.end - 1)?;
+        if let Some((_, message)) = &end
+            && message.from.part > 0
+        {
+            // The first part says of when the record is.
+            let begun = search(session, options, all, message.from.whole + 1)?;
+            end = session.message(options, begun)?;
+        }
+        end.map_or(Ok(()), |(_, message)| self.compare(&message))
     }
 
     fn deliver(&mut self, message: nats::Message) -> Result<(), Error> {
@@ -273,6 +290,7 @@ impl Receiver {
         if held.is_none() {
             self.sink.begin(&message.beginning)?;
         }
+        self.compare(&message)?;
         let Message { from, content, .. } = message;
         match content {
             Content::Records(records) => {
@@ -282,23 +300,33 @@ impl Receiver {
                 }
                 Ok(())
             }
-            Content::Part { bytes, .. } if from.whole < has => self.have(from, &bytes),
+            Content::Part { .. } if from.whole < has => Ok(()),
             Content::Part { total, bytes } => self.join(stored, from, total, &bytes),
         }
     }
 
-    /// A part of a record that is here already.
-    fn have(&self, from: Place, bytes: &[u8]) -> Result<(), Error> {
-        let head = codec::number_and_time(bytes).filter(|_| from.part == 0);
-        head.map_or(Ok(()), |(number, at_ns)| self.same(number, at_ns))
+    /// What is here already comes again after a purge, or it is of another history that is not as far as the copy.
+    ///
+    /// # Errors
+    /// [`Error::Diverged`]
+    fn compare(&mut self, message: &Message) -> Result<(), Error> {
+        let (Some((number, at_ns)), Some(held)) = (message.last(), self.sink.held()) else {
+            return Ok(());
+        };
+        let Beginning { folded, .. } = message.beginning;
+        // What was folded has its own numbers, up to the epoch that is the last of it.
+        let others = message.beginning != held.beginning && number < folded;
+        if others || number > held.number {
+            return Ok(());
+        }
+        self.same(number, at_ns)
     }
 
     /// # Errors
-    /// [`Error::Diverged`] if the copy's last record has this number, and is of another time.
-    fn same(&self, number: u64, at_ns: u64) -> Result<(), Error> {
-        let held = self.sink.held().filter(|held| held.number == number);
-        match held {
-            Some(held) if held.at_ns != at_ns => Err(Error::Diverged {
+    /// [`Error::Diverged`] if the copy's record with this number is of another time.
+    fn same(&mut self, number: u64, at_ns: u64) -> Result<(), Error> {
+        match self.sink.written_at(number)? {
+            Some(own) if own != at_ns => Err(Error::Diverged {
                 stream: self.options.stream.clone(),
                 number,
             }),
@@ -339,7 +367,10 @@ impl Receiver {
     }
 
     fn receive(&mut self, record: &Record) -> Result<(), Error> {
-        self.same(record.number, record.at_ns)?;
+        let held = self.sink.held();
+        if held.is_some_and(|held| held.number == record.number) {
+            self.same(record.number, record.at_ns)?;
+        }
         if self.sink.receive(record)? {
             self.gaps = 0;
             self.patience.succeeded();
@@ -364,6 +395,29 @@ impl Receiver {
             number,
         })
     }
+}
+
+/// The sequence number of the first of these messages that has something of a record; what is behind them if none has.
+/// Where the record came in parts, that is the first part, which says of when it is.
+fn search(
+    session: &mut Session,
+    options: &Options,
+    all: &Range<u64>,
+    number: u64,
+) -> Result<u64, Error> {
+    let before = Place::behind(number.saturating_sub(1));
+    // It is at `low` or behind it, and not behind `high`.
+    let (mut low, mut high) = (all.start, all.end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match session.message(options, middle)? {
+            Some((stored, message)) if message.to <= before => {
+                low = stored.sequence + 1;
+            }
+            _ => high = middle,
+        }
+    }
+    Ok(low)
 }
 
 /// Whether a copy, or one that is begun, can go on with a stream that has this first message.

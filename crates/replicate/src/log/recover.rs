@@ -1,0 +1,218 @@
+//! Finds where a log ends that a crash may have left, what is known of it there, and cuts off what is not whole.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::Error;
+use super::frame::{self, Frame};
+use super::open::{Open, has_epoch};
+use super::segment::{self, Id, Segment, Where};
+use super::writer::Last;
+use crate::record::{Change, Entry, Record};
+use crate::tree::{Doubts, Invalid};
+
+/// What has to be known of a log to append to it.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    pub(super) number: u64,
+    pub(super) epoch: u64,
+    pub(super) doubts: Doubts,
+    pub(super) last: Option<Last>,
+}
+
+#[derive(Debug)]
+pub(super) struct Recovered {
+    pub(super) id: Id,
+    pub(super) tail: Tail,
+    /// Where the last segment's records end.
+    pub(super) end: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Current {
+    pub(super) path: PathBuf,
+    pub(super) file: File,
+    /// Where what waits will be written.
+    pub(super) end: u64,
+}
+
+impl Tail {
+    pub(super) fn check(&self, entry: &Entry) -> Result<(), Invalid> {
+        let Entry::Epoch { number } = *entry else {
+            return Ok(());
+        };
+        if number <= self.epoch {
+            let last = self.epoch;
+            return Err(Invalid::Epoch { number, last });
+        }
+        match self.doubts.first() {
+            Some(file) => Err(Invalid::Doubt { file }),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn follow(&mut self, record: &Record) {
+        self.number = record.number;
+        self.last = Some(Last {
+            number: record.number,
+            at_ns: record.at_ns,
+        });
+        match &record.entry {
+            Entry::Start { .. } => self.doubts = Doubts::default(),
+            Entry::Epoch { number } => {
+                self.epoch = *number;
+                self.doubts = Doubts::default();
+            }
+            Entry::Change(Change::Doubt { file, part }) => self.doubts.raise(*file, part),
+            Entry::Change(Change::Settled { file, part }) => self.doubts.settle(*file, part),
+            Entry::Change(Change::Gone { file }) => self.doubts.forget(*file),
+            Entry::Change(_) | Entry::Patterns(_) => {}
+        }
+    }
+}
+
+impl Recovered {
+    /// Reads the last segments of a log, from one on that has an epoch: no doubt from before lasts, and the next epoch
+    /// has to be a later one. A start ends doubts as well, but epochs are counted on behind it.
+    pub(super) fn of(folder: &Path, live: &[Segment]) -> Result<Self, Error> {
+        let mut from = live.len().saturating_sub(1);
+        while from > 0 && !has_epoch(&live[from])? {
+            from -= 1;
+        }
+        Self::read(folder, &live[from..])
+    }
+
+    fn read(folder: &Path, segments: &[Segment]) -> Result<Self, Error> {
+        let mut recovered: Option<Self> = None;
+        for (index, segment) in segments.iter().enumerate() {
+            let unfinished = || Error::damaged(&segment.path, 0, "no header of a segment");
+            let mut open = Open::new(segment)?.ok_or_else(unfinished)?;
+            let header = open.header;
+            let mut at = recovered.unwrap_or_else(|| Self {
+                id: header.id,
+                tail: Tail {
+                    number: header.first - 1,
+                    ..Tail::default()
+                },
+                end: 0,
+            });
+            if header.id != at.id {
+                return Err(Error::Mixed(folder.to_owned()));
+            }
+            if header.first != at.tail.number + 1 {
+                let (folder, number) = (folder.to_owned(), at.tail.number + 1);
+                return Err(Error::Missing { folder, number });
+            }
+            while let Some(located) = open.next()? {
+                open.follows(&located, at.tail.number + 1)?;
+                at.tail.follow(&located.record);
+            }
+            if index + 1 < segments.len() || header.last != 0 {
+                open.finished(at.tail.number + 1)?;
+            }
+            at.end = open.offset();
+            recovered = Some(at);
+        }
+        recovered.ok_or_else(|| Error::Missing {
+            folder: folder.to_owned(),
+            number: 1,
+        })
+    }
+}
+
+impl Current {
+    pub(super) fn cut(folder: &Path, path: &Path, end: u64) -> Result<Self, Error> {
+        let error = Error::io(path);
+        let mut options = OpenOptions::new();
+        let mut file = options.read(true).write(true).open(path).map_err(&error)?;
+        let size = file.metadata().map_err(&error)?.len();
+        if end < size {
+            let (cut, shown) = (size - end, path.display());
+            tracing::warn!("{shown}: {cut} bytes that were not written to their end are cut off");
+            // Readers may have seen as whole what a disk has lost since. They are not to take what is written in its
+            // place for what follows: it goes into another file.
+            let another = match is_begun(&file, end, size).map_err(&error)? {
+                true => None,
+                false => replace(folder, path, &file, end)?,
+            };
+            match another {
+                Some(another) => file = another,
+                None => {
+                    file.set_len(end).map_err(&error)?;
+                    file.sync_all().map_err(&error)?;
+                }
+            }
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            end,
+        })
+    }
+}
+
+/// Whether all behind an offset is the beginning of one frame, which nobody has seen as whole: what a writer leaves
+/// that was killed.
+fn is_begun(file: &File, end: u64, size: u64) -> io::Result<bool> {
+    let left = usize::try_from(size - end).unwrap_or(usize::MAX);
+    if left > frame::LARGEST {
+        return Ok(false);
+    }
+    let mut bytes = vec![0; left];
+    file.read_exact_at(&mut bytes, end)?;
+    Ok(matches!(frame::get(&bytes), Frame::Short { .. }))
+}
+
+/// Puts a file that has a segment's bytes up to this one in its place; none if the disk has no room for it.
+fn replace(folder: &Path, path: &Path, file: &File, end: u64) -> Result<Option<File>, Error> {
+    let beside = path.with_extension("tmp");
+    let error = Error::io(&beside);
+    let copied = copy(file, end, &beside).and_then(|another| {
+        fs::rename(&beside, path)?;
+        Ok(another)
+    });
+    match copied.map_err(&error) {
+        Ok(another) => {
+            segment::sync_folder(folder)?;
+            Ok(Some(another))
+        }
+        Err(failed) => {
+            segment::remove(&beside)?;
+            match failed.is_full() {
+                true => Ok(None),
+                false => Err(failed),
+            }
+        }
+    }
+}
+
+/// When it returns, the copy is on the disk.
+fn copy(from: &File, end: u64, to: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true).create(true).truncate(true);
+    let mut copy = options.mode(0o600).open(to)?;
+    io::copy(&mut from.take(end), &mut copy)?;
+    copy.sync_all()?;
+    Ok(copy)
+}
+
+/// Removes what compaction has replaced, and a last segment that was only begun.
+pub(super) fn tidy(folder: &Path) -> Result<Vec<Segment>, Error> {
+    let mut listing = segment::list(folder)?;
+    for path in &listing.replaced {
+        segment::remove(path)?;
+    }
+    if let Some(last) = listing.live.last() {
+        segment::settle(&last.path)?;
+    }
+    if let Some(last) = listing.live.last()
+        && let Where::Written { .. } = last.place
+        && Open::new(last)?.is_none()
+    {
+        segment::remove(&last.path)?;
+        listing.live.pop();
+    }
+    Ok(listing.live)
+}

@@ -7,6 +7,7 @@ mod client;
 pub mod config;
 mod error;
 pub mod http;
+pub mod limits;
 pub mod metrics;
 mod places;
 pub mod ready;

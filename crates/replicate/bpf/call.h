@@ -35,6 +35,7 @@ const volatile __u32 call_mmap;
 const volatile __u32 call_ioctl;
 const volatile __u32 call_io_submit;
 const volatile __u32 call_sync_file_range;
+const volatile __u32 call_madvise;
 
 /* The file system tells that files change, but not how: all of it is read. */
 const volatile bool vague;
@@ -56,6 +57,7 @@ static __always_inline __u8 kind_of(__u32 call)
 #define OTHER_NUMBERS 0x2
 #define OTHER_MMAP 192
 #define OTHER_OLD_MMAP 90
+#define OTHER_MADVISE 219
 /* Of calls with pointers of 32 bits in 64-bit registers. */
 #define SHORT_POINTERS 0x40000000
 
@@ -68,6 +70,7 @@ static __always_inline bool in_other_call(struct task_struct *task)
 #else
 #define OTHER_MMAP END
 #define OTHER_OLD_MMAP END
+#define OTHER_MADVISE END
 #define SHORT_POINTERS 0
 
 static __always_inline bool in_other_call(struct task_struct *task)

@@ -113,9 +113,12 @@ int BPF_PROG(call_ends, struct pt_regs *regs, long result)
 	struct operation *operation = NULL;
 	struct file *file = NULL;
 
+	if (vague)
+		removes(regs, other);
 	if (vague && !other) {
 		asked(regs, result);
-		if (result >= 0)
+		/* Some of these fail half way. */
+		if (result >= 0 || kind & CALL_WHOLE)
 			file = by_descriptor(regs, kind);
 	}
 	writes = file && kind & (CALL_FIRST | CALL_THIRD);

@@ -9,6 +9,7 @@
 #define MAP_PRIVATE 0x02
 #define MAP_ANONYMOUS 0x20
 #define VM_MAYSHARE 0x80
+#define MADV_REMOVE 9
 /* Of looking for what is mapped, while another thread changes it for some microseconds. */
 #define TRIES 256
 #define OVERLAY_MAGIC 0x794c7630
@@ -19,12 +20,14 @@
 struct area {
 	struct inode *inode;
 	__u64 flags;
+	__u64 end;
 };
 
 static long found_area(struct task_struct *task, struct vm_area_struct *found, struct area *area)
 {
 	area->inode = BPF_CORE_READ(found, vm_file, f_inode);
 	area->flags = BPF_CORE_READ(found, vm_flags);
+	area->end = BPF_CORE_READ(found, vm_end);
 	return 0;
 }
 
@@ -127,6 +130,54 @@ __noinline int tell_mapping_at(__u64 address)
 	else if (area.inode && area.flags & VM_MAYSHARE)
 		tell_mapped_file(area.inode);
 	return 0;
+}
+
+/* Of a file of the upper directory, the one of the overlay; false where that is not known. */
+static __always_inline bool seen_above(struct inode *upper, struct file_key *file)
+{
+	struct file_key below = file_of(upper), *above;
+
+	above = bpf_map_lookup_elem(&uppers, &below);
+	if (above)
+		*file = *above;
+	return above;
+}
+
+/*
+ * Pages of a file were taken away by where they are mapped: some file systems say nothing of it,
+ * nor is there a descriptor. Where it may be of several files, any may be it.
+ */
+__noinline int tell_removed(__u64 address, __u64 length)
+{
+	struct file_key file = {};
+	struct area area = {};
+	struct inode *inode;
+
+	if (!find_area(address, &area) || area.end - address < length) {
+		__sync_fetch_and_add(&forgotten, 1);
+		return 0;
+	}
+	inode = area.inode;
+	if (!inode || !regular(inode))
+		return 0;
+	if (overlay) {
+		if (!seen_above(inode, &file))
+			return 0;
+	} else if (in_scope(inode)) {
+		file = file_of(inode);
+	} else {
+		return 0;
+	}
+	tell(&file, EVENT_RANGE, HOOK_CALL, 0, END);
+	return 0;
+}
+
+static __always_inline void removes(struct pt_regs *regs, bool other)
+{
+	if (!other && regs->orig_ax == call_madvise && regs->dx == MADV_REMOVE)
+		tell_removed(regs->di, regs->si);
+	if (other && regs->orig_ax == OTHER_MADVISE && (__u32)regs->dx == MADV_REMOVE)
+		tell_removed((__u32)regs->bx, (__u32)regs->cx);
 }
 
 /* A call may have mapped something at the address that it has returned. */

@@ -1,4 +1,4 @@
-//! Directories that a step moves, of which the files look alike.
+//! Directories and files that a step moves, and that look alike.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
 mod applying;
@@ -7,7 +7,7 @@ mod common;
 mod histories;
 
 use applying::{check, folder, stopped};
-use common::{data, epoch, file, link, mode, new, start};
+use common::{data, epoch, file, link, mode, new, start, unlink};
 use replicate::apply::Options;
 use replicate::record::{Attributes, Change, Entry, Kind};
 
@@ -22,6 +22,67 @@ fn alike(inode: u64) -> Entry {
             modified_ns: 1_000_000_000,
         },
     })
+}
+
+/// Stops a step after each of its calls, and goes on.
+fn each_cut_off_is_mended(begun: &[Entry], changes: &[&[Entry]]) {
+    for change in changes {
+        for calls in 0.. {
+            let folder = folder();
+            let (log, to) = (folder.path().join("log"), folder.path().join("replica"));
+            histories::write(&log, begun);
+            check(&log, &to, Options::default());
+            histories::write(&log, change);
+            let done = stopped(&log, &to, calls);
+            check(&log, &to, Options::default());
+            if done {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn files_that_look_alike_and_were_renamed_half_way_are_not_mixed_up() {
+    let begun = [
+        start(),
+        mode(2, 0o755),
+        new(12, Kind::Regular),
+        data(12, 0, b"one"),
+        alike(12),
+        link(2, "current", 12),
+        new(13, Kind::Regular),
+        data(13, 0, b"two"),
+        alike(13),
+        link(2, "next", 13),
+        epoch(1),
+    ];
+    let exchange = [
+        link(2, "aside", 12),
+        unlink(2, "current"),
+        link(2, "current", 13),
+        unlink(2, "next"),
+        link(2, "next", 12),
+        unlink(2, "aside"),
+        epoch(2),
+    ];
+    let upgrade = [
+        link(2, "old", 12),
+        unlink(2, "current"),
+        new(14, Kind::Regular),
+        data(14, 0, b"new"),
+        alike(14),
+        link(2, "current", 14),
+        epoch(2),
+    ];
+    let rotation = [
+        link(2, "old", 12),
+        unlink(2, "current"),
+        link(2, "current", 13),
+        unlink(2, "next"),
+        epoch(2),
+    ];
+    each_cut_off_is_mended(&begun, &[&exchange, &upgrade, &rotation]);
 }
 
 #[test]
@@ -61,18 +122,5 @@ fn what_looks_alike_below_directories_that_were_moved_half_way_is_not_mixed_up()
             epoch(2),
         ],
     ];
-    for change in moves {
-        for calls in 0.. {
-            let folder = folder();
-            let (log, to) = (folder.path().join("log"), folder.path().join("replica"));
-            histories::write(&log, &begun);
-            check(&log, &to, Options::default());
-            histories::write(&log, change);
-            let done = stopped(&log, &to, calls);
-            check(&log, &to, Options::default());
-            if done {
-                break;
-            }
-        }
-    }
+    each_cut_off_is_mended(&begun, &moves);
 }

@@ -10,7 +10,10 @@ use std::thread;
 
 use bed::file_system::{Format, within};
 use follow::{Following, shell};
+use replicate::apply::{self, Replica};
 use replicate::capture::{Error, INTERVAL, Options};
+use replicate::log::{self, Writer};
+use replicate::record::{Entry, File};
 use sys::require::{Class, skip};
 
 #[test]
@@ -74,6 +77,33 @@ fn a_name_is_as_the_disk_has_it_where_case_is_ignored() {
         // Else the kernel would know the name that stays.
         shell(&tree, "sync; echo 2 >/proc/sys/vm/drop_caches; rm d/TWO");
         following.check(&tree);
+    });
+}
+
+#[test]
+fn no_replica_is_made_where_case_is_ignored() {
+    if !Path::new("/sys/fs/ext4/features/casefold").exists() {
+        return skip(Class::Hardware, "on this kernel ext4 ignores no case");
+    }
+    within(|bed| {
+        let Some(tree) = bed.follow(Format::Ext4Folded, "tree") else {
+            return;
+        };
+        shell(&tree, "mkdir replica; chattr +F replica");
+        let (log, to) = (bed.scratch().join("log"), tree.join("replica"));
+        let mut writer = Writer::open(&log, log::Options::default()).unwrap();
+        let root = File {
+            inode: 2,
+            generation: 0,
+        };
+        for entry in [Entry::Start { root }, Entry::Epoch { number: 1 }] {
+            writer.append(0, entry).unwrap();
+        }
+        drop(writer);
+        let refused = Replica::open(&log, &to, apply::Options::default())
+            .and_then(|mut replica| replica.apply(None))
+            .unwrap_err();
+        assert!(matches!(refused, apply::Error::Case(_)), "{refused}");
     });
 }
 

@@ -143,6 +143,7 @@ struct file {
 };
 
 struct vm_area_struct {
+	unsigned long vm_end;
 	unsigned long vm_flags;
 	struct file *vm_file;
 };

@@ -64,7 +64,9 @@ impl Apply {
         loop {
             while applying.step(self.epoch).map_err(super::failure)? {
                 self.tell(applying.done(), &mut shown, json)?;
-                if shutdown.requested() {
+                // What is written meanwhile may be more each time.
+                let reached = !self.follow && self.epoch.is_none();
+                if reached || shutdown.requested() {
                     break;
                 }
             }
@@ -181,6 +183,7 @@ pub(super) fn failure(error: Error) -> Failure {
         Error::Log(log @ log::Error::Damaged { .. }) => Failure::Input(log.to_string()),
         Error::Log(log) => of_log(log),
         Error::Occupied(_)
+        | Error::Case(_)
         | Error::OtherLog { .. }
         | Error::Short { .. }
         | Error::Behind { .. }

@@ -17,7 +17,6 @@ mod status;
 mod verify;
 
 use clap::{Args, Subcommand};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use replicate::service;
 use replicate::ship::{nats as nats_ship, tcp};
 
@@ -80,7 +79,8 @@ enum Verb {
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let json = arguments.json;
-    allow_many_files();
+    // Every segment of a log that bytes of the tree lie in is an open file.
+    control::limits::raise_descriptors();
     match arguments.verb {
         Verb::Apply(apply) => apply.run(json),
         Verb::Capture(capture) => capture.run(json),
@@ -96,15 +96,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Keys(keys) => keys.run(json),
         Verb::Run(run) => run.run(json),
         Verb::Status(ask) => ask.run(json),
-    }
-}
-
-/// Every segment of a log that bytes of the tree lie in is an open file, and most systems let a program have 1024 unless
-/// it asks for more.
-fn allow_many_files() {
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // What there is may do.
-        let _left = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
 }
 

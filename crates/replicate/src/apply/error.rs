@@ -44,6 +44,9 @@ pub enum Error {
         has: u64,
         limit: u64,
     },
+    /// Two files of the source could not both be there, nor one of them be renamed.
+    #[error("{}: names are the same there whatever their case; put the replica elsewhere", .0.display())]
+    Case(PathBuf),
     #[error("{}: no room; make some, and apply again: nothing is lost", .0.display())]
     Full(PathBuf),
     #[error("{}: {cause}", .path.display())]

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::{fs, io::Errno};
 
 use super::plan::Directory;
@@ -45,6 +45,17 @@ pub(super) fn staged(file: File, directory: bool) -> OsString {
 
 pub(super) fn called(name: &Name) -> &OsStr {
     OsStr::from_bytes(name.as_bytes())
+}
+
+/// Whether both names are there, and of the same.
+pub(super) fn is_one(at: impl AsFd, one: &str, other: &str) -> Result<bool, Errno> {
+    let at = at.as_fd();
+    let there = |name: &str| match fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => Ok(None),
+        status => status.map(|status| Some((status.st_dev, status.st_ino))),
+    };
+    let one = there(one)?;
+    Ok(one.is_some() && one == there(other)?)
 }
 
 pub(super) fn open(

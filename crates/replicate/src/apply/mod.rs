@@ -257,6 +257,10 @@ impl Replica {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(failed(errno)),
         }
+        let other = STAGING.to_uppercase();
+        if folders::is_one(&self.top, STAGING, &other).map_err(failed)? {
+            return Err(Error::Case(self.to.clone()));
+        }
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         let staging = folders::open(&self.top, STAGING, flags).map_err(failed)?;
         wipe::wipe(staging.as_fd(), &self.options.gate).map_err(failed)?;
@@ -344,6 +348,10 @@ impl Replica {
             path: &path,
         };
         step.stage()?;
+        if !found.lost.is_empty() {
+            // No later record speaks of what is repaired: after a loss of power nobody suspects it.
+            self.sync(step.folders)?;
+        }
         let placing = State {
             phase: Phase::Placing,
             to_ns: target.at_ns,
@@ -354,9 +362,7 @@ impl Replica {
         let said = self.kept.say(placing, first);
         said.map_err(|cause| Error::of(self.to.join(STATE), cause))?;
         step.place()?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let synced = fs::openat(&folders.staging, ".", flags, Mode::empty()).and_then(fs::syncfs);
-        synced.map_err(|errno| Error::of(path.clone(), errno.into()))?;
+        self.sync(&folders)?;
         self.said(target)?;
         let wiped = wipe::wipe(folders.staging.as_fd(), &self.options.gate);
         wiped.map_err(|errno| Error::of(self.to.join(STAGING), errno.into()))?;
@@ -374,6 +380,13 @@ impl Replica {
             repaired: found.names,
             left: maker.left,
         })
+    }
+
+    /// The file system of the tree is on its disk.
+    fn sync(&self, folders: &Folders) -> Result<(), Error> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let synced = fs::openat(&folders.staging, ".", flags, Mode::empty()).and_then(fs::syncfs);
+        synced.map_err(|errno| Error::of(self.to.join(TREE), errno.into()))
     }
 
     fn check_quota(&self, target: Target) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use crate::record::{File, Kind};
 
 impl Replica {
     /// What may have been changed already, unfinished: all that later records speak of, and what is below directories
-    /// that they move. One of those may have another's place by now, with files that look alike.
+    /// that they move. Another file that looks like it may have its name by now.
     pub(super) fn suspect(&mut self) -> Result<(), Error> {
         let Later {
             changed,
@@ -35,14 +35,15 @@ impl Replica {
             tree.get(file)
                 .is_some_and(|node| node.kind == Kind::Directory)
         };
-        let known = changed.into_iter().filter(|file| tree.get(*file).is_some());
-        let (worn, lost): (Vec<_>, Vec<_>) = known.partition(|file| is_directory(*file));
+        let of_two_kinds = |files: BTreeSet<File>| -> (Vec<File>, Vec<File>) {
+            let known = files.into_iter().filter(|file| tree.get(*file).is_some());
+            known.partition(|file| is_directory(*file))
+        };
+        let (worn, lost) = of_two_kinds(changed);
+        let (mut moved, renamed) = of_two_kinds(named);
         self.found.worn.extend(worn);
         self.found.lost.extend(lost);
-        let mut moved: Vec<File> = named
-            .into_iter()
-            .filter(|file| is_directory(*file))
-            .collect();
+        self.found.lost.extend(renamed);
         let mut seen = BTreeSet::new();
         while let Some(directory) = moved.pop() {
             if !seen.insert(directory) {

@@ -142,7 +142,7 @@ fn wanted(event: &str, format: Format) -> bool {
     }
     match event.split_once('_') {
         Some(("ext4", _)) => format == Format::Ext4,
-        Some(("xfs", _)) => matches!(format, Format::Xfs { .. }),
+        Some(("xfs", _)) => format == Format::Xfs,
         _ => true,
     }
 }

@@ -25,10 +25,7 @@ const BTRFS_FIRST: u64 = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Ext4,
-    /// Inode numbers take 64 bits, or 32.
-    Xfs {
-        wide: bool,
-    },
+    Xfs,
     /// One of its subvolumes.
     Btrfs {
         subvolume: u64,
@@ -54,9 +51,7 @@ impl Format {
         let format = match kind {
             EXT4_SUPER_MAGIC => Self::Ext4,
             TMPFS_MAGIC => Self::Tmpfs,
-            XFS_SUPER_MAGIC => Self::Xfs {
-                wide: Handle::of(directory, "".as_ref())?.kind == XFS_WIDE,
-            },
+            XFS_SUPER_MAGIC => Self::Xfs,
             BTRFS_SUPER_MAGIC => match subvolume(&Handle::of(directory, "".as_ref())?) {
                 Some(subvolume) => Self::Btrfs { subvolume },
                 None => return Ok(None),
@@ -99,7 +94,7 @@ impl Format {
         match self {
             Self::Ext4 => file.inode == EXT4_FIRST,
             Self::Btrfs { .. } => file.inode == BTRFS_FIRST,
-            Self::Xfs { .. } | Self::Tmpfs | Self::Overlay { .. } => false,
+            Self::Xfs | Self::Tmpfs | Self::Overlay { .. } => false,
         }
     }
 
@@ -111,7 +106,7 @@ impl Format {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
-            Self::Xfs { .. } => "xfs",
+            Self::Xfs => "xfs",
             Self::Btrfs { .. } => "btrfs",
             Self::Tmpfs => "tmpfs",
             Self::Overlay { .. } => "overlay",
@@ -122,11 +117,12 @@ impl Format {
     pub(super) fn file(self, handle: &Handle) -> Option<File> {
         let mut bytes = handle.bytes.as_slice();
         let file = match (self, handle.kind) {
-            (Self::Ext4 | Self::Xfs { wide: false }, INODE_AND_GENERATION) => File {
+            // Of xfs both kinds, which a remount changes.
+            (Self::Ext4 | Self::Xfs, INODE_AND_GENERATION) => File {
                 inode: u64::from(word(&mut bytes)?),
                 generation: word(&mut bytes)?,
             },
-            (Self::Xfs { wide: true }, XFS_WIDE) => File {
+            (Self::Xfs, XFS_WIDE) => File {
                 inode: long(&mut bytes)?,
                 generation: word(&mut bytes)?,
             },
@@ -152,11 +148,11 @@ impl Format {
         let narrow = u32::try_from(inode).unwrap_or(0);
         let inode = inode.to_ne_bytes();
         let (kind, bytes) = match self {
-            Self::Ext4 | Self::Xfs { wide: false } => (
+            Self::Ext4 => (
                 INODE_AND_GENERATION,
                 [narrow.to_ne_bytes().as_slice(), &generation].concat(),
             ),
-            Self::Xfs { wide: true } => (XFS_WIDE, [inode.as_slice(), &generation].concat()),
+            Self::Xfs => (XFS_WIDE, [inode.as_slice(), &generation].concat()),
             Self::Btrfs { subvolume } => {
                 let subvolume = subvolume.to_ne_bytes();
                 let parts = [inode.as_slice(), &subvolume, &generation];

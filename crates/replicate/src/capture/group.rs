@@ -12,8 +12,9 @@ use crate::record::{File, Kind, Name, Part};
 #[derive(Debug, Default)]
 pub(super) struct Told {
     directories: Vec<File>,
-    /// A file with several names was touched, and not all of them are known.
+    /// A file with several names was touched.
     linked: bool,
+    /// Not all names of a file that was touched are known, or what else was touched is not.
     short: bool,
     /// What an overlay puts where a file of a lower directory was, and has one of for all such.
     whiteout: bool,
@@ -41,7 +42,8 @@ impl Deriver {
         let now = self.held(file);
         let directory = self.is(file, &Kind::Directory);
         let linked = !directory && state.links > 1;
-        let short = linked && self.lacks_more(file, state, now.len());
+        let nameless = !directory && state.links > 0 && state.name.is_none();
+        let short = nameless || linked && self.lacks_more(file, state, now.len());
         let told = self.told.entry(state.task).or_default();
         if directory {
             told.directories.push(file);
@@ -70,6 +72,13 @@ impl Deriver {
             for directory in told.directories {
                 self.doubt(directory, Part::Names);
             }
+        }
+    }
+
+    /// What was told of calls is not all that they touched.
+    pub(super) fn fall_short(&mut self) {
+        for told in self.told.values_mut() {
+            told.short = true;
         }
     }
 

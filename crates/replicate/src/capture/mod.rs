@@ -269,6 +269,9 @@ impl Capture {
         if progress.events != before {
             self.last_event = Instant::now();
         }
+        if !late.is_empty() {
+            self.deriver.fall_short();
+        }
         for event in late {
             for event in self.deriver.source.translate(*event) {
                 self.deriver.late(&event);
@@ -302,6 +305,7 @@ impl Capture {
                 }
             }
             self.doubt_nameless();
+            self.deriver.fall_short();
             self.accounted = counters.dropped;
         }
         if counters.forgotten != self.forgotten {
@@ -376,7 +380,9 @@ impl Capture {
     /// Ends an epoch, unless something is in doubt.
     fn close(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
         let certain = self.deriver.doubts.is_empty() && matches!(self.reading, Reading::Idle);
-        if !certain || self.programs.counters()?.dropped != self.accounted {
+        let counters = self.programs.counters()?;
+        let known = (counters.dropped, counters.forgotten) == (self.accounted, self.forgotten);
+        if !certain || !known {
             return Ok(());
         }
         self.look(listener)?;

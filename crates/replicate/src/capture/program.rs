@@ -357,6 +357,7 @@ fn settle(
     constants.call_ioctl = number(libc::SYS_ioctl)?;
     constants.call_io_submit = number(libc::SYS_io_submit)?;
     constants.call_sync_file_range = number(libc::SYS_sync_file_range)?;
+    constants.call_madvise = number(libc::SYS_madvise)?;
     constants.functions = functions.write.is_some();
     constants.at_offset = functions.at_offset;
     [constants.memory_at, constants.pages_at] = functions.maps;

@@ -26,9 +26,12 @@ impl Capture {
             return Ok(());
         };
         let kind = node.kind.clone();
+        // Once its time was asked for, each write from then on gives it another, however soon: one that begins when
+        // nobody is waited for any more is told.
+        self.deriver.source.stat(file)?;
         self.deriver.source.wait(file, &kind)?;
         let Some(stat) = self.deriver.source.stat(file)? else {
-            self.deriver.gone(file);
+            self.vanished(file);
             return Ok(());
         };
         // Nobody tells when its last user leaves it. Where it gets a name, that directory is read.
@@ -53,6 +56,16 @@ impl Capture {
             _ => {}
         }
         Ok(())
+    }
+
+    /// It is gone, or called otherwise by now: ext4 can give a file another generation, and says nothing of its names.
+    fn vanished(&mut self, file: File) {
+        if self.deriver.source.format().exact() {
+            for (directory, _) in self.deriver.held(file) {
+                self.deriver.doubt(directory, Part::Names);
+            }
+        }
+        self.deriver.gone(file);
     }
 
     pub(super) fn read_attributes(&mut self, file: File, stat: &FileStat) -> Result<(), Error> {
@@ -103,11 +116,7 @@ impl Capture {
             } else {
                 self.forget_missing(directory, &names);
             }
-            let known = |(_, file): &(Name, File)| self.deriver.tree.get(*file).is_some();
-            if self.deriver.source.has_outside() && !entries.iter().all(known) {
-                // What the programs take for outside is not told of, and about to be read.
-                self.programs.found()?;
-            }
+            self.find(&entries)?;
             for (name, file) in entries {
                 if self.deriver.tree.child(directory, &name) == Some(file) {
                     continue;
@@ -124,6 +133,16 @@ impl Capture {
                 self.deriver.link(directory, name, file);
             }
             self.pass_on(listener)?;
+        }
+        Ok(())
+    }
+
+    /// What the programs take for outside of the tree is not told of, and about to be read.
+    pub(super) fn find(&mut self, entries: &[(Name, File)]) -> Result<(), Error> {
+        let Deriver { tree, strayed, .. } = &self.deriver;
+        let known = |file: &File| tree.get(*file).is_some() && !strayed.contains(file);
+        if self.deriver.source.has_outside() && !entries.iter().all(|(_, file)| known(file)) {
+            self.programs.found()?;
         }
         Ok(())
     }

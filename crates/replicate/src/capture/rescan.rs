@@ -104,6 +104,7 @@ impl Capture {
             };
             let names = entries.iter().map(|(name, _)| name.clone()).collect();
             self.forget_missing(directory, &names);
+            self.find(&entries)?;
             for (name, file) in entries {
                 if seen.insert(file) && self.compare(file, listener)? == Some(Kind::Directory) {
                     unread.push(file);

@@ -120,6 +120,7 @@ fn of_apply(error: &apply::Error) -> bool {
         Apply::Log(error) => of_log(error),
         Apply::Busy(_) | Apply::Full(_) | Apply::Io { .. } | Apply::Short { .. } => true,
         Apply::Occupied(_)
+        | Apply::Case(_)
         | Apply::OtherLog { .. }
         | Apply::Behind { .. }
         | Apply::Changed { .. }

@@ -173,7 +173,8 @@ impl Working {
             }
             Self::Receive(receiving) => Ok(Progress::Receive(receiving.finish()?)),
             Self::Apply(mut applying) => {
-                while applying.step(None)? {}
+                // Another program may write the log faster than it is applied.
+                applying.step(None)?;
                 Ok(Progress::Apply(applying.finish()?))
             }
         }

@@ -179,13 +179,15 @@ fn changed(metadata: &Metadata) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
 }
 
-/// What to look at again: all that is not equal. Other names of a file, and what was not listed, are found among all
-/// names alone.
+/// What to look at again: all that is not equal. Other names of a file, what was not listed, and what came to the root,
+/// are found among all names alone.
 fn next(verdict: &Verdict) -> Wanted {
     let listed = verdict.differences.len() as u64 == verdict.differing
         && verdict.undecided.len() as u64 == verdict.undecided_count;
     let links = |what| what == What::Links;
-    if !listed || verdict.differences.iter().any(|one| links(one.what)) {
+    let root = |path: &Path| path.as_os_str().is_empty();
+    let renamed = verdict.undecided.iter().any(|one| root(&one.path));
+    if !listed || renamed || verdict.differences.iter().any(|one| links(one.what)) {
         return Wanted::All;
     }
     let differing = verdict.differences.iter().map(|one| &one.path);

@@ -112,8 +112,9 @@ impl Watch for Progress {
         if let Some((value, unit)) =
             shown.find_map(|(name, unit)| Some((trial.values.get(name)?, unit)))
         {
+            let emulated = if trial.is_emulated() { " EMULATED" } else { "" };
             self.latest
-                .insert(trial.arm.clone(), format!("{value:.1} {unit}"));
+                .insert(trial.arm.clone(), format!("{value:.1} {unit}{emulated}"));
         }
         self.bar.set_position(done as u64);
         self.show(trial.block + 1);

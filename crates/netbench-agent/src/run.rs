@@ -3,10 +3,11 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use control::limits;
 use control::shutdown::Shutdown;
 use control::units::{Pps, Size, Span};
 use netbench::client::{self, Error, Progress, Session};
-use netbench::{Direction, Spec, Test, json};
+use netbench::{Direction, Given, Spec, Test, json};
 use pico_args::Arguments;
 
 use crate::{Failure, finish, line, option, token};
@@ -21,6 +22,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let target: String = arguments.free_from_str()?;
     finish(arguments)?;
     let shutdown = Shutdown::install().map_err(Failure::failed)?;
+    limits::raise_descriptors();
     let mut session = match specs.iter().all(|spec| spec.test == Test::Icmp) {
         true => None,
         false => Some(Session::open(&target, token.as_ref()).map_err(failure)?),
@@ -63,11 +65,23 @@ fn specs(arguments: &mut Arguments) -> Result<Vec<Spec>, Failure> {
     let (request, response, message) = (request?, response?, message?);
     let socket_buffer = socket_buffer?;
     let named = tests.as_deref().unwrap_or(TESTS).split(',');
-    named
-        .map(|name| {
-            let test: Test = name.parse().map_err(Failure::input)?;
+    let tests = named.map(str::parse).collect::<Result<Vec<Test>, _>>();
+    let tests = tests.map_err(Failure::input)?;
+    let given = Given {
+        reverse,
+        request: request.is_some(),
+        response: response.is_some(),
+        message: message.is_some(),
+    };
+    if let Some(option) = given.idle(&tests) {
+        let what = format!("{option} means nothing for the tests that are to run");
+        return Err(Failure::input(what));
+    }
+    tests
+        .into_iter()
+        .map(|test| {
             let usual = Spec::new(test, duration);
-            let messages = test.streams() || test == Test::Icmp;
+            let messages = test.has_messages();
             let spec = Spec {
                 warmup_us: warmup.map_or(usual.warmup_us, micros),
                 flows: flows.unwrap_or(usual.flows),

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use control::limits;
 use control::shutdown::Shutdown;
 use control::units::Span;
 use netbench::server::{Error, Limits, Server, Settings, Status};
@@ -34,6 +35,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
     };
     finish(arguments)?;
     let shutdown = Shutdown::install().map_err(Failure::failed)?;
+    limits::raise_descriptors();
     let server = Server::start(settings).map_err(|error| match error {
         Error::NoToken(_) => Failure::input(format!("{error} with --token-file")),
         failed @ Error::Listen { .. } => Failure::failed(failed),

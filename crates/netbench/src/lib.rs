@@ -14,7 +14,9 @@ mod token;
 
 pub use message::VERSION;
 pub use outcome::{End, Latency, Outcome, Transfer};
-pub use spec::{Direction, Invalid, LARGEST_DATAGRAM, LARGEST_MESSAGE, MOST_FLOWS, Spec, Test};
+pub use spec::{
+    Direction, Given, Invalid, LARGEST_DATAGRAM, LARGEST_MESSAGE, MOST_FLOWS, Spec, Test,
+};
 pub use token::{Token, TokenError};
 
 /// Where a server listens unless told otherwise.

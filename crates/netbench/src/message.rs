@@ -12,7 +12,7 @@ use crate::outcome::End;
 use crate::spec::Spec;
 
 /// Of what is said here. Ends of different versions do not measure together.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 /// Tells this protocol from others.
 pub(crate) const GREETING: [u8; 6] = *b"lrnb\r\n";
 /// Of a message, in bytes.
@@ -56,16 +56,21 @@ pub(crate) enum ToClient {
         why: String,
         later: bool,
     },
-    /// The test cannot be; another one may.
+    /// The test cannot be; another one may. Later the same one may be, or never.
     Declined {
         why: String,
+        later: bool,
     },
     /// Where the test's flows go: one port for all, or one for each.
     Ready {
         ports: Vec<u16>,
         cookie: Cookie,
     },
-    Ended(End),
+    /// With what ended a flow at the server before its time, if anything did.
+    Ended {
+        end: End,
+        fault: Option<String>,
+    },
 }
 
 /// What is wrong with what the other end says.

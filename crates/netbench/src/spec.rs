@@ -67,6 +67,11 @@ impl Test {
         matches!(self, Self::TcpStream | Self::UdpStream | Self::UdpRate)
     }
 
+    /// It sends messages of one size, not requests and responses.
+    pub fn has_messages(self) -> bool {
+        self.streams() || self == Self::Icmp
+    }
+
     /// Its messages are datagrams.
     pub fn datagrams(self) -> bool {
         matches!(
@@ -103,6 +108,32 @@ pub enum Direction {
     Up,
     /// The server.
     Down,
+}
+
+/// Which options were given that only some tests have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Given {
+    pub reverse: bool,
+    pub request: bool,
+    pub response: bool,
+    pub message: bool,
+}
+
+impl Given {
+    /// One that means nothing for any of these tests.
+    pub fn idle(self, tests: &[Test]) -> Option<&'static str> {
+        let streams = tests.iter().any(|test| test.streams());
+        let messages = tests.iter().any(|test| test.has_messages());
+        let transactions = tests.iter().any(|test| !test.has_messages());
+        let idle = [
+            ("--reverse", self.reverse && !streams),
+            ("--request", self.request && !transactions),
+            ("--response", self.response && !transactions),
+            ("--message", self.message && !messages),
+        ];
+        idle.into_iter()
+            .find_map(|(name, idle)| idle.then_some(name))
+    }
 }
 
 /// A test with its parameters.
@@ -202,7 +233,7 @@ impl Spec {
             true => LARGEST_DATAGRAM,
             false => LARGEST_MESSAGE,
         };
-        let sizes = match test.streams() || test == Test::Icmp {
+        let sizes = match test.has_messages() {
             true => [("a message", self.message); 2],
             false => [("a request", self.request), ("a response", self.response)],
         };
@@ -236,6 +267,25 @@ fn micros(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_option_that_means_nothing_is_told() {
+        let all = Given {
+            reverse: true,
+            request: true,
+            response: true,
+            message: true,
+        };
+        assert_eq!(all.idle(&[Test::TcpRr, Test::TcpStream]), None);
+        assert_eq!(all.idle(&[Test::TcpRr]), Some("--reverse"));
+        assert_eq!(all.idle(&[Test::UdpRate]), Some("--request"));
+        let message = Given {
+            message: true,
+            ..Given::default()
+        };
+        assert_eq!(message.idle(&[Test::TcpCrr]), Some("--message"));
+        assert_eq!(message.idle(&[Test::Icmp]), None);
+    }
 
     #[test]
     fn every_test_is_valid_as_it_comes_and_absurd_ones_are_refused() {

@@ -167,6 +167,17 @@ pub fn remove(name: &str) -> Result<(), Error> {
     }
 }
 
+/// What has the name; none where that is a file alone, left by a creation that was cut short.
+pub fn find(name: &str) -> Option<Namespace> {
+    let device = |metadata: fs::Metadata| metadata.dev();
+    let namespaces = fs::metadata("/proc/thread-self/ns/net").map(device);
+    let there = fs::metadata(path(name)).map(device);
+    match (there, namespaces) {
+        (Ok(there), Ok(namespaces)) if there == namespaces => Namespace::named(name).ok(),
+        _ => None,
+    }
+}
+
 /// Every name, in no particular order.
 pub fn names() -> Vec<String> {
     fs::read_dir(FOLDER)
@@ -273,9 +284,10 @@ mod tests {
         remove(&other).unwrap();
         assert!(Namespace::bind(&other, Path::new("/no/such/file")).is_err());
         assert!(!names().contains(&other), "nothing stays of a failure");
+        assert_eq!(find(&name).unwrap().inode().unwrap(), inside);
         remove(&name).unwrap();
         remove(&name).unwrap();
-        assert!(!names().contains(&name));
+        assert!(!names().contains(&name) && find(&name).is_none());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-use sys::netns::{self, Namespace};
+use sys::netns;
 use sys::owner::Owner;
 use tempfile::TempDir;
 
@@ -14,7 +14,6 @@ use crate::environment::{clean_engines, kill_inside};
 use crate::{Error, nic};
 
 const PREFIX: &str = "lr-bed-";
-const FOLDER: &str = "lowroad-";
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Where programs and maps are pinned that outlive their maker, each under a name that starts with
@@ -45,7 +44,7 @@ pub struct Cleaned {
 
 /// A folder for temporary files, removed when dropped, and by [`clean`] when its maker was killed.
 pub fn folder() -> io::Result<TempDir> {
-    let prefix = format!("{FOLDER}{}-", Owner::current());
+    let prefix = format!("{PREFIX}{}-", Owner::current());
     tempfile::Builder::new().prefix(&prefix).tempdir()
 }
 
@@ -76,7 +75,7 @@ pub fn clean() -> Result<Cleaned, Error> {
     for name in netns::names() {
         if owner_of(&name).is_some_and(|owner| !owner.alive()) {
             // A device that somebody has lent would end with it, or come back under another name.
-            let place = Namespace::named(&name);
+            let place = netns::find(&name);
             match place.map_or(Ok(0), |place| nic::give_all_back(&place)) {
                 Ok(given) => cleaned.nics += given,
                 Err(error) => {
@@ -95,7 +94,7 @@ pub fn clean() -> Result<Cleaned, Error> {
     cleaned.containers = remove_cgroups() + left.containers;
     cleaned.images = left.images;
     cleaned.silent = left.silent;
-    cleaned.folders = remove_of_dead(&std::env::temp_dir(), FOLDER);
+    cleaned.folders = remove_of_dead(&std::env::temp_dir(), PREFIX);
     Ok(cleaned)
 }
 
@@ -103,16 +102,19 @@ fn owner_of(name: &str) -> Option<Owner> {
     leading_owner(name.strip_prefix(PREFIX)?)
 }
 
-/// The owner that a name starts with: its first two parts.
+/// The owner that a name starts with: its first two parts, written as an owner is.
 fn leading_owner(name: &str) -> Option<Owner> {
     let (pid, rest) = name.split_once('-')?;
     let started = rest.split('-').next()?;
-    format!("{pid}-{started}").parse().ok()
+    let owner = format!("{pid}-{started}");
+    // A date has zeros where no number does.
+    let read: Option<Owner> = owner.parse().ok();
+    read.filter(|read| read.to_string() == owner)
 }
 
 /// Kills until nobody is left: one that forks while it is killed leaves another.
 fn kill_all_in(name: &str) -> usize {
-    let Ok(inode) = Namespace::named(name).and_then(|namespace| namespace.inode()) else {
+    let Some(inode) = netns::find(name).and_then(|namespace| namespace.inode().ok()) else {
         return 0;
     };
     let first = kill_inside(inode);
@@ -173,7 +175,13 @@ mod tests {
             started: 345,
         };
         assert_eq!(owner_of(&name(owner, "run-7", "relay")), Some(owner));
-        for other in ["lr-12-345-relay", "lr-bed-relay", "lr-bed-12", "web"] {
+        for other in [
+            "lr-12-345-relay",
+            "lr-bed-relay",
+            "lr-bed-12",
+            "lr-bed-2026-01-15",
+            "web",
+        ] {
             assert_eq!(owner_of(other), None, "{other}");
         }
     }
@@ -196,7 +204,6 @@ mod tests {
     fn a_temporary_folder_is_known_by_its_name() {
         let folder = folder().unwrap();
         let name = folder.path().file_name().unwrap().to_str().unwrap();
-        let owner = name.strip_prefix(FOLDER).and_then(leading_owner);
-        assert_eq!(owner, Some(Owner::current()));
+        assert_eq!(owner_of(name), Some(Owner::current()));
     }
 }

@@ -90,9 +90,11 @@ fn find(name: &str) -> Result<Link, Error> {
         let own = addresses
             .into_iter()
             .filter(move |own| own.ifindex == index);
-        Ok((link, own.map(|own| own.address).collect::<Vec<_>>()))
+        let own: Vec<_> = own.map(|own| own.address).collect();
+        let mut all = netlink.links()?.into_iter();
+        Ok((all.find(|other| is_above(other, index)), link, own))
     };
-    let (link, addresses) = read().map_err(at(name))?;
+    let (above, link, addresses) = read().map_err(at(name))?;
     let used = addresses
         .into_iter()
         .find(|address| !is_link_local(*address));
@@ -103,6 +105,9 @@ fn find(name: &str) -> Result<Link, Error> {
             name,
             "it is a port of another device; take it out first",
         ))
+    } else if let Some(above) = above {
+        let why = format!("{} is made on it; take that off first", above.name);
+        Err(refusal(name, &why))
     } else if let Some(address) = used {
         let why =
             format!("this machine has {address} there; take the address off, or name another");
@@ -110,6 +115,13 @@ fn find(name: &str) -> Result<Link, Error> {
     } else {
         Ok(link)
     }
+}
+
+/// Whether it is a VLAN, or the like, on the device of this index, which it would lose its network with.
+fn is_above(other: &Link, index: u32) -> bool {
+    // Of a veth it is the other end.
+    let veth = other.kind.as_deref() == Some("veth");
+    !veth && other.link == Some(index) && other.link_namespace.is_none()
 }
 
 fn is_link_local(address: std::net::IpAddr) -> bool {

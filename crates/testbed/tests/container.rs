@@ -200,7 +200,7 @@ fn clean_removes_the_containers_of_a_killed_maker() {
     let pid = maker.id();
     maker.kill().unwrap();
     maker.wait().unwrap();
-    let marks = [format!("lr-bed-{pid}-"), format!("lowroad-{pid}-")];
+    let marks = [format!("lr-bed-{pid}-")];
     let left = traces(&marks);
     for kind in ["/sys/fs/cgroup/", "/tmp/", "/proc/"] {
         assert!(left.iter().any(|trace| trace.starts_with(kind)), "{left:?}");

@@ -100,6 +100,19 @@ fn clean_removes_what_a_killed_maker_left_and_nothing_of_a_living_one() {
 }
 
 #[test]
+fn a_namespace_that_was_only_begun_is_removed() {
+    if !sys::require::root() {
+        return;
+    }
+    // What a creation leaves that is cut short before anything is mounted there.
+    let begun = std::path::Path::new("/run/netns/lr-bed-1-1-begun");
+    std::fs::create_dir_all("/run/netns").unwrap();
+    std::fs::write(begun, "").unwrap();
+    testbed::clean().unwrap();
+    assert!(!begun.exists());
+}
+
+#[test]
 fn an_interrupted_maker_that_ends_in_order_leaves_nothing() {
     if std::env::var_os(ROLE).is_some() {
         return make_and_wait();

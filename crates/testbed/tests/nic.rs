@@ -147,6 +147,15 @@ fn what_the_machine_needs_itself_is_not_lent() {
         assert!(why.contains(said), "{why}");
     }
     machine.run(|netlink| {
+        let index = netlink.link_by_name("eth1").unwrap().index;
+        let above = LinkSpec::new("above");
+        netlink.add_macvlan(&above, index).unwrap();
+    });
+    let why = refused(&wired("native"));
+    assert!(why.contains("above is made on it"), "{why}");
+    machine.run(|netlink| {
+        let above = netlink.link_by_name("above").unwrap().index;
+        netlink.delete_link(above).unwrap();
         let bridge = netlink.link_by_name("bridge").unwrap().index;
         let index = netlink.link_by_name("eth1").unwrap().index;
         let port = LinkSpec::unnamed().controller(bridge);

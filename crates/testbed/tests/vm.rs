@@ -107,7 +107,7 @@ fn left_by(pid: u32) -> Vec<String> {
     names.retain(|name| name.starts_with(&format!("lr-bed-{pid}-")));
     let folders = fs::read_dir(std::env::temp_dir()).unwrap();
     let folders = folders.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.extend(folders.filter(|name| name.starts_with(&format!("lowroad-{pid}-"))));
+    names.extend(folders.filter(|name| name.starts_with(&format!("lr-bed-{pid}-"))));
     names
 }
 

@@ -64,7 +64,7 @@ fn median_up(environment: &str, times: usize, stop: &AtomicBool) -> Result<Durat
         go_on(stop)?;
         let begun = Instant::now();
         let bed = Bed::up(&topology, "up")?;
-        let program = Program::new("busybox").args(["true"]);
+        let program = Program::new(testbed::agent()?).args(["--version"]);
         let ended = bed.host("host")?.start(program)?.wait()?;
         taken.push(begun.elapsed().as_secs_f64());
         ensure!(

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+use control::limits;
 use control::shutdown::Shutdown;
 use control::units::{Pps, Size, Span};
 use datapath::Missing;
 use netbench::client::{self, Error, Progress, Session};
-use netbench::{Direction, Outcome, Spec, Test};
+use netbench::{Direction, Given, Outcome, Spec, Test};
 
 use super::{boxes, shown};
 use crate::exit::{self, Failure};
@@ -82,6 +83,7 @@ impl Run {
             return Err(Failure::Input("--histogram goes with --json".to_owned()));
         }
         let shutdown = Shutdown::install().context("signals")?;
+        limits::raise_descriptors();
         let specs = self.specs()?;
         let token = super::token(self.token_file.as_deref())?;
         let mut session = match specs.iter().all(|spec| spec.test == Test::Icmp) {
@@ -133,6 +135,16 @@ impl Run {
 
     /// Every combination that was asked for.
     fn specs(&self) -> Result<Vec<Spec>, Failure> {
+        let given = Given {
+            reverse: self.reverse,
+            request: !self.request.is_empty(),
+            response: !self.response.is_empty(),
+            message: !self.message.is_empty(),
+        };
+        if let Some(option) = given.idle(&self.test) {
+            let what = format!("{option} means nothing for the tests that are to run");
+            return Err(Failure::Input(what));
+        }
         let mut all = Vec::new();
         for &test in &self.test {
             let usual = Spec::new(test, self.duration.0);
@@ -149,7 +161,7 @@ impl Run {
                     .map(|span| u32::try_from(micros(span)).unwrap_or(u32::MAX)),
                 ..usual
             };
-            let messages = test.streams() || test == Test::Icmp;
+            let messages = test.has_messages();
             let sizes = |given: &[Size], usual: u32, applies: bool| -> Vec<u32> {
                 match applies && !given.is_empty() {
                     true => given.iter().map(|size| bytes(*size)).collect(),

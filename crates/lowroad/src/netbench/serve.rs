@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use control::limits;
 use control::shutdown::Shutdown;
 use control::units::Span;
 use netbench::PORT;
@@ -51,6 +52,7 @@ impl Serve {
             return Err(Failure::Input("--max-mbps is above 0".to_owned()));
         }
         let shutdown = Shutdown::install().context("signals")?;
+        limits::raise_descriptors();
         let server = Server::start(Settings {
             listen: self.listen,
             token: super::token(self.token_file.as_deref())?,

@@ -33,12 +33,13 @@ const ANSWER6: u8 = 129;
 /// Of an IPv4 header: words of four bytes are counted in half a byte.
 const WORD: usize = 4;
 
-pub(super) fn measure(target: IpAddr, spec: &Spec, watch: Watch<'_>) -> Result<Outcome, Error> {
+pub(super) fn measure(
+    targets: &[SocketAddr],
+    spec: &Spec,
+    watch: Watch<'_>,
+) -> Result<Outcome, Error> {
+    let (target, mut echo) = first(targets, spec)?;
     let failed = |cause| Error::Icmp { target, cause };
-    let mut echo = Echo::open(target, spec).map_err(|cause| match cause.kind() {
-        io::ErrorKind::PermissionDenied => DENIED,
-        _ => failed(cause),
-    })?;
     let totals = Totals::default();
     totals.sizes(&(&echo.socket).into());
     let mut times = Times::default();
@@ -106,21 +107,37 @@ pub(super) fn measure(target: IpAddr, spec: &Spec, watch: Watch<'_>) -> Result<O
     })
 }
 
+/// The first of these that there is a way to.
+fn first(targets: &[SocketAddr], spec: &Spec) -> Result<(IpAddr, Echo), Error> {
+    let mut failed = Error::Io(io::ErrorKind::AddrNotAvailable.into());
+    for to in targets {
+        let target = to.ip();
+        match Echo::open(*to, spec) {
+            Ok(echo) => return Ok((target, echo)),
+            Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => return Err(DENIED),
+            Err(cause) => failed = Error::Icmp { target, cause },
+        }
+    }
+    Err(failed)
+}
+
 struct Echo {
     socket: Socket,
     v6: bool,
     /// The kernel gives the identifier and takes away what is not ours.
     unprivileged: bool,
     request: Vec<u8>,
+    /// For what comes back: made before it is timed.
+    room: Vec<u8>,
     identifier: [u8; 2],
     sequence: u16,
 }
 
 impl Echo {
-    fn open(target: IpAddr, spec: &Spec) -> io::Result<Self> {
+    fn open(mut target: SocketAddr, spec: &Spec) -> io::Result<Self> {
         let (domain, protocol) = match target {
-            IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
-            IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
+            SocketAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
+            SocketAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
         };
         // Whom `net.ipv4.ping_group_range` admits needs no privilege; root may do without it.
         let (socket, unprivileged) = match Socket::new(domain, Type::DGRAM, Some(protocol)) {
@@ -131,13 +148,15 @@ impl Echo {
             // It hears what others are told, too, of which there may be more than it has room for.
             socket.attach_filter(&answers_only(target.is_ipv6()))?;
         }
-        socket.connect(&SocketAddr::new(target, 0).into())?;
+        target.set_port(0);
+        socket.connect(&target.into())?;
         socket.set_read_timeout(Some(socket::LOOK))?;
         Ok(Self {
             socket,
             v6: target.is_ipv6(),
             unprivileged,
             request: vec![0; HEADER + spec.message as usize],
+            room: vec![0; 1 << 16],
             identifier: socket::random()?,
             sequence: 0,
         })
@@ -170,14 +189,13 @@ impl Echo {
             _ => {}
         }
         let begun = Instant::now();
-        let mut room = vec![0; 1 << 16];
         while begun.elapsed() < PATIENCE {
-            let received = match (&self.socket).read(&mut room) {
+            let received = match (&self.socket).read(&mut self.room) {
                 Ok(received) => received,
                 Err(error) if timed_out(&error) => continue,
                 Err(_) => return Ok(None),
             };
-            if let Some(message) = self.message(room.get(..received).unwrap_or_default())
+            if let Some(message) = self.message(self.room.get(..received).unwrap_or_default())
                 && message.first() == Some(&answer)
                 && message.get(6..8) == Some(&sequence[..])
                 && (self.unprivileged || message.get(4..6) == Some(&self.identifier[..]))

@@ -5,7 +5,7 @@ mod rate;
 mod run;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::ops::ControlFlow;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
@@ -21,6 +21,8 @@ pub use rate::{MOST_LOSS, Step};
 
 /// A server says what it has to say within this.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// So many characters of what a server says are passed on: nobody knows what it is.
+const LONGEST_WORD: usize = 200;
 
 /// How far a test is, for who shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -62,6 +64,8 @@ pub enum Error {
         target: String,
         test: Test,
         why: String,
+        /// It may be done on another try.
+        later: bool,
     },
     #[error("{target} is gone: {cause}")]
     Lost { target: String, cause: String },
@@ -87,10 +91,11 @@ impl Error {
             | Self::Version { .. }
             | Self::Refused { .. }
             | Self::NoToken(_)
-            | Self::Declined { .. } => true,
+            | Self::Declined { later: false, .. } => true,
             Self::Unreachable { .. }
             | Self::Busy { .. }
             | Self::Lost { .. }
+            | Self::Declined { later: true, .. }
             | Self::Icmp { .. }
             | Self::Missing { .. }
             | Self::Io(_) => false,
@@ -103,55 +108,84 @@ impl Error {
 pub struct Session {
     target: String,
     stream: TcpStream,
-    peer: IpAddr,
+    peer: SocketAddr,
 }
 
-/// Where a target is: `HOST`, `HOST:PORT`, `ADDRESS` or `[ADDRESS]:PORT`.
+/// Where a target is: `HOST`, `HOST:PORT`, `ADDRESS` or `[ADDRESS]:PORT`; a link-local address names its device as
+/// well, as `fe80::1%eth0` does. All that a name stands for, in the order in which to try them.
 ///
 /// # Errors
 /// [`Error::Target`], [`Error::Unreachable`] for a name that nobody knows.
-pub fn resolve(target: &str) -> Result<SocketAddr, Error> {
-    let named = |text: &str| match text.to_socket_addrs() {
-        Ok(mut found) => found.next().ok_or_else(|| Error::Target(target.to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            Err(Error::Target(target.to_owned()))
-        }
-        Err(cause) => Err(Error::Unreachable {
+pub fn resolve(target: &str) -> Result<Vec<SocketAddr>, Error> {
+    let wrong = || Error::Target(target.to_owned());
+    let host = host_and_port(target).ok_or_else(wrong)?;
+    let found = host.to_socket_addrs().map_err(|cause| match cause.kind() {
+        io::ErrorKind::InvalidInput => wrong(),
+        _ => Error::Unreachable {
             target: target.to_owned(),
             cause,
-        }),
-    };
-    if let Ok(address) = target.parse::<IpAddr>() {
-        return Ok((address, crate::PORT).into());
+        },
+    })?;
+    let found: Vec<_> = found.collect();
+    match found.is_empty() {
+        true => Err(wrong()),
+        false => Ok(found),
     }
-    match target.rsplit_once(':') {
-        Some((host, port))
-            if port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']')) =>
-        {
-            named(target)
-        }
-        Some(_) => Err(Error::Target(target.to_owned())),
-        None => named(&format!("{target}:{}", crate::PORT)),
+}
+
+fn host_and_port(target: &str) -> Option<(&str, u16)> {
+    if let Some(rest) = target.strip_prefix('[') {
+        let (address, port) = rest.split_once(']')?;
+        let port = match port {
+            "" => crate::PORT,
+            port => port.strip_prefix(':')?.parse().ok()?,
+        };
+        return is_v6(address).then_some((address, port));
     }
+    match target.split_once(':') {
+        None => Some((target, crate::PORT)),
+        Some(_) if is_v6(target) => Some((target, crate::PORT)),
+        Some((host, port)) => Some((host, port.parse().ok()?)),
+    }
+}
+
+/// Whether it is an address of IPv6, of some device maybe.
+fn is_v6(text: &str) -> bool {
+    let address = text.split_once('%').map_or(text, |(address, _)| address);
+    address.parse::<Ipv6Addr>().is_ok()
+}
+
+/// What a server has said, as one may print it.
+fn printable(said: &str) -> String {
+    let said = said.chars().filter(|character| !character.is_control());
+    said.take(LONGEST_WORD).collect()
 }
 
 impl Session {
     /// # Errors
     /// [`Error`] says why there is none.
     pub fn open(target: &str, token: Option<&Token>) -> Result<Self, Error> {
-        let at = resolve(target)?;
-        let stream = TcpStream::connect_timeout(&at, PATIENCE);
-        let stream = stream.map_err(|cause| Error::Unreachable {
-            target: at.to_string(),
-            cause,
-        })?;
+        let mut failed = Error::Target(target.to_owned());
+        for at in resolve(target)? {
+            match TcpStream::connect_timeout(&at, PATIENCE) {
+                Ok(stream) => return Self::over(stream, at, token),
+                Err(cause) => {
+                    let target = at.to_string();
+                    failed = Error::Unreachable { target, cause };
+                }
+            }
+        }
+        Err(failed)
+    }
+
+    fn over(stream: TcpStream, at: SocketAddr, token: Option<&Token>) -> Result<Self, Error> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut session = Self {
             target: at.to_string(),
             stream,
-            peer: at.ip(),
+            peer: at,
         };
         let greeted = greet(&mut session.stream);
         greeted.map_err(|fault| session.fault(fault))?;
@@ -175,8 +209,13 @@ impl Session {
         let target = self.target.clone();
         match self.hear()? {
             ToClient::Admitted => Ok(()),
-            ToClient::Refused { why, later: true } => Err(Error::Busy { target, why }),
-            ToClient::Refused { why, .. } => Err(Error::Refused { target, why }),
+            ToClient::Refused { why, later } => {
+                let why = printable(&why);
+                Err(match later {
+                    true => Error::Busy { target, why },
+                    false => Error::Refused { target, why },
+                })
+            }
             _ => Err(self.fault(Fault::NotDue)),
         }
     }
@@ -188,7 +227,7 @@ impl Session {
     pub fn measure(&mut self, spec: &Spec, watch: Watch<'_>) -> Result<Outcome, Error> {
         spec.check()?;
         match spec.test {
-            Test::Icmp => icmp::measure(self.peer, spec, watch),
+            Test::Icmp => icmp::measure(&[self.peer], spec, watch),
             Test::UdpRate => rate::search(self, spec, watch),
             _ => run::measure(self, spec, watch),
         }
@@ -199,13 +238,18 @@ impl Session {
         self.say(&ToServer::Begin(spec.clone()))?;
         match self.hear()? {
             ToClient::Ready { ports, cookie } => {
-                let flows = ports.into_iter().map(|port| (self.peer, port).into());
-                Ok((flows.collect(), cookie))
+                let flow = |port| {
+                    let mut to = self.peer;
+                    to.set_port(port);
+                    to
+                };
+                Ok((ports.into_iter().map(flow).collect(), cookie))
             }
-            ToClient::Declined { why } => Err(Error::Declined {
+            ToClient::Declined { why, later } => Err(Error::Declined {
                 target: self.target.clone(),
                 test: spec.test,
-                why,
+                why: printable(&why),
+                later,
             }),
             _ => Err(self.fault(Fault::NotDue)),
         }
@@ -215,10 +259,11 @@ impl Session {
         self.say(&ToServer::Mark)
     }
 
-    fn end(&mut self, bytes: u64) -> Result<End, Error> {
+    /// What the server did, and what ended a flow there before its time.
+    fn end(&mut self, bytes: u64) -> Result<(End, Option<String>), Error> {
         self.say(&ToServer::End { bytes })?;
         match self.hear()? {
-            ToClient::Ended(end) => Ok(end),
+            ToClient::Ended { end, fault } => Ok((end, fault.as_deref().map(printable))),
             _ => Err(self.fault(Fault::NotDue)),
         }
     }
@@ -256,5 +301,39 @@ impl Session {
 /// As [`Session::measure`].
 pub fn ping(target: &str, spec: &Spec, watch: Watch<'_>) -> Result<Outcome, Error> {
     spec.check()?;
-    icmp::measure(resolve(target)?.ip(), spec, watch)
+    icmp::measure(&resolve(target)?, spec, watch)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_a_host_and_a_port() {
+        for (target, host, port) in [
+            ("box", "box", 7411),
+            ("box:80", "box", 80),
+            ("192.0.2.1:80", "192.0.2.1", 80),
+            ("2001:db8::1", "2001:db8::1", 7411),
+            ("[2001:db8::1]", "2001:db8::1", 7411),
+            ("[2001:db8::1]:80", "2001:db8::1", 80),
+            ("fe80::1%eth0", "fe80::1%eth0", 7411),
+            ("[fe80::1%2]:80", "fe80::1%2", 80),
+        ] {
+            assert_eq!(host_and_port(target), Some((host, port)), "{target}");
+        }
+        for target in ["box:", "box:port", "a:b:1", "[box]:80", "[::1]80", "[::1"] {
+            assert_eq!(host_and_port(target), None, "{target}");
+        }
+        let found = resolve("[fe80::1%1]:80").unwrap();
+        assert!(matches!(found[..], [SocketAddr::V6(at)] if at.scope_id() == 1));
+    }
+
+    #[test]
+    fn what_a_server_says_is_one_short_line() {
+        let said = format!("\x1b[2J\x07no\r\n{}", "x".repeat(1000));
+        let printed = printable(&said);
+        assert!(printed.starts_with("[2Jnox") && printed.len() == LONGEST_WORD);
+    }
 }

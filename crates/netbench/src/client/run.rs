@@ -33,6 +33,7 @@ pub(super) fn measure(
     let (to, cookie) = session.begin(spec)?;
     let totals = Totals::default();
     thread::scope(|scope| {
+        let cut = totals.cut_later();
         let mut flows = Vec::new();
         for flow in 0..spec.flows {
             let to = to.get(usize::from(flow)).or_else(|| to.first()).copied();
@@ -44,16 +45,16 @@ pub(super) fn measure(
                 spec,
                 totals: &totals,
             };
-            flows.push(scope.spawn(move || {
+            let run = move || {
                 let mut clock = ask::Clock::new(flow.totals);
                 flow.totals.run(|| flow.run(&mut clock));
                 // However it has ended: what it has timed until then is there.
                 clock
-            }));
+            };
+            flows.push(thread::Builder::new().spawn_scoped(scope, run)?);
         }
-        let outcome = drive(session, spec, &totals, watch);
-        totals.cut();
-        let mut outcome = outcome?;
+        let mut outcome = drive(session, spec, &totals, watch)?;
+        drop(cut);
         let times = times(flows);
         outcome.unsent = times.unsent;
         outcome.late = times.late;
@@ -97,8 +98,14 @@ fn drive(
         totals.finish(LAST);
     }
     let far = marked.and_then(|()| session.end(totals.bytes()));
-    let lost_server = far.as_ref().err().map(ToString::to_string);
-    if let (Ok(far), Direction::Down) = (&far, spec.direction) {
+    let fault = match &far {
+        Ok((_, fault)) => fault
+            .as_ref()
+            .map(|fault| format!("{}: {fault}", session.target)),
+        Err(lost) => Some(lost.to_string()),
+    };
+    let far = far.ok().map(|(far, _)| far);
+    if let (Some(far), Direction::Down) = (&far, spec.direction) {
         // Of a connection nothing is lost: what has not come yet is late.
         let quiet = match spec.test.datagrams() {
             true => QUIET,
@@ -109,7 +116,6 @@ fn drive(
     totals.stop();
     near.all_messages = totals.messages();
     near.all_bytes = totals.bytes();
-    let far = far.ok();
     Ok(Outcome {
         spec: spec.clone(),
         transfer: far.as_ref().and_then(|far| transfer(spec, &near, far)),
@@ -119,7 +125,7 @@ fn drive(
         lost: totals.lost(),
         unsent: 0,
         late: None,
-        ended_early: early.or(lost_server),
+        ended_early: early.or(fault),
     })
 }
 
@@ -160,7 +166,7 @@ fn attend(
     watch: Watch<'_>,
 ) -> Option<String> {
     let begun = Instant::now();
-    let mut moved = (totals.messages(), begun);
+    let mut moved = (totals.bytes(), begun);
     loop {
         let left = length.saturating_sub(begun.elapsed());
         let progress = Progress {
@@ -183,8 +189,8 @@ fn attend(
         if left.is_zero() {
             return None;
         }
-        if progress.messages != moved.0 {
-            moved = (progress.messages, Instant::now());
+        if progress.bytes != moved.0 {
+            moved = (progress.bytes, Instant::now());
         } else if moved.1.elapsed() > STALLED {
             return Some(format!("nothing for {} s", STALLED.as_secs()));
         }

@@ -5,7 +5,7 @@ use std::net::{TcpStream, UdpSocket};
 use std::time::Instant;
 
 use super::Totals;
-use super::stream::is_loss;
+use super::stream::{is_loss, send};
 use crate::message::{COOKIE, Cookie};
 use crate::pace::Bucket;
 use crate::socket::timed_out;
@@ -59,7 +59,7 @@ pub(crate) fn udp(
         };
         let again = received == COOKIE && room.starts_with(cookie);
         if again {
-            socket.send(cookie)?;
+            send(socket, cookie)?;
             continue;
         }
         if let (Some(to), Some(from)) = (response.first_mut(), room.first()) {
@@ -70,10 +70,8 @@ pub(crate) fn udp(
         {
             continue;
         }
-        match socket.send(&response) {
-            Err(error) if !is_loss(&error) && !timed_out(&error) => return Err(error),
-            _ => totals.count(received),
-        }
+        send(socket, &response)?;
+        totals.count(received);
     }
     Ok(())
 }

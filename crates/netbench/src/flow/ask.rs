@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use super::Totals;
-use super::stream::is_loss;
+use super::stream::{is_loss, send};
 use crate::message::Cookie;
 use crate::outcome::Times;
 use crate::pace::Pace;
@@ -140,10 +140,7 @@ pub(crate) fn udp(socket: &UdpSocket, spec: &Spec, clock: &mut Clock<'_>) -> io:
         if let Some(first) = request.first_mut() {
             *first = number;
         }
-        match socket.send(&request) {
-            Err(error) if !is_loss(&error) => return Err(error),
-            _ => {}
-        }
+        send(socket, &request)?;
         match answer(socket, number, &mut room)? {
             Some(received) => clock.done(begun, received),
             None => clock.lost(begun),

@@ -11,6 +11,8 @@ use crate::socket::timed_out;
 
 /// What a read takes at most, in bytes: more is no faster.
 const READ: usize = 256 << 10;
+/// What a write has got rid of after so long, it tells.
+const WRITE: Duration = Duration::from_secs(1);
 /// A datagram that the last one has overtaken comes within this.
 const OVERTAKEN: Duration = Duration::from_millis(30);
 /// The last datagram is sent again so often, and for so long, unless it comes back.
@@ -20,9 +22,14 @@ const PARTING: Duration = Duration::from_millis(100);
 /// Until it is stopped.
 pub(crate) fn tcp_send(stream: &mut TcpStream, message: u32, totals: &Totals) -> io::Result<()> {
     let bytes = vec![0; message as usize];
+    // Of a large one over a slow path, what has gone by then.
+    stream.set_write_timeout(Some(WRITE))?;
     while !totals.is_stopped() {
-        let written = stream.write(&bytes)?;
-        totals.count(written);
+        match stream.write(&bytes) {
+            Ok(written) => totals.count(written),
+            Err(error) if timed_out(&error) => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }
@@ -101,9 +108,7 @@ pub(crate) fn udp_receive(socket: &UdpSocket, cookie: &Cookie, totals: &Totals) 
     let mut parting = false;
     while !totals.is_stopped() {
         match socket.recv(&mut room) {
-            Ok(COOKIE) if room.starts_with(cookie) => {
-                socket.send(cookie)?;
-            }
+            Ok(COOKIE) if room.starts_with(cookie) => send(socket, cookie)?,
             Ok(COOKIE) if room.starts_with(&last) => {
                 // Who sent it may be gone.
                 let _ = socket.send(&last);
@@ -124,10 +129,21 @@ pub(crate) fn udp_receive(socket: &UdpSocket, cookie: &Cookie, totals: &Totals) 
     Ok(())
 }
 
-/// What the kernel says of a datagram that does not arrive.
+/// Sends a datagram that may be lost.
+pub(crate) fn send(socket: &UdpSocket, datagram: &[u8]) -> io::Result<()> {
+    match socket.send(datagram) {
+        Err(error) if !is_loss(&error) && !timed_out(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// What the kernel says of a datagram that does not arrive. Of one that was too large for the path it says so once,
+/// and cuts those that follow to pieces that fit.
 pub(crate) fn is_loss(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(nix::libc::ENOBUFS)
-        || error.kind() == io::ErrorKind::ConnectionRefused
+    matches!(
+        error.raw_os_error(),
+        Some(nix::libc::ENOBUFS | nix::libc::EMSGSIZE | nix::libc::ECONNREFUSED)
+    )
 }
 
 #[cfg(test)]

@@ -43,6 +43,17 @@ struct Shared {
     parted_at: Option<Instant>,
 }
 
+/// Cuts the flows when it is dropped: whoever leaves the scope of their threads, which waits for them, and be it by a
+/// panic, does not wait for ever.
+#[derive(Debug)]
+pub(crate) struct Cut<'a>(&'a Totals);
+
+impl Drop for Cut<'_> {
+    fn drop(&mut self) {
+        self.0.cut();
+    }
+}
+
 /// Where the measured window begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
@@ -149,6 +160,11 @@ impl Totals {
             // One that is closed already is what was wanted; a read of one without a connection ends, too.
             let _ = socket.shutdown(Shutdown::Both);
         }
+    }
+
+    /// As [`Self::cut`], when what is returned is dropped.
+    pub(crate) fn cut_later(&self) -> Cut<'_> {
+        Cut(self)
     }
 
     /// Runs a flow; what ends it before it was stopped is a fault.

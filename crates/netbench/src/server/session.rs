@@ -118,20 +118,18 @@ impl Client<'_> {
     /// # Errors
     /// When the client cannot be talked to any more.
     fn test(&mut self, spec: &Spec) -> Result<(), Fault> {
-        let decline = |why: String| ToClient::Declined { why };
         if let Err(why) = self.allowed(spec) {
-            return self.say(&decline(why));
+            return self.say(&ToClient::Declined { why, later: false });
         }
         let mut cookie: Cookie = socket::random::<COOKIE>()?;
         cookie[0] = 0;
-        let local = self.stream.local_addr()?.ip();
+        let local = self.stream.local_addr()?;
         let among = self.shared.data_ports.as_ref();
         let opened = match sockets::Sockets::open(local, spec, among) {
             Ok(opened) => opened,
-            Err(error) => return self.say(&decline(error.to_string())),
+            Err(error) => return self.say(&declined(&error)),
         };
         let ports = opened.ports()?;
-        self.shared.tests.fetch_add(1, Relaxed);
         let totals = Totals::default();
         let test = sockets::Test {
             shared: self.shared,
@@ -141,12 +139,13 @@ impl Client<'_> {
             totals: &totals,
         };
         thread::scope(|scope| {
-            opened.serve(scope, &test);
-            let ended = self
-                .say(&ToClient::Ready { ports, cookie })
-                .and_then(|()| self.follow(spec, &totals));
-            totals.cut();
-            ended
+            let _cut = totals.cut_later();
+            if let Err(error) = opened.serve(scope, &test) {
+                return self.say(&declined(&error));
+            }
+            self.shared.tests.fetch_add(1, Relaxed);
+            self.say(&ToClient::Ready { ports, cookie })?;
+            self.follow(spec, &totals)
         })
     }
 
@@ -194,7 +193,17 @@ impl Client<'_> {
             all_bytes: totals.bytes(),
             ..end
         };
-        self.say(&ToClient::Ended(end))
+        let fault = totals.fault();
+        self.say(&ToClient::Ended { end, fault })
+    }
+}
+
+/// For want of something that others have now.
+fn declined(error: &io::Error) -> ToClient {
+    let wrong = [io::ErrorKind::InvalidInput, io::ErrorKind::PermissionDenied];
+    ToClient::Declined {
+        why: error.to_string(),
+        later: !wrong.contains(&error.kind()),
     }
 }
 

@@ -1,10 +1,10 @@
 //! The server's part of each test: its sockets, and a thread for each flow.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread::Scope;
+use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
 use super::{Ports, Shared, TICK, readable, udp};
@@ -33,14 +33,20 @@ pub(super) enum Sockets {
 
 impl Sockets {
     /// On ports that nobody has, of those `among`; where the client has reached the server.
-    pub(super) fn open(local: IpAddr, spec: &Spec, among: Option<&Ports>) -> io::Result<Self> {
+    pub(super) fn open(local: SocketAddr, spec: &Spec, among: Option<&Ports>) -> io::Result<Self> {
         let any = (0..=0).into();
         let among = among.unwrap_or(&any);
+        // With the device that a link-local address is of.
+        let at = |port| {
+            let mut at = local;
+            at.set_port(port);
+            at
+        };
         if !spec.test.datagrams() {
-            let listener = among.first_free(|port| socket::listen((local, port).into(), spec));
+            let listener = among.first_free(|port| socket::listen(at(port), spec));
             return Ok(Self::Connections(listener?));
         }
-        let flow = |_| among.first_free(|port| socket::udp((local, port).into(), spec));
+        let flow = |_| among.first_free(|port| socket::udp(at(port), spec));
         let flows = (0..spec.flows).map(flow);
         Ok(Self::Datagrams(flows.collect::<io::Result<_>>()?))
     }
@@ -56,7 +62,14 @@ impl Sockets {
     }
 
     /// Returns at once; its threads go on until the test is cut.
-    pub(super) fn serve<'scope>(self, scope: &'scope Scope<'scope, '_>, test: &Test<'scope>) {
+    ///
+    /// # Errors
+    /// When there can be no more threads. Some go on.
+    pub(super) fn serve<'scope>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        test: &Test<'scope>,
+    ) -> io::Result<()> {
         let test = *test;
         match self {
             Self::Connections(listener) => {
@@ -69,15 +82,18 @@ impl Sockets {
                 let listener = Arc::new(listener);
                 for _ in 0..acceptors {
                     let listener = Arc::clone(&listener);
-                    scope.spawn(move || test.totals.run(|| test.accept(scope, &listener)));
+                    let accept = move || test.totals.run(|| test.accept(scope, &listener));
+                    Builder::new().spawn_scoped(scope, accept)?;
                 }
             }
             Self::Datagrams(sockets) => {
                 for (flow, socket) in (0..).zip(sockets) {
-                    scope.spawn(move || test.totals.run(|| udp::serve(&test, flow, &socket)));
+                    let serve = move || test.totals.run(|| udp::serve(&test, flow, &socket));
+                    Builder::new().spawn_scoped(scope, serve)?;
                 }
             }
         }
+        Ok(())
     }
 }
 
@@ -115,7 +131,8 @@ impl<'scope> Test<'scope> {
             }
             flows += 1;
             self.totals.adopt(&(&stream).into())?;
-            scope.spawn(move || self.totals.run(|| self.flow(stream)));
+            let serve = move || self.totals.run(|| self.flow(stream));
+            Builder::new().spawn_scoped(scope, serve)?;
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ fn meet(test: &Test<'_>, socket: &UdpSocket) -> io::Result<bool> {
         match socket.recv_from(&mut room) {
             Ok((COOKIE, from)) if from.ip() == test.peer && room.starts_with(&test.cookie) => {
                 socket.connect(from)?;
-                socket.send(&test.cookie)?;
+                stream::send(socket, &test.cookie)?;
                 return Ok(true);
             }
             Ok(_) => {

@@ -93,7 +93,7 @@ fn left(maker: u32) -> Vec<String> {
     left.extend(names);
     let folders = fs::read_dir(std::env::temp_dir()).unwrap();
     let folders = folders.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    left.extend(folders.filter(|name| name.starts_with(&format!("lowroad-{maker}-"))));
+    left.extend(folders.filter(|name| name.starts_with(&format!("lr-bed-{maker}-"))));
     left
 }
 

@@ -232,12 +232,11 @@ impl Arm {
         }
     }
 
-    /// The CPUs that any part of it runs on, whose ends are on `cpus`. Those of a virtual machine are threads
-    /// that run where they may.
+    /// The CPUs that any part of it runs on, whose ends are on `cpus`: a virtual machine runs on those of the end
+    /// that is in it.
     pub(super) fn used(&self, cpus: [Vec<usize>; 2]) -> Vec<usize> {
         let [mut used, server] = cpus;
-        let guest = Kind::find(self.env).is_some_and(|kind| kind.guest);
-        if used.is_empty() || guest {
+        if used.is_empty() {
             return cpus::ordinary().unwrap_or_default();
         }
         used.extend(server);

@@ -14,7 +14,9 @@ use testbed::Child;
 use crate::jobs::Outcome;
 use crate::jobs::noise::Watch;
 
-/// Beyond its duration: a search takes several times that.
+/// A search may take so many times its duration, where each step is lossy.
+const SEARCH: u32 = 10;
+/// Beyond that.
 const PATIENCE: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(2);
 
@@ -52,7 +54,7 @@ impl Asking<'_> {
             output.read_to_string(&mut said).map(|_length| said)
         });
         meanwhile(outcome)?;
-        let status = end(&mut client, self.duration + PATIENCE)?;
+        let status = end(&mut client, self.duration * SEARCH + PATIENCE)?;
         noise.end(&self.own, outcome)?;
         let said = reader.join();
         let said = said.map_err(|_| anyhow!("the reader panicked"))??;

@@ -81,12 +81,13 @@ impl Away {
 
     /// The command that is to run there.
     fn serve(&self) -> String {
-        let at = client::resolve(self.target());
-        let any = match &at {
-            Ok(at) if at.is_ipv6() => "[::]",
-            _ => "0.0.0.0",
+        let found = client::resolve(self.target()).unwrap_or_default();
+        // The one that takes both, where only some of them are.
+        let any = match found.iter().any(SocketAddr::is_ipv6) {
+            true => "[::]",
+            false => "0.0.0.0",
         };
-        let port = at.map_or(netbench::PORT, |at| at.port());
+        let port = found.first().map_or(netbench::PORT, SocketAddr::port);
         format!("run there: lowroad netbench serve --listen {any}:{port} --token-file FILE")
     }
 
@@ -137,8 +138,9 @@ impl Away {
         ] {
             outcome.environment.insert(fact.to_owned(), value.into());
         }
-        let at: SocketAddr = client::resolve(self.target())?;
-        let link = device_to(at.ip())?;
+        let found = client::resolve(self.target())?;
+        let mut ways = found.iter().filter_map(|at| device_to(at.ip()).ok());
+        let link = ways.next().context("no way leads to it")?;
         let speed = std::fs::read_to_string(line::speed_of(&link.name));
         line::note(&link, speed.ok().as_deref(), outcome);
         Ok(())

@@ -4,8 +4,9 @@
 
 mod replicating;
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use replicate::log::{Options, Writer};
 use replicate::record::{Change, Entry, File, Kind, Name, Origin};
@@ -97,15 +98,23 @@ fn a_log_is_compacted_by_hand() {
 fn a_log_is_followed_for_as_long_as_somebody_reads() {
     let folder = tempfile::tempdir().unwrap();
     log(folder.path(), 1..=3);
-    // The last record, and no other comes.
-    let script = r#""$1" replicate log log --follow --from 9 | head -1"#;
-    let output = Command::new("bash")
-        .args(["-euc", script, "test", LOWROAD])
+    let mut follower = Command::new(LOWROAD)
+        .args(["replicate", "log", "log", "--follow", "--from", "9"])
         .current_dir(folder.path())
-        .output()
+        .stdout(Stdio::piped())
+        .spawn()
         .unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.contains("9  epoch"), "{said}");
+    let said = BufReader::new(follower.stdout.take().unwrap());
+    let mut lines = said.lines().map(Result::unwrap);
+    let last = lines.next().unwrap();
+    assert!(last.contains("9  epoch"), "{last}");
+    // What comes then is shown as it comes.
+    log(folder.path(), 4..=4);
+    let next: Vec<_> = lines.by_ref().take(2).collect();
+    assert!(next[1].contains("11  epoch"), "{next:?}");
+    drop(lines);
+    // It notices with no other record.
+    follower.wait().unwrap();
 }
 
 /// A capture whose log is kept, and one that takes it up.

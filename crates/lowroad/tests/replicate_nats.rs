@@ -11,7 +11,7 @@ use std::path::Path;
 
 use replicate::log::{Durability, Error, Options, Writer};
 use replicate::record::{Change, Entry, File, Origin};
-use replicating::{Program, lowroad, records};
+use replicating::{Program, lowroad, on_ext4, records};
 use servers::{Server, wait_until};
 
 /// The exit code, and what is said on standard error.
@@ -122,6 +122,69 @@ fn a_publisher_that_is_killed_goes_on_where_the_stream_ends() {
     });
     assert_eq!(fresh.end()["number"], 10_100);
     assert!(records(&here.join("other")) == source);
+}
+
+/// A source, and an edge behind a stream whose messages are signed.
+const RUN: &str = r#"
+"$1" replicate keys keys --sign
+cat >source.toml <<END
+[replicate]
+control = "source.sock"
+[[capture]]
+name = "app"
+tree = "disk/app"
+log = "log"
+[[publish]]
+log = "log"
+to = "$STREAM"
+key_file = "keys/sign.key"
+replicas = 1
+END
+cat >edge.toml <<END
+[replicate]
+control = "edge.sock"
+[[receive]]
+from = "$STREAM"
+log = "copy"
+key_file = "keys/sign.key"
+[[apply]]
+log = "copy"
+to = "replica"
+END
+"$1" replicate run --config source.toml >source.said &
+source=$!
+ready source.said
+"$1" replicate run --config edge.toml >edge.said &
+edge=$!
+ready edge.said
+for number in $(seq 20); do
+    echo $number >disk/app/file
+    mkdir disk/app/$number
+    mv disk/app/file disk/app/$number
+done
+until diff -rq disk/app replica/tree >/dev/null 2>&1; do
+    kill -0 $source
+    kill -0 $edge
+    sleep 0.05
+done
+"$1" replicate status --control source.sock | grep -q '^publish-1 .*running'
+"$1" replicate status --control edge.sock | grep -q '^receive-1 .*running'
+kill -TERM $source
+wait $source
+kill -TERM $edge
+wait $edge
+started=
+same disk/app replica/tree
+"#;
+
+#[test]
+fn a_source_and_an_edge_run_with_a_stream_between_them() {
+    let Some(server) = Server::start("") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!("STREAM={}\n{RUN}", server.url("RUN"));
+    on_ext4(&script, folder.path());
 }
 
 #[test]

@@ -11,7 +11,12 @@
 #define TASK_IO_WORKER 0x10
 #define TASK_WORKQUEUE 0x20
 #define NO_CALL -1
+#define EPERM 1
+#define EBADF 9
+#define EXDEV 18
+#define ENOTTY 25
 #define ENOSYS 38
+#define EOPNOTSUPP 95
 
 enum call_kind {
 	/* It changes names or attributes, but no bytes. */
@@ -99,6 +104,13 @@ static __always_inline bool changes_names(void)
 
 	return !in_call(task) ||
 	       kind_of(((struct pt_regs *)bpf_task_pt_regs(task))->orig_ax) & CALL_NAMES;
+}
+
+/* Some calls fail half way, as where there is no room; others are refused before they begin. */
+static __always_inline bool may_have_begun(long result)
+{
+	return result != -EPERM && result != -EBADF && result != -EXDEV && result != -ENOTTY &&
+	       result != -ENOSYS && result != -EOPNOTSUPP;
 }
 
 /* Whether a call may have changed any bytes of a regular file that it touched. */

@@ -114,11 +114,10 @@ int BPF_PROG(call_ends, struct pt_regs *regs, long result)
 	struct file *file = NULL;
 
 	if (vague)
-		removes(regs, other);
+		removes(regs, result, other);
 	if (vague && !other) {
 		asked(regs, result);
-		/* Some of these fail half way. */
-		if (result >= 0 || kind & CALL_WHOLE)
+		if (result >= 0 || (kind & CALL_WHOLE && may_have_begun(result)))
 			file = by_descriptor(regs, kind);
 	}
 	writes = file && kind & (CALL_FIRST | CALL_THIRD);

@@ -10,6 +10,9 @@
 #define MAP_ANONYMOUS 0x20
 #define VM_MAYSHARE 0x80
 #define MADV_REMOVE 9
+/* Of a file each, in one call. */
+#define AREAS 8
+#define EBUSY 16
 /* Of looking for what is mapped, while another thread changes it for some microseconds. */
 #define TRIES 256
 #define OVERLAY_MAGIC 0x794c7630
@@ -34,7 +37,7 @@ static long found_area(struct task_struct *task, struct vm_area_struct *found, s
 struct wanted {
 	struct area area;
 	__u64 address;
-	__u64 found;
+	long missing;
 };
 
 static long look_for_area(__u32 i, void *context)
@@ -42,19 +45,19 @@ static long look_for_area(__u32 i, void *context)
 	struct wanted *wanted = context;
 	struct task_struct *task = bpf_get_current_task_btf();
 
-	wanted->found = !bpf_find_vma(task, wanted->address, found_area, &wanted->area, 0);
-	return wanted->found;
+	wanted->missing = bpf_find_vma(task, wanted->address, found_area, &wanted->area, 0);
+	return wanted->missing != -EBUSY;
 }
 
-/* What the task has at an address; false where another of its threads keeps changing what it has.
- */
+/* What the task has at an address; false where it has nothing, or another of its threads keeps
+ * changing what it has. */
 static __always_inline bool find_area(__u64 address, struct area *area)
 {
-	struct wanted wanted = { .address = address };
+	struct wanted wanted = { .address = address, .missing = -EBUSY };
 
 	bpf_loop(TRIES, look_for_area, &wanted, 0);
 	*area = wanted.area;
-	return wanted.found;
+	return !wanted.missing;
 }
 
 /* A file gets stores of which nothing is told where its pages are dirty already. */
@@ -104,7 +107,7 @@ static __always_inline struct inode *mapped_by(__u32 descriptor)
 	return NULL;
 }
 
-/* Not static, as what follows: the verifier looks at it once, and not for each way to it. */
+/* Not static, as what follows: the verifier looks at it once. */
 __noinline int tell_mapping(__u64 address, __u32 descriptor, __u32 flags)
 {
 	struct area area = {};
@@ -143,41 +146,60 @@ static __always_inline bool seen_above(struct inode *upper, struct file_key *fil
 	return above;
 }
 
-/*
- * Pages of a file were taken away by where they are mapped: some file systems say nothing of it,
- * nor is there a descriptor. Where it may be of several files, any may be it.
- */
-__noinline int tell_removed(__u64 address, __u64 length)
+/* Not static, as what follows: the verifier looks at it once, and not for each way to it. */
+__noinline int tell_removed_of(__u64 address_of_inode)
 {
+	struct inode *inode = (void *)address_of_inode;
 	struct file_key file = {};
-	struct area area = {};
-	struct inode *inode;
 
-	if (!find_area(address, &area) || area.end - address < length) {
-		__sync_fetch_and_add(&forgotten, 1);
+	if (!regular(inode))
 		return 0;
-	}
-	inode = area.inode;
-	if (!inode || !regular(inode))
-		return 0;
-	if (overlay) {
-		if (!seen_above(inode, &file))
+	if (!overlay) {
+		if (!in_scope(inode))
 			return 0;
-	} else if (in_scope(inode)) {
 		file = file_of(inode);
-	} else {
+	} else if (!seen_above(inode, &file)) {
 		return 0;
 	}
 	tell(&file, EVENT_RANGE, HOOK_CALL, 0, END);
 	return 0;
 }
 
-static __always_inline void removes(struct pt_regs *regs, bool other)
+/*
+ * Pages of files were taken away by where they are mapped: some file systems say nothing of it, nor
+ * is there a descriptor. Of memory that is no file's the kernel refuses it, and goes no further.
+ */
+__noinline int tell_removed(__u64 address, __u64 length, __s64 result)
+{
+	__u64 end = address + length;
+	int i;
+
+	for (i = 0; i < AREAS; i++) {
+		struct area area = {};
+
+		if (!find_area(address, &area)) {
+			/* Any file may be it, if anything was done. */
+			if (i > 0 || !result)
+				__sync_fetch_and_add(&forgotten, 1);
+			return 0;
+		}
+		if (!area.inode)
+			return 0;
+		tell_removed_of((__u64)area.inode);
+		if (area.end >= end)
+			return 0;
+		address = area.end;
+	}
+	__sync_fetch_and_add(&forgotten, 1);
+	return 0;
+}
+
+static __always_inline void removes(struct pt_regs *regs, long result, bool other)
 {
 	if (!other && regs->orig_ax == call_madvise && regs->dx == MADV_REMOVE)
-		tell_removed(regs->di, regs->si);
+		tell_removed(regs->di, regs->si, result);
 	if (other && regs->orig_ax == OTHER_MADVISE && (__u32)regs->dx == MADV_REMOVE)
-		tell_removed((__u32)regs->bx, (__u32)regs->cx);
+		tell_removed((__u32)regs->bx, (__u32)regs->cx, result);
 }
 
 /* A call may have mapped something at the address that it has returned. */

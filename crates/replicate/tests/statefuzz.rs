@@ -29,6 +29,25 @@ fn ten_seeds_on_ext4_are_said() {
     within(|bed| seeds(bed, Format::Ext4, USUAL, USUAL_STEPS));
 }
 
+/// Data that goes through the journal, and small files that lie in their inodes.
+const KINDS: [Format; 2] = [Format::Ext4Journal, Format::Ext4Inline];
+
+#[test]
+fn seeds_on_other_kinds_of_ext4_are_said() {
+    for format in KINDS {
+        within(|bed| seeds(bed, format, FEW, USUAL_STEPS));
+    }
+}
+
+#[test]
+fn two_hundred_seeds_on_other_kinds_of_ext4_are_said() {
+    if sys::require::requested("follows 200 seeds of 500 steps") {
+        for format in KINDS {
+            within(|bed| seeds(bed, format, ALL, ALL_STEPS));
+        }
+    }
+}
+
 #[test]
 fn seeds_on_xfs_are_said() {
     within(|bed| seeds(bed, Format::Xfs, FEW, USUAL_STEPS));

@@ -18,7 +18,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::{fs, io::Errno};
 
 use crate::make::Maker;
@@ -259,6 +259,7 @@ impl Replica {
         }
         let other = STAGING.to_uppercase();
         if folders::is_one(&self.top, STAGING, &other).map_err(failed)? {
+            let _emptied = fs::unlinkat(&self.top, STAGING, AtFlags::REMOVEDIR);
             return Err(Error::Case(self.to.clone()));
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY;

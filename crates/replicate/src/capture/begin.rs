@@ -141,6 +141,7 @@ impl Capture {
             place,
             pinned: None,
             looks: options.look && source.format().silent(),
+            called: false,
             deriver: Deriver::new(source, filter),
             order: Order::new(0),
             reading: Reading::Idle,

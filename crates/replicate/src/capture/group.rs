@@ -16,6 +16,8 @@ pub(super) struct Told {
     linked: bool,
     /// Not all names of a file that was touched are known, or what else was touched is not.
     short: bool,
+    /// Where files have names in the tree of which the kernel tells none.
+    nameless: Vec<File>,
     /// What an overlay puts where a file of a lower directory was, and has one of for all such.
     whiteout: bool,
     /// Where what it touched has names now.
@@ -42,14 +44,17 @@ impl Deriver {
         let now = self.held(file);
         let directory = self.is(file, &Kind::Directory);
         let linked = !directory && state.links > 1;
+        let short = linked && self.lacks_more(file, state, now.len());
         let nameless = !directory && state.links > 0 && state.name.is_none();
-        let short = nameless || linked && self.lacks_more(file, state, now.len());
         let told = self.told.entry(state.task).or_default();
         if directory {
             told.directories.push(file);
         }
         told.linked |= linked;
         told.short |= short;
+        if nameless {
+            told.nameless.extend(now.iter().map(|(home, _)| *home));
+        }
         told.whiteout |= linked && is_whiteout(state);
         // What another file was put in the place of, was told for that alone.
         let replaced = now.len() < before.len() && now.is_subset(before);
@@ -65,8 +70,11 @@ impl Deriver {
             .iter()
             .any(|parent| told.directories.contains(parent));
         let unseen = !named && (renames || calls::links(state.call));
+        // Nobody knows where it is now. One that another was put in the place of has its names elsewhere.
+        let moved = |home: &File| told.directories.contains(home);
+        let short = told.short || told.nameless.iter().any(moved);
         // Another call may have given it a name as well, of which only the newest is told.
-        let short = told.short && calls::names(state.call);
+        let short = short && calls::names(state.call);
         // The newest name is another call's, where several make them.
         if unseen || short || told.whiteout || told.linked && renames {
             for directory in told.directories {

@@ -117,6 +117,8 @@ pub struct Capture {
     accounted: u64,
     forgotten: u64,
     epoch: u64,
+    /// It was called when it waited last.
+    called: bool,
     /// A barrier was seen: the next quiet moment is an epoch.
     wanted: bool,
     /// The tree has not been compared yet with the log that is taken up.

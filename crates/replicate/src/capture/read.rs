@@ -31,8 +31,7 @@ impl Capture {
         self.deriver.source.stat(file)?;
         self.deriver.source.wait(file, &kind)?;
         let Some(stat) = self.deriver.source.stat(file)? else {
-            self.vanished(file);
-            return Ok(());
+            return self.vanished(file);
         };
         // Nobody tells when its last user leaves it. Where it gets a name, that directory is read.
         let vague = !self.deriver.source.format().exact();
@@ -59,13 +58,17 @@ impl Capture {
     }
 
     /// It is gone, or called otherwise by now: ext4 can give a file another generation, and says nothing of its names.
-    fn vanished(&mut self, file: File) {
-        if self.deriver.source.format().exact() {
-            for (directory, _) in self.deriver.held(file) {
-                self.deriver.doubt(directory, Part::Names);
+    fn vanished(&mut self, file: File) -> Result<(), Error> {
+        let deriver = &mut self.deriver;
+        if deriver.source.format().exact() {
+            for (directory, name) in deriver.held(file) {
+                if deriver.source.inode_of(directory, &name)? == Some(file.inode) {
+                    deriver.doubt(directory, Part::Names);
+                }
             }
         }
-        self.deriver.gone(file);
+        deriver.gone(file);
+        Ok(())
     }
 
     pub(super) fn read_attributes(&mut self, file: File, stat: &FileStat) -> Result<(), Error> {

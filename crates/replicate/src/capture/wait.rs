@@ -2,7 +2,7 @@
 //! who writes to the tree.
 
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Capture, Error, INTERVAL, LONG, MUCH, Reading, program};
 
@@ -13,10 +13,20 @@ impl Capture {
     /// # Errors
     /// [`Error::Io`].
     pub fn wait(&mut self, at_most: Duration, also: Option<BorrowedFd<'_>>) -> Result<bool, Error> {
-        let pause = self.pause().min(at_most);
+        let (pause, began) = (self.pause().min(at_most), Instant::now());
         let least = INTERVAL.min(pause);
-        program::wait(also.into_iter(), least)?;
-        self.programs.wait(pause - least, also)
+        // Who has called calls again soon: to wake up for that once is enough. Where nobody has, the pause is one as well.
+        if self.called {
+            program::wait(also.into_iter(), least)?;
+        }
+        self.called = self
+            .programs
+            .wait(pause.saturating_sub(began.elapsed()), also)?;
+        let rest = least.saturating_sub(began.elapsed());
+        if self.called && !rest.is_zero() {
+            program::wait(also.into_iter(), rest)?;
+        }
+        Ok(self.called)
     }
 
     /// For how long a poll would do nothing that has to be done, if nobody syncs: until the next epoch is due.

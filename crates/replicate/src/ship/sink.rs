@@ -85,6 +85,8 @@ impl Sink {
         };
         let Beginning { first, folded, .. } = held.beginning;
         if number >= held.number || number < first || number <= folded {
+            // A segment that is read stays when it is compacted away.
+            self.own = None;
             return Ok((number == held.number).then_some(held.at_ns));
         }
         self.writer.flush()?;

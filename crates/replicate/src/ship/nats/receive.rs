@@ -103,6 +103,7 @@ impl Receiver {
         self.subscription = None;
         self.unsynced = None;
         self.part.clear();
+        self.gaps = 0;
         self.sink.clear()?;
         self.reached();
         Ok(())

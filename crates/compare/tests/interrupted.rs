@@ -221,3 +221,80 @@ fn a_second_ctrl_c_ends_at_once_and_says_what_removes_the_rest() {
     assert!(said.contains("sudo lowroad clean"), "{said}");
     succeeded(&lowroad(&["clean"]).output().unwrap());
 }
+
+/// A server in a container, for longer than anybody waits.
+const LONG: &str = r#"
+name = "long"
+job = "netbench"
+about = "Round trips to a container"
+measure = "exchange"
+baseline = "oci/bridge"
+arms = ["oci/bridge"]
+blocks = 6
+idle = "none"
+primary = ["tcp_rr_us_p50"]
+
+[[load]]
+options = { test = "tcp_rr" }
+duration = "600s"
+
+[[question]]
+text = "How long does a round trip take?"
+metrics = ["tcp_rr_us_p50"]
+
+[quick]
+blocks = 6
+"#;
+
+/// Namespaces, folders and control groups that a process has made.
+fn made_by(pid: u32) -> Vec<String> {
+    let mark = format!("lr-bed-{pid}-");
+    let groups = fs::read_dir("/sys/fs/cgroup").into_iter().flatten();
+    let groups = groups.flatten().map(|entry| entry.path());
+    let temporary = std::env::temp_dir();
+    let places = ["/run/netns", "/sys/fs/cgroup"].map(Into::into);
+    let places = places.into_iter().chain([temporary]).chain(groups);
+    let entries = places.flat_map(|place| fs::read_dir(place).into_iter().flatten().flatten());
+    let paths = entries.map(|entry| entry.path().display().to_string());
+    let mut made: Vec<_> = paths.filter(|path| path.contains(&mark)).collect();
+    made.sort();
+    made.dedup();
+    made
+}
+
+#[test]
+fn what_one_leaves_that_was_killed_is_removed_by_clean() {
+    if !sys::require::root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("long.toml");
+    fs::write(&plan, LONG).unwrap();
+    let output = alone(|| {
+        let out = tempfile::tempdir_in(folder.path()).unwrap();
+        let out = out.path().join("out");
+        let mut command = lowroad(&["compare", path(&plan), "--out", path(&out)]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        // Two hosts and what is between them, and the container's own.
+        let whole = |made: &[String]| {
+            let of = |place: &str| made.iter().filter(|path| path.starts_with(place)).count();
+            of("/run/netns") >= 3 && of("/sys/fs/cgroup") > 0
+        };
+        while !whole(&made_by(child.id())) && child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "nothing is made in a minute");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let pid = child.id();
+        child.kill().unwrap();
+        let output = child.wait_with_output().unwrap();
+        if output.status.code().is_none() {
+            assert!(whole(&made_by(pid)), "it outlives its maker");
+            succeeded(&lowroad(&["clean"]).output().unwrap());
+            assert_eq!(made_by(pid), Vec::<String>::new());
+        }
+        output
+    });
+    assert_eq!(output.status.code(), None, "{}", stderr(&output));
+}

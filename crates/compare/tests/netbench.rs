@@ -171,6 +171,60 @@ fn containers_of_an_engine_are_measured_over_both_of_their_links() {
     });
 }
 
+/// These arms ran, each under every load that its baseline ran under, but for those that this machine is said to lack.
+fn ran_or_skipped(record: &[Value], arms: &str) -> Vec<String> {
+    let ran = check(record);
+    let skipped = record[0]["skipped"].as_array().unwrap();
+    let is_skipped = |arm: &str| skipped.iter().any(|skip| skip["arm"] == arm);
+    let (lacking, there): (Vec<&str>, Vec<&str>) = arms.split(',').partition(|arm| is_skipped(arm));
+    for arm in &there {
+        for load in ["test=tcp_rr", "test=udp_rr", "test=tcp_stream"] {
+            assert!(ran.contains(&((*arm).into(), load.into())), "{arm} {load}");
+        }
+    }
+    for arm in lacking {
+        skip(Class::OptIn, &format!("this machine cannot run {arm}"));
+    }
+    there.into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn tuning_is_tried_by_itself() {
+    let arms = "native/direct,native/direct+unpinned,native/direct+busy-poll,native/direct+real-time,\
+                native/direct+isolated";
+    let Some(record) = block("netbench-tuning", arms, "1") else {
+        return;
+    };
+    let there = ran_or_skipped(&record, arms);
+    assert!(there.iter().any(|arm| arm == "native/direct+unpinned"));
+}
+
+#[test]
+fn virtual_machines_are_measured_and_say_whether_they_are_emulated() {
+    if !sys::require::requested("boots virtual machines") {
+        return;
+    }
+    let arms = "native/direct,vm/direct,vm/bridge,vm-rt/direct,vm-oci/direct";
+    let Some(record) = block("netbench-matrix", arms, "1") else {
+        return;
+    };
+    let there = ran_or_skipped(&record, arms);
+    for trial in &record[1..] {
+        let facts = trial["environment"].as_object().unwrap();
+        let said: Vec<_> = facts
+            .iter()
+            .filter(|(name, _)| name.ends_with(".emulated"))
+            .collect();
+        let guest = trial["arm"].as_str().unwrap().starts_with("vm");
+        assert_eq!(said.is_empty(), !guest, "{trial}");
+        assert!(said.iter().all(|(_, value)| value.is_boolean()), "{trial}");
+    }
+    assert!(
+        there.len() > 1 || cfg!(not(target_arch = "x86_64")),
+        "{there:?}"
+    );
+}
+
 #[test]
 fn a_cell_that_cannot_run_is_a_row_with_its_reason_and_remedy() {
     if !sys::require::root() {

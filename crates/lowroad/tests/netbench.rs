@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -222,10 +223,21 @@ fn a_server_that_dies_fails_the_test_and_what_it_came_to_is_kept() {
     ]);
     let first: Value = serde_json::from_str(&client.line()).unwrap();
     assert_eq!(first["ended_early"], Value::Null);
+    // The next one is under way by then.
+    std::thread::sleep(Duration::from_millis(150));
     server.stop(Signal::SIGKILL);
     let mut rest = String::new();
     client.output.read_to_string(&mut rest).unwrap();
     assert_eq!(client.child.wait().unwrap().code(), Some(1));
+    // One that was cut off is the last, and says what it came to.
+    let all: Vec<Value> = rest
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let (last, whole) = all.split_last().expect("one was under way");
+    assert!(last["ended_early"].is_string(), "{last:#}");
+    assert!(last["near"]["window_us"].as_f64().is_some(), "{last:#}");
+    assert!(whole.iter().all(|one| one["ended_early"].is_null()));
 }
 
 #[test]

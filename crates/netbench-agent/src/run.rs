@@ -40,6 +40,8 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
         line(&json::outcome(&outcome, histogram))?;
         match outcome.ended_early {
             Some(_) if shutdown.requested() => return Ok(()),
+            // Some say it themselves.
+            Some(why) if why.starts_with(&target) => return Err(Failure::failed(why)),
             Some(why) => return Err(Failure::failed(format!("{target}: {why}"))),
             None => {}
         }

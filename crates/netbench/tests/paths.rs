@@ -20,14 +20,12 @@ struct Places {
 impl Places {
     fn new(test: &str, names: &[&'static str]) -> Self {
         let prefix = format!("lr-test-{test}-{}", std::process::id());
-        for name in names {
-            Namespace::create(&format!("{prefix}-{name}")).unwrap();
-        }
         let places = Self {
             prefix,
             names: names.to_vec(),
         };
         for name in names {
+            Namespace::create(&format!("{}-{name}", places.prefix)).unwrap();
             places.shell(name, "ip link set lo up");
         }
         places
@@ -52,7 +50,8 @@ impl Places {
 impl Drop for Places {
     fn drop(&mut self) {
         for name in &self.names {
-            netns::remove(&format!("{}-{name}", self.prefix)).unwrap();
+            // One that was not made is none that stays.
+            let _removed = netns::remove(&format!("{}-{name}", self.prefix));
         }
     }
 }

@@ -167,15 +167,18 @@ pub fn remove(name: &str) -> Result<(), Error> {
     }
 }
 
-/// What has the name; none where that is a file alone, left by a creation that was cut short.
-pub fn find(name: &str) -> Option<Namespace> {
-    let device = |metadata: fs::Metadata| metadata.dev();
-    let namespaces = fs::metadata("/proc/thread-self/ns/net").map(device);
-    let there = fs::metadata(path(name)).map(device);
-    match (there, namespaces) {
-        (Ok(there), Ok(namespaces)) if there == namespaces => Namespace::named(name).ok(),
-        _ => None,
-    }
+/// What has the name, if anything has: a file alone is left by a creation that was cut short.
+pub fn find(name: &str) -> Result<Option<Namespace>, Error> {
+    let there = match Namespace::named(name) {
+        Err(gone) if gone.cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        there => there?,
+    };
+    let device = |file: &File| file.metadata().map(|metadata| metadata.dev());
+    let namespaces = Namespace::current()?;
+    let same = device(&there.file)
+        .and_then(|device_there| Ok(device_there == device(&namespaces.file)?))
+        .map_err(|source| error("reading", name, source))?;
+    Ok(same.then_some(there))
 }
 
 /// Every name, in no particular order.
@@ -284,10 +287,13 @@ mod tests {
         remove(&other).unwrap();
         assert!(Namespace::bind(&other, Path::new("/no/such/file")).is_err());
         assert!(!names().contains(&other), "nothing stays of a failure");
-        assert_eq!(find(&name).unwrap().inode().unwrap(), inside);
+        assert_eq!(find(&name).unwrap().unwrap().inode().unwrap(), inside);
         remove(&name).unwrap();
         remove(&name).unwrap();
-        assert!(!names().contains(&name) && find(&name).is_none());
+        assert!(!names().contains(&name) && find(&name).unwrap().is_none());
+        fs::write(path(&name), "").unwrap();
+        assert!(find(&name).unwrap().is_none());
+        remove(&name).unwrap();
     }
 
     #[test]

@@ -75,8 +75,10 @@ pub fn clean() -> Result<Cleaned, Error> {
     for name in netns::names() {
         if owner_of(&name).is_some_and(|owner| !owner.alive()) {
             // A device that somebody has lent would end with it, or come back under another name.
-            let place = netns::find(&name);
-            match place.map_or(Ok(0), |place| nic::give_all_back(&place)) {
+            let place = netns::find(&name).map_err(Error::from);
+            let given =
+                place.and_then(|place| place.map_or(Ok(0), |place| nic::give_all_back(&place)));
+            match given {
                 Ok(given) => cleaned.nics += given,
                 Err(error) => {
                     tracing::warn!("{name} stays: {error}");
@@ -114,7 +116,8 @@ fn leading_owner(name: &str) -> Option<Owner> {
 
 /// Kills until nobody is left: one that forks while it is killed leaves another.
 fn kill_all_in(name: &str) -> usize {
-    let Some(inode) = netns::find(name).and_then(|namespace| namespace.inode().ok()) else {
+    let found = netns::find(name).ok().flatten();
+    let Some(inode) = found.and_then(|namespace| namespace.inode().ok()) else {
         return 0;
     };
     let first = kill_inside(inode);

@@ -119,9 +119,9 @@ fn find(name: &str) -> Result<Link, Error> {
 
 /// Whether it is a VLAN, or the like, on the device of this index, which it would lose its network with.
 fn is_above(other: &Link, index: u32) -> bool {
-    // Of a veth it is the other end.
-    let veth = other.kind.as_deref() == Some("veth");
-    !veth && other.link == Some(index) && other.link_namespace.is_none()
+    // Of these it is the other end.
+    let pair = matches!(other.kind.as_deref(), Some("veth" | "netkit"));
+    !pair && other.link == Some(index) && other.link_namespace.is_none()
 }
 
 fn is_link_local(address: std::net::IpAddr) -> bool {

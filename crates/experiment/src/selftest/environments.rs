@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use testbed::{Bed, HostSpec, Kind, Program, Topology};
+use testbed::{Bed, HostSpec, Kind, Program, Stream, Topology};
 
 use super::{Check, go_on};
 
@@ -64,7 +64,9 @@ fn median_up(environment: &str, times: usize, stop: &AtomicBool) -> Result<Durat
         go_on(stop)?;
         let begun = Instant::now();
         let bed = Bed::up(&topology, "up")?;
-        let program = Program::new(testbed::agent()?).args(["--version"]);
+        let program = Program::new(testbed::agent()?)
+            .args(["--version"])
+            .stdout(Stream::Null);
         let ended = bed.host("host")?.start(program)?.wait()?;
         taken.push(begun.elapsed().as_secs_f64());
         ensure!(

@@ -263,7 +263,10 @@ impl Session {
     fn end(&mut self, bytes: u64) -> Result<(End, Option<String>), Error> {
         self.say(&ToServer::End { bytes })?;
         match self.hear()? {
-            ToClient::Ended { end, fault } => Ok((end, fault.as_deref().map(printable))),
+            ToClient::Ended { end, fault } => {
+                let fault = fault.map(|fault| format!("{}: {}", self.target, printable(&fault)));
+                Ok((end, fault))
+            }
             _ => Err(self.fault(Fault::NotDue)),
         }
     }
@@ -289,7 +292,7 @@ impl Session {
             Fault::Version(theirs) => Error::Version { target, theirs },
             fault => Error::Lost {
                 target,
-                cause: fault.to_string(),
+                cause: printable(&fault.to_string()),
             },
         }
     }

@@ -86,9 +86,10 @@ fn drive(
         early = attend(session, spec.warmup(), None, totals, watch);
     }
     let window = totals.mark();
-    let mut marked = Ok(());
-    if early.is_none() {
-        marked = session.mark();
+    // If only to hear what went wrong there.
+    let marked = session.mark();
+    let began = early.is_none();
+    if began {
         early = attend(session, spec.duration(), Some(&window), totals, watch);
     }
     let mut near = totals.close(&window, spec.flows);
@@ -98,13 +99,14 @@ fn drive(
         totals.finish(LAST);
     }
     let far = marked.and_then(|()| session.end(totals.bytes()));
-    let fault = match &far {
-        Ok((_, fault)) => fault
-            .as_ref()
-            .map(|fault| format!("{}: {fault}", session.target)),
-        Err(lost) => Some(lost.to_string()),
+    let (far, fault) = match far {
+        Ok((far, fault)) => (Some(far).filter(|_| began), fault),
+        Err(lost) => (None, Some(lost.to_string())),
     };
-    let far = far.ok().map(|(far, _)| far);
+    if fault.is_some() {
+        // That is why.
+        early = early.filter(|why| *why != stalled());
+    }
     if let (Some(far), Direction::Down) = (&far, spec.direction) {
         // Of a connection nothing is lost: what has not come yet is late.
         let quiet = match spec.test.datagrams() {
@@ -192,10 +194,14 @@ fn attend(
         if progress.bytes != moved.0 {
             moved = (progress.bytes, Instant::now());
         } else if moved.1.elapsed() > STALLED {
-            return Some(format!("nothing for {} s", STALLED.as_secs()));
+            return Some(stalled());
         }
         thread::sleep(left.min(TICK));
     }
+}
+
+fn stalled() -> String {
+    format!("nothing for {} s", STALLED.as_secs())
 }
 
 /// One flow at this end.

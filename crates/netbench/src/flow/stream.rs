@@ -27,7 +27,9 @@ pub(crate) fn tcp_send(stream: &mut TcpStream, message: u32, totals: &Totals) ->
     while !totals.is_stopped() {
         match stream.write(&bytes) {
             Ok(written) => totals.count(written),
-            Err(error) if timed_out(&error) => {}
+            // A connection that is dead has timed out otherwise.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }

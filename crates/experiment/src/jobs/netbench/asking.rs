@@ -15,7 +15,7 @@ use crate::jobs::Outcome;
 use crate::jobs::noise::Watch;
 
 /// A search may take so many times its duration, where each step is lossy.
-const SEARCH: u32 = 10;
+const SEARCH: u32 = 12;
 /// Beyond that.
 const PATIENCE: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(2);
@@ -30,6 +30,8 @@ pub(super) struct Asking<'a> {
     pub(super) own: Vec<u32>,
     /// How long it is to take.
     pub(super) duration: Duration,
+    /// It looks for a rate, and may take longer.
+    pub(super) search: bool,
     /// Where it says what went wrong.
     pub(super) errors: PathBuf,
 }
@@ -54,7 +56,8 @@ impl Asking<'_> {
             output.read_to_string(&mut said).map(|_length| said)
         });
         meanwhile(outcome)?;
-        let status = end(&mut client, self.duration * SEARCH + PATIENCE)?;
+        let times = if self.search { SEARCH } else { 1 };
+        let status = end(&mut client, self.duration * times + PATIENCE)?;
         noise.end(&self.own, outcome)?;
         let said = reader.join();
         let said = said.map_err(|_| anyhow!("the reader panicked"))??;

@@ -1,13 +1,13 @@
 //! Another machine as an arm: `lowroad netbench serve` runs there, and the client on this one, in its own network.
 //! What that machine is like is neither ours to set nor to see.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use datapath::Missing;
-use netbench::Token;
 use netbench::client::{self, Session};
+use netbench::{Test, Token};
 use netdev::Netlink;
 use probes::foreign::Foreign;
 use serde::Deserialize;
@@ -106,6 +106,7 @@ impl Away {
             cpus: cpus::all()?,
             own: Vec::new(),
             duration: load.duration.0,
+            search: test == Test::UdpRate,
             errors: folder.path().join("client.stderr"),
         };
         // As in every other arm.
@@ -139,7 +140,7 @@ impl Away {
             outcome.environment.insert(fact.to_owned(), value.into());
         }
         let found = client::resolve(self.target())?;
-        let mut ways = found.iter().filter_map(|at| device_to(at.ip()).ok());
+        let mut ways = found.iter().filter_map(|at| device_to(at).ok());
         let link = ways.next().context("no way leads to it")?;
         let speed = std::fs::read_to_string(line::speed_of(&link.name));
         line::note(&link, speed.ok().as_deref(), outcome);
@@ -147,9 +148,14 @@ impl Away {
     }
 }
 
-fn device_to(address: IpAddr) -> Result<netdev::Link, netdev::Error> {
+fn device_to(at: &SocketAddr) -> Result<netdev::Link, netdev::Error> {
     let mut netlink = Netlink::new()?;
-    let route = netlink.route_to(address, None, None)?;
+    // A link-local address says it itself.
+    let scope = match at {
+        SocketAddr::V4(_) => None,
+        SocketAddr::V6(at) => Some(at.scope_id()).filter(|scope| *scope != 0),
+    };
+    let route = netlink.route_to(at.ip(), scope, None)?;
     netlink.link_by_index(route.ifindex)
 }
 

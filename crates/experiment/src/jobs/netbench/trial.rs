@@ -159,6 +159,7 @@ pub(super) fn run(
         cpus: tuned.used(),
         own: vec![stage.server.id()],
         duration: spec.load.duration.0,
+        search: asked.test == Test::UdpRate,
         errors: stage.folder.path().join("client.stderr"),
     };
     let mut busy = None;

@@ -276,6 +276,11 @@ fn bad_input_is_one_line_and_exit_code_2() {
         "takes no rate",
         2,
     );
+    refused(
+        &with(&["--test", "tcp_rr", "--reverse"]),
+        "--reverse means nothing",
+        2,
+    );
     refused(&["run", "a:b:c"], "is no address", 2);
     refused(&["run", "127.0.0.1:1"], "127.0.0.1:1", 1);
     let (_full, busy) = serve(&["--clients", "0"]);

@@ -75,10 +75,7 @@ fn specs(arguments: &mut Arguments) -> Result<Vec<Spec>, Failure> {
         response: response.is_some(),
         message: message.is_some(),
     };
-    if let Some(option) = given.idle(&tests) {
-        let what = format!("{option} means nothing for the tests that are to run");
-        return Err(Failure::input(what));
-    }
+    given.check(&tests).map_err(Failure::input)?;
     tests
         .into_iter()
         .map(|test| {

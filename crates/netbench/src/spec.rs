@@ -120,8 +120,9 @@ pub struct Given {
 }
 
 impl Given {
-    /// One that means nothing for any of these tests.
-    pub fn idle(self, tests: &[Test]) -> Option<&'static str> {
+    /// # Errors
+    /// [`Invalid::Idle`] for one that means nothing for any of these tests.
+    pub fn check(self, tests: &[Test]) -> Result<(), Invalid> {
         let streams = tests.iter().any(|test| test.streams());
         let messages = tests.iter().any(|test| test.has_messages());
         let transactions = tests.iter().any(|test| !test.has_messages());
@@ -131,8 +132,8 @@ impl Given {
             ("--response", self.response && !transactions),
             ("--message", self.message && !messages),
         ];
-        idle.into_iter()
-            .find_map(|(name, idle)| idle.then_some(name))
+        let found = idle.into_iter().find(|(_, idle)| *idle);
+        found.map_or(Ok(()), |(option, _)| Err(Invalid::Idle { option }))
     }
 }
 
@@ -181,6 +182,8 @@ pub enum Invalid {
     NoDirection { test: Test },
     #[error("icmp has one flow")]
     OneFlow,
+    #[error("{option} means nothing for the tests that are to run")]
+    Idle { option: &'static str },
     #[error("a read polls for at most {LONGEST_POLL_US} us, and not at all in {test}")]
     BusyPoll { test: Test },
 }
@@ -276,15 +279,16 @@ mod tests {
             response: true,
             message: true,
         };
-        assert_eq!(all.idle(&[Test::TcpRr, Test::TcpStream]), None);
-        assert_eq!(all.idle(&[Test::TcpRr]), Some("--reverse"));
-        assert_eq!(all.idle(&[Test::UdpRate]), Some("--request"));
+        let idle = |option| Err(Invalid::Idle { option });
+        assert_eq!(all.check(&[Test::TcpRr, Test::TcpStream]), Ok(()));
+        assert_eq!(all.check(&[Test::TcpRr]), idle("--reverse"));
+        assert_eq!(all.check(&[Test::UdpRate]), idle("--request"));
         let message = Given {
             message: true,
             ..Given::default()
         };
-        assert_eq!(message.idle(&[Test::TcpCrr]), Some("--message"));
-        assert_eq!(message.idle(&[Test::Icmp]), None);
+        assert_eq!(message.check(&[Test::TcpCrr]), idle("--message"));
+        assert_eq!(message.check(&[Test::Icmp]), Ok(()));
     }
 
     #[test]

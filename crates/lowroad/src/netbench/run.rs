@@ -141,10 +141,8 @@ impl Run {
             response: !self.response.is_empty(),
             message: !self.message.is_empty(),
         };
-        if let Some(option) = given.idle(&self.test) {
-            let what = format!("{option} means nothing for the tests that are to run");
-            return Err(Failure::Input(what));
-        }
+        let checked = given.check(&self.test);
+        checked.map_err(|idle| Failure::Input(idle.to_string()))?;
         let mut all = Vec::new();
         for &test in &self.test {
             let usual = Spec::new(test, self.duration.0);

@@ -26,15 +26,17 @@ impl Capture {
             return Ok(());
         };
         let kind = node.kind.clone();
-        // Once its time was asked for, each write from then on gives it another, however soon: one that begins when
-        // nobody is waited for any more is told.
-        self.deriver.source.stat(file)?;
+        let vague = !self.deriver.source.format().exact();
+        if vague {
+            // Once its time was asked for, each write from then on gives it another, however soon: one that begins when
+            // nobody is waited for any more is told.
+            self.deriver.source.stat(file)?;
+        }
         self.deriver.source.wait(file, &kind)?;
         let Some(stat) = self.deriver.source.stat(file)? else {
             return self.vanished(file);
         };
         // Nobody tells when its last user leaves it. Where it gets a name, that directory is read.
-        let vague = !self.deriver.source.format().exact();
         if vague && stat.st_nlink == 0 && Some(file) != self.deriver.tree.root() {
             self.deriver.gone(file);
             return Ok(());

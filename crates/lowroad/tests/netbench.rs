@@ -3,7 +3,9 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
@@ -208,6 +210,16 @@ fn a_signal_keeps_what_was_measured_until_then() {
 }
 
 #[test]
+fn a_signal_ends_a_client_that_a_server_keeps_waiting() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = silent.local_addr().unwrap().to_string();
+    let client = Program::start(&["run", &at]);
+    let _connected = silent.accept().unwrap();
+    let (status, _) = client.stop(Signal::SIGTERM);
+    assert_eq!(status.signal(), Some(Signal::SIGTERM as i32));
+}
+
+#[test]
 fn a_server_that_dies_fails_the_test_and_what_it_came_to_is_kept() {
     let (server, at) = serve(&[]);
     let mut client = Program::start(&[
@@ -216,15 +228,15 @@ fn a_server_that_dies_fails_the_test_and_what_it_came_to_is_kept() {
         "--test",
         "tcp_rr,udp_stream",
         "--duration",
-        "300ms",
+        "1s",
         "--repeat",
         "1000",
         "--json",
     ]);
     let first: Value = serde_json::from_str(&client.line()).unwrap();
     assert_eq!(first["ended_early"], Value::Null);
-    // The next one is under way by then.
-    std::thread::sleep(Duration::from_millis(150));
+    // The next one is under way by then, and not over, also where others have the CPUs.
+    std::thread::sleep(Duration::from_millis(500));
     server.stop(Signal::SIGKILL);
     let mut rest = String::new();
     client.output.read_to_string(&mut rest).unwrap();

@@ -21,12 +21,13 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let token = token(&mut arguments)?;
     let target: String = arguments.free_from_str()?;
     finish(arguments)?;
-    let shutdown = Shutdown::install().map_err(Failure::failed)?;
     limits::raise_descriptors();
     let mut session = match specs.iter().all(|spec| spec.test == Test::Icmp) {
         true => None,
         false => Some(Session::open(&target, token.as_ref()).map_err(failure)?),
     };
+    // Until now there was nothing to keep: a signal has ended it at once.
+    let shutdown = Shutdown::install().map_err(Failure::failed)?;
     let mut watch = |_: &Progress| match shutdown.requested() {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),

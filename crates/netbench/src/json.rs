@@ -16,7 +16,8 @@ pub fn outcome(outcome: &Outcome, histogram: bool) -> Value {
         "test": spec.test, "duration_us": spec.duration_us, "warmup_us": spec.warmup_us, "flows": spec.flows,
         "direction": spec.direction, "rate_per_s": spec.rate,
         "loop": if spec.rate.is_some() { "open" } else { "closed" },
-        "lost": outcome.lost, "unsent": outcome.unsent, "ended_early": outcome.ended_early,
+        "lost": outcome.lost, "unsent": outcome.unsent, "unfinished": outcome.unfinished,
+        "ended_early": outcome.ended_early,
         "near": end(&outcome.near), "far": outcome.far.as_ref().map(end),
     });
     let mut put = |name: &str, value: Value| object[name] = value;
@@ -101,6 +102,7 @@ mod tests {
             transfer: None,
             lost: 1,
             unsent: 0,
+            unfinished: 0,
             late: Some(Latency::new()),
             ended_early: None,
         };

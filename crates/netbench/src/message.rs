@@ -4,6 +4,8 @@
 //! endian, and as much JSON.
 
 use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -71,6 +73,56 @@ pub(crate) enum ToClient {
         end: End,
         fault: Option<String>,
     },
+}
+
+/// A control connection for a while: all that is heard and said over it comes before that has passed, in however small
+/// pieces.
+pub(crate) struct Within<'a> {
+    stream: &'a TcpStream,
+    until: Instant,
+}
+
+impl<'a> Within<'a> {
+    pub(crate) fn new(patience: Duration, stream: &'a TcpStream) -> Self {
+        Self {
+            stream,
+            until: Instant::now() + patience,
+        }
+    }
+
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        match left.is_zero() {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(left),
+        }
+    }
+}
+
+impl Read for Within<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.read(into).map_err(late)
+    }
+}
+
+impl Write for Within<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.write(bytes).map_err(late)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// The kernel says of a time-out that one might try again.
+fn late(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+        _ => error,
+    }
 }
 
 /// What is wrong with what the other end says.
@@ -150,6 +202,7 @@ pub(crate) fn hear_at_most<T: DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use std::io::Cursor;
+    use std::net::TcpListener;
 
     use super::*;
 
@@ -223,5 +276,28 @@ mod tests {
         let more = [&(LARGEST_HELLO + 1).to_le_bytes()[..], &[b' '; 300]].concat();
         let heard = hear_at_most::<ToServer>(LARGEST_HELLO, &mut Cursor::new(more));
         assert!(matches!(heard, Err(Fault::Large(_))));
+    }
+
+    #[test]
+    fn a_message_is_heard_within_its_time_in_all() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (here, _) = listener.accept().unwrap();
+        let long = Duration::from_hours(1);
+        say(&mut Within::new(long, &there), &ToServer::Mark).unwrap();
+        let heard = hear(&mut Within::new(long, &here));
+        assert!(matches!(heard, Ok(ToServer::Mark)));
+        let late = |patience| {
+            let heard = hear::<ToServer>(&mut Within::new(patience, &here));
+            matches!(heard, Err(Fault::Io(error)) if error.kind() == io::ErrorKind::TimedOut)
+        };
+        // Two bytes of a length have come, and no more do.
+        (&there).write_all(&[9, 0]).unwrap();
+        assert!(late(Duration::from_millis(20)));
+        // Once its time has passed, what is there comes too late as well.
+        say(&mut &there, &ToServer::Mark).unwrap();
+        assert!(late(Duration::ZERO));
+        let said = say(&mut Within::new(Duration::ZERO, &there), &ToServer::Mark);
+        assert!(said.is_err());
     }
 }

@@ -49,6 +49,8 @@ pub(crate) struct Times {
     pub(crate) late: Option<Latency>,
     /// That were due, and never begun.
     pub(crate) unsent: u64,
+    /// That were begun, and given up before they were done.
+    pub(crate) unfinished: u64,
 }
 
 /// What arrived.
@@ -69,13 +71,17 @@ pub struct Outcome {
     pub near: End,
     /// None where there is none: `icmp`, or a server that died.
     pub far: Option<End>,
-    /// Of those that were due and never begun as well: each took at least until the window was closed.
+    /// Of those that were due and never begun as well: each took at least until the window was closed. So did those
+    /// that are unfinished, until they were given up.
     pub latency: Option<Latency>,
     pub transfer: Option<Transfer>,
     /// Requests that nothing came back for.
     pub lost: u64,
     /// Requests that were due within the window, and never sent. In an open loop alone.
     pub unsent: u64,
+    /// Requests over a connection that had no answer yet when they were given up, after the end. Each was waited for
+    /// within the window.
+    pub unfinished: u64,
     /// By how much the near end itself was late to begin its transactions, beyond their waiting for those before
     /// them. In an open loop alone.
     pub late: Option<Latency>,
@@ -166,6 +172,12 @@ impl Times {
         self.latency.record_many(age, count);
     }
 
+    /// One that was given up after so long.
+    pub(crate) fn leave_unfinished(&mut self, took: Duration) {
+        self.unfinished += 1;
+        self.latency.record(took);
+    }
+
     /// All that a pace has left in this window.
     pub(crate) fn leave_out_all(&mut self, pace: &Pace, opened: Instant, closed: Instant) {
         let Some((first, count)) = pace.left(opened, closed) else {
@@ -191,13 +203,14 @@ impl Times {
             self.late.get_or_insert_default().add(late);
         }
         self.unsent += other.unsent;
+        self.unfinished += other.unfinished;
     }
 }
 
 impl Outcome {
-    /// Transactions a second in the window.
+    /// Transactions a second in the window, of those that were done.
     pub fn transactions_per_s(&self) -> Option<f64> {
-        let done = self.latency.as_ref()?.count() - self.unsent;
+        let done = self.latency.as_ref()?.count() - self.unsent - self.unfinished;
         Some(done as f64 / seconds(self.near.window_ns))
     }
 }

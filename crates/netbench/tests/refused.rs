@@ -1,6 +1,8 @@
 //! Who is not served, by which words, and what nonsense does to a server: nothing.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod wire;
+
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -13,7 +15,8 @@ use std::time::{Duration, Instant};
 use netbench::client::{Error, Session};
 use netbench::server::{self, Limits, Server, Settings, Status};
 use netbench::{Spec, Test, Token, TokenError};
-use serde_json::{Value, json};
+use serde_json::json;
+use wire::{drip, greeting, hear, say};
 
 fn started(token: Option<Token>, limits: Limits) -> Server {
     Server::start(Settings {
@@ -184,11 +187,6 @@ fn something(says: impl Into<Vec<u8>>) -> String {
     address
 }
 
-/// What either end says first.
-fn greeting() -> Vec<u8> {
-    [b"lrnb\r\n", &netbench::VERSION.to_le_bytes()[..]].concat()
-}
-
 /// A greeting, and a message of more than any may have.
 fn too_long() -> Vec<u8> {
     [&greeting()[..], &[0xff; 4]].concat()
@@ -244,22 +242,6 @@ fn nonsense_is_counted_and_ends() {
     assert!(session.measure(&short(Test::TcpRr), go_on).is_ok());
 }
 
-/// The next control message.
-fn hear(from: &mut TcpStream) -> Value {
-    let mut length = [0; 4];
-    from.read_exact(&mut length).unwrap();
-    let mut body = vec![0; u32::from_le_bytes(length) as usize];
-    from.read_exact(&mut body).unwrap();
-    serde_json::from_slice(&body).unwrap()
-}
-
-fn say(mut to: &TcpStream, message: &Value) {
-    let body = message.to_string();
-    let length = u32::try_from(body.len()).unwrap().to_le_bytes();
-    to.write_all(&[&length[..], body.as_bytes()].concat())
-        .unwrap();
-}
-
 /// One that has been greeted, and has not said who it is.
 fn stranger(server: &Server) -> TcpStream {
     let mut stranger = TcpStream::connect(server.address()).unwrap();
@@ -285,13 +267,6 @@ fn begun(client: &mut TcpStream, spec: &Spec) -> (Vec<u16>, Vec<u8>) {
         serde_json::from_value(ports).unwrap(),
         serde_json::from_value(cookie).unwrap(),
     )
-}
-
-/// Says a byte every few milliseconds until nobody hears it any more.
-fn drip(mut to: TcpStream) {
-    while to.write_all(b" ").is_ok() {
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
@@ -352,6 +327,22 @@ fn a_server_ends_whatever_its_clients_are_about_to_say() {
     for thread in dripping {
         thread.join().unwrap();
     }
+}
+
+#[test]
+fn who_takes_minutes_for_a_word_has_no_test_meanwhile() {
+    let server = started(None, Limits::default());
+    let mut client = admitted(&server);
+    let stream = Spec {
+        direction: netbench::Direction::Down,
+        ..Spec::new(Test::UdpStream, Duration::from_millis(10))
+    };
+    begun(&mut client, &stream);
+    say(&client, &json!("Mark"));
+    // That the window ends, in a message of five minutes.
+    client.write_all(&60_000_u32.to_le_bytes()).unwrap();
+    assert!(drip(client) < 60_000);
+    until(&server, |status| (status.clients, status.broken) == (0, 1));
 }
 
 #[test]

@@ -82,7 +82,6 @@ impl Run {
         if self.histogram && !json {
             return Err(Failure::Input("--histogram goes with --json".to_owned()));
         }
-        let shutdown = Shutdown::install().context("signals")?;
         limits::raise_descriptors();
         let specs = self.specs()?;
         let token = super::token(self.token_file.as_deref())?;
@@ -90,6 +89,8 @@ impl Run {
             true => None,
             false => Some(Session::open(&self.target, token.as_ref()).map_err(failure)?),
         };
+        // Until now there was nothing to keep: a signal has ended it at once.
+        let shutdown = Shutdown::install().context("signals")?;
         let mut all = Vec::new();
         // Rounds, not blocks: what changes with time changes all tests alike.
         for _ in 0..self.repeat {

@@ -80,8 +80,9 @@ pub(super) fn text(outcome: &Outcome) -> String {
         };
         let _infallible = writeln!(
             text,
-            "  {rate:.0} transactions/s, {loop_} loop, {} lost{}",
+            "  {rate:.0} transactions/s, {loop_} loop, {} lost{}{}",
             outcome.lost,
+            unfinished(outcome),
             open(outcome)
         );
         if latency.count() > 0 {
@@ -111,6 +112,14 @@ fn times(latency: &Latency) -> String {
     }
     let _infallible = writeln!(text, "  max {}", us(latency.max()));
     text
+}
+
+/// What was given up, if anything was.
+fn unfinished(outcome: &Outcome) -> String {
+    match outcome.unfinished {
+        0 => String::new(),
+        some => format!(", {some} unfinished"),
+    }
 }
 
 /// How an open loop has kept its times.

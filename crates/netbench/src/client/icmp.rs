@@ -102,6 +102,7 @@ pub(super) fn measure(
         transfer: None,
         lost: totals.lost(),
         unsent: times.unsent,
+        unfinished: times.unfinished,
         late: times.late,
         ended_early: early,
     })

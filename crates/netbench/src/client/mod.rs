@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::message::{Cookie, Fault, ToClient, ToServer, VERSION, greet, hear, say};
+use crate::message::{Cookie, Fault, ToClient, ToServer, VERSION, Within, greet, hear, say};
 use crate::outcome::{End, Outcome};
 use crate::spec::{Invalid, Spec, Test};
 use crate::token::Token;
 
 pub use rate::{MOST_LOSS, Step};
 
-/// A server says what it has to say within this.
+/// A server says what it has to say within this, all of it.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// So many characters of what a server says are passed on: nobody knows what it is.
 const LONGEST_WORD: usize = 200;
@@ -180,24 +180,24 @@ impl Session {
 
     fn over(stream: TcpStream, at: SocketAddr, token: Option<&Token>) -> Result<Self, Error> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        let mut session = Self {
+        let session = Self {
             target: at.to_string(),
             stream,
             peer: at,
         };
-        let greeted = greet(&mut session.stream);
-        greeted.map_err(|fault| session.fault(fault))?;
         session.hello(token)?;
         Ok(session)
     }
 
-    fn hello(&mut self, token: Option<&Token>) -> Result<(), Error> {
+    /// From the greeting until it is admitted.
+    fn hello(&self, token: Option<&Token>) -> Result<(), Error> {
+        let mut server = Within::new(PATIENCE, &self.stream);
+        let lost = |fault| self.fault(fault);
+        greet(&mut server).map_err(lost)?;
         let ToClient::Challenge {
             bytes,
             token: wanted,
-        } = self.hear()?
+        } = hear(&mut server).map_err(lost)?
         else {
             return Err(self.fault(Fault::NotDue));
         };
@@ -205,9 +205,9 @@ impl Session {
             return Err(Error::NoToken(self.target.clone()));
         }
         let answer = token.map(|token| token.answer(&bytes));
-        self.say(&ToServer::Hello { answer })?;
+        say(&mut server, &ToServer::Hello { answer }).map_err(lost)?;
         let target = self.target.clone();
-        match self.hear()? {
+        match hear::<ToClient>(&mut server).map_err(lost)? {
             ToClient::Admitted => Ok(()),
             ToClient::Refused { why, later } => {
                 let why = printable(&why);
@@ -278,11 +278,13 @@ impl Session {
     }
 
     fn say(&mut self, message: &ToServer) -> Result<(), Error> {
-        say(&mut self.stream, message).map_err(|fault| self.fault(fault))
+        let said = say(&mut Within::new(PATIENCE, &self.stream), message);
+        said.map_err(|fault| self.fault(fault))
     }
 
     fn hear(&mut self) -> Result<ToClient, Error> {
-        hear(&mut self.stream).map_err(|fault| self.fault(fault))
+        let heard = hear(&mut Within::new(PATIENCE, &self.stream));
+        heard.map_err(|fault| self.fault(fault))
     }
 
     fn fault(&self, fault: Fault) -> Error {

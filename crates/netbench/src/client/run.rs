@@ -47,7 +47,11 @@ pub(super) fn measure(
             };
             let run = move || {
                 let mut clock = ask::Clock::new(flow.totals);
-                flow.totals.run(|| flow.run(&mut clock));
+                flow.totals.run(|| {
+                    let ended = flow.run(&mut clock);
+                    clock.end(&ended);
+                    ended
+                });
                 // However it has ended: what it has timed until then is there.
                 clock
             };
@@ -57,6 +61,7 @@ pub(super) fn measure(
         drop(cut);
         let times = times(flows);
         outcome.unsent = times.unsent;
+        outcome.unfinished = times.unfinished;
         outcome.late = times.late;
         outcome.latency = (!spec.test.streams()).then_some(times.latency);
         Ok(outcome)
@@ -126,6 +131,7 @@ fn drive(
         latency: None,
         lost: totals.lost(),
         unsent: 0,
+        unfinished: 0,
         late: None,
         ended_early: early.or(fault),
     })
@@ -168,7 +174,7 @@ fn attend(
     watch: Watch<'_>,
 ) -> Option<String> {
     let begun = Instant::now();
-    let mut moved = (totals.bytes(), begun);
+    let mut moved = (totals.activity(), begun);
     loop {
         let left = length.saturating_sub(begun.elapsed());
         let progress = Progress {
@@ -191,8 +197,10 @@ fn attend(
         if left.is_zero() {
             return None;
         }
-        if progress.bytes != moved.0 {
-            moved = (progress.bytes, Instant::now());
+        // Of a large message over a slow path, pieces as well: it may take longer than nothing may.
+        let activity = totals.activity();
+        if activity != moved.0 {
+            moved = (activity, Instant::now());
         } else if moved.1.elapsed() > STALLED {
             return Some(stalled());
         }

@@ -1,11 +1,11 @@
 //! The client's part of transactions: each is timed from when it was sent, or should have been.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use super::Totals;
 use super::stream::{is_loss, send};
+use super::{Totals, payload};
 use crate::message::Cookie;
 use crate::outcome::Times;
 use crate::pace::Pace;
@@ -14,6 +14,8 @@ use crate::spec::Spec;
 
 /// What has not been answered for so long is lost.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// A request of more bytes than these may take its time to be written.
+const LARGE: usize = 64 << 10;
 
 /// The moments at which transactions begin, and the times that they took.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub(crate) struct Clock<'a> {
     pace: Option<Pace>,
     totals: &'a Totals,
     times: Times,
+    /// When the transaction began that is neither done nor lost yet.
+    under_way: Option<Instant>,
 }
 
 impl<'a> Clock<'a> {
@@ -29,6 +33,7 @@ impl<'a> Clock<'a> {
             pace: None,
             totals,
             times: Times::default(),
+            under_way: None,
         }
     }
 
@@ -40,6 +45,12 @@ impl<'a> Clock<'a> {
     /// When the next one begins, or should have; none when all have to stop. It counts if the window was
     /// open then.
     fn next(&mut self) -> Option<(Instant, bool)> {
+        let begun = self.begin();
+        self.under_way = begun.map(|(begin, _)| begin);
+        begun
+    }
+
+    fn begin(&mut self) -> Option<(Instant, bool)> {
         let totals = self.totals;
         if totals.is_stopped() {
             return None;
@@ -64,6 +75,7 @@ impl<'a> Clock<'a> {
 
     fn done(&mut self, (begin, counts): (Instant, bool), bytes: usize) {
         let took = begin.elapsed();
+        self.under_way = None;
         self.totals.count(bytes);
         if counts {
             self.times.took(took);
@@ -71,9 +83,23 @@ impl<'a> Clock<'a> {
     }
 
     /// One that began before the window, and was waited for within it, has kept that empty.
-    fn lost(&self, (begin, _): (Instant, bool)) {
+    fn lost(&mut self, (begin, _): (Instant, bool)) {
+        self.under_way = None;
         if self.totals.was_measured_since(begin) {
             self.totals.lose();
+        }
+    }
+
+    /// The flow has ended so, with a transaction under way maybe. If this end has given that up, it took at least until
+    /// now, and counts where a lost one would. If the other end has broken it off, it has not taken long: it is why the
+    /// test has ended.
+    pub(crate) fn end(&mut self, ended: &io::Result<()>) {
+        let given_up = self.totals.has_given_up() || ended.as_ref().is_err_and(timed_out);
+        if let Some(begin) = self.under_way.take()
+            && given_up
+            && self.totals.was_measured_since(begin)
+        {
+            self.times.leave_unfinished(begin.elapsed());
         }
     }
 
@@ -89,12 +115,14 @@ impl<'a> Clock<'a> {
 
 /// Over one connection.
 pub(crate) fn tcp(stream: &mut TcpStream, spec: &Spec, clock: &mut Clock<'_>) -> io::Result<()> {
-    let request = vec![0; spec.request as usize];
-    let mut response = vec![0; spec.response as usize];
+    let totals = clock.totals;
+    let request = payload::zeros(spec.request);
+    let mut room = payload::room(spec.response);
+    stream.set_write_timeout(Some(payload::WRITE))?;
     while let Some(begun) = clock.next() {
-        stream.write_all(&request)?;
-        stream.read_exact(&mut response)?;
-        clock.done(begun, response.len());
+        payload::write(stream, request, totals)?;
+        payload::read(stream, spec.response, &mut room, totals)?;
+        clock.done(begun, spec.response as usize);
     }
     Ok(())
 }
@@ -106,21 +134,27 @@ pub(crate) fn connect(
     spec: &Spec,
     clock: &mut Clock<'_>,
 ) -> io::Result<()> {
+    let totals = clock.totals;
+    // One write, with the cookie.
     let mut request = cookie.to_vec();
     request.resize(request.len() + spec.request as usize, 0);
-    let mut response = vec![0; spec.response as usize];
+    let mut room = payload::room(spec.response);
     let mut sized = false;
     while let Some(begun) = clock.next() {
         let socket = socket::tcp(to.ip(), spec)?;
         socket.connect_timeout(&to.into(), PATIENCE * 5)?;
         let mut stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(PATIENCE * 5))?;
-        stream.write_all(&request)?;
-        stream.read_exact(&mut response)?;
-        clock.done(begun, response.len());
+        // What is small needs none, and this call is in its time.
+        if request.len() > LARGE {
+            stream.set_write_timeout(Some(payload::WRITE))?;
+        }
+        payload::write(&mut stream, &request, totals)?;
+        payload::read(&mut stream, spec.response, &mut room, totals)?;
+        clock.done(begun, spec.response as usize);
         if !sized {
             // All are alike.
-            clock.totals.sizes(&(&stream).into());
+            totals.sizes(&(&stream).into());
             sized = true;
         }
         // The server closes first: its end, which has room for it, is the one that lingers.
@@ -229,6 +263,69 @@ mod tests {
         let times = clock.times();
         assert_eq!((times.latency.count(), times.unsent), (1, 0));
         assert!(times.late.is_none());
+    }
+
+    /// What a clock has of a transaction that had begun when the flow ended so.
+    fn left(totals: &Totals, mut clock: Clock<'_>, ended: io::ErrorKind) -> Times {
+        totals.stop();
+        clock.end(&Err(ended.into()));
+        clock.times()
+    }
+
+    #[test]
+    fn what_is_given_up_took_at_least_until_then() {
+        let closed = Spec::new(Test::TcpRr, Duration::from_secs(1));
+        let open = paced(1e-3);
+        for (spec, measured) in [(&closed, true), (&open, true), (&closed, false)] {
+            let totals = Totals::default();
+            let mut clock = Clock::new(&totals);
+            clock.start(spec, 0);
+            // One that began before the window has kept it empty.
+            let window = measured.then(|| totals.mark());
+            clock.next().unwrap();
+            let window = window.unwrap_or_else(|| totals.mark());
+            thread::sleep(Duration::from_millis(5));
+            totals.close(&window, 1);
+            totals.cut();
+            let times = left(&totals, clock, io::ErrorKind::UnexpectedEof);
+            let counted = (times.unfinished, times.unsent, times.latency.count());
+            assert_eq!(counted, (1, 0, 1), "{times:?}");
+            assert!(times.latency.max() >= 5_000_000, "{times:?}");
+        }
+        // So did what has run out of its own time.
+        let totals = Totals::default();
+        totals.mark();
+        let mut clock = Clock::new(&totals);
+        clock.next().unwrap();
+        let times = left(&totals, clock, io::ErrorKind::WouldBlock);
+        assert_eq!((times.unfinished, times.latency.count()), (1, 1));
+    }
+
+    #[test]
+    fn what_is_done_or_broken_off_or_none_of_the_windows_is_not_given_up() {
+        let totals = Totals::default();
+        let window = totals.mark();
+        let begun = || {
+            let mut clock = Clock::new(&totals);
+            let begun = clock.next().unwrap();
+            (clock, begun)
+        };
+        // The server is gone: how long that took is no time of a transaction.
+        let (broken, _) = begun();
+        // The last one of a flow is done after the window.
+        let (mut last, first) = begun();
+        totals.close(&window, 1);
+        last.done(first, 1);
+        // And this one has not begun in it.
+        let (after, _) = begun();
+        let unfinished = |clock, count| {
+            let times = left(&totals, clock, io::ErrorKind::UnexpectedEof);
+            assert_eq!((times.unfinished, times.latency.count()), (0, count));
+        };
+        unfinished(broken, 0);
+        totals.cut();
+        unfinished(last, 1);
+        unfinished(after, 0);
     }
 
     #[test]

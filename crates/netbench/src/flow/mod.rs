@@ -2,6 +2,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod ask;
+pub(crate) mod payload;
 pub(crate) mod stream;
 mod totals;
 

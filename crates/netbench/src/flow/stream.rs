@@ -5,14 +5,11 @@ use std::net::{TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use super::Totals;
+use super::payload::{READ, WRITE, zeros};
 use crate::message::{COOKIE, Cookie, last_of};
 use crate::pace::Pace;
 use crate::socket::timed_out;
 
-/// What a read takes at most, in bytes: more is no faster.
-const READ: usize = 256 << 10;
-/// What a write has got rid of after so long, it tells.
-const WRITE: Duration = Duration::from_secs(1);
 /// A datagram that the last one has overtaken comes within this.
 const OVERTAKEN: Duration = Duration::from_millis(30);
 /// The last datagram is sent again so often, and for so long, unless it comes back.
@@ -21,11 +18,11 @@ const PARTING: Duration = Duration::from_millis(100);
 
 /// Until it is stopped.
 pub(crate) fn tcp_send(stream: &mut TcpStream, message: u32, totals: &Totals) -> io::Result<()> {
-    let bytes = vec![0; message as usize];
+    let bytes = zeros(message);
     // Of a large one over a slow path, what has gone by then.
     stream.set_write_timeout(Some(WRITE))?;
     while !totals.is_stopped() {
-        match stream.write(&bytes) {
+        match stream.write(bytes) {
             Ok(written) => totals.count(written),
             // A connection that is dead has timed out otherwise.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

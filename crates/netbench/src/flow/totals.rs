@@ -19,11 +19,13 @@ const LOOK: Duration = Duration::from_millis(1);
 pub(crate) struct Totals {
     bytes: AtomicU64,
     messages: AtomicU64,
+    pieces: AtomicU64,
     lost: AtomicU64,
     measured: AtomicBool,
     opened: OnceLock<Instant>,
     closed: OnceLock<Instant>,
     stopped: AtomicBool,
+    given_up: AtomicBool,
     ready: AtomicUsize,
     running: AtomicUsize,
     shared: Mutex<Shared>,
@@ -69,6 +71,16 @@ impl Totals {
         self.messages.fetch_add(1, Relaxed);
     }
 
+    /// A piece of a message has come or gone, which is counted when all of it has.
+    pub(crate) fn count_piece(&self) {
+        self.pieces.fetch_add(1, Relaxed);
+    }
+
+    /// How many messages, and pieces of them, there were: while it changes, nothing stands still.
+    pub(crate) fn activity(&self) -> u64 {
+        self.messages() + self.pieces.load(Relaxed)
+    }
+
     pub(crate) fn lose(&self) {
         self.lost.fetch_add(1, Relaxed);
     }
@@ -103,6 +115,11 @@ impl Totals {
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Relaxed)
+    }
+
+    /// What is under way now, nobody waits for any longer.
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.given_up.load(Relaxed)
     }
 
     /// Opens the window.
@@ -152,6 +169,7 @@ impl Totals {
     /// Those that still wait for the other end do not any more.
     pub(crate) fn cut(&self) {
         self.stop();
+        self.given_up.store(true, Relaxed);
         let mut shared = self.shared();
         let Shared {
             sockets, listeners, ..
@@ -201,13 +219,14 @@ impl Totals {
         self.running.load(Relaxed) > 0
     }
 
-    /// Waits until the flows have done what they had begun.
+    /// Waits until the flows have done what they had begun, and gives up what takes longer than this.
     pub(crate) fn finish(&self, at_most: Duration) {
         let begun = Instant::now();
         let mut shared = self.shared();
         while self.is_running() {
             let left = at_most.saturating_sub(begun.elapsed());
             if left.is_zero() {
+                self.given_up.store(true, Relaxed);
                 break;
             }
             shared = self.wait(shared, left);
@@ -358,12 +377,16 @@ mod tests {
             while !totals.is_running() {
                 thread::yield_now();
             }
+            let before = totals.has_given_up();
+            totals.finish(Duration::from_millis(1));
+            let after = totals.has_given_up();
             scope.spawn(move || {
                 // For longer than any test lasts.
                 totals.finish(Duration::from_hours(1));
                 totals.rest(u64::MAX, Duration::from_hours(1), Duration::from_hours(1));
             });
             go.send(()).unwrap();
+            assert_eq!((before, after), (false, true));
         });
         assert_eq!(totals.fault(), None);
         totals.run(|| Err(io::ErrorKind::BrokenPipe.into()));

@@ -1,6 +1,6 @@
 //! One client: who it is, and one test after the other.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -10,14 +10,15 @@ use super::connections::Entry;
 use super::{Shared, readable, sockets};
 use crate::flow::Totals;
 use crate::message::{
-    COOKIE, Cookie, Fault, LARGEST_HELLO, ToClient, ToServer, greet, hear, hear_at_most, say,
+    COOKIE, Cookie, Fault, LARGEST_HELLO, ToClient, ToServer, Within, greet, hear, hear_at_most,
+    say,
 };
 use crate::outcome::End;
 use crate::socket;
 use crate::spec::{Direction, Spec, Test};
 use crate::token::CHALLENGE;
 
-/// A stranger says who it is within this, and a client what it has to say.
+/// A stranger says who it is within this, and a client what it has begun to say.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two tests it may think for so long.
 const IDLE: Duration = Duration::from_hours(1);
@@ -39,14 +40,12 @@ pub(super) fn serve(
 ) -> Result<(), Fault> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
     let mut client = Client {
         shared,
         stream,
         from,
     };
     client.admit(entry)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
     // What goes wrong from here on ends its tests, and is none of a stranger.
     while let Ok(message) = client.hear(IDLE) {
         let begun = match message {
@@ -69,10 +68,7 @@ struct Client<'a> {
 
 impl Client<'_> {
     fn admit(&mut self, entry: &Entry<'_>) -> Result<(), Fault> {
-        let mut stranger = Stranger {
-            stream: self.stream,
-            until: Instant::now() + PATIENCE,
-        };
+        let mut stranger = Within::new(PATIENCE, self.stream);
         greet(&mut stranger)?;
         let bytes = socket::random::<CHALLENGE>()?;
         let token = self.shared.token.is_some();
@@ -101,10 +97,11 @@ impl Client<'_> {
     }
 
     fn say(&mut self, message: &ToClient) -> Result<(), Fault> {
-        say(&mut self.stream, message)
+        say(&mut Within::new(PATIENCE, self.stream), message)
     }
 
-    /// The next message, within this time, unless the server stops.
+    /// The next message, which begins within this time, unless the server stops. However it comes then, it does not put
+    /// off for long what ends with it.
     fn hear(&mut self, within: Duration) -> Result<ToServer, Fault> {
         let begun = Instant::now();
         while !readable(self.stream) {
@@ -112,7 +109,7 @@ impl Client<'_> {
                 return Err(io::Error::from(io::ErrorKind::TimedOut).into());
             }
         }
-        hear(&mut self.stream)
+        hear(&mut Within::new(PATIENCE, self.stream))
     }
 
     /// # Errors
@@ -204,32 +201,5 @@ fn declined(error: &io::Error) -> ToClient {
     ToClient::Declined {
         why: error.to_string(),
         later: !wrong.contains(&error.kind()),
-    }
-}
-
-/// A connection of nobody known: all that it says comes before a moment, in however small pieces.
-struct Stranger<'a> {
-    stream: &'a TcpStream,
-    until: Instant,
-}
-
-impl Read for Stranger<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        self.stream.set_read_timeout(Some(left))?;
-        self.stream.read(into)
-    }
-}
-
-impl Write for Stranger<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
     }
 }

@@ -8,7 +8,7 @@ use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
 use super::{Ports, Shared, TICK, readable, udp};
-use crate::flow::{Totals, answer, stream};
+use crate::flow::{Totals, answer, payload, stream};
 use crate::message::{COOKIE, Cookie};
 use crate::socket;
 use crate::spec::{self, Direction, Spec};
@@ -102,6 +102,11 @@ impl<'scope> Test<'scope> {
         listener.set_nonblocking(true)?;
         self.totals.adopt_listener(&listener.into())?;
         let mut flows = 0;
+        // Of all requests that this thread answers itself, one after the other.
+        let mut room = match self.spec.test {
+            spec::Test::TcpCrr => payload::room(self.spec.request),
+            _ => Vec::new(),
+        };
         while !self.totals.is_stopped() {
             if !readable(listener) {
                 continue;
@@ -121,7 +126,7 @@ impl<'scope> Test<'scope> {
                     self.totals.sizes(&(&stream).into());
                     flows = 1;
                 }
-                self.one(&stream);
+                self.one(&stream, &mut room);
                 continue;
             }
             // A client that opens more than it has asked for is a stranger's.
@@ -152,9 +157,9 @@ impl<'scope> Test<'scope> {
     }
 
     /// A connection that is for one request. What goes wrong with it, the client sees.
-    fn one(&self, stream: &TcpStream) {
+    fn one(&self, stream: &TcpStream, room: &mut [u8]) {
         let mut patient = self.patient(stream, None);
-        if answer::once(&mut patient, self.spec, self.totals).is_ok() {
+        if answer::once(&mut patient, self.spec, room, self.totals).is_ok() {
             let _ = stream.shutdown(Shutdown::Write);
         }
     }

@@ -29,7 +29,8 @@ pub(super) fn read(test: Test, said: &str, outcome: &mut Outcome) -> Result<()> 
     }
     let latency = &said["latency_us"];
     let count = latency["count"].as_u64();
-    if count == Some(0) {
+    let unfinished = said["unfinished"].as_u64().unwrap_or(0);
+    if count.is_some_and(|count| count <= unfinished) {
         bail!("no transaction: there is no time that one took");
     }
     let loss = match test {
@@ -67,6 +68,7 @@ pub(super) fn read(test: Test, said: &str, outcome: &mut Outcome) -> Result<()> 
         ("transactions", count),
         ("lost", of_transactions("lost")),
         ("unsent", of_transactions("unsent")),
+        ("unfinished", of_transactions("unfinished")),
     ] {
         if let Some(count) = count {
             outcome.counts.insert(name.to_owned(), count);
@@ -95,6 +97,11 @@ fn judge(said: &Value, outcome: &mut Outcome) {
     let lost = number(&said["lost"]);
     if lost > 0.0 {
         outcome.flags.push(format!("{lost} requests lost"));
+    }
+    let unfinished = number(&said["unfinished"]);
+    if unfinished > 0.0 {
+        let flag = format!("{unfinished} requests unfinished at the end");
+        outcome.flags.push(flag);
     }
     let unsent = number(&said["unsent"]);
     let due = number(&said["latency_us"]["count"]);
@@ -181,8 +188,8 @@ mod tests {
     fn transacted(change: impl Fn(&mut Value)) -> Result<Outcome> {
         let mut said = serde_json::json!({
             "test": "udp_rr", "flows": 1, "direction": "up", "rate_per_s": 1000.0, "lost": 0, "unsent": 1,
-            "ended_early": null, "request_bytes": 1, "response_bytes": 1, "transactions_per_s": 4995.0,
-            "latency_us": { "count": 1000, "p50": 40.0, "p99": 90.0 },
+            "unfinished": 0, "ended_early": null, "request_bytes": 1, "response_bytes": 1,
+            "transactions_per_s": 4995.0, "latency_us": { "count": 1000, "p50": 40.0, "p99": 90.0 },
             "near": { "all_messages": 1100, "all_bytes": 1100, "late_us_p99": 3.0 },
             "far": { "all_messages": 1101, "all_bytes": 1101 },
         });
@@ -204,8 +211,14 @@ mod tests {
     #[test]
     fn a_test_without_a_transaction_has_failed() {
         let nothing = |said: &mut Value| said["latency_us"] = serde_json::json!({ "count": 0 });
-        let why = format!("{:#}", transacted(nothing).unwrap_err());
-        assert!(why.contains("no transaction"), "{why}");
+        let stuck = |said: &mut Value| {
+            said["latency_us"]["count"] = 2.into();
+            said["unfinished"] = 2.into();
+        };
+        for transacted in [transacted(nothing), transacted(stuck)] {
+            let why = format!("{:#}", transacted.unwrap_err());
+            assert!(why.contains("no transaction"), "{why}");
+        }
         assert!(transacted(|_| {}).unwrap().values["udp_rr_us_p50"] > 0.0);
     }
 
@@ -213,6 +226,8 @@ mod tests {
     fn what_is_wrong_with_a_test_flags_its_trial() {
         assert_eq!(flags(|_| {}), [""; 0]);
         assert_eq!(flags(|said| said["lost"] = 1.into()), ["1 requests lost"]);
+        let unfinished = flags(|said| said["unfinished"] = 1.into());
+        assert_eq!(unfinished, ["1 requests unfinished at the end"]);
         let unsent = flags(|said| said["unsent"] = 12.into());
         assert_eq!(unsent, ["12 of 1000 requests due and never sent"]);
         assert_eq!(flags(|said| said["unsent"] = 11.into()), [""; 0]);

@@ -25,8 +25,8 @@ pub(crate) fn run() -> Result<ExitCode> {
     ))?;
     for (engine, why) in &cleaned.silent {
         print::note(format_args!(
-            "{engine} does not answer ({why}): what a killed run left of its containers and images is still \
-             there; start it, and clean again"
+            "{engine} is left as it is ({why}): what a killed run left of its containers and images is still \
+             there; start it, or clean on the machine that runs it"
         ));
     }
     Ok(ExitCode::SUCCESS)

@@ -7,6 +7,7 @@ mod daemon;
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 
 use common::{alone, lowroad, path, record, succeeded};
 use serde_json::Value;
@@ -183,7 +184,7 @@ fn ran_or_skipped(record: &[Value], arms: &str) -> Vec<String> {
         }
     }
     for arm in lacking {
-        skip(Class::OptIn, &format!("this machine cannot run {arm}"));
+        skip(Class::Hardware, &format!("this machine cannot run {arm}"));
     }
     there.into_iter().map(str::to_owned).collect()
 }
@@ -223,6 +224,27 @@ fn virtual_machines_are_measured_and_say_whether_they_are_emulated() {
         there.len() > 1 || cfg!(not(target_arch = "x86_64")),
         "{there:?}"
     );
+}
+
+#[test]
+fn containers_of_podman_are_measured() {
+    if !sys::require::requested("starts containers of podman") {
+        return;
+    }
+    let listed = || {
+        let words = [["ps", "--all", "--quiet"], ["images", "--all", "--quiet"]];
+        words.map(|words| Command::new("podman").args(words).output().ok())
+    };
+    let before = listed();
+    let arms = "native/direct,podman/direct";
+    let Some(record) = block("netbench-matrix", arms, "1") else {
+        return;
+    };
+    let there = ran_or_skipped(&record, arms);
+    let mut trials = record[1..].iter();
+    let ran = trials.any(|trial| trial["environment"]["host.server.env"] == "podman");
+    assert_eq!(ran, there.len() > 1, "{there:?}");
+    assert_eq!(listed(), before, "a container or an image stays");
 }
 
 #[test]

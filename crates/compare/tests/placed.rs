@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
 
 mod common;
+#[path = "../../testbed/tests/engines/daemon.rs"]
+mod daemon;
 
 use std::path::Path;
 use std::process::Output;
@@ -181,6 +183,33 @@ fn a_capture_runs_in_a_virtual_machine() {
     for why in ["loaded from outside", "a delay across clocks is none"] {
         assert!(skipped.contains(why), "{skipped}");
     }
+}
+
+#[test]
+fn a_relay_runs_in_every_environment() {
+    if !sys::require::requested("places a relay in docker, podman, and virtual machines") {
+        return;
+    }
+    let test = "a_relay_runs_in_every_environment";
+    daemon::with_docker(test, || {
+        for environment in ["docker", "podman", "vm", "vm-rt", "vm-oci"] {
+            let kind = testbed::Kind::find(environment).unwrap();
+            if let Err(missing) = (kind.probe)() {
+                let reason = format!("{}; {}", missing.what, missing.remedy);
+                skip(Class::Hardware, &reason);
+                continue;
+            }
+            let words = ["--environment", environment, "--arms", "recv,floor"];
+            let (record, _, _) = block(RELAY, &words);
+            assert_eq!(record[0]["environment"], environment);
+            for trial in trials(&record, "recv") {
+                let facts = &trial["environment"];
+                assert_eq!(facts["host.relay.env"], environment, "{trial}");
+                assert_eq!(facts["host.receiver.env"], "native", "{trial}");
+                assert!(trial["counts"]["unique"].as_u64() > Some(0), "{trial}");
+            }
+        }
+    });
 }
 
 fn refused(words: &[&str], code: i32) -> Output {

@@ -58,6 +58,9 @@ fn header() -> Header {
         baseline: "recv".to_owned(),
         arms: vec!["recv".to_owned(), "xdp".to_owned()],
         loads: vec![LOAD.to_owned()],
+        methods: BTreeMap::new(),
+        idle: None,
+        attempts: None,
         metrics: vec![Metric {
             name: "delay_p50".to_owned(),
             unit: "us".to_owned(),

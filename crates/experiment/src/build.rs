@@ -8,19 +8,23 @@ use std::path::{Path, PathBuf};
 
 use twox_hash::XxHash64;
 
+use crate::jobs::placed::NATIVE;
 use crate::jobs::program::lowroad;
 
-/// Program to the hash of its file (XXH64, hexadecimal), or to `unknown`.
-pub(crate) fn identity() -> BTreeMap<&'static str, String> {
+/// Program of a job in an environment to the hash of its file (XXH64, hexadecimal), or to `unknown`.
+pub(crate) fn identity(job: &str, environment: &str) -> BTreeMap<&'static str, String> {
     // The link still leads to what runs after a new build has taken the file's place.
-    let own = Path::new("/proc/self/exe");
-    [("lowroad-compare", own), ("lowroad", &in_path(lowroad()))]
-        .into_iter()
-        .map(|(program, path)| {
-            let hash = hash(path).map(|hash| format!("{hash:016x}"));
-            (program, hash.unwrap_or_else(|_| "unknown".to_owned()))
-        })
-        .collect()
+    let own = PathBuf::from("/proc/self/exe");
+    let mut programs = vec![("lowroad-compare", own), ("lowroad", in_path(lowroad()))];
+    // It serves netbench's tests, and is what starts programs in guests.
+    if job == "netbench" || environment != NATIVE {
+        programs.push(("netbench-agent", testbed::agent().unwrap_or_default()));
+    }
+    let hashes = programs.into_iter().map(|(program, path)| {
+        let hash = hash(&path).map(|hash| format!("{hash:016x}"));
+        (program, hash.unwrap_or_else(|_| "unknown".to_owned()))
+    });
+    hashes.collect()
 }
 
 /// The file that a bare program name stands for.
@@ -68,6 +72,13 @@ mod tests {
 
     #[test]
     fn this_program_has_a_hash() {
-        assert_eq!(identity()["lowroad-compare"].len(), 16);
+        assert_eq!(identity("relay", NATIVE)["lowroad-compare"].len(), 16);
+    }
+
+    #[test]
+    fn the_agent_is_told_of_where_it_has_a_part() {
+        let told = |job, environment| identity(job, environment).contains_key("netbench-agent");
+        assert!(told("netbench", NATIVE) && told("relay", "vm"));
+        assert!(!told("relay", NATIVE));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use control::config::{Document, Error, Spanned, nearest};
-use report::record::{Class, Question};
+use report::record::{Class, Effect, Question};
 use serde::Deserialize;
 
 use crate::jobs::Stated;
@@ -61,6 +61,7 @@ struct Asked {
     classes: Vec<Classed>,
     #[serde(default)]
     along: Vec<Spanned<String>>,
+    within_pct: Option<Spanned<f64>>,
 }
 
 #[derive(Deserialize)]
@@ -112,6 +113,7 @@ pub(crate) fn read(document: &Document) -> Result<Plan, Error> {
             arms: plain(asked.arms),
             classes: asked.classes.into_iter().map(classed).collect(),
             along: plain(asked.along),
+            within_pct: asked.within_pct.map(Spanned::into_inner),
         })
         .collect();
     if questions.is_empty() {
@@ -186,6 +188,7 @@ fn check(document: &Document, file: &File) -> Result<(), Error> {
         check_metric(document, metric)?;
     }
     check_along(document, file)?;
+    check_within(document, file)?;
     check_quick(document, file)
 }
 
@@ -203,6 +206,27 @@ fn check_along(document: &Document, file: &File) -> Result<(), Error> {
         if words.collect::<BTreeSet<_>>().len() < 2 {
             let what = format!("no two loads differ in {:?}", along.get_ref());
             return Err(document.error(along.span(), what));
+        }
+    }
+    Ok(())
+}
+
+/// What is to be near has a distance in per cent: a ratio.
+fn check_within(document: &Document, file: &File) -> Result<(), Error> {
+    for asked in &file.questions {
+        let Some(within) = &asked.within_pct else {
+            continue;
+        };
+        let share = *within.get_ref();
+        if !(share > 0.0 && share < 100.0) {
+            let what = format!("within {share} %; it is more than 0 and less than 100");
+            return Err(document.error(within.span(), what));
+        }
+        let named = |name: &str| metrics::find(name).is_some_and(|at| at.effect == Effect::Ratio);
+        let other = asked.metrics.iter().find(|name| !named(name.get_ref()));
+        if let Some(name) = other {
+            let what = format!("{:?} has no distance in per cent", name.get_ref());
+            return Err(document.error(name.span(), what));
         }
     }
     Ok(())

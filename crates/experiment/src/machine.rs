@@ -11,8 +11,8 @@ use crate::build;
 /// May differ where nothing that was measured does: a host gives a guest a page more or less.
 const VARIES: &str = "memory_kib";
 
-/// Facts of this machine, by name.
-pub(crate) fn facts() -> BTreeMap<String, Value> {
+/// Facts of this machine, by name, and of what a job runs in an environment.
+pub(crate) fn facts(job: &str, environment: &str) -> BTreeMap<String, Value> {
     let mut facts = BTreeMap::new();
     let mut add = |name: &str, value: Value| facts.insert(name.to_owned(), value);
     add("kernel", json!(read("/proc/sys/kernel/osrelease")));
@@ -46,13 +46,13 @@ pub(crate) fn facts() -> BTreeMap<String, Value> {
     add("bpf_jit", json!(read("/proc/sys/net/core/bpf_jit_enable")));
     add("mitigations", json!(mitigations()));
     add("lowroad", json!(env!("CARGO_PKG_VERSION")));
-    add("build", json!(build::identity()));
+    add("build", json!(build::identity(job, environment)));
     facts
 }
 
 /// What differs between this machine and build and those of the record, by name.
 pub(crate) fn differences(then: &Header) -> Vec<String> {
-    differing(&then.machine, &facts())
+    differing(&then.machine, &facts(&then.job, &then.environment))
 }
 
 fn differing(then: &BTreeMap<String, Value>, now: &BTreeMap<String, Value>) -> Vec<String> {
@@ -107,6 +107,7 @@ mod tests {
 
     #[test]
     fn another_kernel_or_build_differs_and_a_page_of_memory_does_not() {
+        let facts = || facts("relay", "native");
         let then = facts();
         assert_eq!(differing(&then, &facts()), Vec::<String>::new());
         let mut now = then.clone();

@@ -97,6 +97,30 @@ pub enum Measure {
 }
 
 impl Measure {
+    /// As experiment files write it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Delay => "delay",
+            Self::Throughput => "throughput",
+            Self::Cpu => "cpu",
+            Self::Goodput => "goodput",
+            Self::RowLatency => "row-latency",
+            Self::Freed => "freed",
+            Self::Change => "change",
+            Self::Video => "video",
+            Self::File => "file",
+            Self::Lookup => "lookup",
+            Self::Updates => "updates",
+            Self::Build => "build",
+            Self::Forward => "forward",
+            Self::Process => "process",
+            Self::Writes => "writes",
+            Self::Requests => "requests",
+            Self::Lag => "lag",
+            Self::Exchange => "exchange",
+        }
+    }
+
     /// How many windows of the load's duration a trial has.
     fn windows(self) -> f64 {
         match self {

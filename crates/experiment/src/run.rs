@@ -7,13 +7,13 @@ use std::time::Instant;
 
 use anyhow::{Error, Result};
 use datapath::Missing;
-use report::record::{Header, Skip, Trial};
+use report::record::{Header, Method, Skip, Trial};
 use testbed::Kept;
 
 use crate::BadInput;
 use crate::jobs::{self, Bench, Fit, Outcome, TrialSpec};
 use crate::lock::MachineLock;
-use crate::plan::Plan;
+use crate::plan::{Load, Plan};
 use crate::record::{Record, timestamp};
 use crate::schedule::Slot;
 use crate::survey::{Survey, slots};
@@ -127,15 +127,28 @@ fn header(plan: &Plan, options: &Options<'_>, skipped: Vec<Skip>) -> Header {
         blocks: plan.blocks,
         baseline: plan.baseline.clone(),
         arms: plan.arms.clone(),
-        loads: plan.loads.iter().map(crate::plan::Load::label).collect(),
+        loads: plan.loads.iter().map(Load::label).collect(),
+        methods: methods(plan),
+        idle: Some(idle::name(plan.idle).to_owned()),
+        attempts: Some(options.attempts.max(1)),
         metrics: all,
-        machine: machine::facts(),
+        machine: machine::facts(&plan.job, &plan.environment),
         skipped,
         command: options.command.clone(),
         started: timestamp(),
         origin: plan.origin.clone(),
         hosts: hosts(plan),
     }
+}
+
+/// What is measured under each load, and for how long.
+fn methods(plan: &Plan) -> BTreeMap<String, Method> {
+    let method = |load: &Load| Method {
+        measure: load.measure.unwrap_or(plan.measure).name().to_owned(),
+        duration: load.duration.to_string(),
+    };
+    let loads = plan.loads.iter();
+    loads.map(|load| (load.label(), method(load))).collect()
 }
 
 /// The other machines that take part, and where their servers are.
@@ -163,24 +176,34 @@ fn same_machine(found: &Header) -> Result<()> {
     .into())
 }
 
-/// Nor would blocks of another plan.
+/// Nor would blocks of another plan. How often a trial is tried may differ: it decides nothing by what was measured.
 fn same_plan(found: &mut Header, plan: &Plan, quick: bool) -> Result<()> {
-    let loads: Vec<_> = plan.loads.iter().map(crate::plan::Load::label).collect();
+    let loads: Vec<_> = plan.loads.iter().map(Load::label).collect();
     // One that was given up may be missing by now.
     let arms = |arms: &[String]| {
         let stays = |arm: &&String| found.given_up(arm).is_none();
         arms.iter().filter(stays).cloned().collect::<Vec<_>>()
     };
-    let same = found.experiment == plan.name
-        && found.quick == quick
-        && found.environment == plan.environment
-        && found.baseline == plan.baseline
-        && arms(&found.arms) == arms(&plan.arms)
-        && found.loads == loads
-        && found.hosts == hosts(plan);
-    if !same {
+    let same = [
+        ("name", found.experiment == plan.name),
+        ("job", found.job == plan.job),
+        ("--quick", found.quick == quick),
+        ("environment", found.environment == plan.environment),
+        ("baseline", found.baseline == plan.baseline),
+        ("arms", arms(&found.arms) == arms(&plan.arms)),
+        ("loads", found.loads == loads),
+        ("measure or duration", found.methods == methods(plan)),
+        ("idle", found.idle.as_deref() == Some(idle::name(plan.idle))),
+        ("hosts", found.hosts == hosts(plan)),
+    ];
+    let differing: Vec<&str> = same
+        .into_iter()
+        .filter_map(|(what, same)| (!same).then_some(what))
+        .collect();
+    if !differing.is_empty() {
         return Err(BadInput(format!(
-            "the record there is of another plan; continue it with the options that began it ({}), or choose another --out",
+            "the record there is of another plan ({}); continue it with the file and the options that began it ({}), or choose another --out",
+            differing.join(", "),
             found.command
         ))
         .into());

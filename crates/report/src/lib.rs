@@ -1,6 +1,7 @@
 //! From records to summary.json, terminal tables, HTML, SVG, PNG and Parquet. Nothing here measures.
 
 mod advice;
+mod agreement;
 pub mod analysis;
 pub mod columns;
 mod cpu;

@@ -49,7 +49,7 @@ pub struct Change {
 /// Compares the second run with the first.
 ///
 /// # Errors
-/// When they are of different experiments, machines, kernels, guests or loads.
+/// When they are of different experiments, machines, kernels, guests or loads, or were measured otherwise.
 pub fn pair(first: &Analysis<'_>, second: &Analysis<'_>) -> Result<Vec<Change>, Incomparable> {
     let (a, b) = (&first.record.header, &second.record.header);
     let mut reasons = obstacles(a, b);
@@ -89,6 +89,25 @@ fn obstacles(a: &Header, b: &Header) -> Vec<String> {
     }
     if !a.loads.iter().any(|load| b.loads.contains(load)) {
         reasons.push("no load in common".to_owned());
+    }
+    reasons.extend(other_methods(a, b));
+    reasons
+}
+
+/// In what their trials were measured otherwise, where both records say it.
+fn other_methods(a: &Header, b: &Header) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if let (Some(then), Some(now)) = (&a.idle, &b.idle)
+        && then != now
+    {
+        reasons.push(format!("idle {then} and {now}"));
+    }
+    for load in a.loads.iter().filter(|load| b.loads.contains(load)) {
+        if let (Some(then), Some(now)) = (a.methods.get(load), b.methods.get(load))
+            && then != now
+        {
+            reasons.push(format!("{load}: {then} and {now}"));
+        }
     }
     reasons
 }

@@ -1,6 +1,7 @@
 //! A line of record.jsonl: one trial, everything that was set, and everything that was seen.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use stats::Histogram;
@@ -27,6 +28,15 @@ pub struct Header {
     pub arms: Vec<String>,
     /// `load` strings in the order they run.
     pub loads: Vec<String>,
+    /// How trials under each load are measured. Records from before it was kept have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub methods: BTreeMap<String, Method>,
+    /// What keeps the CPUs from sleeping deeply, as experiment files name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<String>,
+    /// How often a trial is tried that others disturb.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u8>,
     pub metrics: Vec<Metric>,
     pub machine: BTreeMap<String, serde_json::Value>,
     /// Arms that do not run, here or under some load, with the reason and the remedy; when read, those too
@@ -46,6 +56,21 @@ pub struct Header {
 /// Where every record was from before there was a choice.
 fn native() -> String {
     "native".to_owned()
+}
+
+/// What a load's name does not say of how it is measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Method {
+    /// What is measured, as experiment files name it.
+    pub measure: String,
+    /// For how long: `600ms`.
+    pub duration: String,
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} for {}", self.measure, self.duration)
+    }
 }
 
 /// A question the report answers with one sentence per comparison.
@@ -68,6 +93,9 @@ pub struct Question {
     /// Numbers in the loads' names, such as `batch`, along which it is asked from where on an arm is better.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub along: Vec<String>,
+    /// How far an arm may be from what it is compared with to agree with it, in per cent of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_pct: Option<f64>,
 }
 
 impl Question {
@@ -128,7 +156,8 @@ pub struct Trial {
     pub environment: BTreeMap<String, serde_json::Value>,
     /// Metric name to value, in the metric's unit. Two names go beyond the header's metrics:
     /// `ps_cpu_pct`, what `ps` shows for the datapath's process, and `added_NAME`, which the report
-    /// derives (NAME less NAME of arm `floor` in the same block) where the trial does not hold it.
+    /// derives (NAME less NAME of arm `floor` in the same block, unless one of the two alone was emulated) where the
+    /// trial does not hold it.
     pub values: BTreeMap<String, f64>,
     /// Exact counts: sent, due (to all subscribers), received, unique, duplicates, missing, foreign,
     /// reordered, negative_delays, drops.NAME (deliveries lost, by what counted them).

@@ -150,12 +150,13 @@ impl Outcome {
 }
 
 fn reason(row: &Row<'_>) -> Option<String> {
-    match (row.skip, &row.comparison) {
-        (Some(skip), _) => Some(skip.reason.clone()),
-        (None, Some(comparison)) => match (&comparison.reason, row.given_up) {
-            (Some(reason), Some(skip)) => Some(format!("{reason}; {}", skip.reason)),
-            (reason, skip) => reason.clone().or_else(|| Some(skip?.reason.clone())),
-        },
-        (None, None) => None,
+    if let Some(skip) = row.skip {
+        return Some(skip.reason.clone());
     }
+    // Where nothing is compared, nothing is said of a comparison.
+    let compared = row.comparison.as_ref().filter(|_| !row.emulated);
+    let doubt = compared.and_then(|comparison| comparison.reason.as_deref());
+    let given_up = row.given_up.map(|skip| skip.reason.as_str());
+    let reasons: Vec<&str> = doubt.into_iter().chain(given_up).collect();
+    (!reasons.is_empty()).then(|| reasons.join("; "))
 }

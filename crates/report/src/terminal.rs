@@ -7,7 +7,7 @@ use stats::Verdict;
 use crate::analysis::{Analysis, Row};
 use crate::record::Question;
 use crate::words::{Sentence, away, delay_split, energy_says, placed, ps_says, skips};
-use crate::{advice, crossing};
+use crate::{advice, agreement, crossing};
 
 /// Column of the load beside a question.
 const LOAD_COLUMN: usize = 66;
@@ -24,11 +24,13 @@ pub fn results(analysis: &Analysis<'_>) -> String {
         for load in &analysis.record.header.loads {
             answer(&mut text, analysis, question, load);
         }
-        for advice in advice::sentences(analysis, question) {
-            line(&mut text, &advice);
-        }
-        for sentence in crossing::sentences(analysis, question) {
-            line(&mut text, &sentence);
+        let further = [
+            advice::sentences(analysis, question),
+            crossing::sentences(analysis, question),
+            agreement::sentences(analysis, question),
+        ];
+        for sentence in further.iter().flatten() {
+            line(&mut text, sentence);
         }
     }
     for skip in &skips(&analysis.record.header) {

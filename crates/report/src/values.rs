@@ -46,18 +46,26 @@ impl<'a> Values<'a> {
             .insert(block, value);
     }
 
-    /// Fills in `added_NAME`: NAME less that of the floor in the same block.
+    /// Fills in `added_NAME`: NAME less that of the floor in the same block, where both were emulated or neither was.
     fn derive_added(
         &mut self,
         header: &'a Header,
         trials: &(impl Iterator<Item = &'a Trial> + Clone),
     ) {
+        let floors = trials.clone().filter(|trial| trial.arm == FLOOR);
+        let emulated: BTreeMap<(&str, usize), bool> = floors
+            .map(|floor| ((floor.load.as_str(), floor.block), floor.is_emulated()))
+            .collect();
         for metric in &header.metrics {
             let Some(plain) = metric.name.strip_prefix(ADDED) else {
                 continue;
             };
             for trial in trials.clone().filter(|trial| trial.arm != FLOOR) {
-                if let Some(added) = self.added(trial, plain, &metric.name) {
+                // An emulator's time and a real floor have no difference that means anything.
+                let floor = emulated.get(&(trial.load.as_str(), trial.block));
+                if floor == Some(&trial.is_emulated())
+                    && let Some(added) = self.added(trial, plain, &metric.name)
+                {
                     let series = (trial.load.as_str(), trial.label());
                     self.insert(&metric.name, series, trial.block, added);
                 }

@@ -57,6 +57,60 @@ fn its_rows_hold_its_figures_and_no_difference() {
     assert!(json.contains("\"verdict\": \"emulated\""));
 }
 
+/// Has all trials of an arm have run in an emulated machine.
+fn throughout(record: &mut report::Record, arm: &str) {
+    for trial in record.trials.iter_mut().filter(|trial| trial.arm == arm) {
+        let facts = &mut trial.environment;
+        facts.insert("host.relay.emulated".to_owned(), json!(true));
+    }
+}
+
+#[test]
+fn a_real_floor_is_not_taken_off_what_was_emulated() {
+    let added = |record: &report::Record, arm: &str| {
+        let rows = Summary::from_record(record).results.into_iter();
+        let mut rows = rows.filter(|row| row.metric == "added_delay_p50");
+        let row = rows.find(|row| row.arm == arm && row.baseline == "recv");
+        row.map(|row| (row.verdict, row.arm_median.is_some(), row.n))
+    };
+    let mut record = common::record(20, 1);
+    let others = added(&record, "tc");
+    assert_eq!(others.map(|(_, figure, _)| figure), Some(true));
+    throughout(&mut record, "xdp");
+    assert_eq!(added(&record, "xdp"), None);
+    assert_eq!(added(&record, "tc"), others);
+    let html = page(&Analysis::new(&record));
+    assert!(html.contains("xdp EMULATED"), "its delay is shown");
+    for arm in ["recv", "floor"] {
+        throughout(&mut record, arm);
+    }
+    assert_eq!(
+        added(&record, "xdp"),
+        Some((Verdict::Emulated, true, 20)),
+        "all three are the emulator's"
+    );
+    assert_eq!(added(&record, "tc"), None);
+}
+
+#[test]
+fn what_stood_against_a_comparison_is_not_said_where_there_is_none() {
+    let mut record = common::record(20, 1);
+    let disturbed = |trial: &report::record::Trial| trial.arm == "xdp" && trial.block < 8;
+    for trial in record.trials.iter_mut().filter(|trial| disturbed(trial)) {
+        trial.flags.push("foreign cpu 4.1 %".to_owned());
+    }
+    let reasons = |record: &report::Record| {
+        let rows = Summary::from_record(record).results.into_iter();
+        let of_arm = rows.filter(|row| row.arm == "xdp" && row.baseline == "recv");
+        of_arm.map(|row| row.reason).collect::<Vec<_>>()
+    };
+    let compared = reasons(&record);
+    assert!(!compared.is_empty() && compared.iter().all(Option::is_some));
+    throughout(&mut record, "xdp");
+    let emulated = reasons(&record);
+    assert!(!emulated.is_empty() && emulated.iter().all(Option::is_none));
+}
+
 #[test]
 fn an_emulated_baseline_has_nothing_compared_with_it() {
     let record = record("recv");

@@ -113,6 +113,25 @@ fn headings_descend_without_a_gap_and_figures_have_words() {
 }
 
 #[test]
+fn a_page_says_how_often_disturbed_trials_were_tried() {
+    let mut record = common::record(10, 1);
+    for (attempts, words) in [
+        (None, "is tried again at once. A"),
+        (Some(1), "is not tried again. A"),
+        (Some(10), "is tried again at once, up to 10 times in all. A"),
+    ] {
+        record.header.attempts = attempts;
+        let html = page(&Analysis::new(&record));
+        let said = format!("A trial disturbed from outside {words}");
+        assert!(html.contains(&said), "{words}");
+    }
+    // It went on with more of them.
+    (record.header.attempts, record.trials[0].attempt) = (Some(1), 3);
+    let html = page(&Analysis::new(&record));
+    assert!(html.contains("up to 4 times in all"));
+}
+
+#[test]
 fn an_empty_record_still_makes_a_page() {
     let mut record = common::record(1, 1);
     record.trials.clear();

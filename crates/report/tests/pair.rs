@@ -1,5 +1,6 @@
 //! Two runs side by side.
 
+use report::record::Method;
 use report::{Analysis, pair};
 
 mod common;
@@ -36,6 +37,41 @@ fn other_machines_and_loads_are_refused_by_name() {
         refused.to_string(),
         "these runs cannot be compared: kernel \"6.18.0\" and \"6.1.0\"; no load in common"
     );
+}
+
+/// Has a record say for how long its trials lasted, and what kept the CPUs awake.
+fn measured(record: &mut report::Record, duration: &str, idle: &str) {
+    let method = Method {
+        measure: "delay".to_owned(),
+        duration: duration.to_owned(),
+    };
+    let loads = record.header.loads.iter();
+    record.header.methods = loads.map(|load| (load.clone(), method.clone())).collect();
+    record.header.idle = Some(idle.to_owned());
+}
+
+#[test]
+fn what_was_measured_otherwise_is_refused_and_older_records_are_read() {
+    let run = |duration, idle| {
+        let mut record = common::record(10, 1);
+        measured(&mut record, duration, idle);
+        record
+    };
+    let reasons = |first: &report::Record, second: &report::Record| {
+        let pair = pair::pair(&Analysis::new(first), &Analysis::new(second));
+        pair.err().map(|refused| refused.reasons)
+    };
+    let whole = run("600ms", "none");
+    assert_eq!(reasons(&whole, &run("600ms", "none")), None);
+    assert_eq!(
+        reasons(&whole, &run("200ms", "burner")).unwrap(),
+        [
+            "idle none and burner",
+            "200B 10kpps N=1: delay for 600ms and delay for 200ms"
+        ]
+    );
+    // One that does not say it may have been measured alike.
+    assert_eq!(reasons(&whole, &common::record(10, 1)), None);
 }
 
 /// Has an arm run in a guest in every trial.

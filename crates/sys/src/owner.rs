@@ -5,6 +5,12 @@ use std::fmt;
 use std::fs;
 use std::str::FromStr;
 
+/// No process has this id or a higher one: `PID_MAX_LIMIT`.
+const PIDS: u32 = 4 << 20;
+/// The first start that an owner is believed to have, in clock ticks: 0.6 s after boot. Makers of things start later,
+/// and months, days and times of day are numbers below.
+const EARLIEST: u64 = 60;
+
 /// A process, for as long as the machine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner {
@@ -35,7 +41,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// `text` is no owner.
+/// The text is no owner, or not as one is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not PID-STARTTIME")]
 pub struct NotAnOwner;
@@ -43,12 +49,19 @@ pub struct NotAnOwner;
 impl FromStr for Owner {
     type Err = NotAnOwner;
 
+    /// Names of others may look alike: what no process can be, or no owner is written as, is none.
     fn from_str(text: &str) -> Result<Self, NotAnOwner> {
         let (pid, started) = text.split_once('-').ok_or(NotAnOwner)?;
-        Ok(Self {
+        let owner = Self {
             pid: pid.parse().map_err(|_| NotAnOwner)?,
             started: started.parse().map_err(|_| NotAnOwner)?,
-        })
+        };
+        let can_be = (1..PIDS).contains(&owner.pid) && owner.started >= EARLIEST;
+        // A date has zeros where no number does.
+        match can_be && owner.to_string() == text {
+            true => Ok(owner),
+            false => Err(NotAnOwner),
+        }
     }
 }
 
@@ -79,7 +92,30 @@ mod tests {
             ..owner
         };
         assert!(!earlier.alive());
-        assert_eq!("12".parse::<Owner>(), Err(NotAnOwner));
+    }
+
+    #[test]
+    fn dates_and_versions_are_no_owners() {
+        for text in [
+            "12",
+            "12-",
+            "2026-01",
+            "2026-10",
+            "15-10",
+            "20261015-143000",
+            "1-2",
+            "0-345",
+            "+12-345",
+            "12-345-6",
+            "4194304-345",
+        ] {
+            assert_eq!(text.parse::<Owner>(), Err(NotAnOwner), "{text}");
+        }
+        let owner = Owner {
+            pid: 12,
+            started: 345,
+        };
+        assert_eq!("12-345".parse(), Ok(owner));
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! What a bed's maker left behind when it was killed: found by name, removed when the maker is dead.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use nix::unistd::geteuid;
 use sys::netns;
 use sys::owner::Owner;
 use tempfile::TempDir;
@@ -15,6 +17,8 @@ use crate::{Error, nic};
 
 const PREFIX: &str = "lr-bed-";
 const CGROUPS: &str = "/sys/fs/cgroup";
+/// Letters that tell one process's temporary folders apart.
+const RANDOM: usize = 6;
 
 /// Where programs and maps are pinned that outlive their maker, each under a name that starts with
 /// the maker's [`Owner`].
@@ -38,14 +42,18 @@ pub struct Cleaned {
     pub images: usize,
     /// Folders of temporary files.
     pub folders: usize,
-    /// Engines that are installed and do not answer, and why: what there is of theirs stays.
+    /// Engines that are installed and do not answer, or run their containers elsewhere, and why: what there is of
+    /// theirs stays.
     pub silent: Vec<(&'static str, String)>,
 }
 
 /// A folder for temporary files, removed when dropped, and by [`clean`] when its maker was killed.
 pub fn folder() -> io::Result<TempDir> {
     let prefix = format!("{PREFIX}{}-", Owner::current());
-    tempfile::Builder::new().prefix(&prefix).tempdir()
+    tempfile::Builder::new()
+        .prefix(&prefix)
+        .rand_bytes(RANDOM)
+        .tempdir()
 }
 
 /// The namespace's name of a bed's host or switch.
@@ -91,27 +99,35 @@ pub fn clean() -> Result<Cleaned, Error> {
         }
     }
     cleaned.filters = netdev::clsact::clean().map_err(crate::error::at("cleaning"))?;
-    cleaned.pins = remove_of_dead(Path::new(PINS), "");
+    cleaned.pins = remove_of_dead(Path::new(PINS), "", |_, _| true);
     let left = clean_engines(owner_of);
     cleaned.containers = remove_cgroups() + left.containers;
     cleaned.images = left.images;
     cleaned.silent = left.silent;
-    cleaned.folders = remove_of_dead(&std::env::temp_dir(), PREFIX);
+    cleaned.folders = remove_of_dead(&std::env::temp_dir(), PREFIX, is_folder);
     Ok(cleaned)
 }
 
+/// Whose a thing of this name is: one of ours says after its owner what it is.
 fn owner_of(name: &str) -> Option<Owner> {
-    leading_owner(name.strip_prefix(PREFIX)?)
+    let (owner, what) = leading_owner(name.strip_prefix(PREFIX)?)?;
+    (!what.is_empty()).then_some(owner)
 }
 
-/// The owner that a name starts with: its first two parts, written as an owner is.
-fn leading_owner(name: &str) -> Option<Owner> {
-    let (pid, rest) = name.split_once('-')?;
-    let started = rest.split('-').next()?;
-    let owner = format!("{pid}-{started}");
-    // A date has zeros where no number does.
-    let read: Option<Owner> = owner.parse().ok();
-    read.filter(|read| read.to_string() == owner)
+/// The owner that a name starts with, in its first two parts, and the others.
+fn leading_owner(name: &str) -> Option<(Owner, &str)> {
+    let mut dashes = name.match_indices('-').map(|(at, _)| at);
+    let end = dashes.nth(1).unwrap_or(name.len());
+    let what = name.get(end + 1..).unwrap_or_default();
+    Some((name[..end].parse().ok()?, what))
+}
+
+/// Whether this is one of [`folder`]'s: this user's, with [`RANDOM`] letters after its owner.
+fn is_folder(path: &Path, what: &str) -> bool {
+    let random = what.len() == RANDOM && what.bytes().all(|letter| letter.is_ascii_alphanumeric());
+    let metadata = fs::symlink_metadata(path);
+    let made = metadata.is_ok_and(|of| of.is_dir() && of.uid() == geteuid().as_raw());
+    random && made
 }
 
 /// Kills until nobody is left: one that forks while it is killed leaves another.
@@ -128,16 +144,17 @@ fn kill_all_in(name: &str) -> usize {
     first
 }
 
-/// Removes what dead makers left in `folder` under names of `prefix` and their [`Owner`].
-fn remove_of_dead(folder: &Path, prefix: &str) -> usize {
+/// Removes what dead makers left in `folder` under names of `prefix` and their [`Owner`], where path and the rest of
+/// the name are of a thing of ours.
+fn remove_of_dead(folder: &Path, prefix: &str, is_ours: impl Fn(&Path, &str) -> bool) -> usize {
     let mut removed = 0;
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
         let dead = entry
             .file_name()
             .to_str()
             .and_then(|name| leading_owner(name.strip_prefix(prefix)?))
-            .is_some_and(|owner| !owner.alive());
-        let path = entry.path();
+            .is_some_and(|(owner, what)| !owner.alive() && is_ours(&path, what));
         if dead && (fs::remove_file(&path).is_ok() || fs::remove_dir_all(&path).is_ok()) {
             removed += 1;
         }
@@ -182,7 +199,11 @@ mod tests {
             "lr-12-345-relay",
             "lr-bed-relay",
             "lr-bed-12",
+            "lr-bed-12-345",
             "lr-bed-2026-01-15",
+            "lr-bed-2026-10-15",
+            "lr-bed-2026-1015",
+            "lr-bed-20261015-143000-backup",
             "web",
         ] {
             assert_eq!(owner_of(other), None, "{other}");
@@ -193,13 +214,14 @@ mod tests {
     fn what_the_dead_left_goes_and_what_the_living_have_stays() {
         let folder = tempfile::tempdir().unwrap();
         let living = folder.path().join(format!("x-{}-relay", Owner::current()));
-        let dead = folder.path().join("x-1-1-relay");
-        let others = ["1-1-relay", "x-notes"].map(|name| folder.path().join(name));
+        let dead = folder.path().join("x-1-100-relay");
+        let others = ["1-100-relay", "x-1-1-relay", "x-notes"];
+        let others = others.map(|name| folder.path().join(name));
         for path in others.iter().chain([&living]) {
             fs::write(path, "").unwrap();
         }
         fs::create_dir(&dead).unwrap();
-        assert_eq!(remove_of_dead(folder.path(), "x-"), 1);
+        assert_eq!(remove_of_dead(folder.path(), "x-", |_, _| true), 1);
         assert!(living.exists() && others.iter().all(|path| path.exists()) && !dead.exists());
     }
 
@@ -208,5 +230,22 @@ mod tests {
         let folder = folder().unwrap();
         let name = folder.path().file_name().unwrap().to_str().unwrap();
         assert_eq!(owner_of(name), Some(Owner::current()));
+        let (_, what) = leading_owner(name.strip_prefix(PREFIX).unwrap()).unwrap();
+        assert!(is_folder(folder.path(), what));
+    }
+
+    #[test]
+    fn a_folder_that_only_begins_alike_is_not_taken_for_temporary_files() {
+        let within = tempfile::tempdir().unwrap();
+        let at = |name: &str| within.path().join(name);
+        let ours = at("lr-bed-1-100-aBc123");
+        let others = ["lr-bed-1-100-photographs", "lr-bed-2026-10-150000"].map(at);
+        for path in others.iter().chain([&ours]) {
+            fs::create_dir(path).unwrap();
+        }
+        let file = at("lr-bed-1-100-aBc124");
+        fs::write(&file, "").unwrap();
+        assert_eq!(remove_of_dead(within.path(), PREFIX, is_folder), 1);
+        assert!(!ours.exists() && file.exists() && others.iter().all(|path| path.exists()));
     }
 }

@@ -104,8 +104,8 @@ fn a_namespace_that_was_only_begun_is_removed() {
     if !sys::require::root() {
         return;
     }
-    // What a creation leaves that is cut short before anything is mounted there; no process has such a number.
-    let begun = std::path::Path::new("/run/netns/lr-bed-4194305-1-begun");
+    // What a creation leaves that is cut short before anything is mounted there; nobody with such a number started then.
+    let begun = std::path::Path::new("/run/netns/lr-bed-4194303-100-begun");
     std::fs::create_dir_all("/run/netns").unwrap();
     std::fs::write(begun, "").unwrap();
     testbed::clean().unwrap();

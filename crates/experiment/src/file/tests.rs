@@ -174,6 +174,16 @@ fn what_quick_and_questions_name_must_exist() {
             18,
             "\"busy\"",
         ),
+        (
+            "[[question]]\ntext = \"?\"\nmetrics = [\"delay_p50\"]\nwithin_pct = 0",
+            18,
+            "more than 0",
+        ),
+        (
+            "[[question]]\ntext = \"?\"\nmetrics = [\"loss_pct\"]\nwithin_pct = 5",
+            17,
+            "no distance in per cent",
+        ),
     ] {
         says(
             &parse(&format!("{LEAST}{more}\n")).unwrap_err().to_string(),

@@ -110,3 +110,14 @@ fn labels_have_one_fixed_form() {
     (load.link, load.jitter) = (Link::Bridge, None);
     assert_eq!(load.label(), "voice.pcap 1kpps N=1 bridge");
 }
+
+#[test]
+fn what_is_measured_is_named_as_files_name_it() {
+    for plan in Plan::shipped().unwrap() {
+        for load in &plan.loads {
+            let measure = load.measure.unwrap_or(plan.measure);
+            let read: Measure = serde_json::from_value(measure.name().into()).unwrap();
+            assert_eq!(read, measure);
+        }
+    }
+}

@@ -4,7 +4,7 @@ use datapath::Missing;
 
 use super::*;
 use crate::jobs::Inside;
-use crate::plan::Load;
+use crate::plan::{IdlePolicy, Measure};
 
 /// A bench whose trials come out as told, and then clean.
 struct Told(Vec<Outcome>);
@@ -62,6 +62,17 @@ fn plan(arms: &[&str]) -> Plan {
     plan
 }
 
+fn options(attempts: u8, stop: &AtomicBool) -> Options<'_> {
+    Options {
+        quick: true,
+        seed: 1,
+        attempts,
+        resume: false,
+        command: "lowroad compare".to_owned(),
+        stop,
+    }
+}
+
 /// Runs with what is told of these blocks, by a bench that gives these first. What it returns comes with the
 /// record.
 fn with<T>(
@@ -72,14 +83,7 @@ fn with<T>(
 ) -> (T, report::Record) {
     let stop = AtomicBool::new(false);
     let folder = tempfile::tempdir().unwrap();
-    let options = Options {
-        quick: true,
-        seed: 1,
-        attempts,
-        resume: false,
-        command: "lowroad compare".to_owned(),
-        stop: &stop,
-    };
+    let options = options(attempts, &stop);
     let mut record = Record::begin(folder.path(), header(plan, &options, Vec::new())).unwrap();
     let kept = Kept::new();
     let mut runner = Runner {
@@ -246,4 +250,36 @@ fn a_load_whose_trials_stay_disturbed_runs_again_and_no_other_does() {
     };
     assert_eq!((blocks(&plan.loads[0]), blocks(&plan.loads[1])), (6, 5));
     assert_eq!(written.trials.len(), 11 * 4);
+}
+
+#[test]
+fn a_record_goes_on_with_trials_that_are_measured_as_its_own_are_and_no_others() {
+    let stop = AtomicBool::new(false);
+    let then = plan(&["recv", "xdp"]);
+    let begun = header(&then, &options(1, &stop), Vec::new());
+    let refused = |change: fn(&mut Plan)| {
+        let mut now = then.clone();
+        change(&mut now);
+        let same = same_plan(&mut begun.clone(), &now, true);
+        same.err().map(|error| error.to_string())
+    };
+    assert_eq!(refused(|now| now.blocks += 1), None);
+    type Change = (fn(&mut Plan), &'static str);
+    let changes: [Change; 5] = [
+        (|now| now.loads[0].duration.0 *= 2, "measure or duration"),
+        (
+            |now| now.measure = Measure::Throughput,
+            "measure or duration",
+        ),
+        (
+            |now| now.loads[0].measure = Some(Measure::Throughput),
+            "measure or duration",
+        ),
+        (|now| now.idle = IdlePolicy::CpuDmaLatency, "idle"),
+        (|now| now.job = "netbench".to_owned(), "job"),
+    ];
+    for (change, what) in changes {
+        let why = refused(change).unwrap_or_default();
+        assert!(why.contains(&format!("another plan ({what})")), "{why}");
+    }
 }

@@ -11,7 +11,7 @@ use crate::palette::look_of;
 use crate::record::{Metric, Question};
 use crate::svg::{self, escape};
 use crate::words::{Sentence, delay_split, digits, energy_says, ps_says, quantity, range};
-use crate::{advice, crossing};
+use crate::{advice, agreement, crossing};
 
 /// Every question with its sentences.
 pub(super) fn answers(analysis: &Analysis<'_>) -> String {
@@ -25,12 +25,13 @@ pub(super) fn answers(analysis: &Analysis<'_>) -> String {
         for load in &analysis.record.header.loads {
             html.push_str(&answer(analysis, question, load));
         }
-        let advice = advice::sentences(analysis, question);
-        for advice in advice
-            .into_iter()
-            .chain(crossing::sentences(analysis, question))
-        {
-            let _ = write!(html, "<p class=\"lead\">{}</p>", escape(&advice));
+        let further = [
+            advice::sentences(analysis, question),
+            crossing::sentences(analysis, question),
+            agreement::sentences(analysis, question),
+        ];
+        for sentence in further.iter().flatten() {
+            let _ = write!(html, "<p class=\"lead\">{}</p>", escape(sentence));
         }
     }
     html.push_str("</section>");

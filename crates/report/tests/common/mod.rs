@@ -94,6 +94,9 @@ fn header(blocks: usize, loads: usize) -> Header {
         baseline: "recv".to_owned(),
         arms: ARMS.iter().map(|(arm, ..)| (*arm).to_owned()).collect(),
         loads: loads.into_iter().map(str::to_owned).collect(),
+        methods: BTreeMap::new(),
+        idle: None,
+        attempts: None,
         metrics: metrics(),
         machine: BTreeMap::from([
             ("cpu".to_owned(), json!("Example 9000, 2 CPUs")),

@@ -236,29 +236,57 @@ fn a_container_that_dies_or_hangs_costs_its_bed_alone() {
     });
 }
 
+/// Has a container run a program, until it is killed.
+fn make_and_wait() -> ! {
+    let _kept = Kept::new();
+    let bed = Bed::up(&pair(LinkKind::Bridge), "maker").unwrap();
+    let child = sleeper(bed.host("server").unwrap());
+    println!("\nprogram {}", child.id());
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A process that does so, this same test again, and its program.
+fn maker(test: &str) -> (std::process::Child, u32) {
+    let mut maker = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--nocapture", test])
+        .env(ROLE, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(maker.stdout.take().unwrap()).lines();
+    let mut said = said.map_while(Result::ok);
+    let program = said.find_map(|line| line.strip_prefix("program ")?.parse().ok());
+    (maker, program.expect("the maker says that a program runs"))
+}
+
+#[test]
+fn clean_removes_the_image_of_a_killed_maker_whose_containers_have_ended() {
+    let test = "clean_removes_the_image_of_a_killed_maker_whose_containers_have_ended";
+    if std::env::var_os(ROLE).is_some() {
+        make_and_wait();
+    }
+    with_docker(test, || {
+        let (mut maker, program) = maker(test);
+        maker.kill().unwrap();
+        maker.wait().unwrap();
+        wait_until(|| containers().is_empty() && !runs(program));
+        assert!(!asked(&["images", "--quiet"]).is_empty());
+        let cleaned = testbed::clean().unwrap();
+        assert!(cleaned.images >= 1, "{cleaned:?}");
+        assert_eq!(left(maker.id()), Vec::<String>::new());
+    });
+}
+
 #[test]
 fn clean_removes_what_a_killed_maker_of_containers_left() {
     let test = "clean_removes_what_a_killed_maker_of_containers_left";
     if std::env::var_os(ROLE).is_some() {
-        let _kept = Kept::new();
-        let bed = Bed::up(&pair(LinkKind::Bridge), "maker").unwrap();
-        let child = sleeper(bed.host("server").unwrap());
-        println!("\nprogram {}", child.id());
-        loop {
-            std::thread::park();
-        }
+        make_and_wait();
     }
     with_docker(test, || {
-        let mut maker = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "--nocapture", test])
-            .env(ROLE, "1")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let said = BufReader::new(maker.stdout.take().unwrap()).lines();
-        let mut said = said.map_while(Result::ok);
-        let program = said.find_map(|line| line.strip_prefix("program ")?.parse().ok());
-        let program: u32 = program.expect("the maker says that a program runs");
+        let (mut maker, program) = maker(test);
         // The first process cannot see that nobody is there any more: its container stays.
         let agent = agent();
         signal(agent, Signal::SIGSTOP);

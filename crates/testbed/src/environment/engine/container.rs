@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use netdev::Netlink;
 use serde_json::{Value, json};
 use sys::netns;
+use tempfile::TempDir;
 
-use super::{Engine, Image, PATIENCE, bridge};
+use super::{ELSEWHERE, Engine, Image, PATIENCE, bridge};
 use crate::Error;
 use crate::environment::{Child, Network, Program, Published};
 use crate::error::at;
@@ -52,7 +53,7 @@ pub(crate) struct Container {
     up: Duration,
     shape: Shape,
     _image: Arc<Image>,
-    _folder: tempfile::TempDir,
+    _folder: TempDir,
 }
 
 /// What the engine has of it, and the program that is attached to it.
@@ -70,28 +71,13 @@ impl Container {
             what,
         };
         let image = Image::of(engine)?;
-        let folder = crate::folder().map_err(|error| failed(error.to_string()))?;
-        let errors = folder.path().join("errors");
         let begun = Instant::now();
-        let file = File::create(&errors).map_err(|error| failed(error.to_string()))?;
         let at = match shape.publish.is_empty() {
             true => None,
             false => Some(bridge::address(engine).map_err(failed)?),
         };
-        let mut running = Running::start(engine, &shape, at, &image, file).map_err(failed)?;
-        let attached = &mut running.attached;
-        let (Some(to), Some(from)) = (attached.stdin.take(), attached.stdout.take()) else {
-            return Err(failed("its streams are no pipes".to_owned()));
-        };
-        let served = Served::open(engine.container, to, from);
-        let served = served.map_err(|error| failed(error.to_string()))?;
-        let said = || fs::read_to_string(&errors).unwrap_or_default();
-        while served.hello(TICK).is_none() {
-            if served.is_gone() || begun.elapsed() > PATIENCE {
-                let last = said().lines().next().unwrap_or_default().to_owned();
-                return Err(failed(format!("{} does not answer: {last}", running.name)));
-            }
-        }
+        let answering = Running::answering(engine, &shape, at, &image.tag);
+        let (running, served, folder) = answering.map_err(failed)?;
         let hello = served.hello(Duration::ZERO).transpose().map_err(failed)?;
         tracing::debug!("{}: kernel {hello:?}", running.name);
         let up = begun.elapsed();
@@ -198,12 +184,55 @@ pub(super) fn take(shape: &Shape) -> Option<Container> {
     }
 }
 
+/// Whether a container of this image is a process of this machine. One is started to see, and removed.
+pub(super) fn try_image(engine: &'static Engine, image: &str) -> Result<(), String> {
+    let shape = Shape {
+        engine: engine.name,
+        cpus: Vec::new(),
+        publish: Vec::new(),
+        capabilities: Vec::new(),
+    };
+    let (running, _served, _folder) = Running::answering(engine, &shape, None, image)?;
+    let seen = running.process();
+    // It is gone before what it is asked by.
+    drop(running);
+    seen.map(drop)
+}
+
 impl Running {
+    /// One whose agent has said something, what it is asked by, and where it complains.
+    fn answering(
+        engine: &'static Engine,
+        shape: &Shape,
+        at: Option<IpAddr>,
+        image: &str,
+    ) -> Result<(Self, Served, TempDir), String> {
+        let text = |error: io::Error| error.to_string();
+        let folder = crate::folder().map_err(text)?;
+        let errors = folder.path().join("errors");
+        let begun = Instant::now();
+        let file = File::create(&errors).map_err(text)?;
+        let mut running = Self::start(engine, shape, at, image, file)?;
+        let attached = &mut running.attached;
+        let (Some(to), Some(from)) = (attached.stdin.take(), attached.stdout.take()) else {
+            return Err("its streams are no pipes".to_owned());
+        };
+        let served = Served::open(engine.container, to, from).map_err(text)?;
+        while served.hello(TICK).is_none() {
+            if served.is_gone() || begun.elapsed() > PATIENCE {
+                let said = fs::read_to_string(&errors).unwrap_or_default();
+                let first = said.lines().next().unwrap_or_default();
+                return Err(format!("{} does not answer: {first}", running.name));
+            }
+        }
+        Ok((running, served, folder))
+    }
+
     fn start(
         engine: &'static Engine,
         shape: &Shape,
         at: Option<IpAddr>,
-        image: &Image,
+        image: &str,
         errors: File,
     ) -> Result<Self, String> {
         let name = super::unique(engine);
@@ -223,7 +252,7 @@ impl Running {
         let capabilities = shape.capabilities.iter();
         words.extend(capabilities.flat_map(|capability| ["--cap-add", capability]));
         words.extend(engine.run);
-        words.push(&image.tag);
+        words.push(image);
         let mut command = engine.command(&words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         // Ctrl-C is for this process. When that is killed the agent's input ends, and the container with it.
@@ -242,10 +271,9 @@ impl Running {
         let process = said
             .parse()
             .map_err(|_| format!("{said:?} is no process"))?;
-        let words = fs::read_to_string(format!("/proc/{process}/cmdline"));
-        match words.is_ok_and(|words| words.contains(guest::HOLD)) {
+        match holds(process) {
             true => Ok(process),
-            false => Err("its containers are on another machine".to_owned()),
+            false => Err(ELSEWHERE.to_owned()),
         }
     }
 }
@@ -256,6 +284,52 @@ impl Drop for Running {
         // It ends with the container that it is attached to; nobody waits for an engine that hangs.
         let _ = self.attached.kill();
         let _ = self.attached.wait();
+    }
+}
+
+/// Whether a process of this machine is the first one of a container of ours.
+fn holds(process: u32) -> bool {
+    let words = fs::read_to_string(format!("/proc/{process}/cmdline"));
+    words.is_ok_and(|words| words.split('\0').any(|word| word == guest::HOLD))
+}
+
+/// A container of ours that an engine has, running or not.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) name: String,
+    pub(super) image: String,
+    /// Its first process, by its id on the engine's machine; 0 when it has ended.
+    process: u32,
+}
+
+impl Found {
+    /// The one of this name; none where it has gone meanwhile, or is somebody else's.
+    pub(super) fn of(engine: &Engine, name: &str) -> Result<Option<Self>, String> {
+        let format = "{{.State.Pid}} {{.Image}} {{.Path}} {{.Args}}";
+        let said = match engine.ask(&["container", "inspect", "--format", format, name]) {
+            Err(why) if is_gone(&why) => return Ok(None),
+            said => said?,
+        };
+        let mut words = said.splitn(3, ' ');
+        let (process, image, runs) = (words.next(), words.next(), words.next());
+        let process = process.and_then(|process| process.parse().ok());
+        let (Some(process), Some(image), Some(runs)) = (process, image, runs) else {
+            return Err(format!("{said:?} is no container's state"));
+        };
+        Ok(runs.contains(guest::HOLD).then(|| Self {
+            name: name.to_owned(),
+            image: image.to_owned(),
+            process,
+        }))
+    }
+
+    pub(super) fn runs(&self) -> bool {
+        self.process > 0
+    }
+
+    /// Whether it runs on this machine.
+    pub(super) fn is_here(&self) -> bool {
+        holds(self.process)
     }
 }
 
@@ -273,8 +347,13 @@ pub(super) fn remove(engine: &Engine, name: &str) {
     match engine.ask(&["rm", "--force", "--volumes", name]) {
         Ok(_) => {}
         // It has gone by itself meanwhile.
-        Err(why) if why.to_lowercase().contains("no such container") => {}
+        Err(why) if is_gone(&why) => {}
         Err(why) if why.contains("already in progress") => {}
         Err(why) => tracing::warn!("{name}: {why}"),
     }
+}
+
+/// Whether an engine complains that there is no such container.
+fn is_gone(why: &str) -> bool {
+    why.to_lowercase().contains("no such container")
 }

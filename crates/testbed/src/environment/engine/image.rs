@@ -74,18 +74,32 @@ impl Drop for Image {
     }
 }
 
-/// Removes those of dead makers, and returns how many there were.
-pub(super) fn clean(engine: &Engine) -> Result<usize, String> {
-    let images = engine.lines(&["images", "--format", "{{.Repository}}:{{.Tag}}"])?;
-    let dead = |image: &String| {
-        // Some say that an image without a registry is of this machine.
-        let image = image.strip_prefix("localhost/").unwrap_or(image);
-        let tag = image.strip_prefix(REPOSITORY)?.strip_prefix(':')?;
-        Some(!tag.parse::<Owner>().ok()?.alive())
-    };
-    let gone = images.iter().filter(|image| dead(image) == Some(true));
-    let removed = gone
-        .map(|image| engine.ask(&["rmi", "--force", image]))
-        .filter(Result::is_ok);
-    Ok(removed.count())
+/// Those of dead makers.
+pub(super) fn dead(engine: &Engine) -> Result<Vec<String>, String> {
+    let mut images = engine.lines(&["images", "--format", "{{.Repository}}:{{.Tag}}"])?;
+    let dead = |image: &str| owner_of(image).is_some_and(|owner| !owner.alive());
+    images.retain(|image| dead(image) && is_agent(engine, image));
+    Ok(images)
+}
+
+fn owner_of(image: &str) -> Option<Owner> {
+    // Some say that an image without a registry is of this machine.
+    let image = image.strip_prefix("localhost/").unwrap_or(image);
+    let tag = image.strip_prefix(REPOSITORY)?.strip_prefix(':')?;
+    tag.parse().ok()
+}
+
+/// Whether what runs of an image is the agent, and holds a container: others may call theirs alike.
+fn is_agent(engine: &Engine, image: &str) -> bool {
+    let format = "{{.Config.Entrypoint}}";
+    let said = engine.ask(&["image", "inspect", "--format", format, image]);
+    said.is_ok_and(|entry| entry.contains(guest::HOLD))
+}
+
+/// Removes images, and returns how many there were.
+pub(super) fn remove(engine: &Engine, images: &[String]) -> usize {
+    let removed = images
+        .iter()
+        .filter(|image| engine.ask(&["rmi", "--force", image]).is_ok());
+    removed.count()
 }

@@ -6,6 +6,7 @@
 mod bridge;
 mod container;
 mod image;
+mod left;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -17,12 +18,12 @@ use std::time::{Duration, Instant};
 
 use datapath::Missing;
 use serde_json::Value;
-use sys::owner::Owner;
 
 use self::container::Shape;
 pub(crate) use self::container::{Container, WAITING};
 pub(crate) use self::image::IMAGES;
 use self::image::Image;
+pub(crate) use self::left::clean;
 use super::{Child, Environment, Network, Program, Published, Wanted, find, root};
 use crate::Error;
 use crate::served::{self, Served};
@@ -30,6 +31,8 @@ use crate::served::{self, Served};
 /// An engine that does not answer for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 const TICK: Duration = Duration::from_millis(1);
+/// What is said of an engine whose containers are no processes of this machine.
+const ELSEWHERE: &str = "its containers are on another machine";
 
 /// A container engine.
 #[derive(Debug)]
@@ -197,42 +200,6 @@ impl Drop for Lent {
             container.give_back();
         }
     }
-}
-
-/// What dead makers left, removed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Left {
-    pub(crate) containers: usize,
-    pub(crate) images: usize,
-    /// Engines that do not answer, and why: nothing of theirs was looked for.
-    pub(crate) silent: Vec<(&'static str, String)>,
-}
-
-/// Removes the containers and images of dead makers from every engine that answers. `owner_of` tells whose a
-/// container is by its name.
-pub(crate) fn clean(owner_of: impl Fn(&str) -> Option<Owner>) -> Left {
-    let mut left = Left::default();
-    for engine in ENGINES.into_iter().filter(|engine| engine.is_installed()) {
-        if let Err(why) = clean_of(engine, &owner_of, &mut left) {
-            left.silent.push((engine.name, why));
-        }
-    }
-    left
-}
-
-fn clean_of(
-    engine: &Engine,
-    owner_of: impl Fn(&str) -> Option<Owner>,
-    left: &mut Left,
-) -> Result<(), String> {
-    for name in engine.lines(&["ps", "--all", "--format", "{{.Names}}"])? {
-        if owner_of(&name).is_some_and(|owner| !owner.alive()) {
-            left.containers += 1;
-            container::remove(engine, &name);
-        }
-    }
-    left.images += image::clean(engine)?;
-    Ok(())
 }
 
 /// A name that its owner is told by.

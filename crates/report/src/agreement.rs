@@ -1,0 +1,53 @@
+//! Whether an arm is what another is, as near as a question asks for: no difference that was found is no proof
+//! that there is none.
+
+use stats::{Effect, Verdict};
+
+use crate::analysis::{Analysis, Row};
+use crate::record::Question;
+use crate::words::{percent, short};
+
+/// A sentence for each metric, load and arm of a question that says how near is near enough.
+pub(crate) fn sentences(analysis: &Analysis<'_>, question: &Question) -> Vec<String> {
+    let Some(within_pct) = question.within_pct else {
+        return Vec::new();
+    };
+    let mut sentences = Vec::new();
+    for metric in &question.metrics {
+        for load in &analysis.record.header.loads {
+            let rows = analysis.asked(question, metric, load);
+            let rows = rows.filter(|row| !row.is_honesty_check());
+            sentences.extend(rows.filter_map(|row| sentence(row, within_pct)));
+        }
+    }
+    sentences
+}
+
+/// Shown by an interval that lies wholly within, or wholly without, of which every value is one that the blocks
+/// allow; nothing is said of what was emulated, or cannot be compared.
+fn sentence(row: &Row<'_>, within_pct: f64) -> Option<String> {
+    let comparable = match row.verdict() {
+        Verdict::Better | Verdict::Worse | Verdict::NoDifference => true,
+        Verdict::Unreliable | Verdict::Skipped | Verdict::Emulated => false,
+    };
+    let interval = row.clean().filter(|_| comparable)?.interval?;
+    if row.metric.effect != Effect::Ratio {
+        return None;
+    }
+    let Row { arm, baseline, .. } = row;
+    let (least, most) = (1.0 - within_pct / 100.0, 1.0 + within_pct / 100.0);
+    let claim = if interval.lower >= least && interval.upper <= most {
+        format!("{arm} agrees with {baseline} within {within_pct} %")
+    } else if interval.upper < least || interval.lower > most {
+        format!("{arm} differs from {baseline} by more than {within_pct} %")
+    } else {
+        format!("whether {arm} agrees with {baseline} within {within_pct} % is open")
+    };
+    let (coverage, lower, upper) = (interval.confidence, interval.lower, interval.upper);
+    Some(format!(
+        "{claim}: {} {}, {} CI {lower:.3}-{upper:.3}",
+        row.load,
+        short(&row.metric.name),
+        percent(coverage)
+    ))
+}

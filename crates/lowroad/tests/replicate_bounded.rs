@@ -300,6 +300,26 @@ fn a_cgroup_that_is_gone_or_another_s_is_left_alone() {
     on_ext4(&format!("{CGROUP}{SHIPPED}{OTHERS}"), folder.path());
 }
 
+/// Without the right to a priority.
+const ORDINARY: &str = r#"
+ulimit -e 0
+ulimit -r 0
+setpriv --bounding-set=-sys_nice "$1" replicate --json capture --tree disk/app --to log \
+    --bounded 1MiB --cgroup $app >said 2>warned &
+capture=$!
+ready said
+kill -TERM $capture
+wait $capture
+started=
+test $(grep -c "cgroup $app: .* CAP_SYS_NICE" warned) = 1
+"#;
+
+#[test]
+fn who_freezes_without_a_priority_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    on_ext4(&format!("{CGROUP}{ORDINARY}"), folder.path());
+}
+
 /// Each with the line that says what to do.
 const REFUSED: &str = r#"
 # refused LINE ARGUMENTS...

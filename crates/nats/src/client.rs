@@ -76,10 +76,12 @@ impl Client {
             subscribed: ANSWERS,
             waiting: VecDeque::new(),
         };
-        let info = client.link.line(TIMEOUT).map_err(broken)?;
-        let info = info.ok_or_else(|| broken(io::ErrorKind::TimedOut.into()))?;
-        let Some(Line::Info(info)) = Line::parse(&info) else {
-            return Err(client.refused("it is no NATS server"));
+        let line = client.link.line(TIMEOUT).map_err(broken)?;
+        let line = line.ok_or_else(|| broken(io::ErrorKind::TimedOut.into()))?;
+        let info = match Line::parse(&line) {
+            Some(Line::Info(info)) => info,
+            Some(Line::Error(what)) => return Err(client.complaint(what)),
+            _ => return Err(client.refused("it is no NATS server")),
         };
         client.info = serde_json::from_str(info)
             .map_err(|_| client.refused("what it says of itself cannot be read"))?;
@@ -157,7 +159,7 @@ impl Client {
                 Some(line) if line == "PONG" => return Ok(self),
                 Some(line) => {
                     if let Some(Line::Error(what)) = Line::parse(&line) {
-                        return Err(self.refused(what));
+                        return Err(self.complaint(what));
                     }
                 }
             }
@@ -305,13 +307,15 @@ impl Client {
         Ok((String::from_utf8(headers).map_err(io::Error::other)?, body))
     }
 
-    /// What another connection would meet as well, or the end of this one.
+    /// What another connection would meet as well, or the end of this one: there may be room for it later.
     fn complaint(&self, what: &str) -> Error {
         let lasting = [
             "Permissions Violation",
             "Maximum Payload",
             "Invalid",
             "Authorization",
+            // The port is for servers, or for leaf nodes.
+            "attempted to connect",
         ];
         if lasting.iter().any(|lasting| what.contains(lasting)) {
             return self.refused(what);

@@ -50,8 +50,32 @@ impl Error {
     pub fn passes(&self) -> bool {
         match self {
             Self::Connection { .. } | Self::Nobody(_) | Self::Late(_) => true,
-            Self::JetStream { status, .. } => *status == 503,
+            // The server's trouble, and not the question's: a stream whose servers are all away is 500.
+            Self::JetStream { status, .. } => *status >= 500,
             Self::Refused { .. } | Self::Unintelligible(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_the_servers_trouble_passes() {
+        for (code, status, passes) in [
+            // Not available, offline, not found, another sequence number.
+            (10008, 503, true),
+            (10118, 500, true),
+            (10059, 404, false),
+            (10071, 400, false),
+        ] {
+            let error = Error::JetStream {
+                code,
+                status,
+                description: String::new(),
+            };
+            assert_eq!(error.passes(), passes, "{code}");
         }
     }
 }

@@ -77,7 +77,7 @@ impl Link {
         let mut connection =
             ClientConnection::new(Arc::clone(&tls.0), name).map_err(io::Error::other)?;
         while connection.is_handshaking() {
-            connection.complete_io(&mut stream)?;
+            connection.complete_io(&mut stream).map_err(in_the_clear)?;
         }
         let stream = Stream::Tls(Box::new(StreamOwned::new(connection, stream)));
         Ok(Self {
@@ -187,6 +187,18 @@ impl Link {
             }
         }
     }
+}
+
+/// A server that has no room for another connection says so before it is encrypted.
+fn in_the_clear(error: io::Error) -> io::Error {
+    let cause = error
+        .get_ref()
+        .and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    if matches!(cause, Some(rustls::Error::InvalidMessage(_))) {
+        let what = "breaks off before it is encrypted: it may have too many connections";
+        return io::Error::new(io::ErrorKind::ConnectionAborted, what);
+    }
+    error
 }
 
 impl AsFd for Link {

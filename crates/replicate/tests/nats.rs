@@ -439,7 +439,7 @@ fn another_history_is_noticed_at_both_ends() {
         matches!(error, Err(Error::Diverged { number: 22, .. })),
         "{error:?}"
     );
-    // A receiver of a record that came in parts notices it as well.
+    // Both notice it in a record that came in parts as well, of which the last one is the same.
     let large = || data(10, 0, &vec![7; 700 << 10]);
     let log = log_of(5);
     let other = copy_of(log.path());
@@ -449,6 +449,11 @@ fn another_history_is_noticed_at_both_ends() {
     let (url, copy) = (server.url("PARTS"), folder());
     publish(&mut publisher(log.path(), &url, single()), 23).unwrap();
     receive(&mut receiver(copy.path(), &url), 23).unwrap();
+    let error = publish(&mut publisher(other.path(), &url, single()), 24);
+    assert!(
+        matches!(error, Err(Error::Diverged { number: 23, .. })),
+        "{error:?}"
+    );
     purge(&url, "PARTS", &serde_json::json!({}));
     publish(&mut publisher(other.path(), &url, single()), 24).unwrap();
     let error = receive(&mut receiver(copy.path(), &url), 24);

@@ -1,4 +1,4 @@
-//! A log in a stream that three servers keep, whose leader dies; and at an edge behind a leaf node.
+//! A log in a stream that three servers keep, whose leader dies, hangs or is away; and at an edge behind a leaf node.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -127,6 +127,63 @@ fn nor_does_one_of_the_pinned_release() {
             a_leader_dies(&target.join("nats-server"));
         }
     }
+}
+
+#[test]
+fn a_server_that_hangs_is_left_for_another() {
+    let Some(program) = servers::program() else {
+        return;
+    };
+    let cluster = Cluster::start(&program, 3);
+    let url = cluster.url("APP");
+    let folder = || tempfile::tempdir().unwrap();
+    let (log, copy) = (folder(), folder());
+    write(log.path(), [start()]);
+    write(log.path(), entries(1, 100));
+    // While the servers agree on who leads, each of them may be tried.
+    let mut first = publisher(log.path(), &url, Settings::default());
+    publish(&mut first, 101).unwrap();
+    drop(first);
+    let mut source = publisher(log.path(), &url, Settings::default());
+    let mut edge = receiver(copy.path(), &url);
+    let server = publish(&mut source, 101).unwrap().server;
+    receive(&mut edge, 101).unwrap();
+    let connected = |one: &&Server| Some(one.address()) == server;
+    cluster.0.iter().find(connected).unwrap().hang();
+    write(log.path(), entries(101, 100));
+    let published = publish(&mut source, 201).unwrap();
+    assert_ne!(published.server, server);
+    receive(&mut edge, 201).unwrap();
+    assert_equal(copy.path(), log.path());
+}
+
+#[test]
+fn a_stream_whose_only_server_is_away_is_waited_for() {
+    let Some(program) = servers::program() else {
+        return;
+    };
+    let mut cluster = Cluster::start(&program, 3);
+    let url = cluster.url("APP");
+    let folder = || tempfile::tempdir().unwrap();
+    let (log, copy) = (folder(), folder());
+    write(log.path(), [start()]);
+    publish(&mut publisher(log.path(), &url, single()), 1).unwrap();
+    let only = leader(&cluster, "APP");
+    cluster.0[only].end();
+    let mut source = publisher(log.path(), &url, single());
+    let mut edge = receiver(copy.path(), &url);
+    let offline = |waiting: Option<String>| waiting.is_some_and(|what| what.contains("offline"));
+    wait_until("the publisher is told", || {
+        offline(source.step(ship::STEP).unwrap().waiting)
+    });
+    wait_until("the receiver is told", || {
+        offline(edge.step(ship::STEP).unwrap().waiting)
+    });
+    cluster.0[only].revive();
+    write(log.path(), entries(1, 100));
+    publish(&mut source, 101).unwrap();
+    receive(&mut edge, 101).unwrap();
+    assert_equal(copy.path(), log.path());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A stream that was purged and has another history than a copy: the copy is told so, however far each of them is.
+//! A stream that has another history than a copy or the log: who meets it is told so, however far each of them is.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -45,11 +45,19 @@ fn log_of_five() -> tempfile::TempDir {
 
 fn copy_of(log: &Path) -> tempfile::TempDir {
     let copy = folder();
-    for entry in std::fs::read_dir(log).unwrap() {
-        let path = entry.unwrap().path();
-        std::fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
-    }
+    replace(copy.path(), log);
     copy
+}
+
+/// Puts a copy of another log into a log's folder.
+fn replace(log: &Path, by: &Path) {
+    for entry in std::fs::read_dir(log).unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    for entry in std::fs::read_dir(by).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, log.join(path.file_name().unwrap())).unwrap();
+    }
 }
 
 /// With other records from this one on, written at other times.
@@ -66,6 +74,22 @@ fn purge(url: &str) {
     let api = nats::Api::new(None);
     let nothing = serde_json::json!({});
     api.ask(&mut client, "STREAM.PURGE.APP", &nothing).unwrap();
+}
+
+/// Folds a log up to an epoch.
+fn fold(log: &Path, epoch: u64) {
+    let mut writer = log::Writer::open(log, log::Options::default()).unwrap();
+    writer.seal().unwrap();
+    drop(writer);
+    log::compact(log, epoch).unwrap();
+}
+
+/// Has the stream store a message as its publisher would.
+fn store(client: &mut nats::Client, headers: &[(&str, &str)], body: &[u8]) {
+    let reply = client.inbox("stored");
+    client.publish("lowroad.log.APP", &reply, headers, body);
+    let answer = client.next(servers::PATIENCE).unwrap().unwrap();
+    nats::acknowledgement(&answer.body).unwrap();
 }
 
 fn publish_all(log: &Path, url: &str) {
@@ -151,10 +175,7 @@ fn numbers_of_what_was_folded_since_are_no_other_history() {
     publish_all(log.path(), &url);
     receive(&mut there, 72).unwrap();
     receive(&mut receiver(away.path(), &url), 72).unwrap();
-    let mut writer = log::Writer::open(log.path(), log::Options::default()).unwrap();
-    writer.seal().unwrap();
-    drop(writer);
-    log::compact(log.path(), 30).unwrap();
+    fold(log.path(), 30);
     assert!(ship::records(log.path())[0].number > 30);
     purge(&url);
     publish_all(log.path(), &url);
@@ -203,4 +224,117 @@ fn purge_if_there(url: &str) {
     if api.stream(&mut client, "APP").unwrap().is_some() {
         purge(url);
     }
+}
+
+#[test]
+fn a_publisher_compares_what_is_left_of_its_log_with_the_end_of_the_stream() {
+    let Some(server) = Server::start("") else {
+        return;
+    };
+    let before = log_of_five();
+    let log = another(before.path(), 100, 2);
+    let [shorter, folded, ended, exact] = [0, 2, 1, 0].map(|count| {
+        let other = copy_of(before.path());
+        write(other.path(), files(200, count));
+        other
+    });
+    // They lack what the stream has, or have its last record at another time.
+    write(exact.path(), files(200, 1).take(3));
+    write(exact.path(), [epoch(200)]);
+    for other in [&folded, &ended, &exact] {
+        fold(other.path(), 200);
+    }
+    for (stream, until, other, number) in [
+        ("SHORTER", 29, &shorter, 22),
+        ("FOLDED", 29, &folded, 29),
+        ("ENDED", 29, &ended, 29),
+        ("EXACT", 25, &exact, 25),
+    ] {
+        let url = server.url(stream);
+        publish_all(before.path(), &url);
+        let some = another(before.path(), 100, (until - 21) / 4);
+        publish_all(some.path(), &url);
+        let error = publish(&mut publisher(other.path(), &url, single()), 29);
+        assert!(
+            matches!(error, Err(Error::Diverged { number: found, .. }) if found == number),
+            "{stream}: {error:?}"
+        );
+    }
+    // The same history goes on, whatever was folded.
+    let (url, copy) = (server.url("SAME"), folder());
+    publish_all(before.path(), &url);
+    publish_all(log.path(), &url);
+    receive(&mut receiver(copy.path(), &url), 29).unwrap();
+    fold(log.path(), 100);
+    write(log.path(), files(300, 1));
+    publish(&mut publisher(log.path(), &url, single()), 33).unwrap();
+    receive(&mut receiver(copy.path(), &url), 33).unwrap();
+}
+
+#[test]
+fn a_publisher_that_reads_its_log_again_compares_it() {
+    let Some(mut server) = Server::start("") else {
+        return;
+    };
+    let url = server.url("APP");
+    let (begun, log) = (folder(), folder());
+    write(begun.path(), [start()]);
+    replace(log.path(), begun.path());
+    write(log.path(), files(10, 5));
+    let mut source = publisher(log.path(), &url, single());
+    publish(&mut source, 21).unwrap();
+    write(log.path(), files(15, 1));
+    publish(&mut source, 25).unwrap();
+    server.kill();
+    wait_until("the server is missed", || {
+        source.step(STEP).unwrap().waiting.is_some()
+    });
+    // As if both were taken back to an earlier day, and the log went on otherwise since.
+    replace(log.path(), another(begun.path(), 10, 6).path());
+    server.revive();
+    let mut client = nats::Client::connect(&options(&url, None).connect).unwrap();
+    let api = nats::Api::new(None);
+    let config = api.stream(&mut client, "APP").unwrap().unwrap().config;
+    let first = api.message(&mut client, "APP", 1).unwrap().unwrap();
+    let nothing = serde_json::json!({});
+    api.ask(&mut client, "STREAM.DELETE.APP", &nothing).unwrap();
+    api.ask(&mut client, "STREAM.CREATE.APP", &config).unwrap();
+    let run = first.header("Lowroad-Publisher").unwrap();
+    store(&mut client, &[("Lowroad-Publisher", run)], &first.body);
+    // It is at 25, and knows of nothing yet.
+    let error = publish(&mut source, 26);
+    assert!(
+        matches!(error, Err(Error::Diverged { number: 6, .. })),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn a_message_that_was_cut_shorter_and_comes_late_leaves_no_hole() {
+    let Some(server) = Server::start("") else {
+        return;
+    };
+    let url = server.url("APP");
+    let (log, copy) = (log_of_five(), folder());
+    let mut source = publisher(log.path(), &url, single());
+    publish(&mut source, 21).unwrap();
+    // Where another publisher sends it, the next message ends with record 25.
+    let elsewhere = server.url("ELSEWHERE");
+    publish_all(log.path(), &elsewhere);
+    write(log.path(), files(100, 1));
+    publish_all(log.path(), &elsewhere);
+    write(log.path(), files(101, 1));
+    let mut client = nats::Client::connect(&options(&url, None).connect).unwrap();
+    let api = nats::Api::new(None);
+    let first = api.message(&mut client, "APP", 1).unwrap().unwrap();
+    let late = api.message(&mut client, "ELSEWHERE", 2).unwrap().unwrap();
+    let [run, other] = [&first, &late].map(|sent| sent.header("Lowroad-Publisher").unwrap());
+    let id = late.header("Nats-Msg-Id").unwrap().replace(other, run);
+    let headers = [("Nats-Msg-Id", id.as_str()), ("Lowroad-Publisher", run)];
+    store(&mut client, &headers, &late.body);
+    publish(&mut source, 29).unwrap();
+    let stream = api.stream(&mut client, "APP").unwrap().unwrap();
+    assert_eq!(stream.last, 3, "what is behind record 25 came after it");
+    receive(&mut receiver(copy.path(), &url), 29).unwrap();
+    assert_equal(copy.path(), log.path());
 }

@@ -221,7 +221,13 @@ struct Looking {
 impl Looking {
     fn work(mut self) {
         // What it looks at fills within milliseconds, while everybody else wants the CPU.
-        let _ = sys::sched::fifo(1).or_else(|_| sys::sched::nice(0, -20));
+        if let Err(error) = sys::sched::fifo(1).or_else(|_| sys::sched::nice(0, -20)) {
+            let path = self.path.display();
+            tracing::warn!(
+                "cgroup {path}: what freezes it has no priority ({error}), and is late on a busy machine: run with \
+                 CAP_SYS_NICE, with systemd with RestrictRealtime=no, too"
+            );
+        }
         while !self.shared.stop.load(Ordering::Relaxed) {
             self.look();
             thread::park_timeout(LOOK);

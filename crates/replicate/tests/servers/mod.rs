@@ -10,6 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use sys::child::die_with_parent;
 use sys::require::{Class, skip};
 use tempfile::TempDir;
@@ -104,8 +106,31 @@ impl Server {
         }
     }
 
+    /// As SIGINT does it: the others of its cluster are told.
+    pub(crate) fn end(&mut self) {
+        self.signal(Signal::SIGINT);
+        if let Some(mut child) = self.child.take() {
+            child.wait().unwrap();
+        }
+    }
+
+    /// Connections stay, and are taken, and nobody answers.
+    pub(crate) fn hang(&self) {
+        self.signal(Signal::SIGSTOP);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().unwrap();
+        let process = Pid::from_raw(child.id().cast_signed());
+        kill(process, signal).unwrap();
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
     pub(crate) fn url(&self, stream: &str) -> String {
-        format!("nats://127.0.0.1:{}/{stream}", self.port)
+        format!("nats://{}/{stream}", self.address())
     }
 }
 
@@ -159,11 +184,7 @@ impl Cluster {
     }
 
     pub(crate) fn url(&self, stream: &str) -> String {
-        let servers: Vec<String> = self
-            .0
-            .iter()
-            .map(|s| format!("127.0.0.1:{}", s.port))
-            .collect();
+        let servers: Vec<String> = self.0.iter().map(Server::address).collect();
         format!("nats://{}/{stream}", servers.join(","))
     }
 }

@@ -28,6 +28,18 @@ pub(super) struct Packet {
     pub(super) body: Vec<u8>,
 }
 
+impl Packet {
+    /// What a server knows a message by that is sent again. One that was cut from the same place to another is another
+    /// message: to take one for the other would leave a hole in the stream.
+    pub(super) fn id(&self, run: &str) -> String {
+        let Self { from, to, .. } = self;
+        format!(
+            "{run}-{}.{}-{}.{}",
+            from.whole, from.part, to.whole, to.part
+        )
+    }
+}
+
 /// Follows a log from a place on.
 #[derive(Debug)]
 pub(super) struct Packets {
@@ -152,50 +164,64 @@ impl Packets {
             .map(|record| (record.number, encoded(&record))))
     }
 
-    /// Whether the log has what a message says.
+    /// Whether the log has what a message says. Where what it begins with was folded since, the last record has to do.
     ///
     /// # Errors
     /// [`Error::Diverged`] with the number of the first record that is another there, or missing.
     pub(super) fn has(&self, message: &Message, stream: &str) -> Result<(), Error> {
-        let diverged = |number| Error::Diverged {
-            stream: stream.to_owned(),
-            number,
+        let other = match self.other(message) {
+            Err(log::Error::Compacted { .. }) => match self.other_last(message) {
+                // What was folded cannot be compared any more.
+                Err(log::Error::Compacted { .. }) => None,
+                other => other?,
+            },
+            other => other?,
         };
-        let mut place = message.from;
-        place.part = 0;
-        let opened = Self::open(&self.folder, self.beginning, place, None, false);
-        let mut from = match opened {
-            // What has been compacted cannot be compared any more.
-            Err(log::Error::Compacted { .. }) => return Ok(()),
-            opened => opened?.source,
-        };
-        let mut next = || match from.read() {
-            Err(log::Error::Compacted { .. }) => Ok(None),
-            read => read.map(Some),
-        };
+        other.map_or(Ok(()), |number| {
+            Err(Error::Diverged {
+                stream: stream.to_owned(),
+                number,
+            })
+        })
+    }
+
+    /// The first of a message's records that is another in the log, or missing there.
+    fn other(&self, message: &Message) -> Result<Option<u64>, log::Error> {
+        let mut source = self.behind(message.from.whole)?;
         match &message.content {
             Content::Records(records) => {
                 for record in records {
-                    match next()? {
-                        Some(found) if found.as_ref() == Some(record) => {}
-                        Some(_) => return Err(diverged(record.number)),
-                        None => return Ok(()),
+                    if source.read()?.as_ref() != Some(record) {
+                        return Ok(Some(record.number));
                     }
                 }
+                Ok(None)
             }
             Content::Part { total, bytes } => {
-                let number = message.from.whole + 1;
-                let Some(found) = next()? else {
-                    return Ok(());
-                };
-                let found = found.map(|record| encoded(&record)).unwrap_or_default();
+                let found = source.read()?.map(|record| encoded(&record));
+                let found = found.unwrap_or_default();
                 let (from, to) = (message.from.part, message.from.part + bytes.len());
-                if found.len() != *total || found.get(from..to) != Some(bytes) {
-                    return Err(diverged(number));
-                }
+                let same = found.len() == *total && found.get(from..to) == Some(bytes.as_slice());
+                Ok((!same).then_some(message.from.whole + 1))
             }
         }
-        Ok(())
+    }
+
+    /// The last of them, if the log has one of another time under its number, or none.
+    fn other_last(&self, message: &Message) -> Result<Option<u64>, log::Error> {
+        let Some((number, at_ns)) = message.last() else {
+            return Ok(None);
+        };
+        let found = self.behind(number.saturating_sub(1))?.read()?;
+        let same = found.is_some_and(|record| record.at_ns == at_ns);
+        Ok((!same).then_some(number))
+    }
+
+    /// The log's records behind this one.
+    fn behind(&self, whole: u64) -> Result<Source, log::Error> {
+        let place = Place::behind(whole);
+        let opened = Self::open(&self.folder, self.beginning, place, None, false)?;
+        Ok(opened.source)
     }
 }
 

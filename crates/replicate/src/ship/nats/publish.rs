@@ -3,15 +3,16 @@
 //! anything unexpected, the stream's last message says where to go on.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::message::Place;
+use super::message::{Message, Place};
 use super::packets::{self, Packet, Packets};
-use super::session::Session;
+use super::session::{Servers, Session};
 use super::stream::{self, Settings};
 use super::{Error, Options, Patience, hexadecimal};
 use crate::log::Beginning;
@@ -64,7 +65,7 @@ pub struct Publisher {
     log: String,
     watch: Watch,
     session: Option<Session>,
-    known: Vec<String>,
+    servers: Servers,
     /// The stream's subject, while we know that the stream goes on from where we are.
     subject: Option<String>,
     /// Whether it was known before.
@@ -101,7 +102,7 @@ impl Publisher {
             log: String::new(),
             watch: Watch::new(folder).map_err(Error::Wait)?,
             session: None,
-            known: Vec::new(),
+            servers: Servers::default(),
             subject: None,
             established: false,
             packets: None,
@@ -145,9 +146,7 @@ impl Publisher {
             return Err(error);
         }
         tracing::debug!("{error}");
-        if matches!(error, Error::Nats(nats::Error::Connection { .. })) {
-            self.session = None;
-        }
+        self.servers.leave(&mut self.session, &error);
         self.subject = None;
         self.progress.waiting = Some(error.to_string());
         self.progress.retries += u64::from(self.established);
@@ -182,7 +181,7 @@ impl Publisher {
         if self.session.is_some() {
             return Ok(());
         }
-        let mut session = Session::open(&self.options, &mut self.known)?;
+        let mut session = Session::open(&self.options, &mut self.servers)?;
         let presence = stream::presence(&self.options.stream);
         match session.client.ask(&presence, b"", PRESENCE) {
             Ok(answer) => {
@@ -252,11 +251,16 @@ impl Publisher {
             }
         };
         self.sequence = stream.last;
-        self.align(begun, place, most)?;
-        if let (Some((stored, message)), Some(packets)) = (&last, &self.packets)
-            && stored.header(RUN) != Some(&self.run)
+        let opened = self.align(begun, place, most)?;
+        if let Some((stored, message)) = &last
+            && (opened || stored.header(RUN) != Some(&self.run))
         {
-            packets.has(message, &self.options.stream)?;
+            let compared = self.compare(message, &(stream.first..stream.last + 1));
+            if compared.is_err() {
+                // What was opened for it is not gone on with at the next attempt.
+                self.packets = None;
+            }
+            compared?;
         }
         self.subject = Some(subject.to_owned());
         self.established = true;
@@ -264,13 +268,30 @@ impl Publisher {
         Ok(())
     }
 
-    /// Goes on behind what the stream has: with what was sent and did not arrive, or from the log.
+    /// The stream's last message may be of another history than the log.
+    ///
+    /// # Errors
+    /// [`Error::Diverged`]
+    fn compare(&mut self, last: &Message, all: &Range<u64>) -> Result<(), Error> {
+        let (Some(session), Some(packets)) = (&mut self.session, &self.packets) else {
+            return Ok(());
+        };
+        let options = &self.options;
+        // A later part may be the same in a record of another time.
+        if let Some(head) = session.head(options, all, last)? {
+            packets.has(&head, &options.stream)?;
+        }
+        packets.has(last, &options.stream)
+    }
+
+    /// Goes on behind what the stream has: with what was sent and did not arrive, or from the log, which is opened anew
+    /// then: whether it was.
     fn align(
         &mut self,
         beginning: Beginning,
         place: Place,
         max_payload: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         if self.established && place < self.place {
             self.progress.lost += 1;
             let (number, had) = (place.whole, self.place.whole);
@@ -294,13 +315,14 @@ impl Publisher {
         };
         // Those that were cut for another server, which takes more.
         let fits = |packet: &Packet| packets::fits(&packet.body, max_payload);
-        if !goes_on || !self.outgoing.iter().all(fits) {
+        let opens = !goes_on || !self.outgoing.iter().all(fits);
+        if opens {
             self.outgoing.clear();
             let key = self.options.key.clone();
             let synced = self.options.synced;
             self.packets = Some(Packets::open(&self.folder, beginning, place, key, synced)?);
         }
-        Ok(())
+        Ok(opens)
     }
 
     /// Sends what the window has room for; how many messages that were.
@@ -324,7 +346,7 @@ impl Publisher {
             };
             let expected = self.sequence + self.sent as u64;
             let (run, number) = (&self.run, packet.to.whole);
-            let id = format!("{run}-{}-{}", packet.from.whole, packet.from.part);
+            let id = packet.id(run);
             let headers = [
                 ("Nats-Msg-Id", id.as_str()),
                 ("Nats-Expected-Stream", &self.options.stream),
@@ -428,14 +450,18 @@ fn create(
     let config = settings.configuration(&options.stream);
     match session.api.ask(&mut session.client, &what, &config) {
         Ok(_) => {}
-        // No leader, not enough servers for now.
-        Err(error) if error.passes() => return Err(error.into()),
+        // Not enough servers for now.
         Err(nats::Error::JetStream {
             code: NO_PEERS,
             description,
             ..
         }) => return Err(passing(NO_PEERS, description)),
-        Err(nats::Error::JetStream { description, .. }) => {
+        // 503: no leader for now. All else is about the stream that was asked for.
+        Err(nats::Error::JetStream {
+            status,
+            description,
+            ..
+        }) if status != 503 => {
             let replicas = settings.replicas;
             let what = format!("it cannot be made with {replicas} replicas: {description}");
             return Err(settings_of(options, what));

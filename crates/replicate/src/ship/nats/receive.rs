@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nats::{Delivery, Stored, Subscription};
 
 use super::message::{Content, Message, Place};
-use super::session::{self, Session};
+use super::session::{self, Servers, Session};
 use super::{Error, Options, Patience, hexadecimal};
 use crate::codec;
 use crate::log::Beginning;
@@ -44,7 +44,7 @@ pub struct Receiver {
     options: Options,
     sink: Sink,
     session: Option<Session>,
-    known: Vec<String>,
+    servers: Servers,
     subscription: Option<Subscription>,
     /// Of a record that comes in parts.
     part: Vec<u8>,
@@ -63,7 +63,7 @@ impl Receiver {
             options,
             sink,
             session: None,
-            known: Vec::new(),
+            servers: Servers::default(),
             subscription: None,
             part: Vec::new(),
             gaps: 0,
@@ -131,9 +131,7 @@ impl Receiver {
             return Err(error);
         }
         tracing::debug!("{error}");
-        if matches!(error, Error::Nats(nats::Error::Connection { .. })) {
-            self.session = None;
-        }
+        self.servers.leave(&mut self.session, &error);
         self.subscription = None;
         self.progress.waiting = Some(error.to_string());
         self.progress.retries += 1;
@@ -150,7 +148,7 @@ impl Receiver {
 
     fn work(&mut self, wait: Duration) -> Result<(), Error> {
         if self.session.is_none() {
-            self.session = Some(Session::open(&self.options, &mut self.known)?);
+            self.session = Some(Session::open(&self.options, &mut self.servers)?);
             self.subscription = None;
         }
         if self.subscription.is_none() {
@@ -231,7 +229,7 @@ impl Receiver {
             return Ok(Some(first.sequence));
         };
         let all = first.sequence..behind;
-        let found = search(session, options, &all, held.number)?;
+        let found = session.search(options, &all, held.number)?;
         if found == behind {
             self.compare_end(&all)?;
         }
@@ -246,15 +244,12 @@ impl Receiver {
         let (Some(session), options) = (&mut self.session, &self.options) else {
             return Ok(());
         };
-        let mut end = session.message(options, all.end - 1)?;
-        if let Some((_, message)) = &end
-            && message.from.part > 0
-        {
-            // The first part says of when the record is.
-            let begun = search(session, options, all, message.from.whole + 1)?;
-            end = session.message(options, begun)?;
-        }
-        end.map_or(Ok(()), |(_, message)| self.compare(&message))
+        let Some((_, end)) = session.message(options, all.end - 1)? else {
+            return Ok(());
+        };
+        // The first part says of when the record is.
+        let head = session.head(options, all, &end)?;
+        self.compare(&head.unwrap_or(end))
     }
 
     fn deliver(&mut self, message: nats::Message) -> Result<(), Error> {
@@ -396,29 +391,6 @@ impl Receiver {
             number,
         })
     }
-}
-
-/// The sequence number of the first of these messages that has something of a record; what is behind them if none has.
-/// Where the record came in parts, that is the first part, which says of when it is.
-fn search(
-    session: &mut Session,
-    options: &Options,
-    all: &Range<u64>,
-    number: u64,
-) -> Result<u64, Error> {
-    let before = Place::behind(number.saturating_sub(1));
-    // It is at `low` or behind it, and not behind `high`.
-    let (mut low, mut high) = (all.start, all.end);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match session.message(options, middle)? {
-            Some((stored, message)) if message.to <= before => {
-                low = stored.sequence + 1;
-            }
-            _ => high = middle,
-        }
-    }
-    Ok(low)
 }
 
 /// Whether a copy, or one that is begun, can go on with a stream that has this first message.

@@ -1,11 +1,52 @@
 //! A connection to the servers of a stream, and what both ends do with it.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use nats::{Api, Client, Stored};
 
-use super::message::{self, Message};
+use super::message::{self, Message, Place};
 use super::{Error, Options};
+
+/// The servers of a stream, beside those that were named.
+#[derive(Debug, Default)]
+pub(super) struct Servers {
+    /// Those that others told of.
+    known: Vec<String>,
+    /// The last one that did not answer in time.
+    silent: Option<String>,
+}
+
+impl Servers {
+    /// Ends a session that is of no more use: its connection is broken, or its server gives no answer. One that hangs, or
+    /// whose machine is gone, may keep the connection for ever.
+    pub(super) fn leave(&mut self, session: &mut Option<Session>, error: &Error) {
+        match error {
+            Error::Nats(nats::Error::Connection { .. }) => *session = None,
+            Error::Nats(nats::Error::Late(_)) => {
+                if let Some(session) = session.take() {
+                    self.silent = Some(session.client.server().to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// All of them, in the order in which they are tried: those that follow the silent one first, which comes last.
+    fn in_order(&self, named: &[String]) -> Vec<String> {
+        let mut all = named.to_vec();
+        for server in &self.known {
+            if !all.contains(server) {
+                all.push(server.clone());
+            }
+        }
+        let is_silent = |server: &String| Some(server) == self.silent.as_ref();
+        if let Some(at) = all.iter().position(is_silent) {
+            all.rotate_left(at + 1);
+        }
+        all
+    }
+}
 
 /// A client that knows the stream.
 #[derive(Debug)]
@@ -16,16 +57,11 @@ pub(super) struct Session {
 
 impl Session {
     /// Tries each server that was named, and those that they told of.
-    pub(super) fn open(options: &Options, known: &mut Vec<String>) -> Result<Self, Error> {
+    pub(super) fn open(options: &Options, servers: &mut Servers) -> Result<Self, Error> {
         let mut connect = options.connect.clone();
-        for server in known.iter() {
-            if !connect.servers.contains(server) {
-                connect.servers.push(server.clone());
-            }
-        }
+        connect.servers = servers.in_order(&connect.servers);
         let client = Client::connect(&connect)?;
-        known.clear();
-        known.extend_from_slice(client.others());
+        servers.known = client.others().to_vec();
         Ok(Self {
             client,
             api: Api::new(options.domain.as_deref()),
@@ -60,6 +96,44 @@ impl Session {
         Ok(Some((stored, message)))
     }
 
+    /// The sequence number of the first of these messages that has something of a record; what is behind them if none
+    /// has. Where the record came in parts, that is the first part, which says of when it is.
+    pub(super) fn search(
+        &mut self,
+        options: &Options,
+        all: &Range<u64>,
+        number: u64,
+    ) -> Result<u64, Error> {
+        let before = Place::behind(number.saturating_sub(1));
+        // It is at `low` or behind it, and not behind `high`.
+        let (mut low, mut high) = (all.start, all.end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.message(options, middle)? {
+                Some((stored, message)) if message.to <= before => {
+                    low = stored.sequence + 1;
+                }
+                _ => high = middle,
+            }
+        }
+        Ok(low)
+    }
+
+    /// For a later part of a record, the message that has its first part; none for any other.
+    pub(super) fn head(
+        &mut self,
+        options: &Options,
+        all: &Range<u64>,
+        message: &Message,
+    ) -> Result<Option<Message>, Error> {
+        if message.from.part == 0 {
+            return Ok(None);
+        }
+        let begun = self.search(options, all, message.from.whole + 1)?;
+        let head = self.message(options, begun)?;
+        Ok(head.map(|(_, message)| message))
+    }
+
     /// Waits for whatever comes first from the servers or to the descriptor.
     pub(super) fn wait(
         &self,
@@ -88,4 +162,29 @@ pub(super) fn open(stored: &Stored, options: &Options) -> Result<Message, Error>
             what: wrong.words(),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_gives_no_answer_comes_last() {
+        let named = ["a:1", "b:1"].map(str::to_owned);
+        let mut servers = Servers {
+            known: ["b:1", "c:1"].map(str::to_owned).into(),
+            silent: None,
+        };
+        let order = |servers: &Servers| servers.in_order(&named).join(" ");
+        assert_eq!(order(&servers), "a:1 b:1 c:1");
+        for (silent, then) in [
+            ("a:1", "b:1 c:1 a:1"),
+            ("b:1", "c:1 a:1 b:1"),
+            ("c:1", "a:1 b:1 c:1"),
+            ("gone:1", "a:1 b:1 c:1"),
+        ] {
+            servers.silent = Some(silent.to_owned());
+            assert_eq!(order(&servers), then);
+        }
+    }
 }

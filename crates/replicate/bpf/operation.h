@@ -106,12 +106,13 @@ static __always_inline bool add(struct touched *touched, struct inode *inode, __
 	if (!touched->inode) {
 		touched->inode = inode;
 		touched->file = file_of(inode);
-		remark(&touched->file);
 		touched->flags = 0;
 		touched->told = 0;
 		touched->from = ~0ULL;
 		touched->to = 0;
 	}
+	/* Also once more: it may be long since the call began, and noted no more. */
+	remark(&touched->file);
 	touched->flags |= flags;
 	if (from < touched->from)
 		touched->from = from;

@@ -6,6 +6,7 @@
 #ifndef REPLICATE_VAGUE_H
 #define REPLICATE_VAGUE_H
 
+#include "mapping.h"
 #include "unseen.h"
 
 #define RING_FSYNC 3
@@ -14,6 +15,7 @@
 #define RING_READV 1
 #define RING_READ_FIXED 4
 #define RING_READ 22
+#define RING_MADVISE 25
 #define O_DSYNC 010000
 /* An `ioctl` whose argument is read by the kernel: of all others none changes a file. */
 #define IOCTL_TAKES 0x40000000
@@ -69,6 +71,30 @@ struct io_kiocb___result {
 	struct io_cqe cqe;
 } __attribute__((preserve_access_index));
 
+struct io_madvise {
+	u64 addr;
+	u64 len;
+	u32 advice;
+} __attribute__((preserve_access_index));
+
+/* A ring was asked to do what `madvise` does, in the memory of who asked. */
+static __always_inline void advised(struct io_kiocb *request)
+{
+	struct io_madvise *asked = (void *)request;
+	__u64 length = 0;
+
+	if (!bpf_core_type_exists(struct io_madvise)) {
+		__sync_fetch_and_add(&forgotten, 1);
+		return;
+	}
+	if (BPF_CORE_READ(asked, advice) != MADV_REMOVE)
+		return;
+	/* It has 32 bits on older kernels. */
+	bpf_core_read(&length, bpf_core_field_size(asked->len), &asked->len);
+	tell_removed(BPF_CORE_READ(asked, addr), length,
+		     BPF_CORE_READ((struct io_kiocb___result *)request, cqe.res));
+}
+
 /* What a ring was asked for is done, by whomever. */
 SEC("tp_btf/io_uring_complete")
 int BPF_PROG(ring_done, void *ring, struct io_kiocb *request)
@@ -82,6 +108,10 @@ int BPF_PROG(ring_done, void *ring, struct io_kiocb *request)
 	what = BPF_CORE_READ(request, opcode);
 	if (overlay && (what == RING_OPENAT || what == RING_OPENAT2))
 		tell_copied(BPF_CORE_READ((struct io_kiocb___result *)request, cqe.res));
+	if (what == RING_MADVISE) {
+		advised(request);
+		return 0;
+	}
 	inode = BPF_CORE_READ(request, file, f_inode);
 	if (what == RING_READV || what == RING_READ_FIXED || what == RING_READ)
 		return 0;

@@ -135,6 +135,35 @@ fn what_is_written_again_is_told_once_and_read_after_each_pause() {
 }
 
 #[test]
+fn what_is_written_while_its_file_is_found_is_read() {
+    on_ext4(|tree| {
+        let journal = Options {
+            journal: true,
+            ..Options::default()
+        };
+        let (outside, inside) = (tree.join("outside"), tree.join("inside"));
+        fs::create_dir(&outside).unwrap();
+        fs::create_dir(&inside).unwrap();
+        let mut following = Following::start(&inside, journal);
+        following.check(&inside);
+        for number in 0..20 {
+            let (from, to) = (outside.join("busy"), inside.join(number.to_string()));
+            let file = File::create(&from).unwrap();
+            // The same place again and again, before it belongs to the tree, while that is found out, and after it.
+            following.during(|| {
+                for write in 0..100_000_u64 {
+                    file.write_all_at(&write.to_le_bytes(), 0).unwrap();
+                    if write == 20_000 {
+                        fs::rename(&from, &to).unwrap();
+                    }
+                }
+            });
+            following.check(&inside);
+        }
+    });
+}
+
+#[test]
 fn databases_are_said() {
     on_ext4(|tree| {
         for mode in ["wal", "delete", "truncate", "persist"] {

@@ -63,6 +63,30 @@ fn mapping(tree: &Path, name: &str) -> FileMapping {
 }
 
 #[test]
+fn what_an_overlay_links_where_it_counts_names_is_said() {
+    within(|bed| {
+        let Some(tree) = bed.follow(Format::Ext4, "tree") else {
+            return;
+        };
+        shell(
+            &tree,
+            "mkdir lower upper work ../merged; echo x >lower/a; ln lower/a lower/b; echo y >lower/c; ln lower/c lower/d
+             mount -t overlay -o index=on,lowerdir=lower,upperdir=upper,workdir=work none ../merged",
+        );
+        let mut following = Following::start(&tree, Options::default());
+        following.check(&tree);
+        shell(&tree, "chmod 600 ../merged/a");
+        following.check(&tree);
+        shell(
+            &tree,
+            "touch -d 2001-02-03 ../merged/c; chown 1:1 ../merged/d",
+        );
+        following.check(&tree);
+        shell(&tree, "umount ../merged");
+    });
+}
+
+#[test]
 fn what_is_copied_up_is_said() {
     within(|bed| {
         for (index, options) in OPTIONS.iter().enumerate() {

@@ -13,7 +13,7 @@ use follow::{Following, shell};
 use replicate::apply::{self, Replica};
 use replicate::capture::{Error, INTERVAL, Options};
 use replicate::log::{self, Writer};
-use replicate::record::{Entry, File};
+use replicate::record::{Change, Entry, File};
 use sys::require::{Class, skip};
 
 #[test]
@@ -40,6 +40,55 @@ fn what_a_mount_has_hidden_is_there_again_when_it_is_gone() {
                 shell(&tree, "umount a/d/f; echo most >>a/d/f");
                 following.check(&tree);
             }
+        });
+    }
+}
+
+#[test]
+fn what_a_mount_hides_for_a_while_that_nobody_sees_is_there_again() {
+    for format in [Format::Ext4, Format::Xfs, Format::Btrfs, Format::Overlay] {
+        within(|bed| {
+            let Some(tree) = bed.follow(format, "tree") else {
+                return;
+            };
+            println!("{format:?}");
+            shell(
+                &tree,
+                "head -c 1M /dev/urandom >large; mkdir -p sub/d; echo x >sub/d/f; echo y >sub/file",
+            );
+            let mut following = Following::start(&tree, Options::default());
+            // While it reads: what is mounted then, and is no more, was no time.
+            let (mut hidden, mut shown) = (false, false);
+            for _ in 0..1000 {
+                let Following {
+                    capture, mirror, ..
+                } = &mut following;
+                capture
+                    .poll(&mut |entry| {
+                        let what = match &entry {
+                            Entry::Change(Change::Data { .. }) if !hidden => {
+                                hidden = true;
+                                "mount -t tmpfs none sub/d"
+                            }
+                            Entry::Change(Change::Link { name, .. })
+                                if hidden && !shown && name.as_bytes() == b"file" =>
+                            {
+                                shown = true;
+                                "umount sub/d"
+                            }
+                            _ => "",
+                        };
+                        shell(&tree, what);
+                        mirror.fold(&entry);
+                    })
+                    .unwrap();
+                if shown {
+                    break;
+                }
+                thread::sleep(INTERVAL);
+            }
+            assert!(hidden && shown);
+            following.check(&tree);
         });
     }
 }

@@ -6,14 +6,25 @@
 mod bed;
 mod follow;
 
+use std::fs::File;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use bed::file_system::{Format, within};
 use follow::{Following, shell};
+use nix::libc;
 use replicate::capture::Options;
+use sys::file_mapping::FileMapping;
+use sys::require::{Class, skip};
 
 /// On each of these file systems: the script, once what was prepared is in the log.
 fn followed(formats: &[Format], prepared: &str, script: &str) {
+    followed_by(formats, prepared, &|tree| run(tree, script));
+}
+
+/// As [`followed`], of this.
+fn followed_by(formats: &[Format], prepared: &str, work: &(dyn Fn(&Path) + Sync)) {
     for format in formats {
         within(|bed| {
             let Some(tree) = bed.follow(*format, "tree") else {
@@ -27,7 +38,7 @@ fn followed(formats: &[Format], prepared: &str, script: &str) {
             };
             let mut following = Following::start(&tree, options);
             following.check(&tree);
-            following.during(|| run(&tree, script));
+            following.during(|| work(&tree));
             following.check(&tree);
         });
     }
@@ -63,6 +74,27 @@ time.sleep(1)
 memory.madvise(mmap.MADV_REMOVE, 8 << 20, 4 << 20)"
         );
         followed(&ALL, "head -c 16M /dev/urandom >f", &script);
+    }
+}
+
+#[test]
+fn pages_that_a_ring_takes_away_where_they_are_mapped() {
+    for store in [false, true] {
+        followed_by(&ALL, "head -c 16M /dev/urandom >f", &|tree| {
+            let file = File::options().read(true).write(true).open(tree.join("f"));
+            let map = FileMapping::new(file.unwrap(), 16 << 20, 0).unwrap();
+            // Who follows it has read the file by then.
+            thread::sleep(Duration::from_secs(1));
+            if store {
+                map.store(0, &[1]);
+            }
+            match map.remove_by_ring(8 << 20..12 << 20) {
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) => {
+                    skip(Class::Hardware, "io_uring is switched off");
+                }
+                done => done.unwrap(),
+            }
+        });
     }
 }
 

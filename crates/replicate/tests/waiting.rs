@@ -6,11 +6,11 @@ mod bed;
 mod follow;
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use bed::file_system::{Format, within};
@@ -52,6 +52,49 @@ fn a_file_is_sent_to_who_does_not_read() {
             following.check(&tree);
         });
     }
+}
+
+/// It stores the first of what it is sent in the file by its mapping, within the call, and waits for more.
+const RECEIVES: &str = "import mmap, os, socket, sys, threading, time
+memory = mmap.mmap(os.open(\"f\", os.O_RDWR), 8192)
+one, other = socket.socketpair()
+print(\"mapped\", flush=True)
+sys.stdin.readline()
+receive = lambda: one.recv_into(memoryview(memory), 8192, socket.MSG_WAITALL)
+thread = threading.Thread(target=receive)
+thread.start()
+other.sendall(b\"x\" * 4096)
+while memory[4095] != ord(\"x\"):
+    time.sleep(0.01)
+print(\"received\", flush=True)
+sys.stdin.readline()
+other.sendall(b\"y\" * 4096)
+thread.join()";
+
+#[test]
+fn what_a_call_has_stored_that_waits_for_more_is_told_though_nothing_else_happens() {
+    within(|bed| {
+        let Some(tree) = bed.follow(Format::Ext4, "tree") else {
+            return;
+        };
+        shell(&tree, "head -c 8192 /dev/zero >f");
+        let mut following = Following::start(&tree, Options::default());
+        following.check(&tree);
+        let mut command = Command::new("python3");
+        command.args(["-c", RECEIVES]).current_dir(&tree);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut program = Ends(sys::child::die_with_parent(&mut command).spawn().unwrap());
+        let mut asks = program.0.stdin.take().unwrap();
+        let mut said = BufReader::new(program.0.stdout.take().unwrap()).lines();
+        for word in ["mapped", "received"] {
+            let line = following.during(|| said.next().unwrap().unwrap());
+            assert_eq!(line, word);
+            following.check(&tree);
+            asks.write_all(b"\n").unwrap();
+        }
+        following.during(|| assert!(program.0.wait().unwrap().success()));
+        following.check(&tree);
+    });
 }
 
 /// Ends it with the test.

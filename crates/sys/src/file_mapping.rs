@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::mmap::Region;
+use crate::uring;
 
 /// A shared, writable mapping of a file whose pages come when they are touched. It hands out no
 /// address: threads may store through it while others store or write from it.
@@ -64,6 +65,17 @@ impl FileMapping {
             )
         };
         usize::try_from(written).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// A hole in the file where this range of it is mapped: `madvise(MADV_REMOVE)`, which a ring is asked for.
+    pub fn remove_by_ring(&self, range: Range<usize>) -> io::Result<()> {
+        assert!(
+            range.start <= range.end && range.end <= self.len(),
+            "outside the map"
+        );
+        let length = u32::try_from(range.len()).map_err(io::Error::other)?;
+        // SAFETY: it is within the mapping, and nobody holds a reference to what is mapped.
+        unsafe { uring::remove_pages(self.0.as_ptr().add(range.start).cast(), length) }
     }
 
     /// `msync(MS_SYNC)`.

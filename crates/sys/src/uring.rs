@@ -43,6 +43,17 @@ pub fn fallocate(file: impl AsFd, mode: i32, offset: u64, len: u64) -> io::Resul
     unsafe { carry_out(entry, Submission::Inline) }.map(drop)
 }
 
+/// `madvise(MADV_REMOVE)`: a hole in the file that is mapped there.
+///
+/// # Safety
+/// All of it is a mapping of a file, of whose bytes nobody holds a reference.
+pub(crate) unsafe fn remove_pages(address: *const u8, length: u32) -> io::Result<()> {
+    let advice = libc::MADV_REMOVE;
+    let entry = opcode::Madvise::new(address.cast(), length.into(), advice).build();
+    // SAFETY: it reads no memory of the caller's.
+    unsafe { carry_out(entry, Submission::Inline) }.map(drop)
+}
+
 /// Writes the file's data and attributes to the disk.
 pub fn fsync(file: impl AsFd) -> io::Result<()> {
     let entry = opcode::Fsync::new(Fd(file.as_fd().as_raw_fd())).build();

@@ -115,7 +115,7 @@ impl Capture {
         }
         let (captured, whole) = followed?;
         if json {
-            let ended = Said::Capture(captured).object();
+            let ended = Said::Capture(captured.clone()).object();
             exit::print(&format!("{}\n", json!({ "ended": ended })))?;
         } else {
             exit::print(&format!("{}\n", line(&captured)))?;
@@ -189,7 +189,7 @@ impl Capture {
     /// One line, once the log has the tree.
     fn announce(&self, captured: &Captured, json: bool) -> Result<(), Failure> {
         if json {
-            let ready = Said::Capture(*captured).object();
+            let ready = Said::Capture(captured.clone()).object();
             exit::print(&format!("{}\n", json!({ "ready": ready })))?;
         } else {
             let progress = &captured.progress;
@@ -279,6 +279,10 @@ pub(super) fn failure(error: capture::Error) -> Failure {
                 error.to_string(),
                 "run a newer kernel, or follow a tree on ext4",
             ),
+        )]),
+        Error::Preempted { .. } => Failure::Missing(vec![(
+            "capture".to_owned(),
+            datapath::Missing::new(error.to_string(), "boot with preempt=voluntary"),
         )]),
         Error::Tree { .. } | Error::FileSystem { .. } | Error::Patterns(_) => {
             Failure::Input(error.to_string())

@@ -132,7 +132,7 @@ impl Capture {
         let programs = Programs::attach(&scope, &options)?;
         source.attach(&programs)?;
         let pin = options.pin.as_ref();
-        let label = pin.map(|pin| Label::new(pin, root, &source, &scope));
+        let label = pin.map(|pin| Label::new(pin, root, &source, &scope, place.mounts()));
         let label = label.transpose()?;
         // A page that is dirty already would tell nothing of further stores.
         nix::unistd::syncfs(source.root()).map_err(|errno: Errno| failed(errno.into()))?;

@@ -29,6 +29,14 @@ pub enum Error {
         event: String,
         since: &'static str,
     },
+    #[error(
+        "following {format}: this kernel has no event {event}, and a function cannot stand in: {why}"
+    )]
+    Preempted {
+        format: &'static str,
+        event: &'static str,
+        why: &'static str,
+    },
     #[error("{format} tells nothing of stores through shared mappings")]
     Silent { format: &'static str },
     #[error("reading {file} of {}: {cause}", .path.display())]

@@ -10,7 +10,7 @@ use libbpf_rs::skel::OpenSkel;
 
 use super::Error;
 use super::format::Format;
-use super::functions::Functions;
+use super::functions::{self, Functions};
 use super::skel::OpenCaptureSkel;
 
 /// Functions, and the events that tell the same on kernels that have them.
@@ -47,7 +47,17 @@ pub(super) fn choose(
         let has = |place: Place<'_>| kernel.has(place);
         program.set_autoload(loads(&section, format, functions, &has)?);
     }
-    Ok(())
+    let missing = STAND_INS.iter().map(|(_, event)| *event);
+    let mut missing =
+        missing.filter(|event| wanted(event, format) && !kernel.has(Place::Event(event)));
+    match (missing.next(), functions::unpreempted()) {
+        (Some(event), Err(why)) => Err(Error::Preempted {
+            format: format.name(),
+            event,
+            why,
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// A program that is run when userspace asks for it.

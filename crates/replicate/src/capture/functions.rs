@@ -121,6 +121,7 @@ impl Functions {
     /// For a file system; those of changes only where there is no event for them.
     pub(super) fn of(format: Format, changes: bool) -> Result<Self, &'static str> {
         check()?;
+        unpreempted()?;
         let types = Types::read(format.name()).map_err(|_| "the kernel's types cannot be read")?;
         let has = |name: &str, wanted: &[(usize, &str)]| {
             types.arguments(name).is_some_and(|arguments| {
@@ -140,7 +141,6 @@ impl Functions {
             ..Self::default()
         };
         if changes {
-            unpreempted()?;
             let told = all(CHANGES).ok_or("its functions for changes are not known")?;
             functions.run_at.extend(told);
             for (access, name) in functions.accesses.iter_mut().zip(ACCESSES) {
@@ -162,8 +162,8 @@ impl Functions {
 }
 
 /// Where a kernel is preempted anywhere it may pass over a program, because another task was stopped in the
-/// middle of one: of changes nothing else would tell.
-fn unpreempted() -> Result<(), &'static str> {
+/// middle of one: nothing else would tell of it.
+pub(super) fn unpreempted() -> Result<(), &'static str> {
     let name = uname().map_err(|_| "nobody knows whether it is preempted")?;
     let version = name.version().to_string_lossy();
     let line = fs::read_to_string("/proc/cmdline").unwrap_or_default();

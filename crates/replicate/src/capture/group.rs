@@ -70,11 +70,11 @@ impl Deriver {
             .iter()
             .any(|parent| told.directories.contains(parent));
         let unseen = !named && (renames || calls::links(state.call));
-        // Nobody knows where it is now. One that another was put in the place of has its names elsewhere.
+        // Another name may have been given by the same call, whatever it is: an overlay copies a file up, and links
+        // that where it keeps count of names. Or nobody knows where it is now: one that another was put in the place of
+        // has its names elsewhere.
         let moved = |home: &File| told.directories.contains(home);
         let short = told.short || told.nameless.iter().any(moved);
-        // Another call may have given it a name as well, of which only the newest is told.
-        let short = short && calls::names(state.call);
         // The newest name is another call's, where several make them.
         if unseen || short || told.whiteout || told.linked && renames {
             for directory in told.directories {

@@ -40,6 +40,7 @@ use std::time::{Duration, Instant};
 
 use crate::patterns::Patterns;
 use crate::record::{Change, Entry, File, Name, Part};
+use crate::tree::Tree;
 use derive::Deriver;
 use doubt::Doubts;
 pub use error::Error;
@@ -215,6 +216,10 @@ impl Capture {
         limit: Duration,
         listener: &mut impl Listener,
     ) -> Result<bool, Error> {
+        if self.programs.counters()?.operations > 0 {
+            // What calls have done that go on has happened, too.
+            self.programs.pass_waiting()?;
+        }
         let target = self.programs.counters()?.next;
         let begun = Instant::now();
         self.poll(listener)?;
@@ -245,6 +250,11 @@ impl Capture {
             epoch: self.epoch,
             ..self.progress
         }
+    }
+
+    /// The tree as it has been said.
+    pub fn tree(&self) -> &Tree {
+        &self.deriver.tree
     }
 
     /// How much room its events have left, for who looks while it is at work.
@@ -357,16 +367,16 @@ impl Capture {
 
     /// Nothing happens: what has happened is a state of the source.
     fn rest(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
-        if !self.deriver.said {
-            return Ok(());
-        }
         let counters = self.programs.counters()?;
-        let seen = self.progress.events;
-        self.drain()?;
-        let still = self.progress.events == seen && self.programs.counters()? == counters;
-        if still && counters.operations == 0 && self.reached(counters.next)? {
-            self.close(listener)?;
+        if self.deriver.said {
+            let seen = self.progress.events;
+            self.drain()?;
+            let still = self.progress.events == seen && self.programs.counters()? == counters;
+            if still && counters.operations == 0 && self.reached(counters.next)? {
+                self.close(listener)?;
+            }
         }
+        // What they have done by now is told by nothing else.
         if counters.operations > 0 && self.ended.max(self.passed).elapsed() >= PATIENCE {
             self.passed = Instant::now();
             self.programs.pass_waiting()?;
@@ -381,6 +391,7 @@ impl Capture {
 
     /// Ends an epoch, unless something is in doubt.
     fn close(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
+        self.look_around()?;
         let certain = self.deriver.doubts.is_empty() && matches!(self.reading, Reading::Idle);
         let counters = self.programs.counters()?;
         let known = (counters.dropped, counters.forgotten) == (self.accounted, self.forgotten);
@@ -405,7 +416,7 @@ impl Capture {
         self.epoch += 1;
         if let Some(pinned) = &mut self.pinned {
             let (order, lost) = (&mut self.order, self.accounted);
-            pinned.epoch(|number| order.reached(number, lost));
+            pinned.epoch(self.place.mounts(), |number| order.reached(number, lost));
         }
         self.answered();
         self.deriver.said = false;

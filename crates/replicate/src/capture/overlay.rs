@@ -19,7 +19,7 @@ use super::Error;
 use super::derive::Deriver;
 use super::event::{Event, What};
 use super::skel::{Plain, types};
-use super::source::{Source, gone, patiently};
+use super::source::{Named, Source, gone, patiently};
 use crate::record::{File, Name, Part};
 
 /// Lengths of a call that does nothing, as the programs know them: what is a file, and that it is left.
@@ -122,13 +122,13 @@ impl Held {
         }
     }
 
-    /// What a name in a directory is, which is held from now on; none where it is gone, or another mount's.
-    pub(super) fn find(&mut self, within: &OwnedFd, name: &Name) -> io::Result<Option<File>> {
+    /// What a name in a directory is, which is held from now on.
+    pub(super) fn find(&mut self, within: &OwnedFd, name: &Name) -> io::Result<Named> {
         let Some((descriptor, status)) = look(within, name)? else {
-            return Ok(None);
+            return Ok(Named::Gone);
         };
         if status.stx_mnt_id != self.mount {
-            return Ok(None);
+            return Ok(Named::Hidden);
         }
         if device(&status) != self.device {
             let why = "the overlay's directories are on several file systems, and it numbers files of each \
@@ -144,7 +144,7 @@ impl Held {
             let answer = self.ask(&descriptor, ASK)?;
             self.keep(file, descriptor, answer);
         }
-        Ok(Some(file))
+        Ok(Named::File(file))
     }
 
     /// Lets go of a file. Who has it mapped stores to it unseen, if it is still what it was held as.

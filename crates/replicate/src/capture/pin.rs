@@ -27,7 +27,7 @@ const TURN: Duration = Duration::from_secs(1);
 /// Room for a label, in bytes.
 const LABEL: usize = 16 << 10;
 /// Of what the programs note. It changes with them.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// `STATX_MNT_ID_UNIQUE`, since Linux 6.8: a number that no later mount gets.
 const UNIQUE_MOUNT: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
@@ -63,6 +63,8 @@ struct Identity {
     generation: u32,
     /// A file system that was mounted again may have changed meanwhile.
     mount: u64,
+    /// Where others were mounted within the tree, as that epoch has it: of what they hide or show nothing is noted.
+    mounts: String,
 }
 
 /// The journal of a capture that is at work.
@@ -75,6 +77,17 @@ pub(super) struct Journal {
     label: Label,
     turns: u64,
     state: State,
+    /// The mounts of the last epoch, where the label says nothing of any since they changed.
+    mounts: Mounts,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Mounts {
+    Said,
+    /// No epoch has what they have come to hide or show.
+    Changed,
+    /// An epoch has, with these.
+    Known(String),
 }
 
 #[derive(Debug)]
@@ -174,6 +187,7 @@ impl Pin {
                 until: Instant::now(),
                 number: 0,
             },
+            mounts: Mounts::Said,
         };
         journal.seed(left)?;
         journal.write()?;
@@ -214,6 +228,7 @@ impl Label {
         tree: &Path,
         source: &Source,
         scope: &Scope,
+        mounts: String,
     ) -> Result<Self, Error> {
         Ok(Self {
             written_by: "lowroad replicate capture --pin".to_owned(),
@@ -227,6 +242,7 @@ impl Label {
                 inode: scope.root.inode,
                 generation: scope.root.generation,
                 mount: mount_of(source).map_err(Error::io("the tree's mount"))?,
+                mounts,
             },
             epoch: None,
         })
@@ -268,9 +284,19 @@ impl Journal {
         Ok(())
     }
 
+    /// Something else is mounted within the tree: until an epoch has that and is in the log, it says nothing.
+    pub(super) fn distrust(&mut self) -> Result<(), Error> {
+        self.mounts = Mounts::Changed;
+        self.label.of.mounts.clear();
+        self.write()
+    }
+
     /// Ends the wait for an epoch with all events before a number, if `reached` says that this one has them.
     /// No operation was under way when it ended.
-    pub(super) fn epoch(&mut self, reached: impl FnOnce(u64) -> bool) {
+    pub(super) fn epoch(&mut self, mounts: String, reached: impl FnOnce(u64) -> bool) {
+        if self.mounts != Mounts::Said {
+            self.mounts = Mounts::Known(mounts);
+        }
         if let State::Until(number) = self.state
             && reached(number)
         {
@@ -280,6 +306,13 @@ impl Journal {
 
     /// The log has this epoch, its last, on its disk.
     pub(super) fn recorded(&mut self, epoch: u64) -> Result<(), Error> {
+        if let Mounts::Known(mounts) = &self.mounts {
+            self.label.of.mounts.clone_from(mounts);
+            self.mounts = Mounts::Said;
+            // What is noted is more than what this epoch lacks.
+            self.label.epoch = self.label.epoch.map(|_| epoch);
+            self.write()?;
+        }
         let State::Covered(number) = self.state else {
             return Ok(());
         };

@@ -45,6 +45,15 @@ impl Place {
         Ok(poll(&mut list, PollTimeout::ZERO)? > 0)
     }
 
+    /// Which places it is that something is mounted on, in one number.
+    pub(super) fn mounts(&self) -> String {
+        let mut hash = blake3::Hasher::new();
+        for at in &self.mounted {
+            hash.update(at.as_os_str().as_bytes()).update(b"\0");
+        }
+        hash.finalize().to_hex().to_string()
+    }
+
     /// What is mounted within the tree now and was not, or the other way round: by their paths below it.
     fn changed(&mut self) -> io::Result<Vec<PathBuf>> {
         let now: BTreeSet<_> = mounts::below(&self.path)?.into_iter().collect();
@@ -65,11 +74,18 @@ impl Capture {
         let failed = || Error::io("what is mounted");
         if self.place.is_another().map_err(failed())? {
             self.is_there()?;
-            for at in self.place.changed().map_err(failed())? {
-                let above = at.parent().and_then(|above| self.at(above));
-                if let Some(directory) = above {
+            let changed = self.place.changed().map_err(failed())?;
+            // What came and went since says nothing, but for what it has hidden.
+            let mut above: BTreeSet<File> = self.deriver.source.hidden().collect();
+            let places = changed.iter().filter_map(|at| at.parent());
+            above.extend(places.filter_map(|above| self.at(above)));
+            for directory in above {
+                if self.deriver.tree.get(directory).is_some() {
                     self.deriver.doubt(directory, Part::Names);
                 }
+            }
+            if let Some(pinned) = self.pinned.as_mut().filter(|_| !changed.is_empty()) {
+                pinned.distrust()?;
             }
         }
         if self.place.looked.elapsed() >= OFTEN {

@@ -18,7 +18,6 @@ impl Capture {
             Reading::Idle => {
                 let doubts = std::mem::take(&mut self.deriver.doubts);
                 if self.options.journal {
-                    self.programs.next_period()?;
                     self.last_reading = Instant::now();
                 }
                 if doubts.values().any(|doubt| doubt.stores) {
@@ -38,6 +37,11 @@ impl Capture {
                 self.reading = Reading::Now {
                     files: doubts.len(),
                 };
+                // Nothing is derived until all has been read: what was told before, also of a file that is about to be
+                // found, is there to be read, and what is written from now on is told once more.
+                if self.options.journal {
+                    self.programs.next_period()?;
+                }
                 if std::mem::take(&mut self.unscanned) {
                     self.rescan(listener)?;
                 }

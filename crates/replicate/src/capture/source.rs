@@ -1,5 +1,6 @@
 //! Reads files of the source by what the file system calls them, whatever their names are by now.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File as Opened;
 use std::io;
@@ -39,6 +40,17 @@ pub(super) struct Source {
     format: Format,
     /// Of an overlay.
     held: Option<Held>,
+    /// Directories in which something is mounted on names that were left out for it, when they were listed last.
+    hidden: BTreeSet<File>,
+}
+
+/// What a name in a directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    File(File),
+    /// What it is, something that is mounted on it hides.
+    Hidden,
+    Gone,
 }
 
 /// A stretch of a file.
@@ -91,6 +103,7 @@ impl Source {
             path: path.to_owned(),
             format,
             held,
+            hidden: BTreeSet::new(),
         })
     }
 
@@ -151,6 +164,7 @@ impl Source {
 
     /// That the file is no part of the tree any more.
     pub(super) fn forget(&mut self, file: File) {
+        self.hidden.remove(&file);
         if let Some(held) = &mut self.held {
             held.forget(file);
         }
@@ -259,6 +273,7 @@ impl Source {
         let entries = Dir::from_fd(descriptor);
         let mut entries = entries.map_err(|errno| self.failed(directory, errno.into()))?;
         let mut names = Vec::new();
+        let mut hides = false;
         for entry in entries.iter() {
             let entry = match entry {
                 Ok(entry) => entry,
@@ -280,22 +295,39 @@ impl Source {
             }
             let found = self.find(&within, &name, entry.ino());
             let found = found.map_err(|cause| self.failed(directory, cause))?;
-            names.extend(found.map(|file| (name, file)));
+            match found {
+                Named::File(file) => names.push((name, file)),
+                Named::Hidden => hides = true,
+                Named::Gone => {}
+            }
         }
+        match hides {
+            true => self.hidden.insert(directory),
+            false => self.hidden.remove(&directory),
+        };
         Ok(Some(names))
     }
 
-    /// What a name in a directory is; none where it is gone, or hidden by what is mounted on it.
-    fn find(&mut self, within: &OwnedFd, name: &Name, inode: u64) -> io::Result<Option<File>> {
+    /// Directories with names that were left out, because something is mounted on them.
+    pub(super) fn hidden(&self) -> impl Iterator<Item = File> {
+        self.hidden.iter().copied()
+    }
+
+    fn find(&mut self, within: &OwnedFd, name: &Name, inode: u64) -> io::Result<Named> {
         if let Some(held) = &mut self.held {
             return held.find(within, name);
         }
         match Handle::of(within, OsStr::from_bytes(name.as_bytes())) {
             // Of what is mounted the inode numbers do not agree.
-            Ok(handle) => Ok(self.format.file(&handle).filter(|file| file.inode == inode)),
+            Ok(handle) => Ok(match self.format.file(&handle) {
+                Some(file) if file.inode == inode => Named::File(file),
+                _ => Named::Hidden,
+            }),
             // It is mounted, and has no handles.
-            Err(cause) if cause.raw_os_error() == Some(Errno::EOPNOTSUPP as i32) => Ok(None),
-            Err(cause) if gone(&cause) => Ok(None),
+            Err(cause) if cause.raw_os_error() == Some(Errno::EOPNOTSUPP as i32) => {
+                Ok(Named::Hidden)
+            }
+            Err(cause) if gone(&cause) => Ok(Named::Gone),
             Err(cause) => Err(cause),
         }
     }

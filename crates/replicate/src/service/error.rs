@@ -94,6 +94,7 @@ fn of_capture(error: &capture::Error) -> bool {
         Capture::Privileges
         | Capture::FileSystem { .. }
         | Capture::Kernel { .. }
+        | Capture::Preempted { .. }
         | Capture::Silent { .. }
         | Capture::Pin { .. }
         | Capture::Patterns(_)
@@ -122,6 +123,7 @@ fn of_apply(error: &apply::Error) -> bool {
         Apply::Occupied(_)
         | Apply::Case(_)
         | Apply::OtherLog { .. }
+        | Apply::Privileged { .. }
         | Apply::Behind { .. }
         | Apply::Changed { .. }
         | Apply::Quota { .. } => false,

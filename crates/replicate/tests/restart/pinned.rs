@@ -75,7 +75,7 @@ fn label(place: &Place) -> Option<(PathBuf, String)> {
 pub(crate) fn kept(place: &Place) -> Running {
     let mut running = Running::start(place);
     running.wait("ready");
-    while !label(place).is_some_and(|(_, label)| label.contains("\"epoch\":1")) {
+    while label(place).is_none_or(|(_, label)| label.contains("\"epoch\":null")) {
         // An epoch ends with what happens.
         shell(&place.tree, "touch .");
         running.catch_up();
@@ -161,6 +161,27 @@ fn what_a_journal_cannot_know_is_compared() {
         );
         shell(Path::new("/"), &again);
         assert_eq!(compared(&place), (0, true), "mounted again");
+
+        // What is mounted within it hides something, or shows it again.
+        shell(
+            &place.tree,
+            "mkdir shadow; echo x >shadow/file; mount -t tmpfs none shadow",
+        );
+        kept(&place).kill();
+        shell(&place.tree, "umount shadow");
+        assert_eq!(compared(&place), (0, true), "unmounted");
+        kept(&place).kill();
+        shell(&place.tree, "mount -t tmpfs none shadow");
+        let mut next = Running::start(&place);
+        assert_eq!(next.wait("ready")["journal"], 0, "mounted");
+        next.kill();
+        // While it is followed, an epoch soon has that.
+        let mut running = kept(&place);
+        shell(&place.tree, "umount shadow; echo more >large");
+        running.catch_up();
+        running.catch_up();
+        running.kill();
+        assert_eq!(compared(&place).0, 1, "unmounted while it was followed");
 
         // Nobody keeps it any more.
         kept(&place).kill();

@@ -259,20 +259,36 @@ impl Maker {
                 }
             }
         }
-        for (name, value) in &node.extended {
-            self.gate.pass()?;
-            if !self.allows(name) {
-                self.left.extended += 1;
-                continue;
-            }
-            match fs::setxattr(by_path, name.as_slice(), value, XattrFlags::empty()) {
-                // ext4 says so as well of what does not fit into one of its blocks.
-                Err(Errno::NOSPC) if has_room(by_path) => self.left.extended += 1,
-                Err(full @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) => return Err(full),
-                done => self.left.extended += u64::from(done.is_err()),
+        let (allowed, left): (Vec<_>, Vec<_>) =
+            (node.extended.iter()).partition(|(name, _)| self.allows(name));
+        self.left.extended += left.len() as u64;
+        let mut refused = Vec::new();
+        for (name, value) in allowed {
+            if !self.set(by_path, name, value)? {
+                refused.push((name, value));
             }
         }
+        // Others may have left them too little room with what they had before; and what is refused for good must not
+        // keep that.
+        for (name, _) in &refused {
+            self.gate.pass()?;
+            let _none = fs::removexattr(by_path, name.as_slice());
+        }
+        for (name, value) in refused {
+            self.left.extended += u64::from(!self.set(by_path, name, value)?);
+        }
         Ok(())
+    }
+
+    /// Whether the file takes it.
+    fn set(&self, by_path: &Path, name: &[u8], value: &[u8]) -> Result<bool, Errno> {
+        self.gate.pass()?;
+        match fs::setxattr(by_path, name, value, XattrFlags::empty()) {
+            // ext4 says so as well of what does not fit into one of its blocks.
+            Err(Errno::NOSPC) if has_room(by_path) => Ok(false),
+            Err(full @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) => Err(full),
+            done => Ok(done.is_ok()),
+        }
     }
 }
 

@@ -176,6 +176,39 @@ fn an_attribute_that_finds_no_place_is_left_out_and_counted() {
 }
 
 #[test]
+fn attributes_that_change_places_find_room_and_what_does_not_fit_keeps_no_old_value() {
+    within(|bed| {
+        let Some(disk) = bed.mount(Format::Ext4, "disk") else {
+            return;
+        };
+        let (log, to) = (bed.scratch().join("log"), disk.join("replica"));
+        let of = |sizes: [(&str, usize); 2]| {
+            let all = sizes.map(|(name, size)| (name.as_bytes().to_vec(), vec![b'x'; size]));
+            let change = Change::Extended {
+                file: file(11),
+                all: all.to_vec(),
+            };
+            (all, Entry::Change(change))
+        };
+        let (_, first) = of([("user.a", 10), ("user.b", 3000)]);
+        let mut entries = begun();
+        entries.insert(4, first);
+        write(&log, 5, &entries);
+        apply(&log, &to).unwrap().unwrap();
+        let (all, second) = of([("user.a", 3000), ("user.b", 10)]);
+        write(&log, 6, &[second, epoch(2)]);
+        let applied = apply(&log, &to).unwrap().unwrap();
+        assert_eq!(applied.left.extended, 0);
+        assert_eq!(extended(&to.join("tree/file")), all);
+        let (all, third) = of([("user.a", 20_000), ("user.b", 20)]);
+        write(&log, 7, &[third, epoch(3)]);
+        let applied = apply(&log, &to).unwrap().unwrap();
+        assert_eq!(applied.left.extended, 1);
+        assert_eq!(extended(&to.join("tree/file")), all[1..]);
+    });
+}
+
+#[test]
 fn a_compaction_without_room_takes_none() {
     within(|bed| {
         let disk = bed.scratch().join("small");

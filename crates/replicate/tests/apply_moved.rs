@@ -6,9 +6,9 @@ mod bed;
 mod common;
 mod histories;
 
-use applying::{check, folder, stopped};
+use applying::{check, differ, folder, stopped};
 use common::{data, epoch, file, link, mode, new, start, unlink};
-use replicate::apply::Options;
+use replicate::apply::{Options, Replica};
 use replicate::record::{Attributes, Change, Entry, Kind};
 
 /// Attributes that files have in common which come out of one archive.
@@ -83,6 +83,70 @@ fn files_that_look_alike_and_were_renamed_half_way_are_not_mixed_up() {
         epoch(2),
     ];
     each_cut_off_is_mended(&begun, &[&exchange, &upgrade, &rotation]);
+}
+
+#[test]
+fn an_epoch_before_the_one_that_was_cut_off_has_none_of_it() {
+    let begun = [
+        start(),
+        mode(2, 0o755),
+        new(10, Kind::Directory),
+        mode(10, 0o755),
+        link(2, "folder", 10),
+        new(12, Kind::Regular),
+        data(12, 0, b"one"),
+        alike(12),
+        link(2, "current", 12),
+        new(13, Kind::Regular),
+        data(13, 0, b"one"),
+        alike(13),
+        link(10, "current", 13),
+        new(15, Kind::Regular),
+        mode(15, 0o644),
+        link(2, "other", 15),
+        epoch(1),
+        mode(15, 0o640),
+        epoch(2),
+    ];
+    // Nothing that was there is spoken of again.
+    let displaced = [
+        new(14, Kind::Regular),
+        data(14, 0, b"two"),
+        alike(14),
+        link(2, "current", 14),
+        new(20, Kind::Directory),
+        mode(20, 0o755),
+        new(16, Kind::Regular),
+        data(16, 0, b"two"),
+        alike(16),
+        link(20, "current", 16),
+        unlink(10, "current"),
+        link(2, "folder", 20),
+        epoch(3),
+    ];
+    let before = begun.len() - 2;
+    for calls in 0.. {
+        let folder = folder();
+        let (log, to) = (folder.path().join("log"), folder.path().join("replica"));
+        histories::write(&log, &begun[..before]);
+        check(&log, &to, Options::default());
+        histories::write(&log, &begun[before..]);
+        histories::write(&log, &displaced);
+        let done = stopped(&log, &to, calls);
+        if done {
+            break;
+        }
+        let mut replica = Replica::open(&log, &to, Options::default()).unwrap();
+        replica.apply(Some(2)).unwrap();
+        let (reached, _) = replica.reached();
+        let all = differ(&log, reached, &to.join("tree"));
+        // It may have been through with the last epoch.
+        assert!(
+            reached >= 2 && all.is_empty(),
+            "epoch {reached} after {calls} calls: {all:#?}"
+        );
+        replica.end().unwrap();
+    }
 }
 
 #[test]

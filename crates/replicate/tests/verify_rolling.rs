@@ -61,10 +61,14 @@ fn entries() -> Vec<Entry> {
 
 impl Followed {
     fn new() -> Self {
+        Self::of(entries())
+    }
+
+    fn of(entries: Vec<Entry>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (log, tree) = (folder.path().join("log"), folder.path().join("tree"));
         let mut writer = Writer::open(&log, log::Options::default()).unwrap();
-        for entry in entries() {
+        for entry in entries {
             writer.append(5, entry).unwrap();
         }
         restore(&log, None, &tree, Default::default()).unwrap();
@@ -211,6 +215,38 @@ fn what_differs_and_rests_is_said_once_and_then_mended_or_left() {
         let looked = followed.again(followed.rested());
         assert_eq!(looked.mended, [PathBuf::from("large")]);
         assert!(followed.rolling.is_open(), "the others are not mended");
+    }
+}
+
+#[test]
+fn however_much_differs_none_of_it_is_mended_by_itself() {
+    const MANY: u64 = 1500;
+    let mut all = vec![start()];
+    for number in 10..10 + MANY {
+        all.extend([new(number, Kind::Regular), mode(number, 0o644)]);
+        all.push(link(ROOT.inode, &number.to_string(), number));
+    }
+    all.extend([mode(ROOT.inode, 0o755), epoch(1)]);
+    let mut followed = Followed::of(all);
+    for number in 10..10 + MANY {
+        let file = File::open(followed.tree(&number.to_string())).unwrap();
+        file.set_permissions(Permissions::from_mode(0o600)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    }
+    let looked = followed.round(u64::MAX);
+    assert_eq!(looked.iter().map(|one| one.undecided).sum::<u64>(), 0);
+    for _ in 0..2 {
+        let found = followed.settle();
+        let expected = vec![What::Mode, What::Modified];
+        assert!(found.iter().all(|(_, what)| *what == expected));
+        if !found.is_empty() {
+            assert_eq!(found.len() as u64, MANY);
+        }
+        assert_eq!(
+            followed.again(followed.rested()).mended,
+            Vec::<PathBuf>::new()
+        );
+        assert!(followed.rolling.is_open());
     }
 }
 

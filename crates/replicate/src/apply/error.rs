@@ -22,6 +22,11 @@ pub enum Error {
         .log.display()
     )]
     Behind { log: PathBuf, epoch: u64 },
+    #[error(
+        "{} was made {} --privileged, which changes what its files have: apply as before, or --fresh makes it anew",
+        .to.display(), if *.made { "with" } else { "without" }
+    )]
+    Privileged { to: PathBuf, made: bool },
     /// A copy of a log that lost its end with the power is behind a replica that did not.
     #[error(
         "{} ends before epoch {epoch}, of which the replica is: wait until its source has sent that again, or --fresh \

@@ -37,7 +37,7 @@ impl Target {
 pub(super) struct Later {
     /// Something of them changes that is not a name.
     pub(super) changed: BTreeSet<File>,
-    /// They get a name.
+    /// They get a name, or another gets theirs.
     pub(super) named: BTreeSet<File>,
     /// When the capture wrote the epochs among them.
     pub(super) epochs: BTreeSet<u64>,
@@ -151,8 +151,14 @@ impl Fold {
                 ) => {
                     later.changed.insert(file);
                 }
-                Entry::Change(Change::Link { file, .. }) => {
+                Entry::Change(Change::Link {
+                    directory,
+                    name,
+                    file,
+                }) => {
                     later.named.insert(file);
+                    // What had the name is elsewhere by now, or gone, and may look like what has it.
+                    later.named.extend(self.tree.child(directory, &name));
                 }
                 Entry::Epoch { .. } => {
                     later.epochs.insert(located.record.at_ns);

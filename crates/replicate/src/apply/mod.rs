@@ -2,6 +2,7 @@
 //! names in it. What was not finished is never guessed: the next run looks at what is there, and makes
 //! anew from the log whatever is not as it was applied.
 
+mod begin;
 mod error;
 mod fold;
 mod folders;
@@ -18,12 +19,11 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::{fs, io::Errno};
 
 use crate::make::Maker;
 pub use crate::make::{Gate, Left};
-use crate::restore::{self, fill};
 pub use error::Error;
 use fold::{Fold, Target};
 use folders::Folders;
@@ -175,6 +175,10 @@ impl Replica {
             };
             target = reached;
         }
+        let replaced = self.folders.as_ref().map(|there| self.is_replaced(there));
+        if replaced.transpose()?.unwrap_or(false) {
+            self.resume(true)?;
+        }
         match self.step(target) {
             Err(Error::Changed { .. }) if self.options.repair => {
                 self.resume(true)?;
@@ -208,6 +212,13 @@ impl Replica {
             }
             Some(_) => {}
         }
+        let privileged = self.options.privileged;
+        if let Some(made) = now.privileged.filter(|made| *made != privileged) {
+            // What stays as it is in the log would stay without, or with, what only that has.
+            let to = self.to.clone();
+            return Err(Error::Privileged { to, made });
+        }
+        self.kept.now.privileged = Some(privileged);
         let there = self.fold.to(now.record)?;
         if self.fold.tree.number() < now.record {
             return Err(Error::Short { log, epoch });
@@ -250,6 +261,14 @@ impl Replica {
         ))
     }
 
+    /// Whether another tree has the place of the one that is changed.
+    fn is_replaced(&self, folders: &Folders) -> Result<bool, Error> {
+        let failed = |errno: Errno| Error::of(self.to.join(TREE), errno.into());
+        let ours = fs::fstat(&folders.tree).map_err(failed)?;
+        let there = fs::statat(&self.top, TREE, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+        Ok((ours.st_dev, ours.st_ino) != (there.st_dev, there.st_ino))
+    }
+
     /// An empty folder that only its owner can enter.
     fn staging(&self) -> Result<OwnedFd, Error> {
         let failed = |errno: Errno| Error::of(self.to.join(STAGING), errno.into());
@@ -266,58 +285,6 @@ impl Replica {
         let staging = folders::open(&self.top, STAGING, flags).map_err(failed)?;
         wipe::wipe(staging.as_fd(), &self.options.gate).map_err(failed)?;
         Ok(staging)
-    }
-
-    /// The whole tree anew, which then takes the place of the one that is there.
-    fn begin(&mut self, target: Target) -> Result<Applied, Error> {
-        let there = self.fold.to(target.record)?;
-        debug_assert!(there);
-        self.check_quota(target)?;
-        self.fold.persist()?;
-        let staging = self.staging()?;
-        let path = self.to.join(STAGING).join(TREE);
-        let failed = |errno: Errno| Error::of(path.clone(), errno.into());
-        let gate = self.options.gate.clone();
-        gate.pass().map_err(failed)?;
-        fs::mkdirat(&staging, TREE, Mode::RWXU).map_err(failed)?;
-        let new = folders::open(&staging, TREE, OFlags::RDONLY | OFlags::DIRECTORY);
-        let new = new.map_err(failed)?;
-        let mut maker = Maker::new(self.options.privileged, gate.clone());
-        let names = fill(
-            &self.fold.tree,
-            &self.fold.contents,
-            (&new, &path),
-            &mut maker,
-        );
-        let names = names.map_err(|error| match error {
-            restore::Error::Log(log) => Error::Log(log),
-            restore::Error::Io { path, cause } => Error::of(path, cause),
-            restore::Error::Occupied(path) => Error::Occupied(path),
-        })?;
-        fs::syncfs(&new).map_err(failed)?;
-        self.say(Phase::Nothing, true)?;
-        gate.pass().map_err(failed)?;
-        let exchange = RenameFlags::EXCHANGE;
-        match fs::renameat_with(&staging, TREE, &self.top, TREE, exchange) {
-            Err(Errno::NOENT) => fs::renameat(&staging, TREE, &self.top, TREE).map_err(failed)?,
-            done => done.map_err(failed)?,
-        }
-        fs::syncfs(&new).map_err(failed)?;
-        let log = self.fold.id()?.unwrap_or_default();
-        self.kept.now.log = log;
-        self.said(target)?;
-        self.folders = Some(self.open_folders()?);
-        self.options.fresh = false;
-        self.fold.settle();
-        Ok(Applied {
-            epoch: target.epoch,
-            record: target.record,
-            at_ns: target.at_ns,
-            names,
-            bytes: maker.bytes,
-            repaired: 0,
-            left: maker.left,
-        })
     }
 
     fn step(&mut self, target: Target) -> Result<Applied, Error> {
@@ -364,6 +331,10 @@ impl Replica {
         said.map_err(|cause| Error::of(self.to.join(STATE), cause))?;
         step.place()?;
         self.sync(&folders)?;
+        if self.is_replaced(&folders)? {
+            let (path, names) = (self.to.join(TREE), 1);
+            return Err(Error::Changed { path, names });
+        }
         self.said(target)?;
         let wiped = wipe::wipe(folders.staging.as_fd(), &self.options.gate);
         wiped.map_err(|errno| Error::of(self.to.join(STAGING), errno.into()))?;

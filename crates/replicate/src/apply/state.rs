@@ -41,6 +41,8 @@ pub(super) struct State {
     /// While it is being placed, when the capture wrote the epoch that it becomes: what of that is there already, only a log
     /// tells that has it. Zero where that is not known.
     pub(super) to_ns: u64,
+    /// Whether it was made with what only the privileged give; none where a version before this was not told.
+    pub(super) privileged: Option<bool>,
     /// Which start of the machine wrote it.
     pub(super) boot: [u8; 36],
 }
@@ -61,6 +63,11 @@ impl State {
         });
         bytes.extend(self.at_ns.to_le_bytes());
         bytes.extend(self.to_ns.to_le_bytes());
+        bytes.push(match self.privileged {
+            None => 0,
+            Some(false) => 1,
+            Some(true) => 2,
+        });
         bytes.resize(BYTES - 4, 0);
         bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
         bytes
@@ -80,7 +87,13 @@ impl State {
         let (boot, said) = said.split_first_chunk::<36>()?;
         let (phase, said) = said.split_first()?;
         let (at_ns, said) = said.split_first_chunk::<8>()?;
-        let (to_ns, _) = said.split_first_chunk::<8>()?;
+        let (to_ns, said) = said.split_first_chunk::<8>()?;
+        let privileged = match said.first()? {
+            0 => None,
+            1 => Some(false),
+            2 => Some(true),
+            _ => return None,
+        };
         let phase = match phase {
             0 => Phase::Nothing,
             1 => Phase::Whole,
@@ -95,6 +108,7 @@ impl State {
             record: u64::from_le_bytes(*record),
             at_ns: u64::from_le_bytes(*at_ns),
             to_ns: u64::from_le_bytes(*to_ns),
+            privileged,
             boot: *boot,
         };
         (*magic == MAGIC).then_some((u64::from_le_bytes(*turn), state))
@@ -191,6 +205,7 @@ impl Default for State {
             record: 0,
             at_ns: 0,
             to_ns: 0,
+            privileged: None,
             boot: [0; 36],
         }
     }

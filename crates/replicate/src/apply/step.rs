@@ -14,7 +14,7 @@ use super::folders::{self, Folders, called, staged};
 use super::inspect::is_of;
 use super::plan::{Directory, Plan, View};
 use crate::contents::Extents;
-use crate::make::{Bytes, Fault, Maker, WRITTEN};
+use crate::make::{Bytes, ENTERED, Fault, Maker, WRITTEN};
 use crate::record::{File, Kind, Name};
 use crate::tree::Node;
 
@@ -172,6 +172,16 @@ impl Step<'_> {
     fn take_out(&mut self, directory: Directory, name: &OsStr, to: &OsStr) -> Result<(), Errno> {
         let at = self.open(directory)?;
         self.maker.gate.pass()?;
+        if !self.maker.owned {
+            // One that goes elsewhere is written to, and its owner may not be allowed to.
+            match folders::open(&at, name, OFlags::PATH | OFlags::DIRECTORY) {
+                Ok(moved) => {
+                    self.folders.permit(moved.as_fd(), ENTERED)?;
+                }
+                Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT | Errno::XDEV) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
         match fs::renameat(&at, name, &self.folders.staging, to) {
             Err(Errno::NOENT) if to.as_encoded_bytes().first() == Some(&b'x') => Ok(()),
             done => done,

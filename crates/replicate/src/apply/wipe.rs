@@ -51,7 +51,7 @@ pub(crate) fn wipe(folder: BorrowedFd<'_>, gate: &Gate) -> Result<(), Errno> {
 }
 
 /// Without root, only who may write to a directory may empty or move it.
-fn permit(directory: BorrowedFd<'_>) -> Result<(), Errno> {
+pub(super) fn permit(directory: BorrowedFd<'_>) -> Result<(), Errno> {
     if fs::fstat(directory)?.st_mode & 0o700 == 0o700 {
         return Ok(());
     }

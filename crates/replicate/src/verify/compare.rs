@@ -75,6 +75,7 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
 
     /// Compares what is wanted of both.
     pub(super) fn run(&mut self, wanted: &Wanted) -> Result<(), Error> {
+        self.verdict.all = matches!(wanted, Wanted::Only(_) | Wanted::Between { .. });
         let there = self.there.side.root();
         let there = there.map_err(|fault| self.error(fault, false))?;
         self.walk(Some(there), wanted)

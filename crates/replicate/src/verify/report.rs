@@ -8,6 +8,8 @@ use super::Hash;
 
 /// Differences are listed up to this many, and counted beyond.
 const LISTED: usize = 1000;
+/// Where all that differs is to be looked at again.
+const ALL: usize = 100_000;
 
 /// What a folder is beside a log's tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub struct Verdict {
     pub left_out: u64,
     /// Ended before all was compared.
     pub partial: bool,
+    /// A hundred thousand are listed.
+    pub(super) all: bool,
     /// Of the log's tree and of the folder's, where all of both is known.
     pub hashes: Option<(Hash, Hash)>,
 }
@@ -99,16 +103,26 @@ impl Verdict {
         self.differing == 0 && self.undecided_count == 0 && !self.partial
     }
 
+    /// How many are counted and not listed.
+    pub(super) fn unlisted(&self) -> u64 {
+        let listed = self.differences.len() + self.undecided.len();
+        self.differing + self.undecided_count - listed as u64
+    }
+
+    fn most(&self) -> usize {
+        if self.all { ALL } else { LISTED }
+    }
+
     pub(super) fn differ(&mut self, difference: Difference) {
         self.differing += 1;
-        if self.differences.len() < LISTED {
+        if self.differences.len() < self.most() {
             self.differences.push(difference);
         }
     }
 
     pub(super) fn undecide(&mut self, path: &[u8], why: String) {
         self.undecided_count += 1;
-        if self.undecided.len() < LISTED {
+        if self.undecided.len() < self.most() {
             let path = path_of(path);
             self.undecided.push(Undecided { path, why });
         }

@@ -169,6 +169,7 @@ impl Rolling {
             names: verdict.names,
             bytes: verdict.bytes,
             round: to.is_none(),
+            undecided: verdict.unlisted(),
             ..Looked::default()
         };
         self.reached = to;
@@ -222,13 +223,15 @@ impl Rolling {
             bytes: verdict.bytes,
             ..Looked::default()
         };
+        // Of what is not listed, nothing says that it is equal.
+        let known = verdict.unlisted() == 0;
         let mut unequal = unequal(&verdict);
         for path in paths {
             let Some(open) = self.open.get_mut(&path) else {
                 continue;
             };
             let name = PathBuf::from(OsStr::from_bytes(&path));
-            let Some(all) = unequal.remove(&path) else {
+            let Some(all) = unequal.remove(&path).or_else(|| (!known).then(Vec::new)) else {
                 looked.mended.extend(open.said.then_some(name));
                 self.open.remove(&path);
                 continue;

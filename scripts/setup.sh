@@ -11,6 +11,7 @@ packages_to() {
 		echo chromium rtpengine-daemon nginx-light libnginx-mod-stream socat
 		echo libdpdk-dev
 		echo inotify-tools bindfs python3-flask
+		echo fio python3-lmdb mariadb-server-core mariadb-client-core
 		echo iperf3 sockperf podman
 		# Often installed from elsewhere, and then not to be replaced.
 		command -v dockerd >/dev/null || echo docker.io

@@ -77,6 +77,7 @@ pub(super) fn text(answer: &Value) -> String {
             let _ = writeln!(text, "  check{}", said.concat());
         }
         let _ = write!(text, "{}", bounded(&part["counts"]["bounded"]));
+        let _ = write!(text, "{}", open(&part["counts"]["open"]));
         if let Some(trouble) = part["trouble"].as_str() {
             let _ = writeln!(text, "  {trouble}");
         }
@@ -101,6 +102,35 @@ pub(super) fn rescanned(rescan: &Value, before: &str) -> String {
         rescan["gone"],
         rescan["differed_bytes"]
     )
+}
+
+/// What of a tree is in doubt: epochs wait until it has been read.
+fn open(open: &Value) -> String {
+    let listed = open["listed"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut text = String::new();
+    for part in listed {
+        let path = match part["path"].as_str() {
+            None => "(no name)",
+            Some("") => ".",
+            Some(path) => path,
+        };
+        let what = match (
+            word(&part["part"]),
+            part["offset"].as_u64(),
+            part["bytes"].as_u64(),
+        ) {
+            ("bytes", Some(offset), Some(bytes)) => format!("{bytes} B from {offset} on"),
+            ("bytes", Some(offset), None) => format!("all from {offset} on"),
+            (other, ..) => other.to_owned(),
+        };
+        let _ = writeln!(text, "  open  {path}  {what}");
+    }
+    let all = open["parts"].as_u64().unwrap_or_default();
+    let more = all.saturating_sub(listed.len() as u64);
+    if more > 0 {
+        let _ = writeln!(text, "  open  {more} more");
+    }
+    text
 }
 
 /// Of a capture whose lag is bounded.

@@ -1,5 +1,6 @@
 //! A tree's changes into a log, under the log's numbers.
 
+mod open;
 mod written;
 
 use std::num::NonZeroU64;
@@ -18,6 +19,8 @@ use crate::capture::{self, Capture, INTERVAL, Known, Options, Pin, Progress};
 use crate::coverage;
 use crate::patterns::Patterns;
 use crate::verify::{Caught, Scope};
+use open::Watched;
+pub use open::{Open, OpenPart};
 pub use written::Meanwhile;
 use written::Written;
 pub(super) use written::now_ns;
@@ -73,7 +76,7 @@ impl Unseen {
 }
 
 /// How far a capture and its log are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
     /// With the epoch as the log numbers it.
     pub progress: Progress,
@@ -88,6 +91,8 @@ pub struct Captured {
     pub checked: Option<Checked>,
     /// Where it is bounded.
     pub pressure: Option<Pressure>,
+    /// What of the tree is in doubt; as it was before, while much is read.
+    pub open: Open,
 }
 
 impl Settings {
@@ -224,6 +229,7 @@ pub struct Recorder {
     written: Written,
     check: Option<Check>,
     confirmed: Option<Arc<Confirmed>>,
+    watched: Watched,
 }
 
 impl Recorder {
@@ -268,6 +274,7 @@ impl Recorder {
             written,
             check,
             confirmed,
+            watched: Watched::default(),
         })
     }
 
@@ -309,7 +316,7 @@ impl Recorder {
                 meanwhile(&Captured {
                     checked: check.map(|check| check.tell(None)),
                     pressure: freezer.and_then(|freezer| freezer.pressure().ok()),
-                    ..*captured
+                    ..captured.clone()
                 })
             },
             |listener| capture.poll(listener),
@@ -332,6 +339,7 @@ impl Recorder {
         }
         let pressure = self.freezer.as_ref().map(Freezer::pressure);
         captured.pressure = pressure.transpose()?;
+        captured.open = self.watched.look(self.capture.tree());
         Ok(captured)
     }
 

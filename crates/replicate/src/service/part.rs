@@ -135,7 +135,8 @@ impl Working {
         Ok(match self {
             Self::Capture(recorder) => {
                 recorder.wait(None)?;
-                let captured = recorder.step(&mut |now| meanwhile(Progress::Capture(*now)))?;
+                let captured =
+                    recorder.step(&mut |now| meanwhile(Progress::Capture(now.clone())))?;
                 Progress::Capture(captured)
             }
             Self::Serve(server, _) => {

@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 
 use super::Kind;
 use super::apply::Done;
-use super::capture::{Captured, now_ns};
+use super::capture::{Captured, Open, now_ns};
 use super::check::Checked;
 use super::freezer::Pressure;
 use super::receive::{self, Received};
 use super::tip::Tips;
 use crate::log::Stored;
+use crate::record::Part;
 use crate::ship::nats::Published;
 use crate::ship::tcp;
 
@@ -259,12 +260,29 @@ fn capture(captured: &Captured) -> Value {
         "waiting_bytes": progress.waiting,
         "dropped": progress.dropped,
         "doubtful_files": progress.doubtful,
+        "open": open(&captured.open),
         "read_back_bytes": progress.read_back,
         "files": progress.files,
         "ready": captured.ready,
         "check": captured.checked.as_ref().map(check),
         "bounded": captured.pressure.as_ref().map(pressure),
     })
+}
+
+fn open(open: &Open) -> Value {
+    let listed = open.listed.iter().map(|open| {
+        let path = open.path.as_ref();
+        let path = path.map(|path| path.escape_ascii().to_string());
+        match open.part {
+            Part::Range { offset, length } => {
+                let bytes = Some(length).filter(|length| *length != u64::MAX);
+                json!({ "path": path, "part": "bytes", "offset": offset, "bytes": bytes })
+            }
+            Part::Attributes => json!({ "path": path, "part": "attributes" }),
+            Part::Names => json!({ "path": path, "part": "names" }),
+        }
+    });
+    json!({ "parts": open.parts, "listed": listed.collect::<Vec<_>>() })
 }
 
 fn check(checked: &Checked) -> Value {

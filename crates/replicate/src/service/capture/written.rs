@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{Captured, LAST, Settings};
+use super::{Captured, LAST, Open, Settings};
 use crate::capture::{self, Listener, Pin, Progress};
 use crate::log::{self, Durability, Writer};
 use crate::record::Entry;
@@ -125,6 +125,7 @@ impl Written {
             lag: self.behind.map_or(Duration::ZERO, |since| since.elapsed()),
             checked: None,
             pressure: None,
+            open: Open::default(),
         }
     }
 

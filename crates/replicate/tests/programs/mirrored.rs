@@ -1,8 +1,8 @@
-//! A tree that is followed while a database works in it, and its replicas.
+//! A tree that is followed while a program works in it, and its replicas.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,7 +31,12 @@ pub(crate) struct Mirrored {
 impl Mirrored {
     /// On two file systems; `None`, with the skip reported, where there are none.
     pub(crate) fn start(bed: &Bed, name: &str) -> Option<Self> {
-        let tree = bed.mount(Format::Ext4, name)?;
+        Self::start_on(bed, Format::Ext4, name)
+    }
+
+    /// As [`Self::start`], with the tree on such a file system.
+    pub(crate) fn start_on(bed: &Bed, format: Format, name: &str) -> Option<Self> {
+        let tree = bed.follow(format, name)?;
         let copies = bed.mount(Format::Ext4, &format!("{name}.copies"))?;
         let recording = Recording::start(&tree, &copies.join("log"));
         let options = apply::Options {
@@ -131,6 +136,13 @@ pub(crate) fn said(command: &mut Command) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {errors}");
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// Bash with a script, in a folder that is not the tree, which is `$1`.
+pub(crate) fn script(bed: &Bed, words: &str, tree: &Path) -> String {
+    let mut command = Command::new("bash");
+    command.args(["-euc", words, "bash"]).arg(tree);
+    said(command.current_dir(scratch(bed)))
 }
 
 /// A folder that anybody can write to, for a server's socket and what it says.

@@ -1,9 +1,14 @@
-//! Databases at work on a tree that is followed, and killed: their replicas are the tree, byte for byte,
+//! Databases and other programs at work on a tree that is followed, and killed: replicas are the tree, byte for byte,
 //! and servers recover from them what the source has.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
 #[path = "../bed/mod.rs"]
 mod bed;
+mod fio;
+mod git;
+mod lmdb;
+mod mail;
+mod mariadb;
 mod mirrored;
 mod postgresql;
 mod redis;

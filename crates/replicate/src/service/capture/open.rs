@@ -1,0 +1,152 @@
+//! What of a tree is in doubt, for who asks: by paths, and no more of it than somebody reads.
+
+use std::time::{Duration, Instant};
+
+use crate::record::Part;
+use crate::tree::Tree;
+
+/// So many are listed; all are counted.
+const LISTED: usize = 16;
+/// Paths are put together this often at most: who writes without pause has always something in doubt.
+const OFTEN: Duration = Duration::from_millis(250);
+
+/// What epochs wait for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Open {
+    pub parts: usize,
+    /// The first of them, in the order of their files.
+    pub listed: Vec<OpenPart>,
+}
+
+/// A part of a file that is to be read, or being read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenPart {
+    /// Below the tree, empty for its root; none for a file that no path leads to.
+    pub path: Option<Vec<u8>>,
+    pub part: Part,
+}
+
+/// What was in doubt when that was looked at last.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    open: Open,
+    looked: Option<Instant>,
+}
+
+impl Watched {
+    pub(super) fn look(&mut self, tree: &Tree) -> Open {
+        if !tree.doubtful() {
+            *self = Self::default();
+        } else if self.looked.is_none_or(|looked| looked.elapsed() >= OFTEN) {
+            *self = Self {
+                open: Open::of(tree),
+                looked: Some(Instant::now()),
+            };
+        }
+        self.open.clone()
+    }
+}
+
+impl Open {
+    fn of(tree: &Tree) -> Self {
+        let mut open = Self::default();
+        for (file, part) in tree.in_doubt() {
+            open.parts += 1;
+            if open.listed.len() < LISTED {
+                let path = tree.path(file).map(|names| {
+                    let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+                    names.join(&b'/')
+                });
+                open.listed.push(OpenPart { path, part });
+            }
+        }
+        open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Change, Entry, File, Kind, Name};
+
+    fn file(inode: u64) -> File {
+        File {
+            inode,
+            generation: 1,
+        }
+    }
+
+    /// A directory `d` in the root, with a file in it for each number.
+    fn tree(files: u64) -> Tree {
+        let mut tree = Tree::default();
+        let mut enter = |entry| tree.enter(&entry).unwrap();
+        let link = |directory, name: &str, file| Change::Link {
+            directory,
+            name: Name::new(name.as_bytes()).unwrap(),
+            file,
+        };
+        enter(Entry::Start { root: file(1) });
+        for (number, kind) in [(2, Kind::Directory)]
+            .into_iter()
+            .chain((3..3 + files).map(|number| (number, Kind::Regular)))
+        {
+            let new = file(number);
+            enter(Entry::Change(Change::New { file: new, kind }));
+            enter(Entry::Change(match number {
+                2 => link(file(1), "d", new),
+                _ => link(file(2), &number.to_string(), new),
+            }));
+        }
+        tree
+    }
+
+    fn doubt(tree: &mut Tree, number: u64, part: Part) {
+        let file = file(number);
+        let change = Change::Doubt { file, part };
+        tree.enter(&Entry::Change(change)).unwrap();
+    }
+
+    #[test]
+    fn parts_are_called_by_the_paths_of_their_files() {
+        let mut tree = tree(2);
+        let range = Part::Range {
+            offset: 4096,
+            length: 10,
+        };
+        doubt(&mut tree, 1, Part::Names);
+        doubt(&mut tree, 3, range.clone());
+        let open = Open::of(&tree);
+        let listed = [(&b""[..], Part::Names), (b"d/3", range)].map(|(path, part)| OpenPart {
+            path: Some(path.to_vec()),
+            part,
+        });
+        assert_eq!((open.parts, &open.listed[..]), (2, &listed[..]));
+    }
+
+    #[test]
+    fn all_are_counted_and_some_are_listed() {
+        let mut tree = tree(40);
+        for number in 3..43 {
+            doubt(&mut tree, number, Part::Attributes);
+        }
+        let open = Open::of(&tree);
+        assert_eq!((open.parts, open.listed.len()), (40, LISTED));
+    }
+
+    #[test]
+    fn what_is_settled_is_not_open_any_more() {
+        let mut tree = tree(1);
+        let mut watched = Watched::default();
+        doubt(&mut tree, 3, Part::Attributes);
+        assert_eq!(watched.look(&tree).parts, 1);
+        let settled = Change::Settled {
+            file: file(3),
+            part: Part::Attributes,
+        };
+        tree.enter(&Entry::Change(settled)).unwrap();
+        // At once, however often it is looked at otherwise.
+        assert_eq!(watched.look(&tree), Open::default());
+        doubt(&mut tree, 3, Part::Attributes);
+        assert_eq!(watched.look(&tree).parts, 1);
+    }
+}

@@ -54,7 +54,7 @@ fn what_a_mount_hides_for_a_while_that_nobody_sees_is_there_again() {
             println!("{format:?}");
             shell(
                 &tree,
-                "head -c 1M /dev/urandom >large; mkdir -p sub/d; echo x >sub/d/f; echo y >sub/file",
+                "head -c 1048576 /dev/urandom >large; mkdir -p sub/d; echo x >sub/d/f; echo y >sub/file",
             );
             let mut following = Following::start(&tree, Options::default());
             // While it reads: what is mounted then, and is no more, was no time.

@@ -17,6 +17,7 @@ use bed::file_system::{Format, within};
 use follow::{Following, shell};
 use replicate::capture::Options;
 use rustix::fs::sendfile;
+use sys::require::{Class, skip};
 
 #[test]
 fn a_file_is_sent_to_who_does_not_read() {
@@ -73,6 +74,12 @@ thread.join()";
 
 #[test]
 fn what_a_call_has_stored_that_waits_for_more_is_told_though_nothing_else_happens() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        return skip(
+            Class::Hardware,
+            "no Python here, as in a guest of a kernel alone",
+        );
+    }
     within(|bed| {
         let Some(tree) = bed.follow(Format::Ext4, "tree") else {
             return;
@@ -170,8 +177,6 @@ fn small_program() -> Vec<u8> {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn a_program_of_32_bits_is_begun_by_one_of_64() {
-    use sys::require::{Class, skip};
-
     within(|bed| {
         let Some(tree) = bed.follow(Format::Ext4, "tree") else {
             return;

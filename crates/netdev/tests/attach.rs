@@ -175,13 +175,13 @@ fn hold_and_wait_to_be_killed(name: &str) {
     });
     println!("attached");
     let (_never, wait) = mpsc::channel::<()>();
-    let _ = wait.recv_timeout(std::time::Duration::from_secs(60));
+    let _ = wait.recv_timeout(Duration::from_secs(60));
 }
 
 fn wait_until(done: impl Fn() -> bool) {
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(10);
     while !done() {
-        assert!(std::time::Instant::now() < until);
-        std::thread::yield_now();
+        assert!(Instant::now() < until);
+        thread::yield_now();
     }
 }

@@ -231,13 +231,14 @@ fn what_cannot_be_forwarded_reaches_the_kernel() {
             assert!(worked, "{said}");
         }
     }
-    assert!(rig.given(Given::TooLong) >= 2);
+    await_that("those too long", || rig.given(Given::TooLong) >= 2);
     assert_eq!(rig.given(Given::Local), 0, "these never came here");
     let near = rig.address("router", "client", Family::V4);
     let (worked, said) = rig.print("client", &format!("ip route add 8.8.8.8 via {near}"));
     assert!(worked, "{said}");
     let (worked, said) = rig.print("client", "ping -n -c 1 -W 3 8.8.8.8");
     assert!(!worked && said.contains("nreachable"), "{said}");
+    await_that("the one without a route", || rig.given(Given::NoRoute) >= 1);
     assert_eq!(rig.given(Given::NoRoute), 1);
     rig.stop();
 }

@@ -44,7 +44,10 @@ impl Effective {
     }
 
     pub fn has(self, capability: Capability) -> bool {
-        self.0 >> capability as u32 & 1 == 1
+        let holds = |capability| self.0 >> capability as u32 & 1 == 1;
+        // What these were before Linux 5.8 still does for them.
+        let older = matches!(capability, Capability::Perfmon | Capability::Bpf);
+        holds(capability) || older && holds(Capability::SysAdmin)
     }
 
     /// Those of `wanted` that are absent, in that order.

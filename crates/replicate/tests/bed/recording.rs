@@ -19,8 +19,12 @@ pub(crate) struct Recording {
 
 impl Recording {
     pub(crate) fn start(tree: &Path, log: &Path) -> Self {
+        let options = Options {
+            look: true,
+            ..Options::default()
+        };
         Self {
-            capture: Capture::start(tree, Options::default()).unwrap(),
+            capture: Capture::start(tree, options).unwrap(),
             log: Writer::open(log, log::Options::default()).unwrap(),
         }
     }

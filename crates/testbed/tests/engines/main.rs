@@ -299,10 +299,8 @@ fn clean_removes_what_a_killed_maker_of_containers_left() {
             "a container, its image, three names, its files: {before:?}"
         );
         let cleaned = testbed::clean().unwrap();
-        assert!(
-            cleaned.containers >= 1 && cleaned.images >= 1,
-            "{cleaned:?}"
-        );
+        // The container may go by itself, as what ran in it is ended before.
+        assert!(cleaned.images >= 1, "{cleaned:?}");
         assert_eq!(left(maker.id()), Vec::<String>::new());
         wait_until(|| !runs(program) && !runs(agent));
     });

@@ -23,6 +23,8 @@ use crate::served::Served;
 
 /// Between looks whether the agent has said something.
 const TICK: Duration = Duration::from_millis(5);
+/// What an engine says of a capability that is younger than it.
+const UNKNOWN: &str = "unknown capability";
 
 /// Those that wait for their next bed.
 pub(crate) static WAITING: Waiting<Container> = Waiting::new();
@@ -64,6 +66,20 @@ struct Running {
     attached: process::Child,
 }
 
+impl Shape {
+    /// For an engine of before Linux 5.8, with what stood for these then.
+    fn older(&self) -> Self {
+        let mut shape = self.clone();
+        for capability in &mut shape.capabilities {
+            if matches!(capability.as_str(), "CAP_BPF" | "CAP_PERFMON") {
+                "CAP_SYS_ADMIN".clone_into(capability);
+            }
+        }
+        shape.capabilities.dedup();
+        shape
+    }
+}
+
 impl Container {
     pub(super) fn run(engine: &'static Engine, shape: Shape) -> Result<Self, Error> {
         let failed = |what: String| Error::Container {
@@ -76,8 +92,12 @@ impl Container {
             true => None,
             false => Some(bridge::address(engine).map_err(failed)?),
         };
-        let answering = Running::answering(engine, &shape, at, &image.tag);
-        let (running, served, folder) = answering.map_err(failed)?;
+        let answering = |shape: &Shape| Running::answering(engine, shape, at, &image.tag);
+        let answered = match answering(&shape) {
+            Err(why) if why.contains(UNKNOWN) => answering(&shape.older()),
+            answered => answered,
+        };
+        let (running, served, folder) = answered.map_err(failed)?;
         let hello = served.hello(Duration::ZERO).transpose().map_err(failed)?;
         tracing::debug!("{}: kernel {hello:?}", running.name);
         let up = begun.elapsed();

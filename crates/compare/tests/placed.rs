@@ -192,7 +192,7 @@ fn a_relay_runs_in_every_environment() {
     }
     let test = "a_relay_runs_in_every_environment";
     daemon::with_docker(test, || {
-        for environment in ["docker", "podman", "vm", "vm-rt", "vm-oci"] {
+        for environment in ["docker", "podman", "vm", "vm-rt"] {
             let kind = testbed::Kind::find(environment).unwrap();
             if let Err(missing) = (kind.probe)() {
                 let reason = format!("{}; {}", missing.what, missing.remedy);

@@ -99,6 +99,11 @@ impl Host {
         self.environment.guest()
     }
 
+    /// Whether what its programs read and write is this machine's files.
+    pub fn shares_files(&self) -> bool {
+        self.environment.served().is_none()
+    }
+
     /// What a file below `/proc` or `/sys` says to a thread of this host.
     pub fn read(&self, path: &str) -> Result<String, Error> {
         let read = match self.guest() {

@@ -42,7 +42,7 @@ impl Plan {
 /// An environment, as a program sees it that runs there.
 #[derive(Debug)]
 pub struct Inside {
-    environment: &'static str,
+    pub(crate) environment: &'static str,
     /// It has a kernel and a clock of its own, and shares no files.
     pub(crate) guest: bool,
     checks: Vec<Check>,

@@ -3,6 +3,7 @@
 use datapath::Missing;
 
 use super::{FLOOR, NULL_PROBE, peers};
+use crate::jobs::placed::{Inside, NATIVE};
 use crate::plan::{Load, Measure, Scope};
 
 /// Why `arm` does not run under `load` on a machine with this many CPUs.
@@ -35,22 +36,33 @@ pub(super) fn applies(arm: &str, load: &Load, cpus: usize) -> Result<(), Missing
     }
 }
 
-/// Why `arm` is not measured so under `load` where the relay is in a guest, with what it has of its own.
+/// Where a relay's files are this machine's.
+const SHARED: [&str; 2] = [NATIVE, "oci"];
+/// Where each program has files of its own.
+const APART: &str = "vm-oci";
+
+/// Why `arm` is not measured so under `load` where the relay is elsewhere, with what it has of its own there.
 pub(super) fn applies_in(
     arm: &str,
     load: &Load,
     measure: Measure,
-    guest: bool,
+    inside: &Inside,
 ) -> Result<(), Missing> {
-    if !guest || [FLOOR, NULL_PROBE].contains(&arm) {
+    if SHARED.contains(&inside.environment) || [FLOOR, NULL_PROBE].contains(&arm) {
         return Ok(());
+    }
+    if inside.environment == APART {
+        return Err(Missing::new(
+            "in a container in a guest each program has files of its own: none can ask a relay for its counters",
+            "place the relay in vm, or in a container of this machine",
+        ));
     }
     match (measure, load.jitter) {
         (Measure::Change, _) => Err(Missing::new(
-            "a guest's control socket is not this machine's: changes would be timed with a program's start",
+            "its control socket is not this machine's: changes would be timed with a program's start",
             "measure changes in native or oci",
         )),
-        (_, Some(_)) => Err(Missing::new(
+        (_, Some(_)) if inside.guest => Err(Missing::new(
             "a virtual machine has direct links and bridges, and no impaired ones",
             "see the loads without jitter",
         )),

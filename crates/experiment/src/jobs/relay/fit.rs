@@ -70,6 +70,6 @@ impl Fit for RelayFit {
 
     fn applies_in(&self, arm: &str, load: &Load, inside: &Inside) -> Result<(), Missing> {
         let measure = load.measure.unwrap_or(self.measure);
-        applies::applies_in(arm, load, measure, inside.guest)
+        applies::applies_in(arm, load, measure, inside)
     }
 }

@@ -54,9 +54,9 @@ impl RelayProcess {
         Ok(Client::connect(&self.control)?)
     }
 
-    /// Its counters; of a guest's relay by a program of that guest.
+    /// Its counters; where files are others, by a program of that host.
     pub(super) fn counters(&self, host: &Host) -> Result<Value> {
-        if host.guest().is_none() {
+        if host.shares_files() {
             return Ok(self.client()?.call("counters", Value::Null)?);
         }
         let program = payload(&["relay", "--json", "--control"]).args([&self.control]);

@@ -91,7 +91,7 @@ pub struct Captured {
     pub checked: Option<Checked>,
     /// Where it is bounded.
     pub pressure: Option<Pressure>,
-    /// What of the tree is in doubt; as it was before, while much is read.
+    /// What of the tree is in doubt; nothing is listed while much is read at once.
     pub open: Open,
 }
 

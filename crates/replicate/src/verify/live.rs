@@ -182,8 +182,7 @@ fn changed(metadata: &Metadata) -> SystemTime {
 /// What to look at again: all that is not equal. Other names of a file, what was not listed, and what came to the root,
 /// are found among all names alone.
 fn next(verdict: &Verdict) -> Wanted {
-    let listed = verdict.differences.len() as u64 == verdict.differing
-        && verdict.undecided.len() as u64 == verdict.undecided_count;
+    let listed = verdict.unlisted() == 0;
     let links = |what| what == What::Links;
     let root = |path: &Path| path.as_os_str().is_empty();
     let renamed = verdict.undecided.iter().any(|one| root(&one.path));

@@ -75,6 +75,7 @@ impl Shape {
                 "CAP_SYS_ADMIN".clone_into(capability);
             }
         }
+        shape.capabilities.sort();
         shape.capabilities.dedup();
         shape
     }
@@ -376,4 +377,24 @@ pub(super) fn remove(engine: &Engine, name: &str) {
 /// Whether an engine complains that there is no such container.
 fn is_gone(why: &str) -> bool {
     why.to_lowercase().contains("no such container")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_engine_is_asked_for_what_it_knows_and_for_that_once() {
+        let shape = Shape {
+            engine: "docker",
+            cpus: vec![0],
+            publish: Vec::new(),
+            capabilities: ["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"]
+                .map(str::to_owned)
+                .into(),
+        };
+        let older = shape.older();
+        assert_eq!(older.capabilities, ["CAP_NET_ADMIN", "CAP_SYS_ADMIN"]);
+        assert_eq!((older.engine, older.cpus), (shape.engine, shape.cpus));
+    }
 }

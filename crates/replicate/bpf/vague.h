@@ -19,6 +19,8 @@
 #define O_DSYNC 010000
 /* An `ioctl` whose argument is read by the kernel: of all others none changes a file. */
 #define IOCTL_TAKES 0x40000000
+/* It asks where on the disk a file is. */
+#define IOCTL_FIEMAP 0xc020660b
 
 static __always_inline int times(struct inode *inode)
 {
@@ -125,6 +127,11 @@ int BPF_PROG(ring_done, void *ring, struct io_kiocb *request)
 	return 0;
 }
 
+static __always_inline bool may_change(__u32 request)
+{
+	return request & IOCTL_TAKES && request != IOCTL_FIEMAP;
+}
+
 /* The file of the tree that a call may have changed or synced by a descriptor, whatever the file
  * system told of it; none of others, of which the machine has most. */
 static __always_inline struct file *by_descriptor(struct pt_regs *regs, __u8 kind)
@@ -132,7 +139,7 @@ static __always_inline struct file *by_descriptor(struct pt_regs *regs, __u8 kin
 	struct file *file;
 
 	if (!(kind & (CALL_SYNC | CALL_FIRST | CALL_THIRD)) ||
-	    (regs->orig_ax == call_ioctl && !(regs->si & IOCTL_TAKES)))
+	    (regs->orig_ax == call_ioctl && !may_change(regs->si)))
 		return NULL;
 	file = file_at(kind & CALL_THIRD ? regs->dx : regs->di);
 	return file && in_scope(BPF_CORE_READ(file, f_inode)) ? file : NULL;

@@ -11,6 +11,7 @@ pub mod energy;
 pub mod ethtool;
 pub mod file_mapping;
 pub mod handle;
+pub mod holes;
 pub mod huge;
 pub mod kernel;
 pub mod mmap;

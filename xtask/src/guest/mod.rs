@@ -31,6 +31,7 @@ const IN_GUEST: &[&str] = &[
     "replicate coverage",
     "replicate disks",
     "replicate functions",
+    "replicate holes",
     "replicate place",
     "replicate waiting",
     "replicate workers",

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File as Opened;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use nix::dir::{Dir, Type};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, readlinkat};
 use nix::sys::stat::{FileStat, fstat, fstatat};
-use nix::unistd::{Whence, lseek64};
 use sys::handle::{self, Handle};
+use sys::holes;
 
 use super::event::nanoseconds;
 use super::format::{self, Format};
@@ -206,19 +206,19 @@ impl Source {
 
     /// Waits for who changes the file under its lock, by what takes that lock, too.
     pub(super) fn wait(&self, file: File, kind: &Kind) -> Result<(), Error> {
-        let failed = |errno: Errno| self.failed(file, errno.into());
         match kind {
             Kind::Regular => {
                 let Some(descriptor) = self.file(file, OFlag::O_RDONLY)? else {
                     return Ok(());
                 };
                 // xfs seeks without the lock, and others read without it.
-                seek(&descriptor, 0, Whence::SeekData).map_err(failed)?;
+                holes::next_data(&descriptor, 0).map_err(|cause| self.failed(file, cause))?;
                 self.read(file, &descriptor, 0, 1)?;
             }
             Kind::Directory => {
                 let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
                 if let Some(descriptor) = self.file(file, flags)? {
+                    let failed = |errno: Errno| self.failed(file, errno.into());
                     let mut entries = Dir::from_fd(descriptor).map_err(failed)?;
                     match entries.iter().next().transpose() {
                         // It was removed.
@@ -350,13 +350,15 @@ impl Source {
         descriptor: &OwnedFd,
         (start, end): (u64, u64),
     ) -> Result<Vec<Stretch>, Error> {
-        let failed = |errno: Errno| self.failed(file, errno.into());
-        let size = fstat(descriptor).map_err(failed)?.st_size;
+        let failed = |cause: io::Error| self.failed(file, cause);
+        let size = fstat(descriptor)
+            .map_err(|errno| failed(errno.into()))?
+            .st_size;
         let end = end.min(u64::try_from(size).unwrap_or(0));
         let mut stretches = Vec::new();
         let mut at = start;
         while at < end {
-            let data = seek(descriptor, at, Whence::SeekData).map_err(failed)?;
+            let data = holes::next_data(descriptor, at).map_err(failed)?;
             let data = data.unwrap_or(end).min(end);
             if data > at {
                 stretches.push(Stretch::Hole {
@@ -367,7 +369,7 @@ impl Source {
             if data == end {
                 break;
             }
-            let hole = seek(descriptor, data, Whence::SeekHole).map_err(failed)?;
+            let hole = holes::next_hole(descriptor, data).map_err(failed)?;
             at = hole.unwrap_or(end).min(end);
             if at > data {
                 stretches.push(Stretch::Data {
@@ -440,16 +442,6 @@ pub(super) fn attributes_of(stat: &FileStat) -> Attributes {
 fn directory_at(within: &OwnedFd, name: &Name) -> Result<bool, Errno> {
     let stat = fstatat(within, name.as_bytes(), AtFlags::AT_SYMLINK_NOFOLLOW)?;
     Ok(kind_of(stat.st_mode, 0) == Some(Kind::Directory))
-}
-
-/// The next of a kind from an offset on; none where there is no more data.
-fn seek(descriptor: impl AsFd, offset: u64, whence: Whence) -> Result<Option<u64>, Errno> {
-    let offset = i64::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
-    match lseek64(descriptor, offset, whence) {
-        Ok(found) => Ok(u64::try_from(found).ok()),
-        Err(Errno::ENXIO) => Ok(None),
-        Err(errno) => Err(errno),
-    }
 }
 
 /// Opens what may be busy; none where it is gone.

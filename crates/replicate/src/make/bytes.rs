@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::FallocateFlags;
 use rustix::{fs, io::Errno};
+use sys::holes;
 
 use super::{Bytes, Fault, Maker};
 use crate::contents::{self, Extents, Source};
@@ -121,12 +122,10 @@ impl Maker {
         let mut at = start;
         let mut buffer = Vec::new();
         while at < end {
-            let first = match fs::seek(old, SeekFrom::Data(at)) {
-                // Only a hole is left.
-                Err(Errno::NXIO) => break,
-                first => first?.min(end),
+            let Some(first) = holes::next_data(old, at)? else {
+                break;
             };
-            let last = fs::seek(old, SeekFrom::Hole(first))?.min(end);
+            let last = holes::next_hole(old, first)?.map_or(end, |last| last.min(end));
             at = first;
             while at < last {
                 let step = usize::try_from(last - at).map_or(STEP, |left| left.min(STEP));

@@ -8,8 +8,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, CWD, Dir, Mode, OFlags, SeekFrom, Statx, StatxFlags};
+use rustix::fs::{self, AtFlags, CWD, Dir, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
+use sys::holes;
 
 use super::Scope;
 use super::side::{Fault, Seen, Side};
@@ -175,14 +176,17 @@ impl Side for OfFolder {
             return Ok(Some(at));
         }
         let opened = Self::opened(found)?;
-        let data = match fs::seek(opened, SeekFrom::Data(at)) {
-            Ok(data) => data,
-            Err(Errno::NXIO) => return Ok(None),
-            // The file system knows of no holes.
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => at,
-            Err(errno) => return Err(errno.into()),
+        let data = match holes::next_data(opened, at) {
+            Ok(Some(data)) => data,
+            Ok(None) => return Ok(None),
+            Err(cause) => match Errno::from_io_error(&cause) {
+                // The file system knows of no holes.
+                Some(Errno::INVAL | Errno::OPNOTSUPP) => at,
+                _ => return Err(cause.into()),
+            },
         };
-        let hole = fs::seek(opened, SeekFrom::Hole(data)).unwrap_or(u64::MAX);
+        let hole = holes::next_hole(opened, data).ok().flatten();
+        let hole = hole.unwrap_or(u64::MAX);
         found.data = (data, hole);
         Ok(Some(data))
     }

@@ -6,8 +6,9 @@ use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{SeekFrom, lgetxattr, llistxattr, seek};
+use rustix::fs::{lgetxattr, llistxattr};
 use rustix::io::Errno;
+use sys::holes;
 
 /// Granularity in which holes are compared: what file systems allocate.
 const BLOCK: u64 = 4096;
@@ -190,8 +191,8 @@ pub(crate) fn data(path: &Path) -> Vec<(u64, Vec<u8>)> {
     let size = file.metadata().unwrap().len();
     let mut found = Vec::new();
     let mut at = 0;
-    while let Ok(start) = seek(&file, SeekFrom::Data(at)) {
-        let end = seek(&file, SeekFrom::Hole(start)).unwrap();
+    while let Some(start) = holes::next_data(&file, at).unwrap() {
+        let end = holes::next_hole(&file, start).unwrap().unwrap();
         let start = start - start % BLOCK;
         let end = end.next_multiple_of(BLOCK).min(size);
         let mut bytes = vec![0; usize::try_from(end - start).unwrap()];

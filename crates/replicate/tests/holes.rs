@@ -1,0 +1,60 @@
+//! Holes of files that are written to meanwhile.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
+
+mod bed;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::thread;
+
+use bed::file_system::{Format, within};
+use nix::fcntl::{FallocateFlags, fallocate};
+use sys::holes;
+
+const PAGE: usize = 4096;
+/// Within what was punched out.
+const WRITTEN: u64 = 2100 * PAGE as u64;
+const ROUNDS: u32 = 50;
+
+/// Two holes that meet, which the file system may know each by itself.
+fn holed(path: &Path) -> File {
+    let file = File::options();
+    let file = file
+        .clone()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .unwrap();
+    file.write_all_at(&[1; PAGE], 0).unwrap();
+    file.write_all_at(&vec![1; 1 << 20], 8 << 20).unwrap();
+    file.set_len(16 << 20).unwrap();
+    file.sync_all().unwrap();
+    file.read_exact_at(&mut vec![0; 1 << 20], 6 << 20).unwrap();
+    let punch = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    fallocate(&file, punch, 8 << 20, 1 << 20).unwrap();
+    file
+}
+
+#[test]
+fn what_is_on_its_way_to_the_disk_is_no_hole() {
+    for format in [Format::Ext4, Format::Xfs, Format::Btrfs, Format::Tmpfs] {
+        within(|bed| {
+            let Some(tree) = bed.mount(format, "tree") else {
+                return;
+            };
+            for round in 0..ROUNDS {
+                let file = holed(&tree.join(round.to_string()));
+                file.write_all_at(&[2; 3 * PAGE], WRITTEN).unwrap();
+                thread::scope(|scope| {
+                    let writer = scope.spawn(|| file.sync_data().unwrap());
+                    while !writer.is_finished() {
+                        let data = holes::next_data(&file, 4 << 20).unwrap();
+                        assert_eq!(data, Some(WRITTEN), "{format:?}, round {round}");
+                    }
+                });
+            }
+        });
+    }
+}

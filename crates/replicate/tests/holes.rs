@@ -19,9 +19,7 @@ const ROUNDS: u32 = 50;
 
 /// Two holes that meet, which the file system may know each by itself.
 fn holed(path: &Path) -> File {
-    let file = File::options();
-    let file = file
-        .clone()
+    let file = File::options()
         .read(true)
         .write(true)
         .create_new(true)

@@ -21,7 +21,7 @@ use replicate::capture::{Capture, INTERVAL, Options};
 const STEPS: u32 = 400;
 /// More than the ring has room for.
 const BARRIER: u32 = 200;
-const SMALL: u32 = 64 << 10;
+const SMALL: u32 = 32 << 10;
 /// That of no other test, by which its map is known.
 const UNUSUAL: u32 = 2 << 20;
 /// What makes this program a capture.
@@ -77,9 +77,9 @@ fn most_of_what_happens_finds_no_room_and_is_read() {
 }
 
 #[test]
-fn fifty_seeds_of_which_most_finds_no_room() {
-    if sys::require::requested("follows 50 seeds on each file system") {
-        seeds(1..=50);
+fn twenty_seeds_of_which_most_finds_no_room() {
+    if sys::require::requested("follows 20 seeds on each file system") {
+        seeds(1..=20);
     }
 }
 

@@ -14,7 +14,7 @@ cat >mixed.fio <<END
 directory=$1
 file_service_type=random
 size=24m
-filesize=12m
+filesize=4m
 rw=randwrite
 bsrange=512-72k
 bs_unaligned=1

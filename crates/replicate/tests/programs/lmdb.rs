@@ -10,6 +10,8 @@ use sys::require::{Class, skip};
 use crate::bed::file_system::within;
 use crate::mirrored::{Mirrored, said, scratch};
 
+/// The one that the distribution's packages are for; another may come before it.
+const PYTHON: &str = "/usr/bin/python3";
 /// Each transaction moves something from one key to another: the sum stays zero.
 const WRITE: &str = r#"
 import lmdb, os, random, sys
@@ -39,7 +41,7 @@ print(count, moved)
 #[test]
 fn lmdb_has_what_its_mapping_had() {
     within(|bed| {
-        let found = Command::new("python3").args(["-c", "import lmdb"]).output();
+        let found = Command::new(PYTHON).args(["-c", "import lmdb"]).output();
         if !found.is_ok_and(|output| output.status.success()) {
             skip(Class::OptIn, "needs LMDB: apt-get install python3-lmdb");
             return;
@@ -49,7 +51,7 @@ fn lmdb_has_what_its_mapping_had() {
         };
         let database = mirrored.tree.join("database");
         let told = scratch(bed).join("told");
-        let mut command = Command::new("python3");
+        let mut command = Command::new(PYTHON);
         command.args(["-c", WRITE]).arg(&database);
         command
             .stdout(File::create(&told).unwrap())
@@ -71,5 +73,5 @@ fn lmdb_has_what_its_mapping_had() {
 
 /// How many transactions a database has, and the sum of what they have moved.
 fn read(database: &Path) -> String {
-    said(Command::new("python3").args(["-c", READ]).arg(database))
+    said(Command::new(PYTHON).args(["-c", READ]).arg(database))
 }

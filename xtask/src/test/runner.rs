@@ -20,12 +20,14 @@ const DEADLINE_S: u32 = 400;
 /// Tests of `--full` may take this long.
 const FULL_DEADLINE_S: u32 = 1800;
 /// What `--full` sets: everything that runs on request, and longer fuzzing. Once through, that takes 18 s
-/// of CPU time: a hundred times, a quarter of an hour on two cores.
-const FULL: [(&str, &str); 2] = [("LOWROAD_OPT_IN", "1"), ("LOWROAD_FUZZ", "100")];
+/// of CPU time: fifty times, seven minutes on two cores.
+const FULL: [(&str, &str); 2] = [("LOWROAD_OPT_IN", "1"), ("LOWROAD_FUZZ", "50")];
 /// The crate of which one test runs at a time: experiments refuse to run beside one another.
 const EXPERIMENTS: &str = "compare";
 /// How many of the slowest tests are named.
 const SLOWEST: usize = 8;
+/// A test that took longer is named as it ends, with how far all are.
+const LONG: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 struct Test<'a> {
@@ -74,6 +76,12 @@ pub(super) fn run(binaries: &[Binary], options: &Options, tally: &mut Tally) -> 
                     let mut runs = locked(&runs);
                     if terminal {
                         eprint!("\r\x1b[K{}/{all}  {test}", runs.len() + 1);
+                    } else if took > LONG {
+                        println!(
+                            "{:>7.1} s  {test} ({}/{all})",
+                            took.as_secs_f64(),
+                            runs.len() + 1
+                        );
                     }
                     // What fails is said at once: the rest may take an hour.
                     locked(&tally).add(&test, outcome);

@@ -35,7 +35,7 @@ pub fn next_data(file: impl AsFd, at: u64) -> io::Result<Option<u64>> {
 }
 
 /// The next hole of a file from an offset on, both in bytes, where the end of the file is one; none at and
-/// behind that.
+/// behind that, and where ext4 does not say where the data in an inode ends.
 ///
 /// # Errors
 /// As those of [`next_data`].
@@ -47,7 +47,8 @@ fn seek(file: BorrowedFd<'_>, at: u64, whence: Whence) -> Result<Option<u64>, Er
     let at = i64::try_from(at).map_err(|_| Errno::EOVERFLOW)?;
     match lseek64(file, at, whence) {
         Ok(found) => Ok(u64::try_from(found).ok()),
-        Err(Errno::ENXIO) => Ok(None),
+        // ext4 says so of a file that has its data in its inode, behind that data.
+        Err(Errno::ENXIO | Errno::ENOENT) => Ok(None),
         Err(errno) => Err(errno),
     }
 }

@@ -192,7 +192,7 @@ pub(crate) fn data(path: &Path) -> Vec<(u64, Vec<u8>)> {
     let mut found = Vec::new();
     let mut at = 0;
     while let Some(start) = holes::next_data(&file, at).unwrap() {
-        let end = holes::next_hole(&file, start).unwrap().unwrap();
+        let end = holes::next_hole(&file, start).unwrap().unwrap_or(size);
         let start = start - start % BLOCK;
         let end = end.next_multiple_of(BLOCK).min(size);
         let mut bytes = vec![0; usize::try_from(end - start).unwrap()];

@@ -77,9 +77,9 @@ fn most_of_what_happens_finds_no_room_and_is_read() {
 }
 
 #[test]
-fn twenty_seeds_of_which_most_finds_no_room() {
-    if sys::require::requested("follows 20 seeds on each file system") {
-        seeds(1..=20);
+fn fifty_seeds_of_which_most_finds_no_room() {
+    if sys::require::requested("follows 50 seeds on each file system") {
+        seeds(1..=50);
     }
 }
 

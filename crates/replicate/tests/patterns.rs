@@ -27,7 +27,7 @@ const BARRIER: u32 = 25;
 /// The seeds of every run of the tests, and of a complete one.
 const USUAL: u64 = 6;
 const FEW: u64 = 2;
-const ALL: u64 = 100;
+const ALL: u64 = 200;
 const ALL_STEPS: u32 = 500;
 
 fn patterns(include: &[&str], exclude: &[&str]) -> Patterns {
@@ -82,32 +82,32 @@ fn seeds_on_overlay_are_said_in_part() {
 }
 
 #[test]
-fn a_hundred_seeds_on_ext4_are_said_in_part() {
-    hundred(Format::Ext4);
+fn two_hundred_seeds_on_ext4_are_said_in_part() {
+    two_hundred(Format::Ext4);
 }
 
 #[test]
-fn a_hundred_seeds_on_xfs_are_said_in_part() {
-    hundred(Format::Xfs);
+fn two_hundred_seeds_on_xfs_are_said_in_part() {
+    two_hundred(Format::Xfs);
 }
 
 #[test]
-fn a_hundred_seeds_on_btrfs_are_said_in_part() {
-    hundred(Format::Btrfs);
+fn two_hundred_seeds_on_btrfs_are_said_in_part() {
+    two_hundred(Format::Btrfs);
 }
 
 #[test]
-fn a_hundred_seeds_on_tmpfs_are_said_in_part() {
-    hundred(Format::Tmpfs);
+fn two_hundred_seeds_on_tmpfs_are_said_in_part() {
+    two_hundred(Format::Tmpfs);
 }
 
 #[test]
-fn a_hundred_seeds_on_overlay_are_said_in_part() {
-    hundred(Format::Overlay);
+fn two_hundred_seeds_on_overlay_are_said_in_part() {
+    two_hundred(Format::Overlay);
 }
 
-fn hundred(format: Format) {
-    if sys::require::requested("follows 100 seeds of 500 steps in part") {
+fn two_hundred(format: Format) {
+    if sys::require::requested("follows 200 seeds of 500 steps in part") {
         within(|bed| seeds(bed, format, ALL, ALL_STEPS));
     }
 }

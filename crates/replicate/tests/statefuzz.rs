@@ -20,8 +20,6 @@ const FEW: u64 = 2;
 const USUAL_STEPS: u32 = 150;
 /// Of a complete one.
 const ALL: u64 = 200;
-/// On other kinds of ext4; where its journal has data, a seed takes four times as long.
-const SOME: u64 = 60;
 const ALL_STEPS: u32 = 500;
 /// Steps to a barrier.
 const BARRIER: u32 = 25;
@@ -42,16 +40,16 @@ fn seeds_on_other_kinds_of_ext4_are_said() {
 }
 
 #[test]
-fn sixty_seeds_on_ext4_whose_journal_has_data_are_said() {
-    if sys::require::requested("follows 60 seeds of 500 steps") {
-        within(|bed| seeds(bed, Format::Ext4Journal, SOME, ALL_STEPS));
+fn two_hundred_seeds_on_ext4_whose_journal_has_data_are_said() {
+    if sys::require::requested("follows 200 seeds of 500 steps") {
+        within(|bed| seeds(bed, Format::Ext4Journal, ALL, ALL_STEPS));
     }
 }
 
 #[test]
-fn sixty_seeds_on_ext4_with_inline_data_are_said() {
-    if sys::require::requested("follows 60 seeds of 500 steps") {
-        within(|bed| seeds(bed, Format::Ext4Inline, SOME, ALL_STEPS));
+fn two_hundred_seeds_on_ext4_with_inline_data_are_said() {
+    if sys::require::requested("follows 200 seeds of 500 steps") {
+        within(|bed| seeds(bed, Format::Ext4Inline, ALL, ALL_STEPS));
     }
 }
 

@@ -6,9 +6,8 @@ use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{lgetxattr, llistxattr};
+use rustix::fs::{SeekFrom, lgetxattr, llistxattr, seek};
 use rustix::io::Errno;
-use sys::holes;
 
 /// Granularity in which holes are compared: what file systems allocate.
 const BLOCK: u64 = 4096;
@@ -191,8 +190,12 @@ pub(crate) fn data(path: &Path) -> Vec<(u64, Vec<u8>)> {
     let size = file.metadata().unwrap().len();
     let mut found = Vec::new();
     let mut at = 0;
-    while let Some(start) = holes::next_data(&file, at).unwrap() {
-        let end = holes::next_hole(&file, start).unwrap().unwrap_or(size);
+    while let Ok(start) = seek(&file, SeekFrom::Data(at)) {
+        let end = match seek(&file, SeekFrom::Hole(start)) {
+            // Of ext4, behind data that is in an inode.
+            Err(Errno::NOENT) => size,
+            end => end.unwrap(),
+        };
         let start = start - start % BLOCK;
         let end = end.next_multiple_of(BLOCK).min(size);
         let mut bytes = vec![0; usize::try_from(end - start).unwrap()];

@@ -12,6 +12,7 @@ use crate::mirrored::{Mirrored, said, scratch};
 
 /// The one that the distribution's packages are for; another may come before it.
 const PYTHON: &str = "/usr/bin/python3";
+
 /// Each transaction moves something from one key to another: the sum stays zero.
 const WRITE: &str = r#"
 import lmdb, os, random, sys

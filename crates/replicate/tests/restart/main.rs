@@ -31,9 +31,9 @@ const USUAL: u64 = 10;
 const FEW: u64 = 2;
 const USUAL_STEPS: u32 = 100;
 /// Of a complete one.
-const ALL: u64 = 80;
+const ALL: u64 = 200;
 /// With a journal, which takes twice as long.
-const HALF: u64 = 40;
+const HALF: u64 = 100;
 const ALL_STEPS: u32 = 300;
 #[test]
 fn ten_seeds_are_taken_up_after_kills() {
@@ -46,8 +46,8 @@ fn seeds_on_overlay_are_taken_up_after_kills() {
 }
 
 #[test]
-fn eighty_seeds_are_taken_up_after_kills() {
-    if sys::require::requested("takes up the logs of 80 seeds of 300 steps") {
+fn two_hundred_seeds_are_taken_up_after_kills() {
+    if sys::require::requested("takes up the logs of 200 seeds of 300 steps") {
         within(|bed| seeds(bed, Format::Ext4, (None, &[]), ALL, ALL_STEPS));
     }
 }

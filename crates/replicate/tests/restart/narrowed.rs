@@ -40,8 +40,8 @@ fn seeds_are_taken_up_with_other_patterns_beside_a_journal() {
 }
 
 #[test]
-fn forty_seeds_are_taken_up_with_other_patterns() {
-    if sys::require::requested("takes up the logs of 40 seeds of 300 steps with other patterns") {
+fn a_hundred_seeds_are_taken_up_with_other_patterns() {
+    if sys::require::requested("takes up the logs of 100 seeds of 300 steps with other patterns") {
         within(|bed| {
             let at = journals(bed);
             seeds(bed, Format::Ext4, (Some(&at), &turns()), HALF, ALL_STEPS);

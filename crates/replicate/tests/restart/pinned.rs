@@ -33,8 +33,8 @@ fn seeds_are_taken_up_by_their_journal() {
 }
 
 #[test]
-fn forty_seeds_are_taken_up_by_their_journal() {
-    if sys::require::requested("takes up the logs of 40 seeds of 300 steps by their journals") {
+fn a_hundred_seeds_are_taken_up_by_their_journal() {
+    if sys::require::requested("takes up the logs of 100 seeds of 300 steps by their journals") {
         within(|bed| {
             assert!(
                 seeds(

@@ -112,6 +112,7 @@ static __always_inline void lose_name(struct dentry *dentry)
 
 struct names {
 	struct hlist_node *at;
+	/* Any. A count would have the verifier look at each. */
 	__u64 lost;
 };
 
@@ -124,7 +125,7 @@ static long next_name(__u32 i, void *context)
 		return 1;
 	if (is_name(dentry_of(at))) {
 		lose_name(dentry_of(at));
-		names->lost++;
+		names->lost = true;
 	}
 	names->at = BPF_CORE_READ(at, next);
 	return 0;

@@ -1,4 +1,4 @@
-//! Holes of files that are written to meanwhile.
+//! Holes of files: of such as are written to meanwhile, and of such as lie in their inodes.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
 mod bed;
@@ -9,7 +9,9 @@ use std::path::Path;
 use std::thread;
 
 use bed::file_system::{Format, within};
+use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
+use nix::unistd::{Whence, lseek};
 use sys::holes;
 
 const PAGE: usize = 4096;
@@ -55,4 +57,22 @@ fn what_is_on_its_way_to_the_disk_is_no_hole() {
             }
         });
     }
+}
+
+#[test]
+fn behind_data_in_an_inode_is_a_hole() {
+    within(|bed| {
+        let Some(tree) = bed.mount(Format::Ext4Inline, "tree") else {
+            return;
+        };
+        let file = File::create_new(tree.join("short")).unwrap();
+        // In this order ext4 leaves the inode without room for what is behind the data.
+        file.set_len(5000).unwrap();
+        file.write_all_at(&[1; 20], 0).unwrap();
+        // It is such a file: others have data there, up to the end of a block.
+        let behind = lseek(&file, 100, Whence::SeekData);
+        assert!(matches!(behind, Err(Errno::ENOENT | Errno::ENXIO)));
+        assert_eq!(holes::next_data(&file, 0).unwrap(), Some(0));
+        assert_eq!(holes::next_data(&file, 100).unwrap(), None);
+    });
 }

@@ -7,6 +7,10 @@ use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
+use libc::{
+    SYNC_FILE_RANGE_WAIT_AFTER as WAIT_AFTER, SYNC_FILE_RANGE_WAIT_BEFORE as WAIT_BEFORE,
+    SYNC_FILE_RANGE_WRITE as WRITE,
+};
 use nix::fcntl::OFlag;
 
 /// As long as any file system's is.
@@ -89,30 +93,34 @@ impl Handle {
 /// first: a later store to a page of it is a first one again. That an earlier write back failed is for
 /// those who wrote: also a direct write that met a mapped page leaves such an error.
 pub fn clean(file: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
-    // A length of zero means all that follows.
-    let offset = i64::try_from(offset).map_err(io::Error::other)?;
-    let length = i64::try_from(length).unwrap_or(0);
-    let step = |what| {
-        // SAFETY: the call reads and writes no memory of the process.
-        let result =
-            unsafe { libc::sync_file_range(file.as_fd().as_raw_fd(), offset, length, what) };
-        (result == 0)
-            .then_some(())
-            .ok_or_else(io::Error::last_os_error)
-    };
-    match step(libc::SYNC_FILE_RANGE_WAIT_BEFORE) {
-        Err(error) if !told_once(&error) => Err(error),
-        _ => step(libc::SYNC_FILE_RANGE_WRITE),
-    }
+    unless_told_once(range(&file, offset, length, WAIT_BEFORE))?;
+    range(&file, offset, length, WRITE)
+}
+
+/// As [`clean`], where data go through the file system's journal: what is dirty stays so until that is committed,
+/// which this call does, and waits for. Errors as of [`write_back`].
+pub fn clean_journalled(file: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
+    unless_told_once(range(&file, offset, length, WAIT_BEFORE))?;
+    // All of them in one call have it commit; each by itself does not.
+    let all = WAIT_BEFORE | WRITE | WAIT_AFTER;
+    unless_told_once(range(&file, offset, length, all))
 }
 
 /// Writes back all that is dirty, and waits for it: the next store to any page is a first one. Errors as of
 /// [`clean`].
 pub fn write_back(file: impl AsFd) -> io::Result<()> {
-    match nix::unistd::fdatasync(file).map_err(io::Error::from) {
-        Err(error) if !told_once(&error) => Err(error),
-        _ => Ok(()),
-    }
+    unless_told_once(nix::unistd::fdatasync(file).map_err(io::Error::from))
+}
+
+/// A length that is no number for the kernel means all that follows.
+fn range(file: impl AsFd, offset: u64, length: u64, what: libc::c_uint) -> io::Result<()> {
+    let offset = i64::try_from(offset).map_err(io::Error::other)?;
+    let length = i64::try_from(length).unwrap_or(0);
+    // SAFETY: the call reads and writes no memory of the process.
+    let result = unsafe { libc::sync_file_range(file.as_fd().as_raw_fd(), offset, length, what) };
+    (result == 0)
+        .then_some(())
+        .ok_or_else(io::Error::last_os_error)
 }
 
 /// Calls `sync_file_range` with a file, and with numbers that have it do nothing, for who watches calls.
@@ -124,12 +132,13 @@ pub fn mention(file: impl AsFd, offset: u64, length: u64) {
     }
 }
 
-/// Whether the kernel tells with this error, once, that some write back had failed.
-fn told_once(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EIO | libc::ENOSPC | libc::EDQUOT)
-    )
+/// Without the errors by which the kernel tells, once, that some write back had failed.
+fn unless_told_once(result: io::Result<()>) -> io::Result<()> {
+    let once = |error: &io::Error| {
+        let number = error.raw_os_error();
+        matches!(number, Some(libc::EIO | libc::ENOSPC | libc::EDQUOT))
+    };
+    result.or_else(|error| once(&error).then_some(()).ok_or(error))
 }
 
 const _: () = assert!(size_of::<Raw>() == 8 + LONGEST);

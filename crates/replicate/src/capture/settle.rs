@@ -7,7 +7,8 @@ use super::doubt::Doubts;
 use super::{Capture, Error, Listener, Reading};
 use crate::record::Change;
 
-/// Who tells only where it was written is read from so often, while nothing is synced.
+/// Who tells only where it was written is read from so often, while nothing is synced, and so often a file system
+/// is made to commit its journal that has data in it.
 const JOURNAL: Duration = Duration::from_millis(200);
 
 impl Capture {
@@ -17,7 +18,7 @@ impl Capture {
             Reading::Idle if self.deriver.doubts.is_empty() || !self.ripe() => Ok(false),
             Reading::Idle => {
                 let doubts = std::mem::take(&mut self.deriver.doubts);
-                if self.options.journal {
+                if self.paced() {
                     self.last_reading = Instant::now();
                 }
                 if doubts.values().any(|doubt| doubt.stores) {
@@ -66,7 +67,11 @@ impl Capture {
 
     /// Whether what is in doubt is to be read now: what is written again and again is read once.
     pub(super) fn ripe(&self) -> bool {
-        !self.options.journal || self.wanted || self.epoch == 0 || self.until_ripe().is_zero()
+        !self.paced() || self.wanted || self.epoch == 0 || self.until_ripe().is_zero()
+    }
+
+    fn paced(&self) -> bool {
+        self.options.journal || self.deriver.source.journals_data()
     }
 
     /// For how long what is in doubt may wait yet, if nothing is synced.

@@ -38,6 +38,8 @@ pub(super) struct Source {
     name: File,
     path: PathBuf,
     format: Format,
+    /// It has data in its journal, too.
+    journals_data: bool,
     /// Of an overlay.
     held: Option<Held>,
     /// Directories in which something is mounted on names that were left out for it, when they were listed last.
@@ -90,6 +92,8 @@ impl Source {
                 on: "ext4 with lazytime, which does not tell of all times: mount -o remount,nolazytime".to_owned(),
             });
         }
+        let journals_data = format == Format::Ext4
+            && mounts::has_option(&root, &["data=journal"]).map_err(failed)?;
         let (name, held) = if let Format::Overlay { .. } = format {
             let (name, held) = Held::new(&root).map_err(failed)?;
             (name, Some(held))
@@ -102,6 +106,7 @@ impl Source {
             name,
             path: path.to_owned(),
             format,
+            journals_data,
             held,
             hidden: BTreeSet::new(),
         })
@@ -147,6 +152,11 @@ impl Source {
     /// Whether files may be outside of the tree, and come into it.
     pub(super) fn has_outside(&self) -> bool {
         self.held.is_none() && !self.format.is_first(self.name)
+    }
+
+    /// Whether what is dirty is clean only once the file system has committed its journal.
+    pub(super) fn journals_data(&self) -> bool {
+        self.journals_data
     }
 
     /// Whether it holds the files that it names.
@@ -199,6 +209,9 @@ impl Source {
         };
         let cleaned = match &self.held {
             Some(held) => held.clean(&descriptor, self.format.silent()).map(Some),
+            None if self.journals_data => {
+                handle::clean_journalled(descriptor, offset, length).map(|()| None)
+            }
             None => handle::clean(descriptor, offset, length).map(|()| None),
         };
         cleaned.map_err(|cause| self.failed(file, cause))

@@ -117,7 +117,8 @@ impl Bed {
                 true
             }
             Format::Overlay => self.overlay(&at, name),
-            Format::Ext4Journal => self.image(format, &at, name, "loop,data=journal"),
+            // Nobody waits for its own commits.
+            Format::Ext4Journal => self.image(format, &at, name, "loop,data=journal,commit=300"),
             _ => self.image(format, &at, name, "loop"),
         };
         // A file system's root has entries and attributes of its own.

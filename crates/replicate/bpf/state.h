@@ -112,7 +112,7 @@ static __always_inline void lose_name(struct dentry *dentry)
 
 struct names {
 	struct hlist_node *at;
-	/* Any. A count would have the verifier look at each. */
+	/* Whether any was: were it a count, the verifier would look at each. */
 	__u64 lost;
 };
 

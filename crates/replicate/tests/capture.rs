@@ -7,9 +7,9 @@ mod follow;
 
 use std::collections::BTreeSet;
 use std::env;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::ops::RangeInclusive;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -94,6 +94,35 @@ fn writes_that_find_no_room_are_read() {
         );
         let progress = following.check(tree);
         assert!(progress.dropped > 100, "{progress:?}");
+    });
+}
+
+#[test]
+fn a_call_of_which_only_the_beginning_finds_room_is_read() {
+    on_ext4(|tree| {
+        // There is room for 182 states, of which the call makes three: both directories, and the file by a name
+        // that it keeps.
+        for before in 176..=183 {
+            let place = tree.join(before.to_string());
+            shell(
+                tree,
+                &format!(
+                    "mkdir -p {before}/from {before}/to; cd {before}; touch filler from/a; ln from/a to/b"
+                ),
+            );
+            let small = Options {
+                ring_bytes: 64 << 10,
+                ..Options::default()
+            };
+            let mut following = Following::start(&place, small);
+            following.check(&place);
+            for round in 0..before {
+                let mode = Permissions::from_mode(0o600 + round % 2);
+                fs::set_permissions(place.join("filler"), mode).unwrap();
+            }
+            fs::rename(place.join("from/a"), place.join("to/c")).unwrap();
+            following.check(&place);
+        }
     });
 }
 

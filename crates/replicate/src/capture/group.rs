@@ -83,10 +83,15 @@ impl Deriver {
         }
     }
 
-    /// What was told of calls is not all that they touched.
+    /// What was told of calls is not all that they touched, and nothing may be told of them any more.
     pub(super) fn fall_short(&mut self) {
+        let mut directories = BTreeSet::new();
         for told in self.told.values_mut() {
             told.short = true;
+            directories.extend(told.directories.drain(..));
+        }
+        for directory in directories {
+            self.doubt(directory, Part::Names);
         }
     }
 

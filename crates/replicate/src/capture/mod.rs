@@ -226,7 +226,8 @@ impl Capture {
         self.look(listener)?;
         loop {
             self.poll(listener)?;
-            if !self.deriver.said && self.reached(target)? {
+            // What is reached by giving something up may be in doubt then.
+            if self.reached(target)? && !self.deriver.said {
                 return Ok(true);
             }
             if begun.elapsed() > limit {
@@ -317,7 +318,6 @@ impl Capture {
                 }
             }
             self.doubt_nameless();
-            self.deriver.fall_short();
             self.accounted = counters.dropped;
         }
         if counters.forgotten != self.forgotten {
@@ -328,7 +328,12 @@ impl Capture {
             self.forgotten = counters.forgotten;
         }
         self.order.skip(counters.dropped);
-        self.advance(listener)
+        while self.order.gap() {
+            self.deriver.fall_short();
+            self.advance(listener)?;
+            self.order.skip(counters.dropped);
+        }
+        Ok(())
     }
 
     /// That the last user of a file has left it may have been lost.
@@ -362,7 +367,11 @@ impl Capture {
 
     fn reached(&mut self, number: u64) -> Result<bool, Error> {
         let lost = self.programs.counters()?.dropped;
-        Ok(lost == self.accounted && self.order.reached(number, lost))
+        let reached = lost == self.accounted && self.order.reached(number, lost);
+        if self.order.gap() {
+            self.deriver.fall_short();
+        }
+        Ok(reached)
     }
 
     /// Nothing happens: what has happened is a state of the source.

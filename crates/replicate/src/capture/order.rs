@@ -18,6 +18,8 @@ pub(super) struct Order {
     waiting: BTreeMap<u64, Event>,
     /// Numbers that were given up.
     skipped: u64,
+    /// Some were since it was asked.
+    gap: bool,
     /// Bytes that files got, of events that have not been taken.
     kept: usize,
 }
@@ -33,6 +35,7 @@ impl Order {
             due: VecDeque::new(),
             waiting: BTreeMap::new(),
             skipped: 0,
+            gap: false,
             kept: 0,
         }
     }
@@ -88,7 +91,13 @@ impl Order {
         if self.skipped + missing <= lost {
             self.skipped += first - self.next;
             self.next = *first;
+            self.gap = true;
         }
+    }
+
+    /// Whether numbers were given up since this was asked last: those before them have all been taken.
+    pub(super) fn gap(&mut self) -> bool {
+        std::mem::take(&mut self.gap)
     }
 
     /// Whether every number before `end` has come or is known to be lost; if so, they are done with.
@@ -103,6 +112,7 @@ impl Order {
         if self.waiting.is_empty() && self.skipped + missing <= lost {
             self.skipped += missing;
             self.next = end;
+            self.gap = true;
             return true;
         }
         false

@@ -16,7 +16,7 @@ pub use device::{Buffer, Device};
 pub use error::Error;
 pub use lane::{Argument, Lane, Launch, Recording};
 pub use list::{Backend, Kind, Listed, devices, find};
-pub use standing::Standing;
+pub use standing::{RELAY, Standing};
 pub use times::{Clock, Times};
 
 /// Where a batch lies on its way, in the host's memory.

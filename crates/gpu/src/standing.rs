@@ -8,12 +8,17 @@ use std::thread;
 use crate::device::Inner;
 use crate::{Argument, Device, Error, cuda, opencl};
 
-/// Numbers of the bell, each in a cache line of its own: the batch that is rung for, whether groups shall
-/// leave, and of each group the batch that it is done with. crates/router/gpu/persist.h is the twin.
+/// Numbers of the bell, each in a cache line of its own: the batch that is rung for, the launch whose groups
+/// shall leave, the last launch, and of each group the batch that it is done with.
+/// crates/router/gpu/persist.h is the twin.
 const RUNG: usize = 0;
 const LEAVE: usize = 16;
-const DONE: usize = 32;
+const LAUNCH: usize = 32;
+const DONE: usize = 48;
 const LINE: usize = 16;
+
+/// Bytes of memory of the device by which a kernel's groups tell each other, zeroed before its first launch.
+pub const RELAY: usize = LAUNCH * size_of::<u32>();
 
 /// Looks at what groups say, after which others may run: a device that is a CPU may need this one.
 const OFTEN: u32 = 1 << 7;
@@ -24,12 +29,19 @@ const SELDOM: u32 = 1 << 10;
 #[derive(Debug)]
 pub struct Standing {
     inner: Kinds,
-    groups: usize,
-    /// The last batch's number; 0 is none's.
-    rung: u32,
+    /// The last batch: its number, and how many groups take part. 0 is none's.
+    rung: Rung,
+    launch: u32,
     started: bool,
     /// Bytes of the answers that are on the way.
     expected: Option<usize>,
+}
+
+/// What is rung for: a batch's number, and how many groups take part in it. No batch's number is 0.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rung {
+    number: u16,
+    groups: u16,
 }
 
 #[derive(Debug)]
@@ -57,9 +69,9 @@ impl Standing {
             Inner::Cuda(device) => Kinds::Cuda(cuda::Standing::new(device, kernel, there, back)?),
         };
         Ok(Self {
-            groups: inner.groups(),
             inner,
-            rung: 0,
+            rung: Rung::default(),
+            launch: 0,
             started: false,
             expected: None,
         })
@@ -97,25 +109,42 @@ impl Standing {
         self.stop()?;
         // SAFETY: the caller's.
         unsafe { self.inner.prepare(arguments)? };
-        self.bell(LEAVE).store(0, Ordering::Release);
-        self.inner.launch()?;
+        self.launch()?;
         self.started = true;
         Ok(())
+    }
+
+    fn launch(&mut self) -> Result<(), Error> {
+        self.launch = self.launch.checked_add(1).unwrap_or(1);
+        self.bell(LAUNCH).store(self.launch, Ordering::Release);
+        // A number comes again after 65535 batches: of the last one alone it says something.
+        for group in 0..self.inner.groups() {
+            let done = self.bell(DONE + LINE * group);
+            if done.load(Ordering::Acquire) != self.rung.word() {
+                done.store(0, Ordering::Release);
+            }
+        }
+        self.inner.launch()
     }
 
     pub fn is_started(&self) -> bool {
         self.started
     }
 
-    /// Has it work on what was written, which goes on after this returns; so many bytes come back.
+    /// Has it work on what was written, which is about so many items; that goes on after this returns. So
+    /// many bytes come back.
     ///
     /// # Panics
     /// Before it was started; before the batch before was waited for.
-    pub fn ring(&mut self, back: usize) {
+    pub fn ring(&mut self, items: usize, back: usize) {
         assert!(self.started && self.expected.is_none(), "a batch at a time");
         self.expected = Some(back);
-        self.rung = self.rung.checked_add(1).unwrap_or(1);
-        self.bell(RUNG).store(self.rung, Ordering::Release);
+        let groups = items.div_ceil(self.inner.group()).min(self.inner.groups());
+        self.rung = Rung {
+            number: self.rung.number.checked_add(1).unwrap_or(1),
+            groups: u16::try_from(groups).unwrap_or(u16::MAX).max(1),
+        };
+        self.bell(RUNG).store(self.rung.word(), Ordering::Release);
     }
 
     /// Waits for the batch that is on the way; its output, which is nothing where none is.
@@ -150,7 +179,7 @@ impl Standing {
             return Ok(());
         }
         self.wait()?;
-        self.bell(LEAVE).store(1, Ordering::Release);
+        self.bell(LEAVE).store(self.launch, Ordering::Release);
         self.inner.finish()?;
         self.started = false;
         Ok(())
@@ -159,15 +188,15 @@ impl Standing {
     /// Groups that waited in vain for long have left, all of them as soon as one did: they are called again.
     fn look_after(&mut self) -> Result<(), Error> {
         if !self.inner.is_there()? && !self.is_done() {
-            self.bell(LEAVE).store(0, Ordering::Release);
-            self.inner.launch()?;
+            self.launch()?;
         }
         Ok(())
     }
 
     fn is_done(&self) -> bool {
-        let done = |group| self.bell(DONE + LINE * group).load(Ordering::Acquire) == self.rung;
-        (0..self.groups).all(done)
+        let word = self.rung.word();
+        let done = |group| self.bell(DONE + LINE * group).load(Ordering::Acquire) == word;
+        (0..usize::from(self.rung.groups)).all(done)
     }
 
     fn bell(&self, number: usize) -> &AtomicU32 {
@@ -178,8 +207,15 @@ impl Standing {
 impl Drop for Standing {
     fn drop(&mut self) {
         // The kernel reads and writes the host's memory: it leaves, or the device is gone.
-        self.bell(LEAVE).store(1, Ordering::Release);
+        self.bell(LEAVE).store(self.launch, Ordering::Release);
         let _ = self.inner.finish();
+    }
+}
+
+impl Rung {
+    /// As groups read it.
+    fn word(self) -> u32 {
+        u32::from(self.number) << 16 | u32::from(self.groups)
     }
 }
 
@@ -188,6 +224,14 @@ impl Kinds {
         match self {
             Self::OpenCl(standing) => standing.groups(),
             Self::Cuda(standing) => standing.groups(),
+        }
+    }
+
+    /// Items that a group works on at once.
+    fn group(&self) -> usize {
+        match self {
+            Self::OpenCl(standing) => standing.group(),
+            Self::Cuda(_) => cuda::Standing::GROUP,
         }
     }
 

@@ -67,6 +67,9 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
+    /// Items that a group works on at once.
+    pub(crate) const GROUP: usize = BLOCK as usize;
+
     pub(crate) fn new(
         device: &Device,
         kernel: usize,

@@ -120,6 +120,10 @@ impl Standing {
         self.groups
     }
 
+    pub(crate) fn group(&self) -> usize {
+        self.group
+    }
+
     pub(crate) fn bell(&self) -> &[AtomicU32] {
         self.bell.numbers()
     }

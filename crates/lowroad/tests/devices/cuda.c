@@ -29,7 +29,7 @@ enum {
 
 typedef uint64_t address;
 typedef void (*kernel)(address, address, address, address, address, address, address, address,
-		       address, address, address, address);
+		       address, address, address, address, address);
 
 struct function {
 	kernel run;
@@ -54,7 +54,7 @@ struct work {
 	struct function *function;
 	struct event *event;
 	uint32_t items;
-	address values[12];
+	address values[13];
 	void *to;
 	const void *from;
 	size_t bytes;
@@ -278,7 +278,7 @@ static void run(struct work *work, uint32_t item)
 	/* Of this thread. */
 	*(uint32_t *)dlsym(module, "item") = item;
 	work->function->run(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10],
-			    v[11]);
+			    v[11], v[12]);
 }
 
 /* One thread at a time. */
@@ -414,8 +414,7 @@ int cuModuleLoadData(void **handle, const void *image)
 		return NOT_FOUND;
 	snprintf(path, sizeof(path), "%s/kernels.c", folder);
 	source = fopen(path, "w");
-	fprintf(source, "%s\n_Thread_local u32 item;\nu32 items = %d;\n", (const char *)image,
-		GROUPS);
+	fprintf(source, "%s\n_Thread_local u32 item;\n", (const char *)image);
 	fclose(source);
 	snprintf(command, sizeof(command), "cd %s && cc -O1 -shared -fPIC -o kernels.so kernels.c",
 		 folder);
@@ -437,8 +436,8 @@ int cuModuleGetFunction(struct function **function, void *handle, const char *na
 	(*function)->numbers = 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5;
 	(*function)->parameters = !strncmp(name, "lpm", 3) ? 7 : !strncmp(name, "acl", 3) ? 8 : 9;
 	if ((*function)->stays) {
-		(*function)->numbers = 1 << 3 | 1 << 4 | 1 << 5;
-		(*function)->parameters = 12;
+		(*function)->numbers = 1 << 4 | 1 << 5 | 1 << 6;
+		(*function)->parameters = 13;
 	}
 	if (!strncmp(name, "batch", 5)) {
 		(*function)->numbers = 1 << 1 | (name[6] == 'd' ? 1 << 3 : 0);

@@ -25,6 +25,8 @@ pub(super) struct Resident {
     room: (usize, usize),
     /// Where decisions lie before they are cut.
     scratch: Buffer,
+    /// By which the kernel's groups tell each other of batches.
+    relay: Buffer,
     /// What the kernel was started with.
     started: Option<Tables>,
 }
@@ -35,7 +37,10 @@ impl Resident {
             header::LENGTH + LEAST * size_of::<acl::Key6>(),
             LEAST * size_of::<u32>(),
         );
+        let mut relay = device.buffer(gpu::RELAY)?;
+        device.write(&mut relay, 0, &[0; gpu::RELAY])?;
         Ok(Self {
+            relay,
             standing: device.standing(PERSIST, room.0, room.1)?,
             scratch: scratch(device, result, room.1)?,
             function,
@@ -63,7 +68,7 @@ impl Resident {
         let to = self.standing.input();
         header::write(&input, to);
         write(&mut to[content]);
-        self.standing.ring(width::bytes(keys, tables.bits));
+        self.standing.ring(keys, width::bytes(keys, tables.bits));
         Ok(())
     }
 
@@ -84,6 +89,7 @@ impl Resident {
         let [arena4, arena6] = tables.lists.arenas().map(Argument::Buffer);
         let arguments = [
             Argument::Bell,
+            Argument::Buffer(&self.relay),
             Argument::Input,
             Argument::Output,
             Argument::Number(self.function as u32),

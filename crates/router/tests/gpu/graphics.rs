@@ -3,10 +3,9 @@
 use std::num::NonZeroUsize;
 
 use gpu::{Backend, Kind, Listed, Memory};
-use router::engine::Engine as _;
-use router::gpu::{Copy, Error, Gpu, Launching, Options, Schedule, Width};
+use router::gpu::{Copy, Launching, Options, Schedule, Width};
 
-use super::{agree, contents, frames};
+use super::{able, agree, contents, frames};
 
 /// Reports the skip where there is none.
 fn graphics() -> Vec<Listed> {
@@ -38,12 +37,8 @@ fn every_gpu_decides_as_cpus_do() {
                 streams: NonZeroUsize::new(1 + at % 2).unwrap(),
                 ..Options::of(device.clone())
             };
-            match Gpu::setup(contents.clone(), &options) {
-                Ok(_) => agree(&contents, &frames, &options, &[1, 33, 700, 3000]),
-                Err(Error::Device(gpu::Error::Missing(missing))) => {
-                    sys::require::skip(sys::require::Class::Hardware, &missing.what);
-                }
-                Err(error) => panic!("{options:?}: {error}"),
+            if able(&options) {
+                agree(&contents, &frames, &options, &[1, 33, 700, 3000]);
             }
         }
     }

@@ -1,5 +1,6 @@
-//! Decisions of a device against those of the CPU tables and of the definitions. The device is PoCL's:
-//! this machine's own processor, by the same calls as any other. GPUs decide as well, where there are any.
+//! Decisions of a device against those of the CPU tables and of the definitions. The device is PoCL's, this
+//! machine's own processor, by the same calls as any other, or the one that `LOWROAD_DEVICE` names. GPUs decide
+//! as well, where there are any.
 
 #![expect(
     clippy::unwrap_used,
@@ -25,11 +26,19 @@ use lpm::Layout4;
 use router::cpu::{self, Tables};
 use router::engine::{Contents, Counters, Decision, Engine, Function, Processor, Worker};
 use router::frames::{Frames, Mix};
-use router::gpu::{Copy, Gpu, Options};
+use router::gpu::{Copy, Error, Gpu, Options};
 use router::rules::RuleSet;
 
-/// A device; reports the skip where there is none.
+/// The device that `LOWROAD_DEVICE` names, or else PoCL's.
 fn device() -> Option<Listed> {
+    match std::env::var("LOWROAD_DEVICE") {
+        Ok(name) => Some(gpu::find(&name).unwrap()),
+        Err(_) => emulated(),
+    }
+}
+
+/// PoCL's device; reports the skip where there is none.
+fn emulated() -> Option<Listed> {
     match Backend::OpenCl.devices() {
         Ok(devices) => {
             let device = devices
@@ -45,6 +54,24 @@ fn device() -> Option<Listed> {
             let reason = format!("{missing}: {}", missing.remedy);
             sys::require::skip(sys::require::Class::Core, &reason);
             None
+        }
+    }
+}
+
+/// Whether the device has what the options need; reports the skip where it has not. PoCL has all of it.
+fn able(options: &Options) -> bool {
+    match Gpu::setup(Contents::default(), options) {
+        Err(Error::Device(gpu::Error::Missing(missing))) => {
+            let class = match options.device.kind {
+                gpu::Kind::Cpu => sys::require::Class::Core,
+                gpu::Kind::Gpu | gpu::Kind::Other => sys::require::Class::Hardware,
+            };
+            sys::require::skip(class, &missing.what);
+            false
+        }
+        set_up => {
+            set_up.unwrap();
+            true
         }
     }
 }

@@ -4,12 +4,13 @@ use std::num::NonZeroUsize;
 
 use gpu::Memory;
 use lpm::{NextHop, Prefix4};
+use router::cpu::{self, Tables};
 use router::engine::{Contents, Decision, Engine, Function, Processor, Verdict, Worker};
 use router::forward::Plane;
 use router::frames::Frames;
 use router::gpu::{Copy, Error, Gpu, Launching, Options, Schedule, Width};
 
-use super::{agree, contents, device, frames};
+use super::{able, agree, contents, decide, device, frames};
 
 #[test]
 fn every_schedule_and_every_result_gives_the_same() {
@@ -53,6 +54,9 @@ fn recorded_batches_give_the_same() {
             streams: NonZeroUsize::new(1 + at % 2 * 2).unwrap(),
             ..Options::of(device.clone())
         };
+        if !able(&options) {
+            return;
+        }
         agree(&contents, &frames, &options, &[33, 700]);
     }
     let pageable = Options {
@@ -130,7 +134,40 @@ fn a_kernel_that_stays_gives_the_same() {
             streams: NonZeroUsize::new(1 + at % 2).unwrap(),
             ..Options::of(device.clone())
         };
+        if !able(&options) {
+            return;
+        }
         agree(&contents, &frames, &options, &[33, 400]);
+    }
+}
+
+#[test]
+fn a_kernel_that_stays_takes_batches_of_any_size_one_after_the_other() {
+    let Some(device) = device() else { return };
+    let options = Options {
+        launching: Launching::Persistent,
+        memory: Memory::Mapped,
+        ..Options::of(device)
+    };
+    if !able(&options) {
+        return;
+    }
+    let contents = contents();
+    let frames = frames(&contents, 4000);
+    let tables = Tables::setup(contents.clone(), &cpu::Options::default()).unwrap();
+    let wanted = decide(tables.processor(Function::Both).unwrap(), &frames, 256).0;
+    let gpu = Gpu::setup(contents, &options).unwrap();
+    let mut worker = Worker::new(gpu.processor(Function::Both).unwrap(), 3000);
+    // More of them than numbers that batches have.
+    let sizes = [1, 1000, 129, 1, 3000].into_iter().cycle().take(1000);
+    let mut start = 0;
+    for size in sizes.chain(std::iter::repeat_n(1, 70_000)) {
+        let batch = start..frames.len().min(start + size);
+        worker
+            .decide(batch.clone().map(|at| frames.get(at)))
+            .unwrap();
+        assert_eq!(worker.decisions(), &wanted[batch.clone()], "{batch:?}");
+        start = batch.end % frames.len();
     }
 }
 
@@ -143,6 +180,9 @@ fn a_kernel_that_stays_is_given_other_tables_and_one_packet_at_a_time() {
         result: Width::Compact,
         ..Options::of(device)
     };
+    if !able(&options) {
+        return;
+    }
     let mut gpu = Gpu::setup(Contents::default(), &options).unwrap();
     let mut worker = Worker::new(gpu.processor(Function::Both).unwrap(), 1);
     let all: Prefix4 = "0.0.0.0/0".parse().unwrap();

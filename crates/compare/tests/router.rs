@@ -351,3 +351,27 @@ fn an_engine_counts_wrong_answers_and_adds_up_all() {
     assert_eq!(answers[3]["wrong"], 2, "{}", answers[3]);
     assert_eq!(answers[3]["checksum"], 7 + 3 * 7, "{}", answers[3]);
 }
+
+#[test]
+fn only_what_forwards_needs_the_kernels_firewall() {
+    if !sys::require::root() {
+        return;
+    }
+    let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    for (name, needed) in [("router-crossover", false), ("router-forwarding", true)] {
+        let plan = experiments.join(format!("{name}.toml"));
+        let survey = lowroad(&["compare", path(&plan), "--dry-run"]);
+        let output = Command::new("unshare")
+            .args(["--mount", "sh", "-c"])
+            .arg("mount --bind /dev/null \"$(command -v nft)\" && exec \"$@\"")
+            .arg("sh")
+            .arg(survey.get_program())
+            .args(survey.get_args())
+            .output()
+            .unwrap();
+        succeeded(&output);
+        let said = stdout(&output);
+        assert!(said.contains("baseline"), "{said}");
+        assert_eq!(said.contains("nft is not installed"), needed, "{said}");
+    }
+}

@@ -36,11 +36,14 @@ impl Survey {
         if survey.plan.arms.contains(&plan.baseline) && survey.trials > 0 {
             return Ok(survey);
         }
-        let mut skipped = survey.skipped.iter();
-        let why = skipped.find(|skip| skip.arm == plan.baseline).map_or_else(
-            || "it was left out".to_owned(),
-            |skip| format!("{}; {}", skip.reason, skip.remedy),
-        );
+        // Of the baseline, or else of its loads.
+        let skipped = survey.skipped.iter();
+        let why = skipped
+            .min_by_key(|skip| skip.arm != plan.baseline)
+            .map_or_else(
+                || "it was left out".to_owned(),
+                |skip| format!("{}; {}", skip.reason, skip.remedy),
+            );
         Err(crate::CannotRun(format!(
             "{}: the baseline {} cannot run here: {why}",
             plan.name, plan.baseline

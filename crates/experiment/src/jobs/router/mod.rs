@@ -67,7 +67,9 @@ impl Fit for RouterFit {
     }
 
     fn check_load(&self, load: &Load) -> Result<(), Missing> {
-        forwarding::check_load(load)?;
+        if load.measure.unwrap_or(self.measure) == Measure::Forward {
+            forwarding::check_load(load)?;
+        }
         let Some(path) = &load.file else {
             return Ok(());
         };

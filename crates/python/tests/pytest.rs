@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -39,7 +39,9 @@ fn a_wheel_that_pip_builds_passes_them_too() {
     build
         .env("CARGO_TARGET_DIR", target)
         .env("MATURIN_PEP517_ARGS", "--profile=dev");
+    let alone = library();
     run(build.arg("--wheel-dir").arg(&wheels).arg(PROJECT)).unwrap();
+    drop(alone);
     let wheel = fs::read_dir(&wheels).unwrap().next().unwrap().unwrap();
     check_contents(&python, &wheel.path());
     let mut install = pip(&python, "install");
@@ -88,9 +90,18 @@ fn assemble(package: &Path) {
             symlink(entry.path(), package.join(entry.file_name())).unwrap();
         }
     }
-    let library = profile().join("deps/liblowroad_python.so");
-    assert!(library.is_file(), "{} is missing", library.display());
-    symlink(library, package.join("_native.abi3.so")).unwrap();
+    let _alone = library();
+    let built = profile().join("deps/liblowroad_python.so");
+    assert!(built.is_file(), "{} is missing", built.display());
+    fs::copy(built, package.join("_native.abi3.so")).unwrap();
+}
+
+/// Until it is dropped nobody else builds the library or copies it: a build takes it away for a while.
+fn library() -> File {
+    let lock = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-library.lock");
+    let lock = File::create(lock).unwrap();
+    lock.lock().unwrap();
+    lock
 }
 
 /// Runs the tests over the package in this folder.

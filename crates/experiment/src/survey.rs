@@ -36,10 +36,11 @@ impl Survey {
         if survey.plan.arms.contains(&plan.baseline) && survey.trials > 0 {
             return Ok(survey);
         }
-        // Of the baseline, or else of its loads.
-        let skipped = survey.skipped.iter();
-        let why = skipped
-            .min_by_key(|skip| skip.arm != plan.baseline)
+        let skipped =
+            |whose: &dyn Fn(&Skip) -> bool| survey.skipped.iter().find(|skip| whose(skip));
+        let why = skipped(&|skip| skip.arm == plan.baseline)
+            // Else the loads are: no other arm is why.
+            .or_else(|| skipped(&|skip| !plan.arms.contains(&skip.arm)))
             .map_or_else(
                 || "it was left out".to_owned(),
                 |skip| format!("{}; {}", skip.reason, skip.remedy),
@@ -104,4 +105,55 @@ pub(crate) fn slots(plan: &Plan, fit: &dyn Fit, seed: u64, block: usize) -> Vec<
             .is_ok()
     });
     slots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jobs::Inside;
+
+    /// A machine that lacks an arm, and something that every load needs.
+    struct Poor;
+
+    impl Fit for Poor {
+        fn check(&self, arm: &str) -> Result<(), Missing> {
+            match arm {
+                "tc" => Ok(()),
+                _ => Err(Missing::new("no such arm", "another arm")),
+            }
+        }
+
+        fn check_load(&self, _: &Load) -> Result<(), Missing> {
+            Err(Missing::new("a program is missing", "install it"))
+        }
+
+        fn applies(&self, _: &str, _: &Load) -> Result<(), Missing> {
+            Ok(())
+        }
+
+        fn placed<'a>(&self, _: &'a str) -> Result<Option<&'a str>, Missing> {
+            Ok(None)
+        }
+
+        fn applies_in(&self, _: &str, _: &Load, _: &Inside) -> Result<(), Missing> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_baseline_without_a_load_is_told_what_the_loads_lack() {
+        let mut plan = Plan::find("relay-delay").unwrap();
+        plan.arms = ["xdp", "tc"].map(str::to_owned).to_vec();
+        for (baseline, wanted) in [
+            ("tc", "a program is missing; install it"),
+            ("xdp", "no such arm; another arm"),
+        ] {
+            plan.baseline = baseline.to_owned();
+            let refused = Survey::runnable(&plan, &Poor).unwrap_err().to_string();
+            assert!(
+                refused.contains(&format!("{baseline} cannot run here: {wanted}")),
+                "{refused}"
+            );
+        }
+    }
 }

@@ -29,15 +29,15 @@ const SELDOM: u32 = 1 << 10;
 #[derive(Debug)]
 pub struct Standing {
     inner: Kinds,
-    /// The last batch: its number, and how many groups take part. 0 is none's.
     rung: Rung,
+    /// The last one's number; 0 is none's.
     launch: u32,
     started: bool,
     /// Bytes of the answers that are on the way.
     expected: Option<usize>,
 }
 
-/// What is rung for: a batch's number, and how many groups take part in it. No batch's number is 0.
+/// What was rung for last: a batch's number, and how many groups take part in it. No batch's number is 0.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rung {
     number: u16,

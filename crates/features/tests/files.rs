@@ -260,7 +260,6 @@ fn a_live_run_goes_on_when_there_is_room_again() {
             });
             fs::remove_file(&ballast).unwrap();
             wait_until("another file", || {
-                thread::sleep(Duration::from_millis(40));
                 put(&mut sink);
                 files(disk).len() == 2
             });
@@ -306,6 +305,31 @@ fn files_are_rotated_by_size_and_appear_complete() {
     }
 }
 
+/// How many files of the folder are whole.
+fn complete(folder: &Path) -> usize {
+    let ended = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "parquet");
+    files(folder).iter().filter(|path| ended(path)).count()
+}
+
+#[test]
+fn a_file_without_rows_is_not_rotated() {
+    let folder = tempfile::tempdir().unwrap();
+    // Due at any time.
+    let rotation = Rotation {
+        size: None,
+        every: Some(Duration::ZERO),
+    };
+    let path = folder.path().join("flows.parquet");
+    let mut sink = create(&path, Format::Parquet, rotation, Mode::Live);
+    sink.idle();
+    assert_eq!(complete(folder.path()), 0);
+    sink.write(&Noise(1).batch()).unwrap();
+    sink.idle();
+    assert_eq!(complete(folder.path()), 1, "one with rows is");
+    sink.finish().unwrap();
+    assert_eq!(complete(folder.path()), 1);
+}
+
 #[test]
 fn files_are_rotated_by_time_also_when_nothing_comes() {
     let folder = tempfile::tempdir().unwrap();
@@ -315,23 +339,13 @@ fn files_are_rotated_by_time_also_when_nothing_comes() {
     };
     let path = folder.path().join("flows.parquet");
     let mut sink = create(&path, Format::Parquet, rotation, Mode::Live);
-    let complete = || {
-        let files = files(folder.path());
-        files
-            .iter()
-            .filter(|file| file.extension().is_some_and(|e| e == "parquet"))
-            .count()
-    };
-    thread::sleep(Duration::from_millis(2));
-    sink.idle();
-    assert_eq!(complete(), 0, "a file without rows is not rotated");
     sink.write(&Noise(1).batch()).unwrap();
     wait_until("the file is complete", || {
         sink.idle();
-        complete() == 1
+        complete(folder.path()) == 1
     });
     sink.finish().unwrap();
-    assert_eq!(complete(), 1);
+    assert_eq!(complete(folder.path()), 1);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The real binary: what it prints, and the exit codes scripts rely on.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -80,7 +81,11 @@ fn doctor_names_every_datapath_and_a_remedy_for_what_is_missing() {
 fn comparison_is_done_by_the_program_beside_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let copy = folder.path().join("lowroad");
-    fs::copy(env!("CARGO_BIN_EXE_lowroad"), &copy).expect("a copy");
+    // By a child: what another test starts meanwhile would have our copy open for writing.
+    let copied = Command::new("cp")
+        .args([Path::new(env!("CARGO_BIN_EXE_lowroad")), &copy])
+        .status();
+    assert!(copied.expect("cp starts").success());
     let run = || {
         Command::new(&copy)
             .args(["compare", "relay-delay", "--quick"])

@@ -5,6 +5,7 @@ mod serving;
 
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use features::live::{OFFLOADS, datapaths};
@@ -129,7 +130,11 @@ fn without_rights_every_datapath_says_which_it_needs() {
     }
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("lowroad");
-    std::fs::copy(env!("CARGO_BIN_EXE_lowroad"), &program).unwrap();
+    // By a child: what another test starts meanwhile would have our copy open for writing.
+    let copied = Command::new("cp")
+        .args([Path::new(env!("CARGO_BIN_EXE_lowroad")), &program])
+        .status();
+    assert!(copied.unwrap().success());
     for path in [folder.path(), &program] {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(path, mode).unwrap();

@@ -79,7 +79,7 @@ fn objects(output: &Output) -> Vec<Value> {
 fn every_test_says_what_it_came_to() {
     let (server, at) = serve(&[]);
     let tests = "tcp_stream,udp_stream,tcp_rr,udp_rr,tcp_crr";
-    let arguments = [at.as_str(), "--test", tests, "--duration", "200ms"];
+    let arguments = [at.as_str(), "--test", tests, "--duration", "1s"];
     let all = objects(&run(&[&arguments[..], &["--json"]].concat()));
     let names: Vec<_> = all.iter().map(|it| it["test"].as_str().unwrap()).collect();
     assert_eq!(names.join(","), tests);
@@ -221,21 +221,28 @@ fn a_signal_ends_a_client_that_a_server_keeps_waiting() {
 
 #[test]
 fn a_server_that_dies_fails_the_test_and_what_it_came_to_is_kept() {
-    let (server, at) = serve(&[]);
+    let (mut server, at) = serve(&[]);
     let mut client = Program::start(&[
         "run",
         &at,
         "--test",
         "tcp_rr,udp_stream",
         "--duration",
-        "1s",
+        "3s",
         "--repeat",
         "1000",
         "--json",
     ]);
     let first: Value = serde_json::from_str(&client.line()).unwrap();
     assert_eq!(first["ended_early"], Value::Null);
-    // The next one is under way by then, and not over, also where others have the CPUs.
+    // The next one begins once the server counts it.
+    loop {
+        let told: Value = serde_json::from_str(&server.line()).unwrap();
+        if told["status"]["tests"].as_u64() >= Some(2) {
+            break;
+        }
+    }
+    // It is under way by then, and not over, also where others have the CPUs.
     std::thread::sleep(Duration::from_millis(500));
     server.stop(Signal::SIGKILL);
     let mut rest = String::new();

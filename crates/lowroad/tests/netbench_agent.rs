@@ -118,7 +118,8 @@ fn either_end_may_be_the_agent() {
         for object in &all {
             assert_eq!(object["ended_early"], Value::Null, "{object}");
             assert!(object["near"]["bytes"].as_u64() > Some(0), "{object}");
-            assert!(object["far"]["messages"].as_u64() > Some(0), "{object}");
+            // Where others have the CPUs, that end may open its window after the last message.
+            assert!(object["far"]["all_messages"].as_u64() > Some(0), "{object}");
         }
         assert_eq!(server.end()["ended"]["tests"], 5);
         let said = all.iter().map(|object| {

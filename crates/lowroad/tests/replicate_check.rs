@@ -57,8 +57,13 @@ printf A | dd of=image bs=1 seek=$at conv=notrunc status=none
 dd if=disk/app/marked iflag=nocache count=0 status=none
 head -n 1 disk/app/marked | grep -q '^A line'
 until_is source '"mended": 1'
-rounds=$("$1" replicate --json status --control source.sock | grep -o '"rounds": [0-9]*' | grep -o '[0-9]*')
-until_is source "\"rounds\": $((rounds + 5))"
+count() {
+    "$program" replicate --json status --control source.sock | grep -o "\"$1\": [0-9]*" | grep -o '[0-9]*$'
+}
+rounds=$(count rounds)
+until test "$(count rounds)" -ge $((rounds + 5)); do
+    sleep 0.1
+done
 kill $busy
 wait $busy || true
 "$1" replicate --json status --control source.sock >status.json

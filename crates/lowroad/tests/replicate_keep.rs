@@ -140,8 +140,16 @@ writes() {
         sync disk/app/data
     done
 }
+equal() {
+    until "$1" replicate verify log --against disk/app | grep -q '^equal'; do
+        kill -0 $run
+        sleep 0.05
+    done
+}
 for round in 1 2; do
     writes
+    # Those are on the disk; the log may not have all of them yet.
+    equal "$1"
     until test $(value "$1" log_bytes) -lt 1048576; do
         kill -0 $run
         sleep 0.05
@@ -151,9 +159,7 @@ first=$(value "$1" log_first_epoch)
 test $first -gt 40
 "$1" replicate status --control run.sock | grep -q "^app  running  .*  log bytes [0-9]*  from epoch $first$"
 "$1" replicate restore log --out copy --epoch $first >restored
-until "$1" replicate verify log --against disk/app | grep -q '^equal'; do
-    sleep 0.05
-done
+equal "$1"
 kill -TERM $run
 wait $run
 echo later >disk/app/later

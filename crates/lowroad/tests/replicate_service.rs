@@ -84,7 +84,11 @@ scrape() {
         $1 correct-horse-battery-staple >&3
     cat <&3
 }
-scrape $(grep -o '"http":"127.0.0.1:[0-9]*' source.said | grep -o '[0-9]*$') >metrics
+# An epoch without a change may just have been written.
+: >metrics
+until grep -q '^lowroad_replicate_lag_records{part="serve-1",kind="serve"} 0$' metrics; do
+    scrape $(grep -o '"http":"127.0.0.1:[0-9]*' source.said | grep -o '[0-9]*$') >metrics
+done
 kill -KILL $edge
 wait $edge || true
 echo meanwhile >disk/app/meanwhile
@@ -302,7 +306,7 @@ fn a_first_copy_tells_how_far_it_is() {
     let count = |what: &str| counts[what].as_u64().unwrap();
     assert!(count("doubtful_files") > 0, "{counts:#}");
     assert!(
-        (1..100_000).contains(&count("read_back_bytes")),
+        (1..600_000).contains(&count("read_back_bytes")),
         "{counts:#}"
     );
     assert!(

@@ -13,6 +13,7 @@ use std::thread;
 use common::start;
 use replicate::ship::nats::{Error, Publisher};
 use replicate::ship::tcp::{Made, make};
+use servers::wait_until;
 use ship::{STEP, options, single, write};
 
 const PLAIN: &str = r#"{"headers":true,"max_payload":1048576}"#;
@@ -53,8 +54,10 @@ fn a_server_that_has_no_room_for_another_connection_is_waited_for() {
     encrypted.tls(Some(&keys.join("ca.pem")), None).unwrap();
     for (server, what) in [(plain, busy), (encrypted, "too many connections")] {
         let mut source = Publisher::new(&log, server, single()).unwrap();
-        let waiting = source.step(STEP).unwrap().waiting.unwrap();
-        assert!(waiting.contains(what), "{waiting}");
+        wait_until(what, || {
+            let waiting = source.step(STEP).unwrap().waiting;
+            waiting.is_some_and(|waiting| waiting.contains(what))
+        });
     }
 }
 
@@ -68,7 +71,12 @@ fn a_server_that_takes_no_such_client_is_not() {
     ] {
         let server = options(&answering(PLAIN, answer), None);
         let mut source = Publisher::new(folder.path(), server, single()).unwrap();
-        let error = source.step(STEP).unwrap_err();
+        let mut failed = None;
+        wait_until(answer, || {
+            failed = source.step(STEP).err();
+            failed.is_some()
+        });
+        let error = failed.unwrap();
         let refused = matches!(error, Error::Nats(nats::Error::Refused { .. }));
         assert!(refused, "{error}");
     }

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use bed::file_system::{Format, within};
 use follow::{Ends, Following, shell};
@@ -60,6 +61,10 @@ fn of_a_file_that_is_stored_to_without_pause_the_rest_is_read_once() {
                         }
                     }
                 });
+                // An event that has its number and is not there yet holds up all reading.
+                let deadline = Instant::now() + Duration::from_secs(60);
+                let all = before + (PAGES * PAGE) as u64;
+                while following.poll().read_back < all && Instant::now() < deadline {}
                 for _ in 0..30 {
                     following.poll();
                 }

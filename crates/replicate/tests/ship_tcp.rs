@@ -43,10 +43,12 @@ fn replicas(count: usize) {
     for number in 0..count {
         assert!(read(&bed.copy(number)) == source);
     }
-    let status = until(&server, |status| status.replicas.is_empty());
+    // Replicas read the log themselves: they can have all of it before the server has looked at its end.
+    let status = until(&server, |status| {
+        status.replicas.is_empty() && status.tip.number == last
+    });
     assert_eq!(status.counts.welcomed, count as u64);
     assert_eq!(status.counts.ended, count as u64);
-    assert_eq!(status.tip.number, last);
 }
 
 #[test]

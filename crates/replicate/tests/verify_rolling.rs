@@ -254,14 +254,12 @@ fn however_much_differs_none_of_it_is_mended_by_itself() {
 fn what_has_just_changed_waits_for_the_log() {
     let mut followed = Followed::new();
     fs::write(followed.tree("d/2"), "12345678").unwrap();
-    let looked = followed
-        .rolling
-        .look(followed.now(), u64::MAX, &mut on)
-        .unwrap();
+    let now = followed.now();
+    let looked = followed.rolling.look(now, u64::MAX, &mut on).unwrap();
     assert!(looked.round && followed.rolling.is_open());
     // The log has had nothing since: nothing is to be looked at, and nothing differs.
     for _ in 0..5 {
-        let looked = followed.again(followed.now());
+        let looked = followed.again(now);
         assert_eq!((looked.bytes, looked.differing.len()), (0, 0));
     }
     assert!(followed.rolling.is_open());

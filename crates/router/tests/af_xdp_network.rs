@@ -115,8 +115,15 @@ impl Rig {
         network::print(self.host(host), command)
     }
 
+    /// Until three answers have come. Of two, the last is waited for by `-W` no longer than twice what they took.
     fn ping(&self, to: IpAddr) -> (bool, String) {
-        self.print("client", &format!("ping -n -c 3 -i 0.05 -W 3 {to}"))
+        self.print("client", &format!("ping -n -c 3 -i 0.05 -w 30 {to}"))
+    }
+
+    /// No answer comes.
+    fn ping_in_vain(&self, to: IpAddr) {
+        let (worked, said) = self.print("client", &format!("ping -n -c 3 -i 0.05 -W 3 {to}"));
+        assert!(!worked, "{said}");
     }
 
     /// A conversation of a mebibyte in each direction.
@@ -163,7 +170,7 @@ fn tcp_and_ping_pass_without_the_kernel() {
         let before = rig.counters().forwarded;
         rig.converse(family);
         let (worked, said) = rig.ping(rig.server(family));
-        assert!(worked && said.contains("3 received"), "{said}");
+        assert!(worked, "{said}");
         await_that("all are counted", || {
             rig.counters().forwarded > before + 100
         });
@@ -210,7 +217,7 @@ fn what_cannot_be_forwarded_reaches_the_kernel() {
     for family in FAMILIES {
         // No neighbour is known: the kernel forwards.
         let (worked, said) = rig.ping(rig.server(family));
-        assert!(worked && said.contains("3 received"), "{said}");
+        assert!(worked, "{said}");
         // A batch is counted once its frames have left.
         await_that("both directions", || rig.given(Given::Unresolved) >= 6);
         assert_eq!(rig.counters().forwarded, 0);
@@ -224,7 +231,7 @@ fn what_cannot_be_forwarded_reaches_the_kernel() {
             said.contains(&near.to_string()) && said.contains("exceeded"),
             "{said}"
         );
-        let long = format!("ping -n -c 1 -W 3 -M do -s 1440 {server}");
+        let long = format!("ping -n -c 1 -W 30 -M do -s 1440 {server}");
         let (worked, said) = rig.print("client", &long);
         assert!(!worked && said.contains("1400"), "{said}");
         // This host answers, by either of its addresses.
@@ -238,7 +245,7 @@ fn what_cannot_be_forwarded_reaches_the_kernel() {
     let near = rig.address("router", "client", Family::V4);
     let (worked, said) = rig.print("client", &format!("ip route add 8.8.8.8 via {near}"));
     assert!(worked, "{said}");
-    let (worked, said) = rig.print("client", "ping -n -c 1 -W 3 8.8.8.8");
+    let (worked, said) = rig.print("client", "ping -n -c 1 -W 30 8.8.8.8");
     assert!(!worked && said.contains("nreachable"), "{said}");
     await_that("the one without a route", || rig.given(Given::NoRoute) >= 1);
     assert_eq!(rig.given(Given::NoRoute), 1);
@@ -286,8 +293,8 @@ fn rules_drop_what_is_forwarded_and_leave_this_host_alone() {
         ..RuleSet::default()
     };
     rig.plane.rules(&everything).unwrap();
-    let (worked, _) = rig.ping(rig.server(Family::V4));
-    assert!(!worked, "nothing is forwarded");
+    // Nothing is forwarded.
+    rig.ping_in_vain(rig.server(Family::V4));
     let near = rig.address("router", "client", Family::V4);
     let (worked, said) = rig.ping(near);
     assert!(worked, "{said}");
@@ -329,7 +336,7 @@ fn a_device_decides_about_what_comes_by_devices() {
     for family in FAMILIES {
         let before = rig.counters().forwarded;
         let (worked, said) = rig.ping(rig.server(family));
-        assert!(worked && said.contains("3 received"), "{said}");
+        assert!(worked, "{said}");
         // Answers can arrive before their batch is counted, which is once its frames have left.
         await_that("both directions", || rig.counters().forwarded >= before + 6);
     }
@@ -345,8 +352,8 @@ fn a_device_decides_about_what_comes_by_devices() {
     let drop = Forwarding::Drop;
     rig.plane.next_hop(Family::V4, hop(GROUP), &drop).unwrap();
     rig.plane.route4(prefix, Some(hop(GROUP))).unwrap();
-    let (worked, _) = rig.ping(server.into());
-    assert!(!worked, "its route leads nowhere");
+    // Its route leads nowhere.
+    rig.ping_in_vain(server.into());
     await_that("the packets are dropped", || {
         rig.counters().dropped_by_route >= 3
     });

@@ -120,7 +120,7 @@ fn what_bird_writes_is_read() {
     ));
     let birdc = |command: &str| net.run(&format!("birdc -s {at}/socket '{command}'"));
     // Routes become reachable when BIRD has seen the devices.
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while !birdc("show route").contains("via fe80::1") {
         assert!(std::time::Instant::now() < deadline, "BIRD has no routes");
     }

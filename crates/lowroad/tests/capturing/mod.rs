@@ -26,6 +26,7 @@ pub(crate) const TOKEN: &str = "correct-horse-battery-staple";
 pub(crate) const ADDRESS: &str = "127.0.0.1:8641";
 pub(crate) const FRAMES: u64 = 300;
 pub(crate) const FLOWS: u64 = 10;
+const ERRORS: &str = "errors";
 
 /// A capture on the device `near`, killed when dropped.
 pub(crate) struct Capture {
@@ -53,6 +54,7 @@ impl Capture {
         let token = folder.path().join("token");
         fs::write(&token, format!("{TOKEN}\n")).unwrap();
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+        let errors = fs::File::create(folder.path().join(ERRORS)).unwrap();
         let mut command = live(&["near", "--json"]);
         command
             .args(["--metrics", ADDRESS, "--metrics-token"])
@@ -61,7 +63,7 @@ impl Capture {
             .arg(folder.path().join("flows.csv"))
             .args(more)
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .stderr(errors);
         let child = home.run(|| command.spawn().unwrap());
         Self {
             child: Some(child),
@@ -99,9 +101,16 @@ impl Capture {
         kill(Pid::from_raw(id.cast_signed()), signal).unwrap();
     }
 
+    /// What it has warned of so far.
+    pub(crate) fn warned(&self) -> String {
+        fs::read_to_string(self.folder.path().join(ERRORS)).unwrap()
+    }
+
     /// What it has said at its end.
     pub(crate) fn end(&mut self) -> Output {
-        self.child.take().unwrap().wait_with_output().unwrap()
+        let mut output = self.child.take().unwrap().wait_with_output().unwrap();
+        output.stderr = self.warned().into_bytes();
+        output
     }
 }
 

@@ -25,8 +25,10 @@ fn the_time_of_a_run_from_a_socket_is_not_gone_while_the_device_builds_what_it_r
     let (from, to) = ("198.51.100.1:9", "10.0.0.1:80");
     let frame = build::udp(from.parse().unwrap(), to.parse().unwrap()).frame();
     while !receiver.ended().unwrap() {
-        // Refused once it has ended.
-        let _ = receiver.sender.send(&frame);
+        // A batch at once: it is waited for no longer than a run lasts. Refused once it has ended.
+        for _ in 0..16 {
+            let _ = receiver.sender.send(&frame);
+        }
         thread::sleep(Duration::from_millis(1));
     }
     let told = json(&receiver.output());

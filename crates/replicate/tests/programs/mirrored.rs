@@ -7,6 +7,7 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use replicate::apply::{self, Replica};
@@ -124,7 +125,9 @@ pub(crate) fn kill_all(program: &mut Child) {
     kill(id, Signal::SIGSTOP).unwrap();
     let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
     for child in children.split_whitespace() {
-        kill(Pid::from_raw(child.parse().unwrap()), Signal::SIGKILL).unwrap();
+        // One that had ended may be reaped meanwhile.
+        let ended = kill(Pid::from_raw(child.parse().unwrap()), Signal::SIGKILL);
+        assert!(matches!(ended, Ok(()) | Err(Errno::ESRCH)), "{ended:?}");
     }
     program.kill().unwrap();
     program.wait().unwrap();

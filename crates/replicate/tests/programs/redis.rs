@@ -130,6 +130,9 @@ impl Server {
             "100000",
             "-d",
             "100",
+            // Of one command after the other, again and again: only the first makes keys.
+            "-n",
+            "5000",
             "-l",
             "-q",
         ]);

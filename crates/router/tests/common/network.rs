@@ -9,7 +9,7 @@ use lpm::NextHop;
 use router::forward::{Adjacency, Family};
 use testbed::{Host, HostSpec, LinkKind, LinkSpec, Neighbours, Topology};
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn topology(neighbours: Neighbours, server_mtu: u32) -> Topology {
     let mut topology = Topology::default();

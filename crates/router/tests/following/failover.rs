@@ -150,10 +150,13 @@ impl Rig {
         let first = stream.begun();
         let event_ns = listener.join().unwrap();
         stream.goes_on(BETWEEN);
+        let end = stream.begun();
+        // Before that it could still be on its way here, and meet the next change.
+        stream.arrived(end);
         Phase {
             by,
             first,
-            end: stream.begun(),
+            end,
             event_ns,
         }
     }
@@ -264,16 +267,21 @@ impl Stream {
         }
     }
 
-    /// Ends it once what begins now has arrived. Packets of one way do not overtake each other, so that all
-    /// before have arrived, too, or never will.
-    fn finish(self) -> Outcome {
-        let end = self.begun();
+    /// Waits until this packet has arrived, or one behind it.
+    fn arrived(&self, end: u64) {
         let started = Instant::now();
         let arrived = |got: &Mutex<Vec<u64>>| got.lock().unwrap().last() >= Some(&end);
         while !self.shared.got.iter().any(arrived) {
             assert!(started.elapsed() < PATIENCE, "packet {end} does not arrive");
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Ends it once what begins now has arrived. Packets of one way do not overtake each other, so that all
+    /// before have arrived, too, or never will.
+    fn finish(self) -> Outcome {
+        let end = self.begun();
+        self.arrived(end);
         self.shared.stop.store(true, Ordering::SeqCst);
         let sent_ns = self.sender.join().unwrap();
         let mut by: BTreeMap<u64, Vec<usize>> = BTreeMap::new();

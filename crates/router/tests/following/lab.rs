@@ -211,12 +211,19 @@ pub(crate) fn assert_agree(space: &Space, followed: &Followed, addresses: &[IpAd
             link.map_or_else(|| index.to_string(), |link| link.name.clone())
         };
         for to in addresses {
-            let kernels = kernels_way(&mut netlink, &names, *to);
-            let ours = followed.with(|follow| followed_ways(follow, *to));
-            assert!(
-                ours.contains(&kernels),
-                "{to}: the kernel {kernels}, we {ours:?}"
-            );
+            // A daemon may be changing it: some take a route away before they add it again.
+            let started = Instant::now();
+            loop {
+                let kernels = kernels_way(&mut netlink, &names, *to);
+                let ours = followed.with(|follow| followed_ways(follow, *to));
+                if ours.contains(&kernels) {
+                    break;
+                }
+                assert!(
+                    started.elapsed() < PATIENCE,
+                    "{to}: the kernel {kernels}, we {ours:?}"
+                );
+            }
         }
     });
 }

@@ -106,6 +106,8 @@ fn what_a_driver_leaves_of_a_batch_is_dropped_at_transmit() {
         let [forwarded, dropped] = ends();
         forwarded + dropped == DATAGRAMS && dropped >= DATAGRAMS / 3
     });
+    // What is counted as forwarded may still be in a batch that the driver has not seen.
+    router::xdp::settle();
     rig.arrive(&receiver, ends()[0]);
     assert_eq!(ends().iter().sum::<u64>(), DATAGRAMS);
     for end in [End::Forwarded, End::DroppedAtTransmit] {

@@ -33,8 +33,9 @@ fn tcp_udp_and_ping_pass_without_the_kernel() {
             rig.converse(family);
             rig.ask(family);
             let server = rig.server(family);
-            let (worked, said) = rig.print("client", &format!("ping -n -c 3 -i 0.05 {server}"));
-            assert!(worked && said.contains("3 received"), "{said}");
+            let (worked, said) =
+                rig.print("client", &format!("ping -n -c 3 -i 0.05 -w 30 {server}"));
+            assert!(worked, "{said}");
             assert!(rig.packets(End::Forwarded) > before + 100);
         }
         let counters = rig.xdp.counters().unwrap();
@@ -74,7 +75,7 @@ fn errors_are_the_kernels_to_send() {
             said.contains(&near.to_string()) && said.contains("exceeded"),
             "{said}"
         );
-        let trace = format!("traceroute {flag} -n -q 1 -w 2 {server}");
+        let trace = format!("traceroute {flag} -n -q 1 -w 30 {server}");
         let (worked, said) = rig.print("client", &trace);
         let hops: Vec<_> = said.lines().skip(1).collect();
         assert!(worked && hops.len() == 2, "{said}");
@@ -101,7 +102,7 @@ fn errors_are_the_kernels_to_send() {
         }),
     );
     assert!(worked, "{said}");
-    let (worked, said) = rig.print("client", &format!("ping -n -c 1 -W 2 {nobody}"));
+    let (worked, said) = rig.print("client", &format!("ping -n -c 1 -W 30 {nobody}"));
     assert!(!worked && said.contains("nreachable"), "{said} {server}");
     assert_eq!(rig.packets(End::NoRoute), 1);
 }

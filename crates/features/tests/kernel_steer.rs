@@ -36,6 +36,8 @@ fn settings(cpus: [usize; 2]) -> Settings {
     options.timers.idle_ns = 1 << 60;
     options.timers.active_ns = 1 << 60;
     options.timers.linger_ns = None;
+    let gaps = &mut options.timers.gaps;
+    (gaps.active_ns, gaps.subflow_ns, gaps.bulk_ns) = (1 << 60, 1 << 60, 1 << 60);
     Settings {
         options,
         verdict: Verdict::Tap,

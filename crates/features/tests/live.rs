@@ -86,6 +86,15 @@ fn frames() -> Vec<Vec<u8>> {
     frames
 }
 
+/// No time decides anything: frames are sent when the sender has its turn.
+fn options() -> Options {
+    let mut options = Options::default();
+    options.timers.linger_ns = Some(1 << 60);
+    let gaps = &mut options.timers.gaps;
+    (gaps.active_ns, gaps.subflow_ns, gaps.bulk_ns) = (1 << 60, 1 << 60, 1 << 60);
+    options
+}
+
 /// What the frames of a capture give, a microsecond apart.
 fn expected(frames: &[Vec<u8>], schema: &'static Schema) -> Vec<String> {
     let mut writer = Writer::new(Vec::new(), ETHERNET).unwrap();
@@ -93,7 +102,7 @@ fn expected(frames: &[Vec<u8>], schema: &'static Schema) -> Vec<String> {
         writer.write(time, frame).unwrap();
     }
     let run = Run {
-        options: Options::default(),
+        options: options(),
         schema,
     };
     let keeper = Keeper::default();
@@ -193,7 +202,7 @@ fn compare(
         change(&mut plan);
         let mut running = datapath.start(&plan).unwrap();
         send(left, &sent);
-        wait(&mut running, sent.len());
+        wait(&mut running, sent.len() as u64);
         let ended = running.stop();
         assert_eq!(ended.failed, None);
         (keeper.rows(), ended.counters)
@@ -207,9 +216,11 @@ fn compare(
     assert_eq!(rows, expected, "{what}");
 }
 
-/// Starts what is to see frames in turn, sends them, and says how many each has seen.
+/// Starts what is to see frames in turn, sends them, waits until each has seen as many as expected, and says how
+/// many each has seen.
 fn seen_by(
     plans: Vec<(&'static str, Plan)>,
+    expected: [u64; 2],
     from: impl Fn(u32, u32) -> u32 + Send + 'static,
 ) -> Vec<u64> {
     let frames = frames();
@@ -223,7 +234,9 @@ fn seen_by(
         });
         let mut started: Vec<Running> = started.collect();
         send(from(left, right), &frames);
-        wait(&mut started[0], frames.len());
+        for (running, frames) in started.iter_mut().zip(expected) {
+            wait(running, frames);
+        }
         let ended = started.into_iter().map(|running| running.stop().counters);
         ended
             .map(|counters| counters.account.seen.packets)
@@ -255,8 +268,8 @@ fn a_tap_drops_what_it_counts_and_nothing_else_does() {
                 ..plan(0, schema_for(name), &keeper)
             };
             let plans = vec![(tap, plan(is_tap, tap)), (behind, plan(false, behind))];
-            let seen = seen_by(plans, |left, _| left);
-            assert_eq!(seen, [frames, passed], "{tap}");
+            let expected = [frames, passed];
+            assert_eq!(seen_by(plans, expected, |left, _| left), expected, "{tap}");
         }
     }
 }
@@ -279,9 +292,10 @@ fn what_is_sent_is_told_from_what_comes_in() {
                 .map(|&direction| (name, plan(name, direction)));
             plans.collect()
         };
-        let sent = seen_by(plans(&[Direction::Both, Direction::In]), |_, right| right);
+        let plans = || plans(&[Direction::Both, Direction::In]);
+        let sent = seen_by(plans(), [frames, 0], |_, right| right);
         assert_eq!(sent, [frames, 0], "{name}");
-        let received = seen_by(plans(&[Direction::Both, Direction::In]), |left, _| left);
+        let received = seen_by(plans(), [frames, frames], |left, _| left);
         assert_eq!(received, [frames, frames], "{name}");
     }
     let out = |first| {
@@ -290,11 +304,13 @@ fn what_is_sent_is_told_from_what_comes_in() {
             ("tc-flow", plan("tc-flow", Direction::Out)),
         ]
     };
+    let all = [frames, frames];
+    assert_eq!(seen_by(out(Direction::Both), all, |_, right| right), all);
+    let incoming = [frames, 0];
     assert_eq!(
-        seen_by(out(Direction::Both), |_, right| right),
-        [frames, frames]
+        seen_by(out(Direction::In), incoming, |left, _| left),
+        incoming
     );
-    assert_eq!(seen_by(out(Direction::In), |left, _| left), [frames, 0]);
 }
 
 #[test]
@@ -389,7 +405,7 @@ fn plan(ifindex: u32, schema: &'static Schema, keeper: &Keeper) -> Plan {
     Plan {
         interface: "right".to_owned(),
         ifindex,
-        options: Options::default(),
+        options: options(),
         schema,
         direction: Direction::In,
         promiscuous: false,
@@ -404,10 +420,10 @@ fn plan(ifindex: u32, schema: &'static Schema, keeper: &Keeper) -> Plan {
 }
 
 /// Waits until the datapath has told of all frames.
-fn wait(running: &mut Running, frames: usize) {
+fn wait(running: &mut Running, frames: u64) {
     let deadline = Instant::now() + Duration::from_secs(20);
     let seen = |counters: LiveCounters| counters.account.seen.packets + counters.no_room;
-    while seen(running.counters()) < frames as u64 {
+    while seen(running.counters()) < frames {
         assert!(Instant::now() < deadline, "{:?}", running.counters());
         assert_eq!(running.failed(), None);
         thread::sleep(Duration::from_millis(20));

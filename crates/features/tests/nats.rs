@@ -296,5 +296,10 @@ fn a_live_run_counts_what_a_missing_server_does_not_get() {
     });
     assert_eq!(summary.rows + summary.lost_rows, rows);
     let stored = Client::connect(port).count();
-    assert_eq!(stored, summary.rows);
+    // A server that answers nothing for seconds at the end is given up: what it stored by then counts as lost.
+    let given_up = summary.output.is_some();
+    assert!(
+        stored == summary.rows || given_up && stored > summary.rows,
+        "{stored} stored: {summary:?}"
+    );
 }

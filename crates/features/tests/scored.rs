@@ -109,16 +109,17 @@ fn rows_are_read_however_another_program_compressed_them() {
     }
 }
 
-/// Answers once it is told to.
-struct Slow(Receiver<()>, Vec<String>);
+/// Says that it has rows, and answers once it is told to.
+struct Slow(Sender<()>, Receiver<()>, Vec<String>);
 
 impl Scorer for Slow {
     fn classes(&self) -> &[String] {
-        &self.1
+        &self.2
     }
 
     fn score(&mut self, rows: &RecordBatch) -> Result<Scores, String> {
-        let _told = self.0.recv();
+        let _heard = self.0.send(());
+        let _told = self.1.recv();
         Ok(Scores {
             classes: vec![0; rows.num_rows()],
             probabilities: vec![1.0; rows.num_rows()],
@@ -126,16 +127,17 @@ impl Scorer for Slow {
     }
 }
 
-fn slow() -> (Sender<()>, Box<Slow>) {
-    let (go, wait) = channel();
-    (go, Box::new(Slow(wait, vec!["benign".to_owned()])))
+fn slow() -> (Receiver<()>, Sender<()>, Box<Slow>) {
+    let ((says, begun), (go, wait)) = (channel(), channel());
+    let slow = Slow(says, wait, vec!["benign".to_owned()]);
+    (begun, go, Box::new(slow))
 }
 
 #[test]
 fn rows_that_wait_too_long_go_without_a_score() {
     let batch = rows();
     let kept = Keeper::default();
-    let (go, slow) = slow();
+    let (begun, go, slow) = slow();
     let backlog = Backlog::default();
     let scored = Scored::new(
         Box::new(kept.clone()),
@@ -147,9 +149,8 @@ fn rows_that_wait_too_long_go_without_a_score() {
     let mut queue = Queue::start_counting(Box::new(scored), Mode::Live, backlog.clone()).unwrap();
     queue.write(&batch).unwrap();
     // Its thread has the first one in its hands, and waits.
-    while backlog.batches() > 0 {
-        std::thread::yield_now();
-    }
+    begun.recv().unwrap();
+    assert_eq!(backlog.batches(), 0);
     for _ in 0..20 {
         queue.write(&batch).unwrap();
     }
@@ -212,7 +213,7 @@ fn rows_that_a_model_has_no_answer_for_are_written_and_counted() {
 fn a_whole_input_waits_for_its_scores() {
     let batch = rows();
     let kept = Keeper::default();
-    let (go, slow) = slow();
+    let (_begun, go, slow) = slow();
     let scored = Scored::new(Box::new(kept.clone()), slow, &batch.schema(), None);
     let unscored = scored.unscored();
     let mut queue = Queue::start(Box::new(scored), Mode::Whole).unwrap();

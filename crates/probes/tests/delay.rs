@@ -1,11 +1,11 @@
 //! The delay probes on real packets between namespaces.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use netdev::{LinkSpec, Netlink};
+use netdev::{LinkSpec, NeighbourState, Netlink};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::UdpGsoSegment;
 use packet::payload::Header;
@@ -14,6 +14,10 @@ use sys::ethtool::Ethtool;
 use sys::netns::{self, Namespace};
 
 const RUN: u32 = 4711;
+/// Of the two ends of the cable.
+const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 8, 1], [2, 0, 0, 0, 8, 2]];
+/// How long the tests wait for what must come, on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A namespace whose name is removed with it.
 struct Space {
@@ -25,7 +29,11 @@ impl Space {
     fn new(part: &str) -> Self {
         let name = format!("lr-{}-probes-{part}", std::process::id());
         let namespace = Namespace::create(&name).unwrap();
-        Self { name, namespace }
+        let space = Self { name, namespace };
+        // Local IPv6 routes need a loopback that is up.
+        let up = LinkSpec::unnamed().up();
+        space.netlink().set_link(1, &up).unwrap();
+        space
     }
 
     fn netlink(&self) -> Netlink {
@@ -36,6 +44,16 @@ impl Space {
         Point {
             namespace: self.namespace.try_clone().unwrap(),
             ifindex: self.netlink().link_by_name("eth0").unwrap().index,
+        }
+    }
+
+    /// The kernel adds the local route of an IPv6 address some time after the address.
+    fn wait_until_local(&self, address: IpAddr) {
+        let mut netlink = self.netlink();
+        let deadline = Instant::now() + PATIENCE;
+        while !netlink.route_to(address, None, None).unwrap().local {
+            assert!(Instant::now() < deadline, "{address} takes no packets");
+            std::thread::yield_now();
         }
     }
 
@@ -51,24 +69,38 @@ impl Drop for Space {
     }
 }
 
-/// Two namespaces with a cable between their eth0: 10.8.0.1 and .2, fd08::1 and ::2.
+/// The addresses of one end of the cable.
+fn addresses(host: usize) -> [IpAddr; 2] {
+    [format!("10.8.0.{host}"), format!("fd08::{host}")].map(|text| text.parse().unwrap())
+}
+
+/// Two namespaces with a cable between their eth0: 10.8.0.1 and .2, fd08::1 and ::2. Each end knows
+/// the other: what waits for an answer may be discarded.
 fn cable(near: &Space, far: &Space) {
-    let end = || LinkSpec::new("eth0");
+    let end = |mac| LinkSpec::new("eth0").mac(mac);
     near.netlink()
-        .add_veth(&end().up(), &end().namespace(far.namespace.as_fd()))
+        .add_veth(
+            &end(MACS[0]).up(),
+            &end(MACS[1]).namespace(far.namespace.as_fd()),
+        )
         .unwrap();
     for (space, host) in [(near, 1), (far, 2)] {
         let index = space.point().ifindex;
-        let up = LinkSpec::unnamed().up();
-        space.netlink().set_link(index, &up).unwrap();
-        let address = |text: String| text.parse().unwrap();
+        let mut netlink = space.netlink();
+        netlink.set_link(index, &LinkSpec::unnamed().up()).unwrap();
+        let [v4, v6] = addresses(host);
+        netlink
+            .add_addresses(&[(index, v4, 24), (index, v6, 64)])
+            .unwrap();
+    }
+    for (space, host) in [(near, 1), (far, 2)] {
+        let index = space.point().ifindex;
+        let other = addresses(3 - host).map(|address| (index, address, MACS[2 - host]));
         space
             .netlink()
-            .add_addresses(&[
-                (index, address(format!("10.8.0.{host}")), 24),
-                (index, address(format!("fd08::{host}")), 64),
-            ])
+            .set_neighbours(&other, NeighbourState::Permanent)
             .unwrap();
+        space.wait_until_local(addresses(host)[1]);
     }
 }
 
@@ -115,11 +147,13 @@ fn every_packet_over_a_cable_is_timed_and_nothing_stays_attached() {
     let probe = DelayProbe::attach(&config(&near, &far, v4, v6)).unwrap();
     let senders = [near.socket("10.8.0.1:0"), near.socket("[fd08::1]:0")];
     send(&senders[0], v4, 0, 0..900);
+    // Both flows at once are more than a CPU's queue has room for.
+    probe.settle(900, PATIENCE).unwrap();
     send(&senders[1], v6, 1, 0..400);
     let other = SocketAddr::new(v4.ip(), v4.port() ^ 1);
     send(&senders[0], other, 0, 900..910);
 
-    assert_eq!(probe.settle(1_310, Duration::from_secs(5)).unwrap(), 1_310);
+    assert_eq!(probe.settle(1_310, PATIENCE).unwrap(), 1_310);
     let report = probe.report(None).unwrap();
     assert_eq!(report.sent, [910, 400]);
     let [first, second] = report.subscribers.as_slice() else {
@@ -138,7 +172,7 @@ fn every_packet_over_a_cable_is_timed_and_nothing_stays_attached() {
     drop(probe);
     let again = DelayProbe::attach(&config(&near, &far, v4, v6)).unwrap();
     send(&senders[0], v4, 0, 0..5);
-    again.settle(5, Duration::from_secs(5)).unwrap();
+    again.settle(5, PATIENCE).unwrap();
     let report = again.report(None).unwrap();
     assert_eq!((report.sent[0], report.delay.count()), (5, 5));
 }
@@ -161,9 +195,6 @@ fn a_payload_is_the_same_in_pages_as_in_one_piece() {
         namespace: near.namespace.try_clone().unwrap(),
         ifindex: 1,
     };
-    near.netlink()
-        .set_link(loopback.ifindex, &LinkSpec::unnamed().up())
-        .unwrap();
     let sink = far.socket("10.8.0.2:0");
     let to = sink.local_addr().unwrap();
     let unused = "10.8.0.2:9".parse().unwrap();
@@ -189,7 +220,7 @@ fn a_payload_is_the_same_in_pages_as_in_one_piece() {
     setsockopt(&relay, UdpGsoSegment, &i32::try_from(PAYLOAD).unwrap()).unwrap();
     relay.send_to(&payloads, to).unwrap();
 
-    probe.settle(30, Duration::from_secs(5)).unwrap();
+    probe.settle(30, PATIENCE).unwrap();
     let report = probe.report(None).unwrap();
     let only = &report.subscribers[0];
     assert_eq!((report.sent[0], only.unique, only.foreign), (30, 30, 0));

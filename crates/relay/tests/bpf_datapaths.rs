@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use common::frame::{Checksum, Frame};
 use common::plan_rig::{
-    DATAPATHS, INGEST, INGEST6, Rig, SENDER, SENDER6, assert_identities, dropped, everywhere, plan,
-    stream,
+    DATAPATHS, INGEST, INGEST6, Rig, SENDER, SENDER6, assert_identities, await_handled, dropped,
+    everywhere, plan, stream,
 };
-use common::space::hear;
+use common::space::{PATIENCE, hear};
 use netdev::{NextHop, Unresolved};
 use relay::counters::DropReason;
 use relay::handover::Road;
@@ -189,6 +189,7 @@ fn what_is_not_relayed_is_counted_under_its_reason() {
                     .all(|arrived| arrived.payload.len() == 60),
                 "{what}"
             );
+            await_handled(&running, 2);
             let counters = running.stop();
             let counters = stream(&counters);
             let name = datapath.name();
@@ -278,6 +279,7 @@ fn sources_are_policed() {
                 rig.send(&Frame::new(sender, ingest, 60));
                 rig.send(&Frame::new(other, ingest, 60));
                 capture.take((2 - denied) * 2);
+                await_handled(&running, 2);
                 let counters = running.stop();
                 let refused = dropped(stream(&counters), DropReason::SourceDenied);
                 assert_eq!(refused, denied as u64, "{policy:?}");
@@ -307,6 +309,7 @@ fn rates_are_policed() {
                     rig.send(&Frame::new(sender, ingest, 60));
                 }
                 capture.take(2);
+                await_handled(&running, 3);
                 let counters = running.stop();
                 assert!(dropped(stream(&counters), DropReason::RateLimited) >= 1);
                 assert_identities(stream(&counters));
@@ -448,7 +451,7 @@ fn bursts_keep_their_order_where_the_last_copy_may_go_directly() {
         let running = rig.start(&Tc, &plan(&relayed));
         let fast = running.fast_path().unwrap();
         let way = || fast.last_copy(relayed.id).unwrap();
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + PATIENCE;
         while !way().contains("directly") {
             assert!(Instant::now() < deadline, "{}", way());
             std::thread::yield_now();

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use common::relay_rig::{Rig, await_counts, datagram, stream, subscriber};
-use common::space::hear;
+use common::space::{PATIENCE, hear};
 use control::units::Span;
 use netdev::{LinkSpec, Netlink};
 use relay::core::Slow;
@@ -18,7 +18,6 @@ const DATAPATHS: [&str; 4] = ["mmsg", "xdp", "tc", "af-xdp"];
 const FAST: [&str; 3] = ["xdp", "tc", "af-xdp"];
 const SENDER: &str = "10.91.0.1:4000";
 const INGEST: &str = "10.91.0.2:5004";
-const PATIENCE: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_fast_path_follows_its_devices_address() {
@@ -183,18 +182,10 @@ struct Numbers<'a> {
 }
 
 impl Numbers<'_> {
-    /// Always from the same CPU: a veth queues the frames of each apart, and a sender that moves
-    /// overtakes itself.
     fn send(&mut self, count: u32) {
-        let (rig, numbers) = (self.rig, self.sent..self.sent + count);
-        let sending = move || {
-            sys::sched::pin(0).unwrap();
-            for number in numbers {
-                let frame = datagram(SENDER, INGEST, number.to_be_bytes()).frame();
-                rig.inject(&frame);
-            }
-        };
-        std::thread::scope(|scope| scope.spawn(sending).join().unwrap());
+        let numbers = self.sent..self.sent + count;
+        let frame = |number: u32| datagram(SENDER, INGEST, number.to_be_bytes()).frame();
+        self.rig.inject_in_order(numbers.map(frame));
         self.sent += count;
     }
 }

@@ -4,13 +4,12 @@
 mod common;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::time::Duration;
 
 use common::relay_rig::{Delivered, Rig, SENDER_MAC, await_counts, datagram, stream, subscriber};
+use common::space::PATIENCE;
 use relay::spec::{Multicast, StreamSpec, SubscriberSpec};
 
 const DATAPATHS: [&str; 4] = ["mmsg", "tc", "xdp", "af-xdp"];
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One family's addresses.
 #[derive(Clone, Copy)]

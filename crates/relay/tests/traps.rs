@@ -10,13 +10,13 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::UdpSocket;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use common::frame::{Checksum, Frame};
 use common::plan_rig::{
     DATAPATHS, FAMILIES, INGEST, Rig, SENDER, assert_identities, everywhere, plan, stream,
 };
-use common::space::{Space, hear};
+use common::space::{PATIENCE, Space, hear};
 use netdev::{LinkSpec, NextHop, Unresolved};
 use nix::sys::socket::{setsockopt, sockopt};
 use relay::Running;
@@ -25,8 +25,6 @@ use relay::plan::{Stream, SubscriberId};
 use relay::tc::Tc;
 use relay::xdp::Xdp;
 use sys::ethtool::Ethtool;
-
-const PATIENCE: Duration = Duration::from_secs(5);
 
 fn feature(space: &Space, device: &str, name: &str, on: bool) {
     space.run(|| {

@@ -18,13 +18,14 @@ const LOOPBACK: [(Family, IpAddr); 2] = [
     (Family::V6, IpAddr::V6(Ipv6Addr::LOCALHOST)),
 ];
 
-/// A bound socket that waits at most five seconds for a datagram.
+/// How long a datagram may take on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A bound socket that waits for datagrams, for [`PATIENCE`] each.
 fn open(family: Family, ip: IpAddr) -> (UdpSocket, SocketAddr) {
     let socket = socket::unbound(family).unwrap();
     socket::bind(&socket, SocketAddr::new(ip, 0)).unwrap();
-    socket
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let address = socket.local_addr().unwrap();
     (socket, address)
 }
@@ -186,9 +187,7 @@ fn group_receiver(family: Family, group: &str, ifindex: u32) -> (UdpSocket, Sock
     }
     socket::bind(&receiver, to).unwrap();
     to.set_port(receiver.local_addr().unwrap().port());
-    receiver
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .unwrap();
+    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
     (receiver, to)
 }
 

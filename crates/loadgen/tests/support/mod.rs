@@ -66,7 +66,7 @@ impl World {
 
 /// Polls until something is so: softirqs may run after the sender has returned.
 pub(crate) fn until(mut so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while !so() {
         assert!(Instant::now() < deadline, "it never came to be");
         thread::yield_now();
@@ -96,6 +96,8 @@ fn configure(name: &str, host: u8) -> u32 {
     netlink
         .add_addresses(&[(index, v4, 24), (index, v6, 64)])
         .unwrap();
+    // The kernel adds the local route of an IPv6 address some time after the address.
+    until(|| netlink.route_to(v6, None, None).unwrap().local);
     index
 }
 

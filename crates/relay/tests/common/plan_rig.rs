@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use datapath::Datapath;
 use libbpf_rs::{Program, libbpf_sys};
@@ -19,7 +19,7 @@ use relay::{Relay, Running};
 use sys::ethtool::{Channels, Ethtool};
 
 use super::frame::{self, Arrived, Frame};
-use super::space::{Injector, Space, packet_socket};
+use super::space::{Injector, PATIENCE, Space, add_addresses, packet_socket};
 
 pub const SENDER: &str = "10.1.0.1:4000";
 pub const INGEST: &str = "10.1.0.2:5000";
@@ -242,12 +242,9 @@ fn cable(relay: &Space, space: &Space, name: &str, other: &str, number: u8) {
     let (near, far) = if number == 1 { (2, 1) } else { (1, 2) };
     for (space, name, host) in [(relay, name, near), (space, other, far)] {
         let index = space.index(name);
-        let v4 = format!("10.{number}.0.{host}").parse().unwrap();
-        let v6 = format!("fd0{number}::{host}").parse().unwrap();
-        space
-            .netlink()
-            .add_addresses(&[(index, v4, 24), (index, v6, 64)])
-            .unwrap();
+        let v4 = format!("10.{number}.0.{host}");
+        let v6 = format!("fd0{number}::{host}");
+        add_addresses(&mut space.netlink(), index, &v4, &v6);
     }
 }
 
@@ -285,10 +282,10 @@ impl Capture {
     /// The next `count` relayed frames, in order of arrival.
     ///
     /// # Panics
-    /// When they have not come within five seconds.
+    /// When they have not come within [`PATIENCE`].
     pub fn take(&self, count: usize) -> Vec<Arrived> {
         let mut frames = Vec::new();
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + PATIENCE;
         while frames.len() < count {
             assert!(
                 Instant::now() < deadline,
@@ -335,9 +332,29 @@ pub fn dropped(counters: &StreamCounters, reason: DropReason) -> u64 {
     counters.drops.0.get(&reason).copied().unwrap_or(0)
 }
 
+fn handled(counters: &StreamCounters) -> u64 {
+    counters.forwarded.packets + counters.passed.packets + counters.drops.total()
+}
+
+/// Waits until so many datagrams of the only stream are counted, whatever became of them. Nothing
+/// arrives that shows that one was refused, and one still on its way is lost where the datapath
+/// stops.
+pub fn await_handled(running: &Running, datagrams: u64) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let counters = running.counters();
+        let counters = stream(&counters);
+        if handled(counters) >= datagrams {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{datagrams}: {counters:?}");
+        std::thread::yield_now();
+    }
+}
+
 /// received = forwarded + passed + drops, and copies = delivered + drops.
 pub fn assert_identities(counters: &StreamCounters) {
-    let handled = counters.forwarded.packets + counters.passed.packets + counters.drops.total();
+    let handled = handled(counters);
     assert_eq!(counters.received.packets, handled, "{counters:?}");
     for subscriber in counters.subscribers.values() {
         let copies = subscriber.delivered.packets + subscriber.drops.total();

@@ -20,7 +20,7 @@ use relay::spec::{StreamSpec, SubscriberSpec};
 use sys::ethtool::Ethtool;
 use sys::mmsg::Outgoing;
 
-use super::space::{Injector, Space, packet_socket};
+use super::space::{Injector, PATIENCE, Space, add_addresses, packet_socket};
 
 pub const SENDER_MAC: [u8; 6] = [2, 0x91, 0, 0, 0, 1];
 pub const INGRESS_MAC: [u8; 6] = [2, 0x91, 0, 0, 0, 2];
@@ -114,6 +114,18 @@ impl Rig {
         self.injector.send(frame);
     }
 
+    /// Sends frames one after the other, all from the same CPU: a veth queues the frames of each
+    /// apart, and a sender that moves overtakes itself.
+    pub fn inject_in_order(&self, frames: impl Iterator<Item = Vec<u8>> + Send) {
+        let sending = move || {
+            sys::sched::pin(0).unwrap();
+            for frame in frames {
+                self.inject(&frame);
+            }
+        };
+        std::thread::scope(|scope| scope.spawn(sending).join().unwrap());
+    }
+
     /// Sends as a program does: the stack makes the headers and leaves the checksum to the device.
     pub fn send(&self, from: SocketAddr, to: SocketAddr, payload: &[u8], ttl: u8, tos: u8) {
         let mut outgoing = Outgoing::to(to);
@@ -154,7 +166,7 @@ pub fn subscriber(name: &str, to: &str) -> SubscriberSpec {
 
 /// Waits until the relay's counts satisfy `enough`, and returns them.
 pub fn await_counts(core: &Core, enough: impl Fn(&StreamView) -> bool) -> StreamView {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         let view = core.counters().remove(0);
         if enough(&view) {
@@ -184,7 +196,7 @@ impl Capture {
 
     /// The next `count` relayed datagrams, in order of arrival; fewer when they do not come.
     pub fn take(&self, count: usize) -> Vec<Delivered> {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + PATIENCE;
         let mut taken = Vec::new();
         while taken.len() < count && Instant::now() < deadline {
             match self.next() {
@@ -335,12 +347,7 @@ fn address(device: &str, v4: &str, v6: &str) {
     let mut netlink = Netlink::new().unwrap();
     let index = netlink.link_by_name(device).unwrap().index;
     netlink.set_link(index, &LinkSpec::unnamed().up()).unwrap();
-    netlink
-        .add_addresses(&[
-            (index, v4.parse().unwrap(), 24),
-            (index, v6.parse().unwrap(), 64),
-        ])
-        .unwrap();
+    add_addresses(&mut netlink, index, v4, v6);
 }
 
 /// The relay knows the receivers and the sender for good: no test waits for ARP.

@@ -1,7 +1,7 @@
 //! Network namespaces, and what goes in and comes out of them as frames.
 
 use std::io::ErrorKind;
-use std::net::{ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,6 +13,9 @@ use nix::sys::socket::{
     AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, sendto, socket,
 };
 use sys::netns::{self, Namespace};
+
+/// How long the tests wait for what must come, on a machine that has much else to do.
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A namespace whose name is removed with it.
 pub struct Space {
@@ -46,7 +49,7 @@ impl Space {
     /// Waits until the kernel has taken note of a device's cable: before, it discards what is sent
     /// by the device, and IPv6 does not use it. Only of the end that came up first it does at once.
     pub fn await_running(&self, device: &str) {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + PATIENCE;
         let runs = || {
             let mut devices = nix::ifaddrs::getifaddrs().unwrap();
             let runs = InterfaceFlags::IFF_RUNNING;
@@ -60,10 +63,9 @@ impl Space {
         });
     }
 
-    /// A socket of a program here that waits for datagrams, for five seconds each.
+    /// A socket of a program here that waits for datagrams, for [`PATIENCE`] each.
     pub fn listen(&self, at: impl ToSocketAddrs + Sync) -> UdpSocket {
-        let patience = Duration::from_secs(5);
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + PATIENCE;
         let bind = || loop {
             match UdpSocket::bind(&at) {
                 // A child that another test starts holds what was open here until it is executed.
@@ -74,7 +76,7 @@ impl Space {
             }
         };
         let socket = self.run(bind);
-        socket.set_read_timeout(Some(patience)).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket
     }
 
@@ -97,6 +99,20 @@ impl Space {
 impl Drop for Space {
     fn drop(&mut self) {
         let _ = netns::remove(&self.name);
+    }
+}
+
+/// Gives a device both addresses, and waits until packets to them are taken: the kernel adds the
+/// local route of an IPv6 address some time after the address.
+pub fn add_addresses(netlink: &mut Netlink, ifindex: u32, v4: &str, v6: &str) {
+    let [v4, v6]: [IpAddr; 2] = [v4, v6].map(|address| address.parse().unwrap());
+    netlink
+        .add_addresses(&[(ifindex, v4, 24), (ifindex, v6, 64)])
+        .unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while !netlink.route_to(v6, None, None).unwrap().local {
+        assert!(Instant::now() < deadline, "{v6} takes no packets");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

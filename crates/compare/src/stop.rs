@@ -25,6 +25,10 @@ pub(crate) fn catch() -> Result<Arc<AtomicBool>> {
                 ));
                 low_level::exit(128 + signal);
             }
+            // A trial may take a minute.
+            print::note(format_args!(
+                "ends after this trial, and keeps what there is; once more, and it ends at once"
+            ));
         }
     });
     Ok(stop)

@@ -183,16 +183,16 @@ fn ip(words: &[&str]) {
 const LOADS: &str = r#"
 [[load]]
 options = { test = "tcp_rr" }
-duration = "100ms"
+duration = "500ms"
 
 [[load]]
 options = { test = "udp_stream", rate = 1000 }
-duration = "100ms"
+duration = "500ms"
 
 [[load]]
 measure = "cpu"
 options = { test = "tcp_rr" }
-duration = "100ms"
+duration = "500ms"
 "#;
 
 #[test]
@@ -252,7 +252,7 @@ fn other_machines_are_measured_beside_this_one() {
     );
 }
 
-const LONG: &str = "[[load]]\noptions = { test = \"tcp_rr\" }\nduration = \"700ms\"\n";
+const LONG: &str = "[[load]]\noptions = { test = \"tcp_rr\" }\nduration = \"3s\"\n";
 
 #[test]
 fn a_server_that_dies_in_the_middle_takes_its_own_arm_along_and_no_other() {

@@ -30,7 +30,7 @@ fn block(name: &str, arms: &str, attempts: &str) -> Option<Vec<Value>> {
     let text = ["200ms", "500ms"]
         .iter()
         .fold(text.to_owned(), |text, long| {
-            text.replace(&format!("duration = \"{long}\""), "duration = \"100ms\"")
+            text.replace(&format!("duration = \"{long}\""), "duration = \"300ms\"")
         });
     let plan = folder.path().join("small.toml");
     std::fs::write(&plan, text).unwrap();

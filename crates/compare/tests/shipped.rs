@@ -101,7 +101,7 @@ fn jitter_is_on_the_link_for_every_arm() {
     }
 }
 
-/// A stream offered four times the packets that its limit lets through.
+/// A stream offered ten times the packets that its limit lets through.
 const LIMITED: &str = r#"
 name = "limited"
 job = "relay"
@@ -118,7 +118,7 @@ payload = "200B"
 rate = "4kpps"
 subscribers = 4
 duration = "200ms"
-options = { rate = { stream = "1kpps" } }
+options = { rate = { stream = "400pps" } }
 
 [[question]]
 text = "Is what is missing what was refused?"
@@ -205,8 +205,8 @@ fn a_capture_is_relayed_over_a_bridge() {
     }
 }
 
-/// The shipped experiment of this name with some of its loads, so short that it is soon over.
-fn small(name: &str, loads: &[usize], folder: &Path) -> std::path::PathBuf {
+/// The shipped experiment of this name with some of its loads, each for so long a time.
+fn small(name: &str, loads: &[usize], time: &str, folder: &Path) -> std::path::PathBuf {
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let text = std::fs::read_to_string(shipped.join(name)).unwrap();
     let (text, _quick) = text.split_once("[quick]").unwrap();
@@ -222,8 +222,9 @@ fn small(name: &str, loads: &[usize], folder: &Path) -> std::path::PathBuf {
         parts[0],
         loads.collect::<String>()
     );
+    let duration = format!("duration = {time:?}");
     let lines = text.lines().map(|line| match line.split_once(" = ") {
-        Some(("duration", _)) => "duration = \"300ms\"",
+        Some(("duration", _)) => duration.as_str(),
         _ => line,
     });
     let path = folder.join(name);
@@ -231,10 +232,15 @@ fn small(name: &str, loads: &[usize], folder: &Path) -> std::path::PathBuf {
     path
 }
 
-/// The trials of a small block of a live experiment; each knows where every packet went.
+/// The trials of a small block of a live experiment, so short that it is soon over.
 fn live(name: &str, loads: &[usize], arms: &[&str]) -> Option<Vec<Value>> {
+    live_for("300ms", name, loads, arms)
+}
+
+/// The same for so long a time each; each knows where every packet went.
+fn live_for(time: &str, name: &str, loads: &[usize], arms: &[&str]) -> Option<Vec<Value>> {
     let folder = tempfile::tempdir().unwrap();
-    let plan = small(name, loads, folder.path());
+    let plan = small(name, loads, time, folder.path());
     let trials = block(common::path(&plan), arms)?.split_off(1);
     for trial in &trials {
         let counts = trial["counts"].as_object().unwrap();
@@ -280,24 +286,29 @@ fn what_a_captured_packet_costs_is_measured_of_every_datapath() {
         }
         assert!(trial["arm"] == "floor" || value(trial, "memory_mib") > 0.0);
     }
-    let origin: Vec<_> = trials
-        .iter()
-        .filter(|trial| trial["load"].as_str().unwrap().contains("filter=udp"))
-        .collect();
-    let of = |arm: &str| *origin.iter().find(|trial| trial["arm"] == arm).unwrap();
-    // Each packet twice and an error for each: what the origin's method took for speed and success.
-    assert!(value(of("recv"), "origin_pps") > 1.5 * value(of("xdp-generic"), "origin_pps"));
-    for trial in &origin {
+    for trial in under(&trials, "filter=udp") {
         assert!(
             (value(trial, "accuracy_pct") - 100.0).abs() < 1e-9,
             "{trial}"
         );
     }
-    let success = value(of("xdp-generic"), "origin_success_pct");
-    assert!((45.0..100.0).contains(&success), "{success}");
     for trial in under(&trials, "early=1") {
         assert!(value(trial, "row_latency_us") > 0.0, "{trial}");
     }
+}
+
+#[test]
+fn the_origins_method_takes_a_packet_seen_twice_for_speed() {
+    // So long that the socket's loop may come late, or be away for a while.
+    let arms = ["recv", "xdp-generic"];
+    let Some(trials) = live_for("2s", "features-cpu.toml", &[1], &arms) else {
+        return;
+    };
+    let of = |arm: &str| trials.iter().find(|trial| trial["arm"] == arm).unwrap();
+    // Each packet twice and an error for each: what the origin's method took for speed and success.
+    assert!(value(of("recv"), "origin_pps") > 1.5 * value(of("xdp-generic"), "origin_pps"));
+    let success = value(of("xdp-generic"), "origin_success_pct");
+    assert!((45.0..100.0).contains(&success), "{success}");
 }
 
 #[test]

@@ -160,17 +160,15 @@ fn a_server_sends_no_more_than_it_may() {
     let stream = Spec {
         direction: netbench::Direction::Down,
         message: 125,
-        ..Spec::new(Test::UdpStream, Duration::from_millis(300))
+        ..Spec::new(Test::UdpStream, Duration::from_secs(1))
     };
     let go_on = &mut |_: &_| ControlFlow::Continue(());
+    let begun = Instant::now();
     let outcome = session.measure(&stream, go_on).unwrap();
-    let far = outcome.far.unwrap();
-    let due = far.window_ns as f64 / 1e9 * 1000.0;
-    // What was late before the window may be sent within it.
-    assert!(
-        (far.messages as f64) < due + 1000.0 && far.messages > 0,
-        "{outcome:?}"
-    );
+    // A thousand a second, and the first at once.
+    let most = begun.elapsed().as_secs_f64() * 1000.0 + 1.0;
+    let sent = outcome.far.unwrap().all_messages;
+    assert!(sent > 0 && sent as f64 <= most, "{outcome:?}");
 }
 
 /// Something else that listens, and says this.
@@ -385,7 +383,7 @@ fn answers_are_no_more_than_a_server_may_send() {
     let asked = Spec {
         response: 12_500,
         warmup_us: 0,
-        ..Spec::new(Test::UdpRr, Duration::from_millis(100))
+        ..Spec::new(Test::UdpRr, Duration::from_secs(2))
     };
     let go_on = &mut |_: &_| ControlFlow::Continue(());
     let begun = Instant::now();

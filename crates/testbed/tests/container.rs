@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 #![allow(clippy::print_stdout, reason = "the child speaks to its test")]
 
+mod cleaning;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -198,6 +200,7 @@ fn clean_removes_the_containers_of_a_killed_maker() {
         "the maker says that a program runs"
     );
     let pid = maker.id();
+    let _turn = cleaning::turn();
     maker.kill().unwrap();
     maker.wait().unwrap();
     let marks = [format!("lr-bed-{pid}-")];

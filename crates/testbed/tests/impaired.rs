@@ -67,7 +67,7 @@ fn the_seed_decides_what_is_lost_and_what_overtakes() {
         seed: 4,
         ..Impairment::default()
     };
-    let quiet = Duration::from_secs(1);
+    let quiet = Duration::from_secs(5);
     let jittered = arrived(&bed("lossy", lossy), 200, quiet);
     assert!((90..190).contains(&jittered.len()), "{}", jittered.len());
     assert!(!jittered.is_sorted());

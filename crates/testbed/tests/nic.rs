@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 #![allow(clippy::print_stdout, reason = "the child speaks to its test")]
 
+mod cleaning;
+
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
@@ -194,6 +196,7 @@ fn clean_gives_back_what_a_killed_borrower_has() {
     let mut said = BufReader::new(borrower.stdout.take().unwrap()).lines();
     let told = said.by_ref().map_while(Result::ok);
     assert!(told.into_iter().any(|line| line == "borrowed"));
+    let _turn = cleaning::turn();
     borrower.kill().unwrap();
     borrower.wait().unwrap();
     assert_eq!(machine.devices(), []);

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 #![allow(clippy::print_stdout, reason = "the child speaks to its test")]
 
+mod cleaning;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -327,6 +329,7 @@ fn clean_removes_what_a_killed_maker_of_guests_left() {
         .map_while(Result::ok)
         .find_map(|line| line.rsplit_once("qemu ")?.1.parse().ok())
         .expect("the maker says which process its guest is");
+    let _turn = cleaning::turn();
     maker.kill().unwrap();
     maker.wait().unwrap();
     wait_until(|| !runs(qemu));

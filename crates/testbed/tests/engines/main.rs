@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 #![allow(clippy::print_stdout, reason = "the child speaks to its test")]
 
+#[path = "../cleaning/mod.rs"]
+mod cleaning;
 mod daemon;
 
 use std::fs;
@@ -269,6 +271,7 @@ fn clean_removes_the_image_of_a_killed_maker_whose_containers_have_ended() {
     }
     with_docker(test, || {
         let (mut maker, program) = maker(test);
+        let _turn = cleaning::turn();
         maker.kill().unwrap();
         maker.wait().unwrap();
         wait_until(|| containers().is_empty() && !runs(program));
@@ -290,6 +293,7 @@ fn clean_removes_what_a_killed_maker_of_containers_left() {
         // The first process cannot see that nobody is there any more: its container stays.
         let agent = agent();
         signal(agent, Signal::SIGSTOP);
+        let _turn = cleaning::turn();
         maker.kill().unwrap();
         maker.wait().unwrap();
         assert!(runs(agent));
@@ -315,6 +319,7 @@ fn without_an_engine_it_is_said_what_brings_one() {
         let remedy = "apt-get install docker.io && systemctl start docker";
         assert_eq!(missing.remedy, remedy);
         // One that is not installed has nothing to clean.
+        let _turn = cleaning::turn();
         let silent = testbed::clean().unwrap().silent;
         let why = expected.strip_prefix("no engine answers: ");
         let docker: Vec<_> = silent

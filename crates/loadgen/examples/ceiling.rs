@@ -7,7 +7,6 @@
 )]
 
 #[path = "../tests/support/mod.rs"]
-#[expect(dead_code, reason = "the tests need more of it")]
 mod support;
 
 use std::time::Duration;

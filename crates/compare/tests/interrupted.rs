@@ -6,9 +6,9 @@ mod cleaning;
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{alone, lowroad, path, record, stderr, succeeded};
@@ -63,17 +63,29 @@ fn interrupted(plan: &Path, out: &Path) -> Output {
         let mut child = command.spawn().unwrap();
         let mut errors = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
-        let complete = |said: &str| said.lines().any(|line| line.starts_with("block 1/"));
-        // Of one that is refused, or fails, the lines end: its status tells.
-        while !complete(&said) && errors.read_line(&mut said).unwrap() > 0 {}
-        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
-        // An error here is the child having ended by itself: its status tells.
-        let _sent = kill(pid, Signal::SIGINT);
-        errors.read_to_string(&mut said).unwrap();
-        let mut output = child.wait_with_output().unwrap();
-        output.stderr = said.into_bytes();
-        output
+        hear(&mut errors, &mut said, "block 1/");
+        interrupt(&child);
+        end(child, errors, said)
     })
+}
+
+/// Reads until a line begins so. Of one that is refused, or fails, the lines end: its status tells.
+fn hear(errors: &mut impl BufRead, said: &mut String, words: &str) {
+    let heard = |said: &str| said.lines().any(|line| line.starts_with(words));
+    while !heard(said) && errors.read_line(said).unwrap() > 0 {}
+}
+
+fn interrupt(child: &Child) {
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    // An error here is the child having ended by itself: its status tells.
+    let _sent = kill(pid, Signal::SIGINT);
+}
+
+fn end(child: Child, mut errors: impl BufRead, mut said: String) -> Output {
+    errors.read_to_string(&mut said).unwrap();
+    let mut output = child.wait_with_output().unwrap();
+    output.stderr = said.into_bytes();
+    output
 }
 
 /// Which trials ran, in their order, however many attempts each took.
@@ -213,17 +225,18 @@ fn a_second_ctrl_c_ends_at_once_and_says_what_removes_the_rest() {
         let mut command = compare(&plan, &out, &["--seed", "7"]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
         let deadline = Instant::now() + Duration::from_secs(60);
-        while child.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "it goes on");
-            // Stopped before it has begun a trial it would end by itself.
-            if !made_by(child.id()).is_empty() {
-                let _sent = kill(pid, Signal::SIGINT);
-            }
+        // Stopped before it has begun a trial it would end by itself.
+        while made_by(child.id()).is_empty() && child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "no trial begins in a minute");
             std::thread::sleep(Duration::from_millis(20));
         }
-        child.wait_with_output().unwrap()
+        interrupt(&child);
+        let mut said = String::new();
+        hear(&mut errors, &mut said, "ends after this trial");
+        interrupt(&child);
+        end(child, errors, said)
     });
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(130), "{said}");

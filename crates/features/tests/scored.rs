@@ -2,39 +2,23 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
 use std::fs::File;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
+use common::Kept;
 use features::model::{Model, Scores, TreeScorer};
 use features::saved::SavedRows;
 use features::sink::{
-    Backlog, Error, FileSink, Format, Mode, Queue, Rotation, Scored, Scorer, Sink, scored_schema,
+    Backlog, FileSink, Format, Mode, Queue, Rotation, Scored, Scorer, Sink, scored_schema,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, GzipLevel};
 use parquet::file::properties::WriterProperties;
-
-#[derive(Clone, Debug, Default)]
-struct Keeper(Arc<Mutex<Vec<RecordBatch>>>);
-
-impl Sink for Keeper {
-    fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
-        self.0.lock().unwrap().push(batch.clone());
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn lost(&self) -> u64 {
-        0
-    }
-}
 
 fn saved() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/model/saved")
@@ -136,7 +120,7 @@ fn slow() -> (Receiver<()>, Sender<()>, Box<Slow>) {
 #[test]
 fn rows_that_wait_too_long_go_without_a_score() {
     let batch = rows();
-    let kept = Keeper::default();
+    let kept = Kept::default();
     let (begun, go, slow) = slow();
     let backlog = Backlog::default();
     let scored = Scored::new(
@@ -194,7 +178,7 @@ impl Scorer for Halting {
 #[test]
 fn rows_that_a_model_has_no_answer_for_are_written_and_counted() {
     let batch = rows();
-    let kept = Keeper::default();
+    let kept = Kept::default();
     let halting = Box::new(Halting(vec!["benign".to_owned()]));
     let mut scored = Scored::new(Box::new(kept.clone()), halting, &batch.schema(), None);
     let unscored = scored.unscored();
@@ -212,7 +196,7 @@ fn rows_that_a_model_has_no_answer_for_are_written_and_counted() {
 #[test]
 fn a_whole_input_waits_for_its_scores() {
     let batch = rows();
-    let kept = Keeper::default();
+    let kept = Kept::default();
     let (_begun, go, slow) = slow();
     let scored = Scored::new(Box::new(kept.clone()), slow, &batch.schema(), None);
     let unscored = scored.unscored();

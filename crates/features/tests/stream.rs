@@ -4,40 +4,21 @@
 mod common;
 
 use std::io::{self, Cursor, Read};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use common::{capture, captures, wait_until, write};
+use common::{Kept, capture, captures, wait_until, write};
 use datapath::{Datapath, Missing};
 use features::kernel::Wakeup;
 use features::live::{Direction, Ended, Features, LiveCounters, Plan};
 use features::pcap::Run;
-use features::sink::{Error as SinkError, Nowhere, Sink};
+use features::sink::{Nowhere, Sink};
 use features::stream::{CaptureStream, Error, LiveStream};
 use features::{Options, schema};
 use packet::build;
 use packet::pcap::{ETHERNET, Writer};
-
-/// Keeps what it is given.
-#[derive(Clone, Default)]
-struct Keeper(Arc<Mutex<Vec<RecordBatch>>>);
-
-impl Sink for Keeper {
-    fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
-        self.0.lock().unwrap().push(batch.clone());
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    fn lost(&self) -> u64 {
-        0
-    }
-}
 
 fn stream(input: impl Read + Send + 'static, schema: &str) -> CaptureStream {
     CaptureStream::start(common::run(schema), input).unwrap()
@@ -47,7 +28,7 @@ fn stream(input: impl Read + Send + 'static, schema: &str) -> CaptureStream {
 fn every_capture_gives_the_rows_that_a_sink_gets() {
     for (name, capture) in captures() {
         for schema in ["flow.v1", "cic.v1"] {
-            let keeper = Keeper::default();
+            let keeper = Kept::default();
             let summary = write(&capture, schema, Box::new(keeper.clone()));
             let mut stream = stream(Cursor::new(capture.clone()), schema);
             let (batches, errors): (Vec<_>, Vec<_>) = stream.by_ref().partition(Result::is_ok);

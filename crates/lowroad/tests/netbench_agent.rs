@@ -97,7 +97,8 @@ fn either_end_may_be_the_agent() {
     };
     let lowroad = Path::new(env!("CARGO_BIN_EXE_lowroad"));
     let tests = "tcp_stream,udp_stream,tcp_rr,udp_rr,tcp_crr";
-    let asked = ["--test", tests, "--duration", "100ms", "--histogram"];
+    // Longer than either end is away where others have the CPUs: its window would be empty.
+    let asked = ["--test", tests, "--duration", "1s", "--histogram"];
     let ours: [(Command, Command); 2] = [
         (
             command(&agent, &["serve"]),
@@ -118,8 +119,7 @@ fn either_end_may_be_the_agent() {
         for object in &all {
             assert_eq!(object["ended_early"], Value::Null, "{object}");
             assert!(object["near"]["bytes"].as_u64() > Some(0), "{object}");
-            // Where others have the CPUs, that end may open its window after the last message.
-            assert!(object["far"]["all_messages"].as_u64() > Some(0), "{object}");
+            assert!(object["far"]["messages"].as_u64() > Some(0), "{object}");
         }
         assert_eq!(server.end()["ended"]["tests"], 5);
         let said = all.iter().map(|object| {

@@ -198,7 +198,7 @@ ready edge.said
 const ENDED: &str = r#"
 stands_still "$1"
 while_up $source is_frozen "$1"
-"$1" replicate status --control source.sock | grep -q '^  application frozen  frozen [0-9]* times for [0-9]* ms  too long [0-9]*  gone 0  lag [0-9]* B$'
+"$1" replicate status --control source.sock | grep -q '^  application frozen  frozen [0-9]* times for [0-9]* ms  too long 0  gone 0  lag [0-9]* B$'
 kill -CONT $edge
 goes_on "$1"
 counts "$1" freezes 1

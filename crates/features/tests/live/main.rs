@@ -3,55 +3,36 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod refused;
 
 use std::fs;
 use std::num::NonZeroUsize;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
+use common::Kept;
 use datapath::Datapath;
 use features::Options;
 use features::kernel::Wakeup;
 use features::live::{Direction, Features, LiveCounters, Plan, Running, datapaths};
 use features::pcap::{Progress, Run};
 use features::schema::{self, Schema};
-use features::sink::{Error, Sink};
 use netdev::attach::{TcVia, tc_via};
 use netdev::{LinkSpec, Netlink};
 use nix::sys::socket::{self, MsgFlags};
 use packet::build;
 use packet::pcap::{ETHERNET, Writer};
 
-/// Keeps what it is given.
-#[derive(Clone, Debug, Default)]
-struct Keeper(Arc<Mutex<Vec<RecordBatch>>>);
-
-impl Sink for Keeper {
-    fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
-        self.0.lock().unwrap().push(batch.clone());
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn lost(&self) -> u64 {
-        0
-    }
-}
-
-impl Keeper {
-    /// Rows as text without what depends on time, sorted.
-    fn rows(&self) -> Vec<String> {
-        let mut rows: Vec<String> = self.0.lock().unwrap().iter().flat_map(timeless).collect();
-        rows.sort();
-        rows
-    }
+/// Rows as text without what depends on time, sorted.
+fn rows(kept: &Kept) -> Vec<String> {
+    let mut rows: Vec<String> = kept.0.lock().unwrap().iter().flat_map(timeless).collect();
+    rows.sort();
+    rows
 }
 
 fn timeless(batch: &RecordBatch) -> Vec<String> {
@@ -106,15 +87,15 @@ fn expected(frames: &[Vec<u8>], schema: &'static Schema) -> Vec<String> {
         options: options(),
         schema,
     };
-    let keeper = Keeper::default();
+    let kept = Kept::default();
     let capture = writer.finish().unwrap();
     let summary = run.run(
         capture.as_slice(),
-        Box::new(keeper.clone()),
+        Box::new(kept.clone()),
         &Progress::default(),
     );
     assert_eq!(summary.counters.unaccounted(), 0);
-    keeper.rows()
+    rows(&kept)
 }
 
 #[test]
@@ -197,8 +178,8 @@ fn compare(
     let what = format!("{name}, {}", schema.name);
     let sent = frames.to_vec();
     let (rows, counters) = in_namespace(move |left, right| {
-        let keeper = Keeper::default();
-        let mut plan = plan(right, schema, &keeper);
+        let kept = Kept::default();
+        let mut plan = plan(right, schema, &kept);
         plan.tap = name == "af-xdp";
         change(&mut plan);
         let mut running = datapath.start(&plan).unwrap();
@@ -206,7 +187,7 @@ fn compare(
         wait(&mut running, sent.len() as u64);
         let ended = running.stop();
         assert_eq!(ended.failed, None);
-        (keeper.rows(), ended.counters)
+        (rows(&kept), ended.counters)
     });
     assert_eq!(counters.account.unaccounted(), 0, "{what}: {counters:?}");
     assert_eq!(counters.no_room, 0, "{what}");
@@ -251,7 +232,7 @@ fn a_tap_drops_what_it_counts_and_nothing_else_does() {
         return;
     }
     let frames = frames().len() as u64;
-    let keeper = Keeper::default();
+    let kept = Kept::default();
     for (tap, behind) in [
         ("xdp-flow", "recv"),
         ("xdp-generic", "recv"),
@@ -266,7 +247,7 @@ fn a_tap_drops_what_it_counts_and_nothing_else_does() {
         for (is_tap, passed) in both.into_iter().skip(usize::from(tap == "af-xdp")) {
             let plan = |tap, name| Plan {
                 tap,
-                ..plan(0, schema_for(name), &keeper)
+                ..plan(0, schema_for(name), &kept)
             };
             let plans = vec![(tap, plan(is_tap, tap)), (behind, plan(false, behind))];
             let expected = [frames, passed];
@@ -281,10 +262,10 @@ fn what_is_sent_is_told_from_what_comes_in() {
         return;
     }
     let frames = frames().len() as u64;
-    let keeper = Keeper::default();
+    let kept = Kept::default();
     let plan = |name, direction| Plan {
         direction,
-        ..plan(0, schema_for(name), &keeper)
+        ..plan(0, schema_for(name), &kept)
     };
     for name in ["tc-flow", "recv", "tpacket"] {
         let plans = |directions: &[Direction]| {
@@ -319,7 +300,7 @@ fn a_device_is_promiscuous_for_as_long_as_a_run_wants_it() {
     if !sys::require::root() {
         return;
     }
-    let keeper = Keeper::default();
+    let kept = Kept::default();
     in_namespace(move |_, right| {
         let promiscuity = || {
             let link = Netlink::new().unwrap().link_by_index(right);
@@ -330,7 +311,7 @@ fn a_device_is_promiscuous_for_as_long_as_a_run_wants_it() {
                 let plan = Plan {
                     promiscuous,
                     tap: datapath.name() == "af-xdp",
-                    ..plan(right, schema_for(datapath.name()), &keeper)
+                    ..plan(right, schema_for(datapath.name()), &kept)
                 };
                 let running = datapath.start(&plan).unwrap();
                 assert_eq!(promiscuity() > 0, promiscuous, "{}", datapath.name());
@@ -360,8 +341,8 @@ fn schemas(datapath: &str) -> Vec<&'static Schema> {
     }
 }
 
-fn plan(ifindex: u32, schema: &'static Schema, keeper: &Keeper) -> Plan {
-    let keeper = keeper.clone();
+fn plan(ifindex: u32, schema: &'static Schema, kept: &Kept) -> Plan {
+    let kept = kept.clone();
     Plan {
         interface: "right".to_owned(),
         ifindex,
@@ -375,7 +356,7 @@ fn plan(ifindex: u32, schema: &'static Schema, keeper: &Keeper) -> Plan {
         model: None,
         steer: false,
         recorder: None,
-        sink: Arc::new(move || Box::new(keeper.clone())),
+        sink: Arc::new(move || Box::new(kept.clone())),
     }
 }
 

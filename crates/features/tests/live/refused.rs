@@ -8,16 +8,17 @@ use features::recording::{Recorder, Recording};
 use features::schema;
 use features::sink::{Mode, Series};
 
-use crate::{Keeper, find, in_namespace, plan, reads_headers_only, schema_for};
+use crate::common::Kept;
+use crate::{find, in_namespace, plan, reads_headers_only, schema_for};
 
 #[test]
 fn what_a_datapath_cannot_do_is_refused_and_who_can_is_named() {
     if !sys::require::root() {
         return;
     }
-    let keeper = Keeper::default();
+    let kept = Kept::default();
     let refusal = |name: &'static str, change: fn(&mut Plan)| {
-        let mut plan = plan(1, schema_for(name), &keeper);
+        let mut plan = plan(1, schema_for(name), &kept);
         change(&mut plan);
         find(name).start(&plan).err().unwrap().to_string()
     };
@@ -81,11 +82,11 @@ fn who_keeps_flows_in_the_kernel_names_who_hands_up_packets() {
 /// Why a datapath does not start with a schema.
 fn refused(name: &'static str, schema: &str) -> Option<String> {
     let schema = schema::find(schema).unwrap();
-    let keeper = Keeper::default();
+    let kept = Kept::default();
     in_namespace(move |_, right| {
         let plan = Plan {
             tap: name == "af-xdp",
-            ..plan(right, schema, &keeper)
+            ..plan(right, schema, &kept)
         };
         let refused = find(name).start(&plan).err();
         refused.map(|error| error.to_string())

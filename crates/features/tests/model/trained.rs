@@ -2,11 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
 
-use arrow_array::RecordBatch;
 use features::pcap::Progress;
-use features::sink::{Error, FileSink, Format, Mode, Rotation, Sink};
+use features::sink::{FileSink, Format, Mode, Rotation, Sink};
 use sys::require::{self, Class};
 
 use super::{assert_agrees, rows};
@@ -64,7 +62,7 @@ fn write(schema: &str, path: &Path) {
         Mode::Whole,
     );
     let mut file = file.unwrap();
-    let kept = Kept::default();
+    let kept = common::Kept::default();
     for (_, capture) in common::captures() {
         schema.run(&capture[..], Box::new(kept.clone()), &Progress::default());
     }
@@ -72,25 +70,6 @@ fn write(schema: &str, path: &Path) {
         file.write(batch).unwrap();
     }
     file.finish().unwrap();
-}
-
-/// Keeps what it is given.
-#[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<RecordBatch>>>);
-
-impl Sink for Kept {
-    fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
-        self.0.lock().unwrap().push(batch.clone());
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn lost(&self) -> u64 {
-        0
-    }
 }
 
 /// Begins to train. One thread for each: where others work on the same CPUs, OpenMP's threads wait for one

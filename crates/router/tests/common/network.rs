@@ -47,6 +47,11 @@ pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Whether the first three of a `ping` were answered, however late.
+pub(crate) fn none_is_lost(said: &str) -> bool {
+    (1..=3).all(|number| said.contains(&format!("icmp_seq={number} ")))
+}
+
 /// The address that a host has on the link to another.
 pub(crate) fn address(host: &Host, peer: &str, family: Family) -> IpAddr {
     let interface = host.interface(peer).unwrap();

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::lab::{Followed, PATIENCE, Running, Space, assert_agree, follow, ip, until};
+use crate::lab::{Followed, PATIENCE, Running, Space, await_agreement, follow, ip, until};
 use crate::programs::installed;
 
 /// What each of two neighbours announces.
@@ -93,7 +93,7 @@ impl Network {
             (0..ROUTES).all(|at| arrives(to(at))) && arrives(ip("2001:db8::1"))
         });
         let addresses: Vec<_> = (0..ROUTES).map(to).chain([ip("2001:db8::1")]).collect();
-        assert_agree(&self.router, followed, &addresses);
+        await_agreement(&self.router, followed, &addresses);
     }
 
     fn gone(&self, followed: &Followed, to: &str) {

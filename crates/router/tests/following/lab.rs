@@ -203,6 +203,18 @@ pub(crate) fn followed_ways(follow: &Follow<Memory>, to: IpAddr) -> Vec<String> 
 
 /// That both say the same of all these addresses.
 pub(crate) fn assert_agree(space: &Space, followed: &Followed, addresses: &[IpAddr]) {
+    assert_eq!(disagreement(space, followed, addresses), None);
+}
+
+/// That they come to say the same, where a daemon may be changing routes: some take one away before they add it again.
+pub(crate) fn await_agreement(space: &Space, followed: &Followed, addresses: &[IpAddr]) {
+    let started = Instant::now();
+    while let Some(what) = disagreement(space, followed, addresses) {
+        assert!(started.elapsed() < PATIENCE, "{what}");
+    }
+}
+
+fn disagreement(space: &Space, followed: &Followed, addresses: &[IpAddr]) -> Option<String> {
     space.inside(|| {
         let mut netlink = Netlink::new().unwrap();
         let links = netlink.links().unwrap();
@@ -210,20 +222,11 @@ pub(crate) fn assert_agree(space: &Space, followed: &Followed, addresses: &[IpAd
             let link = links.iter().find(|link| link.index == index);
             link.map_or_else(|| index.to_string(), |link| link.name.clone())
         };
-        for to in addresses {
-            // A daemon may be changing it: some take a route away before they add it again.
-            let started = Instant::now();
-            loop {
-                let kernels = kernels_way(&mut netlink, &names, *to);
-                let ours = followed.with(|follow| followed_ways(follow, *to));
-                if ours.contains(&kernels) {
-                    break;
-                }
-                assert!(
-                    started.elapsed() < PATIENCE,
-                    "{to}: the kernel {kernels}, we {ours:?}"
-                );
-            }
-        }
-    });
+        addresses.iter().find_map(|to| {
+            let kernels = kernels_way(&mut netlink, &names, *to);
+            let ours = followed.with(|follow| followed_ways(follow, *to));
+            let differ = !ours.contains(&kernels);
+            differ.then(|| format!("{to}: the kernel {kernels}, we {ours:?}"))
+        })
+    })
 }

@@ -8,7 +8,7 @@ mod common;
 mod lost;
 mod rig;
 
-use common::network::{await_that, hop, topology};
+use common::network::{await_that, hop, none_is_lost, topology};
 use netdev::XdpMode;
 use rig::{LOCAL, Rig, TO_CLIENT, TO_SERVER, flag};
 use router::forward::{Adjacency, Family, Forwarding, Plane};
@@ -35,7 +35,7 @@ fn tcp_udp_and_ping_pass_without_the_kernel() {
             let server = rig.server(family);
             let (worked, said) =
                 rig.print("client", &format!("ping -n -c 3 -i 0.05 -w 30 {server}"));
-            assert!(worked, "{said}");
+            assert!(worked && none_is_lost(&said), "{said}");
             assert!(rig.packets(End::Forwarded) > before + 100);
         }
         let counters = rig.xdp.counters().unwrap();

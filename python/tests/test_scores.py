@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet
@@ -12,8 +16,8 @@ import lowroad
 from lowroad import features
 
 CRATES = Path(__file__).resolve().parents[2] / "crates"
-TREES = CRATES / "features/tests/model/saved/xgboost-3.toml"
-NETWORK = CRATES / "inference/tests/onnx/saved/network-3.toml"
+TREES = CRATES / "features/tests/it/model/saved/xgboost-3.toml"
+NETWORK = CRATES / "onnx/tests/it/saved/network-3.toml"
 
 
 @pytest.mark.parametrize("model", [TREES, NETWORK], ids=lambda path: path.stem)
@@ -85,3 +89,20 @@ def test_broken_rows_are_an_input_error(capture: Path, tmp_path: Path) -> None:
     rows.write_bytes(rows.read_bytes()[:-200])
     with pytest.raises(lowroad.InputError, match="rows.arrow: "):
         features.score(rows, TREES).to_pyarrow()
+
+
+def test_a_missing_evaluator_is_a_missing_error(capture: Path, tmp_path: Path) -> None:
+    package = Path(lowroad.__file__).parent
+    shutil.copytree(package, tmp_path / "lowroad", ignore=shutil.ignore_patterns("lowroad-onnx"))
+    script = """
+import sys
+import lowroad
+try:
+    lowroad.features.score(*sys.argv[1:])
+except lowroad.MissingError as error:
+    print(error)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PATH": ""}
+    command = [sys.executable, "-c", script, capture, NETWORK]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.stdout.startswith("network-3: needs lowroad-onnx, which evaluates ONNX models; "), done

@@ -2,17 +2,22 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::{lint, run};
 
 /// What the agent is linked against, which rustup has.
 fn triple() -> String {
     format!("{}-unknown-linux-musl", std::env::consts::ARCH)
 }
 
-/// Builds it where `lowroad compare` looks for it: in a folder of its own beside every profile's.
-pub(crate) fn build() -> Result<()> {
+/// Builds it where `lowroad compare` looks for it: in a folder of its own beside every profile's. Returns
+/// cargo's messages, with the lints' where the crates are to be linted.
+pub(crate) fn build(with_lints: bool) -> Result<Vec<Value>> {
     let triple = triple();
-    let status = Command::new("cargo")
+    let mut cargo = Command::new("cargo");
+    cargo
         .args([
             "build",
             "--locked",
@@ -20,11 +25,11 @@ pub(crate) fn build() -> Result<()> {
             "--package",
             "netbench-agent",
         ])
-        .args(["--profile", "agent", "--target", &triple])
-        .status()
-        .context("cargo does not start")?;
-    if status.success() {
-        return Ok(());
+        .args(["--profile", "agent", "--target", &triple]);
+    if with_lints {
+        lint::enable(&mut cargo)?;
     }
-    bail!("the agent does not build; if {triple} is missing: rustup target add {triple}");
+    run::build(&mut cargo).with_context(|| {
+        format!("the agent does not build; if {triple} is missing: rustup target add {triple}")
+    })
 }

@@ -4,11 +4,15 @@
 
 mod agent;
 mod check;
+mod dist;
 mod guest;
+mod inventory;
+mod lint;
 mod metadata;
 mod run;
 mod tally;
 mod test;
+mod weight;
 
 use std::fmt;
 use std::path::Path;
@@ -17,14 +21,21 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use crate::tally::Tally;
+use crate::test::Scope;
 
 const USAGE: &str = "\
 usage: cargo xtask VERB
   check [NAME..]     every check, or the named ones; `check --list` names them
-  test [--full] [--sudo] [--no-guest] [FILTER]
-                     checks, tests and the guest; FILTER keeps tests whose name contains it
+  test [--full] [--sudo] [--no-guest] [--remember] [CRATE | WORD]
+                     checks, tests and the guest; CRATE builds and runs the tests of one crate,
+                     WORD keeps tests whose name contains it; --remember writes xtask/times.tsv
+  inventory          builds the tests and finds each test of xtask/inventory.txt among them
+  dist               builds the programs that are handed out, into target/dist/
+  weight [WHAT]      what is linked, sizes, build times, against limits; `weight help` names them
   agent              builds netbench's agent, static, into target/
-  guest [COMMAND]    boots Debian's 6.1 kernel and runs the BPF tests there, or one shell command
+  guest [--full | --package CRATE]
+                     boots Debian's 6.1 kernel and runs the tests of the guest there
+  guest COMMAND      runs one shell command there
 ";
 
 /// Arguments that no task understands.
@@ -40,6 +51,12 @@ impl fmt::Display for Usage {
 impl std::error::Error for Usage {}
 
 fn main() -> ExitCode {
+    if lint::is_compiler() {
+        return lint::compile().unwrap_or_else(|error| {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        });
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match dispatch(&arguments) {
@@ -61,8 +78,15 @@ fn dispatch(arguments: &[&str]) -> Result<Tally> {
         }
         ["check", names @ ..] => check::run(names),
         ["test", options @ ..] => test::run(&test::Options::parse(options)?),
-        ["agent"] => agent::build().map(|()| Tally::default()),
-        ["guest"] => guest::run(),
+        ["dist"] => dist::run().map(|()| Tally::default()),
+        ["weight", arguments @ ..] => weight::run(arguments),
+        ["inventory"] => test::inventory(),
+        ["agent"] => agent::build(false).map(|_| Tally::default()),
+        ["guest"] => guest::run(&Scope::Workspace, false),
+        ["guest", "--full"] => guest::run(&Scope::Workspace, true),
+        ["guest", "--package", package] => {
+            guest::run(&Scope::Package((*package).to_owned()), false)
+        }
         ["guest", command @ ..] => guest::shell(&command.join(" ")),
         _ => Err(Usage(USAGE.to_owned()).into()),
     }

@@ -4,6 +4,9 @@ use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::metadata::text;
 
 /// The standard output of a program that must succeed.
 pub(crate) fn output<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Result<String> {
@@ -29,6 +32,27 @@ pub(crate) fn quietly<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Result
         bail!("{program} ended with {status}");
     }
     Ok(())
+}
+
+/// Runs a cargo command that builds, and returns its messages. Those of the compiler are printed where it
+/// fails.
+pub(crate) fn build(cargo: &mut Command) -> Result<Vec<Value>> {
+    let output = cargo
+        .arg("--message-format=json")
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo does not start")?;
+    let messages: Vec<Value> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    if !output.status.success() {
+        for message in &messages {
+            eprint!("{}", text(&message["message"], "rendered"));
+        }
+        bail!("cargo ended with {}", output.status);
+    }
+    Ok(messages)
 }
 
 /// Whether a program can be found.

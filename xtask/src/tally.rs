@@ -40,7 +40,17 @@ pub(crate) struct Tally {
     passed: usize,
     failed: Vec<String>,
     skipped: BTreeMap<Skip, Vec<String>>,
-    stages: Vec<(String, Duration)>,
+    stages: Vec<Stage>,
+    slowest: Vec<(String, Duration)>,
+}
+
+/// A part of a run, for the table at its end.
+#[derive(Debug)]
+struct Stage {
+    name: String,
+    took: Duration,
+    /// Ran at the same time as another stage, so that its time is no share of the whole.
+    concurrent: bool,
 }
 
 impl Tally {
@@ -71,13 +81,31 @@ impl Tally {
         self.failed.len()
     }
 
-    /// Notes how long a stage took, and says so.
+    /// Records how long a stage took and prints it.
     pub(crate) fn stage(&mut self, name: &str, took: Duration) {
-        println!("== {name}: {:.1} s", took.as_secs_f64());
-        self.stages.push((name.to_owned(), took));
+        self.add_stage(name, took, false);
     }
 
-    /// Skips by class, failures by name, stage times, and the closing line.
+    /// Records a stage that ran at the same time as the one recorded before it.
+    pub(crate) fn concurrent_stage(&mut self, name: &str, took: Duration) {
+        self.add_stage(name, took, true);
+    }
+
+    fn add_stage(&mut self, name: &str, took: Duration, concurrent: bool) {
+        println!("== {name}: {:.1} s", took.as_secs_f64());
+        self.stages.push(Stage {
+            name: name.to_owned(),
+            took,
+            concurrent,
+        });
+    }
+
+    /// Sets the tests that `close` prints as the slowest.
+    pub(crate) fn set_slowest(&mut self, tests: Vec<(String, Duration)>) {
+        self.slowest = tests;
+    }
+
+    /// Prints skips by class, failures by name, the slowest tests, the stages, and the closing line.
     pub(crate) fn close(&self) {
         for (skip, tests) in &self.skipped {
             let names = match tests.as_slice() {
@@ -89,9 +117,13 @@ impl Tally {
         for name in &self.failed {
             println!("failed: {name}");
         }
-        for (name, took) in &self.stages {
-            println!("{:>7.1} s  {name}", took.as_secs_f64());
+        if !self.slowest.is_empty() {
+            println!("slowest tests:");
         }
+        for (name, took) in &self.slowest {
+            println!("{:>9.1} s          {name}", took.as_secs_f64());
+        }
+        print!("{}", stage_table(&self.stages));
         let skipped: usize = self.skipped.values().map(Vec::len).sum();
         println!(
             "{} passed, {} failed, {skipped} skipped",
@@ -99,6 +131,26 @@ impl Tally {
             self.failed.len()
         );
     }
+}
+
+/// One line for each stage: seconds, share of the run, name.
+fn stage_table(stages: &[Stage]) -> String {
+    let alone = stages.iter().filter(|stage| !stage.concurrent);
+    let total: Duration = alone.map(|stage| stage.took).sum();
+    let mut table = String::new();
+    for stage in stages {
+        let seconds = stage.took.as_secs_f64();
+        let share = if stage.concurrent {
+            "beside".to_owned()
+        } else {
+            format!("{:.0} %", 100.0 * seconds / total.as_secs_f64())
+        };
+        table.push_str(&format!("{seconds:>9.1} s {share:>7}  {}\n", stage.name));
+    }
+    if stages.len() > 1 {
+        table.push_str(&format!("{:>9.1} s          in all\n", total.as_secs_f64()));
+    }
+    table
 }
 
 fn core_required() -> bool {
@@ -120,5 +172,25 @@ mod tests {
             Some(Skip::new("hardware", "no GPU here"))
         );
         assert_eq!(Skip::parse("skipping ahead: fine"), None);
+    }
+
+    #[test]
+    fn concurrent_stages_are_no_share() {
+        let stage = |name: &str, seconds, concurrent| Stage {
+            name: name.to_owned(),
+            took: Duration::from_secs(seconds),
+            concurrent,
+        };
+        let stages = [
+            stage("build", 25, false),
+            stage("tests", 75, false),
+            stage("guest", 60, true),
+        ];
+        let expected = "     25.0 s    25 %  build
+     75.0 s    75 %  tests
+     60.0 s  beside  guest
+    100.0 s          in all
+";
+        assert_eq!(stage_table(&stages), expected);
     }
 }

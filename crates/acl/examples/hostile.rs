@@ -43,22 +43,22 @@ fn print<A: Address>(name: &str, kind: Kind, count: usize) {
     );
 }
 
-/// Where lookups take longer than this, fewer keys have to do.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Fewer keys are looked up if all take longer than this.
+const TIME_LIMIT: Duration = Duration::from_secs(2);
 
 /// Nanoseconds for a key, the least of several passes.
 fn time<A: Address>(classifier: &Classifier<A>, keys: &[Key<A>]) -> f64 {
     let mut found = vec![0; BATCH];
     let begun = Instant::now();
     let mut least = f64::INFINITY;
-    while begun.elapsed() < PATIENCE / 4 {
+    while begun.elapsed() < TIME_LIMIT / 4 {
         let started = Instant::now();
         let mut done = 0;
         for keys in keys.chunks(BATCH) {
             classifier.classify(keys, &mut found[..keys.len()]);
             black_box(&found);
             done += keys.len();
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIME_LIMIT {
                 break;
             }
         }

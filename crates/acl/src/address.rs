@@ -1,8 +1,8 @@
-//! What IPv4 and IPv6 differ in: the width of an address and the layout that follows from it.
+//! The differences of IPv4 and IPv6: the width of an address and the layout that follows from it.
 
 use std::fmt::Debug;
 
-use sys::huge::Zeroed;
+use sys::huge::Zeroable;
 
 use crate::line::{Line, Line4, Line6};
 #[cfg(target_arch = "x86_64")]
@@ -23,8 +23,8 @@ pub trait Address: prefix::Address + Default {
     type Octets: Copy + Eq + Debug + Default + Send + Sync;
     /// A five-tuple's lanes, packed.
     type Words: Copy + Eq + Debug + Default + Send + Sync + AsRef<[u64]> + AsMut<[u64]>;
-    /// What a leaf is made of.
-    type Line: Line<Self> + Zeroed + Copy;
+    /// The cache lines of a leaf.
+    type Line: Line<Self> + Zeroable + Copy;
 
     /// The address whose octets these are.
     fn from_octets(octets: Self::Octets) -> Self;

@@ -45,7 +45,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Of a list in which earlier rules come first, with counters for so many CPUs.
+    /// Builds an arena of a list in which earlier rules come first, with counters for this many CPUs.
     ///
     /// # Errors
     /// A list too long, or no memory.
@@ -102,7 +102,7 @@ impl Arena {
         &self.bytes
     }
 
-    /// Where the counters of a CPU begin: one of 8 bytes for each rule, and the last for no rule.
+    /// The start of a CPU's counters: one of 8 bytes for each rule, and the last for no rule.
     pub fn counters(&self, cpu: usize) -> usize {
         self.counters + cpu * self.stride
     }
@@ -112,7 +112,7 @@ impl Arena {
         self.rules
     }
 
-    /// What the build came to.
+    /// The report of the build.
     pub fn report(&self) -> &BuildReport {
         &self.report
     }

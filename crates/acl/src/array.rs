@@ -4,12 +4,12 @@
 use std::marker::PhantomData;
 use std::slice;
 
-use sys::huge::{Region, Zeroed};
+use sys::huge::{Region, Zeroable};
 
 use crate::error::Error;
 
 /// Bytes that may be read beyond the last element.
-const BEYOND: usize = 64;
+const PADDING: usize = 64;
 
 /// Up to `capacity` elements, all bits zero until written.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl<T> Array<T> {
     /// Address space for `capacity` elements, and 64 bytes that may be read beyond them.
     pub(crate) fn reserve(capacity: usize) -> Result<Self, Error> {
         let size = size_of::<T>();
-        let region = Region::new(capacity, size, BEYOND).map_err(|cause| Error::Memory {
+        let region = Region::new(capacity, size, PADDING).map_err(|cause| Error::Memory {
             bytes: capacity.saturating_mul(size),
             cause,
         })?;
@@ -56,7 +56,7 @@ impl<T> Array<T> {
     }
 }
 
-impl<T: Zeroed + Copy> Array<T> {
+impl<T: Zeroable + Copy> Array<T> {
     /// Appends `count` zeroed elements, up to eight of which share alignment; `None` when there is
     /// no room.
     pub(crate) fn extend(&mut self, count: usize) -> Option<usize> {

@@ -9,8 +9,8 @@ use foldhash::fast::FixedState;
 
 use crate::Simd;
 use crate::address::Address;
+use crate::build_budget::{Allowance, BuildBudget, Shares};
 use crate::cut::{Bucket, Cutter, filter_of};
-use crate::effort::{Allowance, Effort, Shares};
 use crate::error::Error;
 use crate::lookup;
 use crate::plan::{Cell, Parameters, plan, root_bits, slot};
@@ -19,7 +19,7 @@ use crate::rule::Rule;
 use crate::sample::{Sample, Samples, draw};
 use crate::table::{LINE_MASK, Map, Root, Table};
 
-/// How a table is built.
+/// Options of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Time in which more than one shape may be tried; with none, the first is taken.
@@ -34,12 +34,12 @@ impl Default for Options {
     }
 }
 
-/// What a build came to.
+/// The result of a build.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BuildReport {
-    /// What makes lookups slow, in words; empty for ordinary lists.
+    /// Reasons why lookups are slow, in words. Empty for ordinary lists.
     pub warnings: Vec<String>,
-    /// Of the structure.
+    /// The size of the structure.
     pub bytes: usize,
     pub seconds: f64,
     /// Hash tables.
@@ -52,8 +52,8 @@ pub struct BuildReport {
     pub work: usize,
 }
 
-/// Packets that shapes are timed on.
-const TIMED: usize = 16 << 10;
+/// Number of packets that shapes are timed on.
+const TUNING_PACKETS: usize = 16 << 10;
 /// Shapes, the usually best first.
 const SHAPES: [Parameters; 5] = [
     shape(6, 27.0, 0.3),
@@ -71,15 +71,15 @@ const fn shape(leaf: usize, probe: f64, foreign: f64) -> Parameters {
     }
 }
 
-/// Packets from anywhere that cuts on the way to the widest rules are judged by.
-const PASSING: u32 = 256;
+/// Number of foreign packets by which cuts on the way to the widest rules are chosen.
+const FOREIGN_PACKETS: u32 = 256;
 
-/// Packets of each sort that maps are judged by, and what share of them may pass one.
-const MAPPED: usize = 1024;
-const WORTH_A_MAP: f64 = 0.6;
+/// Number of packets of each sort that maps are tried with, and the share of them that may pass a map.
+const MAP_SAMPLES: usize = 1024;
+const MAX_MAP_HITS: f64 = 0.6;
 
 /// A leaf with more rules than this is worth a warning: it is read from its first line on.
-const LONG: usize = 128;
+const LONG_LEAF: usize = 128;
 
 /// Whether a table can hold these rules, without making one.
 ///
@@ -112,12 +112,12 @@ pub(crate) fn build<A: Address>(
         Region::of_rule(rule, order, &mut regions);
     }
     if shadows {
-        leave_out_repeated(&mut regions);
+        remove_duplicates(&mut regions);
     }
     if regions.is_empty() {
         return Ok((Table::reserve(0, 0)?, BuildReport::default()));
     }
-    let samples = draw(&regions, TIMED);
+    let samples = draw(&regions, TUNING_PACKETS);
     let mut built = Vec::new();
     for (tried, shape) in (0..).zip(SHAPES) {
         let spent = started.elapsed();
@@ -132,21 +132,21 @@ pub(crate) fn build<A: Address>(
             shadows,
         )?);
     }
-    let (table, effort) = built.swap_remove(fastest(&built, &samples));
+    let (table, budget) = built.swap_remove(fastest(&built, &samples));
     let report = BuildReport {
-        warnings: warnings(&effort),
+        warnings: warnings(&budget),
         bytes: table.bytes(),
         seconds: started.elapsed().as_secs_f64(),
         roots: table.roots.len(),
-        copies: effort.written,
-        longest: effort.longest,
-        work: effort.done,
+        copies: budget.written,
+        longest: budget.longest,
+        work: budget.work,
     };
     Ok((table, report))
 }
 
-/// Leaves out what is the same as a region before it, and so never comes first.
-fn leave_out_repeated<A: Address>(regions: &mut Vec<Region<A>>) {
+/// Removes regions that equal an earlier one: they never come first.
+fn remove_duplicates<A: Address>(regions: &mut Vec<Region<A>>) {
     let hasher = FixedState::default();
     let mut firsts: HashMap<u64, Region<A>, FixedState> = HashMap::default();
     regions.retain(|region| {
@@ -156,14 +156,14 @@ fn leave_out_repeated<A: Address>(regions: &mut Vec<Region<A>>) {
     });
 }
 
-fn warnings(effort: &Effort) -> Vec<String> {
-    if effort.longest <= LONG {
+fn warnings(budget: &BuildBudget) -> Vec<String> {
+    if budget.longest <= LONG_LEAF {
         return Vec::new();
     }
     vec![format!(
         "{} rules cannot be told apart within the copies allowed: packets that fall among them are \
          compared with one after the other; put the more specific rules under distinct prefixes or ports",
-        effort.longest
+        budget.longest
     )]
 }
 
@@ -177,8 +177,8 @@ fn allowance<A: Address>(rules: usize) -> Allowance {
     }
 }
 
-/// A root whose entries are empty yet, and its members by the entry that they belong to.
-struct Placed<'a> {
+/// A root whose entries are still empty, and its members by the entry that they belong to.
+struct RootLayout<'a> {
     cell: &'a Cell,
     bits: u8,
     /// Its first entry.
@@ -187,7 +187,7 @@ struct Placed<'a> {
     members: Vec<(u32, u32)>,
 }
 
-impl<'a> Placed<'a> {
+impl<'a> RootLayout<'a> {
     fn of<A: Address>(
         regions: &[Region<A>],
         cell: &'a Cell,
@@ -239,49 +239,49 @@ fn fill<A: Address>(
     cells: &[Cell],
     shape: Parameters,
     shadows: bool,
-) -> Result<(Table<A>, Effort), Error> {
+) -> Result<(Table<A>, BuildBudget), Error> {
     let highest = regions.last().map_or(0, |region| region.order);
     let mut table = Table::reserve(regions.len(), highest)?;
     let allowance = allowance::<A>(regions.len());
-    let effort = Effort::new(allowance, 8 * regions.len() + (1 << 21));
-    let passing = samples.foreign.iter().take(PASSING as usize);
+    let budget = BuildBudget::new(allowance, 8 * regions.len() + (1 << 21));
+    let passing = samples.foreign.iter().take(FOREIGN_PACKETS as usize);
     let passing = passing.map(|sample| sample.key.words()).collect();
-    let mut cutter = Cutter::new(&mut table, shape.leaf, passing, effort);
+    let mut cutter = Cutter::new(&mut table, shape.leaf, passing, budget);
     cutter.shadows = shadows;
-    let placed = cells
+    let layout = cells
         .iter()
-        .map(|cell| Placed::of(regions, cell, &mut cutter));
-    let placed: Vec<_> = placed.collect::<Result<_, _>>()?;
-    let runs = placed
+        .map(|cell| RootLayout::of(regions, cell, &mut cutter));
+    let layout: Vec<_> = layout.collect::<Result<_, _>>()?;
+    let runs = layout
         .iter()
-        .flat_map(|placed| placed.runs().map(move |run| (placed, run)));
+        .flat_map(|layout| layout.runs().map(move |run| (layout, run)));
     let mut runs: Vec<_> = runs.collect();
     runs.sort_by_key(|(_, run)| run.len());
-    let mut shares = Shares::among(&cutter.effort, runs.iter().map(|(_, run)| run.len()));
-    for (placed, run) in runs {
-        shares.next(&mut cutter.effort, run.len());
-        root_entry(regions, placed, run, &mut cutter)?;
+    let mut shares = Shares::among(&cutter.build_budget, runs.iter().map(|(_, run)| run.len()));
+    for (layout, run) in runs {
+        shares.next(&mut cutter.build_budget, run.len());
+        root_entry(regions, layout, run, &mut cutter)?;
     }
-    let effort = std::mem::take(&mut cutter.effort);
-    let roots = placed.iter().map(|placed| placed.root(regions, samples));
+    let budget = std::mem::take(&mut cutter.build_budget);
+    let roots = layout.iter().map(|layout| layout.root(regions, samples));
     table.roots = roots.collect();
     table.roots.sort_by_key(|root| root.best);
-    Ok((table, effort))
+    Ok((table, budget))
 }
 
 /// The entry of a root for the members that share it.
 fn root_entry<A: Address>(
     regions: &[Region<A>],
-    placed: &Placed<'_>,
+    layout: &RootLayout<'_>,
     run: &[(u32, u32)],
     cutter: &mut Cutter<'_, A>,
 ) -> Result<(), Error> {
-    let Placed {
+    let RootLayout {
         cell, bits, base, ..
-    } = *placed;
+    } = *layout;
     // Few rules may be copied more often: it costs little memory and they are often the widest.
     let copies = (0.5 * regions.len() as f64 / cell.members.len() as f64).clamp(4.0, 64.0);
-    let passing: Vec<u32> = (0..PASSING).collect();
+    let passing: Vec<u32> = (0..FOREIGN_PACKETS).collect();
     let list: Vec<u32> = run.iter().map(|&(_, member)| member).collect();
     let foreign = foreign_share(list.len(), regions.len(), bits, cell.lengths);
     let passage = if foreign > 0.5 { 64.0 } else { 0.0 };
@@ -305,7 +305,7 @@ fn map<A: Address>(regions: &[Region<A>], cell: &Cell, samples: &Samples<A>) -> 
     let members = cell.members.iter().map(|&index| &regions[index as usize]);
     let map = Map::of(members.map(|region| hash(region.source, region.destination)));
     let passing = |samples: &[Sample<A>]| {
-        let come = samples.iter().take(MAPPED);
+        let come = samples.iter().take(MAP_SAMPLES);
         let come = come.filter(|sample| sample.rank >= cell.best);
         let (mut all, mut pass) = (0, 0);
         for sample in come {
@@ -315,7 +315,7 @@ fn map<A: Address>(regions: &[Region<A>], cell: &Cell, samples: &Samples<A>) -> 
         f64::from(pass) / f64::from(all.max(1))
     };
     let share = 2.0 * passing(&samples.within) + passing(&samples.foreign);
-    (share < 3.0 * WORTH_A_MAP).then(|| Box::new(map))
+    (share < 3.0 * MAX_MAP_HITS).then(|| Box::new(map))
 }
 
 /// [`Bucket::foreign`] below an entry of a root, if a packet from anywhere counts for half of one
@@ -330,13 +330,13 @@ fn foreign_share(members: usize, rules: usize, bits: u8, lengths: (u8, u8)) -> f
 
 /// The table that classifies the samples in the least time: each is timed in turn, several times.
 /// Two packets drawn from rules count as much as three from anywhere, in the logarithm of the time.
-fn fastest<A: Address>(built: &[(Table<A>, Effort)], samples: &Samples<A>) -> usize {
+fn fastest<A: Address>(built: &[(Table<A>, BuildBudget)], samples: &Samples<A>) -> usize {
     if built.len() < 2 {
         return 0;
     }
     let keys = |samples: &[Sample<A>]| samples.iter().map(|sample| sample.key).collect();
     let sorts: [Vec<_>; 2] = [keys(&samples.within), keys(&samples.foreign)];
-    let mut found = vec![0; TIMED];
+    let mut found = vec![0; TUNING_PACKETS];
     let mut least = vec![[f64::INFINITY; 2]; built.len()];
     for _ in 0..5 {
         for ((table, _), least) in built.iter().zip(&mut least) {

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn errors_name_their_line() {
         let good = "@1.2.3.4/32 1.2.3.4/32 0 : 1 0 : 1 0x06/0xFF\n\n";
         for (bad, what) in [
             ("1.2.3.4/32", "a rule begins with @"),

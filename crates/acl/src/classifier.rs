@@ -49,7 +49,7 @@ impl<A: Address> Classifier<A> {
         lookup::classify(&self.table, self.simd, keys, found);
     }
 
-    /// What the build came to.
+    /// The report of the build.
     pub fn report(&self) -> &BuildReport {
         &self.report
     }

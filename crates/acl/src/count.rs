@@ -1,33 +1,33 @@
-//! How many rules of a bucket fix a bit to zero, and how many to one; how many packets have it set.
+//! Counts the rules of a bucket that fix a bit to zero and to one, and the packets that have it set.
 
 use crate::address::Address;
 use crate::region::Region;
 
 /// Bits of the widest key.
-pub(crate) const MOST_BITS: usize = 5 * 64;
+pub(crate) const MAX_KEY_BITS: usize = 5 * 64;
 
 /// For each bit of a key, the regions that fix it.
 #[derive(Debug)]
 pub(crate) struct Counts {
-    pub(crate) zeros: [u32; MOST_BITS],
-    pub(crate) ones: [u32; MOST_BITS],
+    pub(crate) zeros: [u32; MAX_KEY_BITS],
+    pub(crate) ones: [u32; MAX_KEY_BITS],
 }
 
 impl Counts {
     pub(crate) fn new() -> Self {
         Self {
-            zeros: [0; MOST_BITS],
-            ones: [0; MOST_BITS],
+            zeros: [0; MAX_KEY_BITS],
+            ones: [0; MAX_KEY_BITS],
         }
     }
 
     /// Counts the listed regions.
-    pub(crate) fn take_rules<A: Address>(&mut self, regions: &[Region<A>], list: &[u32]) {
+    pub(crate) fn count_rules<A: Address>(&mut self, regions: &[Region<A>], list: &[u32]) {
         let words = A::Words::default().as_ref().len();
         self.zeros[..64 * words].fill(0);
         self.ones[..64 * words].fill(0);
         // So few at a time stay in the nearest cache.
-        for list in list.chunks(DRAINED) {
+        for list in list.chunks(PLANE_CAPACITY) {
             for word in 0..words {
                 let ones = |index: &u32| regions[*index as usize].value.as_ref()[word];
                 let zeros =
@@ -39,7 +39,7 @@ impl Counts {
     }
 
     /// Counts the bits that are set in the listed packets.
-    pub(crate) fn take_packets<A: Address>(&mut self, packets: &[A::Words], list: &[u32]) {
+    pub(crate) fn count_packets<A: Address>(&mut self, packets: &[A::Words], list: &[u32]) {
         let words = A::Words::default().as_ref().len();
         self.ones[..64 * words].fill(0);
         for word in 0..words {
@@ -49,9 +49,9 @@ impl Counts {
     }
 }
 
-/// Bits of the counters that words are first added to, and how many words they hold.
+/// Bits of the counters that words are first added to, and how many words fit them.
 const PLANES: usize = 5;
-const DRAINED: usize = (1 << PLANES) - 1;
+const PLANE_CAPACITY: usize = (1 << PLANES) - 1;
 
 /// Adds up each bit of many words. Five planes hold one bit of 64 counters each, so adding a word is
 /// a ripple of a few operations, whichever bits are set.
@@ -74,7 +74,7 @@ fn tally(words: impl Iterator<Item = u64>, counters: &mut [u32]) {
             (*plane, carry) = (*plane ^ carry, *plane & carry);
         }
         added += 1;
-        if added == DRAINED {
+        if added == PLANE_CAPACITY {
             drain(&mut planes);
             added = 0;
         }

@@ -3,7 +3,7 @@
 
 use crate::rule::NONE;
 
-/// What one rule, or none, has matched.
+/// The packets and bytes that one rule, or none, has matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     pub packets: u64,
@@ -41,7 +41,7 @@ impl Counters {
         }
     }
 
-    /// What a rule, or [`NONE`], has matched.
+    /// The packets and bytes that a rule, or [`NONE`], has matched.
     pub fn get(&self, rule: u32) -> Count {
         if rule == NONE {
             return self.unmatched;

@@ -7,27 +7,27 @@
 )]
 
 use crate::address::Address;
-use crate::count::{Counts, MOST_BITS};
-use crate::effort::{Effort, Shares};
+use crate::build_budget::{BuildBudget, Shares};
+use crate::count::{Counts, MAX_KEY_BITS};
 use crate::error::Error;
 use crate::line::lines_of;
 use crate::region::{Region, lane, set_lane, widened};
-use crate::table::{LINE_BITS, LONGEST, NODE, Node, Table, entry, filter, kind};
+use crate::table::{LINE_BITS, MAX_LEAF_LINES, NODE, Node, Table, entry, filter, kind};
 
-/// Bits that one node may choose.
-const MOST_CHOSEN: usize = 10;
-/// A bit that does not lower the expected bucket by this much is not worth a level.
-const WORTH: f64 = 0.97;
-/// The expected bucket at which no more bits are chosen.
-const ENOUGH: f64 = 3.0;
+/// Maximum number of bits that one node chooses.
+const MAX_CHOSEN_BITS: usize = 10;
+/// A bit is worth a level if at most this share of the expected bucket remains.
+const MAX_REMAINING_SHARE: f64 = 0.97;
+/// The expected number of rules in a bucket at which no more bits are chosen.
+const TARGET_RULES: f64 = 3.0;
 /// The same where most packets only pass through: one line, mostly.
-const PASSAGE: f64 = 1.2;
-/// Copies of a rule there that each further cut may make.
-const AGAIN: f64 = 3.0;
-/// Rules that one IPv4 line holds.
-const LINE: usize = 2;
-/// Levels of nodes.
-const DEEPEST: usize = 48;
+const PASSAGE_TARGET_RULES: f64 = 1.2;
+/// Copies of a rule that each further cut may make there.
+const PASSAGE_COPIES: f64 = 3.0;
+/// Rules in a leaf there: as many as one IPv4 line holds.
+const PASSAGE_LEAF: usize = 2;
+/// Maximum number of levels of nodes.
+const MAX_DEPTH: usize = 48;
 
 /// Builds entries of a table.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct Cutter<'a, A: Address> {
     pub(crate) leaf: usize,
     /// Whether rules that can never come first are left out.
     pub(crate) shadows: bool,
-    pub(crate) effort: Effort,
+    pub(crate) build_budget: BuildBudget,
     lines: Vec<A::Line>,
     counts: Box<Counts>,
     /// Packets from anywhere.
@@ -107,13 +107,13 @@ impl<'a, A: Address> Cutter<'a, A> {
         table: &'a mut Table<A>,
         leaf: usize,
         packets: Vec<A::Words>,
-        effort: Effort,
+        build_budget: BuildBudget,
     ) -> Self {
         Self {
             table,
             leaf,
             shadows: true,
-            effort,
+            build_budget,
             lines: Vec::new(),
             counts: Box::new(Counts::new()),
             packets,
@@ -127,7 +127,7 @@ impl<'a, A: Address> Cutter<'a, A> {
     /// [`Error::Full`] when the table has no room left.
     pub(crate) fn entry(&mut self, bucket: &Bucket<'_, A>, filter: u8) -> Result<u64, Error> {
         let &Bucket { regions, list, .. } = bucket;
-        self.effort.spend(list.len());
+        self.build_budget.spend(list.len());
         let (list, bounds) = needed(regions, list, &bucket.bounds, self.shadows);
         let list = &list[..];
         let Some(&first) = list.first() else {
@@ -138,8 +138,12 @@ impl<'a, A: Address> Cutter<'a, A> {
             bounds,
             ..*bucket
         };
-        let leaf = if bucket.is_passage() { LINE } else { self.leaf };
-        let reference = if list.len() <= leaf || bucket.depth >= DEEPEST {
+        let leaf = if bucket.is_passage() {
+            PASSAGE_LEAF
+        } else {
+            self.leaf
+        };
+        let reference = if list.len() <= leaf || bucket.depth >= MAX_DEPTH {
             self.leaf(regions, list)?
         } else {
             self.inner(bucket)?
@@ -169,12 +173,12 @@ impl<'a, A: Address> Cutter<'a, A> {
     fn leaf(&mut self, regions: &[Region<A>], list: &[u32]) -> Result<u32, Error> {
         self.lines.clear();
         lines_of(list.iter().map(|&i| &regions[i as usize]), &mut self.lines);
-        self.effort.written += list.len();
-        self.effort.longest = self.effort.longest.max(list.len());
+        self.build_budget.written += list.len();
+        self.build_budget.longest = self.build_budget.longest.max(list.len());
         let count = self.lines.len();
         let at = self.table.lines.extend(count).ok_or_else(|| self.full())?;
         self.table.lines.as_mut_slice()[at..].copy_from_slice(&self.lines);
-        if count <= LONGEST {
+        if count <= MAX_LEAF_LINES {
             return Ok(at as u32 | (count as u32) << LINE_BITS);
         }
         self.node(Node {
@@ -223,12 +227,16 @@ impl<'a, A: Address> Cutter<'a, A> {
         // Children are numbered by the chosen bits in ascending order; parts by the order of choice.
         let mut turns: Vec<_> = chosen.iter().copied().zip(0..).collect();
         turns.sort_unstable();
-        let least = if bucket.is_passage() { AGAIN } else { 0.0 };
+        let least = if bucket.is_passage() {
+            PASSAGE_COPIES
+        } else {
+            0.0
+        };
         let lengths = (0..children).map(|part| parts.get(part).len());
-        let mut shares = Shares::among(&self.effort, lengths.clone());
+        let mut shares = Shares::among(&self.build_budget, lengths.clone());
         for part in Shares::order(lengths) {
             let list = parts.get(part);
-            shares.next(&mut self.effort, list.len());
+            shares.next(&mut self.build_budget, list.len());
             let mut child = 0;
             let mut bounds = bucket.bounds;
             for (place, &(bit, turn)) in turns.iter().enumerate().rev() {
@@ -251,7 +259,7 @@ impl<'a, A: Address> Cutter<'a, A> {
             )?;
             self.table.entries.as_mut_slice()[base + child] = made;
         }
-        shares.end(&mut self.effort);
+        shares.end(&mut self.build_budget);
         self.node(Node {
             masks,
             base: base as u32,
@@ -280,15 +288,15 @@ impl<'a, A: Address> Cutter<'a, A> {
         let mut expected = list.len() as f64;
         let mut total = expected;
         let (enough, room) = if bucket.is_passage() {
-            (PASSAGE, 64)
+            (PASSAGE_TARGET_RULES, 64)
         } else {
-            (ENOUGH, 4)
+            (TARGET_RULES, 4)
         };
-        while chosen.len() < MOST_CHOSEN && 1 << chosen.len() < room * list.len() {
+        while chosen.len() < MAX_CHOSEN_BITS && 1 << chosen.len() < room * list.len() {
             let Some((bit, mean, sum)) = self.best_bit(bucket, &parts, &chosen) else {
                 break;
             };
-            if mean > WORTH * expected {
+            if mean > MAX_REMAINING_SHARE * expected {
                 break;
             }
             (expected, total) = (mean, sum);
@@ -315,12 +323,15 @@ impl<'a, A: Address> Cutter<'a, A> {
         parts: &Parts,
         chosen: &[usize],
     ) -> Option<(usize, f64, f64)> {
-        if !self.effort.afford(parts.items.len(), parts.ends.len()) {
+        if !self
+            .build_budget
+            .try_spend(parts.items.len(), parts.ends.len())
+        {
             return None;
         }
         let bits = 64 * bucket.bounds.0.as_ref().len();
-        let mut means = [0f32; MOST_BITS];
-        let mut sums = [0f32; MOST_BITS];
+        let mut means = [0f32; MAX_KEY_BITS];
+        let mut sums = [0f32; MAX_KEY_BITS];
         let all: usize = parts.passing.iter().map(Vec::len).sum();
         let foreign = if all == 0 { 0.0 } else { bucket.foreign as f32 };
         let within = 1.0 - foreign;
@@ -330,12 +341,12 @@ impl<'a, A: Address> Cutter<'a, A> {
             if list.is_empty() {
                 continue;
             }
-            self.counts.take_rules(bucket.regions, list);
+            self.counts.count_rules(bucket.regions, list);
             let rules = list.len() as f32;
             let weight = within * parts.mass[part] as f32 / rules;
             let passing = &parts.passing[part];
             let passed = foreign * passing.len() as f32;
-            self.through.take_packets::<A>(&self.packets, passing);
+            self.through.count_packets::<A>(&self.packets, passing);
             for bit in 0..bits {
                 let zeros = self.counts.zeros[bit] as f32;
                 let ones = self.counts.ones[bit] as f32;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// What is wrong with rules, and what to do where that is not obvious.
+/// An error in rules, and what to do if that is not obvious.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("line {line}: {what}")]

@@ -13,7 +13,7 @@ use crate::address::Address;
 use crate::rule::{ANY_PORT, Key, Protocol, Rule};
 use crate::sample::Random;
 
-/// What is hard about a list.
+/// The kind of a list: what makes it hard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Rovniagin and Wool's distribution of fields ("The Geometric Efficient Matching Algorithm for

@@ -1,18 +1,18 @@
 //! Exact five-tuple packet classification: of a list of rules, the first that matches.
 //!
 //! [`Classifier`] holds a list that does not change, [`Live`] one that does while others look up.
-//! What a match means, and where rules come from, is decided elsewhere.
+//! Callers decide what a match means, and where rules come from.
 
 mod address;
 pub mod arena;
 mod array;
 mod build;
+mod build_budget;
 pub mod classbench;
 mod classifier;
 mod count;
 pub mod counters;
 mod cut;
-mod effort;
 mod error;
 pub mod generate;
 mod line;

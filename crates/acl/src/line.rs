@@ -1,4 +1,4 @@
-//! What a leaf is made of: rules in cache lines, their ranges laid out for one vector comparison.
+//! The lines of a leaf: rules in cache lines, their ranges laid out for one vector comparison.
 //!
 //! A key `x` is in `low..=high` when `x >= low` and `!x >= !high`, so a line holds `low` and the
 //! complement of `high`, and both are tested by the same instruction.

@@ -1,4 +1,4 @@
-//! Which pairs of prefix lengths become roots.
+//! Decides which pairs of prefix lengths become roots.
 //!
 //! Rules start in the cells of a lattice of prefix lengths. The two cells whose union saves most are
 //! united, until none saves. Costs are those of sample packets: a probe for each root that can still
@@ -9,17 +9,17 @@ use crate::region::Region;
 use crate::sample::{Sample, Samples};
 use crate::table::filter;
 
-/// Packets of each sort that merges are judged by.
-const JUDGES: usize = 1024;
+/// Packets of each sort that the costs of merges are computed from.
+const COST_SAMPLES: usize = 1024;
 
-/// What decides the shape of a table.
+/// The parameters of a table's shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Parameters {
     /// Rules in a leaf before a cut is tried.
     pub(crate) leaf: usize,
-    /// What a probe of a root costs; a line costs 9.
+    /// The cost of a probe of a root. A line costs 9.
     pub(crate) probe: f64,
-    /// What the mean foreign packet counts for, beside the mean packet drawn from a rule.
+    /// The weight of the mean foreign packet. The mean packet drawn from a rule has weight 1.
     pub(crate) foreign: f64,
 }
 
@@ -194,7 +194,7 @@ impl<A: Address> Planner<'_, A> {
             }
         }
         let mean = |samples: &[Sample<A>]| {
-            let samples = &samples[..samples.len().min(JUDGES)];
+            let samples = &samples[..samples.len().min(COST_SAMPLES)];
             let mut total = 0.0;
             for sample in samples.iter().filter(|sample| best <= sample.rank) {
                 let hash = A::mix(sample.source, sample.destination, lengths);

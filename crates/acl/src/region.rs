@@ -65,7 +65,7 @@ pub(crate) fn widened<A: Address>(
 }
 
 impl<A: Address> Region<A> {
-    /// How many boxes `of_rule` appends.
+    /// The number of boxes that `of_rule` appends.
     pub(crate) fn count(rule: &Rule<A>) -> usize {
         let ports = [&rule.source_ports, &rule.destination_ports];
         if ports.iter().any(|range| range.is_empty()) {

@@ -31,7 +31,7 @@ impl Protocol {
     }
 }
 
-/// What happens to a packet whose first matching rule says so.
+/// The action of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Action {
     #[default]

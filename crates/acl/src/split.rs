@@ -9,23 +9,23 @@
 )]
 
 use crate::address::Address;
+use crate::build_budget::Shares;
 use crate::cut::{Bucket, Cutter};
-use crate::effort::Shares;
 use crate::error::Error;
 use crate::region::{Region, lane, set_lane};
 use crate::table::{BOUND_WORDS, FANOUT, Node, kind};
 
-/// Lists that are shorter stay leaves.
-const SHORTEST: usize = 24;
-/// Lanes of which the best is chosen.
-const TRIED: usize = 3;
-/// What looking for the best costs for each rule, if counting its bits costs one.
-const SPLIT: usize = 8;
+/// Shorter lists stay leaves.
+const MIN_RULES: usize = 24;
+/// Number of lanes that are tried.
+const CANDIDATE_LANES: usize = 3;
+/// Work of the search for a split, for each rule. Counting a rule's bits costs 1.
+const SEARCH_COST: usize = 8;
 
 /// Parts of a bucket between bounds of a lane.
 struct Division {
     lane: usize,
-    /// Where parts begin, ascending.
+    /// The starts of the parts, ascending.
     starts: Vec<u16>,
     /// Rules of each part, and of all of them.
     sizes: Vec<usize>,
@@ -48,17 +48,17 @@ impl<A: Address> Cutter<'_, A> {
     /// A node by bounds of the lane that divides best; none when none does, or copies are used up.
     pub(crate) fn split(&mut self, bucket: &Bucket<'_, A>) -> Result<Option<u32>, Error> {
         let rules = bucket.list.len();
-        if rules < SHORTEST || !self.effort.afford(SPLIT * rules, 0) {
+        if rules < MIN_RULES || !self.build_budget.try_spend(SEARCH_COST * rules, 0) {
             return Ok(None);
         }
-        let divisions = promising(bucket).into_iter();
+        let divisions = candidate_lanes(bucket).into_iter();
         let divisions =
             divisions.filter_map(|at| Some(self.divide(bucket, at, &ends(bucket, at)?)));
         let Some(division) = divisions.min_by_key(Division::mean) else {
             return Ok(None);
         };
         let copies = division.total.saturating_sub(rules);
-        if division.mean() * 8 > rules * 7 || !self.effort.copy(copies) {
+        if division.mean() * 8 > rules * 7 || !self.build_budget.try_copy(copies) {
             return Ok(None);
         }
         self.write_split(bucket, &division).map(Some)
@@ -82,7 +82,7 @@ impl<A: Address> Cutter<'_, A> {
         let ranges: Vec<_> = bucket
             .list
             .iter()
-            .map(|&index| reach(bucket, index, at))
+            .map(|&index| lane_range(bucket, index, at))
             .collect();
         for part in 0..division.starts.len() {
             let (low, high) = division.range(part);
@@ -107,9 +107,9 @@ impl<A: Address> Cutter<'_, A> {
     fn write_split(&mut self, bucket: &Bucket<'_, A>, division: &Division) -> Result<u32, Error> {
         let base = self.table.entries.extend(BOUND_WORDS + FANOUT);
         let base = base.ok_or_else(|| self.full())?;
-        let mut shares = Shares::among(&self.effort, division.sizes.iter().copied());
+        let mut shares = Shares::among(&self.build_budget, division.sizes.iter().copied());
         for part in Shares::order(division.sizes.iter().copied()) {
-            shares.next(&mut self.effort, division.sizes[part]);
+            shares.next(&mut self.build_budget, division.sizes[part]);
             let regions = cut_out(bucket, division, part);
             let list: Vec<u32> = (0..regions.len() as u32).collect();
             let mut bounds = bucket.bounds;
@@ -124,12 +124,12 @@ impl<A: Address> Cutter<'_, A> {
                 passing: &[],
                 depth: bucket.depth + 1,
             };
-            let account = self.effort.account();
+            let checkpoint = self.build_budget.checkpoint();
             let made = self.entry(&child, u8::MAX)?;
-            self.effort.settle(account, regions.len());
+            self.build_budget.refund(checkpoint, regions.len());
             self.table.entries.as_mut_slice()[base + BOUND_WORDS + part] = made;
         }
-        shares.end(&mut self.effort);
+        shares.end(&mut self.build_budget);
         let entries = &mut self.table.entries.as_mut_slice()[base..];
         let parts = division.starts.len();
         for part in 0..FANOUT {
@@ -148,7 +148,7 @@ impl<A: Address> Cutter<'_, A> {
 }
 
 /// The lanes in which the rules' ranges end at the most places.
-fn promising<A: Address>(bucket: &Bucket<'_, A>) -> Vec<usize> {
+fn candidate_lanes<A: Address>(bucket: &Bucket<'_, A>) -> Vec<usize> {
     let places = |at: usize| {
         let mut ends = ends(bucket, at)?;
         ends.dedup();
@@ -159,12 +159,12 @@ fn promising<A: Address>(bucket: &Bucket<'_, A>) -> Vec<usize> {
     lanes
         .into_iter()
         .rev()
-        .take(TRIED)
+        .take(CANDIDATE_LANES)
         .map(|(_, at)| at)
         .collect()
 }
 
-/// Where ranges begin, or have just ended, between the bounds of a lane; ascending, if any.
+/// The values between the bounds of a lane at which ranges begin, or have just ended; ascending, if any.
 fn ends<A: Address>(bucket: &Bucket<'_, A>, at: usize) -> Option<Vec<u16>> {
     let low = lane(bucket.bounds.0.as_ref(), at);
     let high = lane(bucket.bounds.1.as_ref(), at);
@@ -181,13 +181,13 @@ fn ends<A: Address>(bucket: &Bucket<'_, A>, at: usize) -> Option<Vec<u16>> {
 }
 
 /// A rule's range in one lane, and whether it fills the bounds in all others.
-struct Reach {
+struct LaneRange {
     low: u16,
     high: u16,
     fills: bool,
 }
 
-fn reach<A: Address>(bucket: &Bucket<'_, A>, index: u32, at: usize) -> Reach {
+fn lane_range<A: Address>(bucket: &Bucket<'_, A>, index: u32, at: usize) -> LaneRange {
     let region = &bucket.regions[index as usize];
     let (low, high) = (
         lane(region.low.as_ref(), at),
@@ -195,14 +195,14 @@ fn reach<A: Address>(bucket: &Bucket<'_, A>, index: u32, at: usize) -> Reach {
     );
     let mut others = bucket.bounds;
     clip::<A>(&mut others, at, low, high);
-    Reach {
+    LaneRange {
         low,
         high,
         fills: region.contains(&others),
     }
 }
 
-/// What of the rules lies in a part, up to one that fills it.
+/// The pieces of the rules that lie in a part, up to one that fills it.
 fn cut_out<A: Address>(bucket: &Bucket<'_, A>, division: &Division, part: usize) -> Vec<Region<A>> {
     let (low, high) = division.range(part);
     let regions = bucket.list.iter().map(|&i| &bucket.regions[i as usize]);

@@ -4,7 +4,7 @@
 //! a bound on what lies below it and a reference to a node, which has more entries, or to the lines
 //! of a leaf.
 
-use sys::huge::Zeroed;
+use sys::huge::Zeroable;
 
 use crate::address::Address;
 use crate::array::Array;
@@ -12,9 +12,9 @@ use crate::error::Error;
 use crate::line::{Line4, Line6};
 
 // SAFETY: integers.
-unsafe impl Zeroed for Line4 {}
+unsafe impl Zeroable for Line4 {}
 // SAFETY: integers.
-unsafe impl Zeroed for Line6 {}
+unsafe impl Zeroable for Line6 {}
 
 /// log2 of a map's words.
 pub(crate) const MAP_WORD_BITS: u32 = 6;
@@ -45,14 +45,14 @@ impl Map {
 /// One hash table: every rule in it has at least these many bits in its prefixes.
 #[derive(Clone, Debug)]
 pub(crate) struct Root {
-    /// Of the source and the destination address.
+    /// The prefix lengths of the source and the destination address.
     pub(crate) lengths: (u8, u8),
     /// log2 of its entries.
     pub(crate) bits: u8,
     pub(crate) base: u32,
     /// The lowest order in it.
     pub(crate) best: u32,
-    /// Where it lets few enough packets pass to be worth its time.
+    /// A map, if it rules out enough packets to be worth its time.
     pub(crate) map: Option<Box<Map>>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) const LINE_MASK: u32 = (1 << LINE_BITS) - 1;
 /// Set in a reference to a node.
 pub(crate) const NODE: u32 = 1 << 31;
 /// Lines of the longest leaf that an entry can name.
-pub(crate) const LONGEST: usize = (1 << (31 - LINE_BITS)) - 1;
+pub(crate) const MAX_LEAF_LINES: usize = (1 << (31 - LINE_BITS)) - 1;
 
 /// A reference, its lowest order (rounded down to 24 bits), and one bit for each hash below.
 /// Zero is an empty entry: its filter lets nothing pass.
@@ -73,13 +73,13 @@ pub(crate) fn entry(best: u32, shift: u8, filter: u8, reference: u32) -> u64 {
     u64::from(best << FILTER_BITS | u32::from(filter)) | u64::from(reference) << 32
 }
 
-/// Which bit of a filter stands for a hash.
+/// The bit of a filter that stands for a hash.
 #[inline(always)]
 pub(crate) fn filter(hash: u32) -> u32 {
     1 << (hash >> 4 & 7)
 }
 
-/// What an inner node does with a key.
+/// The kinds of inner nodes.
 pub(crate) mod kind {
     /// Chosen bits of two words of the key number the child.
     pub(crate) const CUT: u8 = 0;
@@ -105,7 +105,7 @@ pub(crate) struct Node {
 }
 
 // SAFETY: integers.
-unsafe impl Zeroed for Node {}
+unsafe impl Zeroable for Node {}
 
 /// Children of a split, and words that its bounds take.
 pub(crate) const FANOUT: usize = 64;

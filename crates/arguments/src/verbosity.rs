@@ -22,11 +22,14 @@ impl Verbosity {
             2 => LevelFilter::DEBUG,
             _ => LevelFilter::TRACE,
         };
-        tracing_subscriber::fmt()
+        let subscriber = tracing_subscriber::fmt()
             .with_max_level(level)
             .with_writer(stderr)
             .with_ansi(stderr().is_terminal())
             .with_target(false)
-            .init();
+            .finish();
+        // Where a test's dependency enables the feature `tracing-log`, `init` would log what dependencies
+        // say by the crate `log` as well, and the binary under test would differ from the one that is used.
+        tracing::subscriber::set_global_default(subscriber).expect("logging is set up once");
     }
 }

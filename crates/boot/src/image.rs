@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::cpio::Archive;
 use crate::{Error, at};
 
-/// Where modules are in an image; the file `order` there names them, one a line, as they can be loaded.
+/// The folder of modules in an image. Its file `order` names them, one a line, in the order of loading.
 pub const MODULES: &str = "/modules";
 
 /// Files by the paths that they have in the guest.

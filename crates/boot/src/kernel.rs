@@ -57,7 +57,7 @@ impl Kernel {
     }
 
     /// The one from an earlier run.
-    pub fn kept(flavour: Flavour) -> Option<Self> {
+    pub fn cached(flavour: Flavour) -> Option<Self> {
         Self::of(unpacked(&cache(), flavour)?).ok()
     }
 
@@ -110,9 +110,9 @@ fn download(cache: &Path, flavour: Flavour) -> Result<PathBuf, Error> {
         .current_dir(part.path())
         .output()
         .map_err(|cause| Error::Program("apt-get", cause))?;
-    let failed = |said: &[u8]| Error::Download {
+    let failed = |output: &[u8]| Error::Download {
         package: package.clone(),
-        said: String::from_utf8_lossy(said).trim().replace('\n', "; "),
+        output: String::from_utf8_lossy(output).trim().replace('\n', "; "),
     };
     let archive = find(part.path(), &|name| name.ends_with(".deb"));
     let archive = archive
@@ -128,10 +128,10 @@ fn download(cache: &Path, flavour: Flavour) -> Result<PathBuf, Error> {
         return Err(failed(&output.stderr));
     }
     // Renamed last: an interrupted run leaves nothing that looks complete.
-    let kept = cache.join(&package);
-    match fs::rename(&tree, &kept) {
-        Err(_) if kept.is_dir() => Ok(kept),
-        renamed => renamed.map(|()| kept.clone()).map_err(at(&kept)),
+    let cached = cache.join(&package);
+    match fs::rename(&tree, &cached) {
+        Err(_) if cached.is_dir() => Ok(cached),
+        renamed => renamed.map(|()| cached.clone()).map_err(at(&cached)),
     }
 }
 

@@ -1,5 +1,5 @@
-//! What a guest boots: one of Debian's kernels with the modules it is to have, and a file system in
-//! memory. Who boots it, and what runs there, is decided elsewhere.
+//! The kernel, modules and initial file system of a guest. Callers decide how it is booted, and what runs
+//! there.
 
 mod cpio;
 mod image;
@@ -20,8 +20,8 @@ pub enum Error {
     Program(&'static str, io::Error),
     #[error("apt knows no {0}: run apt-get update, on Debian 12")]
     NoPackage(&'static str),
-    #[error("apt-get download {package} did not work (is the network there?): {said}")]
-    Download { package: String, said: String },
+    #[error("apt-get download {package} did not work (is the network there?): {output}")]
+    Download { package: String, output: String },
     #[error("{0} holds no kernel")]
     NoKernel(String),
 }

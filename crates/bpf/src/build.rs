@@ -1,9 +1,13 @@
 //! Compiles a BPF program and generates its skeleton, from a crate's build script.
 
 use std::env;
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use libbpf_cargo::SkeletonBuilder;
+
+use crate::plain_types;
 
 /// Compiles `bpf/NAME.bpf.c` of the calling crate into `OUT_DIR/NAME.skel.rs`.
 ///
@@ -16,9 +20,17 @@ pub fn build(source: &str) {
         .and_then(|name| name.to_str())
         .and_then(|name| name.strip_suffix(".bpf.c"))
         .expect("a BPF program is named NAME.bpf.c");
+    let object = out.join(format!("{name}.bpf.o"));
+    let skeleton = out.join(format!("{name}.skel.rs"));
     compiler(source.as_ref())
-        .build_and_generate(out.join(format!("{name}.skel.rs")))
+        .obj(&object)
+        .build_and_generate(&skeleton)
         .unwrap_or_else(|error| panic!("{source}: {error:#}"));
+    OpenOptions::new()
+        .append(true)
+        .open(&skeleton)
+        .and_then(|mut file| file.write_all(plain_types::implementations(&object).as_bytes()))
+        .unwrap_or_else(|error| panic!("{}: {error}", skeleton.display()));
     for watched in [Path::new("bpf"), headers().as_path()] {
         #[expect(
             clippy::print_stdout,

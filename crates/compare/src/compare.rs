@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use arguments::Compare;
 use experiment::plan::Plan;
-use experiment::{BadInput, End, Options, Survey};
+use experiment::{BadInput, End, Options, Survey, catalog};
 
 use crate::progress::{Progress, skip_line, span};
 use crate::{print, report, stop};
@@ -16,7 +16,7 @@ pub(crate) fn run(arguments: &Compare) -> Result<ExitCode> {
         return list(arguments.json);
     }
     let name = arguments.experiment.as_deref().unwrap_or_default();
-    let plan = Plan::find(name)
+    let plan = catalog::find(name)
         .and_then(|plan| {
             plan.narrowed(
                 arguments.quick,
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &Compare) -> Result<ExitCode> {
                 arguments.blocks.map(usize::from),
             )
         })
-        .and_then(|plan| plan.placed(arguments.environment.as_deref()))
+        .and_then(|plan| plan.in_environment(arguments.environment.as_deref()))
         .map_err(|error| BadInput(format!("{error:#}")))?;
     if arguments.dry_run {
         return dry_run(&plan);
@@ -145,7 +145,7 @@ fn dry_run(plan: &Plan) -> Result<ExitCode> {
 }
 
 fn list(json: bool) -> Result<ExitCode> {
-    let plans = Plan::shipped().context("an experiment that ships is broken")?;
+    let plans = catalog::shipped().context("an experiment that ships is broken")?;
     if json {
         let names: Vec<_> = plans
             .iter()

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use arguments::{Compare, Demo};
-use experiment::BadInput;
 use experiment::plan::Plan;
+use experiment::{BadInput, catalog};
 
 use crate::{compare, print, report};
 
@@ -17,7 +17,7 @@ const EXPERIMENTS: &[&str] = &["relay-delay"];
 pub(crate) fn run(arguments: &Demo) -> Result<ExitCode> {
     crate::need_root("demo", crate::BUILDS)?;
     for name in EXPERIMENTS {
-        let plan = Plan::find(name)?.narrowed(true, &[], None)?;
+        let plan = catalog::find(name)?.narrowed(true, &[], None)?;
         let folder = arguments.out.join(name);
         measure(&plan, &folder, arguments.seed)?;
         report::write(&folder, false)?;

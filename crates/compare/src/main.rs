@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use arguments::{Comparison, Verbosity};
 use clap::{Parser, Subcommand};
-use experiment::BadInput;
+use datapath::ErrorClass;
 
 /// Runs the experiments and reports what each datapath costs.
 #[derive(Debug, Parser)]
@@ -83,16 +83,14 @@ fn environments() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints one line and picks the exit code: 3 when this machine cannot, 2 for bad input, else 1.
+/// Prints one line and returns the exit code.
 fn fail(error: &anyhow::Error) -> ExitCode {
     print::note(format_args!("error: {error:#}"));
-    if error.is::<experiment::CannotRun>() {
-        ExitCode::from(3)
-    } else if error.is::<BadInput>() {
-        ExitCode::from(2)
-    } else {
-        ExitCode::FAILURE
-    }
+    exit_code(experiment::class(error))
+}
+
+fn exit_code(class: ErrorClass) -> ExitCode {
+    ExitCode::from(class.exit_code())
 }
 
 /// Refuses early what needs root for what it `does`, with the command to run instead.

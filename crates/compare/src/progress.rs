@@ -68,7 +68,7 @@ impl Progress {
 impl Watch for Progress {
     fn begin(&mut self, header: &Header, trials: usize, seconds: f64) {
         self.blocks = header.blocks;
-        self.shown = shown(header);
+        self.shown = metrics_by_rank(header);
         self.line(&format!(
             "{}  {} arms x {} loads x {} blocks   this takes about {}   seed {}",
             header.experiment,
@@ -134,8 +134,8 @@ impl Watch for Progress {
     }
 }
 
-/// What questions ask first, then all that was named as primary, then all else.
-fn shown(header: &Header) -> Vec<(String, String)> {
+/// Names and units of all metrics: first those of the questions, then the primary ones, then all.
+fn metrics_by_rank(header: &Header) -> Vec<(String, String)> {
     let asked = header.questions.iter().flat_map(|asked| &asked.metrics);
     let asked = asked.filter_map(|name| header.metric(name));
     let primary = header.metrics.iter().filter(|metric| metric.primary);
@@ -144,7 +144,7 @@ fn shown(header: &Header) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What does not run, why, and what to do.
+/// The line for an arm or a load that does not run, with the reason and the remedy.
 pub(crate) fn skip_line(skip: &Skip) -> String {
     format!("skipped {}: {}   {}", skip.what(), skip.reason, skip.remedy)
 }
@@ -162,14 +162,13 @@ pub(crate) fn span(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use experiment::metrics;
-    use experiment::plan::Plan;
+    use experiment::{catalog, metrics};
 
     use super::*;
 
-    /// A header of the experiment, and a trial that has this value.
-    fn told(experiment: &str, metric: &str, value: f64) -> Option<String> {
-        let plan = Plan::find(experiment).unwrap();
+    /// The value that the bar shows after a trial of the experiment with this value.
+    fn latest_value(experiment: &str, metric: &str, value: f64) -> Option<String> {
+        let plan = catalog::find(experiment).unwrap();
         let mut metrics: Vec<_> = metrics::all().collect();
         for metric in &mut metrics {
             metric.primary = plan.primary.contains(&metric.name);
@@ -201,7 +200,7 @@ mod tests {
             ("replicate-overhead", "request_ms_mean", "ms"),
             ("features-rate", "cpu_ns_per_packet", "ns"),
         ] {
-            let shown = told(experiment, metric, 12.34);
+            let shown = latest_value(experiment, metric, 12.34);
             assert_eq!(shown, Some(format!("12.3 {unit}")), "{experiment}");
         }
     }

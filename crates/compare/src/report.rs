@@ -89,7 +89,12 @@ fn profiles(folder: &Path) -> Result<()> {
 
 fn read(folder: &Path) -> Result<Record> {
     let path = folder.join("record.jsonl");
-    Ok(Record::read(&path).map_err(|error| BadInput(error.to_string()))?)
+    let mut record = Record::read(&path).map_err(|error| BadInput(error.to_string()))?;
+    let header = &mut record.header;
+    if header.presentation.is_empty() {
+        header.presentation = experiment::presentation(&header.arms);
+    }
+    Ok(record)
 }
 
 fn put(folder: &Path, name: &str, text: &str) -> Result<()> {

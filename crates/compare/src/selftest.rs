@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use arguments::Selftest;
+use datapath::ErrorClass;
 use experiment::selftest::{self, Check};
 
 use crate::{print, stop};
@@ -33,7 +34,7 @@ pub(crate) fn run(arguments: &Selftest) -> Result<ExitCode> {
     if checks.iter().all(|check| check.passed) {
         Ok(ExitCode::SUCCESS)
     } else {
-        Ok(ExitCode::FAILURE)
+        Ok(crate::exit_code(ErrorClass::Failed))
     }
 }
 

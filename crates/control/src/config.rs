@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use datapath::{Classify, ErrorClass};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -35,6 +36,12 @@ impl fmt::Display for Error {
             Some(line) => write!(f, "{}:{line}: {}", self.file, self.message),
             None => write!(f, "{}: {}", self.file, self.message),
         }
+    }
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Input
     }
 }
 

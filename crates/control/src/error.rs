@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use datapath::{Classify, ErrorClass, Missing};
 use serde::{Deserialize, Serialize};
 
 /// Why a request was not carried out.
@@ -13,7 +14,7 @@ pub struct Error {
     pub message: String,
 }
 
-/// What a caller can do about an error.
+/// The kind of an error: what a caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -69,5 +70,25 @@ impl Error {
     /// No method of this name.
     pub fn unknown_method(method: &str) -> Self {
         Self::new(Kind::UnknownMethod, format!("no method \"{method}\""))
+    }
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self.kind {
+            Kind::BadRequest
+            | Kind::TooLarge
+            | Kind::UnknownMethod
+            | Kind::NotFound
+            | Kind::Unauthorised => ErrorClass::Input,
+            Kind::Missing => ErrorClass::Missing,
+            Kind::Conflict | Kind::Failed | Kind::Unreachable => ErrorClass::Failed,
+        }
+    }
+
+    /// The message is what [`datapath::Error`] displays: what is missing and the remedy, with "; " between.
+    fn missing(&self) -> Vec<(String, Missing)> {
+        let (what, remedy) = self.message.split_once("; ").unwrap_or((&self.message, ""));
+        vec![(String::new(), Missing::new(what, remedy))]
     }
 }

@@ -20,12 +20,12 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use crate::places::{Place, Places};
+use crate::connection_limit::{ConnectionLimit, Permit};
 use crate::serve::{Handler, Limits, Reactor, Request, StartError, handle};
 use crate::token::Token;
 use crate::{Error, Kind};
 
-/// Where and to whom to serve.
+/// The address, the token and the limits of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Port 0 lets the kernel choose: [`Server::address`] tells.
@@ -90,7 +90,7 @@ impl Server {
         })
     }
 
-    /// Where clients connect.
+    /// The address that clients connect to.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -110,12 +110,12 @@ fn hosts(address: SocketAddr, named: Vec<String>) -> Vec<String> {
 }
 
 async fn accept(listener: TcpListener, site: Arc<Site>) {
-    let places = Places::new(&site.limits);
+    let connection_limit = ConnectionLimit::new(&site.limits);
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let place = places.take().await;
-                tokio::spawn(converse(stream, place.into(), site.clone()));
+                let permit = connection_limit.acquire().await;
+                tokio::spawn(converse(stream, permit.into(), site.clone()));
             }
             Err(error) => {
                 tracing::warn!("control address: {error}");
@@ -126,12 +126,12 @@ async fn accept(listener: TcpListener, site: Arc<Site>) {
     }
 }
 
-async fn converse(stream: TcpStream, place: Arc<Place>, site: Arc<Site>) {
+async fn converse(stream: TcpStream, permit: Arc<Permit>, site: Arc<Site>) {
     let arrival = site.limits.arrival;
-    let serving = place.clone();
+    let serving = permit.clone();
     let service = service_fn(move |request| {
-        let (site, place) = (site.clone(), serving.clone());
-        async move { Ok::<_, Infallible>(site.answer(request, &place).await) }
+        let (site, permit) = (site.clone(), serving.clone());
+        async move { Ok::<_, Infallible>(site.answer(request, &permit).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -139,14 +139,14 @@ async fn converse(stream: TcpStream, place: Arc<Place>, site: Arc<Site>) {
         .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     // An error here is the client's connection ending.
-    if place.unless_asked(connection.as_mut()).await.is_none() && place.works() {
+    if permit.unless_evicted(connection.as_mut()).await.is_none() && permit.is_busy() {
         connection.as_mut().graceful_shutdown();
         let _ = connection.await;
     }
 }
 
 impl Site {
-    async fn answer(&self, request: hyper::Request<Incoming>, place: &Place) -> Answer {
+    async fn answer(&self, request: hyper::Request<Incoming>, permit: &Permit) -> Answer {
         if !self.is_ours(request.headers()) {
             let error = Error::bad_request("the Host header names another host");
             return refusal(StatusCode::MISDIRECTED_REQUEST, &error);
@@ -160,7 +160,7 @@ impl Site {
         }
         let path = request.uri().path().to_owned();
         match (path.strip_prefix("/v1/"), request.method()) {
-            (Some(method), &Method::POST) => self.call(method, request, place).await,
+            (Some(method), &Method::POST) => self.call(method, request, permit).await,
             (None, &Method::GET) if path == "/metrics" => {
                 let kind = "text/plain; version=0.0.4; charset=utf-8";
                 response(StatusCode::OK, kind, (self.metrics)())
@@ -185,10 +185,15 @@ impl Site {
     fn is_authorised(&self, headers: &HeaderMap) -> bool {
         headers
             .get(AUTHORIZATION)
-            .is_some_and(|value| self.token.opens(value.as_bytes()))
+            .is_some_and(|value| self.token.matches(value.as_bytes()))
     }
 
-    async fn call(&self, method: &str, request: hyper::Request<Incoming>, place: &Place) -> Answer {
+    async fn call(
+        &self,
+        method: &str,
+        request: hyper::Request<Incoming>,
+        permit: &Permit,
+    ) -> Answer {
         if !is_json(request.headers()) {
             let error = Error::bad_request("needs Content-Type: application/json");
             return refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, &error);
@@ -197,7 +202,7 @@ impl Site {
             Ok(params) => {
                 let method = method.to_owned();
                 let request = Request { method, params };
-                place.work(handle(self.handler.clone(), request)).await
+                permit.work(handle(self.handler.clone(), request)).await
             }
             Err(error) => Err(error),
         };

@@ -62,7 +62,7 @@ impl Family {
         for (index, (label, text)) in labels.iter().enumerate() {
             debug_assert!(is_name(label), "{label} is no label name");
             self.samples.push(if index == 0 { '{' } else { ',' });
-            let _ = write!(self.samples, "{label}=\"{}\"", Escaped(text, true));
+            let _ = write!(self.samples, "{label}=\"{}\"", LabelValue(text, true));
         }
         if !labels.is_empty() {
             self.samples.push('}');
@@ -78,7 +78,7 @@ impl Display for Text {
             let Family {
                 name, help, kind, ..
             } = family;
-            writeln!(f, "# HELP {name} {}", Escaped(help, false))?;
+            writeln!(f, "# HELP {name} {}", LabelValue(help, false))?;
             writeln!(f, "# TYPE {name} {kind}")?;
             f.write_str(&family.samples)?;
         }
@@ -87,9 +87,9 @@ impl Display for Text {
 }
 
 /// Text as the format wants it; quotes are escaped in label values only.
-struct Escaped<'a>(&'a str, bool);
+struct LabelValue<'a>(&'a str, bool);
 
-impl Display for Escaped<'_> {
+impl Display for LabelValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for character in self.0.chars() {
             match character {

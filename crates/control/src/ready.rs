@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manager_hears_it_by_path_and_by_abstract_name() {
+    fn manager_is_notified_by_path_and_abstract_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let name = format!("lowroad-ready-{}", std::process::id());

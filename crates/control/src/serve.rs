@@ -1,4 +1,4 @@
-//! What both servers share: the request, the handler, the limits, and the thread they run on.
+//! The parts that both servers share: the request, the handler, the limits, and the thread they run on.
 
 use std::future::Future;
 use std::io;
@@ -39,7 +39,7 @@ impl Request {
 /// A program's methods. Each call has a thread of its own, so it may block.
 pub(crate) type Handler = dyn Fn(&Request) -> Result<Value, Error> + Send + Sync;
 
-/// What a client may cost.
+/// The limits of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of one request.
@@ -50,8 +50,8 @@ pub struct Limits {
     pub idle: Duration,
     /// Connections served at a time. For one more, the one that is idle for longest is closed.
     pub clients: usize,
-    /// How long a connection may be idle nevertheless.
-    pub patience: Duration,
+    /// How long a connection may be idle before it is closed for another.
+    pub eviction_delay: Duration,
 }
 
 impl Default for Limits {
@@ -61,7 +61,7 @@ impl Default for Limits {
             arrival: Duration::from_secs(10),
             idle: Duration::from_secs(60),
             clients: 128,
-            patience: Duration::from_millis(250),
+            eviction_delay: Duration::from_millis(250),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::StartError;
 
 /// Shorter tokens can be guessed.
-const SHORTEST: usize = 16;
+const MIN_TOKEN_LEN: usize = 16;
 
 pub(crate) struct Token(Vec<u8>);
 
@@ -30,9 +30,9 @@ impl Token {
         }
         let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
         let token = text.lines().next().unwrap_or_default().trim();
-        if token.len() < SHORTEST {
+        if token.len() < MIN_TOKEN_LEN {
             return Err(refuse(format!(
-                "the token is shorter than {SHORTEST} characters"
+                "the token is shorter than {MIN_TOKEN_LEN} characters"
             )));
         }
         Ok(Self(token.as_bytes().to_vec()))
@@ -40,7 +40,7 @@ impl Token {
 
     /// Whether an `Authorization` header's value carries it. The time taken depends on the given
     /// value's length alone.
-    pub(crate) fn opens(&self, authorization: &[u8]) -> bool {
+    pub(crate) fn matches(&self, authorization: &[u8]) -> bool {
         let Some((scheme, given)) = authorization.split_at_checked("Bearer ".len()) else {
             return false;
         };

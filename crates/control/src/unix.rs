@@ -1,6 +1,6 @@
 //! JSON lines over a unix socket: a request a line in, an answer a line out.
 //!
-//! Who may connect is decided by the socket file's mode (0660) and the folder it lies in.
+//! The socket file's mode (0660) and its folder decide who may connect.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
-use crate::places::{Place, Places};
+use crate::connection_limit::{ConnectionLimit, Permit};
 use crate::serve::{Handler, Limits, Reactor, Request, StartError, handle};
 use crate::{Error, Kind};
 
@@ -39,7 +39,7 @@ impl Server {
         Self::with_limits(path, Limits::default(), handler)
     }
 
-    /// As [`Server::start`], with limits of the caller's.
+    /// As [`Server::start`], with these limits.
     pub fn with_limits(
         path: impl Into<PathBuf>,
         limits: Limits,
@@ -64,7 +64,7 @@ impl Server {
         })
     }
 
-    /// Where clients connect.
+    /// The socket that clients connect to.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -113,15 +113,15 @@ fn bind(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
 }
 
 async fn accept(listener: UnixListener, limits: Limits, handler: Arc<Handler>) {
-    let places = Places::new(&limits);
+    let connection_limit = ConnectionLimit::new(&limits);
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let place = places.take().await;
+                let permit = connection_limit.acquire().await;
                 let handler = handler.clone();
                 tokio::spawn(async move {
                     // An error here is the client's connection ending.
-                    let _ = converse(stream, &place, limits, handler).await;
+                    let _ = converse(stream, &permit, limits, handler).await;
                 });
             }
             Err(error) => {
@@ -135,14 +135,14 @@ async fn accept(listener: UnixListener, limits: Limits, handler: Arc<Handler>) {
 
 async fn converse(
     mut stream: UnixStream,
-    place: &Place,
+    permit: &Permit,
     limits: Limits,
     handler: Arc<Handler>,
 ) -> io::Result<()> {
     let (input, mut output) = stream.split();
     let mut input = BufReader::new(input);
     loop {
-        let next = place.unless_asked(next_line(&mut input, &limits)).await;
+        let next = permit.unless_evicted(next_line(&mut input, &limits)).await;
         let answer = match next.unwrap_or(Ok(Line::Crowded))? {
             Line::End => return Ok(()),
             Line::Late => {
@@ -155,7 +155,7 @@ async fn converse(
             }
             Line::TooLong => Err(Error::too_large(limits.request)),
             Line::Text(text) => match serde_json::from_slice::<Request>(&text) {
-                Ok(request) => place.work(handle(handler.clone(), request)).await,
+                Ok(request) => permit.work(handle(handler.clone(), request)).await,
                 Err(error) => Err(Error::bad_request(format!(
                     "not a request of the form {{\"method\": .., \"params\": ..}}: {error}"
                 ))),
@@ -163,7 +163,7 @@ async fn converse(
         };
         let answer = line(answer);
         let written = timeout(limits.idle, output.write_all(&answer));
-        match place.unless_asked(written).await {
+        match permit.unless_evicted(written).await {
             Some(written) => written??,
             None => return Ok(()),
         }
@@ -176,7 +176,7 @@ enum Line {
     TooLong,
     End,
     Late,
-    /// Others need the place.
+    /// Others need the permit.
     Crowded,
 }
 

@@ -3,6 +3,10 @@
 //! It decides the life cycle and the words for what a machine cannot run; what a datapath does
 //! with packets, and what a plan and a counter are, belongs to the job.
 
+mod class;
+
+pub use class::{Classify, ErrorClass};
+
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
@@ -15,9 +19,9 @@ pub trait Job {
     type Plan: ?Sized;
     /// Everything counted since `start`.
     type Counters;
-    /// What is known once a datapath has stopped.
-    type Ended;
-    /// What a datapath that keeps packets out of userspace offers beyond the common life cycle.
+    /// The result of a datapath that has stopped.
+    type Summary;
+    /// The additional controls of a datapath that keeps packets out of userspace.
     type FastPath: ?Sized;
 }
 
@@ -50,7 +54,7 @@ pub trait Running<J: Job>: Send {
     }
 
     /// Detaches, drains, and returns the final counters.
-    fn stop(self: Box<Self>) -> J::Ended;
+    fn stop(self: Box<Self>) -> J::Summary;
 }
 
 /// Something this machine lacks, and how to get it.
@@ -75,11 +79,11 @@ impl Missing {
 /// Why a datapath could not start or change.
 #[derive(Debug)]
 pub enum Error {
-    /// This machine cannot run it (exit code 3).
+    /// This machine cannot run it.
     Missing(Missing),
-    /// The plan asks for something no input can make work (exit code 2).
+    /// The plan asks for something no input can make work.
     Plan(String),
-    /// It was attempted and did not work (exit code 1).
+    /// It was attempted and did not work.
     Failed {
         what: String,
         source: Option<Box<dyn StdError + Send + Sync>>,

@@ -31,20 +31,20 @@ struct {
 } devices SEC(".maps");
 
 /* Where a flow's packets go, and to whom the router must send them for that. */
-struct way {
+struct flow_route {
 	__be32 destination;
 	__u8 neighbour[ETH_ALEN];
 	__u16 padding;
 };
 
-_Static_assert(sizeof(struct way) == 12, "programs::Way");
+_Static_assert(sizeof(struct flow_route) == 12, "programs::FlowRoute");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct way);
-} ways SEC(".maps");
+	__type(value, struct flow_route);
+} flow_routes SEC(".maps");
 
 struct arrived {
 	__u64 packets;
@@ -102,18 +102,18 @@ static __always_inline bool is_right(const struct headers *at)
 {
 	const __u16 *words = (const __u16 *)&at->ip;
 	__u32 flow = at->payload.flow, sum = 0;
-	const struct way *way = bpf_map_lookup_elem(&ways, &flow);
+	const struct flow_route *route = bpf_map_lookup_elem(&flow_routes, &flow);
 
-	if (!way)
+	if (!route)
 		return false;
 #pragma unroll
 	for (int i = 0; i < 10; i++)
 		sum += words[i];
 	for (int i = 0; i < ETH_ALEN; i++)
-		if (at->eth.h_dest[i] != way->neighbour[i] || at->eth.h_source[i] != router[i])
+		if (at->eth.h_dest[i] != route->neighbour[i] || at->eth.h_source[i] != router[i])
 			return false;
 	return at->ip.ttl == TTL_SENT - 1 && csum_fold(sum) == 0xffff &&
-	       at->ip.daddr == way->destination;
+	       at->ip.daddr == route->destination;
 }
 
 SEC("xdp")

@@ -8,16 +8,17 @@ use std::path::{Path, PathBuf};
 
 use twox_hash::XxHash64;
 
-use crate::jobs::placed::NATIVE;
-use crate::jobs::program::lowroad;
+use crate::catalog;
+use crate::environment::NATIVE;
+use crate::program::lowroad;
 
 /// Program of a job in an environment to the hash of its file (XXH64, hexadecimal), or to `unknown`.
 pub(crate) fn identity(job: &str, environment: &str) -> BTreeMap<&'static str, String> {
     // The link still leads to what runs after a new build has taken the file's place.
     let own = PathBuf::from("/proc/self/exe");
     let mut programs = vec![("lowroad-compare", own), ("lowroad", in_path(lowroad()))];
-    // It serves netbench's tests, and is what starts programs in guests.
-    if job == "netbench" || environment != NATIVE {
+    // It starts programs in guests, and takes part in every trial of some jobs.
+    if environment != NATIVE || catalog::job(job).is_some_and(|job| job.agent) {
         programs.push(("netbench-agent", testbed::agent().unwrap_or_default()));
     }
     let hashes = programs.into_iter().map(|(program, path)| {

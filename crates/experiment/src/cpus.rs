@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::thread;
 
-const ISOLATED: &str = "/sys/devices/system/cpu/isolated";
+const ISOLATED_PATH: &str = "/sys/devices/system/cpu/isolated";
 
 /// Those that the scheduler puts ordinary programs on, and this process may use.
 pub(crate) fn ordinary() -> io::Result<Vec<usize>> {
@@ -22,9 +22,9 @@ pub(crate) fn ends() -> io::Result<[usize; 2]> {
 
 /// Those that nothing runs on but what is put there.
 pub(crate) fn isolated() -> io::Result<Vec<usize>> {
-    let text = fs::read_to_string(ISOLATED).unwrap_or_default();
+    let text = fs::read_to_string(ISOLATED_PATH).unwrap_or_default();
     let text = text.trim();
-    list(text).ok_or_else(|| io::Error::other(format!("{ISOLATED} says {text:?}")))
+    list(text).ok_or_else(|| io::Error::other(format!("{ISOLATED_PATH} says {text:?}")))
 }
 
 /// All that a trial may be on.

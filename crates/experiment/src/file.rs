@@ -5,22 +5,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use control::config::{Document, Error, Spanned, nearest};
 use report::record::{Class, Effect, Question};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
-use crate::jobs::Stated;
-use crate::jobs::netbench::Away;
-use crate::jobs::placed::{self, NATIVE};
-use crate::plan::{IdlePolicy, Load, Measure, Plan, Quick};
+use crate::bench::Job;
+use crate::environment::{self, NATIVE};
+use crate::host::RemoteHost;
+use crate::idle::IdlePolicy;
+use crate::load::{Load, SpannedLoad};
+use crate::metrics;
+use crate::plan::{Plan, Quick};
 use crate::units::Span;
-use crate::{jobs, metrics};
 
-/// No interval of 95 % can be had from fewer.
-const LEAST_BLOCKS: usize = 6;
-const MOST_BLOCKS: usize = 1000;
-/// Blocks of `--quick` where the file does not say.
+/// Fewer blocks give no interval of 95 %.
+const MIN_BLOCKS: usize = 6;
+const MAX_BLOCKS: usize = 1000;
+/// The number of blocks of `--quick` if the file does not set it.
 const QUICK_BLOCKS: usize = 10;
-/// The job that other machines take part in.
-const NETBENCH: &str = "netbench";
 
+/// A file but for its loads and what they measure, which the job reads.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -33,24 +35,25 @@ struct File {
     blocks: Spanned<usize>,
     #[serde(default)]
     idle: IdlePolicy,
-    measure: Measure,
+    #[serde(rename = "measure")]
+    _measure: IgnoredAny,
     primary: Vec<Spanned<String>>,
     #[serde(rename = "load")]
-    loads: Vec<Spanned<Load>>,
+    _loads: IgnoredAny,
     #[serde(default, rename = "question")]
-    questions: Vec<Asked>,
+    questions: Vec<QuestionSection>,
     #[serde(default)]
     origin: Vec<String>,
     #[serde(default)]
-    quick: Shortened,
+    quick: QuickSection,
     /// Other machines, by the arms' names.
     #[serde(default, rename = "host")]
-    hosts: BTreeMap<String, Spanned<Away>>,
+    hosts: BTreeMap<String, Spanned<RemoteHost>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct QuestionSection {
     text: String,
     metrics: Vec<Spanned<String>>,
     #[serde(default)]
@@ -58,7 +61,7 @@ struct Asked {
     #[serde(default)]
     arms: Vec<Spanned<String>>,
     #[serde(default, rename = "class")]
-    classes: Vec<Classed>,
+    classes: Vec<ClassSection>,
     #[serde(default)]
     along: Vec<Spanned<String>>,
     within_pct: Option<Spanned<f64>>,
@@ -66,7 +69,7 @@ struct Asked {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Classed {
+struct ClassSection {
     name: String,
     /// Indices into the loads.
     loads: Vec<Spanned<usize>>,
@@ -74,7 +77,7 @@ struct Classed {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Shortened {
+struct QuickSection {
     blocks: Option<Spanned<usize>>,
     arms: Option<Vec<Spanned<String>>>,
     /// Indices into the loads.
@@ -82,15 +85,17 @@ struct Shortened {
     duration: Option<Spanned<Span>>,
 }
 
-/// The experiment that a file states.
-pub(crate) fn read(document: &Document) -> Result<Plan, Error> {
+/// The experiment that a file states, of one of these jobs.
+pub(crate) fn read(document: &Document, jobs: &[Job]) -> Result<Plan, Error> {
     let file: File = document.parse()?;
-    check(document, &file)?;
+    let job = check_head(document, &file, jobs)?;
+    let loads = (job.loads)(document)?;
+    check(document, &file, &loads, job, jobs)?;
     let plain = |words: Vec<Spanned<String>>| -> Vec<String> {
         words.into_iter().map(Spanned::into_inner).collect()
     };
-    let labels: Vec<String> = file.loads.iter().map(|at| at.get_ref().label()).collect();
-    let classed = |class: Classed| Class {
+    let labels: Vec<String> = loads.iter().map(|(_, load)| load.label()).collect();
+    let class = |class: ClassSection| Class {
         name: class.name,
         loads: class
             .loads
@@ -111,7 +116,7 @@ pub(crate) fn read(document: &Document) -> Result<Plan, Error> {
             metrics: plain(asked.metrics),
             against: plain(asked.against),
             arms: plain(asked.arms),
-            classes: asked.classes.into_iter().map(classed).collect(),
+            classes: asked.classes.into_iter().map(class).collect(),
             along: plain(asked.along),
             within_pct: asked.within_pct.map(Spanned::into_inner),
         })
@@ -144,9 +149,8 @@ pub(crate) fn read(document: &Document) -> Result<Plan, Error> {
         environment,
         blocks,
         idle: file.idle,
-        measure: file.measure,
         primary,
-        loads: file.loads.into_iter().map(Spanned::into_inner).collect(),
+        loads: loads.into_iter().map(|(_, load)| load).collect(),
         questions,
         origin: file.origin,
         quick,
@@ -158,7 +162,8 @@ pub(crate) fn read(document: &Document) -> Result<Plan, Error> {
     })
 }
 
-fn check(document: &Document, file: &File) -> Result<(), Error> {
+/// The job of a file whose name can be a folder's.
+fn check_head<'a>(document: &Document, file: &File, jobs: &'a [Job]) -> Result<&'a Job, Error> {
     let wrong = |span, message: String| Err(document.error(span, message));
     let name = file.name.get_ref();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -166,37 +171,48 @@ fn check(document: &Document, file: &File) -> Result<(), Error> {
         let what = "names a folder: letters, digits, and -_. only";
         return wrong(file.name.span(), format!("the name {name:?} {what}"));
     }
-    let Some(job) = jobs::stated(file.job.get_ref()) else {
-        let known = jobs::NAMES.join(", ");
-        let what = format!(
-            "no job is called {:?}; there is {known}",
-            file.job.get_ref()
-        );
-        return wrong(file.job.span(), what);
-    };
-    if let Some(named) = &file.environment
-        && let Err(what) = placed::environment(named.get_ref())
-    {
-        return wrong(named.span(), what);
+    if let Some(job) = jobs.iter().find(|job| job.name == file.job.get_ref()) {
+        return Ok(job);
     }
-    check_hosts(document, file, &job)?;
-    check_arms(document, file, &job)?;
+    let known: Vec<&str> = jobs.iter().map(|job| job.name).collect();
+    let what = format!(
+        "no job is called {:?}; there is {}",
+        file.job.get_ref(),
+        known.join(", ")
+    );
+    wrong(file.job.span(), what)
+}
+
+fn check(
+    document: &Document,
+    file: &File,
+    loads: &[SpannedLoad],
+    job: &Job,
+    jobs: &[Job],
+) -> Result<(), Error> {
+    if let Some(named) = &file.environment
+        && let Err(what) = environment::find(named.get_ref())
+    {
+        return Err(document.error(named.span(), what));
+    }
+    check_hosts(document, file, job, jobs)?;
+    check_arms(document, file, job)?;
     check_blocks(document, &file.blocks)?;
-    check_loads(document, file, job.check)?;
+    check_loads(document, file, loads, job.check)?;
     let asked = file.questions.iter().flat_map(|asked| &asked.metrics);
     for metric in asked.chain(&file.primary) {
         check_metric(document, metric)?;
     }
-    check_along(document, file)?;
+    check_along(document, file, loads)?;
     check_within(document, file)?;
-    check_quick(document, file)
+    check_quick(document, file, loads)
 }
 
 /// A number that a question looks along differs among the loads.
-fn check_along(document: &Document, file: &File) -> Result<(), Error> {
+fn check_along(document: &Document, file: &File, loads: &[SpannedLoad]) -> Result<(), Error> {
     for along in file.questions.iter().flat_map(|asked| &asked.along) {
         let begins = format!("{}=", along.get_ref());
-        let labels = file.loads.iter().map(|load| load.get_ref().label());
+        let labels = loads.iter().map(|(_, load)| load.label());
         let words = labels.filter_map(|label| {
             let mut words = label.split(' ');
             words
@@ -232,20 +248,26 @@ fn check_within(document: &Document, file: &File) -> Result<(), Error> {
     Ok(())
 }
 
-/// Other machines are arms of netbench, each with a name of its own.
-fn check_hosts(document: &Document, file: &File, job: &Stated) -> Result<(), Error> {
+/// Other machines are arms of jobs that can have them, each with a name of its own.
+fn check_hosts(document: &Document, file: &File, job: &Job, jobs: &[Job]) -> Result<(), Error> {
+    let arms = (job.arms)();
     for (name, host) in &file.hosts {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        let what = if file.job.get_ref() != NETBENCH {
-            Some(format!("only {NETBENCH} has other machines as arms"))
+        let what = if !job.remote_hosts {
+            let jobs = jobs.iter().filter(|job| job.remote_hosts);
+            let names: Vec<&str> = jobs.map(|job| job.name).collect();
+            Some(format!(
+                "only {} has other machines as arms",
+                names.join(", ")
+            ))
         } else if name.is_empty() || !name.chars().all(plain) {
             Some("the name of a machine has letters, digits, and -_. only".to_owned())
-        } else if job.arms.contains(&name.as_str()) {
-            Some(format!("{NETBENCH} has an arm {name:?} of its own"))
+        } else if arms.contains(&name.as_str()) {
+            Some(format!("{} has an arm {name:?} of its own", job.name))
         } else if !file.arms.iter().any(|arm| arm.get_ref() == name) {
             Some(format!("{name:?} is not among the arms"))
         } else {
-            host.get_ref().check_stated().err()
+            host.get_ref().check().err()
         };
         if let Some(what) = what {
             return Err(document.error(host.span(), format!("host {name:?}: {what}")));
@@ -255,12 +277,12 @@ fn check_hosts(document: &Document, file: &File, job: &Stated) -> Result<(), Err
 }
 
 /// Every arm exists and stands once; all other places name arms of the experiment.
-fn check_arms(document: &Document, file: &File, job: &Stated) -> Result<(), Error> {
+fn check_arms(document: &Document, file: &File, job: &Job) -> Result<(), Error> {
     let hosts = file.hosts.keys().map(String::as_str);
-    let known: Vec<&str> = job.arms.iter().copied().chain(hosts).collect();
+    let known: Vec<&str> = (job.arms)().into_iter().chain(hosts).collect();
     let mut arms = BTreeSet::new();
     for arm in &file.arms {
-        if let Err(what) = check_arm(file, arm.get_ref(), &known, job.tunings) {
+        if let Err(what) = check_arm(file, arm.get_ref(), &known, (job.tunings)()) {
             return Err(document.error(arm.span(), what));
         }
         if !arms.insert(arm.get_ref()) {
@@ -310,11 +332,11 @@ fn check_arm(file: &File, arm: &str, known: &[&str], all: &[&str]) -> Result<(),
 }
 
 fn check_blocks(document: &Document, blocks: &Spanned<usize>) -> Result<(), Error> {
-    if (LEAST_BLOCKS..=MOST_BLOCKS).contains(blocks.get_ref()) {
+    if (MIN_BLOCKS..=MAX_BLOCKS).contains(blocks.get_ref()) {
         return Ok(());
     }
     let what = format!(
-        "{} blocks; an interval needs {LEAST_BLOCKS} to {MOST_BLOCKS} (for a look, run it with --blocks)",
+        "{} blocks; an interval needs {MIN_BLOCKS} to {MAX_BLOCKS} (for a look, run it with --blocks)",
         blocks.get_ref()
     );
     Err(document.error(blocks.span(), what))
@@ -323,31 +345,30 @@ fn check_blocks(document: &Document, blocks: &Spanned<usize>) -> Result<(), Erro
 fn check_loads(
     document: &Document,
     file: &File,
-    check: fn(&Load, Measure) -> Result<(), String>,
+    loads: &[SpannedLoad],
+    check: fn(&Load) -> Result<(), String>,
 ) -> Result<(), Error> {
-    let wrong = |at: &Spanned<Load>, what| {
-        let named = format!("load {:?}: {what}", at.get_ref().label());
-        Err(document.error(at.span(), named))
-    };
     let mut labels = BTreeSet::new();
-    for written in &file.loads {
-        let load = written.get_ref();
-        if load.duration.0.is_zero() {
-            return wrong(written, "the duration is 0".to_owned());
+    for (span, load) in loads {
+        let wrong = |what: String| {
+            let named = format!("load {:?}: {what}", load.label());
+            Err(document.error(span.clone(), named))
+        };
+        if load.duration().0.is_zero() {
+            return wrong("the duration is 0".to_owned());
         }
-        let measure = load.measure.unwrap_or(file.measure);
-        if measure == Measure::Cpu && file.hosts.contains_key(file.baseline.get_ref()) {
+        if load.sees_all_cpus() && file.hosts.contains_key(file.baseline.get_ref()) {
             let what = "the baseline is another machine, whose CPU is not seen from here";
-            return wrong(written, what.to_owned());
+            return wrong(what.to_owned());
         }
-        if let Err(what) = check(load, measure) {
-            return wrong(written, what);
+        if let Err(what) = check(load) {
+            return wrong(what);
         }
         if !labels.insert(load.label()) {
-            return wrong(written, "an earlier load has this name".to_owned());
+            return wrong("an earlier load has this name".to_owned());
         }
     }
-    if file.loads.is_empty() {
+    if loads.is_empty() {
         return Err(document.error(0..0, "there is no load"));
     }
     Ok(())
@@ -364,7 +385,7 @@ fn check_metric(document: &Document, metric: &Spanned<String>) -> Result<(), Err
     Err(document.error(metric.span(), what))
 }
 
-fn check_quick(document: &Document, file: &File) -> Result<(), Error> {
+fn check_quick(document: &Document, file: &File, loads: &[SpannedLoad]) -> Result<(), Error> {
     if let Some(blocks) = &file.quick.blocks {
         check_blocks(document, blocks)?;
     }
@@ -372,7 +393,7 @@ fn check_quick(document: &Document, file: &File) -> Result<(), Error> {
     let classes = asked.flat_map(|asked| &asked.classes);
     let classed = classes.flat_map(|class| &class.loads);
     for index in file.quick.loads.iter().flatten().chain(classed) {
-        if *index.get_ref() >= file.loads.len() {
+        if *index.get_ref() >= loads.len() {
             let what = format!("there is no load {}; they count from 0", index.get_ref());
             return Err(document.error(index.span(), what));
         }

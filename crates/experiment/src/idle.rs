@@ -7,32 +7,46 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result};
+use serde::Deserialize;
 
 use crate::cpus;
-use crate::plan::IdlePolicy;
 
-/// The policy as experiment files write it.
-pub(crate) fn name(policy: IdlePolicy) -> &'static str {
-    match policy {
-        IdlePolicy::None => "none",
-        IdlePolicy::Burner => "burner",
-        IdlePolicy::CpuDmaLatency => "cpu_dma_latency",
+/// What keeps the CPUs from sleeping deeply during trials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IdlePolicy {
+    #[default]
+    None,
+    /// One SCHED_IDLE spinner a CPU.
+    Burner,
+    /// A request to the kernel that none enters a state it takes time to wake up from.
+    CpuDmaLatency,
+}
+
+impl IdlePolicy {
+    /// The policy as experiment files write it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Burner => "burner",
+            Self::CpuDmaLatency => "cpu_dma_latency",
+        }
     }
 }
 
-/// Whoever holds this open says how many microseconds its work can wait for a CPU to wake up.
+/// A process that holds this file open tells the kernel how many microseconds its work can wait for a CPU to wake up.
 const LATENCY: &str = "/dev/cpu_dma_latency";
 
-/// The policy in force, until dropped.
+/// Keeps a policy in force until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Awake {
+pub(crate) struct IdleGuard {
     stop: Arc<AtomicBool>,
     /// One spinning SCHED_IDLE thread a CPU: it yields to whatever else wants to run.
     burners: Vec<JoinHandle<()>>,
     _latency: Option<File>,
 }
 
-impl Awake {
+impl IdleGuard {
     /// Starts what `policy` asks for.
     pub(crate) fn start(policy: IdlePolicy) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
@@ -76,7 +90,7 @@ fn no_latency() -> io::Result<File> {
     Ok(request)
 }
 
-impl Drop for Awake {
+impl Drop for IdleGuard {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.burners.drain(..) {
@@ -119,12 +133,12 @@ mod tests {
     #[test]
     fn a_burner_spins_on_every_cpu_until_dropped() {
         let cpus = cpus::all().unwrap().len();
-        let burners = Awake::start(IdlePolicy::Burner).unwrap();
+        let burners = IdleGuard::start(IdlePolicy::Burner).unwrap();
         wait_for_idlers(cpus);
         drop(burners);
         // A thread stays listed for a moment after it was joined.
         wait_for_idlers(0);
-        let none = Awake::start(IdlePolicy::None).unwrap();
+        let none = IdleGuard::start(IdlePolicy::None).unwrap();
         assert!(none.burners.is_empty());
     }
 
@@ -146,7 +160,7 @@ mod tests {
             return;
         }
         let before = keeps_to();
-        let awake = Awake::start(IdlePolicy::CpuDmaLatency).unwrap();
+        let awake = IdleGuard::start(IdlePolicy::CpuDmaLatency).unwrap();
         assert_eq!(keeps_to(), 0);
         drop(awake);
         assert_eq!(keeps_to(), before);

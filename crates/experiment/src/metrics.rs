@@ -2,31 +2,19 @@
 
 use report::record::{Better, Effect, Metric};
 
+use crate::jobs::netbench::metric_names;
+
 /// (name, unit, better, effect)
-const METRICS: &[(&str, &str, Better, Effect)] = &[
+type Row = (&'static str, &'static str, Better, Effect);
+
+const DELAYS: &[Row] = &[
     ("delay_p50", "us", Better::Lower, Effect::Ratio),
     ("delay_p99", "us", Better::Lower, Effect::Ratio),
     ("added_delay_p50", "us", Better::Lower, Effect::Difference),
-    ("tcp_rr_us_p50", "us", Better::Lower, Effect::Ratio),
-    ("tcp_rr_us_p99", "us", Better::Lower, Effect::Ratio),
-    ("udp_rr_us_p50", "us", Better::Lower, Effect::Ratio),
-    ("udp_rr_us_p99", "us", Better::Lower, Effect::Ratio),
-    ("tcp_crr_us_p50", "us", Better::Lower, Effect::Ratio),
-    ("tcp_crr_us_p99", "us", Better::Lower, Effect::Ratio),
-    ("icmp_us_p50", "us", Better::Lower, Effect::Ratio),
-    ("icmp_us_p99", "us", Better::Lower, Effect::Ratio),
-    ("transactions_per_s", "1/s", Better::Higher, Effect::Ratio),
-    ("tcp_stream_mbps", "Mb/s", Better::Higher, Effect::Ratio),
-    ("udp_stream_mbps", "Mb/s", Better::Higher, Effect::Ratio),
-    ("udp_rate_mbps", "Mb/s", Better::Higher, Effect::Ratio),
-    (
-        "udp_stream_loss_pct",
-        "%",
-        Better::Lower,
-        Effect::Difference,
-    ),
-    ("cpu_ns_per_transaction", "ns", Better::Lower, Effect::Ratio),
-    ("cpu_s_per_gbit", "s", Better::Lower, Effect::Ratio),
+];
+
+/// The metrics that follow those of netbench.
+const OTHERS: &[Row] = &[
     ("delay_iqr", "us", Better::Lower, Effect::Ratio),
     ("app_delay_p50", "us", Better::Lower, Effect::Ratio),
     ("jitter", "us", Better::Lower, Effect::Ratio),
@@ -185,19 +173,22 @@ const METRICS: &[(&str, &str, Better, Effect)] = &[
 
 /// The metric of this name.
 pub fn find(name: &str) -> Option<Metric> {
-    METRICS
-        .iter()
-        .find(|(known, ..)| *known == name)
-        .map(|(name, unit, better, effect)| Metric {
-            name: (*name).to_owned(),
-            unit: (*unit).to_owned(),
-            better: *better,
-            primary: false,
-            effect: *effect,
-        })
+    all().find(|metric| metric.name == name)
 }
 
 /// Every metric, for documentation.
 pub fn all() -> impl Iterator<Item = Metric> {
-    METRICS.iter().filter_map(|(name, ..)| find(name))
+    let delays = DELAYS.iter().map(metric);
+    let others = OTHERS.iter().map(metric);
+    delays.chain(metric_names::metrics()).chain(others)
+}
+
+fn metric(&(name, unit, better, effect): &Row) -> Metric {
+    Metric {
+        name: name.to_owned(),
+        unit: unit.to_owned(),
+        better,
+        primary: false,
+        effect,
+    }
 }

@@ -19,7 +19,7 @@ const EXTRA_BLOCKS: f64 = 0.2;
 pub(crate) struct Record {
     writer: Writer,
     pub(crate) header: Header,
-    done: Done,
+    done: CompleteBlocks,
 }
 
 impl Record {
@@ -34,7 +34,7 @@ impl Record {
         Ok(Self {
             writer: Writer::create(&path, &header)?,
             header,
-            done: Done::default(),
+            done: CompleteBlocks::default(),
         })
     }
 
@@ -44,7 +44,7 @@ impl Record {
             Writer::resume(&path(folder)).map_err(|error| BadInput(error.to_string()))?;
         Ok(Self {
             writer,
-            done: Done::of(&written),
+            done: CompleteBlocks::of(&written),
             header: written.header,
         })
     }
@@ -94,11 +94,11 @@ impl Record {
     }
 }
 
-/// Of each load the arms that were flagged, block by block of those that are complete.
+/// For each load and each complete block, the flagged arms.
 #[derive(Debug, Default)]
-struct Done(BTreeMap<String, Vec<BTreeSet<String>>>);
+struct CompleteBlocks(BTreeMap<String, Vec<BTreeSet<String>>>);
 
-impl Done {
+impl CompleteBlocks {
     fn of(written: &Written) -> Self {
         let header = &written.header;
         let blocks = |load: &String| {
@@ -192,7 +192,7 @@ fn extra_blocks(planned: usize) -> usize {
 /// When there is none, or it cannot be read.
 pub fn unfinished(folder: &Path) -> Result<bool> {
     let written = Written::read(&path(folder))?;
-    Ok(Done::of(&written).next(&written.header).is_some())
+    Ok(CompleteBlocks::of(&written).next(&written.header).is_some())
 }
 
 fn path(folder: &Path) -> PathBuf {

@@ -8,16 +8,19 @@ use std::time::Instant;
 use anyhow::{Error, Result};
 use datapath::Missing;
 use report::record::{Header, Method, Skip, Trial};
-use testbed::Kept;
+use testbed::InstancePool;
 
 use crate::BadInput;
-use crate::jobs::{self, Bench, Fit, Outcome, TrialSpec};
+use crate::bench::{Bench, Requirements, TrialSpec};
+use crate::load::Load;
 use crate::lock::MachineLock;
-use crate::plan::{Load, Plan};
+use crate::outcome::Outcome;
+use crate::plan::Plan;
+use crate::presentation::presentation;
 use crate::record::{Record, timestamp};
 use crate::schedule::Slot;
 use crate::survey::{Survey, slots};
-use crate::{idle, machine, metrics};
+use crate::{catalog, machine, metrics};
 
 /// A trial that is disturbed is tried again at once, until it was tried this often.
 pub const ATTEMPTS: u8 = 3;
@@ -81,15 +84,29 @@ pub fn run(
     watch: &mut dyn Watch,
 ) -> Result<End> {
     let _lock = MachineLock::take()?;
+    let (requirements, bench) = (catalog::requirements, catalog::bench);
+    run_with(plan, folder, options, watch, requirements, bench)
+}
+
+/// Runs `plan` with the requirements and the bench that these make. The caller holds the machine's lock where they
+/// measure it.
+fn run_with(
+    plan: &Plan,
+    folder: &Path,
+    options: &Options<'_>,
+    watch: &mut dyn Watch,
+    requirements: impl FnOnce(&Plan) -> Result<Box<dyn Requirements>>,
+    bench: impl FnOnce(&Plan) -> Result<Box<dyn Bench>>,
+) -> Result<End> {
     let begun = options.resume.then(|| Record::resume(folder)).transpose()?;
     if let Some(record) = &begun {
         same_machine(&record.header)?;
     }
-    let fit = jobs::fit(plan)?;
-    let Survey { plan, skipped, .. } = Survey::runnable(plan, fit.as_ref())?;
+    let requirements = requirements(plan)?;
+    let Survey { plan, skipped, .. } = Survey::runnable(plan, requirements.as_ref())?;
     // What starts slowly serves more than one trial.
-    let kept = Kept::new();
-    let mut bench = jobs::bench(&plan)?;
+    let pool = InstancePool::new();
+    let mut bench = bench(&plan)?;
     let mut record = match begun {
         Some(mut record) => {
             same_plan(&mut record.header, &plan, options.quick)?;
@@ -99,10 +116,10 @@ pub fn run(
     };
     let mut runner = Runner {
         plan: &plan,
-        fit: fit.as_ref(),
+        requirements: requirements.as_ref(),
         bench: bench.as_mut(),
         stop: options.stop,
-        kept: &kept,
+        pool: &pool,
         attempts: options.attempts,
         seed: record.header.seed,
         started: Instant::now(),
@@ -129,7 +146,7 @@ fn header(plan: &Plan, options: &Options<'_>, skipped: Vec<Skip>) -> Header {
         arms: plan.arms.clone(),
         loads: plan.loads.iter().map(Load::label).collect(),
         methods: methods(plan),
-        idle: Some(idle::name(plan.idle).to_owned()),
+        idle: Some(plan.idle.name().to_owned()),
         attempts: Some(options.attempts.max(1)),
         metrics: all,
         machine: machine::facts(&plan.job, &plan.environment),
@@ -138,14 +155,15 @@ fn header(plan: &Plan, options: &Options<'_>, skipped: Vec<Skip>) -> Header {
         started: timestamp(),
         origin: plan.origin.clone(),
         hosts: hosts(plan),
+        presentation: presentation(&plan.arms),
     }
 }
 
 /// What is measured under each load, and for how long.
 fn methods(plan: &Plan) -> BTreeMap<String, Method> {
     let method = |load: &Load| Method {
-        measure: load.measure.unwrap_or(plan.measure).name().to_owned(),
-        duration: load.duration.to_string(),
+        measure: load.measure().to_owned(),
+        duration: load.duration().to_string(),
     };
     let loads = plan.loads.iter();
     loads.map(|load| (load.label(), method(load))).collect()
@@ -193,7 +211,7 @@ fn same_plan(found: &mut Header, plan: &Plan, quick: bool) -> Result<()> {
         ("arms", arms(&found.arms) == arms(&plan.arms)),
         ("loads", found.loads == loads),
         ("measure or duration", found.methods == methods(plan)),
-        ("idle", found.idle.as_deref() == Some(idle::name(plan.idle))),
+        ("idle", found.idle.as_deref() == Some(plan.idle.name())),
         ("hosts", found.hosts == hosts(plan)),
     ];
     let differing: Vec<&str> = same
@@ -214,10 +232,10 @@ fn same_plan(found: &mut Header, plan: &Plan, quick: bool) -> Result<()> {
 
 struct Runner<'a> {
     plan: &'a Plan,
-    fit: &'a dyn Fit,
+    requirements: &'a dyn Requirements,
     bench: &'a mut dyn Bench,
     stop: &'a AtomicBool,
-    kept: &'a Kept,
+    pool: &'a InstancePool,
     attempts: u8,
     seed: u64,
     started: Instant,
@@ -226,7 +244,7 @@ struct Runner<'a> {
 
 impl Runner<'_> {
     fn blocks(&mut self, record: &mut Record, watch: &mut dyn Watch) -> Result<End> {
-        let trials = self.left(record);
+        let trials = self.remaining_trials(record);
         watch.begin(&record.header, trials, self.plan.seconds_of(trials));
         let mut done = 0;
         while let Some((block, loads)) = record.next() {
@@ -248,9 +266,9 @@ impl Runner<'_> {
         Ok(End::Complete)
     }
 
-    /// How many trials are left of the blocks that were asked for.
-    fn left(&self, record: &Record) -> usize {
-        let slots = slots(self.plan, self.fit, self.seed, 0).into_iter();
+    /// The number of trials that remain of the blocks that were asked for.
+    fn remaining_trials(&self, record: &Record) -> usize {
+        let slots = slots(self.plan, self.requirements, self.seed, 0).into_iter();
         let stays = |slot: &Slot| {
             let arm = &self.plan.arms[slot.arm];
             record.header.given_up(arm).is_none()
@@ -280,7 +298,7 @@ impl Runner<'_> {
             record.section(&load, trials.clone())?;
             all.extend(trials);
         }
-        self.kept.end_of_block();
+        self.pool.end_of_block();
         Ok(Some(all))
     }
 
@@ -335,7 +353,6 @@ impl Runner<'_> {
         let outcome = self.bench.trial(&TrialSpec {
             arm,
             load,
-            measure: load.measure.unwrap_or(self.plan.measure),
             idle: self.plan.idle,
             environment: &self.plan.environment,
             seed: slot.seed,
@@ -357,7 +374,7 @@ impl Runner<'_> {
         // An arm may have a policy of its own.
         environment
             .entry("idle".to_owned())
-            .or_insert_with(|| idle::name(self.plan.idle).into());
+            .or_insert_with(|| self.plan.idle.name().into());
         Trial {
             arm: self.plan.arms[slot.arm].clone(),
             repeat: slot.repeat,
@@ -427,7 +444,7 @@ impl Runner<'_> {
     /// The trials of a block under these loads, each with its place in the whole block; those of a load follow
     /// each other.
     fn sections(&self, block: usize, loads: &BTreeSet<String>) -> Vec<Vec<(usize, Slot)>> {
-        let slots = slots(self.plan, self.fit, self.seed, block);
+        let slots = slots(self.plan, self.requirements, self.seed, block);
         let slots: Vec<(usize, Slot)> = slots.into_iter().enumerate().collect();
         let sections = slots.chunk_by(|(_, a), (_, b)| a.load == b.load);
         let due = |section: &&[(usize, Slot)]| {

@@ -1,6 +1,7 @@
 //! The order of trials in a block, from the stored seed alone.
 
 use report::record::BASELINE_RUNS;
+use splitmix::SplitMix64;
 
 /// One trial to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub(crate) fn block(
     arms: usize,
     baseline: usize,
 ) -> Vec<Slot> {
-    let mut random = SplitMix(seed ^ (block as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut random = SplitMix64::new(seed ^ (block as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut order: Vec<usize> = (0..loads).collect();
     random.shuffle(&mut order);
     let mut slots = Vec::new();
@@ -41,36 +42,10 @@ pub(crate) fn block(
         }
         random.shuffle(&mut slots[first..]);
         for slot in &mut slots[first..] {
-            slot.seed = random.next();
+            slot.seed = random.next_u64();
         }
     }
     slots
-}
-
-/// The SplitMix64 generator (Steele, Lea and Flood, 2014): small, seedable, and stable for ever.
-#[derive(Clone, Debug)]
-pub(crate) struct SplitMix(u64);
-
-impl SplitMix {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
-    /// Fisher-Yates; the modulo bias over a few dozen elements is below 1e-17.
-    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
-        for last in (1..items.len()).rev() {
-            let pick = self.next() % (last as u64 + 1);
-            items.swap(last, usize::try_from(pick).unwrap_or(last));
-        }
-    }
 }
 
 #[cfg(test)]

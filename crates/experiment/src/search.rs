@@ -15,7 +15,7 @@ pub(crate) struct Step {
 
 /// The search's answer.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct SearchResult {
     /// The highest offered rate that passed, in packets a second into the relay.
     pub(crate) ndr_pps: f64,
     /// Every step in order.
@@ -34,12 +34,12 @@ const STEPS: usize = 9;
 pub(crate) fn search(
     loss: f64,
     mut offer: impl FnMut(Option<f64>) -> Result<Step>,
-) -> Result<Found> {
+) -> Result<SearchResult> {
     let passes = |step: &Step| step.delivered >= 1.0 - loss;
     let flat = offer(None)?;
     let mut steps = vec![flat];
     if passes(&flat) {
-        return Ok(Found {
+        return Ok(SearchResult {
             ndr_pps: flat.achieved_pps,
             steps,
             generator_bound: true,
@@ -68,7 +68,7 @@ pub(crate) fn search(
         "packets were lost at every rate down to {:.0} pps",
         next * 1.6
     );
-    Ok(Found {
+    Ok(SearchResult {
         ndr_pps: best.unwrap_or_default(),
         steps,
         generator_bound: false,

@@ -4,9 +4,10 @@ use anyhow::Result;
 use datapath::Missing;
 use report::record::Skip;
 
-use crate::jobs::{self, Fit};
-use crate::plan::{Load, Plan};
-use crate::schedule;
+use crate::bench::Requirements;
+use crate::load::Load;
+use crate::plan::Plan;
+use crate::{catalog, schedule};
 
 /// A plan as this machine would run it.
 #[derive(Clone, Debug)]
@@ -27,12 +28,12 @@ impl Survey {
     /// # Errors
     /// When nothing can be learnt of this machine.
     pub fn new(plan: &Plan) -> Result<Self> {
-        Ok(Self::by(plan, jobs::fit(plan)?.as_ref()))
+        Ok(Self::by(plan, catalog::requirements(plan)?.as_ref()))
     }
 
     /// As `new`, of a plan whose baseline can run here.
-    pub(crate) fn runnable(plan: &Plan, fit: &dyn Fit) -> Result<Self> {
-        let survey = Self::by(plan, fit);
+    pub(crate) fn runnable(plan: &Plan, requirements: &dyn Requirements) -> Result<Self> {
+        let survey = Self::by(plan, requirements);
         if survey.plan.arms.contains(&plan.baseline) && survey.trials > 0 {
             return Ok(survey);
         }
@@ -52,7 +53,7 @@ impl Survey {
         .into())
     }
 
-    fn by(plan: &Plan, fit: &dyn Fit) -> Self {
+    fn by(plan: &Plan, requirements: &dyn Requirements) -> Self {
         let mut plan = plan.clone();
         let mut skipped = Vec::new();
         let mut keep = |arm: String, load: Option<String>, found: Result<(), Missing>| match found {
@@ -68,15 +69,19 @@ impl Survey {
             }
         };
         plan.arms
-            .retain(|arm| keep(arm.clone(), None, fit.check(arm)));
+            .retain(|arm| keep(arm.clone(), None, requirements.check(arm)));
         plan.loads
-            .retain(|load| keep(load.label(), None, fit.check_load(load)));
+            .retain(|load| keep(load.label(), None, requirements.check_load(load)));
         for load in &plan.loads {
             for arm in &plan.arms {
-                keep(arm.clone(), Some(load.label()), fit.applies(arm, load));
+                keep(
+                    arm.clone(),
+                    Some(load.label()),
+                    requirements.applies(arm, load),
+                );
             }
         }
-        let trials = plan.blocks * slots(&plan, fit, 0, 0).len();
+        let trials = plan.blocks * slots(&plan, requirements, 0, 0).len();
         Self {
             seconds: plan.seconds_of(trials),
             plan,
@@ -92,7 +97,12 @@ impl Survey {
 }
 
 /// The trials of a block in their order: each arm under each load that it means anything under.
-pub(crate) fn slots(plan: &Plan, fit: &dyn Fit, seed: u64, block: usize) -> Vec<schedule::Slot> {
+pub(crate) fn slots(
+    plan: &Plan,
+    requirements: &dyn Requirements,
+    seed: u64,
+    block: usize,
+) -> Vec<schedule::Slot> {
     let baseline = plan
         .arms
         .iter()
@@ -101,7 +111,8 @@ pub(crate) fn slots(plan: &Plan, fit: &dyn Fit, seed: u64, block: usize) -> Vec<
     let (loads, arms) = (plan.loads.len(), plan.arms.len());
     let mut slots = schedule::block(seed, block, loads, arms, baseline);
     slots.retain(|slot| {
-        fit.applies(&plan.arms[slot.arm], &plan.loads[slot.load])
+        requirements
+            .applies(&plan.arms[slot.arm], &plan.loads[slot.load])
             .is_ok()
     });
     slots
@@ -110,12 +121,12 @@ pub(crate) fn slots(plan: &Plan, fit: &dyn Fit, seed: u64, block: usize) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jobs::Inside;
+    use crate::placement::Placement;
 
     /// A machine that lacks an arm, and something that every load needs.
-    struct Poor;
+    struct LimitedMachine;
 
-    impl Fit for Poor {
+    impl Requirements for LimitedMachine {
         fn check(&self, arm: &str) -> Result<(), Missing> {
             match arm {
                 "tc" => Ok(()),
@@ -131,25 +142,27 @@ mod tests {
             Ok(())
         }
 
-        fn placed<'a>(&self, _: &'a str) -> Result<Option<&'a str>, Missing> {
+        fn datapath<'a>(&self, _: &'a str) -> Result<Option<&'a str>, Missing> {
             Ok(None)
         }
 
-        fn applies_in(&self, _: &str, _: &Load, _: &Inside) -> Result<(), Missing> {
+        fn applies_in(&self, _: &str, _: &Load, _: &Placement) -> Result<(), Missing> {
             Ok(())
         }
     }
 
     #[test]
     fn a_baseline_without_a_load_is_told_what_the_loads_lack() {
-        let mut plan = Plan::find("relay-delay").unwrap();
+        let mut plan = catalog::find("relay-delay").unwrap();
         plan.arms = ["xdp", "tc"].map(str::to_owned).to_vec();
         for (baseline, wanted) in [
             ("tc", "a program is missing; install it"),
             ("xdp", "no such arm; another arm"),
         ] {
             plan.baseline = baseline.to_owned();
-            let refused = Survey::runnable(&plan, &Poor).unwrap_err().to_string();
+            let refused = Survey::runnable(&plan, &LimitedMachine)
+                .unwrap_err()
+                .to_string();
             assert!(
                 refused.contains(&format!("{baseline} cannot run here: {wanted}")),
                 "{refused}"

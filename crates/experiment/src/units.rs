@@ -24,7 +24,7 @@ pub struct Span(pub Duration);
 /// A quantity that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not {expected}")]
-pub struct Unreadable {
+pub struct ParseQuantityError {
     text: String,
     expected: &'static str,
 }
@@ -37,9 +37,9 @@ fn split(text: &str) -> Option<(f64, &str)> {
 }
 
 impl FromStr for Bytes {
-    type Err = Unreadable;
+    type Err = ParseQuantityError;
 
-    fn from_str(text: &str) -> Result<Self, Unreadable> {
+    fn from_str(text: &str) -> Result<Self, ParseQuantityError> {
         let factor = |unit: &str| match unit {
             "B" => Some(1.0),
             "KiB" => Some(1024.0),
@@ -57,7 +57,7 @@ impl FromStr for Bytes {
                 )]
                 Self(bytes as usize)
             })
-            .ok_or_else(|| Unreadable {
+            .ok_or_else(|| ParseQuantityError {
                 text: text.to_owned(),
                 expected: "a size such as 200B or 1KiB",
             })
@@ -65,9 +65,9 @@ impl FromStr for Bytes {
 }
 
 impl FromStr for PacketRate {
-    type Err = Unreadable;
+    type Err = ParseQuantityError;
 
-    fn from_str(text: &str) -> Result<Self, Unreadable> {
+    fn from_str(text: &str) -> Result<Self, ParseQuantityError> {
         let factor = |unit: &str| match unit {
             "pps" => Some(1.0),
             "kpps" => Some(1e3),
@@ -78,7 +78,7 @@ impl FromStr for PacketRate {
             .and_then(|(value, unit)| Some(value * factor(unit)?))
             .filter(|rate| *rate > 0.0)
             .map(Self)
-            .ok_or_else(|| Unreadable {
+            .ok_or_else(|| ParseQuantityError {
                 text: text.to_owned(),
                 expected: "a packet rate such as 10kpps or 1.5Mpps",
             })
@@ -86,9 +86,9 @@ impl FromStr for PacketRate {
 }
 
 impl FromStr for Span {
-    type Err = Unreadable;
+    type Err = ParseQuantityError;
 
-    fn from_str(text: &str) -> Result<Self, Unreadable> {
+    fn from_str(text: &str) -> Result<Self, ParseQuantityError> {
         let factor = |unit: &str| match unit {
             "us" => Some(1e-6),
             "ms" => Some(1e-3),
@@ -100,7 +100,7 @@ impl FromStr for Span {
             .and_then(|(value, unit)| Some(value * factor(unit)?))
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
             .map(Self)
-            .ok_or_else(|| Unreadable {
+            .ok_or_else(|| ParseQuantityError {
                 text: text.to_owned(),
                 expected: "a time such as 600ms or 30s",
             })
@@ -110,9 +110,9 @@ impl FromStr for Span {
 macro_rules! from_string {
     ($($name:ident)*) => {$(
         impl TryFrom<String> for $name {
-            type Error = Unreadable;
+            type Error = ParseQuantityError;
 
-            fn try_from(text: String) -> Result<Self, Unreadable> {
+            fn try_from(text: String) -> Result<Self, ParseQuantityError> {
                 text.parse()
             }
         }

@@ -10,8 +10,8 @@ use arrow_schema::{
 };
 
 use crate::column::{Column, Value};
+use crate::column_builder::{ColumnBuilder, builder};
 use crate::flow::Limits;
-use crate::grow::{self, Grow};
 
 /// As an offset, because names need a database of time zones.
 const UTC: &str = "+00:00";
@@ -72,21 +72,21 @@ impl<R> Batcher<R> {
     /// Columns for about so many rows.
     pub(crate) fn columns(&self, rows: usize) -> Columns<R> {
         let columns = self.columns.iter();
-        let grow = columns.map(|column| {
+        let builders = columns.map(|column| {
             let of = data_type(&column.value, &self.limits);
-            grow::column(&column.value, of, &self.limits, rows)
+            builder(&column.value, of, &self.limits, rows)
         });
         Columns {
-            grow: grow.collect(),
+            builders: builders.collect(),
             schema: Arc::clone(&self.schema),
             rows: 0,
         }
     }
 }
 
-/// The columns of a batch in the making.
+/// The columns of a batch that is being built.
 pub(crate) struct Columns<R> {
-    grow: Vec<Box<dyn Grow<R>>>,
+    builders: Vec<Box<dyn ColumnBuilder<R>>>,
     schema: SchemaRef,
     rows: usize,
 }
@@ -96,8 +96,8 @@ impl<R> Columns<R> {
     /// to stay in the cache.
     pub(crate) fn add<H: Borrow<R>>(&mut self, rows: &[H]) {
         let rows: Vec<&R> = rows.iter().map(Borrow::borrow).collect();
-        for column in &mut self.grow {
-            column.add(&rows);
+        for builder in &mut self.builders {
+            builder.add(&rows);
         }
         self.rows += rows.len();
     }
@@ -109,7 +109,7 @@ impl<R> Columns<R> {
     /// The batch; the columns are empty again.
     pub(crate) fn take(&mut self) -> Result<RecordBatch, ArrowError> {
         self.rows = 0;
-        let arrays = self.grow.iter_mut().map(|column| column.take());
+        let arrays = self.builders.iter_mut().map(|builder| builder.take());
         let arrays = arrays.collect::<Result<_, _>>()?;
         RecordBatch::try_new(Arc::clone(&self.schema), arrays)
     }

@@ -1,5 +1,6 @@
 //! What became of every frame: exported in a flow, or dropped under a name.
 
+use datapath::{Classify, ErrorClass};
 use serde_json::{Map, Value, json};
 
 use crate::flow::{End, Flow};
@@ -156,6 +157,12 @@ impl Exported {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} packets are unaccounted for: the rows cannot be relied on")]
 pub struct Unaccounted(i128);
+
+impl Classify for Unaccounted {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Failed
+    }
+}
 
 impl Counters {
     /// What two workers have counted, as one.

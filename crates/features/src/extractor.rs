@@ -1,31 +1,37 @@
-//! The one extractor: frames in, ended flows out, every frame accounted for.
+//! The extractor: frames in, ended flows or rows out, every frame accounted for.
 
 use packet::pcap::Frame;
 
-use crate::counters::{Counters, Exported, Seen};
+use crate::counters::{Counters, Seen};
 use crate::dissect::{Fragments, Packet, Tunnels, dissect};
 use crate::filter::{Fate, Selection};
-use crate::flow::{Flow, Limits, Table, Timers};
+use crate::flow::Flow;
+use crate::options::Options;
+use crate::pipeline::{FlowPipeline, FlowStage, Stage};
+use crate::recording::Recorder;
+use crate::schema::Schema;
+use crate::sink::{self, Sink};
 
-/// What an extractor is told.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    pub timers: Timers,
-    pub limits: Limits,
-    pub tunnels: Tunnels,
-    /// Tell flows apart by their outermost VLAN id.
-    pub by_vlan: bool,
-    /// Which packets are kept.
-    pub selection: Selection,
-}
-
-/// Reads frames in order of arrival and keeps the flows of the moment.
+/// Dissects frames in order of arrival and hands their packets to a stage, which keeps the open flows.
 #[derive(Debug)]
-pub struct Extractor {
+pub struct Extractor<S> {
     reader: PacketReader,
     horizon: Horizon,
-    table: Table,
-    exported: Exported,
+    stage: S,
+    /// Records the frames whose packets are kept.
+    recorder: Option<Recorder>,
+}
+
+/// An extractor that writes the rows of a schema.
+pub(crate) type RowExtractor = Extractor<FlowPipeline>;
+
+/// The result of a [`RowExtractor`].
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) counters: Counters,
+    pub(crate) rows: u64,
+    pub(crate) lost_rows: u64,
+    pub(crate) output: Result<(), sink::Error>,
 }
 
 /// Frames to packets with their ports: what needs memory of earlier packets, but of no flow.
@@ -97,60 +103,133 @@ impl PacketReader {
     }
 }
 
-impl Extractor {
-    pub fn new(options: &Options) -> Self {
+impl<F: FnMut(Box<Flow>)> Extractor<FlowStage<F>> {
+    /// An extractor that exports each flow when it ends.
+    pub fn new(options: &Options, export: F) -> Self {
         Self {
             reader: PacketReader::new(options),
             horizon: Horizon::default(),
-            table: Table::new(options.timers, options.limits),
-            exported: Exported::default(),
+            stage: FlowStage::new(options, export),
+            recorder: None,
         }
     }
 
-    /// Takes a frame; exports the flows that it ends, or that time has ended.
+    /// Exports the open flows.
+    pub fn finish(mut self) -> Counters {
+        self.stage.drain();
+        self.counters()
+    }
+}
+
+impl<S: Stage> Extractor<S> {
+    /// Takes the next frame; exports the flows that it ends, or that have timed out.
     #[inline]
-    pub fn frame(&mut self, frame: &Frame<'_>, export: &mut impl FnMut(Box<Flow>)) {
-        let mut export = counted(&mut self.exported, export);
-        self.reader
-            .look(frame, |packet| self.table.add(packet, &mut export));
+    pub fn frame(&mut self, frame: &Frame<'_>) {
+        self.part(frame);
         if let Some(horizon_ns) = self.horizon.frame(frame.timestamp_ns) {
-            self.table.sweep(horizon_ns, &mut export);
+            self.sweep(horizon_ns);
         }
     }
 
-    /// Exports the flows that no packet at or after this time can belong to: for whoever knows the
-    /// time better than the last frame does.
-    pub fn sweep(&mut self, now_ns: i64, export: &mut impl FnMut(Box<Flow>)) {
-        let mut export = counted(&mut self.exported, export);
-        self.table.sweep(now_ns, &mut export);
+    /// Takes a frame of a capture that several extractors share, whose reader calls [`Self::sweep`].
+    #[inline]
+    pub(crate) fn part(&mut self, frame: &Frame<'_>) {
+        let kept = self.reader.look(frame, |packet| self.stage.packet(packet));
+        if let (Some(()), Some(recorder)) = (kept, &mut self.recorder) {
+            recorder.record(frame);
+        }
     }
 
-    /// Exports what is left.
-    pub fn finish(&mut self, export: &mut impl FnMut(Box<Flow>)) {
-        self.table.drain(&mut counted(&mut self.exported, export));
-    }
-
-    /// Flows in the table.
-    pub fn open_flows(&self) -> usize {
-        self.table.len()
+    /// Exports the flows that no packet at or after this time can belong to.
+    pub fn sweep(&mut self, now_ns: i64) {
+        self.stage.sweep(now_ns);
     }
 
     pub fn counters(&self) -> Counters {
         Counters {
-            seen: self.reader.seen,
-            exported: self.exported,
-            open: self.table.packets(),
+            seen: self.reader.seen(),
+            exported: self.stage.exported(),
+            open: self.stage.open(),
         }
     }
 }
 
-pub(crate) fn counted(
-    exported: &mut Exported,
-    mut export: impl FnMut(Box<Flow>),
-) -> impl FnMut(Box<Flow>) {
-    move |flow| {
-        exported.row(&flow);
-        export(flow);
+impl RowExtractor {
+    pub(crate) fn to_sink(schema: &Schema, options: &Options, sink: Box<dyn Sink>) -> Self {
+        Self::to_sink_selecting(options.selection.clone(), schema, options, sink)
+    }
+
+    /// The same for frames of which another place applies the rest of the selection.
+    pub(crate) fn to_sink_selecting(
+        selection: Selection,
+        schema: &Schema,
+        options: &Options,
+        sink: Box<dyn Sink>,
+    ) -> Self {
+        let reading = Options {
+            selection,
+            ..schema.options(options)
+        };
+        Self {
+            reader: PacketReader::new(&reading),
+            horizon: Horizon::default(),
+            stage: FlowPipeline::new(schema, options, sink),
+            recorder: None,
+        }
+    }
+
+    /// The same, and the frames are recorded.
+    pub(crate) fn recorded_by(self, recorder: Option<Recorder>) -> Self {
+        Self { recorder, ..self }
+    }
+
+    /// Sets the time of the first frame, before that frame is taken.
+    pub(crate) fn begin(&mut self, time_ns: i64) {
+        self.stage.begin(time_ns);
+    }
+
+    /// Exports what has ended by this time, and hands on the collected rows and frames.
+    pub(crate) fn tick(&mut self, now_ns: i64) {
+        self.stage.sweep(now_ns);
+        self.stage.flush();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.flush();
+        }
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.stage.has_failed() || self.recorder.as_ref().is_some_and(Recorder::has_failed)
+    }
+
+    /// The counters without a walk over the flows: packets that are not exported are taken to be open.
+    pub(crate) fn quick_counters(&self) -> Counters {
+        let (seen, exported) = (self.reader.seen(), self.stage.exported());
+        let kept = seen.packets.saturating_sub(seen.left_out());
+        Counters {
+            seen,
+            exported,
+            open: kept.saturating_sub(exported.packets),
+        }
+    }
+
+    /// Rows written, and rows lost.
+    pub(crate) fn rows(&self) -> (u64, u64) {
+        self.stage.rows()
+    }
+
+    pub(crate) fn finish(self) -> Done {
+        let seen = self.reader.seen();
+        let written = self.stage.finish();
+        Done {
+            counters: Counters {
+                seen,
+                exported: written.exported,
+                open: 0,
+            },
+            rows: written.rows,
+            lost_rows: written.lost_rows,
+            output: written.output,
+        }
     }
 }
 

@@ -5,21 +5,22 @@
 
 pub mod batch;
 pub mod column;
+mod column_builder;
 pub mod counters;
 pub mod dissect;
 pub mod element;
 mod extractor;
 pub mod filter;
 pub mod flow;
-mod grow;
-mod keep;
 pub mod kernel;
 mod key;
 pub mod live;
 pub mod model;
+mod options;
 pub mod packets;
 pub mod payload;
 pub mod pcap;
+mod pipeline;
 pub mod recording;
 mod rows;
 pub mod saved;
@@ -27,9 +28,9 @@ pub mod schema;
 pub mod sink;
 pub mod stream;
 mod text;
-mod work;
 
-pub use extractor::{Extractor, Options, PacketReader};
-pub use keep::arrow_schema;
+pub use extractor::{Extractor, PacketReader};
 pub use key::{Endpoint, Key, Sender};
+pub use options::Options;
+pub use pipeline::{FlowOutput, FlowStage, Stage, arrow_schema};
 pub use rows::RowWriter;

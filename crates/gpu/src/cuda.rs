@@ -5,7 +5,7 @@ mod event;
 mod graph;
 mod lane;
 mod memory;
-mod standing;
+mod persistent;
 mod stream;
 
 use std::ffi::{CString, c_int};
@@ -19,14 +19,14 @@ use cudarc::driver::sys::{
 };
 use datapath::Missing;
 
-use crate::{Backend, Error, Kind, Listed};
+use crate::{Backend, DeviceInfo, Error, Kind};
 
 pub(crate) use compile::binary;
 pub(crate) use event::Clock;
 pub(crate) use graph::Graph;
 pub(crate) use lane::Lane;
 pub(crate) use memory::Buffer;
-pub(crate) use standing::Standing;
+pub(crate) use persistent::PersistentKernel;
 use stream::Stream;
 
 /// An open device.
@@ -36,9 +36,9 @@ pub(crate) struct Device {
     /// Which are there for as long as the context.
     kernels: Vec<Function>,
     multiprocessors: usize,
-    /// Kernels that stay on it.
-    standing: Arc<AtomicUsize>,
-    /// By which buffers are written and read.
+    /// Number of its persistent kernels.
+    persistent: Arc<AtomicUsize>,
+    /// The stream of copies to and from buffers.
     copies: Mutex<Stream>,
 }
 
@@ -64,9 +64,9 @@ unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
-pub(crate) fn devices() -> Result<Vec<Listed>, Missing> {
+pub(crate) fn devices() -> Result<Vec<DeviceInfo>, Missing> {
     let unusable = |error: DriverError| {
-        let what = format!("the NVIDIA driver does not start: {}", said(error));
+        let what = format!("the NVIDIA driver does not start: {}", error_name(error));
         Missing::new(what, "ask nvidia-smi, which says why")
     };
     // SAFETY: asks for a library, which does nothing when it is loaded.
@@ -80,15 +80,15 @@ pub(crate) fn devices() -> Result<Vec<Listed>, Missing> {
     compile::check()?;
     let count = result::device::get_count().map_err(unusable)?;
     let driver = driver();
-    let listed = (0..count).filter_map(|at| described(at, &driver).ok());
-    Ok(listed.collect())
+    let infos = (0..count).filter_map(|at| describe(at, &driver).ok());
+    Ok(infos.collect())
 }
 
-fn described(at: c_int, driver: &str) -> Result<Listed, DriverError> {
+fn describe(at: c_int, driver: &str) -> Result<DeviceInfo, DriverError> {
     let device = result::device::get(at)?;
     // SAFETY: a device that was just found.
     let memory = unsafe { result::device::total_mem(device)? } as u64;
-    Ok(Listed {
+    Ok(DeviceInfo {
         backend: Backend::Cuda,
         index: usize::try_from(at).unwrap_or_default(),
         kind: Kind::Gpu,
@@ -111,14 +111,14 @@ fn driver() -> String {
 
 impl Device {
     pub(crate) fn open(
-        listed: &Listed,
+        info: &DeviceInfo,
         source: &str,
         kernels: &[&'static str],
     ) -> Result<Self, Error> {
-        let name = listed.to_string();
+        let name = info.to_string();
         let failed = |call| failed(&name, call);
         devices()?;
-        let at = c_int::try_from(listed.index).unwrap_or(c_int::MAX);
+        let at = c_int::try_from(info.index).unwrap_or(c_int::MAX);
         let device = result::device::get(at).map_err(failed("finding it"))?;
         // SAFETY: a device that was just found.
         let handle = unsafe { result::primary_ctx::retain(device) };
@@ -126,7 +126,7 @@ impl Device {
             device,
             handle: handle.map_err(failed("making a context"))?,
             name: name.clone(),
-            largest: listed.largest,
+            largest: info.largest,
         });
         context.enter()?;
         let binary = binary(
@@ -146,7 +146,7 @@ impl Device {
         Ok(Self {
             kernels: kernels.map_err(failed("finding a kernel"))?,
             multiprocessors: multiprocessors(device).map_err(failed("asking it"))?,
-            standing: Arc::default(),
+            persistent: Arc::default(),
             copies: Mutex::new(Stream::new(&context)?),
             context,
         })
@@ -174,7 +174,7 @@ impl Device {
         copies.wait()
     }
 
-    /// So many times. Within both, which are of this device.
+    /// Copies `bytes` bytes, `times` times. Both buffers are of this device and at least this long.
     pub(crate) fn copy(
         &self,
         from: &Buffer,
@@ -220,8 +220,8 @@ impl Context {
         failed(&self.name, call)
     }
 
-    /// As `failed`, where memory was asked for.
-    fn refused(&self, bytes: usize) -> impl Fn(DriverError) -> Error {
+    /// As `failed`, for an allocation.
+    fn allocation_failed(&self, bytes: usize) -> impl Fn(DriverError) -> Error {
         let failed = self.failed("making a buffer");
         let (device, largest) = (self.name.clone(), self.largest);
         move |error| match error.0 {
@@ -247,17 +247,17 @@ fn failed(device: &str, call: &'static str) -> impl Fn(DriverError) -> Error {
     move |error| Error::Failed {
         device: device.clone(),
         call,
-        why: said(error),
+        why: error_name(error),
     }
 }
 
-/// As the driver has it: `CUDA_ERROR_NO_DEVICE`.
-fn said(error: DriverError) -> String {
+/// The driver's name of an error: `CUDA_ERROR_NO_DEVICE`.
+fn error_name(error: DriverError) -> String {
     let name = error.error_name().ok().and_then(|name| name.to_str().ok());
     name.map_or_else(|| format!("{:?}", error.0), str::to_owned)
 }
 
-/// What the device's own instructions are called: `sm_90`.
+/// The name of the device's architecture: `sm_90`.
 fn architecture(device: CUdevice) -> Result<String, DriverError> {
     use CUdevice_attribute::{
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,

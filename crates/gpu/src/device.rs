@@ -7,20 +7,20 @@ use datapath::Missing;
 
 use crate::lane::Lane;
 use crate::times::{Clock, Clocks};
-use crate::{Backend, Error, Listed, Memory, Standing, cuda, opencl};
+use crate::{Backend, DeviceInfo, Error, Memory, PersistentKernel, cuda, opencl};
 
-/// Bytes of a copy within a device, which with where they go to are more than its caches have, and how
-/// often it is tried.
-const COPIED: usize = 64 << 20;
+/// Bytes of a copy within a device: source and destination together are larger than its caches. And the
+/// number of tries.
+const COPY_BYTES: usize = 64 << 20;
 const TRIES: usize = 4;
-/// Copies that take less are made more often in a try: the call's own time is no part of them.
-const SHORT: Duration = Duration::from_millis(1);
+/// Shorter copies are repeated more often in a try, so that the time of the call does not matter.
+const MIN_COPY_TIME: Duration = Duration::from_millis(1);
 
 /// An open device and the kernels that were built for it. A clone is the same device.
 #[derive(Clone, Debug)]
 pub struct Device {
     pub(crate) inner: Inner,
-    listed: Arc<Listed>,
+    info: Arc<DeviceInfo>,
 }
 
 #[derive(Clone, Debug)]
@@ -48,45 +48,43 @@ impl Device {
     ///
     /// # Errors
     /// A device that is gone; kernels that it refuses.
-    pub fn open(listed: &Listed, source: &str, kernels: &[&'static str]) -> Result<Self, Error> {
-        Self::open_for(listed, source, kernels, false)
+    pub fn open(info: &DeviceInfo, source: &str, kernels: &[&'static str]) -> Result<Self, Error> {
+        Self::open_for(info, source, kernels, false)
     }
 
-    /// As `open`, of kernels of which some stay: see [`Device::standing`].
+    /// As `open`, for kernels of which some are persistent: see [`Device::persistent_kernel`].
     ///
     /// # Errors
-    /// As `open`; a device that kernels cannot stay on.
-    pub fn open_to_stay(
-        listed: &Listed,
+    /// As `open`; a device without support for persistent kernels.
+    pub fn open_persistent(
+        info: &DeviceInfo,
         source: &str,
         kernels: &[&'static str],
     ) -> Result<Self, Error> {
-        Self::open_for(listed, source, kernels, true)
+        Self::open_for(info, source, kernels, true)
     }
 
     fn open_for(
-        listed: &Listed,
+        info: &DeviceInfo,
         source: &str,
         kernels: &[&'static str],
-        stays: bool,
+        persistent: bool,
     ) -> Result<Self, Error> {
         Ok(Self {
-            inner: match listed.backend {
+            inner: match info.backend {
                 Backend::OpenCl => {
-                    let device = opencl::Device::open(listed, source, kernels, stays)?;
+                    let device = opencl::Device::open(info, source, kernels, persistent)?;
                     Inner::OpenCl(Arc::new(device))
                 }
-                Backend::Cuda => {
-                    Inner::Cuda(Arc::new(cuda::Device::open(listed, source, kernels)?))
-                }
+                Backend::Cuda => Inner::Cuda(Arc::new(cuda::Device::open(info, source, kernels)?)),
             },
-            listed: Arc::new(listed.clone()),
+            info: Arc::new(info.clone()),
         })
     }
 
-    /// What it is.
-    pub fn listed(&self) -> &Listed {
-        &self.listed
+    /// The device's description.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
     }
 
     /// Memory of so many bytes, at least one.
@@ -95,7 +93,7 @@ impl Device {
     /// More than it has, at all or in one piece.
     pub fn buffer(&self, bytes: usize) -> Result<Buffer, Error> {
         let bytes = bytes.max(1);
-        self.holds(bytes)?;
+        self.check_size(bytes)?;
         Ok(Buffer {
             inner: match &self.inner {
                 Inner::OpenCl(device) => Memories::OpenCl(device.buffer(bytes)?),
@@ -110,7 +108,7 @@ impl Device {
     /// # Errors
     /// No memory, of the host or of the device.
     pub fn lane(&self, memory: Memory, there: usize, back: usize) -> Result<Lane, Error> {
-        self.holds(there.max(back))?;
+        self.check_size(there.max(back))?;
         Lane::new(self, memory, (there.max(1), back.max(1)), None)
     }
 
@@ -125,11 +123,11 @@ impl Device {
         there: usize,
         back: usize,
     ) -> Result<Lane, Error> {
-        self.holds(there.max(back))?;
+        self.check_size(there.max(back))?;
         Lane::new(self, memory, (there.max(1), back.max(1)), Some(clock))
     }
 
-    /// By which lanes are timed. Times of CUDA count from now.
+    /// A clock for timed lanes. CUDA's times count from this call.
     ///
     /// # Errors
     /// A device that is gone.
@@ -148,8 +146,8 @@ impl Device {
     /// # Errors
     /// A device that is gone, or has no memory left for it.
     pub fn bandwidth(&self) -> Result<f64, Error> {
-        let bytes = (self.listed.largest / 4).min(self.listed.memory / 16);
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(COPIED);
+        let bytes = (self.info.largest / 4).min(self.info.memory / 16);
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(COPY_BYTES);
         let (from, mut to) = (self.buffer(bytes)?, self.buffer(bytes)?);
         let (mut best, mut times) = (0.0_f64, 1_u32);
         for _ in 0..TRIES {
@@ -161,33 +159,38 @@ impl Device {
                 (Inner::Cuda(device), Memories::Cuda(from), Memories::Cuda(to)) => {
                     device.copy(from, to, bytes, times)?;
                 }
-                _ => return Err(self.foreign()),
+                _ => return Err(self.wrong_device()),
             }
             let took = began.elapsed();
             #[expect(clippy::cast_precision_loss, reason = "less than 2^53 bytes")]
             let moved = 2.0 * bytes as f64 * f64::from(times);
             best = best.max(moved / (took.as_secs_f64() * 1e9));
-            if took < SHORT {
+            if took < MIN_COPY_TIME {
                 times *= 8;
             }
         }
         Ok(best)
     }
 
-    /// A kernel that is to stay, by its place among the kernels, for batches of at most so many bytes there
-    /// and back. The device was opened for it.
+    /// Kernel number `kernel` as a persistent one, for batches of at most `there` bytes of input and `back`
+    /// bytes of output. The device was opened by `open_persistent`.
     ///
     /// # Errors
     /// As `lane`.
-    pub fn standing(&self, kernel: usize, there: usize, back: usize) -> Result<Standing, Error> {
-        self.holds(there.max(back))?;
-        Standing::new(self, kernel, there.max(1), back.max(1))
+    pub fn persistent_kernel(
+        &self,
+        kernel: usize,
+        there: usize,
+        back: usize,
+    ) -> Result<PersistentKernel, Error> {
+        self.check_size(there.max(back))?;
+        PersistentKernel::new(self, kernel, there.max(1), back.max(1))
     }
 
     /// Whether a batch's way can be recorded.
     ///
     /// # Errors
-    /// What the device lacks for it.
+    /// The device lacks something for it.
     pub fn check_recording(&self) -> Result<(), Missing> {
         match &self.inner {
             Inner::OpenCl(device) => device.check_recording(),
@@ -211,7 +214,7 @@ impl Device {
         match (&self.inner, &mut to.inner) {
             (Inner::OpenCl(device), Memories::OpenCl(to)) => device.write(to, at, bytes),
             (Inner::Cuda(device), Memories::Cuda(to)) => device.write(to, at, bytes),
-            _ => Err(self.foreign()),
+            _ => Err(self.wrong_device()),
         }
     }
 
@@ -234,26 +237,26 @@ impl Device {
         match (&self.inner, &from.inner) {
             (Inner::OpenCl(device), Memories::OpenCl(from)) => device.read(from, at, bytes),
             (Inner::Cuda(device), Memories::Cuda(from)) => device.read(from, at, bytes),
-            _ => Err(self.foreign()),
+            _ => Err(self.wrong_device()),
         }
     }
 
-    fn foreign(&self) -> Error {
+    fn wrong_device(&self) -> Error {
         Error::Failed {
-            device: self.listed.to_string(),
+            device: self.info.to_string(),
             call: "reaching a buffer",
             why: "it is another device's".to_owned(),
         }
     }
 
-    fn holds(&self, bytes: usize) -> Result<(), Error> {
-        if bytes as u64 <= self.listed.largest {
+    fn check_size(&self, bytes: usize) -> Result<(), Error> {
+        if bytes as u64 <= self.info.largest {
             return Ok(());
         }
         Err(Error::Memory {
-            device: self.listed.to_string(),
+            device: self.info.to_string(),
             bytes,
-            largest: self.listed.largest,
+            largest: self.info.largest,
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use datapath::Missing;
 
-/// What went wrong, on which device.
+/// An error of a device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]

@@ -45,17 +45,17 @@ pub struct Launch<'a> {
     pub arguments: &'a [Argument<'a>],
 }
 
-/// What a kernel is given, in the order of its parameters.
+/// An argument of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub enum Argument<'a> {
-    /// What the host wrote.
+    /// The input that the host wrote.
     Input,
-    /// What the host will read.
+    /// The output that the host will read.
     Output,
     Buffer(&'a Buffer),
     Number(u32),
-    /// By which a kernel that stays is told of batches.
-    Bell,
+    /// The words through which a persistent kernel learns of batches.
+    Doorbell,
 }
 
 impl Lane {
@@ -86,7 +86,7 @@ impl Lane {
         })
     }
 
-    /// Where a batch is written to. Waits for the one before.
+    /// The memory for the next batch's input. Waits for the previous batch.
     ///
     /// # Errors
     /// A device that is gone.

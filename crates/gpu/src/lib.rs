@@ -1,5 +1,5 @@
 //! Devices that run kernels: which there are, their memory, and batches on the way to them and back.
-//! What kernels compute is their owner's affair.
+//! The caller decides what kernels compute.
 //!
 //! A back end is loaded when it is asked for, and nothing of it is needed to build.
 
@@ -9,24 +9,24 @@ mod error;
 mod lane;
 mod list;
 mod opencl;
-mod standing;
+mod persistent;
 mod times;
 
 pub use device::{Buffer, Device};
 pub use error::Error;
 pub use lane::{Argument, Lane, Launch, Recording};
-pub use list::{Backend, Kind, Listed, devices, find};
-pub use standing::{RELAY, Standing};
+pub use list::{Backend, DeviceInfo, Kind, devices, find};
+pub use persistent::{BROADCAST_BYTES, PersistentKernel};
 pub use times::{Clock, Times};
 
-/// Where a batch lies on its way, in the host's memory.
+/// The kind of host memory that batches are sent from and received in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Memory {
     /// Ordinary memory, which the driver copies once more.
     Pageable,
     /// Memory that stays where it is: the device copies from it and to it by itself.
     Pinned,
-    /// As pinned, and kernels read and write it where it is: nothing is copied.
+    /// Pinned memory that kernels read and write directly: nothing is copied.
     Mapped,
 }
 

@@ -10,7 +10,7 @@ use crate::{Error, cuda, opencl};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backend {
     OpenCl,
-    /// Of NVIDIA's devices.
+    /// NVIDIA's devices.
     Cuda,
 }
 
@@ -28,8 +28,8 @@ impl Backend {
     /// Its devices.
     ///
     /// # Errors
-    /// What this machine lacks for any.
-    pub fn devices(self) -> Result<Vec<Listed>, Missing> {
+    /// The machine lacks something for this back end.
+    pub fn devices(self) -> Result<Vec<DeviceInfo>, Missing> {
         match self {
             Self::OpenCl => opencl::devices(),
             Self::Cuda => cuda::devices(),
@@ -37,7 +37,7 @@ impl Backend {
     }
 }
 
-/// What kind of a processor a device is.
+/// The kind of processor of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     Gpu,
@@ -59,12 +59,12 @@ impl Kind {
 
 /// A device that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct DeviceInfo {
     pub backend: Backend,
     /// Its place among the devices of the back end.
     pub index: usize,
     pub kind: Kind,
-    /// As its driver calls it.
+    /// The driver's name for the device.
     pub model: String,
     /// The driver and its version.
     pub driver: String,
@@ -74,22 +74,22 @@ pub struct Listed {
     pub largest: u64,
 }
 
-impl Listed {
+impl DeviceInfo {
     /// How it is chosen: `opencl:0`.
     pub fn name(&self) -> String {
         format!("{}:{}", self.backend.name(), self.index)
     }
 }
 
-impl fmt::Display for Listed {
+impl fmt::Display for DeviceInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, kind) = (self.name(), self.kind.name());
         write!(f, "{name} ({}, a {kind})", self.model)
     }
 }
 
-/// What each back end has, or what this machine lacks for it.
-pub fn devices() -> impl Iterator<Item = (Backend, Result<Vec<Listed>, Missing>)> {
+/// The devices of each back end, or what this machine lacks for it.
+pub fn devices() -> impl Iterator<Item = (Backend, Result<Vec<DeviceInfo>, Missing>)> {
     Backend::ALL
         .into_iter()
         .map(|backend| (backend, backend.devices()))
@@ -99,7 +99,7 @@ pub fn devices() -> impl Iterator<Item = (Backend, Result<Vec<Listed>, Missing>)
 ///
 /// # Errors
 /// A back end that this machine lacks; no such device.
-pub fn find(name: &str) -> Result<Listed, Error> {
+pub fn find(name: &str) -> Result<DeviceInfo, Error> {
     let (backend, _) = name.split_once(':').unwrap_or((name, ""));
     let backend = Backend::ALL
         .into_iter()

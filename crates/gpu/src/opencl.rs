@@ -1,8 +1,8 @@
 //! Devices by OpenCL, of any vendor; its library is loaded when it is first asked for.
 
 mod lane;
+mod persistent;
 mod recording;
-mod standing;
 
 use std::ptr;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use datapath::Missing;
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
 use opencl3::device::{
-    CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, Device as Found,
+    CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, Device as ClDevice,
 };
 use opencl3::error_codes::{
     CL_INVALID_BUFFER_SIZE, CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_HOST_MEMORY,
@@ -22,13 +22,13 @@ use opencl3::platform::get_platforms;
 use opencl3::program::Program;
 use opencl3::types::{CL_BLOCKING, cl_device_id, cl_mem_flags, cl_platform_id};
 
-use crate::{Backend, Error, Kind, Listed};
+use crate::{Backend, DeviceInfo, Error, Kind};
 
 pub(crate) use lane::Lane;
+pub(crate) use persistent::PersistentKernel;
 pub(crate) use recording::Recording;
-pub(crate) use standing::Standing;
 
-/// All of 1.2 is all that is asked of a device.
+/// Devices need nothing beyond OpenCL 1.2.
 const DIALECT: &str = "-cl-std=CL1.2";
 
 pub(crate) type Buffer = Memory<u8>;
@@ -42,9 +42,9 @@ pub(crate) struct Device {
     context: Context,
     program: Program,
     kernels: Vec<&'static str>,
-    /// By which buffers are written and read.
+    /// The queue of copies to and from buffers.
     copies: CommandQueue,
-    /// That it is a device of.
+    /// The device's platform.
     platform: Platform,
     extensions: String,
 }
@@ -57,16 +57,16 @@ unsafe impl Send for Platform {}
 // SAFETY: as above.
 unsafe impl Sync for Platform {}
 
-pub(crate) fn devices() -> Result<Vec<Listed>, Missing> {
-    let found = found()?;
-    let listed = found.into_iter().enumerate();
-    Ok(listed
-        .filter_map(|(index, found)| described(index, &Found::new(found)).ok())
+pub(crate) fn devices() -> Result<Vec<DeviceInfo>, Missing> {
+    let ids = device_ids()?;
+    let ids = ids.into_iter().enumerate();
+    Ok(ids
+        .filter_map(|(index, id)| describe(index, &ClDevice::new(id)).ok())
         .collect())
 }
 
 /// Devices of all platforms, always in the same order.
-fn found() -> Result<Vec<cl_device_id>, Missing> {
+fn device_ids() -> Result<Vec<cl_device_id>, Missing> {
     let no_driver = || {
         Missing::new(
             "OpenCL finds no device",
@@ -74,9 +74,9 @@ fn found() -> Result<Vec<cl_device_id>, Missing> {
              processor: apt-get install pocl-opencl-icd",
         )
     };
-    // Of two threads that ask first, one would be told that there is nothing.
-    static ASKED: Mutex<()> = Mutex::new(());
-    let _alone = ASKED.lock();
+    // If two threads make the first query at once, one of them gets no platforms.
+    static QUERY_LOCK: Mutex<()> = Mutex::new(());
+    let _guard = QUERY_LOCK.lock();
     let platforms = get_platforms().map_err(|error| match error {
         ClError(DLOPEN_RUNTIME_LOAD_FAILED) => Missing::new(
             "there is no libOpenCL.so.1",
@@ -94,9 +94,9 @@ fn found() -> Result<Vec<cl_device_id>, Missing> {
     Ok(devices)
 }
 
-fn described(index: usize, found: &Found) -> Result<Listed, ClError> {
+fn describe(index: usize, found: &ClDevice) -> Result<DeviceInfo, ClError> {
     let kind = found.dev_type()?;
-    Ok(Listed {
+    Ok(DeviceInfo {
         backend: Backend::OpenCl,
         index,
         kind: if kind & CL_DEVICE_TYPE_GPU != 0 {
@@ -115,23 +115,23 @@ fn described(index: usize, found: &Found) -> Result<Listed, ClError> {
 
 impl Device {
     pub(crate) fn open(
-        listed: &Listed,
+        info: &DeviceInfo,
         source: &str,
         kernels: &[&'static str],
-        stays: bool,
+        persistent: bool,
     ) -> Result<Self, Error> {
-        let name = listed.to_string();
+        let name = info.to_string();
         let failed = |call| failed(&name, call);
         let gone = || Error::NoDevice {
-            name: listed.name(),
+            name: info.name(),
             there: Vec::new(),
         };
-        let found = Found::new(*found()?.get(listed.index).ok_or_else(gone)?);
+        let found = ClDevice::new(*device_ids()?.get(info.index).ok_or_else(gone)?);
         if !found.endian_little().map_err(failed("asking it"))? {
             return Err(Error::Endian { device: name });
         }
-        let dialect = if stays {
-            standing::dialect(&found, &name)?
+        let dialect = if persistent {
+            persistent::dialect(&found, &name)?
         } else {
             DIALECT
         };
@@ -142,8 +142,8 @@ impl Device {
             log: log.trim().to_owned(),
         })?;
         Ok(Self {
-            kind: listed.kind,
-            largest: listed.largest,
+            kind: info.kind,
+            largest: info.largest,
             copies: queue(&context, false).map_err(failed("making a queue"))?,
             platform: Platform(found.platform().map_err(failed("asking it"))?),
             extensions: found.extensions().map_err(failed("asking it"))?,
@@ -198,7 +198,7 @@ impl Device {
         read.map(drop).map_err(self.failed("reading a buffer"))
     }
 
-    /// So many times. Within both, which are of this device.
+    /// Copies `bytes` bytes, `times` times. Both buffers are of this device and at least this long.
     pub(crate) fn copy(
         &self,
         from: &Buffer,

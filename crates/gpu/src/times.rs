@@ -7,16 +7,15 @@ use crate::cuda;
 /// When the parts of a batch's way began and ended, in nanoseconds by a [`Clock`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Copied to the device; none where nothing is.
-    pub there: Option<Range<u64>>,
+    /// The copy to the device, if there is one.
+    pub upload: Option<Range<u64>>,
     /// In their order.
     pub kernels: Vec<Range<u64>>,
-    /// Copied back; none where nothing is.
-    pub back: Option<Range<u64>>,
+    /// The copy back, if there is one.
+    pub download: Option<Range<u64>>,
 }
 
-/// By which lanes of one device are timed, so that what one did is before, after or beside what another one
-/// did.
+/// The clock of the timed lanes of one device. It makes the times of different lanes comparable.
 #[derive(Clone, Debug)]
 pub struct Clock {
     pub(crate) inner: Clocks,
@@ -31,17 +30,17 @@ pub(crate) enum Clocks {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    There,
+    Upload,
     Kernel,
-    Back,
+    Download,
 }
 
 impl Times {
     pub(crate) fn add(&mut self, part: Part, span: Range<u64>) {
         match part {
-            Part::There => self.there = Some(span),
+            Part::Upload => self.upload = Some(span),
             Part::Kernel => self.kernels.push(span),
-            Part::Back => self.back = Some(span),
+            Part::Download => self.download = Some(span),
         }
     }
 }

@@ -1,18 +1,18 @@
-//! What guest and host say to each other: frames of a kind, a number and at most [`LARGEST`] bytes.
+//! The protocol of guest and host: frames of a kind, a number and at most [`MAX_FRAME_LEN`] bytes.
 
 use std::io::{self, Read, Write};
 
-/// What [`Kind::Hello`] carries first; a host refuses any other.
+/// The version of the protocol, with which [`Kind::Hello`] starts. A host refuses any other.
 pub const VERSION: u32 = 3;
-/// Bytes that a frame carries at most.
-pub const LARGEST: usize = 64 << 10;
+/// Maximum number of bytes that a frame carries.
+pub const MAX_FRAME_LEN: usize = 64 << 10;
 /// Kind, number, length.
-const HEAD: usize = 9;
+const HEADER_LEN: usize = 9;
 
 /// Defines the kinds with the byte each has.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $byte:literal,)*) => {
-        /// What a frame is about. Programs and files have numbers that the host chooses.
+        /// The kind of a frame. The host chooses the numbers of programs and files.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Kind {
@@ -70,11 +70,11 @@ kinds! {
     Listen = 17,
 }
 
-/// One thing said.
+/// A message of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub kind: Kind,
-    /// Of the program or file; 0 where there is none.
+    /// The number of the program or file, or 0.
     pub number: u32,
     pub bytes: Vec<u8>,
 }
@@ -93,7 +93,7 @@ impl Frame {
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] for what is no frame, and whatever `from` has to say.
     pub fn read(from: &mut impl Read) -> io::Result<Option<Self>> {
-        let mut head = [0; HEAD];
+        let mut head = [0; HEADER_LEN];
         match from.read_exact(&mut head[..1]) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             read => read?,
@@ -108,7 +108,7 @@ impl Frame {
             return Err(invalid(format!("no kind of frame is {}", head[0])));
         };
         let length = number(5) as usize;
-        if length > LARGEST {
+        if length > MAX_FRAME_LEN {
             return Err(invalid(format!("a frame of {length} bytes")));
         }
         let mut bytes = vec![0; length];
@@ -125,12 +125,12 @@ impl Frame {
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] when it carries too much, and whatever `to` has to say.
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
-        if self.bytes.len() > LARGEST {
+        if self.bytes.len() > MAX_FRAME_LEN {
             let what = format!("{} bytes are too many for a frame", self.bytes.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         let length = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
-        let mut whole = Vec::with_capacity(HEAD + self.bytes.len());
+        let mut whole = Vec::with_capacity(HEADER_LEN + self.bytes.len());
         whole.push(self.kind as u8);
         whole.extend(self.number.to_le_bytes());
         whole.extend(length.to_le_bytes());
@@ -155,11 +155,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again_until_the_end() {
+    fn frames_survive_round_trip() {
         let frames = [
             Frame::new(Kind::Start, 7, *b"ip\0link\0"),
             Frame::new(Kind::Input, 7, Vec::new()),
-            Frame::new(Kind::Output, u32::MAX, vec![9; LARGEST]),
+            Frame::new(Kind::Output, u32::MAX, vec![9; MAX_FRAME_LEN]),
         ];
         let mut stream = Vec::new();
         for frame in &frames {
@@ -173,8 +173,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_refused() {
-        let too_much = Frame::new(Kind::Output, 1, vec![0; LARGEST + 1]);
+    fn malformed_frame_is_refused() {
+        let too_much = Frame::new(Kind::Output, 1, vec![0; MAX_FRAME_LEN + 1]);
         assert!(too_much.write(&mut Vec::new()).is_err());
         let mut large = vec![Kind::Output as u8, 0, 0, 0, 0];
         large.extend(u32::MAX.to_le_bytes());

@@ -6,12 +6,12 @@
 
 mod frame;
 mod init;
-mod notified;
+mod sd_notify;
 mod serve;
 
 use std::process::ExitCode;
 
-pub use frame::{Frame, Kind, LARGEST, VERSION};
+pub use frame::{Frame, Kind, MAX_FRAME_LEN, VERSION};
 
 /// The name of the serial port.
 pub const PORT: &str = "lowroad";
@@ -19,9 +19,9 @@ pub const PORT: &str = "lowroad";
 pub const MODULES: &str = "/modules";
 /// One file name a line.
 pub const ORDER: &str = "order";
-/// What a container's first program is told, and nobody else: its host is at its standard streams.
+/// The argument of a container's first program: its host is at its standard streams.
 pub const HOLD: &str = "hold-container";
-/// What the first program calls the part of itself that serves the host.
+/// The argument with which the first program starts itself again to serve the host.
 const SERVE: &str = "serve-host";
 
 /// Does a guest's work where this process is a guest's, and says how it ended; `None` in every other

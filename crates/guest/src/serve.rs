@@ -20,25 +20,25 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use crate::notified::Notified;
-use crate::{Frame, Kind, LARGEST, PORT, VERSION, init};
+use crate::sd_notify::NotifySocket;
+use crate::{Frame, Kind, MAX_FRAME_LEN, PORT, VERSION, init};
 
-/// Between looks for the port, which the kernel finds some time after its driver is loaded.
-const TICK: Duration = Duration::from_millis(2);
+/// How often the port is looked for. The kernel finds it some time after its driver is loaded.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 pub(crate) fn run() -> io::Result<()> {
     let port = loop {
         match port() {
             Some(path) => break File::options().read(true).write(true).open(path)?,
-            None => thread::sleep(TICK),
+            None => thread::sleep(POLL_INTERVAL),
         }
     };
-    serve(port.try_clone()?, Speaker::new(port))
+    serve(port.try_clone()?, FrameWriter::new(port))
 }
 
-/// Where the host is at the standard streams.
+/// Serves a host at the standard streams.
 pub(crate) fn run_on_streams() -> io::Result<()> {
-    serve(io::stdin(), Speaker::new(io::stdout()))
+    serve(io::stdin(), FrameWriter::new(io::stdout()))
 }
 
 /// The device whose port has our name.
@@ -51,68 +51,68 @@ fn port() -> Option<PathBuf> {
     })
 }
 
-/// Says frames to the host, from any thread.
+/// Sends frames to the host, from any thread.
 #[derive(Clone)]
-struct Speaker(Arc<Mutex<Box<dyn Write + Send>>>);
+struct FrameWriter(Arc<Mutex<Box<dyn Write + Send>>>);
 
-impl Speaker {
+impl FrameWriter {
     fn new(port: impl Write + Send + 'static) -> Self {
         Self(Arc::new(Mutex::new(Box::new(port))))
     }
 
-    fn say(&self, kind: Kind, number: u32, bytes: impl Into<Vec<u8>>) -> io::Result<()> {
+    fn send(&self, kind: Kind, number: u32, bytes: impl Into<Vec<u8>>) -> io::Result<()> {
         let mut port = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Frame::new(kind, number, bytes).write(&mut *port)
     }
 }
 
-/// What of the host's is going on.
-struct Served {
-    host: Speaker,
+/// The host's running programs and open files.
+struct Session {
+    host: FrameWriter,
     inputs: BTreeMap<u32, mpsc::Sender<Vec<u8>>>,
     groups: Arc<Mutex<BTreeMap<u32, Pid>>>,
     files: BTreeMap<u32, io::Result<File>>,
-    /// Of programs that are not started yet.
-    notified: BTreeMap<u32, Notified>,
+    /// The sockets of programs that are not started yet.
+    notify_sockets: BTreeMap<u32, NotifySocket>,
     netlink: Arc<Socket>,
 }
 
-fn serve(mut from: impl Read, host: Speaker) -> io::Result<()> {
+fn serve(mut from: impl Read, host: FrameWriter) -> io::Result<()> {
     let netlink = Arc::new(routing_netlink()?);
     let mut hello = VERSION.to_le_bytes().to_vec();
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     hello.extend(kernel.trim().as_bytes());
-    host.say(Kind::Hello, 0, hello)?;
+    host.send(Kind::Hello, 0, hello)?;
     pass_answers(Arc::clone(&netlink), host.clone());
-    let mut served = Served {
+    let mut session = Session {
         host,
         inputs: BTreeMap::new(),
         groups: Arc::default(),
         files: BTreeMap::new(),
-        notified: BTreeMap::new(),
+        notify_sockets: BTreeMap::new(),
         netlink,
     };
     while let Some(frame) = Frame::read(&mut from)? {
-        served.obey(frame)?;
+        session.handle(frame)?;
     }
     Ok(())
 }
 
-impl Served {
-    fn obey(&mut self, frame: Frame) -> io::Result<()> {
+impl Session {
+    fn handle(&mut self, frame: Frame) -> io::Result<()> {
         let number = frame.number;
         match frame.kind {
-            Kind::Ping => self.host.say(Kind::Ping, number, frame.bytes),
+            Kind::Ping => self.host.send(Kind::Ping, number, frame.bytes),
             Kind::Start => match self.start(number, &frame.bytes) {
                 Ok(()) => Ok(()),
-                Err(error) => self.host.say(Kind::Failed, number, error.to_string()),
+                Err(error) => self.host.send(Kind::Failed, number, error.to_string()),
             },
-            Kind::Listen => match Notified::bind(&frame.bytes) {
-                Ok(notified) => {
-                    self.notified.insert(number, notified);
-                    self.host.say(Kind::Done, number, [])
+            Kind::Listen => match NotifySocket::bind(&frame.bytes) {
+                Ok(socket) => {
+                    self.notify_sockets.insert(number, socket);
+                    self.host.send(Kind::Done, number, [])
                 }
-                Err(error) => self.host.say(Kind::Failed, number, error.to_string()),
+                Err(error) => self.host.send(Kind::Failed, number, error.to_string()),
             },
             Kind::Input if self.files.contains_key(&number) => self.write(number, &frame.bytes),
             Kind::Input => {
@@ -128,12 +128,12 @@ impl Served {
                 Ok(())
             }
             Kind::Get => match self.read(number, &frame.bytes) {
-                Ok(()) => self.host.say(Kind::Done, number, []),
-                Err(error) => self.host.say(Kind::Failed, number, error.to_string()),
+                Ok(()) => self.host.send(Kind::Done, number, []),
+                Err(error) => self.host.send(Kind::Failed, number, error.to_string()),
             },
             Kind::Clear => match clear(&frame.bytes) {
-                Ok(()) => self.host.say(Kind::Done, number, []),
-                Err(error) => self.host.say(Kind::Failed, number, error.to_string()),
+                Ok(()) => self.host.send(Kind::Done, number, []),
+                Err(error) => self.host.send(Kind::Failed, number, error.to_string()),
             },
             Kind::Netlink => self.netlink.send(&frame.bytes, 0).map(drop),
             other => Err(io::Error::other(format!("the host says {other:?}"))),
@@ -141,7 +141,7 @@ impl Served {
     }
 
     fn start(&mut self, number: u32, words: &[u8]) -> io::Result<()> {
-        let notified = self.notified.remove(&number);
+        let notify_socket = self.notify_sockets.remove(&number);
         let words = words_of(words);
         let mut words = words.into_iter();
         let variables = words.by_ref().take_while(|word| !word.is_empty());
@@ -170,22 +170,22 @@ impl Served {
             });
         }
         self.host
-            .say(Kind::Started, number, group.as_raw().to_le_bytes())?;
+            .send(Kind::Started, number, group.as_raw().to_le_bytes())?;
         if let Some(stdout) = child.stdout.take() {
-            pass_on(stdout, self.host.clone(), Kind::Output, number);
+            forward(stdout, self.host.clone(), Kind::Output, number);
         }
         if let Some(stderr) = child.stderr.take() {
-            pass_on(stderr, self.host.clone(), Kind::Errors, number);
+            forward(stderr, self.host.clone(), Kind::Errors, number);
         }
-        let ending = notified.map(|notified| {
+        let stop_handle = notify_socket.map(|socket| {
             let host = self.host.clone();
-            notified.pass_on(move || host.say(Kind::Ready, number, []))
+            socket.forward(move || host.send(Kind::Ready, number, []))
         });
         let (host, running) = (self.host.clone(), Arc::clone(&self.groups));
         thread::spawn(move || {
             wait_for(child, &host, &running, number);
-            // Nobody else will say anything there.
-            let _ = ending.map(|ending| ending.end());
+            // No other program sends to this socket.
+            let _ = stop_handle.map(|handle| handle.stop());
         });
         Ok(())
     }
@@ -214,8 +214,8 @@ impl Served {
 
     fn read(&self, number: u32, path: &[u8]) -> io::Result<()> {
         let content = fs::read(OsStr::from_bytes(path))?;
-        let mut parts = content.chunks(LARGEST);
-        parts.try_for_each(|part| self.host.say(Kind::Output, number, part))
+        let mut parts = content.chunks(MAX_FRAME_LEN);
+        parts.try_for_each(|part| self.host.send(Kind::Output, number, part))
     }
 
     /// A part of a file; at its end the host hears how it went.
@@ -230,8 +230,8 @@ impl Served {
             return Ok(());
         }
         match self.files.remove(&number) {
-            Some(Err(error)) => self.host.say(Kind::Failed, number, error.to_string()),
-            _ => self.host.say(Kind::Done, number, []),
+            Some(Err(error)) => self.host.send(Kind::Failed, number, error.to_string()),
+            _ => self.host.send(Kind::Done, number, []),
         }
     }
 }
@@ -253,11 +253,11 @@ fn variable(word: &OsStr) -> Option<(&OsStr, &OsStr)> {
 
 /// Kills all but the first process and this one, and removes what is named.
 fn clear(named: &[u8]) -> io::Result<()> {
-    const EVERYBODY: Pid = Pid::from_raw(-1);
+    const ALL_PROCESSES: Pid = Pid::from_raw(-1);
     if std::os::unix::process::parent_id() != 1 || !init::is_first() {
         return Err(io::Error::other("this is no guest"));
     }
-    match kill(EVERYBODY, Signal::SIGKILL) {
+    match kill(ALL_PROCESSES, Signal::SIGKILL) {
         // There is nobody.
         Ok(()) | Err(Errno::ESRCH) => {}
         Err(errno) => return Err(errno.into()),
@@ -296,30 +296,40 @@ fn groups(of: &Mutex<BTreeMap<u32, Pid>>) -> std::sync::MutexGuard<'_, BTreeMap<
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn wait_for(mut child: Child, host: &Speaker, running: &Mutex<BTreeMap<u32, Pid>>, number: u32) {
+fn wait_for(
+    mut child: Child,
+    host: &FrameWriter,
+    running: &Mutex<BTreeMap<u32, Pid>>,
+    number: u32,
+) {
     let status = child.wait().map_or(-1, ExitStatusExt::into_raw);
     groups(running).remove(&number);
     // Without the host there is nobody to tell.
-    let _ = host.say(Kind::Ended, number, status.to_le_bytes());
+    let _ = host.send(Kind::Ended, number, status.to_le_bytes());
 }
 
-/// Passes on what a program says, and an empty frame at its end.
-fn pass_on(mut from: impl Read + AsFd + Send + 'static, host: Speaker, kind: Kind, number: u32) {
+/// Forwards a program's output to the host, and an empty frame at its end.
+fn forward(
+    mut from: impl Read + AsFd + Send + 'static,
+    host: FrameWriter,
+    kind: Kind,
+    number: u32,
+) {
     thread::spawn(move || {
-        let mut said = vec![0; LARGEST];
+        let mut said = vec![0; MAX_FRAME_LEN];
         loop {
             let length = match from.read(&mut said) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 read => read.unwrap_or(0),
             };
-            if host.say(kind, number, &said[..length]).is_err() || length == 0 {
+            if host.send(kind, number, &said[..length]).is_err() || length == 0 {
                 break;
             }
         }
     });
 }
 
-/// As `netdev` opens it on the host, which talks to this one from afar.
+/// Opens it as `netdev` does on the host, because the host's `netdev` uses this one.
 fn routing_netlink() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
@@ -330,11 +340,11 @@ fn routing_netlink() -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn pass_answers(netlink: Arc<Socket>, host: Speaker) {
+fn pass_answers(netlink: Arc<Socket>, host: FrameWriter) {
     thread::spawn(move || {
-        let mut answer = vec![0; LARGEST];
+        let mut answer = vec![0; MAX_FRAME_LEN];
         while let Ok(length) = netlink.recv(&mut answer.as_mut_slice(), 0) {
-            if host.say(Kind::Netlink, 0, &answer[..length]).is_err() {
+            if host.send(Kind::Netlink, 0, &answer[..length]).is_err() {
                 break;
             }
         }
@@ -346,7 +356,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::notified::say_to;
+    use crate::sd_notify::send_to;
 
     const KILL: i32 = Signal::SIGKILL as i32;
 
@@ -357,7 +367,7 @@ mod tests {
         fn new() -> Self {
             let (host, guest) = UnixStream::pair().unwrap();
             thread::spawn(move || {
-                let speaker = Speaker::new(guest.try_clone().unwrap());
+                let speaker = FrameWriter::new(guest.try_clone().unwrap());
                 serve(guest, speaker).unwrap();
             });
             let mut host = Self(host);
@@ -367,7 +377,7 @@ mod tests {
             host
         }
 
-        fn say(&mut self, kind: Kind, number: u32, bytes: impl Into<Vec<u8>>) {
+        fn send(&mut self, kind: Kind, number: u32, bytes: impl Into<Vec<u8>>) {
             Frame::new(kind, number, bytes).write(&mut self.0).unwrap();
         }
 
@@ -397,64 +407,64 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_fed_heard_and_ended() {
+    fn programs_get_input_output_and_signals() {
         let mut host = Host::new();
-        host.say(Kind::Start, 1, *b"\0sh\0-c\0cat; echo err >&2; exit 3\0");
-        host.say(Kind::Input, 1, *b"to cat\n");
-        host.say(Kind::Input, 1, []);
+        host.send(Kind::Start, 1, *b"\0sh\0-c\0cat; echo err >&2; exit 3\0");
+        host.send(Kind::Input, 1, *b"to cat\n");
+        host.send(Kind::Input, 1, []);
         let ended = (b"to cat\n".to_vec(), b"err\n".to_vec(), 3 << 8);
         assert_eq!(host.until_ended(1), ended);
         // A program of a pipeline is in the group, too: all of it ends.
-        host.say(Kind::Start, 2, *b"\0sh\0-c\0sleep 300 | sleep 300\0");
+        host.send(Kind::Start, 2, *b"\0sh\0-c\0sleep 300 | sleep 300\0");
         assert_eq!(host.next().kind, Kind::Started);
-        host.say(Kind::Signal, 2, KILL.to_le_bytes());
+        host.send(Kind::Signal, 2, KILL.to_le_bytes());
         assert_eq!(host.until_ended(2).2, KILL);
     }
 
     #[test]
-    fn the_host_hears_who_is_ready() {
+    fn readiness_is_reported_to_host() {
         let mut host = Host::new();
         let name = format!("lowroad-test-{}", std::process::id()).into_bytes();
-        host.say(Kind::Listen, 7, name.clone());
+        host.send(Kind::Listen, 7, name.clone());
         assert_eq!(host.next(), Frame::new(Kind::Done, 7, []));
-        host.say(Kind::Listen, 8, name.clone());
+        host.send(Kind::Listen, 8, name.clone());
         assert_eq!(host.next().kind, Kind::Failed, "it is in use");
-        host.say(
+        host.send(
             Kind::Start,
             7,
             *b"ONE=two=three\0\0sh\0-c\0echo $ONE $NOTIFY_SOCKET; read -r never\0",
         );
         assert_eq!(host.next().kind, Kind::Started);
         assert_eq!(host.next().bytes, b"two=three\n");
-        say_to(&name, b"STOPPING=1\n").unwrap();
-        say_to(&name, b"READY=1\n").unwrap();
+        send_to(&name, b"STOPPING=1\n").unwrap();
+        send_to(&name, b"READY=1\n").unwrap();
         assert_eq!(host.next(), Frame::new(Kind::Ready, 7, []));
-        host.say(Kind::Input, 7, []);
+        host.send(Kind::Input, 7, []);
         host.until_ended(7);
         // Its listener ends with it, some time after.
-        while say_to(&name, b"STOPPING=1\n").is_ok() {
+        while send_to(&name, b"STOPPING=1\n").is_ok() {
             thread::yield_now();
         }
     }
 
     #[test]
-    fn what_cannot_be_done_is_said() {
+    fn failures_are_reported() {
         let mut host = Host::new();
-        host.say(Kind::Start, 1, *b"\0/no/such/program\0");
+        host.send(Kind::Start, 1, *b"\0/no/such/program\0");
         assert_eq!(host.next().kind, Kind::Failed);
-        host.say(Kind::Start, 2, []);
+        host.send(Kind::Start, 2, []);
         assert_eq!(host.next().kind, Kind::Failed);
         let mut put = 0o600_u32.to_le_bytes().to_vec();
         put.extend(b"/proc/version");
-        host.say(Kind::Put, 3, put);
-        host.say(Kind::Input, 3, *b"6.6");
-        host.say(Kind::Input, 3, []);
+        host.send(Kind::Put, 3, put);
+        host.send(Kind::Input, 3, *b"6.6");
+        host.send(Kind::Input, 3, []);
         assert_eq!(host.next().kind, Kind::Failed);
-        host.say(Kind::Clear, 4, []);
+        host.send(Kind::Clear, 4, []);
         assert_eq!(host.next().kind, Kind::Failed, "this machine is no guest");
-        host.say(Kind::Get, 5, *b"/no/such/file");
+        host.send(Kind::Get, 5, *b"/no/such/file");
         assert_eq!(host.next().kind, Kind::Failed);
-        host.say(Kind::Ping, 9, *b"?");
+        host.send(Kind::Ping, 9, *b"?");
         assert_eq!(host.next(), Frame::new(Kind::Ping, 9, *b"?"));
     }
 
@@ -465,16 +475,16 @@ mod tests {
         let mut host = Host::new();
         let mut put = 0o640_u32.to_le_bytes().to_vec();
         put.extend(path.as_os_str().as_bytes());
-        host.say(Kind::Put, 1, put);
-        host.say(Kind::Input, 1, vec![b'x'; LARGEST]);
-        host.say(Kind::Input, 1, *b"yz");
-        host.say(Kind::Input, 1, []);
+        host.send(Kind::Put, 1, put);
+        host.send(Kind::Input, 1, vec![b'x'; MAX_FRAME_LEN]);
+        host.send(Kind::Input, 1, *b"yz");
+        host.send(Kind::Input, 1, []);
         assert_eq!(host.next(), Frame::new(Kind::Done, 1, []));
-        assert_eq!(fs::read(&path).unwrap().len(), LARGEST + 2);
+        assert_eq!(fs::read(&path).unwrap().len(), MAX_FRAME_LEN + 2);
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
-        host.say(Kind::Get, 2, path.as_os_str().as_bytes());
-        assert_eq!(host.next().bytes.len(), LARGEST);
+        host.send(Kind::Get, 2, path.as_os_str().as_bytes());
+        assert_eq!(host.next().bytes.len(), MAX_FRAME_LEN);
         assert_eq!(host.next(), Frame::new(Kind::Output, 2, *b"yz"));
         assert_eq!(host.next().kind, Kind::Done);
     }

@@ -18,8 +18,6 @@ struct far_count {
 	__u64 bytes;
 };
 
-_Static_assert(sizeof(struct far_count) == 16, "loadgen::far_end");
-
 /* One entry for each flow, and a last one for everything else, which is always passed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

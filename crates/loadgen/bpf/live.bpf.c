@@ -34,8 +34,6 @@ struct live_flow {
 	__u64 next;
 };
 
-_Static_assert(sizeof(struct live_flow) == 80, "loadgen::live");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

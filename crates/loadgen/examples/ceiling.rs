@@ -6,13 +6,13 @@
     reason = "a measurement for the terminal"
 )]
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/it/support/mod.rs"]
 mod support;
 
 use std::time::Duration;
 
 use loadgen::{Amount, Backend, FarEnd, Load, Verdict};
-use support::World;
+use support::Topology;
 
 fn main() {
     let seconds = std::env::args().nth(1).map_or(2, |s| s.parse().unwrap());
@@ -54,7 +54,7 @@ fn pace(load: &mut Load, rate: f64, burst: usize) {
 }
 
 fn measure(name: &str, (backend, time, set): (Backend, Duration, Setting)) {
-    let world = World::new();
+    let world = Topology::new();
     let mut load = world.load(backend, false, 1);
     load.payload_len = 40;
     load.amount = Amount::Time(time);

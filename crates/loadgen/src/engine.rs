@@ -8,12 +8,12 @@ use packet::payload::Header;
 
 use crate::lateness::Lateness;
 use crate::schedule::{Clock, LEAD_NS, Monotonic, Pacer, Schedule, interval_ps};
-use crate::{Amount, Error, Load, Sent};
+use crate::{Amount, Error, Load, SendReport};
 
 /// Hands packets to the kernel.
 pub(crate) trait Transmit {
     /// Sends one datagram for each header, in order, without waiting for room.
-    fn send(&mut self, headers: &[Header]) -> Taken;
+    fn send(&mut self, headers: &[Header]) -> BurstResult;
 
     /// Waits for what is still on its way out; returns how many packets taken before were lost.
     fn finish(&mut self) -> u64 {
@@ -21,15 +21,15 @@ pub(crate) trait Transmit {
     }
 }
 
-/// How many datagrams of a burst the kernel took, from the front, and why not all.
+/// How many datagrams of a burst the kernel took, from the front, and why not all of them.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct BurstResult {
     pub(crate) packets: usize,
-    pub(crate) rest: Rest,
+    pub(crate) rest: Remainder,
 }
 
 #[derive(Debug)]
-pub(crate) enum Rest {
+pub(crate) enum Remainder {
     Nothing,
     NoRoom,
     Failed(io::Error),
@@ -39,7 +39,7 @@ pub(crate) fn run(
     load: &Load,
     transmit: &mut impl Transmit,
     stop: &AtomicBool,
-) -> Result<Sent, Error> {
+) -> Result<SendReport, Error> {
     let cpu_before = sys::clock::thread_cpu_ns();
     let mut sent = run_by(load, transmit, Monotonic, stop)?;
     sent.thread_cpu_ns = sys::clock::thread_cpu_ns() - cpu_before;
@@ -51,7 +51,7 @@ fn run_by(
     transmit: &mut impl Transmit,
     clock: impl Clock,
     stop: &AtomicBool,
-) -> Result<Sent, Error> {
+) -> Result<SendReport, Error> {
     let mut pacer = Pacer::new(clock, load.fifo);
     let start_ns = pacer.now() + LEAD_NS;
     let schedule = load.rate.map(|rate| Schedule {
@@ -60,9 +60,9 @@ fn run_by(
     });
     let (packets, deadline) = limits(load.amount, start_ns, schedule);
     let mut lateness = Lateness::new();
-    let mut sent = Sent {
+    let mut sent = SendReport {
         flows: vec![0; load.destinations.len()],
-        ..Sent::default()
+        ..SendReport::default()
     };
     let mut headers = Vec::with_capacity(load.burst);
     let mut now = pacer.wait(start_ns);
@@ -83,12 +83,12 @@ fn run_by(
             due.unwrap_or(entered),
             entered,
         );
-        let taken = transmit.send(&headers);
+        let result = transmit.send(&headers);
         now = pacer.now();
         if let Some(due) = due {
             lateness.record(due, entered, now, burst as u64);
         }
-        account(&mut sent, &headers, taken)?;
+        account(&mut sent, &headers, result)?;
     }
     let lost = transmit.finish();
     sent.sent -= lost;
@@ -113,7 +113,7 @@ fn limits(amount: Amount, start_ns: u64, schedule: Option<Schedule>) -> (u64, u6
 fn stamp(
     headers: &mut Vec<Header>,
     load: &Load,
-    sent: &Sent,
+    sent: &SendReport,
     burst: usize,
     intended_ns: u64,
     sent_ns: u64,
@@ -134,21 +134,21 @@ fn stamp(
 }
 
 /// Counts a burst. What was not taken gives its sequence numbers back.
-fn account(sent: &mut Sent, headers: &[Header], taken: Taken) -> Result<(), Error> {
-    let left = (headers.len() - taken.packets) as u64;
+fn account(sent: &mut SendReport, headers: &[Header], result: BurstResult) -> Result<(), Error> {
+    let left = (headers.len() - result.packets) as u64;
     sent.scheduled += headers.len() as u64;
-    sent.sent += taken.packets as u64;
-    for header in &headers[..taken.packets] {
+    sent.sent += result.packets as u64;
+    for header in &headers[..result.packets] {
         sent.flows[header.flow as usize] = header.sequence + 1;
     }
-    match taken.rest {
-        Rest::Nothing => {}
-        Rest::NoRoom => sent.refused += left,
+    match result.rest {
+        Remainder::Nothing => {}
+        Remainder::NoRoom => sent.refused += left,
         // A load that cannot leave at all is a mistake, and a count of errors would hide which.
-        Rest::Failed(error) if sent.sent == 0 => {
+        Remainder::Failed(error) if sent.sent == 0 => {
             return Err(Error::io("the first packet cannot be sent")(error));
         }
-        Rest::Failed(_) => sent.errors += left,
+        Remainder::Failed(_) => sent.errors += left,
     }
     Ok(())
 }
@@ -156,7 +156,7 @@ fn account(sent: &mut Sent, headers: &[Header], taken: Taken) -> Result<(), Erro
 /// Packets a second: over the time that was planned, where that is longer than the time it took
 /// (the last packet goes out at the beginning of its interval).
 #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
-fn pace(sent: &Sent, schedule: Option<Schedule>) -> f64 {
+fn pace(sent: &SendReport, schedule: Option<Schedule>) -> f64 {
     let planned = schedule.map_or(0, |s| s.due(sent.scheduled) - s.start_ns);
     let elapsed = sent.elapsed_ns.max(planned).max(1);
     sent.sent as f64 * 1e9 / elapsed as f64
@@ -170,9 +170,9 @@ mod tests {
     use crate::Backend;
 
     /// Time that passes only by being read (1 ns) and by sending.
-    struct Fake(Cell<u64>);
+    struct FakeClock(Cell<u64>);
 
-    impl Clock for &Fake {
+    impl Clock for &FakeClock {
         fn now(&self) -> u64 {
             self.0.set(self.0.get() + 1);
             self.0.get()
@@ -185,25 +185,25 @@ mod tests {
 
     /// Takes `room` packets of each burst.
     struct Script<'a> {
-        clock: &'a Fake,
+        clock: &'a FakeClock,
         send_ns: u64,
         room: usize,
         seen: Vec<(u32, u64, u64)>,
     }
 
     impl Transmit for Script<'_> {
-        fn send(&mut self, headers: &[Header]) -> Taken {
+        fn send(&mut self, headers: &[Header]) -> BurstResult {
             let packets = headers.len().min(self.room);
             self.clock.0.set(self.clock.0.get() + self.send_ns);
-            let taken = headers[..packets].iter();
+            let result = headers[..packets].iter();
             self.seen
-                .extend(taken.map(|h| (h.flow, h.sequence, h.intended_ns)));
-            Taken {
+                .extend(result.map(|h| (h.flow, h.sequence, h.intended_ns)));
+            BurstResult {
                 packets,
                 rest: if packets < headers.len() {
-                    Rest::NoRoom
+                    Remainder::NoRoom
                 } else {
-                    Rest::Nothing
+                    Remainder::Nothing
                 },
             }
         }
@@ -227,8 +227,8 @@ mod tests {
         }
     }
 
-    fn simulate(load: &Load, send_ns: u64, room: usize) -> (Sent, Vec<(u32, u64, u64)>) {
-        let clock = Fake(Cell::new(0));
+    fn simulate(load: &Load, send_ns: u64, room: usize) -> (SendReport, Vec<(u32, u64, u64)>) {
+        let clock = FakeClock(Cell::new(0));
         let mut script = Script {
             clock: &clock,
             send_ns,
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn a_stop_ends_it() {
         let load = load(None, Amount::Packets(10), 1, 1);
-        let clock = Fake(Cell::new(0));
+        let clock = FakeClock(Cell::new(0));
         let mut script = Script {
             clock: &clock,
             send_ns: 1,

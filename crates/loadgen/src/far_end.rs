@@ -4,17 +4,16 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use bpf::PerCpu;
 use netdev::XdpMode;
-use netdev::attach::{self, Attached};
+use netdev::attach::{self, Attachment};
 
 use crate::Error;
 use crate::skel::far_end::{FarEndSkelBuilder, types};
 
-const _: () = assert!(size_of::<types::far_count>() == 16, "far_end.bpf.c");
+impl bpf::Counters for types::far_count {}
 
-/// What becomes of our packets once they are counted; others always go up the stack.
+/// The fate of our packets once they are counted. Others always go up the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// `XDP_DROP`
@@ -25,12 +24,12 @@ pub enum Verdict {
 
 /// An attached counter. Dropping it detaches it.
 pub struct FarEnd {
-    counts: MapHandle,
+    counts: PerCpu<types::far_count>,
     flows: u32,
-    _attached: Attached,
+    _attached: Attachment,
 }
 
-/// What has arrived since the counter was attached.
+/// The packets that have arrived since the counter was attached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FarCounts {
     /// Packets of our run, by flow.
@@ -56,22 +55,19 @@ impl FarEnd {
     /// The device has an XDP program already, or its driver has no XDP.
     pub fn attach(ifindex: u32, run: u32, flows: u32, verdict: Verdict) -> Result<Self, Error> {
         let mut storage = MaybeUninit::uninit();
-        let mut open = FarEndSkelBuilder::default()
-            .open(&mut storage)
-            .map_err(Error::bpf("opening the counting program"))?;
-        if let Some(knobs) = open.maps.rodata_data.as_deref_mut() {
-            knobs.flow_count = flows;
-            knobs.run_id = run;
-            knobs.verdict = verdict as u32;
-        }
-        open.maps
-            .counts
-            .set_max_entries(flows + 1)
-            .map_err(Error::bpf("sizing the counters"))?;
-        let skel = open
-            .load()
-            .map_err(Error::bpf("loading the counting program"))?;
-        let counts = MapHandle::try_from(&skel.maps.counts).map_err(Error::bpf("counters"))?;
+        let builder = FarEndSkelBuilder::default();
+        let skel = bpf::load(builder, &mut storage, "the counting program", |open| {
+            if let Some(knobs) = open.maps.rodata_data.as_deref_mut() {
+                knobs.flow_count = flows;
+                knobs.run_id = run;
+                knobs.verdict = verdict as u32;
+            }
+            open.maps
+                .counts
+                .set_max_entries(flows + 1)
+                .map_err(Error::bpf("sizing the counters"))
+        })?;
+        let counts = PerCpu::new(&skel.maps.counts)?;
         let attached = attach::xdp(skel.progs.count.as_fd(), ifindex, XdpMode::Native)?;
         Ok(Self {
             counts,
@@ -87,27 +83,17 @@ impl FarEnd {
     pub fn counts(&self) -> Result<FarCounts, Error> {
         let mut counts = FarCounts::default();
         for flow in 0..self.flows {
-            let (packets, bytes) = self.entry(flow)?;
-            counts.flows.push(packets);
-            counts.bytes += bytes;
+            let count = self.entry(flow)?;
+            counts.flows.push(count.packets);
+            counts.bytes += count.bytes;
         }
-        counts.foreign = self.entry(self.flows)?.0;
+        counts.foreign = self.entry(self.flows)?.packets;
         Ok(counts)
     }
 
-    fn entry(&self, index: u32) -> Result<(u64, u64), Error> {
-        let per_cpu = self
-            .counts
-            .lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
-            .map_err(Error::bpf("reading the counters"))?;
-        let word = |value: &[u8], at: usize| {
-            let bytes = value
-                .get(at..at + 8)
-                .and_then(|bytes| bytes.try_into().ok());
-            bytes.map_or(0, u64::from_ne_bytes)
-        };
-        let sum = |at| per_cpu.iter().flatten().map(|value| word(value, at)).sum();
-        Ok((sum(0), sum(8)))
+    fn entry(&self, index: u32) -> Result<types::far_count, Error> {
+        let sum = self.counts.sum(index);
+        sum.map_err(Error::bpf("reading the counters"))
     }
 }
 

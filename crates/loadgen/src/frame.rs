@@ -21,7 +21,7 @@ pub(crate) struct Template {
     pub(crate) payload_len: usize,
 }
 
-/// What follows the payload header: each byte is its index.
+/// The bytes after the payload header: each byte is its index.
 pub(crate) fn filler(len: usize) -> Vec<u8> {
     (0..=u8::MAX).cycle().take(len).collect()
 }

@@ -32,7 +32,7 @@ impl Lateness {
         self.ideal_free = ideal + left.saturating_sub(entered);
     }
 
-    /// Whole, and the generator's own.
+    /// The whole lateness, and the generator's own.
     pub(crate) fn histograms(&self) -> (Histogram, Histogram) {
         // The arrays have exactly the histogram's buckets, which is all that could be wrong.
         let histogram = |counts: &[u64]| Histogram::from_counts(counts).unwrap_or_default();
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_wait_is_the_generators_own_until_caught_up() {
+    fn interrupted_wait_is_own_lateness() {
         let mut lateness = Lateness::new();
         // Due every 10, sends take 1; the first is entered 20 late, and the next catches up.
         lateness.record(100, 120, 121, 4);

@@ -18,11 +18,36 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use netdev::requirement::Requirement;
 use packet::payload;
 use stats::Histogram;
+use sys::caps::Capability;
 
 pub use far_end::{FarCounts, FarEnd, Verdict};
-pub use replay::{Replay, Skipped, Timing};
+pub use replay::{Replay, SkipCounts, Timing};
+
+/// What each backend needs of a machine, by its name.
+pub const REQUIREMENTS: &[(&str, &[Requirement])] = &[
+    ("socket", &[]),
+    (
+        "live",
+        &[
+            Requirement::Kernel {
+                major: 5,
+                minor: 18,
+            },
+            Requirement::Capabilities(&[Capability::Bpf, Capability::NetAdmin]),
+        ],
+    ),
+    (
+        "af-xdp",
+        &[
+            Requirement::KernelOption("CONFIG_XDP_SOCKETS"),
+            Requirement::Capabilities(&[Capability::NetRaw, Capability::Bpf]),
+        ],
+    ),
+    ("pcap", &[Requirement::Capabilities(&[Capability::NetRaw])]),
+];
 
 /// How frames come to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,13 +84,13 @@ pub enum Amount {
     Time(Duration),
 }
 
-/// What to send.
+/// The packets to send.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     pub backend: Backend,
     /// The device to send from; unused by `Socket`.
     pub ifindex: u32,
-    /// Where every flow comes from.
+    /// The source of every flow.
     pub source: SocketAddr,
     /// One flow each, of the source's family. Packet k belongs to flow k modulo their number.
     /// `Pcap` may send everything to the first.
@@ -93,9 +118,9 @@ pub struct Load {
     pub fifo: bool,
 }
 
-/// What was sent.
+/// The result of sending a load.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sent {
+pub struct SendReport {
     /// Packets that were due.
     pub scheduled: u64,
     /// Packets the kernel took. With `Live`, packets handed to the device: some may be dropped
@@ -121,7 +146,7 @@ pub struct Sent {
     /// CPU time of the sending thread, softirq it was made to run included.
     pub thread_cpu_ns: u64,
     /// Frames of a capture that were not replayed, and why.
-    pub skipped: Skipped,
+    pub skipped: SkipCounts,
 }
 
 /// Why a load could not be generated.
@@ -135,7 +160,7 @@ pub enum Error {
     AfXdp(#[from] xsk::Error),
     #[error("{what}: {cause}")]
     Bpf {
-        what: &'static str,
+        what: String,
         cause: libbpf_rs::Error,
     },
     #[error(transparent)]
@@ -150,8 +175,21 @@ impl Error {
         }
     }
 
-    fn bpf(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
-        move |cause| Self::Bpf { what, cause }
+    /// For `map_err` of libbpf and of `bpf`, whose own words for the attempt are dropped.
+    fn bpf<E: Into<libbpf_rs::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Self::Bpf {
+            what: what.to_owned(),
+            cause: error.into(),
+        }
+    }
+}
+
+impl From<bpf::Error> for Error {
+    fn from(error: bpf::Error) -> Self {
+        Self::Bpf {
+            what: error.what,
+            cause: error.source,
+        }
     }
 }
 
@@ -161,7 +199,7 @@ impl Error {
 ///
 /// # Errors
 /// The load cannot be sent here at all; packets refused on the way are counted instead.
-pub fn generate(load: &Load, stop: &AtomicBool) -> Result<Sent, Error> {
+pub fn generate(load: &Load, stop: &AtomicBool) -> Result<SendReport, Error> {
     load.check()?;
     if matches!(load.backend, Backend::AfXdp | Backend::Live) {
         load.check_mtu()?;
@@ -175,8 +213,8 @@ pub fn generate(load: &Load, stop: &AtomicBool) -> Result<Sent, Error> {
     }
 }
 
-/// Its wait for a packet has an end.
-const LIVE_SLOWEST: f64 = 100.0;
+/// Minimum packets a second with `Live`: the program's wait for a packet is limited.
+const LIVE_MIN_RATE: f64 = 100.0;
 
 impl Load {
     fn check(&self) -> Result<(), Error> {
@@ -220,9 +258,9 @@ impl Load {
                     self.burst
                 ));
             }
-            if self.rate.is_some_and(|rate| rate < LIVE_SLOWEST) {
+            if self.rate.is_some_and(|rate| rate < LIVE_MIN_RATE) {
                 return refuse(format!(
-                    "live frames cannot be paced slower than {LIVE_SLOWEST} a second; use socket or af-xdp"
+                    "live frames cannot be paced slower than {LIVE_MIN_RATE} a second; use socket or af-xdp"
                 ));
             }
         }

@@ -10,9 +10,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use packet::build;
 use packet::pcap::{ETHERNET, Writer};
+use splitmix::SplitMix64;
 
 /// Conversations at a time.
-const CONCURRENT: usize = 2000;
+const CONVERSATIONS: usize = 2000;
 /// When the capture starts.
 const START_NS: u64 = 1_700_000_000_000_000_000;
 
@@ -25,20 +26,20 @@ const ACK: u8 = 0x10;
 /// Writes a capture of so many packets; returns its output.
 pub fn write<W: Write>(output: W, packets: usize, seed: u64) -> io::Result<W> {
     let mut writer = Writer::new(output, ETHERNET)?;
-    let mut random = Random(seed);
+    let mut random = SplitMix64::new(seed);
     let mut due = BinaryHeap::new();
-    let mut talks: Vec<Talk> = Vec::new();
-    for index in 0..CONCURRENT.min(packets) {
-        talks.push(Talk::random(&mut random));
+    let mut conversations: Vec<Conversation> = Vec::new();
+    for index in 0..CONVERSATIONS.min(packets) {
+        conversations.push(Conversation::random(&mut random));
         due.push(Reverse((START_NS + random.below(1_000_000_000), index)));
     }
     for _ in 0..packets {
         let Some(Reverse((time_ns, index))) = due.pop() else {
             break;
         };
-        writer.write(time_ns.cast_signed(), &talks[index].next_frame())?;
-        let pause = if talks[index].is_over() {
-            talks[index] = Talk::random(&mut random);
+        writer.write(time_ns.cast_signed(), &conversations[index].next_frame())?;
+        let pause = if conversations[index].is_over() {
+            conversations[index] = Conversation::random(&mut random);
             random.below(10_000_000)
         } else {
             // Most packets follow soon, a few after a pause.
@@ -50,7 +51,7 @@ pub fn write<W: Write>(output: W, packets: usize, seed: u64) -> io::Result<W> {
     writer.finish()
 }
 
-/// What a conversation is like.
+/// The kind of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Handshake, data mostly from the server, FIN from both sides.
@@ -65,7 +66,7 @@ enum Kind {
 }
 
 #[derive(Debug)]
-struct Talk {
+struct Conversation {
     kind: Kind,
     client: SocketAddr,
     server: SocketAddr,
@@ -74,8 +75,8 @@ struct Talk {
     size: usize,
 }
 
-impl Talk {
-    fn random(random: &mut Random) -> Self {
+impl Conversation {
+    fn random(random: &mut SplitMix64) -> Self {
         let kind = match random.below(100) {
             0..40 => Kind::Tcp,
             40..65 => Kind::Dns,
@@ -165,35 +166,13 @@ impl Talk {
     }
 }
 
-fn address(net: u8, random: &mut Random) -> IpAddr {
+fn address(net: u8, random: &mut SplitMix64) -> IpAddr {
     let mut byte = || u8::try_from(random.below(256)).unwrap_or(0);
     Ipv4Addr::new(net, byte(), byte(), byte()).into()
 }
 
-fn ephemeral(random: &mut Random) -> u16 {
+fn ephemeral(random: &mut SplitMix64) -> u16 {
     u16::try_from(32_768 + random.below(28_000)).unwrap_or(u16::MAX)
-}
-
-/// SplitMix64: enough for choosing, and the same everywhere.
-#[derive(Debug)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn index(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(end).unwrap_or(1)).unwrap_or(0)
-    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use sys::mmsg::{self, Family, Outgoing};
 
 use crate::lateness::Lateness;
 use crate::schedule::{LEAD_NS, Monotonic, Pacer, Schedule, interval_ps};
-use crate::{Amount, Error, Load, Sent};
+use crate::{Amount, Error, Load, SendReport};
 
 /// Which capture, when, and where to.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,9 +32,9 @@ pub struct Replay {
 /// When each frame is due.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Timing {
-    /// As captured; a frame older than the one before it is due together with that.
+    /// The captured times. A frame older than the one before it is due together with that.
     Original,
-    /// As captured, this many times as fast.
+    /// The captured times, this many times as fast.
     Scaled(f64),
     /// Frames a second, whatever was captured.
     Rate(f64),
@@ -42,7 +42,7 @@ pub enum Timing {
 
 /// Frames that were not replayed, and why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkipCounts {
     /// The capture does not hold all of the frame.
     pub truncated: u64,
     /// Not an Ethernet frame.
@@ -59,14 +59,14 @@ pub struct Skipped {
     pub malformed: u64,
 }
 
-/// A frame to send and when, in nanoseconds after the first.
+/// A frame and when it is due, in nanoseconds after the first.
 #[derive(Debug, PartialEq, Eq)]
-struct Due {
+struct ScheduledFrame {
     after_ns: u64,
     frame: Vec<u8>,
 }
 
-pub(crate) fn run(load: &Load, replay: &Replay, stop: &AtomicBool) -> Result<Sent, Error> {
+pub(crate) fn run(load: &Load, replay: &Replay, stop: &AtomicBool) -> Result<SendReport, Error> {
     let target = match (replay.redirect, load.destinations.first()) {
         (true, None) => return Err(Error::Load("redirecting needs a destination".into())),
         (true, Some(&to)) => Some((to, load.destination_mac)),
@@ -90,13 +90,13 @@ fn read(path: &Path) -> Result<Vec<Captured>, Error> {
         .map_err(|error| Error::Load(format!("{name}: {error}")))
 }
 
-/// What to send when, and what not.
+/// Selects the frames to send, and computes when each is due.
 fn prepare(
     records: Vec<Captured>,
     timing: Timing,
     target: Option<(SocketAddr, [u8; 6])>,
     longest: usize,
-) -> Result<(Vec<Due>, Skipped), Error> {
+) -> Result<(Vec<ScheduledFrame>, SkipCounts), Error> {
     let (speed, schedule) = match timing {
         Timing::Original => (1.0, None),
         Timing::Scaled(speed) if speed > 0.0 && speed.is_finite() => (speed, None),
@@ -118,17 +118,17 @@ fn prepare(
         }
     };
     let first = records.first().map_or(0, |record| record.timestamp_ns);
-    let mut frames: Vec<Due> = Vec::with_capacity(records.len());
-    let mut skipped = Skipped::default();
+    let mut frames: Vec<ScheduledFrame> = Vec::with_capacity(records.len());
+    let mut skipped = SkipCounts::default();
     for mut record in records {
-        let Some(()) = keep(&mut record, target, longest, &mut skipped) else {
+        let Some(()) = check_record(&mut record, target, longest, &mut skipped) else {
             continue;
         };
         let after_ns = match schedule {
             Some(schedule) => schedule.due(frames.len() as u64),
             None => scale(since(first, record.timestamp_ns), speed),
         };
-        frames.push(Due {
+        frames.push(ScheduledFrame {
             after_ns: frames.last().map_or(0, |due| due.after_ns).max(after_ns),
             frame: record.frame,
         });
@@ -141,12 +141,12 @@ fn since(first_ns: i64, time_ns: i64) -> u64 {
     u64::try_from(time_ns.saturating_sub(first_ns)).unwrap_or(0)
 }
 
-/// Makes a record ready to be sent, or counts why it is not.
-fn keep(
+/// Prepares a record for sending, or counts why it is skipped.
+fn check_record(
     record: &mut Captured,
     target: Option<(SocketAddr, [u8; 6])>,
     longest: usize,
-    skipped: &mut Skipped,
+    skipped: &mut SkipCounts,
 ) -> Option<()> {
     let counter = if record.link_type != ETHERNET {
         &mut skipped.link_type
@@ -157,10 +157,10 @@ fn keep(
     } else {
         match target.map(|(to, mac)| redirect(&mut record.frame, to, mac)) {
             None | Some(Ok(())) => return Some(()),
-            Some(Err(Unfit::Malformed)) => &mut skipped.malformed,
-            Some(Err(Unfit::Fragment)) => &mut skipped.fragment,
-            Some(Err(Unfit::NotUdp)) => &mut skipped.not_udp,
-            Some(Err(Unfit::OtherFamily)) => &mut skipped.other_family,
+            Some(Err(RedirectError::Malformed)) => &mut skipped.malformed,
+            Some(Err(RedirectError::Fragment)) => &mut skipped.fragment,
+            Some(Err(RedirectError::NotUdp)) => &mut skipped.not_udp,
+            Some(Err(RedirectError::OtherFamily)) => &mut skipped.other_family,
         }
     };
     *counter += 1;
@@ -168,7 +168,7 @@ fn keep(
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unfit {
+enum RedirectError {
     Malformed,
     Fragment,
     NotUdp,
@@ -177,16 +177,16 @@ enum Unfit {
 
 /// Gives a UDP frame another destination; checksums follow by difference, so that a wrong one stays
 /// wrong and an absent one absent.
-fn redirect(frame: &mut [u8], to: SocketAddr, mac: [u8; 6]) -> Result<(), Unfit> {
-    let parsed = parse(frame).map_err(|_| Unfit::Malformed)?;
+fn redirect(frame: &mut [u8], to: SocketAddr, mac: [u8; 6]) -> Result<(), RedirectError> {
+    let parsed = parse(frame).map_err(|_| RedirectError::Malformed)?;
     if parsed.fragment != Fragment::None {
-        return Err(Unfit::Fragment);
+        return Err(RedirectError::Fragment);
     }
     if parsed.verdict != Verdict::Complete || parsed.protocol != protocol::UDP {
-        return Err(Unfit::NotUdp);
+        return Err(RedirectError::NotUdp);
     }
     if parsed.destination.is_ipv4() != to.is_ipv4() {
-        return Err(Unfit::OtherFamily);
+        return Err(RedirectError::OtherFamily);
     }
     frame[..6].copy_from_slice(&mac);
     rewrite(frame, &parsed, to);
@@ -239,14 +239,19 @@ fn scale(ns: u64, speed: f64) -> u64 {
     (ns as f64 / speed).round() as u64
 }
 
-fn send(load: &Load, frames: &[Due], socket: &OwnedFd, stop: &AtomicBool) -> Result<Sent, Error> {
+fn send(
+    load: &Load,
+    frames: &[ScheduledFrame],
+    socket: &OwnedFd,
+    stop: &AtomicBool,
+) -> Result<SendReport, Error> {
     let cpu_before = sys::clock::thread_cpu_ns();
     let mut pacer = Pacer::new(Monotonic, load.fifo);
     let start = pacer.now() + LEAD_NS;
     let mut lateness = Lateness::new();
-    let mut sent = Sent::default();
+    let mut sent = SendReport::default();
     let outgoing = Outgoing::connected(Family::V4);
-    for Due { after_ns, frame } in limited(frames, load.amount) {
+    for ScheduledFrame { after_ns, frame } in limited(frames, load.amount) {
         if stop.load(Ordering::Relaxed) {
             break;
         }
@@ -275,7 +280,7 @@ fn send(load: &Load, frames: &[Due], socket: &OwnedFd, stop: &AtomicBool) -> Res
     Ok(sent)
 }
 
-fn limited(frames: &[Due], amount: Amount) -> impl Iterator<Item = &Due> {
+fn limited(frames: &[ScheduledFrame], amount: Amount) -> impl Iterator<Item = &ScheduledFrame> {
     let (packets, time) = match amount {
         Amount::Packets(packets) => (
             usize::try_from(packets).unwrap_or(usize::MAX),
@@ -371,7 +376,7 @@ mod tests {
         ];
         let (frames, skipped) =
             prepare(records.clone(), Timing::Original, Some((v4, MAC)), 1514).unwrap();
-        let each = Skipped {
+        let each = SkipCounts {
             truncated: 1,
             link_type: 1,
             too_long: 1,

@@ -6,19 +6,19 @@ pub(crate) const LEAD_NS: u64 = 300_000;
 /// Wake this long before a burst is due and spin the rest, at first: a sleep ends late, by some
 /// microseconds or some tens of them.
 const WAKE_EARLY_NS: u64 = 70_000;
-/// The shortest and longest such time, once it is known how late sleeps end here.
-const EARLIEST_NS: [u64; 2] = [20_000, 200_000];
-/// Of how many sleeps the latest decides, about.
-const LATE_SLEEPS: u64 = 16;
+/// Limits of that time, once it is known how late sleeps end here.
+const WAKE_EARLY_RANGE_NS: [u64; 2] = [20_000, 200_000];
+/// The oversleep of the worst recent sleep decays by this part with each sleep.
+const DECAY_SLEEPS: u64 = 16;
 /// A sleep shorter than this is spun through.
-const SHORTEST_SLEEP_NS: u64 = 20_000;
+const MIN_SLEEP_NS: u64 = 20_000;
 /// Sleep that a real-time thread owes for its time awake, in per cent: the kernel stops one that
 /// takes more than 95 % of the time for the rest of the second.
 const REST_PCT: u64 = 12;
-/// The shortest rest. It ends some 8 us late, and many short rests make packets less late than few
+/// The minimum length of a rest. It ends some 8 us late, and many short rests make packets less late than few
 /// long ones.
-const SHORTEST_REST_NS: u64 = 10_000;
-/// What going to sleep and waking up takes of a sleep: the kernel counts it as time awake.
+const MIN_REST_NS: u64 = 10_000;
+/// The part of a sleep that falling asleep and waking up takes. The kernel counts it as time awake.
 const SWITCH_NS: u64 = 6_000;
 /// Sleep beyond what was owed counts for this long at most.
 const CREDIT_NS: i64 = 5_000_000;
@@ -76,14 +76,14 @@ impl Schedule {
 #[derive(Debug)]
 pub(crate) struct Pacer<C> {
     clock: C,
-    rest: Option<Rest>,
+    rest: Option<SleepDebt>,
     /// How long before a burst is due a sleep is to end: what the latest of late overslept.
     early_ns: u64,
 }
 
 /// How long a thread should have slept by now and has not.
 #[derive(Debug)]
-struct Rest {
+struct SleepDebt {
     owed_ns: i64,
     last: u64,
 }
@@ -91,7 +91,7 @@ struct Rest {
 impl<C: Clock> Pacer<C> {
     pub(crate) fn new(clock: C, real_time: bool) -> Self {
         let last = clock.now();
-        let rest = real_time.then_some(Rest { owed_ns: 0, last });
+        let rest = real_time.then_some(SleepDebt { owed_ns: 0, last });
         Self {
             clock,
             rest,
@@ -107,15 +107,15 @@ impl<C: Clock> Pacer<C> {
     /// rest is owed.
     pub(crate) fn wait(&mut self, due: u64) -> u64 {
         let mut now = self.clock.now();
-        let owed = self.owed(now);
+        let sleep_debt = self.sleep_debt(now);
         let early = due.saturating_sub(self.early_ns);
-        if now + SHORTEST_SLEEP_NS <= early {
+        if now + MIN_SLEEP_NS <= early {
             now = self.sleep(now, early);
-        } else if owed >= SHORTEST_REST_NS {
+        } else if sleep_debt >= MIN_REST_NS {
             // One that does not fit before the burst makes it late.
-            let fits = now + SHORTEST_REST_NS <= early;
+            let fits = now + MIN_REST_NS <= early;
             let until = if fits { early } else { due };
-            now = self.sleep(now, until.max(now + SHORTEST_REST_NS));
+            now = self.sleep(now, until.max(now + MIN_REST_NS));
         }
         while now < due {
             std::hint::spin_loop();
@@ -127,13 +127,13 @@ impl<C: Clock> Pacer<C> {
     /// Sleeps what is owed, for a thread that has nothing to wait for; returns the time.
     pub(crate) fn rest(&mut self) -> u64 {
         let now = self.clock.now();
-        match self.owed(now) {
-            owed if owed >= SHORTEST_REST_NS => self.sleep(now, now + owed),
+        match self.sleep_debt(now) {
+            sleep_debt if sleep_debt >= MIN_REST_NS => self.sleep(now, now + sleep_debt),
             _ => now,
         }
     }
 
-    fn owed(&mut self, now: u64) -> u64 {
+    fn sleep_debt(&mut self, now: u64) -> u64 {
         let Some(rest) = &mut self.rest else { return 0 };
         let due = (now - rest.last) * REST_PCT / 100;
         // Less than REST_PCT of it is lost to rounding only when called more than once in 14 ns.
@@ -145,8 +145,8 @@ impl<C: Clock> Pacer<C> {
     fn sleep(&mut self, from: u64, until: u64) -> u64 {
         self.clock.sleep_until(until);
         let now = self.clock.now();
-        let [least, most] = EARLIEST_NS;
-        let faded = self.early_ns - self.early_ns / LATE_SLEEPS;
+        let [least, most] = WAKE_EARLY_RANGE_NS;
+        let faded = self.early_ns - self.early_ns / DECAY_SLEEPS;
         self.early_ns = faded.max(now.saturating_sub(until)).clamp(least, most);
         if let Some(rest) = &mut self.rest {
             let slept = (now - from).saturating_sub(SWITCH_NS);
@@ -165,13 +165,13 @@ mod tests {
     use super::*;
 
     /// Each reading takes 10 ns; a sleep ends 50 us late.
-    struct Fake {
+    struct FakeClock {
         now: Cell<u64>,
         sleeps: RefCell<Vec<u64>>,
         asleep: Cell<u64>,
     }
 
-    impl Fake {
+    impl FakeClock {
         fn at(now: u64) -> Self {
             Self {
                 now: Cell::new(now),
@@ -181,7 +181,7 @@ mod tests {
         }
     }
 
-    impl Clock for &Fake {
+    impl Clock for &FakeClock {
         fn now(&self) -> u64 {
             self.now.set(self.now.get() + 10);
             self.now.get()
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn far_away_it_sleeps_and_then_spins() {
-        let clock = Fake::at(0);
+        let clock = FakeClock::at(0);
         let mut pacer = Pacer::new(&clock, false);
         assert_eq!(pacer.wait(1_000_000), 1_000_000);
         assert_eq!(*clock.sleeps.borrow(), [930_000]);
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn it_wakes_as_early_as_sleeps_end_late() {
-        let clock = Fake::at(0);
+        let clock = FakeClock::at(0);
         let mut pacer = Pacer::new(&clock, false);
         let late = (1..200).filter(|&burst| {
             let due = burst * 1_000_000;
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_rest_that_fits_before_the_burst_does_not_make_it_late() {
-        let clock = Fake::at(0);
+        let clock = FakeClock::at(0);
         let mut pacer = Pacer::new(&clock, true);
         let late = (1..1000).filter(|&burst| {
             let due = burst * 100_000;
@@ -235,27 +235,27 @@ mod tests {
 
     #[test]
     fn close_by_it_only_spins() {
-        let clock = Fake::at(0);
+        let clock = FakeClock::at(0);
         assert_eq!(Pacer::new(&clock, false).wait(89_000), 89_000);
         assert!(clock.sleeps.borrow().is_empty());
     }
 
     #[test]
     fn when_late_it_does_not_wait() {
-        let clock = Fake::at(5_000);
+        let clock = FakeClock::at(5_000);
         assert_eq!(Pacer::new(&clock, false).wait(1_000), 5_020);
     }
 
     #[test]
-    fn a_real_time_thread_sleeps_twelve_parts_to_a_hundred_awake() {
-        let clock = Fake::at(0);
+    fn real_time_thread_rests_twelve_percent() {
+        let clock = FakeClock::at(0);
         let mut pacer = Pacer::new(&clock, true);
         for packet in 1..10_000 {
             pacer.wait(packet * 10_000);
         }
         let asleep = clock.asleep.get() as f64 / clock.now.get() as f64;
         assert!((0.115..0.122).contains(&asleep), "{asleep}");
-        let other = Fake::at(0);
+        let other = FakeClock::at(0);
         let mut pacer = Pacer::new(&other, false);
         for packet in 1..1000 {
             pacer.wait(packet * 10_000);
@@ -264,8 +264,8 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_without_a_schedule_rests_what_it_owes() {
-        let clock = Fake::at(0);
+    fn thread_without_schedule_pays_sleep_debt() {
+        let clock = FakeClock::at(0);
         let mut pacer = Pacer::new(&clock, true);
         assert!(pacer.rest() < 100);
         clock.now.set(1_000_000);

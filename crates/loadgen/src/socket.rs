@@ -7,10 +7,10 @@ use packet::payload::Header;
 use sys::mmsg::{self, Burst, Outgoing, SendBatch};
 use sys::socket::{self, Family};
 
-use crate::engine::{Rest, Taken, Transmit};
+use crate::engine::{BurstResult, Remainder, Transmit};
 use crate::{Error, Load, frame};
 
-/// What is asked for; the kernel's default holds a few hundred packets.
+/// The requested size of the send buffer. The kernel's default holds a few hundred packets.
 const BUFFER: usize = 8 << 20;
 
 pub(crate) struct Sender {
@@ -51,7 +51,7 @@ fn open(family: Family, source: SocketAddr) -> Result<UdpSocket, Error> {
 }
 
 impl Transmit for Sender {
-    fn send(&mut self, headers: &[Header]) -> Taken {
+    fn send(&mut self, headers: &[Header]) -> BurstResult {
         let buffers = self.payloads.chunks_exact_mut(self.payload_len);
         for (payload, header) in buffers.zip(headers) {
             header.write(payload);
@@ -62,26 +62,26 @@ impl Transmit for Sender {
             debug_assert!(fits, "the batch is as large as a burst");
         }
         let rest = send_all(&mut burst, &self.socket);
-        Taken {
+        BurstResult {
             packets: headers.len() - burst.len(),
             rest,
         }
     }
 }
 
-fn send_all(burst: &mut Burst<'_, '_>, socket: &UdpSocket) -> Rest {
+fn send_all(burst: &mut Burst<'_, '_>, socket: &UdpSocket) -> Remainder {
     let mut failed = None;
     while !burst.is_empty() {
         match burst.send(socket, mmsg::DONT_WAIT) {
             Ok(_) => failed = None,
             Err(error) => match error.raw_os_error() {
                 Some(libc::EINTR) => {}
-                Some(libc::EAGAIN | libc::ENOBUFS) => return Rest::NoRoom,
+                Some(libc::EAGAIN | libc::ENOBUFS) => return Remainder::NoRoom,
                 // An ICMP error about an earlier packet fails one send; its own error fails two.
-                _ if failed.is_some() => return Rest::Failed(error),
+                _ if failed.is_some() => return Remainder::Failed(error),
                 _ => failed = Some(error),
             },
         }
     }
-    Rest::Nothing
+    Remainder::Nothing
 }

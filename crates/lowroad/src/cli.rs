@@ -1,4 +1,4 @@
-//! The arguments, in one definition: parsing, help, completions and man pages come from it.
+//! The definition of the arguments, for parsing, help, completions and man pages.
 
 use std::path::PathBuf;
 
@@ -8,17 +8,17 @@ use clap_complete::Shell;
 
 use crate::{doctor, features, netbench, relay, replicate, router};
 
-/// What `lowroad` alone prints: three groups, an example each.
+/// The output of `lowroad` without arguments: three groups with an example each.
 pub(crate) const OVERVIEW: &str = "\
 lowroad relay | features | router | replicate | netbench  jobs: a stream to many receivers; packets to flows; routes and
-                                                          rules; what programs do to files; what a path costs
+                                                          rules; file changes to replicas; tests of network paths
     sudo lowroad relay serve --config relay.toml
-lowroad compare | report | selftest | demo | clean        comparison: what each datapath costs
+lowroad compare | report | selftest | demo | clean        comparison: the cost of each datapath
     sudo lowroad compare relay-delay --quick
 lowroad doctor                                            what this machine can run
     sudo lowroad doctor
 
-lowroad COMMAND --help says more.
+Run lowroad COMMAND --help for details.
 ";
 
 /// Runs packet work on the road that costs least, and measures what each road costs.
@@ -33,17 +33,17 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// One stream in, many receivers out
+    /// Relay streams, each to many receivers
     Relay(Box<relay::Arguments>),
-    /// Packets to flow features for machine learning
+    /// Extract flow features for machine learning from packets
     Features(Box<features::Arguments>),
-    /// Longest-prefix match and firewall, from the tables you have
+    /// Route and filter packets by the tables that you have
     Router(Box<router::Arguments>),
     /// Record what a program does to its files
     Replicate(replicate::Arguments),
-    /// Measure what a network path costs: throughput, transactions, loss
+    /// Measure the throughput, transactions and loss of a network path
     Netbench(Box<netbench::Arguments>),
-    /// List what this machine can run, and how to get what it cannot
+    /// List what this machine can run, and how to add what is missing
     Doctor(doctor::Arguments),
     #[command(flatten)]
     Comparison(Comparison),

@@ -1,4 +1,4 @@
-//! Hands comparison over to lowroad-compare: the production binary carries no test bed.
+//! Executes lowroad-compare for comparison: the production binary does not link the test bed.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -10,9 +10,9 @@ use crate::exit::Failure;
 
 const PROGRAM: &str = "lowroad-compare";
 
-/// What it prints for a `verb` of its own.
-pub(crate) fn says(verb: &str) -> std::io::Result<String> {
-    let program = beside_us().unwrap_or_else(|| PROGRAM.into());
+/// The output of lowroad-compare for a verb of its own.
+pub(crate) fn output(verb: &str) -> std::io::Result<String> {
+    let program = sibling().unwrap_or_else(|| PROGRAM.into());
     let output = Command::new(&program).arg(verb).output()?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
@@ -20,20 +20,20 @@ pub(crate) fn says(verb: &str) -> std::io::Result<String> {
     }
 }
 
-/// Becomes `lowroad-compare` with our own arguments, which both parse alike; returns only if that did
-/// not work.
+/// Executes `lowroad-compare` with the same arguments, which both programs parse alike. Returns only on
+/// failure.
 pub(crate) fn exec() -> Failure {
-    let program = beside_us().unwrap_or_else(|| PROGRAM.into());
+    let program = sibling().unwrap_or_else(|| PROGRAM.into());
     let error = Command::new(&program)
         .args(std::env::args_os().skip(1))
         .exec();
     Failure::Failed(anyhow!(
-        "comparison is done by {PROGRAM}, which is neither beside lowroad nor in PATH ({error}); \
+        "{PROGRAM} does comparisons, and is neither beside lowroad nor in PATH ({error}); \
          build it with: cargo build --release --bin {PROGRAM}"
     ))
 }
 
-fn beside_us() -> Option<PathBuf> {
+fn sibling() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?.with_file_name(PROGRAM);
     program.is_file().then_some(program)
 }

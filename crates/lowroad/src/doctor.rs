@@ -2,17 +2,17 @@
 
 use std::borrow::Cow;
 
-use anyhow::Context;
 use clap::Args;
 use datapath::Missing;
 use features::live::{Device, OFFLOADS};
+use netdev::requirement::{self, Requirement};
 use serde::{Deserialize, Serialize};
-use sys::caps::{Capability, Effective};
+use sys::caps::Capability;
 use sys::energy::Meter;
-use sys::kernel::{self, Config, Release, Setting};
+use sys::kernel::{self, Release};
 
 use crate::compare;
-use crate::exit::{self, Failure};
+use crate::exit::{self, Failure, OrFail as _};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What this machine is and can run.
+/// What this machine can run.
 #[derive(Debug, Serialize)]
 struct Diagnosis {
     schema: u32,
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn diagnose() -> Result<Diagnosis, Failure> {
-    let machine = Machine::read()?;
+    let release = Release::running().context("the kernel's release")?;
     let mut checks: Vec<Check> = relay::datapaths()
         .iter()
         .map(|datapath| Check::new("relay", datapath.name(), datapath.check()))
@@ -84,173 +84,81 @@ fn diagnose() -> Result<Diagnosis, Failure> {
         devices.map(|(backend, found)| Check::new("router", backend.name(), found.map(drop))),
     );
     checks.extend(offloads()?);
-    checks.extend(machine.replicate());
-    checks.extend(machine.probes());
-    checks.extend(machine.generators());
+    checks.extend(replicate());
+    checks.extend(lists("probe", probes::REQUIREMENTS));
+    checks.push(Check::new("probe", "energy", energy()));
+    checks.extend(lists("generator", loadgen::REQUIREMENTS));
     checks.extend(environments());
     Ok(Diagnosis {
         schema: 1,
-        kernel: machine.release.to_string(),
+        kernel: release.to_string(),
         btf: kernel::has_btf(),
         checks,
     })
 }
 
-/// What the probes and generators ask of the machine.
-#[derive(Debug)]
-struct Machine {
-    release: Release,
-    config: Config,
-    capabilities: Effective,
+/// The lists of requirements of one group.
+fn lists(
+    group: &'static str,
+    lists: &'static [(&'static str, &'static [Requirement])],
+) -> impl Iterator<Item = Check> {
+    let check = move |&(name, list)| Check::new(group, name, requirement::check(list));
+    lists.iter().map(check)
 }
 
-impl Machine {
-    fn read() -> Result<Self, Failure> {
-        Ok(Self {
-            release: Release::running().context("the kernel's release")?,
-            config: Config::running(),
-            capabilities: Effective::read().context("this process's capabilities")?,
-        })
-    }
-
-    fn probes(&self) -> [Check; 5] {
-        let tracing = || {
-            self.btf()?;
-            self.capabilities(&[Capability::Bpf, Capability::Perfmon])
-        };
-        [
-            Check::new(
-                "probe",
-                "delay",
-                self.btf()
-                    .and_then(|()| self.capabilities(&[Capability::Bpf, Capability::NetAdmin]))
-                    .and_then(|()| self.option("CONFIG_NET_CLS_ACT")),
-            ),
-            Check::new("probe", "cpu", tracing()),
-            Check::new(
-                "probe",
-                "stacks",
-                tracing().and_then(|()| self.option("CONFIG_PERF_EVENTS")),
-            ),
-            Check::new("probe", "foreign", tracing()),
-            Check::new("probe", "energy", energy()),
-        ]
-    }
-
-    /// By file system, because what the kernel must tell differs.
-    fn replicate(&self) -> [Check; 6] {
-        let programs = || {
-            self.btf()?;
-            self.capabilities(&[Capability::Bpf, Capability::Perfmon])
-        };
-        let functions = || {
-            let remedy = "what they would tell is read back";
-            let refused = |why| Missing::new(format!("no programs at functions: {why}"), remedy);
-            programs().and_then(|()| replicate::capture::functions().map_err(refused))
-        };
-        let vague = || programs().and_then(|()| self.minimum(6, 13));
-        let either = || vague().or_else(|missing| functions().map_err(|_| missing));
-        [
-            Check::new("replicate", "ext4", programs()),
-            Check::new("replicate", "xfs", either()),
-            Check::new("replicate", "btrfs", either()),
-            Check::new("replicate", "tmpfs", either()),
-            Check::new("replicate", "overlay", vague()),
-            Check::new("replicate", "functions", functions()),
-        ]
-    }
-
-    fn generators(&self) -> [Check; 4] {
-        [
-            Check::new("generator", "socket", Ok(())),
-            Check::new(
-                "generator",
-                "live",
-                self.minimum(5, 18)
-                    .and_then(|()| self.capabilities(&[Capability::Bpf, Capability::NetAdmin])),
-            ),
-            Check::new(
-                "generator",
-                "af-xdp",
-                self.option("CONFIG_XDP_SOCKETS")
-                    .and_then(|()| self.capabilities(&[Capability::NetRaw, Capability::Bpf])),
-            ),
-            Check::new(
-                "generator",
-                "pcap",
-                self.capabilities(&[Capability::NetRaw]),
-            ),
-        ]
-    }
-
-    fn btf(&self) -> Result<(), Missing> {
-        if kernel::has_btf() {
-            return Ok(());
-        }
-        Err(Missing::new(
-            "the kernel publishes no type information",
-            "boot a kernel built with CONFIG_DEBUG_INFO_BTF",
-        ))
-    }
-
-    fn minimum(&self, major: u32, minor: u32) -> Result<(), Missing> {
-        if self.release.at_least(major, minor) {
-            return Ok(());
-        }
-        Err(Missing::new(
-            format!("needs Linux {major}.{minor}, this is {}", self.release),
-            "boot a newer kernel",
-        ))
-    }
-
-    fn option(&self, option: &str) -> Result<(), Missing> {
-        if self.config.get(option) != Setting::Off {
-            return Ok(());
-        }
-        Err(Missing::new(
-            format!("the kernel lacks {option}"),
-            "no remedy on this kernel",
-        ))
-    }
-
-    fn capabilities(&self, wanted: &[Capability]) -> Result<(), Missing> {
-        let missing = self.capabilities.missing(wanted);
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
-        Err(Missing::new(
-            format!("needs {}", names.join(" and ")),
-            "run with sudo",
-        ))
-    }
+/// The capture of changes, by file system, because each needs the kernel to report something else.
+fn replicate() -> [Check; 6] {
+    const PROGRAMS: &[Requirement] = &[
+        Requirement::TypeInformation,
+        Requirement::Capabilities(&[Capability::Bpf, Capability::Perfmon]),
+    ];
+    const EVENTS: Requirement = Requirement::Kernel {
+        major: 6,
+        minor: 13,
+    };
+    let programs = || requirement::check(PROGRAMS);
+    let functions = || {
+        let remedy = "what they would tell is read back";
+        let refused = |why| Missing::new(format!("no programs at functions: {why}"), remedy);
+        programs().and_then(|()| replicate::capture::functions().map_err(refused))
+    };
+    let events = || programs().and_then(|()| EVENTS.check());
+    let either = || events().or_else(|missing| functions().map_err(|_| missing));
+    [
+        Check::new("replicate", "ext4", programs()),
+        Check::new("replicate", "xfs", either()),
+        Check::new("replicate", "btrfs", either()),
+        Check::new("replicate", "tmpfs", either()),
+        Check::new("replicate", "overlay", events()),
+        Check::new("replicate", "functions", functions()),
+    ]
 }
 
-/// What any device does in the programs' place.
+/// Offloads that any device has.
 fn offloads() -> Result<[Check; OFFLOADS.len()], Failure> {
     let devices = Device::all()?;
     Ok(OFFLOADS.map(|name| {
-        let asked: Vec<_> = devices.iter().map(|device| device.offload(name)).collect();
-        let any = asked.iter().any(Result::is_ok);
-        let why = asked.into_iter().find_map(Result::err);
+        let checks: Vec<_> = devices.iter().map(|device| device.offload(name)).collect();
+        let any = checks.iter().any(Result::is_ok);
+        let why = checks.into_iter().find_map(Result::err);
         let why = why.unwrap_or_else(|| Missing::new("no interface", ""));
-        let remedy = "lowroad features interfaces says what each has";
+        let remedy = "lowroad features interfaces lists the offloads of each";
         let missing = Missing::new(format!("on no interface: {}", why.what), remedy);
         Check::new("offload", name, if any { Ok(()) } else { Err(missing) })
     }))
 }
 
-/// What hosts of a comparison can live in: its own program knows.
+/// The environments of a comparison's hosts, as lowroad-compare reports them.
 fn environments() -> Vec<Check> {
     #[derive(Deserialize)]
-    struct Said {
+    struct Environment {
         name: String,
         missing: Option<Missing>,
     }
-    let said = match compare::says("environments") {
-        Ok(said) => said,
+    let output = match compare::output("environments") {
+        Ok(output) => output,
         Err(error) => {
-            let what = format!("lowroad-compare does not say: {error}");
+            let what = format!("lowroad-compare cannot be run: {error}");
             let remedy = "cargo build --release --bin lowroad-compare";
             return vec![Check::new(
                 "environment",
@@ -259,10 +167,13 @@ fn environments() -> Vec<Check> {
             )];
         }
     };
-    let said = said
+    let environments = output
         .lines()
-        .filter_map(|line| serde_json::from_str::<Said>(line).ok());
-    said.map(|Said { name, missing }| Check::new("environment", name, missing.map_or(Ok(()), Err)))
+        .filter_map(|line| serde_json::from_str::<Environment>(line).ok());
+    environments
+        .map(|Environment { name, missing }| {
+            Check::new("environment", name, missing.map_or(Ok(()), Err))
+        })
         .collect()
 }
 

@@ -3,12 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::Context;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::cli::Arguments;
-use crate::exit::{self, Failure};
+use crate::exit::{self, Failure, OrFail as _};
 
 pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
@@ -18,8 +17,7 @@ pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
 
 /// One page for `lowroad` and one for each command below it.
 pub(crate) fn man(folder: &Path) -> Result<(), Failure> {
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    clap_mangen::generate_to(Arguments::command(), folder)
-        .with_context(|| folder.display().to_string())?;
+    fs::create_dir_all(folder).context(folder.display().to_string())?;
+    clap_mangen::generate_to(Arguments::command(), folder).context(folder.display().to_string())?;
     exit::print(&format!("man pages are in {}\n", folder.display()))
 }

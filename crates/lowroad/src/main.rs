@@ -1,13 +1,13 @@
-//! The binary people run: arguments, printing, exit codes. The jobs decide everything else.
+//! The program lowroad: arguments, printing, exit codes. The jobs decide everything else.
 #![expect(clippy::print_stderr, reason = "errors go to standard error")]
 
 mod cli;
 mod compare;
+mod control_endpoint;
 mod doctor;
 mod documents;
 mod exit;
 mod features;
-mod interface;
 mod netbench;
 mod relay;
 mod replicate;
@@ -20,8 +20,8 @@ use clap::Parser;
 use cli::{Arguments, Command};
 use exit::Failure;
 
-/// Rows and batches come and go by the million: an allocator that keeps its pages saves a fifth of
-/// the time that reading a capture takes.
+/// Rows and batches are allocated by the million: an allocator that keeps its pages saves a fifth of the time
+/// of reading a capture.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

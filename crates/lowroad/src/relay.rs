@@ -1,4 +1,4 @@
-//! The verbs of `lowroad relay`: serving, and asking a relay that serves.
+//! The verbs of `lowroad relay`: serving, and requests to a running relay.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
-use control::shutdown::Shutdown;
-use control::units::{Pps, Span};
-use control::{Client, Kind, ready};
+use control::{Client, ready};
 use datapath::Missing;
+use process::shutdown::Shutdown;
 use relay::config::{self, CONTROL};
 use relay::core::{Core, Explanation, StreamView};
 use relay::spec::{Multicast, Rate, Source, StreamSpec, SubscriberSpec};
 use serde::Serialize;
 use serde_json::{Value, json};
+use units::{Pps, Span};
 
-use crate::exit::{self, Failure};
-use crate::interface::Interface;
+use crate::control_endpoint::ControlEndpoint;
+use crate::exit::{self, Failure, OrFail as _};
 
-/// One stream in, many receivers out
+/// Relay streams, each to many receivers
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sudo lowroad relay serve --config relay.toml
   sudo lowroad relay subscriber add cam1 edge-2 192.0.2.9:6000")]
 pub(crate) struct Arguments {
-    /// The control socket of the relay
+    /// Control socket of the relay
     #[arg(long, global = true, value_name = "PATH", default_value = CONTROL)]
     control: PathBuf,
     /// Print JSON
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Relay what a configuration file says, until SIGINT or SIGTERM
+    /// Relay the streams of a configuration file, until SIGINT or SIGTERM
     Serve {
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
@@ -56,13 +56,13 @@ enum Verb {
         stream: String,
         #[arg(long)]
         datapath: String,
-        /// How long the hand-over may take
+        /// Give up the hand-over after this long
         #[arg(long, value_name = "DURATION", default_value = "5s")]
         switch_timeout: Span,
     },
-    /// Say which road each subscriber is on, and why not the fast one
+    /// Show how each subscriber is served, and why not by the fast path
     Explain { stream: Option<String> },
-    /// Print what was received, forwarded, delivered and dropped
+    /// Print the numbers of packets received, forwarded, delivered and dropped
     Counters,
     /// Print the counters in the Prometheus text format
     Metrics,
@@ -81,23 +81,23 @@ enum StreamVerb {
 #[derive(Debug, Args)]
 struct NewStream {
     name: String,
-    /// Where it comes in: ADDR:PORT or [ADDR]:PORT
+    /// Address of the stream: ADDR:PORT or [ADDR]:PORT
     listen: SocketAddr,
     #[arg(long)]
     datapath: String,
-    /// Who may send: any, latch, or prefixes
+    /// Accept packets from these senders: any, latch, or prefixes
     #[arg(long, required = true, value_delimiter = ',')]
     source: Vec<String>,
-    /// Interfaces it may arrive on; by default all
+    /// Accept packets on these interfaces [default: all]
     #[arg(long, value_delimiter = ',')]
     interface: Vec<String>,
-    /// At most this rate altogether
+    /// Accept at most this rate in total
     #[arg(long, value_name = "RATE")]
     rate: Option<Pps>,
-    /// At most this rate from each source
+    /// Accept at most this rate from each source
     #[arg(long, value_name = "RATE")]
     source_rate: Option<Pps>,
-    /// How long a latch survives its holder's silence
+    /// Release a latch after this long without a packet from its holder
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     latch_timeout: Span,
     /// Join the group on this interface
@@ -114,18 +114,18 @@ enum SubscriberVerb {
     Add {
         stream: String,
         name: String,
-        /// Where to: ADDR:PORT or [ADDR]:PORT
+        /// Destination: ADDR:PORT or [ADDR]:PORT
         to: SocketAddr,
-        /// The address packets come from; by default the stream's own
+        /// Send packets from this address [default: the stream's own]
         #[arg(long)]
         from: Option<SocketAddr>,
-        /// The interface packets leave by; groups need one
+        /// Send packets through this interface; required for groups
         #[arg(long)]
         interface: Option<String>,
-        /// A fixed TTL; groups only
+        /// Set the TTL; only for groups
         #[arg(long)]
         ttl: Option<u8>,
-        /// How long it stays without being added again
+        /// Remove the subscriber after this long unless it is added again
         #[arg(long, value_name = "DURATION")]
         expires: Option<Span>,
     },
@@ -136,12 +136,16 @@ enum SubscriberVerb {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+    execute(arguments).map_err(|failure| failure.needed_by("relay"))
+}
+
+fn execute(arguments: Arguments) -> Result<(), Failure> {
     let Arguments {
         control,
         json,
         verb,
     } = arguments;
-    let asked = match verb {
+    let call = match verb {
         Verb::Serve { config, check } => return serve(&config, check, json),
         Verb::Stream(verb) => stream(verb)?,
         Verb::Subscriber(verb) => subscriber(verb),
@@ -153,28 +157,28 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
             let timeout_ms = u64::try_from(switch_timeout.0.as_millis()).unwrap_or(u64::MAX);
             let params =
                 json!({ "stream": stream, "datapath": datapath, "timeout_ms": timeout_ms });
-            Asked::new("switch", params, silent)
+            Call::new("switch", params, silent)
         }
-        Verb::Explain { stream } => Asked::new("explain", json!({ "stream": stream }), explained),
-        Verb::Counters => Asked::new("counters", Value::Null, counted),
-        Verb::Metrics => Asked::new("metrics", Value::Null, as_text),
+        Verb::Explain { stream } => Call::new("explain", json!({ "stream": stream }), explained),
+        Verb::Counters => Call::new("counters", Value::Null, counted),
+        Verb::Metrics => Call::new("metrics", Value::Null, as_text),
     };
-    let mut client = Client::connect(control).map_err(failure)?;
-    let answer = client.call(asked.method, asked.params).map_err(failure)?;
+    let mut client = Client::connect(control)?;
+    let answer = client.call(call.method, call.params)?;
     if json {
         return print_json(&answer);
     }
-    exit::print(&(asked.render)(answer)?)
+    exit::print(&(call.render)(answer)?)
 }
 
-/// A method to call, and how its answer reads.
-struct Asked {
+/// A method to call, and how its answer is printed.
+struct Call {
     method: &'static str,
     params: Value,
     render: fn(Value) -> Result<String, Failure>,
 }
 
-impl Asked {
+impl Call {
     fn new(
         method: &'static str,
         params: Value,
@@ -191,22 +195,22 @@ impl Asked {
 fn serve(path: &Path, check: bool, json: bool) -> Result<(), Failure> {
     let datapaths = relay::datapaths();
     let names: Vec<_> = datapaths.iter().map(|datapath| datapath.name()).collect();
-    let config = config::load(path, &names).map_err(|error| Failure::Input(error.to_string()))?;
+    let config = config::load(path, &names)?;
     if check {
         return exit::print(&format!("{}: correct\n", path.display()));
     }
     can_run(&config, &datapaths)?;
-    let shutdown = Shutdown::install().map_err(|error| Failure::Failed(error.into()))?;
-    let core = std::sync::Arc::new(Core::start(&config).map_err(failure)?);
+    let shutdown = Shutdown::install().or_fail()?;
+    let core = std::sync::Arc::new(Core::start(&config)?);
     let (control, http) = (config.control.as_path(), config.http.as_ref());
     let handle = relay::control::handle;
-    let interface = Interface::start(&core, control, http, handle, Core::metrics)?;
-    announce(&config, interface.address(), json)?;
+    let endpoint = ControlEndpoint::start(&core, control, http, handle, Core::metrics)?;
+    announce(&config, endpoint.address(), json)?;
     while !shutdown.wait(Duration::from_secs(3600)) {}
     if let Err(error) = ready::stopping() {
         tracing::warn!(%error, "the service manager does not hear that the relay stops");
     }
-    drop(interface);
+    drop(endpoint);
     let views = stop(core);
     if json {
         print_json(&views)
@@ -226,7 +230,7 @@ fn stop(mut core: std::sync::Arc<Core>) -> Vec<StreamView> {
     }
 }
 
-/// Every datapath the file names, before anything is opened.
+/// Checks every datapath of the file, before anything is opened.
 fn can_run(
     config: &config::Config,
     datapaths: &[Box<dyn datapath::Datapath<relay::Relay>>],
@@ -266,18 +270,18 @@ fn announce(config: &config::Config, web: Option<SocketAddr>, json: bool) -> Res
             "ready  streams {streams}  subscribers {subscribers}  control {control}{http}\n"
         ))?;
     }
-    ready::notify().map_err(|error| Failure::Failed(error.into()))
+    ready::notify().or_fail()
 }
 
-fn stream(verb: StreamVerb) -> Result<Asked, Failure> {
+fn stream(verb: StreamVerb) -> Result<Call, Failure> {
     match verb {
-        StreamVerb::Add(new) => Ok(Asked::new("stream.add", to_json(&described(new)?)?, silent)),
-        StreamVerb::Remove { stream } => Ok(Asked::new(
+        StreamVerb::Add(new) => Ok(Call::new("stream.add", to_json(&described(new)?)?, silent)),
+        StreamVerb::Remove { stream } => Ok(Call::new(
             "stream.remove",
             json!({ "stream": stream }),
             silent,
         )),
-        StreamVerb::List => Ok(Asked::new("stream.list", Value::Null, streams)),
+        StreamVerb::List => Ok(Call::new("stream.list", Value::Null, streams)),
     }
 }
 
@@ -317,7 +321,7 @@ fn source(words: &[String]) -> Result<Source, Failure> {
     }
 }
 
-fn subscriber(verb: SubscriberVerb) -> Asked {
+fn subscriber(verb: SubscriberVerb) -> Call {
     match verb {
         SubscriberVerb::Add {
             stream,
@@ -337,14 +341,14 @@ fn subscriber(verb: SubscriberVerb) -> Asked {
                 expires,
             };
             let params = json!({ "stream": stream, "subscriber": subscriber });
-            Asked::new("subscriber.add", params, silent)
+            Call::new("subscriber.add", params, silent)
         }
         SubscriberVerb::Remove { stream, name } => {
             let params = json!({ "stream": stream, "subscriber": name });
-            Asked::new("subscriber.remove", params, silent)
+            Call::new("subscriber.remove", params, silent)
         }
         SubscriberVerb::List { stream } => {
-            Asked::new("subscriber.list", json!({ "stream": stream }), subscribers)
+            Call::new("subscriber.list", json!({ "stream": stream }), subscribers)
         }
     }
 }
@@ -394,29 +398,8 @@ fn table(views: &[StreamView]) -> String {
     views.iter().map(StreamView::to_string).collect()
 }
 
-/// A relay's answer to a request: what was wrong with it, or with the relay.
-fn failure(error: control::Error) -> Failure {
-    match error.kind {
-        Kind::BadRequest
-        | Kind::TooLarge
-        | Kind::UnknownMethod
-        | Kind::NotFound
-        | Kind::Unauthorised => Failure::Input(error.message),
-        Kind::Missing => {
-            let (what, remedy) = error
-                .message
-                .split_once("; ")
-                .unwrap_or((&error.message, ""));
-            Failure::Missing(vec![("relay".into(), Missing::new(what, remedy))])
-        }
-        Kind::Conflict | Kind::Failed | Kind::Unreachable => {
-            Failure::Failed(anyhow!(error.message))
-        }
-    }
-}
-
 fn to_json(value: &impl Serialize) -> Result<Value, Failure> {
-    serde_json::to_value(value).map_err(|error| Failure::Failed(error.into()))
+    serde_json::to_value(value).or_fail()
 }
 
 fn from_json<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T, Failure> {
@@ -425,8 +408,7 @@ fn from_json<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T, Failure
 }
 
 fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    let text =
-        serde_json::to_string_pretty(value).map_err(|error| Failure::Failed(error.into()))?;
+    let text = serde_json::to_string_pretty(value).or_fail()?;
     exit::print(&format!("{text}\n"))
 }
 

@@ -10,7 +10,7 @@
     reason = "a measurement for the terminal"
 )]
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/it/common/mod.rs"]
 mod common;
 
 use std::fmt;
@@ -39,14 +39,14 @@ fn main() {
 fn measure<T: Table>(name: &str, mut table: T, count: usize) {
     let updates = churn::updates(table.rib(), 200, count, 1);
     let prefixes: Vec<_> = table.rib().iter().map(|(prefix, _)| prefix).collect();
-    let mut rng = Rng(2);
+    let mut rng = Rng::new(2);
     let keys: Vec<_> = (0..256)
-        .map(|_| inside(prefixes[rng.below(prefixes.len())], &mut rng))
+        .map(|_| inside(prefixes[rng.index(prefixes.len())], &mut rng))
         .collect();
     let pause = || thread::sleep(Duration::from_secs(2));
-    let ((), alone) = beside_lookups::<T, _>(table.reader(), &keys, pause);
+    let ((), alone) = with_lookups::<T, _>(table.reader(), &keys, pause);
     let mut times = Vec::with_capacity(count);
-    let (cpu, beside) = beside_lookups::<T, _>(table.reader(), &keys, || {
+    let (cpu, beside) = with_lookups::<T, _>(table.reader(), &keys, || {
         let before = clock::thread_cpu_ns();
         for &(prefix, hop) in &updates {
             let start = Instant::now();
@@ -87,7 +87,7 @@ struct Batches {
 }
 
 /// Does `work` while another thread looks up without pause.
-fn beside_lookups<T: Table, W>(
+fn with_lookups<T: Table, W>(
     mut reader: T::Reader,
     keys: &[T::Address],
     work: impl FnOnce() -> W,

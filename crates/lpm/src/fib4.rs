@@ -2,10 +2,10 @@
 //! prefixes (Gupta, Lin and McKeown, "Routing Lookups in Hardware at Memory Access Speeds",
 //! INFOCOM 1998), with entries of one byte wherever the next hop fits one.
 
+mod capacity;
 mod dir24;
 mod entry;
 mod restore;
-mod room;
 mod writer;
 
 #[cfg(target_arch = "x86_64")]
@@ -16,15 +16,16 @@ mod avx512;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
-use crate::epoch::{Entrance, Grace};
+use rcu::Reader;
+
 use crate::memory::{Content, Contents, Provider, Section};
 use crate::{Error, NextHop, Prefix4, Rib, Simd};
 use dir24::{Dir24, Key};
 use writer::Writer;
 
-pub use room::Room4;
+pub use capacity::Capacity4;
 
-/// How wide the entries of the first table are.
+/// The width of the entries of the first table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout4 {
     /// One byte, 16 MiB: next hops 1..=254 only.
@@ -39,7 +40,7 @@ pub enum Layout4 {
 impl Layout4 {
     pub const ALL: [Self; 3] = [Self::Bytes, Self::Mixed, Self::Words];
 
-    /// How people name it.
+    /// The name in configurations and output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
@@ -73,7 +74,7 @@ pub struct Fib4 {
 #[derive(Clone, Debug)]
 pub struct Reader4 {
     tables: Tables,
-    entrance: Entrance,
+    reader: Reader,
     simd: Simd,
 }
 
@@ -101,23 +102,23 @@ impl Fib4 {
     /// A next hop that `layout` cannot hold, too many /24s with longer prefixes (2^20), no address
     /// space.
     pub fn build(rib: Rib<u32>, layout: Layout4) -> Result<Self, Error> {
-        Self::build_in(rib, layout, &Room4::default(), &mut Section::in_process)
+        Self::build_in(rib, layout, &Capacity4::default(), &mut Section::in_process)
     }
 
-    /// As `build`, with so much room, in arrays that `memory` provides.
+    /// As `build`, with this capacity, in arrays that `memory` provides.
     ///
     /// # Errors
     /// As `build`; memory that cannot be had or is too short.
     pub fn build_in(
         rib: Rib<u32>,
         layout: Layout4,
-        room: &Room4,
+        capacity: &Capacity4,
         memory: &mut Provider<'_>,
     ) -> Result<Self, Error> {
         let writer = match layout {
-            Layout4::Bytes => Width::Bytes(Writer::build(&rib, false, room, memory)?),
-            Layout4::Mixed => Width::Words(Writer::build(&rib, true, room, memory)?),
-            Layout4::Words => Width::Words(Writer::build(&rib, false, room, memory)?),
+            Layout4::Bytes => Width::Bytes(Writer::build(&rib, false, capacity, memory)?),
+            Layout4::Mixed => Width::Words(Writer::build(&rib, true, capacity, memory)?),
+            Layout4::Words => Width::Words(Writer::build(&rib, false, capacity, memory)?),
         };
         Ok(Self::of(rib, writer))
     }
@@ -134,14 +135,20 @@ impl Fib4 {
     pub fn restore(
         rib: Rib<u32>,
         layout: Layout4,
-        room: &Room4,
+        capacity: &Capacity4,
         memory: &mut Provider<'_>,
         contents: &Contents<'_>,
     ) -> Result<Self, Error> {
         let writer = match layout {
-            Layout4::Bytes => Width::Bytes(Writer::restore(&rib, false, room, memory, contents)?),
-            Layout4::Mixed => Width::Words(Writer::restore(&rib, true, room, memory, contents)?),
-            Layout4::Words => Width::Words(Writer::restore(&rib, false, room, memory, contents)?),
+            Layout4::Bytes => {
+                Width::Bytes(Writer::restore(&rib, false, capacity, memory, contents)?)
+            }
+            Layout4::Mixed => {
+                Width::Words(Writer::restore(&rib, true, capacity, memory, contents)?)
+            }
+            Layout4::Words => {
+                Width::Words(Writer::restore(&rib, false, capacity, memory, contents)?)
+            }
         };
         Ok(Self::of(rib, writer))
     }
@@ -167,10 +174,10 @@ impl Fib4 {
     /// that started before the call. It is called by `insert` and `remove`: once for thousands of
     /// changes, or when there is no other memory left.
     pub fn set_grace(&mut self, grace: impl FnMut() + Send + Sync + 'static) {
-        let grace = Grace(Box::new(grace));
+        let grace = Box::new(grace);
         match &mut self.writer {
-            Width::Bytes(writer) => writer.set_grace(grace),
-            Width::Words(writer) => writer.set_grace(grace),
+            Width::Bytes(writer) => writer.set_grace_period(grace),
+            Width::Words(writer) => writer.set_grace_period(grace),
         }
     }
 
@@ -202,9 +209,9 @@ impl Fib4 {
     pub fn reader(&self) -> Reader4 {
         Reader4 {
             tables: self.tables(),
-            entrance: match &self.writer {
-                Width::Bytes(writer) => writer.entrance(),
-                Width::Words(writer) => writer.entrance(),
+            reader: match &self.writer {
+                Width::Bytes(writer) => writer.reader(),
+                Width::Words(writer) => writer.reader(),
             },
             simd: self.simd,
         }
@@ -277,7 +284,7 @@ impl Reader4 {
     /// # Panics
     /// When the slices differ in length.
     pub fn lookup_batch(&mut self, addresses: &[u32], hops: &mut [u16]) {
-        let _inside = self.entrance.enter();
+        let _guard = self.reader.pin();
         self.tables.lookup_batch(self.simd, addresses, hops);
     }
 
@@ -286,7 +293,7 @@ impl Reader4 {
     /// # Panics
     /// When the slices differ in length.
     pub fn lookup_batch_be(&mut self, addresses: &[[u8; 4]], hops: &mut [u16]) {
-        let _inside = self.entrance.enter();
+        let _guard = self.reader.pin();
         self.tables.lookup_batch(self.simd, addresses, hops);
     }
 }

@@ -1,10 +1,10 @@
 //! IPv6: an entry for each /32, and for a /32 that holds longer prefixes a line of sorted bounds that
 //! one vector comparison searches. Most addresses take two or three reads of memory.
 
+mod buddy;
+mod capacity;
 mod kernel;
 mod lines;
-mod room;
-mod runs;
 mod sweep;
 mod trie;
 mod writer;
@@ -16,15 +16,16 @@ mod avx512;
 
 use std::sync::Arc;
 
-use crate::epoch::{Entrance, Grace};
+use rcu::Reader;
+
 use crate::memory::{Content, Contents, Provider, Section};
 use crate::{Error, NO_ROUTE, NextHop, Prefix6, Rib, Simd};
 use trie::Trie;
 use writer::Writer;
 
-pub use room::Room6;
+pub use capacity::Capacity6;
 
-/// How the entries of the /32s are found.
+/// How a table finds the entries of /32s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout6 {
     /// By pages of a /20 each: small arrays that can be copied as they are.
@@ -37,7 +38,7 @@ pub enum Layout6 {
 impl Layout6 {
     pub const ALL: [Self; 2] = [Self::Paged, Self::Flat];
 
-    /// How people name it.
+    /// The name in configurations and output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Paged => "paged",
@@ -59,7 +60,7 @@ pub struct Fib6 {
 #[derive(Clone, Debug)]
 pub struct Reader6 {
     trie: Arc<Trie>,
-    entrance: Entrance,
+    reader: Reader,
     simd: Simd,
 }
 
@@ -77,7 +78,7 @@ impl Fib6 {
     /// # Errors
     /// More prefixes of some kind than the table has room for, no address space.
     pub fn build(rib: Rib<u128>, layout: Layout6) -> Result<Self, Error> {
-        Self::build_in(rib, layout, &Room6::default(), &mut Section::in_process)
+        Self::build_in(rib, layout, &Capacity6::default(), &mut Section::in_process)
     }
 
     /// As `build`, with so much room, in arrays that `memory` provides.
@@ -87,10 +88,10 @@ impl Fib6 {
     pub fn build_in(
         rib: Rib<u128>,
         layout: Layout6,
-        room: &Room6,
+        capacity: &Capacity6,
         memory: &mut Provider<'_>,
     ) -> Result<Self, Error> {
-        let writer = Writer::build(&rib, layout == Layout6::Flat, room, memory)?;
+        let writer = Writer::build(&rib, layout == Layout6::Flat, capacity, memory)?;
         Ok(Self::of(rib, writer))
     }
 
@@ -105,11 +106,11 @@ impl Fib6 {
     pub fn restore(
         rib: Rib<u128>,
         layout: Layout6,
-        room: &Room6,
+        capacity: &Capacity6,
         memory: &mut Provider<'_>,
         contents: &Contents<'_>,
     ) -> Result<Self, Error> {
-        let writer = Writer::restore(&rib, layout == Layout6::Flat, room, memory, contents)?;
+        let writer = Writer::restore(&rib, layout == Layout6::Flat, capacity, memory, contents)?;
         Ok(Self::of(rib, writer))
     }
 
@@ -132,7 +133,7 @@ impl Fib6 {
     /// that started before the call. It is called by `insert` and `remove`: once for thousands of
     /// changes, or when there is no other memory left.
     pub fn set_grace(&mut self, grace: impl FnMut() + Send + Sync + 'static) {
-        self.writer.set_grace(Grace(Box::new(grace)));
+        self.writer.set_grace_period(Box::new(grace));
     }
 
     /// Adds a prefix or replaces its next hop; returns the one it had.
@@ -160,7 +161,7 @@ impl Fib6 {
     pub fn reader(&self) -> Reader6 {
         Reader6 {
             trie: self.writer.trie(),
-            entrance: self.writer.entrance(),
+            reader: self.writer.reader(),
             simd: self.simd,
         }
     }
@@ -208,7 +209,7 @@ impl Reader6 {
     /// # Panics
     /// When the slices differ in length.
     pub fn lookup_batch(&mut self, addresses: &[[u8; 16]], hops: &mut [u16]) {
-        let _inside = self.entrance.enter();
+        let _guard = self.reader.pin();
         look_up(&self.trie, self.simd, addresses, hops);
     }
 }

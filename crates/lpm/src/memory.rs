@@ -11,9 +11,9 @@ use crate::Error;
 /// One array of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// What it is called among the arrays of its table.
+    /// Its name among the arrays of its table.
     pub name: &'static str,
-    /// What it has room for.
+    /// Its length.
     pub bytes: usize,
     /// Whether lookups go all over it, so that large pages are worth it.
     pub huge: bool,
@@ -79,8 +79,8 @@ pub(crate) enum Numbers<'a> {
     Words(&'a [AtomicU16]),
     Doubles(&'a [AtomicU32]),
     Quads(&'a [AtomicU64]),
-    /// Made for this purpose.
-    Made(Vec<u32>),
+    /// A copy.
+    Owned(Vec<u32>),
 }
 
 impl<'a> Content<'a> {
@@ -98,7 +98,7 @@ impl<'a> Content<'a> {
             Numbers::Words(cells) => size_of_val(*cells),
             Numbers::Doubles(cells) => size_of_val(*cells),
             Numbers::Quads(cells) => size_of_val(*cells),
-            Numbers::Made(numbers) => size_of_val(&numbers[..]),
+            Numbers::Owned(numbers) => size_of_val(&numbers[..]),
         }
     }
 
@@ -107,7 +107,7 @@ impl<'a> Content<'a> {
         match &self.numbers {
             Numbers::Bytes(_) => 1,
             Numbers::Words(_) => 2,
-            Numbers::Doubles(_) | Numbers::Made(_) => 4,
+            Numbers::Doubles(_) | Numbers::Owned(_) => 4,
             Numbers::Quads(_) => 8,
         }
     }
@@ -123,7 +123,7 @@ impl<'a> Content<'a> {
             Numbers::Words(cells) => write(out, cells, |cell| cell.load(order).to_le_bytes()),
             Numbers::Doubles(cells) => write(out, cells, |cell| cell.load(order).to_le_bytes()),
             Numbers::Quads(cells) => write(out, cells, |cell| cell.load(order).to_le_bytes()),
-            Numbers::Made(numbers) => write(out, numbers, |number| number.to_le_bytes()),
+            Numbers::Owned(numbers) => write(out, numbers, |number| number.to_le_bytes()),
         }
     }
 }
@@ -134,9 +134,9 @@ fn write<T, const N: usize>(
     bytes: impl Fn(&T) -> [u8; N],
 ) -> io::Result<()> {
     /// Numbers written at a time.
-    const PART: usize = 4096;
-    let mut buffer = Vec::with_capacity(PART * N);
-    for part in cells.chunks(PART) {
+    const CHUNK: usize = 4096;
+    let mut buffer = Vec::with_capacity(CHUNK * N);
+    for part in cells.chunks(CHUNK) {
         buffer.clear();
         part.iter().for_each(|cell| buffer.extend(bytes(cell)));
         out.write_all(&buffer)?;
@@ -158,7 +158,7 @@ numbers!(AtomicU8 => Bytes, AtomicU16 => Words, AtomicU32 => Doubles, AtomicU64 
 
 impl From<Vec<u32>> for Numbers<'_> {
     fn from(numbers: Vec<u32>) -> Self {
-        Self::Made(numbers)
+        Self::Owned(numbers)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU16;
 
-/// What a batch lookup writes for an address that no prefix covers.
+/// The value that a batch lookup writes for an address that no prefix covers.
 pub const NO_ROUTE: u16 = 0;
 
 /// The number of a next hop, 1..=32767. Low numbers are the cheap ones (see `Layout4`): give them to

@@ -2,7 +2,7 @@
 //! array, and a hash table by which known prefixes are found without walking down. It answers what a
 //! table for lookup needs to know when a prefix comes or goes.
 
-mod covered;
+mod iter;
 
 use std::hash::BuildHasher;
 use std::ops::RangeInclusive;
@@ -12,7 +12,7 @@ use hashbrown::HashTable;
 
 use crate::{Address, NextHop, Prefix};
 
-pub use covered::Covered;
+pub use iter::RibIter;
 
 /// No node.
 const NIL: u32 = u32::MAX;
@@ -26,8 +26,8 @@ pub struct Rib<A> {
     nodes: Vec<Node<A>>,
     /// Unused nodes, linked by their first child.
     free: u32,
-    /// The nodes that are prefixes.
-    known: HashTable<u32>,
+    /// Finds the nodes that are prefixes by the prefix.
+    index: HashTable<u32>,
     hasher: RandomState,
 }
 
@@ -40,36 +40,36 @@ struct Node<A> {
     len: u8,
 }
 
-/// What an insertion changed.
+/// The effect of an insertion.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Placed {
+pub(crate) struct Insertion {
     /// The prefix's next hop before.
     pub(crate) before: Option<NextHop>,
-    /// Where the prefixes within it begin.
-    pub(crate) within: Within,
+    /// The prefixes within it.
+    pub(crate) subtree: Subtree,
 }
 
-/// What a removal changed.
+/// The effect of a removal.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Change {
+pub(crate) struct Removal {
     /// The prefix's next hop before.
     pub(crate) before: Option<NextHop>,
     /// The length and next hop of the longest shorter prefix that covers it.
     pub(crate) above: Option<(u8, NextHop)>,
-    /// Where the prefixes within it begin.
-    pub(crate) within: Within,
+    /// The prefixes within it.
+    pub(crate) subtree: Subtree,
 }
 
-/// A subtree, valid until the next change.
+/// The node at the top of a subtree, or none. It is valid until the next change.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Within(u32);
+pub(crate) struct Subtree(u32);
 
 impl<A: Address> Default for Rib<A> {
     fn default() -> Self {
         Self {
             nodes: vec![Node::new(Prefix::DEFAULT, None)],
             free: NIL,
-            known: HashTable::new(),
+            index: HashTable::new(),
             hasher: RandomState::default(),
         }
     }
@@ -82,12 +82,12 @@ impl<A: Address> Rib<A> {
 
     /// Adds a prefix or replaces its next hop; returns the one it had.
     pub fn insert(&mut self, prefix: Prefix<A>, hop: NextHop) -> Option<NextHop> {
-        self.place(prefix, hop).before
+        self.insert_route(prefix, hop).before
     }
 
     /// Withdraws a prefix; returns the next hop it had.
     pub fn remove(&mut self, prefix: Prefix<A>) -> Option<NextHop> {
-        self.displace(prefix)?.before
+        self.remove_route(prefix)?.before
     }
 
     /// The next hop of exactly this prefix.
@@ -109,41 +109,41 @@ impl<A: Address> Rib<A> {
     }
 
     /// All prefixes, by address, shorter before longer.
-    pub fn iter(&self) -> Covered<'_, A> {
-        Covered::new(self, ROOT)
+    pub fn iter(&self) -> RibIter<'_, A> {
+        RibIter::new(self, ROOT)
     }
 
     /// The prefixes that `prefix` covers, itself included, in the order of `iter`.
-    pub fn covered(&self, prefix: Prefix<A>) -> Covered<'_, A> {
-        Covered::new(self, self.within(prefix).0)
+    pub fn covered(&self, prefix: Prefix<A>) -> RibIter<'_, A> {
+        RibIter::new(self, self.subtree(prefix).0)
     }
 
     /// Number of prefixes.
     pub fn len(&self) -> usize {
-        self.known.len()
+        self.index.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.index.is_empty()
     }
 
     /// Bytes of memory held.
     pub fn bytes(&self) -> usize {
-        self.nodes.capacity() * size_of::<Node<A>>() + self.known.allocation_size()
+        self.nodes.capacity() * size_of::<Node<A>>() + self.index.allocation_size()
     }
 
     /// Calls `visit` with each prefix within whose length is in `lens` and that no other such one
     /// covers, in order.
     pub(crate) fn outermost(
         &self,
-        within: Within,
+        subtree: Subtree,
         lens: RangeInclusive<u8>,
         visit: &mut impl FnMut(Prefix<A>),
     ) {
-        if within.0 == NIL {
+        if subtree.0 == NIL {
             return;
         }
-        let node = self.node(within.0);
+        let node = self.node(subtree.0);
         if node.len > *lens.end() {
             return;
         }
@@ -151,13 +151,13 @@ impl<A: Address> Rib<A> {
             return visit(node.prefix());
         }
         for child in node.children {
-            self.outermost(Within(child), lens.clone(), visit);
+            self.outermost(Subtree(child), lens.clone(), visit);
         }
     }
 
     /// Whether a prefix longer than `prefix` lies within it.
     pub(crate) fn is_divided(&self, prefix: Prefix<A>) -> bool {
-        let Within(at) = self.within(prefix);
+        let Subtree(at) = self.subtree(prefix);
         at != NIL && {
             let node = self.node(at);
             node.len > prefix.len() || node.children != [NIL; 2]
@@ -165,25 +165,25 @@ impl<A: Address> Rib<A> {
     }
 
     /// The topmost node within a prefix.
-    pub(crate) fn within(&self, prefix: Prefix<A>) -> Within {
+    pub(crate) fn subtree(&self, prefix: Prefix<A>) -> Subtree {
         let Some(last) = self.path(prefix).last() else {
-            return Within(NIL);
+            return Subtree(NIL);
         };
         let node = self.node(last);
         if node.len == prefix.len() {
-            return Within(last);
+            return Subtree(last);
         }
         let child = node.children[usize::from(prefix.first().bit(node.len))];
         let inside = child != NIL && prefix.covers(self.node(child).prefix());
-        Within(if inside { child } else { NIL })
+        Subtree(if inside { child } else { NIL })
     }
 
     /// As `insert`.
-    pub(crate) fn place(&mut self, prefix: Prefix<A>, hop: NextHop) -> Placed {
+    pub(crate) fn insert_route(&mut self, prefix: Prefix<A>, hop: NextHop) -> Insertion {
         if let Some(at) = self.find(prefix) {
             let before = self.nodes[at as usize].hop.replace(hop);
-            let within = Within(at);
-            return Placed { before, within };
+            let subtree = Subtree(at);
+            return Insertion { before, subtree };
         }
         let mut at = ROOT;
         loop {
@@ -214,7 +214,7 @@ impl<A: Address> Rib<A> {
     }
 
     /// As `remove`; nothing when there is no such prefix.
-    pub(crate) fn displace(&mut self, prefix: Prefix<A>) -> Option<Change> {
+    pub(crate) fn remove_route(&mut self, prefix: Prefix<A>) -> Option<Removal> {
         let mut above = None;
         let (mut grandparent, mut parent, mut at) = (NIL, NIL, ROOT);
         loop {
@@ -231,39 +231,39 @@ impl<A: Address> Rib<A> {
         }
         let before = self.nodes[at as usize].hop.take();
         before?;
-        self.forget(at, prefix);
-        let within = self.prune(parent, at);
-        if within == NIL {
+        self.unindex(at, prefix);
+        let subtree = self.prune(parent, at);
+        if subtree == NIL {
             self.prune(grandparent, parent);
         }
-        Some(Change {
+        Some(Removal {
             before,
             above,
-            within: Within(within),
+            subtree: Subtree(subtree),
         })
     }
 
     /// Makes a node that was none a prefix.
-    fn assign(&mut self, at: u32, hop: NextHop) -> Placed {
+    fn assign(&mut self, at: u32, hop: NextHop) -> Insertion {
         let before = self.nodes[at as usize].hop.replace(hop);
         let (nodes, hasher) = (&self.nodes, &self.hasher);
         let hash = |at: &u32| hasher.hash_one(nodes[*at as usize].key());
-        self.known.insert_unique(hash(&at), at, hash);
-        let within = Within(at);
-        Placed { before, within }
+        self.index.insert_unique(hash(&at), at, hash);
+        let subtree = Subtree(at);
+        Insertion { before, subtree }
     }
 
     /// The node of exactly this prefix.
     fn find(&self, prefix: Prefix<A>) -> Option<u32> {
         let key = (prefix.first(), prefix.len());
         let is_it = |at: &u32| self.node(*at).key() == key;
-        self.known.find(self.hasher.hash_one(key), is_it).copied()
+        self.index.find(self.hasher.hash_one(key), is_it).copied()
     }
 
-    fn forget(&mut self, at: u32, prefix: Prefix<A>) {
+    fn unindex(&mut self, at: u32, prefix: Prefix<A>) {
         let hash = self.hasher.hash_one((prefix.first(), prefix.len()));
-        if let Ok(known) = self.known.find_entry(hash, |known| *known == at) {
-            known.remove();
+        if let Ok(entry) = self.index.find_entry(hash, |node| *node == at) {
+            entry.remove();
         }
     }
 
@@ -337,7 +337,7 @@ impl<A: Address> Node<A> {
 }
 
 impl<A: Address> FromIterator<(Prefix<A>, NextHop)> for Rib<A> {
-    /// Of a prefix that comes twice, the later next hop counts.
+    /// If a prefix comes twice, the later next hop counts.
     fn from_iter<I: IntoIterator<Item = (Prefix<A>, NextHop)>>(routes: I) -> Self {
         let mut rib = Self::new();
         for (prefix, hop) in routes {
@@ -349,9 +349,9 @@ impl<A: Address> FromIterator<(Prefix<A>, NextHop)> for Rib<A> {
 
 impl<'a, A: Address> IntoIterator for &'a Rib<A> {
     type Item = (Prefix<A>, NextHop);
-    type IntoIter = Covered<'a, A>;
+    type IntoIter = RibIter<'a, A>;
 
-    fn into_iter(self) -> Covered<'a, A> {
+    fn into_iter(self) -> RibIter<'a, A> {
         self.iter()
     }
 }

@@ -1,28 +1,28 @@
-//! `nats://[USER:PASSWORD@|TOKEN@]HOST[:PORT][,HOST[:PORT]…]/NAME`: servers, who asks, and what for.
+//! Addresses: `nats://[USER:PASSWORD@|TOKEN@]HOST[:PORT][,HOST[:PORT]…]/NAME`.
 
 use std::str::FromStr;
 
 use crate::credentials::Credentials;
 
-const PORT: u16 = 4222;
+const DEFAULT_PORT: u16 = 4222;
 
-/// Where a stream is.
+/// The address of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// `HOST:PORT` each, tried in this order.
+    /// `HOST:PORT` each, in the order in which a client tries them.
     pub servers: Vec<String>,
     pub identity: Identity,
-    /// What follows the servers.
+    /// The path: a stream's name.
     pub name: String,
-    /// Whether it begins with `tls://`.
+    /// Whether the scheme is `tls://`.
     pub tls: bool,
 }
 
-/// Who asks.
+/// How a client logs in.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub enum Identity {
     #[default]
-    Nobody,
+    Anonymous,
     Token(String),
     User(String, String),
     Key(Credentials),
@@ -36,22 +36,17 @@ impl FromStr for Address {
     type Err = BadAddress;
 
     fn from_str(text: &str) -> Result<Self, BadAddress> {
-        let wrong = || BadAddress(without_secrets(text));
+        let invalid = || BadAddress(without_secrets(text));
         let (tls, rest) = match text.split_once("://") {
             Some(("nats", rest)) => (false, rest),
             Some(("tls", rest)) => (true, rest),
-            _ => return Err(wrong()),
+            _ => return Err(invalid()),
         };
-        let (servers, name) = rest.split_once('/').ok_or_else(wrong)?;
-        let (identity, servers) = identity(servers);
-        let servers: Vec<String> = servers
-            .split(',')
-            .filter(|server| !server.is_empty())
-            .map(|server| with_port(server, PORT))
-            .collect();
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-        if servers.is_empty() || name.is_empty() || !name.chars().all(plain) {
-            return Err(wrong());
+        let (authority, name) = rest.split_once('/').ok_or_else(invalid)?;
+        let (identity, servers) = parse_authority(authority);
+        let is_legal = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        if servers.is_empty() || name.is_empty() || !name.chars().all(is_legal) {
+            return Err(invalid());
         }
         Ok(Self {
             servers,
@@ -65,7 +60,7 @@ impl FromStr for Address {
 impl std::fmt::Debug for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Nobody => "Nobody",
+            Self::Anonymous => "Anonymous",
             Self::Token(_) => "Token",
             Self::User(..) => "User",
             Self::Key(_) => "Key",
@@ -73,14 +68,17 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-fn identity(servers: &str) -> (Identity, &str) {
-    match servers.rsplit_once('@') {
-        None => (Identity::Nobody, servers),
-        Some((who, servers)) => match who.split_once(':') {
+/// Parses `[USER:PASSWORD@|TOKEN@]HOST[:PORT][,HOST[:PORT]…]` to an identity and servers, `HOST:PORT` each.
+pub fn parse_authority(authority: &str) -> (Identity, Vec<String>) {
+    let (identity, servers) = match authority.rsplit_once('@') {
+        None => (Identity::Anonymous, authority),
+        Some((user, servers)) => match user.split_once(':') {
             Some((user, password)) => (Identity::User(user.into(), password.into()), servers),
-            None => (Identity::Token(who.into()), servers),
+            None => (Identity::Token(user.into()), servers),
         },
-    }
+    };
+    let servers = servers.split(',').filter(|server| !server.is_empty());
+    (identity, servers.map(with_port).collect())
 }
 
 fn without_secrets(text: &str) -> String {
@@ -90,15 +88,15 @@ fn without_secrets(text: &str) -> String {
     }
 }
 
-/// `HOST[:PORT]` with the port that it has by default.
-fn with_port(server: &str, port: u16) -> String {
-    let named = server.rsplit_once(':').is_some_and(|(host, port)| {
+/// Adds the default port to a host without one.
+fn with_port(server: &str) -> String {
+    let has_port = server.rsplit_once(':').is_some_and(|(host, port)| {
         port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']'))
     });
-    if named {
+    if has_port {
         server.to_owned()
     } else {
-        format!("{server}:{port}")
+        format!("{server}:{DEFAULT_PORT}")
     }
 }
 
@@ -117,11 +115,13 @@ mod tests {
         let address: Address = "tls://t@h:1/S".parse().unwrap();
         assert!(address.tls);
         assert_eq!(address.identity, Identity::Token("t".to_owned()));
+        let address: Address = "nats://h/S".parse().unwrap();
+        assert_eq!(address.identity, Identity::Anonymous);
     }
 
     #[test]
     fn no_address_is_refused_without_saying_its_secrets() {
-        for wrong in [
+        for invalid in [
             "h:1/S",
             "http://h/S",
             "nats://h:1",
@@ -129,7 +129,7 @@ mod tests {
             "nats:///S",
             "nats://h/a.b",
         ] {
-            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
+            assert!(invalid.parse::<Address>().is_err(), "{invalid}");
         }
         let error = "nats://me:secret@h/a b".parse::<Address>().unwrap_err();
         assert!(!error.to_string().contains("secret"), "{error}");

@@ -1,4 +1,4 @@
-//! A connection to one of several servers: messages out, messages in, questions with an answer.
+//! A connection to one of several servers: publish, subscribe, request.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,107 +7,109 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
-use crate::Error;
 use crate::address::Identity;
 use crate::link::{Link, TIMEOUT};
 use crate::tls::Tls;
 use crate::wire::{self, Info, Line, Message};
+use crate::{Error, Refusal};
 
-/// The subscription that answers come by.
-const ANSWERS: u32 = 1;
+/// The subscription that replies arrive on.
+const REPLIES: u32 = 1;
 
-/// How to get to the servers.
+/// How to connect.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// `HOST:PORT` each.
     pub servers: Vec<String>,
     pub identity: Identity,
-    /// None for a connection that anybody on the way can read.
+    /// None for a connection in the clear.
     pub tls: Option<Tls>,
-    /// By which the server's operator knows us.
+    /// The client's name, which a server shows to its operator.
     pub name: String,
 }
 
-/// A connection. After [`Error::Connection`] it is of no more use.
+/// A connection. After [`Error::Connection`] it cannot be used any more.
 #[derive(Debug)]
 pub struct Client {
     link: Link,
     server: String,
     info: Info,
     inbox: String,
-    asked: u64,
-    subscribed: u32,
-    /// Messages that came while an answer was waited for.
-    waiting: VecDeque<Message>,
+    requests: u64,
+    subscriptions: u32,
+    /// Messages that arrived during a request.
+    pending: VecDeque<Message>,
 }
 
 impl Client {
-    /// Tries the servers in their order, once each.
+    /// Tries each server once, in order.
     ///
     /// # Errors
-    /// [`Error::Refused`] if one of them was there but does not take us, otherwise
-    /// [`Error::Connection`] with what the last one met.
+    /// [`Error::Refused`] if a server refuses the client, otherwise the last server's [`Error::Connection`].
     pub fn connect(options: &Options) -> Result<Self, Error> {
         let mut last = Error::Connection {
             server: "nats".to_owned(),
             source: io::Error::other("no server was named"),
         };
         for server in &options.servers {
-            match Self::to(server, options) {
+            match Self::open(server, options) {
                 Ok(client) => return Ok(client),
-                Err(error) if matches!(last, Error::Refused { .. }) => drop(error),
-                Err(error) => last = error,
+                Err(error) if last.is_transient() => last = error,
+                Err(_) => {}
             }
         }
         Err(last)
     }
 
-    fn to(server: &str, options: &Options) -> Result<Self, Error> {
-        let broken = |source| Error::Connection {
+    fn open(server: &str, options: &Options) -> Result<Self, Error> {
+        let connection_error = |source| Error::Connection {
             server: server.to_owned(),
             source,
         };
         let mut client = Self {
-            link: Link::dial(server).map_err(broken)?,
+            link: Link::dial(server).map_err(connection_error)?,
             server: server.to_owned(),
             info: Info::default(),
-            inbox: format!("_INBOX.{}", unique()),
-            asked: 0,
-            subscribed: ANSWERS,
-            waiting: VecDeque::new(),
+            inbox: format!("_INBOX.{}", unique_id()),
+            requests: 0,
+            subscriptions: REPLIES,
+            pending: VecDeque::new(),
         };
-        let line = client.link.line(TIMEOUT).map_err(broken)?;
-        let line = line.ok_or_else(|| broken(io::ErrorKind::TimedOut.into()))?;
+        let line = client.link.read_line(TIMEOUT).map_err(connection_error)?;
+        let line = line.ok_or_else(|| connection_error(io::ErrorKind::TimedOut.into()))?;
         let info = match Line::parse(&line) {
             Some(Line::Info(info)) => info,
-            Some(Line::Error(what)) => return Err(client.complaint(what)),
-            _ => return Err(client.refused("it is no NATS server")),
+            Some(Line::Error(what)) => return Err(client.server_error(what)),
+            _ => return Err(client.refusal("it is no NATS server")),
         };
         client.info = serde_json::from_str(info)
-            .map_err(|_| client.refused("what it says of itself cannot be read"))?;
-        client.agree(options)?.greet(options)
+            .map_err(|_| client.refusal("what it says of itself cannot be read"))?;
+        client.negotiate_tls(options)?.log_in(options)
     }
 
-    /// Encrypts the connection if that is asked for, by either side.
-    fn agree(self, options: &Options) -> Result<Self, Error> {
+    /// Starts TLS if the options have it; an error where client and server disagree.
+    fn negotiate_tls(self, options: &Options) -> Result<Self, Error> {
         match &options.tls {
-            None if self.info.tls_required => Err(self.refused("it asks for TLS")),
+            None if self.info.tls_required => Err(Error::Refused {
+                server: self.server,
+                reason: Refusal::TlsRequired,
+            }),
             None => Ok(self),
             Some(_) if !self.info.tls_required && !self.info.tls_available => {
-                Err(self.refused("it has no TLS"))
+                Err(self.refusal("it has no TLS"))
             }
             Some(tls) => {
                 let Self { link, server, .. } = self;
-                match link.secure(&server, tls) {
+                match link.start_tls(&server, tls) {
                     Ok(link) => Ok(Self {
                         link,
                         server,
                         ..self
                     }),
-                    // A certificate does not become another one by itself.
+                    // A bad certificate stays bad.
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                        let what = error.to_string();
-                        Err(Error::Refused { server, what })
+                        let reason = Refusal::Other(error.to_string());
+                        Err(Error::Refused { server, reason })
                     }
                     Err(source) => Err(Error::Connection { server, source }),
                 }
@@ -115,9 +117,9 @@ impl Client {
         }
     }
 
-    fn greet(mut self, options: &Options) -> Result<Self, Error> {
+    fn log_in(mut self, options: &Options) -> Result<Self, Error> {
         if !self.info.headers {
-            return Err(self.refused("it knows no headers: it is older than 2.2"));
+            return Err(self.refusal("it knows no headers: it is older than 2.2"));
         }
         let mut connect = json!({
             "verbose": false,
@@ -130,7 +132,7 @@ impl Client {
             "protocol": 1,
         });
         match &options.identity {
-            Identity::Nobody => {}
+            Identity::Anonymous => {}
             Identity::Token(token) => connect["auth_token"] = token.as_str().into(),
             Identity::User(user, password) => {
                 connect["user"] = user.as_str().into();
@@ -138,155 +140,158 @@ impl Client {
             }
             Identity::Key(credentials) => {
                 let nonce = self.info.nonce.as_deref();
-                let said = nonce.and_then(|nonce| credentials.answer(nonce));
-                let said = said.ok_or_else(|| self.refused("it does not ask for a key"))?;
-                for (name, value) in said {
+                let fields = nonce.and_then(|nonce| credentials.sign(nonce));
+                let fields = fields.ok_or_else(|| self.refusal("it does not ask for a key"))?;
+                for (name, value) in fields {
                     connect[name] = value.into();
                 }
             }
         }
         let inbox = &self.inbox;
-        let greeting = format!("CONNECT {connect}\r\nSUB {inbox}.* {ANSWERS}\r\nPING\r\n");
-        self.link.unsent.extend(greeting.bytes());
-        self.send()?;
+        let lines = format!("CONNECT {connect}\r\nSUB {inbox}.* {REPLIES}\r\nPING\r\n");
+        self.link.output.extend(lines.bytes());
+        self.flush()?;
         loop {
-            match self
-                .link
-                .line(TIMEOUT)
-                .map_err(|source| self.broken(source))?
-            {
-                None => return Err(self.broken(io::ErrorKind::TimedOut.into())),
+            match self.read_line(TIMEOUT)? {
+                None => return Err(self.connection_error(io::ErrorKind::TimedOut.into())),
                 Some(line) if line == "PONG" => return Ok(self),
                 Some(line) => {
                     if let Some(Line::Error(what)) = Line::parse(&line) {
-                        return Err(self.complaint(what));
+                        return Err(self.server_error(what));
                     }
                 }
             }
         }
     }
 
-    /// The server that we are connected to.
+    /// The server of this connection, as `HOST:PORT`.
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// The other servers of its cluster, as it knows them.
-    pub fn others(&self) -> &[String] {
+    /// The servers of the cluster, as this server knows them.
+    pub fn cluster_servers(&self) -> &[String] {
         &self.info.connect_urls
     }
 
-    /// The longest message that the server takes, in bytes, headers included.
+    /// The largest message that the server accepts, in bytes, headers included.
     pub fn max_payload(&self) -> usize {
         self.info.max_payload
     }
 
-    /// A subject at which nobody else listens, with this as its last word. What comes there comes by
-    /// [`Self::next`].
-    pub fn inbox(&self, last: &str) -> String {
-        format!("{}.{last}", self.inbox)
+    /// A reply subject of this connection with a last token. Its messages arrive through [`Self::next`].
+    pub fn inbox(&self, token: &str) -> String {
+        format!("{}.{token}", self.inbox)
     }
 
-    /// One that has to be subscribed to.
+    /// A subject of this connection that has no subscription yet.
     pub(crate) fn new_inbox(&mut self) -> String {
-        self.asked += 1;
-        format!("{}.s.{}", self.inbox, self.asked)
+        self.requests += 1;
+        format!("{}.s.{}", self.inbox, self.requests)
     }
 
-    /// Messages to the subject come by [`Self::next`] from now on, under the number that it returns.
+    /// Subscribes to a subject: its messages arrive through [`Self::next`] with the number that this returns.
     ///
     /// # Errors
-    /// [`Error::Connection`]; that we may not is said later.
+    /// [`Error::Connection`]. The server reports a missing permission later.
     pub fn subscribe(&mut self, subject: &str) -> Result<u32, Error> {
-        self.subscribed += 1;
-        let line = format!("SUB {subject} {}\r\n", self.subscribed);
-        self.link.unsent.extend(line.bytes());
-        self.send()?;
-        Ok(self.subscribed)
+        self.subscriptions += 1;
+        let line = format!("SUB {subject} {}\r\n", self.subscriptions);
+        self.link.output.extend(line.bytes());
+        self.flush()?;
+        Ok(self.subscriptions)
     }
 
-    /// Ends a subscription, with the next [`Self::send`].
+    /// Ends a subscription, with the next [`Self::flush`].
     pub fn unsubscribe(&mut self, subscription: u32) {
         let line = format!("UNSUB {subscription}\r\n");
-        self.link.unsent.extend(line.bytes());
+        self.link.output.extend(line.bytes());
     }
 
-    /// Sends a message with the next [`Self::send`], or when something is waited for.
+    /// Buffers a message, which the next [`Self::flush`], [`Self::next`] or [`Self::request`] sends. Messages may be
+    /// in flight together: an [`Self::inbox`] for each as its `reply` tells their acknowledgements apart.
     pub fn publish(&mut self, subject: &str, reply: &str, headers: &[(&str, &str)], body: &[u8]) {
-        wire::put(&mut self.link.unsent, subject, reply, headers, body);
+        wire::encode(&mut self.link.output, subject, reply, headers, body);
     }
 
+    /// Sends what is buffered.
+    ///
     /// # Errors
     /// [`Error::Connection`].
-    pub fn send(&mut self) -> Result<(), Error> {
-        self.link.send().map_err(|source| self.broken(source))
+    pub fn flush(&mut self) -> Result<(), Error> {
+        let sent = self.link.flush();
+        sent.map_err(|source| self.connection_error(source))
     }
 
-    /// The next message; none if none comes in time.
+    /// Waits for the next message; none if none arrives in time.
     ///
     /// # Errors
     /// [`Error::Connection`], [`Error::Refused`].
     pub fn next(&mut self, wait: Duration) -> Result<Option<Message>, Error> {
-        match self.waiting.pop_front() {
+        match self.pending.pop_front() {
             Some(message) => Ok(Some(message)),
-            None => self.arriving(wait),
+            None => self.receive(wait),
         }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for its reply.
     ///
     /// # Errors
-    /// Also [`Error::Nobody`], [`Error::Late`].
-    pub fn ask(&mut self, subject: &str, body: &[u8], wait: Duration) -> Result<Message, Error> {
-        self.asked += 1;
-        let reply = format!("{}.q{}", self.inbox, self.asked);
+    /// Those of [`Self::next`], [`Error::NoResponders`], [`Error::Timeout`].
+    pub fn request(
+        &mut self,
+        subject: &str,
+        body: &[u8],
+        timeout: Duration,
+    ) -> Result<Message, Error> {
+        self.requests += 1;
+        let reply = format!("{}.q{}", self.inbox, self.requests);
         self.publish(subject, &reply, &[], body);
-        let until = Instant::now() + wait;
+        let deadline = Instant::now() + timeout;
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            match self.arriving(left)? {
+            let rest = deadline.saturating_duration_since(Instant::now());
+            match self.receive(rest)? {
                 Some(message) if message.subject == reply => {
                     if message.status() == Some(503) {
-                        return Err(Error::Nobody(subject.to_owned()));
+                        return Err(Error::NoResponders(subject.to_owned()));
                     }
                     return Ok(message);
                 }
-                Some(message) => self.waiting.push_back(message),
-                None => return Err(Error::Late(subject.to_owned())),
+                Some(message) => self.pending.push_back(message),
+                None => return Err(Error::Timeout(subject.to_owned())),
             }
         }
     }
 
-    fn arriving(&mut self, wait: Duration) -> Result<Option<Message>, Error> {
-        self.send()?;
-        let until = Instant::now() + wait;
+    fn receive(&mut self, wait: Duration) -> Result<Option<Message>, Error> {
+        self.flush()?;
+        let deadline = Instant::now() + wait;
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let line = self.link.line(left).map_err(|source| self.broken(source))?;
-            let Some(line) = line else {
+            let rest = deadline.saturating_duration_since(Instant::now());
+            let Some(line) = self.read_line(rest)? else {
                 return Ok(None);
             };
             match Line::parse(&line) {
                 Some(Line::Ping) => {
-                    self.link.unsent.extend(b"PONG\r\n");
-                    self.send()?;
+                    self.link.output.extend(b"PONG\r\n");
+                    self.flush()?;
                 }
                 Some(Line::Info(info)) => {
                     if let Ok(info) = serde_json::from_str(info) {
                         self.info = info;
                     }
                 }
-                Some(Line::Error(what)) => return Err(self.complaint(what)),
+                Some(Line::Error(what)) => return Err(self.server_error(what)),
                 Some(Line::Message {
                     subscription,
                     subject,
                     reply,
-                    head,
-                    all,
+                    header_length,
+                    total_length,
                 }) => {
                     let (headers, body) = self
-                        .content(head, all)
-                        .map_err(|source| self.broken(source))?;
+                        .read_content(header_length, total_length)
+                        .map_err(|source| self.connection_error(source))?;
                     return Ok(Some(Message {
                         subscription,
                         subject: subject.to_owned(),
@@ -296,64 +301,74 @@ impl Client {
                     }));
                 }
                 Some(Line::Other) => {}
-                None => return Err(self.refused("it is no NATS server")),
+                None => return Err(self.refusal("it is no NATS server")),
             }
         }
     }
 
-    fn content(&mut self, head: usize, all: usize) -> io::Result<(String, Vec<u8>)> {
-        let mut headers = self.link.body(all)?;
-        let body = headers.split_off(head);
+    fn read_line(&mut self, wait: Duration) -> Result<Option<String>, Error> {
+        let line = self.link.read_line(wait);
+        line.map_err(|source| self.connection_error(source))
+    }
+
+    fn read_content(
+        &mut self,
+        header_length: usize,
+        total_length: usize,
+    ) -> io::Result<(String, Vec<u8>)> {
+        let mut headers = self.link.read_body(total_length)?;
+        let body = headers.split_off(header_length);
         Ok((String::from_utf8(headers).map_err(io::Error::other)?, body))
     }
 
-    /// What another connection would meet as well, or the end of this one: there may be room for it later.
-    fn complaint(&self, what: &str) -> Error {
-        let lasting = [
+    /// A server's `-ERR`. Some would meet the next connection as well; others, such as too many connections, may
+    /// pass.
+    fn server_error(&self, what: &str) -> Error {
+        let permanent = [
             "Permissions Violation",
             "Maximum Payload",
             "Invalid",
             "Authorization",
-            // The port is for servers, or for leaf nodes.
+            // The port of routes between servers, or of leaf nodes.
             "attempted to connect",
         ];
-        if lasting.iter().any(|lasting| what.contains(lasting)) {
-            return self.refused(what);
+        if permanent.iter().any(|error| what.contains(error)) {
+            return self.refusal(what);
         }
-        self.broken(io::Error::new(
+        self.connection_error(io::Error::new(
             io::ErrorKind::ConnectionAborted,
             what.to_owned(),
         ))
     }
 
-    fn broken(&self, source: io::Error) -> Error {
+    fn connection_error(&self, source: io::Error) -> Error {
         Error::Connection {
             server: self.server.clone(),
             source,
         }
     }
 
-    fn refused(&self, what: &str) -> Error {
+    fn refusal(&self, what: &str) -> Error {
         Error::Refused {
             server: self.server.clone(),
-            what: what.to_owned(),
+            reason: Refusal::Other(what.to_owned()),
         }
     }
 }
 
-/// Readable when something has arrived that was not taken yet: ask [`Client::next`] until it has nothing
-/// before waiting for it.
+/// Readable when a message arrives. Messages may be buffered already, so call [`Client::next`] until it returns none
+/// before waiting for the descriptor.
 impl AsFd for Client {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
     }
 }
 
-/// Differs from every other connection's: a server cannot be made to answer another's questions.
-fn unique() -> String {
+/// An identifier that no other call returns, in this process or another.
+pub fn unique_id() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
-    static CONNECTIONS: AtomicU32 = AtomicU32::new(0);
-    let count = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |now| now.as_nanos());
     format!("{now:x}-{:x}-{count:x}", std::process::id())

@@ -1,4 +1,4 @@
-//! JetStream's questions: what a stream is, one of its messages, and all of them in their order.
+//! JetStream's API: a stream's state, one of its messages, and its messages in order.
 
 use std::time::{Duration, Instant};
 
@@ -12,63 +12,63 @@ use crate::client::Client;
 use crate::wire::{self, Message};
 
 /// A cluster that elects a leader may need some seconds.
-const ANSWER: Duration = Duration::from_secs(5);
-/// A subscription on which nothing was heard for three of them is lost.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A consumer that is silent for three heartbeats is lost.
 const HEARTBEAT: Duration = Duration::from_secs(2);
 const NO_STREAM: u64 = 10059;
 const NO_MESSAGE: u64 = 10037;
 const NO_CONSUMER: u64 = 10014;
 
-/// Where JetStream is asked: here, or in another domain beyond a leaf node.
+/// The API of a JetStream domain: the server's own, or another one beyond a leaf node.
 #[derive(Clone, Debug)]
 pub struct Api(String);
 
-/// What a stream is and has.
+/// The configuration and state of a stream.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// As the server says it.
+    /// Verbatim from the server.
     pub config: Value,
     pub messages: u64,
     pub first: u64,
     pub last: u64,
-    /// Whether it has a leader; always so without a cluster.
-    pub led: bool,
+    /// Whether it has a leader; always true without a cluster.
+    pub has_leader: bool,
 }
 
-/// A message as a stream has it.
+/// A message of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredMessage {
     pub sequence: u64,
     pub headers: String,
     pub body: Vec<u8>,
 }
 
-/// A stream's messages from one on, in their order, as an ordered consumer has them delivered.
+/// An ordered consumer: it delivers a stream's messages from a sequence number on, in order.
 #[derive(Debug)]
-pub struct Subscription {
-    id: u32,
+pub struct OrderedConsumer {
+    subscription: u32,
     stream: String,
-    consumer: String,
-    /// Of the messages that were delivered.
+    name: String,
+    /// The number of messages so far.
     delivered: u64,
-    heard: Instant,
+    last_activity: Instant,
 }
 
-/// What a message from the server means for a [`Subscription`].
+/// What a message from the server means for an [`OrderedConsumer`].
 #[derive(Debug)]
 pub enum Delivery {
-    Stored {
-        stored: Stored,
-        /// How many messages the stream has behind it.
+    Message {
+        message: StoredMessage,
+        /// How many messages of the stream follow it.
         pending: u64,
     },
-    /// The consumer's own business, or another's message.
+    /// A message of the consumer's protocol, or of another subscription.
     Other,
-    /// Something is missing: subscribe again.
-    Lost,
+    /// Messages are missing: create another consumer.
+    Gap,
 }
 
-impl Stored {
+impl StoredMessage {
     /// The first value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         wire::header(&self.headers, name)
@@ -83,42 +83,50 @@ impl Api {
         })
     }
 
+    /// Calls a method such as `STREAM.INFO.NAME`.
+    ///
     /// # Errors
     /// [`Error`]
-    pub fn ask(&self, client: &mut Client, what: &str, question: &Value) -> Result<Value, Error> {
-        let subject = format!("{}.{what}", self.0);
-        let answer = client.ask(&subject, question.to_string().as_bytes(), ANSWER)?;
-        let answer = acknowledgement(&answer.body);
-        answer.map_err(|error| error.unwrap_or(Error::Unintelligible(subject)))
+    pub fn request(
+        &self,
+        client: &mut Client,
+        method: &str,
+        request: &Value,
+    ) -> Result<Value, Error> {
+        let subject = format!("{}.{method}", self.0);
+        let response =
+            client.request(&subject, request.to_string().as_bytes(), RESPONSE_TIMEOUT)?;
+        let response = parse_response(&response.body);
+        response.map_err(|error| error.unwrap_or(Error::InvalidResponse(subject)))
     }
 
-    /// None if there is no such stream.
+    /// A stream's configuration and state; none if there is no such stream.
     ///
     /// # Errors
     /// [`Error`]
     pub fn stream(&self, client: &mut Client, name: &str) -> Result<Option<Stream>, Error> {
-        let what = format!("STREAM.INFO.{name}");
-        let answer = match self.ask(client, &what, &json!({})) {
+        let method = format!("STREAM.INFO.{name}");
+        let response = match self.request(client, &method, &json!({})) {
             Err(Error::JetStream { code, .. }) if code == NO_STREAM => return Ok(None),
-            answer => answer?,
+            response => response?,
         };
-        let count = |name: &str| answer["state"][name].as_u64();
+        let count = |name: &str| response["state"][name].as_u64();
         let (Some(messages), Some(first), Some(last)) =
             (count("messages"), count("first_seq"), count("last_seq"))
         else {
-            return Err(Error::Unintelligible(what));
+            return Err(Error::InvalidResponse(method));
         };
-        let cluster = answer.get("cluster");
+        let cluster = response.get("cluster");
         Ok(Some(Stream {
             messages,
             first,
             last,
-            led: cluster.is_none_or(|cluster| cluster["leader"].is_string()),
-            config: answer["config"].clone(),
+            has_leader: cluster.is_none_or(|cluster| cluster["leader"].is_string()),
+            config: response["config"].clone(),
         }))
     }
 
-    /// The first message at or behind a sequence number; none if there is none.
+    /// The first message at or after a sequence number, if any.
     ///
     /// # Errors
     /// [`Error`]
@@ -127,44 +135,45 @@ impl Api {
         client: &mut Client,
         stream: &str,
         sequence: u64,
-    ) -> Result<Option<Stored>, Error> {
+    ) -> Result<Option<StoredMessage>, Error> {
         #[derive(Deserialize)]
-        struct Found {
+        struct Message {
             seq: u64,
             #[serde(default)]
             hdrs: String,
             #[serde(default)]
             data: String,
         }
-        let what = format!("STREAM.MSG.GET.{stream}");
-        let question = json!({ "seq": sequence, "next_by_subj": ">" });
-        let mut answer = match self.ask(client, &what, &question) {
+        let method = format!("STREAM.MSG.GET.{stream}");
+        let request = json!({ "seq": sequence, "next_by_subj": ">" });
+        let mut response = match self.request(client, &method, &request) {
             Err(Error::JetStream { code, .. }) if code == NO_MESSAGE => return Ok(None),
-            answer => answer?,
+            response => response?,
         };
-        let wrong = || Error::Unintelligible(what.clone());
-        let found: Found = serde_json::from_value(answer["message"].take()).map_err(|_| wrong())?;
-        let decode = |text: &str| STANDARD.decode(text).map_err(|_| wrong());
-        Ok(Some(Stored {
-            sequence: found.seq,
-            headers: String::from_utf8(decode(&found.hdrs)?).map_err(|_| wrong())?,
-            body: decode(&found.data)?,
+        let invalid = || Error::InvalidResponse(method.clone());
+        let message = response["message"].take();
+        let message: Message = serde_json::from_value(message).map_err(|_| invalid())?;
+        let decode = |text: &str| STANDARD.decode(text).map_err(|_| invalid());
+        Ok(Some(StoredMessage {
+            sequence: message.seq,
+            headers: String::from_utf8(decode(&message.hdrs)?).map_err(|_| invalid())?,
+            body: decode(&message.data)?,
         }))
     }
 
-    /// Has messages from a sequence number on delivered; [`Client::next`] gives them.
+    /// Creates a consumer that delivers the messages from a sequence number on, through [`Client::next`].
     ///
     /// # Errors
     /// [`Error`]
-    pub fn follow(
+    pub fn consume(
         &self,
         client: &mut Client,
         stream: &str,
         from: u64,
-    ) -> Result<Subscription, Error> {
-        // One that only a pattern matches is not seen to be listened to.
+    ) -> Result<OrderedConsumer, Error> {
+        // The server checks for a subscriber of this very subject; a wildcard subscription does not count.
         let inbox = client.new_inbox();
-        let id = client.subscribe(&inbox)?;
+        let subscription = client.subscribe(&inbox)?;
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let config = json!({
             "deliver_policy": "by_start_sequence",
@@ -179,75 +188,70 @@ impl Api {
             "mem_storage": true,
             "num_replicas": 1,
         });
-        let what = format!("CONSUMER.CREATE.{stream}");
-        let question = json!({ "stream_name": stream, "config": config });
-        let answer = self.ask(client, &what, &question)?;
-        let consumer = answer["name"].as_str().ok_or(Error::Unintelligible(what))?;
-        Ok(Subscription {
-            id,
+        let method = format!("CONSUMER.CREATE.{stream}");
+        let request = json!({ "stream_name": stream, "config": config });
+        let response = self.request(client, &method, &request)?;
+        let name = response["name"].as_str();
+        Ok(OrderedConsumer {
+            subscription,
             stream: stream.to_owned(),
-            consumer: consumer.to_owned(),
+            name: name.ok_or(Error::InvalidResponse(method))?.to_owned(),
             delivered: 0,
-            heard: Instant::now(),
+            last_activity: Instant::now(),
         })
     }
 
-    /// Has no more delivered. One that is gone already is no error.
+    /// Deletes a consumer, which may be gone already.
     ///
     /// # Errors
     /// [`Error`]
-    pub fn leave(&self, client: &mut Client, subscription: &Subscription) -> Result<(), Error> {
-        let Subscription {
-            id,
-            stream,
-            consumer,
-            ..
-        } = subscription;
-        client.unsubscribe(*id);
-        let what = format!("CONSUMER.DELETE.{stream}.{consumer}");
-        match self.ask(client, &what, &json!({})) {
+    pub fn delete(&self, client: &mut Client, consumer: &OrderedConsumer) -> Result<(), Error> {
+        client.unsubscribe(consumer.subscription);
+        let method = format!("CONSUMER.DELETE.{}.{}", consumer.stream, consumer.name);
+        match self.request(client, &method, &json!({})) {
             Err(Error::JetStream { code, .. }) if code == NO_CONSUMER => Ok(()),
-            answer => answer.map(drop),
+            response => response.map(drop),
         }
     }
 }
 
-impl Subscription {
-    /// What the message means. Those of other subscriptions are none of ours.
-    pub fn take(&mut self, client: &mut Client, message: Message) -> Delivery {
-        if message.subscription != self.id {
+impl OrderedConsumer {
+    /// Handles a message; those of other subscriptions are [`Delivery::Other`].
+    pub fn handle(&mut self, client: &mut Client, message: Message) -> Delivery {
+        if message.subscription != self.subscription {
             return Delivery::Other;
         }
-        self.heard = Instant::now();
+        self.last_activity = Instant::now();
         match message.status() {
-            Some(100) => return self.control(client, &message),
-            Some(_) => return Delivery::Lost,
+            Some(100) => return self.handle_control(client, &message),
+            Some(_) => return Delivery::Gap,
             None => {}
         }
-        let Some((sequence, delivered, pending)) = message.reply.as_deref().and_then(place) else {
-            return Delivery::Lost;
+        let metadata = message.reply.as_deref().and_then(delivery_metadata);
+        let Some((sequence, delivered, pending)) = metadata else {
+            return Delivery::Gap;
         };
         if delivered != self.delivered + 1 {
-            return Delivery::Lost;
+            return Delivery::Gap;
         }
         self.delivered = delivered;
-        let stored = Stored {
+        let message = StoredMessage {
             sequence,
             headers: message.headers,
             body: message.body,
         };
-        Delivery::Stored { stored, pending }
+        Delivery::Message { message, pending }
     }
 
-    /// Whether nothing was heard of the consumer for too long.
-    pub fn silent(&self) -> bool {
-        self.heard.elapsed() > 3 * HEARTBEAT
+    /// Whether the consumer missed three heartbeats.
+    pub fn is_lost(&self) -> bool {
+        self.last_activity.elapsed() > 3 * HEARTBEAT
     }
 
-    /// A heartbeat, or the question whether we keep up.
-    fn control(&self, client: &mut Client, message: &Message) -> Delivery {
-        let asks = message.reply.as_deref();
-        for subject in asks
+    /// Answers flow control, and compares a heartbeat's number of messages.
+    fn handle_control(&self, client: &mut Client, message: &Message) -> Delivery {
+        let flow_control = message.reply.as_deref();
+        for subject in flow_control
             .into_iter()
             .chain(message.header("Nats-Consumer-Stalled"))
         {
@@ -255,20 +259,19 @@ impl Subscription {
         }
         let last = message.header("Nats-Last-Consumer");
         match last.and_then(|last| last.parse::<u64>().ok()) {
-            Some(last) if last != self.delivered => Delivery::Lost,
+            Some(last) if last != self.delivered => Delivery::Gap,
             _ => Delivery::Other,
         }
     }
 }
 
-/// What JetStream says of a message that was published, or of a question; no error for what it is
-/// not.
+/// Parses JetStream's response to a request, or to a message that was published.
 ///
 /// # Errors
-/// [`Error::JetStream`]
-pub fn acknowledgement(body: &[u8]) -> Result<Value, Option<Error>> {
+/// [`Error::JetStream`], or none if the body is not a response of JetStream.
+pub fn parse_response(body: &[u8]) -> Result<Value, Option<Error>> {
     #[derive(Deserialize)]
-    struct Refusal {
+    struct ApiError {
         #[serde(default)]
         code: u64,
         #[serde(default)]
@@ -276,30 +279,30 @@ pub fn acknowledgement(body: &[u8]) -> Result<Value, Option<Error>> {
         #[serde(default)]
         description: String,
     }
-    let answer: Value = serde_json::from_slice(body).map_err(|_| None)?;
-    match answer.get("error") {
-        None => Ok(answer),
-        Some(refusal) => {
-            let refusal = Refusal::deserialize(refusal).map_err(|_| None)?;
+    let response: Value = serde_json::from_slice(body).map_err(|_| None)?;
+    match response.get("error") {
+        None => Ok(response),
+        Some(error) => {
+            let error = ApiError::deserialize(error).map_err(|_| None)?;
             Err(Some(Error::JetStream {
-                code: refusal.err_code,
-                status: refusal.code,
-                description: refusal.description,
+                code: error.err_code,
+                status: error.code,
+                description: error.description,
             }))
         }
     }
 }
 
-/// A delivered message's number in the stream, its number among the delivered, and how many follow:
+/// A message's sequence numbers in the stream and in the consumer, and the number of messages that follow:
 /// `$JS.ACK.[DOMAIN.ACCOUNT.]STREAM.CONSUMER.TIMES.STREAM#.CONSUMER#.TIME.PENDING[.RANDOM]`.
-fn place(reply: &str) -> Option<(u64, u64, u64)> {
-    let words: Vec<&str> = reply.split('.').collect();
-    let words = match words.len() {
-        9 => words.get(5..)?,
-        11.. => words.get(7..)?,
+fn delivery_metadata(reply: &str) -> Option<(u64, u64, u64)> {
+    let tokens: Vec<&str> = reply.split('.').collect();
+    let tokens = match tokens.len() {
+        9 => tokens.get(5..)?,
+        11.. => tokens.get(7..)?,
         _ => return None,
     };
-    let number = |at: usize| words.get(at)?.parse().ok();
+    let number = |at: usize| tokens.get(at)?.parse().ok();
     Some((number(0)?, number(1)?, number(3)?))
 }
 
@@ -309,9 +312,15 @@ mod tests {
 
     #[test]
     fn both_forms_of_a_place_are_read() {
-        assert_eq!(place("$JS.ACK.S.c.1.20.3.99.7"), Some((20, 3, 7)));
-        assert_eq!(place("$JS.ACK._.x.S.c.1.20.3.99.7.r"), Some((20, 3, 7)));
-        assert_eq!(place("$JS.ACK.S.c.1.20.3"), None);
-        assert_eq!(place("$JS.ACK.S.c.1.many.3.99.7"), None);
+        assert_eq!(
+            delivery_metadata("$JS.ACK.S.c.1.20.3.99.7"),
+            Some((20, 3, 7))
+        );
+        assert_eq!(
+            delivery_metadata("$JS.ACK._.x.S.c.1.20.3.99.7.r"),
+            Some((20, 3, 7))
+        );
+        assert_eq!(delivery_metadata("$JS.ACK.S.c.1.20.3"), None);
+        assert_eq!(delivery_metadata("$JS.ACK.S.c.1.many.3.99.7"), None);
     }
 }

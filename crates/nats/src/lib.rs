@@ -1,7 +1,6 @@
-//! A client of NATS and JetStream that blocks: as much as publishing to a stream with acknowledgements
-//! and reading one in its order need. Who uses it decides when to connect again, and what to send then:
-//! a stream's only writer has to know what went over which connection, which clients that connect and
-//! send again by themselves do not say.
+//! A blocking client of NATS and JetStream: publishing to a stream with acknowledgements, and reading a stream in
+//! order. The caller decides when to reconnect and what to send again: a stream's only writer must know which
+//! messages went over which connection, which clients that reconnect by themselves do not tell.
 
 mod address;
 mod client;
@@ -13,28 +12,28 @@ mod wire;
 
 use std::io;
 
-pub use address::{Address, BadAddress, Identity};
-pub use client::{Client, Options};
+pub use address::{Address, BadAddress, Identity, parse_authority};
+pub use client::{Client, Options, unique_id};
 pub use credentials::Credentials;
-pub use jetstream::{Api, Delivery, Stored, Stream, Subscription, acknowledgement};
+pub use jetstream::{Api, Delivery, OrderedConsumer, StoredMessage, Stream, parse_response};
 pub use tls::Tls;
 pub use wire::Message;
 
-/// Why a server did not do what it was asked.
+/// Why a request to a server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No server of those named was there, or the connection ended: try again.
+    /// No server could be reached, or the connection ended: try again.
     #[error("{server}: {source}")]
     Connection { server: String, source: io::Error },
-    /// Said by the server, and the same on another attempt.
-    #[error("{server} refuses: {what}")]
-    Refused { server: String, what: String },
-    /// Nobody takes the subject now: JetStream is off, has no leader, or knows no such thing.
+    /// The server refuses the client, now and at another attempt.
+    #[error("{server} refuses: {reason}")]
+    Refused { server: String, reason: Refusal },
+    /// No subscriber answers the subject now: JetStream is off, has no leader, or lacks the requested object.
     #[error("nobody answers to {0}")]
-    Nobody(String),
+    NoResponders(String),
     #[error("no answer to {0} in time")]
-    Late(String),
-    /// JetStream's own codes: <https://github.com/nats-io/nats-server/blob/main/server/errors.json>.
+    Timeout(String),
+    /// JetStream's error codes: <https://github.com/nats-io/nats-server/blob/main/server/errors.json>.
     #[error("{description} (JetStream error {code})")]
     JetStream {
         code: u64,
@@ -42,17 +41,27 @@ pub enum Error {
         description: String,
     },
     #[error("the answer to {0} is none that JetStream gives")]
-    Unintelligible(String),
+    InvalidResponse(String),
+}
+
+/// Why a server refuses a client.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The client's options have no TLS.
+    #[error("it asks for TLS")]
+    TlsRequired,
+    #[error("{0}")]
+    Other(String),
 }
 
 impl Error {
-    /// Whether the same question may be answered later.
-    pub fn passes(&self) -> bool {
+    /// Whether the same request may succeed later.
+    pub fn is_transient(&self) -> bool {
         match self {
-            Self::Connection { .. } | Self::Nobody(_) | Self::Late(_) => true,
-            // The server's trouble, and not the question's: a stream whose servers are all away is 500.
+            Self::Connection { .. } | Self::NoResponders(_) | Self::Timeout(_) => true,
+            // A fault of the server, not of the request: a stream whose servers are all away gives 500.
             Self::JetStream { status, .. } => *status >= 500,
-            Self::Refused { .. } | Self::Unintelligible(_) => false,
+            Self::Refused { .. } | Self::InvalidResponse(_) => false,
         }
     }
 }
@@ -63,7 +72,7 @@ mod tests {
 
     #[test]
     fn what_is_the_servers_trouble_passes() {
-        for (code, status, passes) in [
+        for (code, status, is_transient) in [
             // Not available, offline, not found, another sequence number.
             (10008, 503, true),
             (10118, 500, true),
@@ -75,7 +84,7 @@ mod tests {
                 status,
                 description: String::new(),
             };
-            assert_eq!(error.passes(), passes, "{code}");
+            assert_eq!(error.is_transient(), is_transient, "{code}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Bytes to and from one server, in lines and in lengths.
+//! A connection to one server: lines and bodies in, bytes out.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -13,20 +13,20 @@ use rustls::{ClientConnection, StreamOwned};
 use crate::tls::Tls;
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
-/// A server that sends longer lines or messages is none of ours.
-const LONGEST: usize = 32 << 20;
-const LONGEST_LINE: usize = 1 << 20;
-const STEP: usize = 256 << 10;
+/// Longer messages or lines do not come from a NATS server with our messages.
+const MAX_MESSAGE: usize = 32 << 20;
+const MAX_LINE: usize = 1 << 20;
+const READ_SIZE: usize = 256 << 10;
 
 #[derive(Debug)]
 pub(crate) struct Link {
     stream: Stream,
-    /// Whether there may be more to read than the socket knows of.
-    more: bool,
-    unread: Vec<u8>,
-    /// As many of them have been looked at.
-    used: usize,
-    pub(crate) unsent: Vec<u8>,
+    /// Whether TLS may hold bytes that the socket does not report as readable.
+    has_buffered_tls: bool,
+    input: Vec<u8>,
+    /// How many bytes of the input were returned already.
+    consumed: usize,
+    pub(crate) output: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -41,8 +41,8 @@ impl Link {
         for address in server.to_socket_addrs()? {
             let stream = TcpStream::connect_timeout(&address, TIMEOUT);
             match stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream)) {
-                // A local port that nobody serves may be the one that we were given: TCP then connects
-                // us to ourselves.
+                // The kernel may choose the port that it connects to as our own local port: TCP then connects the
+                // socket to itself.
                 Ok(stream) if stream.local_addr()? == stream.peer_addr()? => {
                     last = io::ErrorKind::ConnectionRefused.into();
                 }
@@ -51,10 +51,10 @@ impl Link {
                     stream.set_read_timeout(Some(TIMEOUT))?;
                     return Ok(Self {
                         stream: Stream::Plain(stream),
-                        more: false,
-                        unread: Vec::new(),
-                        used: 0,
-                        unsent: Vec::new(),
+                        has_buffered_tls: false,
+                        input: Vec::new(),
+                        consumed: 0,
+                        output: Vec::new(),
                     });
                 }
                 Err(error) => last = error,
@@ -63,12 +63,12 @@ impl Link {
         Err(last)
     }
 
-    /// Goes on encrypted, with the server of this name.
-    pub(crate) fn secure(self, server: &str, tls: &Tls) -> io::Result<Self> {
+    /// Starts TLS with the server of this name.
+    pub(crate) fn start_tls(self, server: &str, tls: &Tls) -> io::Result<Self> {
         let Stream::Plain(mut stream) = self.stream else {
             return Ok(self);
         };
-        if self.used < self.unread.len() {
+        if self.consumed < self.input.len() {
             return Err(io::Error::other("speaks before it is asked to"));
         }
         let host = server.rsplit_once(':').map_or(server, |(host, _)| host);
@@ -77,110 +77,113 @@ impl Link {
         let mut connection =
             ClientConnection::new(Arc::clone(&tls.0), name).map_err(io::Error::other)?;
         while connection.is_handshaking() {
-            connection.complete_io(&mut stream).map_err(in_the_clear)?;
+            connection
+                .complete_io(&mut stream)
+                .map_err(explain_handshake)?;
         }
         let stream = Stream::Tls(Box::new(StreamOwned::new(connection, stream)));
         Ok(Self {
             stream,
-            more: false,
+            has_buffered_tls: false,
             ..self
         })
     }
 
-    pub(crate) fn send(&mut self) -> io::Result<()> {
-        if self.unsent.is_empty() {
+    /// Sends the output.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        if self.output.is_empty() {
             return Ok(());
         }
         let sent = match &mut self.stream {
-            Stream::Plain(stream) => stream.write_all(&self.unsent),
+            Stream::Plain(stream) => stream.write_all(&self.output),
             Stream::Tls(stream) => {
-                let sent = stream.write_all(&self.unsent);
+                let sent = stream.write_all(&self.output);
                 sent.and_then(|()| stream.flush())
             }
         };
-        self.unsent.clear();
+        self.output.clear();
         sent
     }
 
-    /// The next line without its end; none if it does not come in time.
-    pub(crate) fn line(&mut self, wait: Duration) -> io::Result<Option<String>> {
-        let until = Instant::now() + wait;
-        let mut seen = 0;
+    /// Reads a line, without its end; none if it does not arrive in time.
+    pub(crate) fn read_line(&mut self, wait: Duration) -> io::Result<Option<String>> {
+        let deadline = Instant::now() + wait;
+        let mut searched = 0;
         loop {
-            let unread = &self.unread[self.used..];
-            let from = seen.min(unread.len());
-            if let Some(end) = unread[from..].windows(2).position(|two| two == b"\r\n") {
+            let input = &self.input[self.consumed..];
+            let from = searched.min(input.len());
+            if let Some(end) = input[from..].windows(2).position(|two| two == b"\r\n") {
                 let end = from + end;
-                let line = String::from_utf8(unread[..end].to_vec()).map_err(io::Error::other)?;
-                self.used += end + 2;
+                let line = String::from_utf8(input[..end].to_vec()).map_err(io::Error::other)?;
+                self.consumed += end + 2;
                 return Ok(Some(line));
             }
-            if unread.len() > LONGEST_LINE {
+            if input.len() > MAX_LINE {
                 return Err(io::Error::other("is no NATS server"));
             }
-            seen = unread.len().saturating_sub(1);
-            if !self.fill(until)? {
+            searched = input.len().saturating_sub(1);
+            if !self.fill(deadline)? {
                 return Ok(None);
             }
         }
     }
 
-    /// As many bytes, and the end of a line behind them.
-    pub(crate) fn body(&mut self, length: usize) -> io::Result<Vec<u8>> {
-        if length > LONGEST {
+    /// Reads so many bytes, and the line end that follows them.
+    pub(crate) fn read_body(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        if length > MAX_MESSAGE {
             return Err(io::Error::other("sends a message longer than any of ours"));
         }
-        let until = Instant::now() + 2 * TIMEOUT;
-        while self.unread.len() - self.used < length + 2 {
-            if !self.fill(until)? {
+        let deadline = Instant::now() + 2 * TIMEOUT;
+        while self.input.len() - self.consumed < length + 2 {
+            if !self.fill(deadline)? {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
-        let body = self.unread[self.used..self.used + length].to_vec();
-        self.used += length + 2;
+        let body = self.input[self.consumed..self.consumed + length].to_vec();
+        self.consumed += length + 2;
         Ok(body)
     }
 
-    /// Takes what has arrived; whether something did in time.
-    fn fill(&mut self, until: Instant) -> io::Result<bool> {
-        if self.used > 0 {
-            self.unread.drain(..self.used);
-            self.used = 0;
+    /// Reads what has arrived; false if nothing does before the deadline.
+    fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
+        if self.consumed > 0 {
+            self.input.drain(..self.consumed);
+            self.consumed = 0;
         }
-        if !self.more && !self.readable(until)? {
+        if !self.has_buffered_tls && !self.is_readable(deadline)? {
             return Ok(false);
         }
-        let had = self.unread.len();
-        self.unread.resize(had + STEP, 0);
+        let length = self.input.len();
+        self.input.resize(length + READ_SIZE, 0);
         let read = loop {
-            let room = &mut self.unread[had..];
+            let buffer = &mut self.input[length..];
             let read = match &mut self.stream {
-                Stream::Plain(stream) => stream.read(room),
-                Stream::Tls(stream) => stream.read(room),
+                Stream::Plain(stream) => stream.read(buffer),
+                Stream::Tls(stream) => stream.read(buffer),
             };
             match read {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 read => break read,
             }
         };
-        let full = read.as_ref().is_ok_and(|read| *read == STEP);
-        self.more = full && matches!(self.stream, Stream::Tls(_));
-        self.unread
-            .truncate(had + read.as_ref().map_or(0, |read| *read));
+        let is_full = read.as_ref().is_ok_and(|read| *read == READ_SIZE);
+        self.has_buffered_tls = is_full && matches!(self.stream, Stream::Tls(_));
+        self.input
+            .truncate(length + read.as_ref().map_or(0, |read| *read));
         match read? {
             0 => Err(io::ErrorKind::ConnectionReset.into()),
             _ => Ok(true),
         }
     }
 
-    fn readable(&self, until: Instant) -> io::Result<bool> {
+    fn is_readable(&self, deadline: Instant) -> io::Result<bool> {
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            // Rounded up: a wait for less than a millisecond would be none, many times over.
-            let left = u16::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u16::MAX);
-            let mut asked = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut asked, PollTimeout::from(left)) {
-                Ok(0) if Instant::now() >= until => return Ok(false),
+            let rest = deadline.saturating_duration_since(Instant::now());
+            // Rounded up: rounded down, the last millisecond would be a busy loop.
+            let timeout = u16::try_from(rest.as_micros().div_ceil(1000)).unwrap_or(u16::MAX);
+            let mut descriptors = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut descriptors, PollTimeout::from(timeout)) {
+                Ok(0) if Instant::now() >= deadline => return Ok(false),
                 Ok(0) | Err(nix::errno::Errno::EINTR) => {}
                 Ok(_) => return Ok(true),
                 Err(error) => return Err(error.into()),
@@ -189,8 +192,8 @@ impl Link {
     }
 }
 
-/// A server that has no room for another connection says so before it is encrypted.
-fn in_the_clear(error: io::Error) -> io::Error {
+/// A server with too many connections sends its error in the clear, which TLS cannot read.
+fn explain_handshake(error: io::Error) -> io::Error {
     let cause = error
         .get_ref()
         .and_then(|cause| cause.downcast_ref::<rustls::Error>());

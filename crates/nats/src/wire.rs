@@ -1,21 +1,22 @@
-//! The lines of the protocol that we read, and the messages that we write.
+//! The wire format: lines that a server sends, and messages that a client sends.
 
 use serde::Deserialize;
 
-/// A message as it came.
+/// A message from a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// Whose message it is: a consumer's come under the subjects that they were published to.
+    /// The number of the subscription, which identifies its consumer: the subject is the one that the message was
+    /// published to.
     pub subscription: u32,
     pub subject: String,
     pub reply: Option<String>,
-    /// The lines of the header, as they came; empty if it has none.
+    /// The header's lines, verbatim; empty without a header.
     pub headers: String,
     pub body: Vec<u8>,
 }
 
 impl Message {
-    /// What a server says instead of a message: 100 for a heartbeat, 503 where nobody listens.
+    /// The status code of a message from the server itself: 100 for a heartbeat, 503 for no responders.
     pub fn status(&self) -> Option<u16> {
         let first = self.headers.strip_prefix("NATS/1.0 ")?;
         first.get(..3)?.parse().ok()
@@ -34,7 +35,7 @@ pub(crate) fn header<'a>(headers: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// What a server says of itself.
+/// The content of a server's `INFO`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Info {
@@ -47,25 +48,25 @@ pub(crate) struct Info {
     pub(crate) connect_urls: Vec<String>,
 }
 
-/// A line that a server sends.
+/// A line from a server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line<'a> {
     Info(&'a str),
     Ping,
     Error(&'a str),
-    /// `head` of the `all` bytes that follow are headers.
+    /// `total_length` bytes follow, of which the first `header_length` are headers.
     Message {
         subscription: u32,
         subject: &'a str,
         reply: Option<&'a str>,
-        head: usize,
-        all: usize,
+        header_length: usize,
+        total_length: usize,
     },
     Other,
 }
 
 impl<'a> Line<'a> {
-    /// None for a line that no server sends.
+    /// Parses a line; none for a malformed one.
     pub(crate) fn parse(line: &'a str) -> Option<Self> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let words: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -74,19 +75,19 @@ impl<'a> Line<'a> {
             ("INFO", _) => Self::Info(rest),
             ("PING", _) => Self::Ping,
             ("-ERR", _) => Self::Error(rest.trim_matches('\'')),
-            ("MSG", [subject, id, reply @ .., all]) => Self::Message {
+            ("MSG", [subject, id, reply @ .., total]) => Self::Message {
                 subscription: id.parse().ok()?,
                 subject,
                 reply: reply.first().copied(),
-                head: 0,
-                all: size(all)?,
+                header_length: 0,
+                total_length: size(total)?,
             },
-            ("HMSG", [subject, id, reply @ .., head, all]) => Self::Message {
+            ("HMSG", [subject, id, reply @ .., header, total]) => Self::Message {
                 subscription: id.parse().ok()?,
                 subject,
                 reply: reply.first().copied(),
-                head: size(head).filter(|head| Some(*head) <= size(all))?,
-                all: size(all)?,
+                header_length: size(header).filter(|header| Some(*header) <= size(total))?,
+                total_length: size(total)?,
             },
             ("MSG" | "HMSG", _) => return None,
             _ => Self::Other,
@@ -94,28 +95,28 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Appends a message to what is to be sent.
-pub(crate) fn put(
-    to: &mut Vec<u8>,
+/// Appends a message in wire format.
+pub(crate) fn encode(
+    output: &mut Vec<u8>,
     subject: &str,
     reply: &str,
     headers: &[(&str, &str)],
     body: &[u8],
 ) {
     if headers.is_empty() {
-        to.extend(format!("PUB {subject} {reply} {}\r\n", body.len()).bytes());
+        output.extend(format!("PUB {subject} {reply} {}\r\n", body.len()).bytes());
     } else {
-        let mut head = "NATS/1.0\r\n".to_owned();
+        let mut header = "NATS/1.0\r\n".to_owned();
         for (name, value) in headers {
-            head += &format!("{name}: {value}\r\n");
+            header += &format!("{name}: {value}\r\n");
         }
-        head += "\r\n";
-        let all = head.len() + body.len();
-        let sizes = format!("HPUB {subject} {reply} {} {all}\r\n{head}", head.len());
-        to.extend(sizes.bytes());
+        header += "\r\n";
+        let total = header.len() + body.len();
+        let line = format!("HPUB {subject} {reply} {} {total}\r\n", header.len());
+        output.extend(line.bytes().chain(header.bytes()));
     }
-    to.extend(body);
-    to.extend(b"\r\n");
+    output.extend(body);
+    output.extend(b"\r\n");
 }
 
 #[cfg(test)]
@@ -124,13 +125,13 @@ mod tests {
 
     #[test]
     fn lines_are_taken_apart() {
-        let message = |subject, reply, head, all| {
+        let message = |subject, reply, header_length, total_length| {
             Some(Line::Message {
                 subscription: 1,
                 subject,
                 reply,
-                head,
-                all,
+                header_length,
+                total_length,
             })
         };
         assert_eq!(Line::parse("MSG a.b 1 5"), message("a.b", None, 0, 5));

@@ -1,5 +1,5 @@
-//! `netbench-agent`: both ends of netbench, as `lowroad netbench` has them, with JSON alone to say.
-#![expect(clippy::print_stderr, reason = "a program says why it ends")]
+//! `netbench-agent`: both ends of netbench, as in `lowroad netbench`, with JSON output only.
+#![expect(clippy::print_stderr, reason = "a program prints why it fails")]
 
 mod run;
 mod serve;
@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 
+use datapath::{Classify, ErrorClass};
 use netbench::Token;
 use pico_args::Arguments;
 use serde_json::Value;
@@ -23,45 +24,43 @@ usage: netbench-agent serve [--listen ADDR:PORT] [--token-file FILE] [--clients 
 Options, units and what is printed are those of `lowroad netbench` with --json.
 ";
 
-/// Why it ends, and with which code: 1 failed, 2 bad input, 3 this machine cannot.
+/// An error that ends the program, and the class that decides its exit code.
 struct Failure {
     what: String,
-    code: u8,
+    class: ErrorClass,
 }
 
 impl Failure {
     fn input(what: impl Display) -> Self {
-        let what = what.to_string();
-        Self { what, code: 2 }
+        Self::new(what, ErrorClass::Input)
     }
 
     fn failed(what: impl Display) -> Self {
-        let what = what.to_string();
-        Self { what, code: 1 }
+        Self::new(what, ErrorClass::Failed)
     }
 
-    fn missing(what: impl Display) -> Self {
+    fn new(what: impl Display, class: ErrorClass) -> Self {
         let what = what.to_string();
-        Self { what, code: 3 }
+        Self { what, class }
     }
 }
 
-impl From<pico_args::Error> for Failure {
-    fn from(error: pico_args::Error) -> Self {
-        Self::input(error)
+impl<E: Classify> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::new(&error, error.class())
     }
 }
 
 fn main() -> ExitCode {
-    // In a virtual machine it is the first program, too.
+    // In a virtual machine it is also the first program.
     if let Some(ended) = guest::main() {
         return ended;
     }
     match dispatch(Arguments::from_env()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { what, code }) => {
+        Err(Failure { what, class }) => {
             eprintln!("error: {what}");
-            ExitCode::from(code)
+            ExitCode::from(class.exit_code())
         }
     }
 }
@@ -73,7 +72,8 @@ fn dispatch(mut arguments: Arguments) -> Result<(), Failure> {
     if arguments.contains(["-V", "--version"]) {
         return print(concat!("netbench-agent ", env!("CARGO_PKG_VERSION"), "\n"));
     }
-    match arguments.subcommand()?.as_deref() {
+    let verb = arguments.subcommand().map_err(Failure::input)?;
+    match verb.as_deref() {
         Some("serve") => serve::run(arguments),
         Some("run") => run::run(arguments),
         Some(other) => Err(Failure::input(format!("no verb {other}\n{USAGE}"))),
@@ -81,15 +81,16 @@ fn dispatch(mut arguments: Arguments) -> Result<(), Failure> {
     }
 }
 
-/// The value of an option that need not be there.
+/// The value of an optional argument.
 fn option<T: FromStr<Err: Display>>(
     arguments: &mut Arguments,
     name: &'static str,
 ) -> Result<Option<T>, Failure> {
-    Ok(arguments.opt_value_from_str(name)?)
+    let value = arguments.opt_value_from_str(name);
+    value.map_err(Failure::input)
 }
 
-/// Nothing was said that nobody understands.
+/// Refuses arguments that nothing has used.
 fn finish(arguments: Arguments) -> Result<(), Failure> {
     match arguments.finish().first() {
         Some(unknown) => Err(Failure::input(format!("unexpected {}", unknown.display()))),
@@ -97,11 +98,10 @@ fn finish(arguments: Arguments) -> Result<(), Failure> {
     }
 }
 
-/// What both ends know, from the file that `--token-file` names.
+/// The token in the file that `--token-file` names.
 fn token(arguments: &mut Arguments) -> Result<Option<Token>, Failure> {
     let file: Option<PathBuf> = option(arguments, "--token-file")?;
-    let token = file.map(|file| Token::read(&file)).transpose();
-    token.map_err(Failure::input)
+    Ok(file.map(|file| Token::read(&file)).transpose()?)
 }
 
 fn line(object: &Value) -> Result<(), Failure> {

@@ -1,19 +1,19 @@
-//! The end that answers, until a signal.
+//! The server, until a signal.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use control::limits;
-use control::shutdown::Shutdown;
-use control::units::Span;
 use netbench::server::{Error, Limits, Server, Settings, Status};
 use netbench::{PORT, json};
 use pico_args::Arguments;
+use process::limits;
+use process::shutdown::Shutdown;
+use units::Span;
 
 use crate::{Failure, finish, line, option, token};
 
-/// How often what has changed is said.
-const SAID: Duration = Duration::from_millis(500);
+/// The interval of updates of the status.
+const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let usual = Limits::default();
@@ -38,15 +38,15 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
     limits::raise_descriptors();
     let server = Server::start(settings).map_err(|error| match error {
         Error::NoToken(_) => Failure::input(format!("{error} with --token-file")),
-        failed @ Error::Listen { .. } => Failure::failed(failed),
+        other => other.into(),
     })?;
     let listen = server.address().to_string();
     line(&serde_json::json!({ "ready": { "listen": listen } }))?;
-    let mut said = Status::default();
-    while !shutdown.wait(SAID) {
+    let mut printed = Status::default();
+    while !shutdown.wait(STATUS_INTERVAL) {
         let status = server.status();
-        if status != said {
-            said = status;
+        if status != printed {
+            printed = status;
             line(&serde_json::json!({ "status": json::status(&status) }))?;
         }
     }

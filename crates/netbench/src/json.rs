@@ -1,15 +1,15 @@
-//! What both ends say in JSON, whichever program they are in.
+//! Results and status in JSON, as both programs print them.
 
 use serde_json::{Value, json};
 
 use crate::server::Status;
-use crate::{End, Latency, Outcome, Test};
+use crate::{End, Latency, Outcome};
 
-/// Shares of transactions that are told of, and their names.
+/// The quantiles in the output, and their names.
 pub const QUANTILES: [(f64, &str); 4] =
     [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99_9")];
 
-/// What a test came to, with how often each latency was seen, where it is asked for.
+/// The result of a test; with `histogram`, how often each latency was measured.
 pub fn outcome(outcome: &Outcome, histogram: bool) -> Value {
     let spec = &outcome.spec;
     let mut object = json!({
@@ -21,7 +21,7 @@ pub fn outcome(outcome: &Outcome, histogram: bool) -> Value {
         "near": end(&outcome.near), "far": outcome.far.as_ref().map(end),
     });
     let mut put = |name: &str, value: Value| object[name] = value;
-    match spec.test.streams() || spec.test == Test::Icmp {
+    match spec.test.has_messages() {
         true => put("message_bytes", spec.message.into()),
         false => {
             put("request_bytes", spec.request.into());
@@ -49,7 +49,7 @@ pub fn outcome(outcome: &Outcome, histogram: bool) -> Value {
     object
 }
 
-/// Of nothing there is no time: 0 would be the fastest there is.
+/// Null where there was no transaction, because 0 would be the fastest time.
 fn times(latency: &Latency) -> Value {
     let some = latency.count() > 0;
     let of = |ns: f64| some.then_some(ns / 1e3);
@@ -63,7 +63,7 @@ fn times(latency: &Latency) -> Value {
     times
 }
 
-/// In microseconds; none of nothing.
+/// In microseconds; none where there was no transaction.
 fn quantile(latency: &Latency, share: f64) -> Option<f64> {
     (latency.count() > 0).then(|| latency.quantile(share) as f64 / 1e3)
 }
@@ -77,7 +77,7 @@ fn end(end: &End) -> Value {
     })
 }
 
-/// What a server has done so far.
+/// The counts of a server.
 pub fn status(status: &Status) -> Value {
     json!({
         "clients": status.clients, "tests": status.tests, "broken": status.broken,
@@ -90,10 +90,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::Spec;
+    use crate::{Spec, Test};
 
     #[test]
-    fn of_no_transactions_there_are_no_times() {
+    fn times_are_null_without_transactions() {
         let nothing = Outcome {
             spec: Spec::new(Test::UdpRr, Duration::from_secs(1)),
             near: End::default(),

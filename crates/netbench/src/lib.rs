@@ -1,23 +1,27 @@
-//! What a path costs: streams, transactions and echoes between two ends. The [`client`] asks a [`server`]
-//! for the other end of each test, drives it, and says what it came to.
+//! The cost of a network path: streams, transactions and echoes between two ends. The [`client`] asks a [`server`]
+//! for the other end of each test, drives the test and returns its result.
 
 pub mod client;
 mod flow;
 pub mod json;
 mod message;
+mod options;
 mod outcome;
 mod pace;
 pub mod server;
 mod socket;
 mod spec;
+mod test;
 mod token;
 
 pub use message::VERSION;
+pub use options::{OptionError, Options};
 pub use outcome::{End, Latency, Outcome, Transfer};
-pub use spec::{
-    Direction, Given, Invalid, LARGEST_DATAGRAM, LARGEST_MESSAGE, MOST_FLOWS, Spec, Test,
+pub use spec::{Direction, Invalid, Spec};
+pub use test::{
+    DEFAULT_TESTS, ETHERNET_PAYLOAD, MAX_DATAGRAM, MAX_FLOWS, MAX_LOSS, MAX_MESSAGE, Test,
 };
 pub use token::{Token, TokenError};
 
-/// Where a server listens unless told otherwise.
+/// The port of a server unless another is named.
 pub const PORT: u16 = 7411;

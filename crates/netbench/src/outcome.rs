@@ -1,4 +1,4 @@
-//! What a test came to, as both ends saw it.
+//! The result of a test, as both ends saw it.
 
 use std::time::{Duration, Instant};
 
@@ -8,29 +8,28 @@ use serde::{Deserialize, Serialize};
 use crate::pace::Pace;
 use crate::spec::Spec;
 
-/// Of latencies in nanoseconds: three digits are kept.
+/// Significant digits of a latency.
 const DIGITS: u8 = 3;
-/// An hour; longer ones count as that.
-const LONGEST_NS: u64 = 3_600_000_000_000;
-/// So many ages of transactions that were never begun are told apart.
-const AGES: u64 = 10_000;
+/// The largest latency: longer ones count as an hour.
+const MAX_NS: u64 = 3_600_000_000_000;
+/// Distinct ages that are recorded of transactions that never began.
+const MAX_AGES: u64 = 10_000;
 
-/// What one end did while it was measured, and what it cost that process.
+/// What one end counted in the window, and what that cost its process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// Of the window, by this end's clock, in nanoseconds.
+    /// The length of the window by this end's clock, in nanoseconds.
     pub window_ns: u64,
-    /// That it received (in a stream: or sent) in the window.
+    /// Bytes that it received (in a stream: or sent) in the window.
     pub bytes: u64,
-    /// Reads, writes or datagrams that these were.
+    /// The reads, writes or datagrams of these bytes.
     pub messages: u64,
-    /// Datagrams from the test's beginning to its end, when nothing is on the way any more.
+    /// The same from the test's beginning until nothing is on the way any more.
     pub all_messages: u64,
-    /// As many bytes, of any test.
     pub all_bytes: u64,
-    /// Of the process, user and system; softirqs that work for it are somebody else's.
+    /// CPU time of the process, user and system, without softirqs that work for it.
     pub cpu_ns: u64,
-    /// The most that the kernel gave a socket until then, in bytes, as it counts them.
+    /// The largest buffers of a socket until the window closed, in bytes, as the kernel counts them.
     pub send_buffer: u64,
     pub receive_buffer: u64,
     /// How long its reads poll before they sleep, in microseconds.
@@ -41,51 +40,48 @@ pub struct End {
 #[derive(Clone)]
 pub struct Latency(Histogram<u64>);
 
-/// What transactions took, and how an open loop kept its times.
+/// The times of transactions, and how an open loop kept its schedule.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Times {
     pub(crate) latency: Latency,
-    /// By how much this end itself was late to begin them; none in a closed loop.
+    /// How late this end itself began them; none in a closed loop.
     pub(crate) late: Option<Latency>,
-    /// That were due, and never begun.
+    /// Transactions that were due and never began.
     pub(crate) unsent: u64,
-    /// That were begun, and given up before they were done.
+    /// Transactions that were given up before their answer came.
     pub(crate) unfinished: u64,
 }
 
-/// What arrived.
+/// What a stream carried.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Transfer {
     /// Payload that arrived in the window, in bits a second.
     pub bits_per_s: f64,
     /// Payload that was sent in the window, in bits a second.
     pub offered_bits_per_s: f64,
-    /// Of all datagrams that were sent; none where nothing can be lost.
+    /// The share of all datagrams that was lost; none where nothing can be lost.
     pub loss: Option<f64>,
 }
 
-/// One test, done.
+/// The result of one test.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub spec: Spec,
     pub near: End,
-    /// None where there is none: `icmp`, or a server that died.
+    /// None if the test has no server, or the server died.
     pub far: Option<End>,
-    /// Of those that were due and never begun as well: each took at least until the window was closed. So did those
-    /// that are unfinished, until they were given up.
+    /// The times of transactions. Those that never began, or were given up, count with what they took at least.
     pub latency: Option<Latency>,
     pub transfer: Option<Transfer>,
-    /// Requests that nothing came back for.
+    /// Requests without an answer.
     pub lost: u64,
-    /// Requests that were due within the window, and never sent. In an open loop alone.
+    /// Requests that were due in the window and never sent, in an open loop.
     pub unsent: u64,
-    /// Requests over a connection that had no answer yet when they were given up, after the end. Each was waited for
-    /// within the window.
+    /// Requests over a connection that were given up after the end. Each was waited for in the window.
     pub unfinished: u64,
-    /// By how much the near end itself was late to begin its transactions, beyond their waiting for those before
-    /// them. In an open loop alone.
+    /// How late the near end itself began its transactions, beyond their wait for those before them, in an open loop.
     pub late: Option<Latency>,
-    /// It ended before its time: why.
+    /// Why the test ended early, if it did.
     pub ended_early: Option<String>,
 }
 
@@ -93,7 +89,7 @@ impl Latency {
     pub fn new() -> Self {
         // The bounds are constants that are known to be right.
         #[expect(clippy::unwrap_used, reason = "constant bounds")]
-        Self(Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).unwrap())
+        Self(Histogram::new_with_bounds(1, MAX_NS, DIGITS).unwrap())
     }
 
     pub(crate) fn record(&mut self, took: Duration) {
@@ -105,18 +101,18 @@ impl Latency {
         self.0.saturating_record_n(ns, count);
     }
 
-    /// All of another's as well.
+    /// Adds all of another.
     pub fn add(&mut self, other: &Self) {
         // Both have the same bounds.
         let _same = self.0.add(&other.0);
     }
 
-    /// How many were counted.
+    /// The number of values.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// In nanoseconds: what this share of them did not exceed.
+    /// The value that this share of them does not exceed, in nanoseconds.
     pub fn quantile(&self, share: f64) -> u64 {
         self.0.value_at_quantile(share)
     }
@@ -133,7 +129,7 @@ impl Latency {
         self.0.mean()
     }
 
-    /// Values and how many there are of each, in their order, for who draws them.
+    /// Values in their order, and how many there are of each.
     pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let values = self.0.iter_recorded();
         values.map(|value| (value.value_iterated_to(), value.count_at_value()))
@@ -158,45 +154,45 @@ impl Default for Latency {
 }
 
 impl Times {
-    pub(crate) fn took(&mut self, took: Duration) {
+    pub(crate) fn record(&mut self, took: Duration) {
         self.latency.record(took);
     }
 
-    pub(crate) fn began_late(&mut self, by: Duration) {
+    pub(crate) fn record_lateness(&mut self, by: Duration) {
         self.late.get_or_insert_default().record(by);
     }
 
-    /// So many that were due this long before the window was closed, and never begun.
-    pub(crate) fn leave_out(&mut self, age: Duration, count: u64) {
+    /// Records so many that were due this long before the window closed and never began.
+    pub(crate) fn record_unsent(&mut self, age: Duration, count: u64) {
         self.unsent += count;
         self.latency.record_many(age, count);
     }
 
-    /// One that was given up after so long.
-    pub(crate) fn leave_unfinished(&mut self, took: Duration) {
+    /// Records one that was given up after so long.
+    pub(crate) fn record_unfinished(&mut self, took: Duration) {
         self.unfinished += 1;
         self.latency.record(took);
     }
 
-    /// All that a pace has left in this window.
-    pub(crate) fn leave_out_all(&mut self, pace: &Pace, opened: Instant, closed: Instant) {
-        let Some((first, count)) = pace.left(opened, closed) else {
+    /// Records all that a pace has not sent in this window.
+    pub(crate) fn record_all_unsent(&mut self, pace: &Pace, opened: Instant, closed: Instant) {
+        let Some((first, count)) = pace.unsent(opened, closed) else {
             return;
         };
         let oldest = closed.saturating_duration_since(first);
         let interval = pace.interval().as_secs_f64();
         let mut begun = 0;
-        let together = count.div_ceil(AGES);
+        let together = count.div_ceil(MAX_AGES);
         while begun < count {
             let some = together.min(count - begun);
-            // The age of the youngest of them: each has waited at least so long.
+            // The age of the youngest, because each has waited at least so long.
             let later = Duration::from_secs_f64((begun + some - 1) as f64 * interval);
-            self.leave_out(oldest.saturating_sub(later), some);
+            self.record_unsent(oldest.saturating_sub(later), some);
             begun += some;
         }
     }
 
-    /// All of another flow's as well.
+    /// Adds those of another flow.
     pub(crate) fn add(&mut self, other: &Self) {
         self.latency.add(&other.latency);
         if let Some(late) = &other.late {
@@ -208,7 +204,7 @@ impl Times {
 }
 
 impl Outcome {
-    /// Transactions a second in the window, of those that were done.
+    /// Complete transactions a second in the window.
     pub fn transactions_per_s(&self) -> Option<f64> {
         let done = self.latency.as_ref()?.count() - self.unsent - self.unfinished;
         Some(done as f64 / seconds(self.near.window_ns))
@@ -216,14 +212,14 @@ impl Outcome {
 }
 
 impl Transfer {
-    /// From what the sending end and the receiving end counted.
+    /// Compares what the sending end and the receiving end counted.
     pub(crate) fn of(sent: &End, received: &End, datagrams: bool) -> Self {
         let rate = |end: &End| end.bytes as f64 * 8.0 / seconds(end.window_ns);
         let lost = sent.all_messages.saturating_sub(received.all_messages);
         let loss = datagrams.then(|| lost as f64 / sent.all_messages.max(1) as f64);
         let offered = rate(sent);
         let arrived = match loss {
-            // A flood has kept it from hearing when the window began: what its own holds is no sample.
+            // A flood delayed the message that opens the receiver's window, which is then too short a sample.
             Some(loss) if received.window_ns < sent.window_ns / 2 => offered * (1.0 - loss),
             _ => rate(received),
         };
@@ -244,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_those_of_what_was_recorded() {
+    fn percentiles_match_recorded_values() {
         let mut latency = Latency::new();
         for ns in 1..=1000 {
             latency.record(Duration::from_micros(ns));
@@ -260,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_is_of_all_that_was_sent() {
+    fn loss_is_share_of_all_sent() {
         let end = |bytes, all_messages| End {
             window_ns: 2_000_000_000,
             bytes,

@@ -1,12 +1,12 @@
-//! When to send: at times that were fixed before, however late what came before was; and how much at most.
+//! When to send: [`Pace`] keeps fixed times, however late earlier messages were, and [`Bucket`] limits a rate.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// So long before its time a sleeper is woken, and waits awake: timers are later than that, seldom more.
-const AWAKE: Duration = Duration::from_micros(70);
-/// At most this long without looking whether to stop.
-const LOOK: Duration = Duration::from_millis(50);
+/// A thread wakes this long before its time and then spins: timers are this late, and seldom later.
+const SPIN: Duration = Duration::from_micros(70);
+/// A longer sleep is divided, to check whether to stop.
+const MAX_SLEEP: Duration = Duration::from_millis(50);
 
 /// The times of one flow's messages.
 #[derive(Clone, Copy, Debug)]
@@ -14,12 +14,12 @@ pub(crate) struct Pace {
     begin: Instant,
     interval: Duration,
     sent: u32,
-    /// Times are counted from here anew when `sent` has gone round.
+    /// The time that `sent` counts from: it moves when `sent` wraps around.
     base: Duration,
 }
 
 impl Pace {
-    /// `rate` a second of all flows; the `flow`th of `flows` begins that much later.
+    /// `rate` is that of all flows, in messages a second. Flow number `flow` begins by its share of the interval later.
     pub(crate) fn new(rate: f64, flow: u16, flows: u16) -> Self {
         let flows = f64::from(flows.max(1));
         let interval = Duration::try_from_secs_f64(flows / rate).unwrap_or(Duration::MAX);
@@ -31,7 +31,7 @@ impl Pace {
         }
     }
 
-    /// Waits until the next message is due, and says when that was; none if `stop` came first.
+    /// Waits until the next message is due, and returns that time; none if `stop` came first.
     pub(crate) fn wait(&mut self, stop: impl Fn() -> bool) -> Option<Instant> {
         let due = self.due()?;
         loop {
@@ -43,8 +43,8 @@ impl Pace {
                 return None;
             }
             let left = due - now;
-            match left.checked_sub(AWAKE) {
-                Some(early) => thread::sleep(early.min(LOOK)),
+            match left.checked_sub(SPIN) {
+                Some(early) => thread::sleep(early.min(MAX_SLEEP)),
                 None => std::hint::spin_loop(),
             }
         }
@@ -55,8 +55,9 @@ impl Pace {
         Some(due)
     }
 
-    /// Those that were due from `begin` until before `end`, and not waited for: the first, and how many.
-    pub(crate) fn left(&self, begin: Instant, end: Instant) -> Option<(Instant, u64)> {
+    /// The messages that were due from `begin` until before `end` and not waited for: the time of the first, and their
+    /// number.
+    pub(crate) fn unsent(&self, begin: Instant, end: Instant) -> Option<(Instant, u64)> {
         let due = self.due()?;
         let interval = self.interval.as_nanos().max(1);
         let before = begin.saturating_duration_since(due).as_nanos();
@@ -67,7 +68,7 @@ impl Pace {
         (count > 0).then_some((first, count))
     }
 
-    /// Between two messages of this flow.
+    /// The time between two messages of this flow.
     pub(crate) fn interval(&self) -> Duration {
         self.interval
     }
@@ -81,36 +82,36 @@ impl Pace {
     }
 }
 
-/// What may be sent: so many bytes a second, and what is saved of them while nothing is sent.
+/// A token bucket of bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
     bytes_per_s: f64,
-    most: f64,
-    left: f64,
+    capacity: f64,
+    level: f64,
     at: Instant,
 }
 
 impl Bucket {
-    /// Saves a tenth of a second's, and no less than one message.
+    /// It holds the bytes of a tenth of a second, and at least one message.
     pub(crate) fn new(bytes_per_s: f64, message: u32, now: Instant) -> Self {
-        let most = (bytes_per_s / 10.0).max(message.into());
+        let capacity = (bytes_per_s / 10.0).max(message.into());
         Self {
             bytes_per_s,
-            most,
-            left: most,
+            capacity,
+            level: capacity,
             at: now,
         }
     }
 
-    /// Whether a message may be sent now; then it counts as sent.
+    /// Takes the bytes of a message. False if it must not be sent now.
     pub(crate) fn take(&mut self, bytes: usize, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.at).as_secs_f64();
         self.at = now;
-        self.left = (self.left + since * self.bytes_per_s).min(self.most);
+        self.level = (self.level + since * self.bytes_per_s).min(self.capacity);
         let bytes = bytes as f64;
-        let may = bytes <= self.left;
+        let may = bytes <= self.level;
         if may {
-            self.left -= bytes;
+            self.level -= bytes;
         }
         may
     }
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_do_not_move_when_a_message_was_late() {
+    fn late_message_does_not_shift_schedule() {
         let mut pace = Pace::new(1000.0, 1, 2);
         let first = pace.wait(|| false).unwrap();
         assert_eq!(first - pace.begin, Duration::from_millis(1));
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_has_sent_more_than_fits_goes_on() {
+    fn pace_continues_when_counter_wraps() {
         let mut pace = Pace::new(1e9, 0, 1);
         pace.sent = u32::MAX;
         pace.begin -= pace.interval * u32::MAX;
@@ -144,23 +145,23 @@ mod tests {
     }
 
     #[test]
-    fn what_was_due_and_not_waited_for_is_counted() {
+    fn unsent_messages_are_counted() {
         let mut pace = Pace::new(1000.0, 0, 1);
         let at = |ms| pace.begin + Duration::from_millis(ms);
         let (begin, third, seventh, later) = (at(0), at(3), at(7), at(9));
-        assert_eq!(pace.left(begin, third), Some((begin, 3)));
-        assert_eq!(pace.left(third, seventh), Some((third, 4)));
+        assert_eq!(pace.unsent(begin, third), Some((begin, 3)));
+        assert_eq!(pace.unsent(third, seventh), Some((third, 4)));
         let between = Duration::from_micros(500);
-        let half = pace.left(third - between, seventh + between);
+        let half = pace.unsent(third - between, seventh + between);
         assert_eq!(half, Some((third, 5)));
         pace.sent = 8;
-        assert_eq!(pace.left(begin, seventh), None);
-        assert_eq!(pace.left(begin, later), Some((later - between * 2, 1)));
-        assert_eq!(Pace::new(1e-6, 0, 1).left(later, later + between), None);
+        assert_eq!(pace.unsent(begin, seventh), None);
+        assert_eq!(pace.unsent(begin, later), Some((later - between * 2, 1)));
+        assert_eq!(Pace::new(1e-6, 0, 1).unsent(later, later + between), None);
     }
 
     #[test]
-    fn a_bucket_gives_its_rate_and_what_it_has_saved() {
+    fn bucket_allows_rate_and_burst() {
         let begin = Instant::now();
         let at = |ms| begin + Duration::from_millis(ms);
         let mut bucket = Bucket::new(1000.0, 50, begin);

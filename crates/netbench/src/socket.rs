@@ -1,4 +1,4 @@
-//! What both ends ask of their sockets.
+//! Sockets as both ends open them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
@@ -10,11 +10,10 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use crate::outcome::End;
 use crate::spec::Spec;
 
-/// A thread that waits for a datagram looks so often whether to stop.
-pub(crate) const LOOK: Duration = Duration::from_millis(50);
+/// The interval at which a thread that waits for a datagram checks whether to stop.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A socket that nobody waits for, before it is bound or connected: buffers are asked for before, as
-/// TCP fits its window to them.
+/// A TCP socket that is not bound or connected yet. Buffer sizes are set before, because TCP chooses its window by them.
 pub(crate) fn tcp(to: IpAddr, spec: &Spec) -> io::Result<Socket> {
     let socket = Socket::new(domain(to), Type::STREAM, Some(Protocol::TCP))?;
     tune(&socket, spec)?;
@@ -22,13 +21,13 @@ pub(crate) fn tcp(to: IpAddr, spec: &Spec) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A port of the test's own.
+/// A listener for the connections of one test.
 pub(crate) fn listen(at: SocketAddr, spec: &Spec) -> io::Result<TcpListener> {
     let socket = tcp(at.ip(), spec)?;
-    // A port that was asked for may still have connections of the test before.
+    // A given port may still have connections of the previous test.
     socket.set_reuse_address(at.port() != 0)?;
     socket.bind(&at.into())?;
-    // Connections of tcp_crr come as fast as they can.
+    // The connections of tcp_crr arrive in bursts.
     socket.listen(1024)?;
     Ok(socket.into())
 }
@@ -37,7 +36,7 @@ pub(crate) fn udp(at: SocketAddr, spec: &Spec) -> io::Result<UdpSocket> {
     let socket = Socket::new(domain(at.ip()), Type::DGRAM, Some(Protocol::UDP))?;
     tune(&socket, spec)?;
     socket.bind(&at.into())?;
-    socket.set_read_timeout(Some(LOOK))?;
+    socket.set_read_timeout(Some(POLL_INTERVAL))?;
     Ok(socket.into())
 }
 
@@ -63,8 +62,8 @@ fn tune(socket: &Socket, spec: &Spec) -> io::Result<()> {
     Ok(())
 }
 
-/// What the kernel has given, as it counts, and does, if it is more than what is there.
-pub(crate) fn buffers(socket: &SockRef<'_>, end: &mut End) {
+/// Raises the buffer sizes and the polling time of `end` to those that the kernel reports of the socket.
+pub(crate) fn record_buffers(socket: &SockRef<'_>, end: &mut End) {
     let bytes = |size: io::Result<usize>| size.map_or(0, |bytes| bytes as u64);
     end.send_buffer = end.send_buffer.max(bytes(socket.send_buffer_size()));
     end.receive_buffer = end.receive_buffer.max(bytes(socket.recv_buffer_size()));
@@ -72,7 +71,7 @@ pub(crate) fn buffers(socket: &SockRef<'_>, end: &mut End) {
     end.busy_poll_us = end.busy_poll_us.max(polls);
 }
 
-/// Of this process, user and system, in nanoseconds.
+/// CPU time of this process, user and system, in nanoseconds.
 pub(crate) fn cpu_ns() -> u64 {
     let spent = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
     spent.map_or(0, |spent| {
@@ -81,7 +80,7 @@ pub(crate) fn cpu_ns() -> u64 {
     })
 }
 
-/// Whether a read or write has only run out of its time.
+/// Whether a read or write has only timed out.
 pub(crate) fn timed_out(error: &io::Error) -> bool {
     use io::ErrorKind;
     matches!(
@@ -90,7 +89,7 @@ pub(crate) fn timed_out(error: &io::Error) -> bool {
     )
 }
 
-/// Bytes that nobody guesses.
+/// Bytes that cannot be guessed.
 pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;

@@ -1,105 +1,19 @@
-//! What is measured: a test and its parameters. Both ends check it, for neither knows what the other is.
+//! The parameters of a test. Both ends check them, because neither knows what the other is.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
+use datapath::{Classify, ErrorClass};
 use serde::{Deserialize, Serialize};
 
-/// Sockets, and threads at either end, of one test.
-pub const MOST_FLOWS: u16 = 256;
-/// Of a request, a response, or what is written to a stream at once, in bytes.
-pub const LARGEST_MESSAGE: u32 = 16 << 20;
-/// Of a datagram's payload over IPv4 without options, in bytes.
-pub const LARGEST_DATAGRAM: u32 = 65_507;
-/// Longer than anybody waits for one test.
-const LONGEST: Duration = Duration::from_hours(24);
-/// Longer than this no answer of a network is looked for, in microseconds.
-const LONGEST_POLL_US: u32 = 10_000;
-/// Shorter than this a test has no window that could be measured.
-const SHORTEST: Duration = Duration::from_millis(10);
+use crate::test::{ETHERNET_PAYLOAD, MAX_FLOWS, Test};
 
-/// What the two ends do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Test {
-    /// One end writes to a connection, the other reads.
-    TcpStream,
-    /// One end sends datagrams, the other counts them.
-    UdpStream,
-    /// A request and a response, over and over, on one connection.
-    TcpRr,
-    /// A request and a response in a datagram each.
-    UdpRr,
-    /// A connection for each request.
-    TcpCrr,
-    /// The highest rate of datagrams of which hardly any is lost.
-    UdpRate,
-    /// Echo requests, which the other machine's kernel answers.
-    Icmp,
-}
+const MAX_DURATION: Duration = Duration::from_hours(24);
+/// A shorter test has no window to measure.
+const MIN_DURATION: Duration = Duration::from_millis(10);
+/// No network takes longer to answer.
+const MAX_POLL_US: u32 = 10_000;
 
-impl Test {
-    pub const ALL: [Self; 7] = [
-        Self::TcpStream,
-        Self::UdpStream,
-        Self::TcpRr,
-        Self::UdpRr,
-        Self::TcpCrr,
-        Self::UdpRate,
-        Self::Icmp,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::TcpStream => "tcp_stream",
-            Self::UdpStream => "udp_stream",
-            Self::TcpRr => "tcp_rr",
-            Self::UdpRr => "udp_rr",
-            Self::TcpCrr => "tcp_crr",
-            Self::UdpRate => "udp_rate",
-            Self::Icmp => "icmp",
-        }
-    }
-
-    /// Bytes go one way, and how many is what is asked.
-    pub fn streams(self) -> bool {
-        matches!(self, Self::TcpStream | Self::UdpStream | Self::UdpRate)
-    }
-
-    /// It sends messages of one size, not requests and responses.
-    pub fn has_messages(self) -> bool {
-        self.streams() || self == Self::Icmp
-    }
-
-    /// Its messages are datagrams.
-    pub fn datagrams(self) -> bool {
-        matches!(
-            self,
-            Self::UdpStream | Self::UdpRr | Self::UdpRate | Self::Icmp
-        )
-    }
-}
-
-impl fmt::Display for Test {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Test {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|test| test.name() == text);
-        found.ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            format!("no test \"{text}\"; there are: {names}")
-        })
-    }
-}
-
-/// Which end sends, in a test that streams.
+/// The end that sends, in a test that streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -110,67 +24,40 @@ pub enum Direction {
     Down,
 }
 
-/// Which options were given that only some tests have.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Given {
-    pub reverse: bool,
-    pub request: bool,
-    pub response: bool,
-    pub message: bool,
-}
-
-impl Given {
-    /// # Errors
-    /// [`Invalid::Idle`] for one that means nothing for any of these tests.
-    pub fn check(self, tests: &[Test]) -> Result<(), Invalid> {
-        let streams = tests.iter().any(|test| test.streams());
-        let messages = tests.iter().any(|test| test.has_messages());
-        let transactions = tests.iter().any(|test| !test.has_messages());
-        let idle = [
-            ("--reverse", self.reverse && !streams),
-            ("--request", self.request && !transactions),
-            ("--response", self.response && !transactions),
-            ("--message", self.message && !messages),
-        ];
-        let found = idle.into_iter().find(|(_, idle)| *idle);
-        found.map_or(Ok(()), |(option, _)| Err(Invalid::Idle { option }))
-    }
-}
-
 /// A test with its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
     pub test: Test,
-    /// Of the window that is measured, in microseconds.
+    /// The window that is measured, in microseconds.
     pub duration_us: u64,
-    /// Before it, in microseconds: connections find their window, caches fill.
+    /// The time before it, in microseconds: connections find their window, caches fill.
     pub warmup_us: u64,
     /// Sockets at once.
     pub flows: u16,
-    /// Of a request, in bytes.
+    /// The size of a request, in bytes.
     pub request: u32,
-    /// Of a response, in bytes.
+    /// The size of a response, in bytes.
     pub response: u32,
     /// What is written at once, or the payload of a datagram, in bytes.
     pub message: u32,
-    /// Transactions or datagrams a second, all flows together, at times that nothing puts off (open
-    /// loop); none: each follows as soon as it can (closed loop).
+    /// Transactions or datagrams a second, all flows together, at fixed times (open loop); none: each
+    /// follows as soon as it can (closed loop).
     pub rate: Option<f64>,
     pub direction: Direction,
-    /// Asked of the kernel at both ends, in bytes; none: what the kernel gives.
+    /// The size of socket buffers at both ends, in bytes; none: the kernel's default.
     pub socket_buffer: Option<u32>,
-    /// How long a read at either end looks for packets by itself before it sleeps, in microseconds; none:
-    /// as long as the kernel's own setting says, which usually is not at all.
+    /// How long a read at either end polls before it sleeps, in microseconds; none: the kernel's own
+    /// setting, usually 0.
     pub busy_poll_us: Option<u32>,
 }
 
-/// Why a test cannot be.
+/// Why a test cannot run with these parameters.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Invalid {
     #[error("a test lasts from 10ms to 24h")]
     Duration,
-    #[error("there are from 1 to {MOST_FLOWS} flows")]
+    #[error("there are from 1 to {MAX_FLOWS} flows")]
     Flows,
     #[error("{what} has from 1 to {most} bytes")]
     Size { what: &'static str, most: u32 },
@@ -180,22 +67,21 @@ pub enum Invalid {
     NoRate { test: Test },
     #[error("{test} has no direction: it goes both ways")]
     NoDirection { test: Test },
-    #[error("icmp has one flow")]
-    OneFlow,
-    #[error("{option} means nothing for the tests that are to run")]
-    Idle { option: &'static str },
-    #[error("a read polls for at most {LONGEST_POLL_US} us, and not at all in {test}")]
+    #[error("{test} has one flow")]
+    OneFlow { test: Test },
+    #[error("a read polls for at most {MAX_POLL_US} us, and not at all in {test}")]
     BusyPoll { test: Test },
 }
 
+impl Classify for Invalid {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Input
+    }
+}
+
 impl Spec {
-    /// With one-byte transactions, and datagrams that fill a usual Ethernet frame.
+    /// With transactions of one byte each way, and the test's own defaults.
     pub fn new(test: Test, duration: Duration) -> Self {
-        let message = match test {
-            Test::TcpStream => 128 << 10,
-            Test::Icmp => 56,
-            _ => 1472,
-        };
         Self {
             test,
             duration_us: micros(duration),
@@ -203,8 +89,8 @@ impl Spec {
             flows: 1,
             request: 1,
             response: 1,
-            message,
-            rate: (test == Test::Icmp).then_some(100.0),
+            message: test.default_message().unwrap_or(ETHERNET_PAYLOAD),
+            rate: test.default_rate().map(f64::from),
             direction: Direction::Up,
             socket_buffer: None,
             busy_poll_us: None,
@@ -223,19 +109,17 @@ impl Spec {
     /// [`Invalid`]
     pub fn check(&self) -> Result<(), Invalid> {
         let test = self.test;
-        if !(SHORTEST..=LONGEST).contains(&self.duration()) || self.warmup() > LONGEST {
+        let lasts = MIN_DURATION..=MAX_DURATION;
+        if !lasts.contains(&self.duration()) || self.warmup() > MAX_DURATION {
             return Err(Invalid::Duration);
         }
-        if !(1..=MOST_FLOWS).contains(&self.flows) {
+        if !(1..=MAX_FLOWS).contains(&self.flows) {
             return Err(Invalid::Flows);
         }
-        if test == Test::Icmp && self.flows != 1 {
-            return Err(Invalid::OneFlow);
+        if self.flows > test.max_flows() {
+            return Err(Invalid::OneFlow { test });
         }
-        let most = match test.datagrams() {
-            true => LARGEST_DATAGRAM,
-            false => LARGEST_MESSAGE,
-        };
+        let most = test.max_size();
         let sizes = match test.has_messages() {
             true => [("a message", self.message); 2],
             false => [("a request", self.request), ("a response", self.response)],
@@ -248,12 +132,11 @@ impl Spec {
         if self.rate.is_some_and(|rate| !(rate > 0.0 && rate <= 1e9)) {
             return Err(Invalid::Rate);
         }
-        if self.rate.is_some() && matches!(test, Test::TcpStream | Test::UdpRate) {
+        if self.rate.is_some() && !test.takes_rate() {
             return Err(Invalid::NoRate { test });
         }
-        let polls = 1..=LONGEST_POLL_US;
-        let polled = self.busy_poll_us;
-        if polled.is_some_and(|us| test == Test::Icmp || !polls.contains(&us)) {
+        let polls = |us| test.can_busy_poll() && (1..=MAX_POLL_US).contains(&us);
+        if self.busy_poll_us.is_some_and(|us| !polls(us)) {
             return Err(Invalid::BusyPoll { test });
         }
         if self.direction == Direction::Down && !test.streams() {
@@ -263,36 +146,17 @@ impl Spec {
     }
 }
 
-fn micros(duration: Duration) -> u64 {
+pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test::{MAX_DATAGRAM, MAX_MESSAGE};
 
     #[test]
-    fn an_option_that_means_nothing_is_told() {
-        let all = Given {
-            reverse: true,
-            request: true,
-            response: true,
-            message: true,
-        };
-        let idle = |option| Err(Invalid::Idle { option });
-        assert_eq!(all.check(&[Test::TcpRr, Test::TcpStream]), Ok(()));
-        assert_eq!(all.check(&[Test::TcpRr]), idle("--reverse"));
-        assert_eq!(all.check(&[Test::UdpRate]), idle("--request"));
-        let message = Given {
-            message: true,
-            ..Given::default()
-        };
-        assert_eq!(message.check(&[Test::TcpCrr]), idle("--message"));
-        assert_eq!(message.check(&[Test::Icmp]), Ok(()));
-    }
-
-    #[test]
-    fn every_test_is_valid_as_it_comes_and_absurd_ones_are_refused() {
+    fn defaults_are_valid_and_absurd_values_refused() {
         let second = Duration::from_secs(1);
         for test in Test::ALL {
             Spec::new(test, second).check().unwrap();
@@ -315,20 +179,23 @@ mod tests {
         );
         assert_eq!(refused(TcpRr, |spec| spec.flows = 0), Invalid::Flows);
         assert_eq!(refused(TcpRr, |spec| spec.flows = 257), Invalid::Flows);
-        assert_eq!(refused(Icmp, |spec| spec.flows = 2), Invalid::OneFlow);
+        assert_eq!(
+            refused(Icmp, |spec| spec.flows = 2),
+            Invalid::OneFlow { test: Icmp }
+        );
         let large = |what, most| Invalid::Size { what, most };
-        let most = LARGEST_MESSAGE;
+        let most = MAX_MESSAGE;
         assert_eq!(
             refused(TcpRr, |spec| spec.response = 0),
             large("a response", most)
         );
         assert_eq!(
-            refused(TcpCrr, |spec| spec.request = LARGEST_MESSAGE + 1),
+            refused(TcpCrr, |spec| spec.request = MAX_MESSAGE + 1),
             large("a request", most)
         );
         assert_eq!(
-            refused(UdpStream, |spec| spec.message = LARGEST_DATAGRAM + 1),
-            large("a message", LARGEST_DATAGRAM)
+            refused(UdpStream, |spec| spec.message = MAX_DATAGRAM + 1),
+            large("a message", MAX_DATAGRAM)
         );
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let mut spec = Spec::new(UdpRr, second);
@@ -340,7 +207,7 @@ mod tests {
             Invalid::NoRate { test: TcpStream }
         );
         for test in [Icmp, TcpRr] {
-            let polls = |spec: &mut Spec| spec.busy_poll_us = Some(LONGEST_POLL_US + 1);
+            let polls = |spec: &mut Spec| spec.busy_poll_us = Some(MAX_POLL_US + 1);
             assert_eq!(refused(test, polls), Invalid::BusyPoll { test });
         }
         assert_eq!(

@@ -1,21 +1,22 @@
-//! A word that both ends know: the client shows that it knows it without saying it.
+//! A secret that both ends know. The client proves that it knows it without sending it.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// What the server asks with, in bytes.
-pub(crate) const CHALLENGE: usize = 32;
-/// Keeps an answer from being one to anything else.
-const PURPOSE: &str = "lowroad netbench 1 token";
-/// Shorter words are guessed.
-const SHORTEST: usize = 8;
+use datapath::{Classify, ErrorClass};
 
-/// Of a challenge.
+/// The size of the server's challenge, in bytes.
+pub(crate) const CHALLENGE: usize = 32;
+/// Separates these answers from those of other protocols.
+const PURPOSE: &str = "lowroad netbench 1 token";
+/// Shorter secrets can be guessed.
+const MIN_LENGTH: usize = 8;
+
 pub(crate) type Challenge = [u8; CHALLENGE];
 
-/// What both ends know.
+/// The key that is derived from the secret.
 #[derive(Clone)]
 pub struct Token([u8; 32]);
 
@@ -25,8 +26,14 @@ pub enum TokenError {
     Io { path: PathBuf, cause: io::Error },
     #[error("{}: others can read the token; chmod 600 it", .0.display())]
     Open(PathBuf),
-    #[error("{}: a token has at least {SHORTEST} characters", .0.display())]
+    #[error("{}: a token has at least {MIN_LENGTH} characters", .0.display())]
     Short(PathBuf),
+}
+
+impl Classify for TokenError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Input
+    }
 }
 
 impl Token {
@@ -44,7 +51,7 @@ impl Token {
         }
         let text = fs::read_to_string(path).map_err(io)?;
         let word = text.lines().next().unwrap_or_default().trim();
-        if word.len() < SHORTEST {
+        if word.len() < MIN_LENGTH {
             return Err(TokenError::Short(path.to_owned()));
         }
         Ok(Self::of(word))
@@ -58,7 +65,7 @@ impl Token {
         *blake3::keyed_hash(&self.0, challenge).as_bytes()
     }
 
-    /// The time taken does not tell where it differs.
+    /// Takes the same time wherever the answer differs.
     pub(crate) fn answers(&self, challenge: &Challenge, answer: &[u8; 32]) -> bool {
         blake3::keyed_hash(&self.0, challenge) == *answer
     }
@@ -75,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_of_one_token_to_one_challenge() {
+    fn answer_fits_one_token_and_challenge() {
         let (token, other) = (Token::of("a long word"), Token::of("another word"));
         let answer = token.answer(&[1; 32]);
         assert!(token.answers(&[1; 32], &answer));

@@ -39,7 +39,7 @@ impl TcVia {
 
 /// An attached program. Dropping it detaches the program.
 #[derive(Debug)]
-pub struct Attached {
+pub struct Attachment {
     pub ifindex: u32,
     how: How,
 }
@@ -51,7 +51,7 @@ enum How {
     Clsact { _filter: Filter },
 }
 
-impl Attached {
+impl Attachment {
     /// Where and how: `native`, `generic`, `tcx`, `tc-clsact`.
     pub fn mode(&self) -> &'static str {
         match &self.how {
@@ -84,7 +84,7 @@ impl Attached {
 ///
 /// `mode` is `Native`, `Generic` or `Offload`. A device that has an XDP program already is refused: two
 /// cannot share it.
-pub fn xdp(program: BorrowedFd<'_>, ifindex: u32, mode: XdpMode) -> Result<Attached, Error> {
+pub fn xdp(program: BorrowedFd<'_>, ifindex: u32, mode: XdpMode) -> Result<Attachment, Error> {
     let link = Netlink::new()?.link_by_index(ifindex)?;
     if let (Some(mode), Some(program)) = (link.xdp, link.xdp_program) {
         return Err(Error::XdpTaken {
@@ -116,7 +116,7 @@ pub fn xdp(program: BorrowedFd<'_>, ifindex: u32, mode: XdpMode) -> Result<Attac
         },
         cause,
     })?;
-    Ok(Attached {
+    Ok(Attachment {
         ifindex,
         how: How::Xdp { mode, link: fd },
     })
@@ -129,10 +129,10 @@ pub fn tc(
     ifindex: u32,
     direction: Direction,
     via: TcVia,
-) -> Result<Attached, Error> {
+) -> Result<Attachment, Error> {
     if via == TcVia::Clsact {
         let filter = Filter::attach(program, ifindex, direction)?;
-        return Ok(Attached {
+        return Ok(Attachment {
             ifindex,
             how: How::Clsact { _filter: filter },
         });
@@ -148,7 +148,7 @@ pub fn tc(
             },
             cause,
         })?;
-    Ok(Attached {
+    Ok(Attachment {
         ifindex,
         how: How::Tcx { _link: link },
     })

@@ -23,7 +23,8 @@ const PREFIX: &str = "lowroad-";
 const PRIORITY: u32 = 0x10ad;
 /// `ETH_P_ALL`, as it travels.
 const ALL_PROTOCOLS: u16 = 3_u16.to_be();
-const MOST_FILTERS: u32 = 64;
+/// Our filters on one side of a device are limited to this number.
+const MAX_FILTERS: u32 = 64;
 
 /// The qdiscs that this process made, as (namespace, device): the last filter of ours takes its
 /// qdisc along, and one that was there before stays.
@@ -59,7 +60,7 @@ impl Filter {
         if make_qdisc(&mut netlink, ifindex)? {
             qdiscs.insert((namespace, ifindex));
         }
-        for handle in 1..=MOST_FILTERS {
+        for handle in 1..=MAX_FILTERS {
             let place = Place {
                 ifindex,
                 direction,
@@ -84,7 +85,7 @@ impl Filter {
             }
         }
         Err(Error::refused(
-            format!("adding a filter to interface {ifindex}, which has {MOST_FILTERS} of ours"),
+            format!("adding a filter to interface {ifindex}, which has {MAX_FILTERS} of ours"),
             std::io::Error::from_raw_os_error(libc::EEXIST),
         ))
     }

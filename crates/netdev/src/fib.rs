@@ -1,13 +1,13 @@
 //! From a destination address to a frame that can be sent: route, device and neighbour together.
 //!
-//! It reads the kernel's tables once per call; keeping the answer current belongs to `keeper`.
+//! It reads the kernel's tables once per call; `NextHopTracker` keeps the answer current.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
 use crate::neighbour::NeighbourState;
-use crate::{Error, Link, Lookup, Netlink, NextHop, Unresolved};
+use crate::{Error, Link, Lookup, Netlink, NextHop, UnresolvedReason};
 
 /// An address to send to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -75,7 +75,10 @@ impl Fib {
             Ok(lookup) => lookup,
             Err(error) if error.errno() == Some(libc::ENODEV) => {
                 let ifindex = ifindex.unwrap_or_default();
-                return Ok(unresolved(Some(ifindex), Unresolved::LinkDown { ifindex }));
+                return Ok(unresolved(
+                    Some(ifindex),
+                    UnresolvedReason::LinkDown { ifindex },
+                ));
             }
             Err(error) if is_unreachable(&error) => {
                 return self.no_route(ifindex.or(before));
@@ -88,7 +91,7 @@ impl Fib {
             Err(error) => return Err(error),
         };
         if lookup.local || link.loopback {
-            return Ok(unresolved(Some(link.index), Unresolved::Local));
+            return Ok(unresolved(Some(link.index), UnresolvedReason::Local));
         }
         if !link.carrier {
             return Ok(link_down(link.index));
@@ -120,7 +123,7 @@ impl Fib {
         let usable = neighbour.as_ref().filter(|neighbour| neighbour.usable());
         let next_hop = match usable.and_then(|neighbour| neighbour.mac) {
             Some(mac) => ready(address, lookup, link, mac),
-            None => NextHop::Unresolved(Unresolved::NoNeighbour {
+            None => NextHop::Unresolved(UnresolvedReason::NoNeighbour {
                 ifindex: link.index,
                 gateway,
             }),
@@ -142,7 +145,7 @@ impl Fib {
                 Err(error) => return Err(error),
             }
         }
-        Ok(unresolved(ifindex, Unresolved::NoRoute))
+        Ok(unresolved(ifindex, UnresolvedReason::NoRoute))
     }
 }
 
@@ -183,7 +186,7 @@ fn ready(address: IpAddr, lookup: &Lookup, link: &Link, mac: [u8; 6]) -> NextHop
     }
 }
 
-fn unresolved(ifindex: Option<u32>, why: Unresolved) -> Resolution {
+fn unresolved(ifindex: Option<u32>, why: UnresolvedReason) -> Resolution {
     Resolution {
         next_hop: NextHop::Unresolved(why),
         ifindex,
@@ -193,7 +196,7 @@ fn unresolved(ifindex: Option<u32>, why: Unresolved) -> Resolution {
 }
 
 fn link_down(ifindex: u32) -> Resolution {
-    unresolved(Some(ifindex), Unresolved::LinkDown { ifindex })
+    unresolved(Some(ifindex), UnresolvedReason::LinkDown { ifindex })
 }
 
 /// The answers to a lookup that finds no usable route; EINVAL is a blackhole's.

@@ -29,9 +29,9 @@ use read::Reader;
 const GROUPS: [u32; 9] = [1, 3, 5, 7, 8, 9, 11, 19, 32];
 /// The kernel fills at most 32 KiB of a dump at a time.
 const DATAGRAM_BYTES: usize = 64 << 10;
-/// Room for what a routing daemon changes while changes are carried out: the kernel charges about
-/// 1 KiB for a message.
-pub const ROOM: usize = 128 << 20;
+/// Receive buffer for the changes that a routing daemon makes while earlier ones are applied, in bytes:
+/// the kernel charges about 1 KiB for a message.
+pub const RECV_BUFFER_BYTES: usize = 128 << 20;
 
 /// A table of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl std::fmt::Debug for Monitor {
 }
 
 impl Monitor {
-    /// Collects changes from now on, in `room` bytes of the kernel's memory, as [`ROOM`].
+    /// Collects changes from now on, in a receive buffer of `room` bytes ([`RECV_BUFFER_BYTES`]).
     ///
     /// # Errors
     /// No netlink.

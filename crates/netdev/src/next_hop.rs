@@ -16,12 +16,12 @@ pub enum NextHop {
         /// The address the kernel would send from.
         source: IpAddr,
     },
-    Unresolved(Unresolved),
+    Unresolved(UnresolvedReason),
 }
 
-/// Why a destination cannot be reached by a ready frame.
+/// Why a next hop has no frame header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Unresolved {
+pub enum UnresolvedReason {
     NoRoute,
     /// The route is known, its gateway's link-layer address is not (yet).
     NoNeighbour {

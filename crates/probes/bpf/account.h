@@ -45,8 +45,6 @@ struct account {
 	__u64 ns[ACCOUNT_GROUPS][ACCOUNT_STATES];
 };
 
-_Static_assert(sizeof(struct account) == 1112, "account::raw");
-
 /* Gives the time since the last event to the state it was spent in. */
 static __always_inline void account_charge(struct account *account, __u64 now)
 {

@@ -89,13 +89,6 @@ struct departure {
 	__u32 zero;
 };
 
-_Static_assert(sizeof(struct stamp) == 16, "delay::raw");
-_Static_assert(sizeof(struct endpoint) == 32, "delay::raw");
-_Static_assert(sizeof(struct tally) == 64, "delay::raw");
-_Static_assert(sizeof(struct arrival) == 40, "delay::raw");
-_Static_assert(sizeof(struct device) == 48, "delay::raw");
-_Static_assert(sizeof(struct departure) == 16, "delay::raw");
-
 const volatile __u32 match_key = DELAY_KEY_LOWROAD;
 const volatile __u32 run;
 const volatile __u32 flow_count = 1;

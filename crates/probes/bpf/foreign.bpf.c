@@ -26,10 +26,6 @@ struct occupancy {
 	char comm[16];
 };
 
-_Static_assert(sizeof(struct occupant) == 24, "foreign::raw");
-_Static_assert(sizeof(struct place) == 8, "foreign::place_of");
-_Static_assert(sizeof(struct occupancy) == 24, "foreign::raw");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);

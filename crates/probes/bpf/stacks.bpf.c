@@ -16,8 +16,6 @@ struct stack_key {
 	char comm[16];
 };
 
-_Static_assert(sizeof(struct stack_key) == 32, "stacks::raw");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
 	__uint(max_entries, 16384);

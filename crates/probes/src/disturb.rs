@@ -3,16 +3,15 @@
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use netdev::attach::{self, Attached, Direction};
+use netdev::attach::{self, Attachment, Direction};
+use netdev::requirement;
 
 use crate::Error;
-use crate::delay::Point;
-use crate::error::check_privileges;
+use crate::delay::{Point, REQUIREMENTS};
 
 bpf::skeleton!(mod skel = "disturb");
 
-/// What happens to packets of ours.
+/// The disturbance of our packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disturbance {
     /// Each is held up this long, in nanoseconds (at most 1 ms).
@@ -23,26 +22,26 @@ pub enum Disturbance {
 
 /// An attached disturbance. Dropping it detaches it.
 #[derive(Debug)]
-pub struct Disturb(#[expect(dead_code, reason = "held for its drop")] Attached);
+pub struct DisturbanceLink(#[expect(dead_code, reason = "held for its drop")] Attachment);
 
-impl Disturb {
+impl DisturbanceLink {
     /// Disturbs packets that arrive at `point`, before every tc program attached later.
     ///
     /// # Errors
     /// [`Error::Missing`] without the privileges, and whatever the kernel refuses.
     pub fn attach(point: &Point, disturbance: Disturbance) -> Result<Self, Error> {
-        check_privileges()?;
+        requirement::check(REQUIREMENTS)?;
         let mut storage = MaybeUninit::uninit();
-        let mut open = skel::DisturbSkelBuilder::default()
-            .open(&mut storage)
-            .map_err(Error::bpf("opening the disturbance"))?;
-        if let Some(knobs) = open.maps.rodata_data.as_deref_mut() {
-            match disturbance {
-                Disturbance::Delay(ns) => knobs.delay_ns = ns.min(1_000_000),
-                Disturbance::LoseEvery(packets) => knobs.lose_every = packets,
+        let builder = skel::DisturbSkelBuilder::default();
+        let skel = bpf::load(builder, &mut storage, "the disturbance", |open| {
+            if let Some(knobs) = open.maps.rodata_data.as_deref_mut() {
+                match disturbance {
+                    Disturbance::Delay(ns) => knobs.delay_ns = ns.min(1_000_000),
+                    Disturbance::LoseEvery(packets) => knobs.lose_every = packets,
+                }
             }
-        }
-        let skel = open.load().map_err(Error::bpf("loading the disturbance"))?;
+            Ok::<_, Error>(())
+        })?;
         let program = skel.progs.disturb.as_fd();
         let attach = || attach::tc(program, point.ifindex, Direction::Ingress, attach::tc_via());
         Ok(Self(point.namespace.run(attach)??))
@@ -51,6 +50,8 @@ impl Disturb {
 
 #[cfg(test)]
 mod tests {
+    use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+
     use super::*;
 
     #[test]

@@ -2,12 +2,12 @@
 
 use datapath::Missing;
 
-/// What a probe could not do.
+/// An error of a probe.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// This machine cannot run it (exit code 3).
     #[error("{}; {}", .0.what, .0.remedy)]
-    Missing(Missing),
+    Missing(#[from] Missing),
     /// The configuration asks for something no machine can do (exit code 2).
     #[error("{0}")]
     Config(String),
@@ -24,21 +24,22 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn bpf(action: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> Self {
-        |cause| Self::Bpf {
+    /// For `map_err` of libbpf and of `bpf`, whose own words for the attempt are dropped.
+    pub(crate) fn bpf<E: Into<libbpf_rs::Error>>(
+        action: impl Into<String>,
+    ) -> impl FnOnce(E) -> Self {
+        |error| Self::Bpf {
             action: action.into(),
-            cause,
+            cause: error.into(),
         }
     }
 }
 
-/// Why no program can be loaded at all, asked before the first one is.
-pub(crate) fn check_privileges() -> Result<(), Error> {
-    if nix::unistd::geteuid().is_root() {
-        return Ok(());
+impl From<bpf::Error> for Error {
+    fn from(error: bpf::Error) -> Self {
+        Self::Bpf {
+            action: error.what,
+            cause: error.source,
+        }
     }
-    Err(Error::Missing(Missing::new(
-        "probes need CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN",
-        "run with sudo",
-    )))
 }

@@ -7,11 +7,27 @@ pub mod account;
 pub mod delay;
 pub mod disturb;
 mod error;
-pub mod foreign;
+pub mod occupancy;
 pub mod programs;
 pub mod ps;
-mod raw;
 pub mod receiver;
 pub mod stacks;
 
 pub use error::Error;
+
+use netdev::requirement::Requirement;
+use sys::caps::Capability;
+
+/// What each probe needs of a machine, by the name that `lowroad doctor` prints.
+pub const REQUIREMENTS: &[(&str, &[Requirement])] = &[
+    ("delay", delay::REQUIREMENTS),
+    ("cpu", TRACING),
+    ("stacks", stacks::REQUIREMENTS),
+    ("foreign", TRACING),
+];
+
+/// What programs at tracepoints need.
+pub(crate) const TRACING: &[Requirement] = &[
+    Requirement::TypeInformation,
+    Requirement::Capabilities(&[Capability::Bpf, Capability::Perfmon]),
+];

@@ -34,7 +34,7 @@ impl Timing {
         // SAFETY: takes no pointer; the descriptor it returns is nobody else's.
         let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
         if fd < 0 {
-            let source = std::io::Error::from_raw_os_error(-fd).into();
+            let source = std::io::Error::from_raw_os_error(-fd);
             return Err(Error::bpf("timing BPF programs")(source));
         }
         Ok(Self {
@@ -63,7 +63,7 @@ pub fn programs() -> Vec<ProgramRun> {
         .collect()
 }
 
-/// What each program ran between two lists; those that did not are left out.
+/// The run time of each program between two lists. Programs that did not run are left out.
 pub fn ran_between(before: &[ProgramRun], after: &[ProgramRun]) -> Vec<ProgramRun> {
     after
         .iter()

@@ -13,8 +13,7 @@ use crate::Error;
 /// When there is no such process.
 pub fn cpu_ns(pid: u32) -> Result<u64, Error> {
     let action = || format!("reading the CPU time of process {pid}");
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))
-        .map_err(|source| Error::bpf(action())(source.into()))?;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(Error::bpf(action()))?;
     let ticks = parse(&stat).ok_or_else(|| Error::Config(action()))?;
     let hertz = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)
         .ok()

@@ -19,7 +19,7 @@ use crate::Error;
 #[derive(Debug)]
 pub struct Receiver {
     progress: Arc<Progress>,
-    thread: Option<JoinHandle<io::Result<Received>>>,
+    thread: Option<JoinHandle<io::Result<ReceiverReport>>>,
 }
 
 #[derive(Debug, Default)]
@@ -28,9 +28,9 @@ struct Progress {
     received: AtomicU64,
 }
 
-/// What an application got. received = unique + duplicates + foreign.
+/// What an application received. received = unique + duplicates + foreign.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Received {
+pub struct ReceiverReport {
     pub received: u64,
     pub unique: u64,
     pub duplicates: u64,
@@ -47,18 +47,18 @@ pub struct Received {
 }
 
 impl Receiver {
-    /// How soon the thread sees that it should stop.
+    /// The interval at which the thread checks whether it should stop.
     const CHECK: Duration = Duration::from_millis(20);
 
     /// Receives on `socket` packets of `run` and `flow` with sequence numbers below `capacity`.
     pub fn start(socket: UdpSocket, run: u32, flow: u32, capacity: u32) -> Result<Self, Error> {
-        let failed = |source: io::Error| Error::bpf("starting a receiver")(source.into());
+        let failed = |source: io::Error| Error::bpf("starting a receiver")(source);
         socket.set_read_timeout(Some(Self::CHECK)).map_err(failed)?;
         let progress = Arc::new(Progress::default());
         let seen = Arc::clone(&progress);
         let thread = thread::Builder::new()
             .name("receiver".into())
-            .spawn(move || receive(&socket, &seen, &mut Count::new(run, flow, capacity)))
+            .spawn(move || receive(&socket, &seen, &mut Counter::new(run, flow, capacity)))
             .map_err(failed)?;
         Ok(Self {
             progress,
@@ -85,13 +85,13 @@ impl Receiver {
     ///
     /// # Errors
     /// When the socket failed.
-    pub fn stop(mut self) -> Result<Received, Error> {
-        self.halt()
-            .unwrap_or_else(|| Ok(Received::default()))
-            .map_err(|source| Error::bpf("receiving")(source.into()))
+    pub fn stop(mut self) -> Result<ReceiverReport, Error> {
+        self.join()
+            .unwrap_or_else(|| Ok(ReceiverReport::default()))
+            .map_err(Error::bpf("receiving"))
     }
 
-    fn halt(&mut self) -> Option<io::Result<Received>> {
+    fn join(&mut self) -> Option<io::Result<ReceiverReport>> {
         self.progress.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take()?;
         Some(
@@ -104,11 +104,11 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        let _ = self.halt();
+        let _ = self.join();
     }
 }
 
-impl Received {
+impl ReceiverReport {
     /// Packets that did not arrive: unique + missing = sent.
     pub fn missing(&self, sent: u64) -> u64 {
         sent.saturating_sub(self.unique)
@@ -133,7 +133,11 @@ impl Received {
     }
 }
 
-fn receive(socket: &UdpSocket, progress: &Progress, count: &mut Count) -> io::Result<Received> {
+fn receive(
+    socket: &UdpSocket,
+    progress: &Progress,
+    count: &mut Counter,
+) -> io::Result<ReceiverReport> {
     let mut payload = vec![0; 65_536];
     while !progress.stop.load(Ordering::Relaxed) {
         match socket.recv(&mut payload) {
@@ -152,22 +156,22 @@ fn receive(socket: &UdpSocket, progress: &Progress, count: &mut Count) -> io::Re
     Ok(std::mem::take(&mut count.received))
 }
 
-struct Count {
+struct Counter {
     run: u32,
     flow: u32,
     seen: Vec<bool>,
     next: usize,
-    received: Received,
+    received: ReceiverReport,
 }
 
-impl Count {
+impl Counter {
     fn new(run: u32, flow: u32, capacity: u32) -> Self {
         Self {
             run,
             flow,
             seen: vec![false; capacity as usize],
             next: 0,
-            received: Received::default(),
+            received: ReceiverReport::default(),
         }
     }
 
@@ -218,8 +222,8 @@ mod tests {
     }
 
     #[test]
-    fn every_packet_is_counted_once_as_what_it_is() {
-        let mut count = Count::new(7, 1, 10);
+    fn every_packet_is_classified_once() {
+        let mut count = Counter::new(7, 1, 10);
         for sequence in [0, 2, 1, 2, 9] {
             count.packet(&payload(7, 1, sequence), 2_000);
         }

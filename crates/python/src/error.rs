@@ -1,6 +1,7 @@
 //! Errors in Python's terms: the classes of `lowroad.errors`, with the message that the command prints.
 
 use datapath::Missing;
+use features::model::Error as ModelError;
 use features::pcap::Fault;
 use features::stream::Error as StreamError;
 use pyo3::prelude::*;
@@ -27,6 +28,16 @@ pub(crate) fn of_datapath(py: Python<'_>, who: &str, error: &datapath::Error) ->
         datapath::Error::Missing(what) => missing(py, who, what),
         datapath::Error::Plan(what) => input(py, what),
         datapath::Error::Failed { .. } => failed(py, error),
+    }
+}
+
+pub(crate) fn of_model(py: Python<'_>, error: &ModelError) -> PyErr {
+    match error {
+        ModelError::Missing {
+            model,
+            missing: what,
+        } => missing(py, model, what),
+        error => input(py, error),
     }
 }
 

@@ -4,7 +4,6 @@ use std::fmt::Display;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
-use control::units::Span;
 use features::Options;
 use features::dissect::Tunnels;
 use features::filter::{Rate, Rules, Selection, Tier, Unit, WrongRule};
@@ -14,19 +13,20 @@ use features::schema::Schema;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
+use units::Span;
 
 use crate::error::input;
 
-/// First packets of a flow that can be kept one by one.
-const MOST_STEPS: usize = 32;
-/// Bytes of each packet's payload that can be among its bits.
-const MOST_PAYLOAD: usize = 1500;
+/// Packets at the beginning of a flow that can have columns of their own.
+const MAX_STEPS: usize = 32;
+/// Payload bytes of a packet that can be among its bits.
+const MAX_PAYLOAD_BYTES: usize = 1500;
 /// Threads that can share a capture.
-const MOST_THREADS: u32 = 256;
-/// What sleeps less does little else.
-const LEAST_TIMER: Duration = Duration::from_micros(100);
+const MAX_THREADS: u32 = 256;
+/// Shorter sleeps would cost more than they save.
+const MIN_TIMER: Duration = Duration::from_micros(100);
 
-/// What a live capture is told besides.
+/// Options that only a live capture has.
 pub(crate) struct How {
     pub(crate) duration: Option<Duration>,
     pub(crate) direction: Direction,
@@ -38,7 +38,7 @@ pub(crate) struct How {
 }
 
 impl How {
-    /// Of a dictionary that has them all.
+    /// Reads a dictionary that has them all.
     pub(crate) fn of(asked: &Bound<'_, PyDict>) -> PyResult<Self> {
         let workers = value(asked, "workers", |value| {
             optional(value, |of| within(of, 1, usize::MAX))
@@ -60,7 +60,7 @@ impl How {
 
 /// Threads for a capture.
 pub(crate) fn threads(asked: &Bound<'_, PyAny>) -> PyResult<Option<NonZeroU32>> {
-    let threads = optional(asked, |asked| within(asked, 1, MOST_THREADS));
+    let threads = optional(asked, |asked| within(asked, 1, MAX_THREADS));
     let threads = threads.map_err(|error| named("threads", &error, asked.py()))?;
     Ok(threads.and_then(NonZeroU32::new))
 }
@@ -99,8 +99,8 @@ fn wakeup(value: &Bound<'_, PyAny>) -> PyResult<Wakeup> {
         Ok("adaptive") => Ok(Wakeup::Adaptive),
         Ok("every") => Ok(Wakeup::Every),
         _ => match duration(value)? {
-            time if time < LEAST_TIMER => {
-                let what = format!("must be {LEAST_TIMER:?} or more");
+            time if time < MIN_TIMER => {
+                let what = format!("must be {MIN_TIMER:?} or more");
                 Err(input(value.py(), &what))
             }
             time => Ok(Wakeup::Timer(time)),
@@ -108,20 +108,21 @@ fn wakeup(value: &Bound<'_, PyAny>) -> PyResult<Wakeup> {
     }
 }
 
-/// What was asked for, everything else as the command line has it by default.
+/// Options from a dictionary; an option that it lacks has the command line's default.
 pub(crate) fn options(
     asked: &Bound<'_, PyDict>,
     schema: &Schema,
     max_pps: Option<NonZeroU32>,
 ) -> PyResult<Options> {
-    let mut all = Asked::default();
-    all.rules.most_per_second = max_pps;
+    let mut builder = OptionsBuilder::default();
+    builder.rules.most_per_second = max_pps;
     for (name, value) in asked {
         let name: String = name.extract()?;
-        all.set(&name, &value)
+        builder
+            .set(&name, &value)
             .map_err(|error| named(&name, &error, asked.py()))?;
     }
-    let options = all.options(asked.py())?;
+    let options = builder.build(asked.py())?;
     let refuse = |what: &str| Err(input(asked.py(), &format!("{}: {what}", schema.name)));
     if options.limits.early_packets.is_some() && schema.flow_columns().is_none() {
         return refuse("has a row for each packet; early asks for rows about flows");
@@ -133,14 +134,14 @@ pub(crate) fn options(
 }
 
 #[derive(Default)]
-struct Asked {
+struct OptionsBuilder {
     options: Options,
     rules: Rules,
     ignore_tcp_end: bool,
     sampled: bool,
 }
 
-impl Asked {
+impl OptionsBuilder {
     fn set(&mut self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let Options { timers, limits, .. } = &mut self.options;
         match name {
@@ -151,10 +152,10 @@ impl Asked {
             "active_gap" => timers.gaps.active_ns = signed(value)?.unsigned_abs(),
             "tunnels" => self.options.tunnels = tunnels(value)?,
             "by_vlan" => self.options.by_vlan = value.extract()?,
-            "splt" => limits.steps = within(value, 0, MOST_STEPS)?,
+            "splt" => limits.steps = within(value, 0, MAX_STEPS)?,
             "early" if value.is_none() => limits.early_packets = None,
             "early" => limits.early_packets = Some(within(value, 1, u64::MAX)?),
-            "payload_bytes" => limits.payload_bytes = within(value, 0, MOST_PAYLOAD)?,
+            "payload_bytes" => limits.payload_bytes = within(value, 0, MAX_PAYLOAD_BYTES)?,
             "max_flows" => limits.most_flows = within(value, 1, u32::MAX as usize)?,
             _ => return self.select(name, value),
         }
@@ -190,7 +191,7 @@ impl Asked {
         Ok(())
     }
 
-    fn options(self, py: Python<'_>) -> PyResult<Options> {
+    fn build(self, py: Python<'_>) -> PyResult<Options> {
         let mut options = self.options;
         if self.ignore_tcp_end {
             options.timers.linger_ns = None;

@@ -13,24 +13,24 @@ use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use features::live::Plan;
+use features::model::{Classifier, Search};
 use features::pcap::{self, Fault, Progress, Run};
 use features::saved::SavedRows;
 use features::sink::{Nowhere, Scorer};
 use features::stream::{CaptureStream, Error, LiveHandle, LiveStream, Next, SavedStream};
-use inference::Classifier;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 use serde_json::json;
 
 use crate::batch::Batch;
-use crate::error::{failed, input, of_datapath, of_stream};
+use crate::error::{failed, input, of_datapath, of_model, of_stream};
 use crate::machine::{datapath, find_without};
 use crate::options::{self, How, options};
 
 /// By which a capsule is known to hold a stream.
 pub(crate) const C_STREAM: &std::ffi::CStr = c"arrow_array_stream";
-/// Between two looks for signals.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// Time between two checks for signals.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Rows as they come.
 #[pyclass(frozen, module = "lowroad._native")]
@@ -108,8 +108,9 @@ pub(crate) fn score(
     partial: bool,
     asked: &Bound<'_, PyDict>,
 ) -> PyResult<Stream> {
-    let model = py.detach(|| Classifier::load(&model));
-    let model = model.map_err(|error| input(py, &error))?;
+    let search = beside_library(py)?;
+    let model = py.detach(|| Classifier::load(&model, &search));
+    let model = model.map_err(|error| of_model(py, &error))?;
     if SavedRows::is_named_so(&path) {
         let for_captures = schema.is_some() || !without.is_empty() || !threads.is_none();
         if for_captures || !asked.is_empty() {
@@ -128,6 +129,12 @@ pub(crate) fn score(
     let scorer = model.scorer(&run.arrow_schema());
     let scorer = scorer.map_err(|error| input(py, &error))?;
     Stream::of_capture(py, path, run, threads, Some(scorer), partial)
+}
+
+/// The wheel has the program that evaluates ONNX beside this library.
+fn beside_library(py: Python<'_>) -> PyResult<Search> {
+    let library = py.import("lowroad._native")?.getattr("__file__")?;
+    Ok(Search::in_folder_of(&library.extract::<PathBuf>()?))
 }
 
 impl Stream {
@@ -247,7 +254,7 @@ impl Stream {
     /// The next batch; none at the end.
     fn pull(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
         loop {
-            match py.detach(|| self.0.next_within(PATIENCE)) {
+            match py.detach(|| self.0.next_within(SIGNAL_INTERVAL)) {
                 Ok(Next::Batch(batch)) => return Ok(Some(Batch(batch))),
                 Ok(Next::End) => return Ok(None),
                 Ok(Next::Pending) => py.check_signals()?,
@@ -374,7 +381,7 @@ impl Iterator for Reader {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let raised = match self.0.next_within(PATIENCE) {
+            let raised = match self.0.next_within(SIGNAL_INTERVAL) {
                 Ok(Next::Batch(batch)) => return Some(Ok(batch)),
                 Ok(Next::End) => return None,
                 Ok(Next::Pending) => Python::try_attach(|py| py.check_signals())?.err(),

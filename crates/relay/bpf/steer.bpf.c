@@ -6,12 +6,16 @@
 #include "vmlinux.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
+#include "lowroad/export.h"
 #include "lowroad/license.h"
 
 typedef struct xdp_md context;
 
 #include "copy.h"
 #include "tag.h"
+
+EXPORT_STRUCT(copy);
+EXPORT_STRUCT(tag);
 
 #define MAX_SOCKETS 1024
 

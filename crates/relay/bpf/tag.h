@@ -20,7 +20,6 @@ struct tag {
 	__u32 stream;
 };
 
-/* Userspace reads it too: src/af_xdp/tag.rs. */
 _Static_assert(sizeof(struct tag) == 24, "a multiple of 4, below the 32 bytes every driver has");
 
 struct {

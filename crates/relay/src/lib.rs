@@ -21,7 +21,7 @@ pub enum Relay {}
 impl datapath::Job for Relay {
     type Plan = plan::Plan;
     type Counters = counters::Counters;
-    type Ended = counters::Counters;
+    type Summary = counters::Counters;
     type FastPath = dyn handover::FastPath;
 }
 

@@ -1,6 +1,6 @@
 //! What a datapath is asked to do: streams with resolved subscribers.
 //!
-//! The relay core makes plans from configuration, control requests and the neighbour keeper; a
+//! The relay core makes plans from configuration, control requests and the next-hop tracker; a
 //! datapath only carries them out, so that every datapath sends the same packets:
 //!
 //! - payload: as it arrived. VLAN tags, IPv4 options and IPv6 extension headers are not sent on.
@@ -20,7 +20,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use netdev::{NextHop, Unresolved};
+use netdev::{NextHop, UnresolvedReason};
 
 use crate::counters::DropReason;
 
@@ -155,10 +155,10 @@ pub struct Limits {
 /// Why a fast path drops copies with this next hop; `None` when it sends them or they are local.
 pub fn drop_reason(next_hop: &NextHop) -> Option<DropReason> {
     match next_hop {
-        NextHop::Ready { .. } | NextHop::Unresolved(Unresolved::Local) => None,
-        NextHop::Unresolved(Unresolved::NoRoute | Unresolved::LinkDown { .. }) => {
+        NextHop::Ready { .. } | NextHop::Unresolved(UnresolvedReason::Local) => None,
+        NextHop::Unresolved(UnresolvedReason::NoRoute | UnresolvedReason::LinkDown { .. }) => {
             Some(DropReason::NoRoute)
         }
-        NextHop::Unresolved(Unresolved::NoNeighbour { .. }) => Some(DropReason::NoNeighbour),
+        NextHop::Unresolved(UnresolvedReason::NoNeighbour { .. }) => Some(DropReason::NoNeighbour),
     }
 }

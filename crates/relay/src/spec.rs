@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::plan::{MAX_FANOUT, PerPacket, Prefix};
 use crate::userspace::{self, policing};
-use control::units::{Pps, Span};
+use units::{Pps, Span};
 
 /// A packet may take a worker this long at most.
 const MOST_WORK: Duration = Duration::from_millis(10);

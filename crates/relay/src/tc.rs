@@ -1,16 +1,18 @@
 //! The `tc` datapath: the network stack clones each frame as it comes in, on any device.
 //! Which frames, to whom and with what headers is decided by bpf/tc.bpf.c and its tables.
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use datapath::{Datapath, Error, Missing};
+use netdev::attach::Direction;
 use netdev::capability::{PeerDelivery, peer_delivery};
+use netdev::{Attachments, Hook, requirement};
 
-use crate::kernel::{self, Attachments, Exit, InKernel, Loaded, Tables, Watch};
+use crate::kernel::skel::tc::TcSkelBuilder;
+use crate::kernel::{self, Exit, InKernel, Tables, Watch};
 use crate::plan::Plan;
 use crate::{Relay, Running};
-
-const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.bpf.o"));
 
 /// The datapath; by tcx, or by clsact where the kernel has no tcx.
 #[derive(Clone, Copy, Debug)]
@@ -22,16 +24,18 @@ impl Datapath<Relay> for Tc {
     }
 
     fn check(&self) -> Result<(), Missing> {
-        kernel::check()
+        requirement::check(&[kernel::CAPABILITIES])
     }
 
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
-        let object = Loaded::load("tc", OBJECT)?;
-        let tables = Arc::new(Tables::new(&object, None, look)?);
-        let attached = Attachments::tc("tc", object.program("relay_ingress")?);
+        let mut storage = MaybeUninit::uninit();
+        let skel = kernel::load(TcSkelBuilder::default(), &mut storage, self.name())?;
+        let tables = Arc::new(Tables::new(kernel::maps!(skel), None, look)?);
+        let ingress = bpf::program(&skel.progs.relay_ingress)?;
+        let attached = Attachments::new(ingress, Hook::Tc(Direction::Ingress));
         let watch = Watch::start(&tables)?;
-        InKernel::start(attached, tables, watch, plan)
+        InKernel::start(self.name(), attached, tables, watch, plan)
     }
 }
 

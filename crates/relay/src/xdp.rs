@@ -1,17 +1,27 @@
 //! The `xdp` datapath: the driver sends the copies before the network stack has seen the frame.
 //! Which frames, to whom and with what headers is decided by bpf/xdp.bpf.c and its tables.
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
+use bpf::Map;
 use datapath::{Datapath, Error, Missing};
-use netdev::Netlink;
 use netdev::capability::{RedirectTarget, redirect_target};
+use netdev::requirement::{self, Requirement};
+use netdev::{Attachments, Hook, Netlink, XdpMode};
+use sys::caps::Capability;
 
-use crate::kernel::{self, Attachments, Copies, Exit, InKernel, Loaded, Tables, Watch};
+use crate::kernel::skel::xdp::XdpSkelBuilder;
+use crate::kernel::{self, Copies, Exit, Fanout, InKernel, Tables, Watch};
 use crate::plan::Plan;
 use crate::{Relay, Running};
 
-const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o"));
+const REQUIREMENTS: &[Requirement] = &[
+    kernel::CAPABILITIES,
+    Requirement::Else(&Requirement::TypeInformation, "use the tc datapath"),
+    // A tracepoint counts the copies that a driver did not take.
+    Requirement::Capabilities(&[Capability::Perfmon]),
+];
 
 /// The datapath; native mode, which every broadcast needs for its metadata.
 #[derive(Clone, Copy, Debug)]
@@ -23,22 +33,30 @@ impl Datapath<Relay> for Xdp {
     }
 
     fn check(&self) -> Result<(), Missing> {
-        kernel::check()?;
-        kernel::can_trace()
+        requirement::check(REQUIREMENTS)
     }
 
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
-        let mut object = Loaded::load("xdp", OBJECT)?;
-        let tables = Arc::new(Tables::new(&object, Some("relay_egress"), look)?);
+        let mut storage = MaybeUninit::uninit();
+        let skel = kernel::load(XdpSkelBuilder::default(), &mut storage, self.name())?;
+        let fanout = Fanout {
+            devmaps: Map::new(&skel.maps.fanouts)?,
+            egress: bpf::program(&skel.progs.relay_egress)?,
+        };
+        let tables = Arc::new(Tables::new(kernel::maps!(skel), Some(fanout), look)?);
         let beside = (
-            Copies::deliver(object.map("copies")?)?,
+            Copies::deliver(&skel.maps.copies)?,
             // What counts the copies that a driver did not take.
-            object.trace("relay_transmitted")?,
+            skel.progs
+                .relay_transmitted
+                .attach()
+                .map_err(|error| Error::failed("attaching program relay_transmitted", error))?,
             Watch::start(&tables)?,
         );
-        let attached = Attachments::xdp("xdp", object.program("relay_ingress")?);
-        InKernel::start(attached, tables, beside, plan)
+        let ingress = bpf::program(&skel.progs.relay_ingress)?;
+        let attached = Attachments::new(ingress, Hook::Xdp(XdpMode::Native));
+        InKernel::start(self.name(), attached, tables, beside, plan)
     }
 }
 

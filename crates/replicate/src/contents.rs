@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::log::{Error, Located, Place};
-use crate::record::{Change, Entry, File};
+use crate::record::{Change, Edit, Entry, File};
 
 /// The block size that holes are counted in. In bytes.
 const BLOCK: u64 = 4096;
@@ -82,32 +82,26 @@ impl Contents {
             Change::Gone { file } => {
                 self.0.remove(file);
             }
-            Change::Data {
-                file,
-                offset,
-                bytes,
-                ..
-            } => {
-                let end = offset.saturating_add(bytes.len() as u64);
-                match place.cloned() {
-                    Some(place) => {
-                        let written = Bytes::Written { place, at: *offset };
-                        self.of(*file).put(*offset, end, written);
-                    }
-                    None if offset < &end => drop(self.of(*file).take(*offset, end)),
-                    None => {}
+            _ => {
+                if let Some((file, edit)) = change.edit() {
+                    self.edit(file, edit, place);
                 }
             }
-            Change::Size { file, size } => self.of(*file).punch(*size, u64::MAX),
-            Change::Hole {
-                file,
-                offset,
-                length,
-            } => {
-                let end = offset.saturating_add(*length);
-                self.of(*file).punch(*offset, end);
-            }
-            _ => {}
+        }
+    }
+
+    fn edit(&mut self, file: File, edit: Edit<'_>, place: Option<&Place>) {
+        let (start, end) = edit.range();
+        match edit {
+            Edit::Write { .. } => match place.cloned() {
+                Some(place) => {
+                    let written = Bytes::Written { place, at: start };
+                    self.of(file).put(start, end, written);
+                }
+                None if start < end => drop(self.of(file).take(start, end)),
+                None => {}
+            },
+            Edit::Hole { .. } | Edit::Resize { .. } => self.of(file).punch(start, end),
         }
     }
 

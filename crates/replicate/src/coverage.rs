@@ -10,6 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use datapath::{Classify, ErrorClass, Missing};
+
 use crate::capture::{self, Capture, Options};
 use crate::record::{Change, Entry, File, Name, Origin, Part};
 use mirror::Mirror;
@@ -73,6 +75,23 @@ pub enum Error {
     Place { path: PathBuf, cause: io::Error },
     #[error("{operation}: no epoch within {} s", LIMIT.as_secs())]
     Late { operation: &'static str },
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Capture(error) => error.class(),
+            Self::Place { .. } => ErrorClass::Input,
+            Self::Late { .. } => ErrorClass::Failed,
+        }
+    }
+
+    fn missing(&self) -> Vec<(String, Missing)> {
+        match self {
+            Self::Capture(error) => error.missing(),
+            Self::Place { .. } | Self::Late { .. } => Vec::new(),
+        }
+    }
 }
 
 /// Tries each operation by itself, in a hidden folder of the directory that is removed afterwards.

@@ -21,6 +21,8 @@ pub use segment::{Beginning, Id};
 pub use stored::{Stored, foldable, seal, try_room};
 pub use writer::{Durability, Last, Options, Writer};
 
+use datapath::{Classify, ErrorClass};
+
 use crate::tree::Invalid;
 
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +85,30 @@ impl Error {
             path: path.to_owned(),
             offset,
             what: what.into(),
+        }
+    }
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::NoEpoch { .. }
+            | Self::Written { .. }
+            | Self::Compact { .. }
+            | Self::Damaged { .. } => ErrorClass::Input,
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                ErrorClass::Input
+            }
+            Self::Io { .. }
+            | Self::Busy(_)
+            | Self::Missing { .. }
+            | Self::Mixed(_)
+            | Self::Compacted { .. }
+            | Self::Replaced(_)
+            | Self::TooLarge(_)
+            | Self::Gap { .. }
+            | Self::Interrupted(_)
+            | Self::Invalid { .. } => ErrorClass::Failed,
         }
     }
 }

@@ -3,9 +3,17 @@
 //! Records speak of files by what stays the same when they are renamed, and bind names to files
 //! separately: a replica can then be renamed, linked and unlinked exactly as the source was.
 
+mod change;
+pub(crate) mod field;
+
 use std::fmt;
 
 use crate::patterns::Patterns;
+
+pub(crate) use change::Subject;
+pub use change::{Change, Edit};
+use field::Field as _;
+pub use field::Members;
 
 /// A file of the source. Inode numbers are used again; the generation tells one use from the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,67 +74,6 @@ pub enum Part {
     Names,
 }
 
-/// A change of the source's tree.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// From here on the file exists: empty, without a name.
-    New {
-        file: File,
-        kind: Kind,
-    },
-    /// Its last name and its last user are gone: the inode may be used again.
-    Gone {
-        file: File,
-    },
-    Attributes {
-        file: File,
-        attributes: Attributes,
-    },
-    /// All extended attributes that the file has from here on.
-    Extended {
-        file: File,
-        all: Vec<Extended>,
-    },
-    /// The name means this file from here on, whatever it meant before.
-    Link {
-        directory: File,
-        name: Name,
-        file: File,
-    },
-    Unlink {
-        directory: File,
-        name: Name,
-    },
-    /// Bytes at an offset. They reach as far as the file does at least: it grows if it must.
-    Data {
-        file: File,
-        offset: u64,
-        bytes: Vec<u8>,
-        origin: Origin,
-    },
-    /// The file's size in bytes: cut off, or longer by zeros.
-    Size {
-        file: File,
-        size: u64,
-    },
-    /// Zeros that take no place on the disk; the size stays.
-    Hole {
-        file: File,
-        offset: u64,
-        length: u64,
-    },
-    /// From here on this is not known, until it is settled: no epoch in between.
-    Doubt {
-        file: File,
-        part: Part,
-    },
-    /// What was in doubt has been read from the source, and is said by the records before.
-    Settled {
-        file: File,
-        part: Part,
-    },
-}
-
 /// A record of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -164,6 +111,30 @@ impl Record {
             Entry::Change(Change::Data { bytes, .. }) => bytes.len(),
             _ => 0,
         }
+    }
+}
+
+impl Entry {
+    /// What a listing calls it and shows of it.
+    pub fn describe(&self) -> (&'static str, Members) {
+        let mut members = Members::new();
+        let name = match self {
+            Self::Start { root } => {
+                root.show("root", &mut members);
+                "start"
+            }
+            Self::Patterns(patterns) => {
+                patterns.include.show("include", &mut members);
+                patterns.exclude.show("exclude", &mut members);
+                "patterns"
+            }
+            Self::Change(change) => return change.describe(),
+            Self::Epoch { number } => {
+                number.show("epoch", &mut members);
+                "epoch"
+            }
+        };
+        (name, members)
     }
 }
 

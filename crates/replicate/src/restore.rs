@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use datapath::{Classify, ErrorClass};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::{fs, io::Errno};
 
@@ -52,6 +53,16 @@ pub enum Error {
     Occupied(PathBuf),
     #[error("{}: {cause}", .path.display())]
     Io { path: PathBuf, cause: io::Error },
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Log(log::Error::NoEpoch { .. } | log::Error::Damaged { .. })
+            | Self::Occupied(_) => ErrorClass::Input,
+            Self::Log(_) | Self::Io { .. } => ErrorClass::Failed,
+        }
+    }
 }
 
 /// Makes `to` of the log in `folder`, as of this epoch, or of its last one.

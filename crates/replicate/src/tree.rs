@@ -3,30 +3,19 @@
 
 mod doubts;
 mod invalid;
+mod node;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use crate::patterns::Patterns;
-use crate::record::{Attributes, Change, Entry, Extended, File, Kind, Name, Part, Record};
+use crate::record::{Change, Entry, File, Kind, Name, Part, Record, Subject};
 pub use doubts::Doubts;
 pub use invalid::Invalid;
+pub use node::Node;
 
 /// The largest size that a file can have.
 pub const LARGEST: u64 = i64::MAX as u64;
-
-/// What is known of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
-    pub kind: Kind,
-    /// As they were said last; a file of which nothing was said has none.
-    pub attributes: Option<Attributes>,
-    pub extended: Vec<Extended>,
-    /// In bytes; zero for all but regular files.
-    pub size: u64,
-    /// Each directory that has it, and under which name; a directory has one at most.
-    pub names: BTreeSet<(File, Name)>,
-}
 
 /// A tree, folded from records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -198,47 +187,22 @@ impl Tree {
     }
 
     fn change(&mut self, change: &Change, root: File) -> Result<(), Invalid> {
-        match change {
-            Change::New { file, kind } => self.new_file(*file, kind),
-            Change::Gone { file } => self.gone(*file, root),
-            Change::Attributes { file, attributes } => {
-                self.node(*file)?.attributes = Some(*attributes);
-                Ok(())
-            }
-            Change::Extended { file, all } => {
-                self.node(*file)?.extended.clone_from(all);
-                Ok(())
-            }
-            Change::Link {
+        match change.subject() {
+            Subject::File(file) => match change {
+                Change::New { kind, .. } => self.new_file(file, kind),
+                Change::Gone { .. } => self.gone(file, root),
+                _ => self.node(file)?.change(file, change),
+            },
+            Subject::Entry {
                 directory,
                 name,
-                file,
-            } => self.link(*directory, name, *file, root),
-            Change::Unlink { directory, name } => self.unlink(*directory, name),
-            Change::Data {
-                file,
-                offset,
-                bytes,
-                ..
-            } => {
-                let end = offset.saturating_add(bytes.len() as u64);
-                let node = self.regular(*file, end)?;
-                if !bytes.is_empty() {
-                    node.size = node.size.max(end);
-                }
-                Ok(())
-            }
-            Change::Size { file, size } => {
-                self.regular(*file, *size)?.size = *size;
-                Ok(())
-            }
-            Change::Hole { file, .. } => self.regular(*file, 0).map(drop),
-            Change::Doubt { file, part } => {
-                self.doubts.raise(*file, part);
-                Ok(())
-            }
-            Change::Settled { file, part } => {
-                self.doubts.settle(*file, part);
+                file: Some(file),
+            } => self.link(directory, name, file, root),
+            Subject::Entry {
+                directory, name, ..
+            } => self.unlink(directory, name),
+            Subject::Knowledge => {
+                self.doubts.follow(change);
                 Ok(())
             }
         }
@@ -319,17 +283,6 @@ impl Tree {
         self.files.get_mut(&file).ok_or(Invalid::Unknown { file })
     }
 
-    fn regular(&mut self, file: File, size: u64) -> Result<&mut Node, Invalid> {
-        let node = self.node(file)?;
-        if node.kind != Kind::Regular {
-            return Err(Invalid::NoContent { file });
-        }
-        if size > LARGEST {
-            return Err(Invalid::TooLarge { file, size });
-        }
-        Ok(node)
-    }
-
     fn is_empty(&self, directory: File) -> bool {
         self.children(directory).next().is_none()
     }
@@ -345,17 +298,5 @@ impl Tree {
             at = above.map(|(directory, _)| *directory);
         }
         false
-    }
-}
-
-impl Node {
-    fn new(kind: Kind) -> Self {
-        Self {
-            kind,
-            attributes: None,
-            extended: Vec::new(),
-            size: 0,
-            names: BTreeSet::new(),
-        }
     }
 }

@@ -80,13 +80,6 @@ impl Hands {
                 let peer = &mut self.peer;
                 data::write(&self.root.join(path), *area, *how, peer)
             }
-            Operation::Nameless { .. }
-            | Operation::Race { .. }
-            | Operation::Copy { .. }
-            | Operation::Resize { .. }
-            | Operation::Allocate { .. }
-            | Operation::Store { .. }
-            | Operation::UnlinkOpen { .. } => data::carry_out(&self.root, operation),
             Operation::Create { path, mode, how } => {
                 create(&self.root.join(path), *mode, *how).map(|()| 0)
             }
@@ -96,7 +89,14 @@ impl Hands {
             | Operation::Times { .. }
             | Operation::SetExtended { .. }
             | Operation::RemoveExtended { .. } => attributes(&self.root, operation).map(|()| 0),
-            _ => names(&self.root, operation).map(|()| 0),
+            Operation::Mkdir { .. }
+            | Operation::Mknod { .. }
+            | Operation::Symlink { .. }
+            | Operation::Link { .. }
+            | Operation::Rename { .. }
+            | Operation::Unlink { .. }
+            | Operation::Rmdir { .. } => names(&self.root, operation).map(|()| 0),
+            _ => data::carry_out(&self.root, operation),
         }
     }
 

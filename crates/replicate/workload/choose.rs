@@ -195,16 +195,7 @@ impl Fuzz {
     }
 
     fn allocate(&mut self) -> Option<Operation> {
-        let how = self.random.choice([
-            Allocation::Plain,
-            Allocation::KeepSize,
-            Allocation::Punch,
-            Allocation::Zero,
-            Allocation::ZeroKeepSize,
-            Allocation::Collapse,
-            Allocation::Insert,
-            Allocation::Ring,
-        ])?;
+        let how = self.random.choice(Allocation::ALL)?;
         let whole = matches!(how, Allocation::Collapse | Allocation::Insert);
         let (offset, length) = if whole || self.random.bool() {
             let blocks = if whole { 3 } else { 16 };

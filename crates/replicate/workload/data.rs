@@ -9,8 +9,8 @@ use std::thread;
 
 use fastrand::Rng;
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, MemfdFlags, Mode, OFlags, copy_file_range, fallocate, ftruncate,
-    ioctl_ficlone, linkat, memfd_create, openat, sendfile, unlinkat,
+    AtFlags, CWD, MemfdFlags, Mode, OFlags, copy_file_range, fallocate, ftruncate, ioctl_ficlone,
+    linkat, memfd_create, openat, sendfile, unlinkat,
 };
 use rustix::io::{ReadWriteFlags, pwritev, pwritev2};
 use rustix::pipe::{SpliceFlags, pipe, splice};
@@ -266,17 +266,10 @@ fn resize(path: &Path, size: u64, how: Resizing) -> io::Result<()> {
 }
 
 fn allocate(file: &File, offset: u64, length: u64, how: Allocation) -> io::Result<()> {
-    let mode = match how {
-        Allocation::Plain => FallocateFlags::empty(),
-        Allocation::KeepSize => FallocateFlags::KEEP_SIZE,
-        Allocation::Punch => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-        Allocation::Zero => FallocateFlags::ZERO_RANGE,
-        Allocation::ZeroKeepSize => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
-        Allocation::Collapse => FallocateFlags::COLLAPSE_RANGE,
-        Allocation::Insert => FallocateFlags::INSERT_RANGE,
-        Allocation::Ring => return uring::fallocate(file, 0, offset, length),
-    };
-    Ok(fallocate(file, mode, offset, length)?)
+    match how.mode() {
+        Some(mode) => Ok(fallocate(file, mode, offset, length)?),
+        None => uring::fallocate(file, 0, offset, length),
+    }
 }
 
 fn store(path: &Path, area: Area, closed: bool, synced: bool) -> io::Result<u64> {

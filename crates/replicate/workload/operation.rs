@@ -4,6 +4,8 @@
 
 use std::path::PathBuf;
 
+use rustix::fs::FallocateFlags;
+
 /// Bytes and where they go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Area {
@@ -235,6 +237,33 @@ pub(crate) enum Allocation {
     Insert,
     /// Plain, through `io_uring`.
     Ring,
+}
+
+impl Allocation {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Plain,
+        Self::KeepSize,
+        Self::Punch,
+        Self::Zero,
+        Self::ZeroKeepSize,
+        Self::Collapse,
+        Self::Insert,
+        Self::Ring,
+    ];
+
+    /// The mode of `fallocate`; none where a ring is asked.
+    pub(crate) fn mode(self) -> Option<FallocateFlags> {
+        Some(match self {
+            Self::Plain => FallocateFlags::empty(),
+            Self::KeepSize => FallocateFlags::KEEP_SIZE,
+            Self::Punch => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            Self::Zero => FallocateFlags::ZERO_RANGE,
+            Self::ZeroKeepSize => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
+            Self::Collapse => FallocateFlags::COLLAPSE_RANGE,
+            Self::Insert => FallocateFlags::INSERT_RANGE,
+            Self::Ring => return None,
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

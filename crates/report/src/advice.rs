@@ -1,10 +1,11 @@
 //! Advice: which arm to take for which class of loads, computed from the record alone.
 
 use stats::{Verdict, median};
+use units::format::{digits, quantity};
 
 use crate::analysis::{Analysis, FLOOR};
 use crate::record::{Better, Class, Metric, Question};
-use crate::words::{digits, quantity, short};
+use crate::words::short;
 
 /// An arm that loses more than the bare link by this is no answer, in per cent.
 const LOSS_PCT: f64 = 1.0;

@@ -15,7 +15,7 @@ pub(crate) fn sentences(analysis: &Analysis<'_>, question: &Question) -> Vec<Str
     let mut sentences = Vec::new();
     for metric in &question.metrics {
         for load in &analysis.record.header.loads {
-            let rows = analysis.asked(question, metric, load);
+            let rows = analysis.question_rows(question, metric, load);
             let rows = rows.filter(|row| !row.is_honesty_check());
             sentences.extend(rows.filter_map(|row| sentence(row, within_pct)));
         }

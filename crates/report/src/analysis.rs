@@ -7,7 +7,7 @@ use stats::{Block, Comparison, Estimate, Flags, Verdict, holm};
 
 use crate::journal::Record;
 use crate::record::{Metric, Question, Skip};
-use crate::values::{ADDED, ByBlock, Series, Values};
+use crate::values::{ADDED_PREFIX, ByBlock, Series, Values};
 
 /// The arm that measures the bare link.
 pub const FLOOR: &str = "floor";
@@ -17,7 +17,7 @@ pub const FLOOR: &str = "floor";
 pub struct Analysis<'a> {
     pub record: &'a Record,
     pub rows: Vec<Row<'a>>,
-    measured: Measured<'a>,
+    measured: TrialValues<'a>,
     /// Arms of which a trial ran in an emulated machine.
     emulated: BTreeSet<&'a str>,
 }
@@ -42,9 +42,9 @@ pub struct Row<'a> {
     pub adjusted_p: Option<f64>,
 }
 
-/// What a record's trials measured, and which of them are flagged.
+/// The values of a record's trials, and the flagged trials.
 #[derive(Debug)]
-struct Measured<'a> {
+struct TrialValues<'a> {
     /// Of each trial's first attempt.
     first: Values<'a>,
     /// Of its last.
@@ -57,7 +57,7 @@ struct Measured<'a> {
 
 impl<'a> Analysis<'a> {
     pub fn new(record: &'a Record) -> Self {
-        let measured = Measured::of(record);
+        let measured = TrialValues::of(record);
         let emulated = record.trials.iter().filter(|trial| trial.is_emulated());
         let emulated: BTreeSet<&str> = emulated.map(|trial| trial.arm.as_str()).collect();
         let mut rows = Vec::new();
@@ -86,8 +86,8 @@ impl<'a> Analysis<'a> {
         self.emulated.contains(plain(label))
     }
 
-    /// An arm's label as it is shown: with a word of warning where it was emulated.
-    pub fn shown(&self, label: &str) -> String {
+    /// An arm's label for display: an emulated arm has a warning.
+    pub fn display_label(&self, label: &str) -> String {
         match self.is_emulated(label) {
             true => format!("{label} EMULATED"),
             false => label.to_owned(),
@@ -167,8 +167,8 @@ impl<'a> Analysis<'a> {
         named.find(measured).or(Some(first))
     }
 
-    /// The rows of a metric that a question's sentences are made of.
-    pub fn asked<'s>(
+    /// The rows of a metric from which a question's sentences are made.
+    pub fn question_rows<'s>(
         &'s self,
         question: &'s Question,
         metric: &'s str,
@@ -211,7 +211,7 @@ impl Row<'_> {
     }
 }
 
-impl<'a> Measured<'a> {
+impl<'a> TrialValues<'a> {
     fn of(record: &'a Record) -> Self {
         let trials = || record.trials.iter();
         let mut measured = Self {
@@ -286,7 +286,7 @@ impl<'a> Measured<'a> {
         let again = format!("{baseline}'");
         // The trials that the comparison rests on: others of the block say nothing of it.
         let mut used = vec![arm, other, baseline, &again];
-        used.extend(metric.name.starts_with(ADDED).then_some(FLOOR));
+        used.extend(metric.name.starts_with(ADDED_PREFIX).then_some(FLOOR));
         let pair = |values: &Values<'_>| {
             let of = |label: &str| values.get(&metric.name, load, label);
             let (first, second) = (of(baseline), of(&again));

@@ -16,7 +16,7 @@ pub fn headline(analysis: &Analysis<'_>) -> Option<Figure> {
     let load = header.loads.first()?;
     let metric = analysis.answering(question, load)?;
     let best = analysis
-        .asked(question, &metric.name, load)
+        .question_rows(question, &metric.name, load)
         .filter(|row| !row.is_honesty_check() && row.arm != FLOOR)
         .filter(|row| row.baseline == header.baseline)
         .max_by(|a, b| distance(a).total_cmp(&distance(b)))?;

@@ -14,6 +14,7 @@ mod line;
 pub mod pair;
 mod palette;
 mod png;
+pub mod presentation;
 pub mod record;
 pub mod stacks;
 mod summary;

@@ -1,9 +1,10 @@
 //! The line of a network card, as trials tell it: no goodput is above its rate, and no round trip below what frames
 //! take on it.
 
+use units::format::digits;
+
 use crate::analysis::Analysis;
 use crate::record::Trial;
-use crate::words::digits;
 
 /// Preamble, Ethernet header, checksum and the gap to the next frame, in bytes.
 const AROUND: u64 = 8 + 14 + 4 + 12;
@@ -24,12 +25,12 @@ impl Line {
     ) -> Option<Self> {
         let trials = analysis.record.trials.iter();
         let trials = trials.filter(|trial| trial.load == load && shown(&trial.arm));
-        let mut lines = trials.filter_map(Self::told);
+        let mut lines = trials.filter_map(Self::of_trial);
         let first = lines.next()?;
         lines.all(|other| other == first).then_some(first)
     }
 
-    fn told(trial: &Trial) -> Option<Self> {
+    fn of_trial(trial: &Trial) -> Option<Self> {
         let number = |name: &str| trial.environment.get(name)?.as_u64();
         Some(Self {
             mbps: number("line.speed_mbps").filter(|mbps| *mbps > 0)?,

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use stats::{Effect, Interval, median, median_interval};
+use units::format::quantity;
 
 use crate::analysis::Analysis;
 use crate::journal::Record;
 use crate::record::{Header, Metric};
-use crate::words::{quantity, range};
+use crate::words::range;
 
 /// What must be alike on both machines, where both records say it.
 const ALIKE: [&str; 8] = [
@@ -196,7 +197,7 @@ pub fn side_by_side(first: &Analysis<'_>, changes: &[Change]) -> String {
             .map_or_else(|| "-".to_owned(), |[low, high]| range(low, high));
         let [then, now] = change.medians.map(|value| quantity(value, &metric.unit));
         let effect = match change.effect {
-            Some(effect) => crate::words::digits(effect),
+            Some(effect) => units::format::digits(effect),
             None => "EMULATED".to_owned(),
         };
         line(

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use stats::Histogram;
 pub use stats::{Better, Effect};
 
+use crate::presentation::Presentation;
+
 /// How often the baseline runs in a block: B, B' and B''.
 pub const BASELINE_RUNS: u8 = 3;
 
@@ -51,6 +53,9 @@ pub struct Header {
     /// Arms that are other machines, and where their servers are.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hosts: BTreeMap<String, String>,
+    /// Records from before it was kept have none.
+    #[serde(default, skip_serializing_if = "Presentation::is_empty")]
+    pub presentation: Presentation,
 }
 
 /// Where every record was from before there was a choice.
@@ -176,8 +181,8 @@ pub struct Trial {
     pub at_s: f64,
 }
 
-/// What the fact of a host is called that says whether it was emulated: `host.server.emulated`.
-const EMULATED: &str = ".emulated";
+/// The end of the name of the fact that a host was emulated, for example `host.server.emulated`.
+const EMULATION_SUFFIX: &str = ".emulated";
 
 /// From when to when something of a batch went on, in microseconds from the batch's beginning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -265,7 +270,7 @@ impl Trial {
     /// Whether an emulated machine had a part in it: what it took is then the emulator's time.
     pub fn is_emulated(&self) -> bool {
         let mut facts = self.environment.iter();
-        facts.any(|(name, value)| name.ends_with(EMULATED) && *value == true)
+        facts.any(|(name, value)| name.ends_with(EMULATION_SUFFIX) && *value == true)
     }
 
     /// The name of the arm as results print it: `recv`, and `recv'`, `recv''` for its repeats.

@@ -54,7 +54,7 @@ fn answer(text: &mut String, analysis: &Analysis<'_>, question: &Question, load:
         return;
     };
     let rows: Vec<&Row<'_>> = analysis
-        .asked(question, &metric.name, load)
+        .question_rows(question, &metric.name, load)
         .filter(|row| !row.is_honesty_check())
         .collect();
     if rows.is_empty() {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::analysis::FLOOR;
 use crate::record::{Header, Trial};
 
-/// What metrics begin with that are another metric less the floor's.
-pub(crate) const ADDED: &str = "added_";
+/// The prefix of metrics that are another metric minus the floor's.
+pub(crate) const ADDED_PREFIX: &str = "added_";
 
 /// A series of trials: an arm's label under a load.
 pub(crate) type Series<'a> = (&'a str, String);
@@ -57,7 +57,7 @@ impl<'a> Values<'a> {
             .map(|floor| ((floor.load.as_str(), floor.block), floor.is_emulated()))
             .collect();
         for metric in &header.metrics {
-            let Some(plain) = metric.name.strip_prefix(ADDED) else {
+            let Some(plain) = metric.name.strip_prefix(ADDED_PREFIX) else {
                 continue;
             };
             for trial in trials.clone().filter(|trial| trial.arm != FLOOR) {

@@ -2,6 +2,7 @@
 //! figures that back them.
 
 use stats::{Comparison, Effect, Estimate, Interval, Verdict};
+use units::format::{digits, quantity};
 
 use crate::analysis::{Analysis, FLOOR, Row};
 use crate::record::{Header, Metric, Question, Skip};
@@ -83,8 +84,8 @@ impl Sentence {
     }
 }
 
-/// What did not run for one and the same reason.
-pub(crate) struct Skipped<'a> {
+/// Arms or loads that did not run for the same reason.
+pub(crate) struct SkipGroup<'a> {
     pub(crate) what: String,
     /// `did not run`, or `ran no further`.
     pub(crate) how: &'static str,
@@ -92,8 +93,8 @@ pub(crate) struct Skipped<'a> {
     pub(crate) remedy: &'a str,
 }
 
-/// Skips in their order, those that follow each other for one reason as one.
-pub(crate) fn skips(header: &Header) -> Vec<Skipped<'_>> {
+/// Groups of consecutive skips with the same reason, in order.
+pub(crate) fn skips(header: &Header) -> Vec<SkipGroup<'_>> {
     let alike = |a: &Skip, b: &Skip| {
         a.load.is_none() && b.load.is_none() && (&a.reason, &a.remedy) == (&b.reason, &b.remedy)
     };
@@ -102,7 +103,7 @@ pub(crate) fn skips(header: &Header) -> Vec<Skipped<'_>> {
     header
         .skipped
         .chunk_by(alike)
-        .map(|alike| Skipped {
+        .map(|alike| SkipGroup {
             what: alike.iter().map(Skip::what).collect::<Vec<_>>().join(", "),
             how: match ran(&alike[0]) {
                 true => "ran no further",
@@ -112,46 +113,6 @@ pub(crate) fn skips(header: &Header) -> Vec<Skipped<'_>> {
             remedy: &alike[0].remedy,
         })
         .collect()
-}
-
-/// Three significant digits, large numbers in full: 0.0123, 1.20, 27.1, 12300.
-pub(crate) fn digits(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return if value == 0.0 { "0" } else { "-" }.to_owned();
-    }
-    let magnitude = value.abs().log10().floor();
-    let step = 10f64.powf(magnitude - 2.0);
-    let rounded = (value / step).round() * step;
-    // 9.996 rounds up into the next magnitude and then needs a place less.
-    let magnitude = rounded.abs().log10().floor();
-    let mut places = 0;
-    let mut shown = magnitude;
-    while shown < 2.0 {
-        places += 1;
-        shown += 1.0;
-    }
-    format!("{rounded:.places$}")
-}
-
-/// A value in its unit, moved to the next larger unit while it has four digits before the point.
-pub(crate) fn quantity(value: f64, unit: &str) -> String {
-    let (value, unit) = scaled(value, unit);
-    format!("{} {unit}", digits(value))
-}
-
-fn scaled(value: f64, unit: &str) -> (f64, &str) {
-    const LADDERS: [&[&str]; 2] = [&["ns", "us", "ms", "s"], &["pps", "kpps", "Mpps"]];
-    for ladder in LADDERS {
-        if let Some(at) = ladder.iter().position(|step| *step == unit) {
-            let (mut value, mut at) = (value, at);
-            while value.abs() >= 1000.0 && at + 1 < ladder.len() {
-                value /= 1000.0;
-                at += 1;
-            }
-            return (value, ladder[at]);
-        }
-    }
-    (value, if unit == "pct" { "%" } else { unit })
 }
 
 /// A range of ratios or of differences.
@@ -354,30 +315,30 @@ pub(crate) fn delay_split(
     load: &str,
 ) -> Option<String> {
     const DELAY: &str = "delay_p50";
-    const BUSY: &str = "busy";
     let header = &analysis.record.header;
     let asks = |question: &&Question| question.metrics.first().is_some_and(|name| name == DELAY);
     let unit = &header.metric(DELAY)?.unit;
-    let baseline = &header.baseline;
-    if baseline == BUSY || header.questions.iter().find(asks) != Some(question) {
+    let (baseline, job) = (&header.baseline, &header.job);
+    let busy = header.presentation.busy_polling.as_ref()?;
+    if baseline == busy || header.questions.iter().find(asks) != Some(question) {
         return None;
     }
-    let wake = analysis.paired_difference(DELAY, load, baseline, BUSY)?;
+    let wake = analysis.paired_difference(DELAY, load, baseline, busy)?;
     if wake <= 0.0 {
         return Some(format!(
-            "a relay that never sleeps ({BUSY}) is no faster than {baseline}: none of its delay is waking up"
+            "a {job} that never sleeps ({busy}) is no faster than {baseline}: none of its delay is waking up"
         ));
     }
     let wake = quantity(wake, unit);
-    let Some(work) = analysis.paired_difference(DELAY, load, BUSY, FLOOR) else {
+    let Some(work) = analysis.paired_difference(DELAY, load, busy, FLOOR) else {
         return Some(format!(
-            "of {baseline}'s delay, {wake} are a sleeping process waking up ({baseline} less {BUSY}); \
+            "of {baseline}'s delay, {wake} are a sleeping process waking up ({baseline} less {busy}); \
              link and work are not told apart here"
         ));
     };
     Some(format!(
         "of {baseline}'s delay over the bare link, {wake} are a sleeping process waking up ({baseline} less \
-         {BUSY}) and {} are work ({BUSY} less {FLOOR})",
+         {busy}) and {} are work ({busy} less {FLOOR})",
         quantity(work, unit)
     ))
 }
@@ -400,7 +361,11 @@ pub(crate) fn energy_says(
         .iter()
         .filter_map(|arm| {
             let spent = stats::median(&analysis.clean_values(ENERGY, load, arm))?;
-            Some(format!("{} {} uJ", analysis.shown(arm), digits(spent)))
+            Some(format!(
+                "{} {} uJ",
+                analysis.display_label(arm),
+                digits(spent)
+            ))
         })
         .collect();
     Some(if measured.is_empty() {
@@ -411,18 +376,19 @@ pub(crate) fn energy_says(
     })
 }
 
-/// What the process table shows, which leaves out all work done in softirq.
+/// What the process table shows, which leaves out all work in softirq.
 pub(crate) fn ps_says(analysis: &Analysis<'_>, question: &Question, load: &str) -> Option<String> {
     const PS: &str = "ps_cpu_pct";
     if !question.metrics.iter().any(|name| name.starts_with("cpu_")) {
         return None;
     }
-    let baseline = &analysis.record.header.baseline;
+    let header = &analysis.record.header;
+    let baseline = &header.baseline;
     if analysis.is_emulated(baseline) {
         return None;
     }
-    let kernel = ["xdp", "tc", "xdp-flow", "xdp-generic"]
-        .into_iter()
+    let mut softirq = header.presentation.softirq.iter();
+    let kernel = softirq
         .find(|arm| !analysis.is_emulated(arm) && analysis.values(PS, load, arm).is_some())?;
     let arm = stats::median(&analysis.clean_values(PS, load, kernel))?;
     let other = stats::median(&analysis.clean_values(PS, load, baseline))?;
@@ -434,34 +400,4 @@ pub(crate) fn ps_says(analysis: &Analysis<'_>, question: &Question, load: &str) 
     Some(format!(
         "what `ps` would have told you: {gain} ({kernel} {arm:.1} % vs {baseline} {other:.1} %)"
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn three_significant_digits() {
-        for (value, text) in [
-            (0.0, "0"),
-            (27.123, "27.1"),
-            (3.4, "3.40"),
-            (9.996, "10.0"),
-            (999.6, "1000"),
-            (0.012_345, "0.0123"),
-            (12_345.0, "12300"),
-            (-1.234, "-1.23"),
-            (f64::NAN, "-"),
-        ] {
-            assert_eq!(digits(value), text);
-        }
-    }
-
-    #[test]
-    fn units_climb_their_ladder() {
-        assert_eq!(quantity(4712.0, "ns"), "4.71 us");
-        assert_eq!(quantity(1_500_000.0, "pps"), "1.50 Mpps");
-        assert_eq!(quantity(5.2, "pct"), "5.20 %");
-        assert_eq!(quantity(40_000.0, "mib"), "40000 mib");
-    }
 }

@@ -58,11 +58,9 @@ struct lowroad_key6 {
 };
 
 /*
- * Reads files of routes and of rules, each known by its content: routes are
- * lists of prefixes, MRT, pfx2as, `ip route`, BIRD or FRR; rules are
- * ClassBench, iptables-save, `nft -j list ruleset`, CSV or JSON; gzip and
- * bzip2 are unpacked. Either may be NULL: then its lookups find nothing.
- * Returns NULL on error.
+ * Reads files of routes and of rules, each known by its content, in all the
+ * formats that `lowroad router build` reads; gzip and bzip2 are unpacked.
+ * Either may be NULL: then its lookups find nothing. Returns NULL on error.
  */
 lowroad_router *lowroad_router_open(const char *routes, const char *rules);
 

@@ -13,7 +13,7 @@ use router::library::{Library, Verdict};
 
 use error::{fail, guarded};
 
-const FAILED: c_int = -1;
+const FAILURE: c_int = -1;
 
 /// # Safety
 /// Each of the names is null or a C string.
@@ -125,15 +125,15 @@ pub unsafe extern "C" fn lowroad_router_action(
 ) -> c_int {
     // SAFETY: the caller's promise.
     let Some(router) = (unsafe { router.as_ref() }) else {
-        return fail(&NO_ROUTER, FAILED);
+        return fail(&NO_ROUTER, FAILURE);
     };
-    guarded(FAILED, || match verdict(router, family, rule) {
+    guarded(FAILURE, || match verdict(router, family, rule) {
         Some(verdict) => match verdict.action {
             Action::Accept => 0,
             Action::Drop => 1,
             Action::Punt => 2,
         },
-        None => fail(&format!("no rule {rule} of IPv{family}"), FAILED),
+        None => fail(&format!("no rule {rule} of IPv{family}"), FAILURE),
     })
 }
 
@@ -225,13 +225,13 @@ unsafe fn batch<Q, R>(
 ) -> c_int {
     // SAFETY: the caller's promise.
     let Some(router) = (unsafe { router.as_ref() }) else {
-        return fail(&NO_ROUTER, FAILED);
+        return fail(&NO_ROUTER, FAILURE);
     };
     if count == 0 {
         return 0;
     }
     if questions.is_null() || answers.is_null() {
-        return fail(&"an array is NULL", FAILED);
+        return fail(&"an array is NULL", FAILURE);
     }
     // SAFETY: neither is null, and they are as long as the caller says; C does not look at them
     // before the return.
@@ -241,7 +241,7 @@ unsafe fn batch<Q, R>(
             slice::from_raw_parts_mut(answers, count),
         )
     };
-    guarded(FAILED, || {
+    guarded(FAILURE, || {
         look_up(router, questions, answers);
         0
     })

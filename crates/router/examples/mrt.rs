@@ -3,7 +3,7 @@
 //! OUT` also makes a table image of it, writes it, reads it again and checks every engine on it.
 #![expect(clippy::print_stdout, reason = "what it is for")]
 
-#[path = "../tests/common/mrt.rs"]
+#[path = "../tests/it/common/mrt.rs"]
 #[allow(clippy::unwrap_used, dead_code, reason = "made for tests")]
 mod mrt;
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A kernel that stays, and decides about batch after batch whenever the host rings. Its first group
- * looks at the bell, which is the host's memory, and tells the others through the relay, which is
- * the device's: if all of them looked over the bus, each look would wait for those of the others.
- * Else groups know nothing of each other: each has a part of a batch, and says by itself that it is
- * done. A batch's word names how many of the groups take part; the host waits for those. A group
- * that waited in vain for long leaves, lest it be in somebody's way, and has the others leave as
- * well. The host launches the kernel again, and no group does a batch twice.
+ * A persistent kernel, which decides about a batch whenever the host writes the doorbell. Its first
+ * group polls the doorbell, which is in the host's memory, and forwards it to the others through
+ * broadcast words in the device's memory: if all groups polled over the bus, each read would wait
+ * for those of the others. Otherwise groups are independent: each has a part of a batch and reports
+ * by itself that it is done. A batch's word has the number of groups that take part, and the host
+ * waits for those. A group that waits for a batch too long exits, so that it does not block others,
+ * and makes the other groups exit as well. The host launches the kernel again, and no group does a
+ * batch twice.
  */
 #ifdef __OPENCL_VERSION__
-typedef volatile GLOBAL atomic_uint *bell_number;
+typedef volatile GLOBAL atomic_uint *doorbell_word;
 #define LOCAL __local
 #define LOOK(at) atomic_load_explicit(at, memory_order_acquire, memory_scope_all_svm_devices)
 #define TELL(at, number)                                                                           \
@@ -22,14 +23,14 @@ typedef volatile GLOBAL atomic_uint *bell_number;
 #define PLACE() ((u32)get_local_id(0))
 #define PLACES() ((u32)get_local_size(0))
 #else
-typedef volatile u32 *bell_number;
+typedef volatile u32 *doorbell_word;
 #ifdef __CUDACC__
 /* Orders nothing: whoever found something there fences. */
-INLINE u32 look(bell_number at)
+INLINE u32 look(doorbell_word at)
 {
 	return *at;
 }
-INLINE void tell(bell_number at, u32 number)
+INLINE void tell(doorbell_word at, u32 number)
 {
 	__threadfence_system();
 	*at = number;
@@ -56,64 +57,65 @@ INLINE void tell(bell_number at, u32 number)
 #endif
 
 /*
- * Numbers of the bell: twin of gpu's standing.rs. Each in a cache line of its own. The relay has
- * the first two. Who leaves is told by the launch's number: what an earlier one left there says
- * nothing.
+ * Words of the doorbell, each in a cache line of its own: twin of gpu's persistent.rs. The
+ * broadcast words are the first two. EXIT holds the number of a launch, so a value of an earlier
+ * launch has no effect.
  */
-#define RUNG 0
-#define LEAVE 16
+#define REQUEST 0
+#define EXIT 16
 #define LAUNCH 32
 #define DONE(group) (48 + 16 * (group))
 /* Of a batch's word. */
-#define TAKING(word) ((word)&0xffff)
+#define GROUP_COUNT(word) ((word)&0xffff)
 
-/* How many times as patient as the first group the others are, whose looks are shorter. */
+/* The other groups poll this many times as often as the first: their reads take less time. */
 #define OTHERS 16
 
 /* The next batch's word; 0, which none has, to leave. */
-INLINE u32 await_batch(bell_number bell, u32 last, u32 launch, u32 patience)
+INLINE u32 await_batch(doorbell_word doorbell, u32 last, u32 launch, u32 polls)
 {
-	while (patience--) {
-		u32 word = LOOK(bell + RUNG);
+	while (polls--) {
+		u32 word = LOOK(doorbell + REQUEST);
 
 		if (word != last) {
 			FENCE();
 			return word;
 		}
-		if (LOOK(bell + LEAVE) == launch)
+		if (LOOK(doorbell + EXIT) == launch)
 			return 0;
 	}
 	return 0;
 }
 
-/* As `await_batch`, from where the group looks. What it learns it tells the others. */
-INLINE u32 next_batch(bell_number bell, bell_number relay, u32 last, u32 launch, u32 patience)
+/* As `await_batch`, from where the group polls. The first group forwards the word. */
+INLINE u32 next_batch(doorbell_word doorbell, doorbell_word broadcast, u32 last, u32 launch,
+		      u32 polls)
 {
-	u32 word = GROUP() ? await_batch(relay, last, launch, patience * OTHERS)
-			   : await_batch(bell, last, launch, patience);
+	u32 word = GROUP() ? await_batch(broadcast, last, launch, polls * OTHERS)
+			   : await_batch(doorbell, last, launch, polls);
 
 	if (!word) {
-		TELL(bell + LEAVE, launch);
-		TELL(relay + LEAVE, launch);
+		TELL(doorbell + EXIT, launch);
+		TELL(broadcast + EXIT, launch);
 	} else if (GROUP() == 0) {
-		TELL(relay + RUNG, word);
+		TELL(broadcast + REQUEST, word);
 	}
 	return word;
 }
 
 /* The word of the last batch that is none of the group's business any more. */
-INLINE u32 last_batch(bell_number bell, bell_number relay)
+INLINE u32 last_batch(doorbell_word doorbell, doorbell_word broadcast)
 {
-	u32 told = LOOK(relay + RUNG);
+	u32 forwarded = LOOK(broadcast + REQUEST);
 
-	/* Of before the launch, and another batch is on the way: not yet told. */
-	if (GROUP() && told != LOOK(bell + RUNG))
-		return told;
-	return LOOK(bell + DONE(GROUP()));
+	/* A word from before the launch: another batch is on the way and not forwarded yet. */
+	if (GROUP() && forwarded != LOOK(doorbell + REQUEST))
+		return forwarded;
+	return LOOK(doorbell + DONE(GROUP()));
 }
 
-KERNEL void persist(bell_number bell, bell_number relay, GLOBAL const u8 *input, GLOBAL u32 *output,
-		    u32 function, u32 bits, u32 patience, GLOBAL u32 *scratch,
+KERNEL void persist(doorbell_word doorbell, doorbell_word broadcast, GLOBAL const u8 *input,
+		    GLOBAL u32 *output, u32 function, u32 bits, u32 polls, GLOBAL u32 *scratch,
 		    GLOBAL const u8 *arena4, GLOBAL u32 *matches4, GLOBAL const u8 *arena6,
 		    GLOBAL u32 *matches6, GLOBAL const u8 *routes)
 {
@@ -123,21 +125,21 @@ KERNEL void persist(bell_number bell, bell_number relay, GLOBAL const u8 *input,
 	u32 chunk = (PLACES() + 31) / 32 * 32;
 	u32 words = chunk * bits / 32;
 	LOCAL u32 word[1];
-	u32 launch = LOOK(bell + LAUNCH);
-	u32 last = last_batch(bell, relay);
+	u32 launch = LOOK(doorbell + LAUNCH);
+	u32 last = last_batch(doorbell, broadcast);
 
 	for (;;) {
 		if (PLACE() == 0)
-			word[0] = next_batch(bell, relay, last, launch, patience);
+			word[0] = next_batch(doorbell, broadcast, last, launch, polls);
 		MEET();
 		FENCE();
 		last = word[0];
 		if (!last)
 			break;
-		int takes_part = GROUP() < TAKING(last);
+		int takes_part = GROUP() < GROUP_COUNT(last);
 		/* What the others would read may be the next batch already. */
 		u32 count = takes_part ? batch_keys(input) : 0;
-		u32 stride = TAKING(last) * chunk;
+		u32 stride = GROUP_COUNT(last) * chunk;
 
 		for (u32 start = GROUP() * chunk; start < count; start += stride) {
 			for (u32 i = PLACE(); i < chunk && start + i < count; i += PLACES())
@@ -154,6 +156,6 @@ KERNEL void persist(bell_number bell, bell_number relay, GLOBAL const u8 *input,
 		FENCE();
 		MEET();
 		if (PLACE() == 0 && takes_part)
-			TELL(bell + DONE(GROUP()), last);
+			TELL(doorbell + DONE(GROUP()), last);
 	}
 }

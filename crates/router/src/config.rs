@@ -5,9 +5,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use control::config::{Document, Error, Http, Spanned};
-use control::units::Span;
 use netdev::XdpMode;
 use serde::Deserialize;
+use units::Span;
 
 use crate::cpu::af_xdp::LARGEST;
 use crate::rules;

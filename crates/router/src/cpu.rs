@@ -4,7 +4,6 @@
 pub mod af_xdp;
 mod hops;
 mod lookup;
-mod published;
 mod rules;
 mod tables;
 

@@ -3,6 +3,8 @@
 use std::fmt::{self, Display};
 use std::io;
 
+use datapath::{Classify, ErrorClass};
+
 /// Where in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
@@ -32,6 +34,12 @@ pub enum Error {
         "{targets} different next hops in one address family, where lookup has numbers for {limit}: import fewer tables, or spread the routes over stand-ins"
     )]
     NextHops { targets: usize, limit: u16 },
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Input
+    }
 }
 
 /// An [`Error`] of a file whose name the caller knows.

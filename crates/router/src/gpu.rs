@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use gpu::{Buffer, Device, Listed, Memory};
+use gpu::{Buffer, Device, DeviceInfo, Memory};
 use lpm::{Layout4, NextHop, Prefix4, Prefix6};
 
 use crate::engine::{Contents, Engine, Function};
@@ -49,7 +49,7 @@ pub use width::Width;
 /// Which device, and how batches get there; nothing is chosen by itself.
 #[derive(Clone, Debug)]
 pub struct Options {
-    pub device: Listed,
+    pub device: DeviceInfo,
     pub layout4: Layout4,
     /// What of a packet goes there.
     pub copy: Copy,
@@ -71,7 +71,7 @@ pub struct Options {
 
 impl Options {
     /// Every layout and size of tables, and memory that every device can do with.
-    pub fn of(device: Listed) -> Self {
+    pub fn of(device: DeviceInfo) -> Self {
         Self {
             device,
             layout4: Layout4::Mixed,
@@ -115,7 +115,7 @@ impl Options {
                 device.check_recording().map_err(gpu::Error::from)?;
                 device
             }
-            Launching::Persistent => Device::open_to_stay(&self.device, STAYING, &KERNELS)?,
+            Launching::Persistent => Device::open_persistent(&self.device, STAYING, &KERNELS)?,
         })
     }
 }

@@ -25,6 +25,7 @@ pub mod routes;
 pub mod rules;
 pub mod service;
 mod shape;
+mod skel;
 mod source;
 pub mod traffic;
 pub mod xdp;

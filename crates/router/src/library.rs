@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use acl::{Action, Address, Classifier, Key4, Key6, NONE, Rule};
+use datapath::{Classify, ErrorClass};
 use lpm::{Fib4, Fib6, Layout4, Layout6, Simd};
 
 use crate::image::{self, Stored};
@@ -41,7 +42,7 @@ impl OpenError {
     pub fn is_input(&self) -> bool {
         match self {
             Self::Input(_) => true,
-            Self::Image(error) => error.is_input(),
+            Self::Image(error) => error.class() == ErrorClass::Input,
             Self::Routes(_) | Self::Rules(_) => false,
         }
     }

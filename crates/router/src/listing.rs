@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::{Command, Output, Stdio};
 
-use datapath::Missing;
+use datapath::{Classify, ErrorClass, Missing};
 use serde_json::Value;
 
 use crate::routes::{self, Imported};
@@ -21,6 +21,23 @@ pub enum Error {
     Failed { program: String, what: String },
     #[error(transparent)]
     Input(#[from] crate::Error),
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Missing(_) => ErrorClass::Missing,
+            Self::Failed { .. } => ErrorClass::Failed,
+            Self::Input(error) => error.class(),
+        }
+    }
+
+    fn missing(&self) -> Vec<(String, Missing)> {
+        match self {
+            Self::Missing(missing) => vec![("kernel".to_owned(), missing.clone())],
+            Self::Failed { .. } | Self::Input(_) => Vec::new(),
+        }
+    }
 }
 
 /// The routes of both families in the tables that `options` name, main and local by default.

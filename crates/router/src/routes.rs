@@ -22,12 +22,30 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use crate::error::{Error, Fault};
+use crate::named::formats;
 use crate::source::Source;
+use format::Importer;
 
-pub use format::{Format, UnknownFormat};
 pub use report::{Duplicates, LeftOut, Peer, Report};
 pub use table::{Numbered, Route, Routes};
 pub use target::{Hop, Target};
+
+formats! { Format or UnknownFormat of "routes" by Importer:
+    /// MRT `TABLE_DUMP_V2` (RFC 6396, RFC 8050): RouteViews, RIPE RIS, `dump routes` of daemons.
+    Mrt = "mrt": mrt::IMPORTER,
+    /// CAIDA's prefix-to-AS lists.
+    Pfx2as = "pfx2as": pfx2as::IMPORTER,
+    /// `ip route show`.
+    IpRoute = "ip-route": ip::IMPORTER,
+    /// `ip -json route show`.
+    IpRouteJson = "ip-route-json": ip_json::IMPORTER,
+    /// `birdc show route`.
+    Bird = "bird": bird::IMPORTER,
+    /// `vtysh -c 'show ip route json'`.
+    FrrJson = "frr-json": frr::IMPORTER,
+    /// A prefix a line, optionally with a next hop.
+    Plain = "plain": plain::IMPORTER,
+}
 
 /// How to read.
 #[derive(Clone, Debug, Default)]
@@ -87,15 +105,6 @@ fn import(input: impl Read, options: &Options) -> Result<Imported, Fault> {
         None => format::detect(source.head())?,
     };
     let mut table = table::Builder::new(format);
-    let content = source.content();
-    match format {
-        Format::Mrt => mrt::read(content, options.peer, &mut table),
-        Format::Pfx2as => pfx2as::read(content, &mut table),
-        Format::IpRoute => ip::read(content, options.table.as_deref(), &mut table),
-        Format::IpRouteJson => ip_json::read(content, options.table.as_deref(), &mut table),
-        Format::Bird => bird::read(content, options.table.as_deref(), &mut table),
-        Format::FrrJson => frr::read(content, &mut table),
-        Format::Plain => plain::read(content, &mut table),
-    }?;
+    (format.importer().read)(&mut source.content(), options, &mut table)?;
     table.finish()
 }

@@ -6,6 +6,7 @@
 mod classbench;
 mod compile;
 mod csv;
+mod format;
 mod hits;
 mod iptables;
 mod nft;
@@ -21,13 +22,25 @@ use std::path::Path;
 use acl::{Rule4, Rule6};
 
 use crate::error::{Error, Fault, Place};
+use crate::named::formats;
 use crate::source::Source;
+use format::Importer;
 
-pub use format::{Format, UnknownFormat};
 pub use hits::{Counted, Hits, counted};
 pub use show::{Shown, action};
 
-mod format;
+formats! { Format or UnknownFormat of "rules" by Importer:
+    /// ClassBench's filter sets.
+    ClassBench = "classbench": classbench::IMPORTER,
+    /// What `iptables-save` and `ip6tables-save` write.
+    Iptables = "iptables": iptables::IMPORTER,
+    /// What `nft -j list ruleset` writes.
+    Nft = "nft": nft::IMPORTER,
+    /// A table of our own: a header line that names columns, then a rule a line.
+    Csv = "csv": csv::IMPORTER,
+    /// The same as a JSON array of objects.
+    Json = "json": objects::IMPORTER,
+}
 
 /// Which packets the rules are for: which of a firewall's chains they pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,14 +125,7 @@ fn import(input: impl Read, options: &Options) -> Result<RuleSet, Fault> {
         Some(format) => format,
         None => format::detect(source.head())?,
     };
-    let content = source.content();
-    let set = match format {
-        Format::ClassBench => classbench::read(content),
-        Format::Iptables => iptables::read(content, options),
-        Format::Nft => nft::read(content, options),
-        Format::Csv => csv::read(content),
-        Format::Json => objects::read(content),
-    }?;
+    let set = (format.importer().read)(&mut source.content(), options)?;
     // No engine holds more, so that none has to say it.
     set.fits()
         .map_err(|error| Fault::new(Place::File, error.to_string()))?;

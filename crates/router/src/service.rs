@@ -10,7 +10,8 @@ mod tables;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use datapath::Missing;
+use datapath::{Classify, ErrorClass, Missing};
+use netdev::requirement;
 use serde::Serialize;
 
 use crate::config::{Config, Datapath};
@@ -49,6 +50,17 @@ pub enum Error {
     Plane(#[from] PlaneError),
     #[error(transparent)]
     Kernel(#[from] netdev::Error),
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Rules(error) => error.class(),
+            Self::Image(error) => error.class(),
+            Self::Unsupported(_) | Self::NoInterface(_) => ErrorClass::Input,
+            Self::Run(_) | Self::Plane(_) | Self::Kernel(_) => ErrorClass::Failed,
+        }
+    }
 }
 
 /// A running router. Dropping it detaches it.
@@ -130,8 +142,8 @@ pub struct RulesStatus {
 /// What is missing, and the remedy.
 pub fn check(datapath: Datapath) -> Result<(), Missing> {
     match datapath {
-        Datapath::Xdp => xdp::check(),
-        Datapath::AfXdp => crate::cpu::af_xdp::check(),
+        Datapath::Xdp => requirement::check(xdp::REQUIREMENTS),
+        Datapath::AfXdp => requirement::check(crate::cpu::af_xdp::REQUIREMENTS),
         Datapath::Kernel => plane::forwarding(),
     }
 }

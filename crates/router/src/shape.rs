@@ -1,6 +1,6 @@
 //! How large the tables of a plane are that lie in memory of a fixed size: BPF maps, a device's buffers.
 
-use lpm::{Error, Layout4, Layout6, Rib, Room4, Room6, Section};
+use lpm::{Capacity4, Capacity6, Error, Layout4, Layout6, Rib, Section};
 
 /// Room for prefixes longer than /24 in any case: /24s, and /16s that they are in. 2 and 1 MiB.
 const LEAST4: [usize; 2] = [1 << 12, 1 << 10];
@@ -11,8 +11,8 @@ const LEAST6: [usize; 4] = [1 << 8, 1 << 16, 1 << 15, 1 << 16];
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) layout4: Layout4,
-    pub(crate) room4: Room4,
-    pub(crate) room6: Room6,
+    pub(crate) room4: Capacity4,
+    pub(crate) room6: Capacity6,
 }
 
 impl Shape {
@@ -26,15 +26,15 @@ impl Shape {
         v4: &Rib<u32>,
         v6: &Rib<u128>,
     ) -> Result<Self, Error> {
-        let room4 = Room4::of(v4, growth);
+        let room4 = Capacity4::of(v4, growth);
         let [groups, pages] = LEAST4;
         Ok(Self {
             layout4,
-            room4: Room4::new(
+            room4: Capacity4::new(
                 room4.group_count().max(groups),
                 room4.page_count().max(pages),
             ),
-            room6: at_least(&Room6::of(v6, growth)?),
+            room6: at_least(&Capacity6::of(v6, growth)?),
         })
     }
 
@@ -44,8 +44,8 @@ impl Shape {
         let [pages, cells, lines, steps] = LEAST6;
         Self {
             layout4,
-            room4: Room4::new(groups, pages4),
-            room6: Room6::new(pages, cells, lines, steps),
+            room4: Capacity4::new(groups, pages4),
+            room6: Capacity6::new(pages, cells, lines, steps),
         }
     }
 
@@ -58,14 +58,14 @@ impl Shape {
     }
 }
 
-fn at_least(room: &Room6) -> Room6 {
+fn at_least(room: &Capacity6) -> Capacity6 {
     let sections = room.sections(Layout6::Paged);
     let of = |name, size, least: usize| {
         let section = sections.iter().find(|section| section.name == name);
         section.map_or(least, |section| least.max(section.bytes / size))
     };
     let [pages, cells, lines, steps] = LEAST6;
-    Room6::new(
+    Capacity6::new(
         of("pages", 1 << 14, pages),
         of("cells", 4, cells),
         of("lines", 64, lines),

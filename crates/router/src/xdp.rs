@@ -4,23 +4,26 @@
 mod attachments;
 mod counters;
 mod devices;
+mod entries;
 mod error;
 mod filter;
 mod hops;
-mod layout;
-mod object;
+mod load;
 mod slots;
 mod tables;
 
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
-use datapath::Missing;
-use libbpf_rs::{Link, MapHandle, Program};
+use bpf::{Map, PerCpu};
+use libbpf_rs::skel::Skel as _;
+use libbpf_rs::{Link, Program};
 use lpm::{Layout4, NextHop, Prefix4, Prefix6, Rib};
+use netdev::requirement::{self, Requirement};
 use netdev::{XdpMode, grace};
-use sys::caps::{Capability, Effective};
+use sys::caps::Capability;
 
 pub use counters::{Counters, End, Published, Traffic};
 pub use error::Error;
@@ -31,11 +34,11 @@ use crate::forward::{Compiler, Family, Forwarding, Plane, Rest};
 use crate::image::Stored;
 use crate::rules::Hits;
 use crate::shape::Shape;
+use crate::skel::router::types;
 use attachments::Attachments;
 use devices::Devices;
 use filter::Filter;
 use hops::Hops;
-use object::Loaded;
 use tables::Tables;
 
 /// How a plane is made.
@@ -86,48 +89,24 @@ pub struct Xdp {
     /// First, so that it is dropped first: no frame is sent by tables that are going.
     attached: Attachments,
     /// They see what is lost of what was sent.
-    _traces: Vec<Link>,
+    _traces: [Link; 2],
     ports: Vec<Port>,
-    port_map: MapHandle,
+    port_map: Map<types::port_key, types::port>,
     tables: Tables,
     hops: Hops,
     devices: Devices,
     filter: Filter,
-    counters: MapHandle,
+    counters: PerCpu<types::ends>,
     /// What became of frames by the planes that this one took over from.
     before: Counters,
     program: OwnedFd,
 }
 
-/// Why this machine cannot run it, with the remedy. Loads nothing and changes nothing.
-///
-/// # Errors
-/// What is missing.
-pub fn check() -> Result<(), Missing> {
-    let unreadable = |error| {
-        Missing::new(
-            format!("cannot read this process's capabilities: {error}"),
-            "mount /proc",
-        )
-    };
-    let held = Effective::read().map_err(unreadable)?;
-    let wanted = [Capability::Bpf, Capability::NetAdmin, Capability::Perfmon];
-    let missing = held.missing(&wanted);
-    if missing.is_empty() && !sys::kernel::has_btf() {
-        return Err(Missing::new(
-            "the kernel publishes no type information",
-            "boot a kernel built with CONFIG_DEBUG_INFO_BTF",
-        ));
-    }
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
-    Err(Missing::new(
-        format!("needs {}", names.join(" and ")),
-        "run with sudo",
-    ))
-}
+/// What it needs of a machine.
+pub const REQUIREMENTS: &[Requirement] = &[
+    Requirement::Capabilities(&[Capability::Bpf, Capability::NetAdmin, Capability::Perfmon]),
+    Requirement::TypeInformation,
+];
 
 /// Until no CPU runs the program with what it was given before.
 fn wait() -> Result<(), Error> {
@@ -176,27 +155,32 @@ fn with(
     v6: Rib<u128>,
     image: Option<&Stored>,
 ) -> Result<Xdp, Error> {
-    check()?;
+    requirement::check(REQUIREMENTS)?;
     let shape = Shape::of(tables::layout4(settings), settings.growth, &v4, &v6)?;
-    let mut loaded = Loaded::load(settings, &shape)?;
-    let program = loaded.program("route_frame")?;
+    let mut storage = MaybeUninit::uninit();
+    let skel = load::load(&mut storage, settings, &shape)?;
+    let (maps, progs) = (&skel.maps, &skel.progs);
+    let program = bpf::program(&progs.route_frame)?;
     let id = Program::id_from_fd(program.as_fd())
         .map_err(Error::kernel("asking for the program's id"))?;
-    object::write(&loaded.map("own")?, &0_u32.to_ne_bytes(), &id.to_ne_bytes())?;
+    Map::<u32, u32>::new(&maps.own)?.set(&0, &id)?;
     Ok(Xdp {
         attached: Attachments::new(
             program.try_clone().map_err(Error::Descriptor)?,
             settings.mode,
-            loaded.map("attached")?,
+            Map::new(&maps.attached)?,
         ),
-        _traces: loaded.trace(["frames_left", "frame_refused"])?,
+        _traces: [
+            load::trace(&progs.frames_left)?,
+            load::trace(&progs.frame_refused)?,
+        ],
         ports: Vec::new(),
-        port_map: loaded.map("ports")?,
-        tables: Tables::build(&shape, (v4, v6), image, &loaded)?,
-        filter: Filter::new(&loaded)?,
-        hops: Hops::new(settings, &loaded)?,
-        devices: Devices::new(loaded.map("devices")?, settings.mode),
-        counters: loaded.map("counters")?,
+        port_map: Map::new(&maps.ports)?,
+        tables: Tables::build(&shape, (v4, v6), image, skel.object())?,
+        filter: Filter::new(&skel)?,
+        hops: Hops::new(settings, &skel)?,
+        devices: Devices::new(Map::new(&maps.devices)?, settings.mode),
+        counters: PerCpu::new(&maps.counters)?,
         before: Counters::default(),
         program,
     })
@@ -213,11 +197,12 @@ impl Xdp {
     /// A device that it cannot be attached to; too many ports.
     pub fn listen(&mut self, ports: &[Port]) -> Result<(), Error> {
         for port in ports {
-            object::write(&self.port_map, &layout::port_key(port), &layout::port(port))?;
+            self.port_map
+                .set(&entries::port_key(port), &entries::port(port))?;
         }
         let gone = |port: &&Port| !ports.iter().any(|now| now.key() == port.key());
         for port in self.ports.iter().filter(gone) {
-            object::erase(&self.port_map, &layout::port_key(port))?;
+            self.port_map.remove(&entries::port_key(port))?;
         }
         self.ports = ports.to_vec();
         self.attached
@@ -241,7 +226,8 @@ impl Xdp {
     /// A device whose program cannot be replaced: `before` goes on then.
     pub fn take_over(&mut self, before: &mut Self) -> Result<(), Error> {
         for port in &before.ports {
-            object::write(&self.port_map, &layout::port_key(port), &layout::port(port))?;
+            self.port_map
+                .set(&entries::port_key(port), &entries::port(port))?;
         }
         self.attached.take_over(&mut before.attached)?;
         self.ports = std::mem::take(&mut before.ports);

@@ -4,7 +4,7 @@
 //! outside the A/A band, in the clean blocks and in all as they first ran. The band is the exact
 //! interval of the baseline against its own second run, mirrored about equality by its farther end, so
 //! that it never forgives more on one side. Over 2 000 simulated experiments per shape of noise the rule claims a
-//! difference that is not there in under 1 % (tests/simulation.rs); nothing is added to it.
+//! difference that is not there in under 1 % (tests/it/simulation.rs); nothing is added to it.
 
 use std::cmp::Ordering;
 
@@ -31,7 +31,7 @@ pub enum Effect {
     Difference,
 }
 
-/// What a comparison comes to.
+/// The verdict of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -55,7 +55,7 @@ pub struct Block {
     pub aa: Option<(f64, f64)>,
 }
 
-/// What a set of blocks says.
+/// The estimate of a set of blocks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
     /// Blocks.
@@ -77,9 +77,9 @@ pub struct Estimate {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     pub effect: Effect,
-    /// Of the blocks without a flag: the result.
+    /// The estimate of the blocks without a flag: the result.
     pub clean: Option<Estimate>,
-    /// Of every block as it first ran, flagged or not.
+    /// The estimate of every block as it first ran, flagged or not.
     pub all: Option<Estimate>,
     /// Blocks that are flagged.
     pub flagged: usize,
@@ -117,8 +117,8 @@ impl Comparison {
         };
         match comparison.direction(flag_gap) {
             Ok(direction) => comparison.verdict = better.verdict(direction),
-            Err(Doubt::Unreliable(reason)) => comparison.reason = Some(reason),
-            Err(Doubt::NoDifference(reason)) => {
+            Err(NoClaim::Unreliable(reason)) => comparison.reason = Some(reason),
+            Err(NoClaim::NoDifference(reason)) => {
                 comparison.verdict = Verdict::NoDifference;
                 comparison.reason = reason;
             }
@@ -127,35 +127,35 @@ impl Comparison {
     }
 
     /// The side of equality that both sets of blocks agree on.
-    fn direction(&self, flag_gap: Option<f64>) -> Result<Direction, Doubt> {
+    fn direction(&self, flag_gap: Option<f64>) -> Result<Direction, NoClaim> {
         let (Some(clean), Some(all)) = (&self.clean, &self.all) else {
-            return Err(Doubt::because("no clean block holds both arms"));
+            return Err(NoClaim::unreliable("no clean block holds both arms"));
         };
         if self.effect == Effect::Ratio && clean.arm_median.min(clean.baseline_median) <= 0.0 {
-            return Err(Doubt::because(
+            return Err(NoClaim::unreliable(
                 "a median is not above 0, so it has no ratio",
             ));
         }
         if clean.interval.is_none() {
-            return Err(Doubt::Unreliable(format!(
+            return Err(NoClaim::Unreliable(format!(
                 "only {} clean blocks, and an interval needs 6",
                 clean.n
             )));
         }
         if clean.aa.is_none() {
-            return Err(Doubt::because("fewer than 6 clean A/A pairs"));
+            return Err(NoClaim::unreliable("fewer than 6 clean A/A pairs"));
         }
         if let Some(points) = flag_gap {
-            return Err(Doubt::Unreliable(format!(
+            return Err(NoClaim::Unreliable(format!(
                 "the arms' flagged shares are {points:.0} points apart"
             )));
         }
         match (clean.direction(self.effect), all.direction(self.effect)) {
             (Some(with), Some(without)) if with == without => Ok(with),
-            (Some(_), _) => Err(Doubt::NoDifference(Some(
+            (Some(_), _) => Err(NoClaim::NoDifference(Some(
                 "flagged blocks read otherwise".to_owned(),
             ))),
-            _ => Err(Doubt::NoDifference(None)),
+            _ => Err(NoClaim::NoDifference(None)),
         }
     }
 }
@@ -275,14 +275,14 @@ enum Direction {
     Below,
 }
 
-/// What stands against a claim.
-enum Doubt {
+/// Why no difference is claimed.
+enum NoClaim {
     Unreliable(String),
     NoDifference(Option<String>),
 }
 
-impl Doubt {
-    fn because(reason: &str) -> Self {
+impl NoClaim {
+    fn unreliable(reason: &str) -> Self {
         Self::Unreliable(reason.to_owned())
     }
 }

@@ -2,8 +2,8 @@
 
 /// Shares of flagged trials this many points apart compare disturbed with undisturbed.
 pub const FLAG_GAP_POINTS: f64 = 10.0;
-/// A gap that chance makes this often, or more often, says nothing.
-const CHANCE: f64 = 0.05;
+/// The level of significance of a gap.
+const SIGNIFICANCE_LEVEL: f64 = 0.05;
 
 /// An arm's flagged trials, of all its trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Flags {
     /// trials that are flagged whatever their arm is.
     pub fn gap(self, other: Self) -> Option<f64> {
         let gap = (self.percent() - other.percent()).abs();
-        (gap > FLAG_GAP_POINTS && fisher_p(self, other) < CHANCE).then_some(gap)
+        (gap > FLAG_GAP_POINTS && fisher_p(self, other) < SIGNIFICANCE_LEVEL).then_some(gap)
     }
 }
 

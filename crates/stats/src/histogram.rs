@@ -8,7 +8,7 @@ pub const BUCKETS: usize = 1920;
 
 /// Counts by bucket; merging adds. A quantile is the midpoint of its bucket: off by at most 1.6 %.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Stored")]
+#[serde(try_from = "SparseCounts")]
 pub struct Histogram {
     /// (bucket, count) of the buckets that are not empty, ascending.
     #[serde(rename = "buckets")]
@@ -155,14 +155,14 @@ impl Extend<u64> for Histogram {
 
 /// The stored form, checked before it becomes a histogram.
 #[derive(Deserialize)]
-struct Stored {
+struct SparseCounts {
     buckets: Vec<(u16, u64)>,
 }
 
-impl TryFrom<Stored> for Histogram {
+impl TryFrom<SparseCounts> for Histogram {
     type Error = InvalidBucket;
 
-    fn try_from(stored: Stored) -> Result<Self, InvalidBucket> {
+    fn try_from(stored: SparseCounts) -> Result<Self, InvalidBucket> {
         let counts = stored.buckets;
         let ascending = counts.windows(2).all(|pair| pair[0].0 < pair[1].0);
         let known = counts
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_histogram_says_nothing() {
+    fn empty_histogram_has_no_quantiles() {
         let histogram = Histogram::new();
         assert_eq!(histogram.quantile(0.5), None);
         assert_eq!(histogram.mean(), None);

@@ -22,7 +22,7 @@ pub struct Interval {
     pub confidence: f64,
 }
 
-/// What a box plot draws.
+/// The values of a box plot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quartiles {
     pub min: f64,

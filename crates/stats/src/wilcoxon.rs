@@ -5,7 +5,7 @@ use crate::order::float;
 
 /// Up to this many differences every sign pattern is counted; above, the normal approximation is
 /// good to three digits.
-const EXACT: usize = 50;
+const MAX_EXACT_PAIRS: usize = 50;
 
 /// Two-sided p that the differences are symmetric about 0; nothing when all of them are 0.
 ///
@@ -27,7 +27,7 @@ pub fn signed_rank_p(differences: &[f64]) -> Option<f64> {
         .sum();
     match nonzero.len() {
         0 => None,
-        1..=EXACT => Some(exact_p(&doubled, positive)),
+        1..=MAX_EXACT_PAIRS => Some(exact_p(&doubled, positive)),
         _ => Some(normal_p(&doubled, positive)),
     }
 }

@@ -1,4 +1,4 @@
-//! Numbers at the start of a BPF array's entries, which userspace and programs both see without a call.
+//! A mapped BPF array, whose entries start with a number that userspace and programs share without a call.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,12 +11,12 @@ pub const ENTRY: usize = 64;
 
 /// A mapped array (`BPF_F_MMAPABLE`) whose entries have [`ENTRY`] bytes.
 #[derive(Debug)]
-pub struct Numbers {
+pub struct BpfArray {
     region: Region,
     count: usize,
 }
 
-impl Numbers {
+impl BpfArray {
     /// Maps an array of so many entries, as its map was made.
     ///
     /// # Errors

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::mmap::Region;
 
 /// In a record's length: the program has not submitted it yet.
-const BUSY: u32 = 1 << 31;
+const BUSY_BIT: u32 = 1 << 31;
 /// In a record's length: the program has thought better of it.
-const DISCARDED: u32 = 1 << 30;
+const DISCARD_BIT: u32 = 1 << 30;
 /// A length, and a word of the kernel's own.
 const HEADER: u64 = 8;
 
@@ -23,7 +23,7 @@ pub struct Ring {
     size: usize,
 }
 
-/// How full a ring is, also for others than its reader.
+/// Shows how full a ring is, also to others than its reader.
 #[derive(Clone, Debug)]
 pub struct Gauge {
     /// The reader's position, then, in a page each, the writer's and the records, these twice in a
@@ -67,10 +67,10 @@ impl Ring {
                 return None;
             }
             let length = self.length(position).load(Ordering::Acquire);
-            if length & BUSY != 0 {
+            if length & BUSY_BIT != 0 {
                 return None;
             }
-            if length & DISCARDED == 0 {
+            if length & DISCARD_BIT == 0 {
                 return Some(self.bytes(position + HEADER, length.into()));
             }
             self.pop();
@@ -80,7 +80,7 @@ impl Ring {
     /// Leaves the first record to be overwritten. There must be one: `peek` has shown it.
     pub fn pop(&mut self) {
         let position = self.position();
-        let length = self.length(position).load(Ordering::Relaxed) & !DISCARDED;
+        let length = self.length(position).load(Ordering::Relaxed) & !DISCARD_BIT;
         let next = position + (HEADER + u64::from(length)).next_multiple_of(8);
         self.positions.consumer().store(next, Ordering::Release);
     }
@@ -90,7 +90,7 @@ impl Ring {
         self.size as u64
     }
 
-    /// Where the next record to be read starts; positions only grow.
+    /// The start of the next record to be read. Positions only grow.
     pub fn position(&self) -> u64 {
         self.positions.consumer().load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Which capabilities this process has.
+//! The capabilities of this process.
 
 use std::fmt;
 use std::fs;

@@ -21,7 +21,7 @@ pub const TAG: usize = 4;
 /// Both addresses, which come before the tag.
 const ADDRESSES: usize = 12;
 
-/// Which frames of a device.
+/// The frames of a device to capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capture {
     pub ifindex: u32,
@@ -33,9 +33,9 @@ pub struct Capture {
     pub fanout: Option<u16>,
 }
 
-/// A frame's facts beside its bytes.
+/// What is known of a frame besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct FrameInfo {
     /// Since the epoch, by the kernel's clock when it took the frame in.
     pub time_ns: i64,
     /// Bytes of the whole frame, its tag included.
@@ -173,13 +173,13 @@ impl Socket {
         set_option(&self.fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout)
     }
 
-    /// Receives one frame into `room`, and says where in it the frame lies; `WouldBlock` after the
+    /// Receives one frame into `buffer`, and says where in it the frame lies; `WouldBlock` after the
     /// timeout. What does not fit is cut off.
-    pub fn receive<'a>(&self, room: &'a mut [u8]) -> io::Result<(Seen, &'a [u8])> {
+    pub fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<(FrameInfo, &'a [u8])> {
         let mut control = [0_u64; 16];
         let mut part = libc::iovec {
-            iov_base: room[TAG..].as_mut_ptr().cast(),
-            iov_len: room.len() - TAG,
+            iov_base: buffer[TAG..].as_mut_ptr().cast(),
+            iov_len: buffer.len() - TAG,
         };
         // SAFETY: all zeros is a valid message header.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -187,23 +187,23 @@ impl Socket {
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control);
-        // SAFETY: the message points to one part, that to memory of `room`, and both to `control`;
+        // SAFETY: the message points to one part, that to memory of `buffer`, and both to `control`;
         // all outlive the call.
         let length =
             unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, libc::MSG_TRUNC) };
         let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
-        let beside = Beside::read(&message);
-        let captured = length.min(room.len() - TAG);
-        let from = match beside.tag {
-            Some(tag) => put_tag(room, TAG, tag),
+        let ancillary = AncillaryData::read(&message);
+        let captured = length.min(buffer.len() - TAG);
+        let from = match ancillary.tag {
+            Some(tag) => put_tag(buffer, TAG, tag),
             None => TAG,
         };
         let length = u32::try_from(length + TAG - from).unwrap_or(u32::MAX);
-        let seen = Seen {
-            time_ns: beside.time_ns,
+        let info = FrameInfo {
+            time_ns: ancillary.time_ns,
             length,
         };
-        Ok((seen, &room[from..TAG + captured]))
+        Ok((info, &buffer[from..TAG + captured]))
     }
 
     /// What the kernel has counted. Each question to it starts its counters anew, so all are asked
@@ -249,17 +249,17 @@ impl AsFd for Socket {
     }
 }
 
-/// What came beside a frame.
+/// The control messages of a frame.
 #[derive(Debug, Default)]
-struct Beside {
+struct AncillaryData {
     time_ns: i64,
     /// Protocol and control information.
     tag: Option<(u16, u16)>,
 }
 
-impl Beside {
+impl AncillaryData {
     fn read(message: &libc::msghdr) -> Self {
-        let mut beside = Self::default();
+        let mut ancillary = Self::default();
         // SAFETY: the kernel has filled in `message`, whose control buffer is still there.
         let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
         while !next.is_null() {
@@ -270,20 +270,20 @@ impl Beside {
                     // SAFETY: this message holds a timespec, of no particular alignment.
                     let time: libc::timespec =
                         unsafe { data.cast::<libc::timespec>().read_unaligned() };
-                    beside.time_ns = time.tv_sec * 1_000_000_000 + time.tv_nsec;
+                    ancillary.time_ns = time.tv_sec * 1_000_000_000 + time.tv_nsec;
                 }
                 (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
                     // SAFETY: this message holds tpacket_auxdata, of no particular alignment.
                     let aux: libc::tpacket_auxdata =
                         unsafe { data.cast::<libc::tpacket_auxdata>().read_unaligned() };
-                    beside.tag = tag(aux.tp_status, aux.tp_vlan_tci, aux.tp_vlan_tpid);
+                    ancillary.tag = tag(aux.tp_status, aux.tp_vlan_tci, aux.tp_vlan_tpid);
                 }
                 _ => {}
             }
             // SAFETY: as for the first.
             next = unsafe { libc::CMSG_NXTHDR(message, next) };
         }
-        beside
+        ancillary
     }
 }
 
@@ -299,15 +299,15 @@ pub(crate) fn tag(status: u32, control: u16, protocol: u16) -> Option<(u16, u16)
 }
 
 /// Puts a tag back into the frame that starts at `from`; returns where it starts then.
-pub(crate) fn put_tag(room: &mut [u8], from: usize, (protocol, control): (u16, u16)) -> usize {
+pub(crate) fn put_tag(buffer: &mut [u8], from: usize, (protocol, control): (u16, u16)) -> usize {
     let start = from - TAG;
-    if room.len() < from + ADDRESSES {
+    if buffer.len() < from + ADDRESSES {
         return from;
     }
-    room.copy_within(from..from + ADDRESSES, start);
+    buffer.copy_within(from..from + ADDRESSES, start);
     let at = start + ADDRESSES;
-    room[at..at + 2].copy_from_slice(&protocol.to_be_bytes());
-    room[at + 2..at + TAG].copy_from_slice(&control.to_be_bytes());
+    buffer[at..at + 2].copy_from_slice(&protocol.to_be_bytes());
+    buffer[at + 2..at + TAG].copy_from_slice(&control.to_be_bytes());
     start
 }
 
@@ -342,12 +342,12 @@ mod tests {
 
     #[test]
     fn a_tag_goes_back_behind_the_addresses() {
-        let mut room = vec![0; TAG];
-        room.extend(1..=12_u8);
-        room.extend([0x08, 0x00, 0x45]);
-        let from = put_tag(&mut room, TAG, (0x8100, 7));
-        assert_eq!(room[from..from + 12], (1..=12).collect::<Vec<u8>>());
-        assert_eq!(room[from + 12..], [0x81, 0, 0, 7, 0x08, 0x00, 0x45]);
+        let mut buffer = vec![0; TAG];
+        buffer.extend(1..=12_u8);
+        buffer.extend([0x08, 0x00, 0x45]);
+        let from = put_tag(&mut buffer, TAG, (0x8100, 7));
+        assert_eq!(buffer[from..from + 12], (1..=12).collect::<Vec<u8>>());
+        assert_eq!(buffer[from + 12..], [0x81, 0, 0, 7, 0x08, 0x00, 0x45]);
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub fn ticks_per_ns() -> f64 {
     })
 }
 
-/// How much of one CPU's time went to something else than a thread that only spun.
+/// The share of one CPU's time that went to something other than a thread that only spun.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gaps {
     pub cpu: usize,

@@ -18,9 +18,9 @@ impl Control {
     }
 }
 
-/// What the kernel said about one received datagram.
+/// Information from the kernel about one received datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Received {
+pub struct RecvInfo {
     /// Bytes in the buffer.
     pub len: usize,
     /// The buffer was too short and the rest of the datagram is lost.
@@ -42,7 +42,7 @@ pub struct Received {
     pub mark: Option<u32>,
 }
 
-impl Received {
+impl RecvInfo {
     /// Takes in every control message of `control` that is known here.
     pub(crate) fn read_control(&mut self, mut control: &[u8]) {
         while let Some((level, kind, data, rest)) = split_first(control) {
@@ -95,7 +95,7 @@ impl From<IpAddr> for Family {
     }
 }
 
-/// How one datagram leaves. What is `None` is the socket's own setting.
+/// The options of one outgoing datagram. `None` keeps the socket's own setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {
     family: Family,
@@ -249,7 +249,7 @@ mod tests {
         outgoing.tos = Some(0xb8);
         let mut control = Control([0xff; 256]);
         let used = outgoing.write_control(&mut control);
-        let mut received = Received::default();
+        let mut received = RecvInfo::default();
         received.read_control(&control.0[..used]);
         assert_eq!(received.destination, outgoing.source);
         assert_eq!(received.ifindex, Some(7));
@@ -273,16 +273,16 @@ mod tests {
         let mut control = Control::empty();
         let used = outgoing.write_control(&mut control);
         for cut in 0..used - 4 {
-            let mut received = Received::default();
+            let mut received = RecvInfo::default();
             received.read_control(&control.0[..cut]);
-            assert_eq!(received, Received::default(), "{cut} bytes");
+            assert_eq!(received, RecvInfo::default(), "{cut} bytes");
         }
     }
 
     #[test]
     fn a_zero_length_does_not_loop() {
-        let mut received = Received::default();
+        let mut received = RecvInfo::default();
         received.read_control(&[0; 64]);
-        assert_eq!(received, Received::default());
+        assert_eq!(received, RecvInfo::default());
     }
 }

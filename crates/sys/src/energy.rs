@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the kernel publishes the meters.
+/// The kernel's folder of meters.
 const POWERCAP: &str = "/sys/class/powercap";
 
 /// A measurement under way.
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_meters_says_nothing() {
+    fn machine_without_meters_has_no_reading() {
         let powercap = tempfile::tempdir().unwrap();
         assert!(Meter::start_at(powercap.path()).is_none());
         assert!(Meter::start_at(&powercap.path().join("none")).is_none());

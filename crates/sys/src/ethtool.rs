@@ -49,7 +49,7 @@ pub struct Channels {
     pub max_combined: u32,
 }
 
-/// What a device refused.
+/// An error of a device.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{action} of {name}: {cause}")]

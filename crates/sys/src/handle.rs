@@ -13,22 +13,22 @@ use libc::{
 };
 use nix::fcntl::OFlag;
 
-/// As long as any file system's is.
-const LONGEST: usize = 128;
+/// The kernel's limit for the length of a handle.
+const MAX_HANDLE_SZ: usize = 128;
 
-/// What a file system calls a file, for as long as the file exists.
+/// A file system's identifier of a file. It is valid for as long as the file exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handle {
     pub kind: i32,
     pub bytes: Vec<u8>,
 }
 
-/// As the kernel takes it.
+/// The kernel's form of a handle.
 #[repr(C)]
 struct Raw {
     length: u32,
     kind: i32,
-    bytes: [u8; LONGEST],
+    bytes: [u8; MAX_HANDLE_SZ],
 }
 
 impl Handle {
@@ -36,9 +36,9 @@ impl Handle {
     /// directory itself where the name is empty.
     pub fn of(directory: impl AsFd, name: &OsStr) -> io::Result<Self> {
         let mut raw = Raw {
-            length: u32::try_from(LONGEST).map_err(io::Error::other)?,
+            length: u32::try_from(MAX_HANDLE_SZ).map_err(io::Error::other)?,
             kind: 0,
-            bytes: [0; LONGEST],
+            bytes: [0; MAX_HANDLE_SZ],
         };
         let path = CString::new(name.as_bytes())?;
         let mut mount = 0;
@@ -58,7 +58,7 @@ impl Handle {
         let length = usize::try_from(raw.length).map_err(io::Error::other)?;
         Ok(Self {
             kind: raw.kind,
-            bytes: raw.bytes[..length.min(LONGEST)].to_vec(),
+            bytes: raw.bytes[..length.min(MAX_HANDLE_SZ)].to_vec(),
         })
     }
 
@@ -68,7 +68,7 @@ impl Handle {
         let mut raw = Raw {
             length: u32::try_from(self.bytes.len()).map_err(io::Error::other)?,
             kind: self.kind,
-            bytes: [0; LONGEST],
+            bytes: [0; MAX_HANDLE_SZ],
         };
         let room = raw.bytes.get_mut(..self.bytes.len());
         room.ok_or(io::ErrorKind::InvalidInput)?
@@ -93,23 +93,23 @@ impl Handle {
 /// first: a later store to a page of it is a first one again. That an earlier write back failed is for
 /// those who wrote: also a direct write that met a mapped page leaves such an error.
 pub fn clean(file: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
-    unless_told_once(range(&file, offset, length, WAIT_BEFORE))?;
+    ignore_reported_errors(range(&file, offset, length, WAIT_BEFORE))?;
     range(&file, offset, length, WRITE)
 }
 
 /// As [`clean`], where data go through the file system's journal: what is dirty stays so until that is committed,
 /// which this call does, and waits for. Errors as of [`write_back`].
 pub fn clean_journalled(file: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
-    unless_told_once(range(&file, offset, length, WAIT_BEFORE))?;
+    ignore_reported_errors(range(&file, offset, length, WAIT_BEFORE))?;
     // All of them in one call have it commit; each by itself does not.
     let all = WAIT_BEFORE | WRITE | WAIT_AFTER;
-    unless_told_once(range(&file, offset, length, all))
+    ignore_reported_errors(range(&file, offset, length, all))
 }
 
 /// Writes back all that is dirty, and waits for it: the next store to any page is a first one. Errors as of
 /// [`clean`].
 pub fn write_back(file: impl AsFd) -> io::Result<()> {
-    unless_told_once(nix::unistd::fdatasync(file).map_err(io::Error::from))
+    ignore_reported_errors(nix::unistd::fdatasync(file).map_err(io::Error::from))
 }
 
 /// A length that is no number for the kernel means all that follows.
@@ -132,8 +132,8 @@ pub fn mention(file: impl AsFd, offset: u64, length: u64) {
     }
 }
 
-/// Without the errors by which the kernel tells, once, that some write back had failed.
-fn unless_told_once(result: io::Result<()>) -> io::Result<()> {
+/// Ignores the errors by which the kernel reports, once, that an earlier write back failed.
+fn ignore_reported_errors(result: io::Result<()>) -> io::Result<()> {
     let once = |error: &io::Error| {
         let number = error.raw_os_error();
         matches!(number, Some(libc::EIO | libc::ENOSPC | libc::EDQUOT))
@@ -141,4 +141,4 @@ fn unless_told_once(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|error| once(&error).then_some(()).ok_or(error))
 }
 
-const _: () = assert!(size_of::<Raw>() == 8 + LONGEST);
+const _: () = assert!(size_of::<Raw>() == 8 + MAX_HANDLE_SZ);

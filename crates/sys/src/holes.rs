@@ -1,4 +1,4 @@
-//! Where a file has data, and where it has nothing.
+//! Finds data and holes in a file.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -12,7 +12,7 @@ use crate::kernel::Release;
 
 /// Of Linux before 6.2, whose btrfs does not find data that is on its way to the disk behind two stretches of
 /// a hole that it knows by themselves (`find_delalloc_subrange` in `fs/btrfs/file.c`).
-static OVERLOOKS: LazyLock<bool> =
+static BTRFS_OVERLOOKS_DATA: LazyLock<bool> =
     LazyLock::new(|| Release::running().is_ok_and(|release| !release.at_least(6, 2)));
 
 /// The next data of a file from an offset on, both in bytes; none where a hole is all that is left.
@@ -25,8 +25,8 @@ pub fn next_data(file: impl AsFd, at: u64) -> io::Result<Option<u64>> {
     if first == Some(at) {
         return Ok(first);
     }
-    if overlooks(file)? {
-        finish_writing(file)?;
+    if may_overlook_data(file)? {
+        sync_extents(file)?;
     }
     // What goes from memory to the disk just then may be found in neither (`ext4_iomap_begin_report` before Linux
     // 6.9, which asks for the one after the other): one of two looks has it.
@@ -38,7 +38,7 @@ pub fn next_data(file: impl AsFd, at: u64) -> io::Result<Option<u64>> {
 /// behind that, and where ext4 does not say where the data in an inode ends.
 ///
 /// # Errors
-/// As those of [`next_data`].
+/// The errors of [`next_data`].
 pub fn next_hole(file: impl AsFd, at: u64) -> io::Result<Option<u64>> {
     Ok(seek(file.as_fd(), at, Whence::SeekHole)?)
 }
@@ -54,8 +54,8 @@ fn seek(file: BorrowedFd<'_>, at: u64, whence: Whence) -> Result<Option<u64>, Er
 }
 
 /// Whether data may be taken for a hole. What an overlay has a file on, it does not say.
-fn overlooks(file: BorrowedFd<'_>) -> Result<bool, Errno> {
-    if !*OVERLOOKS {
+fn may_overlook_data(file: BorrowedFd<'_>) -> Result<bool, Errno> {
+    if !*BTRFS_OVERLOOKS_DATA {
         return Ok(false);
     }
     let format = fstatfs(file)?.filesystem_type();
@@ -65,7 +65,7 @@ fn overlooks(file: BorrowedFd<'_>) -> Result<bool, Errno> {
 /// `struct fiemap`, that asks for nothing.
 #[repr(C)]
 #[derive(Default)]
-struct Map {
+struct Fiemap {
     start: u64,
     length: u64,
     flags: u32,
@@ -79,11 +79,11 @@ const FIEMAP_FLAG_SYNC: u32 = 1;
 
 /// Waits until what was written to the file is where the file system looks for it. Nothing is said to the
 /// disk's own cache.
-fn finish_writing(file: BorrowedFd<'_>) -> io::Result<()> {
-    let mut map = Map {
+fn sync_extents(file: BorrowedFd<'_>) -> io::Result<()> {
+    let mut map = Fiemap {
         length: 1,
         flags: FIEMAP_FLAG_SYNC,
-        ..Map::default()
+        ..Fiemap::default()
     };
     // SAFETY: the request has no room for extents, and says so; it outlives the call.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), FIEMAP, &raw mut map) };
@@ -105,7 +105,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(3 << 20).unwrap();
         file.write_all_at(&[1], 1 << 20).unwrap();
-        finish_writing(file.as_fd()).unwrap();
+        sync_extents(file.as_fd()).unwrap();
         assert_eq!(next_data(&file, 0).unwrap(), Some(1 << 20));
         let hole = next_hole(&file, 1 << 20).unwrap().unwrap();
         assert!(hole > 1 << 20 && hole <= 2 << 20, "{hole}");

@@ -21,30 +21,30 @@ pub enum Backing {
     Huge,
 }
 
-/// What all-zero bytes are a value of.
+/// Types for which all-zero bytes are a value.
 ///
 /// # Safety
 /// They are, and nothing needs to be done when such a value goes.
-pub unsafe trait Zeroed {}
+pub unsafe trait Zeroable {}
 
 // SAFETY: an integer.
-unsafe impl Zeroed for u64 {}
+unsafe impl Zeroable for u64 {}
 
 // SAFETY: an integer.
-unsafe impl Zeroed for AtomicU8 {}
+unsafe impl Zeroable for AtomicU8 {}
 // SAFETY: an integer.
-unsafe impl Zeroed for AtomicU16 {}
+unsafe impl Zeroable for AtomicU16 {}
 // SAFETY: an integer.
-unsafe impl Zeroed for AtomicU32 {}
+unsafe impl Zeroable for AtomicU32 {}
 // SAFETY: an integer.
-unsafe impl Zeroed for AtomicU64 {}
+unsafe impl Zeroable for AtomicU64 {}
 
 /// Integers that others, BPF programs among them, may write at any time, each at once. Any bytes are
 /// a value.
 ///
 /// # Safety
 /// It is an atomic integer.
-pub unsafe trait Shared: Zeroed {}
+pub unsafe trait Shared: Zeroable {}
 
 // SAFETY: an atomic integer.
 unsafe impl Shared for AtomicU8 {}
@@ -162,7 +162,7 @@ unsafe impl<T: Send> Send for Array<T> {}
 // SAFETY: it hands out shared references only.
 unsafe impl<T: Sync> Sync for Array<T> {}
 
-impl<T: Zeroed> Array<T> {
+impl<T: Zeroable> Array<T> {
     /// Reserves the address space; memory is taken page by page when first written.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What this kernel is: release, build options, type information.
+//! The kernel of this machine: release, build options, type information.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ pub struct Release {
     pub major: u32,
     pub minor: u32,
     pub patch: u32,
-    /// As `uname -r` has it.
+    /// The text of `uname -r`.
     pub text: String,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Release {
     }
 }
 
-/// How an option was built.
+/// The setting of a build option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     BuiltIn,

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 
-/// How an anonymous region is backed.
+/// The kind of pages of an anonymous region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
     Ordinary,

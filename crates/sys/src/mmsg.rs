@@ -10,7 +10,7 @@ use std::ptr;
 
 use crate::address::{self, Name};
 use crate::cmsg::Control;
-pub use crate::cmsg::{Family, Outgoing, Received};
+pub use crate::cmsg::{Family, Outgoing, RecvInfo};
 
 /// Do not wait for a datagram, or for room to send one.
 pub const DONT_WAIT: i32 = libc::MSG_DONTWAIT;
@@ -25,7 +25,7 @@ pub struct RecvBatch {
     controls: Box<[Control]>,
     payloads: Box<[u8]>,
     payload_len: usize,
-    received: Vec<Received>,
+    received: Vec<RecvInfo>,
 }
 
 // SAFETY: the raw pointers inside the message headers are rewritten before every system call and
@@ -71,7 +71,7 @@ impl RecvBatch {
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
         for index in 0..count {
             let message = &self.messages[index];
-            let received = Received {
+            let received = RecvInfo {
                 len: self.payload_len.min(message.msg_len as usize),
                 ..received(&message.msg_hdr, &self.names[index], &self.controls[index])
             };
@@ -81,7 +81,7 @@ impl RecvBatch {
     }
 
     /// The datagrams of the last `receive`, in order of arrival.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Received, &[u8])> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&RecvInfo, &[u8])> {
         self.received
             .iter()
             .zip(self.payloads.chunks_exact(self.payload_len))
@@ -89,13 +89,13 @@ impl RecvBatch {
     }
 
     /// One datagram of the last `receive`, with its payload to be changed in place.
-    pub fn get_mut(&mut self, index: usize) -> Option<(&Received, &mut [u8])> {
+    pub fn get_mut(&mut self, index: usize) -> Option<(&RecvInfo, &mut [u8])> {
         let received = self.received.get(index)?;
         let at = index * self.payload_len;
         Some((received, &mut self.payloads[at..at + received.len]))
     }
 
-    /// How many datagrams the last `receive` brought.
+    /// The number of datagrams of the last `receive`.
     pub fn len(&self) -> usize {
         self.received.len()
     }
@@ -247,7 +247,7 @@ impl fmt::Debug for Burst<'_, '_> {
 ///
 /// # Errors
 /// `WouldBlock` when there is none and `flags` or the socket says not to wait.
-pub fn receive_one(socket: impl AsFd, payload: &mut [u8], flags: i32) -> io::Result<Received> {
+pub fn receive_one(socket: impl AsFd, payload: &mut [u8], flags: i32) -> io::Result<RecvInfo> {
     let mut message = empty_message().msg_hdr;
     let mut name = Name::empty();
     let mut control = Control::empty();
@@ -259,7 +259,7 @@ pub fn receive_one(socket: impl AsFd, payload: &mut [u8], flags: i32) -> io::Res
     // SAFETY: the header points at the buffers above, which live until the call returns.
     let len = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
     let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
-    Ok(Received {
+    Ok(RecvInfo {
         len: len.min(payload.len()),
         ..received(&message, &name, &control)
     })
@@ -336,11 +336,11 @@ fn fill(
     message.msg_controllen = used as _;
 }
 
-fn received(message: &libc::msghdr, name: &Name, control: &Control) -> Received {
-    let mut received = Received {
+fn received(message: &libc::msghdr, name: &Name, control: &Control) -> RecvInfo {
+    let mut received = RecvInfo {
         truncated: message.msg_flags & libc::MSG_TRUNC != 0,
         source: name.read(message.msg_namelen),
-        ..Received::default()
+        ..RecvInfo::default()
     };
     #[expect(
         clippy::unnecessary_cast,

@@ -13,7 +13,7 @@ const STORAGE: usize = size_of::<libc::sockaddr_storage>();
 /// `struct group_req` begins with the interface, padded to the alignment of a pointer.
 const INTERFACE: usize = align_of::<libc::group_req>();
 
-/// What to receive.
+/// The group and source to receive from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Membership {
     pub group: IpAddr,

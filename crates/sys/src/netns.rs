@@ -13,7 +13,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 
-/// Where `ip netns` looks for names.
+/// The folder in which `ip netns` looks for names.
 const FOLDER: &str = "/run/netns";
 
 /// A handle to a network namespace. The namespace lives at least as long as its handles.
@@ -22,7 +22,7 @@ pub struct Namespace {
     file: File,
 }
 
-/// What a namespace could not do.
+/// An error of a namespace.
 #[derive(Debug, thiserror::Error)]
 #[error("{action} network namespace {name}: {cause}")]
 pub struct Error {

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Where the kernel shows its devices.
+/// The kernel's folder of devices.
 pub const SYSFS: &str = "/sys";
 
 /// The CPUs that are online, by their nodes.

@@ -5,11 +5,11 @@ use std::fmt;
 use std::fs;
 use std::str::FromStr;
 
-/// No process has this id or a higher one: `PID_MAX_LIMIT`.
-const PIDS: u32 = 4 << 20;
-/// The first start that an owner is believed to have, in clock ticks: 0.6 s after boot. Makers of things start later,
-/// and months, days and times of day are numbers below.
-const EARLIEST: u64 = 60;
+/// Process ids are lower than this.
+const PID_MAX_LIMIT: u32 = 4 << 20;
+/// The earliest start of an owner, in clock ticks: 0.6 s after boot. Owners start later, and months, days and
+/// times of day are lower numbers.
+const MIN_START_TICKS: u64 = 60;
 
 /// A process, for as long as the machine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,7 +56,7 @@ impl FromStr for Owner {
             pid: pid.parse().map_err(|_| NotAnOwner)?,
             started: started.parse().map_err(|_| NotAnOwner)?,
         };
-        let can_be = (1..PIDS).contains(&owner.pid) && owner.started >= EARLIEST;
+        let can_be = (1..PID_MAX_LIMIT).contains(&owner.pid) && owner.started >= MIN_START_TICKS;
         // A date has zeros where no number does.
         match can_be && owner.to_string() == text {
             true => Ok(owner),
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_told_from_a_later_one_with_its_id() {
+    fn reused_process_id_is_another_owner() {
         let owner = Owner::current();
         assert!(owner.alive());
         assert_eq!(owner.to_string().parse(), Ok(owner));

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::capture::{Capture, Seen, Socket, Statistics, TAG, put_tag, set_option, tag};
+use crate::capture::{Capture, FrameInfo, Socket, Statistics, TAG, put_tag, set_option, tag};
 use crate::mmap::Region;
 
 const TPACKET_V3: libc::c_int = 2;
 const TP_STATUS_KERNEL: u32 = 0;
 const TP_STATUS_USER: u32 = 1;
 
-/// How large a ring is, and how long its blocks wait.
+/// The size of a ring, and the time after which its blocks are handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes of a block: a power of two, at least a page.
@@ -84,7 +84,7 @@ impl Ring {
     }
 
     /// Hands over every frame of the next block and gives it back; false when none is ours.
-    pub fn next_block(&mut self, mut take: impl FnMut(Seen, &[u8])) -> bool {
+    pub fn next_block(&mut self, mut take: impl FnMut(FrameInfo, &[u8])) -> bool {
         let size = self.shape.block as usize;
         // SAFETY: `next` is below the number of blocks, all of which are mapped.
         let start = unsafe { self.region.as_ptr().add(self.next as usize * size) };
@@ -115,7 +115,7 @@ impl AsFd for Ring {
 }
 
 /// Walks the frames of a block. Offsets are the kernel's, yet none is trusted beyond the block.
-fn frames(block: &mut [u8], count: u32, first: usize, take: &mut impl FnMut(Seen, &[u8])) {
+fn frames(block: &mut [u8], count: u32, first: usize, take: &mut impl FnMut(FrameInfo, &[u8])) {
     let mut at = first;
     for _ in 0..count {
         let Some(bytes) = block.get(at..at + size_of::<libc::tpacket3_hdr>()) else {
@@ -135,11 +135,11 @@ fn frames(block: &mut [u8], count: u32, first: usize, take: &mut impl FnMut(Seen
             from = put_tag(&mut block[..until], from, tag);
             length += u32::try_from(TAG).unwrap_or(0);
         }
-        let seen = Seen {
+        let info = FrameInfo {
             time_ns: i64::from(header.tp_sec) * 1_000_000_000 + i64::from(header.tp_nsec),
             length,
         };
-        take(seen, &block[from..until]);
+        take(info, &block[from..until]);
         if header.tp_next_offset == 0 {
             return;
         }

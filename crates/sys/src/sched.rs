@@ -1,4 +1,4 @@
-//! Where and when the calling thread runs.
+//! Sets where and when the calling thread runs.
 
 use std::io;
 use std::time::Duration;

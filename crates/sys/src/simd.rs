@@ -1,9 +1,9 @@
-//! Which vector instructions this machine has.
+//! The vector instructions of this machine.
 
 /// An instruction set that lookups are written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Simd {
-    /// What every machine has.
+    /// The instructions that every machine has.
     Portable,
     /// AVX2, BMI1 and BMI2.
     Avx2,

@@ -17,14 +17,14 @@ const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
 
 /// `IPV6_AUTOFLOWLABEL`, of linux/in6.h.
 const IPV6_AUTOFLOWLABEL: libc::c_int = 70;
-/// What `SO_MEMINFO` answers, of linux/sock_diag.h.
+/// The number of values that `SO_MEMINFO` returns (linux/sock_diag.h).
 const SK_MEMINFO_VARS: usize = 9;
 const SK_MEMINFO_DROPS: usize = 8;
 
 /// An unbound UDP socket, for options that must be set before `bind`.
 ///
 /// # Errors
-/// What `socket` said: too many open files, no such family.
+/// The error of `socket`: too many open files, no such family.
 pub fn unbound(family: Family) -> io::Result<UdpSocket> {
     let domain = match family {
         Family::V4 => libc::AF_INET,
@@ -35,6 +35,23 @@ pub fn unbound(family: Family) -> io::Result<UdpSocket> {
     check(fd)?;
     // SAFETY: `fd` is open, and nobody else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
+}
+
+/// An AF_XDP socket without memory, rings or a device. Needs `CAP_NET_RAW`.
+///
+/// # Errors
+/// The kernel has no such family ([`is_no_family`]), or the process has no such right.
+pub fn af_xdp() -> io::Result<OwnedFd> {
+    // SAFETY: no pointer is passed.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    check(fd)?;
+    // SAFETY: `fd` is open, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Whether the kernel refused a socket because it has no such family.
+pub fn is_no_family(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EAFNOSUPPORT)
 }
 
 /// A socket that sends whole Ethernet frames out of a device, through its queueing discipline, and
@@ -153,32 +170,32 @@ pub fn tos(socket: impl AsFd, family: Family, tos: u8) -> io::Result<()> {
     )
 }
 
-/// Fills [`crate::mmsg::Received`]'s `ttl`.
+/// Fills [`crate::mmsg::RecvInfo`]'s `ttl`.
 pub fn receive_ttl(socket: impl AsFd, family: Family) -> io::Result<()> {
     per_family(socket, family, libc::IP_RECVTTL, libc::IPV6_RECVHOPLIMIT, 1)
 }
 
-/// Fills [`crate::mmsg::Received`]'s `tos`.
+/// Fills [`crate::mmsg::RecvInfo`]'s `tos`.
 pub fn receive_tos(socket: impl AsFd, family: Family) -> io::Result<()> {
     per_family(socket, family, libc::IP_RECVTOS, libc::IPV6_RECVTCLASS, 1)
 }
 
-/// Fills [`crate::mmsg::Received`]'s `destination` and `ifindex`.
+/// Fills [`crate::mmsg::RecvInfo`]'s `destination` and `ifindex`.
 pub fn packet_info(socket: impl AsFd, family: Family) -> io::Result<()> {
     per_family(socket, family, libc::IP_PKTINFO, libc::IPV6_RECVPKTINFO, 1)
 }
 
-/// Fills [`crate::mmsg::Received`]'s `dropped`.
+/// Fills [`crate::mmsg::RecvInfo`]'s `dropped`.
 pub fn count_drops(socket: impl AsFd) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
 }
 
-/// Fills [`crate::mmsg::Received`]'s `mark`.
+/// Fills [`crate::mmsg::RecvInfo`]'s `mark`.
 pub fn receive_mark(socket: impl AsFd) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, SO_RCVMARK, 1)
 }
 
-/// Lets the kernel hand over trains of equal datagrams; fills [`crate::mmsg::Received`]'s `segment`.
+/// Lets the kernel hand over trains of equal datagrams; fills [`crate::mmsg::RecvInfo`]'s `segment`.
 pub fn udp_gro(socket: impl AsFd) -> io::Result<()> {
     set(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
 }

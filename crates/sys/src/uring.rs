@@ -9,7 +9,7 @@ use io_uring::squeue::{Entry, Flags};
 use io_uring::types::Fd;
 use io_uring::{IoUring, opcode};
 
-/// Which task of the kernel carries an operation out.
+/// The task of the kernel that carries out an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submission {
     /// The submitter, if it need not wait.

@@ -45,16 +45,16 @@ impl Watchdog {
     /// # Errors
     /// Somebody has killed the child.
     pub fn arm(&self) -> io::Result<()> {
-        self.say(ARMED)
+        self.send(ARMED)
     }
 
     /// # Errors
     /// As [`Self::arm`].
     pub fn disarm(&self) -> io::Result<()> {
-        self.say(DISARMED)
+        self.send(DISARMED)
     }
 
-    fn say(&self, what: u8) -> io::Result<()> {
+    fn send(&self, what: u8) -> io::Result<()> {
         let pipe = self.pipe.as_ref().ok_or(io::ErrorKind::BrokenPipe)?;
         write(pipe, &[what])?;
         Ok(())
@@ -133,9 +133,9 @@ mod tests {
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
     /// A child of another test has this one's pipes until it has closed them.
-    fn alone() -> MutexGuard<'static, ()> {
-        static ALONE: Mutex<()> = Mutex::new(());
-        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    fn test_lock() -> MutexGuard<'static, ()> {
+        static TEST_LOCK: Mutex<()> = Mutex::new(());
+        TEST_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn reading() -> (File, OwnedFd) {
@@ -150,8 +150,8 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_its_parent_is_told_only_while_it_is_armed() {
-        let _alone = alone();
+    fn end_of_parent_triggers_only_while_armed() {
+        let _alone = test_lock();
         for (arm, told) in [(true, "0"), (false, "")] {
             let (reader, writer) = reading();
             let watchdog = Watchdog::start(&writer, b"0", Duration::from_secs(600)).unwrap();
@@ -167,8 +167,8 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_that_says_nothing_is_not_waited_for() {
-        let _alone = alone();
+    fn silent_parent_triggers_watchdog() {
+        let _alone = test_lock();
         let (mut reader, writer) = reading();
         let watchdog = Watchdog::start(&writer, b"0", Duration::from_millis(1)).unwrap();
         watchdog.arm().unwrap();
@@ -181,8 +181,8 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_killed_cannot_be_armed() {
-        let _alone = alone();
+    fn killed_watchdog_cannot_be_armed() {
+        let _alone = test_lock();
         let (reader, writer) = reading();
         let watchdog = Watchdog::start(&writer, b"0", Duration::from_secs(600)).unwrap();
         drop(writer);

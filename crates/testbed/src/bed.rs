@@ -10,23 +10,24 @@ use netdev::{NeighbourState, Route};
 use serde_json::{Value, json};
 use sys::owner::Owner;
 
-use crate::asleep::Asleep;
-use crate::environment::Wanted;
-use crate::error::at;
+use crate::environment::EnvironmentSpec;
+use crate::error::{Error, at};
 use crate::features::{active_features, clear_features, set_features};
-use crate::host::Peer;
-use crate::impaired::Impaired;
-use crate::plan::{self, End, Given};
+use crate::host::{Host, Interface, Peer};
+use crate::impairment::link::ImpairedLink;
+use crate::names;
+use crate::nic::{self, NicLease};
+use crate::pause::PauseGuard;
+use crate::plan::{self, End, EngineEnd};
+use crate::settings::{LinkSettings, Neighbours};
+use crate::topology::{LinkKind, LinkSpec, Topology};
+use crate::vm::guest::Guest;
 use crate::wiring::{Switch, Wiring};
-use crate::{
-    Error, Guest, Host, Interface, LinkKind, LinkSettings, LinkSpec, Neighbours, Topology, clean,
-    nic,
-};
 
 /// The two ends of a real cable take their time to agree, and so does a kernel that removes other namespaces
 /// meanwhile: it sets nothing else up until it is done.
-const READY_WITHIN: Duration = Duration::from_secs(20);
-/// What all hosts share, and nobody sets here.
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Settings that all hosts share, and that no bed changes.
 const GLOBALS: [&str; 5] = [
     "core/rmem_max",
     "core/wmem_max",
@@ -41,8 +42,8 @@ const LOOPBACK: u32 = 1;
 pub struct Bed {
     // The order of the fields is the order of the teardown: programs end before wires do.
     hosts: BTreeMap<String, Host>,
-    nics: Vec<nic::Lent>,
-    impaired: Vec<Impaired>,
+    nics: Vec<NicLease>,
+    impaired: Vec<ImpairedLink>,
     switches: Vec<Switch>,
     settings: BTreeMap<String, Value>,
 }
@@ -53,10 +54,10 @@ impl Drop for Bed {
     }
 }
 
-/// What is left of a bed to take down. No other bed wants anything of it: dropping it may take its time
-/// on another thread, beside a bed that comes up.
+/// The part of a bed that is still to be taken down. No other bed needs anything of it, so that it may be dropped on
+/// another thread while the next bed comes up.
 #[derive(Debug)]
-pub struct Remains(#[expect(dead_code, reason = "dropped")] Bed);
+pub struct Teardown(#[expect(dead_code, reason = "dropped")] Bed);
 
 impl Bed {
     /// Brings a topology up. `run_id` (a-z, 0-9 and -) tells this process's beds apart.
@@ -76,8 +77,8 @@ impl Bed {
         let owner = Owner::current();
         for (name, spec) in &topology.host {
             let own = || topology.link.iter().filter(|link| link.ends.contains(name));
-            let environment = spec.kind(name)?.up(Wanted {
-                name: &clean::name(owner, run_id, name),
+            let environment = spec.kind(name)?.up(EnvironmentSpec {
+                name: &names::namespace(owner, run_id, name),
                 cpus: &spec.cpus,
                 capabilities: &spec.capabilities,
                 huge_pages: spec.huge_pages,
@@ -97,8 +98,9 @@ impl Bed {
                 link,
                 ends: ends.iter().filter(|end| end.link == number).collect(),
             };
-            bed.nics.extend(wiring.lend()?);
-            let switch = wiring.make(clean::name(owner, run_id, &format!("switch{number}")))?;
+            bed.nics.extend(wiring.lease_nics()?);
+            let switch =
+                wiring.make(names::namespace(owner, run_id, &format!("switch{number}")))?;
             if let Some(switch) = switch {
                 bed.set_switch(&link.name(), &switch, &link.settings)?;
                 if let Some(impairment) = link.impairment {
@@ -117,12 +119,12 @@ impl Bed {
         Ok(bed)
     }
 
-    /// Ends the bed as far as others could want what it has: guests and containers wait for the next bed, and
-    /// devices of this machine are back, when this returns.
-    pub fn leave(mut self) -> Remains {
+    /// Releases what the next bed may need: when this returns, guests and containers are in their pools, and devices of
+    /// this machine are back.
+    pub fn leave(mut self) -> Teardown {
         self.give_back();
-        self.hosts.retain(|_, host| !host.is_kept());
-        Remains(self)
+        self.hosts.retain(|_, host| !host.is_reusable());
+        Teardown(self)
     }
 
     /// Before the namespaces end that devices are in, or are plugged into.
@@ -133,22 +135,19 @@ impl Bed {
                 tracing::warn!("{error}");
             }
         }
-        for published in self
-            .hosts
-            .values()
-            .filter(|host| host.published().is_some())
-        {
-            self.cut(published);
+        let hosts = self.hosts.values();
+        for host in hosts.filter(|host| host.engine_network().is_some()) {
+            self.remove_cables(host);
         }
     }
 
-    /// Takes the cables away that lead to where a host's engine is: the next bed's have the same addresses there.
-    fn cut(&self, published: &Host) {
-        let links: Vec<usize> = published.interfaces.iter().map(|own| own.link).collect();
+    /// Removes the cables to the network of a host's engine: the next bed's have the same addresses there.
+    fn remove_cables(&self, to: &Host) {
+        let links: Vec<usize> = to.interfaces.iter().map(|own| own.link).collect();
         let others = self
             .hosts
             .values()
-            .filter(|host| host.published().is_none());
+            .filter(|host| host.engine_network().is_none());
         for host in others {
             let ends = host
                 .interfaces
@@ -162,7 +161,7 @@ impl Bed {
         }
     }
 
-    /// The planned ends, but for what engines have made themselves, and devices are already.
+    /// The planned ends, with the devices that engines have made and those that exist already.
     fn ends(&self, topology: &Topology) -> Result<Vec<End>, Error> {
         let mut ends = plan::ends(topology);
         for end in &mut ends {
@@ -172,11 +171,11 @@ impl Bed {
                 end.mac = nic::address(nic)?;
             }
             if link.kind == LinkKind::Published {
-                let published = self.hosts[&end.host].published();
-                end.given = published.map(|published| Given {
-                    device: published.device.clone(),
-                    v4: published.inside,
-                    seen_as: published.at,
+                let network = self.hosts[&end.host].engine_network();
+                end.engine = network.map(|network| EngineEnd {
+                    device: network.device.clone(),
+                    v4: network.address,
+                    published: network.published_address,
                 });
             }
         }
@@ -213,14 +212,14 @@ impl Bed {
         facts
     }
 
-    /// Has the virtual machines among the hosts sleep until the guard is dropped: an idle one has a clock that
-    /// ticks beside whatever is looked for.
+    /// Pauses the virtual machines among the hosts until the guard is dropped: an idle one has a clock whose ticks
+    /// disturb measurements.
     ///
     /// # Errors
-    /// One has ended.
-    pub fn asleep(&self) -> Result<Asleep<'_>, Error> {
+    /// A virtual machine has ended.
+    pub fn pause_guests(&self) -> Result<PauseGuard<'_>, Error> {
         let guests: Vec<&Guest> = self.hosts.values().filter_map(Host::guest).collect();
-        Asleep::all(guests)
+        PauseGuard::new(guests)
     }
 
     fn set_sysctls(&mut self, topology: &Topology) -> Result<(), Error> {
@@ -279,11 +278,11 @@ impl Bed {
         };
         if topology.host[name].settings.neighbours == Neighbours::Permanent {
             let made = own.iter().zip(&interfaces);
-            let made = made.filter(|(end, _)| end.given.is_none());
+            let made = made.filter(|(end, _)| end.engine.is_none());
             introduce(host, made.map(|(_, interface)| interface)).map_err(at(name))?;
         }
         for end in &own {
-            let made = end.given.is_none() && topology.link[end.link].kind != LinkKind::Nic;
+            let made = end.engine.is_none() && topology.link[end.link].kind != LinkKind::Nic;
             if made && topology.link[end.link].settings.threaded_napi {
                 host.write(&format!("/sys/class/net/{}/threaded", end.device), "1")?;
             }
@@ -302,14 +301,14 @@ impl Bed {
     /// Sets an end's features and returns those that are active. A tap has what the guest behind it asks for,
     /// what an engine has made is as it makes it, and a device of this machine as it is.
     fn features(&self, place: &str, end: &End, link: &LinkSpec) -> Result<Value, Error> {
-        if let Some(given) = &end.given {
-            return active_features(place, &given.device);
+        if let Some(engine) = &end.engine {
+            return active_features(place, &engine.device);
         }
         let guest = |host: &String| self.hosts[host].guest().is_some();
         let tap = link.kind == LinkKind::Direct && link.ends.iter().any(guest);
         match link.kind {
             LinkKind::Nic => active_features(place, &end.device),
-            // What its guest does not take is not to be had; what it takes may be left to this kernel.
+            // The guest limits the features of a tap; this kernel may do the others in software.
             _ if tap => clear_features(place, &end.device, &link.settings),
             _ => set_features(place, &end.device, &link.settings),
         }
@@ -352,11 +351,11 @@ impl Bed {
     }
 
     fn wait_until_ready(&self) -> Result<(), Error> {
-        let until = Instant::now() + READY_WITHIN;
+        let until = Instant::now() + READY_TIMEOUT;
         for (name, host) in &self.hosts {
             while !is_ready(host).map_err(at(name))? {
                 if Instant::now() > until {
-                    return Err(Error::NotReady(name.clone(), READY_WITHIN.as_secs()));
+                    return Err(Error::NotReady(name.clone(), READY_TIMEOUT.as_secs()));
                 }
                 std::thread::sleep(Duration::from_micros(200));
             }
@@ -401,13 +400,13 @@ fn bring_up(host: &Host, own: &[&End], ends: &[End]) -> Result<Vec<Interface>, n
     let mut interfaces = Vec::with_capacity(own.len());
     let mut addresses = Vec::with_capacity(2 * own.len());
     for end in own {
-        let given = end.given.as_ref();
-        let device = given.map_or(&end.device, |given| &given.device);
+        let engine = end.engine.as_ref();
+        let device = engine.map_or(&end.device, |engine| &engine.device);
         let link = links
             .iter()
             .find(|link| link.name == *device)
             .ok_or_else(|| netdev::Error::NoInterface(device.clone()))?;
-        if given.is_none() {
+        if engine.is_none() {
             netlink.set_link(link.index, &up)?;
             addresses.push((link.index, end.v4, end.v4_prefix_len));
             addresses.push((link.index, end.v6, end.v6_prefix_len));
@@ -416,8 +415,8 @@ fn bring_up(host: &Host, own: &[&End], ends: &[End]) -> Result<Vec<Interface>, n
             name: device.clone(),
             ifindex: link.index,
             mac: end.mac,
-            v4: given.map_or(end.v4, |given| given.v4),
-            v6: given.map_or(end.v6, |_| Ipv6Addr::UNSPECIFIED.into()),
+            v4: engine.map_or(end.v4, |engine| engine.v4),
+            v6: engine.map_or(end.v6, |_| Ipv6Addr::UNSPECIFIED.into()),
             mtu: link.mtu,
             link: end.link,
             peers: peers(end, ends),
@@ -445,9 +444,9 @@ fn to_published(host: &Host, ends: &[End]) -> Vec<Route> {
     for end in ends {
         let interfaces = host.interfaces.iter();
         let near = interfaces.filter(|interface| interface.link == end.link);
-        if let Some(given) = end.given.as_ref().filter(|_| end.host != host.name()) {
+        if let Some(engine) = end.engine.as_ref().filter(|_| end.host != host.name()) {
             routes.extend(near.map(|interface| Route {
-                destination: given.seen_as,
+                destination: engine.published,
                 prefix_len: 32,
                 gateway: None,
                 ifindex: Some(interface.ifindex),

@@ -1,35 +1,33 @@
-//! What a bed's maker left behind when it was killed: found by name, removed when the maker is dead.
+//! Removes what a bed's maker left behind when it was killed: found by name, removed when the maker is dead.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
 use nix::unistd::geteuid;
 use sys::netns;
 use sys::owner::Owner;
-use tempfile::TempDir;
 
-use crate::environment::{clean_engines, kill_inside};
-use crate::{Error, nic};
+use crate::environment::engine::orphans;
+use crate::error::{Error, at};
+use crate::names::{PREFIX, RANDOM_LETTERS};
+use crate::network::kill_inside;
+use crate::nic;
 
-const PREFIX: &str = "lr-bed-";
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// Letters that tell one process's temporary folders apart.
-const RANDOM: usize = 6;
 
 /// Where programs and maps are pinned that outlive their maker, each under a name that starts with
 /// the maker's [`Owner`].
 pub const PINS: &str = "/sys/fs/bpf/lowroad";
 
 /// How long processes that were killed may take to be gone.
-const PATIENCE: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What was removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cleaned {
+pub struct CleanReport {
     pub namespaces: usize,
     pub processes: usize,
     /// Devices of this machine, given back.
@@ -47,68 +45,39 @@ pub struct Cleaned {
     pub silent: Vec<(&'static str, String)>,
 }
 
-/// A folder for temporary files, removed when dropped, and by [`clean`] when its maker was killed.
-pub fn folder() -> io::Result<TempDir> {
-    let prefix = format!("{PREFIX}{}-", Owner::current());
-    tempfile::Builder::new()
-        .prefix(&prefix)
-        .rand_bytes(RANDOM)
-        .tempdir()
-}
-
-/// The namespace's name of a bed's host or switch.
-pub(crate) fn name(owner: Owner, run: &str, host: &str) -> String {
-    format!("{PREFIX}{owner}-{run}-{host}")
-}
-
-/// A name of the same kind that nothing else of this process has.
-pub(crate) fn unique(of: &str) -> String {
-    static NAMES: AtomicU32 = AtomicU32::new(0);
-    let number = NAMES.fetch_add(1, Ordering::Relaxed);
-    name(Owner::current(), of, &number.to_string())
-}
-
-/// A device's name that no other of this process has.
-pub(crate) fn device() -> String {
-    static DEVICES: AtomicU32 = AtomicU32::new(0);
-    // With the longest process id it has room for five digits.
-    let number = DEVICES.fetch_add(1, Ordering::Relaxed) % 100_000;
-    format!("lr{}n{number}", std::process::id())
-}
-
 /// Removes the namespaces of dead makers with all devices, processes and containers in them, and their
 /// tc filters, pins, control groups and temporary folders. What a living maker has stays.
-pub fn clean() -> Result<Cleaned, Error> {
-    let mut cleaned = Cleaned::default();
+pub fn clean() -> Result<CleanReport, Error> {
+    let mut report = CleanReport::default();
     for name in netns::names() {
         if owner_of(&name).is_some_and(|owner| !owner.alive()) {
-            // A device that somebody has lent would end with it, or come back under another name.
+            // A lent device would end with the namespace, or come back under another name.
             let place = netns::find(&name).map_err(Error::from);
-            let given =
-                place.and_then(|place| place.map_or(Ok(0), |place| nic::give_all_back(&place)));
-            match given {
-                Ok(given) => cleaned.nics += given,
+            let returned =
+                place.and_then(|place| place.map_or(Ok(0), |place| nic::return_all(&place)));
+            match returned {
+                Ok(returned) => report.nics += returned,
                 Err(error) => {
                     tracing::warn!("{name} stays: {error}");
                     continue;
                 }
             }
-            cleaned.processes += kill_all_in(&name);
+            report.processes += kill_all_in(&name);
             netns::remove(&name)?;
-            cleaned.namespaces += 1;
+            report.namespaces += 1;
         }
     }
-    cleaned.filters = netdev::clsact::clean().map_err(crate::error::at("cleaning"))?;
-    cleaned.pins = remove_of_dead(Path::new(PINS), "", |_, _| true);
-    let left = clean_engines(owner_of);
-    cleaned.containers = remove_cgroups() + left.containers;
-    cleaned.images = left.images;
-    cleaned.silent = left.silent;
-    cleaned.folders = remove_of_dead(&std::env::temp_dir(), PREFIX, is_folder);
-    Ok(cleaned)
+    report.filters = netdev::clsact::clean().map_err(at("cleaning"))?;
+    report.pins = remove_of_dead(Path::new(PINS), "", |_, _| true);
+    let orphans = orphans::remove(owner_of);
+    report.containers = remove_cgroups() + orphans.containers;
+    report.images = orphans.images;
+    report.silent = orphans.silent;
+    report.folders = remove_of_dead(&std::env::temp_dir(), PREFIX, is_folder);
+    Ok(report)
 }
 
-/// Whose a thing of this name is: one of ours says after its owner what it is.
+/// The owner of a thing of this name; the name has more after the owner.
 fn owner_of(name: &str) -> Option<Owner> {
     let (owner, what) = leading_owner(name.strip_prefix(PREFIX)?)?;
     (!what.is_empty()).then_some(owner)
@@ -122,22 +91,23 @@ fn leading_owner(name: &str) -> Option<(Owner, &str)> {
     Some((name[..end].parse().ok()?, what))
 }
 
-/// Whether this is one of [`folder`]'s: this user's, with [`RANDOM`] letters after its owner.
+/// Whether this is one of [`crate::folder`]'s: this user's, with [`RANDOM_LETTERS`] letters after its owner.
 fn is_folder(path: &Path, what: &str) -> bool {
-    let random = what.len() == RANDOM && what.bytes().all(|letter| letter.is_ascii_alphanumeric());
+    let random =
+        what.len() == RANDOM_LETTERS && what.bytes().all(|letter| letter.is_ascii_alphanumeric());
     let metadata = fs::symlink_metadata(path);
     let made = metadata.is_ok_and(|of| of.is_dir() && of.uid() == geteuid().as_raw());
     random && made
 }
 
-/// Kills until nobody is left: one that forks while it is killed leaves another.
+/// Kills until no process is left: a process that forks while it is killed leaves another.
 fn kill_all_in(name: &str) -> usize {
     let found = netns::find(name).ok().flatten();
     let Some(inode) = found.and_then(|namespace| namespace.inode().ok()) else {
         return 0;
     };
     let first = kill_inside(inode);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + KILL_TIMEOUT;
     while first > 0 && kill_inside(inode) > 0 && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -174,7 +144,7 @@ fn remove_cgroups() -> usize {
         if owner_of(&name).is_none_or(Owner::alive) {
             continue;
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + KILL_TIMEOUT;
         // Those that were killed a moment ago may still leave it.
         while fs::remove_dir(group.path()).is_err() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
@@ -187,6 +157,7 @@ fn remove_cgroups() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::{self, folder};
 
     #[test]
     fn names_tell_their_owner_and_others_names_are_left_alone() {
@@ -194,7 +165,10 @@ mod tests {
             pid: 12,
             started: 345,
         };
-        assert_eq!(owner_of(&name(owner, "run-7", "relay")), Some(owner));
+        assert_eq!(
+            owner_of(&names::namespace(owner, "run-7", "relay")),
+            Some(owner)
+        );
         for other in [
             "lr-12-345-relay",
             "lr-bed-relay",

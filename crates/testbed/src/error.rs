@@ -5,7 +5,7 @@ use std::io;
 /// Each names the host, link or setting it is about.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file says something that cannot be built.
+    /// The file describes something that cannot be built.
     #[error("topology: {0}")]
     Topology(String),
     #[error("{}; {}", .0.what, .0.remedy)]

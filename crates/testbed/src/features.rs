@@ -1,11 +1,12 @@
-//! What devices leave to the kernel or do for it, set by name and read back.
+//! Offload features of devices, set by name and read back.
 
 use serde_json::Value;
 use sys::ethtool::Ethtool;
 
-use crate::{Error, LinkSettings};
+use crate::error::Error;
+use crate::settings::LinkSettings;
 
-/// In the calling thread's namespace; returns what is active afterwards.
+/// Sets the features of a device of the calling thread's namespace; returns the active ones.
 pub(crate) fn set_features(
     place: &str,
     device: &str,

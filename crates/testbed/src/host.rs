@@ -13,8 +13,13 @@ use serde::Serialize;
 use serde_json::Value;
 use sys::netns::Namespace;
 
-use crate::environment::{Child, Environment, Program, Published, confine};
-use crate::{Error, Guest, HostSpec};
+use crate::environment::{EngineNetwork, Environment};
+use crate::error::{Error, at};
+use crate::network::confine;
+use crate::process::child::Child;
+use crate::process::program::Program;
+use crate::topology::HostSpec;
+use crate::vm::guest::Guest;
 
 /// A device of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,7 +33,7 @@ pub struct Interface {
     pub mtu: u32,
     /// The link's place in the topology.
     pub link: usize,
-    /// What is at the other ends.
+    /// The hosts at the other ends.
     pub peers: Vec<Peer>,
 }
 
@@ -62,7 +67,7 @@ impl Host {
             None => {
                 let namespace = environment.network().namespace();
                 let opened = namespace.run(Netlink::new)?;
-                opened.map_err(crate::error::at(name))?
+                opened.map_err(at(name))?
             }
         };
         Ok(Self {
@@ -83,7 +88,7 @@ impl Host {
         self.environment.network().namespace()
     }
 
-    /// What is known of the environment, by name.
+    /// Facts about the environment, by name.
     pub fn facts(&self) -> BTreeMap<&'static str, Value> {
         let mut facts = self.environment.facts();
         if self.guest().is_none()
@@ -99,12 +104,12 @@ impl Host {
         self.environment.guest()
     }
 
-    /// Whether what its programs read and write is this machine's files.
+    /// Whether its programs read and write this machine's files.
     pub fn shares_files(&self) -> bool {
-        self.environment.served().is_none()
+        self.environment.agent().is_none()
     }
 
-    /// What a file below `/proc` or `/sys` says to a thread of this host.
+    /// Reads a file below `/proc` or `/sys` as a thread of this host would.
     pub fn read(&self, path: &str) -> Result<String, Error> {
         let read = match self.guest() {
             Some(guest) => guest.read(Path::new(path)).map(|bytes| lossy(&bytes)),
@@ -113,10 +118,10 @@ impl Host {
         read.map_err(|cause| self.reading(path, cause))
     }
 
-    /// What a program of this host has written to a file of the folder that it works in.
+    /// Reads a file that a program of this host has written in the folder that it works in.
     pub fn fetch(&self, path: &Path) -> Result<Vec<u8>, Error> {
-        let fetched = match self.environment.served() {
-            Some(served) => served.read(path),
+        let fetched = match self.environment.agent() {
+            Some(agent) => agent.read(path),
             None => fs::read(path),
         };
         fetched.map_err(|cause| self.reading(&path.to_string_lossy(), cause))
@@ -148,7 +153,7 @@ impl Host {
         written.map_err(|cause| self.setting(path, value, cause))
     }
 
-    /// Writes several files below `/proc`: of a guest no answer is waited for before all is said.
+    /// Writes several files below `/proc`; to a guest, all in one round trip.
     pub(crate) fn write_all(&self, files: &[(String, String)]) -> Result<(), Error> {
         let written = match self.guest() {
             Some(guest) => {
@@ -235,14 +240,14 @@ impl Host {
             })
     }
 
-    /// Whether what it lives in waits for another bed when this one is gone.
-    pub(crate) fn is_kept(&self) -> bool {
-        self.environment.served().is_some()
+    /// Whether its environment can serve another bed after this one.
+    pub(crate) fn is_reusable(&self) -> bool {
+        self.environment.agent().is_some()
     }
 
-    /// The engine's own network that it is on, where it is on one.
-    pub(crate) fn published(&self) -> Option<&Published> {
-        self.environment.published()
+    /// Its place in the network of its engine, where it has one.
+    pub(crate) fn engine_network(&self) -> Option<&EngineNetwork> {
+        self.environment.engine_network()
     }
 
     /// The IPv4 address by which it reaches `peer`, over the first link between the two.
@@ -251,10 +256,10 @@ impl Host {
         let found = peers.iter().find(|other| other.host == peer);
         found
             .map(|other| other.v4)
-            .ok_or_else(|| self.strange(peer))
+            .ok_or_else(|| self.no_interface(peer))
     }
 
-    fn strange(&self, peer: &str) -> Error {
+    fn no_interface(&self, peer: &str) -> Error {
         Error::NoInterface {
             host: self.name.clone(),
             peer: peer.to_owned(),
@@ -266,7 +271,7 @@ impl Host {
         self.interfaces
             .iter()
             .find(|interface| interface.peers.iter().any(|other| other.host == peer))
-            .ok_or_else(|| self.strange(peer))
+            .ok_or_else(|| self.no_interface(peer))
     }
 
     /// Every device, in the order of the topology's links.

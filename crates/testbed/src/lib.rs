@@ -3,34 +3,43 @@
 //! It decides where machines of an experiment live and how they are wired, sets everything about
 //! the wires explicitly, and says what it set. What runs on them belongs to `experiment`.
 
-mod asleep;
+mod agent;
 mod bed;
 mod clean;
 mod environment;
 mod error;
 mod features;
 mod host;
-mod impaired;
-mod kept;
-mod machine;
+mod impairment;
+mod instance_pool;
+mod kinds;
+mod names;
+mod network;
 mod nic;
+mod pause;
 mod plan;
-mod served;
+mod pool;
+mod process;
 mod settings;
 mod topology;
 mod vm;
 mod wiring;
 
-pub use asleep::Asleep;
-pub use bed::{Bed, Remains};
-pub use clean::{Cleaned, PINS, clean, folder};
-pub use environment::{Child, KINDS, Kind, Program, Stream};
+pub use agent::binary::agent;
+pub use bed::{Bed, Teardown};
+pub use clean::{CleanReport, PINS, clean};
+pub use environment::Kind;
 pub use error::Error;
 pub use host::{Host, Interface, Peer};
-pub use impaired::{Distribution, Impairment};
-pub use kept::Kept;
-pub use machine::machine;
-pub use served::agent;
+pub use impairment::{Distribution, Impairment};
+pub use instance_pool::InstancePool;
+pub use kinds::{KINDS, machine};
+pub use names::folder;
+pub use pause::PauseGuard;
+pub use process::child::Child;
+pub use process::program::{Program, Stream};
 pub use settings::{HostSettings, LinkSettings, Neighbours};
 pub use topology::{HostSpec, LinkKind, LinkSpec, Subnet, Topology};
-pub use vm::{Guest, boot_ahead, huge_pages};
+pub use vm::boot_ahead;
+pub use vm::guest::Guest;
+pub use vm::requirements::huge_pages;

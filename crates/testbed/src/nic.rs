@@ -1,28 +1,28 @@
 //! Devices of this machine that a link lends to its hosts: which may be lent, and how each comes back as it was,
-//! even when its borrower was killed. What has to be remembered is written on the device itself.
+//! even when its borrower was killed. The device's own alias records how it was.
 
 use std::os::fd::AsFd as _;
 
 use netdev::{Link, LinkSpec, Netlink};
 use sys::netns::Namespace;
 
-use crate::error::at;
-use crate::{Error, LinkSettings};
+use crate::error::{Error, at};
+use crate::settings::LinkSettings;
 
-/// What the note on a lent device starts with.
+/// The first word of the note on a lent device.
 const MARK: &str = "lowroad-nic";
-/// What a note has room for.
-const LONGEST_NOTE: usize = 255;
+/// The longest alias that the kernel accepts.
+const MAX_NOTE_LEN: usize = 255;
 
-/// A device that a host has. Dropping it gives it back.
+/// A device that a host has. Dropping this returns it.
 #[derive(Debug)]
-pub(crate) struct Lent {
+pub(crate) struct NicLease {
     home: Namespace,
     place: Namespace,
     index: u32,
 }
 
-/// What a device was like at home.
+/// The state of a device at home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Note {
     /// The number of the namespace that it is from.
@@ -40,12 +40,12 @@ pub(crate) fn address(name: &str) -> Result<[u8; 6], Error> {
 }
 
 /// Moves a device from the caller's namespace to `place`, where it is called `device` and still down.
-pub(crate) fn lend(
+pub(crate) fn lease(
     name: &str,
     place: &Namespace,
     device: &str,
     settings: &LinkSettings,
-) -> Result<Lent, Error> {
+) -> Result<NicLease, Error> {
     let link = find(name)?;
     let home = Namespace::current()?;
     let note = Note {
@@ -57,7 +57,7 @@ pub(crate) fn lend(
         alias: link.alias.unwrap_or_default(),
     };
     let text = note.to_string();
-    if text.len() > LONGEST_NOTE {
+    if text.len() > MAX_NOTE_LEN {
         return Err(refusal(
             name,
             "what is written on it leaves no room for a note",
@@ -73,7 +73,7 @@ pub(crate) fn lend(
     moved.map_err(at(name))?;
     // Its index may be another one there.
     let there = place.run(|| Netlink::new()?.link_by_name(device))?;
-    Ok(Lent {
+    Ok(NicLease {
         home,
         place: place.try_clone()?,
         index: there.map_err(at(name))?.index,
@@ -135,7 +135,7 @@ fn refusal(name: &str, why: &str) -> Error {
     Error::Topology(format!("{name} cannot be lent: {why}"))
 }
 
-impl Lent {
+impl NicLease {
     fn give_back(&self) -> Result<(), Error> {
         let link = self
             .place
@@ -151,7 +151,7 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for NicLease {
     fn drop(&mut self) {
         if let Err(error) = self.give_back() {
             tracing::warn!("{error}");
@@ -159,14 +159,14 @@ impl Drop for Lent {
     }
 }
 
-/// Gives back what a dead borrower has in `place`, and says how many devices that were. Those of another namespace
+/// Returns the devices that a dead borrower has in `place`, and counts them. Those of another namespace
 /// than the caller's stay, and with them the place: an error.
-pub(crate) fn give_all_back(place: &Namespace) -> Result<usize, Error> {
+pub(crate) fn return_all(place: &Namespace) -> Result<usize, Error> {
     let home = Namespace::current()?;
     let links = place
         .run(|| Netlink::new()?.links())?
         .map_err(at("cleaning"))?;
-    let mut given = 0;
+    let mut returned = 0;
     for link in links {
         let Some(note) = link.alias.as_deref().and_then(Note::read) else {
             continue;
@@ -176,9 +176,9 @@ pub(crate) fn give_all_back(place: &Namespace) -> Result<usize, Error> {
             return Err(refusal(&note.name, why));
         }
         restore(place, link.index, &note, &home)?;
-        given += 1;
+        returned += 1;
     }
-    Ok(given)
+    Ok(returned)
 }
 
 fn restore(place: &Namespace, index: u32, note: &Note, home: &Namespace) -> Result<(), Error> {

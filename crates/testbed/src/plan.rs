@@ -18,23 +18,25 @@ pub(crate) struct End {
     pub(crate) v4_prefix_len: u8,
     pub(crate) v6: IpAddr,
     pub(crate) v6_prefix_len: u8,
-    /// What an engine has made in the host instead: then this end is where the engine is.
-    pub(crate) given: Option<Given>,
+    /// The host's own device, where its engine has made that: then this end is where the engine is.
+    pub(crate) engine: Option<EngineEnd>,
 }
 
 /// An end that a host's engine has made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Given {
+pub(crate) struct EngineEnd {
     pub(crate) device: String,
     pub(crate) v4: IpAddr,
-    /// What others take for its address.
-    pub(crate) seen_as: IpAddr,
+    /// The address at which others reach it.
+    pub(crate) published: IpAddr,
 }
 
 impl End {
     /// The IPv4 address by which others reach it.
     pub(crate) fn reached_at(&self) -> IpAddr {
-        self.given.as_ref().map_or(self.v4, |given| given.seen_as)
+        self.engine
+            .as_ref()
+            .map_or(self.v4, |engine| engine.published)
     }
 }
 
@@ -68,7 +70,7 @@ pub(crate) fn ends(topology: &Topology) -> Vec<End> {
                 v4_prefix_len: v4.prefix_len,
                 v6: v6.host(place + 1),
                 v6_prefix_len: v6.prefix_len,
-                given: None,
+                engine: None,
             });
         }
     }

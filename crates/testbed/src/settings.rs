@@ -1,4 +1,4 @@
-//! What is set of every link and host, each time and whatever the kernel's default is.
+//! Settings of every link and host, applied each time, whatever the kernel's defaults are.
 
 use serde::{Deserialize, Serialize};
 
@@ -84,7 +84,7 @@ impl LinkSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Neighbours {
-    /// Set once, never asked for.
+    /// Set once, never resolved.
     #[default]
     Permanent,
     /// By ARP and neighbour discovery.
@@ -109,14 +109,14 @@ impl HostSettings {
             ("ipv4/ip_forward", forward.clone()),
             ("ipv6/conf/all/forwarding", forward.clone()),
             ("ipv6/conf/default/forwarding", forward),
-            // Asymmetric paths are what experiments are about.
+            // Experiments have asymmetric paths.
             ("ipv4/conf/all/rp_filter", zero()),
             ("ipv4/conf/default/rp_filter", zero()),
             ("ipv4/conf/all/send_redirects", zero()),
             ("ipv4/conf/default/send_redirects", zero()),
             // Engines forbid it to their containers.
             ("ipv6/conf/default/disable_ipv6", zero()),
-            // Addresses are ours to give: nobody else's can be duplicated, nobody is asked.
+            // The bed assigns all addresses, so that none can be a duplicate.
             ("ipv6/conf/all/accept_dad", zero()),
             ("ipv6/conf/default/accept_dad", zero()),
             ("ipv6/conf/default/accept_ra", zero()),

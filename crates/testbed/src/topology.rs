@@ -8,13 +8,15 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::environment::{self, Kind};
+use crate::environment::Kind;
+use crate::error::Error;
+use crate::impairment::Impairment;
+use crate::kinds;
 use crate::settings::{HostSettings, LinkSettings};
-use crate::{Error, Impairment};
 
 /// A device's name has room for this many bytes.
-const LONGEST_NAME: usize = 15;
-const MOST_ENDS: usize = 200;
+const MAX_NAME_LEN: usize = 15;
+const MAX_ENDS: usize = 200;
 
 /// Hosts and the links between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +34,7 @@ pub struct Topology {
 pub struct HostSpec {
     /// The environment's name: one of [`crate::KINDS`].
     pub env: String,
-    /// CPUs that what runs there is confined to; empty, none in particular.
+    /// CPUs that its programs are confined to; empty for any.
     pub cpus: Vec<usize>,
     /// What programs of an engine's container may do beside what its engine gives, as `CAP_NET_ADMIN`. In
     /// other environments a program says for itself what it needs.
@@ -60,7 +62,7 @@ pub struct LinkSpec {
     /// Ports of the engine's container that its other end reaches; for `published` only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub publish: Vec<u16>,
-    /// What the link does to frames; for `impaired` only.
+    /// Delay, jitter and loss; for `impaired` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impairment: Option<Impairment>,
     #[serde(flatten)]
@@ -80,7 +82,7 @@ pub enum LinkKind {
     /// An engine's own network, as its users have it: a bridge of the engine's, and ports of the container's
     /// that the engine publishes by translation of addresses. A cable leads to where the engine is.
     Published,
-    /// Devices that this machine has and somebody names. What is between them is not ours.
+    /// Devices of this machine, by name. The cables between them are not under our control.
     Nic,
     /// Two cables with a program between them that delays, jitters and loses frames.
     Impaired,
@@ -181,7 +183,7 @@ impl LinkSpec {
         }
     }
 
-    /// `sender-relay`: what settings and errors call it.
+    /// Its name in settings and errors: `sender-relay`.
     pub fn name(&self) -> String {
         self.ends.join("-")
     }
@@ -199,10 +201,10 @@ impl LinkSpec {
             (LinkKind::Direct, _) => return Err("a direct link has two ends".to_owned()),
             (LinkKind::Impaired, _) => return Err("an impaired link has two ends".to_owned()),
             (LinkKind::Published, _) => return Err("a published link has two ends".to_owned()),
-            // What is at its other end may be no host of ours.
-            (LinkKind::Nic, 1..=MOST_ENDS) => {}
-            (_, 2..=MOST_ENDS) => {}
-            _ => return Err(format!("a link has 2 to {MOST_ENDS} ends")),
+            // Its other end may be outside the topology.
+            (LinkKind::Nic, 1..=MAX_ENDS) => {}
+            (_, 2..=MAX_ENDS) => {}
+            _ => return Err(format!("a link has 2 to {MAX_ENDS} ends")),
         }
         for (subnet, v4, least) in [(self.v4, true, 24), (self.v6, false, 64)] {
             match subnet {
@@ -263,7 +265,7 @@ impl HostSpec {
     /// The kind of environment that the host called `name` asks for.
     pub(crate) fn kind(&self, name: &str) -> Result<&'static Kind, Error> {
         Kind::find(&self.env).ok_or_else(|| {
-            let (env, there_is) = (&self.env, environment::names());
+            let (env, there_is) = (&self.env, kinds::names());
             Error::Topology(format!(
                 "host {name}: no environment {env:?}; there is: {there_is}"
             ))
@@ -327,7 +329,7 @@ impl From<Subnet> for String {
 
 fn check_name(name: &str) -> Result<(), Error> {
     let usable = !name.is_empty()
-        && name.len() <= LONGEST_NAME
+        && name.len() <= MAX_NAME_LEN
         && name != "lo"
         && name
             .bytes()
@@ -336,7 +338,7 @@ fn check_name(name: &str) -> Result<(), Error> {
         return Ok(());
     }
     refuse(format!(
-        "host {name:?}: names have 1 to {LONGEST_NAME} of a-z, 0-9 and -, and are not lo"
+        "host {name:?}: names have 1 to {MAX_NAME_LEN} of a-z, 0-9 and -, and are not lo"
     ))
 }
 

@@ -6,16 +6,22 @@ use std::os::fd::AsFd;
 use netdev::{NeighbourState, Netlink};
 use sys::netns::{self, Namespace};
 
-use crate::error::at;
+use crate::error::{Error, at};
 use crate::features::set_features;
-use crate::impaired::Impaired;
+use crate::host::Host;
+use crate::impairment::Impairment;
+use crate::impairment::link::ImpairedLink;
+use crate::names;
+use crate::nic::{self, NicLease};
 use crate::plan::End;
-use crate::{Error, Guest, Host, Impairment, LinkKind, LinkSettings, LinkSpec, clean, nic};
+use crate::settings::LinkSettings;
+use crate::topology::{LinkKind, LinkSpec};
+use crate::vm::guest::Guest;
 
 /// Tells a bridge's port from the device behind it, which has the rest of its address.
 const OWN: u8 = 0x40;
 
-/// A namespace that holds a bridge or a macvlan parent, and nobody's programs.
+/// A namespace that holds a bridge or a macvlan parent, and no programs.
 #[derive(Debug)]
 pub(crate) struct Switch {
     name: String,
@@ -45,7 +51,7 @@ impl Switch {
         })
     }
 
-    /// The names of its devices other than the bridge, which only passes on what they do.
+    /// The names of its devices except the bridge, which inherits their features.
     pub(crate) fn ports(&self) -> Result<Vec<String>, Error> {
         let links = self
             .namespace
@@ -58,8 +64,8 @@ impl Switch {
             .collect())
     }
 
-    /// Joins its two devices by a program that impairs what passes.
-    pub(crate) fn impair(&self, link: &str, impairment: Impairment) -> Result<Impaired, Error> {
+    /// Joins its two devices by a thread that impairs the frames between them.
+    pub(crate) fn impair(&self, link: &str, impairment: Impairment) -> Result<ImpairedLink, Error> {
         self.namespace.run(|| {
             let mut netlink = Netlink::new().map_err(at(&self.name))?;
             let mut port = |name| Ok::<_, netdev::Error>(netlink.link_by_name(name)?.index);
@@ -67,7 +73,7 @@ impl Switch {
                 port("port0").map_err(at(&self.name))?,
                 port("port1").map_err(at(&self.name))?,
             ];
-            Impaired::start(link, ports, impairment)
+            ImpairedLink::start(link, ports, impairment)
         })?
     }
 
@@ -84,7 +90,7 @@ impl Drop for Switch {
     }
 }
 
-/// What all links of a topology are made of.
+/// The hosts and ends of one link.
 pub(crate) struct Wiring<'a> {
     pub(crate) hosts: &'a BTreeMap<String, Host>,
     pub(crate) link: &'a LinkSpec,
@@ -107,19 +113,19 @@ impl Wiring<'_> {
             LinkKind::Macvlan => self.macvlan(name).map(Some),
             LinkKind::Impaired => self.two_cables(name).map(Some),
             LinkKind::Published => self.published().map(|()| None),
-            // Lent by the bed, which gives them back.
+            // The bed moves these and returns them.
             LinkKind::Nic => Ok(None),
         }
     }
 
-    /// Lends the link's ends the devices that it names.
-    pub(crate) fn lend(&self) -> Result<Vec<nic::Lent>, Error> {
+    /// Moves the devices that the link names to its ends.
+    pub(crate) fn lease_nics(&self) -> Result<Vec<NicLease>, Error> {
         let named = self.ends.iter().zip(&self.link.nics);
         named
             .map(|(end, nic)| match self.guest(end) {
                 None => {
                     let place = self.hosts[&end.host].namespace();
-                    nic::lend(nic, place, &end.device, &self.link.settings)
+                    nic::lease(nic, place, &end.device, &self.link.settings)
                 }
                 Some(_) => Err(self.refusal("a virtual machine has no device of this one")),
             })
@@ -218,17 +224,17 @@ impl Wiring<'_> {
 
     /// A cable to where the engine is: from there on it is the engine's network.
     fn published(&self) -> Result<(), Error> {
-        let (given, others): (Vec<&End>, Vec<&End>) =
-            self.ends.iter().partition(|end| end.given.is_some());
-        let (&[given], &[other]) = (given.as_slice(), others.as_slice()) else {
+        let (inner, others): (Vec<&End>, Vec<&End>) =
+            self.ends.iter().partition(|end| end.engine.is_some());
+        let (&[inner], &[other]) = (inner.as_slice(), others.as_slice()) else {
             return Err(self.refusal("one of its ends is published by an engine, as docker's"));
         };
-        let Some(published) = self.hosts[&given.host].published() else {
+        let Some(network) = self.hosts[&inner.host].engine_network() else {
             return Err(self.refusal("its engine publishes nothing"));
         };
-        let name = clean::device();
-        let outside = &published.outside;
-        let outer = device(&name, &self.link.settings).mac(given.mac);
+        let name = names::device();
+        let outside = &network.namespace;
+        let outer = device(&name, &self.link.settings).mac(inner.mac);
         self.hosts[&other.host]
             .netlink()
             .add_veth(&self.end(other), &outer.namespace(outside.as_fd()))
@@ -238,7 +244,7 @@ impl Wiring<'_> {
                 let mut netlink = Netlink::new()?;
                 let index = netlink.link_by_name(&name)?.index;
                 netlink.set_link(index, &netdev::LinkSpec::unnamed().up())?;
-                netlink.add_addresses(&[(index, given.v4, given.v4_prefix_len)])?;
+                netlink.add_addresses(&[(index, inner.v4, inner.v4_prefix_len)])?;
                 let known = [(index, other.v4, other.mac)];
                 netlink.set_neighbours(&known, NeighbourState::Permanent)
             };

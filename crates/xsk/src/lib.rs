@@ -1,14 +1,21 @@
 //! AF_XDP sockets: one UMEM that several sockets on several devices share, rings with the
 //! need-wakeup protocol, and frames that are owned by exactly one side at a time.
 //!
+//! A [`Socket`] has the rings; a [`Port`] accounts for the frames that it holds; a [`Pump`] moves packets
+//! through the ports of one thread.
+//!
 //! Which packets come here is the XDP program's business: insert a socket's descriptor into its
 //! XSKMAP under the socket's queue.
 
+mod port;
+mod pump;
 mod ring;
 mod socket;
 mod umem;
 
-pub use socket::{Bind, Kick, Mode, Socket, Statistics, check};
+pub use port::{Outcome, Port};
+pub use pump::{Pump, Wait};
+pub use socket::{Bind, Kick, Mode, Socket, Statistics};
 pub use umem::{Frame, Umem};
 
 use std::io;
@@ -36,10 +43,9 @@ pub enum Error {
     Taken { ifindex: u32, queue: u32 },
     #[error("the driver of interface {0} has no zero-copy AF_XDP; bind with copy mode")]
     NoZeroCopy(u32),
-    #[error("AF_XDP needs CAP_NET_RAW and, for its memory, CAP_IPC_LOCK or a higher memlock limit")]
-    Denied,
-    #[error("AF_XDP is not built into this kernel (CONFIG_XDP_SOCKETS)")]
-    NotBuilt,
+    /// The kernel has no AF_XDP, or this process may not use it.
+    #[error(transparent)]
+    Missing(#[from] datapath::Missing),
     #[error("AF_XDP socket on queue {queue} of interface {ifindex}: {step}: {cause}")]
     System {
         ifindex: u32,
@@ -48,4 +54,13 @@ pub enum Error {
         step: &'static str,
         cause: io::Error,
     },
+}
+
+impl From<Error> for datapath::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Missing(missing) => missing.into(),
+            error => Self::failed("opening an AF_XDP socket", error),
+        }
+    }
 }

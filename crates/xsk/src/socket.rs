@@ -1,9 +1,11 @@
 //! One AF_XDP socket on one queue of one device, with its four rings.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use netdev::requirement;
 
 use crate::Error;
 use crate::ring::{self, Consumer, Layout, Producer};
@@ -99,7 +101,7 @@ impl Socket {
 
     fn open(umem: &Umem, bind: &Bind, registered: Option<&OwnedFd>) -> Result<Self, Error> {
         let at = |step| move |source| explain(bind, step, source);
-        let fd = open_socket().map_err(at("socket"))?;
+        let fd = sys::socket::af_xdp().map_err(at("socket"))?;
         let socket = fd.as_fd();
         if registered.is_none() {
             set(socket, libc::XDP_UMEM_REG, &umem.registration()).map_err(at("register UMEM"))?;
@@ -138,7 +140,12 @@ impl Socket {
     /// Gives frames from the end of `frames` to the kernel to receive into, as many as fit; returns
     /// how many.
     pub fn fill(&mut self, frames: &mut Vec<Frame>) -> usize {
-        let count = self.fill.room(frames.len());
+        self.fill_up_to(frames, usize::MAX)
+    }
+
+    /// As [`Self::fill`], but at most `limit` frames.
+    pub fn fill_up_to(&mut self, frames: &mut Vec<Frame>, limit: usize) -> usize {
+        let count = self.fill.room(frames.len().min(limit));
         let umem = &self.umem;
         let given = frames.drain(frames.len() - count..);
         self.fill.publish(given.map(|mut frame| {
@@ -250,25 +257,11 @@ impl Socket {
     /// # Errors
     /// The device is down or gone.
     pub fn wait(&self, timeout: Duration) -> io::Result<bool> {
-        let mut poll = libc::pollfd {
-            fd: self.fd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let milliseconds = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: one entry is passed, and it outlives the call.
-        let ready = unsafe { libc::poll(&raw mut poll, 1, milliseconds) };
-        if ready < 0 {
-            let error = io::Error::last_os_error();
-            return match error.kind() {
-                io::ErrorKind::Interrupted => Ok(false),
-                _ => Err(error),
-            };
-        }
-        if poll.revents & (libc::POLLERR | libc::POLLHUP) != 0 {
+        let events = poll(std::iter::once(self.as_fd()), timeout)?;
+        if events & HANGUP_EVENTS != 0 {
             return Err(io::Error::from_raw_os_error(libc::ENETDOWN));
         }
-        Ok(poll.revents & libc::POLLIN != 0)
+        Ok(events & libc::POLLIN != 0)
     }
 
     /// What the kernel dropped on this socket since it was opened.
@@ -303,30 +296,37 @@ impl AsFd for Socket {
     }
 }
 
-/// Whether this kernel has AF_XDP and this process may open its sockets.
-///
-/// # Errors
-/// Not built in, or not allowed.
-pub fn check() -> Result<(), Error> {
-    match open_socket() {
-        Ok(_) => Ok(()),
-        Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => Err(Error::NotBuilt),
-        Err(_) => Err(Error::Denied),
+/// Events of a socket whose device is gone.
+pub(crate) const HANGUP_EVENTS: libc::c_short = libc::POLLERR | libc::POLLHUP;
+
+/// Waits until one of the sockets has packets to receive; the events of all, none after `timeout` or a
+/// signal.
+pub(crate) fn poll<'a>(
+    sockets: impl Iterator<Item = BorrowedFd<'a>>,
+    timeout: Duration,
+) -> io::Result<libc::c_short> {
+    let entry = |socket: BorrowedFd<'_>| libc::pollfd {
+        fd: socket.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut entries: Vec<libc::pollfd> = sockets.map(entry).collect();
+    let count = libc::nfds_t::try_from(entries.len()).unwrap_or(libc::nfds_t::MAX);
+    let milliseconds = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: as many entries are passed as said, and they outlive the call.
+    let ready = unsafe { libc::poll(entries.as_mut_ptr(), count, milliseconds) };
+    if ready < 0 {
+        let error = io::Error::last_os_error();
+        return match error.kind() {
+            io::ErrorKind::Interrupted => Ok(0),
+            _ => Err(error),
+        };
     }
+    Ok(entries.iter().fold(0, |all, entry| all | entry.revents))
 }
 
 const RX_PAGES: u64 = libc::XDP_PGOFF_RX_RING.cast_unsigned();
 const TX_PAGES: u64 = libc::XDP_PGOFF_TX_RING.cast_unsigned();
-
-fn open_socket() -> io::Result<OwnedFd> {
-    // SAFETY: no pointer is passed.
-    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: `fd` is open, and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
 
 fn bind_socket(
     socket: BorrowedFd<'_>,
@@ -410,8 +410,9 @@ const fn len_of<T>() -> libc::socklen_t {
 fn explain(bind: &Bind, step: &'static str, cause: io::Error) -> Error {
     let (ifindex, queue) = (bind.ifindex, bind.queue);
     match (step, cause.raw_os_error()) {
-        ("socket", Some(libc::EAFNOSUPPORT)) => Error::NotBuilt,
-        (_, Some(libc::EPERM)) | ("register UMEM", Some(libc::ENOBUFS)) => Error::Denied,
+        ("socket", Some(libc::EAFNOSUPPORT))
+        | (_, Some(libc::EPERM))
+        | ("register UMEM", Some(libc::ENOBUFS)) => requirement::af_xdp(&cause).into(),
         ("bind", Some(libc::EINVAL)) => Error::NoQueue { ifindex, queue },
         ("bind", Some(libc::ENODEV | libc::ENETDOWN)) => Error::NoInterface(ifindex),
         ("bind", Some(libc::EBUSY)) => Error::Taken { ifindex, queue },

@@ -1,4 +1,4 @@
-//! Arrows point down: floor < comparison and jobs < experiment < binaries.
+//! Arrows point down: floor < comparison and jobs < experiment and benchmarks < binaries.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -13,17 +13,20 @@ enum Layer {
     Arguments,
     /// What users run in production; knows nothing of how it is compared.
     Job,
-    /// What a job's users may ask beside it, and the job does not carry: models that evaluate anything.
-    Inference,
+    /// Programs that jobs start and never link: what evaluates ONNX models.
+    Evaluator,
     /// What measures; knows no job.
     Comparison,
     Experiment,
-    /// The production binary: jobs, and what `doctor` asks.
+    /// Measures the engines of jobs in the production binary.
+    Benchmarks,
     Production,
     CompareBinary,
     /// Other languages' packages: jobs, and for Python the records of experiments.
     Package,
     Task,
+    /// What tests of several crates share: nothing but a dev-dependency may be on it.
+    TestSupport,
 }
 
 /// Every crate's layer: a new crate is added here.
@@ -38,9 +41,14 @@ const LAYERS: &[(&str, Layer)] = &[
     ("lpm", Layer::Floor),
     ("nats", Layer::Floor),
     ("netdev", Layer::Floor),
+    ("onnx-protocol", Layer::Floor),
     ("packet", Layer::Floor),
     ("prefix", Layer::Floor),
+    ("process", Layer::Floor),
+    ("rcu", Layer::Floor),
+    ("splitmix", Layer::Floor),
     ("sys", Layer::Floor),
+    ("units", Layer::Floor),
     ("xsk", Layer::Floor),
     ("arguments", Layer::Arguments),
     ("features", Layer::Job),
@@ -48,29 +56,39 @@ const LAYERS: &[(&str, Layer)] = &[
     ("relay", Layer::Job),
     ("replicate", Layer::Job),
     ("router", Layer::Job),
-    ("inference", Layer::Inference),
+    ("onnx", Layer::Evaluator),
     ("loadgen", Layer::Comparison),
     ("probes", Layer::Comparison),
     ("report", Layer::Comparison),
     ("stats", Layer::Comparison),
     ("testbed", Layer::Comparison),
     ("experiment", Layer::Experiment),
+    ("benchmarks", Layer::Benchmarks),
     ("lowroad", Layer::Production),
     ("netbench-agent", Layer::Production),
     ("compare", Layer::CompareBinary),
     ("python", Layer::Package),
     ("router-c", Layer::Package),
     ("xtask", Layer::Task),
+    ("test-support", Layer::TestSupport),
+    ("workspace-hack", Layer::Floor),
 ];
 
-/// Comparison crates the production binary may carry: `doctor` asks them what can run here.
-const ASKED_BY_DOCTOR: &[&str] = &["loadgen", "probes", "stats"];
+/// Comparison crates that benchmarks, and so the production binary, may link: none has a test bed.
+const LINKED_BY_BENCHMARKS: &[&str] = &["loadgen", "stats"];
 
-/// The crate that tasks and the test bed boot guests with.
-const BOOTED_BY_TASKS: &str = "boot";
+/// Comparison crates that the production binary may link: `doctor` lists the requirements of probes and generators, and
+/// benchmarks print intervals.
+const LINKED_BY_PRODUCTION: &[&str] = &["loadgen", "probes", "stats"];
 
-/// The comparison crate that the Python package carries: records are read there as well.
-const READ_BY_PACKAGE: &str = "report";
+/// The crate with which tasks and the test bed boot guests.
+const LINKED_BY_TASKS: &str = "boot";
+
+/// The comparison crate that the Python package may link, because it reads records.
+const LINKED_BY_PACKAGE: &str = "report";
+
+/// The crate without code that states the features of shared dependencies.
+const FEATURES: &str = "workspace-hack";
 
 pub(super) fn check() -> Result<Outcome> {
     let metadata = metadata::load(false)?;
@@ -114,26 +132,33 @@ fn ours(package: &Value) -> impl Iterator<Item = (&str, &str)> {
 
 fn allowed(from: Layer, to: Layer, name: &str, kind: &str) -> bool {
     use Layer::{
-        Arguments, CompareBinary, Comparison, Experiment, Floor, Inference, Job, Package,
-        Production, Task,
+        Arguments, Benchmarks, CompareBinary, Comparison, Evaluator, Experiment, Floor, Job,
+        Package, Production, Task, TestSupport,
     };
+    if name == FEATURES {
+        return true;
+    }
     // Tests of any layer may build networks, make packets and measure them.
-    if kind == "dev" && matches!(to, Floor | Comparison) {
+    if kind == "dev" && matches!(to, Floor | Comparison | TestSupport) {
+        return true;
+    }
+    // The evaluator's tests load models as jobs do.
+    if kind == "dev" && (from, to) == (Evaluator, Job) {
         return true;
     }
     match from {
-        Floor | Job => to == Floor,
+        Floor | Job | Evaluator | TestSupport => to == Floor,
         Comparison => matches!(to, Floor | Comparison),
         Experiment => matches!(to, Floor | Comparison | Job),
         Arguments => false,
-        Inference => matches!(to, Floor | Job),
+        Benchmarks => matches!(to, Floor | Job) || LINKED_BY_BENCHMARKS.contains(&name),
         Production => {
-            matches!(to, Floor | Job | Inference | Arguments)
-                || (to == Comparison && ASKED_BY_DOCTOR.contains(&name))
+            matches!(to, Floor | Job | Arguments | Benchmarks)
+                || LINKED_BY_PRODUCTION.contains(&name)
         }
         CompareBinary => matches!(to, Floor | Comparison | Job | Experiment | Arguments),
-        Package => matches!(to, Floor | Job | Inference) || name == READ_BY_PACKAGE,
-        Task => BOOTED_BY_TASKS == name,
+        Package => matches!(to, Floor | Job) || name == LINKED_BY_PACKAGE,
+        Task => LINKED_BY_TASKS == name,
     }
 }
 
@@ -145,7 +170,10 @@ mod tests {
     fn arrows_point_down() {
         assert!(allowed(Layer::Job, Layer::Floor, "packet", ""));
         assert!(!allowed(Layer::Job, Layer::Job, "relay", ""));
-        assert!(!allowed(Layer::Job, Layer::Inference, "inference", ""));
+        assert!(!allowed(Layer::Production, Layer::Evaluator, "onnx", ""));
+        assert!(!allowed(Layer::Production, Layer::Evaluator, "onnx", "dev"));
+        assert!(!allowed(Layer::Evaluator, Layer::Job, "features", ""));
+        assert!(allowed(Layer::Evaluator, Layer::Job, "features", "dev"));
         assert!(!allowed(Layer::Job, Layer::Comparison, "testbed", ""));
         assert!(allowed(Layer::Job, Layer::Comparison, "testbed", "dev"));
         assert!(!allowed(Layer::Comparison, Layer::Job, "relay", "dev"));
@@ -155,7 +183,20 @@ mod tests {
             "testbed",
             ""
         ));
+        let benchmarks = |to, name| allowed(Layer::Benchmarks, to, name, "");
+        assert!(benchmarks(Layer::Job, "router") && benchmarks(Layer::Comparison, "stats"));
+        assert!(!benchmarks(Layer::Comparison, "testbed"));
+        assert!(!allowed(Layer::Job, Layer::Benchmarks, "benchmarks", ""));
         assert!(allowed(Layer::Package, Layer::Comparison, "report", ""));
         assert!(!allowed(Layer::Package, Layer::Comparison, "testbed", ""));
+        let helpers = |from, kind| allowed(from, Layer::TestSupport, "test-support", kind);
+        assert!(helpers(Layer::Job, "dev") && helpers(Layer::CompareBinary, "dev"));
+        assert!(!helpers(Layer::Job, "") && !helpers(Layer::CompareBinary, ""));
+        assert!(!allowed(
+            Layer::TestSupport,
+            Layer::Comparison,
+            "testbed",
+            ""
+        ));
     }
 }

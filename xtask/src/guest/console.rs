@@ -1,5 +1,6 @@
 //! A booted guest, driven by lines over its serial port.
 
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -9,8 +10,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Boot to shell takes a few seconds; a busy machine may need many more.
-const BOOT: Duration = Duration::from_secs(120);
+/// Boot to shell takes a few seconds; beside the tests of this machine it may take many more.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(600);
+/// A little less of the CPUs than the tests of this machine get, of which some are held to their pace. With
+/// much less, the guest's own tests would run into their deadlines.
+const NICENESS: &str = "3";
 /// Printed by the guest's init once it reads commands.
 const READY: &str = "lowroad-guest-ready";
 /// Printed by the guest's shell after each command, followed by its exit status.
@@ -21,6 +25,52 @@ pub(super) struct Console {
     qemu: Child,
     input: ChildStdin,
     lines: Receiver<String>,
+}
+
+/// A guest that KVM can boot is ready long before.
+const KVM_BOOT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What executes a guest's code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Accelerator {
+    Kvm,
+    Emulation,
+}
+
+impl Accelerator {
+    /// KVM where this machine has it and a guest boots with it, else QEMU's emulation. KVM may be there
+    /// without the CPU's help, as another hypervisor's: a stock kernel does not boot in such a one.
+    pub(super) fn choose(kernel: &Path, initrd: &Path) -> Self {
+        if !kvm_in_hardware() {
+            return Self::Emulation;
+        }
+        match Console::start(kernel, initrd, Self::Kvm, KVM_BOOT_TIMEOUT) {
+            Ok(_) => Self::Kvm,
+            Err(error) => {
+                println!("KVM boots no guest here, which is emulated instead: {error:#}");
+                Self::Emulation
+            }
+        }
+    }
+
+    /// QEMU's arguments. One thread emulates both CPUs in turn: with a thread each, one may go on
+    /// executing code that the other has patched (the breakpoint of a static key, at which it then
+    /// traps for ever).
+    fn arguments(self) -> [&'static str; 4] {
+        match self {
+            Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
+            Self::Emulation => ["-accel", "tcg,thread=single", "-cpu", "max"],
+        }
+    }
+}
+
+fn kvm_in_hardware() -> bool {
+    let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let opened = File::options().read(true).write(true).open("/dev/kvm");
+    opened.is_ok()
+        && flags
+            .split_whitespace()
+            .any(|flag| flag == "vmx" || flag == "svm")
 }
 
 /// The guest's NUMA nodes, each with a CPU and half of the memory.
@@ -35,21 +85,28 @@ const NODES: [[&str; 2]; 2] = [
     ],
 ];
 
-/// How a command ended: without a status, it did not.
+/// The result of a command. Without a status, the command did not end.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct CommandResult {
     pub(super) status: Option<i32>,
     pub(super) output: String,
 }
 
 impl Console {
-    /// Boots and waits for the shell. KVM is not used: where it exists it may be another
-    /// hypervisor's, in which a stock kernel does not boot. One thread emulates both CPUs in turn:
-    /// with a thread each, one may go on executing code that the other has patched (the breakpoint
-    /// of a static key, at which it then traps for ever).
-    pub(super) fn boot(kernel: &Path, initrd: &Path) -> Result<Self> {
-        let mut qemu = Command::new("qemu-system-x86_64")
-            .args(["-M", "pc", "-accel", "tcg,thread=single", "-cpu", "max"])
+    /// Boots and waits for the shell.
+    pub(super) fn boot(kernel: &Path, initrd: &Path, accelerator: Accelerator) -> Result<Self> {
+        Self::start(kernel, initrd, accelerator, BOOT_TIMEOUT)
+    }
+
+    fn start(
+        kernel: &Path,
+        initrd: &Path,
+        accelerator: Accelerator,
+        within: Duration,
+    ) -> Result<Self> {
+        let mut qemu = Command::new("nice")
+            .args(["-n", NICENESS, "qemu-system-x86_64", "-M", "pc"])
+            .args(accelerator.arguments())
             .args(["-smp", "2", "-m", "2048", "-nodefaults", "-no-reboot"])
             .args(
                 NODES
@@ -79,7 +136,7 @@ impl Console {
             }
         });
         let console = Self { qemu, input, lines };
-        console.wait_for(READY, BOOT)?;
+        console.wait_for(READY, within)?;
         Ok(console)
     }
 
@@ -103,7 +160,7 @@ impl Console {
     }
 
     /// Runs one shell command and waits for its end.
-    pub(super) fn run(&mut self, command: &str, within: Duration) -> Result<Ended> {
+    pub(super) fn run(&mut self, command: &str, within: Duration) -> Result<CommandResult> {
         // The mark is written in two halves so that an echo of this line is not taken for it.
         let (head, tail) = MARK.split_at(7);
         writeln!(
@@ -117,12 +174,12 @@ impl Console {
             if let Some((before, status)) = line.split_once(MARK) {
                 output.push_str(before);
                 let status = status.trim().parse().ok();
-                return Ok(Ended { status, output });
+                return Ok(CommandResult { status, output });
             }
             output.push_str(&line);
             output.push('\n');
         }
-        Ok(Ended {
+        Ok(CommandResult {
             status: None,
             output,
         })

@@ -75,12 +75,13 @@ echo; echo lowroad-guest-ready
 while read -r line; do eval \"$line\"; done
 ";
 
-/// The binary under test, built beside the test programs.
+/// The production binary.
 pub(super) fn lowroad() -> PathBuf {
     built("lowroad")
 }
 
-fn built(program: &str) -> PathBuf {
+/// A program that cargo built beside the tests.
+pub(super) fn built(program: &str) -> PathBuf {
     crate::root().join("target/debug").join(program)
 }
 
@@ -98,11 +99,6 @@ pub(super) fn base(kernel: &Kernel) -> Result<Image> {
     for tool in TOOLS {
         if let Some(program) = run::find(tool) {
             image.program(Path::new("/usr/sbin").join(tool), &program);
-        }
-    }
-    for program in [lowroad(), built("statefuzz")] {
-        if program.is_file() {
-            image.program(&program, &program);
         }
     }
     image.modules(&kernel.modules(MODULES)?);

@@ -3,16 +3,19 @@
 //! A test that says it needs root is run again through sudo, where that is allowed: tests name
 //! their needs themselves, and everything else stays the user's.
 
-use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::{Binary, Options};
+use super::binaries::Suite;
+use super::queue::{Queue, Test};
+use super::times::Times;
+use super::{Options, Tests};
 use crate::tally::{Outcome, Skip, Tally};
 
 /// A test that has not ended by then never will.
@@ -22,103 +25,101 @@ const FULL_DEADLINE_S: u32 = 3600;
 /// What `--full` sets: everything that runs on request, and longer fuzzing. Once through, that takes 18 s
 /// of CPU time: a hundred times, a quarter of an hour on two cores.
 const FULL: [(&str, &str); 2] = [("LOWROAD_OPT_IN", "1"), ("LOWROAD_FUZZ", "100")];
-/// The crate of which one test runs at a time: experiments refuse to run beside one another.
-const EXPERIMENTS: &str = "compare";
 /// How many of the slowest tests are named.
-const SLOWEST: usize = 8;
+const REPORTED_TESTS: usize = 10;
 /// A test that took longer is named as it ends, with how far all are.
 const LONG: Duration = Duration::from_secs(60);
 
-#[derive(Debug)]
-struct Test<'a> {
-    binary: &'a Binary,
-    name: String,
-    /// Marked `#[ignore]`: run by `--full` only.
-    opt_in: bool,
-}
-
-/// Tests that have not begun.
-#[derive(Debug, Default)]
-struct Queue<'a> {
-    tests: VecDeque<Test<'a>>,
-    experiment_runs: bool,
-}
+/// How often the spare worker looks whether it may begin.
+const SPARE_POLL: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 struct Run {
-    test: String,
+    /// The name for the reader.
+    name: String,
+    /// The name in the repository's lists.
+    canonical: String,
     took: Duration,
 }
 
-pub(super) fn run(binaries: &[Binary], options: &Options, tally: &mut Tally) -> Result<()> {
-    let mut queue = Queue::default();
-    for binary in binaries {
-        queue.tests.extend(list(binary, options)?);
-    }
+/// Runs the tests. One more worker joins when `spare` is set: the CPU that the guest has used is free then.
+pub(super) fn run(
+    suites: &[Suite],
+    options: &Options,
+    tally: &Mutex<&mut Tally>,
+    spare: &AtomicBool,
+) -> Result<()> {
+    let mut times = Times::load()?;
+    let tests = suites.iter().flat_map(|suite| tests(suite, options));
+    let queue = Queue::new(tests.collect(), &times);
     let workers = thread::available_parallelism().map_or(2, |cpus| cpus.get().max(2));
-    let all = queue.tests.len();
+    let all = queue.len();
     let queue = Mutex::new(queue);
     let runs = Mutex::new(Vec::new());
-    let tally = Mutex::new(tally);
     let terminal = io::stderr().is_terminal();
+    let work = || {
+        loop {
+            let Some(test) = locked(&queue).next() else {
+                break;
+            };
+            let start = Instant::now();
+            let outcome = run_one(&test, options);
+            let took = start.elapsed();
+            locked(&queue).end(&test);
+            let run = Run {
+                name: test.name(),
+                canonical: test.binary.canonical(&test.path),
+                took,
+            };
+            let mut runs = locked(&runs);
+            report(&run, runs.len() + 1, all, terminal);
+            // A failure is printed at once: the rest may take an hour.
+            locked(tally).add(&run.name, outcome);
+            runs.push(run);
+        }
+    };
     thread::scope(|scope| {
         for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    let Some(test) = locked(&queue).next() else {
-                        break;
-                    };
-                    let start = Instant::now();
-                    let outcome = run_one(&test, options);
-                    let took = start.elapsed();
-                    locked(&queue).ended(&test);
-                    let test = format!("{} {}", test.binary.name, test.name);
-                    let mut runs = locked(&runs);
-                    if terminal {
-                        eprint!("\r\x1b[K{}/{all}  {test}", runs.len() + 1);
-                    } else if took > LONG {
-                        println!(
-                            "{:>7.1} s  {test} ({}/{all})",
-                            took.as_secs_f64(),
-                            runs.len() + 1
-                        );
-                    }
-                    // What fails is said at once: the rest may take an hour.
-                    locked(&tally).add(&test, outcome);
-                    runs.push(Run { test, took });
-                }
-            });
+            scope.spawn(work);
         }
+        scope.spawn(|| {
+            while !spare.load(Ordering::Relaxed) {
+                if locked(&queue).len() == 0 {
+                    return;
+                }
+                thread::sleep(SPARE_POLL);
+            }
+            work();
+        });
     });
     if terminal {
         eprint!("\r\x1b[K");
     }
     let mut runs = runs.into_inner().unwrap_or_else(PoisonError::into_inner);
     runs.sort_by_key(|run| std::cmp::Reverse(run.took));
-    for slow in runs.iter().take(SLOWEST) {
-        println!("{:>7.1} s  {}", slow.took.as_secs_f64(), slow.test);
+    let slowest = runs.iter().take(REPORTED_TESTS);
+    let slowest = slowest.map(|run| (run.name.clone(), run.took)).collect();
+    locked(tally).set_slowest(slowest);
+    if options.remember {
+        times.update(runs.into_iter().map(|run| (run.canonical, run.took)));
+        if matches!(options.tests, Tests::All) {
+            let names: std::collections::HashSet<String> =
+                suites.iter().flat_map(Suite::canonical).collect();
+            times.retain(|name| names.contains(name));
+        }
+        times.save()?;
     }
     Ok(())
 }
 
-impl<'a> Queue<'a> {
-    /// The first test that may run now. None: those that are left are for whoever runs an experiment.
-    fn next(&mut self) -> Option<Test<'a>> {
-        let mut tests = self.tests.iter();
-        let next = tests.position(|test| !(self.experiment_runs && test.is_experiment()))?;
-        let test = self.tests.remove(next)?;
-        self.experiment_runs |= test.is_experiment();
-        Some(test)
-    }
-
-    fn ended(&mut self, test: &Test<'_>) {
-        self.experiment_runs &= !test.is_experiment();
-    }
-}
-
-impl Test<'_> {
-    fn is_experiment(&self) -> bool {
-        self.binary.folder.ends_with(EXPERIMENTS)
+/// Shows how far the run is: on a terminal always, in a log after long tests.
+fn report(run: &Run, done: usize, all: usize, terminal: bool) {
+    let name = &run.name;
+    if terminal {
+        eprint!("\r\x1b[K{done}/{all}  {name}");
+    } else if run.took > LONG {
+        let seconds = run.took.as_secs_f64();
+        println!("{seconds:>7.1} s  {name} ({done}/{all})");
     }
 }
 
@@ -127,33 +128,17 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The tests of one program that match the filter.
-fn list<'a>(binary: &'a Binary, options: &Options) -> Result<Vec<Test<'a>>> {
-    let all = names(binary, &[])?;
-    let opt_in = names(binary, &["--ignored"])?;
-    Ok(all
-        .into_iter()
-        .filter(|name| {
-            let filter = options.filter.as_deref().unwrap_or_default();
-            format!("{} {name}", binary.name).contains(filter)
-        })
-        .map(|name| Test {
-            binary,
-            opt_in: opt_in.contains(&name),
-            name,
-        })
-        .collect())
-}
-
-fn names(binary: &Binary, more: &[&str]) -> Result<Vec<String>> {
-    let output = Command::new(&binary.program)
-        .args(["--list", "--format", "terse"])
-        .args(more)
-        .output()
-        .with_context(|| format!("{} does not start", binary.program.display()))?;
-    Ok(String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter_map(|line| line.strip_suffix(": test").map(str::to_owned))
-        .collect())
+fn tests<'a>(suite: &'a Suite, options: &Options) -> Vec<Test<'a>> {
+    let test = |path: &String| Test {
+        binary: &suite.binary,
+        opt_in: suite.ignored.contains(path),
+        path: path.clone(),
+    };
+    let tests = suite.tests.iter().map(test);
+    match &options.tests {
+        Tests::Named(word) => tests.filter(|test| test.name().contains(word)).collect(),
+        Tests::All | Tests::Package(_) => tests.collect(),
+    }
 }
 
 fn run_one(test: &Test<'_>, options: &Options) -> Outcome {
@@ -187,7 +172,7 @@ fn attempt(test: &Test<'_>, options: &Options, sudo: bool) -> Outcome {
     words.push(deadline.to_string());
     words.push(test.binary.program.display().to_string());
     words.extend(["--exact", "--nocapture", "--include-ignored"].map(str::to_owned));
-    words.push(test.name.clone());
+    words.push(test.path.clone());
     let output = Command::new(&words[0])
         .args(&words[1..])
         .current_dir(&test.binary.folder)

@@ -37,17 +37,17 @@ struct Link<T> {
     next: AtomicU32,
 }
 
-/// What changes chains. There is one for all chains, and it cannot be cloned.
+/// The one writer of all chains. It cannot be cloned.
 #[derive(Debug)]
-pub(super) struct Pen<T> {
+pub(super) struct ChainWriter<T> {
     chains: Arc<Chains<T>>,
 }
 
 // SAFETY: a link is written once, before its place is published with release order, and but for
-// atomics only read after that; see `Pen::push` and `Chains::get`.
+// atomics only read after that; see `ChainWriter::push` and `Chains::get`.
 unsafe impl<T: Send + Sync> Sync for Chains<T> {}
 
-impl<T> Pen<T> {
+impl<T> ChainWriter<T> {
     pub(super) fn new(capacity: usize) -> Result<Self, Error> {
         let heads = (0..1 << HEAD_BITS).map(|_| AtomicU32::new(0)).collect();
         let filled = (0..1 << (HEAD_BITS - 6))
@@ -80,7 +80,7 @@ impl<T> Pen<T> {
         let next = AtomicU32::new(head.load(Ordering::Relaxed).wrapping_sub(1));
         let link = Link { item, next };
         // SAFETY: the place is within the reservation, nobody reads it before it is published, and
-        // nobody else writes: there is one pen, and it is borrowed exclusively.
+        // nobody else writes: there is one writer, and it is borrowed exclusively.
         unsafe { (*(*chains.links.as_ptr().add(at)).get()).write(link) };
         chains.len.store(at + 1, Ordering::Release);
         head.store(at as u32 + 1, Ordering::Release);
@@ -139,7 +139,7 @@ impl<T> Chains<T> {
         self.link(at).next.load(Ordering::Acquire)
     }
 
-    /// What a link that has been published holds.
+    /// The item of a published link.
     #[inline]
     pub(super) fn get(&self, at: u32) -> &T {
         &self.link(at).item

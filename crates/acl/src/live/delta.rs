@@ -2,25 +2,26 @@
 //! others walk them.
 //!
 //! A rule's chain is that of its cell, a pair of shortened prefix lengths and whether its destination
-//! port is one, and of the bits that the cell keeps. A rule that goes gets a time of death, and leaves
-//! its chain when no lookup needs it any more.
+//! port is one, and of the bits that the cell keeps. An erased rule gets the number of the erasing update.
+//! It leaves its chain when no lookup needs it any more.
 
 #![expect(
     clippy::cast_possible_truncation,
     reason = "places below a capacity that fits"
 )]
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use rcu::LimboList;
 
 use crate::Simd;
 use crate::address::{Address, MIX};
 use crate::error::Error;
-use crate::lookup::widely;
+use crate::lookup::with_simd;
 use crate::rule::{Key, NONE, Rule};
 
-use super::chain::{Chains, Pen};
+use super::chain::{ChainWriter, Chains};
 
 /// Prefix lengths of cells: few, because every lookup probes each cell that has rules.
 const STEPS: usize = 3;
@@ -29,27 +30,27 @@ const STEPS6: [u8; STEPS] = [0, 32, 48];
 const CELLS: usize = STEPS * STEPS * 2;
 /// Rules that a delta holds.
 pub(super) const CAPACITY: usize = 1 << 20;
-/// Dead rules that one update takes out of their chains, at most.
-const SOME: usize = 4;
+/// Maximum number of erased rules that one update unlinks.
+const UNLINKS_PER_UPDATE: usize = 4;
 /// Packets that are looked up together.
-const TOGETHER: usize = 32;
+const BATCH: usize = 32;
 
-/// A rule in a chain; all but its death stays as it was when it came.
+/// A rule in a chain. Only `erased_at` changes after the insertion.
 #[derive(Debug)]
 pub(super) struct Link<A: Address> {
     pub(super) rule: Rule<A>,
     pub(super) number: u32,
-    /// The update that brought it.
-    birth: u64,
-    /// The update that took it away, else 0.
-    death: AtomicU64,
+    /// The update that inserted the rule.
+    inserted_at: u64,
+    /// The update that erased the rule, or 0.
+    erased_at: AtomicU64,
 }
 
 impl<A: Address> Link<A> {
     /// Whether it is there after update `time`.
-    pub(super) fn alive(&self, time: u64) -> bool {
-        let death = self.death.load(Ordering::Acquire);
-        self.birth <= time && (death == 0 || death > time)
+    pub(super) fn is_live(&self, time: u64) -> bool {
+        let erased_at = self.erased_at.load(Ordering::Acquire);
+        self.inserted_at <= time && (erased_at == 0 || erased_at > time)
     }
 }
 
@@ -60,23 +61,22 @@ pub(super) struct Delta<A: Address> {
     best: [AtomicU32; CELLS],
 }
 
-/// What changes a delta; there is one.
+/// The one writer of a delta.
 #[derive(Debug)]
 pub(super) struct Changes<A: Address> {
     delta: Arc<Delta<A>>,
-    pen: Pen<Link<A>>,
-    /// Rules that are dead and still in their chains, by update.
-    dead: VecDeque<Dead>,
+    writer: ChainWriter<Link<A>>,
+    /// Rules that are erased and still in their chains, by update.
+    erased: LimboList<ErasedLink>,
 }
 
 #[derive(Debug)]
-struct Dead {
+struct ErasedLink {
     hash: u32,
     at: u32,
-    death: u64,
 }
 
-/// What a cell keeps of a rule or a key.
+/// The prefix lengths of a cell.
 fn lengths<A: Address>(cell: usize) -> (u8, u8) {
     let steps = if A::BITS == 32 { STEPS4 } else { STEPS6 };
     (steps[cell / 2 / STEPS], steps[cell / 2 % STEPS])
@@ -109,13 +109,17 @@ fn hash_of<A: Address>(rule: &Rule<A>) -> (usize, u32) {
 
 impl<A: Address> Changes<A> {
     pub(super) fn new() -> Result<Self, Error> {
-        let pen = Pen::new(CAPACITY)?;
+        let writer = ChainWriter::new(CAPACITY)?;
         let delta = Arc::new(Delta {
-            chains: Arc::clone(pen.chains()),
+            chains: Arc::clone(writer.chains()),
             best: [const { AtomicU32::new(NONE) }; CELLS],
         });
-        let dead = VecDeque::new();
-        Ok(Self { delta, pen, dead })
+        let erased = LimboList::new();
+        Ok(Self {
+            delta,
+            writer,
+            erased,
+        })
     }
 
     /// For lookups.
@@ -129,10 +133,10 @@ impl<A: Address> Changes<A> {
         let link = Link {
             rule,
             number,
-            birth: time,
-            death: AtomicU64::new(0),
+            inserted_at: time,
+            erased_at: AtomicU64::new(0),
         };
-        let at = self.pen.push(hash, link)?;
+        let at = self.writer.push(hash, link)?;
         self.delta.best[cell].fetch_min(number, Ordering::Release);
         Some(at)
     }
@@ -140,25 +144,23 @@ impl<A: Address> Changes<A> {
     /// Takes a rule away from lookups of update `time` and later.
     pub(super) fn erase(&mut self, at: u32, time: u64) {
         let link = self.delta.chains.get(at);
-        link.death.store(time, Ordering::Release);
+        link.erased_at.store(time, Ordering::Release);
         let (_, hash) = hash_of(&link.rule);
-        let death = time;
-        self.dead.push_back(Dead { hash, at, death });
+        self.erased.push(time, ErasedLink { hash, at });
     }
 
-    /// The update that took away the longest dead rule that is still in its chain.
-    pub(super) fn oldest_death(&self) -> Option<u64> {
-        self.dead.front().map(|dead| dead.death)
+    /// The update of the oldest erasure whose rule is still in its chain.
+    pub(super) fn oldest_erasure(&self) -> Option<u64> {
+        self.erased.first_epoch()
     }
 
-    /// Takes some rules out of their chains that died by update `time`, which every lookup has reached.
-    pub(super) fn bury(&mut self, time: u64) {
-        for _ in 0..SOME {
-            match self.dead.front() {
-                Some(dead) if dead.death <= time => self.pen.unlink(dead.hash, dead.at),
-                _ => return,
-            }
-            self.dead.pop_front();
+    /// Unlinks some rules that were erased by update `time`, which every lookup has reached.
+    pub(super) fn unlink_erased(&mut self, time: u64) {
+        for _ in 0..UNLINKS_PER_UPDATE {
+            let Some(erased) = self.erased.pop(time) else {
+                return;
+            };
+            self.writer.unlink(erased.hash, erased.at);
         }
     }
 }
@@ -183,11 +185,11 @@ impl<A: Address> Delta<A> {
             .best
             .each_ref()
             .map(|best| best.load(Ordering::Acquire));
-        let keys = keys.chunks(TOGETHER);
-        for (keys, found) in keys.zip(found.chunks_mut(TOGETHER)) {
+        let keys = keys.chunks(BATCH);
+        for (keys, found) in keys.zip(found.chunks_mut(BATCH)) {
             let columns = Columns::of(keys);
             for (cell, &best) in best.iter().enumerate().filter(|(_, best)| **best != NONE) {
-                let hashes = widely(simd, || columns.hashes(cell, lengths::<A>(cell)));
+                let hashes = with_simd(simd, || columns.hashes(cell, lengths::<A>(cell)));
                 self.improve_cell(&hashes, best, keys, time, found);
             }
         }
@@ -196,13 +198,13 @@ impl<A: Address> Delta<A> {
     /// Heads, then chains, so that cache misses overlap.
     fn improve_cell(
         &self,
-        hashes: &[u32; TOGETHER],
+        hashes: &[u32; BATCH],
         best: u32,
         keys: &[Key<A>],
         time: u64,
         found: &mut [u32],
     ) {
-        let (mut met, mut count) = ([(0, NONE); TOGETHER], 0);
+        let (mut met, mut count) = ([(0, NONE); BATCH], 0);
         for (number, (hash, found)) in hashes.iter().zip(&*found).enumerate() {
             if self.chains.any(*hash) && best < *found {
                 let head = self.chains.head(*hash);
@@ -216,7 +218,7 @@ impl<A: Address> Delta<A> {
             while at != NONE {
                 let link = self.chains.get(at);
                 let better = link.number < found[number];
-                if better && link.alive(time) && link.rule.matches(&keys[number]) {
+                if better && link.is_live(time) && link.rule.matches(&keys[number]) {
                     found[number] = link.number;
                 }
                 at = self.chains.next(at);
@@ -227,19 +229,19 @@ impl<A: Address> Delta<A> {
 
 /// What hashes are made of, of the packets that are looked up together.
 struct Columns<A> {
-    sources: [A; TOGETHER],
-    destinations: [A; TOGETHER],
-    ports: [u16; TOGETHER],
+    sources: [A; BATCH],
+    destinations: [A; BATCH],
+    ports: [u16; BATCH],
 }
 
 impl<A: Address> Columns<A> {
     fn of(keys: &[Key<A>]) -> Self {
         let mut columns = Self {
-            sources: [A::default(); TOGETHER],
-            destinations: [A::default(); TOGETHER],
-            ports: [0; TOGETHER],
+            sources: [A::default(); BATCH],
+            destinations: [A::default(); BATCH],
+            ports: [0; BATCH],
         };
-        for (number, key) in keys.iter().enumerate().take(TOGETHER) {
+        for (number, key) in keys.iter().enumerate().take(BATCH) {
             columns.sources[number] = key.source();
             columns.destinations[number] = key.destination();
             columns.ports[number] = key.destination_port();
@@ -248,8 +250,8 @@ impl<A: Address> Columns<A> {
     }
 
     #[inline(always)]
-    fn hashes(&self, cell: usize, lengths: (u8, u8)) -> [u32; TOGETHER] {
-        let mut hashes = [0; TOGETHER];
+    fn hashes(&self, cell: usize, lengths: (u8, u8)) -> [u32; BATCH] {
+        let mut hashes = [0; BATCH];
         for (number, hashed) in hashes.iter_mut().enumerate() {
             let (source, destination) = (self.sources[number], self.destinations[number]);
             *hashed = hash(cell, lengths, source, destination, self.ports[number]);

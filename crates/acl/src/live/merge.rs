@@ -1,10 +1,9 @@
 //! The thread that makes a new base of the old one and the rules that came since.
 //!
 //! Lookups and updates go on meanwhile: it holds the writer's lock only to exchange pointers and to
-//! take over the last few deaths.
+//! repeat the last few erasures.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -16,8 +15,8 @@ use crate::build::Options;
 use crate::error::Error;
 use crate::rule::Rule;
 
-/// Deaths that may be taken over under the lock.
-const FEW: usize = 64;
+/// Maximum number of erasures that are repeated in the new base under the lock.
+const MAX_ERASURES_UNDER_LOCK: usize = 64;
 
 pub(super) fn start<A: Address>(shared: Arc<Shared<A>>) -> Result<JoinHandle<()>, Error> {
     let builder = thread::Builder::new().name("acl-merge".into());
@@ -33,7 +32,7 @@ fn merger<A: Address>(shared: &Shared<A>) {
     let mut retired: Vec<Arc<Version<A>>> = Vec::new();
     loop {
         let mut writer = shared.writer();
-        while !writer.wanted && !writer.closing {
+        while !writer.merge_requested && !writer.closing {
             writer = wait(&shared.changed, writer);
         }
         if writer.closing {
@@ -45,7 +44,7 @@ fn merger<A: Address>(shared: &Shared<A>) {
         if let Err(_no_memory) = merge(shared, &mut retired) {
             let mut writer = shared.writer();
             writer.merging = false;
-            writer.wanted = false;
+            writer.merge_requested = false;
             drop(writer);
             thread::sleep(Duration::from_millis(10));
         }
@@ -74,9 +73,9 @@ fn merge<A: Address>(shared: &Shared<A>, retired: &mut Vec<Arc<Version<A>>>) -> 
         frozen
     };
     writer.merging = true;
-    writer.wanted = false;
-    writer.deaths.clear();
-    let time = shared.time.load(Ordering::Relaxed);
+    writer.merge_requested = false;
+    writer.erasures.clear();
+    let time = writer.domain.epoch();
     drop(writer);
 
     let (numbers, rules) = survivors(&base, &frozen, time);
@@ -86,10 +85,10 @@ fn merge<A: Address>(shared: &Shared<A>, retired: &mut Vec<Arc<Version<A>>>) -> 
     let merged = Base::build(rules, numbers, untimed)?;
     loop {
         let mut writer = shared.writer();
-        let deaths = std::mem::take(&mut writer.deaths);
-        let few = deaths.len() <= FEW;
+        let erasures = std::mem::take(&mut writer.erasures);
+        let few = erasures.len() <= MAX_ERASURES_UNDER_LOCK;
         if few {
-            deaths
+            erasures
                 .iter()
                 .for_each(|&(number, time)| merged.erase(number, time));
             let version = Version {
@@ -108,7 +107,7 @@ fn merge<A: Address>(shared: &Shared<A>, retired: &mut Vec<Arc<Version<A>>>) -> 
             return Ok(());
         }
         drop(writer);
-        deaths
+        erasures
             .iter()
             .for_each(|&(number, time)| merged.erase(number, time));
     }
@@ -117,11 +116,11 @@ fn merge<A: Address>(shared: &Shared<A>, retired: &mut Vec<Arc<Version<A>>>) -> 
 /// The rules that are there after update `time`, in ascending order of number.
 fn survivors<A: Address>(base: &Base<A>, delta: &Delta<A>, time: u64) -> (Vec<u32>, Vec<Rule<A>>) {
     let old = (0..).zip(&base.numbers).zip(&base.rules);
-    let old = old.filter(|((index, _), _)| base.alive(*index, time));
+    let old = old.filter(|((index, _), _)| base.is_live(*index, time));
     let mut all: Vec<_> = old
         .map(|((_, number), rule)| (*number, rule.clone()))
         .collect();
-    let new = delta.links().filter(|link| link.alive(time));
+    let new = delta.links().filter(|link| link.is_live(time));
     all.extend(new.map(|link| (link.number, link.rule.clone())));
     all.sort_by_key(|(number, _)| *number);
     all.into_iter().unzip()

@@ -7,15 +7,14 @@
 mod chain;
 mod delta;
 mod merge;
-mod moment;
 mod version;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use foldhash::fast::FixedState;
+use rcu::{Domain, Publisher, Snapshot};
 
 use crate::Simd;
 use crate::address::Address;
@@ -23,11 +22,12 @@ use crate::build::{BuildReport, Options};
 use crate::error::Error;
 use crate::rule::{Key, Rule};
 use delta::Changes;
-use moment::{Moment, Moments};
 use version::{Base, Version};
 
 /// Maps of rule numbers: so many that none is large enough to take long to grow.
 const SHARDS: usize = 1 << 10;
+/// Updates between looks at the readers' epochs, each of which may be a cache miss.
+const REACHED_INTERVAL: u32 = 16;
 
 /// The list. Rules are known by their number; the lowest that matches comes first.
 #[derive(Debug)]
@@ -37,50 +37,48 @@ pub struct Live<A: Address> {
 }
 
 /// Looks up in a [`Live`] list; each thread has its own.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Reader<A: Address> {
-    shared: Arc<Shared<A>>,
-    moment: Moment,
-    version: Arc<Version<A>>,
-    stamp: u64,
+    epochs: rcu::Reader,
+    version: Snapshot<Version<A>>,
     simd: Simd,
 }
 
 #[derive(Debug)]
 struct Shared<A: Address> {
-    /// Updates that are complete.
-    time: AtomicU64,
-    /// How often `version` has been replaced.
-    stamp: AtomicU64,
-    version: RwLock<Arc<Version<A>>>,
+    version: Publisher<Version<A>>,
     writer: Mutex<Writer<A>>,
     /// The merger has something to do, or has done it.
     changed: Condvar,
 }
 
-/// Where the rule of a number is: in the delta of this generation, else in the base.
+/// Where the rule of a number is: in the delta of this generation, or in the base.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RuleLocation {
     generation: u32,
     at: u32,
 }
 
 #[derive(Debug)]
 struct Writer<A: Address> {
-    /// What `Shared::version` holds.
+    /// The value of `Shared::version`.
     version: Arc<Version<A>>,
-    /// Of the delta in which rules come in, and of the one that is being merged.
+    /// The delta that new rules go into, and the one that is being merged.
     active: Changes<A>,
     frozen: Option<Changes<A>>,
-    moments: Moments,
-    /// Of the active delta; that of the frozen one is one less.
+    /// Its epochs are the updates that are complete, and one more.
+    domain: Domain,
+    /// The update that all readers had reached at the last check, and updates since.
+    reached: u64,
+    since_reached: u32,
+    /// The generation of the active delta. That of the frozen one is one less.
     generation: u32,
-    places: Vec<HashMap<u32, Place, FixedState>>,
-    /// Deaths in what a merge reads: number and time.
-    deaths: Vec<(u32, u64)>,
+    places: Vec<HashMap<u32, RuleLocation, FixedState>>,
+    /// Erasures of what a merge reads: number and update.
+    erasures: Vec<(u32, u64)>,
     /// Erased since the last merge began.
     erased: usize,
-    wanted: bool,
+    merge_requested: bool,
     merging: bool,
     closing: bool,
     merges: u64,
@@ -95,7 +93,7 @@ impl<A: Address> Live<A> {
         rules.sort_by_key(|(number, _)| *number);
         let mut places = vec![HashMap::default(); SHARDS];
         for (number, _) in &rules {
-            let place = Place {
+            let place = RuleLocation {
                 generation: 0,
                 at: 0,
             };
@@ -111,19 +109,19 @@ impl<A: Address> Live<A> {
             active: Arc::clone(active.delta()),
         });
         let shared = Arc::new(Shared {
-            time: AtomicU64::new(1),
-            stamp: AtomicU64::new(0),
-            version: RwLock::new(Arc::clone(&version)),
+            version: Publisher::new(Arc::clone(&version)),
             writer: Mutex::new(Writer {
                 version,
                 active,
                 frozen: None,
-                moments: Moments::default(),
+                domain: Domain::new(),
+                reached: 0,
+                since_reached: 0,
                 generation: 2,
                 places,
-                deaths: Vec::new(),
+                erasures: Vec::new(),
                 erased: 0,
-                wanted: false,
+                merge_requested: false,
                 merging: false,
                 closing: false,
                 merges: 0,
@@ -145,11 +143,11 @@ impl<A: Address> Live<A> {
     pub fn insert(&self, number: u32, rule: Rule<A>) -> Result<(), Error> {
         let mut writer = self.shared.writer();
         while writer.active.delta().len() == delta::CAPACITY {
-            writer.wanted = true;
+            writer.merge_requested = true;
             self.shared.changed.notify_all();
             writer = wait(&self.shared.changed, writer);
         }
-        let time = self.shared.time.load(Ordering::Relaxed) + 1;
+        let time = writer.domain.epoch() + 1;
         let generation = writer.generation;
         let map = shard(&mut writer.places, number);
         if number == crate::NONE || map.contains_key(&number) {
@@ -158,8 +156,8 @@ impl<A: Address> Live<A> {
         let Some(at) = writer.active.insert(number, rule, time) else {
             return Err(Error::Taken(number));
         };
-        shard(&mut writer.places, number).insert(number, Place { generation, at });
-        self.complete(writer, time);
+        shard(&mut writer.places, number).insert(number, RuleLocation { generation, at });
+        self.commit(writer);
         Ok(())
     }
 
@@ -169,7 +167,7 @@ impl<A: Address> Live<A> {
     /// There is no rule of this number.
     pub fn erase(&self, number: u32) -> Result<(), Error> {
         let mut writer = self.shared.writer();
-        let time = self.shared.time.load(Ordering::Relaxed) + 1;
+        let time = writer.domain.epoch() + 1;
         let place = shard(&mut writer.places, number).remove(&number);
         let place = place.ok_or(Error::Absent(number))?;
         let age = writer.generation - place.generation;
@@ -181,22 +179,22 @@ impl<A: Address> Live<A> {
                 _ => writer.version.base.erase(number, time),
             }
             if writer.merging {
-                writer.deaths.push((number, time));
+                writer.erasures.push((number, time));
             }
         }
         writer.erased += 1;
-        self.complete(writer, time);
+        self.commit(writer);
         Ok(())
     }
 
-    /// Lets lookups see update `time`, and wakes the merger when there is enough to merge.
-    fn complete(&self, mut writer: MutexGuard<'_, Writer<A>>, time: u64) {
-        self.shared.time.store(time, Ordering::Release);
-        writer.bury(time);
+    /// Lets lookups see an update, and wakes the merger when there is enough to merge.
+    fn commit(&self, mut writer: MutexGuard<'_, Writer<A>>) {
+        writer.domain.advance();
+        writer.unlink_erased();
         let changes = writer.active.delta().len() + writer.erased;
         let enough = 256.max(writer.version.base.rules.len() / 16);
-        if changes >= enough && !writer.wanted && !writer.merging {
-            writer.wanted = true;
+        if changes >= enough && !writer.merge_requested && !writer.merging {
+            writer.merge_requested = true;
             drop(writer);
             self.shared.changed.notify_all();
         }
@@ -208,7 +206,7 @@ impl<A: Address> Live<A> {
         // A merge that is under way may have begun before the latest change.
         let goal = writer.merges + 1 + u64::from(writer.merging);
         while writer.merges < goal {
-            writer.wanted = true;
+            writer.merge_requested = true;
             self.shared.changed.notify_all();
             writer = wait(&self.shared.changed, writer);
         }
@@ -216,10 +214,14 @@ impl<A: Address> Live<A> {
 
     /// A way to look up, for one thread.
     pub fn reader(&self) -> Reader<A> {
-        self.shared.reader()
+        Reader {
+            epochs: self.shared.writer().domain.reader(),
+            version: self.shared.version.snapshot(),
+            simd: Simd::widest(),
+        }
     }
 
-    /// What the latest build came to.
+    /// The report of the latest build.
     pub fn report(&self) -> BuildReport {
         self.shared.writer().version.base.report.clone()
     }
@@ -243,77 +245,46 @@ impl<A: Address> Reader<A> {
     /// # Panics
     /// When the slices differ in length.
     pub fn classify(&mut self, keys: &[Key<A>], found: &mut [u32]) -> u64 {
-        let time = self.refresh();
-        self.version.classify(self.simd, keys, time, found);
-        self.moment.end();
-        time - 1
-    }
-
-    /// The latest complete update, and a version that holds the list as it was then.
-    fn refresh(&mut self) -> u64 {
-        loop {
-            let stamp = self.shared.stamp.load(Ordering::Acquire);
-            if stamp != self.stamp {
-                let version = self.shared.version.read();
-                let version = version.unwrap_or_else(PoisonError::into_inner);
-                self.version = Arc::clone(&version);
-                // Read again under the lock: it belongs to this version.
-                self.stamp = self.shared.stamp.load(Ordering::Acquire);
-            }
-            let time = self.moment.begin(&self.shared.time);
-            if self.shared.stamp.load(Ordering::Acquire) == self.stamp {
-                return time;
-            }
+        self.version.refresh();
+        let guard = self.epochs.pin();
+        let mut time = guard.epoch();
+        // The version must hold the list as it was after that update.
+        while self.version.refresh() {
+            time = guard.epoch();
         }
-    }
-}
-
-impl<A: Address> Clone for Reader<A> {
-    fn clone(&self) -> Self {
-        self.shared.reader()
+        self.version.get().classify(self.simd, keys, time, found);
+        time - 1
     }
 }
 
 impl<A: Address> Writer<A> {
-    /// Takes rules out of chains that no lookup needs after update `time`.
-    fn bury(&mut self, time: u64) {
+    /// Unlinks erased rules that no lookup needs any more.
+    fn unlink_erased(&mut self) {
         for changes in self.frozen.iter_mut().chain([&mut self.active]) {
-            let Some(death) = changes.oldest_death() else {
+            let Some(erasure) = changes.oldest_erasure() else {
                 continue;
             };
-            if death > self.moments.reached() {
-                self.moments.look(time);
+            if erasure > self.reached {
+                self.since_reached += 1;
+                if self.since_reached >= REACHED_INTERVAL {
+                    self.since_reached = 0;
+                    self.reached = self.domain.reached();
+                }
             }
-            changes.bury(self.moments.reached());
+            changes.unlink_erased(self.reached);
         }
     }
 }
 
 impl<A: Address> Shared<A> {
-    fn reader(self: &Arc<Self>) -> Reader<A> {
-        let mut writer = self.writer();
-        Reader {
-            shared: Arc::clone(self),
-            moment: writer.moments.add(),
-            version: Arc::clone(&writer.version),
-            // Not a stamp: the first batch looks for the latest version.
-            stamp: u64::MAX,
-            simd: Simd::widest(),
-        }
-    }
-
     fn writer(&self) -> MutexGuard<'_, Writer<A>> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a version the one that batches begin with from now on. Returns the one before.
     fn publish(&self, writer: &mut Writer<A>, version: Version<A>) -> Arc<Version<A>> {
-        let version = Arc::new(version);
-        let mut slot = self.version.write().unwrap_or_else(PoisonError::into_inner);
-        *slot = Arc::clone(&version);
-        self.stamp.fetch_add(1, Ordering::Release);
-        drop(slot);
-        std::mem::replace(&mut writer.version, version)
+        writer.version = Arc::new(version);
+        self.version.publish(Arc::clone(&writer.version))
     }
 }
 
@@ -322,9 +293,9 @@ fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T>
 }
 
 fn shard(
-    places: &mut [HashMap<u32, Place, FixedState>],
+    places: &mut [HashMap<u32, RuleLocation, FixedState>],
     number: u32,
-) -> &mut HashMap<u32, Place, FixedState> {
+) -> &mut HashMap<u32, RuleLocation, FixedState> {
     let mixed = number.wrapping_mul(crate::address::MIX[0]) >> 22;
     &mut places[mixed as usize % SHARDS]
 }

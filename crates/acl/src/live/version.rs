@@ -1,4 +1,4 @@
-//! What lookups read: a table, and the rules that came and went since it was built.
+//! The data that lookups read: a table, and the rules that were inserted and erased since it was built.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,16 +13,16 @@ use crate::table::Table;
 
 use super::delta::Delta;
 
-/// A list as it was, with the deaths of its rules since.
+/// A list as it was when its table was built, and the erasures since.
 #[derive(Debug)]
 pub(super) struct Base<A: Address> {
     table: Table<A>,
     pub(super) rules: Vec<Rule<A>>,
     /// Ascending.
     pub(super) numbers: Vec<u32>,
-    /// For each rule the update that took it away, else 0.
-    deaths: Vec<AtomicU64>,
-    any_death: AtomicBool,
+    /// For each rule the update that erased it, or 0.
+    erasures: Vec<AtomicU64>,
+    any_erasure: AtomicBool,
     pub(super) report: BuildReport,
 }
 
@@ -34,42 +34,42 @@ impl<A: Address> Base<A> {
         options: Options,
     ) -> Result<Self, Error> {
         let (table, report) = build(&rules, 0.., options, false)?;
-        let deaths = rules.iter().map(|_| AtomicU64::new(0)).collect();
+        let erasures = rules.iter().map(|_| AtomicU64::new(0)).collect();
         Ok(Self {
             table,
             rules,
             numbers,
-            deaths,
-            any_death: AtomicBool::new(false),
+            erasures,
+            any_erasure: AtomicBool::new(false),
             report,
         })
     }
 
     /// Whether a rule is there after update `time`.
-    pub(super) fn alive(&self, index: u32, time: u64) -> bool {
-        let death = self.deaths[index as usize].load(Ordering::Acquire);
-        death == 0 || death > time
+    pub(super) fn is_live(&self, index: u32, time: u64) -> bool {
+        let erased_at = self.erasures[index as usize].load(Ordering::Acquire);
+        erased_at == 0 || erased_at > time
     }
 
-    /// Takes a rule away from lookups of update `time` and later; nothing if it was never here.
+    /// Erases a rule for lookups of update `time` and later. Does nothing if the rule was never here.
     pub(super) fn erase(&self, number: u32, time: u64) {
         if let Ok(index) = self.numbers.binary_search(&number) {
-            self.deaths[index].store(time, Ordering::Release);
-            self.any_death.store(true, Ordering::Release);
+            self.erasures[index].store(time, Ordering::Release);
+            self.any_erasure.store(true, Ordering::Release);
         }
     }
 
     /// Writes the number of each key's first rule after update `time`, or [`NONE`].
     fn classify(&self, simd: Simd, keys: &[Key<A>], time: u64, found: &mut [u32]) {
         lookup::classify(&self.table, simd, keys, found);
-        let deaths = self.any_death.load(Ordering::Acquire);
+        let erasures = self.any_erasure.load(Ordering::Acquire);
         for (key, found) in keys.iter().zip(found) {
             if *found == NONE {
                 continue;
             }
-            if deaths && !self.alive(*found, time) {
-                let alive = |index| self.alive(index, time);
-                *found = lookup::first_alive(&self.table, key, alive);
+            if erasures && !self.is_live(*found, time) {
+                let is_live = |index| self.is_live(index, time);
+                *found = lookup::first_live(&self.table, key, is_live);
             }
             *found = self.numbers.get(*found as usize).copied().unwrap_or(NONE);
         }
@@ -80,9 +80,9 @@ impl<A: Address> Base<A> {
 #[derive(Debug)]
 pub(super) struct Version<A: Address> {
     pub(super) base: Arc<Base<A>>,
-    /// What is being merged into the next base.
+    /// The delta that is being merged into the next base.
     pub(super) frozen: Option<Arc<Delta<A>>>,
-    /// Where rules come in.
+    /// The delta that new rules go into.
     pub(super) active: Arc<Delta<A>>,
 }
 

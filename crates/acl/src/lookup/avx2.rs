@@ -33,9 +33,9 @@ impl<A: Address> Operations<A> for Avx2 {
     }
 
     #[inline(always)]
-    fn reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
+    fn count_reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
         // SAFETY: `classify` runs only where AVX2 is present.
-        unsafe { reached(bounds, value) }
+        unsafe { count_reached(bounds, value) }
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) fn classify<A: Address>(table: &Table<A>, keys: &[Key<A>], found: &mu
 }
 
 /// Runs loops over integers, compiled for AVX2 where `simd` has it.
-pub(crate) fn widely<R>(simd: Simd, loops: impl FnOnce() -> R) -> R {
+pub(crate) fn with_simd<R>(simd: Simd, loops: impl FnOnce() -> R) -> R {
     #[target_feature(enable = "avx2,bmi2")]
     fn inner<R>(loops: impl FnOnce() -> R) -> R {
         loops()
@@ -67,7 +67,7 @@ fn inner<A: Address>(table: &Table<A>, keys: &[Key<A>], found: &mut [u32]) {
 /// # Safety
 /// AVX2.
 #[inline(always)]
-unsafe fn reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
+unsafe fn count_reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
     let mut bytes = 0;
     for quarter in bounds.chunks_exact(4) {
         // SAFETY: 32 bytes lie in a chunk.

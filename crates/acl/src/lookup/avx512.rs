@@ -3,7 +3,7 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::sixteen::Front;
+use super::front_avx512::Front;
 use super::{BATCH, Operations, Work, all_batches, descend, test};
 use crate::Simd;
 use crate::address::Address;
@@ -27,9 +27,9 @@ impl Operations<u32> for Avx512 {
     }
 
     #[inline(always)]
-    fn reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
+    fn count_reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
         // SAFETY: as above.
-        unsafe { reached(bounds, value) }
+        unsafe { count_reached(bounds, value) }
     }
 }
 
@@ -47,9 +47,9 @@ impl Operations<u128> for Avx512 {
     }
 
     #[inline(always)]
-    fn reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
+    fn count_reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
         // SAFETY: as above.
-        unsafe { reached(bounds, value) }
+        unsafe { count_reached(bounds, value) }
     }
 }
 
@@ -94,7 +94,7 @@ fn batches(table: &Table<u32>, keys: &[Key4], found: &mut [u32]) {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,popcnt")]
-fn reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
+fn count_reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
     let value = _mm512_set1_epi16(value.cast_signed());
     // SAFETY: both halves lie in the array.
     let (front, back) = unsafe {
@@ -104,8 +104,8 @@ fn reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
             _mm512_loadu_si512(from.add(8).cast()),
         )
     };
-    let reached = |bounds| _mm512_cmple_epu16_mask(bounds, value).count_ones();
-    reached(front) + reached(back)
+    let count_reached = |bounds| _mm512_cmple_epu16_mask(bounds, value).count_ones();
+    count_reached(front) + count_reached(back)
 }
 
 /// [`Line::first`] by arithmetic only: which of two rules matches is a coin toss to a branch

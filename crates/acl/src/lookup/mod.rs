@@ -9,21 +9,21 @@
     reason = "halves of entries, and packets of a batch"
 )]
 
-mod alive;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
 mod front;
+#[cfg(target_arch = "x86_64")]
+mod front_avx512;
 mod portable;
-#[cfg(target_arch = "x86_64")]
-mod sixteen;
+mod scan_live;
 
-pub(crate) use alive::first_alive;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use avx2::widely;
+pub(crate) use avx2::with_simd;
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) use portable::widely;
+pub(crate) use portable::with_simd;
+pub(crate) use scan_live::first_live;
 
 use crate::Simd;
 use crate::address::Address;
@@ -35,14 +35,14 @@ use crate::table::{BOUND_WORDS, FANOUT, LINE_BITS, LINE_MASK, NODE, Node, Table,
 /// Packets in a batch.
 pub const BATCH: usize = 256;
 
-/// What differs between instruction sets.
+/// The operations that differ between instruction sets.
 trait Operations<A: Address> {
     /// The bits of a word that a mask names, moved together.
     fn extract(word: u64, mask: u64) -> u64;
     /// [`Line::first`].
     fn first(line: &A::Line, key: &A::Words) -> u32;
-    /// How many of the bounds, four to a word, a value has reached.
-    fn reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32;
+    /// The number of bounds, four to a word, that are at most `value`.
+    fn count_reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32;
 }
 
 /// The state of a batch.
@@ -212,7 +212,7 @@ fn split<A: Address, O: Operations<A>>(entries: &[u64], node: &Node, key: &A::Wo
     let value = lane(key.as_ref(), usize::from(node.words[0]));
     // SAFETY: a split's node names the first of its bounds, all of which are entries.
     let bounds = unsafe { &*entries.as_ptr().add(node.base as usize).cast() };
-    let place = O::reached(bounds, value);
+    let place = O::count_reached(bounds, value);
     debug_assert!((1..=FANOUT as u32).contains(&place));
     node.base + BOUND_WORDS as u32 + place - 1
 }

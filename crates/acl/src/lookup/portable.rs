@@ -21,7 +21,7 @@ impl<A: Address> Operations<A> for Portable {
 
     /// The bounds ascend: six steps of a search without branches.
     #[inline(always)]
-    fn reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
+    fn count_reached(bounds: &[u64; BOUND_WORDS], value: u16) -> u32 {
         let bound = |at: u32| (bounds[at as usize / 4] >> (16 * (at % 4))) as u16;
         let mut below = 0;
         for step in [32, 16, 8, 4, 2, 1] {
@@ -52,7 +52,7 @@ fn extract(word: u64, mut mask: u64) -> u64 {
 
 /// Runs loops over integers.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn widely<R>(_simd: crate::Simd, loops: impl FnOnce() -> R) -> R {
+pub(crate) fn with_simd<R>(_simd: crate::Simd, loops: impl FnOnce() -> R) -> R {
     loops()
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const LEAST: &str = r#"name = "mine"
+const MINIMAL_FILE: &str = r#"name = "mine"
 job = "relay"
 about = "The least there is to say"
 measure = "delay"
@@ -22,18 +22,20 @@ duration = "600ms"
 const PAGE: &str = include_str!("../../../../docs/src/compare.md");
 
 fn parse(text: &str) -> Result<Plan, Error> {
-    Plan::parse(&Document::new("mine.toml", text))
+    crate::catalog::parse(&Document::new("mine.toml", text))
 }
 
 /// What is said of the least file with `from` replaced.
 fn complaint(from: &str, to: &str) -> String {
-    assert!(LEAST.contains(from), "{from}");
-    parse(&LEAST.replacen(from, to, 1)).unwrap_err().to_string()
+    assert!(MINIMAL_FILE.contains(from), "{from}");
+    parse(&MINIMAL_FILE.replacen(from, to, 1))
+        .unwrap_err()
+        .to_string()
 }
 
 #[test]
 fn questions_and_quick_may_be_left_out() {
-    let plan = parse(LEAST).unwrap();
+    let plan = parse(MINIMAL_FILE).unwrap();
     assert_eq!(plan.questions.len(), 1);
     assert_eq!(plan.questions[0].metrics, ["delay_p50"]);
     assert_eq!(plan.quick.blocks, 10);
@@ -50,8 +52,8 @@ fn the_file_in_the_documentation_is_correct() {
 
 #[test]
 fn the_least_number_of_blocks_is_that_of_an_interval() {
-    assert!(stats::median_ranks(LEAST_BLOCKS).is_some());
-    assert!(stats::median_ranks(LEAST_BLOCKS - 1).is_none());
+    assert!(stats::median_ranks(MIN_BLOCKS).is_some());
+    assert!(stats::median_ranks(MIN_BLOCKS - 1).is_none());
 }
 
 #[test]
@@ -109,8 +111,8 @@ fn a_load_that_cannot_be_offered_is_refused_by_its_name() {
         says(&complaint(from, to), 10, what);
     }
     says(&complaint("\"10kpps\"", "\"0kpps\""), 12, "10kpps");
-    let load = &LEAST[LEAST.find("[[load]]").unwrap()..];
-    let twice = parse(&format!("{LEAST}{load}")).unwrap_err();
+    let load = &MINIMAL_FILE[MINIMAL_FILE.find("[[load]]").unwrap()..];
+    let twice = parse(&format!("{MINIMAL_FILE}{load}")).unwrap_err();
     says(
         &twice.to_string(),
         15,
@@ -186,7 +188,9 @@ fn what_quick_and_questions_name_must_exist() {
         ),
     ] {
         says(
-            &parse(&format!("{LEAST}{more}\n")).unwrap_err().to_string(),
+            &parse(&format!("{MINIMAL_FILE}{more}\n"))
+                .unwrap_err()
+                .to_string(),
             line,
             what,
         );
@@ -202,7 +206,7 @@ fn says(said: &str, line: usize, what: &str) {
 }
 
 /// Another machine as an arm of netbench.
-const AWAY: &str = r#"name = "mine"
+const REMOTE_FILE: &str = r#"name = "mine"
 job = "netbench"
 about = "Two hosts"
 measure = "exchange"
@@ -222,7 +226,7 @@ token-file = "token"
 
 #[test]
 fn another_machine_is_an_arm_by_its_name() {
-    let plan = parse(AWAY).unwrap();
+    let plan = parse(REMOTE_FILE).unwrap();
     assert_eq!(plan.arms, ["native/direct", "metal"]);
     assert_eq!(plan.hosts["metal"].agent, "tcp://192.0.2.2:7411");
     let narrowed = plan.narrowed(false, &["metal".to_owned()], None).unwrap();
@@ -272,11 +276,13 @@ fn a_machine_that_makes_no_sense_is_refused_with_its_line() {
             "did you mean \"oci/bridge\"?",
         ),
     ] {
-        assert!(AWAY.contains(from), "{from}");
-        let said = parse(&AWAY.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(REMOTE_FILE.contains(from), "{from}");
+        let said = parse(&REMOTE_FILE.replacen(from, to, 1))
+            .unwrap_err()
+            .to_string();
         says(&said, line, what);
     }
-    let cpu = AWAY
+    let cpu = REMOTE_FILE
         .replacen("baseline = \"native/direct\"", "baseline = \"metal\"", 1)
         .replacen("[[load]]", "[[load]]\nmeasure = \"cpu\"", 1);
     says(
@@ -284,6 +290,6 @@ fn a_machine_that_makes_no_sense_is_refused_with_its_line() {
         10,
         "whose CPU is not seen",
     );
-    let relay = format!("{LEAST}\n[host.metal]\nagent = \"tcp://box\"\n");
+    let relay = format!("{MINIMAL_FILE}\n[host.metal]\nagent = \"tcp://box\"\n");
     says(&parse(&relay).unwrap_err().to_string(), 16, "only netbench");
 }

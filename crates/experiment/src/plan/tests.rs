@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
+use control::config::Document;
+
 use super::*;
+use crate::catalog::{SHIPPED, find, shipped};
+use crate::jobs::relay;
+use crate::jobs::relay::load::{Link, LoadSource};
+use crate::load::JobLoad;
 
 #[test]
 fn shipped_experiments_are_valid_and_named_once() {
-    let plans = Plan::shipped().unwrap();
+    let plans = shipped().unwrap();
     let mut names: Vec<_> = plans.iter().map(|plan| &plan.name).collect();
     names.dedup();
     assert_eq!(names.len(), SHIPPED.len());
@@ -14,7 +20,7 @@ fn shipped_experiments_are_valid_and_named_once() {
 
 #[test]
 fn an_unknown_arm_is_refused_by_name() {
-    let plan = Plan::find("relay-delay").unwrap();
+    let plan = find("relay-delay").unwrap();
     let error = plan
         .narrowed(false, &["warp".into()], None)
         .unwrap_err()
@@ -25,7 +31,7 @@ fn an_unknown_arm_is_refused_by_name() {
 #[test]
 fn kernel_paths_are_compared_with_every_kind_of_userspace() {
     let against = |name: &str, metric: &str| {
-        let plan = Plan::find(name).unwrap();
+        let plan = find(name).unwrap();
         let asked = plan
             .questions
             .iter()
@@ -70,15 +76,15 @@ fn kernel_paths_are_compared_with_every_kind_of_userspace() {
 
 #[test]
 fn quick_shortens_long_loads_and_leaves_short_ones() {
-    let mut plan = Plan::find("relay-delay").unwrap();
+    let mut plan = find("relay-delay").unwrap();
     plan.quick.duration = Some(Span(Duration::from_millis(300)));
     plan.quick.loads = vec![0, 1];
-    plan.loads[0].duration = Span(Duration::from_millis(100));
-    plan.loads[1].duration = Span(Duration::from_secs(1));
+    plan.loads[0].set_duration(Span(Duration::from_millis(100)));
+    plan.loads[1].set_duration(Span(Duration::from_secs(1)));
     let lasts = |plan: Plan| {
         plan.loads
             .iter()
-            .map(|load| load.duration.0)
+            .map(|load| load.duration().0)
             .collect::<Vec<_>>()
     };
     let whole = lasts(plan.clone());
@@ -95,17 +101,18 @@ fn quick_shortens_long_loads_and_leaves_short_ones() {
 
 #[test]
 fn labels_have_one_fixed_form() {
-    let plan = Plan::find("relay-delay").unwrap();
+    let plan = find("relay-delay").unwrap();
     let labels: Vec<_> = plan.loads.iter().map(Load::label).collect();
     assert_eq!(labels[0], "200B 10kpps N=1");
     assert!(labels.contains(&"200B 10kpps N=1 application".to_owned()));
-    let plan = Plan::find("relay-work").unwrap();
+    let plan = find("relay-work").unwrap();
     let labels: Vec<_> = plan.loads.iter().map(Load::label).collect();
     assert_eq!(labels[1], "200B 2kpps N=1 work=10us");
     assert_eq!(labels[4], "200B 2kpps N=1 fec-group=10");
-    let mut plan = Plan::find("relay-jitter").unwrap();
+    let plan = find("relay-jitter").unwrap();
     assert_eq!(plan.loads[1].label(), "200B 1kpps N=1 jitter=100us");
-    let load = &mut plan.loads[1];
+    let (load, _) = plan.loads[1].of_job::<relay::Load>().unwrap();
+    let mut load = load.clone();
     (load.from, load.payload) = (LoadSource::Pcap("calls/voice.pcap".into()), None);
     (load.link, load.jitter) = (Link::Bridge, None);
     assert_eq!(load.label(), "voice.pcap 1kpps N=1 bridge");
@@ -113,11 +120,17 @@ fn labels_have_one_fixed_form() {
 
 #[test]
 fn what_is_measured_is_named_as_files_name_it() {
-    for plan in Plan::shipped().unwrap() {
-        for load in &plan.loads {
-            let measure = load.measure.unwrap_or(plan.measure);
-            let read: Measure = serde_json::from_value(measure.name().into()).unwrap();
-            assert_eq!(read, measure);
+    for text in SHIPPED {
+        let file: toml::Table = text.parse().unwrap();
+        let plan = crate::catalog::parse(&Document::new("experiment", *text)).unwrap();
+        let stated = file["load"].as_array().unwrap();
+        assert_eq!(stated.len(), plan.loads.len(), "{}", plan.name);
+        for (load, stated) in plan.loads.iter().zip(stated) {
+            let measure = stated
+                .get("measure")
+                .or_else(|| file.get("measure"))
+                .unwrap();
+            assert_eq!(measure.as_str(), Some(load.measure()), "{}", plan.name);
         }
     }
 }

@@ -3,13 +3,17 @@
 use datapath::Missing;
 
 use super::*;
-use crate::jobs::Inside;
-use crate::plan::{IdlePolicy, Measure};
+use crate::idle::IdlePolicy;
+use crate::jobs::relay::{self, Measure};
+use crate::placement::Placement;
+use crate::units::Span;
+
+mod whole;
 
 /// A bench whose trials come out as told, and then clean.
-struct Told(Vec<Outcome>);
+struct FixedBench(Vec<Outcome>);
 
-impl Bench for Told {
+impl Bench for FixedBench {
     fn trial(&mut self, _: &TrialSpec<'_>) -> Result<Outcome> {
         let next = (!self.0.is_empty()).then(|| self.0.remove(0));
         Ok(next.unwrap_or_default())
@@ -19,7 +23,7 @@ impl Bench for Told {
 /// A machine that runs everything.
 struct All;
 
-impl Fit for All {
+impl Requirements for All {
     fn check(&self, _: &str) -> Result<(), Missing> {
         Ok(())
     }
@@ -32,19 +36,19 @@ impl Fit for All {
         Ok(())
     }
 
-    fn placed<'a>(&self, _: &'a str) -> Result<Option<&'a str>, Missing> {
+    fn datapath<'a>(&self, _: &'a str) -> Result<Option<&'a str>, Missing> {
         Ok(None)
     }
 
-    fn applies_in(&self, _: &str, _: &Load, _: &Inside) -> Result<(), Missing> {
+    fn applies_in(&self, _: &str, _: &Load, _: &Placement) -> Result<(), Missing> {
         Ok(())
     }
 }
 
 #[derive(Default)]
-struct Done(Vec<usize>);
+struct DoneCounts(Vec<usize>);
 
-impl Watch for Done {
+impl Watch for DoneCounts {
     fn begin(&mut self, _: &Header, _: usize, _: f64) {}
     fn trial(&mut self, _: &Trial, done: usize) {
         self.0.push(done);
@@ -54,12 +58,30 @@ impl Watch for Done {
 
 /// Of one load and these arms, of which the first is the baseline.
 fn plan(arms: &[&str]) -> Plan {
-    let plan = Plan::find("relay-delay").unwrap();
+    let plan = catalog::find("relay-delay").unwrap();
     let arms: Vec<String> = arms.iter().map(|arm| (*arm).to_owned()).collect();
     let mut plan = plan.narrowed(true, &arms, None).unwrap();
     plan.baseline = arms[0].clone();
     plan.loads.truncate(1);
     plan
+}
+
+fn of_relay(load: &Load) -> relay::Load {
+    let (load, _) = load.of_job::<relay::Load>().unwrap();
+    load.clone()
+}
+
+fn subscribers(load: &Load) -> usize {
+    of_relay(load).subscribers
+}
+
+fn with_subscribers(load: &Load, subscribers: usize) -> Load {
+    let (load, measure) = load.of_job::<relay::Load>().unwrap();
+    let load = relay::Load {
+        subscribers,
+        ..load.clone()
+    };
+    Load::new(load, measure)
 }
 
 fn options(attempts: u8, stop: &AtomicBool) -> Options<'_> {
@@ -85,13 +107,13 @@ fn with<T>(
     let folder = tempfile::tempdir().unwrap();
     let options = options(attempts, &stop);
     let mut record = Record::begin(folder.path(), header(plan, &options, Vec::new())).unwrap();
-    let kept = Kept::new();
+    let pool = InstancePool::new();
     let mut runner = Runner {
         plan,
-        fit: &All,
+        requirements: &All,
         bench,
         stop: &stop,
-        kept: &kept,
+        pool: &pool,
         attempts,
         seed: 1,
         started: Instant::now(),
@@ -104,9 +126,9 @@ fn with<T>(
 
 /// The first block of one arm, three trials, by a bench that gives these first.
 fn block(attempts: u8, outcomes: &[Outcome]) -> (Vec<Trial>, Vec<usize>) {
-    let mut done = Done::default();
+    let mut done = DoneCounts::default();
     let plan = plan(&["xdp"]);
-    let mut bench = Told(outcomes.to_vec());
+    let mut bench = FixedBench(outcomes.to_vec());
     let (trials, written) = with(&plan, &mut bench, attempts, |runner, record| {
         let (block, loads) = record.next().unwrap();
         let trials = runner.block(block, &loads, record, &mut 0, &mut done);
@@ -185,7 +207,7 @@ fn an_arm_that_keeps_failing_is_left_out_and_the_others_go_on() {
     let mut plan = plan(&["recv", "tc", "xdp"]);
     plan.blocks = 5;
     let (end, written) = with(&plan, &mut Failing(&["tc"]), 1, |runner, record| {
-        runner.blocks(record, &mut Done::default()).unwrap()
+        runner.blocks(record, &mut DoneCounts::default()).unwrap()
     });
     assert!(matches!(end, End::Complete), "{end:?}");
     let of = |arm: &str| written.trials.iter().filter(|t| t.arm == arm).count();
@@ -214,7 +236,7 @@ fn a_baseline_that_keeps_failing_ends_the_experiment_with_what_there_is() {
     }
     let plan = plan(&["recv"]);
     let (end, written) = with(&plan, &mut Later, 1, |runner, record| {
-        runner.blocks(record, &mut Done::default()).unwrap()
+        runner.blocks(record, &mut DoneCounts::default()).unwrap()
     });
     let End::Failed { blocks, error } = end else {
         panic!("{end:?}");
@@ -232,17 +254,15 @@ fn a_load_whose_trials_stay_disturbed_runs_again_and_no_other_does() {
     struct Once;
     impl Bench for Once {
         fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-            let hit = spec.block == 0 && spec.load.subscribers == 1;
+            let hit = spec.block == 0 && subscribers(spec.load) == 1;
             Ok(if hit { disturbed() } else { Outcome::default() })
         }
     }
     let mut plan = plan(&["recv", "xdp"]);
     plan.blocks = 5;
-    let mut other = plan.loads[0].clone();
-    other.subscribers = 16;
-    plan.loads.push(other);
+    plan.loads.push(with_subscribers(&plan.loads[0], 16));
     let (_, written) = with(&plan, &mut Once, 1, |runner, record| {
-        runner.blocks(record, &mut Done::default()).unwrap()
+        runner.blocks(record, &mut DoneCounts::default()).unwrap()
     });
     let blocks = |load: &Load| {
         let trials = written.trials.iter().filter(|t| t.load == load.label());
@@ -266,13 +286,23 @@ fn a_record_goes_on_with_trials_that_are_measured_as_its_own_are_and_no_others()
     assert_eq!(refused(|now| now.blocks += 1), None);
     type Change = (fn(&mut Plan), &'static str);
     let changes: [Change; 5] = [
-        (|now| now.loads[0].duration.0 *= 2, "measure or duration"),
         (
-            |now| now.measure = Measure::Throughput,
+            |now| {
+                let load = &mut now.loads[0];
+                load.set_duration(Span(load.duration().0 * 2));
+            },
             "measure or duration",
         ),
         (
-            |now| now.loads[0].measure = Some(Measure::Throughput),
+            |now| now.loads[0] = Load::new(of_relay(&now.loads[0]), Measure::Throughput),
+            "measure or duration",
+        ),
+        (
+            |now| {
+                let mut load = of_relay(&now.loads[0]);
+                load.measure = Some(Measure::Throughput);
+                now.loads[0] = Load::new(load, Measure::Throughput);
+            },
             "measure or duration",
         ),
         (|now| now.idle = IdlePolicy::CpuDmaLatency, "idle"),

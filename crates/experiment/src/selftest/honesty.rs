@@ -9,12 +9,13 @@ use report::record::{Header, Trial};
 use stats::Verdict;
 
 use super::Check;
+use crate::catalog;
 use crate::plan::Plan;
 use crate::run::{End, Options, Watch, run};
 use crate::units::Span;
 
 /// Of 20 intervals of 97.9 %, this many must cover equality.
-const COVER: usize = 17;
+const MIN_COVERING: usize = 17;
 const SEED: u64 = 0xaa;
 
 /// Half the width of an interval of round trips between two namespaces, in per cent: what is further from equality than
@@ -23,9 +24,9 @@ const HALF_WIDTH_PCT: f64 = 1.2;
 
 /// The datapath of a relay.
 pub(super) fn relay(experiments: usize, stop: &AtomicBool) -> Result<Vec<Check>> {
-    let mut plan = Plan::find("relay-delay")?.narrowed(true, &["xdp".to_owned()], None)?;
+    let mut plan = catalog::find("relay-delay")?.narrowed(true, &["xdp".to_owned()], None)?;
     plan.loads.truncate(1);
-    plan.loads[0].duration = Span(Duration::from_millis(150));
+    plan.loads[0].set_duration(Span(Duration::from_millis(150)));
     let intervals = intervals(&plan, "delay_p50", experiments, stop)?;
     Ok(intervals.checks("A/A"))
 }
@@ -33,7 +34,7 @@ pub(super) fn relay(experiments: usize, stop: &AtomicBool) -> Result<Vec<Check>>
 /// Round trips between two namespaces.
 pub(super) fn round_trips(experiments: usize, stop: &AtomicBool) -> Result<Vec<Check>> {
     let mut plan =
-        Plan::find("netbench-matrix")?.narrowed(false, &["native/direct".to_owned()], None)?;
+        catalog::find("netbench-matrix")?.narrowed(false, &["native/direct".to_owned()], None)?;
     plan.loads.truncate(1);
     let intervals = intervals(&plan, "tcp_rr_us_p50", experiments, stop)?;
     let mut checks = intervals.checks("round-trip A/A");
@@ -72,7 +73,7 @@ fn intervals(
             command: "lowroad selftest".to_owned(),
             stop,
         };
-        let end = run(plan, folder.path(), &options, &mut Silent)?;
+        let end = run(plan, folder.path(), &options, &mut NoProgress)?;
         match end {
             End::Complete => {}
             End::Interrupted { .. } => bail!("interrupted"),
@@ -95,7 +96,7 @@ impl Intervals {
         let judged = self.all.len();
         let covering = |[low, high]: &&[f64; 2]| *low <= 1.0 && 1.0 <= *high;
         let covered = self.all.iter().filter(covering).count();
-        let least = (COVER * judged).div_ceil(20);
+        let least = (MIN_COVERING * judged).div_ceil(20);
         vec![
             Check::new(
                 &format!("{what} intervals that cover equality"),
@@ -119,9 +120,9 @@ impl Intervals {
     }
 }
 
-struct Silent;
+struct NoProgress;
 
-impl Watch for Silent {
+impl Watch for NoProgress {
     fn begin(&mut self, _: &Header, _: usize, _: f64) {}
     fn trial(&mut self, _: &Trial, _: usize) {}
     fn block(&mut self, _: &[Trial], _: usize, _: usize) {}

@@ -3,24 +3,24 @@
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
-use probes::disturb::{Disturb, Disturbance};
+use probes::disturb::{Disturbance, DisturbanceLink};
 
 use super::{Check, go_on};
-use crate::jobs::placed::NATIVE;
-use crate::jobs::relay::{RelayBench, Stage, delay_on};
-use crate::jobs::{Outcome, TrialSpec};
+use crate::environment::NATIVE;
+use crate::idle::IdlePolicy;
+use crate::jobs::relay::{Load, Measure, RelayBench, Stage, TrialSpec, delay_on};
 use crate::lock::MachineLock;
-use crate::plan::{IdlePolicy, Load, Measure};
+use crate::outcome::Outcome;
 
 /// The injected delay.
 const DELAY_NS: u32 = 50_000;
 /// One packet of this many is lost.
-const LOSE_EVERY: u32 = 1000;
+const LOSS_INTERVAL: u32 = 1000;
 
 /// Blocks of a trial with the delay and one without; the difference is what was recovered.
 pub(super) fn delay(blocks: usize, stop: &AtomicBool) -> Result<Vec<Check>> {
     let _lock = MachineLock::take()?;
-    let bench = RelayBench::new()?;
+    let bench = RelayBench::prepare()?;
     let load = Load::paced("200B", "2kpps", 1, "400ms")?;
     let mut differences = Vec::new();
     for block in 0..blocks {
@@ -48,12 +48,17 @@ pub(super) fn delay(blocks: usize, stop: &AtomicBool) -> Result<Vec<Check>> {
 /// One trial whose every thousandth packet is dropped: the count must be exact.
 pub(super) fn loss() -> Result<Vec<Check>> {
     let _lock = MachineLock::take()?;
-    let bench = RelayBench::new()?;
+    let bench = RelayBench::prepare()?;
     let load = Load::paced("200B", "20kpps", 1, "1s")?;
-    let outcome = trial(&bench, &load, Some(Disturbance::LoseEvery(LOSE_EVERY)), 0)?;
+    let outcome = trial(
+        &bench,
+        &load,
+        Some(Disturbance::LoseEvery(LOSS_INTERVAL)),
+        0,
+    )?;
     let count = |name: &str| outcome.counts.get(name).copied().unwrap_or(0);
     let (sent, missing) = (count("sent"), count("missing"));
-    let due = sent.div_ceil(u64::from(LOSE_EVERY));
+    let due = sent.div_ceil(u64::from(LOSS_INTERVAL));
     let whole = count("received") == count("unique") && count("unique") + missing == sent;
     Ok(vec![Check::new(
         "an injected loss of 0.1 %",
@@ -81,7 +86,9 @@ fn trial(
     let stage = Stage::set(&bench.bare(load))?;
     // Attached before the probe, it comes before it in the receiver's chain.
     let _disturb = disturbance
-        .map(|what| Disturb::attach(&stage.receiver_point()?, what).map_err(anyhow::Error::from))
+        .map(|what| {
+            DisturbanceLink::attach(&stage.receiver_point()?, what).map_err(anyhow::Error::from)
+        })
         .transpose()?;
     delay_on(bench, &stage, &spec)
 }

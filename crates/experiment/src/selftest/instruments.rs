@@ -4,13 +4,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Result;
-use loadgen::{Amount, Backend, FarEnd, Load as Offered, Sent, Verdict};
+use loadgen::{Amount, Backend, FarEnd, Load as Offered, SendReport, Verdict};
 use probes::{account, delay};
 
 use super::{Check, go_on};
-use crate::jobs::relay::{RelayBench, Stage};
+use crate::jobs::relay::{Load, RelayBench, Stage};
 use crate::lock::MachineLock;
-use crate::plan::Load;
 
 const RUN: u32 = 0x5e1f;
 const WINDOW: Duration = Duration::from_millis(500);
@@ -42,8 +41,8 @@ pub(super) fn accounting() -> Result<Vec<Check>> {
 /// The generators' ceilings into XDP_DROP, and the accuracy of the paced one.
 pub(super) fn generator(stop: &AtomicBool) -> Result<Vec<Check>> {
     let _lock = MachineLock::take()?;
-    let bench = RelayBench::new()?;
-    let rate = |backend, rate, burst| -> Result<(Sent, f64)> {
+    let bench = RelayBench::prepare()?;
+    let rate = |backend, rate, burst| -> Result<(SendReport, f64)> {
         let load = Load::paced("64B", "100kpps", 1, "500ms")?;
         let stage = Stage::set(&bench.bare(&load))?;
         let receiver = stage.receiver_point()?.ifindex;
@@ -59,7 +58,7 @@ pub(super) fn generator(stop: &AtomicBool) -> Result<Vec<Check>> {
             ..bench.offered(&stage, &load, RUN)?
         };
         let sender = stage.bed.host("sender")?;
-        let (mut sent, mut best) = (Sent::default(), 0.0);
+        let (mut sent, mut best) = (SendReport::default(), 0.0);
         let windows = if rate.is_none() { WINDOWS } else { 1 };
         for _ in 0..windows {
             let before = far.counts()?.packets();

@@ -5,19 +5,19 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result;
 
 use super::{Check, go_on};
-use crate::jobs::placed::NATIVE;
-use crate::jobs::relay::RelayBench;
-use crate::jobs::{Bench, TrialSpec};
+use crate::bench::JobBench;
+use crate::environment::NATIVE;
+use crate::idle::IdlePolicy;
+use crate::jobs::relay::{Load, Measure, RelayBench, TrialSpec};
 use crate::lock::MachineLock;
 use crate::neighbour::Neighbour;
-use crate::plan::{IdlePolicy, Load, Measure};
 
 /// Share of the disturbed trials that must be flagged.
-const GOAL: f64 = 0.95;
+const MIN_FLAGGED_SHARE: f64 = 0.95;
 
 pub(super) fn check(trials: usize, stop: &AtomicBool) -> Result<Vec<Check>> {
     let _lock = MachineLock::take()?;
-    let mut bench = RelayBench::new()?;
+    let mut bench = RelayBench::prepare()?;
     let load = Load::paced("200B", "10kpps", 1, "200ms")?;
     let neighbour = Neighbour::start(bench.relay_cpu())?;
     let flagged = flagged(&mut bench, &load, trials, stop)?;
@@ -27,7 +27,7 @@ pub(super) fn check(trials: usize, stop: &AtomicBool) -> Result<Vec<Check>> {
         "a busy neighbour on a pinned CPU",
         "flags at least 95 % of trials",
         format!("{:.0} % of {trials}", share * 100.0),
-        share >= GOAL,
+        share >= MIN_FLAGGED_SHARE,
     )])
 }
 

@@ -2,7 +2,7 @@
 
 use crate::dissect::{Packet, Tcp, tcp_flag};
 
-use super::activity::{Bulks, Gaps, gap_between};
+use super::activity::{Bulks, Gaps, Run, gap_between};
 use super::moments::{Lengths, Times};
 
 /// TCP flags in the order of their bits, FIN first.
@@ -96,6 +96,55 @@ impl Direction {
         });
         windows.last = tcp.window;
         windows.scale = windows.scale.or(tcp.window_scale);
+    }
+
+    /// Adds what another CPU has counted of the same direction. Gaps between packets of different CPUs are unknown,
+    /// so a merged direction has no gaps.
+    pub(crate) fn merge(&mut self, other: Self) {
+        if other.packets() == 0 {
+            return;
+        }
+        if self.packets() == 0 {
+            *self = other;
+            return;
+        }
+        let (first, last) = if self.first_ns <= other.first_ns {
+            (&*self, &other)
+        } else {
+            (&other, &*self)
+        };
+        let windows = match (first.windows, last.windows) {
+            (Some(mut windows), Some(later)) => {
+                windows.last = later.last;
+                windows.scale = windows.scale.or(later.scale);
+                Some(windows)
+            }
+            (windows, later) => windows.or(later),
+        };
+        let mut bulks = self.bulks;
+        bulks.count += other.bulks.count;
+        bulks.packets += other.bulks.packets;
+        bulks.bytes += other.bulks.bytes;
+        bulks.duration_ns += other.bulks.duration_ns;
+        bulks.run = Run::default();
+        *self = Self {
+            wire: self.wire.and(&other.wire),
+            payload: self.payload.and(&other.payload),
+            gaps: Times::default(),
+            first_ns: first.first_ns,
+            last_ns: self.last_ns.max(other.last_ns),
+            ip_bytes: self.ip_bytes + other.ip_bytes,
+            ip_header_bytes: self.ip_header_bytes + other.ip_header_bytes,
+            l4_header_bytes: self.l4_header_bytes + other.l4_header_bytes,
+            payload_packets: self.payload_packets + other.payload_packets,
+            flags: std::array::from_fn(|bit| self.flags[bit] + other.flags[bit]),
+            windows,
+            min_ttl: self.min_ttl.min(other.min_ttl),
+            max_ttl: self.max_ttl.max(other.max_ttl),
+            tos: first.tos,
+            min_l4_header: self.min_l4_header.min(other.min_l4_header),
+            bulks,
+        };
     }
 
     pub fn packets(&self) -> u64 {

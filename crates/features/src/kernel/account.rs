@@ -1,11 +1,13 @@
 //! What became of every frame that a program saw.
 
+use bpf::PerCpu;
 use datapath::Error;
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::failed;
-use super::skel::Plain;
 use super::skel::flow::types;
+
+/// What each CPU has counted; every program has this map.
+pub(super) type Accounts = PerCpu<types::account>;
 
 /// Why the kernel's dissector finds no packet in a frame, in the order of packet.h; the first are
 /// `Refused`'s.
@@ -72,53 +74,43 @@ impl Account {
     pub fn lost(&self) -> u64 {
         self.lost_table_full + self.lost_ring_full + self.lost_queue_full + self.lost_cpu
     }
+}
 
-    fn add(&mut self, of_cpu: &types::account) {
-        self.packets += of_cpu.packets;
-        self.bytes += of_cpu.bytes;
-        self.sent += of_cpu.sent;
-        self.arrived += of_cpu.arrived;
-        self.changed_queue += of_cpu.changed_queue;
-        self.lone_fragments += of_cpu.lone_fragments;
-        for (sum, refused) in self.refused.iter_mut().zip(of_cpu.refused) {
-            *sum += refused;
+impl From<types::account> for Account {
+    fn from(sums: types::account) -> Self {
+        Self {
+            packets: sums.packets,
+            bytes: sums.bytes,
+            sent: sums.sent,
+            arrived: sums.arrived,
+            changed_queue: sums.changed_queue,
+            lone_fragments: sums.lone_fragments,
+            refused: sums.refused,
+            filtered: sums.filtered,
+            sampled_out: sums.sampled_out,
+            rate_limited: sums.rate_limited,
+            exported: sums.exported,
+            table_full: sums.table_full,
+            lost_table_full: sums.lost_table_full,
+            lost_ring_full: sums.lost_ring_full,
+            lost_queue_full: sums.refused_by_queue,
+            lost_cpu: sums.lost_cpu,
+            lost_early_rows: sums.lost_early_rows,
         }
-        self.filtered += of_cpu.filtered;
-        self.sampled_out += of_cpu.sampled_out;
-        self.rate_limited += of_cpu.rate_limited;
-        self.exported += of_cpu.exported;
-        self.table_full += of_cpu.table_full;
-        self.lost_table_full += of_cpu.lost_table_full;
-        self.lost_ring_full += of_cpu.lost_ring_full;
-        self.lost_queue_full += of_cpu.refused_by_queue;
-        self.lost_cpu += of_cpu.lost_cpu;
-        self.lost_early_rows += of_cpu.lost_early_rows;
     }
 }
 
-/// The sums of the map of accounts, which every program has alike.
-pub(super) fn read(accounts: &MapHandle) -> Result<Account, Error> {
-    let mut account = Account::default();
-    each(accounts, |of_cpu| account.add(of_cpu))?;
-    Ok(account)
+/// The sums of all CPUs.
+pub(super) fn read(accounts: &Accounts) -> Result<Account, Error> {
+    let sums = accounts.sum(0);
+    sums.map(Account::from).map_err(failed(READING))
 }
 
 /// Marks that have arrived on a CPU.
-pub(super) fn marks(accounts: &MapHandle, cpu: u32) -> Result<u64, Error> {
-    let mut marks = Vec::new();
-    each(accounts, |of_cpu| marks.push(of_cpu.marks))?;
-    let cpu = usize::try_from(cpu).unwrap_or(usize::MAX);
-    Ok(marks.get(cpu).copied().unwrap_or(0))
+pub(super) fn marks(accounts: &Accounts, cpu: u32) -> Result<u64, Error> {
+    let values = accounts.values(0).map_err(failed(READING))?;
+    let of_cpu = usize::try_from(cpu).ok().and_then(|cpu| values.get(cpu));
+    Ok(of_cpu.map_or(0, |account| account.marks))
 }
 
-fn each(accounts: &MapHandle, mut take: impl FnMut(&types::account)) -> Result<(), Error> {
-    let values = accounts
-        .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)
-        .map_err(failed("reading the programs' counters"))?;
-    for value in values.unwrap_or_default() {
-        if let Some(of_cpu) = types::account::read(&value) {
-            take(&of_cpu);
-        }
-    }
-    Ok(())
-}
+const READING: &str = "reading the programs' counters";

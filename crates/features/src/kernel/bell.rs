@@ -10,7 +10,7 @@ use datapath::Error;
 use libbpf_rs::MapHandle;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use sys::bpf_array::Numbers;
+use sys::bpf_array::BpfArray;
 use sys::bpf_ring::Ring;
 
 use super::wakeup::{Pause, Wakeup};
@@ -20,7 +20,7 @@ pub(super) struct Bell {
     wakeup: Wakeup,
     epoll: Epoll,
     /// The map `alarms` of wake.h.
-    alarms: Numbers,
+    alarms: BpfArray,
 }
 
 impl Bell {
@@ -28,7 +28,7 @@ impl Bell {
     pub(super) fn new(wakeup: Wakeup, alarms: &MapHandle, count: usize) -> Result<Self, Error> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC);
         let epoll = epoll.map_err(|error| Error::failed("epoll", io::Error::from(error)))?;
-        let alarms = Numbers::new(alarms, count)
+        let alarms = BpfArray::new(alarms, count)
             .map_err(|error| Error::failed("mapping the rings' alarms", error))?;
         Ok(Self {
             wakeup,

@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
+use bpf::Run;
 use libbpf_rs::libbpf_sys;
 
 /// A place in a hash table that is read in batches.
@@ -33,6 +34,11 @@ impl Batch {
         };
         batch.widen(room);
         batch
+    }
+
+    /// Entries that one call reads at most.
+    pub(super) fn room(&self) -> usize {
+        usize::try_from(self.room).unwrap_or(usize::MAX)
     }
 
     fn widen(&mut self, room: u32) {
@@ -91,51 +97,14 @@ impl Batch {
 
 /// Runs an XDP program so many times on the CPU that the thread is on, softirqs off during each.
 pub(super) fn run_live(program: impl AsFd, times: u32) -> io::Result<()> {
-    let frame = [0_u8; 64];
-    let mut options = libbpf_sys::bpf_test_run_opts {
-        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
-        data_in: frame.as_ptr().cast(),
-        data_size_in: 64,
-        repeat: i32::try_from(times).unwrap_or(i32::MAX),
-        flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
-        batch_size: 1,
+    let run = Run {
+        frame: &[0; 64],
+        repeat: times.into(),
+        live: true,
+        batch: 1,
         ..Default::default()
     };
-    // SAFETY: the frame and the options outlive the call, and their sizes are theirs.
-    let result = unsafe {
-        libbpf_sys::bpf_prog_test_run_opts(program.as_fd().as_raw_fd(), &raw mut options)
-    };
-    if result < 0 {
-        return Err(io::Error::from_raw_os_error(-result));
-    }
-    Ok(())
-}
-
-/// Runs a program once on a frame, with the structure that it is told of it, if any; what that took, in
-/// nanoseconds, as the kernel measures it.
-pub(super) fn run_timed(
-    program: impl AsFd,
-    frame: &[u8],
-    context: Option<&[u8]>,
-) -> io::Result<u32> {
-    let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    let mut options = libbpf_sys::bpf_test_run_opts {
-        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
-        ctx_in: context.map_or(std::ptr::null(), |context| context.as_ptr().cast()),
-        ctx_size_in: context.map_or(0, length),
-        data_in: frame.as_ptr().cast(),
-        data_size_in: length(frame),
-        repeat: 1,
-        ..Default::default()
-    };
-    // SAFETY: frame, context and options outlive the call, and their sizes are theirs.
-    let result = unsafe {
-        libbpf_sys::bpf_prog_test_run_opts(program.as_fd().as_raw_fd(), &raw mut options)
-    };
-    if result < 0 {
-        return Err(io::Error::from_raw_os_error(-result));
-    }
-    Ok(options.duration)
+    bpf::run(program, &run).map(drop)
 }
 
 /// Loads an XDP program that passes every frame and does nothing else.

@@ -2,17 +2,17 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bpf::Map;
 use datapath::Error;
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::failed;
 
 /// Writes the monotonic clock's distance to the epoch, which changes as the latter is adjusted.
-pub(super) fn set(map: &MapHandle) -> Result<(), Error> {
+pub(super) fn set(map: &Map<u32, u64>) -> Result<(), Error> {
     let epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     let epoch = epoch.map_err(|error| Error::failed("reading the clock", error))?;
     let epoch = u64::try_from(epoch.as_nanos()).unwrap_or(u64::MAX);
     let offset = epoch.wrapping_sub(sys::clock::monotonic_ns());
-    map.update(&0_u32.to_ne_bytes(), &offset.to_ne_bytes(), MapFlags::ANY)
+    map.set(&0, &offset)
         .map_err(failed("setting the programs' clock"))
 }

@@ -4,14 +4,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use bpf::{Map, PerCpu};
 use datapath::Error;
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, MapMut};
 use netdev::XdpMode;
-use netdev::attach::{self, Attached};
+use netdev::attach::{self, Attachment};
 use sys::bpf_ring::Ring;
 
-use super::account::{self, Account};
+use super::account::{self, Account, Accounts};
 use super::bell::Bell;
 use super::clock;
 use super::failed;
@@ -20,63 +20,67 @@ use super::models::{Answers, Models};
 use super::outlet::Outlet;
 use super::selection::Maps;
 use super::settings::Settings;
-use super::skel::flow::{FlowSkel, FlowSkelBuilder, OpenFlowSkel};
+use super::skel::flow::{FlowSkel, FlowSkelBuilder, OpenFlowSkel, types};
 use super::skel::flow_tc::{FlowTcSkel, FlowTcSkelBuilder, OpenFlowTcSkel};
 use super::steer::{self, Steering};
 use super::sweep::{Sweep, Swept};
 use super::tables::Tables;
 use crate::flow::{End, Flow};
 
-/// Opens, tells, sizes and loads one kind of programs: each has a skeleton of its own type, and all
-/// but the tables are made with the programs.
+/// Loads one kind of programs: each has a skeleton of its own type, and all but the tables are made with
+/// the programs.
 macro_rules! load {
     ($builder:ident, $tell:ident, $settings:expr, $prepare:expr, $steering:expr) => {{
         $settings.check()?;
         let mut storage = MaybeUninit::uninit();
-        let mut open = $builder::default()
-            .open(&mut storage)
-            .map_err(failed("opening the flow programs"))?;
-        if let Some(knobs) = open.maps.rodata_data.as_deref_mut() {
-            $settings.$tell(knobs);
-        }
-        $prepare(&mut open).map_err(failed("preparing the steering programs"))?;
-        let filter = Maps {
-            steps: &mut open.maps.filter_steps,
-            ports: &mut open.maps.filter_port_sets,
-            networks: &mut open.maps.filter_networks,
-        };
-        filter
-            .size(&$settings.options.selection)
-            .and_then(|()| libbpf_rs::num_possible_cpus())
-            .map(|cpus| u32::try_from(cpus).unwrap_or(u32::MAX))
-            .and_then(|cpus| open.maps.tables.set_max_entries(cpus))
-            .and_then(|()| open.maps.ended.set_max_entries($settings.ring_bytes))
-            .map_err(failed("sizing the flow programs' maps"))?;
-        let skel = open.load().map_err(failed("loading the flow programs"))?;
+        let builder = $builder::default();
+        let skel = bpf::load(builder, &mut storage, "the flow programs", |open| {
+            if let Some(knobs) = open.maps.rodata_data.as_deref_mut() {
+                $settings.$tell(knobs);
+            }
+            $prepare(open).map_err(failed("preparing the steering programs"))?;
+            let filter = Maps {
+                steps: &mut open.maps.filter_steps,
+                ports: &mut open.maps.filter_port_sets,
+                networks: &mut open.maps.filter_networks,
+            };
+            filter
+                .size(&$settings.options.selection)
+                .and_then(|()| libbpf_rs::num_possible_cpus())
+                .map(|cpus| u32::try_from(cpus).unwrap_or(u32::MAX))
+                .and_then(|cpus| open.maps.tables.set_max_entries(cpus))
+                .and_then(|()| open.maps.ended.set_max_entries($settings.ring_bytes))
+                .map_err(failed("sizing the flow programs' maps"))
+        })?;
         let maps = &skel.maps;
         let steering = $steering(&skel)?;
-        let count = steering.as_ref().map(Steering::program);
         let loaded = Loaded {
-            count: match &count {
-                Some(steers) => *steers,
-                None => skel.progs.count_flows.as_fd(),
+            count: match &steering {
+                Some(steering) => keep(steering.program())?,
+                None => bpf::program(&skel.progs.count_flows)?,
             },
-            evict: skel.progs.evict_flows.as_fd(),
-            tables: &maps.tables,
+            evict: bpf::program(&skel.progs.evict_flows)?,
+            tables: Map::new(&maps.tables)?,
             ended: &maps.ended,
-            accounts: &maps.accounts,
-            clock: &maps.clock,
-            evictions: &maps.evictions,
-            candidates: &maps.candidates,
+            accounts: Accounts::new(&maps.accounts)?,
+            clock: Map::new(&maps.clock)?,
+            evictions: Map::new(&maps.evictions)?,
+            candidates: Map::new(&maps.candidates)?,
             alarms: &maps.alarms,
-            models: [&maps.models, &maps.tree_accounts],
-            filter: [
+            models: match $settings.models {
+                true => Some(Models::new(
+                    Map::new(&maps.models)?,
+                    PerCpu::new(&maps.tree_accounts)?,
+                )),
+                false => None,
+            },
+            filter: Maps::new(
                 &maps.filter_steps,
                 &maps.filter_port_sets,
                 &maps.filter_networks,
-            ],
+            )?,
         };
-        let plane = Self::of(&loaded, $settings)?;
+        let plane = Self::of(loaded, $settings)?;
         Ok(Self { steering, ..plane })
     }};
 }
@@ -84,14 +88,14 @@ macro_rules! load {
 /// The loaded programs and what they count. Dropping it detaches them and forgets their flows.
 #[derive(Debug)]
 pub struct FlowPlane {
-    attached: Vec<Attached>,
+    attached: Vec<Attachment>,
     program: OwnedFd,
     steering: Option<Steering>,
     /// Nothing is on its way from one CPU to another, nor will be.
     drained: bool,
     tables: Tables,
-    accounts: MapHandle,
-    clock: MapHandle,
+    accounts: Accounts,
+    clock: Map<u32, u64>,
     outlet: Outlet,
     sweep: Sweep,
     /// None where the programs were loaded without.
@@ -108,43 +112,34 @@ impl FlowPlane {
 
     /// Loads the programs for tc, attached nowhere yet.
     pub fn load_tc(settings: &Settings) -> Result<Self, Error> {
-        let prepare = |_: &mut OpenFlowTcSkel<'_>| Ok(());
-        let steering = |_: &FlowTcSkel<'_>| Ok::<_, Error>(None);
+        let prepare = |_: &mut OpenFlowTcSkel<'_>| Ok::<_, libbpf_rs::Error>(());
+        let steering = |_: &FlowTcSkel<'_>| Ok::<Option<Steering>, Error>(None);
         load!(FlowTcSkelBuilder, tell_tc, settings, prepare, steering)
     }
 
-    fn of(loaded: &Loaded<'_, '_>, settings: &Settings) -> Result<Self, Error> {
-        let program = |fd: BorrowedFd<'_>| {
-            fd.try_clone_to_owned()
-                .map_err(|error| Error::failed("keeping a flow program", error))
-        };
-        let [steps, ports, networks] = loaded.filter;
-        let filter = Maps {
-            steps: handle(steps)?,
-            ports: handle(ports)?,
-            networks: handle(networks)?,
-        };
-        filter.fill(&settings.options.selection)?;
-        let outer = handle(loaded.tables)?;
+    fn of(loaded: Loaded<'_, '_>, settings: &Settings) -> Result<Self, Error> {
+        loaded.filter.fill(&settings.options.selection)?;
         let ring = Ring::new(loaded.ended.as_fd(), settings.ring_bytes)
             .map_err(|error| Error::failed("mapping the ring of ended flows", error))?;
-        let bell = Bell::new(settings.wakeup, &handle(loaded.alarms)?, 1)?;
+        let alarms = MapHandle::try_from(loaded.alarms)
+            .map_err(failed("keeping a map of the flow programs"))?;
+        let bell = Bell::new(settings.wakeup, &alarms, 1)?;
         bell.watch(loaded.ended.as_fd())?;
         let plane = Self {
             attached: Vec::new(),
-            program: program(loaded.count)?,
+            program: loaded.count,
             steering: None,
             drained: false,
-            tables: Tables::make(&outer, settings.flows_per_cpu)?,
-            accounts: handle(loaded.accounts)?,
-            clock: handle(loaded.clock)?,
+            tables: Tables::make(&loaded.tables, settings.flows_per_cpu)?,
+            accounts: loaded.accounts,
+            clock: loaded.clock,
             outlet: Outlet::new(ring, bell, settings),
-            models: models(loaded, settings)?,
+            models: loaded.models,
             sweep: Sweep::new(
                 settings.options.timers,
-                program(loaded.evict)?,
-                handle(loaded.evictions)?,
-                handle(loaded.candidates)?,
+                loaded.evict,
+                loaded.evictions,
+                loaded.candidates,
             ),
         };
         plane.set_clock()?;
@@ -279,28 +274,21 @@ impl FlowPlane {
 
 /// What both kinds of programs have alike.
 struct Loaded<'a, 'o> {
-    count: BorrowedFd<'a>,
-    evict: BorrowedFd<'a>,
-    tables: &'a MapMut<'o>,
+    count: OwnedFd,
+    evict: OwnedFd,
+    tables: Map<u32, i32>,
     ended: &'a MapMut<'o>,
-    accounts: &'a MapMut<'o>,
-    clock: &'a MapMut<'o>,
-    evictions: &'a MapMut<'o>,
-    candidates: &'a MapMut<'o>,
+    accounts: Accounts,
+    clock: Map<u32, u64>,
+    evictions: Map<u32, types::eviction>,
+    candidates: Map<u32, types::flow_key>,
     alarms: &'a MapMut<'o>,
-    /// The model in force, and what its answers were.
-    models: [&'a MapMut<'o>; 2],
-    filter: [&'a MapMut<'o>; 3],
+    /// `None` where the programs were loaded without.
+    models: Option<Models>,
+    filter: Maps<MapHandle>,
 }
 
-fn models(loaded: &Loaded<'_, '_>, settings: &Settings) -> Result<Option<Models>, Error> {
-    let [in_force, accounts] = loaded.models;
-    settings
-        .models
-        .then(|| Ok(Models::new(handle(in_force)?, handle(accounts)?)))
-        .transpose()
-}
-
-fn handle(map: &MapMut<'_>) -> Result<MapHandle, Error> {
-    MapHandle::try_from(map).map_err(failed("keeping a map of the flow programs"))
+fn keep(program: BorrowedFd<'_>) -> Result<OwnedFd, Error> {
+    let kept = program.try_clone_to_owned();
+    kept.map_err(|error| Error::failed("keeping a flow program", error))
 }

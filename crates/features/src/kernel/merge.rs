@@ -9,7 +9,7 @@
 use hashbrown::HashMap;
 
 use crate::Key;
-use crate::flow::{Direction, End, Flow, Periods, Run, Step, Timers, Times};
+use crate::flow::{End, Flow, Periods, Step, Timers, Times};
 
 /// Ended parts whose flow may go on elsewhere.
 #[derive(Debug, Default)]
@@ -120,8 +120,8 @@ fn join(flow: &mut Flow, mut part: Flow, steps: usize) {
         flow.end = part.end;
     }
     flow.last_ns = flow.last_ns.max(part.last_ns);
-    join_directions(&mut flow.forward, part.forward);
-    join_directions(&mut flow.backward, part.backward);
+    flow.forward.merge(part.forward);
+    flow.backward.merge(part.backward);
     flow.gaps = Times::default();
     flow.periods = Periods::new(Times::default(), Times::default(), flow.duration_ns(), 0);
     flow.remarks = flow.remarks().and(&part.remarks()).held();
@@ -138,53 +138,6 @@ fn turn_round(part: &mut Flow) {
         step.payload = -step.payload;
         step.wire = -step.wire;
     }
-}
-
-fn join_directions(own: &mut Direction, other: Direction) {
-    if other.packets() == 0 {
-        return;
-    }
-    if own.packets() == 0 {
-        *own = other;
-        return;
-    }
-    let (first, last) = if own.first_ns <= other.first_ns {
-        (&*own, &other)
-    } else {
-        (&other, &*own)
-    };
-    let windows = match (first.windows, last.windows) {
-        (Some(mut windows), Some(later)) => {
-            windows.last = later.last;
-            windows.scale = windows.scale.or(later.scale);
-            Some(windows)
-        }
-        (windows, later) => windows.or(later),
-    };
-    let mut bulks = own.bulks;
-    bulks.count += other.bulks.count;
-    bulks.packets += other.bulks.packets;
-    bulks.bytes += other.bulks.bytes;
-    bulks.duration_ns += other.bulks.duration_ns;
-    bulks.run = Run::default();
-    *own = Direction {
-        wire: own.wire.and(&other.wire),
-        payload: own.payload.and(&other.payload),
-        gaps: Times::default(),
-        first_ns: first.first_ns,
-        last_ns: own.last_ns.max(other.last_ns),
-        ip_bytes: own.ip_bytes + other.ip_bytes,
-        ip_header_bytes: own.ip_header_bytes + other.ip_header_bytes,
-        l4_header_bytes: own.l4_header_bytes + other.l4_header_bytes,
-        payload_packets: own.payload_packets + other.payload_packets,
-        flags: std::array::from_fn(|bit| own.flags[bit] + other.flags[bit]),
-        windows,
-        min_ttl: own.min_ttl.min(other.min_ttl),
-        max_ttl: own.max_ttl.max(other.max_ttl),
-        tos: first.tos,
-        min_l4_header: own.min_l4_header.min(other.min_l4_header),
-        bulks,
-    };
 }
 
 /// The first packets of both in the order of their times.

@@ -41,6 +41,7 @@ pub use wakeup::{LATENCY, Pause, Wakeup};
 
 use datapath::Error;
 
-fn failed(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Error {
-    move |error| Error::failed(what, error)
+/// For `map_err` of libbpf and of `bpf`, whose own words for the attempt are dropped.
+fn failed<E: Into<libbpf_rs::Error>>(what: &'static str) -> impl FnOnce(E) -> Error {
+    move |error| Error::failed(what, error.into())
 }

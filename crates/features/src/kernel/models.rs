@@ -1,14 +1,13 @@
 //! The model in force in the kernel, and what its answers were.
 
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bpf::{Map, PerCpu};
 use datapath::Error;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
 use super::failed;
 use super::image::{CLASSES, Image};
-use super::skel::Plain;
 use super::skel::flow::types;
 use crate::model::ACTIONS;
 
@@ -85,8 +84,8 @@ impl ModelSlot {
 /// The model in force in programs that were loaded.
 #[derive(Debug)]
 pub(crate) struct Models {
-    in_force: MapHandle,
-    accounts: MapHandle,
+    in_force: Map<u32, i32>,
+    accounts: PerCpu<types::tree_account>,
     /// Of `accounts`, the one that is not in use.
     spare: u32,
     is_set: bool,
@@ -94,7 +93,7 @@ pub(crate) struct Models {
 }
 
 impl Models {
-    pub(super) fn new(in_force: MapHandle, accounts: MapHandle) -> Self {
+    pub(super) fn new(in_force: Map<u32, i32>, accounts: PerCpu<types::tree_account>) -> Self {
         Self {
             in_force,
             accounts,
@@ -107,23 +106,21 @@ impl Models {
     /// Puts another model in the place of the one before, whose answers it returns: they are all, for the
     /// kernel waits until no program uses it any more.
     pub(super) fn put(&mut self, image: Option<(&Image, bool)>) -> Result<Answers, Error> {
-        let zero = 0_u32.to_ne_bytes();
         match image {
             Some((image, shadow)) => {
                 self.reset(self.spare)?;
                 self.generation = self.generation.checked_add(1).unwrap_or(1);
                 let bytes = image.bytes(self.spare, shadow, self.generation);
                 let map = map()?;
-                map.update(&zero, &bytes, MapFlags::ANY)
+                map.update(&0_u32.to_ne_bytes(), &bytes, MapFlags::ANY)
                     .map_err(failed("writing a model"))?;
-                let fd = map.as_fd().as_raw_fd().to_ne_bytes();
                 self.in_force
-                    .update(&zero, &fd, MapFlags::ANY)
+                    .set_descriptor(&0, &map)
                     .map_err(failed("putting a model in force"))?;
             }
             None if self.is_set => self
                 .in_force
-                .delete(&zero)
+                .remove(&0)
                 .map_err(failed("taking a model out of force"))?,
             None => {}
         }
@@ -146,37 +143,18 @@ impl Models {
     }
 
     fn read(&self, account: u32) -> Result<Answers, Error> {
-        let values = self
-            .accounts
-            .lookup_percpu(&account.to_ne_bytes(), MapFlags::ANY)
-            .map_err(failed("reading a model's answers"))?;
-        let mut sum = Answers::default();
-        for value in values.unwrap_or_default() {
-            if let Some(of_cpu) = types::tree_account::read(&value) {
-                sum.add(&of_cpu);
-            }
-        }
-        Ok(sum)
+        let sums = self.accounts.sum(account);
+        let sums = sums.map_err(failed("reading a model's answers"))?;
+        Ok(Answers {
+            asked: sums.asked,
+            flows: sums.flows,
+            packets: sums.packets,
+        })
     }
 
     fn reset(&self, account: u32) -> Result<(), Error> {
-        let cpus = libbpf_rs::num_possible_cpus().map_err(failed("counting the CPUs"))?;
-        let zeros = vec![types::tree_account::default().bytes().to_vec(); cpus];
-        self.accounts
-            .update_percpu(&account.to_ne_bytes(), &zeros, MapFlags::ANY)
-            .map_err(failed("resetting a model's answers"))
-    }
-}
-
-impl Answers {
-    fn add(&mut self, of_cpu: &types::tree_account) {
-        self.asked += of_cpu.asked;
-        for (sum, flows) in self.flows.iter_mut().zip(of_cpu.flows) {
-            *sum += flows;
-        }
-        for (sum, packets) in self.packets.iter_mut().zip(of_cpu.packets) {
-            *sum += packets;
-        }
+        let zeroed = self.accounts.zero(account);
+        zeroed.map_err(failed("resetting a model's answers"))
     }
 }
 

@@ -3,13 +3,13 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use bpf::Map;
 use datapath::Error;
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapHandle, MapMut};
+use libbpf_rs::MapHandle;
 use netdev::XdpMode;
-use netdev::attach::{self, Attached};
+use netdev::attach::{self, Attachment};
 
-use super::account::{self, Account};
+use super::account::{self, Account, Accounts};
 use super::clock;
 use super::failed;
 use super::rings::PacketRings;
@@ -20,10 +20,10 @@ use super::skel::packets::{OpenPacketsSkel, PacketsSkel, PacketsSkelBuilder};
 /// The loaded program. Dropping it detaches it.
 #[derive(Debug)]
 pub struct PacketPlane {
-    attached: Vec<Attached>,
+    attached: Vec<Attachment>,
     program: OwnedFd,
-    accounts: MapHandle,
-    clock: MapHandle,
+    accounts: Accounts,
+    clock: Map<u32, u64>,
 }
 
 impl PacketPlane {
@@ -31,35 +31,36 @@ impl PacketPlane {
     pub fn load(settings: &Settings) -> Result<(Self, Vec<PacketRings>), Error> {
         settings.check_packets()?;
         let mut storage = MaybeUninit::uninit();
-        let mut open = PacketsSkelBuilder::default()
-            .open(&mut storage)
-            .map_err(failed("opening the packet program"))?;
-        if let Some(knobs) = open.maps.rodata_data.as_deref_mut() {
-            settings.tell_packets(knobs);
-        }
-        size(&mut open, settings).map_err(failed("sizing the packet program's maps"))?;
-        let skel = open.load().map_err(failed("loading the packet program"))?;
+        let builder = PacketsSkelBuilder::default();
+        let skel = bpf::load(builder, &mut storage, "the packet program", |open| {
+            if let Some(knobs) = open.maps.rodata_data.as_deref_mut() {
+                settings.tell_packets(knobs);
+            }
+            size(open, settings).map_err(failed("sizing the packet program's maps"))
+        })?;
         let plane = Self::of(&skel, settings)?;
         plane.set_clock()?;
-        let (outer, alarms) = (handle(&skel.maps.rings)?, handle(&skel.maps.alarms)?);
+        let outer = Map::new(&skel.maps.rings)?;
+        let alarms = MapHandle::try_from(&skel.maps.alarms)
+            .map_err(failed("keeping a map of the packet program"))?;
         let readers = 0..settings.readers;
         let rings = readers.map(|reader| PacketRings::make(reader, settings, &outer, &alarms));
         Ok((plane, rings.collect::<Result<_, Error>>()?))
     }
 
     fn of(skel: &PacketsSkel<'_>, settings: &Settings) -> Result<Self, Error> {
-        let filter = Maps {
-            steps: handle(&skel.maps.filter_steps)?,
-            ports: handle(&skel.maps.filter_port_sets)?,
-            networks: handle(&skel.maps.filter_networks)?,
-        };
+        let maps = &skel.maps;
+        let filter = Maps::new(
+            &maps.filter_steps,
+            &maps.filter_port_sets,
+            &maps.filter_networks,
+        )?;
         filter.fill(&settings.options.selection)?;
-        let program = skel.progs.record_packets.as_fd().try_clone_to_owned();
         Ok(Self {
             attached: Vec::new(),
-            program: program.map_err(|error| Error::failed("keeping the program", error))?,
-            accounts: handle(&skel.maps.accounts)?,
-            clock: handle(&skel.maps.clock)?,
+            program: bpf::program(&skel.progs.record_packets)?,
+            accounts: Accounts::new(&maps.accounts)?,
+            clock: Map::new(&maps.clock)?,
         })
     }
 
@@ -109,8 +110,4 @@ fn size(open: &mut OpenPacketsSkel<'_>, settings: &Settings) -> libbpf_rs::Resul
     let rings = cpus.saturating_mul(settings.readers);
     open.maps.rings.set_max_entries(rings)?;
     open.maps.alarms.set_max_entries(rings)
-}
-
-fn handle(map: &MapMut<'_>) -> Result<MapHandle, Error> {
-    MapHandle::try_from(map).map_err(failed("keeping a map of the packet program"))
 }

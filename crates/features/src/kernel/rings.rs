@@ -1,9 +1,10 @@
 //! One reader's records of packets, from a ring for each CPU.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
+use bpf::Map;
 use datapath::Error;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use libbpf_rs::{MapCore, MapHandle, MapType};
 use sys::bpf_ring::Ring;
 
 use super::bell::Bell;
@@ -35,7 +36,7 @@ impl PacketRings {
     pub(super) fn make(
         reader: u32,
         settings: &Settings,
-        outer: &MapHandle,
+        outer: &Map<u32, i32>,
         alarms: &MapHandle,
     ) -> Result<Self, Error> {
         let count = usize::try_from(alarms.max_entries()).unwrap_or(0);
@@ -49,10 +50,9 @@ impl PacketRings {
             let map = MapHandle::create(MapType::RingBuf, name, 0, 0, bytes, &options)
                 .map_err(refused)?;
             let index = cpu * settings.readers + reader;
-            let fd = map.as_fd().as_raw_fd().to_ne_bytes();
             outer
-                .update(&index.to_ne_bytes(), &fd, MapFlags::ANY)
-                .map_err(refused)?;
+                .set_descriptor(&index, &map)
+                .map_err(|error| refused(error.source))?;
             let ring = Ring::new(map.as_fd(), bytes)
                 .map_err(|error| Error::failed(format!("mapping CPU {cpu}'s ring"), error))?;
             bell.watch(map.as_fd())?;

@@ -1,7 +1,7 @@
 //! Gives the kernel's programs the filter that userspace evaluates: sizes its maps, and fills them.
 
 use datapath::Error;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenMapMut};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut, OpenMapMut};
 
 use super::failed;
 use super::record::halves;
@@ -55,6 +55,19 @@ impl Maps<&mut OpenMapMut<'_>> {
 }
 
 impl Maps<MapHandle> {
+    pub(super) fn new(
+        steps: &MapMut<'_>,
+        ports: &MapMut<'_>,
+        networks: &MapMut<'_>,
+    ) -> Result<Self, Error> {
+        let handle = |map| MapHandle::try_from(map).map_err(failed("keeping a map of the filter"));
+        Ok(Self {
+            steps: handle(steps)?,
+            ports: handle(ports)?,
+            networks: handle(networks)?,
+        })
+    }
+
     pub(super) fn fill(&self, selection: &Selection) -> Result<(), Error> {
         program(selection)
             .map_or(Ok(()), |program| self.write(program))

@@ -5,8 +5,8 @@ use datapath::Error;
 use super::skel::{flow, flow_tc, hand_over, packets};
 use super::wakeup::Wakeup;
 use crate::dissect::Tunnels;
-use crate::extractor::Options;
 use crate::filter::Unit;
+use crate::options::Options;
 
 /// A flow's first packets that the kernel keeps one by one, at most: FLOW_STEPS of flow.h.
 const MOST_STEPS: usize = 10;

@@ -6,26 +6,27 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bpf::Map;
 use datapath::Error;
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use libbpf_rs::libbpf_sys::{bpf_cpumap_val, bpf_cpumap_val__bindgen_ty_1 as CpumapProgram};
+use libbpf_rs::{Link, MapCore as _};
 
-use super::account;
+use super::account::{self, Accounts};
 use super::calls::run_live;
 use super::failed;
 use super::settings::Settings;
-use super::skel::Plain;
 use super::skel::flow::{FlowSkel, OpenFlowSkel, types};
 
 /// How long a CPU may be busy otherwise.
 const DEADLINE: Duration = Duration::from_secs(20);
-const ZERO: [u8; 4] = 0_u32.to_ne_bytes();
 
 #[derive(Debug)]
 pub(super) struct Steering {
     cpus: Vec<u32>,
-    queues: MapHandle,
-    order: MapHandle,
-    accounts: MapHandle,
+    /// The map of queues, as programs know it.
+    queues: u32,
+    order: Map<u32, types::steering>,
+    accounts: Accounts,
     first: OwnedFd,
     mark: OwnedFd,
     /// What tells of refused frames.
@@ -62,41 +63,36 @@ impl Steering {
         if settings.steer.is_empty() {
             return Ok(None);
         }
-        let handle = |map: &libbpf_rs::MapMut<'_>| {
-            MapHandle::try_from(map).map_err(failed("keeping a map of the steering programs"))
-        };
-        let program = |fd: BorrowedFd<'_>| {
-            fd.try_clone_to_owned()
-                .map_err(|error| Error::failed("keeping a steering program", error))
-        };
+        let (maps, progs) = (&skel.maps, &skel.progs);
+        let queues = Map::<u32, bpf_cpumap_val>::new(&maps.queues)?;
+        let info = maps.queues.info();
+        let info = info.map_err(failed("asking for a map's number"))?;
         let steering = Self {
-            queues: handle(&skel.maps.queues)?,
-            order: handle(&skel.maps.steering)?,
-            accounts: handle(&skel.maps.accounts)?,
-            first: program(skel.progs.steer_frames.as_fd())?,
-            mark: program(skel.progs.mark_queue.as_fd())?,
-            _told: skel
-                .progs
+            queues: info.info.id,
+            order: Map::new(&maps.steering)?,
+            accounts: Accounts::new(&maps.accounts)?,
+            first: bpf::program(&progs.steer_frames)?,
+            mark: bpf::program(&progs.mark_queue)?,
+            _told: progs
                 .count_refused
                 .attach_raw_tracepoint("xdp_cpumap_enqueue")
                 .map_err(failed("watching the CPUs' queues"))?,
             cpus: settings.steer.clone(),
         };
-        let counts = skel.progs.count_steered.as_fd().as_raw_fd();
-        let queue: Vec<u8> = [settings.steer_waiting.to_ne_bytes(), counts.to_ne_bytes()].concat();
-        for (index, cpu) in (0_u32..).zip(&steering.cpus) {
-            let named = skel.maps.counting_cpus.update(
-                &index.to_ne_bytes(),
-                &cpu.to_ne_bytes(),
-                MapFlags::ANY,
-            );
-            named
-                .and_then(|()| {
-                    steering
-                        .queues
-                        .update(&cpu.to_ne_bytes(), &queue, MapFlags::ANY)
-                })
-                .map_err(|error| Error::failed(format!("giving CPU {cpu} a queue"), error))?;
+        let counting_cpus = Map::<u32, u32>::new(&maps.counting_cpus)?;
+        let queue = bpf_cpumap_val {
+            qsize: settings.steer_waiting,
+            bpf_prog: CpumapProgram {
+                fd: progs.count_steered.as_fd().as_raw_fd(),
+            },
+        };
+        for (index, cpu) in (0..).zip(&steering.cpus) {
+            counting_cpus
+                .set(&index, cpu)
+                .and_then(|()| queues.set(cpu, &queue))
+                .map_err(|error| {
+                    Error::failed(format!("giving CPU {cpu} a queue"), error.source)
+                })?;
         }
         steering.say(0)?;
         Ok(Some(steering))
@@ -135,16 +131,12 @@ impl Steering {
     }
 
     fn say(&self, marked_cpu: u32) -> Result<(), Error> {
-        let queues = self
-            .queues
-            .info()
-            .map_err(failed("asking for a map's number"))?;
         let order = types::steering {
             marked_cpu,
-            queues: queues.info.id,
+            queues: self.queues,
         };
         self.order
-            .update(&ZERO, order.bytes(), MapFlags::ANY)
+            .set(&0, &order)
             .map_err(failed("telling the steering programs"))
     }
 }

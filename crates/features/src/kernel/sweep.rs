@@ -6,12 +6,11 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use bpf::Map;
 use datapath::Error;
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::calls::{Batch, Cursor, run_live};
 use super::failed;
-use super::skel::Plain;
 use super::skel::flow::types;
 use super::tables::{Table, Tables, batch, records};
 use crate::flow::{Flow, Timers};
@@ -35,22 +34,22 @@ pub struct Swept {
 pub(super) struct Sweep {
     timers: Timers,
     program: OwnedFd,
-    evictions: MapHandle,
-    candidates: MapHandle,
+    evictions: Map<u32, types::eviction>,
+    candidates: Map<u32, types::flow_key>,
     /// Where the last one has stopped.
     table: usize,
     cursor: Cursor,
     batch: Batch,
-    /// Keys of flows that look due, side by side.
-    due: Vec<u8>,
+    /// Keys of flows that look due.
+    due: Vec<types::flow_key>,
 }
 
 impl Sweep {
     pub(super) fn new(
         timers: Timers,
         program: OwnedFd,
-        evictions: MapHandle,
-        candidates: MapHandle,
+        evictions: Map<u32, types::eviction>,
+        candidates: Map<u32, types::flow_key>,
     ) -> Self {
         Self {
             timers,
@@ -77,7 +76,7 @@ impl Sweep {
         while let Some(table) = tables.get(self.table) {
             let more = self.look(table, horizon_ns)?;
             let spent = start.elapsed() >= budget;
-            if !more || spent || self.due.len() + self.batch.keys.len() > MOST_EVICTIONS * KEY {
+            if !more || spent || self.due.len() + self.batch.room() > MOST_EVICTIONS {
                 self.evict(table, horizon_ns, &mut swept)?;
                 collect()?;
             }
@@ -103,7 +102,7 @@ impl Sweep {
             if record.last_ns <= horizon_ns
                 && self.timers.deadline(&Flow::from(&record)).0 <= horizon_ns
             {
-                self.due.extend_from_slice(record.key.bytes());
+                self.due.push(record.key);
             }
         }
         Ok(more)
@@ -111,9 +110,8 @@ impl Sweep {
 
     /// Has the kernel take out what is due of what was noted.
     fn evict(&mut self, table: &Table, horizon_ns: i64, swept: &mut Swept) -> Result<(), Error> {
-        for due in self.due.chunks(MOST_EVICTIONS * KEY) {
-            let count = u32::try_from(due.len() / KEY).unwrap_or(0);
-            let done = self.call(table.cpu, horizon_ns, due, count)?;
+        for due in self.due.chunks(MOST_EVICTIONS) {
+            let done = self.call(table.cpu, horizon_ns, due)?;
             swept.evicted += done.evicted;
             swept.ring_full += done.ring_full;
         }
@@ -125,21 +123,20 @@ impl Sweep {
         &self,
         cpu: u32,
         horizon_ns: i64,
-        due: &[u8],
-        count: u32,
+        due: &[types::flow_key],
     ) -> Result<types::eviction, Error> {
+        let count = u32::try_from(due.len()).unwrap_or(0);
         let order = types::eviction {
             horizon_ns,
             count,
             cpu,
             ..types::eviction::default()
         };
-        let numbers: Vec<u8> = (0..count).flat_map(u32::to_ne_bytes).collect();
         self.candidates
-            .update_batch(&numbers, due, count, MapFlags::ANY, MapFlags::ANY)
+            .set_range(0, due)
             .map_err(failed("naming the flows that are due"))?;
         self.evictions
-            .update(&0_u32.to_ne_bytes(), order.bytes(), MapFlags::ANY)
+            .set(&0, &order)
             .map_err(failed("ordering an eviction"))?;
         let on_cpu = usize::try_from(cpu).unwrap_or(usize::MAX);
         sys::sched::on_cpu(on_cpu, || {
@@ -147,15 +144,8 @@ impl Sweep {
         })
         .and_then(|result| result)
         .map_err(|error| Error::failed(format!("evicting flows on CPU {cpu}"), error))?;
-        let done = self
-            .evictions
-            .lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(failed("reading what was evicted"))?;
-        Ok(done
-            .and_then(|done| types::eviction::read(&done))
-            .unwrap_or_default())
+        let done = self.evictions.get(&0);
+        let done = done.map_err(failed("reading what was evicted"))?;
+        Ok(done.unwrap_or_default())
     }
 }
-
-/// Bytes of a key.
-const KEY: usize = size_of::<types::flow_key>();

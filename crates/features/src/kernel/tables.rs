@@ -1,8 +1,7 @@
 //! The tables of flows, one for each CPU, read from userspace while programs write them: what is read
 //! of a flow that gets a packet at that moment may be half old, half new.
 
-use std::os::fd::{AsFd, AsRawFd};
-
+use bpf::Map;
 use datapath::Error;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
@@ -28,14 +27,13 @@ pub(super) struct Tables(Vec<Table>);
 
 impl Tables {
     /// Makes a table for each CPU that is online, in memory near to it, and gives it to the programs.
-    pub(super) fn make(outer: &MapHandle, flows: u32) -> Result<Self, Error> {
+    pub(super) fn make(outer: &Map<u32, i32>, flows: u32) -> Result<Self, Error> {
         let topology = memory::topology()?;
         let tables = topology.cpus().into_iter().map(|cpu| {
             let map = make(flows, topology.node_of(cpu))?;
-            let fd = map.as_fd().as_raw_fd().to_ne_bytes();
-            outer
-                .update(&cpu.to_ne_bytes(), &fd, MapFlags::ANY)
-                .map_err(|error| Error::failed(format!("giving CPU {cpu} its table"), error))?;
+            outer.set_descriptor(&cpu, &map).map_err(|error| {
+                Error::failed(format!("giving CPU {cpu} its table"), error.source)
+            })?;
             Ok(Table { cpu, map })
         });
         Ok(Self(tables.collect::<Result<_, Error>>()?))

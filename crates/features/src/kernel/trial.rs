@@ -9,7 +9,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use bpf::{Plain as _, Run};
 use datapath::Error;
+use libbpf_rs::libbpf_sys::xdp_md;
 use packet::pcap::Frame;
 
 use super::calls;
@@ -19,10 +21,10 @@ use super::hand_over::HandOver;
 use super::packets::PacketPlane;
 use super::rings::PacketRings;
 use super::settings::{Clock, Settings};
-use crate::extractor::Options;
+use super::skel::flow::types;
+use crate::options::Options;
 
-/// `struct metadata` of access_xdp.h, and the number by which it is known.
-const METADATA: usize = 24;
+/// By which the programs know metadata of ours.
 const MAGIC: u32 = 0x6d72_6f66;
 /// Bytes of a frame that are run: at tc it must fit into a page, with room around it.
 const LONGEST: usize = 3500;
@@ -167,11 +169,11 @@ impl Trial {
         let bytes = &frame.bytes[..frame.bytes.len().min(LONGEST)];
         let program = self.program.fd();
         match self.program {
-            Program::FlowsAtTc(_) => calls::run_timed(program, bytes, Some(&beside(frame))),
-            Program::Fanout(_) => calls::run_timed(program, bytes, None),
+            Program::FlowsAtTc(_) => run_once(program, bytes, &beside(frame)),
+            Program::Fanout(_) => run_once(program, bytes, &[]),
             _ => {
                 in_front(frame, bytes, &mut self.room);
-                calls::run_timed(program, &self.room, Some(&around(self.room.len())))
+                run_once(program, &self.room, around(self.room.len()).bytes())
             }
         }
     }
@@ -209,6 +211,17 @@ impl Program {
     }
 }
 
+/// What a run took, in nanoseconds.
+fn run_once(program: BorrowedFd<'_>, frame: &[u8], context: &[u8]) -> io::Result<u32> {
+    let run = Run {
+        frame,
+        context,
+        repeat: 1,
+        ..Default::default()
+    };
+    bpf::run(program, &run)
+}
+
 fn wire_length(frame: &Frame<'_>) -> u32 {
     let captured = u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX);
     frame.original_length.max(captured)
@@ -216,22 +229,24 @@ fn wire_length(frame: &Frame<'_>) -> u32 {
 
 /// A frame for XDP, with its time and its length on the wire in front.
 fn in_front(frame: &Frame<'_>, bytes: &[u8], room: &mut Vec<u8>) {
+    let metadata = types::metadata {
+        time_ns: frame.timestamp_ns.cast_unsigned(),
+        wire_length: wire_length(frame),
+        magic: MAGIC,
+        ..Default::default()
+    };
     room.clear();
-    room.extend_from_slice(&frame.timestamp_ns.to_ne_bytes());
-    room.extend_from_slice(&wire_length(frame).to_ne_bytes());
-    room.extend_from_slice(&MAGIC.to_ne_bytes());
-    // The queue, and padding.
-    room.resize(METADATA, 0);
+    room.extend_from_slice(metadata.bytes());
     room.extend_from_slice(bytes);
 }
 
-/// `struct xdp_md` for so many bytes: data, data_end, data_meta, and three that stay 0.
-fn around(length: usize) -> [u8; 24] {
-    let mut context = [0; 24];
-    let end = u32::try_from(length).unwrap_or(u32::MAX);
-    context[..4].copy_from_slice(&24_u32.to_ne_bytes());
-    context[4..8].copy_from_slice(&end.to_ne_bytes());
-    context
+/// So many bytes, the first of which are metadata.
+fn around(length: usize) -> xdp_md {
+    xdp_md {
+        data: u32::try_from(size_of::<types::metadata>()).unwrap_or(0),
+        data_end: u32::try_from(length).unwrap_or(u32::MAX),
+        ..Default::default()
+    }
 }
 
 /// `struct __sk_buff` with the frame's time and its length on the wire: tstamp and wire_len.

@@ -4,27 +4,26 @@
 //! device, and the directions of a flow may come in by different ones: one worker takes the frames of
 //! all queues, in the order of their times.
 
-use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{io, thread};
 
+use bpf::Plain as _;
 use datapath::{Datapath, Error, Missing};
 use netdev::Netlink;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use netdev::requirement::{self, Requirement};
 use packet::pcap::{ETHERNET, Frame};
 use sys::capture::Promiscuous;
-use sys::mmap::Pages;
-use xsk::{Bind, Mode, Socket, Umem};
+use xsk::{Bind, Mode, Pump, Umem, Wait};
 
 use super::kernel::{self, Hook};
 use super::worker::{Capturing, PATIENCE, Workers, now_ns};
 use super::{Features, LiveCounters, Plan, Running};
 use crate::counters::Counters;
 use crate::dissect::Tunnels;
-use crate::extractor::Options;
+use crate::extractor::RowExtractor;
 use crate::filter::Selection;
 use crate::kernel::{Account, HandOver, Settings};
-use crate::work::Work;
+use crate::options::Options;
 
 /// Entries of a socket's rings.
 const RING: u32 = 4096;
@@ -38,8 +37,6 @@ const BEFORE: u32 = 256;
 const STAMP: usize = size_of::<i64>();
 /// A frame this young may be overtaken by one that another queue is just given.
 const YOUNG: Duration = Duration::from_millis(1);
-/// The kernel lets go of a closed socket's queue some time after.
-const LETTING_GO: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AfXdp;
@@ -50,8 +47,7 @@ impl Datapath<Features> for AfXdp {
     }
 
     fn check(&self) -> Result<(), Missing> {
-        kernel::check()?;
-        xsk::check().map_err(|error| missing(&error))
+        requirement::check(&[kernel::CAPABILITIES, Requirement::AfXdp])
     }
 
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
@@ -86,7 +82,7 @@ impl Datapath<Features> for AfXdp {
         sockets.handing.attach(plan.ifindex)?;
         let capturing = Frames {
             sockets,
-            work: Work::choosing(here, plan.schema, &options, (plan.sink)())
+            work: RowExtractor::to_sink_selecting(here, plan.schema, &options, (plan.sink)())
                 .recorded_by(plan.recorder.clone()),
             account: Account::default(),
             no_room: 0,
@@ -100,12 +96,9 @@ impl Datapath<Features> for AfXdp {
 #[derive(Debug)]
 struct Sockets {
     handing: HandOver,
-    umem: Umem,
-    sockets: Vec<Socket>,
-    free: Vec<xsk::Frame>,
+    pump: Pump,
     /// Received, by their times.
     waiting: Vec<(i64, xsk::Frame)>,
-    batch: Vec<xsk::Frame>,
 }
 
 impl Sockets {
@@ -116,63 +109,40 @@ impl Sockets {
         // With Ethernet and two tags.
         let longest = link.mtu + 22 + BEFORE;
         let size = if longest <= 2048 { 2048 } else { 4096 };
-        let (umem, free) = Umem::new(queues * FRAMES, size, 0, Pages::Ordinary).map_err(refused)?;
-        let mut all = Self {
-            handing: HandOver::load(settings, queues)?,
-            umem,
-            sockets: Vec::new(),
-            free,
-            waiting: Vec::new(),
-            batch: Vec::new(),
-        };
+        let mut pump = Pump::new(queues * FRAMES, size)?;
+        let handing = HandOver::load(settings, queues)?;
         for queue in 0..queues {
-            match all.bind(plan.ifindex, queue) {
+            let bind = Bind {
+                receive: RING,
+                fill: RING,
+                transmit: UNUSED_RING,
+                completion: UNUSED_RING,
+                ..Bind::new(plan.ifindex, queue, Mode::Copy)
+            };
+            let port = match pump.open(bind) {
                 // A device may have fewer queues in use than it has.
                 Err(xsk::Error::NoQueue { .. }) if queue > 0 => break,
-                bound => all.sockets.push(bound.map_err(refused)?),
-            }
-            if let Some(socket) = all.sockets.last() {
-                all.handing.steer(queue, socket)?;
-            }
+                opened => opened?,
+            };
+            // What the kernel holds at most: its two rings.
+            pump.set_quota(port, 2 * RING as usize);
+            handing.steer(queue, &pump.ports[port])?;
         }
-        Ok(all)
-    }
-
-    fn bind(&mut self, ifindex: u32, queue: u32) -> Result<Socket, xsk::Error> {
-        let bind = Bind {
-            receive: RING,
-            fill: RING,
-            transmit: UNUSED_RING,
-            completion: UNUSED_RING,
-            ..Bind::new(ifindex, queue, Mode::Copy)
-        };
-        let deadline = Instant::now() + LETTING_GO;
-        let mut socket = loop {
-            match Socket::bind(&self.umem, &bind) {
-                Err(xsk::Error::Taken { .. }) if Instant::now() < deadline => thread::sleep(YOUNG),
-                bound => break bound?,
-            }
-        };
-        socket.fill(&mut self.free);
-        Ok(socket)
+        Ok(Self {
+            handing,
+            pump,
+            waiting: Vec::new(),
+        })
     }
 
     /// Takes what has arrived, and hands on what came before this time, in order; how many came.
-    fn take(&mut self, before_ns: i64, mut take: impl FnMut(&Frame<'_>)) -> io::Result<usize> {
-        let umem = &self.umem;
-        let arrived = self.waiting.len();
-        for socket in &mut self.sockets {
-            socket.receive(&mut self.batch, RING as usize);
-            socket.fill(&mut self.free);
-            socket.wake_receive()?;
-            let stamped = self.batch.drain(..).map(|mut frame| {
-                let time_ns = stamp(umem, &mut frame);
-                (time_ns, frame)
-            });
-            self.waiting.extend(stamped);
-        }
-        let arrived = self.waiting.len() - arrived;
-        if self.sockets.len() > 1 {
+    fn take(&mut self, before_ns: i64, mut take: impl FnMut(&Frame<'_>)) -> usize {
+        let waiting = &mut self.waiting;
+        let arrived = self.pump.receive_each(RING as usize, |pump, mut frame| {
+            let time_ns = stamp(&pump.umem, &mut frame);
+            waiting.push((time_ns, frame));
+        });
+        if self.pump.ports.len() > 1 {
             // Those of one queue keep their order.
             self.waiting.sort_by_key(|(time_ns, _)| *time_ns);
         }
@@ -184,11 +154,11 @@ impl Sockets {
                 timestamp_ns,
                 original_length: u32::try_from(frame.len()).unwrap_or(u32::MAX),
                 link_type: ETHERNET,
-                bytes: umem.bytes(&frame),
+                bytes: self.pump.umem.bytes(&frame),
             });
-            self.free.push(frame);
+            self.pump.free.push(frame);
         }
-        Ok(arrived)
+        arrived
     }
 
     /// Waits for a frame, but not for long.
@@ -197,49 +167,27 @@ impl Sockets {
             thread::sleep(YOUNG);
             return Ok(());
         }
-        let asked = self.sockets.iter();
-        let mut asked: Vec<PollFd<'_>> = asked
-            .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN))
-            .collect();
-        let timeout = PollTimeout::try_from(PATIENCE).unwrap_or(PollTimeout::MAX);
-        match poll(&mut asked, timeout) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(error) => return Err(error.into()),
+        match self.pump.wait(PATIENCE)? {
+            Wait::Over => Ok(()),
+            Wait::Gone => Err(io::Error::from_raw_os_error(libc::ENETDOWN)),
         }
-        let gone = PollFlags::POLLERR | PollFlags::POLLHUP;
-        let is_gone = |asked: &PollFd<'_>| asked.revents().is_some_and(|got| got.intersects(gone));
-        if asked.iter().any(is_gone) {
-            return Err(io::Error::from_raw_os_error(libc::ENETDOWN));
-        }
-        Ok(())
-    }
-
-    /// Frames that their sockets had no room for.
-    fn no_room(&self) -> io::Result<u64> {
-        let statistics = self.sockets.iter().map(|socket| {
-            let statistics = socket.statistics()?;
-            Ok(statistics.dropped + statistics.receive_full)
-        });
-        statistics.sum()
     }
 }
 
 /// When the program saw the frame, as it has written in front of it.
 fn stamp(umem: &Umem, frame: &mut xsk::Frame) -> i64 {
     let (start, length) = (frame.headroom(), frame.len());
-    let mut time = [0; STAMP];
-    if start >= STAMP && frame.set(start - STAMP, STAMP) {
-        time.copy_from_slice(umem.bytes(frame));
-    }
+    let stamped = start >= STAMP && frame.set(start - STAMP, STAMP);
+    let time = stamped.then(|| i64::read(umem.bytes(frame))).flatten();
     let _restored = frame.set(start, length);
-    i64::from_ne_bytes(time)
+    time.unwrap_or(0)
 }
 
 /// What the sockets' frames become.
 #[derive(Debug)]
 struct Frames {
     sockets: Sockets,
-    work: Work,
+    work: RowExtractor,
     /// As they were last read.
     account: Account,
     no_room: u64,
@@ -247,17 +195,15 @@ struct Frames {
 }
 
 impl Frames {
-    fn take_before(&mut self, before_ns: i64) -> Result<usize, String> {
+    fn take_before(&mut self, before_ns: i64) -> usize {
         let work = &mut self.work;
-        let taken = self.sockets.take(before_ns, |frame| work.frame(frame));
-        taken.map_err(|error| error.to_string())
+        self.sockets.take(before_ns, |frame| work.frame(frame))
     }
 
     fn read(&mut self) -> Result<(), String> {
         let account = self.sockets.handing.account();
         self.account = account.map_err(|error| error.to_string())?;
-        let no_room = self.sockets.no_room();
-        self.no_room = no_room.map_err(|error| error.to_string())?;
+        self.no_room = self.sockets.pump.dropped();
         Ok(())
     }
 }
@@ -265,13 +211,13 @@ impl Frames {
 impl Capturing for Frames {
     fn take(&mut self) -> Result<bool, String> {
         let young = i64::try_from(YOUNG.as_nanos()).unwrap_or(0);
-        let one_queue = self.sockets.sockets.len() == 1;
+        let one_queue = self.sockets.pump.ports.len() == 1;
         let before = if one_queue {
             i64::MAX
         } else {
             now_ns() - young
         };
-        let arrived = self.take_before(before)?;
+        let arrived = self.take_before(before);
         if arrived == 0 {
             self.sockets.wait().map_err(|error| error.to_string())?;
         }
@@ -297,18 +243,10 @@ impl Capturing for Frames {
 
     fn finish(mut self) -> (LiveCounters, Result<(), String>) {
         let detached = self.sockets.handing.detach();
-        let mut read = detached.map_err(|error| error.to_string());
-        loop {
-            match self.take_before(i64::MAX) {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(why) => {
-                    read = read.and(Err(why));
-                    break;
-                }
-            }
-        }
-        read = read.and_then(|()| self.read());
+        while self.take_before(i64::MAX) > 0 {}
+        let read = detached
+            .map_err(|error| error.to_string())
+            .and_then(|()| self.read());
         let done = self.work.finish();
         let taken = done.counters.seen.packets + self.account.left_out();
         if read.is_ok() {
@@ -333,19 +271,4 @@ fn told(account: &Account, here: Counters, no_room: u64, rows: (u64, u64)) -> Li
         rows: rows.0,
         lost_rows: rows.1,
     }
-}
-
-fn refused(error: xsk::Error) -> Error {
-    match error {
-        xsk::Error::NotBuilt | xsk::Error::Denied => missing(&error).into(),
-        error => Error::failed("opening an AF_XDP socket", error),
-    }
-}
-
-fn missing(error: &xsk::Error) -> Missing {
-    let remedy = match error {
-        xsk::Error::NotBuilt => "boot a kernel built with CONFIG_XDP_SOCKETS",
-        _ => "run with sudo",
-    };
-    Missing::new(error.to_string(), remedy)
 }

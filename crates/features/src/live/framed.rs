@@ -7,8 +7,8 @@ use sys::capture::Statistics;
 
 use super::worker::Capturing;
 use super::{LiveCounters, Plan};
-use crate::extractor::Options;
-use crate::work::Work;
+use crate::extractor::RowExtractor;
+use crate::options::Options;
 
 /// Where frames come from.
 pub(super) trait Source: Send + 'static {
@@ -24,7 +24,7 @@ pub(super) trait Source: Send + 'static {
 #[derive(Debug)]
 pub(super) struct Framed<S> {
     source: S,
-    work: Work,
+    work: RowExtractor,
     /// The kernel's drops, as they were last read.
     no_room: u64,
 }
@@ -33,7 +33,8 @@ impl<S: Source> Framed<S> {
     pub(super) fn new(source: S, plan: &Plan, options: &Options) -> Self {
         Self {
             source,
-            work: Work::new(plan.schema, options, (plan.sink)()).recorded_by(plan.recorder.clone()),
+            work: RowExtractor::to_sink(plan.schema, options, (plan.sink)())
+                .recorded_by(plan.recorder.clone()),
             no_room: 0,
         }
     }

@@ -4,9 +4,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use datapath::{Error, Missing};
+use datapath::Error;
 use netdev::Netlink;
-use sys::caps::{Capability, Effective};
+use netdev::requirement::Requirement;
+use sys::caps::Capability;
 use sys::capture::{Capture, Socket};
 
 use super::framed::{Framed, Source};
@@ -43,6 +44,12 @@ pub(super) fn open<S: Member>(plan: &Plan, best: usize) -> Result<Vec<Framed<S>>
     Ok(sources.into_iter().map(framed).collect())
 }
 
+/// What several workers need to share frames.
+const SHARED: Requirement = Requirement::Else(
+    &Requirement::Capabilities(&[Capability::Bpf, Capability::NetAdmin]),
+    "use --workers 1",
+);
+
 /// Groups are the network namespace's: another process must not join this one by chance.
 fn group() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
@@ -52,7 +59,7 @@ fn group() -> u16 {
 
 /// Tells the kernel which socket a frame is for, then lets frames in.
 fn share(plan: &Plan, sources: &[impl Member]) -> Result<(), Error> {
-    may_share()?;
+    SHARED.check()?;
     let refused = |error| Error::failed(format!("{}: sharing frames", plan.interface), error);
     let inner = plan.options.tunnels == Tunnels::Inner;
     let program = chooser(super::is_raw(hardware(plan)?), inner)?;
@@ -66,18 +73,6 @@ fn share(plan: &Plan, sources: &[impl Member]) -> Result<(), Error> {
         .iter()
         .map(|source| source.socket().open_to_frames());
     opened.collect::<io::Result<()>>().map_err(refused)
-}
-
-fn may_share() -> Result<(), Missing> {
-    let wanted = [Capability::Bpf, Capability::NetAdmin];
-    let missing = Effective::read().map(|own| own.missing(&wanted));
-    match missing {
-        Ok(missing) if missing.is_empty() => Ok(()),
-        _ => Err(Missing::new(
-            "several workers need CAP_BPF and CAP_NET_ADMIN to share frames",
-            "run with sudo, or with --workers 1",
-        )),
-    }
 }
 
 /// The hardware type of the plan's device.

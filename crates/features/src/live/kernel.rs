@@ -2,30 +2,25 @@
 
 use std::path::Path;
 
-use datapath::{Error, Missing};
-use sys::caps::{Capability, Effective};
+use datapath::Error;
+use netdev::requirement::Requirement;
+use sys::caps::Capability;
 use sys::capture::Promiscuous;
 use sys::numa::{self, Topology};
 
 use super::{Direction, LiveCounters, Plan};
 use crate::counters::{Counters, Exported, REFUSALS, Seen};
 use crate::flow::Flow;
-use crate::keep::{self, Written};
 use crate::kernel::{Account, FlowPlane, Settings, Verdict};
+use crate::pipeline::{self, Written};
 use crate::rows::RowWriter;
 
 /// What every datapath with a program in the kernel needs.
-pub(super) fn check() -> Result<(), Missing> {
-    let wanted = [Capability::Bpf, Capability::NetAdmin, Capability::Perfmon];
-    let missing = Effective::read().map(|own| own.missing(&wanted));
-    match missing {
-        Ok(missing) if missing.is_empty() => Ok(()),
-        _ => Err(Missing::new(
-            "needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON",
-            "run with sudo, or: setcap cap_bpf,cap_net_admin,cap_perfmon+ep",
-        )),
-    }
-}
+pub(super) const CAPABILITIES: Requirement = Requirement::Else(
+    &Requirement::Capabilities(&[Capability::Bpf, Capability::NetAdmin, Capability::Perfmon]),
+    "setcap cap_bpf,cap_net_admin,cap_perfmon+ep",
+);
+pub(super) const REQUIREMENTS: &[Requirement] = &[CAPABILITIES];
 
 /// Where a program sees frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +149,7 @@ pub(super) struct PlaneWork {
 impl PlaneWork {
     pub(super) fn new(plan: &Plan) -> Self {
         let columns = plan.schema.flow_columns().unwrap_or_default();
-        let batcher = keep::batcher(plan.schema, columns, &plan.options);
+        let batcher = pipeline::batcher(plan.schema, columns, &plan.options);
         Self {
             rows: RowWriter::new(&batcher, (plan.sink)()),
             exported: Exported::default(),
@@ -178,13 +173,7 @@ impl PlaneWork {
 
     /// Completes the output; from now on nothing is in a table. Without an account the latest stands.
     pub(super) fn finish(self, account: Result<Account, Error>) -> Finished {
-        let (rows, lost_rows, output) = self.rows.finish();
-        let written = Written {
-            exported: self.exported,
-            rows,
-            lost_rows,
-            output,
-        };
+        let written = Written::new(self.exported, self.rows.finish());
         finish(account, &self.account, written)
     }
 }

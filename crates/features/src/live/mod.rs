@@ -17,13 +17,14 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread;
 
-use datapath::{Datapath, Error, Missing};
+use datapath::{Datapath, Error};
 use netdev::XdpMode;
-use sys::caps::{Capability, Effective};
+use netdev::requirement::Requirement;
+use sys::caps::Capability;
 
 use crate::counters::Counters;
-use crate::extractor::Options;
 use crate::kernel::{ModelSlot, Wakeup};
+use crate::options::Options;
 use crate::recording::Recorder;
 use crate::schema::{Description, Schema};
 use crate::sink::Sink;
@@ -37,7 +38,7 @@ pub enum Features {}
 impl datapath::Job for Features {
     type Plan = Plan;
     type Counters = LiveCounters;
-    type Ended = Ended;
+    type Summary = Ended;
     type FastPath = ();
 }
 
@@ -252,16 +253,10 @@ fn wakes_by_itself(name: &str, plan: &Plan) -> Result<(), Error> {
 }
 
 /// What every datapath that captures with a packet socket needs.
-fn may_capture() -> Result<(), Missing> {
-    let missing = Effective::read().map(|own| own.missing(&[Capability::NetRaw]));
-    match missing {
-        Ok(missing) if missing.is_empty() => Ok(()),
-        _ => Err(Missing::new(
-            "needs CAP_NET_RAW",
-            "run with sudo, or: setcap cap_net_raw+ep",
-        )),
-    }
-}
+const CAPTURE: &[Requirement] = &[Requirement::Else(
+    &Requirement::Capabilities(&[Capability::NetRaw]),
+    "setcap cap_net_raw+ep",
+)];
 
 #[cfg(test)]
 mod tests {

@@ -3,13 +3,14 @@
 use std::io;
 
 use datapath::{Datapath, Error, Missing};
+use netdev::requirement;
 use packet::pcap::Frame;
 use sys::capture::{Capture, Socket, Statistics};
 
 use super::framed::Source;
 use super::group::{self, Member};
 use super::worker::{PATIENCE, Workers};
-use super::{Features, Plan, Running, may_capture};
+use super::{CAPTURE, Features, Plan, Running};
 
 /// The longest frame that a device hands up: 64 KiB and its headers.
 const LONGEST: usize = 66_000;
@@ -25,7 +26,7 @@ impl Datapath<Features> for Recv {
     }
 
     fn check(&self) -> Result<(), Missing> {
-        may_capture()
+        requirement::check(CAPTURE)
     }
 
     fn start(&self, plan: &Plan) -> Result<Running, Error> {

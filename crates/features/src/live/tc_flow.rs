@@ -2,6 +2,7 @@
 
 use datapath::{Datapath, Error, Missing};
 use netdev::attach::Direction as Side;
+use netdev::requirement;
 
 use super::group;
 use super::kernel::{self, Hook, PlaneWork};
@@ -19,7 +20,7 @@ impl Datapath<Features> for TcFlow {
     }
 
     fn check(&self) -> Result<(), Missing> {
-        kernel::check()
+        requirement::check(kernel::REQUIREMENTS)
     }
 
     fn start(&self, plan: &Plan) -> Result<Running, Error> {

@@ -4,14 +4,15 @@ use std::io;
 use std::time::Duration;
 
 use datapath::{Datapath, Error, Missing};
+use netdev::requirement;
 use packet::pcap::Frame;
-use sys::capture::{Capture, Seen, Socket, Statistics};
+use sys::capture::{Capture, FrameInfo, Socket, Statistics};
 use sys::packet_ring::{Ring, Shape};
 
 use super::framed::Source;
 use super::group::{self, Member};
 use super::worker::{PATIENCE, Workers};
-use super::{Features, Plan, Running, half_the_cpus, may_capture};
+use super::{CAPTURE, Features, Plan, Running, half_the_cpus};
 
 /// 32 MiB: a tenth of a second of small packets at two million a second.
 const SHAPE: Shape = Shape {
@@ -29,7 +30,7 @@ impl Datapath<Features> for Tpacket {
     }
 
     fn check(&self) -> Result<(), Missing> {
-        may_capture()
+        requirement::check(CAPTURE)
     }
 
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
@@ -65,7 +66,7 @@ impl Member for Blocks {
 impl Source for Blocks {
     fn frames(&mut self, mut take: impl FnMut(&Frame<'_>)) -> io::Result<bool> {
         let link_type = self.link_type;
-        let mut take = |seen: Seen, bytes: &[u8]| {
+        let mut take = |seen: FrameInfo, bytes: &[u8]| {
             take(&Frame {
                 timestamp_ns: seen.time_ns,
                 original_length: seen.length,

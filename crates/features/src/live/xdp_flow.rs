@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use datapath::{Datapath, Error, Missing};
 use netdev::XdpMode;
+use netdev::requirement;
 use sys::capture::Promiscuous;
 
 use super::kernel::{self, Hook, PlaneWork};
@@ -27,7 +28,7 @@ impl Datapath<Features> for XdpFlow {
     }
 
     fn check(&self) -> Result<(), Missing> {
-        kernel::check()
+        requirement::check(kernel::REQUIREMENTS)
     }
 
     fn start(&self, plan: &Plan) -> Result<Running, Error> {

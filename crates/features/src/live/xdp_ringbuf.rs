@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datapath::{Datapath, Error, Missing};
 use netdev::XdpMode;
+use netdev::requirement;
 use sys::capture::Promiscuous;
 
 use super::kernel::{self, Hook};
 use super::worker::{Capturing, Workers, now_ns};
 use super::{Features, LiveCounters, Plan, Running, half_the_cpus};
-use crate::keep::Keeper;
 use crate::kernel::{Account, PacketPlane, PacketRings, Settings, Wakeup};
+use crate::pipeline::{FlowPipeline, Stage as _};
 
 /// A packet this young may be overtaken by one that another CPU is just writing.
 const YOUNG_NS: i64 = 1_000_000;
@@ -27,7 +28,7 @@ impl Datapath<Features> for XdpRingbuf {
     }
 
     fn check(&self) -> Result<(), Missing> {
-        kernel::check()
+        requirement::check(kernel::REQUIREMENTS)
     }
 
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
@@ -57,7 +58,7 @@ impl Datapath<Features> for XdpRingbuf {
         let records = rings.into_iter().enumerate().map(|(index, rings)| Records {
             shared: Arc::clone(&shared),
             rings,
-            keeper: Keeper::new(plan.schema, &options, (plan.sink)()),
+            pipeline: FlowPipeline::new(plan.schema, &options, (plan.sink)()),
             tells: index == 0,
             exported: 0,
             account: Account::default(),
@@ -90,7 +91,7 @@ impl Shared {
 struct Records {
     shared: Arc<Shared>,
     rings: PacketRings,
-    keeper: Keeper,
+    pipeline: FlowPipeline,
     /// Whether this one tells what the kernel has counted, which is no worker's alone.
     tells: bool,
     /// Packets in rows, as the others know.
@@ -103,9 +104,9 @@ struct Records {
 
 impl Records {
     fn collect(&mut self, before_ns: i64) {
-        let keeper = &mut self.keeper;
+        let pipeline = &mut self.pipeline;
         self.rings
-            .collect(before_ns, |packet| keeper.packet(packet));
+            .collect(before_ns, |packet| pipeline.packet(packet));
     }
 }
 
@@ -117,8 +118,8 @@ impl Capturing for Records {
     }
 
     fn tick(&mut self, now_ns: i64) -> Result<(), String> {
-        self.keeper.sweep(now_ns);
-        self.keeper.flush();
+        self.pipeline.sweep(now_ns);
+        self.pipeline.flush();
         if !self.tells {
             return Ok(());
         }
@@ -127,14 +128,14 @@ impl Capturing for Records {
     }
 
     fn counters(&mut self) -> Result<LiveCounters, String> {
-        let exported = self.keeper.exported();
+        let exported = self.pipeline.exported();
         let news = exported.packets - std::mem::replace(&mut self.exported, exported.packets);
         let before = self.shared.exported.fetch_add(news, Ordering::Relaxed);
         if self.tells {
             let account = self.shared.plane().account();
             self.account = account.map_err(|error| error.to_string())?;
         }
-        let mut counters = kernel::counters(&self.account, exported, self.keeper.rows());
+        let mut counters = kernel::counters(&self.account, exported, self.pipeline.rows());
         let others = before + news - exported.packets;
         counters.account.open = counters.account.open.saturating_sub(others);
         Ok(counters)
@@ -147,6 +148,6 @@ impl Capturing for Records {
             true => self.shared.plane().account(),
             false => Ok(self.account),
         });
-        kernel::finish(account, &self.account, self.keeper.finish())
+        kernel::finish(account, &self.account, self.pipeline.finish())
     }
 }

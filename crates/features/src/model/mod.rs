@@ -1,21 +1,26 @@
 //! Models of trees: read as they were trained, compiled to integers, and asked about rows. Those in ONNX
-//! are left to `inference`, with what their manifests say.
+//! are evaluated by another program, `lowroad-onnx` (`network`).
 //!
 //! A manifest says which columns a model's inputs are, by schema and name: definitions that never
 //! change. What does not fit is refused. The kernel evaluates the same integers (`crate::kernel`).
 
 mod action;
+mod classifier;
 mod compile;
 pub mod forest;
 pub mod import;
 mod integer;
 mod manifest;
+mod network;
 mod quantity;
 mod rows;
 mod scorer;
 
 pub use action::{ACTIONS, Action, Class};
+pub use classifier::Classifier;
 pub use integer::{IntegerForest, IntegerNode, IntegerTree, MISSING};
+pub use network::{Network, NetworkScorer};
+pub use onnx_protocol::Search;
 pub use quantity::Quantity;
 pub use rows::{Places, Scores, places};
 pub use scorer::TreeScorer;
@@ -23,6 +28,7 @@ pub use scorer::TreeScorer;
 use std::path::{Path, PathBuf};
 
 use arrow_schema::Schema as ArrowSchema;
+use datapath::{Classify, ErrorClass, Missing};
 use serde::{Deserialize, Serialize};
 
 use crate::schema::{self, Description};
@@ -108,6 +114,25 @@ pub enum Error {
     Model(String),
     #[error("{0}")]
     Rows(String),
+    /// This machine cannot evaluate the model.
+    #[error("{model}: {}; {}", missing.what, missing.remedy)]
+    Missing { model: String, missing: Missing },
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Io { .. } | Self::In { .. } | Self::Model(_) | Self::Rows(_) => ErrorClass::Input,
+            Self::Missing { .. } => ErrorClass::Missing,
+        }
+    }
+
+    fn missing(&self) -> Vec<(String, Missing)> {
+        match self {
+            Self::Missing { model, missing } => vec![(model.clone(), missing.clone())],
+            _ => Vec::new(),
+        }
+    }
 }
 
 impl Error {

@@ -11,14 +11,15 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use arrow_schema::SchemaRef;
+use datapath::{Classify, ErrorClass};
 use packet::pcap::{Block, Error as PcapError, Reader};
 
 use crate::counters::{Counters, Refused, Unaccounted};
-use crate::extractor::Options;
+use crate::extractor::{Done, RowExtractor};
+use crate::options::Options;
 use crate::recording::Recorder;
 use crate::schema::Schema;
 use crate::sink::{self, Sink};
-use crate::work::{Done, Work};
 
 /// How far a run has come; read by whoever shows it, from another thread.
 #[derive(Debug, Default)]
@@ -45,7 +46,7 @@ impl Progress {
         told.iter().copied().fold(SoFar::default(), SoFar::and)
     }
 
-    fn tell(&self, worker: usize, work: &Work) {
+    fn tell(&self, worker: usize, work: &RowExtractor) {
         let (rows, lost_rows) = work.rows();
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.len() <= worker {
@@ -100,6 +101,15 @@ pub enum Fault {
     Output { why: String, lost: u64 },
     #[error(transparent)]
     Unaccounted(#[from] Unaccounted),
+}
+
+impl Classify for Fault {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Input(_) | Self::NoCapture(_) | Self::LinkType => ErrorClass::Input,
+            Self::Output { .. } | Self::Unaccounted(_) => ErrorClass::Failed,
+        }
+    }
 }
 
 impl Summary {
@@ -176,7 +186,7 @@ impl Run {
             Ok(reader) => reader,
             Err(error) => return not_begun(sink, error),
         };
-        let work = Work::new(self.schema, &self.options, sink);
+        let work = RowExtractor::to_sink(self.schema, &self.options, sink);
         let mut work = work.recorded_by(recorder);
         let input = frames(reader, progress, &mut work);
         summary(work.finish(), input, progress)
@@ -230,7 +240,7 @@ fn summary(done: Done, input: Result<(), PcapError>, progress: &Progress) -> Sum
 fn frames(
     mut reader: Reader<impl Read>,
     progress: &Progress,
-    work: &mut Work,
+    work: &mut RowExtractor,
 ) -> Result<(), PcapError> {
     let mut block = Block::new();
     let mut packets = 0;

@@ -14,9 +14,9 @@ use packet::pcap::{Block, Error as PcapError, Reader};
 use super::{Progress, Run};
 use crate::counters::Counters;
 use crate::dissect::shard;
-use crate::extractor::{Horizon, Options};
+use crate::extractor::{Done, Horizon, RowExtractor};
+use crate::options::Options;
 use crate::sink::{Shared, Sink};
-use crate::work::{Done, Work};
 
 /// Blocks that wait for a worker, of about 1 MiB each.
 const AHEAD: usize = 4;
@@ -32,8 +32,8 @@ pub(super) fn run(
     let sink = Shared::new(sink);
     let (pool, failed) = (Pool::default(), AtomicBool::new(false));
     let options = part(run.schema.options(&run.options), workers);
-    let works: Vec<Work> = (0..workers.get())
-        .map(|_| Work::new(run.schema, &options, sink.handle()))
+    let works: Vec<RowExtractor> = (0..workers.get())
+        .map(|_| RowExtractor::to_sink(run.schema, &options, sink.handle()))
         .collect();
     thread::scope(|scope| {
         let (mut senders, mut threads) = (Vec::new(), Vec::new());
@@ -179,7 +179,7 @@ impl Handout<'_> {
 }
 
 /// A worker's turn.
-fn take(work: &mut Work, part: &Part) {
+fn take(work: &mut RowExtractor, part: &Part) {
     if let Some(begin_ns) = part.turns.begin_ns {
         work.begin(begin_ns);
     }

@@ -2,6 +2,7 @@
 //! that is the same in several is in `shared` or `flags`, and named by each.
 
 mod cic;
+mod columns;
 mod flags;
 mod flow;
 mod ipfix;
@@ -13,8 +14,8 @@ mod tree;
 mod without;
 
 use crate::column::Column;
-use crate::extractor::Options;
 use crate::flow::Flow;
+use crate::options::Options;
 use crate::packets::{Bits, Facts};
 
 /// A named list of columns. A name with another version is another schema.

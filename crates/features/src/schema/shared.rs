@@ -1,5 +1,6 @@
 //! Columns of several schemas: counts and times that are never null, so that they are the same in all.
 
+use super::columns::directions;
 use crate::column::{Column, Unit, Value};
 use crate::flow::Flow;
 
@@ -9,101 +10,17 @@ pub(super) const PACKETS: Column<Flow> = Column::new(
     "Packets of both directions.",
     Value::U64(|f| Some(f.packets())),
 );
-pub(super) const FWD_PACKETS: Column<Flow> = Column::new(
-    "fwd_packets",
-    Unit::Packets,
-    "Packets sent forward.",
-    Value::U64(|f| Some(f.forward.packets())),
-);
-pub(super) const BWD_PACKETS: Column<Flow> = Column::new(
-    "bwd_packets",
-    Unit::Packets,
-    "Packets sent backward.",
-    Value::U64(|f| Some(f.backward.packets())),
-);
 pub(super) const BYTES: Column<Flow> = Column::new(
     "bytes",
     Unit::Bytes,
     "Bytes of whole frames, both directions.",
     Value::U64(|f| Some(f.wire().sum)),
 );
-pub(super) const FWD_BYTES: Column<Flow> = Column::new(
-    "fwd_bytes",
-    Unit::Bytes,
-    "Bytes of whole frames sent forward, without check sequences, as on the wire.",
-    Value::U64(|f| Some(f.forward.wire.sum)),
-);
-pub(super) const BWD_BYTES: Column<Flow> = Column::new(
-    "bwd_bytes",
-    Unit::Bytes,
-    "Bytes of whole frames sent backward, without check sequences, as on the wire.",
-    Value::U64(|f| Some(f.backward.wire.sum)),
-);
-pub(super) const FWD_IP_BYTES: Column<Flow> = Column::new(
-    "fwd_ip_bytes",
-    Unit::Bytes,
-    "Bytes of IP packets sent forward, by their headers.",
-    Value::U64(|f| Some(f.forward.ip_bytes)),
-);
-pub(super) const BWD_IP_BYTES: Column<Flow> = Column::new(
-    "bwd_ip_bytes",
-    Unit::Bytes,
-    "Bytes of IP packets sent backward, by their headers.",
-    Value::U64(|f| Some(f.backward.ip_bytes)),
-);
 pub(super) const PAYLOAD_BYTES: Column<Flow> = Column::new(
     "payload_bytes",
     Unit::Bytes,
     "Bytes behind the transport headers, both directions.",
     Value::U64(|f| Some(f.payload().sum)),
-);
-pub(super) const FWD_PAYLOAD_BYTES: Column<Flow> = Column::new(
-    "fwd_payload_bytes",
-    Unit::Bytes,
-    "Bytes behind the transport headers, sent forward: IP length less all headers.",
-    Value::U64(|f| Some(f.forward.payload.sum)),
-);
-pub(super) const BWD_PAYLOAD_BYTES: Column<Flow> = Column::new(
-    "bwd_payload_bytes",
-    Unit::Bytes,
-    "Bytes behind the transport headers, sent backward: IP length less all headers.",
-    Value::U64(|f| Some(f.backward.payload.sum)),
-);
-pub(super) const FWD_PAYLOAD_PACKETS: Column<Flow> = Column::new(
-    "fwd_payload_packets",
-    Unit::Packets,
-    "Packets with payload sent forward.",
-    Value::U64(|f| Some(f.forward.payload_packets)),
-);
-pub(super) const BWD_PAYLOAD_PACKETS: Column<Flow> = Column::new(
-    "bwd_payload_packets",
-    Unit::Packets,
-    "Packets with payload sent backward.",
-    Value::U64(|f| Some(f.backward.payload_packets)),
-);
-pub(super) const FWD_BULKS: Column<Flow> = Column::new(
-    "fwd_bulks",
-    Unit::Count,
-    "Bulks sent forward: at least 4 packets with payload, no gap longer than the bulk gap, no payload from the other side between.",
-    Value::U64(|f| Some(f.forward.bulks.count)),
-);
-pub(super) const BWD_BULKS: Column<Flow> = Column::new(
-    "bwd_bulks",
-    Unit::Count,
-    "Bulks sent backward: at least 4 packets with payload, no gap longer than the bulk gap, no payload from the other side between.",
-    Value::U64(|f| Some(f.backward.bulks.count)),
-);
-pub(super) const FWD_BULK_PACKETS: Column<Flow> = Column::new(
-    "fwd_bulk_packets",
-    Unit::Packets,
-    "Packets in bulks sent forward.",
-    Value::U64(|f| Some(f.forward.bulks.packets)),
-);
-pub(super) const BWD_BULK_PACKETS: Column<Flow> = Column::new(
-    "bwd_bulk_packets",
-    Unit::Packets,
-    "Packets in bulks sent backward.",
-    Value::U64(|f| Some(f.backward.bulks.packets)),
 );
 pub(super) const DURATION_NS: Column<Flow> = Column::new(
     "duration_ns",
@@ -123,3 +40,28 @@ pub(super) const OUT_OF_ORDER: Column<Flow> = Column::new(
     "Packets older than the latest before them.",
     Value::U64(|f| Some(f.remarks().out_of_order)),
 );
+
+// Each of these is a column forward and one backward.
+pub(super) const SENT_PACKETS: &[Column<Flow>] = directions!(|sent| [
+    ("packets", Packets, "Packets sent " _ ".", U64(Some(sent.packets()))),
+]);
+pub(super) const SENT_BYTES: &[Column<Flow>] = directions!(|sent| [
+    ("bytes", Bytes, "Bytes of whole frames sent " _ ", without check sequences, as on the wire.", U64(Some(sent.wire.sum))),
+]);
+pub(super) const SENT_IP_BYTES: &[Column<Flow>] = directions!(|sent| [
+    ("ip_bytes", Bytes, "Bytes of IP packets sent " _ ", by their headers.", U64(Some(sent.ip_bytes))),
+]);
+pub(super) const SENT_PAYLOAD_BYTES: &[Column<Flow>] = directions!(|sent| [
+    ("payload_bytes", Bytes, "Bytes behind the transport headers, sent " _ ": IP length less all headers.", U64(Some(sent.payload.sum))),
+]);
+pub(super) const SENT_PAYLOAD_PACKETS: &[Column<Flow>] = directions!(|sent| [
+    ("payload_packets", Packets, "Packets with payload sent " _ ".", U64(Some(sent.payload_packets))),
+]);
+
+/// Four columns forward, then four backward.
+pub(super) const BULKS: &[Column<Flow>] = directions!(|sent| [
+    ("bulks", Count, "Bulks sent " _ ": at least 4 packets with payload, no gap longer than the bulk gap, no payload from the other side between.", U64(Some(sent.bulks.count))),
+    ("bulk_packets", Packets, "Packets in bulks sent " _ ".", U64(Some(sent.bulks.packets))),
+    ("bulk_bytes", Bytes, "Payload in bulks sent " _ ".", U64(Some(sent.bulks.bytes))),
+    ("bulk_duration_ns", Nanoseconds, "Time that bulks sent " _ " took.", U64(Some(sent.bulks.duration_ns))),
+]);

@@ -5,6 +5,7 @@ use arrow_array::types::UInt64Type;
 use arrow_array::{Array, RecordBatch};
 
 use super::Error;
+use super::text::Objects;
 
 /// A row as a JSON object, with the flow's id where the schema has one.
 #[derive(Debug)]
@@ -14,15 +15,12 @@ pub(super) struct Message {
 }
 
 pub(super) fn messages(batch: &RecordBatch) -> Result<Vec<Message>, Error> {
-    let mut lines = arrow_json::LineDelimitedWriter::new(Vec::new());
-    lines.write(batch).map_err(Error::batch)?;
-    let lines = lines.into_inner();
-    let bodies = lines
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty());
-    let messages = bodies.enumerate().map(|(row, body)| Message {
-        key: key(batch, row),
-        body: body.to_vec(),
+    let mut objects = Objects::new(batch)?;
+    let messages = (0..batch.num_rows()).map(|row| {
+        let mut body = Vec::new();
+        objects.write(row, &mut body);
+        let key = key(batch, row);
+        Message { key, body }
     });
     Ok(messages.collect())
 }

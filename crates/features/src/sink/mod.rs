@@ -3,7 +3,6 @@
 
 mod dial;
 mod file;
-mod flat;
 pub mod ipfix;
 mod kafka;
 mod message;
@@ -11,22 +10,25 @@ mod nats;
 mod queue;
 mod scored;
 mod shared;
+mod text;
 
 use std::path::Path;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, DataType};
+use datapath::{Classify, ErrorClass};
 use parquet::errors::ParquetError;
 
+pub use self::nats::NatsSink;
 pub use arrow_schema::SchemaRef;
 pub(crate) use file::FrameFiles;
 pub use file::{FileSink, Format, Rotation, Series};
 pub use kafka::KafkaSink;
-pub use nats::NatsSink;
 pub use queue::Queue;
 pub use scored::{Backlog, Scored, Scorer, Unscored, scored_schema};
 pub use shared::Shared;
+pub use text::json_lines;
 
 /// Takes record batches of one schema.
 pub trait Sink: Send {
@@ -100,6 +102,18 @@ pub enum Error {
         "{path}: the name says no format: end it in .parquet, .arrow, .csv, .jsonl or .ipfix, or name one with --format"
     )]
     UnknownFormat { path: String },
+    #[error(
+        "column {column} has the type {kind}, which {format} output does not support; write Parquet or Arrow"
+    )]
+    TextType {
+        column: String,
+        kind: DataType,
+        format: &'static str,
+    },
+    #[error(
+        "column {column} has a timestamp before year -262143 or after year 262142; write Parquet or Arrow"
+    )]
+    TextTime { column: String },
     #[error("column {0} is no IPFIX information element; use --schema ipfix")]
     NoElement(String),
     #[error("{path}: is a folder")]
@@ -118,6 +132,29 @@ pub enum Error {
     Thread(std::io::Error),
     #[error("the output takes nothing more")]
     Stuck,
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::UnknownFormat { .. }
+            | Self::NoElement(_)
+            | Self::NoSubject(_)
+            | Self::NoTopic(_)
+            | Self::IsAFolder { .. }
+            | Self::NotAFile { .. } => ErrorClass::Input,
+            Self::Io { .. }
+            | Self::Parquet { .. }
+            | Self::Arrow { .. }
+            | Self::Batch(_)
+            | Self::TextType { .. }
+            | Self::TextTime { .. }
+            | Self::LinkTypes
+            | Self::Scores(_)
+            | Self::Thread(_)
+            | Self::Stuck => ErrorClass::Failed,
+        }
+    }
 }
 
 impl Error {

@@ -26,7 +26,7 @@ pub(super) fn check() -> Result<(), Missing> {
     ))
 }
 
-/// What a device of this architecture runs.
+/// Compiles a source for an architecture.
 pub(crate) fn binary(source: &str, architecture: &str, device: &str) -> Result<Vec<u8>, Error> {
     check()?;
     let broken = |log: String| Error::Build {

@@ -22,8 +22,7 @@ pub(crate) struct Graph {
 unsafe impl Send for Graph {}
 
 impl Graph {
-    /// What `work` asks of the stream, which does nothing of it now. Other threads may ask for whatever they
-    /// want meanwhile.
+    /// Records what `work` enqueues to the stream, without executing it. Other threads are not affected.
     pub(super) fn record(
         handle: CUstream,
         context: &Arc<Context>,

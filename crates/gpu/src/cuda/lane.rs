@@ -19,14 +19,14 @@ use crate::{Error, Memory};
 /// Threads of a block.
 pub(super) const BLOCK: c_uint = 128;
 
-/// What is passed of an argument, where it stays until the launch.
+/// The value of an argument. The driver reads it at the launch.
 #[derive(Debug)]
-pub(super) enum Passed {
+pub(super) enum KernelArgument {
     Address(CUdeviceptr),
     Number(u32),
 }
 
-impl Passed {
+impl KernelArgument {
     pub(super) fn pointer(&mut self) -> *mut c_void {
         match self {
             Self::Address(address) => (&raw mut *address).cast(),
@@ -43,12 +43,12 @@ pub(crate) struct Lane {
     stream: Stream,
     input: End,
     output: End,
-    timed: Option<Timed>,
+    timed: Option<BatchTimer>,
 }
 
-/// What of a lane's last batch is timed.
+/// The times of a lane's last batch.
 #[derive(Debug)]
-struct Timed {
+struct BatchTimer {
     clock: Clock,
     /// Before it and after it.
     spans: Vec<(Part, Event, Event)>,
@@ -80,7 +80,7 @@ impl Lane {
             kernels: device.kernels.clone(),
             input,
             output,
-            timed: clock.map(|clock| Timed {
+            timed: clock.map(|clock| BatchTimer {
                 clock,
                 spans: Vec::new(),
             }),
@@ -102,10 +102,10 @@ impl Lane {
     ) -> Result<(), Error> {
         self.context.enter()?;
         // SAFETY: the caller's.
-        unsafe { self.ask(launches, there, back) }
+        unsafe { self.enqueue(launches, there, back) }
     }
 
-    /// As `run`, which is done whenever it is replayed.
+    /// Records what `run` would do, for `replay`.
     ///
     /// # Safety
     /// As the crate's [`crate::Lane::record`].
@@ -116,11 +116,11 @@ impl Lane {
         back: usize,
     ) -> Result<Graph, Error> {
         self.context.enter()?;
-        // Another handle of the same stream: `ask` borrows the lane.
+        // Another handle of the same stream: `enqueue` borrows the lane.
         let (stream, context) = (self.stream.handle(), Arc::clone(&self.context));
         Graph::record(stream, &context, || {
             // SAFETY: the caller's.
-            unsafe { self.ask(launches, there, back) }
+            unsafe { self.enqueue(launches, there, back) }
         })
     }
 
@@ -134,7 +134,7 @@ impl Lane {
 
     /// # Safety
     /// As `run`.
-    unsafe fn ask(
+    unsafe fn enqueue(
         &mut self,
         launches: &[Launch<'_>],
         there: usize,
@@ -151,7 +151,7 @@ impl Lane {
             let sent =
                 unsafe { result::memcpy_htod_async(to, &from[..there], self.stream.handle()) };
             sent.map_err(self.context.failed("sending a batch"))?;
-            self.note(Part::There, begun)?;
+            self.note(Part::Upload, begun)?;
         }
         for launch in launches {
             let begun = self.mark(true)?;
@@ -166,7 +166,7 @@ impl Lane {
             let fetched =
                 unsafe { result::memcpy_dtoh_async(&mut to[..back], from, self.stream.handle()) };
             fetched.map_err(self.context.failed("fetching a batch"))?;
-            self.note(Part::Back, begun)?;
+            self.note(Part::Download, begun)?;
         }
         Ok(())
     }
@@ -204,20 +204,20 @@ impl Lane {
     /// # Safety
     /// As `run`.
     unsafe fn launch(&self, launch: &Launch<'_>) -> Result<(), Error> {
-        let passed = launch.arguments.iter().map(|argument| match argument {
-            Argument::Input => Passed::Address(self.input.address()),
-            Argument::Output => Passed::Address(self.output.address()),
+        let arguments = launch.arguments.iter().map(|argument| match argument {
+            Argument::Input => KernelArgument::Address(self.input.address()),
+            Argument::Output => KernelArgument::Address(self.output.address()),
             Argument::Buffer(buffer) => match &buffer.inner {
-                Memories::Cuda(buffer) => Passed::Address(buffer.address(0)),
+                Memories::Cuda(buffer) => KernelArgument::Address(buffer.address(0)),
                 // Of another device: nowhere.
-                Memories::OpenCl(_) => Passed::Address(0),
+                Memories::OpenCl(_) => KernelArgument::Address(0),
             },
-            Argument::Number(number) => Passed::Number(*number),
+            Argument::Number(number) => KernelArgument::Number(*number),
             // No lane has one: nowhere.
-            Argument::Bell => Passed::Address(0),
+            Argument::Doorbell => KernelArgument::Address(0),
         });
-        let mut passed: Vec<Passed> = passed.collect();
-        let pointers = passed.iter_mut().map(Passed::pointer);
+        let mut arguments: Vec<KernelArgument> = arguments.collect();
+        let pointers = arguments.iter_mut().map(KernelArgument::pointer);
         let mut pointers: Vec<*mut c_void> = pointers.collect();
         let blocks = c_uint::try_from(launch.items).unwrap_or(c_uint::MAX);
         // SAFETY: the arguments are the kernel's parameters, and what it reaches is the caller's word.
@@ -268,12 +268,12 @@ impl End {
         }
     }
 
-    /// Whether what the host has is not what the device has.
+    /// Whether host and device have copies of their own.
     fn is_copied(&self) -> bool {
         !matches!(self, Self::Mapped(..))
     }
 
-    /// What the host has, where it is not what the device has.
+    /// The host's copy, if the device does not use the same memory.
     fn copied(&mut self) -> Option<&mut [u8]> {
         self.is_copied().then(|| self.host())
     }

@@ -38,12 +38,12 @@ impl Buffer {
         // SAFETY: its content is nobody's before it is written, and any bytes are a value.
         let start = unsafe { result::malloc_sync(bytes) };
         Ok(Self {
-            start: start.map_err(context.refused(bytes))?,
+            start: start.map_err(context.allocation_failed(bytes))?,
             context: Arc::clone(context),
         })
     }
 
-    /// Of one of its bytes.
+    /// The device's address of byte `at`.
     pub(super) fn address(&self, at: usize) -> CUdeviceptr {
         self.start + at as CUdeviceptr
     }
@@ -65,7 +65,7 @@ impl Pinned {
         let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
         // SAFETY: it is written before anybody reads it.
         let start = unsafe { result::malloc_host(bytes, flags) };
-        let start = start.map_err(context.refused(bytes))?;
+        let start = start.map_err(context.allocation_failed(bytes))?;
         let nowhere = || Error::Failed {
             device: context.name.clone(),
             call: "making memory that stays where it is",
@@ -81,7 +81,7 @@ impl Pinned {
         })
     }
 
-    /// As the device has it.
+    /// The device's address of this memory.
     pub(super) fn address(&self) -> Result<CUdeviceptr, Error> {
         let mut address = 0;
         // SAFETY: memory that was made to be mapped; one number is written.

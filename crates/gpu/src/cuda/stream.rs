@@ -1,4 +1,4 @@
-//! What is done in order, beside what other streams do.
+//! A stream: its operations run in order, and concurrently with those of other streams.
 
 use std::sync::Arc;
 

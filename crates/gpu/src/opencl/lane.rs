@@ -31,7 +31,7 @@ pub(crate) struct Lane {
     kernels: Vec<(Kernel, usize)>,
     pub(super) input: End,
     pub(super) output: End,
-    /// Of the last batch, where that is timed.
+    /// The events of the last batch, if it is timed.
     timed: Option<Vec<(Part, Event)>>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Lane {
 pub(super) struct End {
     buffer: Buffer,
     bytes: usize,
-    /// What the host may do with it where it is mapped.
+    /// The access of the host when it is mapped.
     access: cl_map_flags,
     host: Host,
 }
@@ -111,7 +111,7 @@ impl Lane {
             timed.clear();
         }
         let sent = self.input.send(&self.device, &self.queue, there)?;
-        self.note(Part::There, sent);
+        self.note(Part::Upload, sent);
         self.output.release(&self.device, &self.queue)?;
         for launch in launches {
             // SAFETY: the caller's.
@@ -132,7 +132,7 @@ impl Lane {
             self.note(Part::Kernel, Some(launched));
         }
         let fetched = self.output.fetch(&self.device, &self.queue, back)?;
-        self.note(Part::Back, fetched);
+        self.note(Part::Download, fetched);
         self.queue
             .flush()
             .map_err(self.device.failed("sending a batch"))
@@ -161,7 +161,7 @@ impl Lane {
                     },
                     Argument::Number(number) => kernel.set_arg(at, number),
                     // No lane has one: nowhere.
-                    Argument::Bell => kernel.set_arg(at, &ptr::null_mut::<c_void>()),
+                    Argument::Doorbell => kernel.set_arg(at, &ptr::null_mut::<c_void>()),
                 }
             }
         };
@@ -319,7 +319,7 @@ impl End {
     }
 }
 
-/// What the host sees; nothing of a buffer that is the device's.
+/// The host's memory. It is empty while the buffer is the device's.
 fn host(host: &mut Host, bytes: usize) -> &mut [u8] {
     let mapped = match host {
         Host::Pageable(bytes) => return bytes,

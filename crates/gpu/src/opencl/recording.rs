@@ -54,7 +54,7 @@ struct Calls {
     release: Finalize,
 }
 
-/// Of the lane alone that it was recorded in.
+/// A recorded batch. Only the lane that recorded it can replay it.
 #[derive(Debug)]
 pub(crate) struct Recording {
     kernels: Vec<opencl3::kernel::Kernel>,
@@ -62,7 +62,7 @@ pub(crate) struct Recording {
     handle: Handle,
     there: usize,
     back: usize,
-    /// Whose queue it is for.
+    /// The device of its queue.
     _device: Arc<Device>,
 }
 
@@ -127,7 +127,7 @@ impl Calls {
 }
 
 impl Lane {
-    /// As `run`, which is done whenever it is replayed.
+    /// Records what `run` would do, for `replay`.
     ///
     /// # Safety
     /// As the crate's [`crate::Lane::record`].

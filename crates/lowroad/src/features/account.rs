@@ -1,4 +1,4 @@
-//! What became of every packet, in words.
+//! A run's account as text.
 
 use features::counters::{Counters, REFUSALS};
 
@@ -27,4 +27,12 @@ pub(super) fn words(counters: &Counters, rows: u64) -> String {
         text += &format!(", {} flows exported early: table full", exported.table_full);
     }
     text
+}
+
+/// A line about rows that a model did not score, if there are any.
+pub(super) fn without_score(rows: Option<u64>) -> String {
+    match rows {
+        None | Some(0) => String::new(),
+        Some(rows) => format!("{rows} rows without a score\n"),
+    }
 }

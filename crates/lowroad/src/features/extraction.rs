@@ -3,53 +3,53 @@
 use std::num::NonZeroU32;
 
 use clap::{Args, ValueEnum};
-use control::units::Span;
 use features::Options;
 use features::dissect::Tunnels;
 use features::flow::{Gaps, Limits, Timers};
 use features::schema::Schema;
+use units::Span;
 
-use super::selection::Selecting;
+use super::selection::SelectionArguments;
 use crate::exit::Failure;
 
 /// How packets become flows.
 #[derive(Debug, Args)]
 pub(super) struct Extraction {
-    /// A flow ends after this long without a packet
+    /// End a flow after this long without a packet
     #[arg(long, value_name = "DURATION", default_value = "120s")]
     idle_timeout: Span,
-    /// A flow that lasts this long is exported, and goes on as another
+    /// Export a flow that lasts this long, and continue it as another
     #[arg(long, value_name = "DURATION", default_value = "30m")]
     active_timeout: Span,
-    /// A closed TCP connection takes stragglers for this long
+    /// Accept late packets of a closed TCP connection for this long
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     linger: Span,
-    /// Only timeouts end flows, not TCP's FIN and RST
+    /// End flows by timeouts only, not by TCP's FIN and RST
     #[arg(long)]
     ignore_tcp_end: bool,
-    /// A longer gap ends an active period
+    /// End an active period after a gap this long
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     active_gap: Span,
-    /// Whose addresses make a flow of tunnelled packets
+    /// Take the addresses of tunnelled packets from this header
     #[arg(long, value_enum, default_value = "outer")]
     tunnels: TunnelName,
-    /// Tell flows apart by their outermost VLAN id
+    /// Distinguish flows by their outermost VLAN id
     #[arg(long)]
     by_vlan: bool,
-    /// First packets of a flow that are kept one by one
+    /// Record the first N packets of a flow one by one
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u8).range(0..=32))]
     splt: u8,
-    /// Another row after a flow's first N packets
+    /// Write another row after a flow's first N packets
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     early: Option<u64>,
-    /// Bytes of each packet's payload among the bits of nprint.v1
+    /// Include N bytes of each packet's payload in the bits of nprint.v1
     #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u16).range(0..=1500))]
     payload_bytes: u16,
-    /// Flows in memory at a time; beyond it, quiet ones are exported early, and counted
+    /// Keep at most N flows in memory; export idle ones early beyond that, and count them
     #[arg(long, value_name = "N", default_value = "1000000", value_parser = clap::value_parser!(u32).range(1..))]
     max_flows: u32,
     #[command(flatten)]
-    selecting: Selecting,
+    selection: SelectionArguments,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -73,10 +73,10 @@ impl Extraction {
         if self.payload_bytes > 0 && !schema.has_bits() {
             return refuse("has no bits of payloads; --payload-bytes goes with nprint.v1");
         }
-        self.asked(most)
+        self.build(most)
     }
 
-    fn asked(&self, most: Option<NonZeroU32>) -> Result<Options, Failure> {
+    fn build(&self, most: Option<NonZeroU32>) -> Result<Options, Failure> {
         let linger_ns = (!self.ignore_tcp_end).then(|| signed(self.linger));
         Ok(Options {
             timers: Timers {
@@ -100,7 +100,7 @@ impl Extraction {
                 TunnelName::Inner => Tunnels::Inner,
             },
             by_vlan: self.by_vlan,
-            selection: self.selecting.selection(most)?,
+            selection: self.selection.selection(most)?,
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::exit::{self, Failure};
 
 #[derive(Debug, Args)]
 pub(super) struct Interfaces {
-    /// Only this one
+    /// List only this one
     interface: Option<String>,
 }
 
@@ -25,27 +25,27 @@ impl Interfaces {
         }
         let datapaths = datapaths();
         if json {
-            let all = devices.iter().map(|device| of_device(device, &datapaths));
-            let told = json!({"schema": 1, "interfaces": all.collect::<Vec<_>>()});
-            return exit::print(&format!("{told:#}\n"));
+            let all = devices.iter().map(|device| device_json(device, &datapaths));
+            let value = json!({"schema": 1, "interfaces": all.collect::<Vec<_>>()});
+            return exit::print(&format!("{value:#}\n"));
         }
         let all = devices.iter().map(|device| block(device, &datapaths));
         exit::print(&all.collect::<Vec<_>>().join("\n"))
     }
 }
 
-fn of_device(device: &Device, datapaths: &[Box<dyn Datapath<Features>>]) -> Value {
+fn device_json(device: &Device, datapaths: &[Box<dyn Datapath<Features>>]) -> Value {
     let link = &device.link;
     let datapaths: Vec<Value> = datapaths
         .iter()
         .map(|datapath| {
             let found = device.check(&**datapath);
-            let mut told = of_check(datapath.name(), found.as_ref().err());
-            told["mode"] = json!(found.ok());
-            told
+            let mut value = check_json(datapath.name(), found.as_ref().err());
+            value["mode"] = json!(found.ok());
+            value
         })
         .collect();
-    let offloads = OFFLOADS.map(|name| of_check(name, device.offload(name).err().as_ref()));
+    let offloads = OFFLOADS.map(|name| check_json(name, device.offload(name).err().as_ref()));
     let channels = device.channels.map(|channels| {
         json!({
             "rx": channels.rx,
@@ -75,13 +75,13 @@ fn of_device(device: &Device, datapaths: &[Box<dyn Datapath<Features>>]) -> Valu
     })
 }
 
-fn of_check(name: &str, missing: Option<&Missing>) -> Value {
-    let mut told = json!({"name": name, "available": missing.is_none()});
+fn check_json(name: &str, missing: Option<&Missing>) -> Value {
+    let mut value = json!({"name": name, "available": missing.is_none()});
     if let Some(missing) = missing {
-        told["what"] = json!(missing.what);
-        told["remedy"] = json!(missing.remedy);
+        value["what"] = json!(missing.what);
+        value["remedy"] = json!(missing.remedy);
     }
-    told
+    value
 }
 
 fn state(device: &Device) -> &'static str {

@@ -7,51 +7,52 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
-use control::shutdown::Shutdown;
-use control::units::Span;
 use datapath::Datapath;
 use features::kernel::Wakeup;
 use features::live::{Direction, Ended, Features, LiveCounters, Plan, datapaths};
 use features::sink::{Mode, Shared};
+use process::shutdown::Shutdown;
 use serde_json::json;
+use units::Span;
 
 use super::account;
 use super::extraction::Extraction;
-use super::metrics::{Metrics, Served};
-use super::models::{Judges, Models};
+use super::metrics::{Metrics, MetricsServer};
+use super::models::{LiveModels, Models};
 use super::output::Output;
-use super::recording::{self, Captured, PcapOut};
-use crate::exit::Failure;
+use super::recording::{self, CaptureWriter, PcapOut};
+use crate::exit::{Failure, OrFail as _};
 
 #[derive(Debug, Args)]
 pub(super) struct Live {
-    /// The network interface
+    /// Network interface
     interface: String,
-    /// Where packets are handled; `lowroad doctor` lists what can run here
+    /// Handle packets here; `lowroad doctor` lists the datapaths that can run
     #[arg(long)]
     datapath: String,
-    /// Stop after this long; by default at SIGINT or SIGTERM
+    /// Stop after this long [default: at SIGINT or SIGTERM]
     #[arg(long, value_name = "DURATION")]
     duration: Option<Span>,
-    /// Packets that come in, that this machine sends, or both
+    /// Capture packets that arrive, that this machine sends, or both
     #[arg(long, value_enum, default_value = "in")]
     direction: DirectionName,
-    /// Frames for other machines, too
+    /// Capture frames for other machines, too
     #[arg(long)]
     promiscuous: bool,
-    /// When the XDP datapaths' records are read: adaptive, every (wakes for each) or a time as 10ms
+    /// Read the records of XDP datapaths at these times: adaptive, every (each wakes lowroad), or an
+    /// interval, as 10ms
     #[arg(long, value_name = "WHEN", default_value = "adaptive", value_parser = wakeup)]
     wakeup: Wakeup,
-    /// Beyond so many packets a second, the rest are left out and counted
+    /// Leave out packets beyond N a second, and count them
     #[arg(long, value_name = "N")]
     max_pps: Option<NonZeroU32>,
-    /// Threads that share the flows, a flow to each; by default what suits the datapath
+    /// Use N threads, with each flow in one of them [default: depends on the datapath]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
-    /// Drop each packet once it is counted: only where what comes in is a copy, as on a mirror port
+    /// Drop each packet once it is counted: use only where packets are copies, as on a mirror port
     #[arg(long)]
     tap: bool,
-    /// Have both directions of a flow counted on one CPU; where the device spreads them over several
+    /// Count both directions of a flow on one CPU, even if the device spreads them over several
     #[arg(long)]
     steer: bool,
     #[command(flatten)]
@@ -66,8 +67,8 @@ pub(super) struct Live {
     extraction: Extraction,
 }
 
-/// What sleeps less does little else.
-const LEAST_TIMER: Duration = Duration::from_micros(100);
+/// A shorter timer would keep a CPU busy.
+const MIN_TIMER: Duration = Duration::from_micros(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum DirectionName {
@@ -88,33 +89,33 @@ impl From<DirectionName> for Direction {
 
 impl Live {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
-        let shutdown = Shutdown::install().map_err(|error| anyhow!("signals: {error}"))?;
+        let shutdown = Shutdown::install().context("signals")?;
         let datapath = self.datapath()?;
         let metrics = self.metrics.serve()?;
-        let mut judges = self.models.load()?;
-        let (plan, capture) = self.plan(&mut judges)?;
+        let mut models = self.models.load()?;
+        let (plan, capture) = self.plan(&mut models)?;
         let running = datapath.start(&plan)?;
-        // It holds on to the outputs.
+        // The plan keeps the outputs open.
         drop(plan);
-        control::ready::notify().map_err(|error| anyhow!("telling that it captures: {error}"))?;
+        control::ready::notify().context("notifying the service manager")?;
         let started = Instant::now();
         let mut watch = Watch {
             metrics,
-            judges,
+            models,
             capture,
             started,
         };
         self.watch(&shutdown, &*running, &mut watch);
         let Ended { counters, failed } = running.stop();
-        watch.tell(&counters);
+        watch.update(&counters);
         let Watch {
-            judges, capture, ..
+            models, capture, ..
         } = watch;
-        let recorded = capture.map_or_else(recording::Ended::default, Captured::finish);
+        let recorded = capture.map_or_else(recording::Outcome::default, CaptureWriter::finish);
         if io::stderr().is_terminal() {
             eprint!("\r\x1b[K");
         }
-        let text = text(&counters, &judges, &recorded, json);
+        let text = text(&counters, &models, &recorded, json);
         self.pcap_out.report(&self.output, &text)?;
         if let Some(why) = failed {
             return Err(Failure::Failed(anyhow!("{}: {why}", self.interface)));
@@ -124,23 +125,21 @@ impl Live {
             return Err(Failure::Failed(anyhow!("{lost} rows are lost")));
         }
         recorded.check()?;
-        counters
-            .account
-            .check()
-            .map_err(|unaccounted| Failure::Failed(anyhow!(unaccounted)))
+        Ok(counters.account.check()?)
     }
 
-    fn plan(&self, judges: &mut Judges) -> Result<(Plan, Option<Captured>), Failure> {
-        let mut netlink = netdev::Netlink::new().map_err(|error| anyhow!("netlink: {error}"))?;
+    fn plan(&self, models: &mut LiveModels) -> Result<(Plan, Option<CaptureWriter>), Failure> {
+        let mut netlink =
+            netdev::Netlink::new().map_err(|error| Failure::Failed(anyhow!("netlink: {error}")))?;
         let link = netlink.link_by_name(&self.interface);
         let link = link.map_err(|error| Failure::Input(format!("{}: {error}", self.interface)))?;
-        let schema = match judges.schema() {
+        let schema = match models.schema() {
             Some(theirs) => self.output.schema_or(theirs)?,
             None => self.output.schema()?,
         };
         let options = self.extraction.options(schema, self.max_pps)?;
         let rows = features::arrow_schema(schema, &options);
-        let output = Shared::new(judges.sink(&self.output, &rows)?);
+        let output = Shared::new(models.sink(&self.output, &rows)?);
         let capture = self.pcap_out.start(Mode::Live, &self.output)?;
         let plan = Plan {
             interface: self.interface.clone(),
@@ -153,26 +152,26 @@ impl Live {
             workers: self.workers,
             sink: Arc::new(move || output.handle()),
             wakeup: self.wakeup,
-            model: judges.slot(),
+            model: models.slot(),
             steer: self.steer,
-            recorder: capture.as_ref().map(Captured::recorder),
+            recorder: capture.as_ref().map(CaptureWriter::recorder),
         };
         Ok((plan, capture))
     }
 
-    /// The datapath that was asked for, if it can run here.
+    /// The requested datapath, if it can run here.
     fn datapath(&self) -> Result<Box<dyn Datapath<Features>>, Failure> {
         let mut all = datapaths();
         let Some(at) = all.iter().position(|one| one.name() == self.datapath) else {
             let names: Vec<&str> = all.iter().map(|one| one.name()).collect();
-            let (asked, names) = (&self.datapath, names.join(", "));
-            let what = format!("no live datapath is called \"{asked}\"; there are {names}");
+            let (name, names) = (&self.datapath, names.join(", "));
+            let what = format!("no live datapath is called \"{name}\"; there are {names}");
             return Err(Failure::Input(what));
         };
         let datapath = all.swap_remove(at);
         match datapath.check() {
             Ok(()) => Ok(datapath),
-            Err(missing) => Err(Failure::Missing(vec![(self.datapath.clone(), missing)])),
+            Err(missing) => Err(Failure::from(missing).needed_by(&self.datapath)),
         }
     }
 
@@ -191,7 +190,7 @@ impl Live {
                 return;
             }
             let counters = running.counters();
-            watch.tell(&counters);
+            watch.update(&counters);
             if io::stderr().is_terminal() {
                 show(&counters, watch.started);
             }
@@ -199,18 +198,19 @@ impl Live {
     }
 }
 
-/// What is looked after while it runs.
+/// The parts that are updated during a run.
 struct Watch {
-    metrics: Served,
-    judges: Judges,
-    capture: Option<Captured>,
+    metrics: MetricsServer,
+    models: LiveModels,
+    capture: Option<CaptureWriter>,
     started: Instant,
 }
 
 impl Watch {
-    fn tell(&mut self, counters: &LiveCounters) {
-        let recorded = self.capture.as_ref().map(Captured::recorded);
-        self.metrics.tell(counters, self.judges.look(), recorded);
+    fn update(&mut self, counters: &LiveCounters) {
+        let recorded = self.capture.as_ref().map(CaptureWriter::recorded);
+        self.metrics
+            .update(counters, self.models.update(), recorded);
     }
 }
 
@@ -220,7 +220,7 @@ fn wakeup(text: &str) -> Result<Wakeup, String> {
         "every" => Ok(Wakeup::Every),
         time => match time.parse() {
             // Rows are looked for each second.
-            Ok(Span(time)) if (LEAST_TIMER..=Duration::from_secs(1)).contains(&time) => {
+            Ok(Span(time)) if (MIN_TIMER..=Duration::from_secs(1)).contains(&time) => {
                 Ok(Wakeup::Timer(time))
             }
             _ => Err("write adaptive, every, or a time from 100us to 1s".to_owned()),
@@ -230,8 +230,8 @@ fn wakeup(text: &str) -> Result<Wakeup, String> {
 
 fn text(
     counters: &LiveCounters,
-    judges: &Judges,
-    recorded: &recording::Ended,
+    models: &LiveModels,
+    recorded: &recording::Outcome,
     json: bool,
 ) -> String {
     let rows = (counters.rows, counters.lost_rows);
@@ -242,7 +242,7 @@ fn text(
             "pcap_out": recorded.json(),
         });
         let mut account = counters.account.json(rows, more);
-        judges.json(&mut account);
+        models.json(&mut account);
         return format!("{account:#}\n");
     }
     let words = account::words(&counters.account, counters.rows);
@@ -250,7 +250,7 @@ fn text(
         0 => String::new(),
         some => format!(", {some} more dropped: no room"),
     };
-    format!("{words}{no_room}{}\n{}", recorded.words(), judges.words())
+    format!("{words}{no_room}{}\n{}", recorded.words(), models.words())
 }
 
 fn show(counters: &LiveCounters, started: Instant) {

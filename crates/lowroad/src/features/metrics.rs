@@ -1,10 +1,9 @@
-//! A run's counters for Prometheus, at an address and to who has the token.
+//! A run's counters over HTTP, for Prometheus.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::anyhow;
 use clap::Args;
 use control::http::{Config, Server};
 use control::metrics::Text;
@@ -13,22 +12,22 @@ use features::counters::REFUSALS;
 use features::live::LiveCounters;
 use features::recording::Recorded;
 
-use super::models::Told;
-use crate::exit::Failure;
+use super::model_counters::ModelCounters;
+use crate::exit::{Failure, OrFail as _};
 
 #[derive(Debug, Args)]
 pub(super) struct Metrics {
     /// Serve counters to Prometheus: GET /metrics
     #[arg(long, value_name = "ADDR:PORT", requires = "metrics_token")]
     metrics: Option<SocketAddr>,
-    /// A file of mode 0600 with the bearer token that Prometheus shows
+    /// Read the bearer token that Prometheus presents from this file of mode 0600
     #[arg(long, value_name = "FILE", requires = "metrics")]
     metrics_token: Option<PathBuf>,
 }
 
-/// The counters as they were last told; served until dropped.
+/// Serves the latest counters until it is dropped.
 #[derive(Debug, Default)]
-pub(super) struct Served {
+pub(super) struct MetricsServer {
     latest: Arc<Mutex<Latest>>,
     _server: Option<Server>,
 }
@@ -36,15 +35,15 @@ pub(super) struct Served {
 #[derive(Debug, Default)]
 struct Latest {
     counters: LiveCounters,
-    models: Told,
+    models: ModelCounters,
     recorded: Option<Recorded>,
 }
 
 impl Metrics {
-    pub(super) fn serve(&self) -> Result<Served, Failure> {
+    pub(super) fn serve(&self) -> Result<MetricsServer, Failure> {
         let latest = Arc::<Mutex<Latest>>::default();
         let (Some(address), Some(token)) = (self.metrics, &self.metrics_token) else {
-            return Ok(Served::default());
+            return Ok(MetricsServer::default());
         };
         let config = Config {
             address,
@@ -52,25 +51,30 @@ impl Metrics {
             hosts: Vec::new(),
             limits: Limits::default(),
         };
-        let shown = Arc::clone(&latest);
+        let served = Arc::clone(&latest);
         let server = Server::start(
             config,
             |request| Err(Error::unknown_method(&request.method)),
             move || {
-                let latest = shown.lock().unwrap_or_else(PoisonError::into_inner);
+                let latest = served.lock().unwrap_or_else(PoisonError::into_inner);
                 latest.text().to_string()
             },
         );
-        let server = server.map_err(|error| Failure::Failed(anyhow!(error)))?;
-        Ok(Served {
+        let server = server.or_fail()?;
+        Ok(MetricsServer {
             latest,
             _server: Some(server),
         })
     }
 }
 
-impl Served {
-    pub(super) fn tell(&self, counters: &LiveCounters, models: Told, recorded: Option<Recorded>) {
+impl MetricsServer {
+    pub(super) fn update(
+        &self,
+        counters: &LiveCounters,
+        models: ModelCounters,
+        recorded: Option<Recorded>,
+    ) {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Latest {
             counters: *counters,
             models,

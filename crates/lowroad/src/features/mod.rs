@@ -7,9 +7,10 @@ mod interfaces;
 mod live;
 mod metrics;
 mod model;
+mod model_counters;
 mod models;
 mod output;
-pub(crate) mod pcap;
+mod pcap;
 mod recording;
 mod schema;
 mod score;
@@ -19,7 +20,7 @@ use clap::{Args, Subcommand};
 
 use crate::exit::Failure;
 
-/// Packets to flow features for machine learning
+/// Extract flow features for machine learning from packets
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lowroad features pcap capture.pcapng -o flows.parquet
@@ -38,14 +39,14 @@ enum Verb {
     Pcap(Box<pcap::Pcap>),
     /// Capture from an interface and write a row for each flow
     Live(Box<live::Live>),
-    /// Write rows with what a model says of them
+    /// Write rows with the scores of a model
     Score(Box<score::Score>),
-    /// Look at models
+    /// Check, print or compile models
     #[command(subcommand)]
     Model(model::Verb),
     /// List the network interfaces, and which datapaths can run on each
     Interfaces(interfaces::Interfaces),
-    /// Measure what a packet costs on this machine, for each schema and each program of the kernel
+    /// Measure the cost of a packet, for each schema and each program of the kernel
     Bench(Box<bench::Bench>),
     /// List the schemas, or a schema's columns with units and definitions
     Schema { name: Option<String> },

@@ -1,4 +1,4 @@
-//! `lowroad features model`: whether a model fits together, what is in it, and one file of it.
+//! `lowroad features model`: checks, prints and compiles models.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -6,23 +6,24 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use clap::Subcommand;
 use features::kernel::Image;
-use features::model::{Class, Column, Error, IntegerNode, IntegerTree, Model, Quantity};
-use inference::{Classifier, Network};
+use features::model::{
+    Class, Classifier, Column, IntegerNode, IntegerTree, Model, Network, Quantity, Search,
+};
+use features::sink::{SchemaRef, Scorer};
 use serde_json::{Value, json};
 
-use super::score::asked;
 use crate::exit::{self, Failure};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// Say whether a model fits together, and whether the kernel can ask it
+    /// Check whether a model is consistent, and whether the kernel can evaluate it
     Check {
-        /// A manifest (TOML), or what `compile` wrote
+        /// A manifest (TOML), or the output of `compile`
         model: PathBuf,
     },
     /// Print a model's columns, classes and trees
     Show {
-        /// A manifest (TOML), or what `compile` wrote
+        /// A manifest (TOML), or the output of `compile`
         model: PathBuf,
     },
     /// Write a manifest and its trees as one file
@@ -38,11 +39,11 @@ pub(super) enum Verb {
 impl Verb {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         match self {
-            Self::Check { model } => match asked(model)? {
+            Self::Check { model } => match load_classifier(model)? {
                 Classifier::Trees(model) => check(&model, json),
                 Classifier::Network(network) => check_network(&network, json),
             },
-            Self::Show { model } => exit::print(&match asked(model)? {
+            Self::Show { model } => exit::print(&match load_classifier(model)? {
                 Classifier::Trees(model) => show(&model, json),
                 Classifier::Network(network) => show_network(&network, json),
             }),
@@ -55,13 +56,18 @@ impl Verb {
     }
 }
 
-/// What the user wrote, or what the machine did.
-pub(super) fn failure(error: &Error) -> Failure {
-    Failure::Input(error.to_string())
+pub(super) fn load(path: &Path) -> Result<Model, Failure> {
+    Ok(Model::load(path)?)
 }
 
-pub(super) fn load(path: &Path) -> Result<Model, Failure> {
-    Model::load(path).map_err(|error| failure(&error))
+/// A model that scores rows.
+pub(super) fn load_classifier(path: &Path) -> Result<Classifier, Failure> {
+    Ok(Classifier::load(path, &Search::in_folder_of_program())?)
+}
+
+/// The model for rows of this schema, which must have its columns.
+pub(super) fn scorer(model: Classifier, rows: &SchemaRef) -> Result<Box<dyn Scorer>, Failure> {
+    Ok(model.scorer(rows)?)
 }
 
 fn check(model: &Model, json: bool) -> Result<(), Failure> {
@@ -212,7 +218,7 @@ fn show_tree(model: &Model, tree: &IntegerTree, text: &mut String) {
                 let from = values as usize;
                 let unit = (-f64::from(model.forest.scale)).exp2();
                 let values = &model.forest.values[from..from + tree.width as usize];
-                let shown = values.iter().map(|value| shown(*value, unit));
+                let shown = values.iter().map(|value| format_scaled(*value, unit));
                 let shown: Vec<String> = shown.collect();
                 writeln!(text, "{indent}{}", shown.join(" "))
             }
@@ -222,6 +228,6 @@ fn show_tree(model: &Model, tree: &IntegerTree, text: &mut String) {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "shown with four digits")]
-fn shown(value: i64, unit: f64) -> String {
+fn format_scaled(value: i64, unit: f64) -> String {
     format!("{:.4}", value as f64 * unit)
 }

@@ -1,70 +1,64 @@
-//! Models beside a live run: one that the kernel asks, which may be replaced, and one that scores rows.
+//! Models beside a live run: one that classifies flows in the kernel, which may be replaced, and one that
+//! scores rows.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use control::metrics::Text;
-use features::kernel::{Answers, Image, ModelSlot};
-use features::model::{ACTIONS, Model};
+use features::kernel::{Image, ModelSlot};
+use features::model::{ACTIONS, Classifier, Model};
 use features::sink::{Mode, SchemaRef, Sink, Unscored};
-use inference::Classifier;
 use serde_json::{Value, json};
 
+use super::account;
 use super::model;
+use super::model_counters::{KernelAnswers, ModelCounters};
 use super::output::Output;
-use super::pcap;
-use super::score;
 use crate::exit::Failure;
 
 #[derive(Debug, Args)]
 pub(super) struct Models {
-    /// Ask this model in the kernel, and do with packets what it says of their flow; another is asked as
-    /// soon as the file is replaced
+    /// Classify flows in the kernel with this model, and apply its actions to their packets; replace the
+    /// file to use another one
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
-    /// Only count what --model would do
+    /// Only count the actions of --model
     #[arg(long, requires = "model")]
     shadow: bool,
-    /// Write beside each row what this model says of it, of trees or in ONNX
+    /// Write the scores of this model, of trees or in ONNX, beside each row
     #[arg(long, value_name = "FILE")]
     score: Option<PathBuf>,
 }
 
 impl Models {
-    /// Reads both, and refuses what does not fit.
-    pub(super) fn load(&self) -> Result<Judges, Failure> {
+    /// Reads both models, and refuses those that are inconsistent.
+    pub(super) fn load(&self) -> Result<LiveModels, Failure> {
         let kernel = self.model.as_deref();
-        let kernel = kernel.map(|path| Watched::open(path, self.shadow));
-        Ok(Judges {
+        let kernel = kernel.map(|path| KernelModel::open(path, self.shadow));
+        Ok(LiveModels {
             kernel: kernel.transpose()?,
-            rows: self.score.as_deref().map(score::asked).transpose()?,
+            rows: self
+                .score
+                .as_deref()
+                .map(model::load_classifier)
+                .transpose()?,
             unscored: None,
         })
     }
 }
 
-/// The models of a live run, and what they have said.
+/// The models of a live run.
 #[derive(Debug)]
-pub(super) struct Judges {
-    kernel: Option<Watched>,
-    /// Until rows are put before it.
+pub(super) struct LiveModels {
+    kernel: Option<KernelModel>,
+    /// None once the sink has it.
     rows: Option<Classifier>,
     unscored: Option<Unscored>,
 }
 
-/// What is told of them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Told {
-    kernel: Option<Totals>,
-    /// Rows that were written without a score.
-    unscored: Option<u64>,
-}
-
-impl Judges {
+impl LiveModels {
     /// The schema that rows must have.
     pub(super) fn schema(&self) -> Option<&str> {
         self.rows.as_ref().map(Classifier::schema)
@@ -74,13 +68,13 @@ impl Judges {
         self.kernel.as_ref().map(|kernel| Arc::clone(&kernel.slot))
     }
 
-    /// The sink for rows, by way of the model that scores them.
+    /// The sink for rows, behind the model that scores them.
     pub(super) fn sink(
         &mut self,
         output: &Output,
         rows: &SchemaRef,
     ) -> Result<Box<dyn Sink>, Failure> {
-        let scorer = self.rows.take().map(|model| score::scorer(model, rows));
+        let scorer = self.rows.take().map(|model| model::scorer(model, rows));
         let scorer = scorer.transpose()?;
         let scores = scorer.is_some();
         let (sink, unscored) = output.create_scored(rows, Mode::Live, scorer)?;
@@ -88,25 +82,25 @@ impl Judges {
         Ok(sink)
     }
 
-    /// Puts a model in force whose file was replaced; what all have said so far.
-    pub(super) fn look(&mut self) -> Told {
+    /// Uses the new model if its file was replaced. Returns the counters so far.
+    pub(super) fn update(&mut self) -> ModelCounters {
         if let Some(kernel) = &mut self.kernel {
-            kernel.look();
+            kernel.update();
         }
-        Told {
-            kernel: self.kernel.as_ref().map(Watched::totals),
+        ModelCounters {
+            kernel: self.kernel.as_ref().map(KernelModel::totals),
             unscored: self.unscored.as_ref().map(Unscored::rows),
         }
     }
 
-    /// Lines behind a run's account; none without models.
+    /// Lines after a run's account; none without models.
     pub(super) fn words(&self) -> String {
-        let kernel = self.kernel.as_ref().map(Watched::words);
+        let kernel = self.kernel.as_ref().map(KernelModel::words);
         let unscored = self.unscored.as_ref().map(Unscored::rows);
-        kernel.unwrap_or_default() + &pcap::without_score(unscored)
+        kernel.unwrap_or_default() + &account::without_score(unscored)
     }
 
-    /// What is added to a run's account.
+    /// Adds the models to a run's account.
     pub(super) fn json(&self, account: &mut Value) {
         if let Some(kernel) = &self.kernel {
             account["model"] = kernel.json();
@@ -117,71 +111,38 @@ impl Judges {
     }
 }
 
-impl Told {
-    pub(super) fn metrics(&self, text: &mut Text) {
-        if let Some(unscored) = self.unscored {
-            let help = "Rows that were written without a score.";
-            text.counter("lowroad_features_unscored_rows_total", help)
-                .sample(&[], unscored);
-        }
-        let Some(kernel) = &self.kernel else { return };
-        let help = "Flows by the class that the model in the kernel gave them.";
-        let family = text.counter("lowroad_features_model_flows_total", help);
-        for (class, flows) in &kernel.flows {
-            family.sample(&[("class", class)], *flows);
-        }
-        let help = "Packets of flows with a class, by what the model does with them.";
-        let family = text.counter("lowroad_features_model_packets_total", help);
-        for (action, packets) in ACTIONS.iter().zip(kernel.packets) {
-            family.sample(&[("action", action)], packets);
-        }
-    }
-}
-
-/// The model in the kernel, by the file that it came from.
+/// The model in the kernel, and its file.
 #[derive(Debug)]
-struct Watched {
+struct KernelModel {
     path: PathBuf,
     stamp: Option<Stamp>,
     shadow: bool,
     slot: Arc<ModelSlot>,
     model: Model,
-    /// Of models that were replaced.
-    past: Totals,
+    /// The answers of models that were replaced.
+    past: KernelAnswers,
 }
 
-/// What changes when a file is replaced or written.
+/// Changes when a file is replaced or written: inode and modification time.
 type Stamp = (u64, i64, i64);
 
-/// Answers under the names that they have.
-#[derive(Clone, Debug, Default)]
-struct Totals {
-    asked: u64,
-    /// Flows by class.
-    flows: BTreeMap<String, u64>,
-    /// Packets by action.
-    packets: [u64; ACTIONS.len()],
-    replaced: u64,
-}
-
-impl Watched {
+impl KernelModel {
     fn open(path: &Path, shadow: bool) -> Result<Self, Failure> {
         let stamp = stamp(path);
         let model = model::load(path)?;
-        let image = Image::of(&model).map_err(|error| model::failure(&error))?;
+        let image = Image::of(&model)?;
         Ok(Self {
             path: path.to_owned(),
             stamp,
             shadow,
             slot: Arc::new(ModelSlot::new(image, shadow)),
             model,
-            past: Totals::default(),
+            past: KernelAnswers::default(),
         })
     }
 
-    /// Puts what the file has now in force, where it has changed. A model that does not fit is said and
-    /// left.
-    fn look(&mut self) {
+    /// Uses the new model if the file has changed. The old one stays in force if that is not valid.
+    fn update(&mut self) {
         let now = stamp(&self.path);
         if now.is_none() || now == self.stamp {
             return;
@@ -204,7 +165,7 @@ impl Watched {
     }
 
     /// The answers so far, of this model and those before it.
-    fn totals(&self) -> Totals {
+    fn totals(&self) -> KernelAnswers {
         let mut totals = self.past.clone();
         match self.slot.answers() {
             Ok(answers) => totals.add(&self.model, &answers),
@@ -214,7 +175,7 @@ impl Watched {
     }
 
     fn words(&self) -> String {
-        let Totals {
+        let KernelAnswers {
             flows,
             packets,
             replaced,
@@ -267,54 +228,7 @@ impl Watched {
     }
 }
 
-impl Totals {
-    fn add(&mut self, model: &Model, answers: &Answers) {
-        self.asked += answers.asked;
-        for (class, flows) in model.classes.iter().zip(answers.flows) {
-            *self.flows.entry(class.name.clone()).or_default() += flows;
-        }
-        for (sum, packets) in self.packets.iter_mut().zip(answers.packets) {
-            *sum += packets;
-        }
-    }
-}
-
 fn stamp(path: &Path) -> Option<Stamp> {
     let file = fs::metadata(path).ok()?;
     Some((file.ino(), file.mtime(), file.mtime_nsec()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_models_have_said_is_told_under_its_names() {
-        let told = Told {
-            kernel: Some(Totals {
-                asked: 5,
-                flows: BTreeMap::from([("benign".to_owned(), 3), ("attack".to_owned(), 2)]),
-                packets: [7, 8, 9, 10],
-                replaced: 1,
-            }),
-            unscored: Some(4),
-        };
-        let mut text = Text::new();
-        told.metrics(&mut text);
-        let text = text.to_string();
-        for line in [
-            "lowroad_features_unscored_rows_total 4",
-            "lowroad_features_model_flows_total{class=\"attack\"} 2",
-            "lowroad_features_model_flows_total{class=\"benign\"} 3",
-            "lowroad_features_model_packets_total{action=\"pass\"} 7",
-            "lowroad_features_model_packets_total{action=\"drop\"} 8",
-            "lowroad_features_model_packets_total{action=\"sample\"} 9",
-            "lowroad_features_model_packets_total{action=\"mark\"} 10",
-        ] {
-            assert!(text.lines().any(|told| told == line), "{line}: {text}");
-        }
-        let mut nothing = Text::new();
-        Told::default().metrics(&mut nothing);
-        assert_eq!(nothing.to_string(), Text::new().to_string());
-    }
 }

@@ -1,7 +1,6 @@
 //! `lowroad features pcap`: a capture, from its first record to its last.
 
-use std::fs::File;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -10,25 +9,26 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use clap::Args;
-use control::shutdown::Shutdown;
+use datapath::{Classify as _, ErrorClass};
 use features::live::LiveCounters;
 use features::pcap::{self, Fault, Progress, Run, SoFar, Summary};
 use features::sink::{Mode, Scorer};
+use process::shutdown::Shutdown;
 use serde_json::json;
 
 use super::account;
 use super::extraction::Extraction;
-use super::metrics::{Metrics, Served};
-use super::models::Told;
+use super::metrics::{Metrics, MetricsServer};
+use super::model_counters::ModelCounters;
 use super::output::Output;
-use super::recording::{self, Captured, PcapOut};
-use crate::exit::Failure;
+use super::recording::{self, CaptureWriter, PcapOut};
+use crate::exit::{Failure, OrFail as _};
 
 #[derive(Debug, Args)]
 pub(super) struct Pcap {
     /// A pcap or pcapng file, or - for standard input
     file: PathBuf,
-    /// Threads that share the flows; by default 1, and for files of 256 MiB or more one for each CPU
+    /// Use N threads, which share the flows [default: 1, or one for each CPU for files of 256 MiB or more]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Option<u32>,
     #[command(flatten)]
@@ -77,28 +77,30 @@ impl Pcap {
     }
 }
 
-/// A capture that is read, and what becomes of it.
+/// A capture to read, and the outputs.
 #[derive(Debug)]
 pub(super) struct Reading<'a> {
     pub(super) file: &'a Path,
     pub(super) run: &'a Run,
     pub(super) output: &'a Output,
     pub(super) pcap_out: Option<&'a PcapOut>,
-    pub(super) metrics: Served,
+    pub(super) metrics: MetricsServer,
     pub(super) threads: NonZeroU32,
 }
 
 impl Reading<'_> {
-    /// Reads it, with scores where there is a scorer, and says what became of its packets.
+    /// Reads the capture, with scores if there is a scorer, and prints the account of its packets.
     pub(super) fn read(&self, scorer: Option<Box<dyn Scorer>>, json: bool) -> Result<(), Failure> {
         let (file, run) = (self.file, self.run);
         if file != Path::new("-") && self.output.goes_to(file) {
             let what = "is read, and cannot be --out as well";
             return Err(Failure::Input(format!("{} {what}", file.display())));
         }
-        by_small_pages();
-        let shutdown = Shutdown::install().map_err(|error| anyhow!("signals: {error}"))?;
-        let input = open(file)?;
+        disable_huge_pages();
+        let shutdown = Shutdown::install().context("signals")?;
+        let input = packet::pcap::open(file);
+        let input =
+            input.map_err(|error| Failure::Input(format!("{}: {error}", file.display())))?;
         let rows = run.arrow_schema();
         let scores = scorer.is_some();
         let (sink, unscored) = self.output.create_scored(&rows, Mode::Whole, scorer)?;
@@ -106,7 +108,7 @@ impl Reading<'_> {
             Some(out) => out.start(Mode::Whole, self.output)?,
             None => None,
         };
-        let recorder = capture.as_ref().map(Captured::recorder);
+        let recorder = capture.as_ref().map(CaptureWriter::recorder);
         let progress = Progress::default();
         let started = Instant::now();
         let summary = thread::scope(|scope| {
@@ -119,12 +121,13 @@ impl Reading<'_> {
                     progress.stop.store(true, Ordering::Relaxed);
                     break;
                 }
-                self.tell(progress.so_far(), capture.as_ref());
+                self.update(progress.so_far(), capture.as_ref());
                 show(&progress, started);
             }
             running.join()
         });
-        let summary = summary.map_err(|_| anyhow!("reading {} panicked", file.display()))?;
+        let summary =
+            summary.map_err(|_| Failure::Failed(anyhow!("reading {} panicked", file.display())))?;
         if io::stderr().is_terminal() {
             eprint!("\r\x1b[K");
         }
@@ -132,22 +135,23 @@ impl Reading<'_> {
         self.finish(&summary, capture, unscored, json)
     }
 
-    fn tell(&self, so_far: SoFar, capture: Option<&Captured>) {
+    fn update(&self, so_far: SoFar, capture: Option<&CaptureWriter>) {
         let counters = LiveCounters {
             account: so_far.counters,
             rows: so_far.rows,
             lost_rows: so_far.lost_rows,
             ..LiveCounters::default()
         };
-        let recorded = capture.map(Captured::recorded);
-        self.metrics.tell(&counters, Told::default(), recorded);
+        let recorded = capture.map(CaptureWriter::recorded);
+        self.metrics
+            .update(&counters, ModelCounters::default(), recorded);
     }
 
     /// Says what was done, then what went wrong.
     fn finish(
         &self,
         summary: &Summary,
-        capture: Option<Captured>,
+        capture: Option<CaptureWriter>,
         unscored: Option<u64>,
         json: bool,
     ) -> Result<(), Failure> {
@@ -156,25 +160,23 @@ impl Reading<'_> {
         if let Err(Fault::NoCapture(what)) = fault {
             return Err(Failure::Input(format!("{file}: {what}")));
         }
-        let recorded = capture.map_or_else(recording::Ended::default, Captured::finish);
+        let recorded = capture.map_or_else(recording::Outcome::default, CaptureWriter::finish);
         let text = text(summary, &recorded, unscored, json);
         match self.pcap_out {
             Some(out) => out.report(self.output, &text)?,
             None => self.output.report(&text)?,
         }
         recorded.check()?;
-        fault.map_err(|fault| match fault {
-            Fault::Input(_) | Fault::NoCapture(_) | Fault::LinkType => {
-                Failure::Input(format!("{file}: {fault}"))
-            }
-            Fault::Output { .. } | Fault::Unaccounted(_) => Failure::Failed(anyhow!(fault)),
+        fault.map_err(|fault| match fault.class() {
+            ErrorClass::Input => Failure::Input(format!("{file}: {fault}")),
+            ErrorClass::Failed | ErrorClass::Missing => fault.into(),
         })
     }
 }
 
 fn text(
     summary: &Summary,
-    recorded: &recording::Ended,
+    recorded: &recording::Outcome,
     unscored: Option<u64>,
     json: bool,
 ) -> String {
@@ -188,19 +190,11 @@ fn text(
     }
     let stopped = if summary.stopped { ", stopped" } else { "" };
     let words = account::words(&summary.counters, summary.rows);
-    let unscored = without_score(unscored);
+    let unscored = account::without_score(unscored);
     format!("{words}{}{stopped}\n{unscored}", recorded.words())
 }
 
-/// A line on rows for which a model had no answer, where there are some.
-pub(super) fn without_score(rows: Option<u64>) -> String {
-    match rows {
-        None | Some(0) => String::new(),
-        Some(rows) => format!("{rows} rows without a score\n"),
-    }
-}
-
-/// A line that is written over, on terminals only.
+/// A line that is overwritten; only on a terminal.
 fn show(progress: &Progress, started: Instant) {
     let packets = progress.packets.load(Ordering::Relaxed);
     let elapsed = started.elapsed().as_secs_f64();
@@ -211,25 +205,12 @@ fn show(progress: &Progress, started: Instant) {
     }
 }
 
-/// Has the kernel give memory by small pages. What a run allocates lies scattered: of huge pages, which
-/// are cleared whole, it would use three quarters, and where a host takes back what its guest has freed,
-/// getting them anew is a third of the run's CPU time.
-fn by_small_pages() {
-    // Without it a run takes longer, and does the same.
+/// Disables huge pages for this process. Allocations are scattered: they would use three quarters of huge
+/// pages, which are cleared whole. Where a host reclaims freed memory of its guests, getting huge pages again
+/// takes a third of the run's CPU time.
+fn disable_huge_pages() {
+    // On failure the run is only slower.
     if let Err(errno) = nix::sys::prctl::set_thp_disable(true) {
         tracing::debug!("huge pages stay in use: {errno}");
     }
-}
-
-/// A capture file, or standard input for `-`.
-pub(crate) fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failure> {
-    if path == Path::new("-") {
-        return Ok(Box::new(io::stdin()));
-    }
-    let wrong = |error| Failure::Input(format!("{}: {error}", path.display()));
-    let file = File::open(path).map_err(wrong)?;
-    if file.metadata().map_err(wrong)?.is_dir() {
-        return Err(Failure::Input(format!("{}: is a folder", path.display())));
-    }
-    Ok(Box::new(file))
 }

@@ -1,4 +1,4 @@
-//! The packets of a run's rows in a capture: the arguments, and what became of them.
+//! The capture of a run's packets: the arguments, and the outcome.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +7,7 @@ use clap::Args;
 use features::recording::{Recorded, Recorder, Recording};
 use features::sink::{Mode, Series};
 use serde_json::{Value, json};
+use units::Size;
 
 use super::output::{self, Output};
 use crate::exit::Failure;
@@ -16,31 +17,35 @@ pub(super) struct PcapOut {
     /// Write the packets of the rows to a pcap file as well, or - for standard output
     #[arg(long, value_name = "FILE")]
     pcap_out: Option<PathBuf>,
-    /// Begin another pcap file, NAME-TIME-N, at about this size
-    #[arg(long, value_name = "SIZE", requires = "pcap_out", value_parser = output::size)]
-    pcap_out_size: Option<u64>,
+    /// Start another pcap file, NAME-TIME-N, at about this size
+    #[arg(long, value_name = "SIZE", requires = "pcap_out")]
+    pcap_out_size: Option<Size>,
     /// Keep only the latest N of these files
     #[arg(long, value_name = "N", requires = "pcap_out_size", value_parser = clap::value_parser!(u32).range(2..))]
     pcap_out_files: Option<u32>,
 }
 
-/// A capture that is written, or none.
+/// A capture that is being written.
 #[derive(Debug)]
-pub(super) struct Captured {
+pub(super) struct CaptureWriter {
     path: PathBuf,
     recording: Recording,
 }
 
-/// What there is to say of it at the end.
+/// The result of writing a capture.
 #[derive(Debug, Default)]
-pub(super) struct Ended {
+pub(super) struct Outcome {
     recorded: Option<Recorded>,
     failed: Option<String>,
 }
 
 impl PcapOut {
     /// Opens the capture; refuses to write it where the rows go.
-    pub(super) fn start(&self, mode: Mode, rows: &Output) -> Result<Option<Captured>, Failure> {
+    pub(super) fn start(
+        &self,
+        mode: Mode,
+        rows: &Output,
+    ) -> Result<Option<CaptureWriter>, Failure> {
         let Some(path) = &self.pcap_out else {
             return Ok(None);
         };
@@ -53,13 +58,13 @@ impl PcapOut {
             return Err(Failure::Input(format!("{}: {what}", path.display())));
         }
         let series = Series {
-            size: self.pcap_out_size,
+            size: self.pcap_out_size.map(|Size(bytes)| bytes),
             files: self.pcap_out_files,
         };
         let recording = Recording::start(path, series, mode);
-        Ok(Some(Captured {
+        Ok(Some(CaptureWriter {
             path: path.clone(),
-            recording: recording.map_err(output::failure)?,
+            recording: recording?,
         }))
     }
 
@@ -84,7 +89,7 @@ impl PcapOut {
     }
 }
 
-impl Captured {
+impl CaptureWriter {
     pub(super) fn recorder(&self) -> Recorder {
         self.recording.recorder()
     }
@@ -94,7 +99,7 @@ impl Captured {
     }
 
     /// Completes the capture, once nobody records any more.
-    pub(super) fn finish(self) -> Ended {
+    pub(super) fn finish(self) -> Outcome {
         let (recorded, finished) = self.recording.finish();
         let path = self.path.display();
         let lost = recorded.lost;
@@ -105,14 +110,14 @@ impl Captured {
             )),
             Ok(()) => None,
         };
-        Ended {
+        Outcome {
             recorded: Some(recorded),
             failed,
         }
     }
 }
 
-impl Ended {
+impl Outcome {
     /// What is added to a run's account.
     pub(super) fn json(&self) -> Value {
         self.recorded.map_or(

@@ -1,4 +1,4 @@
-//! `lowroad features schema`: what there is, and what each column means.
+//! `lowroad features schema`: the schemas, and the definitions of their columns.
 
 use features::live::givers;
 use features::schema::{self, SCHEMAS, Schema};

@@ -1,28 +1,28 @@
-//! `lowroad features score`: a capture, or rows that were written before, with what a model says of each.
+//! `lowroad features score`: the rows of a capture or a file, with the scores of a model.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::anyhow;
 use clap::Args;
-use control::shutdown::Shutdown;
 use features::pcap::Run;
 use features::saved::SavedRows;
-use features::sink::{Mode, SchemaRef, Scorer};
-use inference::Classifier;
+use features::sink::Mode;
+use process::shutdown::Shutdown;
 use serde_json::json;
 
+use super::account;
 use super::extraction::Extraction;
-use super::metrics::Served;
-use super::model;
+use super::metrics::MetricsServer;
+use super::model::{load_classifier, scorer};
 use super::output::Output;
 use super::pcap;
-use crate::exit::Failure;
+use crate::exit::{Failure, OrFail as _};
 
 #[derive(Debug, Args)]
 pub(super) struct Score {
-    /// A capture, - for one on standard input, or rows in a .parquet or .arrow file
+    /// A capture, - for a capture on standard input, or rows in a .parquet or .arrow file
     input: PathBuf,
-    /// A manifest (TOML) of trees or of ONNX, or what `lowroad features model compile` wrote
+    /// Score with this model: a manifest (TOML) of trees or ONNX, or the output of
+    /// `lowroad features model compile`
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
     #[command(flatten)]
@@ -36,7 +36,7 @@ impl Score {
         if SavedRows::is_named_so(&self.input) {
             return self.rows(json);
         }
-        let model = asked(&self.model)?;
+        let model = load_classifier(&self.model)?;
         let schema = self.output.schema_or(model.schema())?;
         let run = Run {
             options: self.extraction.options(schema, None)?,
@@ -48,16 +48,16 @@ impl Score {
             run: &run,
             output: &self.output,
             pcap_out: None,
-            metrics: Served::default(),
+            metrics: MetricsServer::default(),
             threads: features::pcap::threads(None, &self.input),
         };
         reading.read(Some(scorer), json)
     }
 
     fn rows(&self, json: bool) -> Result<(), Failure> {
-        let shutdown = Shutdown::install().map_err(|error| anyhow!("signals: {error}"))?;
+        let shutdown = Shutdown::install().context("signals")?;
         let rows = SavedRows::open(&self.input).map_err(Failure::Input)?;
-        let scorer = scorer(asked(&self.model)?, rows.schema())?;
+        let scorer = scorer(load_classifier(&self.model)?, rows.schema())?;
         let (mut sink, unscored) =
             self.output
                 .create_scored(rows.schema(), Mode::Whole, Some(scorer))?;
@@ -66,12 +66,12 @@ impl Score {
             let batch = batch
                 .map_err(|error| Failure::Input(format!("{}: {error}", self.input.display())))?;
             written += batch.num_rows();
-            sink.write(&batch).map_err(|error| anyhow!(error))?;
+            sink.write(&batch).or_fail()?;
             if shutdown.requested() {
                 break;
             }
         }
-        sink.finish().map_err(|error| anyhow!(error))?;
+        sink.finish().or_fail()?;
         self.output.report(&if json {
             format!(
                 "{:#}\n",
@@ -80,18 +80,8 @@ impl Score {
         } else {
             format!(
                 "{written} rows\n{}",
-                pcap::without_score(Some(unscored.rows()))
+                account::without_score(Some(unscored.rows()))
             )
         })
     }
-}
-
-/// A model that rows are put before.
-pub(super) fn asked(path: &Path) -> Result<Classifier, Failure> {
-    Classifier::load(path).map_err(|error| model::failure(&error))
-}
-
-/// The model for rows of this schema, which must have its columns.
-pub(super) fn scorer(model: Classifier, rows: &SchemaRef) -> Result<Box<dyn Scorer>, Failure> {
-    model.scorer(rows).map_err(|error| model::failure(&error))
 }

@@ -9,25 +9,25 @@ use crate::exit::Failure;
 
 /// Which packets make rows.
 #[derive(Debug, Args)]
-pub(super) struct Selecting {
-    /// Only packets that this is true for, in tcpdump's language: 'tcp and dst port 443'
+pub(super) struct SelectionArguments {
+    /// Keep only packets that match this tcpdump filter: 'tcp and dst port 443'
     #[arg(long, value_name = "EXPRESSION")]
     filter: Option<String>,
-    /// Keep only some of the packets, each by itself, as 1/100
+    /// Keep a sample of the packets, as 1/100
     #[arg(long, value_name = "RATE", conflicts_with = "sample_flows")]
     sample: Option<Rate>,
-    /// Keep only some of the flows, both directions of each, as 1/100
+    /// Keep a sample of the flows, with both directions of each, as 1/100
     #[arg(long, value_name = "RATE")]
     sample_flows: Option<Rate>,
-    /// Another rate for what this is true for, as 'port 22,53=1/10'; the first of several decides
+    /// Sample packets that match a filter at another rate, as 'port 22,53=1/10'; the first match decides
     #[arg(long, value_name = "EXPRESSION=RATE", value_parser = tier)]
     tier: Vec<Tier>,
-    /// With another number than 0, others are kept
+    /// Random seed: change it to keep a different sample [default: 0]
     #[arg(long, value_name = "N")]
     sample_seed: Option<u64>,
 }
 
-impl Selecting {
+impl SelectionArguments {
     /// Compiled, with as many packets a second at most.
     pub(super) fn selection(&self, most: Option<NonZeroU32>) -> Result<Selection, Failure> {
         let sampling =

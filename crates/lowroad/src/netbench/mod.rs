@@ -1,9 +1,10 @@
 //! The verbs of `lowroad netbench`.
 
-mod boxes;
+mod box_plot;
+mod help;
 mod run;
 mod serve;
-mod shown;
+mod text;
 
 use clap::{Args, Subcommand};
 
@@ -24,7 +25,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Be the other end of tests, until SIGINT or SIGTERM
+    /// Run the server, until SIGINT or SIGTERM
     Serve(serve::Serve),
     /// Run tests against a server
     Run(run::Run),
@@ -37,8 +38,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     }
 }
 
-/// What both ends know, from its file.
+/// The token from its file.
 fn token(file: Option<&std::path::Path>) -> Result<Option<netbench::Token>, Failure> {
-    let token = file.map(netbench::Token::read).transpose();
-    token.map_err(|error| Failure::Input(error.to_string()))
+    Ok(file.map(netbench::Token::read).transpose()?)
 }

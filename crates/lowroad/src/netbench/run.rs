@@ -1,78 +1,73 @@
 //! `lowroad netbench run`: tests against a server, one after the other.
-#![expect(clippy::print_stderr, reason = "the line that says how far it is")]
+#![expect(clippy::print_stderr, reason = "the progress line")]
 
 use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::Args;
-use control::limits;
-use control::shutdown::Shutdown;
-use control::units::{Pps, Size, Span};
-use datapath::Missing;
 use netbench::client::{self, Error, Progress, Session};
-use netbench::{Direction, Given, Outcome, Spec, Test};
+use netbench::{DEFAULT_TESTS, Options, Outcome, Spec, Test, Token};
+use process::limits;
+use process::shutdown::Shutdown;
+use units::{Pps, Size, Span};
 
-use super::{boxes, shown};
-use crate::exit::{self, Failure};
+use super::{box_plot, help, text};
+use crate::exit::{self, Failure, OrFail as _};
 
-/// How often the line on the terminal changes.
-const SHOWN: Duration = Duration::from_millis(200);
+/// The interval of updates of the progress line.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Args)]
 pub(super) struct Run {
-    /// A server: HOST, HOST:PORT or [ADDRESS]:PORT
+    /// Server: HOST, HOST:PORT or [ADDRESS]:PORT
     #[arg(value_name = "TARGET")]
     target: String,
-    /// tcp_stream, udp_stream, tcp_rr, udp_rr, tcp_crr, udp_rate or icmp, which needs no server
     #[arg(
         long,
         value_name = "TEST,...",
         value_delimiter = ',',
-        default_value = "tcp_stream,udp_rate,tcp_rr,udp_rr"
+        default_value = DEFAULT_TESTS,
+        help = help::tests()
     )]
     test: Vec<Test>,
-    /// Of each test, after its warm-up
+    /// Run each test for this long after its warm-up
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     duration: Span,
-    /// Before it [default: a tenth of the duration, at most 1s]
+    /// Warm up for this long [default: a tenth of the duration, at most 1s]
     #[arg(long, value_name = "DURATION")]
     warmup: Option<Span>,
-    /// Do all tests so often, in turn: the spread of the repeats says what one of them is worth
+    /// Repeat all tests N times, in turn; the spread of the repeats shows how far one can be trusted
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     repeat: u16,
-    /// Sockets at once; several values make a test each
+    /// Use N sockets at once; each value makes a test
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1")]
     flows: Vec<u16>,
-    /// Of a request; several values make a test each [default: 1B]
+    /// Size of a request; each value makes a test [default: 1B]
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     request: Vec<Size>,
-    /// Of a response; several values make a test each [default: 1B]
+    /// Size of a response; each value makes a test [default: 1B]
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     response: Vec<Size>,
-    /// What a stream writes at once, or of a datagram; several values make a test each [default: 128KiB
-    /// for tcp_stream, 56B for icmp, 1472B]
-    #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', help = help::message())]
     message: Vec<Size>,
-    /// Transactions or datagrams a second, at fixed times (open loop) [default: as soon as the one before
-    /// is done (closed loop); icmp 100pps]
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", help = help::rate())]
     rate: Option<Pps>,
-    /// Streams go from the server to the client
+    /// Send streams from the server to the client
     #[arg(long)]
     reverse: bool,
-    /// Ask for socket buffers of this size at both ends
+    /// Request socket buffers of this size at both ends
     #[arg(long, value_name = "SIZE")]
     socket_buffer: Option<Size>,
-    /// Reads at both ends look for packets so long before they sleep; needs CAP_NET_ADMIN at both
+    /// Poll for packets this long before a read sleeps; needs CAP_NET_ADMIN at both ends
     #[arg(long, value_name = "DURATION")]
     busy_poll: Option<Span>,
-    /// In JSON, say how often each latency was seen
+    /// Include the count of each latency in JSON
     #[arg(long)]
     histogram: bool,
-    /// The server's token: the first line of this file
+    /// Read the server's token from the first line of this file
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
@@ -85,27 +80,27 @@ impl Run {
         limits::raise_descriptors();
         let specs = self.specs()?;
         let token = super::token(self.token_file.as_deref())?;
-        let mut session = match specs.iter().all(|spec| spec.test == Test::Icmp) {
-            true => None,
-            false => Some(Session::open(&self.target, token.as_ref()).map_err(failure)?),
+        let mut session = match specs.iter().any(|spec| spec.test.needs_server()) {
+            true => Some(self.open(token.as_ref())?),
+            false => None,
         };
-        // Until now there was nothing to keep: a signal has ended it at once.
+        // Before the first test a signal ends the program at once, as there is no result to keep.
         let shutdown = Shutdown::install().context("signals")?;
         let mut all = Vec::new();
-        // Rounds, not blocks: what changes with time changes all tests alike.
+        // Rounds, not blocks: a drift over time affects all tests alike.
         for _ in 0..self.repeat {
             for spec in &specs {
-                let mut line = Line::new(&shutdown, spec);
+                let mut line = ProgressLine::new(&shutdown, spec);
                 let mut watch = |progress: &Progress| line.show(progress);
                 let outcome = match &mut session {
                     Some(session) => session.measure(spec, &mut watch),
-                    None => client::ping(&self.target, spec, &mut watch),
+                    None => client::measure(&self.target, spec, &mut watch),
                 };
                 line.clear();
-                let outcome = outcome.map_err(failure)?;
+                let outcome = outcome?;
                 exit::print(&match json {
                     true => format!("{}\n", netbench::json::outcome(&outcome, self.histogram)),
-                    false => shown::text(&outcome),
+                    false => text::text(&outcome),
                 })?;
                 let early = outcome.ended_early.clone();
                 all.push(outcome);
@@ -117,7 +112,14 @@ impl Run {
         draw(&all, json)
     }
 
-    /// With what there is: a signal ends it as it was asked to, anything else is a failure.
+    fn open(&self, token: Option<&Token>) -> Result<Session, Failure> {
+        Session::open(&self.target, token).map_err(|error| match error {
+            Error::NoToken(_) => Failure::Input(format!("{error} with --token-file")),
+            other => other.into(),
+        })
+    }
+
+    /// Ends the run with the results so far. It fails unless a signal ended it.
     fn ended(
         &self,
         all: &[Outcome],
@@ -128,106 +130,48 @@ impl Run {
         draw(all, json)?;
         match shutdown.requested() {
             true => Ok(()),
-            // Some say it themselves.
+            // Some reasons begin with the target.
             false if why.starts_with(&self.target) => Err(Failure::Failed(anyhow!("{why}"))),
             false => Err(Failure::Failed(anyhow!("{}: {why}", self.target))),
         }
     }
 
-    /// Every combination that was asked for.
     fn specs(&self) -> Result<Vec<Spec>, Failure> {
-        let given = Given {
+        let sizes = |sizes: &[Size]| sizes.iter().map(|size| size.0).collect();
+        let options = Options {
+            duration: self.duration.0,
+            warmup: self.warmup.map(|span| span.0),
+            flows: self.flows.clone(),
+            request: sizes(&self.request),
+            response: sizes(&self.response),
+            message: sizes(&self.message),
+            rate: self.rate.map(|rate| rate.0.into()),
             reverse: self.reverse,
-            request: !self.request.is_empty(),
-            response: !self.response.is_empty(),
-            message: !self.message.is_empty(),
+            socket_buffer: self.socket_buffer.map(|size| size.0),
+            busy_poll: self.busy_poll.map(|span| span.0),
         };
-        let checked = given.check(&self.test);
-        checked.map_err(|idle| Failure::Input(idle.to_string()))?;
-        let mut all = Vec::new();
-        for &test in &self.test {
-            let usual = Spec::new(test, self.duration.0);
-            let usual = Spec {
-                warmup_us: self.warmup.map_or(usual.warmup_us, micros),
-                rate: self.rate.map(|Pps(rate)| rate.into()).or(usual.rate),
-                direction: match self.reverse && test.streams() {
-                    true => Direction::Down,
-                    false => Direction::Up,
-                },
-                socket_buffer: self.socket_buffer.map(bytes),
-                busy_poll_us: self
-                    .busy_poll
-                    .map(|span| u32::try_from(micros(span)).unwrap_or(u32::MAX)),
-                ..usual
-            };
-            let messages = test.has_messages();
-            let sizes = |given: &[Size], usual: u32, applies: bool| -> Vec<u32> {
-                match applies && !given.is_empty() {
-                    true => given.iter().map(|size| bytes(*size)).collect(),
-                    false => vec![usual],
-                }
-            };
-            for &flows in &self.flows {
-                for &request in &sizes(&self.request, usual.request, !messages) {
-                    for &response in &sizes(&self.response, usual.response, !messages) {
-                        for &message in &sizes(&self.message, usual.message, messages) {
-                            let spec = Spec {
-                                flows,
-                                request,
-                                response,
-                                message,
-                                ..usual.clone()
-                            };
-                            spec.check()
-                                .map_err(|error| Failure::Input(format!("{test}: {error}")))?;
-                            all.push(spec);
-                        }
-                    }
-                }
-            }
-        }
-        Ok(all)
+        Ok(options.specs(&self.test)?)
     }
 }
 
 fn draw(all: &[Outcome], json: bool) -> Result<(), Failure> {
     match json {
         true => Ok(()),
-        false => exit::print(&boxes::draw(all)),
+        false => exit::print(&box_plot::draw(all)),
     }
 }
 
-fn micros(Span(duration): Span) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// More than there can be is refused by what checks it.
-fn bytes(Size(bytes): Size) -> u32 {
-    u32::try_from(bytes).unwrap_or(u32::MAX)
-}
-
-fn failure(error: Error) -> Failure {
-    match error {
-        Error::NoToken(_) => Failure::Input(format!("{error} with --token-file")),
-        Error::Missing { what, remedy } => {
-            Failure::Missing(vec![(String::new(), Missing::new(what, remedy))])
-        }
-        wrong if wrong.asked_wrong() => Failure::Input(wrong.to_string()),
-        failed => Failure::Failed(failed.into()),
-    }
-}
-
-/// The line on a terminal, and the request to end.
-struct Line<'a> {
+/// The progress line on a terminal, and the signal to end.
+struct ProgressLine<'a> {
     shutdown: &'a Shutdown,
     spec: &'a Spec,
     shown: Instant,
-    /// Bytes, messages and time, as they were shown last.
+    /// Bytes, messages and time at the last update.
     before: (u64, u64, Instant),
     terminal: bool,
 }
 
-impl<'a> Line<'a> {
+impl<'a> ProgressLine<'a> {
     fn new(shutdown: &'a Shutdown, spec: &'a Spec) -> Self {
         let now = Instant::now();
         Self {
@@ -240,15 +184,15 @@ impl<'a> Line<'a> {
     }
 
     fn show(&mut self, progress: &Progress) -> ControlFlow<()> {
-        if self.terminal && self.shown.elapsed() >= SHOWN {
+        if self.terminal && self.shown.elapsed() >= PROGRESS_INTERVAL {
             self.shown = Instant::now();
             let (bytes, messages, since) = self.before;
             let seconds = since.elapsed().as_secs_f64();
-            // A search begins each step with nothing.
+            // Each step of a search counts from 0.
             let now = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
             let rates = (now(progress.bytes, bytes), now(progress.messages, messages));
             self.before = (progress.bytes, progress.messages, self.shown);
-            eprint!("\r\x1b[K{}", shown::progress(self.spec, progress, rates));
+            eprint!("\r\x1b[K{}", text::progress(self.spec, progress, rates));
         }
         match self.shutdown.requested() {
             true => ControlFlow::Break(()),

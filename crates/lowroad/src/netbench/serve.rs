@@ -1,44 +1,43 @@
-//! `lowroad netbench serve`: the other end of tests, until a signal.
-#![expect(clippy::print_stderr, reason = "the line that says what goes on")]
+//! `lowroad netbench serve`: the server, until a signal.
+#![expect(clippy::print_stderr, reason = "the status line")]
 
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
-use control::limits;
-use control::shutdown::Shutdown;
-use control::units::Span;
 use netbench::PORT;
 use netbench::json::status as status_json;
 use netbench::server::{Error, Limits, Ports, Server, Settings, Status};
+use process::limits;
+use process::shutdown::Shutdown;
 use serde_json::json;
+use units::Span;
 
-use crate::exit::{self, Failure};
+use crate::exit::{self, Failure, OrFail as _};
 
-/// How often what has changed is said.
-const SHOWN: Duration = Duration::from_millis(500);
+/// The interval of updates of the status.
+const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Args)]
 pub(super) struct Serve {
-    /// Where to wait for clients; port 0 takes any
+    /// Listen at this address; port 0 chooses a port
     #[arg(long, value_name = "ADDR:PORT", default_value_t = SocketAddr::from(([127, 0, 0, 1], PORT)))]
     listen: SocketAddr,
-    /// Serve only who knows the first line of this file; needed where other machines reach it
+    /// Serve only clients that know the first line of this file; required unless the address is local
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// How many clients to take at once
+    /// Accept at most this many clients at once
     #[arg(long, value_name = "NUMBER", default_value_t = Limits::default().clients)]
     clients: usize,
-    /// The longest test, with its warm-up
+    /// Refuse tests longer than this, including the warm-up
     #[arg(long, value_name = "DURATION", default_value_t = Span(Limits::default().duration))]
     max_duration: Span,
-    /// Send datagrams at no more than so many megabits a second, to each client
+    /// Send datagrams to each client at no more than this rate
     #[arg(long, value_name = "MBPS")]
     max_mbps: Option<f64>,
-    /// Where tests' own connections and datagrams come in, behind a firewall or published ports
+    /// Use these ports for the tests' connections and datagrams, behind a firewall or published ports
     #[arg(long, value_name = "PORT[-PORT]")]
     data_ports: Option<Ports>,
 }
@@ -65,21 +64,21 @@ impl Serve {
         })
         .map_err(|error| match error {
             Error::NoToken(_) => Failure::Input(format!("{error} with --token-file")),
-            failed @ Error::Listen { .. } => Failure::Failed(failed.into()),
+            other => other.into(),
         })?;
         let listen = server.address();
         exit::print(&match json {
             true => format!("{}\n", json!({ "ready": { "listen": listen.to_string() } })),
             false => format!("ready  listen {listen}\n"),
         })?;
-        control::ready::notify().context("telling that it serves")?;
-        let mut shown = Status::default();
-        while !shutdown.wait(SHOWN) {
+        control::ready::notify().context("notifying the service manager")?;
+        let mut last = Status::default();
+        while !shutdown.wait(STATUS_INTERVAL) {
             let status = server.status();
-            if status == shown {
+            if status == last {
                 continue;
             }
-            shown = status;
+            last = status;
             if json {
                 exit::print(&format!("{}\n", json!({ "status": status_json(&status) })))?;
             } else if io::stderr().is_terminal() {

@@ -1,53 +1,50 @@
 //! `lowroad replicate apply`: a replica's tree, kept up to date from a log.
-#![expect(clippy::print_stderr, reason = "the line that says how far it is")]
+#![expect(clippy::print_stderr, reason = "the progress line")]
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use clap::Args;
-use control::shutdown::Shutdown;
-use replicate::apply::{Error, Options};
-use replicate::log;
+use process::shutdown::Shutdown;
+use replicate::apply::Options;
 use replicate::service::apply::{Done, Settings};
-use replicate::service::{Progress as Said, STEP};
+use replicate::service::{Progress as PartProgress, STEP};
 use serde_json::json;
 
-use super::of_log;
-use crate::exit::{self, Failure};
+use crate::exit::{self, Failure, OrFail as _};
 
-/// How often the line on the terminal changes.
-const SHOWN: Duration = Duration::from_millis(500);
+/// Interval between changes of the progress line.
+const REFRESH: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Args)]
 pub(super) struct Apply {
-    /// The folder of the log
+    /// Folder of the log
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// The replica, made if there is none; what is to be read of it is in its directory `tree`
+    /// Folder of the replica, created if necessary; its files are in the directory `tree`
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// Apply further epochs as they come, until SIGINT or SIGTERM
+    /// Apply further epochs as they arrive, until SIGINT or SIGTERM
     #[arg(long)]
     follow: bool,
-    /// Go on to this epoch, and not further
+    /// Stop at this epoch
     #[arg(long, value_name = "NUMBER", conflicts_with = "follow")]
     epoch: Option<u64>,
-    /// Make the whole tree anew, and put it in the place of the one that is there
+    /// Build the whole tree again, and replace the existing one with it
     #[arg(long)]
     fresh: bool,
-    /// Put right what somebody else changed in the replica; what he added is removed
+    /// Undo foreign changes to the replica; added files are removed
     #[arg(long)]
     repair: bool,
-    /// Change files of at least this many bytes where they are, instead of copying them: who has one
-    /// open sees its bytes change
+    /// Change files of at least this many bytes in place, instead of copying them; programs that have one
+    /// open see its bytes change
     #[arg(long, value_name = "BYTES")]
     in_place: Option<u64>,
-    /// Refuse epochs whose files together have more bytes
+    /// Refuse epochs whose files have more bytes in total
     #[arg(long, value_name = "BYTES")]
     max_bytes: Option<u64>,
-    /// Refuse epochs that have more names
+    /// Refuse epochs with more names
     #[arg(long, value_name = "NUMBER")]
     max_files: Option<u64>,
     /// Also make device nodes, set-user-ID and set-group-ID bits, and extended attributes other than
@@ -59,12 +56,12 @@ pub(super) struct Apply {
 impl Apply {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
-        let mut applying = self.settings().start().map_err(super::failure)?;
-        let mut shown = Shown::default();
+        let mut applying = self.settings().start()?;
+        let mut progress = ProgressLine::default();
         loop {
-            while applying.step(self.epoch).map_err(super::failure)? {
-                self.tell(applying.done(), &mut shown, json)?;
-                // What is written meanwhile may be more each time.
+            while applying.step(self.epoch)? {
+                self.report(applying.done(), &mut progress, json)?;
+                // The log may grow all the time: without an epoch to reach, one step is enough.
                 let reached = !self.follow && self.epoch.is_none();
                 if reached || shutdown.requested() {
                     break;
@@ -73,7 +70,7 @@ impl Apply {
             if !self.follow {
                 break;
             }
-            applying.wait(STEP).map_err(super::failure)?;
+            applying.wait(STEP)?;
             if shutdown.requested() {
                 break;
             }
@@ -81,17 +78,17 @@ impl Apply {
         if io::stderr().is_terminal() && self.follow {
             eprint!("\r\x1b[K");
         }
-        let done = applying.finish().map_err(super::failure)?;
+        let done = applying.finish()?;
         let epoch = done.last.epoch;
         match self.epoch {
-            Some(asked) if asked != epoch => {
+            Some(wanted) if wanted != epoch => {
                 let folder = self.folder.display();
                 return Err(Failure::Input(match epoch {
                     0 => format!(
-                        "{folder} has no epoch {asked}: `lowroad replicate log` lists those it has"
+                        "{folder} has no epoch {wanted}: `lowroad replicate log` lists those it has"
                     ),
                     _ => format!(
-                        "{folder} has no epoch {asked} after {epoch}, of which the replica is"
+                        "{folder} has no epoch {wanted} after {epoch}, of which the replica is"
                     ),
                 }));
             }
@@ -102,7 +99,7 @@ impl Apply {
             _ => {}
         }
         let text = if json {
-            json!({ "ended": Said::Apply(done).object() }).to_string()
+            json!({ "ended": PartProgress::Apply(done).object() }).to_string()
         } else {
             line(&done)
         };
@@ -127,34 +124,34 @@ impl Apply {
         }
     }
 
-    /// Of each epoch that the replica shows, when a program follows it.
-    fn tell(&self, done: &Done, shown: &mut Shown, json: bool) -> Result<(), Failure> {
+    /// Reports each epoch that the replica shows, if it follows the log.
+    fn report(&self, done: &Done, progress: &mut ProgressLine, json: bool) -> Result<(), Failure> {
         if !self.follow {
             return Ok(());
         }
         let first = done.steps == 1;
         if json {
             let what = if first { "ready" } else { "applied" };
-            let object = Said::Apply(*done).object();
+            let object = PartProgress::Apply(*done).object();
             exit::print(&format!("{}\n", json!({ what: object })))?;
         } else if first {
             let (to, log, epoch) = (self.to.display(), self.folder.display(), done.last.epoch);
             exit::print(&format!("ready  replica {to}  log {log}  epoch {epoch}\n"))?;
-        } else if shown.0.is_none_or(|shown| shown.elapsed() >= SHOWN) && io::stderr().is_terminal()
+        } else if progress.0.is_none_or(|at| at.elapsed() >= REFRESH) && io::stderr().is_terminal()
         {
-            shown.0 = Some(Instant::now());
+            progress.0 = Some(Instant::now());
             eprint!("\r\x1b[K{}", line(done));
         }
         if first {
-            control::ready::notify().context("telling that it follows")?;
+            control::ready::notify().context("notifying the service manager")?;
         }
         Ok(())
     }
 }
 
-/// When the line on the terminal was written.
+/// When the progress line was last written.
 #[derive(Debug, Default)]
-struct Shown(Option<Instant>);
+struct ProgressLine(Option<Instant>);
 
 fn line(done: &Done) -> String {
     let mut line = format!(
@@ -176,18 +173,4 @@ fn line(done: &Done) -> String {
         line += &format!("  {what} {count}");
     }
     line
-}
-
-pub(super) fn failure(error: Error) -> Failure {
-    match error {
-        Error::Log(log @ log::Error::Damaged { .. }) => Failure::Input(log.to_string()),
-        Error::Log(log) => of_log(log),
-        Error::Occupied(_)
-        | Error::Case(_)
-        | Error::OtherLog { .. }
-        | Error::Short { .. }
-        | Error::Behind { .. }
-        | Error::Quota { .. } => Failure::Input(error.to_string()),
-        failed => Failure::Failed(failed.into()),
-    }
 }

@@ -1,5 +1,5 @@
 //! `lowroad replicate capture`: a tree's changes into a log, until a signal.
-#![expect(clippy::print_stderr, reason = "the line that says how far it is")]
+#![expect(clippy::print_stderr, reason = "the progress line")]
 
 use std::io::{self, IsTerminal};
 use std::num::NonZeroU64;
@@ -7,49 +7,48 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use clap::{Args, ValueEnum};
-use control::shutdown::Shutdown;
-use control::units::{Size, Span};
+use process::shutdown::Shutdown;
 use replicate::capture::{self, Progress, Rescan};
 use replicate::patterns::Patterns;
-use replicate::service::Progress as Said;
+use replicate::service::Progress as PartProgress;
 use replicate::service::capture::{self as service, Captured, Recorder, Settings, unfinished};
 use replicate::service::freezer::{Bounded, Pressure};
 use replicate::service::keep::Keep;
 use serde_json::json;
+use units::{Size, Span};
 
-use crate::exit::{self, Failure};
+use crate::exit::{self, Failure, OrFail as _};
 
-/// How often the line on the terminal changes.
-const SHOWN: Duration = Duration::from_millis(500);
+/// Interval between changes of the progress line.
+const REFRESH: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Args)]
 pub(super) struct Capture {
-    /// The directory to follow, with all below it, on one file system
+    /// Directory to follow, with everything below it, on one file system
     #[arg(long, value_name = "DIR")]
     tree: PathBuf,
-    /// The folder of the log, made if there is none; a log that is there is written on, with what the
-    /// tree has become since
+    /// Folder of the log, created if necessary; an existing log is continued with the changes of the tree
+    /// since then
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// Copy the whole tree into a log that is there, instead of comparing it with that
+    /// Copy the whole tree into an existing log, instead of comparing both
     #[arg(long)]
     afresh: bool,
-    /// Write down where files are written, and read that before each epoch, instead of each write's
-    /// bytes: less of a burden for a program that writes the same places again and again
+    /// Record where files are written, and read these ranges before each epoch, instead of the bytes of each
+    /// write; this costs programs less that write to the same places repeatedly
     #[arg(long)]
     journal: bool,
-    /// Follow the tree although its file system tells nothing of this, and look for it instead: files
-    /// that are mapped are read before each epoch, and each second
+    /// Follow the tree although its file system does not report this operation, and poll instead: mapped
+    /// files are read before each epoch, and each second
     #[arg(long, value_name = "OPERATION")]
     allow: Vec<Unseen>,
-    /// Compare all of the tree with the log meanwhile, again and again, in so much time; what differs is said
-    /// and read again
+    /// Compare the whole tree with the log in each interval of this length; report differences, and read
+    /// them again
     #[arg(long, value_name = "DURATION", conflicts_with = "allow")]
     check: Option<Span>,
-    /// Leave the programs attached when this ends, killed or not, and note which files change: the next capture
-    /// with --pin reads those instead of the whole tree. One without detaches them. DIR is in a BPF file system
+    /// Leave the BPF programs attached at exit, and record which files change: the next capture with --pin
+    /// reads only these, and a capture without --pin detaches the programs. DIR is in a BPF file system
     #[arg(
         long,
         value_name = "DIR",
@@ -59,30 +58,30 @@ pub(super) struct Capture {
         conflicts_with = "allow"
     )]
     pin: Option<PathBuf>,
-    /// Freeze the application while more than this waits to be read, and thaw it when half of that is left:
-    /// it may not be faster than its log. Never for more than 5 seconds at once
+    /// Freeze the application while the backlog is larger than this, until half of it is left, and at most 5
+    /// seconds at a time
     #[arg(long, value_name = "SIZE", requires = "cgroup")]
     bounded: Option<Size>,
-    /// The application's cgroup, a directory of version 2, with all that write to the tree
+    /// Cgroup (version 2) with all processes that write to the tree
     #[arg(long, value_name = "DIR", requires = "bounded")]
     cgroup: Option<PathBuf>,
-    /// Write down only what this names, with all below it, and the directories on the way to it. Repeat it for
-    /// more. Like a line of .gitignore: `*.db` is a name anywhere, `/data` one in the tree itself
+    /// Record only paths that match, with everything below them. As in .gitignore, `*.db` is a name anywhere,
+    /// and `/data` one at the top of the tree. Repeat it for more
     #[arg(long, value_name = "PATTERN")]
     include: Vec<String>,
-    /// Leave out what this names, with all below it, whatever --include says. Repeat it for more
+    /// Leave out paths that match, with everything below them, despite --include. Repeat it for more
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// Room for what waits to be read: a power of two. What finds none is read from the tree instead;
-    /// with --bounded the application is frozen when half of it is full
+    /// Size of the event buffer: a power of two. Events that do not fit are read from the tree instead; with
+    /// --bounded, the application is frozen when it is half full
     #[arg(long, value_name = "SIZE", value_parser = ring, default_value = "64MiB")]
     ring: u32,
-    /// Read so much of the tree in a second at most, when it is copied, compared or read back, as in 50MiB
-    /// [default: as fast as it goes]
+    /// Read at most this much of the tree in a second when it is copied, compared or read back, as in 50MiB
+    /// [default: no limit]
     #[arg(long, value_name = "SIZE")]
     rate_limit: Option<Size>,
-    /// Keep the log to about this size, as in 10GiB: its older part is folded meanwhile, and epochs before the newest
-    /// half of SIZE are forgotten [default: the log grows]
+    /// Keep the log at about this size, as in 10GiB: epochs older than the newest half of SIZE are folded
+    /// into one [default: the log grows]
     #[arg(long, value_name = "SIZE")]
     keep: Option<Size>,
 }
@@ -92,7 +91,7 @@ fn ring(text: &str) -> Result<u32, String> {
     u32::try_from(bytes).map_err(|_| format!("{text}: 2 GiB at most"))
 }
 
-/// What a file system may tell nothing of.
+/// An operation that a file system may not report.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Unseen {
     /// Stores through shared mappings
@@ -102,12 +101,11 @@ enum Unseen {
 impl Capture {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
-        let recorder = Recorder::begin(&self.settings()).map_err(super::failure)?;
+        let recorder = Recorder::begin(&self.settings())?;
         let keep = self
             .keep
             .map(|Size(bytes)| Keep::begin(&self.to, bytes))
-            .transpose()
-            .map_err(super::failure)?;
+            .transpose()?;
         let followed = self.follow(recorder, &shutdown, json);
         drop(keep);
         if io::stderr().is_terminal() {
@@ -115,18 +113,18 @@ impl Capture {
         }
         let (captured, whole) = followed?;
         if json {
-            let ended = Said::Capture(captured.clone()).object();
+            let ended = PartProgress::Capture(captured.clone()).object();
             exit::print(&format!("{}\n", json!({ "ended": ended })))?;
         } else {
             exit::print(&format!("{}\n", line(&captured)))?;
         }
         match whole {
             true => Ok(()),
-            false => Err(super::failure(unfinished(&captured))),
+            false => Err(unfinished(&captured).into()),
         }
     }
 
-    /// Until a signal; whether the log's last epoch has all that had happened by then.
+    /// Follows until a signal. Returns the final progress: whether the log's last epoch is complete.
     fn follow(
         &self,
         mut recorder: Recorder,
@@ -134,25 +132,23 @@ impl Capture {
         json: bool,
     ) -> Result<(Captured, bool), Failure> {
         let mut ready = false;
-        let mut shown = Instant::now();
+        let mut refreshed = Instant::now();
         let mut show = |captured: &Captured| {
-            if shown.elapsed() >= SHOWN && io::stderr().is_terminal() {
-                shown = Instant::now();
+            if refreshed.elapsed() >= REFRESH && io::stderr().is_terminal() {
+                refreshed = Instant::now();
                 eprint!("\r\x1b[K{}", line(captured));
             }
         };
         loop {
-            recorder
-                .wait(Some(shutdown.as_fd()))
-                .map_err(super::failure)?;
+            recorder.wait(Some(shutdown.as_fd()))?;
             if shutdown.requested() {
-                return recorder.finish().map_err(super::failure);
+                return Ok(recorder.finish()?);
             }
             let stepped = recorder.step(&mut |captured| {
                 show(captured);
                 shutdown.requested()
             });
-            let captured = stepped.map_err(super::failure)?;
+            let captured = stepped?;
             if !ready && captured.ready {
                 ready = true;
                 self.announce(&captured, json)?;
@@ -189,7 +185,7 @@ impl Capture {
     /// One line, once the log has the tree.
     fn announce(&self, captured: &Captured, json: bool) -> Result<(), Failure> {
         if json {
-            let ready = Said::Capture(captured.clone()).object();
+            let ready = PartProgress::Capture(captured.clone()).object();
             exit::print(&format!("{}\n", json!({ "ready": ready })))?;
         } else {
             let progress = &captured.progress;
@@ -200,7 +196,7 @@ impl Capture {
                 rescanned(progress)
             ))?;
         }
-        control::ready::notify().context("telling that it follows")?;
+        control::ready::notify().context("notifying the service manager")?;
         Ok(())
     }
 }
@@ -253,50 +249,4 @@ fn rescanned(progress: &Progress) -> String {
     format!(
         "  compared {files} files{which}, {bytes} B: {new} new, {gone} gone, {differed} B differed"
     )
-}
-
-pub(super) fn failure(error: capture::Error) -> Failure {
-    use capture::Error;
-    match error {
-        Error::Privileges => Failure::Missing(vec![(
-            "capture".to_owned(),
-            datapath::Missing::new("needs root", "run with sudo"),
-        )]),
-        Error::Silent { .. } => Failure::Missing(vec![(
-            "capture".to_owned(),
-            datapath::Missing::new(
-                error.to_string(),
-                "--allow mmap: files that are mapped are read before each epoch, and each second",
-            ),
-        )]),
-        Error::Pin { .. } => Failure::Missing(vec![(
-            "capture".to_owned(),
-            datapath::Missing::new(error.to_string(), "run without --pin"),
-        )]),
-        Error::Kernel { .. } => Failure::Missing(vec![(
-            "capture".to_owned(),
-            datapath::Missing::new(
-                error.to_string(),
-                "run a newer kernel, or follow a tree on ext4",
-            ),
-        )]),
-        Error::Preempted { .. } => Failure::Missing(vec![(
-            "capture".to_owned(),
-            datapath::Missing::new(error.to_string(), "boot with preempt=voluntary"),
-        )]),
-        Error::Tree { .. } | Error::FileSystem { .. } | Error::Patterns(_) => {
-            Failure::Input(error.to_string())
-        }
-        failed => Failure::Failed(failed.into()),
-    }
-}
-
-/// Operations that are not seen on a tree's file system.
-pub(super) fn invisible(operations: &[&str]) -> Failure {
-    let refused = operations.iter().map(|operation| {
-        let what = format!("{operation} is not seen on this file system");
-        let remedy = "see lowroad replicate coverage; what can be looked for, --allow names";
-        ("capture".to_owned(), datapath::Missing::new(what, remedy))
-    });
-    Failure::Missing(refused.collect())
 }

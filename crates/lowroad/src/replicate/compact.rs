@@ -1,29 +1,27 @@
 //! `lowroad replicate compact`: the older part of a log, folded into the tree that it leads to.
-#![expect(clippy::print_stderr, reason = "the line that says how far it is")]
+#![expect(clippy::print_stderr, reason = "the progress line")]
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use clap::Args;
-use control::shutdown::Shutdown;
+use process::shutdown::Shutdown;
 use replicate::log::{Compacted, Compacting, Error, Stored, compact_while, foldable, seal};
 use serde_json::json;
 
-use super::of_log;
-use crate::exit::{self, Failure};
+use crate::exit::{self, Failure, OrFail as _};
 
-/// How often the line on the terminal changes.
-const SHOWN: Duration = Duration::from_millis(500);
+/// Interval between changes of the progress line.
+const REFRESH: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Args)]
 pub(super) struct Compact {
-    /// The folder of the log, which may be written to and read meanwhile
+    /// Folder of the log; it may be written and read at the same time
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// The first epoch to keep, with all that follow it; the last one that can be if none is named: of a log that is
-    /// being written, the last before the segment that is
+    /// First epoch to keep [default: the last one; of a log that is being written, the last one before the
+    /// current segment]
     #[arg(long, value_name = "NUMBER")]
     epoch: Option<u64>,
 }
@@ -31,19 +29,19 @@ pub(super) struct Compact {
 impl Compact {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
-        // Who compacts a log that nobody writes may fold all of it.
-        seal(&self.folder).map_err(failure)?;
+        // All of a log that is not being written can be folded.
+        seal(&self.folder)?;
         let epoch = match self.epoch {
             Some(epoch) => Some(epoch),
-            None => foldable(&self.folder, 0).map_err(failure)?,
+            None => foldable(&self.folder, 0)?,
         };
         let Some(epoch) = epoch else {
-            return self.say(None, json);
+            return self.print(None, json);
         };
-        let mut shown = Instant::now();
+        let mut refreshed = Instant::now();
         let compacted = compact_while(&self.folder, epoch, &mut |now| {
-            if shown.elapsed() >= SHOWN && io::stderr().is_terminal() {
-                shown = Instant::now();
+            if refreshed.elapsed() >= REFRESH && io::stderr().is_terminal() {
+                refreshed = Instant::now();
                 eprint!("\r\x1b[K{}", line(now));
             }
             !shutdown.requested()
@@ -52,20 +50,20 @@ impl Compact {
             eprint!("\r\x1b[K");
         }
         match compacted {
-            // Nobody has asked for this one.
-            Err(Error::Compact { .. }) if self.epoch.is_none() => self.say(None, json),
-            compacted => self.say(Some(compacted.map_err(failure)?), json),
+            // The user did not name this epoch.
+            Err(Error::Compact { .. }) if self.epoch.is_none() => self.print(None, json),
+            compacted => self.print(Some(compacted?), json),
         }
     }
 
-    /// What was saved; of none, that there was nothing to save.
-    fn say(&self, compacted: Option<Compacted>, json: bool) -> Result<(), Failure> {
-        let stored = Stored::of(&self.folder).map_err(failure)?;
+    /// Prints the bytes saved, or that there was nothing to compact.
+    fn print(&self, compacted: Option<Compacted>, json: bool) -> Result<(), Failure> {
+        let stored = Stored::of(&self.folder)?;
         let Stored {
             bytes, first_epoch, ..
         } = stored;
         let (before, after) = compacted.map_or((0, 0), |done| (done.before, done.after));
-        // A base that holds little has more to say of each file than its log had.
+        // A base has more bytes for each file than a short log.
         let saved = i128::from(before) - i128::from(after);
         if json {
             return exit::print(&format!(
@@ -91,17 +89,4 @@ impl Compact {
 
 fn line(now: Compacting) -> String {
     format!("read {} records  written {}", now.read, now.written)
-}
-
-fn failure(error: Error) -> Failure {
-    match error {
-        Error::NoEpoch { .. }
-        | Error::Written { .. }
-        | Error::Compact { .. }
-        | Error::Damaged { .. } => Failure::Input(error.to_string()),
-        Error::Io { ref source, .. } if source.kind() == io::ErrorKind::NotFound => {
-            Failure::Input(error.to_string())
-        }
-        failed => of_log(failed),
-    }
 }

@@ -3,21 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use replicate::coverage::{self, Error, Report, Row, Verdict};
+use replicate::coverage::{self, Report, Row, Verdict};
 use serde_json::json;
 
 use crate::exit::{self, Failure};
 
 #[derive(Debug, Args)]
 pub(super) struct Coverage {
-    /// The directory to try in: in a hidden folder, which is removed afterwards
+    /// Directory to try in; a hidden folder is created in it, and removed afterwards
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
 
 impl Coverage {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
-        let report = coverage::probe(&self.folder).map_err(failure)?;
+        let report = coverage::probe(&self.folder)?;
         exit::print(&if json {
             object(&self.folder, &report)
         } else {
@@ -61,13 +61,5 @@ fn word(verdict: Verdict) -> &'static str {
         Verdict::Dirty => "DIRTY",
         Verdict::Invisible => "INVISIBLE",
         Verdict::Unsupported => "UNSUPPORTED",
-    }
-}
-
-pub(super) fn failure(error: Error) -> Failure {
-    match error {
-        Error::Capture(error) => super::capture::failure(error),
-        Error::Place { .. } => Failure::Input(error.to_string()),
-        Error::Late { .. } => Failure::Failed(error.into()),
     }
 }

@@ -4,27 +4,27 @@ use std::path::PathBuf;
 
 use clap::Args;
 use replicate::ship::Key;
-use replicate::ship::tcp::{KeysError, Made, make};
+use replicate::ship::tcp::{Made, make};
 use serde_json::json;
 
-use crate::exit::{self, Failure};
+use crate::exit::{self, Failure, OrFail as _};
 
 #[derive(Debug, Args)]
 pub(super) struct Keys {
-    /// The folder to make them in, which has the authority's key: keep it where replicas are set up
+    /// Folder for the files, which include the authority's key: keep it where replicas are set up
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// A name or address by which replicas call the server; again for another
+    /// Name or address by which replicas reach the server; repeat it for more
     #[arg(long, value_name = "HOST")]
     server: Vec<String>,
-    /// A replica to make a certificate for; again for another
+    /// Make a certificate for this replica; repeat it for more
     #[arg(long, value_name = "NAME")]
     client: Vec<String>,
-    /// How long certificates are valid
+    /// Validity of the certificates, in years
     #[arg(long, value_name = "NUMBER", default_value_t = 10,
           value_parser = clap::value_parser!(u16).range(1..=100))]
     years: u16,
-    /// Also make sign.key, which `--key-file` takes at both ends of a broker
+    /// Also make sign.key, for `--key-file` at both ends of a broker
     #[arg(long)]
     sign: bool,
 }
@@ -36,13 +36,10 @@ impl Keys {
             clients: self.client.clone(),
             years: self.years,
         };
-        let mut files = make(&self.folder, &made).map_err(|error| match error {
-            KeysError::Name(_) | KeysError::Certificate { .. } => Failure::Input(error.to_string()),
-            KeysError::Io { .. } => Failure::Failed(error.into()),
-        })?;
+        let mut files = make(&self.folder, &made)?;
         if self.sign {
             let path = self.folder.join("sign.key");
-            Key::create(&path).map_err(|error| Failure::Failed(error.into()))?;
+            Key::create(&path).or_fail()?;
             files.push(path);
         }
         let names: Vec<String> = files

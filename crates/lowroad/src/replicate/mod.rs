@@ -17,8 +17,6 @@ mod status;
 mod verify;
 
 use clap::{Args, Subcommand};
-use replicate::service;
-use replicate::ship::{nats as nats_ship, tcp};
 
 use crate::exit::Failure;
 
@@ -49,19 +47,19 @@ pub(crate) struct Arguments {
 enum Verb {
     /// Follow a tree and write each change to a log, until SIGINT or SIGTERM
     Capture(capture::Capture),
-    /// Try on a tree's file system what programs do to files, and tell how much of each is seen
+    /// Try file operations on a tree's file system, and list how each is captured
     Coverage(coverage::Coverage),
     /// List the records of a log
     Log(log::Log),
-    /// Fold the older part of a log, whose epochs are forgotten: it takes less room then
+    /// Shrink a log by folding its older epochs into one
     Compact(compact::Compact),
     /// Keep a replica's tree up to date from a log
     Apply(apply::Apply),
-    /// Make the tree as of an epoch, in a new folder
+    /// Restore the tree of an epoch to a new folder
     Restore(restore::Restore),
-    /// Compare a folder with the tree of an epoch, byte for byte, or the tree made of the log with the log
+    /// Compare a folder, or a tree rebuilt from the log, with the tree of an epoch, byte for byte
     Verify(verify::Verify),
-    /// Print one hash of a log's tree, or of a folder's: the same for equal trees
+    /// Print the hash of the tree in a log or a folder
     Hash(verify::Hash),
     /// Ship a log to replicas over TCP as it is written, until SIGINT or SIGTERM
     Serve(serve::Serve),
@@ -71,16 +69,16 @@ enum Verb {
     Receive(receive::Receive),
     /// Make certificates for `serve` and `receive`
     Keys(keys::Keys),
-    /// Do all that a configuration file lists, in one process, until SIGINT or SIGTERM
+    /// Run all parts of a configuration file in one process, until SIGINT or SIGTERM
     Run(run::Run),
-    /// Say how the parts of a `run` are
-    Status(status::Ask),
+    /// Show the state of the parts of a `run`
+    Status(status::Status),
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let json = arguments.json;
     // Every segment of a log that bytes of the tree lie in is an open file.
-    control::limits::raise_descriptors();
+    process::limits::raise_descriptors();
     match arguments.verb {
         Verb::Apply(apply) => apply.run(json),
         Verb::Capture(capture) => capture.run(json),
@@ -95,52 +93,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Receive(receive) => receive.run(json),
         Verb::Keys(keys) => keys.run(json),
         Verb::Run(run) => run.run(json),
-        Verb::Status(ask) => ask.run(json),
-    }
-}
-
-/// Of what goes on until it is told to end.
-fn failure(error: service::Error) -> Failure {
-    use service::Error;
-    match error {
-        Error::Input(what) => Failure::Input(what),
-        Error::Needs(needs) => Failure::Input(needs.to_string()),
-        Error::Capture(error) => capture::failure(error),
-        Error::Coverage(error) => coverage::failure(error),
-        Error::Freezer(refused) => Failure::Input(refused.to_string()),
-        Error::Invisible(operations) => capture::invisible(&operations),
-        Error::Log(error) => of_log(error),
-        Error::Tcp(error) => of_tcp(error),
-        Error::Nats(error) => of_nats(error),
-        Error::Apply(error) => apply::failure(error),
-        failed @ (Error::Watch(_)
-        | Error::Watchdog(_)
-        | Error::Thread(_)
-        | Error::Unfinished(_)
-        | Error::Panicked) => Failure::Failed(failed.into()),
-    }
-}
-
-fn of_log(error: replicate::log::Error) -> Failure {
-    Failure::Failed(error.into())
-}
-
-fn of_tcp(error: tcp::Error) -> Failure {
-    use tcp::Error;
-    match error {
-        Error::File { .. }
-        | Error::NotAdmitted(_)
-        | Error::NotTrusted(_)
-        | Error::Refused { .. }
-        | Error::Version(_) => Failure::Input(error.to_string()),
-        failed => Failure::Failed(failed.into()),
-    }
-}
-
-fn of_nats(error: nats_ship::Error) -> Failure {
-    use nats_ship::Error;
-    match error {
-        Error::Settings { .. } | Error::OtherLog { .. } => Failure::Input(error.to_string()),
-        failed => Failure::Failed(failed.into()),
+        Verb::Status(status) => status.run(json),
     }
 }

@@ -7,13 +7,13 @@ use replicate::service::publish::Broker;
 
 #[derive(Debug, Args)]
 pub(super) struct Connect {
-    /// NATS credentials: a .creds file, or one with the seed of an NKEY
+    /// NATS credentials: a .creds file, or a file with the seed of an NKEY
     #[arg(long, value_name = "FILE")]
     creds: Option<PathBuf>,
-    /// The JetStream domain that has the stream, if it is not the server's own
+    /// JetStream domain of the stream [default: the server's own]
     #[arg(long, value_name = "NAME")]
     domain: Option<String>,
-    /// The key that messages are signed with, the same at both ends
+    /// Sign messages with this key, which must be the same at both ends
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
 }

@@ -1,55 +1,54 @@
 //! `lowroad replicate publish`: a log into a stream that NATS servers keep, until a signal.
-#![expect(clippy::print_stderr, reason = "the line that says how far it is")]
+#![expect(clippy::print_stderr, reason = "the progress line")]
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use clap::Args;
-use control::shutdown::Shutdown;
+use process::shutdown::Shutdown;
 use replicate::service::publish::{self, Settings, Tls};
-use replicate::service::{Progress as Said, STEP};
+use replicate::service::{Progress as PartProgress, STEP};
 use replicate::ship::nats::{self, Published};
 use serde_json::json;
 
 use super::nats::Connect;
-use crate::exit::{self, Failure};
+use crate::exit::{self, Failure, OrFail as _};
 
-/// How often the line on the terminal changes.
-const SHOWN: Duration = Duration::from_millis(500);
+/// Interval between changes of the progress line.
+const REFRESH: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Args)]
 pub(super) struct Publish {
-    /// The folder of the log
+    /// Folder of the log
     #[arg(value_name = "LOG")]
     log: PathBuf,
-    /// nats://HOST:PORT/STREAM, or several HOST:PORT with commas between; the stream is made if there
-    /// is none
+    /// Publish to nats://HOST:PORT/STREAM, or to several HOST:PORT separated by commas; the stream is
+    /// created if necessary
     #[arg(long, value_name = "URL")]
     to: String,
     #[command(flatten)]
     connect: Connect,
-    /// The authority that the servers' certificates have to be from (PEM): encrypts
+    /// Encrypt, and accept servers' certificates of this authority (PEM)
     #[arg(long, value_name = "FILE")]
     server_ca: Option<PathBuf>,
-    /// Our certificate (PEM): encrypts
+    /// Encrypt, and present this certificate (PEM)
     #[arg(long, value_name = "FILE")]
     cert: Option<PathBuf>,
-    /// The certificate's key (PEM)
+    /// Key of the certificate (PEM)
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// How many servers keep a stream that is made
+    /// Number of servers that keep a new stream
     #[arg(long, value_name = "NUMBER", default_value_t = 3,
           value_parser = clap::value_parser!(u8).range(1..=5))]
     replicas: u8,
-    /// How large a stream that is made may become; a full one is waited for
+    /// Maximum size of a new stream; lowroad waits while it is full
     #[arg(long, value_name = "BYTES")]
     max_bytes: Option<u64>,
-    /// Use a stream that is there although it can lose messages: receivers then have to begin afresh
+    /// Use an existing stream even if it can lose messages; receivers must then start again
     #[arg(long)]
     allow_loss: bool,
-    /// Publish nothing before it is on the log's disk: a loss of power here leaves no receiver ahead
+    /// Publish records only once they are on the log's disk, so that no receiver is ahead after a power loss
     #[arg(long)]
     synced: bool,
 }
@@ -57,15 +56,15 @@ pub(super) struct Publish {
 impl Publish {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
-        let mut publishing = self.settings().start().map_err(super::failure)?;
-        let mut shown = Shown::new(json);
+        let mut publishing = self.settings().start()?;
+        let mut reporter = Reporter::new(json);
         while !shutdown.requested() {
-            let progress = publishing.step(STEP).map_err(super::failure)?;
-            shown.show(progress)?;
+            let progress = publishing.step(STEP)?;
+            reporter.show(progress)?;
         }
-        let progress = publishing.finish().map_err(super::failure)?;
-        shown.end(&progress)?;
-        publish::unfinished(&progress).map_or(Ok(()), |error| Err(super::failure(error)))
+        let progress = publishing.finish()?;
+        reporter.end(&progress)?;
+        publish::unfinished(&progress).map_or(Ok(()), |error| Err(error.into()))
     }
 
     fn settings(&self) -> Settings {
@@ -88,15 +87,15 @@ impl Publish {
     }
 }
 
-/// What is said while it works.
-struct Shown {
+/// Prints progress and state changes.
+struct Reporter {
     json: bool,
     at: Instant,
     ready: bool,
     waiting: Option<String>,
 }
 
-impl Shown {
+impl Reporter {
     fn new(json: bool) -> Self {
         Self {
             json,
@@ -109,8 +108,8 @@ impl Shown {
     fn show(&mut self, progress: &Published) -> Result<(), Failure> {
         if let (false, false, Some(server)) = (self.ready, progress.behind, &progress.server) {
             self.ready = true;
-            self.say("ready", server, progress)?;
-            control::ready::notify().context("telling that it publishes")?;
+            self.print("ready", server, progress)?;
+            control::ready::notify().context("notifying the service manager")?;
         }
         if progress.waiting != self.waiting {
             self.waiting.clone_from(&progress.waiting);
@@ -118,18 +117,18 @@ impl Shown {
                 tracing::warn!("waiting: {waiting}");
             }
         }
-        if self.at.elapsed() >= SHOWN && io::stderr().is_terminal() {
+        if self.at.elapsed() >= REFRESH && io::stderr().is_terminal() {
             self.at = Instant::now();
             eprint!("\r\x1b[K{}", line(progress));
         }
         Ok(())
     }
 
-    fn say(&self, what: &str, server: &str, progress: &Published) -> Result<(), Failure> {
+    fn print(&self, what: &str, server: &str, progress: &Published) -> Result<(), Failure> {
         if self.json {
             return exit::print(&format!(
                 "{}\n",
-                json!({ what: Said::Publish(progress.clone()).object() })
+                json!({ what: PartProgress::Publish(progress.clone()).object() })
             ));
         }
         exit::print(&format!("{what}  server {server}  {}\n", line(progress)))
@@ -142,7 +141,7 @@ impl Shown {
         if self.json {
             return exit::print(&format!(
                 "{}\n",
-                json!({ "ended": Said::Publish(progress.clone()).object() })
+                json!({ "ended": PartProgress::Publish(progress.clone()).object() })
             ));
         }
         exit::print(&format!("{}\n", line(progress)))

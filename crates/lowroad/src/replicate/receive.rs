@@ -1,40 +1,39 @@
 //! `lowroad replicate receive`: a copy of a log that another machine ships, until a signal.
-#![expect(clippy::print_stderr, reason = "the line that says how far it is")]
+#![expect(clippy::print_stderr, reason = "the progress line")]
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use clap::Args;
-use control::shutdown::Shutdown;
-use control::units::Size;
+use process::shutdown::Shutdown;
 use replicate::service::keep::Keep;
 use replicate::service::receive::{Received, Settings, behind};
-use replicate::service::{Progress as Said, STEP, publish};
+use replicate::service::{Progress as PartProgress, STEP, publish};
 use serde_json::{Value, json};
+use units::Size;
 
 use super::nats;
-use crate::exit::{self, Failure};
+use crate::exit::{self, Failure, OrFail as _};
 
-/// How often what has changed is said.
-const SHOWN: Duration = Duration::from_secs(1);
+/// Interval between status reports.
+const REFRESH: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(super) struct Receive {
-    /// Who ships it: tcp://HOST:PORT, which `lowroad replicate serve` listens on, or
-    /// nats://HOST:PORT/STREAM, which `lowroad replicate publish` publishes to
+    /// Source of the log: tcp://HOST:PORT of `lowroad replicate serve`, or nats://HOST:PORT/STREAM of
+    /// `lowroad replicate publish`
     #[arg(value_name = "URL")]
     from: String,
-    /// The folder of the copy, made if there is none; one that is there goes on
+    /// Folder of the copy, created if necessary; an existing copy is continued
     #[arg(long, value_name = "LOG")]
     to: PathBuf,
-    /// Replace a copy that cannot go on: because what comes next was compacted away at the source, or
-    /// because it is a copy of another log
+    /// Replace a copy that cannot be continued, because the source has compacted the next records or the
+    /// copy is of another log
     #[arg(long)]
     fresh: bool,
-    /// Keep the copy to about this size, as in 10GiB: its older part is folded meanwhile, and epochs before the newest
-    /// half of SIZE are forgotten [default: the copy grows]
+    /// Keep the copy at about this size, as in 10GiB: epochs older than the newest half of SIZE are folded
+    /// into one [default: the copy grows]
     #[arg(long, value_name = "SIZE")]
     keep: Option<Size>,
     #[command(flatten)]
@@ -45,13 +44,13 @@ pub(super) struct Receive {
 
 #[derive(Clone, Debug, Args)]
 struct Tls {
-    /// This replica's certificate (PEM)
+    /// Certificate of this replica (PEM)
     #[arg(long, value_name = "FILE")]
     cert: Option<PathBuf>,
-    /// The certificate's key (PEM), readable by its owner only
+    /// Key of the certificate (PEM), readable by its owner only
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// The authority that the server's certificate has to be from (PEM)
+    /// Accept a server's certificate of this authority (PEM)
     #[arg(long, value_name = "FILE")]
     server_ca: Option<PathBuf>,
 }
@@ -60,17 +59,17 @@ impl Receive {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
         let settings = self.settings();
-        settings.check().map_err(super::failure)?;
-        let mut receiving = settings.start().map_err(super::failure)?;
+        settings.check()?;
+        let mut receiving = settings.start()?;
         let keep = settings.keep.map(|bytes| Keep::begin(&self.to, bytes));
-        let keep = keep.transpose().map_err(super::failure)?;
-        let mut shown = Shown::default();
+        let keep = keep.transpose()?;
+        let mut reporter = Reporter::default();
         while !shutdown.requested() {
-            let received = receiving.step(STEP).map_err(super::failure)?;
-            shown.show(self, &received, json)?;
+            let received = receiving.step(STEP)?;
+            reporter.show(self, &received, json)?;
         }
         drop(keep);
-        let received = receiving.finish().map_err(super::failure)?;
+        let received = receiving.finish()?;
         if io::stderr().is_terminal() {
             eprint!("\r\x1b[K");
         }
@@ -101,28 +100,33 @@ impl Receive {
     }
 }
 
-/// What was said last, and when.
+/// Prints state changes; has the last printed state.
 #[derive(Default)]
-struct Shown {
+struct Reporter {
     ready: bool,
     trouble: Option<String>,
     object: Value,
     at: Option<Instant>,
 }
 
-impl Shown {
-    fn show(&mut self, asked: &Receive, received: &Received, json: bool) -> Result<(), Failure> {
+impl Reporter {
+    fn show(
+        &mut self,
+        arguments: &Receive,
+        received: &Received,
+        json: bool,
+    ) -> Result<(), Failure> {
         if received.connected() && !self.ready {
             self.ready = true;
-            announce(asked, received, json)?;
+            announce(arguments, received, json)?;
         }
         if self.trouble.as_deref() != received.trouble() {
             self.trouble = received.trouble().map(str::to_owned);
             if let Some(trouble) = &self.trouble {
-                eprintln!("\r\x1b[K{}: {trouble}; trying again", asked.from);
+                eprintln!("\r\x1b[K{}: {trouble}; trying again", arguments.from);
             }
         }
-        if self.at.is_some_and(|at| at.elapsed() < SHOWN) {
+        if self.at.is_some_and(|at| at.elapsed() < REFRESH) {
             return Ok(());
         }
         self.at = Some(Instant::now());
@@ -139,19 +143,23 @@ impl Shown {
     }
 }
 
-fn announce(asked: &Receive, received: &Received, json: bool) -> Result<(), Failure> {
+fn announce(arguments: &Receive, received: &Received, json: bool) -> Result<(), Failure> {
     if json {
         exit::print(&format!("{}\n", json!({ "ready": object(received) })))?;
     } else {
-        let (from, to, number) = (&asked.from, asked.to.display(), received.reached().0);
+        let (from, to, number) = (
+            &arguments.from,
+            arguments.to.display(),
+            received.reached().0,
+        );
         exit::print(&format!("ready  from {from}  log {to}  record {number}\n"))?;
     }
-    control::ready::notify().context("telling that it receives")?;
+    control::ready::notify().context("notifying the service manager")?;
     Ok(())
 }
 
 fn object(received: &Received) -> Value {
-    Said::Receive(received.clone()).object()
+    PartProgress::Receive(received.clone()).object()
 }
 
 fn line(received: &Received) -> String {

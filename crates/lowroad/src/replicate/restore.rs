@@ -3,25 +3,23 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use replicate::log;
-use replicate::restore::{self, Error, Options, Restored};
+use replicate::restore::{self, Options, Restored};
 use serde_json::json;
 
-use super::of_log;
 use crate::exit::{self, Failure};
 
 #[derive(Debug, Args)]
 pub(super) struct Restore {
-    /// The folder of the log
+    /// Folder of the log
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// The directory to make the tree in: new, or empty
+    /// Restore to this directory, which is new or empty
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// As of this epoch; the last one if none is named
+    /// Restore this epoch [default: the last one]
     #[arg(long, value_name = "NUMBER")]
     epoch: Option<u64>,
-    /// Also make device nodes, set-user-ID and set-group-ID bits, and extended attributes other than
+    /// Also restore device nodes, set-user-ID and set-group-ID bits, and extended attributes other than
     /// `user.`
     #[arg(long)]
     privileged: bool,
@@ -33,7 +31,7 @@ impl Restore {
             privileged: self.privileged,
         };
         let restored = restore::restore(&self.folder, self.epoch, &self.out, options);
-        let restored = restored.map_err(failure)?;
+        let restored = restored?;
         let text = if json {
             object(&restored)
         } else {
@@ -76,15 +74,4 @@ fn object(restored: &Restored) -> String {
         },
     })
     .to_string()
-}
-
-fn failure(error: Error) -> Failure {
-    match error {
-        Error::Log(log @ (log::Error::NoEpoch { .. } | log::Error::Damaged { .. })) => {
-            Failure::Input(log.to_string())
-        }
-        Error::Log(log) => of_log(log),
-        Error::Occupied(_) => Failure::Input(error.to_string()),
-        failed @ Error::Io { .. } => Failure::Failed(failed.into()),
-    }
 }

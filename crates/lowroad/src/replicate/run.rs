@@ -4,42 +4,41 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::Args;
 use control::ready;
-use control::shutdown::Shutdown;
+use process::shutdown::Shutdown;
 use replicate::service::{self, Config, PartStatus, Service, State, config};
 use serde_json::{Map, json};
 
 use super::status;
-use crate::exit::{self, Failure};
-use crate::interface::Interface;
+use crate::control_endpoint::ControlEndpoint;
+use crate::exit::{self, Failure, OrFail as _};
 
-/// How often the parts are looked at.
+/// Interval between checks of the parts.
 const TICK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
 pub(super) struct Run {
-    /// What to capture, to ship, to receive and to apply
+    /// Read the configuration from this file
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Where to answer questions, in place of what the file says
+    /// Control socket [default: the configuration file's]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Validate the file and what it names, and exit
+    /// Validate the file and the files that it names, and exit
     #[arg(long)]
     check: bool,
 }
 
 impl Run {
     pub(super) fn run(self, json: bool) -> Result<(), Failure> {
-        let mut config =
-            config::load(&self.config).map_err(|error| Failure::Input(error.to_string()))?;
+        let mut config = config::load(&self.config)?;
         if self.check {
             return exit::print(&format!("{}: correct\n", self.config.display()));
         }
         config.control = self.control.unwrap_or(config.control);
-        service::check(&config).map_err(super::failure)?;
+        service::check(&config)?;
         serve(config, json)
     }
 }
@@ -48,14 +47,15 @@ fn serve(config: Config, json: bool) -> Result<(), Failure> {
     // Before the first thread: those that come later leave the signals to it.
     let shutdown = Shutdown::install().context("signals")?;
     let (control, http) = (config.control.clone(), config.http.clone());
-    let service = Arc::new(Service::start(config).map_err(super::failure)?);
+    let service = Arc::new(Service::start(config)?);
     let handle = service::handle;
-    let interface = Interface::start(&service, &control, http.as_ref(), handle, Service::metrics)?;
+    let endpoint =
+        ControlEndpoint::start(&service, &control, http.as_ref(), handle, Service::metrics)?;
     let mut ready = false;
     while !shutdown.wait(TICK) && !service.over() {
         if !ready && service.begun() {
             ready = true;
-            announce(&service, &control, &interface, json)?;
+            announce(&service, &control, &endpoint, json)?;
         }
     }
     if let Err(error) = ready::stopping() {
@@ -63,7 +63,7 @@ fn serve(config: Config, json: bool) -> Result<(), Failure> {
     }
     // Whoever asks meanwhile is told how far the end is.
     service.stop();
-    drop(interface);
+    drop(endpoint);
     let status = service.status();
     let object = serde_json::to_value(&status).context("the status")?;
     match json {
@@ -77,7 +77,7 @@ fn serve(config: Config, json: bool) -> Result<(), Failure> {
 fn announce(
     service: &Service,
     control: &Path,
-    interface: &Interface,
+    endpoint: &ControlEndpoint,
     json: bool,
 ) -> Result<(), Failure> {
     let status = service.status();
@@ -89,7 +89,7 @@ fn announce(
             .count()
     };
     let (parts, running) = (status.parts.len(), count(State::Running));
-    let (control, http) = (control.display(), interface.address());
+    let (control, http) = (control.display(), endpoint.address());
     // What captures found that took their logs up.
     let compared: Vec<_> = status
         .parts
@@ -113,7 +113,7 @@ fn announce(
             exit::print(&status::rescanned(rescan, &format!("{name}  ")))?;
         }
     }
-    ready::notify().context("telling that it works")?;
+    ready::notify().context("notifying the service manager")?;
     Ok(())
 }
 

@@ -1,5 +1,5 @@
 //! `lowroad replicate serve`: a log to replicas over TCP, until a signal.
-#![expect(clippy::print_stderr, reason = "the line that says how far they are")]
+#![expect(clippy::print_stderr, reason = "the progress line")]
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
@@ -7,40 +7,39 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
-use control::shutdown::Shutdown;
+use process::shutdown::Shutdown;
 use replicate::service::serve::Settings;
-use replicate::service::{self, Progress as Said};
+use replicate::service::{self, Progress as PartProgress};
 use replicate::ship::tcp::{Error, Files, Limits, Status};
 use serde_json::{Value, json};
 
-use crate::exit::{self, Failure};
+use crate::exit::{self, Failure, OrFail as _};
 
-/// How often what has changed is said.
-const SHOWN: Duration = Duration::from_secs(1);
+/// Interval between status reports.
+const REFRESH: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(super) struct Serve {
-    /// The folder of the log
+    /// Folder of the log
     #[arg(value_name = "LOG")]
     log: PathBuf,
-    /// Where to wait for replicas; port 0 takes any
+    /// Listen at this address; port 0 chooses a port
     #[arg(long, value_name = "ADDR:PORT")]
     listen: SocketAddr,
-    /// The server's certificate (PEM)
+    /// Certificate of the server (PEM)
     #[arg(long, value_name = "FILE")]
     cert: PathBuf,
-    /// The certificate's key (PEM), readable by its owner only
+    /// Key of the certificate (PEM), readable by its owner only
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
-    /// The authority that replicas' certificates have to be from (PEM)
+    /// Accept replicas' certificates of this authority (PEM)
     #[arg(long, value_name = "FILE")]
     clients_ca: PathBuf,
-    /// How many replicas to take at once
+    /// Accept at most this many replicas at once
     #[arg(long, value_name = "NUMBER", default_value_t = Limits::default().replicas)]
     replicas: usize,
-    /// Send nothing before it is on the log's disk: a loss of power here leaves no replica ahead
+    /// Send records only once they are on the log's disk, so that no replica is ahead after a power loss
     #[arg(long)]
     synced: bool,
 }
@@ -51,15 +50,15 @@ impl Serve {
         let server = self.settings().start().map_err(|error| match error {
             // A name that was mistyped, most likely.
             service::Error::Tcp(Error::Log(error)) => Failure::Input(error.to_string()),
-            other => super::failure(other),
+            other => other.into(),
         })?;
         self.announce(server.address(), json)?;
-        let mut shown = Shown::new(server.address());
-        while !shutdown.wait(SHOWN) {
+        let mut reporter = Reporter::new(server.address());
+        while !shutdown.wait(REFRESH) {
             if let Some(error) = server.failed() {
-                return Err(super::of_tcp(error));
+                return Err(error.into());
             }
-            shown.show(&server.status(), json)?;
+            reporter.show(&server.status(), json)?;
         }
         let (address, status) = (server.address(), server.status());
         drop(server);
@@ -69,7 +68,7 @@ impl Serve {
         if json {
             return exit::print(&format!(
                 "{}\n",
-                json!({ "ended": Said::Serve(address, status).object() })
+                json!({ "ended": PartProgress::Serve(address, status).object() })
             ));
         }
         exit::print(&format!("{}\n", line(&status)))
@@ -97,19 +96,19 @@ impl Serve {
         } else {
             exit::print(&format!("ready  log {log}  listen {listen}\n"))?;
         }
-        control::ready::notify().context("telling that it serves")?;
+        control::ready::notify().context("notifying the service manager")?;
         Ok(())
     }
 }
 
-/// What was said last.
-struct Shown {
+/// Prints state changes; has the last printed state.
+struct Reporter {
     listen: SocketAddr,
     object: Value,
     replicas: BTreeMap<SocketAddr, String>,
 }
 
-impl Shown {
+impl Reporter {
     fn new(listen: SocketAddr) -> Self {
         Self {
             listen,
@@ -120,7 +119,7 @@ impl Shown {
 
     fn show(&mut self, status: &Status, json: bool) -> Result<(), Failure> {
         if json {
-            let object = Said::Serve(self.listen, status.clone()).object();
+            let object = PartProgress::Serve(self.listen, status.clone()).object();
             if object != self.object {
                 exit::print(&format!("{}\n", json!({ "status": object })))?;
                 self.object = object;

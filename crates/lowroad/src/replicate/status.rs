@@ -9,20 +9,18 @@ use replicate::service::config::CONTROL;
 use serde_json::Value;
 
 use crate::exit::{self, Failure};
-use crate::interface;
 
 #[derive(Debug, Args)]
-pub(super) struct Ask {
-    /// The control socket of the `run`
+pub(super) struct Status {
+    /// Control socket of the `run`
     #[arg(long, value_name = "PATH", default_value = CONTROL)]
     control: PathBuf,
 }
 
-impl Ask {
+impl Status {
     pub(super) fn run(self, json: bool) -> Result<(), Failure> {
-        let mut client = Client::connect(self.control).map_err(interface::failure)?;
-        let answer = client.call("status", Value::Null);
-        let answer = answer.map_err(interface::failure)?;
+        let mut client = Client::connect(self.control)?;
+        let answer = client.call("status", Value::Null)?;
         if json {
             return exit::print(&format!("{answer:#}\n"));
         }
@@ -72,9 +70,9 @@ pub(super) fn text(answer: &Value) -> String {
             );
         }
         if let Some(check) = part["counts"]["check"].as_object() {
-            let said = ["rounds", "differences", "mended", "undecided"]
+            let counts = ["rounds", "differences", "mended", "undecided"]
                 .map(|what| format!("  {what} {}", check.get(what).unwrap_or(&Value::Null)));
-            let _ = writeln!(text, "  check{}", said.concat());
+            let _ = writeln!(text, "  check{}", counts.concat());
         }
         let _ = write!(text, "{}", bounded(&part["counts"]["bounded"]));
         let _ = write!(text, "{}", open(&part["counts"]["open"]));

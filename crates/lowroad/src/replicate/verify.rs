@@ -1,88 +1,86 @@
 //! `lowroad replicate verify` and `lowroad replicate hash`: whether a folder is the tree that a log says.
-#![expect(clippy::print_stderr, reason = "the line that says how far it is")]
+#![expect(clippy::print_stderr, reason = "the progress line")]
 
 use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::{ArgGroup, Args};
-use control::shutdown::Shutdown;
-use control::units::Span;
-use replicate::log;
-use replicate::verify::{self, Difference, Error, Progress, Scope, Verdict, What};
+use process::shutdown::Shutdown;
+use replicate::verify::{self, Difference, Progress, Scope, Verdict, What};
 use serde_json::{Value, json};
+use units::Span;
 
-use super::of_log;
 use super::rebuild::{self, Sides};
-use crate::exit::{self, Failure};
+use crate::exit::{self, Failure, OrFail as _};
 
-/// How often the line on the terminal changes.
-const SHOWN: Duration = Duration::from_millis(500);
+/// Interval between changes of the progress line.
+const REFRESH: Duration = Duration::from_millis(500);
 /// Longer values are cut in the text; JSON has all of them.
-const LONGEST: usize = 200;
+const MAX_VALUE: usize = 200;
 
 #[derive(Debug, Args)]
 pub(super) struct Verify {
-    /// The folder of the log
+    /// Folder of the log
     #[arg(value_name = "LOG")]
     folder: PathBuf,
-    /// The folder to compare: a replica's tree, one that was restored, or the source
+    /// Compare this folder: a replica's tree, a restored tree, or the source
     #[arg(long, value_name = "DIR", required_unless_present = "rebuild")]
     against: Option<PathBuf>,
-    /// As of this epoch; the last one if none is named
+    /// Compare the tree of this epoch [default: the last one]
     #[arg(long, value_name = "NUMBER")]
     epoch: Option<u64>,
-    /// DIR is the source, and a capture follows it: look again, for so long at most, at what changes
+    /// Compare a source that a capture follows: retry files that change, for at most this long
     #[arg(long, value_name = "DURATION", conflicts_with_all = ["epoch", "rebuild"])]
     live: Option<Span>,
-    /// Make the tree from the log alone, as `restore` does, in a folder that is removed afterwards, and
-    /// compare that with the log, and with the folder of `--against` if one is named
+    /// Rebuild the tree from the log alone, as `restore` does, in a folder that is removed afterwards, and
+    /// compare it with the log, and with the folder of `--against` if there is one
     #[arg(long)]
     rebuild: bool,
-    /// Where the tree is made; beside the log if nowhere is named
+    /// Rebuild the tree in this folder [default: beside the log]
     #[arg(long = "in", value_name = "DIR", requires = "rebuild")]
     within: Option<PathBuf>,
     #[command(flatten)]
-    scope: Compared,
+    scope: ScopeArguments,
 }
 
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true)))]
 pub(super) struct Hash {
-    /// The folder of a log
+    /// Hash the tree in this log
     #[arg(long, value_name = "DIR", group = "what")]
     log: Option<PathBuf>,
-    /// The folder that has a tree
+    /// Hash the tree in this folder
     #[arg(long, value_name = "DIR", group = "what")]
     tree: Option<PathBuf>,
-    /// Leave out of the folder what this log was told to leave out of its tree
+    /// Leave out the paths that this log leaves out of its tree
     #[arg(long, value_name = "LOG", requires = "tree")]
     like: Option<PathBuf>,
-    /// The log's tree as of this epoch; the last one if none is named
+    /// Hash the log's tree of this epoch [default: the last one]
     #[arg(long, value_name = "NUMBER", requires = "log")]
     epoch: Option<u64>,
     #[command(flatten)]
-    scope: Compared,
+    scope: ScopeArguments,
 }
 
 #[derive(Clone, Copy, Debug, Args)]
-struct Compared {
-    /// Leave owners and groups out: only root can give files away
+struct ScopeArguments {
+    /// Ignore owners and groups, which only root can change
     #[arg(long)]
     no_owners: bool,
-    /// Also what `restore --privileged` makes: device nodes, set-user-ID and set-group-ID bits, and
+    /// Include what `restore --privileged` restores: device nodes, set-user-ID and set-group-ID bits, and
     /// extended attributes other than `user.`
     #[arg(long)]
     privileged: bool,
 }
 
-impl From<Compared> for Scope {
-    fn from(asked: Compared) -> Self {
+impl From<ScopeArguments> for Scope {
+    fn from(arguments: ScopeArguments) -> Self {
         Self {
-            owners: !asked.no_owners,
-            privileged: asked.privileged,
+            owners: !arguments.no_owners,
+            privileged: arguments.privileged,
         }
     }
 }
@@ -93,14 +91,14 @@ impl Verify {
         let mut line = Line::new(&shutdown);
         let (log, scope) = (&self.folder, self.scope.into());
         if self.rebuild {
-            let asked = rebuild::Asked {
+            let rebuild = rebuild::Rebuild {
                 log,
                 epoch: self.epoch,
                 within: self.within.as_deref(),
                 against: self.against.as_deref(),
                 scope,
             };
-            return asked.run(&mut line, json);
+            return rebuild.run(&mut line, json);
         }
         let Some(against) = &self.against else {
             return Err(Failure::Input("name --against or --rebuild".to_owned()));
@@ -111,7 +109,7 @@ impl Verify {
             None => verify::verify(log, self.epoch, against, scope, &mut watch),
         };
         line.clear();
-        let verdict = verdict.map_err(failure)?;
+        let verdict = verdict?;
         if json {
             exit::print(&format!("{}\n", object(&verdict, Sides::LOG)))?;
         } else {
@@ -128,29 +126,29 @@ impl Hash {
         let scope = self.scope.into();
         let mut watch = |progress: &Progress| line.show("", progress);
         let like = self.like.as_deref().map(verify::patterns).transpose();
-        let patterns = like.map_err(failure)?.unwrap_or_default();
+        let patterns = like?.unwrap_or_default();
         let summary = match (&self.log, &self.tree) {
             (Some(log), _) => verify::hash_log(log, self.epoch, scope, &mut watch),
             (None, Some(tree)) => verify::hash_folder(tree, &patterns, scope, &mut watch),
             (None, None) => return Err(Failure::Input("name --log or --tree".to_owned())),
         };
         line.clear();
-        let summary = summary.map_err(failure)?;
+        let summary = summary?;
         let hash = summary.hash.to_string();
         if !json {
             return exit::print(&format!("{hash}\n"));
         }
-        let said = json!({
+        let value = json!({
             "hash": hash, "epoch": summary.epoch, "names": summary.names, "bytes": summary.bytes,
         });
-        exit::print(&format!("{said}\n"))
+        exit::print(&format!("{value}\n"))
     }
 }
 
 /// The line on a terminal, and the request to end.
 pub(super) struct Line<'a> {
     shutdown: &'a Shutdown,
-    shown: Instant,
+    refreshed: Instant,
     terminal: bool,
 }
 
@@ -158,15 +156,15 @@ impl<'a> Line<'a> {
     fn new(shutdown: &'a Shutdown) -> Self {
         Self {
             shutdown,
-            shown: Instant::now(),
+            refreshed: Instant::now(),
             terminal: io::stderr().is_terminal(),
         }
     }
 
     /// `doing` comes before the counts.
     pub(super) fn show(&mut self, doing: &str, progress: &Progress) -> ControlFlow<()> {
-        if self.terminal && self.shown.elapsed() >= SHOWN {
-            self.shown = Instant::now();
+        if self.terminal && self.refreshed.elapsed() >= REFRESH {
+            self.refreshed = Instant::now();
             let Progress {
                 names,
                 bytes,
@@ -254,7 +252,7 @@ pub(super) fn text(verdict: &Verdict, sides: Sides) -> String {
 }
 
 fn detail(one: &Difference, Sides(here, there): Sides) -> String {
-    let cut = |text: &str| match text.char_indices().nth(LONGEST) {
+    let cut = |text: &str| match text.char_indices().nth(MAX_VALUE) {
         Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
         None => text.to_owned(),
     };
@@ -309,21 +307,4 @@ pub(super) fn object(verdict: &Verdict, Sides(here, there): Sides) -> Value {
         "listed": differences,
         "listed_undecided": undecided,
     })
-}
-
-pub(super) fn failure(error: Error) -> Failure {
-    match error {
-        Error::Log(log @ (log::Error::NoEpoch { .. } | log::Error::Damaged { .. })) => {
-            Failure::Input(log.to_string())
-        }
-        Error::Log(log) => of_log(log),
-        Error::Io { .. }
-        | Error::Patterns(_)
-        | Error::Nothing
-        | Error::Room { .. }
-        | Error::Inside { .. } => Failure::Input(error.to_string()),
-        failed @ (Error::Make { .. } | Error::Undecided { .. } | Error::Ended) => {
-            Failure::Failed(failed.into())
-        }
-    }
 }

@@ -1,13 +1,13 @@
-//! `lowroad router build`: a table image from what people have, and what became of each line of it.
+//! `lowroad router build`: makes a table image of routes and rules, and reports on each line.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
 
-use super::given::{Made, failure};
 use super::inputs::Inputs;
 use super::report;
+use super::table_source::TableOptions;
 use crate::exit::{self, Failure};
 
 #[derive(Debug, Args)]
@@ -15,8 +15,8 @@ pub(super) struct Build {
     #[command(flatten)]
     inputs: Inputs,
     #[command(flatten)]
-    made: Made,
-    /// The table image to write; without it, only what was read is said
+    options: TableOptions,
+    /// Write the table image here; without it, only print the report
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -35,9 +35,9 @@ impl Build {
         if let Some((name, rules)) = &read.rules {
             text += &report::rules_text(name, rules);
         }
-        let image = self.made.image(read)?;
+        let image = self.options.image(read)?;
         if let Some(out) = &self.out {
-            let bytes = image.save(out).map_err(failure)?;
+            let bytes = image.save(out)?;
             account["image"] = json!({"file": out, "bytes": bytes});
             text += &format!("{}: {bytes} bytes\n", out.display());
         }

@@ -1,9 +1,9 @@
-//! `lowroad router devices`: where kernels can run here, and what is missing for others.
+//! `lowroad router devices`: the devices that can run kernels, and what is missing for others.
 
-use gpu::Listed;
+use gpu::DeviceInfo;
 use serde_json::{Value, json};
 
-use super::process::told::mib;
+use super::format::mib;
 use crate::exit::{self, Failure};
 
 pub(super) fn run(json: bool) -> Result<(), Failure> {
@@ -32,12 +32,12 @@ pub(super) fn run(json: bool) -> Result<(), Failure> {
     exit::print(&lines.collect::<String>())
 }
 
-fn line(device: &Listed) -> String {
+fn line(device: &DeviceInfo) -> String {
     let memory = mib(usize::try_from(device.memory).unwrap_or(usize::MAX));
     format!("{device}  {memory}  {}\n", device.driver)
 }
 
-fn listed(device: &Listed) -> Value {
+fn listed(device: &DeviceInfo) -> Value {
     json!({
         "name": device.name(),
         "model": device.model,

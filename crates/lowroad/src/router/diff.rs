@@ -1,4 +1,4 @@
-//! `lowroad router diff`: whether all engines agree with a naive one, or what differs between two images.
+//! `lowroad router diff`: compares engines with a naive one, or two table images.
 
 use std::path::PathBuf;
 
@@ -7,49 +7,49 @@ use clap::Args;
 use lpm::Layout4;
 use router::check::{self, Checked, Keys};
 use router::engine::{Contents, Engine as _, Function};
-use router::gpu::Copy;
+use router::gpu::{Copy, Gpu};
 use router::image::{self, Change, Changes, Image};
 use serde_json::{Value, json};
 
-use super::given::{Given, failure};
-use super::process::subject::{self, Device};
-use crate::exit::{self, Failure};
+use super::device::{self, Device};
+use super::table_source::TableSource;
+use crate::exit::{self, Failure, OrFail as _};
 
 #[derive(Debug, Args)]
 pub(super) struct Diff {
-    /// A table image; without it, what --rib and --rules name
+    /// Table image, in place of --rib and --rules
     image: Option<PathBuf>,
     #[command(flatten)]
-    given: Given,
-    /// A second image: say what it has that the first has not, and the other way round
+    source: TableSource,
+    /// Second image: list the differences from the first one
     #[arg(requires = "image")]
     new: Option<PathBuf>,
-    /// Five-tuples that rules are checked with [default: what takes about a second]
+    /// Check rules with N five-tuples [default: about a second of them]
     #[arg(long, value_name = "N", conflicts_with = "new", value_parser = clap::value_parser!(u32).range(1..))]
     keys: Option<u32>,
     #[command(flatten)]
     device: Device,
-    /// Of what is random
+    /// Random seed
     #[arg(long, default_value = "1", conflicts_with = "new")]
     seed: u64,
 }
 
 impl Diff {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
-        let image = self.given.image(self.image.as_deref())?;
+        let image = self.source.image(self.image.as_deref())?;
         if let Some(new) = &self.new {
-            let new = Image::open(new).map_err(failure)?;
-            return told_apart(&image::changes(&image, &new), json);
+            let new = Image::open(new)?;
+            return print_changes(&image::changes(&image, &new), json);
         }
         let device = self.device.device.as_deref();
         let device = device.map(|name| (name, layout4(&image), contents(&image)));
         let mut checked = Vec::new();
         if let Some(tables) = image.tables {
-            checked.extend(check::tables(tables, self.seed).map_err(failure)?.1);
+            checked.extend(check::tables(tables, self.seed)?.1);
         }
         if let Some(rules) = &image.rules {
             let found = check::rule_set(rules, self.keys(), self.seed);
-            checked.extend(found.map_err(|error| anyhow!(error))?);
+            checked.extend(found.or_fail()?);
         }
         if let Some((name, layout4, contents)) = device {
             checked.extend(self.on_device(name, layout4, &contents)?);
@@ -73,7 +73,7 @@ impl Diff {
             .map_or(Keys::Usual, |keys| Keys::Exactly(keys as usize))
     }
 
-    /// What the device decides, by each function that there are tables for.
+    /// Checks the device with each function that there are tables for.
     fn on_device(
         &self,
         name: &str,
@@ -87,15 +87,18 @@ impl Diff {
         }
         let routed = !contents.v4.is_empty() || !contents.v6.is_empty();
         let filtered = !contents.rules.v4.is_empty() || !contents.rules.v6.is_empty();
-        let gpu = subject::on_device(contents.clone(), None, &options)?;
+        let gpu = Gpu::setup(contents.clone(), &options).map_err(device::failure)?;
+        for warning in gpu.warnings() {
+            tracing::warn!("{warning}");
+        }
         let mut checked = Vec::new();
         for function in Function::ALL {
             if function.routes() && !routed || function.filters() && !filtered {
                 continue;
             }
-            let mut processor = gpu.processor(function).map_err(|error| anyhow!(error))?;
+            let mut processor = gpu.processor(function).or_fail()?;
             let found = check::processor(&mut processor, name, contents, self.keys(), self.seed);
-            checked.extend(found.map_err(|error| anyhow!(error))?);
+            checked.extend(found.or_fail()?);
         }
         Ok(checked)
     }
@@ -145,7 +148,7 @@ fn engine_json(checked: &Checked) -> Value {
     })
 }
 
-fn told_apart(changes: &Changes, json: bool) -> Result<(), Failure> {
+fn print_changes(changes: &Changes, json: bool) -> Result<(), Failure> {
     if json {
         let list = |changes: &[Change]| -> Vec<Value> {
             let change = |change: &Change| json!({"what": change.what, "before": change.before, "after": change.after});

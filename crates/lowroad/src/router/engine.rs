@@ -1,33 +1,27 @@
-//! Which engine looks up: arguments, named explicitly.
-
-use std::path::Path;
+//! The arguments that choose an engine of CPUs.
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use datapath::Missing;
 use lpm::{Layout4, Layout6, Simd};
-use router::cpu::{Options, Tables};
-use router::engine::{Contents, Engine};
-use router::image::Stored;
+use router::cpu::Options;
 
-use super::given::failure;
-use super::inputs::{Inputs, Read};
 use crate::exit::Failure;
 
 #[derive(Clone, Copy, Debug, Args)]
-pub(super) struct Choice {
-    /// How wide entries of the IPv4 table are
+pub(super) struct CpuEngine {
+    /// Width of an entry of the IPv4 table
     #[arg(long, value_parser = layout4(), default_value = "mixed", value_name = "LAYOUT")]
     engine_lpm4: Layout4,
-    /// How the entries of the IPv6 table are found [default: paged]
+    /// Arrangement of the IPv6 table [default: paged]
     #[arg(long, value_parser = layout6(), value_name = "LAYOUT")]
     engine_lpm6: Option<Layout6>,
-    /// The instructions that look up [default: avx2]
+    /// Look up with these instructions [default: avx2]
     #[arg(long, value_parser = simd(), value_name = "NAME")]
     simd: Option<Simd>,
 }
 
-impl Choice {
+impl CpuEngine {
     pub(super) fn options(&self) -> Options {
         Options {
             layout4: self.engine_lpm4,
@@ -49,37 +43,14 @@ impl Choice {
         self.simd.unwrap_or(Simd::Avx2)
     }
 
-    /// Whether it says what only CPUs have a choice of.
-    pub(super) fn is_of_cpus(&self) -> bool {
+    /// Whether there are arguments that do not apply to a device.
+    pub(super) fn has_cpu_arguments(&self) -> bool {
         self.engine_lpm6.is_some() || self.simd.is_some()
-    }
-
-    /// As in `mixed paged avx2`.
-    pub(super) fn name(&self) -> String {
-        let (layout4, layout6) = (self.engine_lpm4.name(), self.layout6().name());
-        format!("{layout4} {layout6} {}", self.simd().name())
-    }
-
-    /// Tables of this kind, of an image's arrays where they are of its routes.
-    pub(super) fn tables(
-        &self,
-        contents: Contents,
-        image: Option<&Stored>,
-    ) -> Result<Tables, Failure> {
-        let tables = match image {
-            Some(image) => Tables::restore(image, contents, &self.options()),
-            None => Tables::setup(contents, &self.options()),
-        };
-        let tables = tables.map_err(refused)?;
-        for warning in tables.warnings() {
-            tracing::warn!("{warning}");
-        }
-        Ok(tables)
     }
 }
 
-/// Why there are no tables, in the words of the arguments.
-pub(super) fn refused(error: router::cpu::Error) -> Failure {
+/// Names the arguments that chose tables which could not be built.
+pub(super) fn failure(error: router::cpu::Error) -> Failure {
     use router::cpu::Error;
     match error {
         Error::Simd(simd) => {
@@ -92,12 +63,11 @@ pub(super) fn refused(error: router::cpu::Error) -> Failure {
             "--engine-lpm4 bytes holds 254 next hops, and the routes have more: use mixed or words"
                 .to_owned(),
         ),
-        Error::Image(error) => failure(error),
-        error => Failure::Failed(error.into()),
+        error => error.into(),
     }
 }
 
-/// Reads the name of a layout of the IPv4 table.
+/// Parses the name of a layout of the IPv4 table.
 pub(super) fn layout4() -> impl TypedValueParser<Value = Layout4> {
     named(Layout4::ALL, Layout4::name, |layout| match layout {
         Layout4::Bytes => "One byte: at most 254 next hops",
@@ -108,88 +78,28 @@ pub(super) fn layout4() -> impl TypedValueParser<Value = Layout4> {
 
 fn layout6() -> impl TypedValueParser<Value = Layout6> {
     named(Layout6::ALL, Layout6::name, |layout| match layout {
-        Layout6::Paged => "By pages",
-        Layout6::Flat => "In one array of 2 GiB of address space",
+        Layout6::Paged => "Pages",
+        Layout6::Flat => "One array of 2 GiB of address space",
     })
 }
 
 fn simd() -> impl TypedValueParser<Value = Simd> {
     named(Simd::ALL, Simd::name, |simd| match simd {
-        Simd::Portable => "What every machine has",
-        Simd::Avx2 => "With BMI1 and BMI2",
-        Simd::Avx512 => "F, BW, DQ and VL, and what avx2 has",
+        Simd::Portable => "Instructions that every machine has",
+        Simd::Avx2 => "AVX2, with BMI1 and BMI2",
+        Simd::Avx512 => "AVX-512 F, BW, DQ and VL, and those of avx2",
     })
 }
 
-/// Reads one of these by its name; help says what each is.
+/// Parses one of these by its name; help describes each.
 pub(super) fn named<T: Copy + Send + Sync + 'static, const N: usize>(
     all: [T; N],
     name: impl Fn(T) -> &'static str + Clone + Send + Sync + 'static,
     help: impl Fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T> {
     let values = all.map(|one| PossibleValue::new(name(one)).help(help(one)));
-    PossibleValuesParser::new(values).try_map(move |said| {
-        let one = all.into_iter().find(|one| name(*one) == said);
+    PossibleValuesParser::new(values).try_map(move |value| {
+        let one = all.into_iter().find(|one| name(*one) == value);
         one.ok_or("no such name")
     })
-}
-
-/// What tables are made of: an image's contents, or what is read from files.
-#[derive(Debug)]
-pub(super) struct Made {
-    pub(super) contents: Contents,
-    /// The image that the contents are of.
-    pub(super) image: Option<Stored>,
-    pub(super) routes: bool,
-    pub(super) rules: bool,
-}
-
-impl Made {
-    pub(super) fn of(image: Option<&Path>, inputs: &Inputs) -> Result<Self, Failure> {
-        let Some(file) = image else {
-            return Self::read(inputs.read()?);
-        };
-        if !inputs.are_none() {
-            return Err(Failure::Input(format!(
-                "{}: a table image takes the place of --rib and --rules: name one or the other",
-                file.display()
-            )));
-        }
-        let image = Stored::open(file).map_err(failure)?;
-        let mut contents = Contents::default();
-        if let Some(routes) = image.routes().map_err(failure)? {
-            (contents.v4, contents.v6) = (routes.v4, routes.v6);
-        }
-        contents.rules = image.rules().map_err(failure)?.unwrap_or_default();
-        Ok(Self {
-            contents,
-            routes: image.has_routes(),
-            rules: image.has_rules(),
-            image: Some(image),
-        })
-    }
-
-    fn read(read: Read) -> Result<Self, Failure> {
-        let mut made = Self {
-            contents: Contents::default(),
-            image: None,
-            routes: read.routes.is_some(),
-            rules: read.rules.is_some(),
-        };
-        if let Some((_, imported)) = &read.routes {
-            let routes = &imported.routes;
-            made.contents.v4 = routes
-                .numbered4()
-                .map_err(|error| Failure::Input(error.to_string()))?
-                .rib;
-            made.contents.v6 = routes
-                .numbered6()
-                .map_err(|error| Failure::Input(error.to_string()))?
-                .rib;
-        }
-        if let Some((_, rules)) = read.rules {
-            made.contents.rules = rules;
-        }
-        Ok(made)
-    }
 }

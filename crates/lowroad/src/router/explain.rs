@@ -1,4 +1,4 @@
-//! `lowroad router explain`: what becomes of a packet, and why.
+//! `lowroad router explain`: how a packet is handled, and why.
 
 use std::path::Path;
 
@@ -9,17 +9,17 @@ use router::explain::{self, Explanation, Filtered, Packet, RouteFound, RuleShown
 use router::image::Image;
 use serde_json::{Value, json};
 
-use super::given::{Given, failure};
-use crate::exit::{self, Failure};
+use super::table_source::TableSource;
+use crate::exit::{self, Failure, OrFail as _};
 
 #[derive(Debug, Args)]
 pub(super) struct Explain {
-    /// A table image, unless --rib or --rules are given, and the packet:
+    /// Table image, unless --rib or --rules are given, and packet:
     /// '10.0.0.1:5000 -> 192.0.2.7:80/udp', '[2001:db8::1]:5000 -> [2001:db8::2]:80/tcp'
     #[arg(value_names = ["IMAGE", "PACKET"], num_args = 1..=2, required = true)]
     words: Vec<String>,
     #[command(flatten)]
-    given: Given,
+    source: TableSource,
 }
 
 impl Explain {
@@ -30,7 +30,7 @@ impl Explain {
             _ => return Err(Failure::Input("name an image and a packet".to_owned())),
         };
         let packet: Packet = packet.parse().map_err(Failure::Input)?;
-        let image = self.given.image(file)?;
+        let image = self.source.image(file)?;
         let explanation = explain::explain(&image, &packet);
         let engines = engines(image, &packet)?;
         exit::print(&if json {
@@ -48,7 +48,7 @@ impl Explain {
     }
 }
 
-/// What every engine says of the packet.
+/// The answer of every engine.
 fn engines(image: Image, packet: &Packet) -> Result<Vec<Checked>, Failure> {
     let mut engines = Vec::new();
     if let Some(tables) = image.tables {
@@ -56,11 +56,11 @@ fn engines(image: Image, packet: &Packet) -> Result<Vec<Checked>, Failure> {
             Packet::V4(key) => (vec![key.destination()], Vec::new()),
             Packet::V6(key) => (Vec::new(), vec![key.destination()]),
         };
-        let checked = check::addresses(tables, v4, v6).map_err(failure)?.1;
+        let checked = check::addresses(tables, v4, v6)?.1;
         engines.extend(checked.into_iter().filter(|engine| engine.keys > 0));
     }
     if let Some(rules) = &image.rules {
-        engines.extend(check::packet(rules, packet).map_err(|error| anyhow!(error))?);
+        engines.extend(check::packet(rules, packet).or_fail()?);
     }
     Ok(engines)
 }
@@ -114,13 +114,13 @@ fn filter_text(filter: &Filtered) -> String {
     };
     let mut text = format!("  rule    {}  {}: {}\n", rule.rule, rule.place, rule.text);
     for later in &filter.also {
-        let said = if later.shadowed {
+        let relation = if later.shadowed {
             "never comes first, as this rule covers it"
         } else {
             "would match as well"
         };
         let (rule, place) = (&later.rule, &later.place);
-        text += &format!("    {said}: {rule}  {place}: {}\n", later.text);
+        text += &format!("    {relation}: {rule}  {place}: {}\n", later.text);
     }
     text
 }

@@ -13,7 +13,6 @@ use router::generate::{self, Traffic};
 use router::image::Image;
 use router::traffic::Pattern;
 
-use super::given::failure;
 use crate::exit::Failure;
 
 /// Ethernet.
@@ -25,20 +24,20 @@ const APART_NS: i64 = 1000;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// Prefixes, as long and as often within each other as those of the Internet
+    /// Generate prefixes with the lengths and nesting of those of the Internet
     Prefixes(Prefixes),
-    /// Rules as firewalls have them, by Rovniagin and Wool's distribution of fields, as CSV
+    /// Generate rules as of firewalls, by Rovniagin and Wool's distribution of fields, as CSV
     Rules(Rules),
-    /// UDP packets to the addresses of a table image
+    /// Generate UDP packets to the addresses of a table image
     Traffic(Packets),
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Prefixes {
-    /// IPv4 prefixes
+    /// Generate N IPv4 prefixes
     #[arg(long, value_name = "N", default_value = "901899", value_parser = clap::value_parser!(u32).range(..=4_000_000))]
     v4: u32,
-    /// IPv6 prefixes
+    /// Generate N IPv6 prefixes
     #[arg(long, value_name = "N", default_value = "160147", value_parser = clap::value_parser!(u32).range(..=4_000_000))]
     v6: u32,
     #[command(flatten)]
@@ -47,10 +46,10 @@ pub(super) struct Prefixes {
 
 #[derive(Debug, Args)]
 pub(super) struct Rules {
-    /// Rules of each family
+    /// Generate N rules of each family
     #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
     count: u32,
-    /// Rules of IPv6 as well
+    /// Generate IPv6 rules as well
     #[arg(long)]
     v6: bool,
     #[command(flatten)]
@@ -59,14 +58,15 @@ pub(super) struct Rules {
 
 #[derive(Debug, Args)]
 pub(super) struct Packets {
-    /// A table image
+    /// Table image
     image: PathBuf,
-    /// Which addresses, and in which order
+    /// Draw addresses in this way
     #[arg(long, value_enum, default_value = "per-prefix")]
     order: Order,
+    /// Generate N packets
     #[arg(long, value_name = "N", default_value = "1000000")]
     packets: u64,
-    /// Addresses of IPv6 instead of IPv4
+    /// Use IPv6 addresses instead of IPv4
     #[arg(long)]
     v6: bool,
     #[command(flatten)]
@@ -75,21 +75,23 @@ pub(super) struct Packets {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Order {
-    /// Each address that has a route as likely as any other; of IPv6 each /64
+    /// Each routed address (IPv6: each routed /64) with equal probability
     Uniform,
-    /// Each prefix as likely as any other
+    /// Each prefix with equal probability
     PerPrefix,
-    /// The n-th prefix 1/n times as often as the first
+    /// The n-th prefix with probability proportional to 1/n
     Zipf,
-    /// All addresses that have routes, or /64s, upwards in equal steps
+    /// Routed addresses, or /64s, in ascending order and equal steps
     Sequential,
 }
 
 #[derive(Debug, Args)]
 struct Out {
+    /// Random seed
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// A file; packets are a capture if its name ends in .pcap, else a line each [default: standard output]
+    /// Write to this file; packets are a capture if its name ends in .pcap, otherwise a line each [default:
+    /// standard output]
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -124,7 +126,7 @@ impl Verb {
 
 impl Packets {
     fn run(&self) -> Result<(), Failure> {
-        let image = Image::open(&self.image).map_err(failure)?;
+        let image = Image::open(&self.image)?;
         let pattern = match self.order {
             Order::Uniform => Pattern::Uniform,
             Order::PerPrefix => Pattern::PerPrefix,

@@ -1,10 +1,10 @@
-//! Which routes and rules a command is about: the arguments that name them, and reading them.
+//! The arguments that name routes and rules, and reading them.
 
+use std::fmt::Display;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use router::listing;
 use router::routes::{self, Imported, PeerChoice};
@@ -17,57 +17,55 @@ pub(super) struct Inputs {
     /// Routes: a file, packed or plain, - for standard input, or kernel for what `ip route` lists here
     #[arg(long, value_name = "FILE")]
     rib: Option<PathBuf>,
-    /// By default what the content looks like: mrt, pfx2as, ip-route, ip-route-json, bird, frr-json, plain
-    #[arg(long, value_name = "FORMAT", requires = "rib")]
+    #[arg(long, value_name = "FORMAT", requires = "rib", help = formats(routes::Format::ALL))]
     rib_format: Option<routes::Format>,
-    /// Of a dump of several peers, whose routes: an address or ASNUMBER [default: by shortest AS path]
+    /// Use this peer's routes of a dump with several: an address or ASNUMBER [default: by shortest AS path]
     #[arg(long, value_name = "PEER", requires = "rib", value_parser = peer)]
     peer: Option<PeerChoice>,
-    /// Of several routing tables, which, as the source names it [default: the usual ones]
+    /// Use this one of several routing tables, as the source names it [default: the usual ones]
     #[arg(long, value_name = "TABLE", requires = "rib")]
     table: Option<String>,
-    /// Put this many stand-ins for next hops that the source does not name
+    /// Use N placeholders for next hops that the source does not name
     #[arg(long, value_name = "N", requires = "rib", value_parser = clap::value_parser!(u16).range(1..=32767))]
     spread: Option<u16>,
     /// Rules: a file, packed or plain, - for standard input, or kernel for what `nft` lists here
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// By default what the content looks like: classbench, iptables, nft, csv, json
-    #[arg(long, value_name = "FORMAT", requires = "rules")]
+    #[arg(long, value_name = "FORMAT", requires = "rules", help = formats(rules::Format::ALL))]
     rules_format: Option<rules::Format>,
-    /// Only these tables of a firewall [default: all]
+    /// Use only these tables of a firewall [default: all]
     #[arg(long, value_name = "TABLE", requires = "rules", value_delimiter = ',')]
     rules_table: Vec<String>,
-    /// Which packets the rules are for
+    /// Use the rules for these packets
     #[arg(long, value_enum, default_value = "forward")]
     hook: Hook,
-    /// Leave to the kernel what rules cannot express, instead of refusing it
+    /// Leave packets of rules that cannot be expressed to the kernel, instead of refusing the rules
     #[arg(long, requires = "rules")]
     punt_unsupported: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Hook {
-    /// From one device to another
+    /// Forwarded packets
     Forward,
-    /// To this host
+    /// Packets to this host
     Input,
 }
 
-/// What was read, with the names it goes by.
+/// Routes and rules, with the names of their sources.
 #[derive(Debug)]
-pub(super) struct Read {
+pub(super) struct InputData {
     pub(super) routes: Option<(String, Imported)>,
     pub(super) rules: Option<(String, RuleSet)>,
 }
 
 impl Inputs {
-    pub(super) fn are_none(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.rib.is_none() && self.rules.is_none()
     }
 
-    pub(super) fn read(&self) -> Result<Read, Failure> {
-        if self.are_none() {
+    pub(super) fn read(&self) -> Result<InputData, Failure> {
+        if self.is_empty() {
             let what = "name routes by --rib FILE, rules by --rules FILE, or both";
             return Err(Failure::Input(what.to_owned()));
         }
@@ -77,7 +75,7 @@ impl Inputs {
         }
         let routes = self.rib.as_deref().map(|file| self.routes(file));
         let rules = self.rules.as_deref().map(|file| self.rule_set(file));
-        Ok(Read {
+        Ok(InputData {
             routes: routes.transpose()?,
             rules: rules.transpose()?,
         })
@@ -89,14 +87,14 @@ impl Inputs {
             peer: self.peer.unwrap_or_default(),
             table: self.table.clone(),
         };
-        let imported = match named(file) {
-            Named::Kernel => listing::routes(&options),
-            Named::Input => {
+        let imported = match source(file) {
+            Source::Kernel => listing::routes(&options),
+            Source::Input => {
                 routes::read("standard input", io::stdin(), &options).map_err(Into::into)
             }
-            Named::File => routes::open(file, &options).map_err(Into::into),
+            Source::File => routes::open(file, &options).map_err(Into::into),
         };
-        let mut imported = imported.map_err(failure)?;
+        let mut imported = imported?;
         if let Some(count) = self.spread {
             imported.routes.spread(count);
         }
@@ -112,14 +110,14 @@ impl Inputs {
             },
             tables: self.rules_table.clone(),
         };
-        let rules = match named(file) {
-            Named::Kernel => listing::rules(&options),
-            Named::Input => {
+        let rules = match source(file) {
+            Source::Kernel => listing::rules(&options),
+            Source::Input => {
                 rules::read("standard input", io::stdin(), &options).map_err(Into::into)
             }
-            Named::File => rules::open(file, &options).map_err(Into::into),
+            Source::File => rules::open(file, &options).map_err(Into::into),
         };
-        let rules = rules.map_err(failure)?;
+        let rules = rules?;
         let name = name(file);
         if !self.punt_unsupported {
             expressible(&name, &rules)?;
@@ -128,28 +126,20 @@ impl Inputs {
     }
 }
 
-/// What a file's name stands for.
-enum Named {
+/// The source that a file's name stands for.
+enum Source {
     Kernel,
     Input,
     File,
 }
 
-fn named(file: &Path) -> Named {
+fn source(file: &Path) -> Source {
     if file == Path::new(listing::NAME) {
-        Named::Kernel
+        Source::Kernel
     } else if file == Path::new("-") {
-        Named::Input
+        Source::Input
     } else {
-        Named::File
-    }
-}
-
-fn failure(error: listing::Error) -> Failure {
-    match error {
-        listing::Error::Missing(missing) => Failure::Missing(vec![("kernel".to_owned(), missing)]),
-        listing::Error::Failed { .. } => Failure::Failed(anyhow!(error)),
-        listing::Error::Input(error) => Failure::Input(error.to_string()),
+        Source::File
     }
 }
 
@@ -168,6 +158,11 @@ fn expressible(name: &str, rules: &RuleSet) -> Result<(), Failure> {
         first.place.within(name),
         first.what.trim_start_matches("left to the kernel for "),
     )))
+}
+
+fn formats<const N: usize>(all: [impl Display; N]) -> String {
+    let names = all.map(|format| format.to_string()).join(", ");
+    format!("Format: {names} [default: by content]")
 }
 
 fn name(file: &Path) -> String {

@@ -1,4 +1,4 @@
-//! `lowroad router inspect`: what is in a table image, and how much memory it takes.
+//! `lowroad router inspect`: the contents of a table image, and their memory.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -9,23 +9,22 @@ use router::image::{Image, SectionSize, Tables};
 use router::rules::RuleSet;
 use serde_json::{Value, json};
 
-use super::given::failure;
 use super::report;
 use crate::exit::{self, Failure};
 
-/// Next hops that are listed; all are in the JSON.
-const LISTED: usize = 20;
+/// The text lists at most this number of next hops; the JSON has all.
+const MAX_LISTED_HOPS: usize = 20;
 
 #[derive(Debug, Args)]
 pub(super) struct Inspect {
-    /// A table image
+    /// Table image
     image: PathBuf,
 }
 
 impl Inspect {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
-        let sections = Image::sections(&self.image).map_err(failure)?;
-        let image = Image::open(&self.image).map_err(failure)?;
+        let sections = Image::sections(&self.image)?;
+        let image = Image::open(&self.image)?;
         if json {
             return exit::print(&format!("{:#}\n", account(&sections, &image)));
         }
@@ -75,13 +74,13 @@ fn tables_text(tables: &Tables) -> String {
             continue;
         }
         text += &format!("\n{} next hops of {family}\n", hops.len());
-        for ((number, hop), uses) in (1..).zip(hops).zip(uses).take(LISTED) {
+        for ((number, hop), uses) in (1..).zip(hops).zip(uses).take(MAX_LISTED_HOPS) {
             text += &format!("  {number:>5}  {uses:>8} routes  {hop}\n");
         }
-        if hops.len() > LISTED {
+        if hops.len() > MAX_LISTED_HOPS {
             text += &format!(
                 "         and {} more: --json has all\n",
-                hops.len() - LISTED
+                hops.len() - MAX_LISTED_HOPS
             );
         }
     }

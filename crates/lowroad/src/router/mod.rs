@@ -1,28 +1,30 @@
 //! The verbs of `lowroad router`.
 
-mod ask;
+mod batching;
 mod bench;
 mod build;
+mod client;
 mod crossover;
+mod device;
 mod devices;
 mod diff;
 mod engine;
 mod explain;
+mod format;
 mod generate;
-mod given;
 mod inputs;
 mod inspect;
 mod process;
 mod report;
 mod run;
-mod together;
+mod table_source;
 
-use ask::{Question, Socket};
 use clap::{Args, Subcommand};
 
 use crate::exit::Failure;
+use client::{ControlSocket, Request};
 
-/// Longest-prefix match and firewall, from the tables you have
+/// Route and filter packets by the tables that you have
 #[derive(Debug, Args)]
 #[command(before_help = "Examples:
   ip -json route show table all | lowroad router build --rib - -o table.lrt
@@ -40,38 +42,38 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Make a table image of routes and rules, and say what became of each line
+    /// Make a table image of routes and rules, and report on each line
     Build(Box<build::Build>),
-    /// List what is in a table image
+    /// List the contents of a table image
     Inspect(inspect::Inspect),
-    /// Check every engine against a naive one on these tables, or tell two table images apart
+    /// Check every engine against a naive one, or list the differences of two table images
     Diff(Box<diff::Diff>),
-    /// Say what becomes of a packet, and why
+    /// Show how a packet is handled, and why
     Explain(Box<explain::Explain>),
-    /// Make prefixes, rules or traffic to measure with
+    /// Generate prefixes, rules or traffic
     #[command(subcommand)]
     Generate(generate::Verb),
-    /// Put packets through routes and rules, and say what became of them and how long it took
+    /// Process packets by routes and rules, and report decisions and times
     Process(Box<process::Process>),
-    /// List the devices that packets can be processed on
+    /// List the devices that can process packets
     Devices,
-    /// Measure which engine suits these routes and rules on this machine
+    /// Measure how fast each engine looks up these routes and rules
     Bench(Box<bench::Bench>),
-    /// Measure from which batches on a device decides faster than a CPU thread, if at all
+    /// Measure from which batch size a device is faster than a CPU thread, if at all
     Crossover(Box<crossover::Crossover>),
     /// Route by the kernel's tables, which BIRD, FRR and `ip` change, or by a table image, until SIGINT
     /// or SIGTERM
     Run(Box<run::Run>),
-    /// Say what a running router holds, and what became of packets
-    Status(Socket),
+    /// Show the tables and packet counts of a running router
+    Status(ControlSocket),
     /// List the routes of a running router
-    Routes(ask::Routes),
+    Routes(client::Routes),
     /// List the next hops of a running router
-    NextHops(Socket),
-    /// List the rules of a running router, with their packets
-    Rules(Socket),
-    /// Have a running router read its rules and its table image anew
-    Reload(Socket),
+    NextHops(ControlSocket),
+    /// List the rules of a running router, with their packet counts
+    Rules(ControlSocket),
+    /// Make a running router read its rules and its table image again
+    Reload(ControlSocket),
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -87,10 +89,19 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Bench(bench) => bench.run(json),
         Verb::Crossover(crossover) => crossover.run(json),
         Verb::Run(run) => run.run(json),
-        Verb::Status(socket) => Question::status().ask(socket, json),
-        Verb::Routes(which) => which.ask(json),
-        Verb::NextHops(socket) => Question::next_hops().ask(socket, json),
-        Verb::Rules(socket) => Question::rules().ask(socket, json),
-        Verb::Reload(socket) => Question::reload().ask(socket, json),
+        Verb::Status(socket) => Request::status().send(socket, json),
+        Verb::Routes(which) => which.run(json),
+        Verb::NextHops(socket) => Request::next_hops().send(socket, json),
+        Verb::Rules(socket) => Request::rules().send(socket, json),
+        Verb::Reload(socket) => Request::reload().send(socket, json),
+    }
+}
+
+/// Names the arguments that chose tables which could not be built.
+fn benchmark_failure(error: benchmarks::Error) -> Failure {
+    match error {
+        benchmarks::Error::Cpu(error) => engine::failure(error),
+        benchmarks::Error::Device(error) => device::failure(error),
+        error => error.into(),
     }
 }

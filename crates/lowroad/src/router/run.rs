@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use control::ready;
-use control::shutdown::{Reload, Shutdown};
+use process::shutdown::{Reload, Shutdown};
 use router::config::{self, CONTROL, Config, Datapath, KERNEL_TABLE, Rules};
 use router::service::{self, Service};
 use serde_json::json;
 
-use super::together::Together;
-use super::{ask, given};
-use crate::exit::{self, Failure};
-use crate::interface::Interface;
+use super::batching::Batching;
+use super::client;
+use crate::control_endpoint::ControlEndpoint;
+use crate::exit::{self, Failure, OrFail as _};
 
-/// Devices that came back are found this soon.
+/// Interfaces that appear again are found within this time.
 const TICK: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
@@ -27,27 +27,27 @@ const TICK: Duration = Duration::from_secs(1);
   sudo lowroad router run --datapath af-xdp --interface eth1,eth2 --device opencl:0 --fallback cpu
   sudo lowroad router run --config router.toml")]
 pub(super) struct Run {
-    /// Everything, from a file
+    /// Read the configuration from this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["datapath", "interface", "threads", "table", "rules", "batches"])]
     config: Option<PathBuf>,
-    /// Where packets are handled
+    /// Handle packets here
     #[arg(long, value_enum, required_unless_present = "config")]
-    datapath: Option<Named>,
-    /// Devices whose packets are routed
+    datapath: Option<DatapathName>,
+    /// Route the packets of these interfaces
     #[arg(long, value_name = "INTERFACE", value_delimiter = ',')]
     interface: Vec<String>,
-    /// Of af-xdp: each takes one queue of every device [default: 1]
+    /// With af-xdp: use N threads, each with a queue of every interface [default: 1]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     #[command(flatten)]
-    batches: Together,
-    /// Route by this table image, and by its rules, in place of the kernel's routes
+    batching: Batching,
+    /// Use the routes and rules of this table image, in place of the kernel's routes
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
-    /// Filter by these rules; what they cannot express is refused
+    /// Filter by these rules; refuse those that cannot be expressed
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Where to answer questions [default: /run/lowroad/router.sock]
+    /// Control socket [default: /run/lowroad/router.sock]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Validate configuration, table image and rules, and exit
@@ -56,39 +56,38 @@ pub(super) struct Run {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Named {
+enum DatapathName {
     /// In the driver, before the network stack
     Xdp,
-    /// By threads that the driver hands frames to, past the network stack
+    /// In threads that bypass the network stack
     AfXdp,
-    /// By the network stack itself
+    /// In the network stack
     Kernel,
 }
 
 impl Run {
     pub(super) fn run(self, json: bool) -> Result<(), Failure> {
         let check = self.check;
-        let config = self.configured()?;
+        let config = self.configuration()?;
         if check {
-            service::check_files(&config).map_err(failure)?;
+            service::check_files(&config)?;
             return exit::print("configuration and files: correct\n");
         }
         service::check(config.datapath)
-            .map_err(|missing| Failure::Missing(vec![(config.datapath.name().into(), missing)]))?;
+            .map_err(|missing| Failure::from(missing).needed_by(config.datapath.name()))?;
         serve(config, json)
     }
 
-    fn configured(self) -> Result<Config, Failure> {
+    fn configuration(self) -> Result<Config, Failure> {
         if let Some(file) = &self.config {
-            let mut config =
-                config::load(file).map_err(|error| Failure::Input(error.to_string()))?;
+            let mut config = config::load(file)?;
             config.control = self.control.unwrap_or(config.control);
             return Ok(config);
         }
         let datapath = match self.datapath {
-            Some(Named::Xdp) => Datapath::Xdp,
-            Some(Named::AfXdp) => Datapath::AfXdp,
-            Some(Named::Kernel) | None => Datapath::Kernel,
+            Some(DatapathName::Xdp) => Datapath::Xdp,
+            Some(DatapathName::AfXdp) => Datapath::AfXdp,
+            Some(DatapathName::Kernel) | None => Datapath::Kernel,
         };
         if datapath != Datapath::Kernel && self.interface.is_empty() {
             let what = "--interface: name the devices whose packets are routed";
@@ -101,7 +100,7 @@ impl Run {
         if let Some(complaint) = self.threads.and_then(complaint) {
             return Err(Failure::Input(format!("--threads: {complaint}")));
         }
-        let batches = self.batches.taken(datapath)?;
+        let batches = self.batching.batches(datapath)?;
         Ok(Config {
             datapath,
             batches,
@@ -121,15 +120,15 @@ impl Run {
 }
 
 fn serve(config: Config, json: bool) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::Failed(error.into());
     // Before the first thread: those that come later leave the signals to these.
-    let shutdown = Shutdown::install().map_err(failed)?;
-    let reload = Reload::install().map_err(failed)?;
+    let shutdown = Shutdown::install().or_fail()?;
+    let reload = Reload::install().or_fail()?;
     let (control, http) = (config.control.clone(), config.http.clone());
-    let service = Arc::new(Service::start(config).map_err(failure)?);
+    let service = Arc::new(Service::start(config)?);
     let handle = service::handle;
-    let interface = Interface::start(&service, &control, http.as_ref(), handle, Service::metrics)?;
-    announce(&service, &control, interface.address(), json)?;
+    let endpoint =
+        ControlEndpoint::start(&service, &control, http.as_ref(), handle, Service::metrics)?;
+    announce(&service, &control, endpoint.address(), json)?;
     while !shutdown.wait(TICK) {
         if reload.requested() {
             match service.reload() {
@@ -149,12 +148,12 @@ fn serve(config: Config, json: bool) -> Result<(), Failure> {
     if let Err(error) = ready::stopping() {
         tracing::warn!(%error, "the service manager does not hear that the router stops");
     }
-    drop(interface);
-    let status = serde_json::to_value(service.status()).map_err(|e| Failure::Failed(e.into()))?;
+    drop(endpoint);
+    let status = serde_json::to_value(service.status()).or_fail()?;
     if json {
-        return ask::print_json(&status);
+        return client::print_json(&status);
     }
-    exit::print(&ask::status(&status))
+    exit::print(&client::status(&status))
 }
 
 /// One line, once packets are routed and the control socket answers.
@@ -180,15 +179,5 @@ fn announce(
             status.datapath
         ))?;
     }
-    ready::notify().map_err(|error| Failure::Failed(error.into()))
-}
-
-fn failure(error: service::Error) -> Failure {
-    match error {
-        service::Error::Rules(_)
-        | service::Error::Unsupported(_)
-        | service::Error::NoInterface(_) => Failure::Input(error.to_string()),
-        service::Error::Image(image) => given::failure(image),
-        failed => Failure::Failed(failed.into()),
-    }
+    ready::notify().or_fail()
 }

@@ -18,31 +18,31 @@ use crate::Simd;
 const LANES: usize = 16;
 
 pub(super) fn bytes<K: Key>(dir: &Dir24<u8>, keys: &[K], hops: &mut [u16]) {
-    look_up::<u8, K>(&dir.first, keys, hops, |address| dir.escaped(address));
+    look_up::<u8, K>(&dir.first, keys, hops, |address| dir.resolve_group(address));
 }
 
 pub(super) fn words<K: Key>(dir: &Dir24<u16>, keys: &[K], hops: &mut [u16]) {
-    look_up::<u16, K>(&dir.first, keys, hops, |address| dir.escaped(address));
+    look_up::<u16, K>(&dir.first, keys, hops, |address| dir.resolve_group(address));
 }
 
 pub(super) fn mixed<K: Key>(dir: &Dir24<u16>, bytes: &[AtomicU8], keys: &[K], hops: &mut [u16]) {
-    look_up::<u8, K>(bytes, keys, hops, |address| dir.projected(address));
+    look_up::<u8, K>(bytes, keys, hops, |address| dir.resolve_word(address));
 }
 
 fn look_up<E: Entry, K: Key>(
     table: &[E::Cell],
     keys: &[K],
     hops: &mut [u16],
-    escaped: impl Fn(u32) -> u16,
+    resolve_group: impl Fn(u32) -> u16,
 ) {
     assert!(Simd::Avx2.is_available() && table.len() >= BLOCKS && keys.len() == hops.len());
     let table = table.as_ptr().cast();
     // SAFETY: the machine has the instructions, and the table an entry for each /24.
     unsafe {
         if size_of::<E>() == 1 {
-            batch::<K, true>(table, keys, hops, escaped);
+            batch::<K, true>(table, keys, hops, resolve_group);
         } else {
-            batch::<K, false>(table, keys, hops, escaped);
+            batch::<K, false>(table, keys, hops, resolve_group);
         }
     }
 }
@@ -54,14 +54,14 @@ unsafe fn batch<K: Key, const BYTES: bool>(
     table: *const u8,
     keys: &[K],
     hops: &mut [u16],
-    escaped: impl Fn(u32) -> u16,
+    resolve_group: impl Fn(u32) -> u16,
 ) {
     let (chunks, rest) = keys.as_chunks::<LANES>();
     let (hops, rest_hops) = hops.as_chunks_mut::<LANES>();
     for (keys, hops) in chunks.iter().zip(hops) {
         // SAFETY: as asked for.
         let found = unsafe { sixteen::<K, BYTES>(table, keys, hops) };
-        resolve(found, keys, hops, &escaped);
+        resolve(found, keys, hops, &resolve_group);
     }
     if !rest.is_empty() {
         let mut padded = [rest[0]; LANES];
@@ -69,7 +69,7 @@ unsafe fn batch<K: Key, const BYTES: bool>(
         let mut hops = [0; LANES];
         // SAFETY: as asked for.
         let found = unsafe { sixteen::<K, BYTES>(table, &padded, &mut hops) };
-        resolve(found, &padded, &mut hops, &escaped);
+        resolve(found, &padded, &mut hops, &resolve_group);
         rest_hops.copy_from_slice(&hops[..rest.len()]);
     }
 }
@@ -79,11 +79,11 @@ fn resolve<K: Key>(
     mut escapes: u32,
     keys: &[K; LANES],
     hops: &mut [u16; LANES],
-    escaped: &impl Fn(u32) -> u16,
+    resolve_group: &impl Fn(u32) -> u16,
 ) {
     while escapes != 0 {
         let lane = escapes.trailing_zeros() as usize % LANES;
-        hops[lane] = escaped(keys[lane].address());
+        hops[lane] = resolve_group(keys[lane].address());
         escapes &= escapes - 1;
     }
 }
@@ -144,7 +144,7 @@ unsafe fn sixteen<K: Key, const BYTES: bool>(
 #[inline(always)]
 fn blocks<K: Key>(pair: u64) -> [usize; 2] {
     let (first, second) = (pair as u32, (pair >> 32) as u32);
-    if K::SWAPPED {
+    if K::IS_NETWORK_ORDER {
         return [first.swap_bytes() >> 8, second.swap_bytes() >> 8].map(|block| block as usize);
     }
     [(first >> 8) as usize, (pair >> 40) as usize]

@@ -10,57 +10,57 @@ use crate::Simd;
 /// 32-bit lanes of a vector.
 const LANES: usize = 16;
 
-/// Where to look first, and where next for those of which a byte does not tell; null for none.
+/// The first table in bytes and in words, of which one may be null. An escape in `bytes` leads to `words`.
 #[derive(Clone, Copy)]
-struct First {
+struct FirstTables {
     bytes: *const u8,
     words: *const u16,
 }
 
 pub(super) fn bytes<K: Key>(dir: &Dir24<u8>, keys: &[K], hops: &mut [u16]) {
-    let first = First {
+    let first = FirstTables {
         bytes: dir.first.as_ptr().cast(),
         words: std::ptr::null(),
     };
-    look_up::<K, true, false>(first, keys, hops, |address| dir.escaped(address));
+    look_up::<K, true, false>(first, keys, hops, |address| dir.resolve_group(address));
 }
 
 pub(super) fn words<K: Key>(dir: &Dir24<u16>, keys: &[K], hops: &mut [u16]) {
-    let first = First {
+    let first = FirstTables {
         bytes: std::ptr::null(),
         words: dir.first.as_ptr().cast(),
     };
-    look_up::<K, false, true>(first, keys, hops, |address| dir.escaped(address));
+    look_up::<K, false, true>(first, keys, hops, |address| dir.resolve_group(address));
 }
 
 pub(super) fn mixed<K: Key>(dir: &Dir24<u16>, bytes: &[AtomicU8], keys: &[K], hops: &mut [u16]) {
-    let first = First {
+    let first = FirstTables {
         bytes: bytes.as_ptr().cast(),
         words: dir.first.as_ptr().cast(),
     };
-    look_up::<K, true, true>(first, keys, hops, |address| dir.escaped(address));
+    look_up::<K, true, true>(first, keys, hops, |address| dir.resolve_group(address));
 }
 
 fn look_up<K: Key, const BYTES: bool, const WORDS: bool>(
-    first: First,
+    first: FirstTables,
     keys: &[K],
     hops: &mut [u16],
-    escaped: impl Fn(u32) -> u16,
+    resolve_group: impl Fn(u32) -> u16,
 ) {
     assert!(Simd::Avx512.is_available() && keys.len() == hops.len());
     // SAFETY: the machine has the instructions. The tables hold an entry for each /24 and four
     // more, as `Dir24::new` makes them.
-    unsafe { batch::<K, BYTES, WORDS>(first, keys, hops, escaped) }
+    unsafe { batch::<K, BYTES, WORDS>(first, keys, hops, resolve_group) }
 }
 
 /// # Safety
 /// The tables that `BYTES` and `WORDS` name hold `BLOCKS` entries and the padding.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn batch<K: Key, const BYTES: bool, const WORDS: bool>(
-    first: First,
+    first: FirstTables,
     keys: &[K],
     hops: &mut [u16],
-    escaped: impl Fn(u32) -> u16,
+    resolve_group: impl Fn(u32) -> u16,
 ) {
     for (keys, hops) in keys.chunks(LANES).zip(hops.chunks_mut(LANES)) {
         let lanes = if keys.len() == LANES {
@@ -82,7 +82,7 @@ unsafe fn batch<K: Key, const BYTES: bool, const WORDS: bool>(
         };
         while further != 0 {
             let lane = further.trailing_zeros() as usize;
-            hops[lane] = escaped(keys[lane].address());
+            hops[lane] = resolve_group(keys[lane].address());
             further &= further - 1;
         }
     }
@@ -95,7 +95,7 @@ unsafe fn batch<K: Key, const BYTES: bool, const WORDS: bool>(
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn entries<const BYTES: bool, const WORDS: bool>(
-    first: First,
+    first: FirstTables,
     addresses: __m512i,
     lanes: __mmask16,
 ) -> (__m512i, __mmask16) {
@@ -126,7 +126,7 @@ unsafe fn entries<const BYTES: bool, const WORDS: bool>(
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn host_order<K: Key>(keys: __m512i) -> __m512i {
-    if !K::SWAPPED {
+    if !K::IS_NETWORK_ORDER {
         return keys;
     }
     let swap = _mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3);

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering, fence};
 
 use sys::huge::Array;
 
+use super::capacity::Capacity4;
 use super::entry::Entry;
-use super::room::Room4;
 use crate::Error;
 use crate::memory::{Provider, array};
 
@@ -27,7 +27,7 @@ pub(super) struct Dir24<E: Entry> {
     pub(super) first: Array<E::Cell>,
     /// `first` in bytes, where all that does not fit a byte is an escape to `first`.
     pub(super) projection: Option<Array<AtomicU8>>,
-    /// Of each /16 with a group, its page.
+    /// For each /16 with a group, its page.
     pub(super) page_of: Array<AtomicU16>,
     /// Pages of 256 numbers of groups.
     pub(super) pages: Array<AtomicU32>,
@@ -38,14 +38,14 @@ pub(super) struct Dir24<E: Entry> {
 pub(super) trait Key: Copy {
     /// Whether the bytes are in network order.
     #[cfg(target_arch = "x86_64")]
-    const SWAPPED: bool;
+    const IS_NETWORK_ORDER: bool;
     /// In host order.
     fn address(self) -> u32;
 }
 
 impl Key for u32 {
     #[cfg(target_arch = "x86_64")]
-    const SWAPPED: bool = false;
+    const IS_NETWORK_ORDER: bool = false;
 
     #[inline(always)]
     fn address(self) -> u32 {
@@ -55,7 +55,7 @@ impl Key for u32 {
 
 impl Key for [u8; 4] {
     #[cfg(target_arch = "x86_64")]
-    const SWAPPED: bool = true;
+    const IS_NETWORK_ORDER: bool = true;
 
     #[inline(always)]
     fn address(self) -> u32 {
@@ -66,16 +66,16 @@ impl Key for [u8; 4] {
 impl<E: Entry> Dir24<E> {
     pub(super) fn new(
         projected: bool,
-        room: &Room4,
+        capacity: &Capacity4,
         memory: &mut Provider<'_>,
     ) -> Result<Self, Error> {
-        let projection = projected.then(|| array(memory, room.projection()));
+        let projection = projected.then(|| array(memory, capacity.projection()));
         Ok(Self {
-            first: array(memory, room.first::<E>())?,
+            first: array(memory, capacity.first::<E>())?,
             projection: projection.transpose()?,
-            page_of: array(memory, room.page_of())?,
-            pages: array(memory, room.pages())?,
-            groups: array(memory, room.groups::<E>())?,
+            page_of: array(memory, capacity.page_of())?,
+            pages: array(memory, capacity.pages())?,
+            groups: array(memory, capacity.groups::<E>())?,
         })
     }
 
@@ -84,34 +84,36 @@ impl<E: Entry> Dir24<E> {
     }
 
     pub(super) fn lookup_batch<K: Key>(&self, keys: &[K], hops: &mut [u16]) {
-        by_blocks::<E, K>(&self.first, keys, hops, |address| self.escaped(address));
+        by_blocks::<E, K>(&self.first, keys, hops, |address| {
+            self.resolve_group(address)
+        });
     }
 
     /// As `lookup_batch`, by the table of bytes first.
     pub(super) fn lookup_batch_by<K: Key>(&self, bytes: &[AtomicU8], keys: &[K], hops: &mut [u16]) {
-        by_blocks::<u8, K>(bytes, keys, hops, |address| self.projected(address));
+        by_blocks::<u8, K>(bytes, keys, hops, |address| self.resolve_word(address));
     }
 
     /// The answer where the byte of an address is an escape.
-    pub(super) fn projected(&self, address: u32) -> u16 {
+    pub(super) fn resolve_word(&self, address: u32) -> u16 {
         fence(Ordering::Acquire);
         let entry = E::load(&self.first[(address >> 8) as usize]);
         if entry == E::ESCAPE {
-            return self.escaped(address);
+            return self.resolve_group(address);
         }
         entry.code()
     }
 
     /// The answer where the first table's entry is an escape.
     #[cold]
-    pub(super) fn escaped(&self, address: u32) -> u16 {
+    pub(super) fn resolve_group(&self, address: u32) -> u16 {
         // What the escape leads to was written before it.
         fence(Ordering::Acquire);
         let group = self.page_entry(address >> 8).load(Ordering::Acquire) as usize;
         E::load(&self.groups[group * GROUP + (address as usize & (GROUP - 1))]).code()
     }
 
-    /// Where the group of a /24 is written, which lies in a /16 that has a page.
+    /// The cell with the group of a /24, which lies in a /16 that has a page.
     pub(super) fn page_entry(&self, block: u32) -> &AtomicU32 {
         let page = self.page_of[block as usize >> 8].load(Ordering::Relaxed);
         &self.pages[usize::from(page) * GROUP + (block as usize & (GROUP - 1))]
@@ -128,7 +130,7 @@ fn by_blocks<E: Entry, K: Key>(
     table: &[E::Cell],
     keys: &[K],
     hops: &mut [u16],
-    escaped: impl Fn(u32) -> u16,
+    resolve_group: impl Fn(u32) -> u16,
 ) {
     let table: &[E::Cell; BLOCKS] = table.first_chunk().expect("a table of all /24s");
     let read = |key: K| E::load(&table[(key.address() >> 8) as usize]);
@@ -147,20 +149,20 @@ fn by_blocks<E: Entry, K: Key>(
             *hop = entry.code();
         }
         if any {
-            resolve(keys, hops, E::ESCAPE.code(), &escaped);
+            resolve(keys, hops, E::ESCAPE.code(), &resolve_group);
         }
     }
     for (key, hop) in rest.iter().zip(rest_hops.iter_mut()) {
         *hop = read(*key).code();
     }
-    resolve(rest, rest_hops, E::ESCAPE.code(), &escaped);
+    resolve(rest, rest_hops, E::ESCAPE.code(), &resolve_group);
 }
 
 #[cold]
-fn resolve<K: Key>(keys: &[K], hops: &mut [u16], escape: u16, escaped: &impl Fn(u32) -> u16) {
+fn resolve<K: Key>(keys: &[K], hops: &mut [u16], escape: u16, resolve_group: &impl Fn(u32) -> u16) {
     for (key, hop) in keys.iter().zip(hops) {
         if *hop == escape {
-            *hop = escaped(key.address());
+            *hop = resolve_group(key.address());
         }
     }
 }

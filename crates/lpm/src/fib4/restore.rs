@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
+use super::capacity::Capacity4;
 use super::dir24::{BLOCKS, GROUP, SLASH16};
 use super::entry::Entry;
-use super::room::Room4;
 use super::writer::{Writer, block, entry};
 use crate::memory::{Contents, Provider, numbers};
 use crate::{Error, NextHop, Rib};
@@ -24,18 +24,18 @@ impl<E: Entry> Writer<E> {
     pub(super) fn restore(
         rib: &Rib<u32>,
         projected: bool,
-        room: &Room4,
+        capacity: &Capacity4,
         memory: &mut Provider<'_>,
         contents: &Contents<'_>,
     ) -> Result<Self, Error> {
         let source = Source::of::<E>(contents)?;
-        let mut writer = Self::new(projected, room, memory)?;
+        let mut writer = Self::new(projected, capacity, memory)?;
         let mut groups = vec![false; source.groups.len() / source.width / GROUP];
         for block in 0..1 << 24 {
             // As many as there are blocks: see `Source::of`.
             let entry = source.entry::<E>(source.first, block as usize);
             if entry != E::ESCAPE {
-                writer.put(block, known(entry, "first")?);
+                writer.put(block, check_hop(entry, "first")?);
                 continue;
             }
             let group = source.group(block)?;
@@ -53,7 +53,7 @@ impl<E: Entry> Writer<E> {
         let new = self.allocate()?;
         for (at, cell) in self.cells(new, 0, u8::MAX.into()).iter().enumerate() {
             let entry = source.entry::<E>(source.groups, group * GROUP + at);
-            E::store(cell, known(entry, "groups")?);
+            E::store(cell, check_hop(entry, "groups")?);
         }
         let page_entry = self.tables.page_entry(block);
         page_entry.store(new, Ordering::Relaxed);
@@ -143,8 +143,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// An entry, so long as it is an answer.
-fn known<E: Entry>(entry: E, section: &'static str) -> Result<E, Error> {
+/// Checks that an entry is an answer.
+fn check_hop<E: Entry>(entry: E, section: &'static str) -> Result<E, Error> {
     if entry == E::ESCAPE || entry.code() > NextHop::MAX {
         return Err(Error::content(
             section,

@@ -4,24 +4,25 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rcu::{GracePeriod, Reader, Reclaimer};
+
 use super::BYTE_MAX;
+use super::capacity::Capacity4;
 use super::dir24::{BLOCKS, Dir24, GROUP, SLASH16};
 use super::entry::Entry;
-use super::room::Room4;
-use crate::epoch::{Entrance, Epochs, Grace};
 use crate::memory::{Content, Provider};
-use crate::rib::{Change, Within};
+use crate::rib::{Removal, Subtree};
 use crate::{Error, NextHop, Prefix4, Rib};
 
 #[derive(Debug)]
 pub(super) struct Writer<E: Entry> {
     pub(super) tables: Arc<Dir24<E>>,
-    /// Of each group, how many prefixes longer than /24 it holds.
+    /// For each group, the number of prefixes longer than /24 that it holds.
     pub(super) counts: Vec<u16>,
     /// Groups without prefixes that no reader looks at.
     free: Vec<u32>,
     /// Groups without prefixes that a reader may still look at.
-    epochs: Epochs<u32>,
+    reclaimer: Reclaimer<u32>,
     /// Whether a /16 has a page.
     paged: Vec<bool>,
     pages: u32,
@@ -31,14 +32,14 @@ impl<E: Entry> Writer<E> {
     /// A table without prefixes.
     pub(super) fn new(
         projected: bool,
-        room: &Room4,
+        capacity: &Capacity4,
         memory: &mut Provider<'_>,
     ) -> Result<Self, Error> {
         Ok(Self {
-            tables: Arc::new(Dir24::new(projected, room, memory)?),
+            tables: Arc::new(Dir24::new(projected, capacity, memory)?),
             counts: Vec::new(),
             free: Vec::new(),
-            epochs: Epochs::new(),
+            reclaimer: Reclaimer::new(),
             paged: vec![false; SLASH16],
             pages: 0,
         })
@@ -47,10 +48,10 @@ impl<E: Entry> Writer<E> {
     pub(super) fn build(
         rib: &Rib<u32>,
         projected: bool,
-        room: &Room4,
+        capacity: &Capacity4,
         memory: &mut Provider<'_>,
     ) -> Result<Self, Error> {
-        let mut writer = Self::new(projected, room, memory)?;
+        let mut writer = Self::new(projected, capacity, memory)?;
         // Shorter prefixes come first, so that longer ones overwrite their part.
         for (prefix, hop) in rib {
             let entry = entry::<E>(hop)?;
@@ -76,14 +77,14 @@ impl<E: Entry> Writer<E> {
     ) -> Result<Option<NextHop>, Error> {
         let entry = entry(hop)?;
         if prefix.len() <= 24 {
-            let change = rib.place(prefix, hop);
-            self.paint(rib, prefix, change.within, entry);
+            let change = rib.insert_route(prefix, hop);
+            self.paint(rib, prefix, change.subtree, entry);
             return Ok(change.before);
         }
         let (group, new) = self.group_for(prefix)?;
-        let change = rib.place(prefix, hop);
+        let change = rib.insert_route(prefix, hop);
         self.counts[group as usize] += u16::from(change.before.is_none());
-        self.paint_group(rib, group, prefix, change.within, entry);
+        self.paint_group(rib, group, prefix, change.subtree, entry);
         if new {
             self.publish(block(prefix.first()), group);
         }
@@ -91,24 +92,24 @@ impl<E: Entry> Writer<E> {
     }
 
     pub(super) fn remove(&mut self, rib: &mut Rib<u32>, prefix: Prefix4) -> Option<NextHop> {
-        let Change {
+        let Removal {
             before,
             above,
-            within,
-        } = rib.displace(prefix)?;
+            subtree,
+        } = rib.remove_route(prefix)?;
         let entry =
             E::of(NextHop::code(above.map(|(_, hop)| hop))).expect("checked when it was inserted");
         if prefix.len() <= 24 {
-            self.paint(rib, prefix, within, entry);
+            self.paint(rib, prefix, subtree, entry);
             return before;
         }
         let block = block(prefix.first());
         let group = self.group(block);
         self.counts[group as usize] -= 1;
-        self.paint_group(rib, group, prefix, within, entry);
+        self.paint_group(rib, group, prefix, subtree, entry);
         if self.counts[group as usize] == 0 {
             self.fill(block, block, entry);
-            self.epochs.retire(group);
+            self.reclaimer.retire(group);
         }
         before
     }
@@ -117,12 +118,12 @@ impl<E: Entry> Writer<E> {
         Arc::clone(&self.tables)
     }
 
-    pub(super) fn entrance(&self) -> Entrance {
-        self.epochs.entrance()
+    pub(super) fn reader(&self) -> Reader {
+        self.reclaimer.reader()
     }
 
-    pub(super) fn set_grace(&mut self, grace: Grace) {
-        self.epochs.set_grace(grace);
+    pub(super) fn set_grace_period(&mut self, grace: GracePeriod) {
+        self.reclaimer.set_grace_period(grace);
     }
 
     pub(super) fn contents(&self) -> Vec<Content<'_>> {
@@ -146,9 +147,9 @@ impl<E: Entry> Writer<E> {
     }
 
     /// Gives `entry` to all addresses of `prefix` that none of the prefixes within holds.
-    fn paint(&self, rib: &Rib<u32>, prefix: Prefix4, within: Within, entry: E) {
+    fn paint(&self, rib: &Rib<u32>, prefix: Prefix4, subtree: Subtree, entry: E) {
         let mut next = u64::from(prefix.first());
-        rib.outermost(within, prefix.len() + 1..=32, &mut |inner| {
+        rib.outermost(subtree, prefix.len() + 1..=32, &mut |inner| {
             self.range(next, u64::from(inner.first()), entry);
             next = u64::from(inner.last()) + 1;
         });
@@ -182,10 +183,10 @@ impl<E: Entry> Writer<E> {
     }
 
     /// As `paint`, of a prefix longer than /24 whose group readers may not know yet.
-    fn paint_group(&self, rib: &Rib<u32>, group: u32, prefix: Prefix4, within: Within, entry: E) {
+    fn paint_group(&self, rib: &Rib<u32>, group: u32, prefix: Prefix4, subtree: Subtree, entry: E) {
         let mut next = prefix.first();
         let mut done = false;
-        rib.outermost(within, prefix.len() + 1..=32, &mut |inner| {
+        rib.outermost(subtree, prefix.len() + 1..=32, &mut |inner| {
             if next < inner.first() {
                 E::fill(self.cells(group, next, inner.first() - 1), entry);
             }
@@ -250,9 +251,9 @@ impl<E: Entry> Writer<E> {
     pub(super) fn allocate(&mut self) -> Result<u32, Error> {
         let limit = self.tables.groups.len() / GROUP;
         let (free, counts) = (&mut self.free, &mut self.counts);
-        self.epochs.reclaim(|group| free.push(group));
+        self.reclaimer.reclaim(|group| free.push(group));
         if free.is_empty() && counts.len() == limit {
-            self.epochs.wait(|group| free.push(group));
+            self.reclaimer.wait(|group| free.push(group));
         }
         if let Some(group) = free.pop() {
             return Ok(group);

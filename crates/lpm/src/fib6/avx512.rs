@@ -18,11 +18,11 @@ const BLOCK: usize = 64;
 /// 32-bit lanes of a vector.
 const LANES: usize = 16;
 /// Lines asked for before they are searched.
-const AHEAD: usize = 16;
+const PREFETCH_DISTANCE: usize = 16;
 /// Room for a whole vector after the last place of a list.
-const LIST: usize = BLOCK + LANES;
+const LIST_LEN: usize = BLOCK + LANES;
 
-/// What the steps hand on to each other, by the address's place in the block.
+/// The state of a block between the steps, by the address's place in the block.
 #[repr(align(64))]
 struct Block {
     /// The first 32 bits, then entries.
@@ -30,9 +30,9 @@ struct Block {
     /// Bits 32..48.
     xs: [u32; BLOCK],
     answers: [u16; BLOCK],
-    /// What is to be read for some of them; their places, with bits 32..48 above.
-    targets: [u32; LIST],
-    places: [u32; LIST],
+    /// The items to read next, and the places of the addresses that they are for, with bits 32..48 above.
+    targets: [u32; LIST_LEN],
+    places: [u32; LIST_LEN],
 }
 
 pub(super) fn look_up(trie: &Trie, addresses: &[[u8; 16]], hops: &mut [u16]) {
@@ -41,8 +41,8 @@ pub(super) fn look_up(trie: &Trie, addresses: &[[u8; 16]], hops: &mut [u16]) {
         entries: [0; BLOCK],
         xs: [0; BLOCK],
         answers: [0; BLOCK],
-        targets: [0; LIST],
-        places: [0; LIST],
+        targets: [0; LIST_LEN],
+        places: [0; LIST_LEN],
     };
     let mut rest = addresses;
     for hops in hops.chunks_mut(BLOCK) {
@@ -180,13 +180,13 @@ impl Block {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
     fn search(&mut self, trie: &Trie, count: usize) {
         let line = |target: u32| trie.line(target).as_ptr().cast::<u16>();
-        for &target in self.targets.iter().take(count.min(AHEAD)) {
+        for &target in self.targets.iter().take(count.min(PREFETCH_DISTANCE)) {
             _mm_prefetch::<_MM_HINT_T0>(line(target).cast());
         }
         for at in 0..count.min(BLOCK) {
             // Beyond the end of the list there are older targets, which are lines or cells: any
             // number of 24 bits is a line.
-            let next = self.targets[(at + AHEAD) % LIST];
+            let next = self.targets[(at + PREFETCH_DISTANCE) % LIST_LEN];
             _mm_prefetch::<_MM_HINT_T0>(
                 trie.lines
                     .as_ptr()

@@ -13,7 +13,7 @@ use super::trie::{Entry, LINE, Trie};
 /// Addresses taken through each step together.
 const BLOCK: usize = 128;
 
-/// How a machine searches a line.
+/// The search of a line by one instruction set.
 pub(super) trait Search {
     /// The answer of a line for bits 32..48 of an address.
     fn answer(&self, line: &[AtomicU16; LINE], x: u16) -> u16;
@@ -21,12 +21,12 @@ pub(super) trait Search {
     fn prefetch(&self, line: &[AtomicU16; LINE]);
 }
 
-/// What the steps hand on to each other, by the address's place in the block.
+/// The state of a block between the steps, by the address's place in the block.
 struct Block {
     entries: [u32; BLOCK],
     xs: [u32; BLOCK],
     answers: [u16; BLOCK],
-    /// What is to be read for some of them, and for which.
+    /// The items to read next, and the places of the addresses that they are for.
     targets: [u32; BLOCK],
     places: [u32; BLOCK],
 }
@@ -75,7 +75,7 @@ impl Block {
         // Lists in place of branches, which random addresses would make unpredictable.
         let cells = self.list(len, Entry::is_cells);
         for at in 0..cells {
-            let (target, place) = self.listed(at);
+            let (target, place) = self.entry_at(at);
             self.entries[place] = trie.cell(target).0;
         }
         for (answer, entry) in self.answers.iter_mut().zip(&self.entries).take(len) {
@@ -88,7 +88,7 @@ impl Block {
             search.prefetch(&all[target as usize]);
         }
         for at in 0..lines {
-            let (target, place) = self.listed(at);
+            let (target, place) = self.entry_at(at);
             self.answers[place] = search.answer(&all[target as usize], self.xs[place] as u16);
         }
     }
@@ -107,7 +107,7 @@ impl Block {
     }
 
     #[inline(always)]
-    fn listed(&self, at: usize) -> (u32, usize) {
+    fn entry_at(&self, at: usize) -> (u32, usize) {
         (
             self.targets[at % BLOCK],
             self.places[at % BLOCK] as usize % BLOCK,

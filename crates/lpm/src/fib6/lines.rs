@@ -14,9 +14,9 @@ pub(super) struct Mark {
 }
 
 /// As many parts as a line of /44s need: 16 values of `x`, hence at most 15 bounds.
-const MOST_BITS: u32 = 12;
+const MAX_BITS: u32 = 12;
 
-/// What one of the `2^bits` parts of a /32 holds.
+/// The content of one of the `2^bits` parts of a /32.
 pub(super) struct Part<'a> {
     /// The answer at its start.
     pub(super) first: u16,
@@ -50,10 +50,10 @@ pub(super) fn parts(
 }
 
 /// The fewest bits, from `bits` on, for which a line holds each part's bounds.
-pub(super) fn needed(marks: &[Mark], bits: u32) -> u32 {
-    (bits..MOST_BITS)
+pub(super) fn min_bits(marks: &[Mark], bits: u32) -> u32 {
+    (bits..MAX_BITS)
         .find(|&bits| fits(marks, bits))
-        .unwrap_or(MOST_BITS)
+        .unwrap_or(MAX_BITS)
 }
 
 fn fits(marks: &[Mark], bits: u32) -> bool {
@@ -127,7 +127,7 @@ mod tests {
                 answer: 100 + at,
             })
             .collect();
-        assert_eq!(needed(&marks, 0), 0);
+        assert_eq!(min_bits(&marks, 0), 0);
         let line = [const { AtomicU16::new(0xdead) }; 32];
         write(&line, &parts(&marks, 0, 0, 1).next().unwrap());
         for x in 0..=u16::MAX {
@@ -142,9 +142,9 @@ mod tests {
             answer: (x & 1) as u16,
         };
         let mut marks: Vec<_> = (0..17).map(mark).collect();
-        assert_eq!(needed(&marks, 0), 12);
+        assert_eq!(min_bits(&marks, 0), 12);
         marks.extend((17..65536).map(mark));
-        assert_eq!(needed(&marks, 3), 12);
+        assert_eq!(min_bits(&marks, 3), 12);
         let all: Vec<_> = parts(&marks, 12, 4090, 6)
             .map(|part| (part.first, part.bounds.len()))
             .collect();

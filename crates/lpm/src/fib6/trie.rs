@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use sys::huge::Array;
 
+use super::capacity::Capacity6;
 use super::lines;
-use super::room::Room6;
 use crate::memory::{Provider, array};
 use crate::{Error, NO_ROUTE};
 
@@ -18,7 +18,7 @@ use crate::{Error, NO_ROUTE};
 pub(super) const PAGE: usize = 1 << 12;
 /// Numbers in a line: 15 bounds, one unused, 16 answers. Such a line is one of the cache.
 pub(super) const LINE: usize = 32;
-/// Where the answers of a line begin.
+/// The index of a line's first answer.
 pub(super) const ANSWERS: usize = 16;
 /// Bounds in a line.
 pub(super) const BOUNDS: usize = 15;
@@ -39,20 +39,20 @@ pub(super) struct Trie {
     pub(super) short: Array<AtomicU16>,
     /// One number, which counts when a change of `short` begins and when it ends.
     pub(super) version: Array<AtomicU64>,
-    /// Of each /20, its page.
+    /// For each /20, its page.
     pub(super) page_of: Array<AtomicU32>,
     pub(super) pages: Array<AtomicU32>,
     pub(super) flat: Option<Array<AtomicU32>>,
     pub(super) cells: Array<AtomicU32>,
     pub(super) lines: Array<AtomicU16>,
-    /// Of each deep block, its first step and their number.
+    /// For each deep block, its first step and their number.
     pub(super) deep: Array<AtomicU64>,
     /// Two numbers each: an address from which on the answer beside it holds.
     pub(super) steps: Array<AtomicU64>,
     pub(super) answers: Array<AtomicU16>,
 }
 
-/// What holds for a /32, or for a cell of one. `x` is bits 32..48 of an address.
+/// The entry of a /32, or of a cell of one. `x` is bits 32..48 of an address.
 ///
 /// ```text
 /// bit 31 clear   an answer in 16 bits: 0, a next hop, or a deep block
@@ -93,7 +93,7 @@ impl Entry {
         self.0 >= CELL_KIND
     }
 
-    /// How many bits of `x` choose.
+    /// The number of bits of `x` that choose the line or cell.
     #[inline(always)]
     pub(super) fn bits(self) -> u32 {
         self.0 >> 26 & 15
@@ -112,23 +112,27 @@ impl Entry {
 }
 
 impl Trie {
-    pub(super) fn new(flat: bool, room: &Room6, memory: &mut Provider<'_>) -> Result<Self, Error> {
-        let flat = flat.then(|| array(memory, room.flat()));
+    pub(super) fn new(
+        flat: bool,
+        capacity: &Capacity6,
+        memory: &mut Provider<'_>,
+    ) -> Result<Self, Error> {
+        let flat = flat.then(|| array(memory, capacity.flat()));
         Ok(Self {
-            short: array(memory, room.short())?,
-            version: array(memory, room.version())?,
-            page_of: array(memory, room.page_of())?,
-            pages: array(memory, room.pages())?,
+            short: array(memory, capacity.short())?,
+            version: array(memory, capacity.version())?,
+            page_of: array(memory, capacity.page_of())?,
+            pages: array(memory, capacity.pages())?,
             flat: flat.transpose()?,
-            cells: array(memory, room.cells())?,
-            lines: array(memory, room.lines())?,
-            deep: array(memory, room.deep())?,
-            steps: array(memory, room.steps())?,
-            answers: array(memory, room.answers())?,
+            cells: array(memory, capacity.cells())?,
+            lines: array(memory, capacity.lines())?,
+            deep: array(memory, capacity.deep())?,
+            steps: array(memory, capacity.steps())?,
+            answers: array(memory, capacity.answers())?,
         })
     }
 
-    /// Where the entry of a /32 is; that of an absent page is read, never written.
+    /// The slot of a /32's entry. The slot of an absent page is read, never written.
     #[inline(always)]
     pub(super) fn slot(&self, slash32: u32) -> &AtomicU32 {
         match &self.flat {
@@ -151,7 +155,7 @@ impl Trie {
         &self.lines[at as usize * LINE..][..LINE]
     }
 
-    /// Which state `short` is in: to be read before the entry of an address.
+    /// The version of `short`. It has to be read before the entry of an address.
     pub(super) fn version(&self) -> u64 {
         self.version[0].load(Ordering::Acquire)
     }
@@ -191,7 +195,7 @@ impl Trie {
         }
     }
 
-    /// What entries and lines find for one address.
+    /// The answer that entries and lines have for one address.
     fn found(&self, address: u128) -> u16 {
         let x = (address >> 80) as u32 & 0xffff;
         let mut entry = Entry(self.slot((address >> 96) as u32).load(Ordering::Acquire));

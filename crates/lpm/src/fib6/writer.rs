@@ -7,8 +7,8 @@
 )]
 
 mod content;
-mod detail;
 mod in_place;
+mod leaf_storage;
 mod restore;
 
 use std::ops::{Range, RangeInclusive};
@@ -16,79 +16,79 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use foldhash::{HashMap, HashMapExt};
+use rcu::{GracePeriod, Reader, Reclaimer};
 
-use super::room::Room6;
-use super::runs::Runs;
+use super::buddy::BuddyAllocator;
+use super::capacity::Capacity6;
 use super::trie::{Entry, FLAT, PAGE, SLASH20, Trie};
-use crate::epoch::{Entrance, Epochs, Grace};
 use crate::memory::Provider;
-use crate::rib::Within;
+use crate::rib::Subtree;
 use crate::{Error, NextHop, Prefix6, Rib};
-use detail::{Detail, Piece, Place};
 use in_place::Part;
+use leaf_storage::{LeafStorage, Piece, Place};
 
 /// Prefixes up to this length are in the table by the first 16 bits.
 const SHORT: u8 = 16;
 /// /32s of one huge page of the flat array.
 const HUGE: usize = (2 << 20) / size_of::<u32>();
-/// Changes to cells, at least, before their number is decided again.
-const CHANGES: usize = 64;
-/// Withdrawals from a /32 after which it is made anew: what was withdrawn left its bounds there.
-const WITHDRAWALS: u32 = 64;
-/// Retired pieces that are worth a look at what readers do.
-const MANY: usize = 64;
+/// The minimum number of changes to cells before their number is decided again.
+const MIN_CHANGES: usize = 64;
+/// Withdrawals from a /32 after which it is rebuilt, because withdrawn prefixes leave bounds in its lines.
+const MAX_WITHDRAWALS: u32 = 64;
+/// Retired pieces after which the readers' epochs are read.
+const RECLAIM_BATCH: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Writer {
     trie: Arc<Trie>,
-    detail: Detail,
+    storage: LeafStorage,
     /// Pages in use, the one without prefixes included.
     pages: usize,
-    epochs: Epochs<Piece>,
-    /// Of each /32 that is made of cells, the changes until their number is decided again.
+    reclaimer: Reclaimer<Piece>,
+    /// For each /32 that is made of cells, the changes until their number is decided again.
     changes: HashMap<u32, usize>,
-    /// Of each /32, the withdrawals since it was made.
+    /// For each /32, the withdrawals since it was built.
     withdrawals: HashMap<u32, u32>,
     /// Whether a huge page of the flat array was written.
     touched: Vec<bool>,
-    /// What the prefix being changed holds alone: kept, so that its memory is.
-    own: Own,
+    /// The addresses that only the prefix being changed covers. It is a field to reuse its memory.
+    exclusive: ExclusiveRanges,
 }
 
-/// What a prefix holds that none of the prefixes within does.
+/// The addresses of a prefix that no longer prefix within it covers.
 #[derive(Debug, Default)]
-struct Own {
+struct ExclusiveRanges {
     /// Whole /32s.
     whole: Vec<RangeInclusive<u32>>,
     /// Parts of /32s.
     parts: Vec<Part>,
-    /// /32s in which it holds more than answers that could be changed where they are, ascending.
-    anew: Vec<u32>,
+    /// /32s that have to be rebuilt because their answers cannot be changed in place, ascending.
+    rebuild: Vec<u32>,
 }
 
 impl Writer {
     /// A table without prefixes.
-    fn new(flat: bool, room: &Room6, memory: &mut Provider<'_>) -> Result<Self, Error> {
-        let trie = Trie::new(flat, room, memory)?;
+    fn new(flat: bool, capacity: &Capacity6, memory: &mut Provider<'_>) -> Result<Self, Error> {
+        let trie = Trie::new(flat, capacity, memory)?;
         Ok(Self {
-            detail: Detail::new(&trie),
+            storage: LeafStorage::new(&trie),
             trie: Arc::new(trie),
             pages: 1,
-            epochs: Epochs::new(),
+            reclaimer: Reclaimer::new(),
             changes: HashMap::new(),
             withdrawals: HashMap::new(),
             touched: vec![false; FLAT / HUGE],
-            own: Own::default(),
+            exclusive: ExclusiveRanges::default(),
         })
     }
 
     pub(super) fn build(
         rib: &Rib<u128>,
         flat: bool,
-        room: &Room6,
+        capacity: &Capacity6,
         memory: &mut Provider<'_>,
     ) -> Result<Self, Error> {
-        let mut writer = Self::new(flat, room, memory)?;
+        let mut writer = Self::new(flat, capacity, memory)?;
         // Shorter prefixes come first, so that longer ones overwrite their part.
         let mut divided = None;
         for (prefix, hop) in rib {
@@ -119,13 +119,13 @@ impl Writer {
         if prefix.len() > SHORT {
             self.make_pages(prefix)?;
         }
-        let change = rib.place(prefix, hop);
+        let change = rib.insert_route(prefix, hop);
         if change.before == Some(hop) {
             return Ok(change.before);
         }
-        if let Err(error) = self.apply(rib, prefix, change.within, hop.get()) {
+        if let Err(error) = self.apply(rib, prefix, change.subtree, hop.get()) {
             match change.before {
-                Some(before) => rib.place(prefix, before).before,
+                Some(before) => rib.insert_route(prefix, before).before,
                 None => rib.remove(prefix),
             };
             return Err(error);
@@ -138,12 +138,12 @@ impl Writer {
         rib: &mut Rib<u128>,
         prefix: Prefix6,
     ) -> Result<Option<NextHop>, Error> {
-        let Some(change) = rib.displace(prefix) else {
+        let Some(change) = rib.remove_route(prefix) else {
             return Ok(None);
         };
         let same_table = |&(len, _): &(u8, NextHop)| prefix.len() <= SHORT || len > SHORT;
         let above = change.above.filter(same_table).map(|(_, hop)| hop);
-        if let Err(error) = self.apply(rib, prefix, change.within, NextHop::code(above)) {
+        if let Err(error) = self.apply(rib, prefix, change.subtree, NextHop::code(above)) {
             if let Some(before) = change.before {
                 rib.insert(prefix, before);
             }
@@ -156,26 +156,26 @@ impl Writer {
         Arc::clone(&self.trie)
     }
 
-    pub(super) fn entrance(&self) -> Entrance {
-        self.epochs.entrance()
+    pub(super) fn reader(&self) -> Reader {
+        self.reclaimer.reader()
     }
 
-    pub(super) fn set_grace(&mut self, grace: Grace) {
-        self.epochs.set_grace(grace);
+    pub(super) fn set_grace_period(&mut self, grace: GracePeriod) {
+        self.reclaimer.set_grace_period(grace);
     }
 
-    /// The pages, cells, lines and steps that there had to be room for so far.
-    pub(super) fn reached(&self) -> [usize; 4] {
-        let detail = &self.detail;
+    /// The largest numbers of pages, cells, lines and steps in use so far.
+    pub(super) fn high_water_marks(&self) -> [usize; 4] {
+        let storage = &self.storage;
         let [cells, lines, steps] =
-            [&detail.cells, &detail.lines, &detail.steps].map(Runs::reached);
+            [&storage.cells, &storage.lines, &storage.steps].map(BuddyAllocator::high_water_mark);
         [self.pages, cells, lines, steps]
     }
 
     pub(super) fn bytes(&self) -> usize {
         let flat = self.touched.iter().filter(|&&touched| touched).count() * HUGE;
         let entries = SLASH20 + self.pages * PAGE + flat;
-        (size_of::<u16>() << SHORT) + entries * size_of::<u32>() + self.detail.bytes()
+        (size_of::<u16>() << SHORT) + entries * size_of::<u32>() + self.storage.bytes()
     }
 
     /// Makes the tables equal to the prefixes after a change, at a second try with all that was retired.
@@ -183,39 +183,39 @@ impl Writer {
         &mut self,
         rib: &Rib<u128>,
         prefix: Prefix6,
-        within: Within,
+        subtree: Subtree,
         answer: u16,
     ) -> Result<(), Error> {
-        let (trie, detail) = (&self.trie, &mut self.detail);
-        if self.epochs.waiting() >= MANY {
-            self.epochs.reclaim(|piece| detail.give_back(trie, piece));
+        let (trie, storage) = (&self.trie, &mut self.storage);
+        if self.reclaimer.pending() >= RECLAIM_BATCH {
+            self.reclaimer.reclaim(|piece| storage.free(trie, piece));
         }
-        let made = self.change(rib, prefix, within, answer);
-        if made.is_ok() || self.epochs.waiting() == 0 {
+        let made = self.change(rib, prefix, subtree, answer);
+        if made.is_ok() || self.reclaimer.pending() == 0 {
             return made;
         }
-        let (trie, detail) = (&self.trie, &mut self.detail);
-        self.epochs.wait(|piece| detail.give_back(trie, piece));
-        self.change(rib, prefix, within, answer)
+        let (trie, storage) = (&self.trie, &mut self.storage);
+        self.reclaimer.wait(|piece| storage.free(trie, piece));
+        self.change(rib, prefix, subtree, answer)
     }
 
     fn change(
         &mut self,
         rib: &Rib<u128>,
         prefix: Prefix6,
-        within: Within,
+        subtree: Subtree,
         answer: u16,
     ) -> Result<(), Error> {
         match prefix.len() {
-            0..=SHORT => self.paint_short(rib, prefix, within, answer),
-            17..=48 => self.paint(rib, prefix, within, answer)?,
+            0..=SHORT => self.paint_short(rib, prefix, subtree, answer),
+            17..=48 => self.paint(rib, prefix, subtree, answer)?,
             _ => self.divide(rib, prefix)?,
         }
         Ok(())
     }
 
     /// Gives `answer` to the /16s of `prefix` that none of the prefixes within holds.
-    fn paint_short(&self, rib: &Rib<u128>, prefix: Prefix6, within: Within, answer: u16) {
+    fn paint_short(&self, rib: &Rib<u128>, prefix: Prefix6, subtree: Subtree, answer: u16) {
         self.trie.change_short(|short| {
             let fill = |range: Range<usize>| {
                 short[range]
@@ -223,7 +223,7 @@ impl Writer {
                     .for_each(|cell| cell.store(answer, Ordering::Relaxed));
             };
             let mut next = slash16(prefix.first());
-            rib.outermost(within, prefix.len() + 1..=SHORT, &mut |inner| {
+            rib.outermost(subtree, prefix.len() + 1..=SHORT, &mut |inner| {
                 fill(next..slash16(inner.first()));
                 next = slash16(inner.last()) + 1;
             });
@@ -237,28 +237,28 @@ impl Writer {
         &mut self,
         rib: &Rib<u128>,
         prefix: Prefix6,
-        within: Within,
+        subtree: Subtree,
         answer: u16,
     ) -> Result<(), Error> {
-        let mut own = std::mem::take(&mut self.own);
-        own.find(rib, prefix, within, &self.trie);
-        let done = self.paint_own(rib, prefix, &own, answer);
-        self.own = own;
+        let mut exclusive = std::mem::take(&mut self.exclusive);
+        exclusive.find(rib, prefix, subtree, &self.trie);
+        let done = self.paint_exclusive(rib, prefix, &exclusive, answer);
+        self.exclusive = exclusive;
         done
     }
 
-    fn paint_own(
+    fn paint_exclusive(
         &mut self,
         rib: &Rib<u128>,
         prefix: Prefix6,
-        own: &Own,
+        exclusive: &ExclusiveRanges,
         answer: u16,
     ) -> Result<(), Error> {
-        if prefix.len() > 32 && (!own.anew.is_empty() || self.is_worn(rib, prefix)) {
+        if prefix.len() > 32 && (!exclusive.rebuild.is_empty() || self.needs_rebuild(rib, prefix)) {
             return self.divide(rib, prefix);
         }
-        let mut made = Vec::with_capacity(own.anew.len());
-        for &slash32 in &own.anew {
+        let mut made = Vec::with_capacity(exclusive.rebuild.len());
+        for &slash32 in &exclusive.rebuild {
             match self.make(rib, slash32) {
                 Ok(entry) => made.push((slash32, entry)),
                 Err(error) => {
@@ -268,11 +268,11 @@ impl Writer {
                 }
             }
         }
-        for range in &own.whole {
+        for range in &exclusive.whole {
             self.replace(range.clone(), Entry::answer(answer));
         }
-        for part in &own.parts {
-            if own.anew.binary_search(&part.slash32).is_err() {
+        for part in &exclusive.parts {
+            if exclusive.rebuild.binary_search(&part.slash32).is_err() {
                 part.write(&self.trie, answer);
             }
         }
@@ -283,14 +283,14 @@ impl Writer {
     }
 
     /// Whether a /32 has to be made anew after a prefix longer than that was withdrawn.
-    fn is_worn(&mut self, rib: &Rib<u128>, prefix: Prefix6) -> bool {
+    fn needs_rebuild(&mut self, rib: &Rib<u128>, prefix: Prefix6) -> bool {
         if rib.get(prefix).is_some() {
             return false;
         }
         let slash32 = slash32(prefix.first());
         let count = self.withdrawals.entry(slash32).or_default();
         *count += 1;
-        *count > WITHDRAWALS || !rib.is_divided(Prefix6::cut(prefix.first(), 32))
+        *count > MAX_WITHDRAWALS || !rib.is_divided(Prefix6::cut(prefix.first(), 32))
     }
 
     /// Makes anew what a prefix longer than /32 touches: a few cells of its /32, or all of it.
@@ -320,7 +320,7 @@ impl Writer {
             bits,
             part,
         });
-        let made = self.detail.parts(&self.trie, rib, places.clone())?;
+        let made = self.storage.parts(&self.trie, rib, places.clone())?;
         for (place, entry) in places.zip(made) {
             let at = now.cell_of_part(place.part);
             let before = self.trie.cell(at);
@@ -331,9 +331,9 @@ impl Writer {
     }
 
     fn make(&mut self, rib: &Rib<u128>, slash32: u32) -> Result<Entry, Error> {
-        let (entry, marks) = self.detail.slash32(&self.trie, rib, slash32)?;
+        let (entry, marks) = self.storage.slash32(&self.trie, rib, slash32)?;
         if entry.is_cells() {
-            self.changes.insert(slash32, marks.max(CHANGES));
+            self.changes.insert(slash32, marks.max(MIN_CHANGES));
         } else {
             self.changes.remove(&slash32);
         }
@@ -375,14 +375,15 @@ impl Writer {
     }
 
     fn retire(&mut self, entry: Entry, place: Place) {
-        let epochs = &mut self.epochs;
-        detail::pieces(&self.trie, entry, place, &mut |piece| epochs.retire(piece));
+        let reclaimer = &mut self.reclaimer;
+        let mut retire = |piece| reclaimer.retire(piece);
+        leaf_storage::pieces(&self.trie, entry, place, &mut retire);
     }
 
     fn discard(&mut self, entry: Entry, slash32: u32) {
-        let (trie, detail) = (&self.trie, &mut self.detail);
-        let mut give = |piece| detail.give_back(trie, piece);
-        detail::pieces(trie, entry, Place::whole(slash32), &mut give);
+        let (trie, storage) = (&self.trie, &mut self.storage);
+        let mut give = |piece| storage.free(trie, piece);
+        leaf_storage::pieces(trie, entry, Place::whole(slash32), &mut give);
     }
 
     /// Sees to it that all /32s of a prefix, or the one it lies in, have an entry of their own.
@@ -402,8 +403,10 @@ impl Writer {
         if page.load(Ordering::Relaxed) != 0 {
             return Ok(());
         }
-        let room = self.trie.pages.len() / PAGE;
-        let made = u32::try_from(self.pages).ok().filter(|_| self.pages < room);
+        let limit = self.trie.pages.len() / PAGE;
+        let made = u32::try_from(self.pages)
+            .ok()
+            .filter(|_| self.pages < limit);
         page.store(made.ok_or(Error::Full { what: "/20s" })?, Ordering::Release);
         self.pages += 1;
         Ok(())

@@ -34,13 +34,13 @@ proptest! {
             let above = longest(&map, |p| p.covers(prefix) && *p != prefix);
             prop_assert_eq!(rib.parent(prefix), above);
             if let Some(hop) = hop {
-                let change = rib.place(prefix, hop);
+                let change = rib.insert_route(prefix, hop);
                 prop_assert_eq!(change.before, map.insert(prefix, hop));
-                check_within(&rib, change.within, prefix, &map);
-            } else if let Some(change) = rib.displace(prefix) {
+                check_within(&rib, change.subtree, prefix, &map);
+            } else if let Some(change) = rib.remove_route(prefix) {
                 prop_assert_eq!(change.before, map.remove(&prefix));
                 prop_assert_eq!(change.above, above.map(|(p, hop)| (p.len(), hop)));
-                check_within(&rib, change.within, prefix, &map);
+                check_within(&rib, change.subtree, prefix, &map);
             } else {
                 prop_assert!(!map.contains_key(&prefix));
             }
@@ -60,9 +60,16 @@ proptest! {
     }
 }
 
-fn check_within(rib: &Rib<u32>, within: Within, prefix: Prefix4, map: &BTreeMap<Prefix4, NextHop>) {
+fn check_within(
+    rib: &Rib<u32>,
+    subtree: Subtree,
+    prefix: Prefix4,
+    map: &BTreeMap<Prefix4, NextHop>,
+) {
     let mut seen = Vec::new();
-    rib.outermost(within, prefix.len() + 1..=32, &mut |found| seen.push(found));
+    rib.outermost(subtree, prefix.len() + 1..=32, &mut |found| {
+        seen.push(found);
+    });
     let inside = || {
         map.keys()
             .filter(|p| prefix.covers(**p) && p.len() > prefix.len())

@@ -1,7 +1,5 @@
-//! The end that asks: a session with a server, and one test after the other.
+//! The client: a session with a server, and one test after the other.
 
-mod icmp;
-mod rate;
 mod run;
 
 use std::io;
@@ -10,33 +8,47 @@ use std::ops::ControlFlow;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
+use datapath::{Classify, ErrorClass, Missing};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::message::{Cookie, Fault, ToClient, ToServer, VERSION, Within, greet, hear, say};
+pub(crate) use self::run::measure as measure_flows;
+use crate::message::{
+    Cookie, Fault, TimedStream, ToClient, ToServer, VERSION, greet, receive, send,
+};
 use crate::outcome::{End, Outcome};
-use crate::spec::{Invalid, Spec, Test};
+use crate::spec::{Invalid, Spec};
+use crate::test::Test;
+use crate::test::method::Method;
 use crate::token::Token;
 
-pub use rate::{MOST_LOSS, Step};
+/// A message of a server arrives completely within this.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Characters of a server's text that are printed: the server is not trusted.
+const MAX_TEXT: usize = 200;
 
-/// A server says what it has to say within this, all of it.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// So many characters of what a server says are passed on: nobody knows what it is.
-const LONGEST_WORD: usize = 200;
-
-/// How far a test is, for who shows it.
+/// The progress of a test, for display.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// Since the window was opened; none before.
+    /// The time since the window opened; none before.
     pub measured: Option<Duration>,
-    /// By this end so far.
+    /// Bytes and messages that this end has counted so far.
     pub bytes: u64,
     pub messages: u64,
-    /// Of a search for a rate: what was tried last.
+    /// The last step of a search for a rate.
     pub step: Option<Step>,
 }
 
-/// Is told how far it is, and says whether to go on.
+/// A finished step of a search.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    pub number: u32,
+    /// Datagrams a second.
+    pub rate: f64,
+    /// The share of them that was lost.
+    pub loss: f64,
+}
+
+/// Receives the progress, and decides whether the test continues.
 pub type Watch<'a> = &'a mut dyn FnMut(&Progress) -> ControlFlow<()>;
 
 #[derive(Debug, thiserror::Error)]
@@ -64,14 +76,14 @@ pub enum Error {
         target: String,
         test: Test,
         why: String,
-        /// It may be done on another try.
+        /// Another try may succeed.
         later: bool,
     },
     #[error("{target} is gone: {cause}")]
     Lost { target: String, cause: String },
     #[error("icmp to {target}: {cause}")]
     Icmp { target: IpAddr, cause: io::Error },
-    /// This machine cannot do it; with what helps.
+    /// This machine cannot run the test; with the remedy.
     #[error("{what}; {remedy}")]
     Missing {
         what: &'static str,
@@ -81,9 +93,8 @@ pub enum Error {
     Io(#[from] io::Error),
 }
 
-impl Error {
-    /// Whether no retry can make it work: what was asked for is wrong, or asked of the wrong one.
-    pub fn asked_wrong(&self) -> bool {
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
         match self {
             Self::Invalid(_)
             | Self::Target(_)
@@ -91,14 +102,21 @@ impl Error {
             | Self::Version { .. }
             | Self::Refused { .. }
             | Self::NoToken(_)
-            | Self::Declined { later: false, .. } => true,
+            | Self::Declined { later: false, .. } => ErrorClass::Input,
+            Self::Missing { .. } => ErrorClass::Missing,
             Self::Unreachable { .. }
             | Self::Busy { .. }
             | Self::Lost { .. }
             | Self::Declined { later: true, .. }
             | Self::Icmp { .. }
-            | Self::Missing { .. }
-            | Self::Io(_) => false,
+            | Self::Io(_) => ErrorClass::Failed,
+        }
+    }
+
+    fn missing(&self) -> Vec<(String, Missing)> {
+        match *self {
+            Self::Missing { what, remedy } => vec![(String::new(), Missing::new(what, remedy))],
+            _ => Vec::new(),
         }
     }
 }
@@ -111,11 +129,11 @@ pub struct Session {
     peer: SocketAddr,
 }
 
-/// Where a target is: `HOST`, `HOST:PORT`, `ADDRESS` or `[ADDRESS]:PORT`; a link-local address names its device as
-/// well, as `fe80::1%eth0` does. All that a name stands for, in the order in which to try them.
+/// All addresses of a target, in the order in which to try them. A target is `HOST`, `HOST:PORT`, `ADDRESS` or
+/// `[ADDRESS]:PORT`; a link-local address names its device as well, as `fe80::1%eth0` does.
 ///
 /// # Errors
-/// [`Error::Target`], [`Error::Unreachable`] for a name that nobody knows.
+/// [`Error::Target`]; [`Error::Unreachable`] for an unknown name.
 pub fn resolve(target: &str) -> Result<Vec<SocketAddr>, Error> {
     let wrong = || Error::Target(target.to_owned());
     let host = host_and_port(target).ok_or_else(wrong)?;
@@ -149,25 +167,27 @@ fn host_and_port(target: &str) -> Option<(&str, u16)> {
     }
 }
 
-/// Whether it is an address of IPv6, of some device maybe.
+/// Whether it is an IPv6 address, perhaps with a device.
 fn is_v6(text: &str) -> bool {
     let address = text.split_once('%').map_or(text, |(address, _)| address);
     address.parse::<Ipv6Addr>().is_ok()
 }
 
-/// What a server has said, as one may print it.
-fn printable(said: &str) -> String {
-    let said = said.chars().filter(|character| !character.is_control());
-    said.take(LONGEST_WORD).collect()
+/// A server's text on one short line.
+fn printable(text: &str) -> String {
+    let characters = text.chars().filter(|character| !character.is_control());
+    characters.take(MAX_TEXT).collect()
 }
 
 impl Session {
+    /// Connects to the first address that answers, and authenticates.
+    ///
     /// # Errors
-    /// [`Error`] says why there is none.
+    /// [`Error`]: no server, one that refuses this client, or one of another version.
     pub fn open(target: &str, token: Option<&Token>) -> Result<Self, Error> {
         let mut failed = Error::Target(target.to_owned());
         for at in resolve(target)? {
-            match TcpStream::connect_timeout(&at, PATIENCE) {
+            match TcpStream::connect_timeout(&at, MESSAGE_TIMEOUT) {
                 Ok(stream) => return Self::over(stream, at, token),
                 Err(cause) => {
                     let target = at.to_string();
@@ -189,25 +209,25 @@ impl Session {
         Ok(session)
     }
 
-    /// From the greeting until it is admitted.
+    /// Exchanges greetings and authenticates.
     fn hello(&self, token: Option<&Token>) -> Result<(), Error> {
-        let mut server = Within::new(PATIENCE, &self.stream);
+        let mut server = TimedStream::new(MESSAGE_TIMEOUT, &self.stream);
         let lost = |fault| self.fault(fault);
         greet(&mut server).map_err(lost)?;
         let ToClient::Challenge {
             bytes,
             token: wanted,
-        } = hear(&mut server).map_err(lost)?
+        } = receive(&mut server).map_err(lost)?
         else {
-            return Err(self.fault(Fault::NotDue));
+            return Err(self.fault(Fault::Unexpected));
         };
         if wanted && token.is_none() {
             return Err(Error::NoToken(self.target.clone()));
         }
         let answer = token.map(|token| token.answer(&bytes));
-        say(&mut server, &ToServer::Hello { answer }).map_err(lost)?;
+        send(&mut server, &ToServer::Hello { answer }).map_err(lost)?;
         let target = self.target.clone();
-        match hear::<ToClient>(&mut server).map_err(lost)? {
+        match receive::<ToClient>(&mut server).map_err(lost)? {
             ToClient::Admitted => Ok(()),
             ToClient::Refused { why, later } => {
                 let why = printable(&why);
@@ -216,27 +236,27 @@ impl Session {
                     false => Error::Refused { target, why },
                 })
             }
-            _ => Err(self.fault(Fault::NotDue)),
+            _ => Err(self.fault(Fault::Unexpected)),
         }
     }
 
-    /// Runs one test. A server that dies, or a word to stop, ends it early, with what there is by then.
+    /// Runs one test. If the server dies or the watch stops the test, the outcome has what was measured until then.
     ///
     /// # Errors
-    /// What keeps it from beginning.
+    /// [`Error`]: what prevents the test from starting.
     pub fn measure(&mut self, spec: &Spec, watch: Watch<'_>) -> Result<Outcome, Error> {
         spec.check()?;
-        match spec.test {
-            Test::Icmp => icmp::measure(&[self.peer], spec, watch),
-            Test::UdpRate => rate::search(self, spec, watch),
-            _ => run::measure(self, spec, watch),
+        match *spec.test.method() {
+            Method::Flows { client, .. } => measure_flows(self, spec, client, watch),
+            Method::Search(search) => search(self, spec, watch),
+            Method::Client(measure) => measure(&[self.peer], spec, watch),
         }
     }
 
-    /// Where the flows of a test go, and what they have to show there.
+    /// Asks for a test: the addresses of its flows, and the cookie that they show there.
     fn begin(&mut self, spec: &Spec) -> Result<(Vec<SocketAddr>, Cookie), Error> {
-        self.say(&ToServer::Begin(spec.clone()))?;
-        match self.hear()? {
+        self.send(&ToServer::Begin(spec.clone()))?;
+        match self.receive()? {
             ToClient::Ready { ports, cookie } => {
                 let flow = |port| {
                     let mut to = self.peer;
@@ -251,40 +271,43 @@ impl Session {
                 why: printable(&why),
                 later,
             }),
-            _ => Err(self.fault(Fault::NotDue)),
+            _ => Err(self.fault(Fault::Unexpected)),
         }
     }
 
     fn mark(&mut self) -> Result<(), Error> {
-        self.say(&ToServer::Mark)
+        self.send(&ToServer::Mark)
     }
 
-    /// What the server did, and what ended a flow there before its time.
+    /// Ends a test: what the server counted, and the error that ended a flow there early.
     fn end(&mut self, bytes: u64) -> Result<(End, Option<String>), Error> {
-        self.say(&ToServer::End { bytes })?;
-        match self.hear()? {
+        self.send(&ToServer::End { bytes })?;
+        match self.receive()? {
             ToClient::Ended { end, fault } => {
                 let fault = fault.map(|fault| format!("{}: {}", self.target, printable(&fault)));
                 Ok((end, fault))
             }
-            _ => Err(self.fault(Fault::NotDue)),
+            _ => Err(self.fault(Fault::Unexpected)),
         }
     }
 
-    /// While a test goes on the server has nothing to say, so what there is to read is its end.
+    /// Whether the server has closed the connection: it sends nothing while a test runs.
     fn is_gone(&self) -> bool {
         let mut asked = [PollFd::new(self.stream.as_fd(), PollFlags::POLLIN)];
         poll(&mut asked, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
-    fn say(&mut self, message: &ToServer) -> Result<(), Error> {
-        let said = say(&mut Within::new(PATIENCE, &self.stream), message);
-        said.map_err(|fault| self.fault(fault))
+    fn send(&mut self, message: &ToServer) -> Result<(), Error> {
+        let sent = send(
+            &mut TimedStream::new(MESSAGE_TIMEOUT, &self.stream),
+            message,
+        );
+        sent.map_err(|fault| self.fault(fault))
     }
 
-    fn hear(&mut self) -> Result<ToClient, Error> {
-        let heard = hear(&mut Within::new(PATIENCE, &self.stream));
-        heard.map_err(|fault| self.fault(fault))
+    fn receive(&mut self) -> Result<ToClient, Error> {
+        let received = receive(&mut TimedStream::new(MESSAGE_TIMEOUT, &self.stream));
+        received.map_err(|fault| self.fault(fault))
     }
 
     fn fault(&self, fault: Fault) -> Error {
@@ -300,13 +323,18 @@ impl Session {
     }
 }
 
-/// `icmp` alone needs no server.
+/// Runs one test without a session; if the test needs a server, it opens one, without a token.
 ///
 /// # Errors
-/// As [`Session::measure`].
-pub fn ping(target: &str, spec: &Spec, watch: Watch<'_>) -> Result<Outcome, Error> {
+/// As [`Session::open`] and [`Session::measure`].
+pub fn measure(target: &str, spec: &Spec, watch: Watch<'_>) -> Result<Outcome, Error> {
     spec.check()?;
-    icmp::measure(&resolve(target)?, spec, watch)
+    match *spec.test.method() {
+        Method::Client(measure) => measure(&resolve(target)?, spec, watch),
+        Method::Flows { .. } | Method::Search(_) => {
+            Session::open(target, None)?.measure(spec, watch)
+        }
+    }
 }
 
 #[cfg(test)]
@@ -315,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_a_host_and_a_port() {
+    fn target_is_host_and_port() {
         for (target, host, port) in [
             ("box", "box", 7411),
             ("box:80", "box", 80),
@@ -336,9 +364,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_is_one_short_line() {
+    fn text_of_server_is_one_short_line() {
         let said = format!("\x1b[2J\x07no\r\n{}", "x".repeat(1000));
         let printed = printable(&said);
-        assert!(printed.starts_with("[2Jnox") && printed.len() == LONGEST_WORD);
+        assert!(printed.starts_with("[2Jnox") && printed.len() == MAX_TEXT);
     }
 }

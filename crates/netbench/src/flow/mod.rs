@@ -1,9 +1,13 @@
-//! One flow of a test at one end: what it sends and receives, and what of that is counted.
+//! What the flows of several tests share at either end: payload, datagrams, times and counts.
 
-pub(crate) mod answer;
-pub(crate) mod ask;
+mod client;
+mod clock;
+pub(crate) mod datagram;
 pub(crate) mod payload;
-pub(crate) mod stream;
+mod server;
 mod totals;
 
+pub(crate) use client::ClientFlow;
+pub(crate) use clock::{ANSWER_TIMEOUT, Clock};
+pub(crate) use server::{DatagramFlow, PolledStream};
 pub(crate) use totals::{Totals, Window};

@@ -1,33 +1,34 @@
-//! The payload of connections. Nobody looks at it: what is written are zeros that all flows share, and what is read
-//! goes into a room that is no larger than a read takes.
+//! The payload of connections, which nobody evaluates. All flows write the same zeros, and each reads into a buffer no
+//! larger than one read.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::Totals;
-use crate::spec::LARGEST_MESSAGE;
+use crate::spec::Spec;
+use crate::test::MAX_MESSAGE;
 
-/// What a read takes at most, in bytes: more is no faster.
-pub(super) const READ: usize = 256 << 10;
-/// What a write has got rid of after so long, it tells.
-pub(super) const WRITE: Duration = Duration::from_secs(1);
+/// The largest read, in bytes: more is no faster.
+pub(crate) const MAX_READ: usize = 256 << 10;
+/// A write returns after this long with the part that it has written.
+pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// So many bytes, to be written at once: in pieces a large message would cost other calls than a program makes that
-/// has one to send. Another end may ask for the largest there are in hundreds of flows, so they share one that is never
-/// written to, and for which the kernel needs hardly more than a page.
-pub(super) fn zeros(bytes: u32) -> &'static [u8] {
-    static ZEROS: LazyLock<Vec<u8>> = LazyLock::new(|| vec![0; LARGEST_MESSAGE as usize]);
+/// A message of so many zeros, to be written at once: pieces would cost more calls than a program makes for a message.
+/// Hundreds of flows may need the largest size. They share one buffer that is never written to, so the kernel needs
+/// hardly more than a page for it.
+pub(crate) fn zeros(bytes: u32) -> &'static [u8] {
+    static ZEROS: LazyLock<Vec<u8>> = LazyLock::new(|| vec![0; MAX_MESSAGE as usize]);
     ZEROS.get(..bytes as usize).unwrap_or(&ZEROS)
 }
 
-/// To read messages of so many bytes into, all at once or in pieces.
+/// A buffer for messages of so many bytes, which are read at once or in pieces.
 pub(crate) fn room(bytes: u32) -> Vec<u8> {
-    vec![0; READ.min(bytes as usize)]
+    vec![0; MAX_READ.min(bytes as usize)]
 }
 
-/// Reads a message of so many bytes. Each piece that has not completed it is counted as one.
-pub(super) fn read(
+/// Reads a message of so many bytes. Each read before the last is counted as a piece.
+pub(crate) fn read(
     stream: &mut impl Read,
     bytes: u32,
     room: &mut [u8],
@@ -49,9 +50,9 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Writes a message. Where the time-out of [`WRITE`] ends a write before all of it has gone, that is counted as a piece,
-/// and the rest follows for as long as anybody waits for it.
-pub(super) fn write(stream: &mut impl Write, message: &[u8], totals: &Totals) -> io::Result<()> {
+/// Writes a message. A write that [`WRITE_TIMEOUT`] ends early is counted as a piece, and the rest follows until the test
+/// is given up.
+pub(crate) fn write(stream: &mut impl Write, message: &[u8], totals: &Totals) -> io::Result<()> {
     let mut left = message;
     while !left.is_empty() {
         match stream.write(left) {
@@ -59,7 +60,7 @@ pub(super) fn write(stream: &mut impl Write, message: &[u8], totals: &Totals) ->
             Ok(written) => left = left.get(written..).unwrap_or_default(),
             Err(error) => match error.kind() {
                 // A connection that is dead has timed out otherwise.
-                ErrorKind::WouldBlock | ErrorKind::Interrupted if !totals.has_given_up() => {
+                ErrorKind::WouldBlock | ErrorKind::Interrupted if !totals.is_aborted() => {
                     continue;
                 }
                 _ => return Err(error),
@@ -69,6 +70,19 @@ pub(super) fn write(stream: &mut impl Write, message: &[u8], totals: &Totals) ->
             totals.count_piece();
         }
     }
+    Ok(())
+}
+
+/// Answers one request. A client that reads the answer to the last request sees this end close first.
+pub(crate) fn respond(
+    stream: &mut (impl Read + Write),
+    spec: &Spec,
+    room: &mut [u8],
+    totals: &Totals,
+) -> io::Result<()> {
+    read(stream, spec.request, room, totals)?;
+    stream.write_all(zeros(spec.response))?;
+    totals.count(spec.request as usize);
     Ok(())
 }
 
@@ -117,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_a_message_are_counted_before_it_is_there() {
+    fn pieces_count_before_message_is_complete() {
         let totals = Totals::default();
         let mut stream = Slow::new(30);
         read(&mut stream, 100, &mut room(100), &totals).unwrap();
@@ -133,17 +147,17 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_nobody_waits_for_ends() {
+    fn aborted_write_ends() {
         let totals = Totals::default();
-        totals.cut();
+        totals.abort();
         let error = write(&mut Slow::new(30), zeros(100), &totals).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::WouldBlock);
     }
 
     #[test]
-    fn flows_share_what_they_write_and_read_into_little() {
-        assert_eq!(zeros(1).as_ptr(), zeros(LARGEST_MESSAGE).as_ptr());
-        assert_eq!(zeros(LARGEST_MESSAGE).len(), LARGEST_MESSAGE as usize);
-        assert_eq!([room(1).len(), room(LARGEST_MESSAGE).len()], [1, READ],);
+    fn flows_share_write_buffer_and_read_into_little() {
+        assert_eq!(zeros(1).as_ptr(), zeros(MAX_MESSAGE).as_ptr());
+        assert_eq!(zeros(MAX_MESSAGE).len(), MAX_MESSAGE as usize);
+        assert_eq!([room(1).len(), room(MAX_MESSAGE).len()], [1, MAX_READ],);
     }
 }

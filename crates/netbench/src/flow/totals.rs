@@ -1,4 +1,4 @@
-//! What the flows of a test have done so far, together.
+//! The state that the flows of a test share: counts, the window, and the signal to stop.
 
 use std::io;
 use std::net::Shutdown;
@@ -11,52 +11,52 @@ use socket2::{SockRef, Socket};
 use crate::outcome::End;
 use crate::socket;
 
-/// How often it is looked whether something has come.
-const LOOK: Duration = Duration::from_millis(1);
+/// The interval at which [`Totals::drain`] checks for arrivals.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Counts, and the word to begin and to stop.
+/// Counts of all flows, and their signals to begin and to stop.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     bytes: AtomicU64,
     messages: AtomicU64,
     pieces: AtomicU64,
     lost: AtomicU64,
-    measured: AtomicBool,
+    window_open: AtomicBool,
     opened: OnceLock<Instant>,
     closed: OnceLock<Instant>,
     stopped: AtomicBool,
-    given_up: AtomicBool,
-    ready: AtomicUsize,
+    aborted: AtomicBool,
+    connected: AtomicUsize,
     running: AtomicUsize,
     shared: Mutex<Shared>,
-    /// A flow has.
+    /// Notified when a flow has ended.
     ended: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// To cut what waits in a read or write, and to tell of their buffers.
+    /// Shut down to end reads and writes; asked for their buffer sizes.
     sockets: Vec<Socket>,
     listeners: Vec<Socket>,
     buffers: End,
     fault: Option<String>,
-    /// How many flows have had their last datagram, and when the last of them did.
-    parted: u16,
-    parted_at: Option<Instant>,
+    /// The number of flows that have received their last datagram, and when the last of them did.
+    finished: u16,
+    finished_at: Option<Instant>,
 }
 
-/// Cuts the flows when it is dropped: whoever leaves the scope of their threads, which waits for them, and be it by a
-/// panic, does not wait for ever.
+/// Aborts the flows when it is dropped. The scope of their threads waits for them, also after a panic, and must not wait
+/// for ever.
 #[derive(Debug)]
-pub(crate) struct Cut<'a>(&'a Totals);
+pub(crate) struct AbortGuard<'a>(&'a Totals);
 
-impl Drop for Cut<'_> {
+impl Drop for AbortGuard<'_> {
     fn drop(&mut self) {
-        self.0.cut();
+        self.0.abort();
     }
 }
 
-/// Where the measured window begins.
+/// The counts at the beginning of the window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     at: Instant,
@@ -71,17 +71,17 @@ impl Totals {
         self.messages.fetch_add(1, Relaxed);
     }
 
-    /// A piece of a message has come or gone, which is counted when all of it has.
+    /// Counts a piece of a message; the message counts once it is complete.
     pub(crate) fn count_piece(&self) {
         self.pieces.fetch_add(1, Relaxed);
     }
 
-    /// How many messages, and pieces of them, there were: while it changes, nothing stands still.
+    /// The number of messages and pieces: while it changes, the test makes progress.
     pub(crate) fn activity(&self) -> u64 {
         self.messages() + self.pieces.load(Relaxed)
     }
 
-    pub(crate) fn lose(&self) {
+    pub(crate) fn count_lost(&self) {
         self.lost.fetch_add(1, Relaxed);
     }
 
@@ -97,18 +97,17 @@ impl Totals {
         self.lost.load(Relaxed)
     }
 
-    /// The window is open.
-    pub(crate) fn is_measured(&self) -> bool {
-        self.measured.load(Relaxed)
+    pub(crate) fn is_window_open(&self) -> bool {
+        self.window_open.load(Relaxed)
     }
 
-    /// From when to when it was, once it is closed.
-    pub(crate) fn measured(&self) -> Option<(Instant, Instant)> {
+    /// When the window opened and closed, once it is closed.
+    pub(crate) fn window(&self) -> Option<(Instant, Instant)> {
         self.opened.get().copied().zip(self.closed.get().copied())
     }
 
-    /// Whether it was for some of the time from `begin` until now.
-    pub(crate) fn was_measured_since(&self, begin: Instant) -> bool {
+    /// Whether the window was open at some time since `begin`.
+    pub(crate) fn window_was_open_since(&self, begin: Instant) -> bool {
         let ended = self.closed.get().is_some_and(|closed| *closed <= begin);
         self.opened.get().is_some() && !ended
     }
@@ -117,14 +116,14 @@ impl Totals {
         self.stopped.load(Relaxed)
     }
 
-    /// What is under way now, nobody waits for any longer.
-    pub(crate) fn has_given_up(&self) -> bool {
-        self.given_up.load(Relaxed)
+    /// Whether the flows give up what is under way.
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted.load(Relaxed)
     }
 
     /// Opens the window.
-    pub(crate) fn mark(&self) -> Window {
-        self.measured.store(true, Relaxed);
+    pub(crate) fn open_window(&self) -> Window {
+        self.window_open.store(true, Relaxed);
         Window {
             at: *self.opened.get_or_init(Instant::now),
             bytes: self.bytes(),
@@ -133,22 +132,22 @@ impl Totals {
         }
     }
 
-    /// Closes it. What arrives later is in `all_messages` alone, once it is asked for.
+    /// Closes the window. Later arrivals count in [`Self::messages`] and [`Self::bytes`] only.
     ///
-    /// Where each of the flows has had its last datagram, the window was over then: nothing was sent in what has passed
-    /// since, and who divided by it would find less than what arrived.
-    pub(crate) fn close(&self, since: &Window, flows: u16) -> End {
+    /// If each of the flows has received its last datagram, the window ended then: nothing was sent since, and a longer
+    /// window would give too low a rate.
+    pub(crate) fn close_window(&self, since: &Window, flows: u16) -> End {
         let now = *self.closed.get_or_init(Instant::now);
-        self.measured.store(false, Relaxed);
+        self.window_open.store(false, Relaxed);
         let mut shared = self.shared();
-        let end = shared.parted_at.filter(|_| shared.parted == flows);
+        let end = shared.finished_at.filter(|_| shared.finished == flows);
         let window = end.unwrap_or(now).saturating_duration_since(since.at);
-        // TCP's grow while they are used.
+        // TCP's buffers grow while they are used.
         let Shared {
             sockets, buffers, ..
         } = &mut *shared;
         for socket in sockets {
-            socket::buffers(&SockRef::from(&*socket), buffers);
+            socket::record_buffers(&SockRef::from(&*socket), buffers);
         }
         End {
             window_ns: u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
@@ -161,31 +160,31 @@ impl Totals {
         }
     }
 
-    /// Each flow goes when it has finished what it does.
+    /// Has each flow end after what it is doing.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Relaxed);
     }
 
-    /// Those that still wait for the other end do not any more.
-    pub(crate) fn cut(&self) {
+    /// Has each flow end now, also one that waits for the other end.
+    pub(crate) fn abort(&self) {
         self.stop();
-        self.given_up.store(true, Relaxed);
+        self.aborted.store(true, Relaxed);
         let mut shared = self.shared();
         let Shared {
             sockets, listeners, ..
         } = &mut *shared;
         for socket in sockets.drain(..).chain(listeners.drain(..)) {
-            // One that is closed already is what was wanted; a read of one without a connection ends, too.
+            // It may be closed already. A read of an unconnected socket ends, too.
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 
-    /// As [`Self::cut`], when what is returned is dropped.
-    pub(crate) fn cut_later(&self) -> Cut<'_> {
-        Cut(self)
+    /// Aborts the flows when the guard is dropped.
+    pub(crate) fn abort_on_drop(&self) -> AbortGuard<'_> {
+        AbortGuard(self)
     }
 
-    /// Runs a flow; what ends it before it was stopped is a fault.
+    /// Runs a flow. An error before the test stopped is its fault.
     pub(crate) fn run(&self, flow: impl FnOnce() -> io::Result<()>) {
         self.running.fetch_add(1, Relaxed);
         let ended = flow();
@@ -199,49 +198,49 @@ impl Totals {
         self.ended.notify_all();
     }
 
-    /// A flow has met its other end.
-    pub(crate) fn met(&self) {
-        self.ready.fetch_add(1, Relaxed);
+    /// Counts a flow that has reached its other end.
+    pub(crate) fn count_connected(&self) {
+        self.connected.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn have_met(&self) -> usize {
-        self.ready.load(Relaxed)
+    pub(crate) fn connected(&self) -> usize {
+        self.connected.load(Relaxed)
     }
 
-    /// A flow of datagrams has had its last one.
-    pub(crate) fn part(&self) {
+    /// Counts a flow that has received its last datagram.
+    pub(crate) fn count_finished(&self) {
         let mut shared = self.shared();
-        shared.parted += 1;
-        shared.parted_at = Some(Instant::now());
+        shared.finished += 1;
+        shared.finished_at = Some(Instant::now());
     }
 
     fn is_running(&self) -> bool {
         self.running.load(Relaxed) > 0
     }
 
-    /// Waits until the flows have done what they had begun, and gives up what takes longer than this.
-    pub(crate) fn finish(&self, at_most: Duration) {
+    /// Waits until the flows have ended, and has them give up what takes longer than the timeout.
+    pub(crate) fn finish(&self, timeout: Duration) {
         let begun = Instant::now();
         let mut shared = self.shared();
         while self.is_running() {
-            let left = at_most.saturating_sub(begun.elapsed());
+            let left = timeout.saturating_sub(begun.elapsed());
             if left.is_zero() {
-                self.given_up.store(true, Relaxed);
+                self.aborted.store(true, Relaxed);
                 break;
             }
             shared = self.wait(shared, left);
         }
     }
 
-    /// Waits until what was on the way has arrived: all bytes that were sent, or nothing has come for so
-    /// long, or the flows have ended.
-    pub(crate) fn rest(&self, due: u64, quiet: Duration, at_most: Duration) {
+    /// Waits for what is on the way: until `due` bytes have arrived, or nothing has for the time `quiet`, or the flows
+    /// have ended.
+    pub(crate) fn drain(&self, due: u64, quiet: Duration, timeout: Duration) {
         let begun = Instant::now();
         let (mut seen, mut since) = (self.messages(), begun);
         let arrived = || !self.is_running() || self.bytes() >= due;
         let mut shared = self.shared();
-        while !arrived() && since.elapsed() < quiet && begun.elapsed() < at_most {
-            shared = self.wait(shared, LOOK);
+        while !arrived() && since.elapsed() < quiet && begun.elapsed() < timeout {
+            shared = self.wait(shared, POLL_INTERVAL);
             let now = self.messages();
             if now != seen {
                 (seen, since) = (now, Instant::now());
@@ -249,7 +248,7 @@ impl Totals {
         }
     }
 
-    /// Until a flow has ended, or for so long.
+    /// Waits until a flow has ended, or for so long.
     fn wait<'a>(&self, shared: MutexGuard<'a, Shared>, long: Duration) -> MutexGuard<'a, Shared> {
         let waited = self.ended.wait_timeout(shared, long);
         waited.unwrap_or_else(PoisonError::into_inner).0
@@ -259,41 +258,42 @@ impl Totals {
         self.shared().fault.clone()
     }
 
-    /// A socket that may have to be cut, and whose buffers are told of.
+    /// Registers a socket: [`Self::abort`] shuts it down, and [`Self::close_window`] reads its buffer sizes.
     ///
     /// # Errors
-    /// Of duplicating its descriptor.
-    pub(crate) fn adopt(&self, socket: &SockRef<'_>) -> io::Result<()> {
+    /// If its descriptor cannot be duplicated.
+    pub(crate) fn register(&self, socket: &SockRef<'_>) -> io::Result<()> {
         let clone = socket.try_clone()?;
-        self.sizes(socket);
+        self.record_buffers(socket);
         self.shared().sockets.push(clone);
-        self.cut_if_stopped();
+        self.abort_if_stopped();
         Ok(())
     }
 
-    /// One that waits for connections, and has to be woken.
+    /// Registers a listener: [`Self::abort`] wakes the threads that wait for its connections.
     ///
     /// # Errors
-    /// As [`Self::adopt`].
-    pub(crate) fn adopt_listener(&self, socket: &SockRef<'_>) -> io::Result<()> {
+    /// As [`Self::register`].
+    pub(crate) fn register_listener(&self, socket: &SockRef<'_>) -> io::Result<()> {
         let clone = socket.try_clone()?;
         self.shared().listeners.push(clone);
-        self.cut_if_stopped();
+        self.abort_if_stopped();
         Ok(())
     }
 
-    fn cut_if_stopped(&self) {
+    fn abort_if_stopped(&self) {
         if self.is_stopped() {
-            self.cut();
+            self.abort();
         }
     }
 
-    pub(crate) fn sizes(&self, socket: &SockRef<'_>) {
-        socket::buffers(socket, &mut self.shared().buffers);
+    /// Records the sizes of a socket's buffers, if they are the largest.
+    pub(crate) fn record_buffers(&self, socket: &SockRef<'_>) {
+        socket::record_buffers(socket, &mut self.shared().buffers);
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
-        // Whole between any two statements.
+        // Consistent between any two statements.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -307,63 +307,63 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_is_woken_by_a_cut() {
+    fn abort_wakes_waiting_flows() {
         let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
         let met = UdpSocket::bind("127.0.0.1:0").unwrap();
         met.connect(peer.local_addr().unwrap()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let totals = Totals::default();
-        totals.adopt(&(&datagrams).into()).unwrap();
-        totals.adopt(&(&met).into()).unwrap();
-        totals.adopt_listener(&(&listener).into()).unwrap();
-        // None of these has a time-out: without the cut the test never ends.
+        totals.register(&(&datagrams).into()).unwrap();
+        totals.register(&(&met).into()).unwrap();
+        totals.register_listener(&(&listener).into()).unwrap();
+        // None of these has a time-out: without the abort the test never ends.
         thread::scope(|scope| {
             scope.spawn(|| datagrams.recv(&mut [0; 9]));
             scope.spawn(|| assert_eq!(met.recv(&mut [0; 9]).unwrap(), 0));
             scope.spawn(|| listener.accept().unwrap_err());
-            totals.cut();
+            totals.abort();
         });
-        // Who comes later finds it cut.
+        // A socket that is registered later is shut down at once.
         let late = UdpSocket::bind("127.0.0.1:0").unwrap();
-        totals.adopt(&(&late).into()).unwrap();
+        totals.register(&(&late).into()).unwrap();
         let _ended = late.recv(&mut [0; 9]);
     }
 
     #[test]
-    fn the_window_of_who_receives_ends_with_the_last_datagram() {
+    fn window_ends_with_last_datagram() {
         let totals = Totals::default();
-        let window = totals.mark();
+        let window = totals.open_window();
         totals.count(100);
-        totals.part();
+        totals.count_finished();
         thread::sleep(Duration::from_millis(1));
-        totals.part();
-        let parted = totals.shared().parted_at.unwrap() - window.at;
+        totals.count_finished();
+        let finished = totals.shared().finished_at.unwrap() - window.at;
         thread::sleep(Duration::from_millis(1));
-        let ns = u64::try_from(parted.as_nanos()).unwrap();
-        assert_eq!(totals.close(&window, 2).window_ns, ns);
+        let ns = u64::try_from(finished.as_nanos()).unwrap();
+        assert_eq!(totals.close_window(&window, 2).window_ns, ns);
         // One of three has not had it: what it may still send counts.
-        assert!(totals.close(&window, 3).window_ns > ns);
+        assert!(totals.close_window(&window, 3).window_ns > ns);
     }
 
     #[test]
-    fn buffers_are_the_largest_that_they_were() {
+    fn largest_buffer_sizes_are_recorded() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let totals = Totals::default();
         let kept = SockRef::from(&socket);
         let was = |end: &End| (end.send_buffer, end.receive_buffer);
         kept.set_recv_buffer_size(20_000).unwrap();
         kept.set_send_buffer_size(30_000).unwrap();
-        totals.adopt(&kept).unwrap();
-        let window = totals.mark();
+        totals.register(&kept).unwrap();
+        let window = totals.open_window();
         kept.set_recv_buffer_size(25_000).unwrap();
         kept.set_send_buffer_size(10_000).unwrap();
-        let end = totals.close(&window, 1);
+        let end = totals.close_window(&window, 1);
         assert_eq!(was(&end), (60_000, 50_000));
     }
 
     #[test]
-    fn who_waits_for_the_flows_is_told_when_they_have_ended() {
+    fn finish_and_drain_wake_when_flows_end() {
         let totals = Totals::default();
         let (go, may_go) = std::sync::mpsc::channel::<()>();
         thread::scope(|scope| {
@@ -377,13 +377,13 @@ mod tests {
             while !totals.is_running() {
                 thread::yield_now();
             }
-            let before = totals.has_given_up();
+            let before = totals.is_aborted();
             totals.finish(Duration::from_millis(1));
-            let after = totals.has_given_up();
+            let after = totals.is_aborted();
             scope.spawn(move || {
                 // For longer than any test lasts.
                 totals.finish(Duration::from_hours(1));
-                totals.rest(u64::MAX, Duration::from_hours(1), Duration::from_hours(1));
+                totals.drain(u64::MAX, Duration::from_hours(1), Duration::from_hours(1));
             });
             go.send(()).unwrap();
             assert_eq!((before, after), (false, true));

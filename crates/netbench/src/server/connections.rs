@@ -1,13 +1,13 @@
-//! Who is connected: strangers until they are admitted, then clients. A stranger costs a thread and nothing else,
-//! keeps no client out, and has to go when too many others come.
+//! The open connections: strangers until they authenticate, then clients. A stranger costs no more than a thread, keeps
+//! no client out, and is shut down when too many others come.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// At once. Whoever knows what to say needs a round trip or two to be none.
-const MOST_STRANGERS: usize = 64;
+/// Strangers at once. A client stays one for a round trip or two.
+const MAX_STRANGERS: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Connections(Mutex<All>);
@@ -22,20 +22,20 @@ struct All {
 
 #[derive(Debug)]
 struct Connection {
-    /// To cut what waits for it.
+    /// Shut down to end the threads that wait for it.
     stream: TcpStream,
-    standing: Standing,
+    state: State,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum State {
     Stranger,
-    /// It was cut, and its thread has not seen that yet.
-    Leaving,
+    /// It was shut down, and its thread has not seen that yet.
+    Closing,
     Client,
 }
 
-/// One that is connected, until it is dropped.
+/// A connection, which is removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Entry<'a> {
     all: &'a Connections,
@@ -43,70 +43,70 @@ pub(super) struct Entry<'a> {
 }
 
 impl Connections {
-    /// Lets one in. Where too many strangers are, the one that is longest has to go.
+    /// Adds a stranger. If there are too many, the oldest is shut down.
     ///
     /// # Errors
-    /// When all have to go, or there is no descriptor for it.
+    /// When the server is closing, or out of descriptors.
     pub(super) fn enter(&self, stream: &TcpStream) -> io::Result<Entry<'_>> {
         let stream = stream.try_clone()?;
         let mut all = self.all();
         if all.closed {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        if all.count(Standing::Stranger) >= MOST_STRANGERS {
-            all.cut_longest_stranger();
+        if all.count(State::Stranger) >= MAX_STRANGERS {
+            all.shut_down_oldest_stranger();
         }
         let number = all.next;
         all.next += 1;
         let connection = Connection {
             stream,
-            standing: Standing::Stranger,
+            state: State::Stranger,
         };
         all.connections.insert(number, connection);
         Ok(Entry { all: self, number })
     }
 
     pub(super) fn clients(&self) -> usize {
-        self.all().count(Standing::Client)
+        self.all().count(State::Client)
     }
 
-    /// Nobody waits for any of them any more, and no other comes in.
+    /// Shuts all down, and admits no other.
     pub(super) fn close(&self) {
         let mut all = self.all();
         all.closed = true;
         for connection in all.connections.values() {
-            cut(&connection.stream);
+            shut_down(&connection.stream);
         }
     }
 
     fn all(&self) -> MutexGuard<'_, All> {
-        // Whole between any two statements.
+        // Consistent between any two statements.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl All {
-    fn count(&self, standing: Standing) -> usize {
+    fn count(&self, state: State) -> usize {
         let all = self.connections.values();
-        all.filter(|it| it.standing == standing).count()
+        all.filter(|it| it.state == state).count()
     }
 
-    fn cut_longest_stranger(&mut self) {
+    fn shut_down_oldest_stranger(&mut self) {
         let mut all = self.connections.values_mut();
-        if let Some(longest) = all.find(|it| it.standing == Standing::Stranger) {
-            longest.standing = Standing::Leaving;
-            cut(&longest.stream);
+        if let Some(oldest) = all.find(|it| it.state == State::Stranger) {
+            oldest.state = State::Closing;
+            shut_down(&oldest.stream);
         }
     }
 }
 
 impl Entry<'_> {
-    /// Makes it a client, unless there are `most` of them.
-    pub(super) fn admit(&self, most: usize) -> bool {
+    /// Makes it a client, unless there are `max` of them.
+    pub(super) fn admit(&self, max: usize) -> bool {
         let mut all = self.all.all();
-        let room = all.count(Standing::Client) < most;
+        let room = all.count(State::Client) < max;
         if room && let Some(own) = all.connections.get_mut(&self.number) {
-            own.standing = Standing::Client;
+            own.state = State::Client;
         }
         room
     }
@@ -118,7 +118,7 @@ impl Drop for Entry<'_> {
     }
 }
 
-fn cut(stream: &TcpStream) {
-    // One that is closed already is what was wanted.
+fn shut_down(stream: &TcpStream) {
+    // It may be closed already.
     let _ = stream.shutdown(Shutdown::Both);
 }

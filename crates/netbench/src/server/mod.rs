@@ -1,11 +1,11 @@
-//! The end that answers: it does what a client asks for within its limits, one test at a time for each
-//! client, and sends nothing to anybody else.
+//! The server: it runs the tests that clients ask for, within its limits, one at a time for each client, and sends
+//! nothing to anybody else.
 
 mod connections;
+mod datagrams;
 mod ports;
 mod session;
 mod sockets;
-mod udp;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -14,23 +14,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use datapath::{Classify, ErrorClass};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use self::connections::Connections;
 pub use self::ports::Ports;
 use crate::token::Token;
 
-/// How long threads wait before they look whether the server ends.
-pub(crate) const TICK: Duration = Duration::from_millis(50);
+/// The interval at which waiting threads check whether the server or the test has stopped.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What a server does for a client, at most.
+/// Limits of what a server does for its clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Clients at once.
     pub clients: usize,
-    /// Of a test, with its warm-up.
+    /// The longest test, with its warm-up.
     pub duration: Duration,
-    /// That it sends in datagrams, in payload bits a second; none: as fast as it can.
+    /// The rate of datagrams that it sends, in payload bits a second; none: as fast as it can.
     pub bits_per_s: Option<f64>,
 }
 
@@ -47,10 +48,10 @@ impl Default for Limits {
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub listen: SocketAddr,
-    /// Clients have to know it. Where others than this machine reach it, there has to be one.
+    /// The token that clients must know. It is required where other machines reach the server.
     pub token: Option<Token>,
     pub limits: Limits,
-    /// Where tests' own connections and datagrams come in; none: wherever the kernel says.
+    /// Ports of the tests' own connections and datagrams; none: the kernel chooses.
     pub data_ports: Option<Ports>,
 }
 
@@ -62,21 +63,30 @@ pub enum Error {
     Listen { at: SocketAddr, cause: io::Error },
 }
 
-/// What it has done so far.
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::NoToken(_) => ErrorClass::Input,
+            Self::Listen { .. } => ErrorClass::Failed,
+        }
+    }
+}
+
+/// What a server has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Admitted, and connected now.
+    /// Clients that are connected now.
     pub clients: usize,
     pub tests: u64,
-    /// That were no clients, had the wrong token, took too long to say who they are, or were too many.
+    /// Connections that were no clients, had a wrong token, took too long to authenticate, or were too many.
     pub refused: u64,
-    /// Connections and datagrams for a test that were from somebody else.
+    /// Connections and datagrams to a test's ports that were not its client's.
     pub strangers: u64,
-    /// Tests that ended before their time.
+    /// Tests that ended early.
     pub broken: u64,
 }
 
-/// Serves until it is dropped.
+/// A server, which runs until it is dropped.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -98,6 +108,8 @@ struct Shared {
 }
 
 impl Server {
+    /// Listens, and serves from threads of its own.
+    ///
     /// # Errors
     /// [`Error`]
     pub fn start(settings: Settings) -> Result<Self, Error> {
@@ -132,7 +144,7 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -161,25 +173,25 @@ impl Drop for Server {
         self.shared.stop.store(true, Relaxed);
         self.shared.connections.close();
         if let Some(accepting) = self.accepting.take() {
-            // A thread that panicked has said so.
+            // A thread that panicked has printed its message.
             let _ = accepting.join();
         }
     }
 }
 
 impl Shared {
-    fn stops(&self) -> bool {
+    fn is_stopped(&self) -> bool {
         self.stop.load(Relaxed)
     }
 
     fn accept(self: Arc<Self>, listener: &TcpListener) {
         thread::scope(|scope| {
-            while !self.stops() {
+            while !self.is_stopped() {
                 if !readable(listener) {
                     continue;
                 }
                 let Ok((stream, from)) = listener.accept() else {
-                    // Out of descriptors, or the other end has gone already.
+                    // Out of descriptors, or the other end is gone already.
                     thread::sleep(Duration::from_millis(1));
                     continue;
                 };
@@ -202,9 +214,9 @@ impl Shared {
     }
 }
 
-/// Waits a moment for something to be accepted or read.
+/// Waits up to [`POLL_INTERVAL`] for something to accept or read.
 fn readable(from: impl std::os::fd::AsFd) -> bool {
-    let timeout = PollTimeout::try_from(TICK).unwrap_or(PollTimeout::ZERO);
-    let mut asked = [PollFd::new(from.as_fd(), PollFlags::POLLIN)];
-    poll(&mut asked, timeout).is_ok_and(|ready| ready > 0)
+    let timeout = PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO);
+    let mut polled = [PollFd::new(from.as_fd(), PollFlags::POLLIN)];
+    poll(&mut polled, timeout).is_ok_and(|ready| ready > 0)
 }

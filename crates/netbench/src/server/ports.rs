@@ -1,4 +1,4 @@
-//! The ports that a test's own sockets may have: those that a firewall lets through, or a translator publishes.
+//! The ports of tests' own sockets: those that a firewall lets through, or an address translator publishes.
 
 use std::fmt;
 use std::io;
@@ -7,32 +7,32 @@ use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::TICK;
+use super::POLL_INTERVAL;
 
-/// The test before may still be letting go of its sockets.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The previous test may still be closing its sockets.
+const REUSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A port, or a range of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ports(RangeInclusive<u16>);
 
 impl Ports {
-    /// What `open` makes of the first that nobody has.
+    /// Opens the first port that is free.
     pub(super) fn first_free<T>(&self, open: impl Fn(u16) -> io::Result<T>) -> io::Result<T> {
-        let taken = |tried: &io::Result<T>| {
-            let kind = tried.as_ref().err().map(io::Error::kind);
+        let in_use = |opened: &io::Result<T>| {
+            let kind = opened.as_ref().err().map(io::Error::kind);
             kind == Some(io::ErrorKind::AddrInUse)
         };
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + REUSE_TIMEOUT;
         loop {
-            let found = self.0.clone().map(&open).find(|tried| !taken(tried));
-            if let Some(found) = found {
-                return found;
+            let opened = self.0.clone().map(&open).find(|opened| !in_use(opened));
+            if let Some(opened) = opened {
+                return opened;
             }
             if Instant::now() > until {
                 return Err(io::Error::other(format!("ports {self} are all in use")));
             }
-            thread::sleep(TICK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_that_nobody_has_is_taken() {
+    fn first_free_port_is_opened() {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
         let open = |port| UdpSocket::bind(("127.0.0.1", port));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_refused() {
+    fn malformed_range_is_refused() {
         assert_eq!("7412-7420".parse(), Ok(Ports::from(7412..=7420)));
         for wrong in ["", "0", "9-8", "70000", "1-2-3", "a-b", "7412-"] {
             assert!(wrong.parse::<Ports>().is_err(), "{wrong}");

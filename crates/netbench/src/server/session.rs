@@ -1,4 +1,4 @@
-//! One client: who it is, and one test after the other.
+//! One client: its authentication, and one test after the other.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -10,28 +10,29 @@ use super::connections::Entry;
 use super::{Shared, readable, sockets};
 use crate::flow::Totals;
 use crate::message::{
-    COOKIE, Cookie, Fault, LARGEST_HELLO, ToClient, ToServer, Within, greet, hear, hear_at_most,
-    say,
+    COOKIE, Cookie, Fault, MAX_HELLO, TimedStream, ToClient, ToServer, greet, receive,
+    receive_at_most, send,
 };
 use crate::outcome::End;
 use crate::socket;
-use crate::spec::{Direction, Spec, Test};
+use crate::spec::{Direction, Spec};
+use crate::test::method::{Method, ServerPart};
 use crate::token::CHALLENGE;
 
-/// A stranger says who it is within this, and a client what it has begun to say.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two tests it may think for so long.
-const IDLE: Duration = Duration::from_hours(1);
-/// A test may take so much longer than it says: connections open, queues run empty.
-const GRACE: Duration = Duration::from_secs(30);
-/// When so long nothing has come, nothing is on the way any more.
-const QUIET: Duration = Duration::from_millis(100);
-const LONGEST_QUIET: Duration = Duration::from_secs(2);
+/// A client authenticates within this, and each message arrives completely within this.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest pause between two tests.
+const IDLE_TIMEOUT: Duration = Duration::from_hours(1);
+/// A test may take this much longer than its duration: connections open, queues drain.
+const TEST_MARGIN: Duration = Duration::from_secs(30);
+/// If no datagram arrives for this long, none is on the way.
+const QUIET_TIME: Duration = Duration::from_millis(100);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Until the client goes, or the server stops.
+/// Serves a client until it goes or the server stops.
 ///
 /// # Errors
-/// When it was none, or one that is not served.
+/// When it is no client, or is refused.
 pub(super) fn serve(
     shared: &Shared,
     stream: &TcpStream,
@@ -46,11 +47,11 @@ pub(super) fn serve(
         from,
     };
     client.admit(entry)?;
-    // What goes wrong from here on ends its tests, and is none of a stranger.
-    while let Ok(message) = client.hear(IDLE) {
+    // From here on an error ends a test, and does not count as a refusal.
+    while let Ok(message) = client.receive(IDLE_TIMEOUT) {
         let begun = match message {
             ToServer::Begin(spec) => client.test(&spec),
-            _ => Err(Fault::NotDue),
+            _ => Err(Fault::Unexpected),
         };
         if begun.is_err() {
             shared.broken.fetch_add(1, Relaxed);
@@ -68,13 +69,13 @@ struct Client<'a> {
 
 impl Client<'_> {
     fn admit(&mut self, entry: &Entry<'_>) -> Result<(), Fault> {
-        let mut stranger = Within::new(PATIENCE, self.stream);
+        let mut stranger = TimedStream::new(MESSAGE_TIMEOUT, self.stream);
         greet(&mut stranger)?;
         let bytes = socket::random::<CHALLENGE>()?;
         let token = self.shared.token.is_some();
-        self.say(&ToClient::Challenge { bytes, token })?;
-        let ToServer::Hello { answer } = hear_at_most(LARGEST_HELLO, &mut stranger)? else {
-            return Err(Fault::NotDue);
+        self.send(&ToClient::Challenge { bytes, token })?;
+        let ToServer::Hello { answer } = receive_at_most(MAX_HELLO, &mut stranger)? else {
+            return Err(Fault::Unexpected);
         };
         let known = match (&self.shared.token, answer) {
             (Some(token), Some(answer)) => token.answers(&bytes, &answer),
@@ -87,44 +88,47 @@ impl Client<'_> {
         if !entry.admit(self.shared.limits.clients) {
             return self.refuse("there are as many clients as the server takes", true);
         }
-        self.say(&ToClient::Admitted)
+        self.send(&ToClient::Admitted)
     }
 
     fn refuse(&mut self, why: &str, later: bool) -> Result<(), Fault> {
         let why = why.to_owned();
-        self.say(&ToClient::Refused { why, later })?;
-        Err(Fault::NotDue)
+        self.send(&ToClient::Refused { why, later })?;
+        Err(Fault::Unexpected)
     }
 
-    fn say(&mut self, message: &ToClient) -> Result<(), Fault> {
-        say(&mut Within::new(PATIENCE, self.stream), message)
+    fn send(&mut self, message: &ToClient) -> Result<(), Fault> {
+        send(&mut TimedStream::new(MESSAGE_TIMEOUT, self.stream), message)
     }
 
-    /// The next message, which begins within this time, unless the server stops. However it comes then, it does not put
-    /// off for long what ends with it.
-    fn hear(&mut self, within: Duration) -> Result<ToServer, Fault> {
+    /// Receives the next message, which must begin within this time, unless the server stops. It arrives completely
+    /// within [`MESSAGE_TIMEOUT`], in however small pieces.
+    fn receive(&mut self, within: Duration) -> Result<ToServer, Fault> {
         let begun = Instant::now();
         while !readable(self.stream) {
-            if self.shared.stops() || begun.elapsed() > within {
+            if self.shared.is_stopped() || begun.elapsed() > within {
                 return Err(io::Error::from(io::ErrorKind::TimedOut).into());
             }
         }
-        hear(&mut Within::new(PATIENCE, self.stream))
+        receive(&mut TimedStream::new(MESSAGE_TIMEOUT, self.stream))
     }
 
+    /// Runs one test, or declines it.
+    ///
     /// # Errors
-    /// When the client cannot be talked to any more.
+    /// When the control connection fails.
     fn test(&mut self, spec: &Spec) -> Result<(), Fault> {
-        if let Err(why) = self.allowed(spec) {
-            return self.say(&ToClient::Declined { why, later: false });
-        }
+        let flow = match self.check(spec) {
+            Ok(flow) => flow,
+            Err(why) => return self.send(&ToClient::Declined { why, later: false }),
+        };
         let mut cookie: Cookie = socket::random::<COOKIE>()?;
         cookie[0] = 0;
         let local = self.stream.local_addr()?;
-        let among = self.shared.data_ports.as_ref();
-        let opened = match sockets::Sockets::open(local, spec, among) {
+        let ports = self.shared.data_ports.as_ref();
+        let opened = match sockets::Sockets::open(local, spec, flow, ports) {
             Ok(opened) => opened,
-            Err(error) => return self.say(&declined(&error)),
+            Err(error) => return self.send(&declined(&error)),
         };
         let ports = opened.ports()?;
         let totals = Totals::default();
@@ -136,40 +140,41 @@ impl Client<'_> {
             totals: &totals,
         };
         thread::scope(|scope| {
-            let _cut = totals.cut_later();
+            let _cut = totals.abort_on_drop();
             if let Err(error) = opened.serve(scope, &test) {
-                return self.say(&declined(&error));
+                return self.send(&declined(&error));
             }
             self.shared.tests.fetch_add(1, Relaxed);
-            self.say(&ToClient::Ready { ports, cookie })?;
+            self.send(&ToClient::Ready { ports, cookie })?;
             self.follow(spec, &totals)
         })
     }
 
-    fn allowed(&self, spec: &Spec) -> Result<(), String> {
+    /// The server's part of a test that the client may run; else why it may not.
+    fn check(&self, spec: &Spec) -> Result<ServerPart, String> {
         spec.check().map_err(|invalid| invalid.to_string())?;
-        if matches!(spec.test, Test::UdpRate | Test::Icmp) {
+        let Method::Flows { server, .. } = *spec.test.method() else {
             return Err(format!("{} has no part here", spec.test));
-        }
+        };
         let limits = &self.shared.limits;
         if spec.duration() + spec.warmup() > limits.duration {
             let most = limits.duration.as_secs();
             return Err(format!("the server allows no test longer than {most} s"));
         }
-        Ok(())
+        Ok(server)
     }
 
-    /// What the client says while the test goes on.
+    /// Opens and closes the window as the client asks, and reports what the flows counted.
     fn follow(&mut self, spec: &Spec, totals: &Totals) -> Result<(), Fault> {
-        let ToServer::Mark = self.hear(spec.warmup() + GRACE)? else {
-            return Err(Fault::NotDue);
+        let ToServer::Mark = self.receive(spec.warmup() + TEST_MARGIN)? else {
+            return Err(Fault::Unexpected);
         };
-        let window = totals.mark();
-        let ToServer::End { bytes } = self.hear(spec.duration() + GRACE)? else {
-            return Err(Fault::NotDue);
+        let window = totals.open_window();
+        let ToServer::End { bytes } = self.receive(spec.duration() + TEST_MARGIN)? else {
+            return Err(Fault::Unexpected);
         };
-        let end = totals.close(&window, spec.flows);
-        // Of transactions the client has had every answer that it waited for.
+        let end = totals.close_window(&window, spec.flows);
+        // After transactions nothing is on the way: the client has waited for every answer.
         if spec.test.streams() {
             let due = match spec.direction {
                 Direction::Up => bytes,
@@ -178,12 +183,12 @@ impl Client<'_> {
                     u64::MAX
                 }
             };
-            // Of a connection nothing is lost: what has not come yet is late.
+            // A connection loses nothing: missing bytes are late.
             let quiet = match spec.test.datagrams() {
-                true => QUIET,
-                false => LONGEST_QUIET,
+                true => QUIET_TIME,
+                false => DRAIN_TIMEOUT,
             };
-            totals.rest(due, quiet, LONGEST_QUIET);
+            totals.drain(due, quiet, DRAIN_TIMEOUT);
         }
         let end = End {
             all_messages: totals.messages(),
@@ -191,15 +196,15 @@ impl Client<'_> {
             ..end
         };
         let fault = totals.fault();
-        self.say(&ToClient::Ended { end, fault })
+        self.send(&ToClient::Ended { end, fault })
     }
 }
 
-/// For want of something that others have now.
+/// The answer to a test whose sockets cannot be opened; later they may be, unless the error is permanent.
 fn declined(error: &io::Error) -> ToClient {
-    let wrong = [io::ErrorKind::InvalidInput, io::ErrorKind::PermissionDenied];
+    let permanent = [io::ErrorKind::InvalidInput, io::ErrorKind::PermissionDenied];
     ToClient::Declined {
         why: error.to_string(),
-        later: !wrong.contains(&error.kind()),
+        later: !permanent.contains(&error.kind()),
     }
 }

@@ -15,8 +15,8 @@ use crate::netlink::split;
 use crate::{Link, Neighbour, NeighbourState};
 
 const HEADER: usize = 16;
-/// A copy for one destination, no route of a table (`RTM_F_CLONED`).
-const CLONED: u32 = 0x200;
+/// Flag of a cached copy for one destination, which is not in a table.
+const RTM_F_CLONED: u32 = 0x200;
 /// An entry to answer for others by (`NTF_PROXY`).
 const PROXY: u8 = 0x08;
 
@@ -77,7 +77,7 @@ impl Reader {
     fn route(&mut self, body: &[u8], flags: u16) -> Option<TableRoute<'_>> {
         let header = body.get(..12)?;
         let any = any(header[0])?;
-        if number32(&header[8..])? & CLONED != 0 {
+        if number32(&header[8..])? & RTM_F_CLONED != 0 {
             return None;
         }
         let mut route = TableRoute {

@@ -11,7 +11,9 @@ mod reader;
 mod source;
 mod write;
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 
 pub use block::Block;
 pub use reader::Reader;
@@ -21,6 +23,21 @@ pub use write::{NANOSECOND_MAGIC, Writer, record};
 pub const ETHERNET: u32 = 1;
 /// No frame is longer; a length beyond it is a broken file, not a request for memory.
 const LONGEST: u32 = 1 << 20;
+
+/// Opens a capture file, or standard input for `-`.
+///
+/// # Errors
+/// The file cannot be opened, or is a folder.
+pub fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
+    if path == Path::new("-") {
+        return Ok(Box::new(io::stdin()));
+    }
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(io::Error::other("is a folder"));
+    }
+    Ok(Box::new(file))
+}
 
 /// A captured frame, borrowed from whoever holds its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

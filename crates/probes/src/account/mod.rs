@@ -8,21 +8,20 @@ use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::thread;
 
-use datapath::Missing;
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ProgramMut};
+use bpf::{Map, PerCpu};
+use libbpf_rs::{Link, ProgramMut};
+use netdev::requirement;
 
 use crate::Error;
-use crate::error::check_privileges;
 use crate::programs::{self, Timing};
 
-mod known;
+mod known_answers;
 mod snapshot;
 #[cfg(test)]
 mod tests;
 mod usage;
 
-pub use known::{Check, known_answers};
+pub use known_answers::{Check, known_answers};
 pub use snapshot::{Cpu, Snapshot, State, Times};
 pub use usage::{CpuUsage, Usage};
 
@@ -47,14 +46,14 @@ const VECTORS: [&str; 9] = [
 /// The attached accountant. Dropping it detaches it.
 #[derive(Debug)]
 pub struct Accountant {
-    accounts: MapHandle,
-    groups: MapHandle,
+    accounts: PerCpu<skel::types::account>,
+    groups: Map<u32, u32>,
     own: Vec<u32>,
     _links: Vec<Link>,
     _timing: Option<Timing>,
 }
 
-/// What the accountant does besides states.
+/// Options of the accountant.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Chosen tasks: thread or process id, and its group (1 to 7).
@@ -69,25 +68,16 @@ impl Accountant {
     /// # Errors
     /// [`Error::Missing`] where privileges or the kernel's type information are not there.
     pub fn attach(options: &Options) -> Result<Self, Error> {
-        check_privileges()?;
-        if !sys::kernel::has_btf() {
-            return Err(Error::Missing(Missing::new(
-                "this kernel has no BTF type information",
-                "CONFIG_DEBUG_INFO_BTF=y adds it; compare without the CPU table",
-            )));
-        }
+        requirement::check(crate::TRACING)?;
         let mut storage = MaybeUninit::uninit();
-        let mut skel = skel::AccountantSkelBuilder::default()
-            .open(&mut storage)
-            .and_then(OpenSkel::load)
-            .map_err(Error::bpf("loading the CPU accountant"))?;
+        let builder = skel::AccountantSkelBuilder::default();
+        let mut skel = bpf::load(builder, &mut storage, "the CPU accountant", |_| {
+            Ok::<_, Error>(())
+        })?;
         let links = attach_all(&skel.progs)?;
-        let handle = |map: &libbpf_rs::MapMut<'_>| {
-            MapHandle::try_from(map).map_err(Error::bpf("duplicating a map descriptor"))
-        };
         let accountant = Self {
-            accounts: handle(&skel.maps.accounts)?,
-            groups: handle(&skel.maps.groups)?,
+            accounts: PerCpu::new(&skel.maps.accounts)?,
+            groups: Map::new(&skel.maps.groups)?,
             own: own_ids(&skel.progs)?,
             _links: links,
             _timing: options.time_programs.then(Timing::enable).transpose()?,
@@ -108,7 +98,7 @@ impl Accountant {
             return Err(Error::Config(format!("there is no CPU group {group}")));
         }
         self.groups
-            .update(&task.to_ne_bytes(), &group.to_ne_bytes(), MapFlags::ANY)
+            .set(&task, &group)
             .map_err(Error::bpf("choosing a task"))
     }
 
@@ -121,7 +111,7 @@ impl Accountant {
         Snapshot::read(&self.accounts, programs)
     }
 
-    /// What was spent between two snapshots of this accountant.
+    /// The CPU time spent between two snapshots of this accountant.
     pub fn between(&self, before: &Snapshot, after: &Snapshot) -> Usage {
         Usage::between(before, after, &self.own)
     }
@@ -185,5 +175,5 @@ fn wake_every_cpu() -> Result<(), Error> {
     };
     thread::scope(|scope| scope.spawn(wake).join())
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        .map_err(|source| Error::bpf("visiting every CPU")(source.into()))
+        .map_err(Error::bpf("visiting every CPU"))
 }

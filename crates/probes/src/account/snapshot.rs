@@ -1,12 +1,13 @@
 //! The accounts of all CPUs at one moment.
 
-use libbpf_rs::MapHandle;
+use bpf::{PerCpu, Plain as _};
 
 use super::GROUPS;
+use super::skel::types::account as Account;
+use crate::Error;
 use crate::programs::ProgramRun;
-use crate::{Error, raw};
 
-/// What a CPU's time is spent in; the order is that of the BPF program's states.
+/// The states of a CPU. The order is that of the BPF program's states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     Idle,
@@ -96,55 +97,51 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub(super) fn read(accounts: &MapHandle, programs: Vec<ProgramRun>) -> Result<Self, Error> {
+    pub(super) fn read(
+        accounts: &PerCpu<Account>,
+        programs: Vec<ProgramRun>,
+    ) -> Result<Self, Error> {
         let values = stable(accounts)?;
         let at_ns = sys::clock::monotonic_ns();
         Ok(Self {
             at_ns,
-            cpus: values.iter().map(|words| Cpu::at(words, at_ns)).collect(),
+            cpus: values.iter().map(|one| Cpu::at(one, at_ns)).collect(),
             programs,
         })
     }
 }
 
 impl Cpu {
-    /// Reads a `struct account`, with the time since its last event given to its current state.
-    pub(super) fn at(words: &[u64], now_ns: u64) -> Option<Self> {
-        const HEADER: usize = 11;
-        let (header, times) = words.split_at_checked(HEADER)?;
-        let last_ns = header[0];
-        if last_ns == 0 || times.len() != GROUPS * State::ALL.len() {
+    /// An account, with the time since its last event given to its current state.
+    pub(super) fn at(account: &Account, now_ns: u64) -> Option<Self> {
+        if account.last_ns == 0 {
             return None;
         }
         let mut cpu = Self {
-            times: [[0; State::ALL.len()]; GROUPS],
-            events: header[7],
-            switches: header[8],
-            resyncs: header[9],
-            unseen: header[10],
+            times: account.ns,
+            events: account.events,
+            switches: account.switches,
+            resyncs: account.resyncs,
+            unseen: account.unseen,
         };
-        for (group, times) in cpu.times.iter_mut().zip(times.chunks(State::ALL.len())) {
-            group.copy_from_slice(times);
-        }
-        // Two 32-bit fields share a word: depth and state, then group and task.
-        let state = (header[1] >> 32) as usize % State::ALL.len();
-        let group = (header[2] << 32 >> 32) as usize % GROUPS;
-        cpu.times[group][state] += now_ns.saturating_sub(last_ns);
+        let state = account.state as usize % State::ALL.len();
+        let group = account.group as usize % GROUPS;
+        cpu.times[group][state] += now_ns.saturating_sub(account.last_ns);
         Some(cpu)
     }
 }
 
 /// Values that did not change while they were read: an idle CPU that wakes up in the middle would
 /// lose its whole sleep. A CPU that changes all the time loses one short interval at most.
-fn stable(accounts: &MapHandle) -> Result<Vec<Vec<u64>>, Error> {
+fn stable(accounts: &PerCpu<Account>) -> Result<Vec<Account>, Error> {
     const TRIES: usize = 6;
-    let mut kept = raw::per_cpu(accounts, 0)?;
+    let mut kept = accounts.values(0)?;
     let mut settled = vec![false; kept.len()];
     for _ in 0..TRIES {
-        let again = raw::per_cpu(accounts, 0)?;
+        let again = accounts.values(0)?;
         for (cpu, value) in again.into_iter().enumerate() {
             if !settled[cpu] {
-                settled[cpu] = value == kept[cpu];
+                settled[cpu] = value.bytes() == kept[cpu].bytes();
                 kept[cpu] = value;
             }
         }

@@ -3,12 +3,11 @@
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
-use libbpf_rs::ProgramInput;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore as _, MapFlags, ProgramInput};
 
 use super::snapshot::Cpu;
 use super::*;
-use crate::raw;
 
 bpf::skeleton!(mod replay = "account_replay");
 
@@ -57,8 +56,8 @@ fn after(events: &[(u64, Event)], now_ns: u64) -> Cpu {
     }
     let output = skel.progs.replay.test_run(ProgramInput::default()).unwrap();
     assert_eq!(output.return_value, 0);
-    let accounts = MapHandle::try_from(&skel.maps.accounts).unwrap();
-    Cpu::at(&raw::single(&accounts, 0).unwrap(), now_ns).unwrap()
+    let accounts = Map::new(&skel.maps.accounts).unwrap();
+    Cpu::at(&accounts.get(&0_u32).unwrap().unwrap(), now_ns).unwrap()
 }
 
 fn times(of: &[(State, u64)]) -> Times {
@@ -116,7 +115,7 @@ fn interrupts_nest_and_give_time_back() {
 }
 
 #[test]
-fn a_switch_that_was_not_seen_is_counted_and_its_time_is_the_found_tasks() {
+fn missed_switch_is_counted() {
     if !sys::require::root() {
         return;
     }

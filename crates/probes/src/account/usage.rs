@@ -1,4 +1,4 @@
-//! What was spent between two snapshots.
+//! The CPU time spent between two snapshots.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What one packet pays to be probed.
+//! The cost of the probes for one packet.
 
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,7 +23,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// What stamping and matching add to the null probes, for the pair.
+    /// The cost of stamping and matching in addition to the null probes, for the pair.
     pub fn pair_ns(&self) -> f64 {
         self.egress_ns + self.ingress_ns - self.null_egress_ns - self.null_ingress_ns
     }
@@ -33,7 +33,7 @@ impl Cost {
 /// else runs on the machine can only make a round slower.
 ///
 /// # Errors
-/// Whatever loading or running the programs meets.
+/// Any error of loading or running the programs.
 pub fn cost(repeat: u32) -> Result<Cost, Error> {
     let address = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 5004));
     let mut config = DelayConfig {

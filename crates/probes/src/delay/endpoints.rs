@@ -4,12 +4,13 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::Subscriber;
+use super::skel::types;
 use crate::Error;
 
 /// log2 of the slots; twin of `DELAY_ENDPOINTS_LOG2`.
-pub(super) const LOG2: u32 = 13;
-/// More leave no multiplier that can be found quickly.
-pub(super) const MOST: usize = 256;
+pub(super) const SLOTS_LOG2: u32 = 13;
+/// For more subscribers, no multiplier can be found quickly.
+pub(super) const MAX_SUBSCRIBERS: usize = 256;
 
 /// A multiplier, and the slot of each subscriber under it.
 pub(super) fn place(subscribers: &[Subscriber]) -> Result<(u64, Vec<u32>), Error> {
@@ -31,40 +32,40 @@ pub(super) fn place(subscribers: &[Subscriber]) -> Result<(u64, Vec<u32>), Error
 }
 
 fn slots(mixed: &[u64], multiplier: u64) -> Option<Vec<u32>> {
-    let mut taken = vec![false; 1 << LOG2];
+    let mut taken = vec![false; 1 << SLOTS_LOG2];
     mixed
         .iter()
         .map(|value| {
-            let slot = u32::try_from(value.wrapping_mul(multiplier) >> (64 - LOG2)).ok()?;
+            let slot = u32::try_from(value.wrapping_mul(multiplier) >> (64 - SLOTS_LOG2)).ok()?;
             let taken = &mut taken[slot as usize];
             (!std::mem::replace(taken, true)).then_some(slot)
         })
         .collect()
 }
 
-/// The value of `struct endpoint` for a subscriber.
-pub(super) fn value(index: u32, subscriber: Subscriber) -> [u8; 32] {
-    let mut value = [0; 32];
-    value[..16].copy_from_slice(&octets(subscriber.address));
-    value[16..18].copy_from_slice(&subscriber.address.port().to_be_bytes());
-    value[18..20].copy_from_slice(&1_u16.to_ne_bytes());
-    value[20..24].copy_from_slice(&index.to_ne_bytes());
-    value[24..28].copy_from_slice(&subscriber.flow.to_ne_bytes());
-    value
+pub(super) fn endpoint(index: u32, subscriber: Subscriber) -> types::endpoint {
+    types::endpoint {
+        address: halves(subscriber.address),
+        port: subscriber.address.port().to_be(),
+        used: 1,
+        subscriber: index,
+        flow: subscriber.flow,
+        zero: 0,
+    }
 }
 
 fn mix(address: SocketAddr) -> u64 {
-    let octets = octets(address);
-    let half = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| octets[at + i]));
-    let port = u16::from_ne_bytes(address.port().to_be_bytes());
-    half(0) ^ half(8) ^ (u64::from(port) << 16)
+    let [low, high] = halves(address);
+    low ^ high ^ (u64::from(address.port().to_be()) << 16)
 }
 
-fn octets(address: SocketAddr) -> [u8; 16] {
-    match address.ip() {
+/// The address as it lies in a packet, IPv4 mapped.
+fn halves(address: SocketAddr) -> [u64; 2] {
+    let octets = match address.ip() {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
         IpAddr::V6(v6) => v6.octets(),
-    }
+    };
+    [0, 8].map(|at| u64::from_ne_bytes(std::array::from_fn(|i| octets[at + i])))
 }
 
 #[cfg(test)]
@@ -82,14 +83,14 @@ mod tests {
 
     #[test]
     fn every_subscriber_has_a_slot_of_its_own() {
-        let most = subscribers(u16::try_from(MOST).unwrap());
+        let most = subscribers(u16::try_from(MAX_SUBSCRIBERS).unwrap());
         let (multiplier, slots) = place(&most).unwrap();
         let mut distinct = slots.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        assert_eq!(distinct.len(), MOST);
+        assert_eq!(distinct.len(), MAX_SUBSCRIBERS);
         assert_eq!(multiplier % 2, 1);
-        assert!(slots.iter().all(|slot| *slot < 1 << LOG2));
+        assert!(slots.iter().all(|slot| *slot < 1 << SLOTS_LOG2));
     }
 
     #[test]

@@ -10,15 +10,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenObject};
-use netdev::attach::{Attached, Direction};
+use bpf::{Map, PerCpu};
+use libbpf_rs::OpenObject;
+use netdev::attach::{Attachment, Direction};
+use netdev::requirement::{self, Requirement};
 use stats::Histogram;
+use sys::caps::Capability;
 use sys::netns::Namespace;
 
 use crate::Error;
-use crate::error::check_privileges;
-use crate::raw;
 
 mod cost;
 mod endpoints;
@@ -31,6 +31,19 @@ pub use report::{Device, Report, SubscriberReport};
 
 bpf::skeleton!(pub(crate) mod skel = "delay");
 
+use skel::types;
+
+impl bpf::Counters for types::device {}
+impl bpf::Counters for types::histogram {}
+impl bpf::Counters for types::tally {}
+
+/// What the probes need of a machine.
+pub const REQUIREMENTS: &[Requirement] = &[
+    Requirement::TypeInformation,
+    Requirement::Capabilities(&[Capability::Bpf, Capability::NetAdmin]),
+    Requirement::KernelOption("CONFIG_NET_CLS_ACT"),
+];
+
 /// Final receivers; twin of `DELAY_RECEIVERS`.
 const RECEIVERS: usize = 4;
 /// Flows told apart by SSRC; twin of `DELAY_FLOWS`.
@@ -39,12 +52,6 @@ const RTP_FLOWS: usize = 16;
 const STAMP_WAYS: u32 = 4;
 /// The sender's index among `devices`; twin of `DELAY_SENDER`.
 const SENDER: u32 = 4;
-
-const _: () = assert!(size_of::<skel::types::stamp>() == 16);
-const _: () = assert!(size_of::<skel::types::endpoint>() == 32);
-const _: () = assert!(size_of::<skel::types::tally>() == 64);
-const _: () = assert!(size_of::<skel::types::arrival>() == 40);
-const _: () = assert!(size_of::<skel::types::device>() == 48);
 
 /// A device in a namespace.
 #[derive(Debug)]
@@ -65,7 +72,7 @@ pub enum MatchKey {
     PayloadHash,
 }
 
-/// Where the time of sending is taken from.
+/// The source of the time of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StampFrom {
     /// tc egress of the sender's device.
@@ -81,7 +88,7 @@ pub struct Subscriber {
     pub flow: u32,
 }
 
-/// What to probe.
+/// The configuration of a probe.
 #[derive(Debug)]
 pub struct DelayConfig {
     /// Needed with [`StampFrom::Egress`], not used with [`StampFrom::Payload`].
@@ -111,17 +118,17 @@ pub struct DelayProbe {
     split: bool,
     stamp: StampFrom,
     maps: Maps,
-    attached: Vec<Attached>,
+    attached: Vec<Attachment>,
 }
 
 #[derive(Debug)]
 struct Maps {
-    tallies: MapHandle,
-    arrivals: MapHandle,
-    devices: MapHandle,
-    sent: MapHandle,
-    bitmap: MapHandle,
-    histograms: MapHandle,
+    tallies: PerCpu<types::tally>,
+    arrivals: Map<u32, types::arrival>,
+    devices: PerCpu<types::device>,
+    sent: PerCpu<u64>,
+    bitmap: Map<u32, u64>,
+    histograms: PerCpu<types::histogram>,
 }
 
 impl DelayProbe {
@@ -131,7 +138,7 @@ impl DelayProbe {
     /// [`Error::Missing`] without the privileges, [`Error::Config`] where the configuration
     /// contradicts itself, and whatever the kernel refuses.
     pub fn attach(config: &DelayConfig) -> Result<Self, Error> {
-        check_privileges()?;
+        requirement::check(REQUIREMENTS)?;
         let mut storage = MaybeUninit::uninit();
         let skel = load(config, &mut storage)?;
         let arrivals = [
@@ -154,7 +161,7 @@ impl DelayProbe {
     fn reading(
         config: &DelayConfig,
         skel: &skel::DelaySkel<'_>,
-        attached: Vec<Attached>,
+        attached: Vec<Attachment>,
     ) -> Result<Self, Error> {
         Ok(Self {
             subscribers: config.subscribers.clone(),
@@ -169,13 +176,13 @@ impl DelayProbe {
 
     /// How the programs are attached: `tcx` or `tc-clsact`.
     pub fn mode(&self) -> &'static str {
-        self.attached.first().map_or("none", Attached::mode)
+        self.attached.first().map_or("none", Attachment::mode)
     }
 
     /// Packets with the match key that have reached the receivers so far.
     pub fn arrived(&self) -> Result<u64, Error> {
         (0..self.receivers)
-            .map(|receiver| Ok(Device::read(&self.maps.devices, receiver)?.matched))
+            .map(|receiver| Ok(self.maps.devices.sum(receiver)?.matched))
             .sum()
     }
 
@@ -218,14 +225,14 @@ impl DelayProbe {
             delay.merge(&self.histogram(index)?);
         }
         let sender = match self.stamp {
-            StampFrom::Egress => Some(Device::read(&self.maps.devices, SENDER)?),
+            StampFrom::Egress => Some(self.device(SENDER)?),
             StampFrom::Payload => None,
         };
         Ok(Report {
             sent,
             sender,
             receivers: (0..self.receivers)
-                .map(|receiver| Device::read(&self.maps.devices, receiver))
+                .map(|receiver| self.device(receiver))
                 .collect::<Result<_, _>>()?,
             subscribers,
             delay,
@@ -241,47 +248,49 @@ impl DelayProbe {
         let words = self.capacity / 64;
         let seen = (index * words..(index + 1) * words)
             .take(usize::try_from(sent.div_ceil(64)).unwrap_or(usize::MAX))
-            .map(|word| Ok(raw::single(&self.maps.bitmap, word)?[0]))
+            .map(|word| Ok(self.maps.bitmap.get(&word)?.unwrap_or(0)))
             .collect::<Result<Vec<_>, Error>>()?;
         let delay = if self.split {
             Some(self.histogram(index)?)
         } else {
             None
         };
-        SubscriberReport::of(
+        Ok(SubscriberReport::of(
             subscriber,
             sent,
-            &raw::summed(&self.maps.tallies, index)?,
-            &raw::single(&self.maps.arrivals, index)?,
+            &self.maps.tallies.sum(index)?,
+            &self.maps.arrivals.get(&index)?.unwrap_or_default(),
             &seen,
             delay,
-        )
+        ))
+    }
+
+    fn device(&self, index: u32) -> Result<Device, Error> {
+        Ok(Device::of(&self.maps.devices.sum(index)?))
     }
 
     fn histogram(&self, index: u32) -> Result<Histogram, Error> {
-        let counts = raw::summed(&self.maps.histograms, index)?;
-        Histogram::from_counts(&counts).map_err(|e| Error::Config(e.to_string()))
+        let histogram = self.maps.histograms.sum(index)?;
+        Histogram::from_counts(&histogram.counts).map_err(|e| Error::Config(e.to_string()))
     }
 
     fn departed(&self) -> Result<Vec<u64>, Error> {
         (0..flows(&self.subscribers))
-            .map(|flow| Ok(raw::summed(&self.maps.sent, flow)?[0]))
+            .map(|flow| Ok(self.maps.sent.sum(flow)?))
             .collect()
     }
 }
 
 impl Maps {
     fn of(skel: &skel::DelaySkel<'_>) -> Result<Self, Error> {
-        let handle = |map: &libbpf_rs::MapMut<'_>| {
-            MapHandle::try_from(map).map_err(Error::bpf("duplicating a map descriptor"))
-        };
+        let maps = &skel.maps;
         Ok(Self {
-            tallies: handle(&skel.maps.tallies)?,
-            arrivals: handle(&skel.maps.arrivals)?,
-            devices: handle(&skel.maps.devices)?,
-            sent: handle(&skel.maps.sent)?,
-            bitmap: handle(&skel.maps.bitmap)?,
-            histograms: handle(&skel.maps.histograms)?,
+            tallies: PerCpu::new(&maps.tallies)?,
+            arrivals: Map::new(&maps.arrivals)?,
+            devices: PerCpu::new(&maps.devices)?,
+            sent: PerCpu::new(&maps.sent)?,
+            bitmap: Map::new(&maps.bitmap)?,
+            histograms: PerCpu::new(&maps.histograms)?,
         })
     }
 }
@@ -293,17 +302,15 @@ fn load<'obj>(
 ) -> Result<skel::DelaySkel<'obj>, Error> {
     check(config)?;
     let (multiplier, slots) = endpoints::place(&config.subscribers)?;
-    let mut open = skel::DelaySkelBuilder::default()
-        .open(storage)
-        .map_err(Error::bpf("opening the delay probe"))?;
-    set_knobs(&mut open, config, multiplier)?;
-    set_sizes(&mut open, config).map_err(Error::bpf("sizing the delay probe's maps"))?;
-    let skel = open.load().map_err(Error::bpf("loading the delay probe"))?;
+    let builder = skel::DelaySkelBuilder::default();
+    let skel = bpf::load(builder, storage, "the delay probe", |open| {
+        set_knobs(open, config, multiplier)?;
+        set_sizes(open, config).map_err(Error::bpf("sizing the delay probe's maps"))
+    })?;
+    let table = Map::new(&skel.maps.endpoints)?;
     for ((index, subscriber), slot) in (0..).zip(&config.subscribers).zip(slots) {
-        let value = endpoints::value(index, *subscriber);
-        skel.maps
-            .endpoints
-            .update(&slot.to_ne_bytes(), &value, MapFlags::ANY)
+        table
+            .set(&slot, &endpoints::endpoint(index, *subscriber))
             .map_err(Error::bpf("writing a subscriber's address"))?;
     }
     Ok(skel)
@@ -314,7 +321,7 @@ fn check(config: &DelayConfig) -> Result<(), Error> {
     if !(1..=RECEIVERS).contains(&config.receivers.len()) {
         return refuse("1 to 4 receivers");
     }
-    if !(1..=endpoints::MOST).contains(&config.subscribers.len()) {
+    if !(1..=endpoints::MAX_SUBSCRIBERS).contains(&config.subscribers.len()) {
         return refuse("1 to 256 subscribers");
     }
     if config.capacity == 0 || config.window == 0 {
@@ -392,7 +399,7 @@ fn attach_at(
     point: &Point,
     program: BorrowedFd<'_>,
     direction: Direction,
-) -> Result<Attached, Error> {
+) -> Result<Attachment, Error> {
     let attach = || netdev::attach::tc(program, point.ifindex, direction, netdev::attach::tc_via());
     Ok(point.namespace.run(attach)??)
 }

@@ -1,10 +1,9 @@
-//! What the probes counted, and the identities that say whether the counts can be believed.
+//! The counts of the probes, and the identities that show whether the counts can be believed.
 
-use libbpf_rs::MapHandle;
 use stats::Histogram;
 
 use super::Subscriber;
-use crate::{Error, raw};
+use super::skel::types;
 
 /// Everything one trial's probes saw.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,13 +19,13 @@ pub struct Report {
     pub delay: Histogram,
 }
 
-/// What passed one device.
+/// The packets that passed one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     pub packets: u64,
     /// Packets with the match key.
     pub matched: u64,
-    /// Of our run, to an address that is no subscriber's.
+    /// Packets of our run to an address that is not a subscriber's.
     pub foreign: u64,
     /// With our magic, of another run.
     pub stale: u64,
@@ -36,7 +35,7 @@ pub struct Device {
     pub collisions: u64,
 }
 
-/// What one subscriber got.
+/// The packets that one subscriber got.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubscriberReport {
     pub subscriber: Subscriber,
@@ -45,7 +44,7 @@ pub struct SubscriberReport {
     pub received: u64,
     pub unique: u64,
     pub duplicates: u64,
-    /// Of another flow or run.
+    /// Packets of another flow or run.
     pub foreign: u64,
     /// Sequence numbers past the planned capacity.
     pub beyond: u64,
@@ -109,45 +108,29 @@ impl SubscriberReport {
     pub(super) fn of(
         subscriber: Subscriber,
         sent: u64,
-        tally: &[u64],
-        arrival: &[u64],
+        tally: &types::tally,
+        arrival: &types::arrival,
         seen: &[u64],
         delay: Option<Histogram>,
-    ) -> Result<Self, Error> {
-        let (
-            &[
-                received,
-                unique,
-                duplicates,
-                foreign,
-                beyond,
-                reordered,
-                unmatched,
-                negative,
-            ],
-            &[_last, max_gap_ns, jitter_16, ..],
-        ) = (tally, arrival)
-        else {
-            return Err(Error::Config("the delay probe's maps changed shape".into()));
-        };
+    ) -> Self {
         let (missing, longest_loss) = losses(seen, sent);
-        Ok(Self {
+        Self {
             subscriber,
             sent,
-            received,
-            unique,
-            duplicates,
-            foreign,
-            beyond,
+            received: tally.received,
+            unique: tally.unique,
+            duplicates: tally.duplicates,
+            foreign: tally.foreign,
+            beyond: tally.beyond,
             missing,
             longest_loss,
-            reordered,
-            unmatched,
-            negative,
-            max_gap_ns,
-            jitter_ns: jitter_16 >> 4,
+            reordered: tally.reordered,
+            unmatched: tally.unmatched,
+            negative: tally.negative,
+            max_gap_ns: arrival.max_gap_ns,
+            jitter_ns: arrival.jitter_16 >> 4,
             delay,
-        })
+        }
     }
 
     fn violations(&self, broken: &mut Vec<String>) {
@@ -174,19 +157,15 @@ impl SubscriberReport {
 }
 
 impl Device {
-    pub(super) fn read(devices: &MapHandle, index: u32) -> Result<Self, Error> {
-        let words = raw::summed(devices, index)?;
-        let &[packets, matched, foreign, stale, superframes, collisions] = words.as_slice() else {
-            return Err(Error::Config("the delay probe's maps changed shape".into()));
-        };
-        Ok(Self {
-            packets,
-            matched,
-            foreign,
-            stale,
-            superframes,
-            collisions,
-        })
+    pub(super) fn of(sums: &types::device) -> Self {
+        Self {
+            packets: sums.packets,
+            matched: sums.matched,
+            foreign: sums.foreign,
+            stale: sums.stale,
+            superframes: sums.superframes,
+            collisions: sums.collisions,
+        }
     }
 }
 

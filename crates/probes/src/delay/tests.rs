@@ -235,7 +235,7 @@ fn rtp_sequence_numbers_wrap() {
 }
 
 #[test]
-fn payloads_are_told_apart_by_their_last_byte_and_equal_ones_are_counted() {
+fn payloads_differ_by_last_byte() {
     if !sys::require::root() {
         return;
     }

@@ -9,11 +9,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::IntoRawFd;
 use std::time::Instant;
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use bpf::{Map, PerCpu, Plain as _};
+use libbpf_rs::Link;
+use netdev::requirement::{self, Requirement};
+use sys::caps::Capability;
 
-use crate::error::check_privileges;
-use crate::{Error, raw};
+use crate::Error;
 
 mod hottest;
 pub mod pprof;
@@ -25,27 +26,32 @@ use symbols::Symbols;
 
 bpf::skeleton!(mod skel = "stacks");
 
+use skel::types::stack_key as Key;
+
+/// Return addresses of a stack, leaf first; zeros after the last.
+type Stack = [u64; 127];
+
 /// Samples a second that are not a multiple of anything periodic.
 pub const HERTZ: u32 = 997;
 
 /// A running sampler. Dropping it stops it.
 #[derive(Debug)]
 pub struct Sampler {
-    stacks: MapHandle,
-    counts: MapHandle,
-    samples: MapHandle,
+    stacks: Map<u32, Stack>,
+    counts: Map<Key, u64>,
+    samples: PerCpu<u64>,
     hertz: u32,
     started: Instant,
     links: Vec<Link>,
 }
 
-/// What was sampled.
+/// The samples of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     /// `root;caller;leaf` to samples; the root is the command's name.
     pub folded: BTreeMap<String, u64>,
     pub obtained: u64,
-    /// What the clock should have asked, had no CPU been idle or deaf.
+    /// The samples that the clock would have taken if no CPU had been idle or had interrupts off.
     pub expected: u64,
     /// Samples of `obtained` whose stack there was no room for.
     pub lost: u64,
@@ -53,23 +59,27 @@ pub struct Profile {
     pub hertz: u32,
 }
 
+/// What the sampler needs of a machine.
+pub const REQUIREMENTS: &[Requirement] = &[
+    Requirement::TypeInformation,
+    Requirement::Capabilities(&[Capability::Bpf, Capability::Perfmon]),
+    Requirement::KernelOption("CONFIG_PERF_EVENTS"),
+];
+
 impl Sampler {
     /// Starts on every CPU this process may use, `hertz` times a second ([`HERTZ`] is usual).
     pub fn start(hertz: u32) -> Result<Self, Error> {
-        check_privileges()?;
+        requirement::check(REQUIREMENTS)?;
         let mut storage = MaybeUninit::uninit();
-        let skel = skel::StacksSkelBuilder::default()
-            .open(&mut storage)
-            .and_then(OpenSkel::load)
-            .map_err(Error::bpf("loading the stack sampler"))?;
-        let handle = |map: &libbpf_rs::MapMut<'_>| {
-            MapHandle::try_from(map).map_err(Error::bpf("duplicating a map descriptor"))
-        };
-        let io = |source: std::io::Error| Error::bpf("sampling the CPU clock")(source.into());
+        let builder = skel::StacksSkelBuilder::default();
+        let skel = bpf::load(builder, &mut storage, "the stack sampler", |_| {
+            Ok::<_, Error>(())
+        })?;
+        let io = |source: std::io::Error| Error::bpf("sampling the CPU clock")(source);
         let mut sampler = Self {
-            stacks: handle(&skel.maps.stacks)?,
-            counts: handle(&skel.maps.counts)?,
-            samples: handle(&skel.maps.samples)?,
+            stacks: Map::new(&skel.maps.stacks)?,
+            counts: Map::new(&skel.maps.counts)?,
+            samples: PerCpu::new(&skel.maps.samples)?,
             hertz,
             started: Instant::now(),
             links: Vec::new(),
@@ -96,8 +106,8 @@ impl Sampler {
         let expected = f64::from(self.hertz) * cpus * self.started.elapsed().as_secs_f64();
         self.links.clear();
         let mut profile = Profile {
-            obtained: self.counter(0)?,
-            lost: self.counter(1)?,
+            obtained: self.samples.sum(0)?,
+            lost: self.samples.sum(1)?,
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
@@ -109,24 +119,22 @@ impl Sampler {
         };
         let mut symbols = Symbols::new();
         for key in self.counts.keys() {
-            let Some(key) = Key::parse(&key) else {
-                continue;
-            };
-            let count = self.count_of(&key)?;
+            let count = self.counts.get(&key);
+            let count = count.map_err(Error::bpf("reading a stack's count"))?;
             let stack = self.frames(&key, &mut symbols)?.join(";");
-            *profile.folded.entry(stack).or_default() += count;
+            *profile.folded.entry(stack).or_default() += count.unwrap_or(0);
         }
         Ok(profile)
     }
 
     /// Root first: the command, the user stack, the kernel stack.
     fn frames(&self, key: &Key, symbols: &mut Symbols) -> Result<Vec<String>, Error> {
-        let mut frames = vec![key.root()];
+        let mut frames = vec![root(key)];
         let user = self.addresses(key.user)?;
         frames.extend(symbols.user(key.tgid, &user).into_iter().rev());
         let kernel = self.addresses(key.kernel)?;
         frames.extend(symbols.kernel(&kernel).into_iter().rev());
-        if key.unplaced() {
+        if unplaced(key) {
             frames.push("[no room for the stack]".into());
         }
         Ok(frames)
@@ -137,64 +145,24 @@ impl Sampler {
         let Ok(stack) = u32::try_from(stack) else {
             return Ok(Vec::new());
         };
-        let addresses = raw::single(&self.stacks, stack)?;
-        Ok(addresses.into_iter().take_while(|at| *at != 0).collect())
-    }
-
-    fn counter(&self, index: u32) -> Result<u64, Error> {
-        Ok(raw::summed(&self.samples, index)?
-            .first()
-            .copied()
-            .unwrap_or(0))
-    }
-
-    fn count_of(&self, key: &Key) -> Result<u64, Error> {
-        let value = self
-            .counts
-            .lookup(&key.bytes, MapFlags::ANY)
-            .map_err(Error::bpf("reading a stack's count"))?;
-        Ok(raw::words(&value.unwrap_or_default())
-            .first()
-            .copied()
-            .unwrap_or(0))
+        let addresses = self.stacks.get(&stack)?.into_iter().flatten();
+        Ok(addresses.take_while(|at| *at != 0).collect())
     }
 }
 
-/// A `struct stack_key`.
-struct Key {
-    kernel: i32,
-    user: i32,
-    tgid: u32,
-    bytes: Vec<u8>,
+fn root(key: &Key) -> String {
+    if key.tgid == 0 {
+        return "idle".into();
+    }
+    let name = key.comm.bytes();
+    let end = name.iter().position(|byte| *byte == 0);
+    let name = &name[..end.unwrap_or(name.len())];
+    symbols::frame(&String::from_utf8_lossy(name))
 }
 
-impl Key {
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let field = |at: usize| bytes.get(at..at + 4)?.try_into().ok();
-        Some(Self {
-            kernel: i32::from_ne_bytes(field(0)?),
-            user: i32::from_ne_bytes(field(4)?),
-            tgid: u32::from_ne_bytes(field(8)?),
-            bytes: bytes.to_vec(),
-        })
-    }
-
-    fn root(&self) -> String {
-        if self.tgid == 0 {
-            return "idle".into();
-        }
-        let comm = self.bytes.get(16..).unwrap_or_default();
-        let end = comm
-            .iter()
-            .position(|byte| *byte == 0)
-            .unwrap_or(comm.len());
-        symbols::frame(&String::from_utf8_lossy(&comm[..end]))
-    }
-
-    /// EEXIST: another stack has the place of this one's hash.
-    fn unplaced(&self) -> bool {
-        self.kernel == -libc::EEXIST || self.user == -libc::EEXIST
-    }
+/// EEXIST: another stack has the place of this one's hash.
+fn unplaced(key: &Key) -> bool {
+    key.kernel == -libc::EEXIST || key.user == -libc::EEXIST
 }
 
 #[cfg(test)]

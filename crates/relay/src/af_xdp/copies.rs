@@ -1,30 +1,37 @@
-//! What all ports share: the frames that nobody uses, and what became of each subscriber's copies.
+//! What became of each subscriber's copies.
 
-use xsk::Frame;
+use xsk::Outcome;
 
 use crate::counters::{DropReason, SubscriberCounters};
 use crate::plan::MAX_SUBSCRIBERS;
 use crate::userspace::tally::Tally;
 
+/// A copy that is to be sent: whose it is, and its payload's length.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StagedCopy {
+    pub(super) subscriber: u32,
+    pub(super) bytes: u16,
+}
+
 #[derive(Debug)]
 pub(super) struct Copies {
-    /// The last used is used next, while it is in the cache.
-    pub(super) free: Vec<Frame>,
     /// By subscriber slot.
     tallies: Vec<Tally>,
 }
 
 impl Copies {
-    pub(super) fn new(free: Vec<Frame>) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            free,
             tallies: vec![Tally::default(); MAX_SUBSCRIBERS as usize],
         }
     }
 
-    pub(super) fn delivered(&mut self, subscriber: u32, bytes: u16) {
-        if let Some(tally) = self.tallies.get_mut(subscriber as usize) {
-            tally.passed(1, bytes.into());
+    pub(super) fn count(&mut self, copy: StagedCopy, outcome: Outcome) {
+        if let Some(tally) = self.tallies.get_mut(copy.subscriber as usize) {
+            match outcome {
+                Outcome::Sent => tally.passed(1, copy.bytes.into()),
+                Outcome::Lost => tally.dropped(DropReason::Transmit, 1),
+            }
         }
     }
 

@@ -1,16 +1,13 @@
 //! Receives steered datagrams, makes every subscriber's copy of each, and has them sent.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem;
 
 use datapath::Error;
 use netdev::{Link, NextHop};
-use sys::mmap::Pages;
-use xsk::{Frame, Umem};
+use xsk::{Bind, Frame, Mode};
 
-use super::copies::Copies;
+use super::copies::{Copies, StagedCopy};
 use super::headers::Headers;
-use super::port::{Port, refused};
 use super::steering::{Steering, slow};
 use super::tag::Steered;
 use crate::counters::{DropReason, Traffic};
@@ -28,16 +25,15 @@ const BATCH: usize = 64;
 /// Where payloads are in copies: on a cache line, after the longest headers.
 const PAYLOAD_AT: usize = 64;
 
+type Pump = xsk::Pump<StagedCopy>;
+
 #[derive(Debug)]
 pub(super) struct Engine {
-    umem: Umem,
+    pump: Pump,
     copies: Copies,
-    /// They stay open, and in their places, to the end: closing one would lose its frames.
-    ports: Vec<Port>,
     /// By stream slot.
     streams: Vec<Fan>,
     steering: Steering,
-    batch: Vec<Frame>,
 }
 
 /// Where one stream's copies go.
@@ -67,17 +63,15 @@ struct Way {
 
 impl Engine {
     pub(super) fn new(steering: Steering) -> Result<Self, Error> {
-        let (umem, frames) = Umem::new(FRAMES, FRAME_SIZE, 0, Pages::Ordinary)
+        let pump = Pump::new(FRAMES, FRAME_SIZE)
             .map_err(|error| Error::failed("AF_XDP packet memory", error))?;
         let mut streams = Vec::new();
         streams.resize_with(MAX_STREAMS as usize, Fan::default);
         Ok(Self {
-            umem,
-            copies: Copies::new(frames),
-            ports: Vec::new(),
+            pump,
+            copies: Copies::new(),
             streams,
             steering,
-            batch: Vec::with_capacity(BATCH),
         })
     }
 
@@ -117,21 +111,11 @@ impl Engine {
 
     /// Relays what has arrived; returns how many datagrams that were.
     pub(super) fn round(&mut self) -> usize {
-        let mut received = 0;
-        let mut batch = mem::take(&mut self.batch);
-        for index in 0..self.ports.len() {
-            let port = &mut self.ports[index];
-            if port.receives() {
-                port.receive(&mut batch, BATCH);
-                port.refill(&mut self.copies.free);
-            }
-            received += batch.len();
-            for frame in batch.drain(..) {
-                self.fan_out(frame);
-            }
-        }
-        self.batch = batch;
-        self.flush();
+        let (streams, copies) = (&mut self.streams, &mut self.copies);
+        let received = self.pump.receive_each(BATCH, |pump, frame| {
+            fan_out(pump, streams, copies, frame);
+        });
+        flush(&mut self.pump, copies);
         received
     }
 
@@ -147,14 +131,14 @@ impl Engine {
     /// Relays all that had arrived, for the last time.
     pub(super) fn finish(&mut self) {
         self.drain();
-        for port in &mut self.ports {
-            port.give_up(&mut self.copies);
-        }
+        let copies = &mut self.copies;
+        self.pump
+            .give_up(|copy, outcome| copies.count(copy, outcome));
     }
 
     /// Whether a device holds up copies, so that it must be asked again.
     pub(super) fn is_waiting(&self) -> bool {
-        self.ports.iter().any(Port::is_waiting)
+        self.pump.is_waiting()
     }
 
     /// What copies have been made of, since the stream came; and how many datagrams the sockets
@@ -163,7 +147,7 @@ impl Engine {
         let Some(fan) = self.streams.get(stream as usize) else {
             return Default::default();
         };
-        (fan.seen, self.lost() - fan.lost_before)
+        (fan.seen, self.pump.dropped() - fan.lost_before)
     }
 
     pub(super) fn copies(&self) -> &Copies {
@@ -176,9 +160,9 @@ impl Engine {
                 Ok(index) => index,
                 // A device may have fewer queues in use than it has.
                 Err(xsk::Error::NoQueue { .. }) if queue > 0 => break,
-                Err(error) => return Err(refused(error)),
+                Err(error) => return Err(error.into()),
             };
-            if !self.ports[index].receives() {
+            if !self.pump.ports[index].receives() {
                 self.start_receiving(index)?;
             }
         }
@@ -186,25 +170,25 @@ impl Engine {
     }
 
     fn start_receiving(&mut self, index: usize) -> Result<(), Error> {
-        let receiving = self.ports.iter().filter(|port| port.receives()).count() + 1;
-        let quota = (RECEIVING / receiving).clamp(BATCH, RING);
-        self.ports[index].set_quota(quota);
-        for port in self.ports.iter_mut().filter(|port| port.receives()) {
-            port.set_quota(quota);
-            port.refill(&mut self.copies.free);
+        let receiving = |pump: &Pump, port: usize| port == index || pump.ports[port].receives();
+        let ports = 0..self.pump.ports.len();
+        let ports: Vec<usize> = ports.filter(|port| receiving(&self.pump, *port)).collect();
+        let quota = (RECEIVING / ports.len().max(1)).clamp(BATCH, RING);
+        for port in ports {
+            self.pump.set_quota(port, quota);
         }
         let place = u32::try_from(index).unwrap_or(u32::MAX);
-        self.steering.open(place, &self.ports[index])
+        self.steering.open(place, &self.pump.ports[index])
     }
 
-    /// The place of the port of a queue, which is opened if it is not.
+    /// The place of the port of a queue, which is opened if it is not. In copy mode, which every driver
+    /// has.
     fn port(&mut self, ifindex: u32, queue: u32) -> Result<usize, xsk::Error> {
-        let same = |port: &Port| (port.ifindex, port.queue) == (ifindex, queue);
-        if let Some(index) = self.ports.iter().position(same) {
-            return Ok(index);
+        let mut ports = self.pump.ports.iter();
+        match ports.position(|port| (port.ifindex(), port.queue()) == (ifindex, queue)) {
+            Some(index) => Ok(index),
+            None => self.pump.open(Bind::new(ifindex, queue, Mode::Copy)),
         }
-        self.ports.push(Port::bind(&self.umem, ifindex, queue)?);
-        Ok(self.ports.len() - 1)
     }
 
     fn admit_stream(&mut self, stream: &Stream) -> Result<(), Error> {
@@ -213,7 +197,7 @@ impl Engine {
             members.extend(self.member(subscriber)?);
         }
         members.sort_by_key(|member| member.way.is_ok());
-        let lost = self.lost();
+        let lost = self.pump.dropped();
         let Some(fan) = self.streams.get_mut(stream.id.0 as usize) else {
             return Ok(());
         };
@@ -243,7 +227,7 @@ impl Engine {
                 mtu,
                 ..
             } if slow(ifindex).is_none() => Ok(Way {
-                port: self.port(ifindex, 0).map_err(refused)?,
+                port: self.port(ifindex, 0)?,
                 mtu: mtu as usize,
                 headers: Headers::new(subscriber, source_mac, destination_mac),
             }),
@@ -256,56 +240,55 @@ impl Engine {
         let subscriber = subscriber.id.0;
         Ok(Some(Member { subscriber, way }))
     }
+}
 
-    fn lost(&self) -> u64 {
-        self.ports.iter().map(Port::lost).sum()
-    }
+fn flush(pump: &mut Pump, copies: &mut Copies) {
+    pump.flush(|copy, outcome| copies.count(copy, outcome));
+}
 
-    fn flush(&mut self) {
-        for port in &mut self.ports {
-            port.flush(&mut self.copies);
-        }
-    }
-
-    /// Makes the copies of one datagram; the last is made in the frame that it came in.
-    fn fan_out(&mut self, mut frame: Frame) {
-        let steered = Steered::read(&self.umem, &mut frame);
-        let Some((steered, fan)) = steered.and_then(|steered| {
-            let fan = self.streams.get_mut(steered.stream as usize)?;
-            Some((steered, fan))
-        }) else {
-            return self.copies.free.push(frame);
+/// Makes the copies of one datagram; the last is made in the frame that it came in.
+fn fan_out(pump: &mut Pump, streams: &mut [Fan], copies: &mut Copies, mut frame: Frame) {
+    let steered = Steered::read(&pump.umem, &mut frame);
+    let Some((steered, fan)) = steered.and_then(|steered| {
+        let fan = streams.get_mut(steered.stream as usize)?;
+        Some((steered, fan))
+    }) else {
+        return pump.free.push(frame);
+    };
+    let length = steered.origin.payload_length;
+    fan.seen.add(Traffic {
+        packets: 1,
+        bytes: length.into(),
+    });
+    let mut original = Some(frame);
+    let last = fan.members.len().saturating_sub(1);
+    for (number, member) in fan.members.iter().enumerate() {
+        let way = match &member.way {
+            Ok(way) if way.headers.packet_length(length) > way.mtu => Err(DropReason::TooBig),
+            Ok(way) => Ok(way),
+            Err(reason) => Err(*reason),
         };
-        let length = steered.origin.payload_length;
-        fan.seen.add(Traffic {
-            packets: 1,
-            bytes: length.into(),
+        let subscriber = member.subscriber;
+        let made = way.and_then(|way| {
+            let last = number == last;
+            let frame = make(pump, copies, &mut original, last, steered, &way.headers);
+            frame.map(|frame| (way, frame)).ok_or(DropReason::Transmit)
         });
-        let mut original = Some(frame);
-        let last = fan.members.len().saturating_sub(1);
-        for (number, member) in fan.members.iter().enumerate() {
-            let way = match &member.way {
-                Ok(way) if way.headers.packet_length(length) > way.mtu => Err(DropReason::TooBig),
-                Ok(way) => Ok(way),
-                Err(reason) => Err(*reason),
-            };
-            let made = way.and_then(|way| {
-                let frames = (&self.umem, &mut self.copies, &mut self.ports[..]);
-                let copy = make(frames, &mut original, number == last, steered, &way.headers);
-                copy.map(|copy| (way, copy)).ok_or(DropReason::Transmit)
-            });
-            match made {
-                Ok((way, copy)) => self.ports[way.port].stage(copy, member.subscriber, length),
-                Err(reason) => self.copies.dropped(member.subscriber, reason),
+        match made {
+            Ok((way, frame)) => {
+                let bytes = length;
+                pump.ports[way.port].stage(frame, StagedCopy { subscriber, bytes });
             }
+            Err(reason) => copies.dropped(subscriber, reason),
         }
-        self.copies.free.extend(original);
     }
+    pump.free.extend(original);
 }
 
 /// One copy, in a frame of its own or, for the last, in the original's.
 fn make(
-    (umem, copies, ports): (&Umem, &mut Copies, &mut [Port]),
+    pump: &mut Pump,
+    copies: &mut Copies,
     original: &mut Option<Frame>,
     last: bool,
     steered: Steered,
@@ -321,24 +304,23 @@ fn make(
         }
     } else {
         let source = original.as_mut()?;
-        copy = free_frame(copies, ports)?;
+        copy = free_frame(pump, copies)?;
         if !source.set(steered.payload_at, payload) || !copy.set(PAYLOAD_AT - headers.len(), whole)
         {
-            copies.free.push(copy);
+            pump.free.push(copy);
             return None;
         }
+        let umem = &pump.umem;
         umem.bytes_mut(&mut copy)[headers.len()..].copy_from_slice(umem.bytes(source));
     }
-    headers.write(steered.origin, umem.bytes_mut(&mut copy));
+    headers.write(steered.origin, pump.umem.bytes_mut(&mut copy));
     Some(copy)
 }
 
 /// A frame that nobody uses; when there is none, one that a device gives back.
-fn free_frame(copies: &mut Copies, ports: &mut [Port]) -> Option<Frame> {
-    if copies.free.is_empty() {
-        for port in ports {
-            port.flush(copies);
-        }
+fn free_frame(pump: &mut Pump, copies: &mut Copies) -> Option<Frame> {
+    if pump.free.is_empty() {
+        flush(pump, copies);
     }
-    copies.free.pop()
+    pump.free.pop()
 }

@@ -114,7 +114,7 @@ impl Headers {
 
 #[cfg(test)]
 mod tests {
-    use netdev::{NextHop, Unresolved};
+    use netdev::{NextHop, UnresolvedReason};
     use packet::build;
 
     use super::*;
@@ -132,7 +132,7 @@ mod tests {
                 destination: destination.parse().unwrap(),
                 source: source.parse().unwrap(),
                 ttl: None,
-                next_hop: NextHop::Unresolved(Unresolved::NoRoute),
+                next_hop: NextHop::Unresolved(UnresolvedReason::NoRoute),
             };
             let headers = Headers::new(&subscriber, [2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
             for length in [0_u16, 1, 2, 3, 777, 1444] {

@@ -7,29 +7,31 @@
 mod copies;
 mod engine;
 mod headers;
-mod port;
 mod steering;
 mod tag;
 mod worker;
 
 use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use datapath::{Datapath, Error, Missing};
-use netdev::{Link, Netlink};
+use netdev::requirement::{self, Requirement};
+use netdev::{Attachments, Hook, Link, Netlink, XdpMode};
 use nix::sys::epoll::{Epoll, EpollCreateFlags};
 
 use crate::counters::{Counters, DropReason};
 use crate::handover::{FastPath, Road};
-use crate::kernel::{self, Attachments, Copies, Loaded, Tables, interfaces};
+use crate::kernel::skel::steer::SteerSkelBuilder;
+use crate::kernel::{self, Copies, Tables, interfaces};
 use crate::plan::{Plan, StreamId, SubscriberId};
 use crate::{Relay, Running};
 use engine::Engine;
 use steering::{Steering, look};
 use worker::Worker;
 
-const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
+const NAME: &str = "af-xdp";
 
 /// The datapath; in copy mode, which every driver has.
 #[derive(Clone, Copy, Debug)]
@@ -37,28 +39,29 @@ pub struct AfXdp;
 
 impl Datapath<Relay> for AfXdp {
     fn name(&self) -> &'static str {
-        "af-xdp"
+        NAME
     }
 
     fn check(&self) -> Result<(), Missing> {
-        kernel::check()?;
-        xsk::check().map_err(|error| port::missing(&error))
+        requirement::check(&[kernel::CAPABILITIES, Requirement::AfXdp])
     }
 
     fn start(&self, plan: &Plan) -> Result<Running, Error> {
         self.check()?;
-        let object = Loaded::load("af-xdp", OBJECT)?;
+        let mut storage = MaybeUninit::uninit();
+        let skel = kernel::load(SteerSkelBuilder::default(), &mut storage, NAME)?;
         let sleep = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
             .map(Arc::new)
             .map_err(|error| Error::failed("epoll", error))?;
-        let engine = Engine::new(Steering::new(&object, Arc::clone(&sleep))?)?;
+        let engine = Engine::new(Steering::new(&skel, Arc::clone(&sleep))?)?;
         let steered = Steered {
             worker: Worker::start(engine, sleep, plan.cpus.first().copied())?,
-            tables: Tables::new(&object, None, look)?,
+            tables: Tables::new(kernel::maps!(skel), None, look)?,
         };
+        let ingress = bpf::program(&skel.progs.relay_ingress)?;
         let mut running = RunningAfXdp {
-            attached: Attachments::xdp("af-xdp", object.program("relay_ingress")?),
-            _copies: Copies::deliver(object.map("copies")?)?,
+            attached: Attachments::new(ingress, Hook::Xdp(XdpMode::Native)),
+            _copies: Copies::deliver(&skel.maps.copies)?,
             steered: Arc::new(steered),
         };
         running.apply(plan)?;
@@ -82,7 +85,7 @@ impl RunningAfXdp {
         let steered = &self.steered;
         steered.worker.with(|engine| engine.admit(&plan, &links))?;
         steered.tables.apply(&plan)?;
-        self.attached.follow(&interfaces::present(&plan)?)?;
+        kernel::attach(&mut self.attached, NAME, &plan)?;
         if steered.worker.with(|engine| engine.has_others(&plan)) {
             steered.drain()?;
             steered.worker.with(|engine| engine.retire(&plan));
@@ -104,7 +107,8 @@ impl datapath::Running<Relay> for RunningAfXdp {
         if self.steered.worker.is_dead() {
             return Some("the af-xdp thread has ended".into());
         }
-        self.attached.gone()
+        let index = self.attached.disappeared()?;
+        Some(format!("interface {index} has disappeared"))
     }
 
     fn fast_path(&self) -> Option<Arc<dyn FastPath>> {

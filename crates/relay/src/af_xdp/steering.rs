@@ -1,54 +1,48 @@
 //! Which sockets the steering program hands datagrams to, and which devices they can be sent by.
 
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
+use bpf::Map;
 use datapath::Error;
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use netdev::Netlink;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
+use xsk::Port;
 
-use super::port::Port;
-use crate::kernel::{Exit, Loaded};
+use crate::kernel::Exit;
+use crate::kernel::skel::steer::{SteerSkel, types};
 
 /// Tells the program, and the thread that sleeps, of sockets that receive.
 #[derive(Debug)]
 pub(super) struct Steering {
-    queues: MapHandle,
-    sockets: MapHandle,
+    queues: Map<types::queue, u32>,
+    sockets: Map<u32, i32>,
     sleep: Arc<Epoll>,
 }
 
 impl Steering {
-    pub(super) fn new(object: &Loaded, sleep: Arc<Epoll>) -> Result<Self, Error> {
+    pub(super) fn new(skel: &SteerSkel<'_>, sleep: Arc<Epoll>) -> Result<Self, Error> {
         Ok(Self {
-            queues: object.map("queues")?,
-            sockets: object.map("sockets")?,
+            queues: Map::new(&skel.maps.queues)?,
+            sockets: Map::new(&skel.maps.sockets)?,
             sleep,
         })
     }
 
     /// From now on datagrams may come by this port, which is at `index` among them.
-    pub(super) fn open(&self, index: u32, port: &Port) -> Result<(), Error> {
+    pub(super) fn open<T>(&self, index: u32, port: &Port<T>) -> Result<(), Error> {
         let event = EpollEvent::new(EpollFlags::EPOLLIN, u64::from(index));
         self.sleep
             .add(port, event)
             .map_err(|error| Error::failed("waiting for an AF_XDP socket", error))?;
-        // `struct queue`, after the socket it leads to is there.
-        let queue = [port.ifindex.to_ne_bytes(), port.queue.to_ne_bytes()].concat();
-        let socket = port.as_fd().as_raw_fd();
-        for (map, key, value) in [
-            (
-                &self.sockets,
-                &index.to_ne_bytes()[..],
-                socket.to_ne_bytes(),
-            ),
-            (&self.queues, &queue, index.to_ne_bytes()),
-        ] {
-            map.update(key, &value, MapFlags::ANY)
-                .map_err(|error| Error::failed("steering to an AF_XDP socket", error))?;
-        }
-        Ok(())
+        let queue = types::queue {
+            ifindex: port.ifindex(),
+            number: port.queue(),
+        };
+        // The queue after the socket that it leads to.
+        self.sockets
+            .set_descriptor(&index, port)
+            .and_then(|()| self.queues.set(&queue, &index))
+            .map_err(|error| Error::failed("steering to an AF_XDP socket", error.source))
     }
 }
 

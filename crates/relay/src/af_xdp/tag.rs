@@ -1,12 +1,13 @@
-//! What the steering program found out about a datagram, read from in front of its frame: the twin
-//! of `struct tag` in bpf/tag.h.
+//! What the steering program found out about a datagram, read from in front of its frame.
 
+use bpf::Plain as _;
 use packet::{ethernet, ipv4, ipv6, udp};
 use xsk::{Frame, Umem};
 
 use super::headers::Origin;
+use crate::kernel::skel::types;
 
-const LENGTH: usize = 24;
+const LENGTH: usize = size_of::<types::tag>();
 const AF_INET: u16 = 2;
 
 /// A steered datagram: whose it is, and where in its frame the payload begins.
@@ -24,23 +25,21 @@ impl Steered {
         if !frame.set(start.checked_sub(LENGTH)?, LENGTH) {
             return None;
         }
-        let tag = umem.bytes(frame);
-        let half = |at: usize| Some(u16::from_ne_bytes(tag.get(at..at + 2)?.try_into().ok()?));
-        let stream = u32::from_ne_bytes(tag.get(20..24)?.try_into().ok()?);
-        let network = match half(16)? {
+        let tag = types::tag::read(umem.bytes(frame))?;
+        let network = match tag.family {
             AF_INET => ipv4::HEADER,
             _ => ipv6::HEADER,
         };
         let payload = ethernet::HEADER + network + udp::HEADER;
         let origin = Origin {
-            payload_length: half(12)?,
-            payload_sum: u16::from_be(half(14)?),
-            tos: *tag.get(18)?,
-            ttl: *tag.get(19)?,
+            payload_length: tag.payload_length,
+            payload_sum: u16::from_be(tag.payload_sum),
+            tos: tag.tos,
+            ttl: tag.ttl,
         };
         let whole = payload + usize::from(origin.payload_length) <= length;
         (whole && frame.set(start, length)).then_some(Self {
-            stream,
+            stream: tag.stream,
             payload_at: start + payload,
             origin,
         })

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use control::{Error, Kind};
 use datapath::Datapath;
-use netdev::{NextHop, Unresolved};
+use netdev::{NextHop, UnresolvedReason};
 
 use crate::Relay;
 use crate::config::Config;
@@ -321,7 +321,7 @@ impl State {
         subscribers.into_iter().any(|subscriber| {
             matches!(
                 subscriber.next_hop,
-                NextHop::Unresolved(Unresolved::NoNeighbour { .. })
+                NextHop::Unresolved(UnresolvedReason::NoNeighbour { .. })
             )
         })
     }

@@ -3,21 +3,21 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use control::Error;
-use netdev::{Destination, Keeper, Netlink, NextHop, Unresolved};
+use netdev::{Destination, Netlink, NextHop, NextHopTracker, UnresolvedReason};
 
 /// The namespace's tables: next hops are followed, the rest is looked at again now and then.
 #[derive(Debug)]
 pub(super) struct Routes {
-    keeper: Keeper,
+    tracker: NextHopTracker,
     netlink: Netlink,
 }
 
 impl Routes {
     /// `on_change` is called, from another thread, when a next hop has changed.
     pub(super) fn new(on_change: impl Fn() + Send + 'static) -> Result<Self, Error> {
-        let keeper = Keeper::start(move |_, _| on_change()).map_err(Error::failed)?;
+        let tracker = NextHopTracker::start(move |_, _| on_change()).map_err(Error::failed)?;
         Ok(Self {
-            keeper,
+            tracker,
             netlink: Netlink::new().map_err(Error::failed)?,
         })
     }
@@ -25,18 +25,18 @@ impl Routes {
     /// The way to an address, followed from now on.
     pub(super) fn next_hop(&self, address: IpAddr, ifindex: Option<u32>) -> NextHop {
         let destination = Destination { address, ifindex };
-        if let Some(known) = self.keeper.next_hop(&destination) {
+        if let Some(known) = self.tracker.next_hop(&destination) {
             return known;
         }
-        self.keeper.watch(destination).unwrap_or_else(|error| {
+        self.tracker.watch(destination).unwrap_or_else(|error| {
             tracing::warn!(%address, %error, "no next hop");
-            NextHop::Unresolved(Unresolved::NoRoute)
+            NextHop::Unresolved(UnresolvedReason::NoRoute)
         })
     }
 
     /// Follows an address no longer.
     pub(super) fn forget(&self, address: IpAddr, ifindex: Option<u32>) {
-        self.keeper.forget(&Destination { address, ifindex });
+        self.tracker.forget(&Destination { address, ifindex });
     }
 
     pub(super) fn interface(&mut self, name: &str) -> Result<u32, Error> {

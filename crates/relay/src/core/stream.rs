@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use control::{Error, Kind};
-use netdev::{NextHop, Unresolved};
+use netdev::{NextHop, UnresolvedReason};
 use sys::multicast::Membership;
 
 use super::routes::{self, Routes};
@@ -294,7 +294,7 @@ impl Stream {
     }
 
     fn want_copies(&mut self) -> Result<(), Error> {
-        let local = NextHop::Unresolved(Unresolved::Local);
+        let local = NextHop::Unresolved(UnresolvedReason::Local);
         let is_local = |subscriber: &Subscriber| subscriber.next_hop == local;
         if self.copies.is_empty() && self.subscribers.iter().any(is_local) {
             self.copies = sockets::for_copies(self.spec.listen.ip())?;

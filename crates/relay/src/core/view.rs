@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use control::metrics::Text;
-use netdev::{NextHop, Unresolved};
+use netdev::{NextHop, UnresolvedReason};
 use serde::{Deserialize, Serialize};
 
 use super::stream::{Stream, Subscriber};
@@ -186,16 +186,18 @@ fn refusal(
 ) -> Option<String> {
     let since = subscriber.since.elapsed().as_secs();
     match (&subscriber.next_hop, fast) {
-        (NextHop::Unresolved(Unresolved::NoRoute), _) => {
+        (NextHop::Unresolved(UnresolvedReason::NoRoute), _) => {
             Some(format!("no route to {}", subscriber.spec.to.ip()))
         }
-        (NextHop::Unresolved(Unresolved::LinkDown { ifindex }), _) => {
+        (NextHop::Unresolved(UnresolvedReason::LinkDown { ifindex }), _) => {
             Some(format!("its interface (index {ifindex}) is down or gone"))
         }
-        (NextHop::Unresolved(Unresolved::NoNeighbour { ifindex, gateway }), _) => Some(format!(
-            "no neighbour entry for {gateway} on interface {ifindex}; asking for it since {since} s"
-        )),
-        (NextHop::Unresolved(Unresolved::Local), Some(_)) => {
+        (NextHop::Unresolved(UnresolvedReason::NoNeighbour { ifindex, gateway }), _) => {
+            Some(format!(
+                "no neighbour entry for {gateway} on interface {ifindex}; asking for it since {since} s"
+            ))
+        }
+        (NextHop::Unresolved(UnresolvedReason::Local), Some(_)) => {
             Some("on this machine: userspace sends to it".into())
         }
         (_, Some(fast)) => fast.slow_reason(stream.id, subscriber.id),

@@ -9,17 +9,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use bpf::Plain as _;
 use datapath::Error;
-use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapHandle, MapMut, RingBuffer, RingBufferBuilder};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, SockaddrIn6, sendto,
     socket,
 };
 
+use super::skel::types;
+
 /// How long the thread waits before it looks whether it is to stop.
 const WAIT: Duration = Duration::from_millis(50);
-/// `struct copy`: stream, length, family.
-const HEAD: usize = 8;
 const AF_INET: u16 = 2;
 
 /// The thread that empties the ring. Dropping it stops the thread.
@@ -31,7 +32,9 @@ pub(crate) struct Copies {
 
 impl Copies {
     /// Starts to deliver from `ring`, in the calling thread's network namespace.
-    pub(crate) fn deliver(ring: MapHandle) -> Result<Self, Error> {
+    pub(crate) fn deliver(ring: &MapMut<'_>) -> Result<Self, Error> {
+        let ring = MapHandle::try_from(ring)
+            .map_err(|error| Error::failed("keeping the ring of copies", error))?;
         let failed = |error| Error::failed("opening raw sockets for copies", error);
         let sockets = Sockets {
             v4: raw(AddressFamily::Inet).map_err(failed)?,
@@ -67,9 +70,9 @@ struct Sockets {
 
 impl Sockets {
     fn deliver(&self, record: &[u8]) -> Option<()> {
-        let half = |at: usize| Some(u16::from_ne_bytes(record.get(at..at + 2)?.try_into().ok()?));
-        let packet = record.get(HEAD..HEAD + usize::from(half(4)?))?;
-        let to: IpAddr = if half(6)? == AF_INET {
+        let (head, rest) = types::copy::split(record)?;
+        let packet = rest.get(..usize::from(head.length))?;
+        let to: IpAddr = if head.family == AF_INET {
             <[u8; 4]>::try_from(packet.get(16..20)?).ok()?.into()
         } else {
             <[u8; 16]>::try_from(packet.get(24..40)?).ok()?.into()

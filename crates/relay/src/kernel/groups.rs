@@ -6,14 +6,16 @@
 
 use std::collections::BTreeMap;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
+use bpf::Map;
 use datapath::Error;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use libbpf_rs::libbpf_sys::{self, bpf_devmap_val, bpf_devmap_val__bindgen_ty_1 as DevmapProgram};
+use libbpf_rs::{MapHandle, MapType};
 use netdev::{Netlink, NextHop};
 
-use super::layout::{self, Device, GROUP_SLOTS, MAX_DEVICES, MAX_GROUP_DEVICES};
-use super::{Loaded, write};
+use super::entries::{self, Device, MAX_DEVICES};
+use super::skel::types;
 use crate::counters::DropReason;
 use crate::plan::{MAX_FANOUT, Subscriber};
 
@@ -22,8 +24,8 @@ const SPARE: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Groups {
-    groups: MapHandle,
-    members: MapHandle,
+    groups: Map<u32, types::group>,
+    members: Map<u32, types::member>,
     fanout: Option<Fanout>,
     free: Vec<Slot>,
     retired: Vec<Slot>,
@@ -33,9 +35,9 @@ pub(super) struct Groups {
 
 /// What broadcasts need: the map of devmaps, and the program each copy goes through.
 #[derive(Debug)]
-struct Fanout {
-    devmaps: MapHandle,
-    egress: OwnedFd,
+pub(crate) struct Fanout {
+    pub(crate) devmaps: Map<u32, i32>,
+    pub(crate) egress: OwnedFd,
 }
 
 /// A subscriber, and how it is sent to.
@@ -61,31 +63,27 @@ pub(super) struct Slot {
     pub index: u32,
     /// Members it has room for.
     capacity: usize,
-    devmap: Option<MapHandle>,
+    devmap: Option<Map<u32, bpf_devmap_val>>,
     /// Keys of the devmap in use.
     filled: usize,
 }
 
 impl Groups {
-    /// `egress`: the program copies go through, where the object has devmaps.
-    pub(super) fn new(object: &Loaded, egress: Option<&str>) -> Result<Self, Error> {
-        let fanout = egress
-            .map(|egress| {
-                Ok::<_, Error>(Fanout {
-                    devmaps: object.map("fanouts")?,
-                    egress: object.program(egress)?,
-                })
-            })
-            .transpose()?;
-        Ok(Self {
-            groups: object.map("groups")?,
-            members: object.map("members")?,
+    /// `fanout`: where programs broadcast.
+    pub(super) fn new(
+        groups: Map<u32, types::group>,
+        members: Map<u32, types::member>,
+        fanout: Option<Fanout>,
+    ) -> Self {
+        Self {
+            unused: (0..groups.max_entries()).rev().collect(),
+            groups,
+            members,
             fanout,
             free: Vec::new(),
             retired: Vec::new(),
-            unused: (0..GROUP_SLOTS).rev().collect(),
             devices: BTreeMap::new(),
-        })
+        }
     }
 
     /// Writes a version with these members, which no program reads before its index is told.
@@ -96,12 +94,13 @@ impl Groups {
         ready.sort_by_key(Member::egress);
         let ifindexes: Vec<u32> = ready.iter().filter_map(Member::egress).collect();
         let devices = self.devices_of(&ifindexes)?;
+        let (sent_to, all) = (count(ready.len()), count(members.len()));
+        let group = entries::group(stream, sent_to, all, &devices).map_err(Error::Plan)?;
         let mut slot = self.take(capacity(ready.len()))?;
         let members = [ready.as_slice(), &refused].concat();
         self.write_members(&slot, &members)?;
         self.write_devmap(&mut slot, &ifindexes)?;
-        let group = layout::group(stream, count(ready.len()), count(members.len()), &devices);
-        write(&self.groups, &slot.index.to_ne_bytes(), &group)?;
+        self.groups.set(&slot.index, &group)?;
         Ok(slot)
     }
 
@@ -148,7 +147,8 @@ impl Groups {
             .or_else(|| self.free.pop().map(|slot| slot.index));
         let index = index.ok_or_else(|| {
             Error::Plan(format!(
-                "more than {GROUP_SLOTS} groups; the fast path has no room"
+                "more than {} groups; the fast path has no room",
+                self.groups.max_entries()
             ))
         })?;
         self.equip(index, capacity)
@@ -164,7 +164,7 @@ impl Groups {
             if let Some(devmap) = &slot.devmap {
                 for key in 0..count(slot.filled) {
                     // An entry whose device is gone has left by itself.
-                    let _ = devmap.delete(&key.to_ne_bytes());
+                    let _ = devmap.remove(&key);
                 }
             }
             slot.filled = 0;
@@ -186,18 +186,20 @@ impl Groups {
             sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
             ..Default::default()
         };
+        let value_size = count(size_of::<bpf_devmap_val>());
         // As many keys as members: the kernel walks all of them for each datagram.
+        let entries = count(capacity);
         let devmap = MapHandle::create(
             MapType::Devmap,
             Some("fanout"),
             4,
-            8,
-            count(capacity),
+            value_size,
+            entries,
             &options,
         )
         .map_err(|error| Error::failed("creating a devmap", error))?;
-        let fd = devmap.as_fd().as_raw_fd();
-        write(&fanout.devmaps, &index.to_ne_bytes(), &fd.to_ne_bytes())?;
+        let devmap = Map::from_handle(devmap)?;
+        fanout.devmaps.set_descriptor(&index, &devmap)?;
         Ok(Slot {
             index,
             capacity,
@@ -207,18 +209,11 @@ impl Groups {
     }
 
     fn write_members(&self, slot: &Slot, members: &[Member<'_>]) -> Result<(), Error> {
-        if members.is_empty() {
-            return Ok(());
-        }
         let first = slot.index * count(MAX_FANOUT);
-        let keys: Vec<u8> = (first..first + count(members.len()))
-            .flat_map(u32::to_ne_bytes)
-            .collect();
-        let values: Vec<u8> = members.iter().flat_map(layout::member).collect();
-        let (any, none) = (MapFlags::ANY, MapFlags::ANY);
+        let members: Vec<types::member> = members.iter().map(entries::member).collect();
         self.members
-            .update_batch(&keys, &values, count(members.len()), any, none)
-            .map_err(|error| Error::failed("writing a group's members", error))
+            .set_range(first, &members)
+            .map_err(|error| Error::failed("writing a group's members", error.source))
     }
 
     fn write_devmap(&self, slot: &mut Slot, ifindexes: &[u32]) -> Result<(), Error> {
@@ -226,10 +221,13 @@ impl Groups {
             return Ok(());
         };
         for (key, ifindex) in (0u32..).zip(ifindexes) {
-            let mut value = [0; 8];
-            value[..4].copy_from_slice(&ifindex.to_ne_bytes());
-            value[4..].copy_from_slice(&fanout.egress.as_raw_fd().to_ne_bytes());
-            write(devmap, &key.to_ne_bytes(), &value)?;
+            let egress = bpf_devmap_val {
+                ifindex: *ifindex,
+                bpf_prog: DevmapProgram {
+                    fd: fanout.egress.as_raw_fd(),
+                },
+            };
+            devmap.set(&key, &egress)?;
         }
         slot.filled = ifindexes.len();
         Ok(())
@@ -249,12 +247,6 @@ impl Groups {
                 count: length,
             });
             first += length;
-        }
-        if devices.len() > MAX_GROUP_DEVICES {
-            return Err(Error::Plan(format!(
-                "a stream leaves by {} devices; a fast path takes {MAX_GROUP_DEVICES}",
-                devices.len()
-            )));
         }
         Ok(devices)
     }

@@ -1,32 +1,67 @@
 //! What the kernel's fast paths have in common: the tables that userspace writes and BPF programs
 //! read, their counters, and who relays a stream. Frames are the programs' own affair.
 
-mod attachments;
 mod copies;
+mod entries;
 mod exit;
 mod groups;
 pub(crate) mod interfaces;
-mod layout;
-mod object;
 mod running;
+pub(crate) mod skel;
 mod tables;
 mod watch;
 
-use datapath::{Error, Missing};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use sys::caps::{Capability, Effective};
+use std::mem::MaybeUninit;
 
-pub(crate) use attachments::Attachments;
+use datapath::Error;
+use libbpf_rs::OpenObject;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use netdev::Attachments;
+use netdev::requirement::Requirement;
+use sys::caps::Capability;
+
+use crate::plan::Plan;
+
 pub(crate) use copies::{Copies, group_copies_at};
 pub(crate) use exit::Exit;
-pub(crate) use object::Loaded;
+pub(crate) use groups::Fanout;
 pub(crate) use running::InKernel;
-pub(crate) use tables::Tables;
+pub(crate) use tables::{Maps, Tables};
 pub(crate) use watch::Watch;
 
-fn write(map: &MapHandle, key: &[u8], value: &[u8]) -> Result<(), Error> {
-    map.update(key, value, MapFlags::ANY)
-        .map_err(|error| Error::failed(format!("writing map {}", map.name().display()), error))
+/// The maps that every program of the relay shares with userspace, by their names in bpf/table.h and the
+/// headers beside it. Each skeleton has a type of its own for them.
+macro_rules! maps {
+    ($skel:expr) => {
+        $crate::kernel::Maps {
+            ingests: bpf::Map::new(&$skel.maps.ingests)?,
+            streams: bpf::Map::new(&$skel.maps.streams)?,
+            groups: bpf::Map::new(&$skel.maps.groups)?,
+            members: bpf::Map::new(&$skel.maps.members)?,
+            stream_counters: bpf::PerCpu::new(&$skel.maps.stream_counters)?,
+            subscriber_counters: bpf::PerCpu::new(&$skel.maps.subscriber_counters)?,
+            latches: bpf::Map::new(&$skel.maps.latches)?,
+            diverts: bpf::Map::new(&$skel.maps.diverts)?,
+            done: bpf::Map::new(&$skel.maps.done)?,
+        }
+    };
+}
+pub(crate) use maps;
+
+/// Loads a datapath's program: nothing in it is decided at run time.
+pub(crate) fn load<'obj, B: SkelBuilder<'obj>>(
+    builder: B,
+    storage: &'obj mut MaybeUninit<OpenObject>,
+    name: &str,
+) -> Result<<B::Output as OpenSkel<'obj>>::Output, Error> {
+    bpf::load(builder, storage, &format!("the {name} program"), |_| Ok(()))
+}
+
+/// Attaches a datapath's program to the interfaces of a resolved plan, and detaches it from others.
+pub(crate) fn attach(attached: &mut Attachments, name: &str, plan: &Plan) -> Result<(), Error> {
+    attached
+        .follow(&interfaces::present(plan)?)
+        .map_err(|error| Error::failed(format!("attaching the {name} datapath"), error))
 }
 
 /// Waits until no CPU runs a program that saw the tables as they were.
@@ -36,38 +71,5 @@ pub(crate) fn grace() -> Result<(), Error> {
 }
 
 /// What every fast path needs of the machine.
-pub(crate) fn check() -> Result<(), Missing> {
-    let wanted = [Capability::Bpf, Capability::NetAdmin, Capability::NetRaw];
-    let held = Effective::read().map_err(|error| unreadable(&error))?;
-    let missing = held.missing(&wanted);
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
-    Err(Missing::new(
-        format!("needs {}", names.join(" and ")),
-        "run with sudo",
-    ))
-}
-
-fn unreadable(error: &std::io::Error) -> Missing {
-    Missing::new(
-        format!("cannot read this process's capabilities: {error}"),
-        "mount /proc",
-    )
-}
-
-/// What following a tracepoint needs of the machine.
-pub(crate) fn can_trace() -> Result<(), Missing> {
-    if !sys::kernel::has_btf() {
-        return Err(Missing::new(
-            "the kernel has no type information (/sys/kernel/btf/vmlinux)",
-            "use the tc datapath, or a kernel built with CONFIG_DEBUG_INFO_BTF",
-        ));
-    }
-    let held = Effective::read().map_err(|error| unreadable(&error))?;
-    if held.missing(&[Capability::Perfmon]).is_empty() {
-        return Ok(());
-    }
-    Err(Missing::new("needs CAP_PERFMON", "run with sudo"))
-}
+pub(crate) const CAPABILITIES: Requirement =
+    Requirement::Capabilities(&[Capability::Bpf, Capability::NetAdmin, Capability::NetRaw]);

@@ -4,8 +4,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use datapath::Error;
+use netdev::Attachments;
 
-use super::{Attachments, Tables, interfaces};
+use super::{Tables, attach, interfaces};
 use crate::counters::Counters;
 use crate::handover::FastPath;
 use crate::plan::Plan;
@@ -14,21 +15,25 @@ use crate::{Relay, Running};
 /// A running one.
 #[derive(Debug)]
 pub(crate) struct InKernel<B> {
-    /// First, so that it is dropped first: no frame is sent by tables that are going.
+    name: &'static str,
+    /// Dropped before the tables: no frame is sent by tables that are going.
     attached: Attachments,
     tables: Arc<Tables>,
     _beside: B,
 }
 
 impl<B: Debug + Send + 'static> InKernel<B> {
-    /// Attaches what the plan asks for. `beside` is what the program needs for as long as it runs.
+    /// Attaches what the plan asks for. `name` is the datapath's, `beside` what the program needs for as
+    /// long as it runs.
     pub(crate) fn start(
+        name: &'static str,
         attached: Attachments,
         tables: Arc<Tables>,
         beside: B,
         plan: &Plan,
     ) -> Result<Running, Error> {
         let mut running = Self {
+            name,
             attached,
             tables,
             _beside: beside,
@@ -40,7 +45,7 @@ impl<B: Debug + Send + 'static> InKernel<B> {
     fn apply(&mut self, plan: &Plan) -> Result<(), Error> {
         let plan = interfaces::resolved(plan)?;
         self.tables.apply(&plan)?;
-        self.attached.follow(&interfaces::present(&plan)?)
+        attach(&mut self.attached, self.name, &plan)
     }
 }
 

@@ -7,26 +7,36 @@ use std::mem;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bpf::{Map, PerCpu};
 use datapath::Error;
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
+use super::entries::{self, Ingest};
 use super::exit::Exit;
-use super::groups::{self, Groups, Member, Slot};
-use super::{Loaded, interfaces, layout, write};
+use super::groups::{self, Fanout, Groups, Member, Slot};
+use super::interfaces;
+use super::skel::types;
 use crate::counters::{Counters, DropReason, StreamCounters, SubscriberCounters};
 use crate::handover::{FastPath, Road};
 use crate::plan::{Plan, SourcePolicy, Stream, StreamId, Subscriber, drop_reason};
 
+/// A program's maps that userspace reads or writes; [`maps`](super::maps) takes them from a skeleton.
+#[derive(Debug)]
+pub(crate) struct Maps {
+    pub(crate) ingests: Map<types::ingest_key, types::ingest>,
+    pub(crate) streams: Map<u32, types::stream>,
+    pub(crate) groups: Map<u32, types::group>,
+    pub(crate) members: Map<u32, types::member>,
+    pub(crate) stream_counters: PerCpu<types::stream_counters>,
+    pub(crate) subscriber_counters: PerCpu<types::subscriber_counters>,
+    pub(crate) latches: Map<u32, types::latch>,
+    pub(crate) diverts: Map<u32, types::divert>,
+    pub(crate) done: Map<u32, u64>,
+}
+
 /// A fast path's tables. One lock: plans, roads and counters may be asked for by any thread.
 #[derive(Debug)]
 pub(crate) struct Tables {
-    ingests: MapHandle,
-    streams: MapHandle,
-    stream_counters: MapHandle,
-    subscriber_counters: MapHandle,
-    latches: MapHandle,
-    diverts: MapHandle,
-    done: MapHandle,
+    maps: Maps,
     look: fn(u32) -> Exit,
     state: Mutex<State>,
 }
@@ -61,28 +71,23 @@ impl Carried {
     }
 }
 
-/// What the table of ingests holds for a stream: `struct ingest` by `struct ingest_key`.
-type Ingests = BTreeMap<[u8; 24], [u8; 16]>;
+/// What the table of ingests holds for a stream, by address and interface.
+type Ingests = BTreeMap<(SocketAddr, u32), Ingest>;
 
 impl Tables {
-    /// `egress`: the program that addresses copies, in objects that broadcast. `look`: what can be
-    /// done with a device of the calling thread's namespace.
+    /// `fanout`: where programs broadcast. `look`: what can be done with a device of the calling
+    /// thread's namespace.
     pub(crate) fn new(
-        object: &Loaded,
-        egress: Option<&str>,
+        maps: Maps,
+        fanout: Option<Fanout>,
         look: fn(u32) -> Exit,
     ) -> Result<Self, Error> {
+        let groups = Groups::new(maps.groups.try_clone()?, maps.members.try_clone()?, fanout);
         Ok(Self {
-            ingests: object.map("ingests")?,
-            streams: object.map("streams")?,
-            stream_counters: object.map("stream_counters")?,
-            subscriber_counters: object.map("subscriber_counters")?,
-            latches: object.map("latches")?,
-            diverts: object.map("diverts")?,
-            done: object.map("done")?,
+            maps,
             look,
             state: Mutex::new(State {
-                groups: Groups::new(object, egress)?,
+                groups,
                 streams: BTreeMap::new(),
                 subscribers: BTreeMap::new(),
                 counted: BTreeSet::new(),
@@ -139,18 +144,15 @@ impl Tables {
     }
 
     fn add(&self, state: &mut State, stream: &Stream, ingests: Ingests) -> Result<(), Error> {
-        let key = stream.id.0.to_ne_bytes();
-        zero(&self.stream_counters, &key)?;
-        state.counted.insert(stream.id.0);
+        let id = stream.id.0;
+        self.maps.stream_counters.zero(id)?;
+        state.counted.insert(id);
         let holder = match stream.source {
             SourcePolicy::Latch { held_by, .. } => held_by,
             _ => None,
         };
-        write(
-            &self.latches,
-            &key,
-            &layout::latch(holder, sys::clock::monotonic_ns()),
-        )?;
+        let latch = entries::latch(holder, sys::clock::monotonic_ns());
+        self.maps.latches.set(&id, &latch)?;
         let road = if stream.handover.is_some() {
             Road::Diverted
         } else {
@@ -158,11 +160,11 @@ impl Tables {
         };
         self.start_handover(stream.id)?;
         let group = self.write_group(state, stream)?;
-        let value = layout::stream(stream, group.index, road).map_err(Error::Plan)?;
-        write(&self.streams, &key, &value)?;
-        self.write_ingests(&ingests, &Ingests::new())?;
+        let entry = entries::stream(stream, group.index, road).map_err(Error::Plan)?;
+        self.maps.streams.set(&id, &entry)?;
+        self.write_ingests(id, &ingests, &Ingests::new())?;
         state.streams.insert(
-            stream.id.0,
+            id,
             Carried {
                 plan: stream.clone(),
                 road,
@@ -198,13 +200,13 @@ impl Tables {
             return Ok(());
         };
         let group = replaced.as_ref().unwrap_or(&carried.group);
-        let value = layout::stream(stream, group.index, road).map_err(Error::Plan)?;
+        let entry = entries::stream(stream, group.index, road).map_err(Error::Plan)?;
         // The kernel stores word by word: programs see the old group or the new one.
-        write(&self.streams, &stream.id.0.to_ne_bytes(), &value)?;
+        self.maps.streams.set(&stream.id.0, &entry)?;
         carried.road = road;
         carried.plan = stream.clone();
         let before = mem::replace(&mut carried.ingests, ingests);
-        self.write_ingests(&carried.ingests, &before)?;
+        self.write_ingests(stream.id.0, &carried.ingests, &before)?;
         if let Some(group) = replaced {
             let retired = mem::replace(&mut carried.group, group);
             state.groups.retire(retired);
@@ -215,8 +217,7 @@ impl Tables {
     fn remove(&self, state: &mut State, id: u32) {
         if let Some(old) = state.streams.remove(&id) {
             for key in old.ingests.keys() {
-                // A key that is not there is as good as deleted.
-                let _ = self.ingests.delete(key);
+                self.remove_ingest(key);
             }
             state.groups.retire(old.group);
         }
@@ -288,8 +289,8 @@ impl Tables {
         let plan = carried(state, StreamId(id))?.plan.clone();
         let group = self.write_group(state, &plan)?;
         if let Some(carried) = state.streams.get_mut(&id) {
-            let value = layout::stream(&plan, group.index, carried.road).map_err(Error::Plan)?;
-            write(&self.streams, &id.to_ne_bytes(), &value)?;
+            let entry = entries::stream(&plan, group.index, carried.road).map_err(Error::Plan)?;
+            self.maps.streams.set(&id, &entry)?;
             let retired = mem::replace(&mut carried.group, group);
             state.groups.retire(retired);
         }
@@ -335,7 +336,7 @@ impl Tables {
         for subscriber in &stream.subscribers {
             let entered = known.is_none_or(|known| known.iter().all(|old| old.id != subscriber.id));
             if entered {
-                zero(&self.subscriber_counters, &subscriber.id.0.to_ne_bytes())?;
+                self.maps.subscriber_counters.zero(subscriber.id.0)?;
             }
             entering.push((subscriber.id.0, stream.id.0));
         }
@@ -344,39 +345,38 @@ impl Tables {
     }
 
     /// Writes what is new or another, then removes what is no more.
-    fn write_ingests(&self, ingests: &Ingests, before: &Ingests) -> Result<(), Error> {
-        for (key, value) in ingests {
-            if before.get(key) != Some(value) {
-                write(&self.ingests, key, value)?;
+    fn write_ingests(&self, stream: u32, ingests: &Ingests, before: &Ingests) -> Result<(), Error> {
+        for (key, ingest) in ingests {
+            if before.get(key) != Some(ingest) {
+                let (at, ifindex) = *key;
+                let entry = entries::ingest(stream, at, *ingest);
+                let key = entries::ingest_key(at, ifindex);
+                self.maps.ingests.set(&key, &entry)?;
             }
         }
         for key in before.keys().filter(|key| !ingests.contains_key(*key)) {
-            // A key that is not there is as good as deleted.
-            let _ = self.ingests.delete(key);
+            self.remove_ingest(key);
         }
         Ok(())
     }
 
+    fn remove_ingest(&self, (at, ifindex): &(SocketAddr, u32)) {
+        // A key that is not there is as good as deleted.
+        let _ = self
+            .maps
+            .ingests
+            .remove(&entries::ingest_key(*at, *ifindex));
+    }
+
     fn count_stream(&self, id: u32) -> StreamCounters {
-        let words = per_cpu_words(&self.stream_counters, id);
-        let at = |from: usize| words.get(from..).unwrap_or_default();
-        StreamCounters {
-            received: layout::traffic(at(0)),
-            forwarded: layout::traffic(at(2)),
-            passed: layout::traffic(at(4)),
-            drops: layout::drops(at(7)),
-            copies_lost: words.get(6).copied().unwrap_or(0),
-            latched: self.latched(StreamId(id)),
-            subscribers: BTreeMap::new(),
-        }
+        // An array map has every slot there is: what cannot be read has not counted.
+        let sums = self.maps.stream_counters.sum(id).unwrap_or_default();
+        entries::stream_counters(&sums, self.latched(StreamId(id)))
     }
 
     fn count_subscriber(&self, id: u32) -> SubscriberCounters {
-        let words = per_cpu_words(&self.subscriber_counters, id);
-        SubscriberCounters {
-            delivered: layout::traffic(&words),
-            drops: layout::drops(words.get(2..).unwrap_or_default()),
-        }
+        let sums = self.maps.subscriber_counters.sum(id).unwrap_or_default();
+        entries::subscriber_counters(&sums)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -402,24 +402,9 @@ fn ingests(stream: &Stream, macs: &BTreeMap<u32, [u8; 6]>) -> Ingests {
             let at = SocketAddr::new(at.ip(), port);
             for ifindex in &stream.interfaces {
                 let mac = macs.get(ifindex).copied().unwrap_or_default();
-                let value = layout::ingest(stream.id.0, at, guard, mac);
-                ingests.insert(layout::ingest_key(at, *ifindex), value);
+                ingests.insert((at, *ifindex), Ingest { guard, mac });
             }
         }
     }
     ingests
-}
-
-fn zero(map: &MapHandle, key: &[u8]) -> Result<(), Error> {
-    let zeros = libbpf_rs::num_possible_cpus()
-        .map(|cpus| vec![vec![0; map.value_size() as usize]; cpus])
-        .map_err(|error| Error::failed("counting CPUs", error))?;
-    map.update_percpu(key, &zeros, MapFlags::ANY)
-        .map_err(|error| Error::failed("zeroing counters", error))
-}
-
-fn per_cpu_words(map: &MapHandle, slot: u32) -> Vec<u64> {
-    // An array map has every slot there is: what cannot be read has not counted.
-    let values = map.lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY);
-    layout::add_words(&values.ok().flatten().unwrap_or_default())
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use netdev::{NextHop, Unresolved};
+use netdev::{NextHop, UnresolvedReason};
 use sys::mmsg::{self, Burst, DONT_WAIT, Outgoing, SendBatch};
 
 use super::tally::Tally;
@@ -259,7 +259,7 @@ impl Target {
             ttl: subscriber.ttl,
             unreachable: plan::drop_reason(&subscriber.next_hop),
             largest_payload,
-            local: subscriber.next_hop == NextHop::Unresolved(Unresolved::Local),
+            local: subscriber.next_hop == NextHop::Unresolved(UnresolvedReason::Local),
             tally,
         }
     }

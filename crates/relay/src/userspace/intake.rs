@@ -3,7 +3,7 @@
 use std::io;
 use std::net::UdpSocket;
 
-use sys::mmsg::{self, Received, RecvBatch};
+use sys::mmsg::{self, RecvBatch, RecvInfo};
 
 /// The largest superframe, and then some: with buffers a power of two apart, every datagram of a
 /// batch would fall into the same few cache sets.
@@ -12,14 +12,14 @@ const BUFFER: usize = 65_536 + 576;
 /// Received datagrams or superframes.
 #[derive(Debug)]
 pub(super) enum Intake {
-    One(Box<[u8]>, Received),
+    One(Box<[u8]>, RecvInfo),
     Batch(RecvBatch),
 }
 
 impl Intake {
     pub(super) fn new(batch: usize) -> Self {
         if batch == 1 {
-            Self::One(vec![0; BUFFER].into(), Received::default())
+            Self::One(vec![0; BUFFER].into(), RecvInfo::default())
         } else {
             Self::Batch(RecvBatch::new(batch, BUFFER))
         }
@@ -46,7 +46,7 @@ impl Intake {
     }
 
     /// Datagram `index` of the last call, which brought more than that.
-    pub(super) fn get(&self, index: usize) -> Option<(&Received, &[u8])> {
+    pub(super) fn get(&self, index: usize) -> Option<(&RecvInfo, &[u8])> {
         match self {
             Self::One(buffer, received) => Some((received, &buffer[..received.len])),
             Self::Batch(messages) => messages.iter().nth(index),

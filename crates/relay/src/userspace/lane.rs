@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::ops::Range;
 use std::sync::Arc;
 
-use sys::mmsg::Received;
+use sys::mmsg::RecvInfo;
 
 use super::fan_out::{FanOut, Outlet, Train};
 use super::intake::Intake;
@@ -184,7 +184,7 @@ impl Lane {
     /// The part of a train that may pass; counts the rest by reason.
     fn admit<'a>(
         &mut self,
-        received: &Received,
+        received: &RecvInfo,
         train: Train<'a>,
         now_ns: u64,
     ) -> Option<Train<'a>> {
@@ -316,7 +316,7 @@ fn watch(inputs: &[Input], mut known: Vec<Watched>, stack: &Arc<Stack>) -> Vec<W
 }
 
 /// A lone datagram comes with its own size as its segment: only a longer payload is several.
-fn train<'a>(received: &Received, payload: &'a [u8]) -> Train<'a> {
+fn train<'a>(received: &RecvInfo, payload: &'a [u8]) -> Train<'a> {
     Train {
         payload,
         segment: received

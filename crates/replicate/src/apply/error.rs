@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use datapath::{Classify, ErrorClass};
 use rustix::io::Errno;
 
 use crate::log;
@@ -75,6 +76,26 @@ impl Error {
                 | Errno::NODATA,
             ) => Self::Changed { path, names: 1 },
             _ => Self::Io { path, cause },
+        }
+    }
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Log(log::Error::Damaged { .. })
+            | Self::Occupied(_)
+            | Self::OtherLog { .. }
+            | Self::Behind { .. }
+            | Self::Short { .. }
+            | Self::Quota { .. }
+            | Self::Case(_) => ErrorClass::Input,
+            Self::Log(_)
+            | Self::Busy(_)
+            | Self::Privileged { .. }
+            | Self::Changed { .. }
+            | Self::Full(_)
+            | Self::Io { .. } => ErrorClass::Failed,
         }
     }
 }

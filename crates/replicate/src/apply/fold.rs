@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::contents::Contents;
 use crate::log::{self, Id, Located, Reader};
-use crate::record::{Change, Entry, File, Record};
+use crate::record::{Change, Entry, File, Record, Subject};
 use crate::tree::{Node, Tree};
 
 /// An epoch that the log has.
@@ -141,32 +141,31 @@ impl Fold {
         let mut later = Later::default();
         while let Some(located) = reader.read()? {
             match located.record.entry {
-                Entry::Change(
-                    Change::New { file, .. }
-                    | Change::Attributes { file, .. }
-                    | Change::Extended { file, .. }
-                    | Change::Data { file, .. }
-                    | Change::Size { file, .. }
-                    | Change::Hole { file, .. },
-                ) => {
-                    later.changed.insert(file);
-                }
-                Entry::Change(Change::Link {
-                    directory,
-                    name,
-                    file,
-                }) => {
-                    later.named.insert(file);
-                    // What had the name is elsewhere by now, or gone, and may look like what has it.
-                    later.named.extend(self.tree.child(directory, &name));
-                }
+                Entry::Change(Change::Gone { .. }) => {}
+                Entry::Change(change) => self.expect(&change, &mut later),
                 Entry::Epoch { .. } => {
                     later.epochs.insert(located.record.at_ns);
                 }
-                _ => {}
+                Entry::Start { .. } | Entry::Patterns(_) => {}
             }
         }
         Ok(later)
+    }
+
+    fn expect(&self, change: &Change, later: &mut Later) {
+        match change.subject() {
+            Subject::File(file) => drop(later.changed.insert(file)),
+            Subject::Entry {
+                directory,
+                name,
+                file: Some(file),
+            } => {
+                later.named.insert(file);
+                // What had the name is elsewhere by now, or gone, and may look like what has it.
+                later.named.extend(self.tree.child(directory, name));
+            }
+            Subject::Entry { file: None, .. } | Subject::Knowledge => {}
+        }
     }
 
     /// The step is done: of bytes, only those that are in no tree yet stay known.
@@ -202,21 +201,14 @@ impl Fold {
 
     /// What a file was before this, the first time that it is spoken of.
     fn note(&mut self, change: &Change) {
-        let (one, other) = match change {
-            Change::New { file, .. }
-            | Change::Gone { file }
-            | Change::Attributes { file, .. }
-            | Change::Extended { file, .. }
-            | Change::Data { file, .. }
-            | Change::Size { file, .. }
-            | Change::Hole { file, .. } => (Some(*file), None),
-            Change::Link {
+        let (one, other) = match change.subject() {
+            Subject::File(file) => (Some(file), None),
+            Subject::Entry {
                 directory,
                 name,
                 file,
-            } => (Some(*file), self.tree.child(*directory, name)),
-            Change::Unlink { directory, name } => (self.tree.child(*directory, name), None),
-            Change::Doubt { .. } | Change::Settled { .. } => (None, None),
+            } => (file, self.tree.child(directory, name)),
+            Subject::Knowledge => (None, None),
         };
         for file in [one, other].into_iter().flatten() {
             if !self.before.contains_key(&file) {

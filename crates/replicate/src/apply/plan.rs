@@ -209,7 +209,7 @@ impl Plan {
         }
         match (was, from) {
             (Some(was), Some(from)) => {
-                let same = was.attributes == now.attributes && was.extended == now.extended;
+                let same = was.has_attributes_of(now);
                 if !same || worn {
                     self.directories.insert(Some(file));
                 }
@@ -259,7 +259,7 @@ impl Plan {
                 if bytes {
                     self.in_place.insert(file);
                 }
-                let same = was.attributes == now.attributes && was.extended == now.extended;
+                let same = was.has_attributes_of(now);
                 if bytes || worn || !same {
                     self.attributes.insert(file);
                 }

@@ -71,15 +71,7 @@ impl Deriver {
     /// What was done to a file that was to be new is not said: it is read instead, as any that comes into the
     /// tree.
     pub(super) fn missed(&mut self, file: File, what: &What) {
-        let told = matches!(
-            what,
-            What::Data { .. }
-                | What::Range { .. }
-                | What::Written { .. }
-                | What::Size(_)
-                | What::Mapped(_)
-        );
-        if told && !self.filter.is_empty() {
+        if what.is_of_bytes() && !self.filter.is_empty() {
             self.fresh.remove(&file);
         }
     }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use datapath::{Classify, ErrorClass, Missing};
+
 use crate::log;
 use crate::patterns;
 use crate::record::File;
@@ -74,5 +76,43 @@ impl Error {
 
     pub(super) fn io(action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |cause| Self::Io { action, cause }
+    }
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Privileges
+            | Self::Pin { .. }
+            | Self::Kernel { .. }
+            | Self::Preempted { .. }
+            | Self::Silent { .. } => ErrorClass::Missing,
+            Self::Tree { .. } | Self::FileSystem { .. } | Self::Patterns(_) => ErrorClass::Input,
+            Self::Moved(_)
+            | Self::Read { .. }
+            | Self::Bpf { .. }
+            | Self::Io { .. }
+            | Self::Log(_)
+            | Self::Unknown
+            | Self::Ended => ErrorClass::Failed,
+        }
+    }
+
+    fn missing(&self) -> Vec<(String, Missing)> {
+        let (what, remedy) = match self {
+            Self::Privileges => ("needs root".to_owned(), "run with sudo"),
+            Self::Silent { .. } => (
+                self.to_string(),
+                "--allow mmap: files that are mapped are read before each epoch, and each second",
+            ),
+            Self::Pin { .. } => (self.to_string(), "run without --pin"),
+            Self::Kernel { .. } => (
+                self.to_string(),
+                "run a newer kernel, or follow a tree on ext4",
+            ),
+            Self::Preempted { .. } => (self.to_string(), "boot with preempt=voluntary"),
+            _ => return Vec::new(),
+        };
+        vec![("capture".to_owned(), Missing::new(what, remedy))]
     }
 }

@@ -13,6 +13,24 @@ const NAMED: u8 = 32;
 const LAST: u8 = 64;
 const VAGUE: u8 = 128;
 
+/// As `enum hook` of the programs, by their bits; what only asks for an epoch has no name.
+pub(super) const HOOKS: [&str; 14] = [
+    "ext4_write_end",
+    "ext4_truncate",
+    "ext4_fallocate",
+    "ext4_inode",
+    "writeback_dirty_folio",
+    "iomap_dio",
+    "mmap",
+    "inode_set_ctime",
+    "xfs_file_buffered_write",
+    "io_uring_complete",
+    "sys_exit",
+    "",
+    "security_inode",
+    "vfs_xattr",
+];
+
 /// What is said of an event beside what happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flags(u8);
@@ -116,6 +134,25 @@ impl Event {
             hooks: event.hooks,
             what,
         })
+    }
+}
+
+impl What {
+    /// Whether it is about the bytes of a regular file.
+    pub(super) fn is_of_bytes(&self) -> bool {
+        match self {
+            Self::Data { .. }
+            | Self::Range { .. }
+            | Self::Written { .. }
+            | Self::Size(_)
+            | Self::Mapped(_) => true,
+            Self::New(_)
+            | Self::State(_)
+            | Self::Unlink(_)
+            | Self::Gone
+            | Self::Sync
+            | Self::Left => false,
+        }
     }
 }
 

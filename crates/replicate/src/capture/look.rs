@@ -53,22 +53,10 @@ impl Looked {
 impl Deriver {
     /// What was looked at is no longer what the log has.
     pub(super) fn forget_look(&mut self, change: &Change) {
-        let (file, from, to) = match change {
-            Change::Data {
-                file,
-                offset,
-                bytes,
-                ..
-            } => (file, *offset, offset.saturating_add(bytes.len() as u64)),
-            Change::Hole {
-                file,
-                offset,
-                length,
-            } => (file, *offset, offset.saturating_add(*length)),
-            Change::Size { file, size } => (file, *size, u64::MAX),
-            _ => return,
-        };
-        if let Some(looked) = self.mapped.get_mut(file) {
+        if let Some((file, edit)) = change.edit()
+            && let Some(looked) = self.mapped.get_mut(&file)
+        {
+            let (from, to) = edit.range();
             looked.forget(from, to);
         }
     }

@@ -6,12 +6,13 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::record::{Change, Entry, File, Kind};
-use crate::tree::Tree;
+use crate::record::{Change, Edit, Entry, File, Kind};
+use crate::tree::{Node, Tree};
 
 #[derive(Debug, Default)]
 pub(super) struct Mirror {
     pub(super) tree: Tree,
+    /// As far as anything was written; the tree has their sizes.
     contents: BTreeMap<File, Vec<u8>>,
 }
 
@@ -22,46 +23,32 @@ impl Mirror {
         let Entry::Change(change) = entry else {
             return;
         };
-        match change {
-            Change::Data {
-                file,
-                offset,
-                bytes,
-                ..
-            } => self.put(*file, *offset, bytes),
-            Change::Size { file, size } => {
-                let size = usize::try_from(*size).unwrap_or(0);
-                self.contents.entry(*file).or_default().resize(size, 0);
-            }
-            Change::Hole {
-                file,
-                offset,
-                length,
-            } => {
-                let content = self.contents.entry(*file).or_default();
-                let start = usize::try_from(*offset).unwrap_or(usize::MAX);
-                let end = usize::try_from(offset.saturating_add(*length)).unwrap_or(usize::MAX);
-                let end = end.min(content.len());
-                if let Some(hole) = content.get_mut(start..end) {
-                    hole.fill(0);
-                }
-            }
-            Change::Gone { file } => {
-                self.contents.remove(file);
-            }
-            _ => {}
+        if let Some((file, edit)) = change.edit() {
+            self.edit(file, edit);
+        } else if let Change::Gone { file } = change {
+            self.contents.remove(file);
         }
     }
 
-    fn put(&mut self, file: File, offset: u64, bytes: &[u8]) {
+    fn edit(&mut self, file: File, edit: Edit<'_>) {
         let content = self.contents.entry(file).or_default();
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let end = start.saturating_add(bytes.len());
-        if content.len() < end {
-            content.resize(end, 0);
-        }
-        if let Some(place) = content.get_mut(start..end) {
-            place.copy_from_slice(bytes);
+        let (start, end) = edit.range();
+        let [start, end] = [start, end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+        match edit.bytes() {
+            Some(bytes) => {
+                if content.len() < end {
+                    content.resize(end, 0);
+                }
+                if let Some(place) = content.get_mut(start..end) {
+                    place.copy_from_slice(bytes);
+                }
+            }
+            None => {
+                let end = end.min(content.len());
+                if let Some(zeros) = content.get_mut(start..end) {
+                    zeros.fill(0);
+                }
+            }
         }
     }
 
@@ -76,7 +63,7 @@ impl Mirror {
                 && (said.uid, said.gid) == (there.uid(), there.gid())
                 && said.modified_ns == modified
         });
-        alike && self.extended(file, path) && self.holds(file, &node.kind, path, there.rdev())
+        alike && self.extended(file, path) && self.holds(file, node, path, there.rdev())
     }
 
     fn extended(&self, file: File, path: &Path) -> bool {
@@ -101,10 +88,11 @@ impl Mirror {
             })
     }
 
-    fn holds(&self, file: File, kind: &Kind, path: &Path, device: u64) -> bool {
-        match kind {
+    fn holds(&self, file: File, node: &Node, path: &Path, device: u64) -> bool {
+        match &node.kind {
             Kind::Regular => {
-                let said = self.contents.get(&file).map_or(&[][..], Vec::as_slice);
+                let mut said = self.contents.get(&file).cloned().unwrap_or_default();
+                said.resize(usize::try_from(node.size).unwrap_or(0), 0);
                 fs::read(path).is_ok_and(|there| there == said)
             }
             Kind::Directory => self.names(file, path),

@@ -235,12 +235,8 @@ impl Fold {
             {
                 say_content(file, node, extents, &mut say)?;
             }
-            if !node.extended.is_empty() {
-                let all = node.extended.clone();
-                say(Entry::Change(Change::Extended { file, all }))?;
-            }
-            if let Some(attributes) = node.attributes {
-                say(Entry::Change(Change::Attributes { file, attributes }))?;
+            for change in node.changes(file) {
+                say(Entry::Change(change))?;
             }
         }
         for (file, node) in self.tree.files() {

@@ -10,7 +10,7 @@ use super::frame::{self, Frame};
 use super::open::{Open, has_epoch};
 use super::segment::{self, Id, Segment, Where};
 use super::writer::Last;
-use crate::record::{Change, Entry, Record};
+use crate::record::{Entry, Record};
 use crate::tree::{Doubts, Invalid};
 
 /// What has to be known of a log to append to it.
@@ -65,10 +65,8 @@ impl Tail {
                 self.epoch = *number;
                 self.doubts = Doubts::default();
             }
-            Entry::Change(Change::Doubt { file, part }) => self.doubts.raise(*file, part),
-            Entry::Change(Change::Settled { file, part }) => self.doubts.settle(*file, part),
-            Entry::Change(Change::Gone { file }) => self.doubts.forget(*file),
-            Entry::Change(_) | Entry::Patterns(_) => {}
+            Entry::Change(change) => self.doubts.follow(change),
+            Entry::Patterns(_) => {}
         }
     }
 }

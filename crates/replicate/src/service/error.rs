@@ -2,6 +2,8 @@
 
 use std::io;
 
+use datapath::{Classify, ErrorClass, Missing};
+
 use super::freezer::Refused;
 use super::receive::Needs;
 use crate::ship::{nats, tcp};
@@ -79,6 +81,42 @@ impl Error {
             | Self::Panicked => false,
         }
     }
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Input(_) | Self::Needs(_) | Self::Freezer(_) => ErrorClass::Input,
+            Self::Capture(error) => error.class(),
+            Self::Coverage(error) => error.class(),
+            Self::Invisible(_) => ErrorClass::Missing,
+            Self::Tcp(error) => error.class(),
+            Self::Nats(error) => error.class(),
+            Self::Apply(error) => error.class(),
+            // A service works on its log while it runs: an error there is a failure, not wrong input.
+            Self::Log(_)
+            | Self::Watchdog(_)
+            | Self::Watch(_)
+            | Self::Thread(_)
+            | Self::Unfinished(_)
+            | Self::Panicked => ErrorClass::Failed,
+        }
+    }
+
+    fn missing(&self) -> Vec<(String, Missing)> {
+        match self {
+            Self::Capture(error) => error.missing(),
+            Self::Coverage(error) => error.missing(),
+            Self::Invisible(operations) => operations.iter().map(|name| invisible(name)).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn invisible(operation: &str) -> (String, Missing) {
+    let what = format!("{operation} is not seen on this file system");
+    let remedy = "see lowroad replicate coverage; what can be looked for, --allow names";
+    ("capture".to_owned(), Missing::new(what, remedy))
 }
 
 fn of_capture(error: &capture::Error) -> bool {

@@ -21,6 +21,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use datapath::{Classify, ErrorClass};
 use rustls::{AlertDescription, CertificateError};
 
 pub use client::{Client, Peer, Progress, Waits};
@@ -84,6 +85,26 @@ impl Error {
     /// Whether the disk has no room.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Log(error) if error.is_full())
+    }
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::File { .. }
+            | Self::NotAdmitted(_)
+            | Self::NotTrusted(_)
+            | Self::Refused { .. }
+            | Self::Version(_) => ErrorClass::Input,
+            Self::Listen { .. }
+            | Self::Io(_)
+            | Self::Tls(_)
+            | Self::Malformed(_)
+            | Self::Closed
+            | Self::Silent(_)
+            | Self::Stalled(_)
+            | Self::Log(_) => ErrorClass::Failed,
+        }
     }
 }
 

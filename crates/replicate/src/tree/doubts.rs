@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::record::{File, Part};
+use crate::record::{Change, File, Part};
 
 /// What was in doubt and is not settled yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,16 @@ enum Doubt {
 }
 
 impl Doubts {
+    /// Follows what a change says to be in doubt, settled or gone.
+    pub(crate) fn follow(&mut self, change: &Change) {
+        match change {
+            Change::Doubt { file, part } => self.raise(*file, part),
+            Change::Settled { file, part } => self.settle(*file, part),
+            Change::Gone { file } => self.forget(*file),
+            _ => {}
+        }
+    }
+
     pub fn raise(&mut self, file: File, part: &Part) {
         self.0.entry(file).or_default().insert(part.into());
     }

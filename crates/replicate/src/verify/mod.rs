@@ -17,6 +17,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use datapath::{Classify, ErrorClass};
+
 use crate::log::{self, Reader};
 use crate::patterns::{self, Filter, Patterns};
 use crate::record::Entry;
@@ -109,6 +111,22 @@ pub enum Error {
     Undecided { path: PathBuf, why: String },
     #[error("ended before it was done: nothing is known of the whole tree")]
     Ended,
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Log(log::Error::NoEpoch { .. } | log::Error::Damaged { .. })
+            | Self::Patterns(_)
+            | Self::Io { .. }
+            | Self::Room { .. }
+            | Self::Inside { .. }
+            | Self::Nothing => ErrorClass::Input,
+            Self::Log(_) | Self::Make { .. } | Self::Undecided { .. } | Self::Ended => {
+                ErrorClass::Failed
+            }
+        }
+    }
 }
 
 /// Compares a folder with the tree of an epoch of the log, or of its last one.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use units::format::digits;
 
 use super::element::{Cell, figure, paragraph, table};
 use super::questions::arm_cell;
@@ -11,7 +12,6 @@ use crate::palette::STATES;
 use crate::record::Stacks;
 use crate::stacks::{self, Frame, Ranking};
 use crate::svg::{self, escape};
-use crate::words::digits;
 
 const TOP: usize = 10;
 

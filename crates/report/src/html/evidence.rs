@@ -1,6 +1,7 @@
 //! Why to believe it: the honesty check, identities, noise, flags, skips, the machine, the command.
 
 use std::collections::BTreeMap;
+use units::format::digits;
 
 use super::element::{Cell, paragraph, table};
 use super::questions::arm_cell;
@@ -8,7 +9,7 @@ use crate::analysis::{Analysis, Row, flags_by_arm};
 use crate::identities::{self, Identity};
 use crate::journal::Record;
 use crate::svg::escape;
-use crate::words::{Sentence, digits, skips as skips_of};
+use crate::words::{Sentence, skips as skips_of};
 
 pub(super) fn sections(analysis: &Analysis<'_>) -> String {
     let parts = [
@@ -231,10 +232,10 @@ fn machine(analysis: &Analysis<'_>) -> String {
     format!("<div class=\"facts\">{html}</div>")
 }
 
-/// Counters of a whole relay are for record.jsonl.
+/// The start of a long value: record.jsonl has all of it.
 fn shortened(value: &str) -> String {
-    const SHOWN: usize = 120;
-    let mut start: String = value.chars().take(SHOWN).collect();
+    const MAX_CHARS: usize = 120;
+    let mut start: String = value.chars().take(MAX_CHARS).collect();
     if start.len() < value.len() {
         start.push_str("..");
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use stats::Verdict;
+use units::format::{digits, quantity};
 
 use super::element::{Cell, figure, table};
 use crate::analysis::{Analysis, Row};
@@ -10,7 +11,7 @@ use crate::line::Line;
 use crate::palette::look_of;
 use crate::record::{Metric, Question};
 use crate::svg::{self, escape};
-use crate::words::{Sentence, delay_split, digits, energy_says, ps_says, quantity, range};
+use crate::words::{Sentence, delay_split, energy_says, ps_says, range};
 use crate::{advice, agreement, crossing};
 
 /// Every question with its sentences.
@@ -43,7 +44,7 @@ fn answer(analysis: &Analysis<'_>, question: &Question, load: &str) -> String {
         return String::new();
     };
     let mut rows: Vec<&Row<'_>> = analysis
-        .asked(question, &metric.name, load)
+        .question_rows(question, &metric.name, load)
         .filter(|row| !row.is_honesty_check() && row.arm != crate::analysis::FLOOR)
         .collect();
     if rows.is_empty() {
@@ -255,7 +256,7 @@ fn cells(analysis: &Analysis<'_>, row: &Row<'_>) -> Vec<Cell> {
     let p = p.map_or_else(|| "-".to_owned(), p_value);
     vec![
         arm_cell(analysis, &row.arm),
-        Cell::text(analysis.shown(row.baseline)),
+        Cell::text(analysis.display_label(row.baseline)),
         value(clean.map(|clean| clean.arm_median)),
         value(clean.map(|clean| clean.baseline_median)),
         Cell::number(effect),
@@ -270,11 +271,11 @@ fn cells(analysis: &Analysis<'_>, row: &Row<'_>) -> Vec<Cell> {
 
 /// An arm's name behind a key of its colour.
 pub(super) fn arm_cell(analysis: &Analysis<'_>, arm: &str) -> Cell {
-    let look = look_of(arm, &analysis.record.header.arms);
+    let look = look_of(arm, &analysis.record.header);
     Cell::Html(format!(
         "<span class=\"key {}\"></span>{}",
         look.class,
-        escape(&analysis.shown(arm))
+        escape(&analysis.display_label(arm))
     ))
 }
 

@@ -1,10 +1,11 @@
 //! Where the machine's CPUs spent their time, stacked by state.
 
+use units::format::digits;
+
 use super::scale::{Scale, float};
-use super::{Figure, WIDTH, beside};
+use super::{Anchor, Figure, Fill, WIDTH, label_width};
 use crate::cpu::Usage;
 use crate::palette::STATES;
-use crate::words::digits;
 
 const RIGHT: f64 = WIDTH - 78.0;
 const ROW: f64 = 30.0;
@@ -12,7 +13,7 @@ const ROW: f64 = 30.0;
 /// A bar per arm; none without accounting.
 pub(crate) fn cpu(usages: &[Usage], load: &str, id: String, title: String) -> Option<Figure> {
     let most = usages.iter().map(Usage::busy).reduce(f64::max)?;
-    let left = beside(usages.iter().map(|usage| usage.arm.as_str()));
+    let left = label_width(usages.iter().map(|usage| usage.arm.as_str()));
     let scale = Scale::from_zero((most * 1.05).min(100.0), left, RIGHT);
     let shown: Vec<usize> = (0..STATES.len())
         .filter(|&state| usages.iter().any(|usage| usage.states[state] > 0.05))
@@ -23,10 +24,14 @@ pub(crate) fn cpu(usages: &[Usage], load: &str, id: String, title: String) -> Op
     let mut figure = Figure::new(id, title, describe(usages, load), bottom + 42.0);
     for (&state, place) in shown.iter().zip(places) {
         figure.open(&format!("state-{state}"));
-        figure.rect(place, (12.0, 12.0), "fill=\"currentColor\"");
+        figure.rect(place, (12.0, 12.0), Fill::SOLID);
         figure.close();
         figure.open("ink");
-        figure.text((place.0 + 17.0, place.1 + 10.5), "start", STATES[state].0);
+        figure.text(
+            (place.0 + 17.0, place.1 + 10.5),
+            Anchor::Start,
+            STATES[state].0,
+        );
         figure.close();
     }
     scale.draw_below(&mut figure, top, bottom, "share of all CPUs [%]");
@@ -38,19 +43,21 @@ pub(crate) fn cpu(usages: &[Usage], load: &str, id: String, title: String) -> Op
             before += share;
             if to - from > 0.05 {
                 figure.open(&format!("state-{state}"));
-                figure.rect((from, y), (to - from, ROW - 10.0), "fill=\"currentColor\"");
+                figure.rect((from, y), (to - from, ROW - 10.0), Fill::SOLID);
                 figure.close();
             }
         }
         figure.open("ink");
         let middle = y + (ROW - 10.0) / 2.0 + 4.5;
-        figure.text((left - 10.0, middle), "end", &usage.arm);
+        // Two lines have their middle where one line has it.
+        let name = if usage.emulated { middle - 6.5 } else { middle };
+        figure.text((left - 10.0, name), Anchor::End, &usage.arm);
         if usage.emulated {
-            figure.text((left - 10.0, middle + 12.0), "end", "EMULATED");
+            figure.text((left - 10.0, name + 13.0), Anchor::End, "EMULATED");
         }
         figure.text(
             (WIDTH - 6.0, middle),
-            "end",
+            Anchor::End,
             &format!("{} %", digits(usage.busy())),
         );
         figure.close();

@@ -2,14 +2,15 @@
 //! largest value, never at a fence.
 
 use stats::{Effect, Quartiles};
+use units::format::quantity;
 
 use super::scale::{Scale, float};
-use super::{Figure, WIDTH, beside};
+use super::{Anchor, Figure, Fill, Stroke, WIDTH, label_width};
 use crate::analysis::{Analysis, FLOOR};
 use crate::line::Line;
 use crate::palette::{Look, look_of};
 use crate::record::Metric;
-use crate::words::{equality, quantity};
+use crate::words::equality;
 
 const RIGHT: f64 = WIDTH - 96.0;
 const ROW: f64 = 44.0;
@@ -40,7 +41,7 @@ pub(crate) fn boxes(
     if rows.is_empty() {
         return None;
     }
-    let left = beside(rows.iter().map(|(arm, _)| arm.as_str()));
+    let left = label_width(rows.iter().map(|(arm, _)| arm.as_str()));
     let description = describe(analysis, metric, load, &rows);
     let (emulated, real): (Vec<_>, Vec<_>) = rows
         .into_iter()
@@ -67,7 +68,7 @@ fn panel(
     rows: &[Row<'_>],
     (left, top): (f64, f64),
 ) {
-    let arms = &analysis.record.header.arms;
+    let header = &analysis.record.header;
     let emulated = rows.iter().any(|(arm, _)| analysis.is_emulated(arm));
     let of_all = |arm: &str| stats::median(&analysis.clean_values(&metric.name, load, arm));
     let values = rows.iter().flat_map(|(_, values)| values).copied();
@@ -88,15 +89,15 @@ fn panel(
     references.draw(figure, scale, (top, bottom));
     for (at, (arm, values)) in rows.iter().enumerate() {
         let y = top + ROW * (float(at) + 0.5);
-        row(figure, scale, y, look_of(arm, arms), values);
+        row(figure, scale, y, look_of(arm, header), values);
         figure.open("ink");
-        figure.text((left - 10.0, y + 4.5), "end", arm);
+        figure.text((left - 10.0, y + 4.5), Anchor::End, arm);
         if analysis.is_emulated(arm) {
-            figure.text((left - 10.0, y + 17.0), "end", "EMULATED");
+            figure.text((left - 10.0, y + 17.0), Anchor::End, "EMULATED");
         }
         if let Some(median) = stats::median(values) {
             let value = quantity(median, &metric.unit);
-            figure.text((WIDTH - 6.0, y + 4.5), "end", &value);
+            figure.text((WIDTH - 6.0, y + 4.5), Anchor::End, &value);
         }
         figure.close();
     }
@@ -111,7 +112,7 @@ fn row(figure: &mut Figure, scale: Scale, y: f64, look: Look, values: &[f64]) {
     let at = |value: f64| scale.at(value);
     let (box_y, points_y) = (y - 7.0, y + 11.0);
     figure.open(look.class);
-    let thin = "stroke-width=\"1.3\"";
+    let thin = Stroke::new(1.3);
     for (end, edge) in [
         (quartiles.min, quartiles.lower),
         (quartiles.max, quartiles.upper),
@@ -123,13 +124,13 @@ fn row(figure: &mut Figure, scale: Scale, y: f64, look: Look, values: &[f64]) {
     figure.rect(
         (at(quartiles.lower), box_y - HALF),
         (wide, 2.0 * HALF),
-        "fill=\"currentColor\" fill-opacity=\"0.18\" stroke=\"currentColor\" stroke-width=\"1.3\"",
+        Fill::faint(0.18).outlined(1.3),
     );
     let middle = at(quartiles.median);
     figure.line(
         (middle, box_y - HALF),
         (middle, box_y + HALF),
-        "stroke-width=\"3\"",
+        Stroke::new(3.0),
     );
     figure.close();
     figure.open(&format!("{} points", look.class));
@@ -158,19 +159,15 @@ impl References {
             figure.rect(
                 (from, top),
                 ((to - from).max(1.0), bottom - top),
-                "fill=\"currentColor\" fill-opacity=\"0.13\"",
+                Fill::faint(0.13),
             );
-            figure.text((f64::midpoint(from, to), top - 6.0), "middle", "A/A");
+            figure.text((f64::midpoint(from, to), top - 6.0), Anchor::Middle, "A/A");
         }
         for (value, named) in [(self.floor, "floor"), (self.line, "line rate")] {
             let Some(value) = value else { continue };
             let x = scale.at(value);
-            figure.line(
-                (x, top),
-                (x, bottom),
-                "stroke-width=\"1.2\" stroke-dasharray=\"3 3\"",
-            );
-            figure.text((x, top - 6.0), "middle", named);
+            figure.line((x, top), (x, bottom), Stroke::new(1.2).dash("3 3"));
+            figure.text((x, top - 6.0), Anchor::Middle, named);
         }
         figure.close();
     }
@@ -206,7 +203,7 @@ fn describe(analysis: &Analysis<'_>, metric: &Metric, load: &str, rows: &[Row<'_
         .iter()
         .filter_map(|(arm, values)| {
             let median = stats::median(values)?;
-            let arm = analysis.shown(arm);
+            let arm = analysis.display_label(arm);
             Some(format!("{arm} {}", quantity(median, &metric.unit)))
         })
         .collect();

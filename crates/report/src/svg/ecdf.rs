@@ -3,7 +3,7 @@
 use stats::Histogram;
 
 use super::scale::Scale;
-use super::{Figure, WIDTH, below, dashed};
+use super::{Figure, Stroke, WIDTH, below};
 use crate::analysis::Analysis;
 use crate::palette::{Look, look_of};
 
@@ -15,8 +15,8 @@ const BOTTOM: f64 = 316.0;
 /// Nanoseconds in the histograms, microseconds on the axis.
 const NS_PER_US: f64 = 1000.0;
 
-/// A histogram that trials may hold.
-struct Held {
+/// A kind of histogram that trials may hold.
+struct HistogramKind {
     name: &'static str,
     /// What its values are.
     what: &'static str,
@@ -24,13 +24,13 @@ struct Held {
     of: &'static str,
 }
 
-const HELD: [Held; 2] = [
-    Held {
+const HISTOGRAMS: [HistogramKind; 2] = [
+    HistogramKind {
         name: "delay",
         what: "delay",
         of: "packets",
     },
-    Held {
+    HistogramKind {
         name: "rtt",
         what: "round trip",
         of: "transactions",
@@ -39,14 +39,17 @@ const HELD: [Held; 2] = [
 
 /// A curve per arm whose trials hold such a histogram; none when no arm's do.
 pub(crate) fn ecdf(analysis: &Analysis<'_>, load: &str, id: &str) -> Option<Figure> {
-    HELD.iter().find_map(|held| drawn(analysis, load, id, held))
+    HISTOGRAMS
+        .iter()
+        .find_map(|kind| drawn(analysis, load, id, kind))
 }
 
-fn drawn(analysis: &Analysis<'_>, load: &str, id: &str, held: &Held) -> Option<Figure> {
-    let arms = &analysis.record.header.arms;
-    let curves: Vec<(&String, Histogram)> = arms
+fn drawn(analysis: &Analysis<'_>, load: &str, id: &str, kind: &HistogramKind) -> Option<Figure> {
+    let header = &analysis.record.header;
+    let curves: Vec<(&String, Histogram)> = header
+        .arms
         .iter()
-        .map(|arm| (arm, merged(analysis, load, arm, held.name)))
+        .map(|arm| (arm, merged(analysis, load, arm, kind.name)))
         .filter(|(_, histogram)| !histogram.is_empty())
         .collect();
     let points: Vec<Vec<(f64, f64)>> = curves
@@ -64,18 +67,18 @@ fn drawn(analysis: &Analysis<'_>, load: &str, id: &str, held: &Held) -> Option<F
     let across = Scale::log(low, high, LEFT, RIGHT);
     let legend: Vec<(String, Look)> = curves
         .iter()
-        .map(|(arm, _)| (analysis.shown(arm), look_of(arm, arms)))
+        .map(|(arm, _)| (analysis.display_label(arm), look_of(arm, header)))
         .collect();
     let more = below(&legend);
     let (top, bottom) = (TOP + more, BOTTOM + more);
     let up = Scale::from_zero(1.0, bottom, top);
-    let title = format!("Distribution of {}, {load}", held.what);
-    let told = describe(analysis, load, &curves, held);
+    let title = format!("Distribution of {}, {load}", kind.what);
+    let told = describe(analysis, load, &curves, kind);
     let mut figure = Figure::new(id.to_owned(), title, told, bottom + 42.0);
     figure.legend(12.0, &legend);
     let (share, axis) = (
-        format!("share of {}", held.of),
-        format!("{} [us]", held.what),
+        format!("share of {}", kind.of),
+        format!("{} [us]", kind.what),
     );
     up.draw_left(&mut figure, LEFT, RIGHT, &share);
     across.draw_below(&mut figure, top, bottom, &axis);
@@ -116,7 +119,7 @@ fn curve(figure: &mut Figure, look: Look, steps: &[(f64, f64)], across: Scale, u
         before = share;
     }
     figure.open(look.class);
-    figure.path(&path, &format!("stroke-width=\"1.8\" {}", dashed(&look)));
+    figure.path(&path, Stroke::new(1.8).dash(look.dash));
     for mark in marks {
         figure.marker(look.marker, mark);
     }
@@ -127,16 +130,16 @@ fn describe(
     analysis: &Analysis<'_>,
     load: &str,
     curves: &[(&String, Histogram)],
-    held: &Held,
+    kind: &HistogramKind,
 ) -> String {
-    let Held { what, of, .. } = held;
+    let HistogramKind { what, of, .. } = kind;
     let medians: Vec<String> = curves
         .iter()
         .filter_map(|(arm, histogram)| {
             let us = histogram.quantile(0.5)? / NS_PER_US;
             let n = histogram.count();
-            let arm = analysis.shown(arm);
-            Some(format!("{arm} {} us ({n} {of})", crate::words::digits(us)))
+            let arm = analysis.display_label(arm);
+            Some(format!("{arm} {} us ({n} {of})", units::format::digits(us)))
         })
         .collect();
     format!(

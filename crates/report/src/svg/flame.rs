@@ -1,20 +1,21 @@
 //! Flame graphs: a frame is as wide as the samples it was on the stack in, callers below.
 
+use units::format::digits;
+
 use super::scale::float;
-use super::{Figure, WIDTH};
+use super::{Anchor, Figure, Fill, WIDTH};
 use crate::stacks::Frame;
-use crate::words::digits;
 
 const ROW: f64 = 17.0;
-/// Frames narrower than this say nothing, and a report holds one graph per arm.
-const NARROWEST: f64 = 2.4;
-const DEEPEST: usize = 28;
+/// Narrower frames cannot be read, and a report holds one graph per arm.
+const MIN_WIDTH: f64 = 2.4;
+const MAX_DEPTH: usize = 28;
 const LETTER: f64 = 6.6;
 
 /// The graph of a call tree.
 pub(crate) fn flame(root: &Frame, id: String, title: String) -> Figure {
     let unit = WIDTH / float(root.total.max(1));
-    let depth = root.depth(NARROWEST / unit).min(DEEPEST);
+    let depth = root.depth(MIN_WIDTH / unit).min(MAX_DEPTH);
     let height = ROW * float(depth) + 4.0;
     let description = format!(
         "Flame graph of {} samples. Widest at the root: {}.",
@@ -33,7 +34,7 @@ fn draw(figure: &mut Figure, frame: &Frame, unit: f64, left: f64, y: f64, total:
     let mut x = left;
     for (name, child) in &frame.children {
         let wide = unit * float(child.total);
-        if wide >= NARROWEST && y >= 0.0 {
+        if wide >= MIN_WIDTH && y >= 0.0 {
             one(figure, name, child, (x, y), wide, total);
             draw(figure, child, unit, x, y - ROW, total);
         }
@@ -54,11 +55,7 @@ fn one(figure: &mut Figure, name: &str, frame: &Frame, at: (f64, f64), wide: f64
         frame.total,
         digits(share)
     ));
-    figure.rect(
-        at,
-        ((wide - 0.6).max(0.6), ROW - 1.0),
-        "fill=\"currentColor\"",
-    );
+    figure.rect(at, ((wide - 0.6).max(0.6), ROW - 1.0), Fill::SOLID);
     figure.close();
     let letters = {
         #[expect(
@@ -76,7 +73,7 @@ fn one(figure: &mut Figure, name: &str, frame: &Frame, at: (f64, f64), wide: f64
             name.chars().take(letters - 1).chain(['\u{2026}']).collect()
         };
         figure.open("ink small");
-        figure.text((at.0 + 3.0, at.1 + ROW - 5.0), "start", &words);
+        figure.text((at.0 + 3.0, at.1 + ROW - 5.0), Anchor::Start, &words);
         figure.close();
     }
 }

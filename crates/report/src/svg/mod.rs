@@ -7,6 +7,7 @@ mod ecdf;
 mod flame;
 mod scale;
 mod series;
+mod shape;
 mod timeline;
 
 use std::fmt::Write;
@@ -18,12 +19,19 @@ pub(crate) use ecdf::ecdf;
 pub(crate) use flame::flame;
 pub(crate) use scale::float;
 pub(crate) use series::series;
+pub(crate) use shape::{Anchor, Element, Fill, Outline, Stroke};
 pub(crate) use timeline::timeline;
+
+use shape::Place;
 
 use crate::palette::{self, Look, Marker};
 
 /// Width of every figure, in its own units; about the pixels of a column of text.
 pub(crate) const WIDTH: f64 = 680.0;
+/// Units above a figure that stands alone, for its title.
+pub(crate) const ABOVE: f64 = 34.0;
+/// Of all text where a figure stands alone, in its units.
+pub(crate) const FONT_SIZE: f64 = 12.5;
 
 /// A figure with the words that stand for it where it cannot be seen.
 #[derive(Clone, Debug)]
@@ -32,7 +40,7 @@ pub struct Figure {
     title: String,
     description: String,
     height: f64,
-    body: String,
+    elements: Vec<Element>,
 }
 
 impl Figure {
@@ -42,7 +50,7 @@ impl Figure {
             title,
             description,
             height,
-            body: String::new(),
+            elements: Vec::new(),
         }
     }
 
@@ -55,9 +63,18 @@ impl Figure {
         &self.title
     }
 
+    /// Without the title, which stands above a figure that stands alone.
+    pub(crate) fn height(&self) -> f64 {
+        self.height
+    }
+
+    pub(crate) fn elements(&self) -> &[Element] {
+        &self.elements
+    }
+
     /// For a page that brings the colours.
     pub(crate) fn inline(&self) -> String {
-        let Self { id, body, .. } = self;
+        let (id, body) = (&self.id, self.body());
         format!(
             "<svg role=\"img\" aria-labelledby=\"{id}-t {id}-d\" viewBox=\"0 0 {WIDTH} {:.0}\">\
              <title id=\"{id}-t\">{}</title><desc id=\"{id}-d\">{}</desc>{body}</svg>",
@@ -69,95 +86,57 @@ impl Figure {
 
     /// A file of its own, in the light colours on white, with its title drawn above it.
     pub fn standalone(&self) -> String {
-        const ABOVE: f64 = 34.0;
         let height = self.height + ABOVE;
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height:.0}\" \
              viewBox=\"0 0 {WIDTH} {height:.0}\"><title>{title}</title><desc>{}</desc>\
-             <style>text{{font-family:'DejaVu Sans',sans-serif;font-size:12.5px}}\
-             .points{{opacity:0.55}}.ink{{color:#1b1f27}}.soft{{color:#5b6472}}.flame{{color:#dfe6f1}}.bpf{{color:#a9c8ff}}{}</style>\
+             <style>text{{font-family:'DejaVu Sans',sans-serif;font-size:{FONT_SIZE}px}}\
+             .{points}{{opacity:{opacity}}}{}</style>\
              <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\
              <g class=\"ink\"><text x=\"8\" y=\"22\" font-weight=\"bold\" fill=\"currentColor\">{title}</text></g>\
              <g transform=\"translate(0 {ABOVE})\">{}</g></svg>",
             escape(&self.description),
-            palette::rules(false),
-            self.body,
+            palette::standalone_rules(),
+            self.body(),
             title = escape(&self.title),
+            points = palette::POINTS.0,
+            opacity = palette::POINTS.1,
         )
     }
 
     pub(crate) fn open(&mut self, class: &str) {
-        self.put(format_args!("<g class=\"{class}\">"));
+        self.elements.push(Element::Open(class.to_owned()));
     }
 
     pub(crate) fn close(&mut self) {
-        self.body.push_str("</g>");
+        self.elements.push(Element::Close);
     }
 
-    pub(crate) fn line(&mut self, from: (f64, f64), to: (f64, f64), look: &str) {
-        self.put(format_args!(
-            "<path d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"currentColor\" {look}/>",
-            from.0, from.1, to.0, to.1
-        ));
+    pub(crate) fn line(&mut self, from: Place, to: Place, stroke: Stroke) {
+        self.elements.push(Element::Line(from, to, stroke));
     }
 
-    pub(crate) fn path(&mut self, points: &[(f64, f64)], look: &str) {
-        let mut d = String::new();
-        for (at, (x, y)) in points.iter().enumerate() {
-            let step = if at == 0 { 'M' } else { 'L' };
-            // Writing into a String cannot fail.
-            let _ = write!(d, "{step}{x:.1} {y:.1}");
-        }
-        self.put(format_args!(
-            "<path d=\"{d}\" fill=\"none\" stroke=\"currentColor\" {look}/>"
-        ));
+    pub(crate) fn path(&mut self, points: &[Place], stroke: Stroke) {
+        self.elements.push(Element::Path(points.to_vec(), stroke));
     }
 
-    pub(crate) fn rect(&mut self, corner: (f64, f64), size: (f64, f64), look: &str) {
-        self.put(format_args!(
-            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" {look}/>",
-            corner.0, corner.1, size.0, size.1
-        ));
+    pub(crate) fn rect(&mut self, corner: Place, size: (f64, f64), fill: Fill) {
+        self.elements.push(Element::Rect { corner, size, fill });
     }
 
-    pub(crate) fn text(&mut self, at: (f64, f64), anchor: &str, words: &str) {
-        self.put(format_args!(
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" fill=\"currentColor\">{}</text>",
-            at.0,
-            at.1,
-            escape(words)
-        ));
+    pub(crate) fn text(&mut self, at: Place, anchor: Anchor, words: &str) {
+        let words = words.to_owned();
+        self.elements.push(Element::Text { at, anchor, words });
     }
 
     /// What a pointer resting here is told.
     pub(crate) fn hint(&mut self, words: &str) {
-        self.put(format_args!("<title>{}</title>", escape(words)));
+        self.elements.push(Element::Hint(words.to_owned()));
     }
 
-    /// A mark of an arm, about 7 units wide.
-    pub(crate) fn marker(&mut self, marker: Marker, (x, y): (f64, f64)) {
-        let solid = |d: &str| format!("<path d=\"M{x:.1} {y:.1}{d}\" fill=\"currentColor\"/>");
-        let drawn = |d: &str| {
-            format!(
-                "<path d=\"M{x:.1} {y:.1}{d}\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.7\"/>"
-            )
-        };
-        let mark = match marker {
-            Marker::Circle => {
-                format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.3\" fill=\"currentColor\"/>")
-            }
-            Marker::Ring => format!(
-                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.9\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.5\"/>"
-            ),
-            Marker::Square => solid("m-3 -3h6v6h-6z"),
-            Marker::Frame => drawn("m-2.7 -2.7h5.4v5.4h-5.4z"),
-            Marker::Diamond => solid("m0 -4l4 4l-4 4l-4 -4z"),
-            Marker::Up => solid("m0 -4l3.8 7h-7.6z"),
-            Marker::Down => solid("m0 4l3.8 -7h-7.6z"),
-            Marker::Plus => drawn("m-3.7 0h7.4m-3.7 -3.7v7.4"),
-            Marker::Cross => drawn("m-3 -3l6 6m0 -6l-6 6"),
-        };
-        self.body.push_str(&mark);
+    /// A mark of an arm.
+    pub(crate) fn marker(&mut self, marker: Marker, at: Place) {
+        self.elements.push(Element::Marker(marker, at));
     }
 
     /// Marks with their arms' names, in as many lines as they need from `y` on.
@@ -165,23 +144,75 @@ impl Figure {
         for ((name, look), (x, down)) in entries.iter().zip(places(entries)) {
             let y = y + down;
             self.open(look.class);
-            let dash = dashed(look);
-            self.line(
-                (x, y),
-                (x + 26.0, y),
-                &format!("stroke-width=\"1.6\" {dash}"),
-            );
+            let stroke = Stroke::new(1.6).dash(look.dash);
+            self.line((x, y), (x + 26.0, y), stroke);
             self.marker(look.marker, (x + 13.0, y));
             self.close();
             self.open("ink");
-            self.text((x + 32.0, y + 4.5), "start", name);
+            self.text((x + 32.0, y + 4.5), Anchor::Start, name);
             self.close();
         }
     }
 
-    fn put(&mut self, element: std::fmt::Arguments<'_>) {
-        // Writing into a String cannot fail.
-        let _ = self.body.write_fmt(element);
+    /// The elements as SVG.
+    fn body(&self) -> String {
+        let mut body = String::new();
+        for element in &self.elements {
+            // Writing into a String cannot fail.
+            let _ = write_element(&mut body, element);
+        }
+        body
+    }
+}
+
+fn write_element(out: &mut String, element: &Element) -> std::fmt::Result {
+    match element {
+        Element::Open(class) => write!(out, "<g class=\"{class}\">"),
+        Element::Close => out.write_str("</g>"),
+        Element::Hint(words) => write!(out, "<title>{}</title>", escape(words)),
+        Element::Line(from, to, stroke) => write!(
+            out,
+            "<path d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"currentColor\" {stroke}/>",
+            from.0, from.1, to.0, to.1
+        ),
+        Element::Path(points, stroke) => {
+            out.write_str("<path d=\"")?;
+            for (at, (x, y)) in points.iter().enumerate() {
+                let step = if at == 0 { 'M' } else { 'L' };
+                write!(out, "{step}{x:.1} {y:.1}")?;
+            }
+            write!(out, "\" fill=\"none\" stroke=\"currentColor\" {stroke}/>")
+        }
+        Element::Rect { corner, size, fill } => write!(
+            out,
+            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" {fill}/>",
+            corner.0, corner.1, size.0, size.1
+        ),
+        Element::Text { at, anchor, words } => write!(
+            out,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" fill=\"currentColor\">{}</text>",
+            at.0,
+            at.1,
+            escape(words)
+        ),
+        Element::Marker(marker, at) => write_marker(out, *marker, *at),
+    }
+}
+
+fn write_marker(out: &mut String, marker: Marker, (x, y): Place) -> std::fmt::Result {
+    let (shape, stroke) = marker.shape();
+    match shape {
+        Outline::Circle(radius) => {
+            write!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" ")?;
+        }
+        Outline::Path(data) => write!(out, "<path d=\"M{x:.1} {y:.1}{data}\" ")?,
+    }
+    match stroke {
+        None => out.write_str("fill=\"currentColor\"/>"),
+        Some(width) => write!(
+            out,
+            "fill=\"none\" stroke=\"currentColor\" stroke-width=\"{width}\"/>"
+        ),
     }
 }
 
@@ -206,19 +237,10 @@ pub(crate) fn below(entries: &[(String, Look)]) -> f64 {
     (last - 18.0).max(0.0)
 }
 
-/// Where a plot begins that has such names on its left: there is always room for ten letters.
-pub(crate) fn beside<'a>(names: impl Iterator<Item = &'a str>) -> f64 {
+/// The width of these labels on the left of a plot, at least that of ten letters.
+pub(crate) fn label_width<'a>(names: impl Iterator<Item = &'a str>) -> f64 {
     let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
     (18.0 + 7.4 * float(longest)).clamp(92.0, 240.0)
-}
-
-/// The dash attribute of an arm's line.
-pub(crate) fn dashed(look: &Look) -> String {
-    if look.dash.is_empty() {
-        String::new()
-    } else {
-        format!("stroke-dasharray=\"{}\"", look.dash)
-    }
 }
 
 /// Text as it may stand in HTML and SVG, in attributes as well.
@@ -240,12 +262,12 @@ pub(crate) fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::palette::look_of;
+    use crate::palette::GREYS;
 
     #[test]
     fn a_legend_of_long_names_has_more_lines_and_its_plot_begins_below_them() {
         let legend = |name: &str, count: usize| {
-            let entry = (name.to_owned(), look_of(name, &[]));
+            let entry = (name.to_owned(), GREYS[0]);
             vec![entry; count]
         };
         assert_eq!(below(&legend("recv", 8)), 0.0);
@@ -260,7 +282,7 @@ mod tests {
 
     #[test]
     fn long_names_beside_a_plot_have_their_room() {
-        assert_eq!(beside(["recv", "xdp"].into_iter()), 92.0);
-        assert!(beside(["xdp", "native/macvlan"].into_iter()) > 14.0 * 7.0 + 18.0);
+        assert_eq!(label_width(["recv", "xdp"].into_iter()), 92.0);
+        assert!(label_width(["xdp", "native/macvlan"].into_iter()) > 14.0 * 7.0 + 18.0);
     }
 }

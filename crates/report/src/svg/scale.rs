@@ -1,7 +1,8 @@
 //! From values to places on an axis, and which ticks to draw there.
 
-use super::Figure;
-use crate::words::digits;
+use units::format::digits;
+
+use super::{Anchor, Figure, Stroke};
 
 /// Values that span more than this are shown on a logarithmic axis.
 const LOG_FROM: f64 = 12.0;
@@ -121,14 +122,14 @@ impl Scale {
         for tick in self.ticks() {
             let x = self.at(tick);
             figure.line((x, top), (x, bottom), FAINT);
-            figure.text((x, bottom + 16.0), "middle", &tick_text(tick));
+            figure.text((x, bottom + 16.0), Anchor::Middle, &tick_text(tick));
         }
-        figure.line((self.from, bottom), (self.to, bottom), "stroke-width=\"1\"");
+        figure.line((self.from, bottom), (self.to, bottom), Stroke::new(1.0));
         let kind = if self.log { ", log scale" } else { "" };
         let middle = f64::midpoint(self.from, self.to);
         figure.text(
             (middle, bottom + 34.0),
-            "middle",
+            Anchor::Middle,
             &format!("{caption}{kind}"),
         );
         figure.close();
@@ -140,17 +141,21 @@ impl Scale {
         for tick in self.ticks() {
             let y = self.at(tick);
             figure.line((left, y), (right, y), FAINT);
-            figure.text((left - 6.0, y + 4.5), "end", &tick_text(tick));
+            figure.text((left - 6.0, y + 4.5), Anchor::End, &tick_text(tick));
         }
         let kind = if self.log { ", log scale" } else { "" };
         let top = self.from.min(self.to);
-        figure.text((8.0, top - 10.0), "start", &format!("{caption}{kind}"));
+        figure.text(
+            (8.0, top - 10.0),
+            Anchor::Start,
+            &format!("{caption}{kind}"),
+        );
         figure.close();
     }
 }
 
 /// Grid lines are there for those who look for them.
-pub(super) const FAINT: &str = "stroke-width=\"1\" stroke-opacity=\"0.22\"";
+pub(super) const FAINT: Stroke = Stroke::new(1.0).opacity(0.22);
 
 /// Ticks are round numbers, and read as such: 0.5, 20, 1000.
 fn tick_text(tick: f64) -> String {

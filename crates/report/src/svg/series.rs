@@ -1,7 +1,7 @@
 //! A metric block after block: drift and disturbance are seen here before they are believed anywhere.
 
 use super::scale::{Scale, float};
-use super::{Figure, WIDTH, below, dashed};
+use super::{Anchor, Figure, Fill, Stroke, WIDTH, below};
 use crate::analysis::Analysis;
 use crate::palette::{Look, look_of};
 use crate::record::Metric;
@@ -20,8 +20,9 @@ pub(crate) fn series(
     id: String,
     title: String,
 ) -> Option<Figure> {
-    let arms = &analysis.record.header.arms;
-    let lines: Vec<(&String, Vec<(usize, f64)>)> = arms
+    let header = &analysis.record.header;
+    let lines: Vec<(&String, Vec<(usize, f64)>)> = header
+        .arms
         .iter()
         .filter(|arm| shown(arm))
         .filter_map(|arm| {
@@ -37,7 +38,7 @@ pub(crate) fn series(
     let values: Vec<f64> = points().map(|(_, value)| *value).collect();
     let legend: Vec<(String, Look)> = lines
         .iter()
-        .map(|(arm, _)| (analysis.shown(arm), look_of(arm, arms)))
+        .map(|(arm, _)| (analysis.display_label(arm), look_of(arm, header)))
         .collect();
     let more = below(&legend);
     let (top, bottom) = (TOP + more, BOTTOM + more);
@@ -67,11 +68,7 @@ pub(crate) fn series(
             .map(|&(block, value)| (across(block), up.at(value)))
             .collect();
         figure.open(look.class);
-        let stroke = format!(
-            "stroke-width=\"1.2\" stroke-opacity=\"0.7\" {}",
-            dashed(look)
-        );
-        figure.path(&path, &stroke);
+        figure.path(&path, Stroke::new(1.2).opacity(0.7).dash(look.dash));
         for place in path {
             figure.marker(look.marker, place);
         }
@@ -93,19 +90,18 @@ fn blocks(
     for block in 0..=last {
         let x = LEFT + step * float(block);
         if analysis.has_flags(load, block) {
-            let look = "fill=\"currentColor\" fill-opacity=\"0.18\"";
-            figure.rect((x, top), (step, bottom - top), look);
+            figure.rect((x, top), (step, bottom - top), Fill::faint(0.18));
         }
         if block % every == 0 {
             figure.text(
                 (x + step / 2.0, bottom + 16.0),
-                "middle",
+                Anchor::Middle,
                 &block.to_string(),
             );
         }
     }
-    figure.line((LEFT, bottom), (RIGHT, bottom), "stroke-width=\"1\"");
+    figure.line((LEFT, bottom), (RIGHT, bottom), Stroke::new(1.0));
     let middle = f64::midpoint(LEFT, RIGHT);
-    figure.text((middle, bottom + 34.0), "middle", "block");
+    figure.text((middle, bottom + 34.0), Anchor::Middle, "block");
     figure.close();
 }

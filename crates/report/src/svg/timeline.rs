@@ -1,12 +1,12 @@
 //! One batch of a device as its own clock saw it: copies and kernels of each stream, one arm below the other.
 
 use std::collections::BTreeMap;
+use units::format::digits;
 
 use super::scale::{Scale, float};
-use super::{Figure, WIDTH};
+use super::{Anchor, Figure, Fill, WIDTH};
 use crate::analysis::Analysis;
 use crate::record::Span;
-use crate::words::digits;
 
 /// Room for the longest name of an arm and for what it is called where it was emulated.
 const LEFT: f64 = 226.0;
@@ -55,14 +55,22 @@ pub(crate) fn timeline(analysis: &Analysis<'_>, load: &str, id: String) -> Optio
             figure.open(class.map_or("soft", |(_, class)| class));
             let corner = (from, y + STREAM * f64::from(span.stream));
             let size = ((to - from).max(0.4), STREAM - 2.0);
-            figure.rect(corner, size, "fill=\"currentColor\"");
+            figure.rect(corner, size, Fill::SOLID);
             figure.close();
         }
         let tall = STREAM * float(streams(spans));
         let middle = y + tall / 2.0 + 3.5;
         figure.open("ink");
-        figure.text((LEFT - 10.0, middle), "end", &analysis.shown(arm));
-        figure.text((WIDTH - 6.0, middle), "end", &format!("{} us", digits(all)));
+        figure.text(
+            (LEFT - 10.0, middle),
+            Anchor::End,
+            &analysis.display_label(arm),
+        );
+        figure.text(
+            (WIDTH - 6.0, middle),
+            Anchor::End,
+            &format!("{} us", digits(all)),
+        );
         figure.close();
         y += tall + BETWEEN;
     }
@@ -73,10 +81,10 @@ fn legend(figure: &mut Figure) {
     let mut x = 8.0;
     for (part, class) in PARTS {
         figure.open(class);
-        figure.rect((x, 4.0), (12.0, 12.0), "fill=\"currentColor\"");
+        figure.rect((x, 4.0), (12.0, 12.0), Fill::SOLID);
         figure.close();
         figure.open("ink");
-        figure.text((x + 17.0, 14.5), "start", part);
+        figure.text((x + 17.0, 14.5), Anchor::Start, part);
         figure.close();
         x += 34.0 + 7.4 * float(part.len());
     }

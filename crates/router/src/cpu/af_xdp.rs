@@ -9,18 +9,16 @@ mod back;
 mod counters;
 mod forwarder;
 mod locals;
-mod object;
-mod port;
+mod steering;
 mod thread;
 
-use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use datapath::{Error, Missing};
+use datapath::Error;
 use lpm::{NextHop, Prefix4, Prefix6};
-use netdev::attach::{self, Attached};
-use netdev::{Link, Netlink, XdpMode};
-use sys::caps::{Capability, Effective};
+use netdev::requirement::{self, Requirement};
+use netdev::{Attachments, Hook, Link, Netlink, XdpMode};
+use sys::caps::Capability;
 
 use crate::engine::{Contents, Engine, Function};
 use crate::forward::{Compiler, Family, Forwarding, Plane, Rest};
@@ -30,7 +28,7 @@ use crate::rules::Hits;
 use back::Back;
 use forwarder::Forwarder;
 use locals::Locals;
-use object::Loaded;
+use steering::Steering;
 use thread::Thread;
 
 pub use counters::{Counters, Given};
@@ -39,7 +37,7 @@ pub use counters::{Counters, Given};
 const LONGEST: usize = 3072;
 
 /// The most packets that can be looked up together: as many as a queue holds.
-pub const LARGEST: usize = port::HELD;
+pub const LARGEST: usize = forwarder::HELD;
 
 /// How a plane is made.
 #[derive(Clone, Debug)]
@@ -71,32 +69,18 @@ pub struct AfXdp {
 #[derive(Debug)]
 struct Road {
     /// First, so that it is dropped first: no frame is steered to threads that are going.
-    attached: Vec<Attached>,
+    attached: Attachments,
     devices: Vec<Link>,
-    program: OwnedFd,
     threads: Vec<Thread>,
     back: Back,
-    object: Loaded,
+    steering: Steering,
 }
 
-/// Why this machine cannot run it, with the remedy.
-///
-/// # Errors
-/// What is missing.
-pub fn check() -> Result<(), Missing> {
-    let unreadable = |error| {
-        let what = format!("cannot read this process's capabilities: {error}");
-        Missing::new(what, "mount /proc")
-    };
-    let wanted = [Capability::Bpf, Capability::NetAdmin, Capability::NetRaw];
-    let missing = Effective::read().map_err(unreadable)?.missing(&wanted);
-    if !missing.is_empty() {
-        let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
-        let what = format!("needs {}", names.join(" and "));
-        return Err(Missing::new(what, "run with sudo"));
-    }
-    xsk::check().map_err(|error| port::missing(&error))
-}
+/// What it needs of a machine.
+pub const REQUIREMENTS: &[Requirement] = &[
+    Requirement::Capabilities(&[Capability::Bpf, Capability::NetAdmin, Capability::NetRaw]),
+    Requirement::AfXdp,
+];
 
 impl AfXdp {
     /// `af-xdp`.
@@ -123,7 +107,7 @@ impl AfXdp {
         contents: Contents,
         image: Option<&Stored>,
     ) -> Result<Self, Error> {
-        check()?;
+        requirement::check(REQUIREMENTS)?;
         if !settings.function.routes() {
             let what = "af-xdp forwards by routes: the function is lpm or both";
             return Err(Error::Plan(what.to_owned()));
@@ -154,8 +138,8 @@ impl AfXdp {
     pub fn open(&mut self, devices: &[u32]) -> Result<(), Error> {
         let count = self.settings.threads;
         let devices = links(devices, count)?;
-        let object = Loaded::load()?;
-        self.locals.connect(&object)?;
+        let (steering, program) = Steering::load()?;
+        self.locals.connect(&steering)?;
         let back = Back::start()?;
         let cpus = sys::sched::allowed_cpus().unwrap_or_default();
         let mut threads = Vec::new();
@@ -165,21 +149,20 @@ impl AfXdp {
                 (self.settings.batch, self.settings.wait),
                 &devices,
                 (number, count),
-                &object,
+                &steering,
                 back.giver(),
             )?;
             threads.push(Thread::start(forwarder, cpus.get(number).copied())?);
         }
         for device in &devices {
-            object.device(device)?;
+            steering.device(device)?;
         }
         self.road = Some(Road {
-            attached: Vec::new(),
-            program: object.program("router_steer")?,
+            attached: Attachments::new(program, Hook::Xdp(XdpMode::Native)),
             devices,
             threads,
             back,
-            object,
+            steering,
         });
         Ok(())
     }
@@ -191,9 +174,9 @@ impl AfXdp {
     pub fn listen(&mut self) -> Result<(), Error> {
         if let Some(road) = &mut self.road {
             for device in &road.devices {
-                let attached = attach::xdp(road.program.as_fd(), device.index, XdpMode::Native);
+                let attached = road.attached.attach(device.index);
                 let failed = |error| Error::failed("attaching the af-xdp data plane", error);
-                road.attached.push(attached.map_err(failed)?);
+                attached.map_err(failed)?;
             }
         }
         Ok(())
@@ -212,7 +195,7 @@ impl AfXdp {
         let lookups: Vec<Decider> = lookups.collect::<Result<_, _>>()?;
         if let Err(error) = self.locals.take_over(&mut before.locals) {
             // What was told already leaves to the stack what is the stack's.
-            before.locals.connect(&road.object)?;
+            before.locals.connect(&road.steering)?;
             return Err(error);
         }
         let threads = road.threads.iter().zip(lookups);
@@ -278,7 +261,7 @@ impl AfXdp {
 impl Road {
     fn counters(&self) -> Result<Counters, Error> {
         let mut counters = Counters::default();
-        (counters.seen, counters.steered) = self.object.counts()?;
+        (counters.seen, counters.steered) = self.steering.counts()?;
         for thread in &self.threads {
             counters.merge(&thread.counters());
         }

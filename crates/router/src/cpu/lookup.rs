@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use acl::{Address, Key};
 use lpm::{Reader4, Reader6};
+use rcu::Snapshot;
 
 use super::hops::Hops;
-use super::published::Follower;
 use super::rules::{Counts, List, Lists, count};
 use crate::engine::{Answers, Decision, Function, Headers, Processor};
 
@@ -19,9 +19,9 @@ const PATIENCE: usize = 4;
 pub struct Lookup {
     function: Function,
     routes: Routes,
-    lists: Follower<Lists>,
+    lists: Snapshot<Lists>,
     counts: Arc<Counts>,
-    hops: Follower<Hops>,
+    hops: Snapshot<Hops>,
     found: Vec<u32>,
 }
 
@@ -37,8 +37,8 @@ impl Lookup {
     pub(super) fn new(
         function: Function,
         (v4, v6): (Reader4, Reader6),
-        lists: Follower<Lists>,
-        hops: Follower<Hops>,
+        lists: Snapshot<Lists>,
+        hops: Snapshot<Hops>,
     ) -> Self {
         Self {
             function,
@@ -48,7 +48,7 @@ impl Lookup {
                 hops4: Vec::new(),
                 hops6: Vec::new(),
             },
-            counts: counts(function, lists.value()),
+            counts: counts(function, lists.get()),
             lists,
             hops,
             found: Vec::new(),
@@ -57,7 +57,7 @@ impl Lookup {
 
     /// What the next hops of the last batch stood for when it was looked up.
     pub fn hops(&self) -> &Hops {
-        self.hops.value()
+        self.hops.get()
     }
 
     /// Has others look up next hops by number, again where what the numbers stand for changed meanwhile: rules
@@ -69,11 +69,11 @@ impl Lookup {
         for _ in 0..PATIENCE {
             self.hops.refresh();
             look_up()?;
-            if self.hops.is_latest() {
+            if self.hops.is_current() {
                 return Ok(());
             }
         }
-        self.hops.while_held(|_| look_up())
+        self.hops.with_current(|_| look_up())
     }
 
     /// Next hops by number, and what these numbers stood for at the same time.
@@ -81,12 +81,12 @@ impl Lookup {
         for _ in 0..PATIENCE {
             self.hops.refresh();
             self.routes.look_up(headers);
-            if self.hops.is_latest() {
+            if self.hops.is_current() {
                 return;
             }
         }
         let routes = &mut self.routes;
-        self.hops.while_held(|_| routes.look_up(headers));
+        self.hops.with_current(|_| routes.look_up(headers));
     }
 }
 
@@ -97,7 +97,7 @@ impl Clone for Lookup {
             function: self.function,
             routes: self.routes.clone(),
             lists: self.lists.clone(),
-            counts: counts(self.function, self.lists.value()),
+            counts: counts(self.function, self.lists.get()),
             hops: self.hops.clone(),
             found: Vec::new(),
         }
@@ -134,10 +134,10 @@ impl Processor for Lookup {
             fill(&mut answers.v6, self.routes.hops6.iter().map(routed));
             return Ok(());
         }
-        if self.lists.renew() {
-            self.counts = counts(self.function, self.lists.value());
+        if self.lists.refresh() {
+            self.counts = counts(self.function, self.lists.get());
         }
-        let lists = self.lists.value();
+        let lists = self.lists.get();
         let found = &mut self.found;
         let (hops4, hops6) = (&self.routes.hops4, &self.routes.hops6);
         filter(&lists.v4, &headers.keys4, found, hops4, &mut answers.v4);

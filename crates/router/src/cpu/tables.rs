@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use datapath::{Classify, ErrorClass};
 use lpm::{Fib4, Fib6, Layout4, Layout6, NextHop, Prefix4, Prefix6, Simd};
+use rcu::Publisher;
 
 use super::hops::Hops;
 use super::lookup::Lookup;
-use super::published::Published;
 use super::rules::Lists;
 use crate::engine::{Contents, Engine, Function};
 use crate::forward::{Compiler, Family, Forwarding, Plane, Rest};
@@ -41,8 +42,8 @@ impl Default for Options {
 pub struct Tables {
     fib4: Fib4,
     fib6: Fib6,
-    lists: Published<Lists>,
-    hops: Published<Hops>,
+    lists: Publisher<Lists>,
+    hops: Publisher<Hops>,
     options: Options,
 }
 
@@ -57,6 +58,17 @@ pub enum Error {
     Image(#[from] image::Error),
     #[error("this machine has no {}: choose among {}", .0.name(), available())]
     Simd(Simd),
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Routes(lpm::Error::NextHop { .. }) => ErrorClass::Input,
+            Self::Image(error) => error.class(),
+            Self::Simd(_) => ErrorClass::Missing,
+            Self::Routes(_) | Self::Rules(_) => ErrorClass::Failed,
+        }
+    }
 }
 
 fn available() -> String {
@@ -81,8 +93,8 @@ impl Engine for Tables {
         Ok(Lookup::new(
             function,
             (self.fib4.reader(), self.fib6.reader()),
-            self.lists.follow(),
-            self.hops.follow(),
+            self.lists.snapshot(),
+            self.hops.snapshot(),
         ))
     }
 }
@@ -112,8 +124,8 @@ impl Tables {
         Ok(Self {
             fib4: fib4.with_simd(options.simd),
             fib6: fib6.with_simd(options.simd),
-            lists: Published::new(lists),
-            hops: Published::new(Hops::default()),
+            lists: Publisher::new(lists),
+            hops: Publisher::new(Hops::default()),
             options: *options,
         })
     }
@@ -121,24 +133,24 @@ impl Tables {
     /// Bytes of the structures that lookups read: of the routes, and of the rules.
     pub fn bytes(&self) -> (usize, usize) {
         let routes = self.fib4.bytes() + self.fib6.bytes();
-        (routes, self.lists.get().bytes())
+        (routes, self.lists.load().bytes())
     }
 
     /// What makes lookups slow, in words; nothing for ordinary tables.
     pub fn warnings(&self) -> Vec<String> {
-        let lists = self.lists.get();
+        let lists = self.lists.load();
         lists.warnings().map(str::to_owned).collect()
     }
 
     /// How often each rule in force matched: of IPv4's list, and of IPv6's. Batches that are being decided
     /// about may be counted or not.
     pub fn hits(&self) -> [Hits; 2] {
-        self.lists.get().hits()
+        self.lists.load().hits()
     }
 
     /// What next hops stand for now.
     pub fn hops(&self) -> Arc<Hops> {
-        self.hops.get()
+        self.hops.load()
     }
 }
 
@@ -163,7 +175,7 @@ impl Plane for Tables {
     }
 
     fn next_hop(&mut self, family: Family, hop: NextHop, to: &Forwarding) -> Result<(), Error> {
-        self.hops.change(|hops| hops.with(family, hop, to));
+        self.hops.update(|hops| hops.with(family, hop, to));
         Ok(())
     }
 
@@ -173,8 +185,7 @@ impl Plane for Tables {
     }
 
     fn enforce(&mut self, lists: Lists) -> Result<Rest, Error> {
-        let before = self.lists.get();
-        self.lists.change(|_| lists);
+        let before = self.lists.publish(lists);
         Ok(Box::new(move || drop(before)))
     }
 }

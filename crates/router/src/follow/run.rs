@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use lpm::Rib;
-use netdev::monitor::{Monitor, Progress, ROOM, Table};
+use netdev::monitor::{Monitor, Progress, RECV_BUFFER_BYTES, Table};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::first::First;
@@ -41,7 +41,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            room: ROOM,
+            room: RECV_BUFFER_BYTES,
             next_hops: lpm::NextHop::MAX,
         }
     }

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use datapath::{Classify, ErrorClass, Missing};
+
 use crate::image;
 
 #[derive(Debug, thiserror::Error)]
@@ -23,4 +25,26 @@ pub enum Error {
     Width { hop: u16, most: u16 },
     #[error("memory for the tables that a device has a copy of: {0}")]
     Memory(#[from] io::Error),
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Device(::gpu::Error::Missing(missing)) => missing.class(),
+            Self::Image(error) => error.class(),
+            Self::Device(::gpu::Error::NoDevice { .. }) | Self::Options(_) | Self::Width { .. } => {
+                ErrorClass::Input
+            }
+            Self::Device(_) | Self::Routes(_) | Self::Rules(_) | Self::Memory(_) => {
+                ErrorClass::Failed
+            }
+        }
+    }
+
+    fn missing(&self) -> Vec<(String, Missing)> {
+        match self {
+            Self::Device(::gpu::Error::Missing(missing)) => missing.missing(),
+            _ => Vec::new(),
+        }
+    }
 }

@@ -22,7 +22,7 @@ use crate::rules::RuleSet;
 use crate::shape::Shape;
 use crate::traffic::Pattern;
 
-#[path = "../../tests/gpu/data.rs"]
+#[path = "../../tests/it/gpu/data.rs"]
 mod data;
 
 /// A kernel's parameters: input, where in it, output, where in it, how many, of what; then its tables.

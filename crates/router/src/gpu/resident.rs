@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpu::{Argument, Buffer, Device, Standing};
+use gpu::{Argument, Buffer, Device, PersistentKernel};
 
 use super::header;
 use super::launch::{Input, Tables};
@@ -18,7 +18,7 @@ const LEAST: usize = 1 << 16;
 
 #[derive(Debug)]
 pub(super) struct Resident {
-    standing: Standing,
+    kernel: PersistentKernel,
     function: Function,
     result: Width,
     /// Bytes that there is room for.
@@ -37,11 +37,11 @@ impl Resident {
             header::LENGTH + LEAST * size_of::<acl::Key6>(),
             LEAST * size_of::<u32>(),
         );
-        let mut relay = device.buffer(gpu::RELAY)?;
-        device.write(&mut relay, 0, &[0; gpu::RELAY])?;
+        let mut relay = device.buffer(gpu::BROADCAST_BYTES)?;
+        device.write(&mut relay, 0, &[0; gpu::BROADCAST_BYTES])?;
         Ok(Self {
             relay,
-            standing: device.standing(PERSIST, room.0, room.1)?,
+            kernel: device.persistent_kernel(PERSIST, room.0, room.1)?,
             scratch: scratch(device, result, room.1)?,
             function,
             result,
@@ -65,21 +65,21 @@ impl Resident {
         if !self.started.as_ref().is_some_and(|with| with.same(tables)) {
             self.start(tables)?;
         }
-        let to = self.standing.input();
+        let to = self.kernel.input();
         header::write(&input, to);
         write(&mut to[content]);
-        self.standing.ring(keys, width::bytes(keys, tables.bits));
+        self.kernel.ring(keys, width::bytes(keys, tables.bits));
         Ok(())
     }
 
     /// What came back of the batch on the way.
     pub(super) fn wait(&mut self) -> Result<&[u8], Error> {
-        Ok(self.standing.wait()?)
+        Ok(self.kernel.wait()?)
     }
 
     /// Lets go of the tables. Nothing is on the way.
     pub(super) fn rest(&mut self) -> Result<(), Error> {
-        self.standing.stop()?;
+        self.kernel.stop()?;
         self.started = None;
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Resident {
         self.rest()?;
         let [arena4, arena6] = tables.lists.arenas().map(Argument::Buffer);
         let arguments = [
-            Argument::Bell,
+            Argument::Doorbell,
             Argument::Buffer(&self.relay),
             Argument::Input,
             Argument::Output,
@@ -106,7 +106,7 @@ impl Resident {
         // input and decisions within output and scratch, which `send` sees to. Indices in tables and arenas are
         // as in `Way::send`. The tables are held until the kernel has left, and written by nobody who does not
         // hold them alone.
-        unsafe { self.standing.start(&arguments)? };
+        unsafe { self.kernel.start(&arguments)? };
         self.started = Some(tables.clone());
         Ok(())
     }
@@ -121,7 +121,7 @@ impl Resident {
             there.next_power_of_two().max(self.room.0),
             back.next_power_of_two().max(self.room.1),
         );
-        self.standing.grow(room.0, room.1)?;
+        self.kernel.grow(room.0, room.1)?;
         self.scratch = scratch(device, self.result, room.1)?;
         self.room = room;
         Ok(())

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use datapath::{Classify, ErrorClass};
+
 use super::container::{Broken, VERSION};
 
 /// What is wrong with an image, and what to do.
@@ -57,13 +59,20 @@ impl Error {
         };
         Self::Damaged { file, what }
     }
+}
 
-    /// Whether it is the file's fault, as against the machine's.
-    pub fn is_input(&self) -> bool {
-        !matches!(
-            self,
-            Self::Write { .. } | Self::Table(lpm::Error::Memory { .. })
-        )
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Write { .. } | Self::Table(lpm::Error::Memory { .. }) => ErrorClass::Failed,
+            Self::Foreign { .. }
+            | Self::Version { .. }
+            | Self::Damaged { .. }
+            | Self::Read { .. }
+            | Self::Bytes { .. }
+            | Self::Routes(_)
+            | Self::Table(_) => ErrorClass::Input,
+        }
     }
 }
 

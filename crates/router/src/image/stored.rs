@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use lpm::{Fib4, Fib6, Layout4, Layout6, Rib, Room4, Room6, Section};
+use lpm::{Capacity4, Capacity6, Fib4, Fib6, Layout4, Layout6, Rib, Section};
 
 use super::container::{self, Entry};
 use super::error::{Error, Fault};
@@ -119,7 +119,7 @@ impl Stored {
     pub fn fib4(&self, rib: Rib<u32>, layout: Layout4) -> Result<Fib4, Error> {
         let arrays = |name: &str| self.array(Family::V4, name);
         let memory = &mut Section::in_process;
-        Fib4::restore(rib, layout, &Room4::default(), memory, &arrays)
+        Fib4::restore(rib, layout, &Capacity4::default(), memory, &arrays)
             .map_err(|error| self.blame(error))
     }
 
@@ -130,7 +130,7 @@ impl Stored {
     pub fn fib6(&self, rib: Rib<u128>, layout: Layout6) -> Result<Fib6, Error> {
         let arrays = |name: &str| self.array(Family::V6, name);
         let memory = &mut Section::in_process;
-        Fib6::restore(rib, layout, &Room6::default(), memory, &arrays)
+        Fib6::restore(rib, layout, &Capacity6::default(), memory, &arrays)
             .map_err(|error| self.blame(error))
     }
 

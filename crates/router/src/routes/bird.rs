@@ -2,11 +2,28 @@
 
 use std::io::BufRead;
 
+use super::format::{Head, Importer};
 use super::table::Builder;
 use super::text::{self, AnyPrefix};
 use super::{Hop, Target};
 use crate::error::{Fault, Place};
 use crate::lines::Lines;
+
+pub(super) const IMPORTER: Importer = Importer {
+    recognizes: |head| Ok(recognizes(head)),
+    read: |content, options, table| read(content, options.table.as_deref(), table),
+};
+
+pub(super) fn recognizes(head: &Head<'_>) -> bool {
+    let kinds = ["unicast", "blackhole", "unreachable", "prohibited"];
+    match head.words.as_slice() {
+        ["BIRD", ..] | ["Table", _] => true,
+        [prefix, kind, rest, ..] => {
+            text::prefix(prefix).is_ok() && kinds.contains(kind) && rest.starts_with('[')
+        }
+        _ => false,
+    }
+}
 
 pub(super) fn read(
     content: impl BufRead,

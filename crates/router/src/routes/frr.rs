@@ -7,9 +7,15 @@ use std::io::Read;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
+use super::format::Importer;
 use super::table::Builder;
 use super::{Hop, Target, text};
 use crate::error::{Fault, Place};
+
+pub(super) const IMPORTER: Importer = Importer {
+    recognizes: |head| Ok(head.first == Some('{')),
+    read: |content, _, table| read(content, table),
+};
 
 pub(super) fn read(content: impl Read, table: &mut Builder) -> Result<(), Fault> {
     let mut json = serde_json::Deserializer::from_reader(content);

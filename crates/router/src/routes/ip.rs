@@ -3,11 +3,44 @@
 use std::io::BufRead;
 use std::net::IpAddr;
 
+use super::format::{Head, Importer};
 use super::table::Builder;
 use super::text::{self, AnyPrefix};
-use super::{Hop, Target};
+use super::{Hop, Target, bird};
 use crate::error::{Fault, Place};
 use crate::lines::Lines;
+
+pub(super) const IMPORTER: Importer = Importer {
+    recognizes: |head| Ok(recognizes(head)),
+    read: |content, options, table| read(content, options.table.as_deref(), table),
+};
+
+/// Types of routes that a line may begin with, and the default route.
+const BEGINNINGS: [&str; 10] = [
+    "default",
+    "local",
+    "broadcast",
+    "multicast",
+    "anycast",
+    "throw",
+    "unreachable",
+    "prohibit",
+    "blackhole",
+    "unicast",
+];
+
+fn recognizes(head: &Head<'_>) -> bool {
+    // `default unicast [` begins a line of BIRD.
+    if bird::recognizes(head) {
+        return false;
+    }
+    match head.words.as_slice() {
+        [first, ..] if BEGINNINGS.contains(first) => true,
+        [_, "via", _, "dev" | "proto", ..] | [_, "dev", _, _, ..] => true,
+        [_, second, ..] => ["nhid", "proto", "metric", "scope", "table", "encap"].contains(second),
+        _ => false,
+    }
+}
 
 pub(super) fn read(
     content: impl BufRead,

@@ -5,11 +5,17 @@ use std::io::Read;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::format::Importer;
 use super::ip::{Entry, Kind, Listing};
 use super::table::Builder;
 use super::{Hop, text};
 use crate::error::{Fault, Place};
 use crate::json;
+
+pub(super) const IMPORTER: Importer = Importer {
+    recognizes: |head| Ok(head.first == Some('[')),
+    read: |content, options, table| read(content, options.table.as_deref(), table),
+};
 
 pub(super) fn read(
     content: impl Read,

@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use foldhash::fast::RandomState;
 use lpm::{Prefix4, Prefix6};
 
+use super::format::{Head, Importer};
 use super::table::Builder;
 use super::text::AnyPrefix;
 use super::{Hop, Peer, PeerChoice, Target};
@@ -23,6 +24,25 @@ const HEADER: usize = 12;
 const LONGEST: usize = 64 << 20;
 
 const TABLE_DUMP_V2: u16 = 13;
+
+pub(super) const IMPORTER: Importer = Importer {
+    recognizes,
+    read: |content, options, table| read(content, options.peer, table),
+};
+
+fn recognizes(head: &Head<'_>) -> Result<bool, Fault> {
+    // Time, type, subtype, length: no text has zero bytes.
+    let [_, _, _, _, 0, kind, 0, _, ..] = head.bytes else {
+        return Ok(false);
+    };
+    let refused = match kind {
+        12 => "an MRT TABLE_DUMP, which has no 4-byte AS numbers: convert it to TABLE_DUMP_V2",
+        13 => return Ok(true),
+        16 | 17 => "an MRT log of BGP messages, not a table: give the RIB dump",
+        _ => "an MRT record that is no TABLE_DUMP_V2",
+    };
+    Err(Fault::new(Place::File, refused))
+}
 
 pub(super) fn read(
     mut content: impl Read,

@@ -4,10 +4,25 @@
 
 use std::io::BufRead;
 
+use super::format::Importer;
 use super::table::Builder;
 use super::{Target, text};
 use crate::error::{Fault, Place};
 use crate::lines::Lines;
+
+pub(super) const IMPORTER: Importer = Importer {
+    recognizes: |head| Ok(recognizes(&head.words)),
+    read: |content, _, table| read(content, table),
+};
+
+/// Three columns, of which the second is a length.
+fn recognizes(words: &[&str]) -> bool {
+    let [address, length, _] = words else {
+        return false;
+    };
+    let is_address = text::prefix(address).is_ok() && !address.contains('/');
+    is_address && length.parse::<u8>().is_ok()
+}
 
 pub(super) fn read(content: impl BufRead, table: &mut Builder) -> Result<(), Fault> {
     let mut lines = Lines::new(content);

@@ -4,10 +4,17 @@
 use std::io::BufRead;
 use std::net::IpAddr;
 
+use super::format::Importer;
 use super::table::Builder;
 use super::{Hop, Target, text};
 use crate::error::{Fault, Place};
 use crate::lines::Lines;
+
+pub(super) const IMPORTER: Importer = Importer {
+    // Whatever has words and is of no other format.
+    recognizes: |head| Ok(!head.words.is_empty()),
+    read: |content, _, table| read(content, table),
+};
 
 pub(super) fn read(content: impl BufRead, table: &mut Builder) -> Result<(), Fault> {
     let mut lines = Lines::new(content);

@@ -4,8 +4,14 @@ use std::io::BufRead;
 
 use acl::classbench;
 
+use super::format::Importer;
 use super::{Origin, RuleSet};
 use crate::error::{Fault, Place};
+
+pub(super) const IMPORTER: Importer = Importer {
+    recognizes: |head| head.line.starts_with('@'),
+    read: |content, _| read(content),
+};
 
 pub(super) fn read(content: impl BufRead) -> Result<RuleSet, Fault> {
     let fault = |error| match error {

@@ -9,10 +9,19 @@ use std::io::BufRead;
 
 use acl::Action;
 
+use super::format::Importer;
 use super::region::{Field, Region};
 use super::{Origin, RuleSet, values};
 use crate::error::{Fault, Place};
 use crate::lines::Lines;
+
+pub(super) const IMPORTER: Importer = Importer {
+    recognizes: |head| {
+        let mut columns = head.line.split(',');
+        !head.line.trim_start().starts_with('[') && columns.any(|column| column.trim() == "action")
+    },
+    read: |content, _| read(content),
+};
 
 pub(super) fn read(content: impl BufRead) -> Result<RuleSet, Fault> {
     let mut columns: Option<Vec<Column>> = None;

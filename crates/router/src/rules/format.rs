@@ -1,53 +1,36 @@
-//! Which format a file of rules has.
+//! Which format a file of rules has: the first whose importer recognizes the beginning of the content.
 
+use std::io::BufRead;
+
+use super::{Format, Options, RuleSet};
 use crate::error::{Fault, Place};
-use crate::named::named;
 
-/// Formats of rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// ClassBench's filter sets.
-    ClassBench,
-    /// What `iptables-save` and `ip6tables-save` write.
-    Iptables,
-    /// What `nft -j list ruleset` writes.
-    Nft,
-    /// A table of our own: a header line that names columns, then a rule a line.
-    Csv,
-    /// The same as a JSON array of objects.
-    Json,
+/// Reads rules of one format.
+pub(super) struct Importer {
+    /// Whether content that begins so has the format.
+    pub(super) recognizes: fn(&Head<'_>) -> bool,
+    pub(super) read: fn(&mut dyn BufRead, &Options) -> Result<RuleSet, Fault>,
 }
 
-/// A name that is no format.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no format of rules: classbench, iptables, nft, csv or json")]
-pub struct UnknownFormat(String);
-
-named! { Format or UnknownFormat:
-    ClassBench = "classbench",
-    Iptables = "iptables",
-    Nft = "nft",
-    Csv = "csv",
-    Json = "json",
+/// The beginning of content.
+pub(super) struct Head<'a> {
+    /// Without spaces before it.
+    pub(super) text: &'a str,
+    /// The first line that is neither empty nor a comment.
+    pub(super) line: &'a str,
 }
 
 pub(super) fn detect(head: &[u8]) -> Result<Format, Fault> {
-    let head = String::from_utf8_lossy(head);
+    let text = String::from_utf8_lossy(head);
     let said = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
-    let line = head.lines().find(said).unwrap_or_default();
-    if head.trim_start().starts_with('{') && head.contains("\"nftables\"") {
-        Ok(Format::Nft)
-    } else if line.starts_with('@') {
-        Ok(Format::ClassBench)
-    } else if line.starts_with('*') {
-        Ok(Format::Iptables)
-    } else if line.trim_start().starts_with('[') {
-        Ok(Format::Json)
-    } else if line.split(',').any(|column| column.trim() == "action") {
-        Ok(Format::Csv)
-    } else {
-        let what =
-            "no format of rules begins so: name it, one of classbench, iptables, nft, csv, json";
-        Err(Fault::new(Place::File, what))
-    }
+    let head = Head {
+        text: text.trim_start(),
+        line: text.lines().find(said).unwrap_or_default(),
+    };
+    let recognizes = |format: &Format| (format.importer().recognizes)(&head);
+    Format::ALL.into_iter().find(recognizes).ok_or_else(|| {
+        let names = Format::ALL.map(Format::name).join(", ");
+        let what = format!("no format of rules begins so: name it, one of {names}");
+        Fault::new(Place::File, what)
+    })
 }

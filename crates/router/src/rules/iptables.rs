@@ -16,6 +16,7 @@ use std::io::BufRead;
 use acl::Action;
 
 use super::compile::{self, Chain, Then};
+use super::format::Importer;
 use super::{Hook, Note, NoteKind, Options, Origin, RuleSet};
 use crate::error::{Fault, Place};
 use crate::lines::Lines;
@@ -41,6 +42,11 @@ const INPUT: [(&str, &str); 7] = [
     ("security", "INPUT"),
     ("nat", "INPUT"),
 ];
+
+pub(super) const IMPORTER: Importer = Importer {
+    recognizes: |head| head.line.starts_with('*'),
+    read: |content, options| read(content, options),
+};
 
 pub(super) fn read(content: impl BufRead, options: &Options) -> Result<RuleSet, Fault> {
     let mut tables = Tables {

@@ -27,6 +27,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::compile::Chain;
+use super::format::Importer;
 use super::{Hook, Note, NoteKind, Options, Origin, RuleSet};
 use crate::error::{Fault, Place};
 use hooks::Base;
@@ -37,6 +38,11 @@ use sets::Set;
 type Name<'a> = (&'a str, &'a str);
 
 const OUTSIDE: &str = "packets meet it before IP's hooks, where it cannot be punted to: leave its table out by naming the other tables";
+
+pub(super) const IMPORTER: Importer = Importer {
+    recognizes: |head| head.text.starts_with('{') && head.text.contains("\"nftables\""),
+    read: |content, options| read(content, options),
+};
 
 pub(super) fn read(content: impl Read, options: &Options) -> Result<RuleSet, Fault> {
     let listing: Listing = serde_json::from_reader(content).map_err(Fault::json)?;

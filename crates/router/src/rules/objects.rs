@@ -4,9 +4,15 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
+use super::format::Importer;
 use super::{RuleSet, csv};
 use crate::error::{Fault, Place};
 use crate::json;
+
+pub(super) const IMPORTER: Importer = Importer {
+    recognizes: |head| head.line.trim_start().starts_with('['),
+    read: |content, _| read(content),
+};
 
 pub(super) fn read(content: impl Read) -> Result<RuleSet, Fault> {
     let mut rules = RuleSet::default();

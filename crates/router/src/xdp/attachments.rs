@@ -1,50 +1,40 @@
 //! The devices that the program is attached to.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsFd, OwnedFd};
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
 
-use libbpf_rs::{MapCore, MapHandle};
-use netdev::XdpMode;
-use netdev::attach::{self, Attached};
+use bpf::Map;
+use netdev::{Hook, XdpMode};
 
 use super::Error;
-use super::object::{erase, write};
 
 /// Dropping it detaches.
 #[derive(Debug)]
 pub(super) struct Attachments {
-    attached: BTreeMap<u32, Attached>,
+    attached: netdev::Attachments,
     /// The same devices, for the programs that see what is lost.
-    known: MapHandle,
-    program: OwnedFd,
-    mode: XdpMode,
+    known: Map<u32, u32>,
 }
 
 impl Attachments {
     /// Nowhere yet.
-    pub(super) fn new(program: OwnedFd, mode: XdpMode, known: MapHandle) -> Self {
+    pub(super) fn new(program: OwnedFd, mode: XdpMode, known: Map<u32, u32>) -> Self {
         Self {
-            attached: BTreeMap::new(),
+            attached: netdev::Attachments::new(program, Hook::Xdp(mode)),
             known,
-            program,
-            mode,
         }
     }
 
     /// Attaches to those of these devices that are new, then detaches from all others.
     pub(super) fn follow(&mut self, wanted: &BTreeSet<u32>) -> Result<(), Error> {
         for ifindex in wanted {
-            if !self.attached.contains_key(ifindex) {
-                write(&self.known, &ifindex.to_ne_bytes(), &1_u32.to_ne_bytes())?;
-                let attached = attach::xdp(self.program.as_fd(), *ifindex, self.mode)
-                    .map_err(Error::Attach)?;
-                self.attached.insert(*ifindex, attached);
+            if !self.attached.contains(*ifindex) {
+                self.known.set(ifindex, &1)?;
+                self.attached.attach(*ifindex).map_err(Error::Attach)?;
             }
         }
-        let gone = |ifindex: &u32| !wanted.contains(ifindex);
-        for (ifindex, attached) in self.attached.extract_if(.., |ifindex, _| gone(ifindex)) {
-            drop(attached);
-            erase(&self.known, &ifindex.to_ne_bytes())?;
+        for ifindex in self.attached.detach_from(|one| !wanted.contains(&one)) {
+            self.known.remove(&ifindex)?;
         }
         Ok(())
     }
@@ -52,29 +42,30 @@ impl Attachments {
     /// Puts this program in the place of `before`'s, where that is attached. What cannot be done
     /// everywhere is done nowhere.
     pub(super) fn take_over(&mut self, before: &mut Self) -> Result<(), Error> {
-        for attached in before.attached.values() {
-            if let Err(error) = self.replace(before, attached) {
-                for attached in before.attached.values() {
-                    if let Err(error) = before.replace(self, attached) {
+        for ifindex in before.attached.devices() {
+            if let Err(error) = self.replace(before, before, ifindex) {
+                for ifindex in before.attached.devices() {
+                    if let Err(error) = before.replace(self, before, ifindex) {
                         tracing::error!("{error}");
                     }
                 }
                 return Err(error);
             }
         }
-        self.attached = std::mem::take(&mut before.attached);
+        self.attached.adopt(&mut before.attached);
         Ok(())
     }
 
-    /// Of what is lost in between nobody says that it was: said twice, it would be counted twice.
-    fn replace(&self, before: &Self, attached: &Attached) -> Result<(), Error> {
-        let device = attached.ifindex.to_ne_bytes();
-        attached
-            .replace(self.program.as_fd())
+    /// Puts this program in the place of `other`'s on a device of `owner`. Of what is lost in between
+    /// nobody says that it was: said twice, it would be counted twice.
+    fn replace(&self, other: &Self, owner: &Self, ifindex: u32) -> Result<(), Error> {
+        owner
+            .attached
+            .replace(ifindex, &self.attached)
             .map_err(Error::Attach)?;
         // Where both were undone already there is none.
-        let _known = before.known.delete(&device);
-        write(&self.known, &device, &1_u32.to_ne_bytes())
+        let _known = other.known.remove(&ifindex);
+        Ok(self.known.set(&ifindex, &1)?)
     }
 
     /// Detaches everywhere.

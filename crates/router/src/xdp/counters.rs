@@ -3,9 +3,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use bpf::PerCpu;
 
 use super::Error;
+use crate::skel::router::types;
 
 /// Frames and their bytes, as they came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,29 +96,23 @@ pub struct Counters {
 }
 
 impl Counters {
-    pub(super) fn read(map: &MapHandle) -> Result<Self, Error> {
-        let cpus = map
-            .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(Error::kernel("reading the counters"))?;
-        let mut sum = Self::default();
-        for cpu in cpus.iter().flatten() {
-            sum.add(&Self::of_cpu(cpu));
+    pub(super) fn read(map: &PerCpu<types::ends>) -> Result<Self, Error> {
+        match map.sum(0) {
+            Ok(ends) => Ok(Self::of(&ends)),
+            Err(error) => Err(Error::kernel("reading the counters")(error.source)),
         }
-        Ok(sum)
     }
 
-    /// `struct ends` of bpf/layout.h.
-    fn of_cpu(bytes: &[u8]) -> Self {
-        let (words, _) = bytes.as_chunks::<8>();
-        let mut words = words.iter().copied().map(u64::from_ne_bytes);
-        let mut next = || words.next().unwrap_or_default();
-        let traffic = |_: &End| Traffic {
-            packets: next(),
-            bytes: next(),
-        };
+    fn of(ends: &types::ends) -> Self {
+        // Both sides have the same ends.
+        let end: &[types::traffic; End::ALL.len()] = &ends.end;
+        let traffic = end.iter().map(|end| Traffic {
+            packets: end.packets,
+            bytes: end.bytes,
+        });
         Self {
-            ends: End::ALL.iter().map(traffic).collect(),
-            refused: next(),
+            ends: traffic.collect(),
+            refused: ends.refused,
         }
     }
 
@@ -207,15 +202,14 @@ mod tests {
 
     impl Machine {
         fn read(&self) -> Counters {
-            let mut bytes = vec![0; End::ALL.len() * 16 + 8];
-            let mut write = |at: usize, number: u64| {
-                bytes[at..at + 8].copy_from_slice(&number.to_ne_bytes());
+            let mut ends = types::ends {
+                refused: self.refused,
+                ..Default::default()
             };
-            write(End::Forwarded as usize * 16, self.sent);
-            write(End::DroppedByRule as usize * 16, self.dropped_by_rule);
-            write(End::DroppedAtTransmit as usize * 16, self.left);
-            write(End::ALL.len() * 16, self.refused);
-            Counters::of_cpu(&bytes)
+            ends.end[End::Forwarded as usize].packets = self.sent;
+            ends.end[End::DroppedByRule as usize].packets = self.dropped_by_rule;
+            ends.end[End::DroppedAtTransmit as usize].packets = self.left;
+            Counters::of(&ends)
         }
 
         fn send(&mut self, frames: u64) {

@@ -2,22 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use libbpf_rs::MapHandle;
+use bpf::Map;
+use libbpf_rs::libbpf_sys::bpf_devmap_val;
 use netdev::capability::{RedirectTarget, redirect_target};
 use netdev::{Netlink, XdpMode};
 
-use super::object::write;
-use super::{Error, layout};
+use super::{Error, entries};
 
 #[derive(Debug)]
 pub(super) struct Devices {
-    map: MapHandle,
+    map: Map<u32, bpf_devmap_val>,
     mode: XdpMode,
     known: BTreeSet<u32>,
 }
 
 impl Devices {
-    pub(super) fn new(map: MapHandle, mode: XdpMode) -> Self {
+    pub(super) fn new(map: Map<u32, bpf_devmap_val>, mode: XdpMode) -> Self {
         Self {
             map,
             mode,
@@ -33,7 +33,7 @@ impl Devices {
         if let Some(what) = obstacle(ifindex, self.mode) {
             return Err(Error::Device { ifindex, what });
         }
-        write(&self.map, &ifindex.to_ne_bytes(), &layout::device(ifindex))?;
+        self.map.set(&ifindex, &entries::device(ifindex))?;
         self.known.insert(ifindex);
         Ok(())
     }

@@ -42,3 +42,12 @@ impl Error {
         |source| Self::Kernel { what, source }
     }
 }
+
+impl From<bpf::Error> for Error {
+    fn from(error: bpf::Error) -> Self {
+        Self::Kernel {
+            what: error.what,
+            source: error.source,
+        }
+    }
+}

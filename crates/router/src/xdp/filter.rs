@@ -1,24 +1,24 @@
 //! The rules in force, which the program reads as arrays that are exchanged whole.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use acl::arena::{Arena, CHUNK};
 use acl::{Address, Rule};
+use bpf::Map;
 use libbpf_rs::libbpf_sys::{BPF_F_INNER_MAP, BPF_F_MMAPABLE, bpf_map_create_opts};
 use libbpf_rs::{MapHandle, MapType};
 use sys::huge::{Array, Region};
 
-use super::Error;
-use super::layout;
-use super::object::{Loaded, erase, write};
+use super::{Error, entries};
 use crate::forward::Rest;
 use crate::rules::{Hits, RuleSet};
+use crate::skel::router::RouterSkel;
 
 #[derive(Debug)]
 pub(super) struct Filter {
-    acls: MapHandle,
+    acls: Map<u32, i32>,
     /// Of each family: 0 without rules, else which of two arrays, from 1.
     in_force: Array<AtomicU64>,
     lists: [Option<List>; 2],
@@ -38,11 +38,10 @@ struct List {
 }
 
 impl Filter {
-    pub(super) fn new(loaded: &Loaded) -> Result<Self, Error> {
-        let map = loaded.map("acl_in_force")?;
+    pub(super) fn new(skel: &RouterSkel<'_>) -> Result<Self, Error> {
         Ok(Self {
-            acls: loaded.map("acls")?,
-            in_force: mapped(&map, "acl_in_force", CHUNK)?,
+            acls: Map::new(&skel.maps.acls)?,
+            in_force: mapped(&skel.maps.acl_in_force, "acl_in_force", CHUNK)?,
             lists: [None, None],
             cpus: libbpf_rs::num_possible_cpus().map_err(Error::kernel("counting CPUs"))?,
         })
@@ -60,11 +59,11 @@ impl Filter {
         let next = |family: usize| if before[family] == 1 { 2 } else { 1 };
         for (family, list) in lists.iter().enumerate() {
             if let Some(list) = list {
-                let map = list.map.as_fd().as_raw_fd().to_ne_bytes();
-                write(&self.acls, &slot(family, next(family)), &map)?;
+                let slot = entries::acl_slot(family, next(family));
+                self.acls.set_descriptor(&slot, &list.map)?;
             }
         }
-        let acls = MapHandle::try_from(&self.acls).map_err(Error::kernel("keeping map acls"))?;
+        let acls = self.acls.try_clone()?;
         for (family, list) in lists.iter().enumerate() {
             let turn = if list.is_some() { next(family) } else { 0 };
             self.in_force[family].store(turn, Ordering::Release);
@@ -75,7 +74,7 @@ impl Filter {
             for (family, turn) in before.into_iter().enumerate() {
                 // It takes memory until it is overwritten.
                 if turn != 0
-                    && let Err(error) = erase(&acls, &slot(family, turn))
+                    && let Err(error) = acls.remove(&entries::acl_slot(family, turn))
                 {
                     tracing::warn!("{error}");
                 }
@@ -142,10 +141,6 @@ impl List {
     }
 }
 
-fn slot(family: usize, turn: u64) -> [u8; 4] {
-    layout::acl_slot(family, turn).to_ne_bytes()
-}
-
 /// A map such as the program's declaration of `acl_map` says, but for its length.
 fn create(bytes: usize) -> Result<MapHandle, Error> {
     let options = bpf_map_create_opts {
@@ -153,12 +148,12 @@ fn create(bytes: usize) -> Result<MapHandle, Error> {
         map_flags: BPF_F_MMAPABLE | BPF_F_INNER_MAP,
         ..Default::default()
     };
-    let (size, entries) = (layout::CHUNK_SIZE, layout::chunks(bytes));
+    let (size, entries) = (entries::CHUNK_SIZE, entries::chunks(bytes));
     MapHandle::create(MapType::Array, Some("acl"), 4, size, entries, &options)
         .map_err(Error::kernel(format!("{bytes} bytes for the rules")))
 }
 
-fn mapped(map: &MapHandle, table: &str, bytes: usize) -> Result<Array<AtomicU64>, Error> {
+fn mapped(map: impl AsFd, table: &str, bytes: usize) -> Result<Array<AtomicU64>, Error> {
     Region::shared(map.as_fd(), bytes)
         .and_then(|region| Array::within(region, bytes / size_of::<u64>()))
         .map_err(|source| Error::Map {

@@ -4,29 +4,29 @@ use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use libbpf_rs::MapHandle;
+use bpf::{Map, Plain};
 use lpm::NextHop;
 use sys::huge::{Array, Region};
 
-use super::layout::{self, BUCKETS, HOPS};
-use super::object::{Loaded, write};
+use super::entries::{self, BUCKETS, HOPS};
 use super::slots::Slots;
 use super::{End, Error, Settings};
 use crate::forward::{Family, Forwarding, Member, Punt};
+use crate::skel::router::{RouterSkel, types};
 
 #[derive(Debug)]
 pub(super) struct Hops {
     /// Of IPv4's next hops, then of IPv6's.
     meanings: Array<AtomicU64>,
-    adjacencies: (MapHandle, Slots),
-    groups: (MapHandle, Slots),
+    adjacencies: (Map<u32, types::adjacency>, Slots),
+    groups: (Map<u32, types::group>, Slots),
     /// Of each group, by its place among `meanings`.
     buckets: HashMap<usize, Box<[u16; BUCKETS]>>,
 }
 
 impl Hops {
-    pub(super) fn new(settings: &Settings, loaded: &Loaded) -> Result<Self, Error> {
-        let map = loaded.map("meanings")?;
+    pub(super) fn new(settings: &Settings, skel: &RouterSkel<'_>) -> Result<Self, Error> {
+        let map = &skel.maps.meanings;
         let unmapped = |source| Error::Map {
             table: "meanings".to_owned(),
             source,
@@ -36,11 +36,11 @@ impl Hops {
         Ok(Self {
             meanings: Array::within(region, 2 * HOPS).map_err(unmapped)?,
             adjacencies: (
-                loaded.map("adjacencies")?,
+                Map::new(&skel.maps.adjacencies)?,
                 Slots::new("neighbours", settings.neighbours),
             ),
             groups: (
-                loaded.map("groups")?,
+                Map::new(&skel.maps.groups)?,
                 Slots::new("groups of next hops", settings.groups),
             ),
             buckets: HashMap::new(),
@@ -57,13 +57,13 @@ impl Hops {
         let at = place(family, hop);
         let meaning = match to {
             Forwarding::Neighbour(adjacency) => {
-                let value = layout::adjacency(adjacency);
+                let value = entries::adjacency(adjacency);
                 let slot = put(&mut self.adjacencies, &value)?;
-                layout::meaning(layout::NEIGHBOUR, slot)
+                entries::meaning(entries::NEIGHBOUR, slot)
             }
             Forwarding::Group(members) => self.group(at, members)?,
-            Forwarding::Drop => layout::meaning(layout::DROP, 0),
-            Forwarding::Punt(punt) => layout::meaning(layout::PUNT, end(*punt) as u32),
+            Forwarding::Drop => entries::meaning(entries::DROP, 0),
+            Forwarding::Punt(punt) => entries::meaning(entries::PUNT, end(*punt) as u32),
         };
         if !matches!(to, Forwarding::Group(_)) {
             self.buckets.remove(&at);
@@ -79,31 +79,31 @@ impl Hops {
         }
         let before = self.buckets.get(&at).map(|buckets| **buckets);
         let buckets = share(members, before.as_ref());
-        let slot = put(&mut self.groups, &layout::group(&buckets))?;
+        let slot = put(&mut self.groups, &types::group { bucket: buckets })?;
         self.buckets.insert(at, Box::new(buckets));
-        Ok(layout::meaning(layout::GROUP, slot))
+        Ok(entries::meaning(entries::GROUP, slot))
     }
 
     /// What a meaning referred to, once nothing has that meaning.
     fn retire(&mut self, meaning: u64) {
         let (kind, slot) = split(meaning);
         match kind {
-            layout::NEIGHBOUR => self.adjacencies.1.retire(slot),
-            layout::GROUP => self.groups.1.retire(slot),
+            entries::NEIGHBOUR => self.adjacencies.1.retire(slot),
+            entries::GROUP => self.groups.1.retire(slot),
             _ => {}
         }
     }
 }
 
 /// Writes a value where nothing leads yet.
-fn put(to: &mut (MapHandle, Slots), value: &[u8]) -> Result<u32, Error> {
+fn put<V: Plain>(to: &mut (Map<u32, V>, Slots), value: &V) -> Result<u32, Error> {
     let (map, slots) = to;
     let slot = slots.take()?;
-    match write(map, &slot.to_ne_bytes(), value) {
+    match map.set(&slot, value) {
         Ok(()) => Ok(slot),
         Err(error) => {
             slots.give_back(slot);
-            Err(error)
+            Err(error.into())
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use libbpf_rs::{MapCore as _, Object};
 use lpm::{Fib4, Fib6, Layout4, Layout6, NextHop, Prefix4, Prefix6, Rib, Section};
 use sys::huge::Region;
 
-use super::layout::{CHUNK, chunks};
-use super::object::Loaded;
+use super::entries::{CHUNK, chunks};
 use super::{Error, Settings};
 use crate::forward::Family;
 use crate::image::Stored;
@@ -53,11 +53,11 @@ impl Tables {
         shape: &Shape,
         (v4, v6): (Rib<u32>, Rib<u128>),
         image: Option<&Stored>,
-        loaded: &Loaded,
+        object: &Object,
     ) -> Result<Self, Error> {
         let (layout4, room4, room6) = (shape.layout4, &shape.room4, &shape.room6);
-        let memory4 = &mut |section: &Section| mapped(loaded, "v4", section);
-        let memory6 = &mut |section: &Section| mapped(loaded, "v6", section);
+        let memory4 = &mut |section: &Section| mapped(object, "v4", section);
+        let memory6 = &mut |section: &Section| mapped(object, "v6", section);
         let (mut v4, mut v6) = if let Some(image) = image {
             let arrays4 = |name: &str| image.array(Family::V4, name);
             let arrays6 = |name: &str| image.array(Family::V6, name);
@@ -98,9 +98,9 @@ impl Tables {
 }
 
 /// The map of a section, rounded up to the page that it is mapped by.
-fn mapped(loaded: &Loaded, family: &str, section: &Section) -> io::Result<Region> {
-    let map = loaded
-        .map(&format!("{family}_{}", section.name))
-        .map_err(io::Error::other)?;
+fn mapped(object: &Object, family: &str, section: &Section) -> io::Result<Region> {
+    let name = format!("{family}_{}", section.name);
+    let map = object.maps().find(|map| *map.name() == *name);
+    let map = map.ok_or_else(|| io::Error::other(Error::Absent(name)))?;
     Region::shared(map.as_fd(), section.bytes.next_multiple_of(CHUNK))
 }

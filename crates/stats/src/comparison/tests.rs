@@ -97,7 +97,7 @@ fn flagged_blocks_must_not_decide() {
 }
 
 #[test]
-fn what_cannot_carry_a_verdict_says_why() {
+fn inconclusive_comparison_has_reason() {
     let reason = |blocks: &[Block], gap: Option<f64>| {
         let result = Comparison::new(Effect::Ratio, Better::Lower, blocks, blocks, gap);
         assert_eq!(result.verdict, Verdict::Unreliable);

@@ -1,16 +1,15 @@
-//! Containers of a docker engine, which is asked through its client: wherever that finds it, it is this machine's.
-
-use std::sync::{Mutex, Weak};
+//! Containers of a docker engine of this machine, asked through its client.
 
 use super::Kind;
-use super::engine::Engine;
+use super::engine::cli::Engine;
+use super::engine::environment;
 
-pub(super) const KIND: Kind = Kind {
+pub(crate) const KIND: Kind = Kind {
     name: "docker",
     guest: false,
     probe: || ENGINE.probe(),
     look: || ENGINE.probe(),
-    up: |wanted| ENGINE.up(wanted),
+    up: |spec| environment::up(&ENGINE, spec),
 };
 
 pub(super) static ENGINE: Engine = Engine {
@@ -20,5 +19,4 @@ pub(super) static ENGINE: Engine = Engine {
     bridge: "bridge",
     run: &[],
     remedy: "apt-get install docker.io && systemctl start docker",
-    image: Mutex::new(Weak::new()),
 };

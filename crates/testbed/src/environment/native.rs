@@ -2,17 +2,20 @@
 
 use std::io;
 
-use super::ready::{NOTIFY_SOCKET, Ready};
-use super::{Child, Environment, Kind, Network, Program, root};
+use super::{Environment, Kind};
+use crate::network::{Network, root};
+use crate::process::child::Child;
+use crate::process::program::Program;
+use crate::process::sd_notify::{NOTIFY_SOCKET, NotifySocket};
 
-pub(super) const KIND: Kind = Kind {
+pub(crate) const KIND: Kind = Kind {
     name: "native",
     guest: false,
     probe: root,
     look: root,
-    up: |wanted| {
+    up: |spec| {
         root()?;
-        let network = Network::create(wanted)?;
+        let network = Network::create(spec.name, spec.cpus)?;
         Ok(Box::new(Native { network }))
     },
 };
@@ -28,13 +31,13 @@ impl Environment for Native {
     }
 
     fn start(&self, program: Program) -> io::Result<Child> {
-        let ready = Ready::of(program.tells_ready())?;
+        let ready = NotifySocket::bind(program.tells_ready())?;
         let mut command = program.command();
         if let Some(ready) = &ready {
             command.env(NOTIFY_SOCKET, ready.path());
         }
         let mut child = self.network.spawn(command)?;
-        child.hears(ready);
+        child.listen(ready);
         Ok(child)
     }
 }

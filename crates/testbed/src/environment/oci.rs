@@ -11,28 +11,31 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use datapath::Missing;
-use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::child::Inside;
-use super::ready::{NOTIFY_SOCKET, Ready};
-use super::{Child, Environment, Kind, Network, Program, Wanted, libraries, root};
-use crate::{Error, clean};
+use super::{Environment, EnvironmentSpec, Kind};
+use crate::error::Error;
+use crate::names;
+use crate::network::{Network, root};
+use crate::process::child::Child;
+use crate::process::libraries::libraries;
+use crate::process::program::Program;
+use crate::process::sd_notify::{NOTIFY_SOCKET, NotifySocket};
 
-pub(super) const KIND: Kind = Kind {
+pub(crate) const KIND: Kind = Kind {
     name: "oci",
     guest: false,
     probe,
     look: probe,
-    up: |wanted| Ok(Box::new(Oci::up(wanted)?)),
+    up: |spec| Ok(Box::new(Oci::up(spec)?)),
 };
 
-/// How long runc may take to start a container, or to remove one.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long runc may take to start a container.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_micros(200);
-/// Of a container that is given no more: what docker gives, as far as it concerns networks.
+/// Docker's default capabilities for networks.
 const CAPABILITIES: &[&str] = &["CAP_NET_BIND_SERVICE", "CAP_NET_RAW"];
 
 fn probe() -> Result<(), Missing> {
@@ -40,7 +43,7 @@ fn probe() -> Result<(), Missing> {
     runtime()
 }
 
-/// Whether there is what makes containers of bundles.
+/// Whether runc is installed.
 pub(crate) fn runtime() -> Result<(), Missing> {
     match in_path(OsStr::new("runc")) {
         Some(_) => Ok(()),
@@ -66,18 +69,18 @@ struct Oci {
 }
 
 impl Oci {
-    fn up(wanted: Wanted<'_>) -> Result<Self, Error> {
+    fn up(spec: EnvironmentSpec<'_>) -> Result<Self, Error> {
         probe()?;
-        let folder = clean::folder().map_err(|cause| Error::Spawn {
-            host: wanted.name.to_owned(),
+        let folder = names::folder().map_err(|cause| Error::Spawn {
+            host: spec.name.to_owned(),
             program: "runc".to_owned(),
             cause,
         })?;
         Ok(Self {
-            network: Network::create(wanted)?,
+            network: Network::create(spec.name, spec.cpus)?,
             folder,
-            name: wanted.name.to_owned(),
-            cpus: wanted.cpus.to_vec(),
+            name: spec.name.to_owned(),
+            cpus: spec.cpus.to_vec(),
             started: AtomicU32::new(0),
             up_us: AtomicU64::new(0),
         })
@@ -91,9 +94,9 @@ impl Oci {
     fn bundle(&self, id: &str, program: &Program, ready: Option<&Path>) -> io::Result<PathBuf> {
         let bundle = self.folder.path().join(id);
         fs::create_dir_all(bundle.join("rootfs"))?;
-        let mut contents = Contents::of(program)?;
+        let mut contents = Bundle::new(program)?;
         if let Some(ready) = ready {
-            contents.says_ready_at(ready);
+            contents.set_notify_socket(ready);
         }
         let network = Path::new("/run/netns").join(&self.name);
         let config = contents.config(id, Some(&network), &self.cpus, program);
@@ -109,8 +112,8 @@ impl Environment for Oci {
 
     fn start(&self, program: Program) -> io::Result<Child> {
         let id = format!("{}-{}", self.name, self.started.fetch_add(1, Relaxed));
-        let ready = Ready::of(program.tells_ready())?;
-        let socket = ready.as_ref().map(Ready::path);
+        let ready = NotifySocket::bind(program.tells_ready())?;
+        let socket = ready.as_ref().map(NotifySocket::path);
         let bundle = self.bundle(&id, &program, socket.as_deref())?;
         let (pid_file, log) = (bundle.join("pid"), bundle.join("log"));
         let mut command = Command::new("runc");
@@ -124,7 +127,7 @@ impl Environment for Oci {
             if let Some(pid) = read_pid(&pid_file) {
                 break pid;
             }
-            if child.try_wait()?.is_some() || begun.elapsed() > PATIENCE {
+            if child.try_wait()?.is_some() || begun.elapsed() > START_TIMEOUT {
                 // It may have ended by itself since.
                 if let Some(pid) = read_pid(&pid_file) {
                     break pid;
@@ -136,8 +139,8 @@ impl Environment for Oci {
         };
         let up = u64::try_from(begun.elapsed().as_micros());
         self.up_us.store(up.unwrap_or(u64::MAX), Relaxed);
-        child.stands_for(Box::new(Container { pid }));
-        child.hears(ready);
+        child.set_first_process(pid);
+        child.listen(ready);
         Ok(child)
     }
 
@@ -148,7 +151,7 @@ impl Environment for Oci {
 
 impl Drop for Oci {
     fn drop(&mut self) {
-        // What a child has not ended: runc forgets a container by itself once its program has ended.
+        // Containers whose child has not ended; runc removes the others by itself.
         for entry in fs::read_dir(self.state()).into_iter().flatten().flatten() {
             let mut command = Command::new("runc");
             command.arg("--root").arg(self.state());
@@ -160,37 +163,20 @@ impl Drop for Oci {
     }
 }
 
-/// A container's first process, by its id on this machine.
-#[derive(Debug)]
-struct Container {
-    pid: Pid,
-}
-
-impl Inside for Container {
-    fn id(&self) -> Pid {
-        self.pid
-    }
-
-    fn signal(&self, signal: Signal) -> io::Result<()> {
-        // The whole container ends with its first process, and runc with the container.
-        Ok(kill(self.pid, signal)?)
-    }
-}
-
 fn read_pid(file: &Path) -> Option<Pid> {
     let text = fs::read_to_string(file).ok()?;
     text.trim().parse().ok().map(Pid::from_raw)
 }
 
-/// A program and all that its container's root holds.
-pub(crate) struct Contents {
+/// A program and the files in its container's root, from which runc's bundle is written.
+pub(crate) struct Bundle {
     words: Vec<String>,
     variables: Vec<String>,
     pub(crate) files: BTreeSet<PathBuf>,
 }
 
-impl Contents {
-    pub(crate) fn of(program: &Program) -> io::Result<Self> {
+impl Bundle {
+    pub(crate) fn new(program: &Program) -> io::Result<Self> {
         let [name, arguments @ ..] = program.words() else {
             return Err(io::Error::other("a program without a name"));
         };
@@ -208,18 +194,18 @@ impl Contents {
         })
     }
 
-    /// It is to have this socket, and to say there that it is ready.
-    fn says_ready_at(&mut self, socket: &Path) {
+    /// Tells the program the socket at which it says that it is ready.
+    fn set_notify_socket(&mut self, socket: &Path) {
         self.files.insert(socket.to_path_buf());
-        self.has(format!("{NOTIFY_SOCKET}={}", socket.display()));
+        self.set_variable(format!("{NOTIFY_SOCKET}={}", socket.display()));
     }
 
-    /// Its program is to have this variable, `NAME=value`.
-    pub(crate) fn has(&mut self, variable: String) {
+    /// Gives the program an environment variable, as `NAME=value`.
+    pub(crate) fn set_variable(&mut self, variable: String) {
         self.variables.push(variable);
     }
 
-    /// The bundle's `config.json`. Without a network of its own it has that of whoever makes it.
+    /// The bundle's `config.json`. Without `network` the container shares its maker's network.
     pub(crate) fn config(
         &self,
         id: &str,

@@ -1,16 +1,15 @@
 //! Containers of podman, which has no daemon.
 
-use std::sync::{Mutex, Weak};
-
 use super::Kind;
-use super::engine::Engine;
+use super::engine::cli::Engine;
+use super::engine::environment;
 
-pub(super) const KIND: Kind = Kind {
+pub(crate) const KIND: Kind = Kind {
     name: "podman",
     guest: false,
     probe: || ENGINE.probe(),
     look: || ENGINE.probe(),
-    up: |wanted| ENGINE.up(wanted),
+    up: |spec| environment::up(&ENGINE, spec),
 };
 
 pub(super) static ENGINE: Engine = Engine {
@@ -18,7 +17,7 @@ pub(super) static ENGINE: Engine = Engine {
     container: "a podman container",
     version: "{{.Client.Version}}",
     bridge: "podman",
-    // It raises limits to what it takes for the highest, which needs CAP_SYS_RESOURCE; these are below.
+    // By default podman raises these limits to the highest, which needs CAP_SYS_RESOURCE.
     run: &[
         "--ulimit",
         "nofile=1024:1024",
@@ -26,5 +25,4 @@ pub(super) static ENGINE: Engine = Engine {
         "nproc=4096:4096",
     ],
     remedy: "apt-get install podman",
-    image: Mutex::new(Weak::new()),
 };

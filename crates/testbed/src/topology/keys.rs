@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::{HostSpec, LinkKind, LinkSpec, Subnet};
-use crate::Impairment;
+use crate::impairment::Impairment;
 
 /// Keys of a link that are no [`LinkSettings`].
 const LINK_KEYS: &[&str] = &["ends", "kind", "v4", "v6", "nics", "publish", "impairment"];

@@ -9,11 +9,16 @@ use boot::{Flavour, Image, Kernel};
 use nix::sys::signal::Signal;
 
 use super::accelerator::{self, Accelerator};
-use crate::Error;
-use crate::environment::{Child, Network, Program, Wanted};
-use crate::served::{Ready, Served};
+use crate::agent::binary::agent;
+use crate::agent::client::Agent;
+use crate::agent::notify::NotifyAddress;
+use crate::error::Error;
+use crate::names;
+use crate::network::Network;
+use crate::process::child::Child;
+use crate::process::program::{Program, Stream};
 
-/// What a link, a datapath at tc, and a container in the guest need that Debian builds as modules.
+/// Debian's kernel modules that a link, a datapath at tc, and a container in the guest need.
 const MODULES: &[&str] = &[
     "virtio_pci",
     "virtio_net",
@@ -25,9 +30,9 @@ const MODULES: &[&str] = &[
     "bridge",
     "overlay",
 ];
-/// Megabytes: half of it is room for files, of which an unoptimised `lowroad` is the largest.
-pub(super) const MEMORY: u32 = 1024;
-/// What qemu says of a KVM that is another hypervisor's, in which a stock kernel does not run.
+/// Half of it is room for files, of which an unoptimised `lowroad` is the largest.
+pub(super) const MEMORY_MIB: u32 = 1024;
+/// qemu's error for the KVM of another hypervisor, in which a stock kernel does not run.
 const KVM_FAILED: &str = "KVM internal error";
 
 /// A booted guest.
@@ -35,7 +40,7 @@ const KVM_FAILED: &str = "KVM internal error";
 pub(crate) struct Machine {
     // Dropped in this order: the process ends before its namespace does.
     qemu: Child,
-    pub(super) served: Served,
+    pub(super) agent: Agent,
     pub(super) network: Network,
     pub(super) kernel: String,
     pub(super) accelerator: Accelerator,
@@ -46,7 +51,7 @@ pub(crate) struct Machine {
     _folder: tempfile::TempDir,
 }
 
-/// What tells machines apart that are otherwise as good as each other.
+/// The properties by which a pooled machine fits a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) flavour: Flavour,
@@ -69,7 +74,7 @@ impl Machine {
         shape: Shape,
         accelerator: Accelerator,
         name: &str,
-        within: Duration,
+        timeout: Duration,
     ) -> Result<Self, Error> {
         let failed = |what: &dyn std::fmt::Display| Error::Guest {
             name: name.to_owned(),
@@ -77,18 +82,11 @@ impl Machine {
         };
         let begun = Instant::now();
         let vhost = accelerator::vhost().is_ok();
-        let folder = crate::folder().map_err(|error| failed(&error))?;
+        let folder = names::folder().map_err(|error| failed(&error))?;
         let kernel = Kernel::available(shape.flavour).map_err(|error| failed(&error))?;
         let initrd = folder.path().join("initrd");
         pack(&kernel, &initrd).map_err(|error| failed(&error))?;
-        let network = Network::create(Wanted {
-            name,
-            cpus: &shape.cpus,
-            links: shape.links,
-            publish: &[],
-            capabilities: &[],
-            huge_pages: shape.huge_pages,
-        })?;
+        let network = Network::create(name, &shape.cpus)?;
         let console = folder.path().join("console");
         let errors = folder.path().join("qemu.stderr");
         let program = Program::new("qemu-system-x86_64")
@@ -97,8 +95,8 @@ impl Machine {
             .args(["-chardev".into(), joined("file,id=console,path=", &console)])
             .args(["-kernel".into(), kernel.image.into_os_string()])
             .args(["-initrd".into(), initrd.into_os_string()])
-            .stdin(crate::environment::Stream::Piped)
-            .stdout(crate::environment::Stream::Piped)
+            .stdin(Stream::Piped)
+            .stdout(Stream::Piped)
             .stderr(File::create(&errors).map_err(|error| failed(&error))?);
         let mut qemu = network
             .spawn(program.command())
@@ -106,26 +104,26 @@ impl Machine {
         let (Some(to), Some(from)) = (qemu.stdin(), qemu.stdout()) else {
             return Err(failed(&"its serial port is no pipe"));
         };
-        let served = Served::open("a virtual machine", to, from);
-        let served = served.map_err(|error| failed(&error))?;
+        let agent = Agent::open("a virtual machine", to, from);
+        let agent = agent.map_err(|error| failed(&error))?;
         let said = || fs::read_to_string(&errors).unwrap_or_default();
         let printed = || ending(&fs::read_to_string(&console).unwrap_or_default());
         let hello = loop {
-            if let Some(hello) = served.hello(Duration::from_millis(50)) {
+            if let Some(hello) = agent.hello(Duration::from_millis(50)) {
                 break hello;
             }
             let why = match () {
                 () if said().contains(KVM_FAILED) => said(),
-                () if served.is_gone() => {
+                () if agent.is_gone() => {
                     format!(
                         "qemu ended: {}; its console: {}",
                         ending(&said()),
                         printed()
                     )
                 }
-                () if begun.elapsed() > within => {
-                    let within = within.as_secs();
-                    format!("no answer after {within} s; its console: {}", printed())
+                () if begun.elapsed() > timeout => {
+                    let seconds = timeout.as_secs();
+                    format!("no answer after {seconds} s; its console: {}", printed())
                 }
                 () => continue,
             };
@@ -134,7 +132,7 @@ impl Machine {
         let kernel = hello.map_err(|error| failed(&error))?;
         Ok(Self {
             qemu,
-            served,
+            agent,
             network,
             kernel,
             accelerator,
@@ -151,24 +149,28 @@ impl Machine {
     }
 
     /// Takes its CPU time away: an idle guest has a clock that ticks beside other hosts' trials.
-    pub(super) fn sleep(&self) -> io::Result<()> {
+    pub(super) fn pause(&self) -> io::Result<()> {
         self.qemu.signal(Signal::SIGSTOP)
     }
 
-    pub(super) fn wake(&self) -> io::Result<()> {
+    pub(super) fn resume(&self) -> io::Result<()> {
         self.qemu.signal(Signal::SIGCONT)
     }
 
-    /// Starts a program of this machine inside, with what it needs under the same paths.
+    /// Starts a program of this machine inside, with the files that it needs under the same paths.
     pub(super) fn start(&self, program: Program) -> io::Result<Child> {
-        // All that a guest does, qemu does.
-        self.served.start(program, |_inside| self.qemu.id())
+        // qemu does the work of all processes in the guest.
+        self.agent.start(program, |_inside| self.qemu.id())
     }
 
     /// As `start`, and hears there that it is ready.
-    pub(super) fn start_heard(&self, program: Program, ready: Option<&Ready>) -> io::Result<Child> {
-        self.served
-            .start_heard(program, ready, |_inside| self.qemu.id())
+    pub(super) fn start_with(
+        &self,
+        program: Program,
+        ready: Option<&NotifyAddress>,
+    ) -> io::Result<Child> {
+        self.agent
+            .start_with(program, ready, |_inside| self.qemu.id())
     }
 }
 
@@ -183,20 +185,20 @@ fn arguments(shape: &Shape, vhost: bool) -> Vec<String> {
     .map(str::to_owned)
     .collect();
     words.extend(["-smp".to_owned(), cpus.to_string()]);
-    words.extend(["-m".to_owned(), MEMORY.to_string()]);
+    words.extend(["-m".to_owned(), MEMORY_MIB.to_string()]);
     if shape.huge_pages {
         let memory = "memory-backend-memfd,id=memory,hugetlb=on,hugetlbsize=2M,prealloc=on";
-        words.extend(["-object".to_owned(), format!("{memory},size={MEMORY}M")]);
+        words.extend(["-object".to_owned(), format!("{memory},size={MEMORY_MIB}M")]);
         words.extend(["-machine", "memory-backend=memory"].map(str::to_owned));
     }
     let port = format!("virtserialport,chardev=host,name={}", guest::PORT);
     words.extend(["-device".to_owned(), port]);
-    // Who sleeps between trials has not hung: nobody is to look for that.
+    // A guest that is paused between trials has not hung: its kernel must not look for stalls.
     let kernel = "console=ttyS0 quiet panic=-1 nowatchdog rcupdate.rcu_cpu_stall_suppress=1";
     words.extend(["-append".to_owned(), kernel.to_owned()]);
     let vhost = if vhost { ",vhost=on" } else { "" };
     for number in 0..shape.links {
-        let tap = super::tap(number);
+        let tap = tap(number);
         words.extend([
             "-netdev".to_owned(),
             format!("tap,id=net{number},ifname={tap},script=no,downscript=no{vhost}"),
@@ -206,6 +208,11 @@ fn arguments(shape: &Shape, vhost: bool) -> Vec<String> {
         ]);
     }
     words
+}
+
+/// The name that the guest's tap of this number has while it is not plugged in.
+pub(super) fn tap(number: usize) -> String {
+    format!("tap{number}")
 }
 
 /// A file system that holds the agent and what the kernel has to load.
@@ -218,7 +225,7 @@ fn pack(kernel: &Kernel, to: &Path) -> Result<(), Error> {
         name: kernel.release.clone(),
         what: error.to_string(),
     };
-    image.file("/init", crate::served::agent()?);
+    image.file("/init", agent()?);
     image.modules(&kernel.modules(MODULES).map_err(said)?);
     image.write_whole(to).map_err(said)
 }
@@ -229,7 +236,7 @@ fn joined(option: &str, path: &Path) -> std::ffi::OsString {
     word
 }
 
-/// The last lines of what was said, as one.
+/// The last lines of a text, joined.
 fn ending(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let last = &lines[lines.len().saturating_sub(3)..];

@@ -8,12 +8,12 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use serde_json::Value;
 
 use super::{PCAP, peers};
-use crate::jobs::Outcome;
-use crate::jobs::program::lowroad_command;
+use crate::outcome::Outcome;
+use crate::program::lowroad_command;
 
 /// What reading a capture took.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taken {
+pub(super) struct RunCost {
     pub(super) wall: Duration,
     /// Of the program and all its processes. A program that reads a file from the page cache does
     /// nothing in interrupts: here its own account is the machine's.
@@ -49,7 +49,7 @@ fn own(
     folder: &Path,
     packets: u64,
     outcome: &mut Outcome,
-) -> Result<Taken> {
+) -> Result<RunCost> {
     if arm != PCAP {
         bail!("{arm:?} reads no captures");
     }
@@ -85,7 +85,7 @@ fn size(capture: &Path) -> Result<(u64, u64)> {
 }
 
 /// Runs a command to its end, and says what it took and printed.
-pub(super) fn timed(command: &mut std::process::Command) -> Result<(Taken, Vec<u8>)> {
+pub(super) fn timed(command: &mut std::process::Command) -> Result<(RunCost, Vec<u8>)> {
     let before = children()?;
     let started = Instant::now();
     let output = command
@@ -102,7 +102,7 @@ pub(super) fn timed(command: &mut std::process::Command) -> Result<(Taken, Vec<u
             output.status
         );
     }
-    Ok((Taken { wall, cpu }, output.stdout))
+    Ok((RunCost { wall, cpu }, output.stdout))
 }
 
 /// CPU time of all children that have ended, and of theirs.

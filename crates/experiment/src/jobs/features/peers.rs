@@ -9,14 +9,14 @@ use anyhow::{Context, Result};
 use datapath::Missing;
 use serde_json::Value;
 
-use super::file::{Taken, timed};
-use crate::jobs::program::program;
+use super::file::{RunCost, timed};
+use crate::program::program;
 
 pub(super) trait Peer: Sync {
     fn name(&self) -> &'static str;
     fn check(&self) -> Result<(), Missing>;
     /// Reads a capture to its end; what it writes goes below the folder.
-    fn read(&self, capture: &Path, folder: &Path) -> Result<Taken>;
+    fn read(&self, capture: &Path, folder: &Path) -> Result<RunCost>;
 }
 
 const PEERS: &[&dyn Peer] = &[&NfStream, &Nfpcapd, &Argus];
@@ -64,7 +64,7 @@ impl Peer for NfStream {
         })
     }
 
-    fn read(&self, capture: &Path, folder: &Path) -> Result<Taken> {
+    fn read(&self, capture: &Path, folder: &Path) -> Result<RunCost> {
         let script = folder.join("read.py");
         std::fs::write(&script, NFSTREAM)?;
         let (_, said) = timed(Command::new(python()).arg(&script).arg(capture))?;
@@ -73,7 +73,7 @@ impl Peer for NfStream {
             let value = account[name].as_f64();
             value.with_context(|| format!("NFStream's account has no {name}"))
         };
-        Ok(Taken {
+        Ok(RunCost {
             wall: Duration::from_secs_f64(seconds("wall_s")?),
             cpu: Duration::from_secs_f64(seconds("cpu_s")?),
         })
@@ -96,7 +96,7 @@ impl Peer for Nfpcapd {
         program("nfpcapd", "apt-get install nfdump")
     }
 
-    fn read(&self, capture: &Path, folder: &Path) -> Result<Taken> {
+    fn read(&self, capture: &Path, folder: &Path) -> Result<RunCost> {
         let out = folder.join("nfpcapd");
         std::fs::create_dir_all(&out)?;
         let mut command = Command::new("nfpcapd");
@@ -117,7 +117,7 @@ impl Peer for Argus {
         program("argus", "apt-get install argus-server")
     }
 
-    fn read(&self, capture: &Path, folder: &Path) -> Result<Taken> {
+    fn read(&self, capture: &Path, folder: &Path) -> Result<RunCost> {
         let out = folder.join("argus.out");
         // It appends to what is there.
         let _gone = std::fs::remove_file(&out);

@@ -4,10 +4,10 @@ use datapath::Missing;
 use netbench::Test;
 use testbed::{Kind, LinkKind};
 
-use super::stated;
 use super::tool::{DATA_PORTS, Tool};
 use crate::cpus;
-use crate::plan::{IdlePolicy, Load};
+use crate::idle::IdlePolicy;
+use crate::jobs::netbench::load::Load;
 
 /// Names the devices that hosts of a link of cards have meanwhile.
 const NICS: &str = "LOWROAD_NICS";
@@ -212,12 +212,12 @@ impl Arm {
         let [first, last] = DATA_PORTS;
         let ports = u64::from(last - first) + 1;
         match self.link {
-            LinkKind::Published if test == Test::Icmp => {
+            LinkKind::Published if !test.needs_server() => {
                 Some("publishes ports, and an echo request has none".to_owned())
             }
-            LinkKind::Published if test.datagrams() && stated::flows(load) > ports => Some(
-                format!("publishes {ports} ports for tests, and each flow of datagrams takes one"),
-            ),
+            LinkKind::Published if test.datagrams() && load.flows() > ports => Some(format!(
+                "publishes {ports} ports for tests, and each flow of datagrams takes one"
+            )),
             _ => None,
         }
     }
@@ -265,7 +265,7 @@ pub(super) fn nics() -> Result<[String; 2], Missing> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Plan;
+    use crate::catalog::loads_of;
 
     #[test]
     fn an_environment_and_a_link_are_what_an_arm_is_called_by() {
@@ -291,10 +291,10 @@ mod tests {
 
     #[test]
     fn published_ports_carry_as_many_flows_of_datagrams_as_there_are() {
-        let mut load = Plan::find("netbench-matrix").unwrap().loads[0].clone();
+        let mut load = loads_of::<Load>("netbench-matrix").remove(0);
         let mut lacks = |arm: &str, options: &str| {
             load.options = toml::from_str(options).unwrap();
-            let test = stated::test(&load).unwrap();
+            let test = load.test().unwrap();
             Arm::find(arm)
                 .unwrap()
                 .lacks(test, &load)

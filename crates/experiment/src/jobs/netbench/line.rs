@@ -2,7 +2,7 @@
 
 use netdev::Link;
 
-use crate::jobs::Outcome;
+use crate::outcome::Outcome;
 
 /// Where the kernel has a device's speed.
 pub(super) fn speed_of(device: &str) -> String {

@@ -1,12 +1,12 @@
 //! Trials of netbench: what links, places and tools make of the same test between two hosts.
 
 mod arm;
-mod asking;
-mod away;
+mod client;
+mod client_report;
 mod line;
-mod named;
-mod own;
-mod stated;
+mod load;
+pub(crate) mod metric_names;
+mod remote;
 mod tool;
 mod trial;
 mod tuning;
@@ -16,26 +16,23 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use datapath::Missing;
 use probes::account::Usage;
-use probes::foreign::Foreign;
+use probes::occupancy::OccupancyProbe;
 
 use self::arm::Arm;
-pub use self::away::Away;
-pub(crate) use self::stated::check_stated;
-use self::trial::Left;
-use self::tuning::{Tuned, Tuning};
-use super::noise::Beside;
-use super::placed::{Inside, on_no_host};
-use super::{Bench, Fit, Outcome, TrialSpec};
-use crate::idle::{self, Awake};
-use crate::plan::{IdlePolicy, Load, Measure, Plan};
-
-/// Every arm there is.
-pub(crate) fn arms() -> Vec<&'static str> {
-    Arm::ALL.iter().map(|arm| arm.name).collect()
-}
+use self::load::{Load, Measure, TrialSpec};
+use self::remote::RemoteServer;
+use self::trial::StageTeardown;
+use self::tuning::{TunedArm, Tuning};
+use crate::bench::{JobBench, JobRequirements};
+use crate::idle::{IdleGuard, IdlePolicy};
+use crate::load::{JobLoad, JobMeasure};
+use crate::noise::NoiseMonitor;
+use crate::outcome::Outcome;
+use crate::placement::{Placement, on_no_host};
+use crate::plan::Plan;
 
 /// What an arm may be tuned by: it follows the arm's name after a plus.
-pub(crate) const TUNINGS: [&str; Tuning::ALL.len()] = {
+const TUNINGS: [&str; Tuning::ALL.len()] = {
     let mut names = [""; Tuning::ALL.len()];
     let mut at = 0;
     while at < names.len() {
@@ -45,40 +42,27 @@ pub(crate) const TUNINGS: [&str; Tuning::ALL.len()] = {
     names
 };
 
-/// What of the netbench job this machine can run.
+/// What the arms and loads of netbench need of this machine.
 #[derive(Debug)]
-pub(crate) struct NetbenchFit {
-    hosts: BTreeMap<String, Away>,
-    measure: Measure,
+pub(crate) struct NetbenchRequirements {
+    remote: BTreeMap<String, RemoteServer>,
 }
 
-impl NetbenchFit {
-    pub(crate) fn new(plan: &Plan) -> Self {
-        Self {
-            hosts: plan.hosts.clone(),
-            measure: plan.measure,
-        }
-    }
-}
-
-impl Fit for NetbenchFit {
+impl JobRequirements<Load> for NetbenchRequirements {
     fn check(&self, arm: &str) -> Result<(), Missing> {
-        match self.hosts.get(arm) {
-            Some(away) => away.check(arm),
-            None => Tuned::find(arm).map_or(Ok(()), |tuned| tuned.check()),
+        match self.remote.get(arm) {
+            Some(server) => server.check(arm),
+            None => TunedArm::find(arm).map_or(Ok(()), |tuned| tuned.check()),
         }
     }
 
-    fn check_load(&self, _load: &Load) -> Result<(), Missing> {
-        Ok(())
-    }
-
-    fn applies(&self, arm: &str, load: &Load) -> Result<(), Missing> {
-        let lacks = match self.hosts.contains_key(arm) {
-            true => (load.measure.unwrap_or(self.measure) == Measure::Cpu)
+    fn applies(&self, arm: &str, load: &Load, measure: Measure) -> Result<(), Missing> {
+        let lacks = match self.remote.contains_key(arm) {
+            true => measure
+                .sees_all_cpus()
                 .then(|| "is another machine, whose CPU is not seen from here".to_owned()),
-            false => Tuned::find(arm)
-                .zip(stated::test(load))
+            false => TunedArm::find(arm)
+                .zip(load.test())
                 .and_then(|(found, test)| found.lacks(test, load)),
         };
         match lacks {
@@ -90,42 +74,55 @@ impl Fit for NetbenchFit {
         }
     }
 
-    fn placed<'a>(&self, _arm: &'a str) -> Result<Option<&'a str>, Missing> {
+    fn datapath<'a>(&self, _arm: &'a str) -> Result<Option<&'a str>, Missing> {
         Err(on_no_host("netbench's arms are environments themselves"))
     }
 
-    fn applies_in(&self, arm: &str, _load: &Load, _inside: &Inside) -> Result<(), Missing> {
-        self.placed(arm).map(drop)
+    fn applies_in(
+        &self,
+        arm: &str,
+        _load: &Load,
+        _measure: Measure,
+        _placement: &Placement,
+    ) -> Result<(), Missing> {
+        self.datapath(arm).map(drop)
     }
+}
+
+/// The servers of a plan's other machines.
+fn remote_servers(plan: &Plan) -> BTreeMap<String, RemoteServer> {
+    let hosts = plan.hosts.iter();
+    let servers = hosts.map(|(name, host)| (name.clone(), RemoteServer::new(host.clone())));
+    servers.collect()
 }
 
 /// Runs netbench trials.
 #[derive(Debug)]
-pub struct NetbenchBench {
-    hosts: BTreeMap<String, Away>,
-    beside: Beside,
-    foreign: Foreign,
+pub(crate) struct NetbenchBench {
+    remote: BTreeMap<String, RemoteServer>,
+    monitor: NoiseMonitor,
+    foreign: OccupancyProbe,
     idle: Idle,
-    /// What the last trial's hosts left to take down.
-    left: Option<Left>,
+    /// The hosts of the last trial, which are still to be taken down.
+    teardown: Option<StageTeardown>,
 }
 
 /// What the machine does when nothing is asked of it, watched once for all trials of a block under one load and
 /// policy.
 #[derive(Debug, Default)]
-struct Idle(Option<(Of, Usage)>);
+struct Idle(Option<(IdleKey, Usage)>);
 
-/// Block, load and policy.
-type Of = (usize, String, IdlePolicy);
+/// The block, the load and the policy of an idle window.
+type IdleKey = (usize, String, IdlePolicy);
 
 impl Idle {
-    fn take(&mut self, of: &Of) -> Option<Usage> {
+    fn take(&mut self, of: &IdleKey) -> Option<Usage> {
         let (_, usage) = self.0.take().filter(|(known, _)| known == of)?;
         Some(usage)
     }
 
     /// Keeps what a trial took, or watched before it: then it may have been disturbed as the trial was.
-    fn keep(&mut self, of: Of, taken: bool, usage: Usage, outcome: &Outcome) {
+    fn keep(&mut self, of: IdleKey, taken: bool, usage: Usage, outcome: &Outcome) {
         let clean = outcome.disturbances.is_empty() && usage.violations().is_empty();
         if taken || clean {
             self.0 = Some((of, usage));
@@ -134,30 +131,16 @@ impl Idle {
 }
 
 impl NetbenchBench {
-    /// With the virtual machines of the plan's arms booted, which takes no longer than one does.
-    pub(crate) fn new(plan: &Plan) -> Result<Self> {
-        let servers = plan.arms.iter().filter_map(|arm| Tuned::find(arm));
-        let servers: Vec<_> = servers.map(|tuned| trial::server(&tuned)).collect();
-        testbed::boot_ahead(&servers, trial::LINKS);
-        Ok(Self {
-            hosts: plan.hosts.clone(),
-            beside: Beside::new()?,
-            foreign: Foreign::attach()?,
-            idle: Idle::default(),
-            left: None,
-        })
-    }
-
     /// A trial with both hosts here.
     fn here(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-        let tuned = Tuned::known(spec.arm)?;
+        let tuned = TunedArm::known(spec.arm)?;
         let policy = tuned.arm.idle.unwrap_or(spec.idle);
-        let awake = Awake::start(policy)?;
+        let awake = IdleGuard::start(policy)?;
         let of = (spec.block, spec.load.label(), policy);
         let mut idle = self.idle.take(&of);
         let taken = idle.is_some();
-        let left = self.left.take();
-        let (stage, mut outcome) = trial::run(&self.foreign, &tuned, spec, &mut idle, left)?;
+        let teardown = self.teardown.take();
+        let (stage, mut outcome) = trial::run(&self.foreign, &tuned, spec, &mut idle, teardown)?;
         outcome.environment.extend(stage.bed().facts());
         note_idle(policy, &mut outcome);
         let tunings = tuned.names().into();
@@ -165,10 +148,10 @@ impl NetbenchBench {
         drop(awake);
         // While the hosts stand: the kernel's threads remove them for long after, which is no noise
         // beside the trial.
-        let asleep = stage.bed().asleep()?;
-        self.beside.note(&self.foreign, &mut outcome)?;
-        drop(asleep);
-        self.left = Some(stage.leave());
+        let pause = stage.bed().pause_guests()?;
+        self.monitor.note(&self.foreign, &mut outcome)?;
+        drop(pause);
+        self.teardown = Some(stage.leave());
         if let Some(usage) = idle {
             self.idle.keep(of, taken, usage, &outcome);
         }
@@ -176,27 +159,65 @@ impl NetbenchBench {
     }
 
     /// A trial with the server on another machine: the noise that is noted is this one's alone.
-    fn away(&mut self, away: &Away, spec: &TrialSpec<'_>) -> Result<Outcome> {
-        self.left = None;
-        let awake = Awake::start(spec.idle)?;
-        let mut outcome = away.measure(&self.foreign, spec)?;
+    fn remote(&mut self, server: &RemoteServer, spec: &TrialSpec<'_>) -> Result<Outcome> {
+        self.teardown = None;
+        let awake = IdleGuard::start(spec.idle)?;
+        let mut outcome = server.measure(&self.foreign, spec)?;
         note_idle(spec.idle, &mut outcome);
         drop(awake);
-        self.beside.note(&self.foreign, &mut outcome)?;
+        self.monitor.note(&self.foreign, &mut outcome)?;
         Ok(outcome)
     }
 }
 
 fn note_idle(policy: IdlePolicy, outcome: &mut Outcome) {
-    let kept = idle::name(policy).into();
+    let kept = policy.name().into();
     outcome.environment.insert("idle".to_owned(), kept);
 }
 
-impl Bench for NetbenchBench {
+impl JobBench for NetbenchBench {
+    const NAME: &'static str = "netbench";
+    const AGENT: bool = true;
+    const REMOTE_HOSTS: bool = true;
+
+    type Load = Load;
+    type Requirements = NetbenchRequirements;
+
+    fn arms() -> Vec<&'static str> {
+        Arm::ALL.iter().map(|arm| arm.name).collect()
+    }
+
+    fn tunings() -> &'static [&'static str] {
+        &TUNINGS
+    }
+
+    fn check(load: &Load, measure: Measure) -> Result<(), String> {
+        load::check(load, measure)
+    }
+
+    fn requirements(plan: &Plan) -> Result<NetbenchRequirements> {
+        let remote = remote_servers(plan);
+        Ok(NetbenchRequirements { remote })
+    }
+
+    /// With the virtual machines of the plan's arms booted, which takes no longer than one does.
+    fn new(plan: &Plan) -> Result<Self> {
+        let servers = plan.arms.iter().filter_map(|arm| TunedArm::find(arm));
+        let servers: Vec<_> = servers.map(|tuned| trial::server(&tuned)).collect();
+        testbed::boot_ahead(&servers, trial::LINKS);
+        Ok(Self {
+            remote: remote_servers(plan),
+            monitor: NoiseMonitor::new()?,
+            foreign: OccupancyProbe::attach()?,
+            idle: Idle::default(),
+            teardown: None,
+        })
+    }
+
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-        self.beside.wait()?;
-        match self.hosts.get(spec.arm).cloned() {
-            Some(away) => self.away(&away, spec),
+        self.monitor.wait()?;
+        match self.remote.get(spec.arm).cloned() {
+            Some(server) => self.remote(&server, spec),
             None => self.here(spec),
         }
     }

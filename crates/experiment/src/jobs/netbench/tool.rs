@@ -12,16 +12,16 @@ use netbench::Test;
 use serde_json::Value;
 use testbed::Program;
 
-use super::own::{self, note_p99};
-use super::{named, stated};
-use crate::jobs::Outcome;
-use crate::jobs::program::{agent, lowroad_command, program};
-use crate::plan::Load;
+use super::client_report::{self, note_p99};
+use super::metric_names;
+use crate::jobs::netbench::load::Load;
+use crate::outcome::Outcome;
+use crate::program::{agent, lowroad_command, program};
 
-/// Of sockperf's messages, in bytes: their header.
-const LEAST: u64 = 14;
-/// What iperf3 writes at once, in bytes.
-const IPERF3_MOST: u64 = 1 << 20;
+/// The shortest message of sockperf in bytes: its header.
+const SOCKPERF_MIN_LEN: u64 = 14;
+/// The longest write of iperf3 in bytes.
+const IPERF3_MAX_LEN: u64 = 1 << 20;
 /// Where servers wait; all tools take it.
 pub(super) const PORT: u16 = 12_866;
 /// Where the tests of ours come in, if ports are published: those of a server that has all would be too many.
@@ -35,9 +35,9 @@ pub(super) enum Tool {
     Netperf,
 }
 
-/// One test between two hosts.
+/// A test between two hosts, as a load asks for it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct TestRequest<'a> {
     pub(super) test: Test,
     pub(super) load: &'a Load,
     pub(super) server: IpAddr,
@@ -67,27 +67,29 @@ impl Tool {
             Self::Netperf => matches!(test, Test::TcpRr | Test::UdpRr | Test::TcpStream),
         };
         let duration = load.duration.0;
-        let size = stated::size(load);
+        let size = load.size();
         if !has {
             Some(format!("has no {test}"))
-        } else if stated::rate(load).is_some() {
+        } else if load.rate().is_some() {
             Some("is measured in a closed loop alone".to_owned())
-        } else if stated::flows(load) > 1 {
+        } else if load.flows() > 1 {
             Some("is measured in one flow alone".to_owned())
         } else if duration.subsec_nanos() != 0 {
             Some("counts whole seconds".to_owned())
-        } else if self == Self::Sockperf && size < Some(LEAST) {
-            Some(format!("has messages of {LEAST} bytes and more"))
-        } else if self == Self::Iperf3 && size > Some(IPERF3_MOST) {
-            Some(format!("writes no more than {IPERF3_MOST} bytes at once"))
+        } else if self == Self::Sockperf && size < Some(SOCKPERF_MIN_LEN) {
+            Some(format!("has messages of {SOCKPERF_MIN_LEN} bytes and more"))
+        } else if self == Self::Iperf3 && size > Some(IPERF3_MAX_LEN) {
+            Some(format!(
+                "writes no more than {IPERF3_MAX_LEN} bytes at once"
+            ))
         } else {
             None
         }
     }
 
     /// The end that answers, until it is ended.
-    pub(super) fn server(self, asked: &Asked<'_>) -> Result<Program, Missing> {
-        let address = asked.server.to_string();
+    pub(super) fn server(self, request: &TestRequest<'_>) -> Result<Program, Missing> {
+        let address = request.server.to_string();
         let port = PORT.to_string();
         let server = |name: &str, words: &[&str]| Program::new(name).args(words);
         Ok(match self {
@@ -95,15 +97,15 @@ impl Tool {
                 let listen = format!("{address}:{port}");
                 Program::new(agent()?)
                     .args(["serve", "--listen", &listen, "--token-file"])
-                    .args([asked.token])
-                    .args(asked.published.then(|| "--data-ports".to_owned()))
-                    .args(asked.published.then(data_ports))
-                    .needs(asked.token)
+                    .args([request.token])
+                    .args(request.published.then(|| "--data-ports".to_owned()))
+                    .args(request.published.then(data_ports))
+                    .needs(request.token)
             }
             Self::Iperf3 => server("iperf3", &["-s", "-B", &address, "-p", &port]),
             Self::Sockperf => {
                 let words = ["server", "-i", &address, "-p", &port];
-                let tcp = (asked.test == Test::TcpRr).then_some("--tcp");
+                let tcp = (request.test == Test::TcpRr).then_some("--tcp");
                 server("sockperf", &words).args(tcp)
             }
             Self::Netperf => server("netserver", &["-D", "-L", &address, "-p", &port]),
@@ -116,15 +118,15 @@ impl Tool {
     }
 
     /// The end that asks, which says what it came to and ends.
-    pub(super) fn client(self, asked: &Asked<'_>, warmup: Duration) -> Command {
-        let (address, port) = (asked.target.to_string(), PORT.to_string());
-        let size = stated::size(asked.load);
-        let seconds = asked.load.duration.0.as_secs().to_string();
+    pub(super) fn client(self, request: &TestRequest<'_>, warmup: Duration) -> Command {
+        let (address, port) = (request.target.to_string(), PORT.to_string());
+        let size = request.load.size();
+        let seconds = request.load.duration.0.as_secs().to_string();
         match self {
             Self::Lowroad => {
-                let target = SocketAddr::new(asked.target, PORT).to_string();
-                let mut command = own_client(&target, asked.test, asked.load, warmup);
-                command.arg("--token-file").arg(asked.token);
+                let target = SocketAddr::new(request.target, PORT).to_string();
+                let mut command = own_client(&target, request.test, request.load, warmup);
+                command.arg("--token-file").arg(request.token);
                 command
             }
             Self::Iperf3 => {
@@ -143,17 +145,17 @@ impl Tool {
                 let mut command = command("sockperf", &words);
                 // It prints half of that else.
                 command.args(["-m", &size, "--full-rtt"]);
-                if asked.test == Test::TcpRr {
+                if request.test == Test::TcpRr {
                     command.arg("--tcp");
                 }
                 command
             }
             Self::Netperf => {
-                let test = asked.test.name().to_uppercase();
+                let test = request.test.name().to_uppercase();
                 let words = ["-H", &address, "-p", &port, "-t", &test, "-l", &seconds];
                 let mut command = command("netperf", &words);
                 command.args(["-P", "0", "--", "-o", "THROUGHPUT,P50_LATENCY,P99_LATENCY"]);
-                let size = match asked.test.streams() {
+                let size = match request.test.streams() {
                     true => size.map(|size| ("-m", size.to_string())),
                     false => size
                         .or(Some(1))
@@ -170,7 +172,7 @@ impl Tool {
     /// What the client said.
     pub(super) fn read(self, test: Test, said: &str, outcome: &mut Outcome) -> Result<()> {
         let read = match self {
-            Self::Lowroad => own::read(test, said, outcome),
+            Self::Lowroad => client_report::read(test, said, outcome),
             Self::Iperf3 => iperf3(test, said, outcome),
             Self::Sockperf => sockperf(test, said, outcome),
             Self::Netperf => netperf(test, said, outcome),
@@ -186,16 +188,16 @@ pub(super) fn own_client(target: &str, test: Test, load: &Load, warmup: Duration
     let mut command = lowroad_command(&["netbench", "run", target, "--json", "--histogram"]);
     command.args(["--test", test.name(), "--duration", &duration]);
     command.args(["--warmup", &warmup]);
-    if let Some(rate) = stated::rate(load) {
+    if let Some(rate) = load.rate() {
         command.args(["--rate", &format!("{rate}pps")]);
     }
-    let flows = stated::flows(load);
+    let flows = load.flows();
     if flows > 1 {
         command.args(["--flows", &flows.to_string()]);
     }
-    if let Some(size) = stated::size(load) {
+    if let Some(size) = load.size() {
         let size = format!("{size}B");
-        match test.streams() || test == Test::Icmp {
+        match test.has_messages() {
             true => command.args(["--message", &size]),
             false => command.args(["--request", &size, "--response", &size]),
         };
@@ -218,7 +220,9 @@ fn iperf3(test: Test, said: &str, outcome: &mut Outcome) -> Result<()> {
     let said: Value = serde_json::from_str(said)?;
     let rate = said["end"]["sum_received"]["bits_per_second"].as_f64();
     let rate = rate.context("no rate of what was received")?;
-    outcome.values.insert(named::goodput(test), rate / 1e6);
+    outcome
+        .values
+        .insert(metric_names::goodput(test), rate / 1e6);
     Ok(())
 }
 
@@ -243,8 +247,8 @@ fn sockperf(test: Test, said: &str, outcome: &mut Outcome) -> Result<()> {
     let pair = after("RunTime=").zip(after("ReceivedMessages="));
     let (seconds, messages) = pair.context("no count of messages")?;
     let values = [
-        (named::p50(test), p50),
-        (named::TRANSACTIONS.to_owned(), messages / seconds),
+        (metric_names::p50(test), p50),
+        (metric_names::TRANSACTIONS.to_owned(), messages / seconds),
     ];
     outcome.values.extend(values);
     #[expect(
@@ -264,11 +268,11 @@ fn netperf(test: Test, said: &str, outcome: &mut Outcome) -> Result<()> {
     };
     let values = match test.streams() {
         false => vec![
-            (named::TRANSACTIONS.to_owned(), rate),
-            (named::p50(test), p50),
-            (named::p99(test), p99),
+            (metric_names::TRANSACTIONS.to_owned(), rate),
+            (metric_names::p50(test), p50),
+            (metric_names::p99(test), p99),
         ],
-        true => vec![(named::goodput(test), rate)],
+        true => vec![(metric_names::goodput(test), rate)],
     };
     outcome.values.extend(values);
     Ok(())
@@ -277,7 +281,7 @@ fn netperf(test: Test, said: &str, outcome: &mut Outcome) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Plan;
+    use crate::catalog::loads_of;
 
     fn values(tool: Tool, test: Test, said: &str) -> Vec<(String, f64)> {
         let mut outcome = Outcome::default();
@@ -287,7 +291,7 @@ mod tests {
 
     #[test]
     fn what_a_tool_has_not_is_told() {
-        let mut load = Plan::find("netbench-calibration").unwrap().loads[0].clone();
+        let mut load = loads_of::<Load>("netbench-calibration").remove(0);
         let lacks = |load: &Load, tool: Tool, test| tool.lacks(test, load).unwrap_or_default();
         assert_eq!(lacks(&load, Tool::Sockperf, Test::TcpRr), "");
         assert!(lacks(&load, Tool::Iperf3, Test::TcpRr).contains("tcp_rr"));
@@ -308,11 +312,11 @@ mod tests {
     #[test]
     fn what_a_load_asks_for_is_asked_of_the_tool() {
         let asked = |tool: Tool, options: &str| {
-            let mut load = Plan::find("netbench-calibration").unwrap().loads[0].clone();
+            let mut load = loads_of::<Load>("netbench-calibration").remove(0);
             load.options = toml::from_str(options).unwrap();
             let address = IpAddr::from([192, 0, 2, 1]);
-            let asked = Asked {
-                test: stated::test(&load).unwrap(),
+            let asked = TestRequest {
+                test: load.test().unwrap(),
                 load: &load,
                 server: address,
                 target: address,

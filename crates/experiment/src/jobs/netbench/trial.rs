@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use netbench::Test;
 use probes::account::Usage;
-use probes::foreign::Foreign;
-use testbed::{Bed, Child, Host, HostSpec, LinkKind, LinkSpec, Remains, Stream, Topology};
+use probes::occupancy::OccupancyProbe;
+use testbed::{Bed, Child, Host, HostSpec, LinkKind, LinkSpec, Stream, Teardown, Topology};
 
 use super::arm::{Arm, nics};
-use super::asking::Asking;
-use super::tool::{Asked, DATA_PORTS, PORT};
-use super::tuning::{Tuned, Tuning};
-use super::{line, named, stated};
-use crate::jobs::account::{accountant, idle as idle_usage, spent, watch};
-use crate::jobs::{Outcome, TrialSpec};
+use super::client::ClientRun;
+use super::tool::{DATA_PORTS, PORT, TestRequest};
+use super::tuning::{TunedArm, Tuning};
+use super::{line, metric_names};
+use crate::account::{accountant, idle as idle_usage, spent, watch};
+use crate::jobs::netbench::load::{Measure, TrialSpec};
 use crate::neighbour::Neighbour;
-use crate::plan::Measure;
+use crate::outcome::Outcome;
 
 const CLIENT: &str = "client";
 const SERVER: &str = "server";
@@ -39,7 +39,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    fn set(tuned: &Tuned, spec: &TrialSpec<'_>) -> Result<Self> {
+    fn set(tuned: &TunedArm, spec: &TrialSpec<'_>) -> Result<Self> {
         let arm = tuned.arm;
         let folder = testbed::folder()?;
         let mut secret = File::options();
@@ -53,9 +53,13 @@ impl Stage {
         topology.link.push(link(arm)?);
         let bed = Bed::up(&topology, &trial_name())?;
         let token = token(&folder);
-        let asked = asked(&bed, arm, spec, &token)?;
+        let request = request(&bed, arm, spec, &token)?;
         let errors = File::create(folder.path().join("server.stderr"))?;
-        let program = arm.tool.server(&asked)?.stdout(Stream::Null).stderr(errors);
+        let program = arm
+            .tool
+            .server(&request)?
+            .stdout(Stream::Null)
+            .stderr(errors);
         let program = tuned.server(program);
         let server = bed.host(SERVER)?.start(program)?;
         let mut stage = Self {
@@ -63,7 +67,7 @@ impl Stage {
             bed,
             folder,
         };
-        stage.wait(arm.tool.by_datagram(asked.test))?;
+        stage.wait(arm.tool.by_datagram(request.test))?;
         Ok(stage)
     }
 
@@ -86,19 +90,19 @@ impl Stage {
     }
 
     /// Ends the server, and gives back what the next trial may want.
-    pub(super) fn leave(self) -> Left {
+    pub(super) fn leave(self) -> StageTeardown {
         drop(self.server);
-        Left {
+        StageTeardown {
             _bed: self.bed.leave(),
             _folder: self.folder,
         }
     }
 }
 
-/// What is taken down beside the next trial's hosts while they come up, when neither is measured.
+/// Hosts that are taken down while those of the next trial come up, when neither is measured.
 #[derive(Debug)]
-pub(super) struct Left {
-    _bed: Remains,
+pub(super) struct StageTeardown {
+    _bed: Teardown,
     _folder: tempfile::TempDir,
 }
 
@@ -106,21 +110,21 @@ pub(super) struct Left {
 pub(super) const LINKS: usize = 1;
 
 /// The host of the server.
-pub(super) fn server(tuned: &Tuned) -> HostSpec {
+pub(super) fn server(tuned: &TunedArm) -> HostSpec {
     let mut host = HostSpec::of(tuned.arm.env);
     [_, host.cpus] = tuned.cpus();
     host.huge_pages = tuned.has(Tuning::HugePages);
     host.may(&tuned.capabilities())
 }
 
-/// Runs a trial beside nothing: what is `left` of the last one is gone before. `idle` is what the machine does
-/// without a load; it is watched where that is asked for and not known yet.
+/// Runs a trial once the hosts of the last one are down. `idle` is the CPU time of the machine without a load, which is
+/// measured where that is needed and not known yet.
 pub(super) fn run(
-    foreign: &Foreign,
-    tuned: &Tuned,
+    foreign: &OccupancyProbe,
+    tuned: &TunedArm,
     spec: &TrialSpec<'_>,
     idle: &mut Option<Usage>,
-    left: Option<Left>,
+    teardown: Option<StageTeardown>,
 ) -> Result<(Stage, Outcome)> {
     let arm = tuned.arm;
     // Before the server starts: what it does is no part of idling.
@@ -136,11 +140,11 @@ pub(super) fn run(
         _ => None,
     };
     let stage = thread::scope(|scope| {
-        scope.spawn(|| drop(left));
+        scope.spawn(|| drop(teardown));
         Stage::set(tuned, spec)
     })?;
     let token = token(&stage.folder);
-    let asked = asked(&stage.bed, arm, spec, &token)?;
+    let request = request(&stage.bed, arm, spec, &token)?;
     let mut outcome = Outcome::default();
     // Ends with the load: what is taken away beside this trial would flag the next one.
     let neighbour = neighbour(tuned)?;
@@ -153,13 +157,13 @@ pub(super) fn run(
         note_line(stage.bed.host(CLIENT)?, &mut outcome)?;
     }
     let warmup = spec.load.duration.0 / 10;
-    let command = tuned.client(arm.tool.client(&asked, warmup));
-    let asking = Asking {
+    let command = tuned.client(arm.tool.client(&request, warmup));
+    let client_run = ClientRun {
         foreign,
         cpus: tuned.used(),
         own: vec![stage.server.id()],
         duration: spec.load.duration.0,
-        search: asked.test == Test::UdpRate,
+        search: request.test.searches(),
         errors: stage.folder.path().join("client.stderr"),
     };
     let mut busy = None;
@@ -182,11 +186,11 @@ pub(super) fn run(
     };
     let client = stage.bed.host(CLIENT)?;
     let start = |command| -> Result<Child> { Ok(client.spawn(command)?) };
-    let said = asking.run(command, start, account, &mut outcome)?;
+    let said = client_run.run(command, start, account, &mut outcome)?;
     drop(neighbour);
-    arm.tool.read(asked.test, &said, &mut outcome)?;
+    arm.tool.read(request.test, &said, &mut outcome)?;
     if let Some(busy) = busy {
-        note_cpu(busy, asked.test, &mut outcome)?;
+        note_cpu(busy, request.test, &mut outcome)?;
     }
     Ok((stage, outcome))
 }
@@ -207,11 +211,11 @@ fn note_cpu(busy: f64, test: Test, outcome: &mut Outcome) -> Result<()> {
     // Nanoseconds of a second; of a stream a thousand times a second, for a thousand megabits.
     let (name, of, scale) = match test.streams() {
         false => (
-            named::CPU_OF_TRANSACTION,
-            named::TRANSACTIONS.to_owned(),
+            metric_names::CPU_OF_TRANSACTION,
+            metric_names::TRANSACTIONS.to_owned(),
             1e9,
         ),
-        true => (named::CPU_OF_GBIT, named::goodput(test), 1e3),
+        true => (metric_names::CPU_OF_GBIT, metric_names::goodput(test), 1e3),
     };
     let rate = values.get(&of).context("a load without a rate")?;
     outcome.values.insert(name.to_owned(), busy * scale / rate);
@@ -240,7 +244,7 @@ fn policy(stat: &str) -> Option<u32> {
 }
 
 /// Who is to be found out: it is not among the trial's own.
-fn neighbour(tuned: &Tuned) -> Result<Option<Neighbour>> {
+fn neighbour(tuned: &TunedArm) -> Result<Option<Neighbour>> {
     let [_, server] = tuned.cpus();
     let cpu = server.first().filter(|_| tuned.arm.neighbour);
     cpu.map(|&cpu| Neighbour::start(cpu)).transpose()
@@ -256,9 +260,14 @@ fn link(arm: &Arm) -> Result<LinkSpec> {
     })
 }
 
-fn asked<'a>(bed: &Bed, arm: &Arm, spec: &TrialSpec<'a>, token: &'a Path) -> Result<Asked<'a>> {
-    Ok(Asked {
-        test: stated::test(spec.load).context("a load without a test")?,
+fn request<'a>(
+    bed: &Bed,
+    arm: &Arm,
+    spec: &TrialSpec<'a>,
+    token: &'a Path,
+) -> Result<TestRequest<'a>> {
+    Ok(TestRequest {
+        test: spec.load.test().context("a load without a test")?,
         load: spec.load,
         server: bed.host(SERVER)?.interface(CLIENT)?.v4,
         target: bed.host(CLIENT)?.reaches(SERVER)?,

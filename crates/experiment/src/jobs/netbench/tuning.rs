@@ -11,7 +11,7 @@ use testbed::{Kind, Program};
 use super::arm::{Arm, Place};
 use super::tool::Tool;
 use crate::cpus;
-use crate::plan::Load;
+use crate::jobs::netbench::load::Load;
 
 /// Between an arm's name and each tuning.
 const PLUS: char = '+';
@@ -36,7 +36,7 @@ pub(super) enum Tuning {
 
 /// An arm, as an experiment names it.
 #[derive(Clone, Debug)]
-pub(super) struct Tuned {
+pub(super) struct TunedArm {
     pub(super) arm: &'static Arm,
     pub(super) tunings: Vec<Tuning>,
 }
@@ -79,7 +79,7 @@ impl Tuning {
                 "native/direct+busy-poll",
             ),
             Self::BusyPoll => Ok(()),
-            Self::RealTime => crate::jobs::program::program("chrt", "apt-get install util-linux"),
+            Self::RealTime => crate::program::program("chrt", "apt-get install util-linux"),
             Self::Isolated => match isolated()?.len() {
                 2.. => Ok(()),
                 count => refuse(
@@ -96,7 +96,7 @@ impl Tuning {
     }
 }
 
-impl Tuned {
+impl TunedArm {
     pub(super) fn find(name: &str) -> Option<Self> {
         let mut words = name.split(PLUS);
         let arm = Arm::find(words.next()?)?;
@@ -128,7 +128,7 @@ impl Tuned {
 
     /// What of a load the arm or its tool has not, tuned so.
     pub(super) fn lacks(&self, test: Test, load: &Load) -> Option<String> {
-        let echoes = self.has(Tuning::BusyPoll) && test == Test::Icmp;
+        let echoes = self.has(Tuning::BusyPoll) && !test.can_busy_poll();
         let polls = || Some("has no socket that could poll for echoes".to_owned());
         let arm = self.arm.lacks(test, load);
         arm.or_else(|| self.arm.tool.lacks(test, load))
@@ -204,27 +204,28 @@ fn isolated() -> Result<Vec<usize>, Missing> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::loads_of;
 
     #[test]
     fn an_arm_is_followed_by_what_it_is_tuned_by() {
-        let tuned = Tuned::find("oci/bridge+busy-poll+real-time").unwrap();
+        let tuned = TunedArm::find("oci/bridge+busy-poll+real-time").unwrap();
         assert_eq!(tuned.arm.name, "oci/bridge");
         assert_eq!(tuned.names(), ["busy-poll", "real-time"]);
-        assert!(Tuned::find("native/direct").unwrap().tunings.is_empty());
+        assert!(TunedArm::find("native/direct").unwrap().tunings.is_empty());
         for unknown in [
             "native/direct+",
             "native/direct+warp",
             "warp+busy-poll",
             "+busy-poll",
         ] {
-            assert!(Tuned::find(unknown).is_none(), "{unknown}");
+            assert!(TunedArm::find(unknown).is_none(), "{unknown}");
         }
     }
 
     #[test]
     fn what_means_nothing_for_an_arm_is_refused() {
         let why = |name: &str| {
-            let Tuned { arm, tunings } = Tuned::find(name).unwrap();
+            let TunedArm { arm, tunings } = TunedArm::find(name).unwrap();
             let found = tunings[0].check(arm);
             found.map_or_else(|missing| missing.what, |()| String::new())
         };
@@ -232,18 +233,18 @@ mod tests {
         assert!(why("iperf3+busy-poll").contains("our own tool"));
         assert!(why("native/direct+huge-pages").contains("virtual machine"));
         assert_eq!(why("oci/direct+unpinned"), "");
-        let both = Tuned::find("native/direct+unpinned+isolated").unwrap();
+        let both = TunedArm::find("native/direct+unpinned+isolated").unwrap();
         assert!(both.check().unwrap_err().what.contains("not unpinned"));
-        let mut load = crate::plan::Plan::find("netbench-matrix").unwrap().loads[0].clone();
+        let mut load = loads_of::<Load>("netbench-matrix").remove(0);
         load.options = toml::from_str("test = 'icmp'").unwrap();
-        let tuned = Tuned::find("native/direct+busy-poll").unwrap();
+        let tuned = TunedArm::find("native/direct+busy-poll").unwrap();
         assert!(tuned.lacks(Test::Icmp, &load).unwrap().contains("poll"));
         assert_eq!(tuned.lacks(Test::TcpRr, &load), None);
     }
 
     #[test]
     fn tunings_change_what_is_started_and_where() {
-        let tuned = Tuned::find("native/direct+busy-poll+real-time+unpinned").unwrap();
+        let tuned = TunedArm::find("native/direct+busy-poll+real-time+unpinned").unwrap();
         let mut command = Command::new("lowroad");
         command.arg("run");
         let words: Vec<_> = {

@@ -4,12 +4,12 @@
 use std::net::UdpSocket;
 
 use anyhow::{Context, Result};
-use probes::receiver::{Received, Receiver};
+use probes::receiver::{Receiver, ReceiverReport};
 use stats::Histogram;
 
 use super::delay::DRAIN;
 use super::stage::Stage;
-use crate::jobs::Outcome;
+use crate::outcome::Outcome;
 
 /// An application for each subscriber.
 pub(super) struct Applications(Vec<Receiver>);
@@ -35,7 +35,7 @@ impl Applications {
         for receiver in self.0 {
             // Packets before the measured ones count as received too: the quiet ends the wait.
             receiver.settle(u64::MAX, DRAIN);
-            let received: Received = receiver.stop()?;
+            let received: ReceiverReport = receiver.stop()?;
             delays.merge(&received.since_intended);
             unique += received.unique;
             missing += received.missing(sent);
@@ -57,10 +57,11 @@ impl Applications {
 
 #[cfg(test)]
 mod tests {
+    use super::super::load::{Load, Measure, Scope, TrialSpec};
     use super::super::{FLOOR, NULL_PROBE, RelayBench};
-    use crate::jobs::placed::NATIVE;
-    use crate::jobs::{Bench, TrialSpec};
-    use crate::plan::{IdlePolicy, Load, Measure, Scope};
+    use crate::bench::JobBench;
+    use crate::environment::NATIVE;
+    use crate::idle::IdlePolicy;
 
     #[test]
     fn both_bare_arms_tell_when_the_application_has_it() {
@@ -71,7 +72,7 @@ mod tests {
             scope: Scope::Application,
             ..Load::paced("200B", "1kpps", 1, "100ms").unwrap()
         };
-        let mut bench = RelayBench::new().unwrap();
+        let mut bench = RelayBench::prepare().unwrap();
         for arm in [FLOOR, NULL_PROBE] {
             let spec = TrialSpec {
                 arm,

@@ -1,10 +1,11 @@
-//! Which arms mean anything under which loads, and why others do not.
+//! Which arms run under which loads, and why others do not.
 
 use datapath::Missing;
 
 use super::{FLOOR, NULL_PROBE, peers};
-use crate::jobs::placed::{Inside, NATIVE};
-use crate::plan::{Load, Measure, Scope};
+use crate::environment::NATIVE;
+use crate::jobs::relay::load::{Load, Measure, Scope};
+use crate::placement::Placement;
 
 /// Why `arm` does not run under `load` on a machine with this many CPUs.
 pub(super) fn applies(arm: &str, load: &Load, cpus: usize) -> Result<(), Missing> {
@@ -36,22 +37,22 @@ pub(super) fn applies(arm: &str, load: &Load, cpus: usize) -> Result<(), Missing
     }
 }
 
-/// Where a relay's files are this machine's.
-const SHARED: [&str; 2] = [NATIVE, "oci"];
-/// Where each program has files of its own.
-const APART: &str = "vm-oci";
+/// Environments where a relay has the files of this machine.
+const SHARED_FILES: [&str; 2] = [NATIVE, "oci"];
+/// The environment where each program has files of its own.
+const CONTAINER_IN_GUEST: &str = "vm-oci";
 
 /// Why `arm` is not measured so under `load` where the relay is elsewhere, with what it has of its own there.
 pub(super) fn applies_in(
     arm: &str,
     load: &Load,
     measure: Measure,
-    inside: &Inside,
+    placement: &Placement,
 ) -> Result<(), Missing> {
-    if SHARED.contains(&inside.environment) || [FLOOR, NULL_PROBE].contains(&arm) {
+    if SHARED_FILES.contains(&placement.environment) || [FLOOR, NULL_PROBE].contains(&arm) {
         return Ok(());
     }
-    if inside.environment == APART {
+    if placement.environment == CONTAINER_IN_GUEST {
         return Err(Missing::new(
             "in a container in a guest each program has files of its own: none can ask a relay for its counters",
             "place the relay in vm, or in a container of this machine",
@@ -62,7 +63,7 @@ pub(super) fn applies_in(
             "its control socket is not this machine's: changes would be timed with a program's start",
             "measure changes in native or oci",
         )),
-        (_, Some(_)) if inside.guest => Err(Missing::new(
+        (_, Some(_)) if placement.guest => Err(Missing::new(
             "a virtual machine has direct links and bridges, and no impaired ones",
             "see the loads without jitter",
         )),

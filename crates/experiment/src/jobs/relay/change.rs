@@ -25,18 +25,18 @@ use super::delay::{generate, probe, run_id};
 use super::losses::Losses;
 use super::process::RelayProcess;
 use super::stage::Stage;
-use crate::jobs::{Outcome, TrialSpec};
-use crate::plan::Load;
+use crate::jobs::relay::load::{Load, TrialSpec};
+use crate::outcome::Outcome;
 
-/// Time between two changes: many packets at the rates used here.
-const BETWEEN: Duration = Duration::from_millis(20);
-/// A change that has no effect by then failed.
+/// The time between two changes: many packets at the rates used here.
+const CHANGE_INTERVAL: Duration = Duration::from_millis(20);
+/// A change without an effect after this time has failed.
 const DEADLINE: Duration = Duration::from_secs(2);
 /// Silence after which nothing more waits in the visitor's socket.
-const LULL: Duration = Duration::from_millis(50);
-/// The visitor's socket holds all that a trial sends: what it lost would pass for packets that came
-/// unasked.
-const ROOM: usize = 64 << 20;
+const QUIET: Duration = Duration::from_millis(50);
+/// The bytes of the visitor's receive buffer. It holds all that a trial sends, because lost packets would look like a
+/// late join or an early leave.
+const RECEIVE_BUFFER: usize = 64 << 20;
 
 pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, Outcome)> {
     let stage = Stage::set(&bench.layout(spec))?;
@@ -153,7 +153,7 @@ fn visit(relay: &RelayProcess, visitor: &mut Visitor, done: &AtomicBool) -> Resu
     let mut visits = Vec::new();
     let mut client = relay.client()?;
     let mut ended = false;
-    thread::sleep(BETWEEN);
+    thread::sleep(CHANGE_INTERVAL);
     while !ended && !done.load(Ordering::Relaxed) {
         let join = monotonic_ns();
         client.call(
@@ -164,7 +164,7 @@ fn visit(relay: &RelayProcess, visitor: &mut Visitor, done: &AtomicBool) -> Resu
             }),
         )?;
         ended = !visitor.joined(join, done)?;
-        thread::sleep(BETWEEN);
+        thread::sleep(CHANGE_INTERVAL);
         let leave = monotonic_ns();
         client.call(
             "subscriber.remove",
@@ -172,7 +172,7 @@ fn visit(relay: &RelayProcess, visitor: &mut Visitor, done: &AtomicBool) -> Resu
         )?;
         let left = monotonic_ns();
         visits.push(Visit { join, leave, left });
-        thread::sleep(BETWEEN);
+        thread::sleep(CHANGE_INTERVAL);
     }
     Ok(visits)
 }
@@ -201,8 +201,8 @@ impl Visitor {
             .bed
             .host("receiver")?
             .run(move || UdpSocket::bind(address))??;
-        socket.set_read_timeout(Some(LULL))?;
-        setsockopt(&socket, RcvBufForce, &ROOM)?;
+        socket.set_read_timeout(Some(QUIET))?;
+        setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER)?;
         // Its thread may read a packet long after that came.
         setsockopt(&socket, ReceiveTimestampns, &true)?;
         let since_boot = monotonic_ns();

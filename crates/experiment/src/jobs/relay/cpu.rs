@@ -15,9 +15,10 @@ use super::RelayBench;
 use super::delay::{generate, probe, run_id};
 use super::losses::Losses;
 use super::stage::Stage;
-use crate::jobs::account::{accountant, foreground, idle, spent, watch};
-use crate::jobs::noise::Watch;
-use crate::jobs::{Outcome, TrialSpec};
+use crate::account::{accountant, foreground, idle, spent, watch};
+use crate::jobs::relay::load::TrialSpec;
+use crate::noise::Watch;
+use crate::outcome::Outcome;
 
 const DRAIN: Duration = Duration::from_millis(200);
 

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use loadgen::{Amount, Backend, Load as Offered, Replay, Sent, Timing};
+use loadgen::{Amount, Backend, Load as Offered, Replay, SendReport, Timing};
 use probes::delay::{DelayConfig, DelayProbe, MatchKey, Report, StampFrom, Subscriber};
 use stats::Histogram;
 
@@ -14,9 +14,9 @@ use super::application::Applications;
 use super::losses::Losses;
 use super::stage::{Layout, Stage};
 use super::{FLOOR, NULL_PROBE, RelayBench, media};
-use crate::jobs::noise::{Watch, note_generator};
-use crate::jobs::{Outcome, TrialSpec};
-use crate::plan::{Load, LoadSource, Scope};
+use crate::jobs::relay::load::{Load, LoadSource, Scope, TrialSpec};
+use crate::noise::Watch;
+use crate::outcome::Outcome;
 
 /// Packets sent before the measured ones, to fill caches and neighbour tables.
 const WARM_UP: u64 = 64;
@@ -73,7 +73,7 @@ fn generated<'a>(
     let watch = Watch::start(&bench.foreign, &own)?;
     let sent = generate(bench, stage, spec.load, run, None)?;
     watch.end(&own, outcome)?;
-    note_generator(outcome, &sent, spec.load, bench.beside.late_share());
+    bench.monitor.note_generator(&sent, spec.load.rate, outcome);
     if let Some(applications) = applications {
         applications.finish(sent.sent, outcome)?;
     }
@@ -129,7 +129,7 @@ fn replayed<'a>(
     let sent = send(stage, &offered)?;
     watch.end(&own, outcome)?;
     ensure!(sent.sent > 0, "{}: no UDP datagram to send", path.display());
-    note_generator(outcome, &sent, spec.load, bench.beside.late_share());
+    bench.monitor.note_generator(&sent, spec.load.rate, outcome);
     let report = finish(&probe, sent.sent * spec.load.subscribers as u64)?;
     Ok((report, losses))
 }
@@ -171,7 +171,7 @@ pub(super) fn generate(
     load: &Load,
     run: u32,
     packets: Option<u64>,
-) -> Result<Sent> {
+) -> Result<SendReport> {
     let offered = Offered {
         rate: load.rate.map(|rate| rate.0),
         amount: packets.map_or(Amount::Time(load.duration.0), Amount::Packets),
@@ -181,7 +181,7 @@ pub(super) fn generate(
     send(stage, &offered)
 }
 
-fn send(stage: &Stage, offered: &Offered) -> Result<Sent> {
+fn send(stage: &Stage, offered: &Offered) -> Result<SendReport> {
     let sender = stage.bed.host("sender")?;
     Ok(sender.run(|| loadgen::generate(offered, &AtomicBool::new(false)))??)
 }

@@ -8,74 +8,73 @@ use relay::counters::Drops;
 use testbed::Host;
 
 use super::stage::Stage;
-use crate::jobs::Outcome;
+use crate::outcome::Outcome;
 
-/// Deliveries lost so far, by where: a packet that is dropped before it is copied is missed by
-/// every subscriber.
-type Lost = BTreeMap<String, u64>;
+/// Lost deliveries by the place of the drop. Every subscriber misses a packet that is dropped before it is copied.
+type DropCounts = BTreeMap<String, u64>;
 
-/// The drops of a stage from some moment on.
+/// The drops of a stage since `watch`.
 #[derive(Debug)]
 pub(super) struct Losses<'a> {
     stage: &'a Stage,
-    /// `None` beside a peer, of which we do not know what it drops.
-    before: Option<Lost>,
+    /// `None` for a peer, whose drops are not known.
+    before: Option<DropCounts>,
 }
 
 impl<'a> Losses<'a> {
     pub(super) fn watch(stage: &'a Stage) -> Result<Self> {
-        let before = lost(stage)?;
+        let before = drop_counts(stage)?;
         Ok(Self { stage, before })
     }
 
     /// Notes what has been dropped since, and whether that is what the receivers miss.
     pub(super) fn note(self, outcome: &mut Outcome) -> Result<()> {
-        let (Some(before), Some(now)) = (self.before, lost(self.stage)?) else {
+        let (Some(before), Some(now)) = (self.before, drop_counts(self.stage)?) else {
             return Ok(());
         };
         let since = |(place, count): (String, u64)| {
             let before = before.get(&place).copied().unwrap_or_default();
             (format!("drops.{place}"), count.saturating_sub(before))
         };
-        let drops: Lost = now.into_iter().map(since).collect();
+        let drops: DropCounts = now.into_iter().map(since).collect();
         outcome.flags.extend(unaccounted(&outcome.counts, &drops));
         outcome.counts.extend(drops);
         Ok(())
     }
 }
 
-fn unaccounted(counts: &BTreeMap<String, u64>, drops: &Lost) -> Option<String> {
+fn unaccounted(counts: &BTreeMap<String, u64>, drops: &DropCounts) -> Option<String> {
     let missing = *counts.get("missing")?;
     let named: u64 = drops.values().sum();
     (missing != named).then(|| format!("{missing} packets missing, {named} counted where dropped"))
 }
 
-fn lost(stage: &Stage) -> Result<Option<Lost>> {
+fn drop_counts(stage: &Stage) -> Result<Option<DropCounts>> {
     if stage.has_peer() {
         return Ok(None);
     }
     let copies = stage.subscribers.len() as u64;
     let sender = dropped_by(stage.bed.host("sender")?, &stage.first_hop()?.0.name)?;
-    let mut lost = Lost::from([("first_link".to_owned(), copies * sender)]);
+    let mut counts = DropCounts::from([("first_link".to_owned(), copies * sender)]);
     if let Some(relay) = stage.relay() {
         let host = stage.bed.host("relay")?;
         let egress = &host.interface("receiver")?.name;
-        lost.insert("last_link".to_owned(), dropped_by(host, egress)?);
+        counts.insert("last_link".to_owned(), dropped_by(host, egress)?);
         let streams: Vec<StreamView> = serde_json::from_value(relay.counters(host)?)?;
         for stream in &streams {
-            add(&mut lost, &stream.drops, copies)?;
+            add(&mut counts, &stream.drops, copies)?;
             for subscriber in &stream.subscribers {
-                add(&mut lost, &subscriber.drops, 1)?;
+                add(&mut counts, &subscriber.drops, 1)?;
             }
         }
     }
-    Ok(Some(lost))
+    Ok(Some(counts))
 }
 
-fn add(lost: &mut Lost, drops: &Drops, copies: u64) -> Result<()> {
-    let named: Lost = serde_json::from_value(serde_json::to_value(drops)?)?;
+fn add(counts: &mut DropCounts, drops: &Drops, copies: u64) -> Result<()> {
+    let named: DropCounts = serde_json::from_value(serde_json::to_value(drops)?)?;
     for (reason, packets) in named {
-        *lost.entry(reason).or_default() += copies * packets;
+        *counts.entry(reason).or_default() += copies * packets;
     }
     Ok(())
 }
@@ -113,7 +112,7 @@ mod tests {
     #[test]
     fn every_missing_packet_must_have_been_counted_where_it_was_dropped() {
         let counts = |missing| BTreeMap::from([("missing".to_owned(), missing)]);
-        let drops = Lost::from([("no_neighbour".to_owned(), 4), ("last_link".to_owned(), 2)]);
+        let drops = DropCounts::from([("no_neighbour".to_owned(), 4), ("last_link".to_owned(), 2)]);
         assert_eq!(unaccounted(&counts(6), &drops), None);
         assert_eq!(
             unaccounted(&counts(7), &drops).unwrap(),

@@ -10,7 +10,7 @@ use datapath::Missing;
 use testbed::Child;
 
 use super::stage::Stage;
-use crate::plan::LoadSource;
+use crate::jobs::relay::load::LoadSource;
 
 /// The synchronisation source of the stream.
 pub(super) const SSRC: u32 = 0x6c6f_7772;

@@ -5,30 +5,31 @@ mod applies;
 mod change;
 mod cpu;
 mod delay;
-mod fit;
+pub(crate) mod load;
 mod losses;
 mod media;
 mod peers;
 mod process;
+mod requirements;
 mod stage;
-mod stated;
 mod throughput;
 mod video;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use loadgen::{Amount, Backend, Load as Offered};
-use probes::foreign::Foreign;
+use probes::occupancy::OccupancyProbe;
 
 pub(crate) use self::delay::on_stage as delay_on;
-pub(crate) use self::fit::RelayFit;
+pub(crate) use self::load::{Load, Measure, TrialSpec};
+use self::requirements::RelayRequirements;
 use self::stage::Layout;
 pub(crate) use self::stage::Stage;
-pub(crate) use self::stated::{arms, check as check_stated};
-use super::noise::Beside;
-use super::placed::NATIVE;
-use super::{Bench, Outcome, TrialSpec};
-use crate::idle::Awake;
-use crate::plan::{Load, Measure};
+use crate::bench::JobBench;
+use crate::environment::NATIVE;
+use crate::idle::IdleGuard;
+use crate::noise::NoiseMonitor;
+use crate::outcome::Outcome;
+use crate::plan::Plan;
 
 /// The bare link, without a relay.
 const FLOOR: &str = "floor";
@@ -40,23 +41,24 @@ const PAYLOAD: usize = 200;
 
 /// Runs relay trials.
 #[derive(Debug)]
-pub struct RelayBench {
+pub(crate) struct RelayBench {
     /// Sends and, on machines with more than two CPUs, sinks.
     sender_cpu: usize,
     relay_cpu: usize,
-    beside: Beside,
-    foreign: Foreign,
+    monitor: NoiseMonitor,
+    foreign: OccupancyProbe,
     video: media::Source,
 }
 
 impl RelayBench {
-    pub fn new() -> Result<Self> {
+    /// A bench for any load of the relay.
+    pub(crate) fn prepare() -> Result<Self> {
         let [sender_cpu, relay_cpu] = crate::cpus::ends()?;
         Ok(Self {
             sender_cpu,
             relay_cpu,
-            beside: Beside::new()?,
-            foreign: Foreign::attach()?,
+            monitor: NoiseMonitor::new()?,
+            foreign: OccupancyProbe::attach()?,
             video: media::Source::default(),
         })
     }
@@ -108,39 +110,50 @@ impl RelayBench {
     }
 }
 
-impl Bench for RelayBench {
+impl JobBench for RelayBench {
+    const NAME: &'static str = "relay";
+
+    type Load = Load;
+    type Requirements = RelayRequirements;
+
+    fn arms() -> Vec<&'static str> {
+        let datapaths = relay::datapaths();
+        let datapaths = datapaths.iter().map(|datapath| datapath.name());
+        datapaths
+            .chain([FLOOR, NULL_PROBE])
+            .chain(peers::names())
+            .collect()
+    }
+
+    fn check(load: &Load, measure: Measure) -> Result<(), String> {
+        load::check(load, measure)
+    }
+
+    fn requirements(_plan: &Plan) -> Result<RelayRequirements> {
+        RelayRequirements::new()
+    }
+
+    fn new(_plan: &Plan) -> Result<Self> {
+        Self::prepare()
+    }
+
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-        self.beside.wait()?;
-        let awake = Awake::start(spec.idle)?;
+        self.monitor.wait()?;
+        let awake = IdleGuard::start(spec.idle)?;
         let (mut stage, mut outcome) = match spec.measure {
             Measure::Delay => delay::trial(self, spec),
             Measure::Throughput => throughput::trial(self, spec),
             Measure::Cpu => cpu::trial(self, spec),
             Measure::Change => change::trial(self, spec),
             Measure::Video => video::trial(self, spec),
-            Measure::File
-            | Measure::Goodput
-            | Measure::RowLatency
-            | Measure::Freed
-            | Measure::Lookup
-            | Measure::Updates
-            | Measure::Build
-            | Measure::Forward
-            | Measure::Process
-            | Measure::Writes
-            | Measure::Requests
-            | Measure::Lag
-            | Measure::Exchange => {
-                bail!("a relay is not measured so")
-            }
         }?;
         stage.note(&mut outcome)?;
         stage.stop();
         drop(awake);
         // While the hosts stand: the kernel's threads remove them for long after, which is no noise
         // beside the trial.
-        let _asleep = stage.bed.asleep()?;
-        self.beside.note(&self.foreign, &mut outcome)?;
+        let _pause = stage.bed.pause_guests()?;
+        self.monitor.note(&self.foreign, &mut outcome)?;
         Ok(outcome)
     }
 }

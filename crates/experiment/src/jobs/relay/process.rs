@@ -10,10 +10,10 @@ use control::Client;
 use serde_json::Value;
 use testbed::{Child, Host, Stream};
 
-use crate::jobs::program::payload;
+use crate::program::payload;
 
 /// How long it may take to start.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running `lowroad relay serve`; it ends when dropped.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl RelayProcess {
             .stdout(Stream::Null)
             .stderr(File::create(&errors)?);
         let mut child = host.start(program)?;
-        if !child.wait_ready(PATIENCE)? {
+        if !child.wait_ready(TIMEOUT)? {
             let said = fs::read_to_string(&errors).unwrap_or_default();
             bail!("the relay did not start: {}", said.trim());
         }

@@ -12,9 +12,10 @@ use testbed::{Bed, Child, Host, Impairment, Interface, LinkKind, LinkSpec, Peer,
 use super::FLOOR;
 use super::peers::{self, Route};
 use super::process::RelayProcess;
-use crate::jobs::placed::NATIVE;
-use crate::jobs::{Outcome, program};
-use crate::plan::{Link, Load};
+use crate::environment::NATIVE;
+use crate::jobs::relay::load::{Link, Load};
+use crate::outcome::Outcome;
+use crate::program;
 
 /// The port streams come in on.
 const INGEST_PORT: u16 = 5004;
@@ -26,7 +27,7 @@ const FIRST_SUBSCRIBER_PORT: u16 = 7000;
 /// Hosts by name, each with its environment and the CPUs it is confined to, in one row.
 fn row(hosts: &[(&str, &str, &[usize])], link: Link) -> Topology {
     let kind = match link {
-        Link::Direct | Link::Loopback => LinkKind::Direct,
+        Link::Direct => LinkKind::Direct,
         Link::Bridge => LinkKind::Bridge,
     };
     let mut topology = Topology::default();
@@ -59,19 +60,19 @@ fn with_jitter(mut topology: Topology, load: &Load) -> Result<Topology> {
     Ok(topology)
 }
 
-/// What is in the middle.
+/// The program that forwards packets from the sender to the receiver.
 #[derive(Debug)]
-pub(super) enum Middle {
+pub(super) enum Forwarder {
     Nothing,
     Relay(RelayProcess),
-    Peer(peers::Started),
+    Peer(peers::PeerProcess),
 }
 
 /// A stage that is up: packets sent to `ingest` reach every subscriber.
 #[derive(Debug)]
 pub(crate) struct Stage {
     // Dropped in this order: the relay ends before its namespaces do.
-    middle: Middle,
+    forwarder: Forwarder,
     bare: bool,
     pub(crate) bed: Bed,
     pub ingest: SocketAddr,
@@ -112,7 +113,7 @@ impl Stage {
             .map(|port| SocketAddr::new(far, port))
             .collect();
         let mut stage = Self {
-            middle: Middle::Nothing,
+            forwarder: Forwarder::Nothing,
             bare,
             ingest: subscribers[0],
             bed,
@@ -121,13 +122,13 @@ impl Stage {
             folder,
         };
         if !bare {
-            stage.middle = stage.place(layout)?;
+            stage.forwarder = stage.place(layout)?;
         }
         Ok(stage)
     }
 
-    /// Starts what is in the middle, and learns where packets must be sent to.
-    fn place(&mut self, layout: &Layout<'_>) -> Result<Middle> {
+    /// Starts the forwarder, and learns where packets must be sent to.
+    fn place(&mut self, layout: &Layout<'_>) -> Result<Forwarder> {
         let relay = self.bed.host("relay")?;
         let inside = relay.interface("sender")?.v4;
         let outside = relay.interface("receiver")?.v4;
@@ -144,11 +145,11 @@ impl Stage {
                 })
                 .with_context(|| layout.arm.to_owned())?;
             self.ingest = started.ingest;
-            return Ok(Middle::Peer(started));
+            return Ok(Forwarder::Peer(started));
         }
         let config = self.config(layout, &relay.cpus());
         let process = RelayProcess::start(relay, self.folder.path(), &config)?;
-        Ok(Middle::Relay(process))
+        Ok(Forwarder::Relay(process))
     }
 
     /// The relay's configuration file.
@@ -176,23 +177,23 @@ impl Stage {
 
     /// The relay process, in arms that have one.
     pub(super) fn relay(&self) -> Option<&RelayProcess> {
-        match &self.middle {
-            Middle::Relay(relay) => Some(relay),
-            Middle::Nothing | Middle::Peer(_) => None,
+        match &self.forwarder {
+            Forwarder::Relay(relay) => Some(relay),
+            Forwarder::Nothing | Forwarder::Peer(_) => None,
         }
     }
 
     /// Whether what relays is not ours.
     pub(super) fn has_peer(&self) -> bool {
-        matches!(self.middle, Middle::Peer(_))
+        matches!(self.forwarder, Forwarder::Peer(_))
     }
 
     /// The process that relays, in arms that have one.
     pub(super) fn relay_pids(&self) -> Vec<u32> {
-        match &self.middle {
-            Middle::Nothing => Vec::new(),
-            Middle::Relay(relay) => vec![relay.pid()],
-            Middle::Peer(peer) => peer.children.iter().map(Child::id).collect(),
+        match &self.forwarder {
+            Forwarder::Nothing => Vec::new(),
+            Forwarder::Relay(relay) => vec![relay.pid()],
+            Forwarder::Peer(peer) => peer.children.iter().map(Child::id).collect(),
         }
     }
 
@@ -214,21 +215,21 @@ impl Stage {
         point(self.bed.host("receiver")?, neighbours(self.bare).1)
     }
 
-    /// Ends what is in the middle.
+    /// Ends the forwarder.
     pub(super) fn stop(&mut self) {
-        self.middle = Middle::Nothing;
+        self.forwarder = Forwarder::Nothing;
     }
 
     /// Notes what was set, and the relay's own counters.
     pub(super) fn note(&self, outcome: &mut Outcome) -> Result<()> {
         outcome.environment.extend(self.bed.facts());
-        match &self.middle {
-            Middle::Nothing => {}
-            Middle::Peer(peer) => {
+        match &self.forwarder {
+            Forwarder::Nothing => {}
+            Forwarder::Peer(peer) => {
                 let settings = peer.settings.clone().into();
                 outcome.environment.insert("peer".to_owned(), settings);
             }
-            Middle::Relay(relay) => {
+            Forwarder::Relay(relay) => {
                 let counters = relay.counters(self.bed.host("relay")?)?;
                 outcome.environment.insert("relay".to_owned(), counters);
             }

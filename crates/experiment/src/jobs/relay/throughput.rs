@@ -6,13 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use loadgen::{Backend, FarEnd, Load as Offered, Sent, Verdict};
+use loadgen::{Backend, FarEnd, Load as Offered, SendReport, Verdict};
 
 use super::RelayBench;
 use super::delay::run_id;
 use super::stage::Stage;
-use crate::jobs::{Outcome, TrialSpec};
-use crate::plan::Load;
+use crate::jobs::relay::load::{Load, TrialSpec};
+use crate::outcome::Outcome;
 use crate::search::{Step, search};
 
 /// Loss a passing step may have. RFC 2544 has none, and longer steps; in these, a lost time slice
@@ -30,11 +30,11 @@ const QUIET: Duration = Duration::from_millis(60);
 
 pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, Outcome)> {
     let stage = Stage::set(&bench.layout(spec))?;
-    let rig = Rig::new(bench, &stage, spec)?;
-    rig.step(Some(1e3))?;
-    let found = search(LOSS, |rate| rig.step(rate))?;
-    let over = rig.step(Some(found.ndr_pps * OVERLOAD))?;
-    drop(rig);
+    let probe = RateProbe::new(bench, &stage, spec)?;
+    probe.step(Some(1e3))?;
+    let found = search(LOSS, |rate| probe.step(rate))?;
+    let over = probe.step(Some(found.ndr_pps * OVERLOAD))?;
+    drop(probe);
     let copies = spec.load.subscribers as f64;
     let mut outcome = Outcome::default();
     let mut value = |name: &str, value: f64| outcome.values.insert(name.to_owned(), value);
@@ -52,7 +52,7 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
 }
 
 /// Sends at given rates and counts at the far end.
-struct Rig<'a> {
+struct RateProbe<'a> {
     bench: &'a RelayBench,
     stage: &'a Stage,
     load: &'a Load,
@@ -60,7 +60,7 @@ struct Rig<'a> {
     run: u32,
 }
 
-impl<'a> Rig<'a> {
+impl<'a> RateProbe<'a> {
     fn new(bench: &'a RelayBench, stage: &'a Stage, spec: &'a TrialSpec<'_>) -> Result<Self> {
         let run = run_id(spec.seed);
         let point = stage.receiver_point()?;
@@ -96,7 +96,7 @@ impl<'a> Rig<'a> {
         })
     }
 
-    fn send(&self, rate: Option<f64>) -> Result<Sent> {
+    fn send(&self, rate: Option<f64>) -> Result<SendReport> {
         let offered = Offered {
             backend: Backend::AfXdp,
             rate,

@@ -14,9 +14,9 @@ use super::losses::Losses;
 use super::media::{self, FRAMES_PER_SECOND, Video};
 use super::stage::Stage;
 use super::{RelayBench, delay};
-use crate::jobs::noise::Watch;
-use crate::jobs::{Outcome, TrialSpec};
-use crate::plan::LoadSource;
+use crate::jobs::relay::load::{LoadSource, TrialSpec};
+use crate::noise::Watch;
+use crate::outcome::Outcome;
 
 /// Sent after the frames that count: a receiver holds its newest frames until others follow.
 const TAIL: Duration = Duration::from_millis(500);

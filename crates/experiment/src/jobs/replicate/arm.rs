@@ -13,11 +13,11 @@ use nix::mount::{MntFlags, umount2};
 use serde_json::Value;
 use testbed::Child;
 
-use super::place::Stand;
-use crate::jobs::program::{lowroad_command, program};
+use super::memory_disk::TrialFolders;
+use crate::program::{lowroad_command, program};
 
 /// How long it may take to start, and to write down what it has.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) enum Arm {
 
 /// An arm at work. It ends when dropped.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct RunningArm {
     arm: Arm,
     child: Option<Child>,
     /// Where programs find the tree.
@@ -112,24 +112,24 @@ impl Arm {
     }
 
     /// Starts it, and returns once it sees what is written to the tree.
-    pub(super) fn start(self, stand: &Stand) -> Result<Running> {
-        let mut running = Running {
+    pub(super) fn start(self, folders: &TrialFolders) -> Result<RunningArm> {
+        let mut running = RunningArm {
             arm: self,
             child: None,
-            work: stand.tree().to_owned(),
-            out: stand.out().to_owned(),
+            work: folders.tree().to_owned(),
+            out: folders.out().to_owned(),
         };
         match self {
             Self::None | Self::Strace | Self::StraceSeccomp => {}
-            Self::Journal | Self::Data => running.capture(stand)?,
-            Self::Inotify => running.inotify(stand)?,
-            Self::Bindfs => running.bindfs(stand)?,
+            Self::Journal | Self::Data => running.capture(folders)?,
+            Self::Inotify => running.inotify(folders)?,
+            Self::Bindfs => running.bindfs(folders)?,
         }
         Ok(running)
     }
 }
 
-impl Running {
+impl RunningArm {
     /// Where programs find the tree.
     pub(super) fn work(&self) -> &Path {
         &self.work
@@ -146,7 +146,7 @@ impl Running {
         let Some(mut child) = self.child.take() else {
             return Ok(None);
         };
-        let status = child.stop(PATIENCE)?;
+        let status = child.stop(TIMEOUT)?;
         if !self.arm.is_own() {
             return Ok(None);
         }
@@ -159,13 +159,13 @@ impl Running {
         Ok(Some(account["ended"].clone()))
     }
 
-    fn capture(&mut self, stand: &Stand) -> Result<()> {
+    fn capture(&mut self, folders: &TrialFolders) -> Result<()> {
         let ready = self.out.join("ready");
         let notified = UnixDatagram::bind(&ready)?;
         notified.set_nonblocking(true)?;
         let mut command = lowroad_command(&["replicate", "--json", "capture", "--tree"]);
         command
-            .arg(stand.tree())
+            .arg(folders.tree())
             .arg("--to")
             .arg(self.out.join("log"));
         if self.arm == Arm::Journal {
@@ -178,20 +178,20 @@ impl Running {
         self.spawn(command, |_| notified.recv(&mut said).is_ok())
     }
 
-    fn inotify(&mut self, stand: &Stand) -> Result<()> {
+    fn inotify(&mut self, folders: &TrialFolders) -> Result<()> {
         let mut command = Command::new("inotifywait");
         command
             .args(["-m", "-r", "-o"])
             .arg(self.out.join("events"));
-        command.arg(stand.tree()).stdout(Stdio::null());
+        command.arg(folders.tree()).stdout(Stdio::null());
         self.spawn(command, |running| running.errors().contains("established"))
     }
 
-    fn bindfs(&mut self, stand: &Stand) -> Result<()> {
+    fn bindfs(&mut self, folders: &TrialFolders) -> Result<()> {
         self.work = self.out.join("mounted");
         fs::create_dir(&self.work)?;
         let mut command = Command::new("bindfs");
-        command.arg("-f").arg(stand.tree()).arg(&self.work);
+        command.arg("-f").arg(folders.tree()).arg(&self.work);
         command.stdout(Stdio::null());
         self.spawn(command, |running| {
             let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev());
@@ -206,7 +206,7 @@ impl Running {
             .stderr(File::create(self.out.join("errors"))?);
         let name = command.get_program().to_string_lossy().into_owned();
         self.child = Some(Child::start(command).with_context(|| name.clone())?);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !ready(self) {
             let ended = self.child.as_mut().map(Child::try_wait).transpose()?;
             if ended.flatten().is_some() || Instant::now() > deadline {
@@ -230,7 +230,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningArm {
     fn drop(&mut self) {
         self.unmount();
     }

@@ -9,10 +9,10 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::place::done;
+use super::memory_disk::done;
 use super::service::Service;
 use super::transport::{Transport, nats_server};
-use crate::jobs::program::lowroad_command;
+use crate::program::lowroad_command;
 
 /// They end when dropped.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl Chain {
         command.args(["--cert", &key("server.pem"), "--key", &key("server.key")]);
         command.args(["--clients-ca", &key("ca.pem")]);
         let serve = Service::start(command, folder.join("serve"))?;
-        let ready = serve.said("ready")?;
+        let ready = serve.last_value("ready")?;
         self.source.push(serve);
         let listen = ready["listen"].as_str().context("where it listens")?;
         let port = listen.rsplit(':').next().unwrap_or_default();
@@ -149,7 +149,7 @@ impl Chain {
         let mut server = Command::new(nats_server());
         server.arg("-c").arg(at.join("conf"));
         let listens = || TcpStream::connect(("127.0.0.1", port)).is_ok();
-        self.broker = Some(Service::of_others(server, at, listens)?);
+        self.broker = Some(Service::start_other(server, at, listens)?);
         let url = format!("nats://127.0.0.1:{port}/COPIES");
         let mut command = lowroad_command(&["replicate", "--json", "publish"]);
         command.arg(log).args(["--to", &url, "--replicas", "1"]);

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::stated::Application;
+use super::load::Application;
 
 /// A request that is not answered for so long never is.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(super) struct Client {
@@ -27,7 +27,7 @@ impl Client {
     pub(super) fn connect(port: u16, application: Application, row: usize) -> Result<Self> {
         let connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         connection.set_nodelay(true)?;
-        connection.set_read_timeout(Some(PATIENCE))?;
+        connection.set_read_timeout(Some(TIMEOUT))?;
         let mut request = match application {
             Application::File => b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
             Application::Sqlite => {

@@ -8,17 +8,17 @@ use anyhow::{Result, bail};
 use probes::account::Usage;
 use serde_json::Value;
 
-use super::arm::{self, Arm, Running};
-use super::place::Stand;
+use super::arm::{self, Arm, RunningArm};
+use super::memory_disk::TrialFolders;
 use super::tree;
-use crate::jobs::Outcome;
-use crate::jobs::account::{accountant, idle, spent, watch};
+use crate::account::{accountant, idle, spent, watch};
+use crate::outcome::Outcome;
 
 /// An arm that writes nothing down for so long is done: a journal is read after 200 ms, and a sync of
 /// the log may take as long.
-const STILL: Duration = Duration::from_millis(600);
+const QUIET: Duration = Duration::from_millis(600);
 const TICK: Duration = Duration::from_millis(5);
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What the machine does before anything is started.
 pub(super) fn before() -> Result<Usage> {
@@ -48,14 +48,14 @@ pub(super) fn of(
 fn rest(out: &Path) -> Result<()> {
     let begun = Instant::now();
     let mut last = (arm::written(out), begun);
-    while last.1.elapsed() < STILL {
+    while last.1.elapsed() < QUIET {
         thread::sleep(TICK);
         let written = arm::written(out);
         if written != last.0 {
             last = (written, Instant::now());
         }
-        if begun.elapsed() > PATIENCE {
-            bail!("it still writes after {} s", PATIENCE.as_secs());
+        if begun.elapsed() > TIMEOUT {
+            bail!("it still writes after {} s", TIMEOUT.as_secs());
         }
     }
     Ok(())
@@ -64,13 +64,13 @@ fn rest(out: &Path) -> Result<()> {
 /// Ends the arm, and notes what it says of itself. `bytes` is what was written to the tree.
 pub(super) fn end(
     of: Arm,
-    running: Running,
-    stand: &Stand,
+    running: RunningArm,
+    folders: &TrialFolders,
     bytes: u64,
     outcome: &mut Outcome,
 ) -> Result<()> {
     let account = running.stop()?;
-    let written = arm::written(stand.out());
+    let written = arm::written(folders.out());
     outcome.counts.insert("log_bytes".to_owned(), written);
     #[expect(clippy::cast_precision_loss, reason = "a quotient")]
     let each = written as f64 / bytes.max(1) as f64;
@@ -82,7 +82,7 @@ pub(super) fn end(
     note(&account, bytes, outcome);
     outcome.environment.insert("capture".to_owned(), account);
     if of.is_own() {
-        let differing = tree::differing(stand)?;
+        let differing = tree::differing(folders)?;
         #[expect(clippy::cast_precision_loss, reason = "a count of bytes")]
         let value = differing as f64;
         outcome.values.insert("bytes_differing".to_owned(), value);

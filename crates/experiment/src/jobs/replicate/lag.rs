@@ -5,37 +5,36 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::chain::Chain;
-use super::stated;
-use super::steady::{PLACES, Seen, Steady, quantile};
+use super::load::{self, Load};
+use super::steady::{Observations, PLACES, WriteLoad, quantile};
 use super::transport::Transport;
 use super::{ReplicateBench, cost, tree};
-use crate::jobs::Outcome;
-use crate::jobs::account::{CAPTURE, accountant, of_group, spent, watch};
-use crate::jobs::noise::Watch;
-use crate::plan::Load;
+use crate::account::{CAPTURE, accountant, of_group, spent, watch};
+use crate::noise::Watch;
+use crate::outcome::Outcome;
 
 pub(super) fn trial(bench: &ReplicateBench, arm: Transport, load: &Load) -> Result<Outcome> {
     let mut outcome = Outcome::default();
-    let number = |option| stated::count(load, option) as u64;
-    let steady = Steady {
+    let number = |option| load::count(load, option) as u64;
+    let steady = WriteLoad {
         size: load.payload.context("writes of a size")?.0,
-        files: number(stated::FILES).max(1),
-        rate: number(stated::RATE).max(1),
-        sync: number(stated::SYNC),
+        files: number(load::FILES).max(1),
+        rate: number(load::RATE).max(1),
+        sync: number(load::SYNC),
     };
     let lasts = u64::try_from(load.duration.0.as_micros())?;
     let writes = (lasts * steady.rate / 1_000_000).max(1);
-    let copies = stated::count(load, stated::COPIES).max(1);
+    let copies = load::count(load, load::COPIES).max(1);
     let idle = cost::before()?;
-    let stand = bench.place.stand()?;
-    let room = bench.place.room()?;
-    steady.fill(stand.tree())?;
-    let in_place = stated::in_place(load);
-    let chain = Chain::start(arm, stand.tree(), room.path(), copies, in_place)?;
+    let folders = bench.disk.folders()?;
+    let scratch = bench.disk.scratch()?;
+    steady.fill(folders.tree())?;
+    let in_place = load::in_place(load);
+    let chain = Chain::start(arm, folders.tree(), scratch.path(), copies, in_place)?;
     let pids = chain.pids();
 
     let machine = Watch::start(&bench.foreign, &pids)?;
-    let seen = steady.run(stand.tree(), &chain.trees, PLACES + 1, writes)?;
+    let seen = steady.run(folders.tree(), &chain.trees, PLACES + 1, writes)?;
     machine.end(&pids, &mut outcome)?;
     note(bench, &seen, &steady, &mut outcome);
 
@@ -44,7 +43,7 @@ pub(super) fn trial(bench: &ReplicateBench, arm: Transport, load: &Load) -> Resu
         accountant.choose(task, CAPTURE)?;
     }
     let first = PLACES + 1 + writes;
-    let work = || steady.run(stand.tree(), &chain.trees, first, writes);
+    let work = || steady.run(folders.tree(), &chain.trees, first, writes);
     let (usage, _) = watch(&accountant, work)?;
     outcome.cpu = usage.by_name();
     outcome.flags.extend(usage.violations());
@@ -56,7 +55,7 @@ pub(super) fn trial(bench: &ReplicateBench, arm: Transport, load: &Load) -> Resu
         outcome.values.insert(name.to_owned(), each);
     }
 
-    compare(stand.tree(), &chain, &mut outcome)?;
+    compare(folders.tree(), &chain, &mut outcome)?;
     let account = chain.stop()?;
     let said = |name: &str| account.capture[name].as_u64().unwrap_or(0);
     let written = (PLACES + 2 * writes) * steady.size as u64;
@@ -81,7 +80,7 @@ pub(super) fn trial(bench: &ReplicateBench, arm: Transport, load: &Load) -> Resu
 }
 
 /// How late copies were: all of them together, and the one that is latest.
-fn note(bench: &ReplicateBench, seen: &Seen, steady: &Steady, outcome: &mut Outcome) {
+fn note(bench: &ReplicateBench, seen: &Observations, steady: &WriteLoad, outcome: &mut Outcome) {
     let copies = seen.lags();
     let worst = copies.iter().map(|lags| quantile(lags, 0.5)).max();
     let mut all = copies.concat();
@@ -93,7 +92,7 @@ fn note(bench: &ReplicateBench, seen: &Seen, steady: &Steady, outcome: &mut Outc
     ] {
         outcome.values.insert(name.to_owned(), float(ns) / 1e6);
     }
-    let late = seen.late(1.0 - bench.beside.late_share());
+    let late = seen.late(1.0 - bench.monitor.late_share());
     let name = "lateness_outside_p99_us".to_owned();
     outcome.noise.insert(name, float(seen.late(0.99)) / 1e3);
     if late > (100_000_000 / steady.rate).max(20_000) {

@@ -6,11 +6,11 @@ mod chain;
 mod client;
 mod cost;
 mod lag;
-mod place;
+mod load;
+mod memory_disk;
 mod requests;
 mod server;
 mod service;
-mod stated;
 mod steady;
 mod transport;
 mod tree;
@@ -19,32 +19,26 @@ mod writes;
 
 use anyhow::{Context, Result};
 use datapath::Missing;
-use probes::foreign::Foreign;
+use probes::occupancy::OccupancyProbe;
 
 use self::arm::Arm;
-use self::place::Place;
-pub(crate) use self::stated::check_stated;
+use self::load::{Load, Measure, TrialSpec};
+use self::memory_disk::MemoryDisk;
 use self::transport::Transport;
 pub use self::writer::serve;
-use super::noise::Beside;
-use super::placed::{Inside, on_no_host};
-use super::program::program;
-use super::{Bench, Fit, Outcome, TrialSpec};
-use crate::idle::Awake;
-use crate::plan::{Load, Measure};
+use crate::bench::{JobBench, JobRequirements};
+use crate::idle::IdleGuard;
+use crate::noise::NoiseMonitor;
+use crate::outcome::Outcome;
+use crate::placement::{Placement, on_no_host};
+use crate::plan::Plan;
+use crate::program::program;
 
-/// Every arm there is.
-pub(crate) fn arms() -> Vec<&'static str> {
-    let arms = Arm::ALL.iter().map(|arm| arm.name());
-    arms.chain(Transport::ALL.iter().map(|arm| arm.name()))
-        .collect()
-}
-
-/// What of the replicate job this machine can run.
+/// What the arms and loads of replicate need of this machine.
 #[derive(Debug)]
-pub(crate) struct ReplicateFit;
+pub(crate) struct ReplicateRequirements;
 
-impl Fit for ReplicateFit {
+impl JobRequirements<Load> for ReplicateRequirements {
     fn check(&self, arm: &str) -> Result<(), Missing> {
         if !nix::unistd::geteuid().is_root() {
             let what = "a file system of its own needs root";
@@ -55,69 +49,92 @@ impl Fit for ReplicateFit {
         Arm::find(arm).map_or(Ok(()), Arm::check)
     }
 
-    fn check_load(&self, load: &Load) -> Result<(), Missing> {
-        if stated::Application::of(load).is_some() {
+    fn check_load(&self, load: &Load, _measure: Measure) -> Result<(), Missing> {
+        if load::Application::of(load).is_some() {
             server::check()?;
         }
-        match stated::by_curl(load) {
+        match load::by_curl(load) {
             true => program("curl", "apt-get install curl"),
             false => Ok(()),
         }
     }
 
-    fn applies(&self, arm: &str, load: &Load) -> Result<(), Missing> {
-        if stated::is_lag(load) == Transport::find(arm).is_some() {
+    fn applies(&self, arm: &str, load: &Load, _measure: Measure) -> Result<(), Missing> {
+        if load::is_lag(load) == Transport::find(arm).is_some() {
             return Ok(());
         }
         let remedy = "file, tcp and nats measure lag; all others measure writes and requests";
         Err(Missing::new(format!("{arm} is not measured so"), remedy))
     }
 
-    fn placed<'a>(&self, _arm: &'a str) -> Result<Option<&'a str>, Missing> {
+    fn datapath<'a>(&self, _arm: &'a str) -> Result<Option<&'a str>, Missing> {
         Err(on_no_host(
             "replicate follows a file system of this machine, and runs on no host of a test bed",
         ))
     }
 
-    fn applies_in(&self, arm: &str, _load: &Load, _inside: &Inside) -> Result<(), Missing> {
-        self.placed(arm).map(drop)
+    fn applies_in(
+        &self,
+        arm: &str,
+        _load: &Load,
+        _measure: Measure,
+        _placement: &Placement,
+    ) -> Result<(), Missing> {
+        self.datapath(arm).map(drop)
     }
 }
 
 /// Runs replicate trials.
 #[derive(Debug)]
-pub struct ReplicateBench {
-    beside: Beside,
-    foreign: Foreign,
-    place: Place,
+pub(crate) struct ReplicateBench {
+    monitor: NoiseMonitor,
+    foreign: OccupancyProbe,
+    disk: MemoryDisk,
 }
 
-impl ReplicateBench {
-    pub fn new() -> Result<Self> {
+impl JobBench for ReplicateBench {
+    const NAME: &'static str = "replicate";
+
+    type Load = Load;
+    type Requirements = ReplicateRequirements;
+
+    fn arms() -> Vec<&'static str> {
+        let arms = Arm::ALL.iter().map(|arm| arm.name());
+        arms.chain(Transport::ALL.iter().map(|arm| arm.name()))
+            .collect()
+    }
+
+    fn check(load: &Load, measure: Measure) -> Result<(), String> {
+        load::check(load, measure)
+    }
+
+    fn requirements(_plan: &Plan) -> Result<ReplicateRequirements> {
+        Ok(ReplicateRequirements)
+    }
+
+    fn new(_plan: &Plan) -> Result<Self> {
         Ok(Self {
-            beside: Beside::new()?,
-            foreign: Foreign::attach()?,
-            place: Place::new()?,
+            monitor: NoiseMonitor::new()?,
+            foreign: OccupancyProbe::attach()?,
+            disk: MemoryDisk::new()?,
         })
     }
-}
 
-impl Bench for ReplicateBench {
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-        self.beside.wait()?;
-        let awake = Awake::start(spec.idle)?;
+        self.monitor.wait()?;
+        let awake = IdleGuard::start(spec.idle)?;
         let unknown = || format!("no arm {}", spec.arm);
         let followed = || Arm::find(spec.arm).with_context(unknown);
         let mut outcome = match spec.measure {
             Measure::Writes => writes::trial(self, followed()?, spec.load)?,
             Measure::Requests => requests::trial(self, followed()?, spec.load)?,
-            _ => {
+            Measure::Lag => {
                 let arm = Transport::find(spec.arm).with_context(unknown)?;
                 lag::trial(self, arm, spec.load)?
             }
         };
         drop(awake);
-        self.beside.note(&self.foreign, &mut outcome)?;
+        self.monitor.note(&self.foreign, &mut outcome)?;
         Ok(outcome)
     }
 }

@@ -6,12 +6,12 @@ use anyhow::{Context, Result};
 
 use super::arm::Arm;
 use super::client::{Client, by_curl};
+use super::load::Application;
+use super::load::{self, Load};
 use super::server::Server;
-use super::stated::Application;
-use super::{ReplicateBench, cost, stated};
-use crate::jobs::Outcome;
-use crate::jobs::noise::Watch;
-use crate::plan::Load;
+use super::{ReplicateBench, cost};
+use crate::noise::Watch;
+use crate::outcome::Outcome;
 
 /// Requests before the measured ones: the interpreter has seen its code then.
 const WARM_UP: usize = 50;
@@ -19,17 +19,17 @@ const WARM_UP: usize = 50;
 pub(super) fn trial(bench: &ReplicateBench, arm: Arm, load: &Load) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     let application = Application::of(load).context("requests to an application")?;
-    let requests = stated::count(load, stated::REQUESTS);
+    let requests = load::count(load, load::REQUESTS);
     let row = load.payload.map_or(0, |payload| payload.0);
     let idle = cost::before()?;
-    let stand = bench.place.stand()?;
-    let running = arm.start(&stand)?;
-    let server = Server::start(arm, application, running.work(), stand.out())?;
+    let folders = bench.disk.folders()?;
+    let running = arm.start(&folders)?;
+    let server = Server::start(arm, application, running.work(), folders.out())?;
     let mut client = Client::connect(server.port, application, row)?;
     client.send(WARM_UP)?;
     let pids: Vec<u32> = server.pids().into_iter().chain(running.pid()).collect();
 
-    if stated::by_curl(load) {
+    if load::by_curl(load) {
         let took = by_curl(server.port, requests)?;
         outcome
             .values
@@ -40,7 +40,7 @@ pub(super) fn trial(bench: &ReplicateBench, arm: Arm, load: &Load) -> Result<Out
         watch.end(&pids, &mut outcome)?;
         note(&took, &mut outcome);
         let work = || client.send(requests).map(drop);
-        let spent = cost::of(work, stand.out(), &idle, &mut outcome)?;
+        let spent = cost::of(work, folders.out(), &idle, &mut outcome)?;
         #[expect(clippy::cast_precision_loss, reason = "a mean")]
         let each = spent / 1e3 / requests.max(1) as f64;
         outcome.values.insert("cpu_us_per_request".to_owned(), each);
@@ -50,7 +50,7 @@ pub(super) fn trial(bench: &ReplicateBench, arm: Arm, load: &Load) -> Result<Out
         .counts
         .insert("requests".to_owned(), requests as u64);
     let bytes = (requests * row) as u64;
-    cost::end(arm, running, &stand, bytes, &mut outcome)?;
+    cost::end(arm, running, &folders, bytes, &mut outcome)?;
     Ok(outcome)
 }
 

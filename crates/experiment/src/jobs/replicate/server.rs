@@ -10,7 +10,7 @@ use datapath::Missing;
 use testbed::Child;
 
 use super::arm::Arm;
-use super::stated::Application;
+use super::load::Application;
 
 const FILE: &str = include_str!("../../../../../experiments/applications/file.py");
 const KEEP_ALIVE: &str = include_str!("../../../../../experiments/applications/keep_alive.py");

@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use testbed::Child;
 
-/// How long it may take to start, and to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The time that a service has to start, and to end.
+const TIMEOUT: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
@@ -39,8 +39,8 @@ impl Service {
         Ok(service)
     }
 
-    /// Starts what tells nobody when it is ready.
-    pub(super) fn of_others(
+    /// Starts a program that does not notify of its readiness.
+    pub(super) fn start_other(
         mut command: Command,
         folder: PathBuf,
         ready: impl FnMut() -> bool,
@@ -60,8 +60,8 @@ impl Service {
         self.child.id()
     }
 
-    /// Of the last line that says it.
-    pub(super) fn said(&self, what: &str) -> Result<Value> {
+    /// The value of `what` in the last line that has one.
+    pub(super) fn last_value(&self, what: &str) -> Result<Value> {
         let said = fs::read_to_string(self.folder.join("said"))?;
         let lines = said.lines().rev();
         let mut objects = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -69,17 +69,17 @@ impl Service {
         found.with_context(|| format!("{:?} says nothing of {what}", self.folder))
     }
 
-    /// Ends it as a user would: its account.
+    /// Ends it as a user would, and returns its account.
     pub(super) fn stop(mut self) -> Result<Value> {
-        let status = self.child.stop(PATIENCE)?;
+        let status = self.child.stop(TIMEOUT)?;
         if !status.success() {
             bail!("{:?} ended with {status}: {}", self.folder, self.errors());
         }
-        self.said("ended")
+        self.last_value("ended")
     }
 
     fn wait(&mut self, mut ready: impl FnMut() -> bool) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !ready() {
             if self.child.try_wait()?.is_some() || Instant::now() > deadline {
                 bail!("{:?} did not start: {}", self.folder, self.errors());

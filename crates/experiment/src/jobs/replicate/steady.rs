@@ -15,14 +15,14 @@ use sys::sched::{exact_timers, sleep_until};
 pub(super) const PLACES: u64 = 1000;
 /// The last of the time before a write is spun away: sleeps end late.
 const SPIN_NS: u64 = 70_000;
-/// How often a copy is looked at. It takes some microseconds, so more copies are looked at less often.
-const LOOK: Duration = Duration::from_micros(100);
-/// What no copy has after so long, none ever has.
-const PATIENCE_NS: u64 = 60_000_000_000;
+/// The interval at which one copy is polled. A poll takes some microseconds, so several copies are polled less often.
+const POLL_INTERVAL: Duration = Duration::from_micros(100);
+/// A copy without a write after this time never gets it.
+const TIMEOUT_NS: u64 = 60_000_000_000;
 
-/// What is written. Numbers begin with 1.
+/// Writes at a constant rate. Their numbers begin with 1.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Steady {
+pub(super) struct WriteLoad {
     /// Bytes of a write.
     pub(super) size: usize,
     /// How many files the places are in.
@@ -34,7 +34,7 @@ pub(super) struct Steady {
 
 /// When things happened, in nanoseconds of the monotonic clock.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct Observations {
     /// When each write had returned, with the fsync that followed it.
     returned: Vec<u64>,
     /// For each copy, when it had each write and all before it.
@@ -43,7 +43,7 @@ pub(super) struct Seen {
     late: Vec<u64>,
 }
 
-impl Steady {
+impl WriteLoad {
     /// Writes to every place once, as fast as it goes.
     pub(super) fn fill(&self, tree: &Path) -> Result<()> {
         let files = self.open(tree)?;
@@ -57,7 +57,7 @@ impl Steady {
         copies: &[PathBuf],
         first: u64,
         count: u64,
-    ) -> Result<Seen> {
+    ) -> Result<Observations> {
         let returned: Vec<_> = (0..count).map(|_| AtomicU64::new(0)).collect();
         let failed = AtomicBool::new(false);
         let (late, copies) = thread::scope(|scope| {
@@ -73,7 +73,7 @@ impl Steady {
                 seen,
             )
         });
-        Ok(Seen {
+        Ok(Observations {
             late: late?,
             returned: returned.into_iter().map(AtomicU64::into_inner).collect(),
             copies: copies?,
@@ -116,7 +116,7 @@ impl Steady {
         exact_timers()?;
         let count = returned.len();
         let mut seen: Vec<Vec<u64>> = copies.iter().map(|_| Vec::with_capacity(count)).collect();
-        let pause = LOOK * u32::try_from(copies.len()).unwrap_or(1);
+        let pause = POLL_INTERVAL * u32::try_from(copies.len()).unwrap_or(1);
         let mut last = monotonic_ns();
         while seen.iter().any(|seen| seen.len() < count) {
             for (copy, seen) in copies.iter().zip(&mut seen) {
@@ -128,10 +128,10 @@ impl Steady {
             if failed.load(Ordering::Relaxed) {
                 break;
             }
-            if monotonic_ns() - last > PATIENCE_NS {
+            if monotonic_ns() - last > TIMEOUT_NS {
                 bail!(
                     "a copy lacks what was written {} s ago",
-                    PATIENCE_NS / 1_000_000_000
+                    TIMEOUT_NS / 1_000_000_000
                 );
             }
             thread::sleep(pause);
@@ -175,7 +175,7 @@ impl Steady {
     }
 }
 
-impl Seen {
+impl Observations {
     /// How long each write took from its return until a copy had it: a list for each copy, in
     /// nanoseconds, shortest first.
     pub(super) fn lags(&self) -> Vec<Vec<u64>> {
@@ -213,7 +213,7 @@ pub(super) fn quantile(sorted: &[u64], share: f64) -> u64 {
 mod tests {
     use super::*;
 
-    const STEADY: Steady = Steady {
+    const WRITE_LOAD: WriteLoad = WriteLoad {
         size: 16,
         files: 3,
         rate: 10_000,
@@ -223,13 +223,17 @@ mod tests {
     #[test]
     fn a_copy_has_what_was_written_to_it_and_nothing_else() {
         let tree = tempfile::tempdir().unwrap();
-        STEADY.fill(tree.path()).unwrap();
-        assert!(STEADY.has(tree.path(), 1).unwrap() && STEADY.has(tree.path(), PLACES).unwrap());
-        assert!(!STEADY.has(tree.path(), PLACES + 1).unwrap());
+        WRITE_LOAD.fill(tree.path()).unwrap();
+        assert!(
+            WRITE_LOAD.has(tree.path(), 1).unwrap() && WRITE_LOAD.has(tree.path(), PLACES).unwrap()
+        );
+        assert!(!WRITE_LOAD.has(tree.path(), PLACES + 1).unwrap());
         let copies = [tree.path().to_owned(), tree.path().to_owned()];
-        let seen = STEADY.run(tree.path(), &copies, PLACES + 1, 50).unwrap();
-        assert!(STEADY.has(tree.path(), PLACES + 50).unwrap());
-        assert!(!STEADY.has(tree.path(), PLACES + 51).unwrap());
+        let seen = WRITE_LOAD
+            .run(tree.path(), &copies, PLACES + 1, 50)
+            .unwrap();
+        assert!(WRITE_LOAD.has(tree.path(), PLACES + 50).unwrap());
+        assert!(!WRITE_LOAD.has(tree.path(), PLACES + 51).unwrap());
         let lags = seen.lags();
         assert_eq!(lags.iter().map(Vec::len).collect::<Vec<_>>(), [50, 50]);
     }

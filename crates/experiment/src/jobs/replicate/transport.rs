@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use datapath::Missing;
 
-use crate::jobs::program::program;
+use crate::program::program;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {

@@ -6,17 +6,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::place::{Stand, done};
-use crate::jobs::program::lowroad_command;
+use super::memory_disk::{TrialFolders, done};
+use crate::program::lowroad_command;
 
 /// Bytes in which the tree differs from what is restored of the log; a file that is missing on one
 /// side differs in all it has, and in one byte at least.
-pub(super) fn differing(stand: &Stand) -> Result<u64> {
-    let copy = stand.out().join("copy");
+pub(super) fn differing(folders: &TrialFolders) -> Result<u64> {
+    let copy = folders.out().join("copy");
     let mut restore = lowroad_command(&["replicate", "restore"]);
-    restore.arg(stand.out().join("log")).arg("--out").arg(&copy);
+    restore
+        .arg(folders.out().join("log"))
+        .arg("--out")
+        .arg(&copy);
     done(&mut restore)?;
-    between(stand.tree(), &copy)
+    between(folders.tree(), &copy)
 }
 
 /// Bytes in which two folders differ.

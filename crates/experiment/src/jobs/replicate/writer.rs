@@ -24,9 +24,9 @@ pub(super) struct Request {
     writes: u64,
 }
 
-/// How long writes took, in nanoseconds.
+/// Times of writes, in nanoseconds.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Written {
+pub(super) struct WriteTimes {
     /// From the first to the last, by their number.
     pub(super) mean: f64,
     pub(super) median: f64,
@@ -48,7 +48,7 @@ pub fn serve(input: impl BufRead, mut output: impl Write) -> Result<()> {
     Ok(())
 }
 
-fn write(request: &Request) -> Result<Written> {
+fn write(request: &Request) -> Result<WriteTimes> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(false);
     let file = file.open(&request.file)?;
@@ -68,7 +68,7 @@ fn write(request: &Request) -> Result<Written> {
     let at = |share: usize| took.get(took.len() * share / 100).copied();
     #[expect(clippy::cast_precision_loss, reason = "a mean")]
     let mean = (last - begun).as_nanos() as f64 / request.writes.max(1) as f64;
-    Ok(Written {
+    Ok(WriteTimes {
         mean,
         median: at(50).unwrap_or(0).into(),
         p95: at(95).unwrap_or(0).into(),
@@ -115,7 +115,7 @@ impl Writer {
         [self.child.id(), self.id]
     }
 
-    pub(super) fn write(&mut self, bytes: usize, writes: u64) -> Result<Written> {
+    pub(super) fn write(&mut self, bytes: usize, writes: u64) -> Result<WriteTimes> {
         let request = Request {
             file: self.file.clone(),
             bytes,
@@ -154,7 +154,7 @@ mod tests {
         let mut said = Vec::new();
         serve(asked.as_bytes(), &mut said).unwrap();
         let answer = String::from_utf8(said).unwrap();
-        let written: Written = serde_json::from_str(answer.lines().nth(1).unwrap()).unwrap();
+        let written: WriteTimes = serde_json::from_str(answer.lines().nth(1).unwrap()).unwrap();
         assert!(written.mean > 0.0 && written.median <= written.p95);
         let bytes = std::fs::read(file).unwrap();
         assert_eq!(bytes.len(), 16 * 1000);

@@ -3,11 +3,11 @@
 use anyhow::{Context, Result};
 
 use super::arm::Arm;
+use super::load::{self, Load};
 use super::writer::Writer;
-use super::{ReplicateBench, cost, stated};
-use crate::jobs::Outcome;
-use crate::jobs::noise::Watch;
-use crate::plan::Load;
+use super::{ReplicateBench, cost};
+use crate::noise::Watch;
+use crate::outcome::Outcome;
 
 /// Writes before the measured ones: the file has all its pages then.
 const WARM_UP: u64 = 2000;
@@ -15,13 +15,13 @@ const WARM_UP: u64 = 2000;
 pub(super) fn trial(bench: &ReplicateBench, arm: Arm, load: &Load) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     let size = load.payload.context("writes of a size")?.0;
-    let writes = stated::count(load, stated::WRITES) as u64;
+    let writes = load::count(load, load::WRITES) as u64;
     let idle = cost::before()?;
-    let stand = bench.place.stand()?;
-    let running = arm.start(&stand)?;
+    let folders = bench.disk.folders()?;
+    let running = arm.start(&folders)?;
     let own = std::fs::read_link("/proc/self/exe")?;
     let file = running.work().join("file");
-    let mut writer = Writer::start(arm.wrap(&own, stand.out()), file, stand.out())?;
+    let mut writer = Writer::start(arm.wrap(&own, folders.out()), file, folders.out())?;
     writer.write(size, WARM_UP)?;
     let pids: Vec<u32> = writer.pids().into_iter().chain(running.pid()).collect();
 
@@ -30,7 +30,7 @@ pub(super) fn trial(bench: &ReplicateBench, arm: Arm, load: &Load) -> Result<Out
     watch.end(&pids, &mut outcome)?;
 
     let work = || writer.write(size, writes).map(drop);
-    let spent = cost::of(work, stand.out(), &idle, &mut outcome)?;
+    let spent = cost::of(work, folders.out(), &idle, &mut outcome)?;
     drop(writer);
     #[expect(clippy::cast_precision_loss, reason = "a mean")]
     let each = spent / writes.max(1) as f64;
@@ -44,6 +44,6 @@ pub(super) fn trial(bench: &ReplicateBench, arm: Arm, load: &Load) -> Result<Out
     }
     outcome.counts.insert("writes".to_owned(), writes);
     let bytes = (WARM_UP + 2 * writes) * size as u64;
-    cost::end(arm, running, &stand, bytes, &mut outcome)?;
+    cost::end(arm, running, &folders, bytes, &mut outcome)?;
     Ok(outcome)
 }

@@ -4,17 +4,17 @@ use std::path::PathBuf;
 
 use datapath::Missing;
 
-use super::stated::Table;
+use super::tables::Table;
 
-/// What an engine looks up in.
+/// The kind of table that an engine looks up in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Looks {
+pub(super) enum TableKind {
     Ipv4,
     Ipv6,
     Rules,
 }
 
-/// Who runs an engine.
+/// The program that runs an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Program {
     /// This program, as another process.
@@ -32,14 +32,14 @@ pub(super) enum Program {
 pub(super) struct Arm {
     pub(super) name: &'static str,
     pub(super) program: Program,
-    pub(super) looks: &'static [Looks],
+    pub(super) tables: &'static [TableKind],
     /// Whether it can change while it looks up.
     pub(super) updates: bool,
 }
 
-const V4: &[Looks] = &[Looks::Ipv4];
-const V6: &[Looks] = &[Looks::Ipv6];
-const RULES: &[Looks] = &[Looks::Rules];
+const V4: &[TableKind] = &[TableKind::Ipv4];
+const V6: &[TableKind] = &[TableKind::Ipv6];
+const RULES: &[TableKind] = &[TableKind::Rules];
 const DPDK_LPM: Program = Program::Peer {
     name: "dpdk-lpm",
     dpdk: true,
@@ -67,39 +67,39 @@ pub(super) const LOWROAD: &str = "lowroad";
 /// The one list of engines.
 #[rustfmt::skip]
 const ARMS: &[Arm] = &[
-    Arm { name: LOWROAD, program: Program::Own, looks: &[Looks::Ipv4, Looks::Ipv6, Looks::Rules], updates: true },
-    Arm { name: "bytes-portable", program: Program::Own, looks: V4, updates: true },
-    Arm { name: "bytes-avx2", program: Program::Own, looks: V4, updates: true },
-    Arm { name: "bytes-avx512", program: Program::Own, looks: V4, updates: true },
-    Arm { name: "mixed-portable", program: Program::Own, looks: V4, updates: true },
-    Arm { name: "mixed-avx2", program: Program::Own, looks: V4, updates: true },
-    Arm { name: "words-portable", program: Program::Own, looks: V4, updates: true },
-    Arm { name: "words-avx2", program: Program::Own, looks: V4, updates: true },
-    Arm { name: "flat-portable", program: Program::Own, looks: V6, updates: true },
-    Arm { name: "flat-avx2", program: Program::Own, looks: V6, updates: true },
-    Arm { name: "flat-avx512", program: Program::Own, looks: V6, updates: true },
-    Arm { name: "paged-portable", program: Program::Own, looks: V6, updates: true },
-    Arm { name: "paged-avx2", program: Program::Own, looks: V6, updates: true },
-    Arm { name: "paged-avx512", program: Program::Own, looks: V6, updates: true },
-    Arm { name: "acl-portable", program: Program::Own, looks: RULES, updates: false },
-    Arm { name: "acl-avx2", program: Program::Own, looks: RULES, updates: false },
-    Arm { name: "acl-avx512", program: Program::Own, looks: RULES, updates: false },
-    Arm { name: "bpf-arrays", program: Program::Own, looks: V4, updates: false },
-    Arm { name: "bpf_lpm_trie", program: Program::Own, looks: V4, updates: false },
-    Arm { name: "rte_lpm", program: DPDK_LPM, looks: V4, updates: false },
-    Arm { name: "rte_lpm-x4", program: DPDK_LPM, looks: V4, updates: false },
-    Arm { name: "rte_fib", program: DPDK_VECTORS, looks: V4, updates: false },
-    Arm { name: "rte_fib-scalar", program: DPDK_LPM, looks: V4, updates: false },
-    Arm { name: "rte_fib-4b", program: DPDK_VECTORS, looks: V4, updates: false },
-    Arm { name: "rte_fib-4b-scalar", program: DPDK_LPM, looks: V4, updates: false },
-    Arm { name: "rte_fib6", program: DPDK_VECTORS, looks: V6, updates: false },
-    Arm { name: "rte_fib6-scalar", program: DPDK_LPM, looks: V6, updates: false },
-    Arm { name: "rte_acl", program: DPDK_ACL, looks: RULES, updates: false },
-    Arm { name: "rte_acl-avx2", program: DPDK_ACL, looks: RULES, updates: false },
-    Arm { name: "bart", program: BART, looks: V4, updates: false },
-    Arm { name: "bart-fast", program: BART, looks: V4, updates: false },
-    Arm { name: "bart6", program: BART, looks: V6, updates: false },
-    Arm { name: "bart6-fast", program: BART, looks: V6, updates: false },
+    Arm { name: LOWROAD, program: Program::Own, tables: &[TableKind::Ipv4, TableKind::Ipv6, TableKind::Rules], updates: true },
+    Arm { name: "bytes-portable", program: Program::Own, tables: V4, updates: true },
+    Arm { name: "bytes-avx2", program: Program::Own, tables: V4, updates: true },
+    Arm { name: "bytes-avx512", program: Program::Own, tables: V4, updates: true },
+    Arm { name: "mixed-portable", program: Program::Own, tables: V4, updates: true },
+    Arm { name: "mixed-avx2", program: Program::Own, tables: V4, updates: true },
+    Arm { name: "words-portable", program: Program::Own, tables: V4, updates: true },
+    Arm { name: "words-avx2", program: Program::Own, tables: V4, updates: true },
+    Arm { name: "flat-portable", program: Program::Own, tables: V6, updates: true },
+    Arm { name: "flat-avx2", program: Program::Own, tables: V6, updates: true },
+    Arm { name: "flat-avx512", program: Program::Own, tables: V6, updates: true },
+    Arm { name: "paged-portable", program: Program::Own, tables: V6, updates: true },
+    Arm { name: "paged-avx2", program: Program::Own, tables: V6, updates: true },
+    Arm { name: "paged-avx512", program: Program::Own, tables: V6, updates: true },
+    Arm { name: "acl-portable", program: Program::Own, tables: RULES, updates: false },
+    Arm { name: "acl-avx2", program: Program::Own, tables: RULES, updates: false },
+    Arm { name: "acl-avx512", program: Program::Own, tables: RULES, updates: false },
+    Arm { name: "bpf-arrays", program: Program::Own, tables: V4, updates: false },
+    Arm { name: "bpf_lpm_trie", program: Program::Own, tables: V4, updates: false },
+    Arm { name: "rte_lpm", program: DPDK_LPM, tables: V4, updates: false },
+    Arm { name: "rte_lpm-x4", program: DPDK_LPM, tables: V4, updates: false },
+    Arm { name: "rte_fib", program: DPDK_VECTORS, tables: V4, updates: false },
+    Arm { name: "rte_fib-scalar", program: DPDK_LPM, tables: V4, updates: false },
+    Arm { name: "rte_fib-4b", program: DPDK_VECTORS, tables: V4, updates: false },
+    Arm { name: "rte_fib-4b-scalar", program: DPDK_LPM, tables: V4, updates: false },
+    Arm { name: "rte_fib6", program: DPDK_VECTORS, tables: V6, updates: false },
+    Arm { name: "rte_fib6-scalar", program: DPDK_LPM, tables: V6, updates: false },
+    Arm { name: "rte_acl", program: DPDK_ACL, tables: RULES, updates: false },
+    Arm { name: "rte_acl-avx2", program: DPDK_ACL, tables: RULES, updates: false },
+    Arm { name: "bart", program: BART, tables: V4, updates: false },
+    Arm { name: "bart-fast", program: BART, tables: V4, updates: false },
+    Arm { name: "bart6", program: BART, tables: V6, updates: false },
+    Arm { name: "bart6-fast", program: BART, tables: V6, updates: false },
 ];
 
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
@@ -110,11 +110,11 @@ pub(super) fn find(name: &str) -> Option<&'static Arm> {
     ARMS.iter().find(|arm| arm.name == name)
 }
 
-pub(super) fn looks(table: &Table) -> Looks {
+pub(super) fn table_kind(table: &Table) -> TableKind {
     match table {
-        Table::Ipv4(_) => Looks::Ipv4,
-        Table::Ipv6(_) => Looks::Ipv6,
-        Table::Rules(_) => Looks::Rules,
+        Table::Ipv4(_) => TableKind::Ipv4,
+        Table::Ipv6(_) => TableKind::Ipv6,
+        Table::Rules(_) => TableKind::Rules,
     }
 }
 

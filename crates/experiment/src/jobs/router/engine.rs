@@ -14,15 +14,15 @@ use serde_json::Value;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub(super) enum Request {
-    /// Build a table, which replaces that of the last request: [`Loaded`].
+    /// Build a table, which replaces that of the last request: [`LoadAnswer`].
     Load { engine: String, table: PathBuf },
-    /// Look every key up once, compare, and time whole passes for `ms` or longer: [`Passed`].
+    /// Look every key up once, compare, and time whole passes for `ms` or longer: [`PassAnswer`].
     Pass {
         keys: PathBuf,
         answers: PathBuf,
         ms: f64,
     },
-    /// Change the table in one thread for `ms`, and look up in another: [`Updated`].
+    /// Change the table in one thread for `ms`, and look up in another: [`UpdateAnswer`].
     Update {
         /// Nothing for rules: of those, every tenth comes and goes.
         updates: Option<PathBuf>,
@@ -34,14 +34,14 @@ pub(super) enum Request {
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Loaded {
+pub(super) struct LoadAnswer {
     pub(super) build_s: f64,
     /// Of the lookup structure.
     pub(super) mib: f64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Passed {
+pub(super) struct PassAnswer {
     /// A lookup, in nanoseconds.
     pub(super) ns: f64,
     pub(super) lookups: u64,
@@ -55,7 +55,7 @@ pub(super) struct Passed {
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Updated {
+pub(super) struct UpdateAnswer {
     pub(super) updates: u64,
     pub(super) updates_per_s: f64,
     /// Of one update.

@@ -7,8 +7,9 @@ use anyhow::{Context, Result};
 
 use super::prefixes::{NEXT_HOPS, Prefixes};
 use super::rules::Rules;
-use super::stated::{Table, Traffic};
-use crate::plan::Load;
+use super::tables::{Table, Traffic};
+use crate::jobs::router::load::Load;
+use crate::load::JobLoad;
 
 /// One seed for all: arms and blocks differ in nothing else.
 const SEED: u64 = 42;
@@ -159,7 +160,7 @@ impl Files {
             Table::Ipv4(count) | Table::Ipv6(count) => {
                 let six = matches!(table, Table::Ipv6(_));
                 let hops = load.next_hops.unwrap_or(NEXT_HOPS);
-                let corpus = corpus.filter(|_| CORPUS_HAS.contains(count));
+                let corpus = corpus.filter(|_| CORPUS_TABLE_LENS.contains(count));
                 let corpus = corpus.map(|folder| folder.join("fib/prefixes.txt.gz"));
                 let (table, source) = match load.file.clone().or(corpus) {
                     Some(path) => (Prefixes::read(&path, six, *count, hops)?, name(&path)),
@@ -171,7 +172,7 @@ impl Files {
                 Ok((Content::Prefixes(table), source))
             }
             Table::Rules(list) => {
-                let corpus = corpus.filter(|_| IN_CORPUS.contains(&list.name.as_str()));
+                let corpus = corpus.filter(|_| CORPUS_LISTS.contains(&list.name.as_str()));
                 let (rules, source) = match (&load.file, corpus) {
                     (Some(path), _) => (Rules::read(path)?, name(path)),
                     (None, Some(corpus)) => {
@@ -188,8 +189,8 @@ impl Files {
 }
 
 /// The sizes of the corpus's two tables, and the names of its lists.
-const CORPUS_HAS: [usize; 2] = [901_899, 160_147];
-const IN_CORPUS: [&str; 3] = ["acl1", "fw1", "ipc1"];
+const CORPUS_TABLE_LENS: [usize; 2] = [901_899, 160_147];
+const CORPUS_LISTS: [&str; 3] = ["acl1", "fw1", "ipc1"];
 
 fn name(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str());

@@ -5,9 +5,9 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
-const RESERVED: &str = "/proc/sys/vm/nr_hugepages";
+const NR_HUGEPAGES_PATH: &str = "/proc/sys/vm/nr_hugepages";
 /// For the tables of all peers together.
-const WANTED: u64 = 1800;
+const TARGET_PAGES: u64 = 1800;
 /// Memory that is left to everything else, in MiB.
 const SPARE_MIB: u64 = 4096;
 
@@ -23,28 +23,28 @@ impl HugePages {
             return Ok(None);
         }
         let before = reserved()?;
-        let more = WANTED.saturating_sub(free("HugePages_Free:")?);
+        let more = TARGET_PAGES.saturating_sub(free("HugePages_Free:")?);
         let available_mib = free("MemAvailable:")? / 1024;
         if available_mib < 2 * more + SPARE_MIB {
             return Ok(None);
         }
         let guard = Self { before };
-        fs::write(RESERVED, (before + more).to_string()).context(RESERVED)?;
-        Ok((free("HugePages_Free:")? >= WANTED).then_some(guard))
+        fs::write(NR_HUGEPAGES_PATH, (before + more).to_string()).context(NR_HUGEPAGES_PATH)?;
+        Ok((free("HugePages_Free:")? >= TARGET_PAGES).then_some(guard))
     }
 }
 
 impl Drop for HugePages {
     fn drop(&mut self) {
-        if let Err(error) = fs::write(RESERVED, self.before.to_string()) {
-            tracing::warn!("{RESERVED} stays changed: {error}");
+        if let Err(error) = fs::write(NR_HUGEPAGES_PATH, self.before.to_string()) {
+            tracing::warn!("{NR_HUGEPAGES_PATH} stays changed: {error}");
         }
     }
 }
 
 fn reserved() -> Result<u64> {
-    let text = fs::read_to_string(RESERVED).context(RESERVED)?;
-    text.trim().parse().context(RESERVED)
+    let text = fs::read_to_string(NR_HUGEPAGES_PATH).context(NR_HUGEPAGES_PATH)?;
+    text.trim().parse().context(NR_HUGEPAGES_PATH)
 }
 
 /// A number of /proc/meminfo.

@@ -2,72 +2,57 @@
 //! stays for the experiment and makes a pass when it is asked to. Forwarding: see [`forwarding`].
 
 mod arms;
+mod check;
 mod engine;
 mod files;
 mod forwarding;
 mod huge_pages;
+mod load;
 mod prefixes;
-mod random;
+mod process;
 mod rules;
 mod serve;
-mod stated;
-mod story;
+mod tables;
 
 use std::collections::HashMap;
 
 use anyhow::{Context, Result};
 use datapath::Missing;
 use lpm::{Fib4, Simd};
-use probes::foreign::Foreign;
+use probes::occupancy::OccupancyProbe;
 use tempfile::TempDir;
 
-use self::arms::{Arm, LOWROAD, Looks, Program};
-use self::engine::{Engine, Loaded, Passed, Request, Updated};
+use self::arms::{Arm, LOWROAD, Program, TableKind};
+use self::engine::{Engine, LoadAnswer, PassAnswer, Request, UpdateAnswer};
 use self::files::{Files, table_key};
 use self::forwarding::Networks;
 use self::huge_pages::HugePages;
+use self::load::{Load, Measure, OFFERED_OPTION, TrialSpec};
+use self::process::Process;
 pub use self::serve::serve;
-pub use self::stated::{RuleList, Table, Traffic};
-pub(crate) use self::stated::{check_stated, label};
-use self::story::Story;
-use super::noise::{Beside, Watch};
-use super::placed::{Inside, on_no_host};
-use super::{Bench, Fit, Outcome, TrialSpec};
-use crate::idle::Awake;
-use crate::plan::{Load, Measure, Plan};
+use self::tables::{Table, Traffic};
+use crate::bench::{JobBench, JobRequirements};
+use crate::idle::IdleGuard;
+use crate::noise::{NoiseMonitor, Watch};
+use crate::outcome::Outcome;
+use crate::placement::{Placement, on_no_host};
+use crate::plan::Plan;
 
-/// Every arm there is.
-pub(crate) fn arms() -> Vec<&'static str> {
-    let others = forwarding::ARMS.into_iter().chain(story::ARMS);
-    arms::names().chain(others).collect()
-}
-
-/// What of the router job this machine can run.
+/// What the arms and loads of the router need of this machine.
 #[derive(Debug)]
-pub(crate) struct RouterFit {
-    /// What is measured where a load does not say.
-    measure: Measure,
-}
+pub(crate) struct RouterRequirements;
 
-impl RouterFit {
-    pub(crate) fn new(plan: &Plan) -> Self {
-        Self {
-            measure: plan.measure,
-        }
-    }
-}
-
-impl Fit for RouterFit {
+impl JobRequirements<Load> for RouterRequirements {
     fn check(&self, arm: &str) -> Result<(), Missing> {
         match arms::find(arm) {
             Some(arm) => arm.check(),
-            None if story::ARMS.contains(&arm) => story::check(arm),
+            None if process::ARMS.contains(&arm) => process::check(arm),
             None => forwarding::check(arm),
         }
     }
 
-    fn check_load(&self, load: &Load) -> Result<(), Missing> {
-        if load.measure.unwrap_or(self.measure) == Measure::Forward {
+    fn check_load(&self, load: &Load, measure: Measure) -> Result<(), Missing> {
+        if measure == Measure::Forward {
             forwarding::check_load(load)?;
         }
         let Some(path) = &load.file else {
@@ -81,10 +66,9 @@ impl Fit for RouterFit {
         })
     }
 
-    fn applies(&self, arm: &str, load: &Load) -> Result<(), Missing> {
-        let measure = load.measure.unwrap_or(self.measure);
+    fn applies(&self, arm: &str, load: &Load, measure: Measure) -> Result<(), Missing> {
         let forwards = forwarding::ARMS.contains(&arm);
-        match (measure == Measure::Process, story::ARMS.contains(&arm)) {
+        match (measure == Measure::Process, process::ARMS.contains(&arm)) {
             (true, true) => return Ok(()),
             (true, false) => return Err(Missing::new("it is not of process", "cpu is")),
             (false, true) => return Err(Missing::new("it processes", "say measure = \"process\"")),
@@ -99,7 +83,7 @@ impl Fit for RouterFit {
         let (Some(arm), Some(table)) = (arms::find(arm), &load.table) else {
             return Ok(());
         };
-        if !arm.looks.contains(&arms::looks(table)) {
+        if !arm.tables.contains(&arms::table_kind(table)) {
             return Err(Missing::new(
                 "it has no tables of this kind",
                 "its own loads have",
@@ -121,66 +105,48 @@ impl Fit for RouterFit {
         Ok(())
     }
 
-    fn placed<'a>(&self, arm: &'a str) -> Result<Option<&'a str>, Missing> {
+    fn datapath<'a>(&self, arm: &'a str) -> Result<Option<&'a str>, Missing> {
         match forwarding::ARMS.contains(&arm) {
             true => Ok(forwarding::datapath(arm)),
             false => Err(on_no_host("engines look up in processes of no host")),
         }
     }
 
-    fn applies_in(&self, arm: &str, load: &Load, inside: &Inside) -> Result<(), Missing> {
-        forwarding::applies_in(arm, load, inside.guest)
+    fn applies_in(
+        &self,
+        arm: &str,
+        load: &Load,
+        _measure: Measure,
+        placement: &Placement,
+    ) -> Result<(), Missing> {
+        forwarding::applies_in(arm, load, placement.guest)
     }
 }
 
 /// Runs router trials.
 #[derive(Debug)]
-pub struct RouterBench {
-    beside: Beside,
-    foreign: Foreign,
+pub(crate) struct RouterBench {
+    monitor: NoiseMonitor,
+    foreign: OccupancyProbe,
     /// Where engines look up; this process waits on another meanwhile.
     cpu: usize,
     files: Files,
     networks: Networks,
-    story: Story,
+    process: Process,
     /// By arm and table.
-    engines: HashMap<(&'static str, String), Ready>,
+    engines: HashMap<(&'static str, String), TableEngine>,
     huge_pages: Option<HugePages>,
     folder: TempDir,
 }
 
 /// An engine with its table.
 #[derive(Debug)]
-struct Ready {
+struct TableEngine {
     engine: Engine,
-    loaded: Loaded,
+    loaded: LoadAnswer,
 }
 
 impl RouterBench {
-    pub fn new(plan: &Plan) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let dpdk = |arm: &String| {
-            let program = arms::find(arm).map(|arm| arm.program);
-            matches!(program, Some(Program::Peer { dpdk: true, .. }))
-        };
-        let huge_pages = if plan.arms.iter().any(dpdk) {
-            HugePages::reserve()?
-        } else {
-            None
-        };
-        Ok(Self {
-            beside: Beside::new()?,
-            foreign: Foreign::attach()?,
-            cpu: crate::cpus::ends()?[1],
-            files: Files::new(folder.path()),
-            networks: Networks::default(),
-            story: Story::new(folder.path()),
-            engines: HashMap::new(),
-            huge_pages,
-            folder,
-        })
-    }
-
     fn start(&self, arm: &Arm, cpus: &str) -> Result<Engine> {
         let errors = self.folder.path().join(format!("{}.stderr", arm.name));
         match arm.program {
@@ -199,18 +165,18 @@ impl RouterBench {
     }
 
     /// A new process with the load's table.
-    fn build(&mut self, arm: &Arm, load: &Load, cpus: &str) -> Result<Ready> {
+    fn build(&mut self, arm: &Arm, load: &Load, cpus: &str) -> Result<TableEngine> {
         let table = self.files.table(load)?.path;
         let mut engine = self.start(arm, cpus)?;
         let loaded = engine.ask(&Request::Load {
             engine: name_of(arm, load)?,
             table,
         })?;
-        Ok(Ready { engine, loaded })
+        Ok(TableEngine { engine, loaded })
     }
 
     /// The arm's process, which has the load's table.
-    fn ready(&mut self, arm: &Arm, load: &Load) -> Result<&mut Ready> {
+    fn ready(&mut self, arm: &Arm, load: &Load) -> Result<&mut TableEngine> {
         let key = (arm.name, table_key(load));
         if !self.engines.contains_key(&key) {
             let ready = self.build(arm, load, &self.cpu.to_string())?;
@@ -232,7 +198,7 @@ impl RouterBench {
         let watch = Watch::start(&self.foreign, &[own])?;
         let key = (arm.name, table_key(load));
         let ready = self.engines.get_mut(&key).context("it was just started")?;
-        let passed: Passed = ready.engine.ask(&request)?;
+        let passed: PassAnswer = ready.engine.ask(&request)?;
         let loaded = ready.loaded;
         outcome
             .environment
@@ -272,7 +238,7 @@ impl RouterBench {
             Some(Table::Rules(_)) => Traffic::Rules,
             _ => Traffic::PerPrefix,
         };
-        let offered = load.options.get(stated::OFFERED);
+        let offered = load.options.get(OFFERED_OPTION);
         let offered = offered.and_then(toml::Value::as_integer).unwrap_or(0);
         let request = Request::Update {
             updates: self.files.updates(load)?,
@@ -285,7 +251,7 @@ impl RouterBench {
         let mut ready = self.build(arm, load, &everywhere)?;
         let own = ready.engine.id();
         let watch = Watch::start(&self.foreign, &[own])?;
-        let updated: Updated = ready.engine.ask(&request)?;
+        let updated: UpdateAnswer = ready.engine.ask(&request)?;
         watch.end(&[own], outcome)?;
         for (name, value) in [
             ("updates_per_s", updated.updates_per_s),
@@ -301,62 +267,8 @@ impl RouterBench {
         Ok(())
     }
 
-    fn process(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-        let mut outcome = Outcome::default();
-        let table = self.files.table(spec.load)?;
-        let source = table.source.into();
-        outcome.environment.insert("table".to_owned(), source);
-        self.story.prepare(spec.load, &mut self.files)?;
-        self.beside.wait()?;
-        let awake = Awake::start(spec.idle)?;
-        let (files, foreign) = (&mut self.files, &self.foreign);
-        self.story.trial(spec, files, foreign, &mut outcome)?;
-        drop(awake);
-        self.beside.note(&self.foreign, &mut outcome)?;
-        Ok(outcome)
-    }
-
-    fn forward(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-        let mut outcome = Outcome::default();
-        let table = self.files.table(spec.load)?;
-        let source = table.source.into();
-        outcome.environment.insert("table".to_owned(), source);
-        let cpu = self.cpu;
-        self.networks.prepare(spec, &mut self.files, cpu)?;
-        self.beside.wait()?;
-        let awake = Awake::start(spec.idle)?;
-        let (files, foreign) = (&mut self.files, &self.foreign);
-        self.networks
-            .trial(spec, files, cpu, foreign, &mut outcome)?;
-        drop(awake);
-        self.beside.note(&self.foreign, &mut outcome)?;
-        Ok(outcome)
-    }
-}
-
-/// What a process calls the arm's engine: `lowroad` stands for another under each kind of table.
-fn name_of(arm: &Arm, load: &Load) -> Result<String> {
-    if arm.name != LOWROAD {
-        return Ok(arm.name.to_owned());
-    }
-    let table = load.table.as_ref().context("a load without a table")?;
-    let many = load.next_hops.is_some_and(|hops| hops > 254);
-    let (layout, simd) = match arms::looks(table) {
-        Looks::Ipv4 if many => ("words", Fib4::usual_simd()),
-        Looks::Ipv4 => ("bytes", Fib4::usual_simd()),
-        Looks::Ipv6 => ("flat", Simd::widest()),
-        Looks::Rules => ("acl", Simd::widest()),
-    };
-    Ok(format!("{layout}-{}", simd.name()))
-}
-
-impl Bench for RouterBench {
-    fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-        match spec.measure {
-            Measure::Forward => return self.forward(spec),
-            Measure::Process => return self.process(spec),
-            _ => {}
-        }
+    /// A trial of an engine.
+    fn engine(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
         let arm = arms::find(spec.arm).with_context(|| format!("no engine {}", spec.arm))?;
         let mut outcome = Outcome::default();
         let table = self.files.table(spec.load)?;
@@ -372,15 +284,115 @@ impl Bench for RouterBench {
             self.files
                 .keys(spec.load, spec.load.traffic.unwrap_or(Traffic::Rules))?;
         }
-        self.beside.wait()?;
-        let awake = Awake::start(spec.idle)?;
+        self.monitor.wait()?;
+        let awake = IdleGuard::start(spec.idle)?;
         match spec.measure {
             Measure::Build => self.measure_build(arm, spec.load, &mut outcome)?,
             Measure::Updates => self.updates(arm, spec.load, &mut outcome)?,
             _ => self.lookup(arm, spec.load, &mut outcome)?,
         }
         drop(awake);
-        self.beside.note(&self.foreign, &mut outcome)?;
+        self.monitor.note(&self.foreign, &mut outcome)?;
         Ok(outcome)
+    }
+
+    fn process(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let table = self.files.table(spec.load)?;
+        let source = table.source.into();
+        outcome.environment.insert("table".to_owned(), source);
+        self.process.prepare(spec.load, &mut self.files)?;
+        self.monitor.wait()?;
+        let awake = IdleGuard::start(spec.idle)?;
+        let (files, foreign) = (&mut self.files, &self.foreign);
+        self.process.trial(spec, files, foreign, &mut outcome)?;
+        drop(awake);
+        self.monitor.note(&self.foreign, &mut outcome)?;
+        Ok(outcome)
+    }
+
+    fn forward(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let table = self.files.table(spec.load)?;
+        let source = table.source.into();
+        outcome.environment.insert("table".to_owned(), source);
+        let cpu = self.cpu;
+        self.networks.prepare(spec, &mut self.files, cpu)?;
+        self.monitor.wait()?;
+        let awake = IdleGuard::start(spec.idle)?;
+        let (files, foreign) = (&mut self.files, &self.foreign);
+        self.networks
+            .trial(spec, files, cpu, foreign, &mut outcome)?;
+        drop(awake);
+        self.monitor.note(&self.foreign, &mut outcome)?;
+        Ok(outcome)
+    }
+}
+
+/// What a process calls the arm's engine: `lowroad` stands for another under each kind of table.
+fn name_of(arm: &Arm, load: &Load) -> Result<String> {
+    if arm.name != LOWROAD {
+        return Ok(arm.name.to_owned());
+    }
+    let table = load.table.as_ref().context("a load without a table")?;
+    let many = load.next_hops.is_some_and(|hops| hops > 254);
+    let (layout, simd) = match arms::table_kind(table) {
+        TableKind::Ipv4 if many => ("words", Fib4::usual_simd()),
+        TableKind::Ipv4 => ("bytes", Fib4::usual_simd()),
+        TableKind::Ipv6 => ("flat", Simd::widest()),
+        TableKind::Rules => ("acl", Simd::widest()),
+    };
+    Ok(format!("{layout}-{}", simd.name()))
+}
+
+impl JobBench for RouterBench {
+    const NAME: &'static str = "router";
+
+    type Load = Load;
+    type Requirements = RouterRequirements;
+
+    fn arms() -> Vec<&'static str> {
+        let others = forwarding::ARMS.into_iter().chain(process::ARMS);
+        arms::names().chain(others).collect()
+    }
+
+    fn check(load: &Load, measure: Measure) -> Result<(), String> {
+        check::check(load, measure)
+    }
+
+    fn requirements(_plan: &Plan) -> Result<RouterRequirements> {
+        Ok(RouterRequirements)
+    }
+
+    fn new(plan: &Plan) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let dpdk = |arm: &String| {
+            let program = arms::find(arm).map(|arm| arm.program);
+            matches!(program, Some(Program::Peer { dpdk: true, .. }))
+        };
+        let huge_pages = if plan.arms.iter().any(dpdk) {
+            HugePages::reserve()?
+        } else {
+            None
+        };
+        Ok(Self {
+            monitor: NoiseMonitor::new()?,
+            foreign: OccupancyProbe::attach()?,
+            cpu: crate::cpus::ends()?[1],
+            files: Files::new(folder.path()),
+            networks: Networks::default(),
+            process: Process::new(folder.path()),
+            engines: HashMap::new(),
+            huge_pages,
+            folder,
+        })
+    }
+
+    fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
+        match spec.measure {
+            Measure::Forward => self.forward(spec),
+            Measure::Process => self.process(spec),
+            Measure::Lookup | Measure::Updates | Measure::Build => self.engine(spec),
+        }
     }
 }

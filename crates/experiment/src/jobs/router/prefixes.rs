@@ -8,9 +8,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use lpm::{Address, Rib};
 use router::routes::{self, Options};
+use splitmix::SplitMix64;
 
-use super::random::{Random, below, unit};
-use super::stated::Traffic;
+use super::tables::Traffic;
 use crate::BadInput;
 
 /// Next hops of tables that have none, where the load does not say.
@@ -65,12 +65,12 @@ impl Prefixes {
     /// Prefixes with the lengths of the Internet's tables, and nothing else of them: addresses are
     /// random, so fewer lie in others.
     pub(super) fn generated(six: bool, count: usize, hops: u16, seed: u64) -> Self {
-        let mut random = Random::new(seed);
+        let mut random = SplitMix64::new(seed);
         let (bits, lengths) = if six { (128, LENGTHS6) } else { (32, LENGTHS4) };
         let total: u64 = lengths.iter().map(|(_, weight)| weight).sum();
         let mut taken = BTreeSet::new();
         while taken.len() < count {
-            let mut draw = random.next() % total;
+            let mut draw = random.next_u64() % total;
             let drawn = lengths.iter().find(|(_, weight)| {
                 let found = draw < *weight;
                 draw = draw.saturating_sub(*weight);
@@ -79,16 +79,16 @@ impl Prefixes {
             let len = drawn.map_or(24, |(len, _)| *len);
             // 2000::/3, and IPv4 below multicast.
             let address = if six {
-                1 << 125 | random.address() >> 3
+                1 << 125 | random.next_u128() >> 3
             } else {
-                (random.address() >> 96) % (0xe0 << 24)
+                (random.next_u128() >> 96) % (0xe0 << 24)
             };
             taken.insert((address & mask(bits, len), len));
         }
         let route = |(first, len)| Route {
             first,
             len,
-            hop: u16::try_from(random.next() % u64::from(hops)).unwrap_or(0) + 1,
+            hop: u16::try_from(random.next_u64() % u64::from(hops)).unwrap_or(0) + 1,
         };
         Self::new(bits, taken.into_iter().map(route).collect())
     }
@@ -168,7 +168,7 @@ impl Prefixes {
     }
 
     pub(super) fn keys(&self, traffic: Traffic, count: usize, seed: u64) -> Result<Vec<u128>> {
-        let mut random = Random::new(seed);
+        let mut random = SplitMix64::new(seed);
         let all: Vec<Route> = match traffic {
             Traffic::In32 => self
                 .routes
@@ -189,12 +189,12 @@ impl Prefixes {
             }
             Traffic::Zipf => self.zipf(all, count, &mut random),
             Traffic::Uniform => {
-                let any = std::iter::repeat_with(|| random.address() >> spare);
+                let any = std::iter::repeat_with(|| random.next_u128() >> spare);
                 self.routed(any, count)
             }
             _ => (0..count)
                 .map(|_| {
-                    let route = all[below(&mut random, all.len())];
+                    let route = all[random.index(all.len())];
                     self.inside(route, &mut random)
                 })
                 .collect(),
@@ -208,7 +208,7 @@ impl Prefixes {
     }
 
     /// A random address of a prefix that is drawn in proportion to 1/rank, ranks being random.
-    fn zipf(&self, mut ranked: Vec<Route>, count: usize, random: &mut Random) -> Vec<u128> {
+    fn zipf(&self, mut ranked: Vec<Route>, count: usize, random: &mut SplitMix64) -> Vec<u128> {
         random.shuffle(&mut ranked);
         let mut sum = 0.0;
         let share = (1..=ranked.len()).map(|rank| {
@@ -218,43 +218,44 @@ impl Prefixes {
         let cumulative: Vec<f64> = share.collect();
         (0..count)
             .map(|_| {
-                let draw = unit(random) * sum;
+                let draw = random.unit() * sum;
                 let rank = cumulative.partition_point(|&upto| upto <= draw);
                 self.inside(ranked[rank.min(ranked.len() - 1)], random)
             })
             .collect()
     }
 
-    fn inside(&self, route: Route, random: &mut Random) -> u128 {
-        let host = (random.address() >> (128 - u32::from(self.bits))) & !mask(self.bits, route.len);
+    fn inside(&self, route: Route, random: &mut SplitMix64) -> u128 {
+        let host =
+            (random.next_u128() >> (128 - u32::from(self.bits))) & !mask(self.bits, route.len);
         route.first | host
     }
 
     /// What a full table sees: mostly a known prefix with another next hop, one in ten a
     /// withdrawal, as many announced again; few prefixes have most of it.
     pub(super) fn churn(&self, hops: u16, count: usize, seed: u64) -> Vec<Update> {
-        let mut random = Random::new(seed);
+        let mut random = SplitMix64::new(seed);
         let mut ranked = self.routes.clone();
         random.shuffle(&mut ranked);
         let (mut away, mut gone) = (Vec::new(), vec![false; ranked.len()]);
         let mut updates = Vec::with_capacity(count);
         while updates.len() < count {
-            let draw = unit(&mut random);
-            let hop = u16::try_from(random.next() % u64::from(hops)).unwrap_or(0) + 1;
+            let draw = random.unit();
+            let hop = u16::try_from(random.next_u64() % u64::from(hops)).unwrap_or(0) + 1;
             // Rank r with probability about 1/r: uniform in the logarithm.
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
                 reason = "a place in the list"
             )]
-            let rank = (ranked.len() as f64).powf(unit(&mut random)) as usize;
+            let rank = (ranked.len() as f64).powf(random.unit()) as usize;
             let rank = rank.min(ranked.len() - 1);
             let (at, hop) = if draw < 0.1 && !gone[rank] {
                 away.push(rank);
                 gone[rank] = true;
                 (rank, lpm::NO_ROUTE)
             } else if draw < 0.2 && !away.is_empty() {
-                let back = away.swap_remove(below(&mut random, away.len()));
+                let back = away.swap_remove(random.index(away.len()));
                 gone[back] = false;
                 (back, hop)
             } else if !gone[rank] {

@@ -9,9 +9,9 @@ use std::process::Command;
 
 use acl::{Key4, Rule4, classbench, generate};
 use anyhow::{Context, Result, bail};
+use splitmix::SplitMix64;
 
-use super::random::Random;
-use super::stated::{RuleList, Traffic};
+use super::tables::{RuleList, Traffic};
 use crate::BadInput;
 
 /// Comparisons of a key and a rule that finding the right answers may take: they are found one by
@@ -73,7 +73,7 @@ impl Rules {
                 // In a random order, so that keys of one rule do not follow each other.
                 Some(trace) => {
                     let mut keys = trace.clone();
-                    Random::new(seed).shuffle(&mut keys);
+                    SplitMix64::new(seed).shuffle(&mut keys);
                     keys
                 }
                 None => generate::keys_within(&self.rules, count, seed),

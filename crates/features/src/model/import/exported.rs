@@ -4,8 +4,14 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::Importer;
 use crate::model::Error;
 use crate::model::forest::{Compare, Forest, Link, Missing, Node, Split, Tree};
+
+pub(super) const IMPORTER: Importer = Importer {
+    saved_by: "scikit-learn's by lowroad_trees.py",
+    read: |content| content.object_with("format").map(read),
+};
 
 const FORMAT: &str = "lowroad-trees-1";
 
@@ -55,8 +61,8 @@ struct FileTree {
     value: Vec<Vec<String>>,
 }
 
-pub(super) fn read(json: Value) -> Result<Forest, Error> {
-    let file: File = serde_json::from_value(json)
+fn read(json: &Value) -> Result<Forest, Error> {
+    let file = File::deserialize(json)
         .map_err(|error| Error::model(&format!("is no export that can be read: {error}")))?;
     if file.format != FORMAT {
         let what = format!("is of format {}; {FORMAT} is read", file.format);

@@ -2,13 +2,26 @@
 
 use std::collections::HashMap;
 
+use super::{Content, Importer};
 use crate::model::Error;
 use crate::model::forest::{Compare, Forest, Link, Missing, Node, Split, Tree, outputs_of};
+
+pub(super) const IMPORTER: Importer = Importer {
+    saved_by: "LightGBM's save_model(\"x.txt\")",
+    read: |content| match content {
+        Content::Text(text) => text.starts_with("tree").then(|| read(text)),
+        Content::Json(_) => content.object_with("tree_info").map(|_| Err(dump())),
+    },
+};
+
+fn dump() -> Error {
+    Error::model("is what LightGBM dumps; give what Booster.save_model(\"model.txt\") writes")
+}
 
 /// Lines up to an empty one.
 type Section<'a> = HashMap<&'a str, &'a str>;
 
-pub(super) fn read(text: &str) -> Result<Forest, Error> {
+fn read(text: &str) -> Result<Forest, Error> {
     let text = text.split("\nend of trees").next().unwrap_or(text);
     let mut sections = text.split("\nTree=");
     let header = section(sections.next().unwrap_or(""));

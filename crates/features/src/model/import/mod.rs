@@ -9,22 +9,40 @@ use serde_json::Value;
 use super::Error;
 use super::forest::Forest;
 
+/// Every format; the first that content has is taken.
+const IMPORTERS: [Importer; 3] = [exported::IMPORTER, xgboost::IMPORTER, lightgbm::IMPORTER];
+
+/// Reads one format.
+struct Importer {
+    /// The program that trains, and how it saves the format.
+    saved_by: &'static str,
+    /// The forest; none where the content has another format.
+    read: fn(&Content<'_>) -> Option<Result<Forest, Error>>,
+}
+
+/// A file that is still to be understood.
+enum Content<'a> {
+    Json(Value),
+    Text(&'a str),
+}
+
+impl Content<'_> {
+    /// The content, where it is an object of JSON with this member.
+    fn object_with(&self, member: &str) -> Option<&Value> {
+        match self {
+            Self::Json(json) => json.get(member).map(|_| json),
+            Self::Text(_) => None,
+        }
+    }
+}
+
 /// The forest in a file's bytes, whichever of the formats it has.
 pub fn read(bytes: &[u8]) -> Result<Forest, Error> {
-    let text = std::str::from_utf8(bytes).map_err(|_| {
-        Error::model(
-            "is no text: save XGBoost's model as .json, and scikit-learn's by lowroad_trees.py",
-        )
-    })?;
-    let forest = if text.trim_start().starts_with('{') {
-        let json: Value = serde_json::from_str(text)
-            .map_err(|error| Error::model(&format!("is no JSON that can be read: {error}")))?;
-        read_json(json)?
-    } else if text.starts_with("tree") {
-        lightgbm::read(text)?
-    } else {
-        return Err(unknown());
-    };
+    let content = content(bytes)?;
+    let read = IMPORTERS
+        .iter()
+        .find_map(|importer| (importer.read)(&content));
+    let forest = read.unwrap_or_else(|| Err(unknown()))?;
     forest.check().map_err(|why| Error::model(&why))?;
     if forest.trees.is_empty() {
         return Err(Error::model("has no trees"));
@@ -32,23 +50,21 @@ pub fn read(bytes: &[u8]) -> Result<Forest, Error> {
     Ok(forest)
 }
 
-fn read_json(json: Value) -> Result<Forest, Error> {
-    if json.get("format").is_some() {
-        return exported::read(json);
+fn content(bytes: &[u8]) -> Result<Content<'_>, Error> {
+    let text = std::str::from_utf8(bytes).map_err(|_| {
+        Error::model(
+            "is no text: save XGBoost's model as .json, and scikit-learn's by lowroad_trees.py",
+        )
+    })?;
+    if !text.trim_start().starts_with('{') {
+        return Ok(Content::Text(text));
     }
-    if json.get("learner").is_some() {
-        return xgboost::read(json);
-    }
-    if json.get("tree_info").is_some() {
-        return Err(Error::model(
-            "is what LightGBM dumps; give what Booster.save_model(\"model.txt\") writes",
-        ));
-    }
-    Err(unknown())
+    let json = serde_json::from_str(text)
+        .map_err(|error| Error::model(&format!("is no JSON that can be read: {error}")))?;
+    Ok(Content::Json(json))
 }
 
 fn unknown() -> Error {
-    Error::model(
-        "is no model of trees that is known: scikit-learn's by lowroad_trees.py, XGBoost's save_model(\"x.json\"), LightGBM's save_model(\"x.txt\")",
-    )
+    let known = IMPORTERS.map(|importer| importer.saved_by).join(", ");
+    Error::model(&format!("is no model of trees that is known: {known}"))
 }

@@ -3,8 +3,14 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::Importer;
 use crate::model::Error;
 use crate::model::forest::{Compare, Forest, Link, Missing, Node, Split, Tree, outputs_of};
+
+pub(super) const IMPORTER: Importer = Importer {
+    saved_by: "XGBoost's save_model(\"x.json\")",
+    read: |content| content.object_with("learner").map(read),
+};
 
 #[derive(Deserialize)]
 struct File {
@@ -78,7 +84,7 @@ struct TreeParameters {
     size_leaf_vector: Option<String>,
 }
 
-pub(super) fn read(json: Value) -> Result<Forest, Error> {
+fn read(json: &Value) -> Result<Forest, Error> {
     let File { learner } = parse(json)?;
     if learner.gradient_booster.name != "gbtree" {
         let name = &learner.gradient_booster.name;
@@ -86,7 +92,7 @@ pub(super) fn read(json: Value) -> Result<Forest, Error> {
         return Err(Error::model(&what));
     }
     let model = learner.gradient_booster.model.as_ref();
-    let file: Trees = parse(model.cloned().unwrap_or(Value::Null))?;
+    let file: Trees = parse(model.unwrap_or(&Value::Null))?;
     let classes = match count(&learner.learner_model_param.num_class)? {
         0 | 1 => 2,
         many => many,
@@ -210,8 +216,8 @@ impl FileTree {
     }
 }
 
-fn parse<T: serde::de::DeserializeOwned>(json: Value) -> Result<T, Error> {
-    serde_json::from_value(json)
+fn parse<T: serde::de::DeserializeOwned>(json: &Value) -> Result<T, Error> {
+    T::deserialize(json)
         .map_err(|error| Error::model(&format!("is no XGBoost model that can be read: {error}")))
 }
 

@@ -1,43 +1,11 @@
 //! Windows.
 
-use crate::column::{Column, Unit, Value};
+use crate::column::Column;
 use crate::flow::Flow;
+use crate::schema::columns::directions;
 
-pub(super) const COLUMNS: &[Column<Flow>] = &[
-    Column::new(
-        "fwd_first_window",
-        Unit::Bytes,
-        "Window of the first TCP header sent forward, not scaled; null without one.",
-        Value::U16(|f| f.forward.windows.map(|windows| windows.first)),
-    ),
-    Column::new(
-        "fwd_last_window",
-        Unit::Bytes,
-        "Window of the last TCP header sent forward, not scaled; null without one.",
-        Value::U16(|f| f.forward.windows.map(|windows| windows.last)),
-    ),
-    Column::new(
-        "fwd_window_scale",
-        Unit::None,
-        "Shift of the window scale option in the SYN sent forward; null without one.",
-        Value::U8(|f| f.forward.windows.and_then(|windows| windows.scale)),
-    ),
-    Column::new(
-        "bwd_first_window",
-        Unit::Bytes,
-        "Window of the first TCP header sent backward, not scaled; null without one.",
-        Value::U16(|f| f.backward.windows.map(|windows| windows.first)),
-    ),
-    Column::new(
-        "bwd_last_window",
-        Unit::Bytes,
-        "Window of the last TCP header sent backward, not scaled; null without one.",
-        Value::U16(|f| f.backward.windows.map(|windows| windows.last)),
-    ),
-    Column::new(
-        "bwd_window_scale",
-        Unit::None,
-        "Shift of the window scale option in the SYN sent backward; null without one.",
-        Value::U8(|f| f.backward.windows.and_then(|windows| windows.scale)),
-    ),
-];
+pub(super) const COLUMNS: &[Column<Flow>] = directions!(|sent| [
+    ("first_window", Bytes, "Window of the first TCP header sent " _ ", not scaled; null without one.", U16(sent.windows.map(|windows| windows.first))),
+    ("last_window", Bytes, "Window of the last TCP header sent " _ ", not scaled; null without one.", U16(sent.windows.map(|windows| windows.last))),
+    ("window_scale", None, "Shift of the window scale option in the SYN sent " _ "; null without one.", U8(sent.windows.and_then(|windows| windows.scale))),
+]);

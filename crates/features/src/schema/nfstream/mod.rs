@@ -85,8 +85,8 @@ mod tests {
         let (client, server) = (client.parse().unwrap(), server.parse().unwrap());
         let answer = build::tcp(server, client, SYN | ACK, 1).frame();
         let request = build::tcp(client, server, ACK, 0).payload([0; 46]).frame();
-        let mut extractor = Extractor::new(&Options::default());
         let mut flows = Vec::new();
+        let mut extractor = Extractor::new(&Options::default(), |flow| flows.push(flow));
         for (timestamp_ns, bytes) in [(1_000_300_000, &answer), (1_003_000_000, &request)] {
             let frame = Frame {
                 timestamp_ns,
@@ -94,9 +94,9 @@ mod tests {
                 link_type: ETHERNET,
                 bytes,
             };
-            extractor.frame(&frame, &mut |flow| flows.push(flow));
+            extractor.frame(&frame);
         }
-        extractor.finish(&mut |flow| flows.push(flow));
+        extractor.finish();
         assert_eq!(flows.len(), 1);
         *flows.remove(0)
     }

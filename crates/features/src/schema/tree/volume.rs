@@ -2,24 +2,24 @@
 
 use crate::column::Column;
 use crate::flow::Flow;
+use crate::schema::columns::columns;
 use crate::schema::shared;
 
-pub(super) const COLUMNS: &[Column<Flow>] = &[
-    shared::PACKETS,
-    shared::BYTES,
-    shared::PAYLOAD_BYTES,
-    shared::FWD_PACKETS,
-    shared::FWD_BYTES,
-    shared::FWD_IP_BYTES,
-    shared::FWD_PAYLOAD_BYTES,
-    shared::FWD_PAYLOAD_PACKETS,
-    shared::FWD_BULKS,
-    shared::FWD_BULK_PACKETS,
-    shared::BWD_PACKETS,
-    shared::BWD_BYTES,
-    shared::BWD_IP_BYTES,
-    shared::BWD_PAYLOAD_BYTES,
-    shared::BWD_PAYLOAD_PACKETS,
-    shared::BWD_BULKS,
-    shared::BWD_BULK_PACKETS,
+pub(super) const COLUMNS: &[Column<Flow>] = columns![
+    &[shared::PACKETS, shared::BYTES, shared::PAYLOAD_BYTES],
+    &sent(0),
+    &sent(1),
 ];
+
+/// What was sent forward (0) or backward (1).
+const fn sent(direction: usize) -> [Column<Flow>; 7] {
+    [
+        shared::SENT_PACKETS[direction],
+        shared::SENT_BYTES[direction],
+        shared::SENT_IP_BYTES[direction],
+        shared::SENT_PAYLOAD_BYTES[direction],
+        shared::SENT_PAYLOAD_PACKETS[direction],
+        shared::BULKS[4 * direction],
+        shared::BULKS[4 * direction + 1],
+    ]
+}

@@ -8,7 +8,7 @@ use arrow_schema::{ArrowError, SchemaRef};
 
 use super::parquet::Groups;
 use crate::sink::ipfix::FileMessages;
-use crate::sink::{Error, flat};
+use crate::sink::{Error, text};
 
 /// A file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub(super) struct Encoder {
 enum Writer {
     Parquet(Box<Groups>),
     Arrow(Box<StreamWriter<Vec<u8>>>),
-    Csv(SchemaRef),
+    Csv,
     JsonLines,
     Ipfix(FileMessages),
 }
@@ -102,12 +102,13 @@ impl Encoder {
             }
             Format::Csv => {
                 // A file without rows still says which columns it would have.
-                let schema = flat::schema(schema);
-                let none = RecordBatch::new_empty(schema.clone());
-                head.bytes = csv(&none, true).map_err(arrow(&path))?;
-                Writer::Csv(schema)
+                head.bytes = text::csv_header(schema)?;
+                Writer::Csv
             }
-            Format::JsonLines => Writer::JsonLines,
+            Format::JsonLines => {
+                text::check_json(schema)?;
+                Writer::JsonLines
+            }
             Format::Ipfix => Writer::Ipfix(FileMessages::new(schema)?),
         };
         Ok((Self { path, writer }, head))
@@ -123,14 +124,8 @@ impl Encoder {
                 tail = ARROW_END;
                 std::mem::take(writer.get_mut())
             }
-            Writer::Csv(schema) => flat::batch(batch, schema)
-                .and_then(|batch| csv(&batch, false))
-                .map_err(arrow(path))?,
-            Writer::JsonLines => {
-                let mut writer = arrow_json::LineDelimitedWriter::new(Vec::new());
-                writer.write(batch).map_err(arrow(path))?;
-                writer.into_inner()
-            }
+            Writer::Csv => text::csv_rows(batch)?,
+            Writer::JsonLines => text::json_lines(batch)?,
             Writer::Ipfix(messages) => messages.bytes(batch),
         };
         let rows = u64::try_from(batch.num_rows()).unwrap_or(0);
@@ -160,7 +155,7 @@ impl Encoder {
                 writer.finish().map_err(arrow(&self.path))?;
                 Ok(std::mem::take(writer.get_mut()))
             }
-            Writer::Csv(_) | Writer::JsonLines | Writer::Ipfix(_) => Ok(Vec::new()),
+            Writer::Csv | Writer::JsonLines | Writer::Ipfix(_) => Ok(Vec::new()),
         }
     }
 
@@ -171,13 +166,6 @@ impl Encoder {
             _ => 0,
         }
     }
-}
-
-fn csv(batch: &RecordBatch, header: bool) -> Result<Vec<u8>, ArrowError> {
-    let mut bytes = Vec::new();
-    let builder = arrow_csv::WriterBuilder::new().with_header(header);
-    builder.build(&mut bytes).write(batch)?;
-    Ok(bytes)
 }
 
 fn parquet(path: &str) -> impl FnOnce(::parquet::errors::ParquetError) -> Error {
@@ -195,7 +183,7 @@ impl std::fmt::Debug for Writer {
         f.write_str(match self {
             Self::Parquet(_) => "parquet",
             Self::Arrow(_) => "arrow",
-            Self::Csv(_) => "csv",
+            Self::Csv => "csv",
             Self::JsonLines => "jsonl",
             Self::Ipfix(_) => "ipfix",
         })

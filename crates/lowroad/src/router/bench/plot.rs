@@ -3,10 +3,10 @@
 
 use std::fmt::Write;
 
+use benchmarks::router::group::{Arm, Group};
 use stats::{median, median_interval};
 
-use super::group::{Arm, Group};
-use crate::router::process::told::short;
+use crate::router::format::short;
 
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 150.0;

@@ -1,4 +1,4 @@
-//! What of the arrays is in use.
+//! The parts of the arrays that are in use.
 
 use std::sync::atomic::Ordering;
 
@@ -8,17 +8,20 @@ use crate::memory::Content;
 
 impl Writer {
     pub(in crate::fib6) fn contents(&self) -> Vec<Content<'_>> {
-        let (trie, detail) = (&self.trie, &self.detail);
+        let (trie, storage) = (&self.trie, &self.storage);
         let [page_of, pages] = self.pages();
         vec![
             Content::new("short", &trie.short[..]),
             page_of,
             pages,
-            Content::new("cells", &trie.cells[..detail.cells.reached()]),
-            Content::new("lines", &trie.lines[..detail.lines.reached() * LINE]),
-            Content::new("deep", &trie.deep[..detail.blocks()]),
-            Content::new("steps", &trie.steps[..2 * detail.steps.reached()]),
-            Content::new("answers", &trie.answers[..detail.steps.reached()]),
+            Content::new("cells", &trie.cells[..storage.cells.high_water_mark()]),
+            Content::new(
+                "lines",
+                &trie.lines[..storage.lines.high_water_mark() * LINE],
+            ),
+            Content::new("deep", &trie.deep[..storage.blocks()]),
+            Content::new("steps", &trie.steps[..2 * storage.steps.high_water_mark()]),
+            Content::new("answers", &trie.answers[..storage.steps.high_water_mark()]),
         ]
     }
 

@@ -8,10 +8,10 @@
 
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
-use super::Own;
-use super::detail::Place;
+use super::ExclusiveRanges;
+use super::leaf_storage::Place;
 use crate::fib6::trie::{ANSWERS, BOUNDS, DEEP_BIT, Entry, Trie};
-use crate::rib::Within;
+use crate::rib::Subtree;
 use crate::{Prefix6, Rib};
 
 /// Addresses of a /32 whose bits 32..48 are in `first..=last`; not all of them.
@@ -22,21 +22,21 @@ pub(super) struct Part {
     last: u32,
 }
 
-/// Where an answer is.
+/// The place of an answer.
 enum Slot<'a> {
     Line(&'a AtomicU16),
     Cell(&'a AtomicU32),
 }
 
-impl Own {
+impl ExclusiveRanges {
     /// Finds what is `prefix`'s own, which is no longer than /48, given what is within.
-    pub(super) fn find(&mut self, rib: &Rib<u128>, prefix: Prefix6, within: Within, trie: &Trie) {
+    pub(super) fn find(&mut self, rib: &Rib<u128>, prefix: Prefix6, subtree: Subtree, trie: &Trie) {
         self.whole.clear();
         self.parts.clear();
-        self.anew.clear();
+        self.rebuild.clear();
         // Numbers of /48s.
         let mut next = slash48(prefix.first());
-        rib.outermost(within, prefix.len() + 1..=128, &mut |inner| {
+        rib.outermost(subtree, prefix.len() + 1..=128, &mut |inner| {
             let first = slash48(inner.first());
             if first > next {
                 self.add(next, first - 1, trie);
@@ -84,8 +84,8 @@ impl Own {
     }
 
     fn renew(&mut self, slash32: u32) {
-        if self.anew.last() != Some(&slash32) {
-            self.anew.push(slash32);
+        if self.rebuild.last() != Some(&slash32) {
+            self.rebuild.push(slash32);
         }
     }
 }

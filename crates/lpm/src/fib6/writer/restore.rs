@@ -2,15 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
-use super::detail::Place;
+use super::leaf_storage::Place;
 use super::{SHORT, Writer};
-use crate::fib6::room::Room6;
+use crate::fib6::capacity::Capacity6;
 use crate::fib6::trie::{ANSWERS, DEEP_BIT, Entry, LINE, PAGE, SLASH20};
 use crate::memory::{Contents, Provider, numbers};
 use crate::{Error, NextHop, Rib};
 
-/// Bits that choose a cell or a line: at most.
-const MOST_BITS: u32 = 12;
+/// Maximum number of bits that choose a cell or a line.
+const MAX_BITS: u32 = 12;
 
 /// The content of another table.
 struct Source<'a> {
@@ -30,12 +30,12 @@ impl Writer {
     pub(in crate::fib6) fn restore(
         rib: &Rib<u128>,
         flat: bool,
-        room: &Room6,
+        capacity: &Capacity6,
         memory: &mut Provider<'_>,
         contents: &Contents<'_>,
     ) -> Result<Self, Error> {
         let source = Source::of(contents)?;
-        let mut writer = Self::new(flat, room, memory)?;
+        let mut writer = Self::new(flat, capacity, memory)?;
         for (cell, &number) in writer.trie.short.iter().zip(source.short) {
             let answer = next_hop(u16::from_le_bytes(number), "short")?;
             cell.store(answer, Ordering::Relaxed);
@@ -78,7 +78,7 @@ impl Writer {
             return Ok(Entry::answer(self.copy_answer(source, answer)?));
         }
         let bits = entry.bits();
-        if bits > MOST_BITS || bits < place.bits {
+        if bits > MAX_BITS || bits < place.bits {
             return Err(Error::content("pages", "holds an entry of too many parts"));
         }
         if !entry.is_cells() {
@@ -87,8 +87,8 @@ impl Writer {
         if place.bits > 0 {
             return Err(Error::content("cells", "leads to other cells"));
         }
-        let base = self.detail.cells.take(bits)?;
-        if self.detail.cells.used() > source.cells.len() {
+        let base = self.storage.cells.allocate(bits)?;
+        if self.storage.cells.used() > source.cells.len() {
             return Err(Error::content("cells", "is used twice"));
         }
         for part in 0..1 << bits {
@@ -114,8 +114,8 @@ impl Writer {
     ) -> Result<Entry, Error> {
         let order = entry.bits() - place.bits;
         let from = entry.target(place.x()) as usize;
-        let base = self.detail.lines.take(order)?;
-        if self.detail.lines.used() > source.lines.len() / LINE {
+        let base = self.storage.lines.allocate(order)?;
+        if self.storage.lines.used() > source.lines.len() / LINE {
             return Err(Error::content("lines", "is used twice"));
         }
         let lines = source.lines.get(from * LINE..(from + (1 << order)) * LINE);
@@ -138,8 +138,8 @@ impl Writer {
             return Ok(answer);
         }
         let steps = source.block(answer ^ DEEP_BIT)?;
-        let block = self.detail.block(&self.trie, steps.len())?;
-        if self.detail.steps.used() > source.answers.len() {
+        let block = self.storage.block(&self.trie, steps.len())?;
+        if self.storage.steps.used() > source.answers.len() {
             return Err(Error::content("steps", "is used twice"));
         }
         let (start, _) = self.trie.deep_block(block.into());

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use datapath::Error;
-use libbpf_rs::{MapCore, MapFlags};
 
-use super::super::{grace, groups, layout, write};
+use super::super::skel::types;
+use super::super::{entries, grace, groups};
 use super::{Carried, Tables, carried};
 use crate::handover::{FastPath, Road};
 use crate::plan::{StreamId, Subscriber, SubscriberId};
@@ -15,26 +15,18 @@ const NEVER: u64 = u64::MAX;
 
 impl Tables {
     pub(super) fn start_handover(&self, stream: StreamId) -> Result<(), Error> {
-        let key = stream.0.to_ne_bytes();
-        write(&self.done, &key, &NEVER.to_ne_bytes())?;
-        write(&self.diverts, &key, &[0; 16])
+        self.maps.done.set(&stream.0, &NEVER)?;
+        let divert = types::divert::default();
+        Ok(self.maps.diverts.set(&stream.0, &divert)?)
     }
 
-    /// struct divert.
-    fn divert(&self, stream: StreamId) -> Result<(bool, u64), Error> {
-        let value = self
-            .diverts
-            .lookup(&stream.0.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|error| Error::failed("reading map diverts", error))?
-            .unwrap_or_default();
-        let word = |at: usize| value.get(at..at + 8).and_then(|word| word.try_into().ok());
-        let diverted = word(8).map_or(0, u64::from_ne_bytes);
-        Ok((value.get(4) == Some(&1), diverted))
+    fn divert(&self, stream: StreamId) -> Result<types::divert, Error> {
+        Ok(self.maps.diverts.get(&stream.0)?.unwrap_or_default())
     }
 
     pub(super) fn road_of(&self, stream: StreamId, carried: &Carried) -> Result<Road, Error> {
         Ok(match carried.road {
-            Road::Diverted if self.divert(stream)?.0 => Road::Fast,
+            Road::Diverted if self.divert(stream)?.taken_over == 1 => Road::Fast,
             road => road,
         })
     }
@@ -50,28 +42,25 @@ impl FastPath for Tables {
         let mut state = self.state();
         let group = carried(&state, stream)?.group.index;
         if let Some(carried) = state.streams.get_mut(&stream.0) {
-            let value = layout::stream(&carried.plan, group, Road::Passing).map_err(Error::Plan)?;
-            write(&self.streams, &stream.0.to_ne_bytes(), &value)?;
+            let entry =
+                entries::stream(&carried.plan, group, Road::Passing).map_err(Error::Plan)?;
+            self.maps.streams.set(&stream.0, &entry)?;
             carried.road = Road::Passing;
         }
         grace()
     }
 
     fn diverted(&self, stream: StreamId) -> Result<u64, Error> {
-        self.divert(stream).map(|(_, diverted)| diverted)
+        self.divert(stream).map(|divert| divert.diverted)
     }
 
     fn publish_done(&self, stream: StreamId, datagrams: u64) -> Result<(), Error> {
-        write(
-            &self.done,
-            &stream.0.to_ne_bytes(),
-            &datagrams.to_ne_bytes(),
-        )
+        Ok(self.maps.done.set(&stream.0, &datagrams)?)
     }
 
     fn latched(&self, stream: StreamId) -> Option<SocketAddr> {
-        let value = self.latches.lookup(&stream.0.to_ne_bytes(), MapFlags::ANY);
-        layout::latch_holder(&value.ok()??)
+        let latch = self.maps.latches.get(&stream.0);
+        entries::latch_holder(&latch.ok()??)
     }
 
     fn slow_reason(&self, stream: StreamId, subscriber: SubscriberId) -> Option<String> {

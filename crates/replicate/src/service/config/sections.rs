@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use control::config::Spanned;
-use control::units::{Size, Span};
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
+use units::{Size, Span};
 
 use crate::apply::Options;
 use crate::capture::Options as Following;

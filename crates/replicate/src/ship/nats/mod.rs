@@ -13,6 +13,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use datapath::{Classify, ErrorClass};
 use nats::{Address, Credentials, Identity, Tls};
 
 pub use publish::{Progress as Published, Publisher};
@@ -133,7 +134,26 @@ impl Error {
 
     /// Whether to try again: the servers may be back, the stream may have a leader again.
     fn passes(&self) -> bool {
-        matches!(self, Self::Nats(error) if error.passes())
+        matches!(self, Self::Nats(error) if error.is_transient())
+    }
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Settings { .. } | Self::OtherLog { .. } => ErrorClass::Input,
+            Self::Log(_)
+            | Self::Nats(_)
+            | Self::Wait(_)
+            | Self::Taken { .. }
+            | Self::Fenced { .. }
+            | Self::Gone(_)
+            | Self::Foreign { .. }
+            | Self::Unsigned { .. }
+            | Self::Diverged { .. }
+            | Self::Purged { .. }
+            | Self::Missing { .. } => ErrorClass::Failed,
+        }
     }
 }
 

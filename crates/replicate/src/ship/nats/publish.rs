@@ -172,7 +172,7 @@ impl Publisher {
             self.watch.told().map_err(Error::Wait)?;
         }
         if self.sent > 0 && self.acknowledged.elapsed() > LATE {
-            return Err(nats::Error::Late(subject).into());
+            return Err(nats::Error::Timeout(subject).into());
         }
         Ok(())
     }
@@ -183,14 +183,14 @@ impl Publisher {
         }
         let mut session = Session::open(&self.options, &mut self.servers)?;
         let presence = stream::presence(&self.options.stream);
-        match session.client.ask(&presence, b"", PRESENCE) {
+        match session.client.request(&presence, b"", PRESENCE) {
             Ok(answer) => {
                 return Err(Error::Taken {
                     stream: self.options.stream.clone(),
                     who: String::from_utf8_lossy(&answer.body).into_owned(),
                 });
             }
-            Err(nats::Error::Nobody(_) | nats::Error::Late(_)) => {}
+            Err(nats::Error::NoResponders(_) | nats::Error::Timeout(_)) => {}
             Err(error) => return Err(error.into()),
         }
         session.client.subscribe(&presence)?;
@@ -361,7 +361,7 @@ impl Publisher {
             session
                 .client
                 .publish(subject, &reply, &headers, &packet.body);
-            session.client.send()?;
+            session.client.flush()?;
             if self.sent == 0 {
                 self.acknowledged = Instant::now();
             }
@@ -385,12 +385,12 @@ impl Publisher {
             if message.subject == stream::presence(&self.options.stream) {
                 let reply = message.reply.as_deref().unwrap_or_default();
                 session.client.publish(reply, "", &[], who().as_bytes());
-                session.client.send()?;
+                session.client.flush()?;
             } else if name == format!("p{}-{}", self.attempt, self.sequence) {
                 self.answer(&message)?;
             } else if name.starts_with(&format!("p{}-", self.attempt)) {
                 // Out of its order: one before it was not answered.
-                return Err(nats::Error::Late(self.options.stream.clone()).into());
+                return Err(nats::Error::Timeout(self.options.stream.clone()).into());
             }
         }
     }
@@ -398,10 +398,10 @@ impl Publisher {
     /// The answer to the first of the messages in flight.
     fn answer(&mut self, message: &nats::Message) -> Result<(), Error> {
         if message.status() == Some(503) {
-            return Err(nats::Error::Nobody(self.options.stream.clone()).into());
+            return Err(nats::Error::NoResponders(self.options.stream.clone()).into());
         }
-        let unintelligible = || nats::Error::Late(self.options.stream.clone());
-        match nats::acknowledgement(&message.body) {
+        let unintelligible = || nats::Error::Timeout(self.options.stream.clone());
+        match nats::parse_response(&message.body) {
             Ok(said) if said["seq"] == json!(self.sequence + 1) => {}
             Err(Some(nats::Error::JetStream {
                 code, description, ..
@@ -448,7 +448,7 @@ fn create(
 ) -> Result<nats::Stream, Error> {
     let what = format!("STREAM.CREATE.{}", options.stream);
     let config = settings.configuration(&options.stream);
-    match session.api.ask(&mut session.client, &what, &config) {
+    match session.api.request(&mut session.client, &what, &config) {
         Ok(_) => {}
         // Not enough servers for now.
         Err(nats::Error::JetStream {
@@ -469,7 +469,7 @@ fn create(
         Err(error) => return Err(error.into()),
     }
     let made = session.stream(options)?;
-    made.ok_or_else(|| nats::Error::Nobody(options.stream.clone()).into())
+    made.ok_or_else(|| nats::Error::NoResponders(options.stream.clone()).into())
 }
 
 fn settings_of(options: &Options, what: String) -> Error {

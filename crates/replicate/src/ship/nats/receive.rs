@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use nats::{Delivery, Stored, Subscription};
+use nats::{Delivery, OrderedConsumer, StoredMessage};
 
 use super::message::{Content, Message, Place};
 use super::session::{self, Servers, Session};
@@ -45,7 +45,7 @@ pub struct Receiver {
     sink: Sink,
     session: Option<Session>,
     servers: Servers,
-    subscription: Option<Subscription>,
+    consumer: Option<OrderedConsumer>,
     /// Of a record that comes in parts.
     part: Vec<u8>,
     /// Gaps that were met at one place.
@@ -64,7 +64,7 @@ impl Receiver {
             sink,
             session: None,
             servers: Servers::default(),
-            subscription: None,
+            consumer: None,
             part: Vec::new(),
             gaps: 0,
             unsynced: None,
@@ -100,7 +100,7 @@ impl Receiver {
     /// # Errors
     /// [`Error::Log`]
     pub fn clear(&mut self) -> Result<(), Error> {
-        self.subscription = None;
+        self.consumer = None;
         self.unsynced = None;
         self.part.clear();
         self.gaps = 0;
@@ -132,7 +132,7 @@ impl Receiver {
         }
         tracing::debug!("{error}");
         self.servers.leave(&mut self.session, &error);
-        self.subscription = None;
+        self.consumer = None;
         self.progress.waiting = Some(error.to_string());
         self.progress.retries += 1;
         self.patience.failed();
@@ -149,9 +149,9 @@ impl Receiver {
     fn work(&mut self, wait: Duration) -> Result<(), Error> {
         if self.session.is_none() {
             self.session = Some(Session::open(&self.options, &mut self.servers)?);
-            self.subscription = None;
+            self.consumer = None;
         }
-        if self.subscription.is_none() {
+        if self.consumer.is_none() {
             self.subscribe()?;
         }
         let Some(mut message) = self.next(Duration::ZERO)? else {
@@ -182,11 +182,11 @@ impl Receiver {
     }
 
     /// # Errors
-    /// [`nats::Error::Late`] if the consumer has gone quiet: its server may be dead.
+    /// [`nats::Error::Timeout`] if the consumer has gone quiet: its server may be dead.
     fn listening(&mut self) -> Result<(), Error> {
-        match &self.subscription {
-            Some(subscription) if subscription.silent() => {
-                Err(nats::Error::Late(self.options.stream.clone()).into())
+        match &self.consumer {
+            Some(consumer) if consumer.is_lost() => {
+                Err(nats::Error::Timeout(self.options.stream.clone()).into())
             }
             _ => Ok(()),
         }
@@ -196,13 +196,13 @@ impl Receiver {
         self.part.clear();
         let Some(from) = self.find()? else {
             let what = format!("stream {}, which is not there", self.options.stream);
-            return Err(nats::Error::Nobody(what).into());
+            return Err(nats::Error::NoResponders(what).into());
         };
         let Some(session) = &mut self.session else {
             return Ok(());
         };
         let (api, client) = (&session.api, &mut session.client);
-        self.subscription = Some(api.follow(client, &self.options.stream, from)?);
+        self.consumer = Some(api.consume(client, &self.options.stream, from)?);
         self.progress.waiting = None;
         Ok(())
     }
@@ -253,26 +253,25 @@ impl Receiver {
     }
 
     fn deliver(&mut self, message: nats::Message) -> Result<(), Error> {
-        let (Some(session), Some(subscription)) = (&mut self.session, &mut self.subscription)
-        else {
+        let (Some(session), Some(consumer)) = (&mut self.session, &mut self.consumer) else {
             return Ok(());
         };
-        match subscription.take(&mut session.client, message) {
+        match consumer.handle(&mut session.client, message) {
             Delivery::Other => Ok(()),
-            Delivery::Lost => {
-                let left = session.api.leave(&mut session.client, subscription);
-                self.subscription = None;
-                left.map_err(Error::from)
+            Delivery::Gap => {
+                let deleted = session.api.delete(&mut session.client, consumer);
+                self.consumer = None;
+                deleted.map_err(Error::from)
             }
-            Delivery::Stored { stored, pending } => {
+            Delivery::Message { message, pending } => {
                 self.progress.pending = pending;
                 self.progress.messages += 1;
-                self.take(&stored)
+                self.take(&message)
             }
         }
     }
 
-    fn take(&mut self, stored: &Stored) -> Result<(), Error> {
+    fn take(&mut self, stored: &StoredMessage) -> Result<(), Error> {
         let message = session::open(stored, &self.options)?;
         let held = self.sink.held();
         match &held {
@@ -333,7 +332,7 @@ impl Receiver {
     /// Joins the parts of the record that is due.
     fn join(
         &mut self,
-        stored: &Stored,
+        stored: &StoredMessage,
         from: Place,
         total: usize,
         bytes: &[u8],
@@ -382,9 +381,9 @@ impl Receiver {
     /// The record that is due has not come: searches again, for some times.
     fn gap(&mut self, number: u64) -> Result<(), Error> {
         self.gaps += 1;
-        self.subscription = None;
+        self.consumer = None;
         if self.gaps < ATTEMPTS {
-            return Err(nats::Error::Late(format!("record {number}")).into());
+            return Err(nats::Error::Timeout(format!("record {number}")).into());
         }
         Err(Error::Missing {
             stream: self.options.stream.clone(),

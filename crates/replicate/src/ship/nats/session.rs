@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use nats::{Api, Client, Stored};
+use nats::{Api, Client, StoredMessage};
 
 use super::message::{self, Message, Place};
 use super::{Error, Options};
@@ -23,7 +23,7 @@ impl Servers {
     pub(super) fn leave(&mut self, session: &mut Option<Session>, error: &Error) {
         match error {
             Error::Nats(nats::Error::Connection { .. }) => *session = None,
-            Error::Nats(nats::Error::Late(_)) => {
+            Error::Nats(nats::Error::Timeout(_)) => {
                 if let Some(session) = session.take() {
                     self.silent = Some(session.client.server().to_owned());
                 }
@@ -61,7 +61,7 @@ impl Session {
         let mut connect = options.connect.clone();
         connect.servers = servers.in_order(&connect.servers);
         let client = Client::connect(&connect)?;
-        servers.known = client.others().to_vec();
+        servers.known = client.cluster_servers().to_vec();
         Ok(Self {
             client,
             api: Api::new(options.domain.as_deref()),
@@ -72,9 +72,9 @@ impl Session {
     pub(super) fn stream(&mut self, options: &Options) -> Result<Option<nats::Stream>, Error> {
         let stream = self.api.stream(&mut self.client, &options.stream)?;
         match stream {
-            Some(stream) if !stream.led => {
+            Some(stream) if !stream.has_leader => {
                 let what = format!("stream {}, which has no leader", options.stream);
-                Err(nats::Error::Nobody(what).into())
+                Err(nats::Error::NoResponders(what).into())
             }
             stream => Ok(stream),
         }
@@ -85,7 +85,7 @@ impl Session {
         &mut self,
         options: &Options,
         sequence: u64,
-    ) -> Result<Option<(Stored, Message)>, Error> {
+    ) -> Result<Option<(StoredMessage, Message)>, Error> {
         let stored = self
             .api
             .message(&mut self.client, &options.stream, sequence)?;
@@ -152,7 +152,7 @@ impl Session {
 }
 
 /// What a stored message says.
-pub(super) fn open(stored: &Stored, options: &Options) -> Result<Message, Error> {
+pub(super) fn open(stored: &StoredMessage, options: &Options) -> Result<Message, Error> {
     let (stream, sequence) = (options.stream.clone(), stored.sequence);
     message::open(&stored.body, options.key.as_ref()).map_err(|wrong| match wrong {
         message::Wrong::Foreign => Error::Foreign { stream, sequence },

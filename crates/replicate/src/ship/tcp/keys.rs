@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use datapath::{Classify, ErrorClass};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
@@ -25,6 +26,15 @@ pub enum KeysError {
     Name(String),
     #[error("{what}: {source}")]
     Certificate { what: String, source: rcgen::Error },
+}
+
+impl Classify for KeysError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Name(_) | Self::Certificate { .. } => ErrorClass::Input,
+            Self::Io { .. } => ErrorClass::Failed,
+        }
+    }
 }
 
 /// What to make.

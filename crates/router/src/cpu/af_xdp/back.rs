@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use datapath::Error;
 
 use super::counters::Counters;
-use super::object::{GIVEN, Loaded};
+use super::steering::{GIVEN, GiveBack};
 
 /// Frames that may wait.
 const WAITING: usize = 1024;
@@ -39,13 +39,13 @@ impl Giver {
 impl Back {
     /// In the network namespace of the calling thread.
     pub(super) fn start() -> Result<Self, Error> {
-        let mut object = Loaded::load()?;
+        let program = GiveBack::load()?;
         let (giver, frames) = sync_channel(WAITING);
         let lost = Arc::new(AtomicU64::new(0));
         let for_thread = Arc::clone(&lost);
         let thread = thread::Builder::new()
             .name("router-back".into())
-            .spawn(move || run(&mut object, &frames, &for_thread))
+            .spawn(move || run(&program, &frames, &for_thread))
             .map_err(|error| Error::failed("starting the thread that gives frames back", error))?;
         Ok(Self {
             giver: Some(giver),
@@ -72,7 +72,7 @@ impl Back {
     }
 }
 
-fn run(object: &mut Loaded, frames: &Receiver<Frame>, lost: &AtomicU64) {
+fn run(program: &GiveBack, frames: &Receiver<Frame>, lost: &AtomicU64) {
     let mut next = frames.recv().ok();
     while let Some((ifindex, frame)) = next.take() {
         let mut together = vec![frame];
@@ -86,7 +86,7 @@ fn run(object: &mut Loaded, frames: &Receiver<Frame>, lost: &AtomicU64) {
                 Err(_) => break,
             }
         }
-        if let Err(error) = object.give_back(ifindex, &together) {
+        if let Err(error) = program.give_back(ifindex, &together) {
             let count = together.len() as u64;
             lost.fetch_add(count, Ordering::Relaxed);
             tracing::warn!(count, %error, "frames are lost");

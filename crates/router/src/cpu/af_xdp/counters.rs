@@ -1,6 +1,8 @@
 //! What became of frames. `steered` is the sum of `forwarded`, drops, what was given back, and what could
 //! not be; once it is stopped, exactly.
 
+use xsk::Outcome;
+
 /// Why a frame was given back to the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Given {
@@ -74,6 +76,13 @@ pub struct Counters {
 }
 
 impl Counters {
+    pub(super) fn sent(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Sent => self.forwarded += 1,
+            Outcome::Lost => self.drops_transmit += 1,
+        }
+    }
+
     pub(super) fn merge(&mut self, other: &Self) {
         self.forwarded += other.forwarded;
         self.dropped_by_rule += other.dropped_by_rule;

@@ -3,35 +3,33 @@
 use std::hash::BuildHasher;
 use std::io;
 use std::mem;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use datapath::Error;
 use foldhash::fast::FixedState;
 use netdev::Link;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use packet::{ethernet, ethertype, ipv4, ipv6, protocol};
-use sys::mmap::Pages;
-use xsk::{Frame, Umem};
+use xsk::{Bind, Frame, Mode, Pump, Umem};
 
 use super::back::Giver;
 use super::counters::{Counters, Given};
-use super::object::Loaded;
-use super::port::{HELD, Port, refused};
+use super::steering::Steering;
 use crate::cpu::Hops;
 use crate::engine::{Decision, Processor, Verdict, Worker};
 use crate::forward::{Adjacency, Family, Forwarding, Member, Punt};
 use crate::gpu::backed::{self, Decider};
 use crate::rewrite;
 
+/// Frames that a socket holds to receive into.
+pub(super) const HELD: usize = 2048;
 /// How long a thread sleeps, at most, before it looks whether it shall end.
-const PATIENCE_MS: u16 = 50;
+const PATIENCE: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) struct Forwarder {
-    umem: Umem,
-    ports: Vec<Port>,
-    free: Vec<Frame>,
+    pump: Pump,
+    /// Of each port of the pump.
+    egress: Vec<Egress>,
     batch: usize,
     wait: Duration,
     worker: Worker<Decider>,
@@ -42,6 +40,13 @@ pub(super) struct Forwarder {
     gathered: Vec<(Frame, u32)>,
     /// When the first of them came.
     since: Instant,
+}
+
+/// The device that a port sends by.
+#[derive(Clone, Copy, Debug)]
+struct Egress {
+    ifindex: u32,
+    mtu: u32,
 }
 
 /// What becomes of a frame.
@@ -64,7 +69,7 @@ impl Forwarder {
         (batch, wait): (usize, Duration),
         devices: &[Link],
         (number, of): (usize, usize),
-        object: &Loaded,
+        steering: &Steering,
         giver: Option<Giver>,
     ) -> Result<Self, Error> {
         let queues: Vec<(&Link, u32)> = devices
@@ -76,12 +81,11 @@ impl Forwarder {
         let size = if longest <= 1600 { 2048 } else { 4096 };
         // As many to send as to receive into.
         let frames = u32::try_from(2 * HELD * queues.len().max(1)).unwrap_or(u32::MAX);
-        let (umem, free) = Umem::new(frames, size, 0, Pages::Ordinary)
+        let pump = Pump::new(frames, size)
             .map_err(|error| Error::failed("AF_XDP packet memory", error))?;
         let mut all = Self {
-            umem,
-            ports: Vec::new(),
-            free,
+            pump,
+            egress: Vec::new(),
             batch,
             wait,
             worker: Worker::new(lookup, batch),
@@ -92,16 +96,19 @@ impl Forwarder {
             since: Instant::now(),
         };
         for (at, (link, queue)) in queues.into_iter().enumerate() {
-            let place = (link.index, queue);
-            match Port::bind(&all.umem, place, link.mtu) {
+            // In copy mode, which every driver with native XDP has.
+            match all.pump.open(Bind::new(link.index, queue, Mode::Copy)) {
                 // A device may have fewer queues in use than it has.
                 Err(xsk::Error::NoQueue { .. }) if queue as usize >= of => {}
-                bound => {
-                    let mut port = bound.map_err(refused)?;
-                    port.refill(&mut all.free);
+                opened => {
+                    let port = opened?;
+                    all.pump.set_quota(port, HELD);
                     let index = u32::try_from(at * of + number).unwrap_or(u32::MAX);
-                    object.steer(place, index, &port)?;
-                    all.ports.push(port);
+                    steering.steer(index, &all.pump.ports[port])?;
+                    all.egress.push(Egress {
+                        ifindex: link.index,
+                        mtu: link.mtu,
+                    });
                 }
             }
         }
@@ -120,16 +127,13 @@ impl Forwarder {
     pub(super) fn round(&mut self) -> Result<usize, backed::Error> {
         let (mut all, mut decided) = (0, Ok(()));
         let mut received = mem::take(&mut self.received);
-        for at in 0..self.ports.len() {
+        for port in 0..self.pump.ports.len() {
             let room = self.batch - self.gathered.len();
-            let port = &mut self.ports[at];
-            port.receive(&mut received, room);
-            port.refill(&mut self.free);
-            all += received.len();
+            all += self.pump.receive(port, room, &mut received);
             if self.gathered.is_empty() && !received.is_empty() {
                 self.since = Instant::now();
             }
-            let from = port.ifindex;
+            let from = self.egress[port].ifindex;
             self.gathered
                 .extend(received.drain(..).map(|frame| (frame, from)));
             if self.is_time() {
@@ -138,11 +142,8 @@ impl Forwarder {
             }
         }
         self.received = received;
-        for port in &mut self.ports {
-            let (sent, lost) = port.flush(&mut self.free);
-            self.counters.forwarded += sent;
-            self.counters.drops_transmit += lost;
-        }
+        let counters = &mut self.counters;
+        self.pump.flush(|(), outcome| counters.sent(outcome));
         decided.map(|()| all)
     }
 
@@ -155,14 +156,16 @@ impl Forwarder {
     /// Decides about what was gathered, and does it.
     fn forward(&mut self) -> Result<(), backed::Error> {
         let mut gathered = mem::take(&mut self.gathered);
-        let frames = gathered.iter().map(|(frame, _)| self.umem.bytes(frame));
+        let frames = gathered
+            .iter()
+            .map(|(frame, _)| self.pump.umem.bytes(frame));
         let decided = self.worker.decide(frames);
         for (number, (frame, from)) in gathered.drain(..).enumerate() {
             if decided.is_ok() {
                 self.dispose(number, frame, from);
             } else {
                 self.counters.drops_undecided += 1;
-                self.free.push(frame);
+                self.pump.free.push(frame);
             }
         }
         self.gathered = gathered;
@@ -180,14 +183,15 @@ impl Forwarder {
             }
         }
         // Ended with its device: nobody sends these.
-        self.counters.drops_transmit += self.ports.iter_mut().map(Port::unsent).sum::<u64>();
+        let counters = &mut self.counters;
+        self.pump.give_up(|(), outcome| counters.sent(outcome));
         self.giver = None;
         self.counters()
     }
 
     pub(super) fn counters(&self) -> Counters {
         Counters {
-            drops_queue_full: self.ports.iter().map(Port::no_room).sum(),
+            drops_queue_full: self.pump.dropped(),
             ..self.counters
         }
     }
@@ -198,30 +202,24 @@ impl Forwarder {
             if let Err(error) = self.worker.processor_mut().idle() {
                 return Err(io::Error::other(error));
             }
-            PATIENCE_MS
+            PATIENCE
         } else {
-            let left = self.wait.saturating_sub(self.since.elapsed()).as_millis();
-            PATIENCE_MS.min(u16::try_from(left).unwrap_or(PATIENCE_MS))
+            // Whole milliseconds, cut off.
+            PATIENCE.min(self.wait.saturating_sub(self.since.elapsed()))
         };
-        let asked = self.ports.iter();
-        let mut asked: Vec<PollFd<'_>> = asked
-            .map(|port| PollFd::new(port.as_fd(), PollFlags::POLLIN))
-            .collect();
-        match poll(&mut asked, PollTimeout::from(patience)) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        // A device that is gone sends nothing; its frames were counted.
+        self.pump.wait(patience).map(drop)
     }
 
     /// Sends, drops or gives back the frame of this place in the batch.
     fn dispose(&mut self, number: usize, mut frame: Frame, from: u32) {
         let decision = self.worker.decisions()[number];
-        let bytes = self.umem.bytes(&frame);
+        let bytes = self.pump.umem.bytes(&frame);
         let hops = self.worker.processor().hops();
-        let end = end(bytes, decision, hops, &self.ports);
+        let end = end(bytes, decision, hops, &self.egress);
         let end = match end {
-            End::Send(port, to) if prepare(&self.umem, &mut frame, &to) => {
-                return self.ports[port].stage(frame);
+            End::Send(port, to) if prepare(&self.pump.umem, &mut frame, &to) => {
+                return self.pump.ports[port].stage(frame, ());
             }
             End::Send(..) => End::Back(Given::TtlExpired),
             end => end,
@@ -232,12 +230,12 @@ impl Forwarder {
             End::Back(why) => self.give_back(&frame, from, why),
             End::Send(..) => {}
         }
-        self.free.push(frame);
+        self.pump.free.push(frame);
     }
 
     fn give_back(&mut self, frame: &Frame, from: u32, why: Given) {
         self.counters.given_back[why as usize] += 1;
-        let bytes = self.umem.bytes(frame);
+        let bytes = self.pump.umem.bytes(frame);
         let given = self
             .giver
             .as_ref()
@@ -249,7 +247,7 @@ impl Forwarder {
 }
 
 /// What becomes of a frame, before its TTL is looked at. This host's packets pass other rules.
-fn end(bytes: &[u8], decision: Decision, hops: &Hops, ports: &[Port]) -> End {
+fn end(bytes: &[u8], decision: Decision, hops: &Hops, ports: &[Egress]) -> End {
     let family = match bytes.get(12..14) {
         Some([0x86, 0xdd]) => Family::V6,
         _ => Family::V4,
@@ -279,7 +277,7 @@ fn end(bytes: &[u8], decision: Decision, hops: &Hops, ports: &[Port]) -> End {
     }
 }
 
-fn send(bytes: &[u8], to: &Adjacency, family: Family, ports: &[Port]) -> End {
+fn send(bytes: &[u8], to: &Adjacency, family: Family, ports: &[Egress]) -> End {
     let Some(port) = ports.iter().position(|port| port.ifindex == to.ifindex) else {
         return End::Back(Given::Device);
     };

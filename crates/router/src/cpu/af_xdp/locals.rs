@@ -3,26 +3,26 @@
 
 use std::collections::{HashMap, HashSet};
 
+use bpf::Map;
 use datapath::Error;
-use libbpf_rs::{MapCore, MapHandle};
 use lpm::{NextHop, Prefix4, Prefix6};
 
-use super::object::{Loaded, failed, write};
+use super::steering::Steering;
 use crate::forward::{Family, Forwarding, Punt};
 
 #[derive(Debug)]
 pub(super) struct Locals {
-    v4: Known,
-    v6: Known,
+    v4: HostAddresses<4>,
+    v6: HostAddresses<16>,
 }
 
-/// Of one family.
+/// The addresses of one family, which have `N` bytes.
 #[derive(Debug)]
-struct Known {
+struct HostAddresses<const N: usize> {
     /// None while no program looks at it.
-    map: Option<MapHandle>,
+    map: Option<Map<[u8; N], u8>>,
     /// Addresses as packets carry them, and their next hops.
-    hosts: HashMap<Vec<u8>, NextHop>,
+    hosts: HashMap<[u8; N], NextHop>,
     /// Next hops that mean this host.
     local: HashSet<NextHop>,
 }
@@ -30,21 +30,16 @@ struct Known {
 impl Locals {
     /// Of no program yet.
     pub(super) fn new() -> Self {
-        let known = || Known {
-            map: None,
-            hosts: HashMap::new(),
-            local: HashSet::new(),
-        };
         Self {
-            v4: known(),
-            v6: known(),
+            v4: HostAddresses::new(),
+            v6: HostAddresses::new(),
         }
     }
 
     /// Has the program know them from now on.
-    pub(super) fn connect(&mut self, object: &Loaded) -> Result<(), Error> {
-        self.v4.connect(object.map("local4")?)?;
-        self.v6.connect(object.map("local6")?)
+    pub(super) fn connect(&mut self, steering: &Steering) -> Result<(), Error> {
+        self.v4.connect(steering.local4.try_clone()?)?;
+        self.v6.connect(steering.local6.try_clone()?)
     }
 
     /// Has the program know these instead of those of `before`. An address of one of both may be
@@ -58,14 +53,14 @@ impl Locals {
         if prefix.len() < 32 {
             return Ok(());
         }
-        self.v4.route(prefix.first().to_be_bytes().to_vec(), hop)
+        self.v4.route(prefix.first().to_be_bytes(), hop)
     }
 
     pub(super) fn route6(&mut self, prefix: Prefix6, hop: Option<NextHop>) -> Result<(), Error> {
         if prefix.len() < 128 {
             return Ok(());
         }
-        self.v6.route(prefix.first().to_be_bytes().to_vec(), hop)
+        self.v6.route(prefix.first().to_be_bytes(), hop)
     }
 
     pub(super) fn next_hop(
@@ -74,18 +69,26 @@ impl Locals {
         hop: NextHop,
         to: &Forwarding,
     ) -> Result<(), Error> {
-        let known = match family {
-            Family::V4 => &mut self.v4,
-            Family::V6 => &mut self.v6,
-        };
-        known.next_hop(hop, *to == Forwarding::Punt(Punt::Local))
+        let is_local = *to == Forwarding::Punt(Punt::Local);
+        match family {
+            Family::V4 => self.v4.next_hop(hop, is_local),
+            Family::V6 => self.v6.next_hop(hop, is_local),
+        }
     }
 }
 
-impl Known {
-    fn connect(&mut self, map: MapHandle) -> Result<(), Error> {
+impl<const N: usize> HostAddresses<N> {
+    fn new() -> Self {
+        Self {
+            map: None,
+            hosts: HashMap::new(),
+            local: HashSet::new(),
+        }
+    }
+
+    fn connect(&mut self, map: Map<[u8; N], u8>) -> Result<(), Error> {
         for address in self.addresses() {
-            write(&map, address, &[1])?;
+            map.set(address, &1)?;
         }
         self.map = Some(map);
         Ok(())
@@ -105,14 +108,14 @@ impl Known {
     }
 
     /// Those that are this host's.
-    fn addresses(&self) -> impl Iterator<Item = &Vec<u8>> {
+    fn addresses(&self) -> impl Iterator<Item = &[u8; N]> {
         let hosts = self.hosts.iter();
         hosts
             .filter(|(_, hop)| self.local.contains(*hop))
             .map(|(address, _)| address)
     }
 
-    fn route(&mut self, address: Vec<u8>, hop: Option<NextHop>) -> Result<(), Error> {
+    fn route(&mut self, address: [u8; N], hop: Option<NextHop>) -> Result<(), Error> {
         let is_local = |hop: &NextHop| self.local.contains(hop);
         let before = self.hosts.get(&address).is_some_and(is_local);
         let now = hop.as_ref().is_some_and(is_local);
@@ -140,16 +143,15 @@ impl Known {
         Ok(())
     }
 
-    fn set(&self, address: &[u8], before: bool, now: bool) -> Result<(), Error> {
+    fn set(&self, address: &[u8; N], before: bool, now: bool) -> Result<(), Error> {
         let Some(map) = &self.map else {
             return Ok(());
         };
         match (before, now) {
-            (false, true) => write(map, address, &[1]),
-            (true, false) => {
-                let erased = map.delete(address);
-                erased.map_err(failed("forgetting an address of this host"))
-            }
+            (false, true) => Ok(map.set(address, &1)?),
+            (true, false) => map
+                .remove(address)
+                .map_err(|error| Error::failed("forgetting an address of this host", error.source)),
             _ => Ok(()),
         }
     }

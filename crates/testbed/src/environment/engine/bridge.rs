@@ -8,13 +8,13 @@ use netdev::Netlink;
 use serde_json::Value;
 use sys::netns::Namespace;
 
-use super::Engine;
-use crate::environment::Published;
+use super::cli::Engine;
+use crate::environment::EngineNetwork;
 
-/// What engines call a container's first device.
+/// The name that engines give a container's first device.
 const DEVICE: &str = "eth0";
 
-/// The bridge's own address: nobody but this machine, and who has a cable to it, reaches a port there.
+/// The bridge's own address: only this machine, and hosts with a cable to the bridge, reach a port there.
 pub(super) fn address(engine: &Engine) -> Result<IpAddr, String> {
     let said = engine.ask(&["network", "inspect", engine.bridge])?;
     let none = || format!("its network {} has no IPv4 subnet", engine.bridge);
@@ -25,7 +25,7 @@ pub(super) fn address(engine: &Engine) -> Result<IpAddr, String> {
     subnets.find_map(first_address).ok_or_else(none)
 }
 
-/// The gateway, which is the subnet's first address where it is not told.
+/// The subnet's gateway; its first address if the engine names none.
 fn first_address(subnet: &Value) -> Option<IpAddr> {
     let either = |one: &str, other: &str| subnet[one].as_str().or_else(|| subnet[other].as_str());
     if let Some(gateway) = either("Gateway", "gateway").filter(|gateway| !gateway.is_empty()) {
@@ -36,13 +36,13 @@ fn first_address(subnet: &Value) -> Option<IpAddr> {
     Some(Ipv4Addr::from_bits(network.to_bits() + 1).into())
 }
 
-/// What the container of this name, whose first process is this one, has been given.
-pub(super) fn given(
+/// The place in the network of the container of this name, whose first process is this one.
+pub(super) fn inspect(
     engine: &Engine,
     name: &str,
     process: u32,
     at: IpAddr,
-) -> Result<Published, String> {
+) -> Result<EngineNetwork, String> {
     let format = "{{json .NetworkSettings.Networks}}";
     let said = engine.ask(&["inspect", "--format", format, name])?;
     let networks: Value = serde_json::from_str(&said).map_err(|error| error.to_string())?;
@@ -50,11 +50,11 @@ pub(super) fn given(
     let inside = inside.and_then(|address| address.parse().ok());
     let outside = outside(process).map_err(|error| format!("where it runs: {error}"))?;
     check(&outside, at)?;
-    Ok(Published {
-        outside,
-        at,
+    Ok(EngineNetwork {
+        namespace: outside,
+        published_address: at,
         device: DEVICE.to_owned(),
-        inside: inside.ok_or_else(|| format!("its container has no address: {said}"))?,
+        address: inside.ok_or_else(|| format!("its container has no address: {said}"))?,
     })
 }
 

@@ -1,4 +1,4 @@
-//! One container of an engine: started, reached through its agent, kept from bed to bed, removed.
+//! One container of an engine: how it is started, reached through its agent, reset for the next bed, and removed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,29 +14,34 @@ use serde_json::{Value, json};
 use sys::netns;
 use tempfile::TempDir;
 
-use super::{ELSEWHERE, Engine, Image, PATIENCE, bridge};
-use crate::Error;
-use crate::environment::{Child, Network, Program, Published};
-use crate::error::at;
-use crate::kept::{self, Waiting};
-use crate::served::Served;
+use super::bridge;
+use super::cli::{ELSEWHERE, Engine, TIMEOUT};
+use super::image::Image;
+use crate::agent::client::Agent;
+use crate::environment::EngineNetwork;
+use crate::error::{Error, at};
+use crate::names;
+use crate::network::Network;
+use crate::pool::{self, Pool};
+use crate::process::child::Child;
+use crate::process::program::Program;
 
-/// Between looks whether the agent has said something.
+/// Between polls of the agent.
 const TICK: Duration = Duration::from_millis(5);
-/// What an engine says of a capability that is younger than it.
+/// An older engine's error for a newer capability.
 const UNKNOWN: &str = "unknown capability";
 
-/// Those that wait for their next bed.
-pub(crate) static WAITING: Waiting<Container> = Waiting::new();
+/// Containers without a bed.
+pub(crate) static CONTAINERS: Pool<Container> = Pool::new();
 
-/// What tells containers apart that are otherwise as good as each other.
+/// The properties by which a pooled container fits a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) engine: &'static str,
     pub(super) cpus: Vec<usize>,
     /// Ports that are published; without any it is on no network of the engine's.
     pub(super) publish: Vec<u16>,
-    /// Beside what the engine gives.
+    /// In addition to those that the engine gives.
     pub(super) capabilities: Vec<String>,
 }
 
@@ -44,10 +49,10 @@ pub(super) struct Shape {
 #[derive(Debug)]
 pub(crate) struct Container {
     // The order of the fields is the order of the teardown: the container is gone before its image goes.
-    running: Running,
+    instance: Instance,
     network: Network,
-    published: Option<Published>,
-    served: Served,
+    engine_network: Option<EngineNetwork>,
+    agent: Agent,
     /// Its first process, by its id on this machine.
     process: u32,
     version: String,
@@ -58,16 +63,16 @@ pub(crate) struct Container {
     _folder: TempDir,
 }
 
-/// What the engine has of it, and the program that is attached to it.
+/// The container at the engine, and the engine's client that is attached to it.
 #[derive(Debug)]
-struct Running {
+struct Instance {
     engine: &'static Engine,
     name: String,
     attached: process::Child,
 }
 
 impl Shape {
-    /// For an engine of before Linux 5.8, with what stood for these then.
+    /// For an engine from before Linux 5.8, with the capability that stood for these then.
     fn older(&self) -> Self {
         let mut shape = self.clone();
         for capability in &mut shape.capabilities {
@@ -93,22 +98,22 @@ impl Container {
             true => None,
             false => Some(bridge::address(engine).map_err(failed)?),
         };
-        let answering = |shape: &Shape| Running::answering(engine, shape, at, &image.tag);
-        let answered = match answering(&shape) {
-            Err(why) if why.contains(UNKNOWN) => answering(&shape.older()),
-            answered => answered,
+        let start = |shape: &Shape| Instance::start_with_agent(engine, shape, at, &image.tag);
+        let started = match start(&shape) {
+            Err(why) if why.contains(UNKNOWN) => start(&shape.older()),
+            started => started,
         };
-        let (running, served, folder) = answered.map_err(failed)?;
-        let hello = served.hello(Duration::ZERO).transpose().map_err(failed)?;
-        tracing::debug!("{}: kernel {hello:?}", running.name);
+        let (instance, agent, folder) = started.map_err(failed)?;
+        let hello = agent.hello(Duration::ZERO).transpose().map_err(failed)?;
+        tracing::debug!("{}: kernel {hello:?}", instance.name);
         let up = begun.elapsed();
-        let process = running.process().map_err(failed)?;
-        let published = at.map(|at| bridge::given(engine, &running.name, process, at));
+        let process = instance.process().map_err(failed)?;
+        let engine_network = at.map(|at| bridge::inspect(engine, &instance.name, process, at));
         Ok(Self {
-            published: published.transpose().map_err(failed)?,
-            network: Network::of(&running.name, &shape.cpus, process)?,
-            running,
-            served,
+            engine_network: engine_network.transpose().map_err(failed)?,
+            network: Network::of(&instance.name, &shape.cpus, process)?,
+            instance,
+            agent,
             process,
             version: engine.version().map_err(failed)?,
             up,
@@ -122,25 +127,25 @@ impl Container {
         &self.network
     }
 
-    pub(super) fn published(&self) -> Option<&Published> {
-        self.published.as_ref()
+    pub(super) fn engine_network(&self) -> Option<&EngineNetwork> {
+        self.engine_network.as_ref()
     }
 
-    pub(super) fn served(&self) -> &Served {
-        &self.served
+    pub(super) fn agent(&self) -> &Agent {
+        &self.agent
     }
 
     pub(super) fn start(&self, program: Program) -> io::Result<Child> {
-        let given = |capability: &&str| self.shape.capabilities.iter().any(|has| has == capability);
-        let asked = program.capabilities(&[]);
-        if let Some(capability) = asked.iter().find(|capability| !given(capability)) {
-            let what = self.running.engine.container;
+        let has = |capability: &&str| self.shape.capabilities.iter().any(|own| own == capability);
+        let needed = program.capabilities(&[]);
+        if let Some(capability) = needed.iter().find(|capability| !has(capability)) {
+            let what = self.instance.engine.container;
             let what = format!(
                 "{what} has what its engine gives, and its host does not ask for {capability}"
             );
             return Err(io::Error::other(what));
         }
-        self.served.start(program, |inside| self.outside(inside))
+        self.agent.start(program, |inside| self.outside(inside))
     }
 
     /// The process of this machine that has this id in the container.
@@ -154,7 +159,7 @@ impl Container {
             let last = ids.and_then(|ids| ids.split_whitespace().next_back());
             last.is_some_and(|last| last.parse() == Ok(inside))
         });
-        // One that has ended already is nobody's work.
+        // A process that has ended already has no id here.
         found.unwrap_or(self.process)
     }
 
@@ -165,41 +170,41 @@ impl Container {
         ])
     }
 
-    /// Undoes what a bed set in it, and keeps it if that is wanted.
+    /// Undoes what a bed set in it, and puts it into the pool, if that is held.
     pub(super) fn give_back(self) {
-        if !kept::wanted() {
+        if !pool::is_held() {
             return;
         }
         match self.reset() {
-            Ok(()) => WAITING.keep(self),
+            Ok(()) => CONTAINERS.put(self),
             Err(error) => tracing::warn!("{error}"),
         }
     }
 
     fn reset(&self) -> Result<(), Error> {
-        self.served.clear().map_err(|error| Error::Container {
-            engine: self.running.engine.name,
+        self.agent.clear().map_err(|error| Error::Container {
+            engine: self.instance.engine.name,
             what: error.to_string(),
         })?;
         let cleared = self.network.namespace().run(|| {
             let mut netlink = Netlink::new()?;
             for link in netlink.links()? {
-                let given = self.published.as_ref().map(|given| &given.device);
-                if !link.loopback && given != Some(&link.name) {
+                let own = self.engine_network.as_ref().map(|own| &own.device);
+                if !link.loopback && own != Some(&link.name) {
                     netlink.delete_link(link.index)?;
                 }
             }
             Ok(())
         })?;
-        cleared.map_err(at(&self.running.name))
+        cleared.map_err(at(&self.instance.name))
     }
 }
 
-/// One that waits and still answers.
+/// A container from the pool that still answers; those that do not end here.
 pub(super) fn take(shape: &Shape) -> Option<Container> {
     loop {
-        let container = WAITING.take(|container| container.shape == *shape)?;
-        if container.served.ping().is_ok() {
+        let container = CONTAINERS.take(|container| container.shape == *shape)?;
+        if container.agent.ping().is_ok() {
             return Some(container);
         }
     }
@@ -213,40 +218,41 @@ pub(super) fn try_image(engine: &'static Engine, image: &str) -> Result<(), Stri
         publish: Vec::new(),
         capabilities: Vec::new(),
     };
-    let (running, _served, _folder) = Running::answering(engine, &shape, None, image)?;
-    let seen = running.process();
-    // It is gone before what it is asked by.
-    drop(running);
-    seen.map(drop)
+    let (instance, _agent, _folder) = Instance::start_with_agent(engine, &shape, None, image)?;
+    let process = instance.process();
+    // The container ends before its agent's connection does.
+    drop(instance);
+    process.map(drop)
 }
 
-impl Running {
-    /// One whose agent has said something, what it is asked by, and where it complains.
-    fn answering(
+impl Instance {
+    /// Starts a container, and waits for its agent's first frame. Returns the connection to the agent and the folder of
+    /// the client's error output.
+    fn start_with_agent(
         engine: &'static Engine,
         shape: &Shape,
         at: Option<IpAddr>,
         image: &str,
-    ) -> Result<(Self, Served, TempDir), String> {
+    ) -> Result<(Self, Agent, TempDir), String> {
         let text = |error: io::Error| error.to_string();
-        let folder = crate::folder().map_err(text)?;
+        let folder = names::folder().map_err(text)?;
         let errors = folder.path().join("errors");
         let begun = Instant::now();
         let file = File::create(&errors).map_err(text)?;
-        let mut running = Self::start(engine, shape, at, image, file)?;
-        let attached = &mut running.attached;
+        let mut instance = Self::start(engine, shape, at, image, file)?;
+        let attached = &mut instance.attached;
         let (Some(to), Some(from)) = (attached.stdin.take(), attached.stdout.take()) else {
             return Err("its streams are no pipes".to_owned());
         };
-        let served = Served::open(engine.container, to, from).map_err(text)?;
-        while served.hello(TICK).is_none() {
-            if served.is_gone() || begun.elapsed() > PATIENCE {
+        let agent = Agent::open(engine.container, to, from).map_err(text)?;
+        while agent.hello(TICK).is_none() {
+            if agent.is_gone() || begun.elapsed() > TIMEOUT {
                 let said = fs::read_to_string(&errors).unwrap_or_default();
                 let first = said.lines().next().unwrap_or_default();
-                return Err(format!("{} does not answer: {first}", running.name));
+                return Err(format!("{} does not answer: {first}", instance.name));
             }
         }
-        Ok((running, served, folder))
+        Ok((instance, agent, folder))
     }
 
     fn start(
@@ -256,10 +262,10 @@ impl Running {
         image: &str,
         errors: File,
     ) -> Result<Self, String> {
-        let name = super::unique(engine);
+        let name = names::unique(engine.name);
         let cpus: Vec<String> = shape.cpus.iter().map(usize::to_string).collect();
         let cpus = cpus.join(",");
-        // What is said passes the engine: in a log of its own nobody would read it.
+        // The agent's frames pass through the engine, which would log them.
         let mut words = vec!["run", "--rm", "--interactive", "--log-driver", "none"];
         words.extend(["--name", &name, "--hostname", "lowroad"]);
         let ports = ports(at, &shape.publish);
@@ -299,10 +305,10 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for Instance {
     fn drop(&mut self) {
         remove(self.engine, &self.name);
-        // It ends with the container that it is attached to; nobody waits for an engine that hangs.
+        // The client ends with its container, unless the engine hangs.
         let _ = self.attached.kill();
         let _ = self.attached.wait();
     }
@@ -316,15 +322,15 @@ fn holds(process: u32) -> bool {
 
 /// A container of ours that an engine has, running or not.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct Inspection {
     pub(super) name: String,
     pub(super) image: String,
     /// Its first process, by its id on the engine's machine; 0 when it has ended.
     process: u32,
 }
 
-impl Found {
-    /// The one of this name; none where it has gone meanwhile, or is somebody else's.
+impl Inspection {
+    /// Inspects the container of this name; none if it has gone meanwhile, or is not ours.
     pub(super) fn of(engine: &Engine, name: &str) -> Result<Option<Self>, String> {
         let format = "{{.State.Pid}} {{.Image}} {{.Path}} {{.Args}}";
         let said = match engine.ask(&["container", "inspect", "--format", format, name]) {
@@ -354,7 +360,7 @@ impl Found {
     }
 }
 
-/// How an engine is told to publish ports at an address, each to both kinds of transport.
+/// The arguments that publish ports at an address, each over TCP and UDP.
 fn ports(at: Option<IpAddr>, ports: &[u16]) -> Vec<String> {
     let each = at
         .into_iter()

@@ -1,19 +1,24 @@
 //! The image that containers are made of: the agent, and nothing else. It is made here, and needs no registry.
 
+use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use sys::owner::Owner;
 
-use super::{Engine, answer};
-use crate::kept::Waiting;
-use crate::{Error, served};
+use super::cli::{Engine, answer};
+use crate::agent::binary::{AGENT, agent};
+use crate::error::Error;
+use crate::pool::Pool;
 
 /// Its tag is its maker's [`Owner`].
 const REPOSITORY: &str = "lowroad-agent";
 
-/// Those that are there for the containers to come, when none is.
-pub(crate) static IMAGES: Waiting<Arc<Image>> = Waiting::new();
+/// Images that stay while there is no container of them.
+pub(crate) static IMAGES: Pool<Arc<Image>> = Pool::new();
+
+/// The images of this process, by engine.
+static CACHE: Mutex<BTreeMap<&str, Weak<Image>>> = Mutex::new(BTreeMap::new());
 
 /// An image of this process. Dropping it removes it.
 #[derive(Debug)]
@@ -25,13 +30,13 @@ pub(crate) struct Image {
 impl Image {
     /// The one of this process, made where there is none.
     pub(super) fn of(engine: &'static Engine) -> Result<Arc<Self>, Error> {
-        let mut known = engine.image.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(image) = known.upgrade() {
+        let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(image) = cache.get(engine.name).and_then(Weak::upgrade) {
             return Ok(image);
         }
         let image = Arc::new(Self::make(engine)?);
-        *known = Arc::downgrade(&image);
-        IMAGES.keep(Arc::clone(&image));
+        cache.insert(engine.name, Arc::downgrade(&image));
+        IMAGES.put(Arc::clone(&image));
         Ok(image)
     }
 
@@ -41,15 +46,15 @@ impl Image {
             engine: engine.name,
             what: format!("making its image: {what}"),
         };
-        let agent = served::agent()?;
+        let program = agent()?;
         let mut pack = Command::new("tar");
         pack.args(["--create", "--owner=0", "--group=0", "--mode=0755"]);
-        pack.arg(format!("--transform=s,.*,{},", served::AGENT));
+        pack.arg(format!("--transform=s,.*,{},", AGENT));
         pack.arg("--directory")
-            .arg(agent.parent().unwrap_or(&agent));
-        pack.args(agent.file_name()).stdout(Stdio::piped());
+            .arg(program.parent().unwrap_or(&program));
+        pack.args(program.file_name()).stdout(Stdio::piped());
         let mut pack = pack.spawn().map_err(|error| failed(error.to_string()))?;
-        let entry = format!("ENTRYPOINT [\"/{}\", \"{}\"]", served::AGENT, guest::HOLD);
+        let entry = format!("ENTRYPOINT [\"/{}\", \"{}\"]", AGENT, guest::HOLD);
         let mut import = engine.command(&["import", "--change", &entry, "-", &tag]);
         if let Some(packed) = pack.stdout.take() {
             import.stdin(packed);
@@ -74,7 +79,7 @@ impl Drop for Image {
     }
 }
 
-/// Those of dead makers.
+/// The images of dead makers.
 pub(super) fn dead(engine: &Engine) -> Result<Vec<String>, String> {
     let mut images = engine.lines(&["images", "--format", "{{.Repository}}:{{.Tag}}"])?;
     let dead = |image: &str| owner_of(image).is_some_and(|owner| !owner.alive());
@@ -89,7 +94,7 @@ fn owner_of(image: &str) -> Option<Owner> {
     tag.parse().ok()
 }
 
-/// Whether what runs of an image is the agent, and holds a container: others may call theirs alike.
+/// Whether an image runs the agent to hold a container: other images may have a similar name.
 fn is_agent(engine: &Engine, image: &str) -> bool {
     let format = "{{.Config.Entrypoint}}";
     let said = engine.ask(&["image", "inspect", "--format", format, image]);

@@ -12,13 +12,12 @@ use testbed::{Child, Host, Stream};
 
 use super::arm;
 use super::tree::{self, Tree};
-use crate::jobs::TrialSpec;
-use crate::jobs::program::payload;
-use crate::plan::Link;
+use crate::jobs::features::load::{Link, TrialSpec};
+use crate::program::payload;
 
-/// How long a capture may take to start, and to write what it has.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Before everything else that wants to run beside it.
+/// The time that a capture has to start, and to write its last rows.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The capture runs before everything else on its CPU.
 const NICENESS: i32 = -20;
 
 /// What a capture writes.
@@ -78,8 +77,8 @@ impl Capture {
             guest: host.guest().is_some(),
             errors,
         };
-        if !capture.child.wait_ready(PATIENCE)? {
-            bail!("the capture did not start: {}", capture.said());
+        if !capture.child.wait_ready(TIMEOUT)? {
+            bail!("the capture did not start: {}", capture.error_output());
         }
         for task in capture.tasks()? {
             sys::sched::nice(task, NICENESS).context("a capture's priority")?;
@@ -87,9 +86,9 @@ impl Capture {
         Ok(capture)
     }
 
-    fn said(&self) -> String {
-        let said = fs::read_to_string(&self.errors).unwrap_or_default();
-        said.trim().to_owned()
+    fn error_output(&self) -> String {
+        let text = fs::read_to_string(&self.errors).unwrap_or_default();
+        text.trim().to_owned()
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -128,7 +127,7 @@ impl Capture {
 
     /// Ends it as a user would, and returns its account.
     pub(super) fn stop(mut self) -> Result<Value> {
-        let status = self.child.stop(PATIENCE)?;
+        let status = self.child.stop(TIMEOUT)?;
         let text = match self.rows {
             Rows::File => {
                 let mut text = String::new();
@@ -140,7 +139,7 @@ impl Capture {
             Rows::Pipe => fs::read_to_string(&self.errors)?,
         };
         let Some(at) = text.find('{') else {
-            bail!("the capture ended with {status}: {}", self.said());
+            bail!("the capture ended with {status}: {}", self.error_output());
         };
         serde_json::from_str(&text[at..]).context("the account of a capture")
     }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use loadgen::{Amount, Sent};
+use loadgen::{Amount, SendReport};
 use probes::account::Usage;
 use probes::ps;
 use probes::stacks::{HERTZ, Sampler};
@@ -18,18 +18,18 @@ use super::capture::Rows;
 use super::origin;
 use super::stage::{Stage, ran_ns};
 use super::tree::Tree;
-use crate::jobs::account::{CAPTURE, RECEIVE, accountant, idle, of_group, spent, watch};
+use crate::account::{CAPTURE, RECEIVE, accountant, idle, of_group, spent, watch};
 use crate::jobs::features::FeaturesBench;
-use crate::jobs::noise::{Watch, note_generator};
-use crate::jobs::{Outcome, TrialSpec};
-use crate::plan::{Link, Load};
+use crate::jobs::features::load::{Link, Load, TrialSpec};
+use crate::noise::Watch;
+use crate::outcome::Outcome;
 
 /// Time for what has come in to be taken, by captures that look now and then.
 const SETTLE: Duration = Duration::from_millis(30);
 /// The load's first part, which is not measured.
 const WARM_UP: Duration = Duration::from_millis(50);
 
-const LONGEST_SAMPLING: Duration = Duration::from_secs(1);
+const MAX_SAMPLING_TIME: Duration = Duration::from_secs(1);
 /// Those of features, and the floor's; the first runs beside packets, the others for each.
 const PROGRAMS: [&str; 4] = ["evict_flows", "count_flows", "record_packets", "count"];
 
@@ -61,8 +61,10 @@ pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stag
     if spec.load.link == Link::Loopback {
         origin::note(&stage, spec, &usage, &mut outcome)?;
     }
-    note_generator(&mut outcome, &sent, spec.load, bench.beside.late_share());
-    outcome.stacks = Some(sampled(&stage, spec.load)?);
+    bench
+        .monitor
+        .note_generator(&sent, spec.load.rate, &mut outcome);
+    outcome.stacks = Some(sample_stacks(&stage, spec.load)?);
     note_memory(&mut stage, &mut outcome)?;
     stage.finish(&mut outcome)?;
     compare_answers(&stage, spec, &mut outcome)?;
@@ -81,9 +83,9 @@ pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stag
     value("cpu_ns_per_packet_receive", receive / each);
     value(
         "cpu_ns_per_packet_bpf",
-        ran(&usage, &PROGRAMS).run_ns as f64 / each,
+        run_totals(&usage, &PROGRAMS).run_ns as f64 / each,
     );
-    let program = ran(&usage, &PROGRAMS[1..]);
+    let program = run_totals(&usage, &PROGRAMS[1..]);
     if program.runs > 0 {
         let each_run = program.run_ns as f64 / program.runs as f64;
         value("program_ns_per_packet", each_run);
@@ -123,16 +125,16 @@ fn note_memory(stage: &mut Stage, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// How long and how often the programs of these names ran.
-struct Ran {
+/// How long and how often programs ran.
+struct RunTotals {
     run_ns: u64,
     runs: u64,
 }
 
-fn ran(usage: &Usage, names: &[&str]) -> Ran {
+fn run_totals(usage: &Usage, names: &[&str]) -> RunTotals {
     let programs = usage.programs.iter();
     let named = programs.filter(|program| names.contains(&program.name.as_str()));
-    named.fold(Ran { run_ns: 0, runs: 0 }, |sum, program| Ran {
+    named.fold(RunTotals { run_ns: 0, runs: 0 }, |sum, program| RunTotals {
         run_ns: sum.run_ns + program.run_ns,
         runs: sum.runs + program.runs,
     })
@@ -158,7 +160,7 @@ fn compare_answers(stage: &Stage, spec: &TrialSpec<'_>, outcome: &mut Outcome) -
 }
 
 /// Sends a part of a load, and gives what looks now and then the time to look.
-fn send(stage: &Stage, load: &Load, time: Duration) -> Result<Sent> {
+fn send(stage: &Stage, load: &Load, time: Duration) -> Result<SendReport> {
     let sent = stage.generate(load, Amount::Time(time))?;
     thread::sleep(SETTLE);
     Ok(sent)
@@ -166,9 +168,9 @@ fn send(stage: &Stage, load: &Load, time: Duration) -> Result<Sent> {
 
 /// Which functions the load's time goes to, over every CPU; in a window of its own, as sampling costs
 /// time.
-fn sampled(stage: &Stage, load: &Load) -> Result<Stacks> {
+fn sample_stacks(stage: &Stage, load: &Load) -> Result<Stacks> {
     let sampler = Sampler::start(HERTZ)?;
-    send(stage, load, (load.duration.0 / 2).min(LONGEST_SAMPLING))?;
+    send(stage, load, (load.duration.0 / 2).min(MAX_SAMPLING_TIME))?;
     let profile = sampler.stop()?;
     Ok(Stacks {
         obtained: profile.obtained,

@@ -7,9 +7,9 @@ use loadgen::Amount;
 use super::capture::Rows;
 use super::stage::Stage;
 use crate::jobs::features::FeaturesBench;
-use crate::jobs::noise::{Watch, note_generator};
-use crate::jobs::{Outcome, TrialSpec};
-use crate::plan::Load;
+use crate::jobs::features::load::{Load, TrialSpec};
+use crate::noise::Watch;
+use crate::outcome::Outcome;
 use crate::units::PacketRate;
 
 /// Frames before the measured ones, and how many a second: so few that they all come.
@@ -28,7 +28,9 @@ pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stag
     let noise = Watch::start(&bench.foreign, &pids)?;
     let sent = stage.generate(spec.load, Amount::Time(spec.load.duration.0))?;
     noise.end(&pids, &mut outcome)?;
-    note_generator(&mut outcome, &sent, spec.load, bench.beside.late_share());
+    bench
+        .monitor
+        .note_generator(&sent, spec.load.rate, &mut outcome);
     stage.finish(&mut outcome)?;
     ensure!(sent.sending_ns > 0, "nothing was sent");
     let seconds = sent.sending_ns as f64 / 1e9;

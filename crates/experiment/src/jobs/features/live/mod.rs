@@ -4,12 +4,11 @@
 mod arm;
 mod capture;
 mod cpu;
-mod freed;
+mod freed_cpu;
 mod goodput;
 mod origin;
 mod rows;
 mod stage;
-mod stated;
 mod tree;
 
 use anyhow::{Result, bail};
@@ -17,11 +16,10 @@ use datapath::Missing;
 use features::live::datapaths;
 
 pub(super) use self::stage::Stage;
-pub(super) use self::stated::check;
 use self::tree::Tree;
 use super::FeaturesBench;
-use crate::jobs::{Outcome, TrialSpec};
-use crate::plan::{Link, Load, Measure};
+use crate::jobs::features::load::{Link, Load, Measure, TrialSpec};
+use crate::outcome::Outcome;
 
 /// The bare link: an XDP program counts the frames and drops them.
 pub(super) const FLOOR: &str = "floor";
@@ -90,7 +88,7 @@ pub(super) fn applies(arm: &str, load: &Load, measure: Measure) -> Result<(), Mi
         Link::Loopback if !arm::is_socket(arm) && ![GENERIC, TC].contains(&arm) => {
             refuse("the loopback device has no driver for it")
         }
-        Link::Direct | Link::Bridge if arm == GENERIC => {
+        Link::Direct if arm == GENERIC => {
             refuse("the driver knows XDP: this is for devices whose does not")
         }
         _ if arm == FLOOR && measure == Measure::RowLatency => refuse("the bare link has no rows"),
@@ -108,7 +106,7 @@ pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stag
         Measure::Cpu => cpu::trial(bench, spec),
         Measure::Goodput => goodput::trial(bench, spec),
         Measure::RowLatency => rows::trial(bench, spec),
-        Measure::Freed => freed::trial(bench, spec),
+        Measure::Freed => freed_cpu::trial(bench, spec),
         _ => bail!("a live capture is not measured so"),
     }
 }

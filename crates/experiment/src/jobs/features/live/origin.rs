@@ -16,21 +16,22 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
-use loadgen::{Amount, Sent};
+use loadgen::{Amount, SendReport};
 use probes::account::Usage;
 use sys::capture::{Capture, Socket};
 
 use super::stage::Stage;
-use crate::jobs::{Outcome, TrialSpec};
+use crate::jobs::features::load::TrialSpec;
+use crate::outcome::Outcome;
 
-/// The longest that this is watched.
+/// The origin's method is observed for this long at most.
 const WINDOW: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const UDP: u8 = 17;
 
 /// What a method saw.
 #[derive(Clone, Copy, Debug, Default)]
-struct Saw {
+struct Observation {
     packets: u64,
     udp: u64,
     cpu_ns: u64,
@@ -47,7 +48,7 @@ pub(super) fn note(
 ) -> Result<()> {
     let over = AtomicBool::new(false);
     let before = stage.came()?;
-    let (saw, sent) = thread::scope(|scope| -> Result<(Saw, Sent)> {
+    let (saw, sent) = thread::scope(|scope| -> Result<(Observation, SendReport)> {
         let method = scope.spawn(|| {
             if spec.arm == "recv" {
                 stage.inside(|| socket_loop(&over))?
@@ -57,7 +58,7 @@ pub(super) fn note(
         });
         let time = spec.load.duration.0.min(WINDOW);
         let sent = stage.generate(spec.load, Amount::Time(time));
-        thread::sleep(PATIENCE);
+        thread::sleep(POLL_INTERVAL);
         over.store(true, Ordering::Relaxed);
         let saw = method
             .join()
@@ -96,9 +97,9 @@ pub(super) fn note(
 }
 
 /// The origin's baseline: every frame of the device, in and out, one call each.
-fn socket_loop(over: &AtomicBool) -> Result<Saw> {
+fn socket_loop(over: &AtomicBool) -> Result<Observation> {
     let socket = Socket::open()?;
-    socket.prepare_receive(PATIENCE)?;
+    socket.prepare_receive(POLL_INTERVAL)?;
     socket.bind(&Capture {
         ifindex: 1,
         outgoing: true,
@@ -106,7 +107,7 @@ fn socket_loop(over: &AtomicBool) -> Result<Saw> {
         fanout: None,
     })?;
     let mut room = vec![0; 2048];
-    let mut saw = Saw::default();
+    let mut saw = Observation::default();
     let before = sys::clock::thread_cpu_ns();
     while !over.load(Ordering::Relaxed) {
         match socket.receive(&mut room) {
@@ -126,14 +127,14 @@ fn socket_loop(over: &AtomicBool) -> Result<Saw> {
 }
 
 /// The origin's measuring process beside an XDP program: it waits.
-fn parent(over: &AtomicBool) -> Result<Saw> {
+fn parent(over: &AtomicBool) -> Result<Observation> {
     let before = sys::clock::thread_cpu_ns();
     while !over.load(Ordering::Relaxed) {
-        thread::sleep(PATIENCE);
+        thread::sleep(POLL_INTERVAL);
     }
-    Ok(Saw {
+    Ok(Observation {
         cpu_ns: sys::clock::thread_cpu_ns() - before,
-        ..Saw::default()
+        ..Observation::default()
     })
 }
 

@@ -16,8 +16,9 @@ use stats::Histogram;
 use super::capture::Rows;
 use super::stage::Stage;
 use crate::jobs::features::FeaturesBench;
-use crate::jobs::noise::{Watch, note_generator};
-use crate::jobs::{Outcome, TrialSpec};
+use crate::jobs::features::load::TrialSpec;
+use crate::noise::Watch;
+use crate::outcome::Outcome;
 
 /// In nanoseconds.
 const SECOND: u64 = 1_000_000_000;
@@ -42,7 +43,9 @@ pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stag
     let sent = stage.generate(spec.load, Amount::Time(spec.load.duration.0))?;
     thread::sleep(SETTLE);
     noise.end(&pids, &mut outcome)?;
-    note_generator(&mut outcome, &sent, spec.load, bench.beside.late_share());
+    bench
+        .monitor
+        .note_generator(&sent, spec.load.rate, &mut outcome);
     latencies.over.store(true, Ordering::Relaxed);
     stage.finish(&mut outcome)?;
     let _read = reader.join();

@@ -9,36 +9,37 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use loadgen::{Amount, Backend, FarEnd, Load as Offered, Sent, Verdict};
+use loadgen::{Amount, Backend, FarEnd, Load as Offered, SendReport, Verdict};
 use serde_json::Value;
 use tempfile::TempDir;
 use testbed::{Bed, Host, HostSpec, Kind, LinkKind, LinkSpec, Topology};
 
 use super::capture::{Capture, Rows};
 use super::{FLOOR, tree};
-use crate::jobs::{Outcome, TrialSpec, program};
-use crate::plan::{Link, Load};
+use crate::jobs::features::load::{Link, Load, TrialSpec};
+use crate::outcome::Outcome;
+use crate::program;
 
-/// Where the generator sends from, and the first of the ports that it sends to.
+/// The port that the generator sends from, and the first port that it sends to.
 const SENDER_PORT: u16 = 40_004;
 const FIRST_PORT: u16 = 20_000;
 /// Bytes of payload where the load does not say: frames of 100 bytes.
 const PAYLOAD: usize = 58;
-/// Whom the frames are for that come in over the link: nobody here, as on a mirror port.
-const ELSEWHERE: ([u8; 6], IpAddr) = (
+/// The destination of frames over the link. No host here has it, as on a mirror port.
+const MIRRORED_DESTINATION: ([u8; 6], IpAddr) = (
     [2, 0x10, 0xad, 0xff, 0, 1],
     IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
 );
 /// Frames that come within this time come together, as from a NIC that moderates its interrupts.
 const MODERATION: Duration = Duration::from_micros(50);
-/// Frames that come together at most, and without a rate.
-const LARGEST_BURST: usize = 64;
-/// How often the NAPI thread runs before what else there is on its CPU.
+/// The most frames of a burst, and the frames of each burst without a rate.
+const MAX_BURST: usize = 64;
+/// The NAPI thread runs before everything else on its CPU.
 const NICENESS: i32 = -20;
 
 /// What counts the packets.
 #[derive(Debug)]
-enum Captor {
+enum Counter {
     Nothing,
     Floor(FarEnd),
     Process(Capture),
@@ -48,7 +49,7 @@ enum Captor {
 #[derive(Debug)]
 pub(in crate::jobs::features) struct Stage {
     // Dropped in this order: a capture ends before its namespace does.
-    captor: Captor,
+    counter: Counter,
     device: Device,
     bed: Bed,
     folder: TempDir,
@@ -64,7 +65,7 @@ pub(in crate::jobs::features) struct Stage {
 #[derive(Clone, Debug)]
 struct Device {
     generator: String,
-    captor: String,
+    capture_host: String,
     name: String,
     ifindex: u32,
     /// The device at the generator's end, and the address it sends from.
@@ -72,12 +73,12 @@ struct Device {
     source: IpAddr,
     /// Its counters just before the capture was started, and once it captured: what came in between
     /// may be in the capture's account.
-    before: [Counted; 2],
+    before: [DeviceCounts; 2],
 }
 
 /// A device's own counters.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counted {
+struct DeviceCounts {
     packets: u64,
     dropped: u64,
 }
@@ -86,16 +87,16 @@ impl Stage {
     /// Brings a stage up on which the generator has a CPU, and the receiving device and the capture
     /// have another.
     pub(super) fn set(
-        (generator_cpu, captor_cpu): (usize, usize),
+        (generator_cpu, capture_cpu): (usize, usize),
         spec: &TrialSpec<'_>,
         rows: Rows,
     ) -> Result<Self> {
         let folder = testbed::folder()?;
         let names = names();
-        let bed = bed(&names, spec, captor_cpu)?;
+        let bed = bed(&names, spec, capture_cpu)?;
         let device = Device::find(&bed, names, spec.load.link)?;
         let mut stage = Self {
-            captor: Captor::Nothing,
+            counter: Counter::Nothing,
             napi: None,
             filtered: spec.load.options.contains_key("filter"),
             device,
@@ -109,45 +110,45 @@ impl Stage {
             stage.napi = Some(napi_thread(&stage.device.name)?);
         }
         if let Some(task) = stage.napi {
-            sys::sched::pin_task(task, captor_cpu).context("the NAPI thread's CPU")?;
+            sys::sched::pin_task(task, capture_cpu).context("the NAPI thread's CPU")?;
             sys::sched::nice(task, NICENESS).context("the NAPI thread's priority")?;
         }
-        let before = stage.counted()?;
-        stage.captor = stage.capture(spec, rows)?;
-        stage.device.before = [before, stage.counted()?];
+        let before = stage.device_counts()?;
+        stage.counter = stage.capture(spec, rows)?;
+        stage.device.before = [before, stage.device_counts()?];
         Ok(stage)
     }
 
-    fn capture(&self, spec: &TrialSpec<'_>, rows: Rows) -> Result<Captor> {
+    fn capture(&self, spec: &TrialSpec<'_>, rows: Rows) -> Result<Counter> {
         let host = self.host()?;
         if spec.arm == FLOOR {
             let flows = u32::try_from(spec.load.flows.unwrap_or(1))?;
             let ifindex = self.device.ifindex;
             let attach = || FarEnd::attach(ifindex, self.run, flows, Verdict::Drop);
-            return Ok(Captor::Floor(host.run(attach)??));
+            return Ok(Counter::Floor(host.run(attach)??));
         }
         let (name, folder) = (&self.device.name, self.folder.path());
-        Ok(Captor::Process(Capture::start(
+        Ok(Counter::Process(Capture::start(
             host, name, folder, spec, rows,
         )?))
     }
 
     fn host(&self) -> Result<&Host> {
-        Ok(self.bed.host(&self.device.captor)?)
+        Ok(self.bed.host(&self.device.capture_host)?)
     }
 
     /// The capture's process, in arms that have one.
     pub(super) fn process(&mut self) -> Option<&mut Capture> {
-        match &mut self.captor {
-            Captor::Process(capture) => Some(capture),
-            Captor::Nothing | Captor::Floor(_) => None,
+        match &mut self.counter {
+            Counter::Process(capture) => Some(capture),
+            Counter::Nothing | Counter::Floor(_) => None,
         }
     }
 
     pub(super) fn pids(&self) -> Vec<u32> {
-        match &self.captor {
-            Captor::Process(capture) => vec![capture.pid()],
-            Captor::Nothing | Captor::Floor(_) => Vec::new(),
+        match &self.counter {
+            Counter::Process(capture) => vec![capture.pid()],
+            Counter::Nothing | Counter::Floor(_) => Vec::new(),
         }
     }
 
@@ -176,7 +177,7 @@ impl Stage {
     }
 
     /// Sends some of a load.
-    pub(super) fn generate(&self, load: &Load, amount: Amount) -> Result<Sent> {
+    pub(super) fn generate(&self, load: &Load, amount: Amount) -> Result<SendReport> {
         let offered = self.offered(load, amount);
         let generator = self.bed.host(&self.device.generator)?;
         let sent = generator.run(|| {
@@ -192,10 +193,14 @@ impl Stage {
         let rate = load.rate.map(|rate| rate.0);
         let (backend, mac, to) = match load.link {
             Link::Loopback => (Backend::Socket, [0; 6], self.device.source),
-            Link::Direct | Link::Bridge => (Backend::Live, ELSEWHERE.0, ELSEWHERE.1),
+            Link::Direct => (
+                Backend::Live,
+                MIRRORED_DESTINATION.0,
+                MIRRORED_DESTINATION.1,
+            ),
         };
         let burst = match backend {
-            Backend::Live => rate.map_or(LARGEST_BURST, burst),
+            Backend::Live => rate.map_or(MAX_BURST, burst),
             _ => 1,
         };
         let ports = (FIRST_PORT..).take(load.flows.unwrap_or(1));
@@ -223,44 +228,44 @@ impl Stage {
 
     /// Packets that the captured device has taken in, of whomever.
     pub(super) fn came(&self) -> Result<u64> {
-        Ok(self.counted()?.packets)
+        Ok(self.device_counts()?.packets)
     }
 
-    fn counted(&self) -> Result<Counted> {
+    fn device_counts(&self) -> Result<DeviceCounts> {
         let host = self.host()?;
         let counted = counters(host, &self.device.name)?;
-        let mut counted = Counted {
-            packets: counted[RECEIVED],
-            dropped: counted[DROPPED],
+        let mut counted = DeviceCounts {
+            packets: counted[RX_PACKETS],
+            dropped: counted[RX_DROPPED],
         };
         if host.guest().is_some() {
             // There a driver calls dropped what a program has dropped; what the queue into a guest has no
             // room for is dropped on this side.
             let generator = self.bed.host(&self.device.generator)?;
-            let outside = generator.interface(&self.device.captor)?;
-            counted.dropped = counters(generator, &outside.name)?[NOT_SENT];
+            let outside = generator.interface(&self.device.capture_host)?;
+            counted.dropped = counters(generator, &outside.name)?[TX_DROPPED];
         }
         Ok(counted)
     }
 
     /// Ends the capture, and notes what became of every packet since it began.
     pub(super) fn finish(&mut self, outcome: &mut Outcome) -> Result<()> {
-        let now = self.counted()?;
+        let now = self.device_counts()?;
         let [before, started] = self.device.before;
         let sent = self.sent.load(Ordering::Relaxed);
         let link = now.dropped - started.dropped;
-        let (unique, mut drops) = match std::mem::replace(&mut self.captor, Captor::Nothing) {
-            Captor::Process(capture) => told(&capture.stop()?, outcome)?,
-            Captor::Floor(far) => {
+        let (unique, mut drops) = match std::mem::replace(&mut self.counter, Counter::Nothing) {
+            Counter::Process(capture) => note_account(&capture.stop()?, outcome)?,
+            Counter::Floor(far) => {
                 let counts = far.counts()?;
                 (counts.packets() + counts.foreign, BTreeMap::new())
             }
-            Captor::Nothing => (0, BTreeMap::new()),
+            Counter::Nothing => (0, BTreeMap::new()),
         };
         drops.insert("link".to_owned(), link);
         let named: u64 = drops.values().sum();
         // Frames that come while a capture starts or ends may be in its account.
-        let after = self.counted()?;
+        let after = self.device_counts()?;
         let (least, most) = (
             now.packets - started.packets,
             after.packets - before.packets,
@@ -294,8 +299,8 @@ impl Stage {
     }
 }
 
-/// Packets exported, and those dropped by name, as a capture's account tells.
-fn told(account: &Value, outcome: &mut Outcome) -> Result<(u64, BTreeMap<String, u64>)> {
+/// Notes a capture's account. Returns the packets that it exported, and those that it dropped by their reasons.
+fn note_account(account: &Value, outcome: &mut Outcome) -> Result<(u64, BTreeMap<String, u64>)> {
     let count = |name: &str| {
         let count = account[name].as_u64();
         count.with_context(|| format!("a capture's account without {name}: {account}"))
@@ -346,33 +351,33 @@ fn burst(rate: f64) -> usize {
         reason = "a small number of frames"
     )]
     let together = (rate * MODERATION.as_secs_f64()).round() as usize;
-    together.clamp(1, LARGEST_BURST)
+    together.clamp(1, MAX_BURST)
 }
 
 impl Device {
-    fn find(bed: &Bed, (generator, captor): (String, String), link: Link) -> Result<Self> {
+    fn find(bed: &Bed, (generator, capture_host): (String, String), link: Link) -> Result<Self> {
         if link == Link::Loopback {
             return Ok(Self {
-                generator: captor.clone(),
-                captor,
+                generator: capture_host.clone(),
+                capture_host,
                 name: "lo".to_owned(),
                 ifindex: 1,
                 sender: (1, [0; 6]),
                 source: Ipv4Addr::LOCALHOST.into(),
-                before: [Counted::default(); 2],
+                before: [DeviceCounts::default(); 2],
             });
         }
-        let sender = bed.host(&generator)?.interface(&captor)?;
+        let sender = bed.host(&generator)?.interface(&capture_host)?;
         let (sender, source) = ((sender.ifindex, sender.mac), sender.v4);
-        let interface = bed.host(&captor)?.interface(&generator)?;
+        let interface = bed.host(&capture_host)?.interface(&generator)?;
         Ok(Self {
             name: interface.name.clone(),
             ifindex: interface.ifindex,
             generator,
-            captor,
+            capture_host,
             sender,
             source,
-            before: [Counted::default(); 2],
+            before: [DeviceCounts::default(); 2],
         })
     }
 }
@@ -389,17 +394,17 @@ fn names() -> (String, String) {
 }
 
 fn bed(
-    (generator, captor): &(String, String),
+    (generator, capture_host): &(String, String),
     spec: &TrialSpec<'_>,
-    captor_cpu: usize,
+    capture_cpu: usize,
 ) -> Result<Bed> {
     let mut topology = Topology::default();
     let mut host = program::host(spec.environment);
-    host.cpus = vec![captor_cpu];
-    topology.host.insert(captor.clone(), host);
+    host.cpus = vec![capture_cpu];
+    topology.host.insert(capture_host.clone(), host);
     if spec.load.link != Link::Loopback {
         topology.host.insert(generator.clone(), HostSpec::native());
-        let mut link = LinkSpec::new(LinkKind::Direct, &[generator, captor]);
+        let mut link = LinkSpec::new(LinkKind::Direct, &[generator, capture_host]);
         // Receiving has a thread, of which it can be said where it runs and what it takes; in a guest
         // that is the guest's own affair.
         let guest = Kind::find(spec.environment).is_some_and(|kind| kind.guest);
@@ -429,10 +434,10 @@ fn napi_thread(device: &str) -> Result<u32> {
     anyhow::bail!("{device} has no NAPI thread")
 }
 
-/// Places among a device's counters.
-const RECEIVED: usize = 1;
-const DROPPED: usize = 3;
-const NOT_SENT: usize = 11;
+/// Columns of a device's counters in `/proc/net/dev`.
+const RX_PACKETS: usize = 1;
+const RX_DROPPED: usize = 3;
+const TX_DROPPED: usize = 11;
 
 /// A device's counters: eight of what comes in, and eight of what goes out.
 fn counters(host: &Host, device: &str) -> Result<[u64; 16]> {
@@ -471,7 +476,7 @@ mod tests {
         let table = "  g1x2: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n   \
                      g1x: 10 20 30 40 5 6 7 8 9 10 11 120 13 14 15 16\n";
         let counted = counters_of(table, "g1x").unwrap();
-        let places = [RECEIVED, DROPPED, NOT_SENT];
+        let places = [RX_PACKETS, RX_DROPPED, TX_DROPPED];
         assert_eq!(places.map(|place| counted[place]), [20, 40, 120]);
         assert!(counters_of(table, "g1").is_none());
         assert!(counters_of("g1: 1 2 3", "g1").is_none());

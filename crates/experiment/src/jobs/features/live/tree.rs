@@ -7,14 +7,14 @@ use anyhow::{Context, Result};
 use features::model::Model;
 use features::saved::SavedRows;
 use serde_json::{Value, json};
+use splitmix::SplitMix64;
 
-use crate::plan::{Load, Measure};
-use crate::schedule::SplitMix;
+use crate::jobs::features::load::{Load, Measure};
 
 /// The schema whose columns the models ask for.
 pub(super) const SCHEMA: &str = "tree.v1";
 /// Trained with scikit-learn to tell flows of captures apart; asked after the eighth packet.
-const TRAINED: &str = include_str!("../../../../../../experiments/models/depth-8.json");
+const TRAINED_MODEL: &str = include_str!("../../../../../../experiments/models/depth-8.json");
 /// Splits on every way through the tree that is complete.
 const DEPTH: u32 = 8;
 /// What it asks for, and the values of the generator's flows, so that its questions part them.
@@ -62,7 +62,7 @@ impl Tree {
     /// The model, as a file has it.
     pub(super) fn model(self) -> Result<String> {
         let mut model = match self {
-            Self::AtEighth | Self::Every => serde_json::from_str(TRAINED)?,
+            Self::AtEighth | Self::Every => serde_json::from_str(TRAINED_MODEL)?,
             Self::CompleteEvery => complete(),
         };
         if self.asks_always() {
@@ -108,12 +108,12 @@ pub(super) const ROWS: &str = "flows.parquet";
 
 /// A tree of two classes in which every way has as many splits, the same in every trial.
 fn complete() -> Value {
-    let mut random = SplitMix::new(1);
+    let mut random = SplitMix64::new(1);
     let splits = (1_usize << DEPTH) - 1;
     let split = |at: usize| {
         let input = at % COLUMNS.len();
         let values = &COLUMNS[input].1;
-        let threshold = values.start + random.next() % (values.end - values.start);
+        let threshold = values.start + random.next_u64() % (values.end - values.start);
         json!({ "split": {
             "input": input, "threshold": threshold, "missing_left": false,
             "left": 2 * at + 1, "right": 2 * at + 2,

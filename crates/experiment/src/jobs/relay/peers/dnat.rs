@@ -3,8 +3,8 @@
 use anyhow::{Result, bail};
 use datapath::Missing;
 
-use super::{Peer, Route, Started};
-use crate::jobs::program::program;
+use super::{Peer, PeerProcess, Route};
+use crate::program::program;
 
 pub(super) struct Dnat;
 
@@ -17,7 +17,7 @@ impl Peer for Dnat {
         program("nft", "apt-get install nftables")
     }
 
-    fn start(&self, route: &Route<'_>) -> Result<Started> {
+    fn start(&self, route: &Route<'_>) -> Result<PeerProcess> {
         let rules = format!(
             "table ip relay {{\n\
              chain prerouting {{ type nat hook prerouting priority -100; ip daddr {} udp dport {} dnat to {}; }}\n\
@@ -39,7 +39,7 @@ impl Peer for Dnat {
         if !output.status.success() {
             bail!("nft: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
-        Ok(Started {
+        Ok(PeerProcess {
             ingest: route.ingest,
             settings: rules,
             children: Vec::new(),

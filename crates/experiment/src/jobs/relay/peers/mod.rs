@@ -32,7 +32,7 @@ pub(super) struct Route<'a> {
 
 /// A peer at work; it ends when dropped.
 #[derive(Debug)]
-pub(super) struct Started {
+pub(super) struct PeerProcess {
     /// Where packets must be sent to: the peer's choice, where it makes one.
     pub ingest: SocketAddr,
     /// Configuration that shapes the result, for the record.
@@ -43,7 +43,7 @@ pub(super) struct Started {
 pub(super) trait Peer: Sync {
     fn name(&self) -> &'static str;
     fn check(&self) -> Result<(), Missing>;
-    fn start(&self, route: &Route<'_>) -> Result<Started>;
+    fn start(&self, route: &Route<'_>) -> Result<PeerProcess>;
 }
 
 const PEERS: &[&dyn Peer] = &[

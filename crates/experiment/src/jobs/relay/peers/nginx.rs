@@ -3,8 +3,8 @@
 use anyhow::Result;
 use datapath::Missing;
 
-use super::{Peer, Route, Started, logged, wait_bound};
-use crate::jobs::program::program;
+use super::{Peer, PeerProcess, Route, logged, wait_bound};
+use crate::program::program;
 
 pub(super) struct Nginx;
 
@@ -26,7 +26,7 @@ impl Peer for Nginx {
         }
     }
 
-    fn start(&self, route: &Route<'_>) -> Result<Started> {
+    fn start(&self, route: &Route<'_>) -> Result<PeerProcess> {
         let folder = route.folder.display();
         // proxy_responses 0 would close the session after each datagram, so it stays unset: the
         // stream is one long session.
@@ -43,7 +43,7 @@ impl Peer for Nginx {
         command.arg("-c").arg(&path).arg("-p").arg(route.folder);
         let child = route.host.spawn(command)?;
         wait_bound(route.host, route.ingest.port())?;
-        Ok(Started {
+        Ok(PeerProcess {
             ingest: route.ingest,
             settings: config,
             children: vec![child],

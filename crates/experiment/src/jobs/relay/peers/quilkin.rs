@@ -3,8 +3,8 @@
 use anyhow::Result;
 use datapath::Missing;
 
-use super::{Peer, Route, Started, logged, wait_bound};
-use crate::jobs::program::program;
+use super::{Peer, PeerProcess, Route, logged, wait_bound};
+use crate::program::program;
 
 pub(super) struct Quilkin;
 
@@ -20,7 +20,7 @@ impl Peer for Quilkin {
         )
     }
 
-    fn start(&self, route: &Route<'_>) -> Result<Started> {
+    fn start(&self, route: &Route<'_>) -> Result<PeerProcess> {
         let port = route.ingest.port().to_string();
         let to = route.subscriber.to_string();
         let arguments = [
@@ -34,7 +34,7 @@ impl Peer for Quilkin {
         command.args(arguments);
         let child = route.host.spawn(command)?;
         wait_bound(route.host, route.ingest.port())?;
-        Ok(Started {
+        Ok(PeerProcess {
             ingest: route.ingest,
             settings: format!("quilkin {}", arguments.join(" ")),
             children: vec![child],

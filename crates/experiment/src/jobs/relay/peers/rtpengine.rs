@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use datapath::Missing;
 
-use super::{Peer, Route, Started, logged, wait_bound};
-use crate::jobs::program::program;
+use super::{Peer, PeerProcess, Route, logged, wait_bound};
+use crate::program::program;
 
 pub(super) struct RtpEngine;
 
@@ -26,7 +26,7 @@ impl Peer for RtpEngine {
         program("rtpengine", "apt-get install rtpengine-daemon")
     }
 
-    fn start(&self, route: &Route<'_>) -> Result<Started> {
+    fn start(&self, route: &Route<'_>) -> Result<PeerProcess> {
         let (inside, outside) = (route.ingest.ip(), route.egress.ip());
         let arguments = [
             // No kernel module: this arm is the userspace daemon.
@@ -48,7 +48,7 @@ impl Peer for RtpEngine {
         wait_bound(route.host, CONTROL.1)?;
         let (sender, subscriber) = (route.sender, route.subscriber);
         let ingest = route.host.run(move || call(sender, subscriber))??;
-        Ok(Started {
+        Ok(PeerProcess {
             ingest,
             settings: format!("rtpengine {}", arguments.join(" ")),
             children: vec![child],

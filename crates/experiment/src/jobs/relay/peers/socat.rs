@@ -3,8 +3,8 @@
 use anyhow::Result;
 use datapath::Missing;
 
-use super::{Peer, Route, Started, logged, wait_bound};
-use crate::jobs::program::program;
+use super::{Peer, PeerProcess, Route, logged, wait_bound};
+use crate::program::program;
 
 pub(super) struct Socat;
 
@@ -17,7 +17,7 @@ impl Peer for Socat {
         program("socat", "apt-get install socat")
     }
 
-    fn start(&self, route: &Route<'_>) -> Result<Started> {
+    fn start(&self, route: &Route<'_>) -> Result<PeerProcess> {
         // -b: one datagram a read; rcvbuf: our own userspace datapaths ask for as much.
         let listen = format!(
             "UDP4-RECV:{},bind={},rcvbuf=8388608",
@@ -30,7 +30,7 @@ impl Peer for Socat {
         let settings = format!("socat -u -b 65536 {listen} {send}");
         let child = route.host.spawn(command)?;
         wait_bound(route.host, route.ingest.port())?;
-        Ok(Started {
+        Ok(PeerProcess {
             ingest: route.ingest,
             settings,
             children: vec![child],

@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use splitmix::SplitMix64;
 use testbed::Host;
 
-use super::programs::Way;
-use crate::jobs::router::random::{Random, below};
+use super::programs::FlowRoute;
 
 const SEED: u64 = 7;
-/// One rule in so many is for packets that are sent.
-const MET: usize = 8;
+/// Of this many rules, one matches packets that are sent.
+const MATCH_INTERVAL: usize = 8;
 
 /// UDP packets that are dropped; no two rules have one in common, so that their order means nothing and
 /// nftables may look them all up at once.
 #[derive(Debug)]
 pub(super) struct Filter {
     rules: Vec<Rule>,
-    /// How many of the ways are not closed: they come first.
+    /// The first flow routes, up to this number, pass every rule.
     pub(super) open: usize,
 }
 
@@ -44,14 +44,20 @@ fn ranges_overlap(one: (u16, u16), other: (u16, u16)) -> bool {
 }
 
 impl Rule {
-    /// The packets from `source` to a port of `way`'s network, or others.
-    fn random(random: &mut Random, met: bool, source: u32, way: Way, ports: (u16, u16)) -> Self {
-        let port = |random: &mut Random| u16::try_from(below(random, 60_000)).unwrap_or(0);
-        let anywhere = u32::try_from(random.next() >> 32).unwrap_or(0);
+    /// A rule for packets from `source` to a port of the network of `flow_route`, or for other packets.
+    fn random(
+        random: &mut SplitMix64,
+        matches_flow: bool,
+        source: u32,
+        flow_route: FlowRoute,
+        ports: (u16, u16),
+    ) -> Self {
+        let port = |random: &mut SplitMix64| u16::try_from(random.index(60_000)).unwrap_or(0);
+        let anywhere = u32::try_from(random.next_u64() >> 32).unwrap_or(0);
         let (from, to) = (port(random), port(random));
-        let wide = u16::try_from(below(random, 1000)).unwrap_or(0);
-        let destination = way.destination.to_bits() & !0xff;
-        if met {
+        let wide = u16::try_from(random.index(1000)).unwrap_or(0);
+        let destination = flow_route.destination.to_bits() & !0xff;
+        if matches_flow {
             Self {
                 source: (source & !0xff, 24),
                 destination: (destination, 24),
@@ -75,8 +81,8 @@ impl Rule {
             && ranges_overlap(self.destination_ports, other.destination_ports)
     }
 
-    fn drops(&self, source: u32, way: Way, ports: (u16, u16)) -> bool {
-        let destination = way.destination.to_bits();
+    fn drops(&self, source: u32, flow_route: FlowRoute, ports: (u16, u16)) -> bool {
+        let destination = flow_route.destination.to_bits();
         let packet = Self {
             source: (source, 32),
             destination: (destination, 32),
@@ -101,28 +107,37 @@ impl Rule {
 }
 
 impl Filter {
-    /// So many rules about packets of `source` and of others; puts the ways that they close last.
-    pub(super) fn new(count: usize, ways: &mut [Way], source: IpAddr, ports: (u16, u16)) -> Self {
+    /// So many rules about packets of `source` and of others; puts the flow routes that they close last.
+    pub(super) fn new(
+        count: usize,
+        flow_routes: &mut [FlowRoute],
+        source: IpAddr,
+        ports: (u16, u16),
+    ) -> Self {
         let IpAddr::V4(source) = source else {
             return Self {
                 rules: Vec::new(),
-                open: ways.len(),
+                open: flow_routes.len(),
             };
         };
         let source = source.to_bits();
-        let mut random = Random::new(SEED);
+        let mut random = SplitMix64::new(SEED);
         let mut rules: Vec<Rule> = Vec::with_capacity(count);
         while rules.len() < count {
-            let way = ways[below(&mut random, ways.len())];
-            let met = rules.len().is_multiple_of(MET);
-            let rule = Rule::random(&mut random, met, source, way, ports);
+            let flow_route = flow_routes[random.index(flow_routes.len())];
+            let matches_flow = rules.len().is_multiple_of(MATCH_INTERVAL);
+            let rule = Rule::random(&mut random, matches_flow, source, flow_route, ports);
             if !rules.iter().any(|other| other.overlaps(&rule)) {
                 rules.push(rule);
             }
         }
-        let closed = |way: &Way| rules.iter().any(|rule| rule.drops(source, *way, ports));
-        ways.sort_by_cached_key(closed);
-        let open = ways.partition_point(|way| !closed(way));
+        let closed = |flow_route: &FlowRoute| {
+            rules
+                .iter()
+                .any(|rule| rule.drops(source, *flow_route, ports))
+        };
+        flow_routes.sort_by_cached_key(closed);
+        let open = flow_routes.partition_point(|flow_route| !closed(flow_route));
         Self { rules, open }
     }
 
@@ -164,26 +179,29 @@ mod tests {
 
     #[test]
     fn rules_are_apart_and_close_the_last_ways() {
-        let mut random = Random::new(1);
-        let mut ways: Vec<Way> = (0..3000)
-            .map(|_| Way {
-                destination: Ipv4Addr::from_bits(u32::try_from(random.next() >> 32).unwrap()),
+        let mut random = SplitMix64::new(1);
+        let mut flow_routes: Vec<FlowRoute> = (0..3000)
+            .map(|_| FlowRoute {
+                destination: Ipv4Addr::from_bits(u32::try_from(random.next_u64() >> 32).unwrap()),
                 neighbour: [0; 6],
             })
             .collect();
         let source = Ipv4Addr::new(10, 173, 1, 1);
         let ports = (40_004, 9_000);
-        let filter = Filter::new(200, &mut ways, source.into(), ports);
+        let filter = Filter::new(200, &mut flow_routes, source.into(), ports);
         for (at, rule) in filter.rules.iter().enumerate() {
             assert!(!filter.rules[..at].iter().any(|other| other.overlaps(rule)));
         }
-        let drops = |way: &Way| {
+        let drops = |flow_route: &FlowRoute| {
             let mut rules = filter.rules.iter();
-            rules.any(|rule| rule.drops(source.to_bits(), *way, ports))
+            rules.any(|rule| rule.drops(source.to_bits(), *flow_route, ports))
         };
-        let (open, closed) = ways.split_at(filter.open);
+        let (open, closed) = flow_routes.split_at(filter.open);
         assert!(!open.iter().any(drops) && closed.iter().all(drops));
         assert!((20..200).contains(&closed.len()), "{}", closed.len());
-        assert_eq!(Filter::new(0, &mut ways, source.into(), ports).open, 3000);
+        assert_eq!(
+            Filter::new(0, &mut flow_routes, source.into(), ports).open,
+            3000
+        );
     }
 }

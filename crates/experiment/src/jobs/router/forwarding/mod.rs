@@ -13,17 +13,17 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use datapath::Missing;
 use loadgen::{Amount, Backend};
-use probes::foreign::Foreign;
+use probes::occupancy::OccupancyProbe;
 
-pub(super) use self::network::MOST_HOPS;
-use self::network::{Network, Wanted};
+pub(super) use self::network::MAX_NEXT_HOPS;
+use self::network::{Network, NetworkSpec};
 use super::files::{Files, table_key};
-use super::stated::Traffic;
-use crate::jobs::account::{accountant, idle, spent, watch};
-use crate::jobs::noise::Watch;
-use crate::jobs::program::program;
-use crate::jobs::{Outcome, TrialSpec};
-use crate::plan::Load;
+use super::tables::Traffic;
+use crate::account::{accountant, idle, spent, watch};
+use crate::jobs::router::load::{Load, TrialSpec};
+use crate::noise::Watch;
+use crate::outcome::Outcome;
+use crate::program::program;
 
 /// `lowroad router run --datapath xdp`.
 const XDP: &str = "xdp";
@@ -44,7 +44,7 @@ const WARM_UP: Duration = Duration::from_millis(50);
 /// Why this machine cannot run the router.
 pub(super) fn check(arm: &str) -> Result<(), Missing> {
     match arm {
-        XDP | FIB => router::xdp::check(),
+        XDP | FIB => router::service::check(router::config::Datapath::Xdp),
         _ => Ok(()),
     }
 }
@@ -143,7 +143,7 @@ impl Networks {
         let rules = rules(load);
         let key = format!("{} {traffic} {flows} {rules}", table_key(load));
         if !self.up.contains_key(&key) {
-            let network = Network::up(&Wanted {
+            let network = Network::up(&NetworkSpec {
                 prefixes: files.prefixes(load)?,
                 traffic,
                 flows,
@@ -171,7 +171,7 @@ impl Networks {
         spec: &TrialSpec<'_>,
         files: &mut Files,
         cpu: usize,
-        foreign: &Foreign,
+        foreign: &OccupancyProbe,
         outcome: &mut Outcome,
     ) -> Result<()> {
         let load = spec.load;

@@ -8,30 +8,30 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use loadgen::{Amount, Backend, Load as Offered, Sent};
+use loadgen::{Amount, Backend, Load as Offered, SendReport};
 use netdev::{NeighbourState, Route};
 use tempfile::TempDir;
 use testbed::{Bed, Host, HostSpec, Interface, LinkKind, LinkSpec, Topology};
 
 use super::filter::Filter;
 use super::process::RouterProcess;
-use super::programs::{Arrived, Places, Programs, Way};
+use super::programs::{ArrivalCounts, FlowRoute, Programs, ProgramsSpec};
 use super::{ARMS, FIB, XDP};
-use crate::jobs::program;
 use crate::jobs::router::prefixes::Prefixes;
-use crate::jobs::router::stated::Traffic;
+use crate::jobs::router::tables::Traffic;
+use crate::program;
 
 /// Senders are called as their arms.
 const ROUTER: &str = "router";
 const SINK: &str = "sink";
 /// The host part of the first next hop's address on the link to the sink.
 const FIRST_HOP: u8 = 10;
-/// Next hops that find room there.
-pub(in crate::jobs::router) const MOST_HOPS: u16 = 240;
+/// The most next hops that have an address there.
+pub(in crate::jobs::router) const MAX_NEXT_HOPS: u16 = 240;
 /// Ports of every flow: routes do not depend on them.
 const PORTS: (u16, u16) = (40_004, 9_000);
-/// Routes given to the kernel at once: answers to more would not find room.
-const AT_ONCE: usize = 100;
+/// Routes of one request to the kernel. The answers to more of them do not fit the socket's buffer.
+const ROUTE_BATCH: usize = 100;
 /// The least that carries who sent it: frames of 82 bytes.
 const PAYLOAD: usize = 40;
 /// Frames in one call.
@@ -47,8 +47,8 @@ pub(super) struct Network {
     pub(super) process: RouterProcess,
     programs: Programs,
     pub(super) bed: Bed,
-    ways: Vec<Way>,
-    /// How many of them no rule closes: they come first.
+    flow_routes: Vec<FlowRoute>,
+    /// The first of them, up to this number, pass every rule.
     open: usize,
     /// One for all senders: what is looked up in is the same.
     source: IpAddr,
@@ -57,8 +57,8 @@ pub(super) struct Network {
     _folder: TempDir,
 }
 
-/// What a network is made for.
-pub(super) struct Wanted<'a> {
+/// The parameters of a network.
+pub(super) struct NetworkSpec<'a> {
     pub(super) prefixes: &'a Prefixes,
     pub(super) traffic: Traffic,
     pub(super) flows: usize,
@@ -71,7 +71,7 @@ pub(super) struct Wanted<'a> {
 }
 
 impl Network {
-    pub(super) fn up(wanted: &Wanted<'_>) -> Result<Self> {
+    pub(super) fn up(wanted: &NetworkSpec<'_>) -> Result<Self> {
         let folder = testbed::folder()?;
         static NETWORKS: AtomicU32 = AtomicU32::new(0);
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
@@ -80,19 +80,19 @@ impl Network {
         let to = router.interface(SINK)?;
         let hops = route(router, to, wanted.prefixes)?;
         let source = bed.host(XDP)?.interface(ROUTER)?.v4;
-        let mut ways = ways(wanted, &hops)?;
-        let filter = Filter::new(wanted.rules, &mut ways, source, PORTS);
+        let mut flow_routes = flow_routes(wanted, &hops)?;
+        let filter = Filter::new(wanted.rules, &mut flow_routes, source, PORTS);
         let rules = filter.load(router, folder.path())?;
         let sink = bed.host(SINK)?;
         let run = std::process::id() ^ 0x666f_0000;
-        let programs = Programs::attach(&Places {
+        let programs = Programs::attach(&ProgramsSpec {
             router,
             from: router.interface(FIB)?,
             to,
             sink,
             at: sink.interface(ROUTER)?,
             run,
-            ways: &ways,
+            flow_routes: &flow_routes,
             open: filter.open,
         })?;
         let process = RouterProcess::start(router, XDP, rules.as_deref(), folder.path())?;
@@ -100,7 +100,7 @@ impl Network {
             process,
             programs,
             bed,
-            ways,
+            flow_routes,
             open: filter.open,
             source,
             run,
@@ -110,7 +110,7 @@ impl Network {
     }
 
     /// Sends to an arm's router.
-    pub(super) fn send(&self, arm: &str, backend: &Backend, amount: Amount) -> Result<Sent> {
+    pub(super) fn send(&self, arm: &str, backend: &Backend, amount: Amount) -> Result<SendReport> {
         let host = self.bed.host(arm)?;
         let interface = host.interface(ROUTER)?;
         let to = interface.peers.first().context("a link has two ends")?;
@@ -119,9 +119,9 @@ impl Network {
             ifindex: interface.ifindex,
             source: SocketAddr::new(self.source, PORTS.0),
             destinations: self
-                .ways
+                .flow_routes
                 .iter()
-                .map(|way| SocketAddr::new(way.destination.into(), PORTS.1))
+                .map(|flow_route| SocketAddr::new(flow_route.destination.into(), PORTS.1))
                 .collect(),
             source_mac: interface.mac,
             destination_mac: to.mac,
@@ -137,7 +137,7 @@ impl Network {
     }
 
     /// What has come to the sink, once nothing more does.
-    pub(super) fn arrived(&self) -> Result<Arrived> {
+    pub(super) fn arrived(&self) -> Result<ArrivalCounts> {
         let mut before = self.programs.arrived()?;
         loop {
             std::thread::sleep(QUIET);
@@ -150,7 +150,7 @@ impl Network {
     }
 
     /// How many of the packets sent a rule drops.
-    pub(super) fn forbidden(&self, sent: &Sent) -> u64 {
+    pub(super) fn forbidden(&self, sent: &SendReport) -> u64 {
         sent.flows.iter().skip(self.open).sum()
     }
 }
@@ -195,7 +195,7 @@ fn route(router: &Host, to: &Interface, prefixes: &Prefixes) -> Result<Vec<[u8; 
         IpAddr::from(Ipv4Addr::new(a, b, c, last))
     };
     let mac = |hop: u16| [2, 0x10, 0xad, 0xfe, 0, hop.to_be_bytes()[1]];
-    let hops: Vec<_> = (1..=MOST_HOPS)
+    let hops: Vec<_> = (1..=MAX_NEXT_HOPS)
         .map(|hop| (to.ifindex, gateway(hop), mac(hop)))
         .collect();
     let mut netlink = router.netlink();
@@ -210,35 +210,35 @@ fn route(router: &Host, to: &Interface, prefixes: &Prefixes) -> Result<Vec<[u8; 
             mtu: None,
         })
         .collect();
-    for some in routes.chunks(AT_ONCE) {
+    for some in routes.chunks(ROUTE_BATCH) {
         netlink.add_routes(some)?;
     }
-    Ok((0..=MOST_HOPS).map(mac).collect())
+    Ok((0..=MAX_NEXT_HOPS).map(mac).collect())
 }
 
 /// Destinations that a router forwards to, and the neighbour of each.
-fn ways(wanted: &Wanted<'_>, hops: &[[u8; 6]]) -> Result<Vec<Way>> {
+fn flow_routes(wanted: &NetworkSpec<'_>, hops: &[[u8; 6]]) -> Result<Vec<FlowRoute>> {
     // One in thirty may be nobody's to route.
     let count = wanted.flows + wanted.flows / 8 + 64;
     let keys = wanted.prefixes.keys(wanted.traffic, count, SEED)?;
-    let way = |key: u128| {
+    let flow_route = |key: u128| {
         let destination = Ipv4Addr::from_bits(u32::try_from(key).ok()?);
         let unicast = !matches!(destination.octets()[0], 0 | 10 | 127 | 224..);
         let hop = wanted.prefixes.answer(key);
         let neighbour = *hops.get(usize::from(hop))?;
-        (unicast && hop != lpm::NO_ROUTE).then_some(Way {
+        (unicast && hop != lpm::NO_ROUTE).then_some(FlowRoute {
             destination,
             neighbour,
         })
     };
-    let ways: Vec<_> = keys
+    let flow_routes: Vec<_> = keys
         .into_iter()
-        .filter_map(way)
+        .filter_map(flow_route)
         .take(wanted.flows)
         .collect();
     anyhow::ensure!(
-        ways.len() == wanted.flows,
+        flow_routes.len() == wanted.flows,
         "too few destinations have a route"
     );
-    Ok(ways)
+    Ok(flow_routes)
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use testbed::{Child, Host, Stream};
 
-use crate::jobs::program::payload;
+use crate::program::payload;
 
 /// How long it may take to start: it takes in the whole table.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running `lowroad router run`; it ends when dropped.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl RouterProcess {
             .stdout(Stream::Piped)
             .stderr(File::create(&errors)?);
         let mut child = host.start(program)?;
-        if !child.wait_ready(PATIENCE)? {
+        if !child.wait_ready(TIMEOUT)? {
             let said = std::fs::read_to_string(&errors).unwrap_or_default();
             bail!("the router did not start: {}", said.trim());
         }

@@ -9,24 +9,24 @@ use anyhow::{Context, Result, ensure};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use netdev::XdpMode;
-use netdev::attach::{self, Attached};
+use netdev::attach::{self, Attachment};
 use testbed::{Host, Interface};
 
 use super::skel::{ForwardSkelBuilder, types};
 
-const _: () = assert!(size_of::<types::way>() == 12, "forward.bpf.c");
+const _: () = assert!(size_of::<types::flow_route>() == 12, "forward.bpf.c");
 const _: () = assert!(size_of::<types::arrived>() == 32, "forward.bpf.c");
 
 /// A flow's destination, and the link-layer address of the neighbour that its route names.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(super) struct FlowRoute {
     pub(super) destination: Ipv4Addr,
     pub(super) neighbour: [u8; 6],
 }
 
-/// What has come to the sink.
+/// Packets that have come to the sink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Arrived {
+pub(super) struct ArrivalCounts {
     pub(super) packets: u64,
     pub(super) looked_at: u64,
     pub(super) wrong: u64,
@@ -37,11 +37,11 @@ pub(super) struct Arrived {
 #[derive(Debug)]
 pub(super) struct Programs {
     arrivals: MapHandle,
-    _attached: Vec<Attached>,
+    _attached: Vec<Attachment>,
 }
 
-/// Where programs are attached, and what they are told.
-pub(super) struct Places<'a> {
+/// Where programs are attached, and their settings.
+pub(super) struct ProgramsSpec<'a> {
     pub(super) router: &'a Host,
     /// The device whose packets go by `bpf_fib_lookup`.
     pub(super) from: &'a Interface,
@@ -49,48 +49,47 @@ pub(super) struct Places<'a> {
     pub(super) sink: &'a Host,
     pub(super) at: &'a Interface,
     pub(super) run: u32,
-    pub(super) ways: &'a [Way],
-    /// How many of the ways no rule closes: they come first.
+    pub(super) flow_routes: &'a [FlowRoute],
+    /// The first of them, up to this number, pass every rule.
     pub(super) open: usize,
 }
 
 impl Programs {
-    pub(super) fn attach(places: &Places<'_>) -> Result<Self> {
+    pub(super) fn attach(spec: &ProgramsSpec<'_>) -> Result<Self> {
         let mut storage = MaybeUninit::uninit();
         let mut open = ForwardSkelBuilder::default().open(&mut storage)?;
         let knobs = open.maps.rodata_data.as_deref_mut();
         let knobs = knobs.context("the program's settings")?;
-        knobs.run_id = places.run;
-        knobs.allowed = u32::try_from(places.open)?;
-        knobs.router = places.to.mac;
-        let count = u32::try_from(places.ways.len())?;
-        open.maps.ways.set_max_entries(count)?;
-        open.maps.devices.set_max_entries(places.to.ifindex + 1)?;
+        knobs.run_id = spec.run;
+        knobs.allowed = u32::try_from(spec.open)?;
+        knobs.router = spec.to.mac;
+        let count = u32::try_from(spec.flow_routes.len())?;
+        open.maps.flow_routes.set_max_entries(count)?;
+        open.maps.devices.set_max_entries(spec.to.ifindex + 1)?;
         let skel = open.load()?;
-        for (flow, way) in (0_u32..).zip(places.ways) {
-            let mut value = way.destination.octets().to_vec();
-            value.extend(way.neighbour);
+        for (flow, flow_route) in (0_u32..).zip(spec.flow_routes) {
+            let mut value = flow_route.destination.octets().to_vec();
+            value.extend(flow_route.neighbour);
             value.extend([0, 0]);
             let flow = flow.to_ne_bytes();
-            skel.maps.ways.update(&flow, &value, MapFlags::ANY)?;
+            skel.maps.flow_routes.update(&flow, &value, MapFlags::ANY)?;
         }
-        let device = places.to.ifindex.to_ne_bytes();
+        let device = spec.to.ifindex.to_ne_bytes();
         // Devices are those of the namespace that writes the map.
         let devices = MapHandle::try_from(&skel.maps.devices)?;
-        if places.router.guest().is_none() {
-            places
-                .router
+        if spec.router.guest().is_none() {
+            spec.router
                 .run(|| devices.update(&device, &device, MapFlags::ANY))?
                 .context("naming the device to the sink")?;
         }
         let attach = |host: &Host, at: &Interface, program: BorrowedFd<'_>| {
             host.run(|| attach::xdp(program, at.ifindex, XdpMode::Native))
         };
-        let mut attached = vec![attach(places.sink, places.at, skel.progs.sink.as_fd())??];
+        let mut attached = vec![attach(spec.sink, spec.at, skel.progs.sink.as_fd())??];
         // A guest's kernel takes no program from here, nor has it that router.
-        if places.router.guest().is_none() {
+        if spec.router.guest().is_none() {
             let program = skel.progs.fib_forward.as_fd();
-            attached.push(attach(places.router, places.from, program)??);
+            attached.push(attach(spec.router, spec.from, program)??);
         }
         Ok(Self {
             arrivals: MapHandle::try_from(&skel.maps.arrivals)?,
@@ -99,7 +98,7 @@ impl Programs {
     }
 
     /// Since the sink was attached.
-    pub(super) fn arrived(&self) -> Result<Arrived> {
+    pub(super) fn arrived(&self) -> Result<ArrivalCounts> {
         let zero = 0_u32.to_ne_bytes();
         let per_cpu = self.arrivals.lookup_percpu(&zero, MapFlags::ANY)?;
         let per_cpu = per_cpu.context("the sink's counters")?;
@@ -110,7 +109,7 @@ impl Programs {
             };
             per_cpu.iter().filter_map(word).sum()
         };
-        Ok(Arrived {
+        Ok(ArrivalCounts {
             packets: sum(0),
             looked_at: sum(1),
             wrong: sum(2),
@@ -119,7 +118,7 @@ impl Programs {
     }
 }
 
-impl Arrived {
+impl ArrivalCounts {
     pub(super) fn since(self, before: Self) -> Self {
         Self {
             packets: self.packets - before.packets,
@@ -153,18 +152,18 @@ mod tests {
 
     #[test]
     fn one_wrong_packet_fails_a_trial() {
-        let fine = Arrived {
+        let fine = ArrivalCounts {
             packets: 64,
             looked_at: 1,
-            ..Arrived::default()
+            ..ArrivalCounts::default()
         };
         assert!(fine.check().is_ok());
-        let wrong = Arrived { wrong: 1, ..fine };
-        let forbidden = Arrived {
+        let wrong = ArrivalCounts { wrong: 1, ..fine };
+        let forbidden = ArrivalCounts {
             forbidden: 1,
             ..fine
         };
-        for bad in [wrong, forbidden, Arrived::default()] {
+        for bad in [wrong, forbidden, ArrivalCounts::default()] {
             assert!(bad.check().is_err());
         }
     }

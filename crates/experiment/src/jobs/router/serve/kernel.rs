@@ -8,25 +8,25 @@ use anyhow::{Context, Result, bail};
 use libbpf_rs::{
     MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, ProgramInput, ProgramMut,
 };
-use lpm::{Fib4, Layout4, Rib, Room4};
+use lpm::{Capacity4, Fib4, Layout4, Rib};
 use sys::huge::Region;
 
 use super::keys::Keys;
-use super::{Loaded, loaded};
-use crate::jobs::router::engine::Passed;
+use super::{LoadAnswer, loaded};
+use crate::jobs::router::engine::PassAnswer;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lookup.bpf.o"));
 
 /// `CHUNK` of the router's tables.h.
 const CHUNK: usize = 4096;
 /// Lookups of a run of the program.
-const RUN: usize = 1 << 15;
-/// Keys are in a map, which is not made for each request: more are left out.
-const MOST_KEYS: usize = 1 << 22;
+const RUN_LEN: usize = 1 << 15;
+/// Keys are in a map of constant size. More keys are ignored.
+const MAX_KEYS: usize = 1 << 22;
 
-/// Which map is looked up in.
+/// The kind of map that the program looks up in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum MapKind {
     Arrays,
     Trie,
 }
@@ -34,18 +34,18 @@ pub(super) enum By {
 /// The loaded program with its tables.
 pub(super) struct Kernel {
     object: Object,
-    by: By,
+    by: MapKind,
     /// Writes the arrays, and keeps them mapped.
     _table: Option<Fib4>,
 }
 
 impl Kernel {
-    pub(super) fn load(by: By, rib: Rib<u32>) -> Result<(Self, Loaded)> {
-        let room = Room4::of(&rib, 1);
+    pub(super) fn load(by: MapKind, rib: Rib<u32>) -> Result<(Self, LoadAnswer)> {
+        let room = Capacity4::of(&rib, 1);
         let object = open(&room, rib.len())?;
         let start = Instant::now();
         let (table, bytes) = match by {
-            By::Arrays => {
+            MapKind::Arrays => {
                 let table = Fib4::build_in(rib, Layout4::Bytes, &room, &mut |section| {
                     let name = format!("v4_{}", section.name);
                     let map = map(&object, &name).map_err(std::io::Error::other)?;
@@ -54,7 +54,7 @@ impl Kernel {
                 let bytes = table.bytes();
                 (Some(table), bytes)
             }
-            By::Trie => {
+            MapKind::Trie => {
                 let trie = map(&object, "trie")?;
                 fill(&trie, &rib)?;
                 (None, accounted(&trie)?)
@@ -70,8 +70,8 @@ impl Kernel {
     }
 
     /// As [`super::timed`].
-    pub(super) fn pass(&self, keys: &Keys, ms: f64) -> Result<Passed> {
-        let count = keys.v4.len().min(MOST_KEYS);
+    pub(super) fn pass(&self, keys: &Keys, ms: f64) -> Result<PassAnswer> {
+        let count = keys.v4.len().min(MAX_KEYS);
         if keys.hops.len() < count {
             bail!("every key needs its answer");
         }
@@ -84,31 +84,31 @@ impl Kernel {
         let answers = answers.take(count).flat_map(u16::to_ne_bytes);
         put(&map(&self.object, "answers")?, answers)?;
         let (check, time) = match self.by {
-            By::Arrays => ("check_arrays", "time_arrays"),
-            By::Trie => ("check_trie", "time_trie"),
+            MapKind::Arrays => ("check_arrays", "time_arrays"),
+            MapKind::Trie => ("check_trie", "time_trie"),
         };
         let (mut checksum, mut wrong) = (0_u64, 0);
         let program = self.program(check)?;
-        for begin in (0..count).step_by(RUN) {
-            let ran = run(&program, begin, RUN.min(count - begin))?;
+        for begin in (0..count).step_by(RUN_LEN) {
+            let ran = run(&program, begin, RUN_LEN.min(count - begin))?;
             checksum = checksum.wrapping_add(ran[2]);
             wrong += ran[3];
         }
         let program = self.program(time)?;
         let (start, mut lookups, mut took) = (Instant::now(), 0, Duration::ZERO);
         // The kernel's trie takes a second for all keys: whole runs instead of whole passes.
-        for begin in (0..count).step_by(RUN).cycle() {
+        for begin in (0..count).step_by(RUN_LEN).cycle() {
             if lookups > 0 && took.as_secs_f64() * 1e3 >= ms {
                 break;
             }
-            let share = RUN.min(count - begin);
+            let share = RUN_LEN.min(count - begin);
             run(&program, begin, share)?;
             lookups += share as u64;
             took = start.elapsed();
         }
         #[expect(clippy::cast_precision_loss, reason = "a count of lookups")]
         let ns = took.as_secs_f64() * 1e9 / lookups.max(1) as f64;
-        Ok(Passed {
+        Ok(PassAnswer {
             ns,
             lookups,
             wrong,
@@ -124,7 +124,7 @@ impl Kernel {
     }
 }
 
-fn open(room: &Room4, routes: usize) -> Result<Object> {
+fn open(room: &Capacity4, routes: usize) -> Result<Object> {
     let mut open = ObjectBuilder::default()
         .name("lookup")?
         .open_memory(OBJECT)
@@ -135,8 +135,8 @@ fn open(room: &Room4, routes: usize) -> Result<Object> {
         let section = name.strip_prefix("v4_");
         let section = section.and_then(|name| sections.iter().find(|at| at.name == name));
         let entries = match name.as_str() {
-            "keys" => 4 * MOST_KEYS / CHUNK,
-            "answers" => 2 * MOST_KEYS / CHUNK,
+            "keys" => 4 * MAX_KEYS / CHUNK,
+            "answers" => 2 * MAX_KEYS / CHUNK,
             "trie" => routes.max(1),
             _ => match section {
                 Some(section) => section.bytes.div_ceil(CHUNK),

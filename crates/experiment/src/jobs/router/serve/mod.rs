@@ -15,9 +15,9 @@ use anyhow::{Context, Result, bail};
 use lpm::{Address, Fib4, Fib6, Layout4, Layout6, NextHop, Prefix, Rib, Simd};
 use serde_json::{Value, json};
 
-use self::kernel::{By, Kernel};
+use self::kernel::{Kernel, MapKind};
 use self::keys::Keys;
-use super::engine::{Loaded, Passed, Request};
+use super::engine::{LoadAnswer, PassAnswer, Request};
 
 /// Lookups asked for at once.
 const BATCH: usize = 256;
@@ -91,10 +91,10 @@ impl Server {
 }
 
 /// `bytes-avx2`, `flat-avx512`, `acl-portable`, with a table from a file.
-fn load(engine: &str, path: &Path) -> Result<(Table, Loaded)> {
+fn load(engine: &str, path: &Path) -> Result<(Table, LoadAnswer)> {
     let by = match engine {
-        "bpf-arrays" => Some(By::Arrays),
-        "bpf_lpm_trie" => Some(By::Trie),
+        "bpf-arrays" => Some(MapKind::Arrays),
+        "bpf_lpm_trie" => Some(MapKind::Trie),
         _ => None,
     };
     if let Some(by) = by {
@@ -118,7 +118,7 @@ fn load(engine: &str, path: &Path) -> Result<(Table, Loaded)> {
     }
 }
 
-fn load4(file: &[u8], layout: Layout4, simd: Simd) -> Result<(Table, Loaded)> {
+fn load4(file: &[u8], layout: Layout4, simd: Simd) -> Result<(Table, LoadAnswer)> {
     let rib = routes(file, u32::from_ne_bytes)?;
     let start = Instant::now();
     let table = Fib4::build(rib, layout)?.with_simd(simd);
@@ -126,7 +126,7 @@ fn load4(file: &[u8], layout: Layout4, simd: Simd) -> Result<(Table, Loaded)> {
     Ok((Table::V4(table), loaded))
 }
 
-fn load6(file: &[u8], layout: Layout6, simd: Simd) -> Result<(Table, Loaded)> {
+fn load6(file: &[u8], layout: Layout6, simd: Simd) -> Result<(Table, LoadAnswer)> {
     let rib = routes(file, u128::from_be_bytes)?;
     let start = Instant::now();
     let table = Fib6::build(rib, layout)?.with_simd(simd);
@@ -134,7 +134,7 @@ fn load6(file: &[u8], layout: Layout6, simd: Simd) -> Result<(Table, Loaded)> {
     Ok((Table::V6(Box::new(table)), loaded))
 }
 
-fn load_rules(file: &[u8], simd: Simd) -> Result<(Table, Loaded)> {
+fn load_rules(file: &[u8], simd: Simd) -> Result<(Table, LoadAnswer)> {
     let rules = classbench::rules(file)?;
     let start = Instant::now();
     let classifier = Classifier::build(&rules, Options::default())?.with_simd(simd);
@@ -142,8 +142,8 @@ fn load_rules(file: &[u8], simd: Simd) -> Result<(Table, Loaded)> {
     Ok((Table::Rules { rules, classifier }, loaded))
 }
 
-fn loaded(start: Instant, bytes: usize) -> Loaded {
-    Loaded {
+fn loaded(start: Instant, bytes: usize) -> LoadAnswer {
+    LoadAnswer {
         build_s: start.elapsed().as_secs_f64(),
         #[expect(clippy::cast_precision_loss, reason = "for people")]
         mib: bytes as f64 / f64::from(1 << 20),
@@ -177,7 +177,7 @@ fn records<A: Address, const N: usize>(
     records.collect()
 }
 
-fn pass(table: &Table, keys: &Keys, ms: f64) -> Result<Passed> {
+fn pass(table: &Table, keys: &Keys, ms: f64) -> Result<PassAnswer> {
     Ok(match table {
         Table::Kernel(kernel) => kernel.pass(keys, ms)?,
         Table::V4(table) => {
@@ -224,7 +224,7 @@ fn timed<K, H: Answer>(
     answers: &[u32],
     ms: f64,
     mut look_up: impl FnMut(&[K], &mut [H]),
-) -> Passed {
+) -> PassAnswer {
     let mut found = [H::default(); BATCH];
     let (mut wrong, mut checksum, mut place) = (0, 0_u64, 0_usize);
     for keys in keys.chunks(BATCH) {
@@ -250,7 +250,7 @@ fn timed<K, H: Answer>(
     }
     #[expect(clippy::cast_precision_loss, reason = "a count of lookups")]
     let ns = took.as_secs_f64() * 1e9 / lookups.max(1) as f64;
-    Passed {
+    PassAnswer {
         ns,
         lookups,
         wrong,

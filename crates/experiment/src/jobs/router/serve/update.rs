@@ -12,7 +12,7 @@ use lpm::{Fib4, Fib6};
 
 use super::keys::Keys;
 use super::{BATCH, Table, records};
-use crate::jobs::router::engine::Updated;
+use crate::jobs::router::engine::UpdateAnswer;
 
 /// Of a list of rules, each of so many comes and goes.
 const MOVING: usize = 10;
@@ -23,7 +23,7 @@ pub(super) fn run(
     keys: &Keys,
     length: Duration,
     offered: f64,
-) -> Result<Updated> {
+) -> Result<UpdateAnswer> {
     let pace = Pace { length, offered };
     let file = updates.map(std::fs::read).transpose()?;
     let needed = || file.as_deref().context("updates of prefixes are a file");
@@ -35,7 +35,7 @@ pub(super) fn run(
     }
 }
 
-fn routes4(mut table: Fib4, file: &[u8], keys: &[u32], pace: Pace) -> Result<Updated> {
+fn routes4(mut table: Fib4, file: &[u8], keys: &[u32], pace: Pace) -> Result<UpdateAnswer> {
     let updates = records(file, u32::from_ne_bytes)?;
     let mut reader = table.reader();
     let mut hops = [0; BATCH];
@@ -43,7 +43,7 @@ fn routes4(mut table: Fib4, file: &[u8], keys: &[u32], pace: Pace) -> Result<Upd
         reader.lookup_batch(keys, &mut hops[..keys.len()]);
         black_box(&mut hops);
     };
-    beside(keys, look_up, || {
+    look_up_during(keys, look_up, || {
         pace.timed(&updates, |(prefix, hop)| {
             match hop {
                 Some(hop) => drop(table.insert(*prefix, *hop)?),
@@ -54,7 +54,7 @@ fn routes4(mut table: Fib4, file: &[u8], keys: &[u32], pace: Pace) -> Result<Upd
     })
 }
 
-fn routes6(mut table: Fib6, file: &[u8], keys: &[[u8; 16]], pace: Pace) -> Result<Updated> {
+fn routes6(mut table: Fib6, file: &[u8], keys: &[[u8; 16]], pace: Pace) -> Result<UpdateAnswer> {
     let updates = records(file, u128::from_be_bytes)?;
     let mut reader = table.reader();
     let mut hops = [0; BATCH];
@@ -62,7 +62,7 @@ fn routes6(mut table: Fib6, file: &[u8], keys: &[[u8; 16]], pace: Pace) -> Resul
         reader.lookup_batch(keys, &mut hops[..keys.len()]);
         black_box(&mut hops);
     };
-    beside(keys, look_up, || {
+    look_up_during(keys, look_up, || {
         pace.timed(&updates, |(prefix, hop)| {
             match hop {
                 Some(hop) => drop(table.insert(*prefix, *hop)?),
@@ -74,7 +74,7 @@ fn routes6(mut table: Fib6, file: &[u8], keys: &[[u8; 16]], pace: Pace) -> Resul
 }
 
 /// The list begins without the rules that come and go.
-fn list(rules: Vec<Rule4>, keys: &Keys, pace: Pace) -> Result<Updated> {
+fn list(rules: Vec<Rule4>, keys: &Keys, pace: Pace) -> Result<UpdateAnswer> {
     let (mut moving, mut start) = (Vec::new(), Vec::new());
     for (number, rule) in (0_u32..).zip(rules) {
         let moves = number as usize % MOVING == 3;
@@ -90,7 +90,7 @@ fn list(rules: Vec<Rule4>, keys: &Keys, pace: Pace) -> Result<Updated> {
         reader.classify(keys, &mut found[..keys.len()]);
         black_box(&mut found);
     };
-    beside(&keys.packets, look_up, || {
+    look_up_during(&keys.packets, look_up, || {
         pace.timed(&updates, |(number, rule)| {
             match rule {
                 Some(rule) => live.insert(*number, (*rule).clone())?,
@@ -138,11 +138,11 @@ fn nanoseconds(time: Duration) -> u32 {
 }
 
 /// Looks up in a thread while `work` makes updates.
-fn beside<K: Sync>(
+fn look_up_during<K: Sync>(
     keys: &[K],
     mut look_up: impl FnMut(&[K]) + Send,
     work: impl FnOnce() -> Result<Vec<u32>>,
-) -> Result<Updated> {
+) -> Result<UpdateAnswer> {
     let (done, begun) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         let reading = scope.spawn(|| {
@@ -173,7 +173,7 @@ fn beside<K: Sync>(
     })
 }
 
-fn account(mut times: Vec<u32>, took: f64, mut batches: Vec<u32>) -> Result<Updated> {
+fn account(mut times: Vec<u32>, took: f64, mut batches: Vec<u32>) -> Result<UpdateAnswer> {
     times.sort_unstable();
     batches.sort_unstable();
     let middle = |sorted: &[u32]| sorted.get(sorted.len() / 2).copied();
@@ -184,7 +184,7 @@ fn account(mut times: Vec<u32>, took: f64, mut batches: Vec<u32>) -> Result<Upda
     let updates_per_s = times.len() as f64 / took;
     #[expect(clippy::cast_precision_loss, reason = "a batch is short")]
     let ns = f64::from(batch) / BATCH as f64;
-    Ok(Updated {
+    Ok(UpdateAnswer {
         updates: times.len() as u64,
         updates_per_s,
         median_us: f64::from(median) / 1e3,

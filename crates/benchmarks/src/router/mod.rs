@@ -1,0 +1,19 @@
+//! Benchmarks of the router: lookups by themselves, whole packets, and CPUs beside a device.
+
+pub mod crossover;
+pub mod engine;
+pub mod group;
+pub mod lookup;
+pub mod process;
+pub mod traffic;
+
+use router::engine::Contents;
+use router::image::Stored;
+
+/// The routes and rules that a benchmark looks up in.
+#[derive(Debug)]
+pub struct Dataset {
+    pub contents: Contents,
+    /// The table image with the same routes, whose arrays are used as they are.
+    pub image: Option<Stored>,
+}

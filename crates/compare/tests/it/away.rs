@@ -1,0 +1,3 @@
+//! Experiments with servers on other machines.
+
+mod exclusive;

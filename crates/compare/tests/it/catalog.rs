@@ -1,0 +1,3 @@
+//! The experiments of the repository, with short trials.
+
+mod exclusive;

@@ -1,0 +1,3 @@
+//! Devices under test in containers and virtual machines.
+
+mod exclusive;

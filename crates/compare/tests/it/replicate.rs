@@ -1,0 +1,3 @@
+//! Experiments of replicate.
+
+mod exclusive;

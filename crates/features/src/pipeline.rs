@@ -1,0 +1,338 @@
+//! From packets to rows, wherever the packets were dissected: counted under flows, and made into rows.
+
+use arrow_schema::SchemaRef;
+
+use crate::batch::Batcher;
+use crate::column::Column;
+use crate::counters::Exported;
+use crate::dissect::Packet;
+use crate::flow::{Flow, Limits, Place, Table};
+use crate::options::Options;
+use crate::packets::{Bits, Facts, Row};
+use crate::rows::RowWriter;
+use crate::schema::{Rows, Schema};
+use crate::sink::{Error, Sink};
+
+/// Takes packets in order of arrival, and keeps the open flows.
+pub trait Stage {
+    fn packet(&mut self, packet: &Packet<'_>);
+
+    /// Ends the flows that no packet at or after this time can belong to.
+    fn sweep(&mut self, now_ns: i64);
+
+    fn exported(&self) -> Exported;
+
+    /// Packets that are not exported yet.
+    fn open(&self) -> u64;
+}
+
+/// A stage that writes rows.
+trait RowStage: Stage {
+    fn begin(&mut self, time_ns: i64);
+    fn flush(&mut self);
+    fn rows(&self) -> (u64, u64);
+    fn has_failed(&self) -> bool;
+}
+
+/// Takes flows that have ended.
+pub trait FlowOutput {
+    fn flow(&mut self, flow: Box<Flow>);
+}
+
+/// Keeps the open flows and writes the rows of a schema.
+#[derive(Debug)]
+pub(crate) enum FlowPipeline {
+    Flows(FlowStage<RowWriter<Flow>>),
+    Packets(PacketStage<Facts>),
+    Bits(PacketStage<Bits>),
+}
+
+/// The result of an output.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) exported: Exported,
+    pub(crate) rows: u64,
+    pub(crate) lost_rows: u64,
+    pub(crate) output: Result<(), Error>,
+}
+
+/// A schema's rows in Arrow's terms.
+pub fn arrow_schema(schema: &Schema, options: &Options) -> SchemaRef {
+    let options = &schema.options(options);
+    match schema.rows {
+        Rows::Flows(columns) => batcher(schema, columns, options).schema().clone(),
+        Rows::Packets(columns) => batcher(schema, columns, options).schema().clone(),
+        Rows::Bits(columns) => batcher(schema, columns, options).schema().clone(),
+    }
+}
+
+pub(crate) fn batcher<R>(
+    schema: &Schema,
+    columns: &'static [&'static [Column<R>]],
+    options: &Options,
+) -> Batcher<R> {
+    let batcher = Batcher::new(schema.name, columns, &options.limits);
+    batcher.with_metadata(options.selection.metadata())
+}
+
+impl FlowPipeline {
+    /// Uses the schema's own options where it has them.
+    pub(crate) fn new(schema: &Schema, options: &Options, sink: Box<dyn Sink>) -> Self {
+        let options = &schema.options(options);
+        match schema.rows {
+            Rows::Flows(columns) => {
+                let rows = RowWriter::new(&batcher(schema, columns, options), sink);
+                Self::Flows(FlowStage::new(options, rows))
+            }
+            Rows::Packets(columns) => {
+                let rows = RowWriter::new(&batcher(schema, columns, options), sink);
+                Self::Packets(PacketStage::new(options, rows))
+            }
+            Rows::Bits(columns) => {
+                let rows = RowWriter::new(&batcher(schema, columns, options), sink);
+                Self::Bits(PacketStage::new(options, rows))
+            }
+        }
+    }
+
+    /// Sets the time of the capture's first frame, which may be another table's: then sweeps at the same times end
+    /// the same flows in every table that has a part of them.
+    pub(crate) fn begin(&mut self, time_ns: i64) {
+        self.stage_mut().begin(time_ns);
+    }
+
+    /// Hands on the collected rows.
+    pub(crate) fn flush(&mut self) {
+        self.stage_mut().flush();
+    }
+
+    /// Rows that the output has or will have, and rows that are lost so far.
+    pub(crate) fn rows(&self) -> (u64, u64) {
+        self.stage().rows()
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.stage().has_failed()
+    }
+
+    /// Ends every flow, and completes the output.
+    pub(crate) fn finish(self) -> Written {
+        match self {
+            Self::Flows(flows) => flows.finish(),
+            Self::Packets(packets) => packets.finish(),
+            Self::Bits(packets) => packets.finish(),
+        }
+    }
+
+    /// The stage, for everything that is not done for each packet.
+    fn stage(&self) -> &dyn RowStage {
+        match self {
+            Self::Flows(flows) => flows,
+            Self::Packets(packets) => packets,
+            Self::Bits(packets) => packets,
+        }
+    }
+
+    fn stage_mut(&mut self) -> &mut dyn RowStage {
+        match self {
+            Self::Flows(flows) => flows,
+            Self::Packets(packets) => packets,
+            Self::Bits(packets) => packets,
+        }
+    }
+}
+
+impl Stage for FlowPipeline {
+    #[inline]
+    fn packet(&mut self, packet: &Packet<'_>) {
+        match self {
+            Self::Flows(flows) => flows.packet(packet),
+            Self::Packets(packets) => packets.packet(packet),
+            Self::Bits(packets) => packets.packet(packet),
+        }
+    }
+
+    fn sweep(&mut self, now_ns: i64) {
+        self.stage_mut().sweep(now_ns);
+    }
+
+    fn exported(&self) -> Exported {
+        self.stage().exported()
+    }
+
+    fn open(&self) -> u64 {
+        self.stage().open()
+    }
+}
+
+/// Exports each flow when it ends.
+#[derive(Debug)]
+pub struct FlowStage<O> {
+    table: Table,
+    exported: Exported,
+    output: O,
+}
+
+impl<O: FlowOutput> FlowStage<O> {
+    pub(crate) fn new(options: &Options, output: O) -> Self {
+        Self {
+            table: Table::new(options.timers, options.limits),
+            exported: Exported::default(),
+            output,
+        }
+    }
+
+    /// Exports the open flows.
+    pub(crate) fn drain(&mut self) {
+        let mut export = export(&mut self.exported, &mut self.output);
+        self.table.drain(&mut export);
+    }
+}
+
+impl<O: FlowOutput> Stage for FlowStage<O> {
+    #[inline]
+    fn packet(&mut self, packet: &Packet<'_>) {
+        let mut export = export(&mut self.exported, &mut self.output);
+        self.table.add(packet, &mut export);
+    }
+
+    fn sweep(&mut self, now_ns: i64) {
+        let mut export = export(&mut self.exported, &mut self.output);
+        self.table.sweep(now_ns, &mut export);
+    }
+
+    fn exported(&self) -> Exported {
+        self.exported
+    }
+
+    fn open(&self) -> u64 {
+        self.table.packets()
+    }
+}
+
+fn export(exported: &mut Exported, output: &mut impl FlowOutput) -> impl FnMut(Box<Flow>) {
+    move |flow: Box<Flow>| {
+        exported.row(&flow);
+        output.flow(flow);
+    }
+}
+
+impl<F: FnMut(Box<Flow>)> FlowOutput for F {
+    fn flow(&mut self, flow: Box<Flow>) {
+        self(flow);
+    }
+}
+
+impl FlowOutput for RowWriter<Flow> {
+    fn flow(&mut self, flow: Box<Flow>) {
+        self.push(flow);
+    }
+}
+
+impl FlowStage<RowWriter<Flow>> {
+    fn finish(mut self) -> Written {
+        self.drain();
+        Written::new(self.exported, self.output.finish())
+    }
+}
+
+impl RowStage for FlowStage<RowWriter<Flow>> {
+    fn begin(&mut self, time_ns: i64) {
+        self.table.begin(time_ns);
+    }
+
+    fn flush(&mut self) {
+        self.output.flush();
+    }
+
+    fn rows(&self) -> (u64, u64) {
+        self.output.counts()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.output.has_failed()
+    }
+}
+
+/// Writes a row for each packet. It keeps flows to tell a packet's place in them.
+#[derive(Debug)]
+pub(crate) struct PacketStage<R: 'static> {
+    table: Table,
+    limits: Limits,
+    exported: Exported,
+    rows: RowWriter<R, R>,
+}
+
+impl<R: Row> PacketStage<R> {
+    fn new(options: &Options, rows: RowWriter<R, R>) -> Self {
+        Self {
+            table: Table::new(options.timers, options.limits),
+            limits: options.limits,
+            exported: Exported::default(),
+            rows,
+        }
+    }
+
+    fn finish(mut self) -> Written {
+        self.table.drain(&mut |flow| self.exported.flow(&flow));
+        Written::new(self.exported, self.rows.finish())
+    }
+}
+
+impl<R: Row> Stage for PacketStage<R> {
+    #[inline]
+    fn packet(&mut self, packet: &Packet<'_>) {
+        let exported = &mut self.exported;
+        let mut end = |flow: Box<Flow>| exported.flow(&flow);
+        let look = |flow: &Flow| Place::next(flow, packet);
+        if let Some(place) = self.table.add_and(packet, &mut end, look) {
+            self.exported.packets += 1;
+            self.rows.push(R::of(packet, place, &self.limits));
+        }
+    }
+
+    fn sweep(&mut self, now_ns: i64) {
+        let exported = &mut self.exported;
+        self.table.sweep(now_ns, &mut |flow| exported.flow(&flow));
+    }
+
+    fn exported(&self) -> Exported {
+        self.exported
+    }
+
+    /// A packet has its row at once.
+    fn open(&self) -> u64 {
+        0
+    }
+}
+
+impl<R: Row> RowStage for PacketStage<R> {
+    fn begin(&mut self, time_ns: i64) {
+        self.table.begin(time_ns);
+    }
+
+    fn flush(&mut self) {
+        self.rows.flush();
+    }
+
+    fn rows(&self) -> (u64, u64) {
+        self.rows.counts()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.rows.has_failed()
+    }
+}
+
+impl Written {
+    /// `finished` is the result of [`RowWriter::finish`].
+    pub(crate) fn new(exported: Exported, finished: (u64, u64, Result<(), Error>)) -> Self {
+        let (rows, lost_rows, output) = finished;
+        Self {
+            exported,
+            rows,
+            lost_rows,
+            output,
+        }
+    }
+}

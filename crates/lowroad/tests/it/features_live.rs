@@ -1,0 +1,202 @@
+//! `lowroad features live` as people run it: how it ends, what it says, and what Prometheus is told, of it and
+//! of a capture that is read.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::live_capture::{ADDRESS, Capture, FRAMES, TOKEN, account, live, scrape};
+use crate::relay_server::{Home, errors, lowroad};
+
+/// Everything that was seen is exported or dropped under a name, and every row is in the file.
+fn assert_adds_up(account: &Value, rows: &Path, name: &str) {
+    let number = |of: &Value| of.as_u64().unwrap();
+    let drops: u64 = account["drops"]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(number)
+        .sum();
+    let exported = number(&account["packets_exported"]);
+    assert_eq!(
+        exported + drops,
+        number(&account["packets"]),
+        "{name}: {account}"
+    );
+    assert_eq!(number(&account["rows_lost"]), 0, "{name}");
+    assert!(exported >= FRAMES, "{name}: {account}");
+    let lines = fs::read_to_string(rows).unwrap().lines().count();
+    assert_eq!(lines as u64, 1 + number(&account["rows"]), "{name}");
+}
+
+#[test]
+fn a_signal_ends_it_with_its_rows_and_an_account_that_adds_up() {
+    if !sys::require::root() {
+        return;
+    }
+    for datapath in features::live::datapaths() {
+        let name = datapath.name();
+        let mut arguments = vec!["--schema", "nfstream.v1", "--datapath", name];
+        arguments.extend((name == "af-xdp").then_some("--tap"));
+        let mut capture = Capture::start(&format!("live-{name}"), &arguments);
+        let told = capture.feed();
+        capture.signal(Signal::SIGINT);
+        let output = capture.end();
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", errors(&output));
+        let account = account(&output);
+        assert_adds_up(&account, &capture.rows(), name);
+        assert_consistent(&told, name);
+    }
+}
+
+/// What Prometheus was told in the midst of a run adds up, too.
+fn assert_consistent(told: &BTreeMap<String, u64>, name: &str) {
+    let of = |metric: &str| told[&format!("lowroad_features_{metric}")];
+    let is_drop = |metric: &&String| {
+        metric.starts_with("lowroad_features_dropped_packets_total{") && !metric.contains("no_room")
+    };
+    let drops: u64 = told.keys().filter(is_drop).map(|metric| told[metric]).sum();
+    assert_eq!(
+        of("exported_packets_total") + of("open_packets") + drops,
+        of("seen_packets_total"),
+        "{name}: {told:?}"
+    );
+    assert_eq!(of("lost_rows_total"), 0, "{name}");
+}
+
+#[test]
+fn it_ends_by_itself_after_its_time() {
+    if !sys::require::root() {
+        return;
+    }
+    let more = ["--datapath", "recv", "--duration", "1s"];
+    let mut capture = Capture::start("live-time", &more);
+    let output = capture.end();
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    assert_eq!(account(&output)["packets_unaccounted"], 0);
+    // Columns, though no row.
+    let rows = fs::read_to_string(capture.rows()).unwrap();
+    assert!(rows.lines().count() >= 1);
+}
+
+#[test]
+fn the_metrics_are_for_who_has_the_token() {
+    if !sys::require::root() {
+        return;
+    }
+    let mut capture = Capture::start("live-token", &["--datapath", "recv"]);
+    capture.feed();
+    let answer = capture.home.run(|| {
+        let mut stream = TcpStream::connect(ADDRESS).unwrap();
+        let head = format!("GET /metrics HTTP/1.1\r\nHost: {ADDRESS}\r\nConnection: close");
+        write!(stream, "{head}\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+}
+
+#[test]
+fn what_cannot_be_captured_is_refused_in_a_line_with_its_exit_code() {
+    if !sys::require::root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("flows.csv");
+    let home = Home::new("live-refused");
+    for (arguments, code, says) in [
+        (&["nowhere", "--datapath", "recv"][..], 2, "nowhere"),
+        (&["near", "--datapath", "pigeon"][..], 2, "xdp-flow"),
+        (&["near", "--datapath", "recv", "--tap"][..], 2, "xdp"),
+        (&["near", "--datapath", "xdp-flow"][..], 2, "tpacket"),
+        (
+            &["near", "--datapath", "recv", "--workers", "0"][..],
+            2,
+            "--workers",
+        ),
+        (
+            &["lo", "--datapath", "xdp-flow", "--schema", "cic.v1"][..],
+            1,
+            "generic",
+        ),
+        (
+            &["near", "--datapath", "tc-flow", "--pcap-out", "/dev/null"][..],
+            2,
+            "tpacket",
+        ),
+    ] {
+        let mut command = live(arguments);
+        command.arg("-o").arg(&out);
+        let output = home.run(|| command.output().unwrap());
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(says), "{arguments:?}: {said}");
+        assert!(!out.exists(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn of_a_capture_that_is_read_prometheus_is_told_the_same() {
+    if !sys::require::root() {
+        return;
+    }
+    let home = Home::new("pcap-metrics");
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, TOKEN).unwrap();
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    let capture = loadgen::mix::write(Vec::new(), 20_000, 3).unwrap();
+    for threads in ["1", "3"] {
+        let mut command = lowroad();
+        command
+            .args([
+                "features",
+                "pcap",
+                "-",
+                "--json",
+                "-o",
+                "/dev/null",
+                "--format",
+                "csv",
+            ])
+            .args([
+                "--threads",
+                threads,
+                "--metrics",
+                ADDRESS,
+                "--metrics-token",
+            ])
+            .arg(&token)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = home.run(|| command.spawn().unwrap());
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(&capture).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let seen = "lowroad_features_seen_packets_total";
+        // What is in the pipe is read, and the rest waits.
+        let told = loop {
+            let told = scrape(&home);
+            if told.get(seen) > Some(&0) {
+                break told;
+            }
+            assert!(Instant::now() < deadline, "{told:?}");
+            thread::sleep(Duration::from_millis(50));
+        };
+        assert_consistent(&told, threads);
+        drop(input);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        assert_eq!(account(&output)["packets"], 20_000);
+    }
+}

@@ -1,0 +1,45 @@
+//! The integration tests of `lowroad`: one program, one module for each subject.
+#![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
+
+mod bad_input;
+mod bench;
+mod cli;
+mod datagrams;
+mod documentation;
+mod features_live;
+mod fuzz;
+mod http;
+mod interfaces;
+mod live_capture;
+mod live_models;
+mod media;
+mod models;
+mod netbench;
+mod netbench_agent;
+mod onnx;
+mod pcap_out;
+mod relay_server;
+mod relay_smoke;
+mod replicate;
+mod replicate_bounded;
+mod replicate_check;
+mod replicate_command;
+mod replicate_coverage;
+mod replicate_keep;
+mod replicate_nats;
+mod replicate_open;
+mod replicate_segments;
+mod replicate_service;
+mod replicate_ship;
+mod replicate_unprivileged;
+mod router_build;
+mod router_command;
+mod router_cpu;
+mod router_gpu;
+mod router_image;
+mod router_made;
+mod router_run;
+mod router_table;
+mod router_topology;
+mod scan;
+mod selection;

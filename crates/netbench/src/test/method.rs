@@ -1,0 +1,81 @@
+//! How tests are measured: the functions of both ends.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+
+use super::Test;
+use crate::client::{Error, Session, Watch};
+use crate::flow::{ClientFlow, Clock, DatagramFlow, PolledStream, Totals};
+use crate::outcome::Outcome;
+use crate::spec::Spec;
+
+/// How a test is measured.
+pub(crate) enum Method {
+    /// By flows between the two ends.
+    Flows {
+        client: RunClient,
+        server: ServerPart,
+    },
+    /// By several measurements of another test.
+    Search(fn(&mut Session, &Spec, Watch<'_>) -> Result<Outcome, Error>),
+    /// By the client, at the first of these addresses that it reaches.
+    Client(fn(&[SocketAddr], &Spec, Watch<'_>) -> Result<Outcome, Error>),
+}
+
+/// Runs one flow at the client until the test stops. The clock times transactions.
+pub(crate) type RunClient = fn(&ClientFlow<'_>, &mut Clock<'_>) -> io::Result<()>;
+
+/// The server's part, by the sockets that it needs.
+#[derive(Clone, Copy)]
+pub(crate) enum ServerPart {
+    /// A connection for each flow.
+    Connection(ServeConnection),
+    /// A connection for each request.
+    Request(ServeRequest),
+    /// A socket for each flow.
+    Datagrams(ServeDatagrams),
+}
+
+/// Serves a connection until the client closes it or the test stops.
+pub(crate) type ServeConnection = fn(&mut TcpStream, &Spec, &Totals) -> io::Result<()>;
+/// Answers the request of a connection, which it reads into the buffer.
+pub(crate) type ServeRequest =
+    fn(&mut PolledStream<'_>, &Spec, &mut [u8], &Totals) -> io::Result<()>;
+/// Serves a flow of datagrams until the test stops.
+pub(crate) type ServeDatagrams = fn(&DatagramFlow<'_>) -> io::Result<()>;
+
+impl Test {
+    /// Whether it needs a server at the other end.
+    pub fn needs_server(self) -> bool {
+        !matches!(self.method(), Method::Client(_))
+    }
+
+    /// Whether it searches for a rate, which may take longer than its duration.
+    pub fn searches(self) -> bool {
+        matches!(self.method(), Method::Search(_))
+    }
+
+    /// Whether its load stays the same where no rate is given.
+    pub fn has_steady_load(self) -> bool {
+        !self.searches() && self.default_rate().is_none()
+    }
+
+    /// Whether the share of datagrams that is lost is a result. A search keeps it below [`super::MAX_LOSS`].
+    pub fn measures_loss(self) -> bool {
+        self.streams() && self.datagrams() && !self.searches()
+    }
+}
+
+macro_rules! methods {
+    ($($variant:ident $module:ident,)*) => {
+        impl Test {
+            pub(crate) fn method(self) -> &'static Method {
+                match self {
+                    $(Self::$variant => &super::$module::METHOD,)*
+                }
+            }
+        }
+    };
+}
+
+all_tests!(methods);

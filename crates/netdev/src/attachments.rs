@@ -1,0 +1,108 @@
+//! One program on a set of devices that changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, OwnedFd};
+
+use crate::attach::{self, Attachment, Direction};
+use crate::{Error, Netlink, XdpMode};
+
+/// Where on a device a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    Xdp(XdpMode),
+    /// By tcx, or by clsact where the kernel has no tcx.
+    Tc(Direction),
+}
+
+/// A program and the devices that it is attached to. Dropping it detaches the program everywhere.
+///
+/// Its methods belong on threads of one network namespace.
+#[derive(Debug)]
+pub struct Attachments {
+    hook: Hook,
+    attached: BTreeMap<u32, Attachment>,
+    program: OwnedFd,
+}
+
+impl Attachments {
+    /// The program is attached to no device yet.
+    pub fn new(program: OwnedFd, hook: Hook) -> Self {
+        Self {
+            hook,
+            attached: BTreeMap::new(),
+            program,
+        }
+    }
+
+    /// Attaches to those of these devices that are new, then detaches from all others.
+    ///
+    /// # Errors
+    /// A device that the program cannot be attached to: nothing was detached then.
+    pub fn follow(&mut self, devices: &BTreeSet<u32>) -> Result<(), Error> {
+        for ifindex in devices {
+            self.attach(*ifindex)?;
+        }
+        self.detach_from(|ifindex| !devices.contains(&ifindex));
+        Ok(())
+    }
+
+    /// Attaches to a device, unless the program is attached to it.
+    ///
+    /// # Errors
+    /// As [`attach::xdp`] and [`attach::tc`].
+    pub fn attach(&mut self, ifindex: u32) -> Result<(), Error> {
+        if self.contains(ifindex) {
+            return Ok(());
+        }
+        let program = self.program.as_fd();
+        let attached = match self.hook {
+            Hook::Xdp(mode) => attach::xdp(program, ifindex, mode)?,
+            Hook::Tc(direction) => attach::tc(program, ifindex, direction, attach::tc_via())?,
+        };
+        self.attached.insert(ifindex, attached);
+        Ok(())
+    }
+
+    /// Detaches from the devices that `leaves` selects, and returns them.
+    pub fn detach_from(&mut self, leaves: impl Fn(u32) -> bool) -> Vec<u32> {
+        let left = self.attached.extract_if(.., |ifindex, _| leaves(*ifindex));
+        left.map(|(ifindex, _)| ifindex).collect()
+    }
+
+    /// Detaches everywhere.
+    pub fn clear(&mut self) {
+        self.attached.clear();
+    }
+
+    pub fn contains(&self, ifindex: u32) -> bool {
+        self.attached.contains_key(&ifindex)
+    }
+
+    pub fn devices(&self) -> impl Iterator<Item = u32> + '_ {
+        self.attached.keys().copied()
+    }
+
+    /// A device that has disappeared since the program was attached to it.
+    pub fn disappeared(&self) -> Option<u32> {
+        let mut netlink = Netlink::new().ok()?;
+        self.devices()
+            .find(|ifindex| netlink.link_by_index(*ifindex).is_err())
+    }
+
+    /// Puts the program of `other` in the place of this one's on a device, which stays this one's until
+    /// [`Self::adopt`]. Each frame meets one of both.
+    ///
+    /// # Errors
+    /// As [`Attachment::replace`].
+    pub fn replace(&self, ifindex: u32, other: &Self) -> Result<(), Error> {
+        match self.attached.get(&ifindex) {
+            Some(attached) => attached.replace(other.program.as_fd()),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes over the devices of another, whose program was replaced by this one's everywhere.
+    pub fn adopt(&mut self, before: &mut Self) {
+        self.attached.append(&mut before.attached);
+    }
+}

@@ -1,0 +1,8 @@
+//! The integration tests of `netdev`: one program, one module for each subject.
+#![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
+
+mod attach;
+mod capability;
+mod common;
+mod fib;
+mod next_hop_tracker;

@@ -1,0 +1,87 @@
+//! Every kernel datapath changes its subscribers under load without a gap and without a stray copy.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "a test's numbers are small"
+)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use relay::plan::Stream;
+
+use crate::common::frame::{Arrived, Frame};
+use crate::common::plan_rig::{DATAPATHS, INGEST, Rig, SENDER, assert_identities, plan, stream};
+
+#[test]
+fn subscribers_come_and_go_without_a_gap_or_a_stray_copy() {
+    const CHANGES: usize = 50;
+    const MOST: u32 = 5000;
+    if !sys::require::root() {
+        return;
+    }
+    let rig = Rig::new();
+    let capture = rig.capture();
+    for datapath in DATAPATHS {
+        let few = rig.stream(2, INGEST);
+        let many = Stream {
+            subscribers: (0..7).map(|i| rig.subscriber(i, true)).collect(),
+            ..few.clone()
+        };
+        let mut running = rig.start(datapath, &plan(&few));
+        let done = AtomicBool::new(false);
+        let sent = std::thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                // A veth queues the frames of each CPU apart: a sender that moves overtakes itself.
+                sys::sched::pin(0).unwrap();
+                let mut number = 0_u32;
+                // No more than the capture has room for, however long the changes take.
+                while !done.load(Ordering::Relaxed) && number < MOST {
+                    let mut frame = Frame::new(SENDER, INGEST, 64);
+                    frame.payload[..4].copy_from_slice(&number.to_be_bytes());
+                    rig.send(&frame);
+                    number += 1;
+                    // Receivers and this test share the CPUs with the relay.
+                    std::thread::sleep(Duration::from_micros(500));
+                }
+                number
+            });
+            for _ in 0..CHANGES {
+                rig.relay.run(|| running.reconfigure(&plan(&many)).unwrap());
+                rig.relay.run(|| running.reconfigure(&plan(&few)).unwrap());
+            }
+            done.store(true, Ordering::Relaxed);
+            sender.join().unwrap()
+        });
+        let counters = running.stop();
+        // Those two had every datagram; nothing of the others is on its way after the last.
+        let mut arrived = Vec::new();
+        while arrived
+            .iter()
+            .filter(|one: &&Arrived| one.destination.port() < 7002)
+            .count()
+            < 2 * sent as usize
+        {
+            arrived.extend(capture.take(1));
+        }
+        arrived.extend(capture.rest());
+        for port in 7000..7007_u16 {
+            let numbers: Vec<u32> = arrived
+                .iter()
+                .filter(|arrived| arrived.destination.port() == port)
+                .map(|arrived| u32::from_be_bytes(arrived.payload[..4].try_into().unwrap()))
+                .collect();
+            assert!(
+                numbers.is_sorted_by(|a, b| a < b),
+                "{}: {port}",
+                datapath.name()
+            );
+            assert!(
+                port > 7001 || numbers.len() == sent as usize,
+                "{}: {port}",
+                datapath.name()
+            );
+        }
+        assert_identities(stream(&counters));
+    }
+    assert_eq!(capture.rest(), []);
+}

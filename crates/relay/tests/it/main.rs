@@ -1,0 +1,18 @@
+//! The integration tests of `relay`: one program, one module for each subject.
+#![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
+
+mod addressees;
+mod af_xdp;
+mod bad_input;
+mod batch;
+mod bpf_datapaths;
+mod bpf_membership;
+mod bpf_xdp;
+mod common;
+mod core;
+mod devices;
+mod direct;
+mod multicast;
+mod same_output;
+mod traps;
+mod userspace;

@@ -1,0 +1,332 @@
+//! The fields of a record: how each is written as bytes, and how it is shown. Integers are little-endian, and each
+//! list and string follows its length. Bytes may come from anybody: what does not fit is an error before anything is
+//! allocated for it.
+
+use serde_json::{Map, Value};
+
+use super::{Attributes, Extended, File, Kind, Name, NoName, Origin, Part};
+
+/// What a listing shows of a record, by name.
+pub type Members = Map<String, Value>;
+
+pub(crate) trait Field: Sized {
+    /// Appends its bytes.
+    fn put(&self, to: &mut Vec<u8>);
+
+    /// Reads it from where the cursor is.
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed>;
+
+    /// Adds it under this name; a field of several values has names for them.
+    fn show(&self, name: &str, to: &mut Members);
+}
+
+/// Bytes that are no record.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    #[error("a record ends too early")]
+    Short,
+    #[error("{0} bytes follow a record")]
+    Long(usize),
+    #[error("no such {what}: {value}")]
+    Unknown { what: &'static str, value: u8 },
+    #[error("a file's mode has more than twelve bits: {0:o}")]
+    Mode(u16),
+    #[error("a pattern is no UTF-8")]
+    Text,
+    #[error(transparent)]
+    Name(#[from] NoName),
+}
+
+/// Bytes that are still to be read.
+pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(Malformed::Short)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
+        Ok(u8::from_le_bytes(self.array()?))
+    }
+
+    fn u16(&mut self) -> Result<u16, Malformed> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+
+    fn u32(&mut self) -> Result<u32, Malformed> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+        let length = self.u32()? as usize;
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(Malformed::Short)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+}
+
+fn put_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
+    to.extend(length(bytes.len()));
+    to.extend(bytes);
+}
+
+/// A length that four bytes cannot say makes a record that the log refuses as too large.
+fn length(length: usize) -> [u8; 4] {
+    u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes()
+}
+
+fn text(bytes: &[u8]) -> String {
+    bytes.escape_ascii().to_string()
+}
+
+fn add(to: &mut Members, name: &str, value: impl Into<Value>) {
+    to.insert(name.to_owned(), value.into());
+}
+
+impl Field for u64 {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.extend(self.to_le_bytes());
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        from.u64()
+    }
+
+    fn show(&self, name: &str, to: &mut Members) {
+        add(to, name, *self);
+    }
+}
+
+/// Shown by their number.
+impl Field for Vec<u8> {
+    fn put(&self, to: &mut Vec<u8>) {
+        put_bytes(to, self);
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        Ok(from.bytes()?.to_vec())
+    }
+
+    fn show(&self, name: &str, to: &mut Members) {
+        add(to, name, self.len());
+    }
+}
+
+impl Field for Vec<String> {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.extend(length(self.len()));
+        for text in self {
+            put_bytes(to, text.as_bytes());
+        }
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        let mut texts = Self::new();
+        for _ in 0..from.u32()? {
+            let text = from.bytes()?.to_vec();
+            texts.push(String::from_utf8(text).map_err(|_| Malformed::Text)?);
+        }
+        Ok(texts)
+    }
+
+    fn show(&self, name: &str, to: &mut Members) {
+        add(to, name, self.as_slice());
+    }
+}
+
+impl Field for File {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.extend(self.inode.to_le_bytes());
+        to.extend(self.generation.to_le_bytes());
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            inode: from.u64()?,
+            generation: from.u32()?,
+        })
+    }
+
+    fn show(&self, name: &str, to: &mut Members) {
+        add(to, name, self.to_string());
+    }
+}
+
+impl Field for Name {
+    fn put(&self, to: &mut Vec<u8>) {
+        put_bytes(to, self.as_bytes());
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        Ok(Self::new(from.bytes()?)?)
+    }
+
+    fn show(&self, name: &str, to: &mut Members) {
+        add(to, name, text(self.as_bytes()));
+    }
+}
+
+impl Field for Kind {
+    fn put(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Regular => to.push(0),
+            Self::Directory => to.push(1),
+            Self::Symlink(target) => {
+                to.push(2);
+                target.put(to);
+            }
+            Self::Fifo => to.push(3),
+            Self::Socket => to.push(4),
+            Self::CharacterDevice(number) => {
+                to.push(5);
+                number.put(to);
+            }
+            Self::BlockDevice(number) => {
+                to.push(6);
+                number.put(to);
+            }
+        }
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        Ok(match from.u8()? {
+            0 => Self::Regular,
+            1 => Self::Directory,
+            2 => Self::Symlink(Field::take(from)?),
+            3 => Self::Fifo,
+            4 => Self::Socket,
+            5 => Self::CharacterDevice(from.u64()?),
+            6 => Self::BlockDevice(from.u64()?),
+            value => return Err(unknown("kind", value)),
+        })
+    }
+
+    fn show(&self, name: &str, to: &mut Members) {
+        add(to, name, self.to_string());
+    }
+}
+
+impl Field for Attributes {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.extend(self.mode.to_le_bytes());
+        to.extend(self.uid.to_le_bytes());
+        to.extend(self.gid.to_le_bytes());
+        to.extend(self.modified_ns.to_le_bytes());
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        let mode = from.u16()?;
+        if mode > 0o7777 {
+            return Err(Malformed::Mode(mode));
+        }
+        Ok(Self {
+            mode,
+            uid: from.u32()?,
+            gid: from.u32()?,
+            modified_ns: i64::from_le_bytes(from.array()?),
+        })
+    }
+
+    fn show(&self, _: &str, to: &mut Members) {
+        add(to, "mode", format!("{:04o}", self.mode));
+        add(to, "uid", self.uid);
+        add(to, "gid", self.gid);
+        add(to, "modified_ns", self.modified_ns);
+    }
+}
+
+/// Shown by their names.
+impl Field for Vec<Extended> {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.extend(length(self.len()));
+        for (name, value) in self {
+            put_bytes(to, name);
+            put_bytes(to, value);
+        }
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        // Grown as they are found: the number of them is only a claim.
+        let mut all = Self::new();
+        for _ in 0..from.u32()? {
+            all.push((from.bytes()?.to_vec(), from.bytes()?.to_vec()));
+        }
+        Ok(all)
+    }
+
+    fn show(&self, name: &str, to: &mut Members) {
+        let names: Vec<String> = self.iter().map(|(name, _)| text(name)).collect();
+        add(to, name, names);
+    }
+}
+
+impl Field for Origin {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.push(u8::from(*self == Self::ReadBack));
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        match from.u8()? {
+            0 => Ok(Self::Exact),
+            1 => Ok(Self::ReadBack),
+            value => Err(unknown("origin", value)),
+        }
+    }
+
+    fn show(&self, name: &str, to: &mut Members) {
+        let shown = match self {
+            Self::Exact => "exact",
+            Self::ReadBack => "read-back",
+        };
+        add(to, name, shown);
+    }
+}
+
+impl Field for Part {
+    fn put(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Range { offset, length } => {
+                to.push(0);
+                offset.put(to);
+                length.put(to);
+            }
+            Self::Attributes => to.push(1),
+            Self::Names => to.push(2),
+        }
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        Ok(match from.u8()? {
+            0 => Self::Range {
+                offset: from.u64()?,
+                length: from.u64()?,
+            },
+            1 => Self::Attributes,
+            2 => Self::Names,
+            value => return Err(unknown("part", value)),
+        })
+    }
+
+    fn show(&self, name: &str, to: &mut Members) {
+        let part = match self {
+            Self::Range { offset, length } => {
+                add(to, "offset", *offset);
+                add(to, "bytes", *length);
+                "bytes"
+            }
+            Self::Attributes => "attributes",
+            Self::Names => "names",
+        };
+        add(to, name, part);
+    }
+}
+
+pub(super) fn unknown(what: &'static str, value: u8) -> Malformed {
+    Malformed::Unknown { what, value }
+}

@@ -1,0 +1,72 @@
+//! A file's state: what records say of it, and the records that say it again.
+
+use std::collections::BTreeSet;
+
+use super::{Invalid, LARGEST};
+use crate::record::{Attributes, Change, Edit, Extended, File, Kind, Name};
+
+/// What is known of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub kind: Kind,
+    /// As they were said last; a file of which nothing was said has none.
+    pub attributes: Option<Attributes>,
+    pub extended: Vec<Extended>,
+    /// In bytes; zero for all but regular files.
+    pub size: u64,
+    /// Each directory that has it, and under which name; a directory has one at most.
+    pub names: BTreeSet<(File, Name)>,
+}
+
+impl Node {
+    pub(super) fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            attributes: None,
+            extended: Vec::new(),
+            size: 0,
+            names: BTreeSet::new(),
+        }
+    }
+
+    /// Takes over what a change says of the file's state. Names are the tree's.
+    pub(super) fn change(&mut self, file: File, change: &Change) -> Result<(), Invalid> {
+        match change {
+            Change::Attributes { attributes, .. } => self.attributes = Some(*attributes),
+            Change::Extended { all, .. } => self.extended.clone_from(all),
+            _ => {
+                if let Some((_, edit)) = change.edit() {
+                    return self.edit(file, edit);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn edit(&mut self, file: File, edit: Edit<'_>) -> Result<(), Invalid> {
+        if self.kind != Kind::Regular {
+            return Err(Invalid::NoContent { file });
+        }
+        let after = edit.size(self.size);
+        let size = edit.bytes().map_or(after, |_| edit.range().1);
+        if size > LARGEST {
+            return Err(Invalid::TooLarge { file, size });
+        }
+        self.size = after;
+        Ok(())
+    }
+
+    /// Whether another state differs in nothing but kind, bytes and names.
+    pub(crate) fn has_attributes_of(&self, other: &Self) -> bool {
+        self.attributes == other.attributes && self.extended == other.extended
+    }
+
+    /// The changes that give a new file all of its state but bytes and names.
+    pub(crate) fn changes(&self, file: File) -> impl Iterator<Item = Change> {
+        let all = self.extended.clone();
+        let extended = (!all.is_empty()).then_some(Change::Extended { file, all });
+        let attributes = self.attributes;
+        let attributes = attributes.map(|attributes| Change::Attributes { file, attributes });
+        extended.into_iter().chain(attributes)
+    }
+}

@@ -1,0 +1,12 @@
+//! Databases and other programs at work on a tree that is followed, and killed: replicas are the tree, byte for byte,
+//! and servers recover from them what the source has.
+
+mod fio;
+mod git;
+mod lmdb;
+mod mail;
+mod mariadb;
+mod mirrored;
+mod postgresql;
+mod redis;
+mod sqlite;

@@ -1,0 +1,368 @@
+//! What a record comes to: summary.json and the text on a terminal.
+
+use report::record::{Class, Line, Skip, Trial};
+use report::{Analysis, Record, Summary, Writer, journal, terminal};
+use stats::Verdict;
+
+use crate::common;
+
+#[test]
+fn summary_of_a_small_record() {
+    let mut summary = Summary::from_record(&common::record(10, 1));
+    summary.results.retain(|row| {
+        matches!(row.arm.as_str(), "xdp" | "af-xdp" | "recv''") && row.metric != "delay_p99"
+    });
+    insta::assert_snapshot!(summary.to_json().unwrap());
+}
+
+#[test]
+fn terminal_of_a_small_record() {
+    let record = common::record(20, 1);
+    insta::assert_snapshot!(terminal::results(&Analysis::new(&record)));
+}
+
+#[test]
+fn no_difference_and_unreliable_are_answers() {
+    let mut record = common::record(20, 1);
+    record.header.questions[0].arms = vec!["mmsg".to_owned()];
+    for trial in &mut record.trials {
+        if trial.arm == "tc" && trial.block % 5 == 0 {
+            trial.flags.push("probe drops".to_owned());
+        }
+    }
+    insta::assert_snapshot!(terminal::results(&Analysis::new(&record)));
+}
+
+#[test]
+fn the_arm_to_take_is_the_one_with_less_cost_or_more_throughput() {
+    let mut record = common::record(20, 1);
+    let class = Class {
+        name: "small".to_owned(),
+        loads: record.header.loads.clone(),
+    };
+    record.header.questions[1].classes = vec![class];
+    let said = |record: &Record| {
+        let text = terminal::results(&Analysis::new(record));
+        let line = text.lines().find(|line| line.starts_with("small: "));
+        line.unwrap().to_owned()
+    };
+    let cost = said(&record);
+    assert!(cost.starts_with("small: xdp, 1."), "{cost}");
+    assert!(
+        cost.contains("more: ") && cost.contains("busy 8."),
+        "{cost}"
+    );
+    let of = |metric: &&mut report::record::Metric| metric.name == "cpu_ns_per_delivery";
+    let metric = record.header.metrics.iter_mut().find(of).unwrap();
+    metric.better = report::record::Better::Higher;
+    let gain = said(&record);
+    assert!(gain.starts_with("small: busy, 9."), "{gain}");
+    assert!(gain.contains("less: ") && gain.contains("xdp 8."), "{gain}");
+}
+
+#[test]
+fn a_block_that_lacks_an_arm_is_left_out_of_that_pair_only() {
+    let mut record = common::record(10, 1);
+    record
+        .trials
+        .retain(|trial| trial.arm != "xdp" || trial.block != 4);
+    let summary = Summary::from_record(&record);
+    let n = |arm: &str| {
+        let of = |row: &&report::Outcome| row.arm == arm && row.metric == "delay_p50";
+        summary.results.iter().find(of).unwrap().n
+    };
+    // A trial of mmsg is flagged.
+    assert_eq!([n("xdp"), n("tc"), n("mmsg")], [9, 10, 9]);
+}
+
+#[test]
+fn a_flag_counts_where_a_comparison_rests_on_the_trial() {
+    let mut record = common::record(10, 1);
+    for trial in &mut record.trials {
+        trial.flags.clear();
+        if trial.arm == "floor" && trial.block == 5 {
+            trial.flags.push("disturbed".to_owned());
+        }
+    }
+    let summary = Summary::from_record(&record);
+    let flagged = |metric: &str, arm: &str| {
+        let of = |row: &&report::Outcome| row.arm == arm && row.metric == metric;
+        summary.results.iter().find(of).unwrap().flagged
+    };
+    assert_eq!(flagged("delay_p50", "xdp"), 0);
+    assert_eq!(flagged("delay_p50", "floor"), 1);
+    // The floor is in it.
+    assert_eq!(flagged("added_delay_p50", "xdp"), 1);
+    for trial in &mut record.trials {
+        if trial.label() == "recv'" && trial.block == 6 {
+            trial.flags.push("disturbed".to_owned());
+        }
+    }
+    let summary = Summary::from_record(&record);
+    assert!(
+        summary
+            .results
+            .iter()
+            .all(|row| row.n == 0 || row.flagged > 0)
+    );
+}
+
+/// What a disturbed first attempt measured stays among all blocks; the clean one makes the result.
+#[test]
+fn of_several_attempts_the_clean_one_counts() {
+    let mut record = common::record(10, 1);
+    record
+        .trials
+        .iter_mut()
+        .for_each(|trial| trial.flags.clear());
+    let undisturbed = Summary::from_record(&record);
+    let at = |trial: &Trial| trial.arm == "xdp" && trial.block.is_multiple_of(2);
+    let with_attempts = |trial: Trial| {
+        let mut first = trial.clone();
+        if !at(&trial) {
+            return vec![trial];
+        }
+        first.flags.push("disturbed".to_owned());
+        first.values.insert("delay_p50".to_owned(), 1e6);
+        vec![
+            first,
+            Trial {
+                attempt: 1,
+                ..trial
+            },
+        ]
+    };
+    record.trials = record.trials.into_iter().flat_map(with_attempts).collect();
+    let summary = Summary::from_record(&record);
+    let xdp = |summary: &Summary| {
+        let of = |row: &&report::Outcome| row.arm == "xdp" && row.metric == "delay_p50";
+        summary.results.iter().find(of).unwrap().clone()
+    };
+    let (before, after) = (xdp(&undisturbed), xdp(&summary));
+    assert_eq!((after.n, after.flagged, after.ratio), (10, 0, before.ratio));
+    assert_eq!(before.verdict, Verdict::Better);
+    // First attempts read otherwise, and the arm was disturbed oftener than the others: no claim.
+    assert_eq!(after.verdict, Verdict::Unreliable);
+    let flags = report::analysis::flags_by_arm(&record);
+    let of_xdp = flags.iter().find(|flags| flags.label == "xdp").unwrap();
+    assert_eq!((of_xdp.trials, of_xdp.flagged), (15, 5));
+    let counted = summary
+        .flags
+        .iter()
+        .find(|flags| flags.arm == "xdp")
+        .unwrap();
+    assert_eq!((counted.attempts, counted.flagged), (15, 5));
+}
+
+#[test]
+fn added_delay_is_paired_with_the_floor_of_the_block() {
+    let record = common::record(10, 1);
+    let analysis = Analysis::new(&record);
+    let load = &record.header.loads[0];
+    let at = |metric: &str, arm: &str| analysis.values(metric, load, arm).unwrap()[&7];
+    let added = at("delay_p50", "xdp") - at("delay_p50", "floor");
+    assert_eq!(at("added_delay_p50", "xdp"), added);
+    assert!(analysis.values("added_delay_p50", load, "floor").is_none());
+}
+
+#[test]
+fn skipped_arms_keep_their_rows() {
+    let summary = Summary::from_record(&common::record(10, 2));
+    let skipped: Vec<_> = summary
+        .results
+        .iter()
+        .filter(|row| row.verdict == Verdict::Skipped)
+        .collect();
+    assert_eq!(skipped.len(), 5 * 2);
+    assert_eq!(
+        skipped[0].reason.as_deref(),
+        Some("kernel lacks CONFIG_XDP_SOCKETS")
+    );
+}
+
+#[test]
+fn a_torn_last_line_is_left_out_with_a_notice_and_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record.jsonl");
+    let record = common::record(1, 1);
+    let mut writer = Writer::create(&path, &record.header).unwrap();
+    for trial in record.trials.iter().take(3) {
+        writer.trial(trial.clone()).unwrap();
+    }
+    let whole = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() - 40]).unwrap();
+
+    let torn = Record::read(&path).unwrap();
+    assert_eq!((torn.trials.len(), torn.notices.len()), (2, 1));
+
+    let (mut writer, before) = Writer::resume(&path).unwrap();
+    let last = &record.trials[2];
+    assert_eq!(before.complete().len(), 2);
+    assert!(!before.complete().contains(&journal::Key::of(last)));
+    writer.trial(last.clone()).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), whole);
+}
+
+/// A block that was cut off while it was written runs again, and may need fewer attempts.
+#[test]
+fn a_trial_that_ran_again_leaves_nothing_of_its_former_attempts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record.jsonl");
+    let record = common::record(1, 1);
+    let mut writer = Writer::create(&path, &record.header).unwrap();
+    let attempts = |numbers: &[u8]| -> Vec<Trial> {
+        let trial = |&attempt: &u8| Trial {
+            attempt,
+            ..record.trials[0].clone()
+        };
+        numbers.iter().map(trial).collect()
+    };
+    for trial in attempts(&[0, 1, 2, 0, 1]) {
+        writer.trial(trial).unwrap();
+    }
+    assert_eq!(Record::read(&path).unwrap().trials, attempts(&[0, 1]));
+}
+
+#[test]
+fn a_record_is_never_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record.jsonl");
+    let header = common::record(1, 1).header;
+    Writer::create(&path, &header).unwrap();
+    assert!(Writer::create(&path, &header).is_err());
+}
+
+#[test]
+fn what_is_no_record_is_refused_by_file_and_line() {
+    let path = std::path::Path::new("record.jsonl");
+    let message = |text: &str| Record::parse(text, path).unwrap_err().to_string();
+    assert!(message("").contains("header"));
+    assert!(message("{}\n").contains("header"));
+    let header = |schema| {
+        let mut header = common::record(1, 1).header;
+        header.schema = schema;
+        serde_json::to_string(&Line::Header(header)).unwrap()
+    };
+    assert!(message(&format!("{}\n", header(9))).contains("schema 9"));
+    assert!(message(&format!("{}\nnonsense\n", header(1))).starts_with("record.jsonl:2: "));
+}
+
+#[test]
+fn a_trial_that_ran_again_counts_once() {
+    let record = common::record(1, 1);
+    let mut again = record.trials[0].clone();
+    again.seed = 99;
+    let lines = std::iter::once(Line::Header(record.header.clone()))
+        .chain([record.trials[0].clone(), again].map(Line::Trial))
+        .map(|line| serde_json::to_string(&line).unwrap() + "\n");
+    let text: String = lines.collect();
+    let read = Record::parse(&text, "record.jsonl".as_ref()).unwrap();
+    assert_eq!(read.trials.len(), 1);
+    assert_eq!(read.trials[0].seed, 99);
+}
+
+#[test]
+fn advice_names_the_arm_of_the_least_cost_that_loses_nothing() {
+    let mut record = common::record(12, 2);
+    let loads = record.header.loads.clone();
+    record.header.questions[1].classes = vec![
+        Class {
+            name: "any rate".to_owned(),
+            loads: loads.clone(),
+        },
+        Class {
+            name: "no such rate".to_owned(),
+            loads: Vec::new(),
+        },
+    ];
+    for trial in &mut record.trials {
+        trial.flags.clear();
+        let lost = if trial.arm == "busy" && trial.load == loads[1] {
+            3.0
+        } else {
+            0.5
+        };
+        trial.values.insert("loss_pct".to_owned(), lost);
+    }
+    let text = terminal::results(&Analysis::new(&record));
+    let advice = text
+        .lines()
+        .find(|line| line.starts_with("any rate: "))
+        .unwrap();
+    // 1210 ns; tc has 1290, and recv 4700.
+    assert!(advice.starts_with("any rate: xdp, "), "{advice}");
+    assert!(advice.ends_with("; loses packets: busy"), "{advice}");
+    assert!(
+        advice.contains("recv 3.") && !advice.contains("floor"),
+        "{advice}"
+    );
+    assert!(!text.contains("no such rate"), "{text}");
+}
+
+#[test]
+fn an_arm_that_was_given_up_keeps_its_rows_with_the_reason_and_the_remedy() {
+    let mut record = common::record(12, 2);
+    let loads = record.header.loads.clone();
+    // It failed from the eighth block on, and never ran under the second load.
+    let ran = |trial: &Trial| trial.arm != "tc" || trial.block < 8 && trial.load == loads[0];
+    record.trials.retain(ran);
+    let skip = Skip {
+        arm: "tc".to_owned(),
+        load: None,
+        reason: "it failed 3 times in a row up to block 9: no engine answers".to_owned(),
+        remedy: "start it".to_owned(),
+    };
+    let lines = std::iter::once(Line::Header(record.header.clone()))
+        .chain(record.trials.iter().cloned().map(Line::Trial))
+        .chain([Line::Skip(skip)])
+        .map(|line| serde_json::to_string(&line).unwrap() + "\n");
+    let text: String = lines.collect();
+    let read = Record::parse(&text, "record.jsonl".as_ref()).unwrap();
+    let analysis = Analysis::new(&read);
+    let summary = Summary::of(&analysis);
+    let row = |metric: &str, load: &String, arm: &str| {
+        let rows = summary.results.iter().filter(|row| {
+            row.metric == metric && row.load == *load && row.arm == arm && row.baseline == "recv"
+        });
+        let rows: Vec<_> = rows.collect();
+        assert_eq!(rows.len(), 1, "{metric} {load} {arm}");
+        rows[0]
+    };
+    let first = row("delay_p50", &loads[0], "tc");
+    assert_eq!((first.n, first.verdict), (8, Verdict::Better));
+    let second = row("delay_p50", &loads[1], "tc");
+    assert_eq!((second.n, second.verdict), (0, Verdict::Skipped));
+    for row in [first, second] {
+        assert!(
+            row.reason.as_ref().unwrap().contains("no engine answers"),
+            "{row:?}"
+        );
+        assert_eq!(row.remedy.as_deref(), Some("start it"));
+    }
+    let xdp = row("delay_p50", &loads[0], "xdp");
+    assert_eq!((xdp.n, &xdp.reason), (12, &None));
+    let text = terminal::results(&analysis);
+    assert!(
+        text.contains("tc ran no further: it failed 3 times"),
+        "{text}"
+    );
+    assert!(text.contains("af-xdp did not run: "), "{text}");
+    assert!(report::page(&analysis).contains("up to block 9"));
+}
+
+#[test]
+fn a_percentile_that_only_fast_trials_have_is_nobodys() {
+    let mut record = common::record(20, 1);
+    for trial in &mut record.trials {
+        if trial.arm == "xdp" && trial.block < 3 {
+            trial.values.remove("delay_p99");
+        }
+    }
+    let analysis = Analysis::new(&record);
+    let has = |arm: &str, metric: &str| {
+        let mut rows = analysis.rows.iter();
+        rows.any(|row| row.arm == arm && row.metric.name == metric)
+    };
+    assert!(has("xdp", "delay_p50") && has("tc", "delay_p99"));
+    assert!(!has("xdp", "delay_p99"));
+}

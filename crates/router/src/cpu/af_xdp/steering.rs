@@ -1,0 +1,131 @@
+//! The loaded program and its maps: which frames the threads get, and how frames are given back.
+
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+
+use bpf::{Map, PerCpu, Plain as _, Run};
+use datapath::Error;
+use libbpf_rs::OpenObject;
+use libbpf_rs::libbpf_sys::xdp_md;
+use netdev::Link;
+use xsk::Port;
+
+use super::LONGEST;
+use crate::skel::steer::{SteerSkel, SteerSkelBuilder, types};
+
+/// Frames that are given back by one run.
+pub(super) const GIVEN: usize = 64;
+
+/// The program that steers frames to threads.
+#[derive(Debug)]
+pub(super) struct Steering {
+    devices: Map<u32, types::device>,
+    sockets: Map<u32, i32>,
+    queues: Map<types::queue, u32>,
+    /// Frames that the program has seen, and that it has steered.
+    counts: PerCpu<u64>,
+    pub(super) local4: Map<[u8; 4], u8>,
+    pub(super) local6: Map<[u8; 16], u8>,
+}
+
+/// A program that hands frames to the stack, in an object of its own: one thread gives back.
+#[derive(Debug)]
+pub(super) struct GiveBack {
+    program: OwnedFd,
+    frames: Map<u32, types::given>,
+    next: Map<u32, u32>,
+}
+
+fn load(storage: &mut MaybeUninit<OpenObject>) -> Result<SteerSkel<'_>, Error> {
+    let builder = SteerSkelBuilder::default();
+    bpf::load(builder, storage, "the steering program", |_| Ok(()))
+}
+
+impl Steering {
+    /// With the program, which is attached nowhere yet.
+    pub(super) fn load() -> Result<(Self, OwnedFd), Error> {
+        let mut storage = MaybeUninit::uninit();
+        let skel = load(&mut storage)?;
+        let maps = &skel.maps;
+        let steering = Self {
+            devices: Map::new(&maps.devices)?,
+            sockets: Map::new(&maps.sockets)?,
+            queues: Map::new(&maps.queues)?,
+            counts: PerCpu::new(&maps.counts)?,
+            local4: Map::new(&maps.local4)?,
+            local6: Map::new(&maps.local6)?,
+        };
+        Ok((steering, bpf::program(&skel.progs.router_steer)?))
+    }
+
+    /// Frames for this device's link-layer address are the router's.
+    pub(super) fn device(&self, link: &Link) -> Result<(), Error> {
+        let device = types::device {
+            mac: link.mac,
+            padding: [0; 2],
+        };
+        Ok(self.devices.set(&link.index, &device)?)
+    }
+
+    /// Frames that come in by this queue are for this socket, which is at `index` among all.
+    pub(super) fn steer(&self, index: u32, port: &Port) -> Result<(), Error> {
+        let queue = types::queue {
+            ifindex: port.ifindex(),
+            number: port.queue(),
+        };
+        self.sockets.set_descriptor(&index, port)?;
+        Ok(self.queues.set(&queue, &index)?)
+    }
+
+    /// Frames that the program has seen, and that it has steered.
+    pub(super) fn counts(&self) -> Result<(u64, u64), Error> {
+        let sum = |which| {
+            let sum = self.counts.sum(which);
+            sum.map_err(|error| {
+                Error::failed("reading the steering program's counters", error.source)
+            })
+        };
+        Ok((sum(0)?, sum(1)?))
+    }
+}
+
+impl GiveBack {
+    pub(super) fn load() -> Result<Self, Error> {
+        let mut storage = MaybeUninit::uninit();
+        let skel = load(&mut storage)?;
+        Ok(Self {
+            program: bpf::program(&skel.progs.router_give_back)?,
+            frames: Map::new(&skel.maps.back)?,
+            next: Map::new(&skel.maps.turn)?,
+        })
+    }
+
+    /// Has the stack take these frames, at most [`GIVEN`], as if they had just come by a device.
+    pub(super) fn give_back(&self, ifindex: u32, frames: &[Vec<u8>]) -> Result<(), Error> {
+        let mut given = types::given {
+            length: 0,
+            frame: [0; LONGEST],
+        };
+        for (at, frame) in (0..).zip(frames) {
+            given.frame[..frame.len()].copy_from_slice(frame);
+            given.length = u32::try_from(frame.len()).unwrap_or(0);
+            self.frames.set(&at, &given)?;
+        }
+        self.next.set(&0, &0)?;
+        let context = xdp_md {
+            data_end: u32::try_from(LONGEST).unwrap_or(0),
+            ingress_ifindex: ifindex,
+            ..Default::default()
+        };
+        let run = Run {
+            frame: &[0; LONGEST],
+            context: context.bytes(),
+            repeat: frames.len().max(1) as u64,
+            live: true,
+            ..Default::default()
+        };
+        bpf::run(&self.program, &run)
+            .map(drop)
+            .map_err(|error| Error::failed("giving frames back to the stack", error))
+    }
+}

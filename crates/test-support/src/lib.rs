@@ -1,0 +1,7 @@
+//! What the integration tests of several crates share: servers and engines that a test starts, and a
+//! lock for tests that clean the machine. Only dev-dependencies name this crate.
+#![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
+
+pub mod cleaning;
+pub mod daemon;
+pub mod nats_server;

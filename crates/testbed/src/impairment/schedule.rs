@@ -1,0 +1,132 @@
+//! When each frame leaves, or that it is lost: from the seed, the direction and its number alone.
+
+use splitmix::SplitMix64;
+
+use super::{Distribution, Impairment};
+
+/// The delays and losses of the frames of one direction.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    impairment: Impairment,
+    random: SplitMix64,
+    /// When the frame before leaves.
+    last_ns: u64,
+}
+
+impl Schedule {
+    pub(super) fn new(impairment: Impairment, direction: u64) -> Self {
+        let seed = impairment.seed ^ direction.wrapping_mul(0xd1b5_4a32_d192_ed03);
+        Self {
+            impairment,
+            random: SplitMix64::new(seed),
+            last_ns: 0,
+        }
+    }
+
+    /// When a frame that arrives at `now_ns` leaves; `None` when it is lost.
+    pub(super) fn departure_ns(&mut self, now_ns: u64) -> Option<u64> {
+        let lost = self.random.below(1_000_000) < u64::from(self.impairment.loss_ppm);
+        let delay_us = f64::from(self.impairment.delay_us) + self.jitter_us();
+        if lost {
+            return None;
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative, and hours at most"
+        )]
+        let mut due_ns = now_ns + (delay_us * 1e3) as u64;
+        if self.impairment.keep_order {
+            due_ns = due_ns.max(self.last_ns);
+            self.last_ns = due_ns;
+        }
+        Some(due_ns)
+    }
+
+    fn jitter_us(&mut self) -> f64 {
+        let scale = f64::from(self.impairment.jitter_us);
+        let (one, other) = (self.random.open_unit(), self.random.open_unit());
+        scale
+            * match self.impairment.distribution {
+                Distribution::Uniform => one,
+                // Box and Muller, 1958.
+                Distribution::Normal => {
+                    ((-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos()).abs()
+                }
+            }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delays(impairment: Impairment, frames: u64) -> Vec<Option<u64>> {
+        let mut schedule = Schedule::new(impairment, 0);
+        let arrivals = (0..frames).map(|n| n * 100_000);
+        arrivals
+            .map(|now| schedule.departure_ns(now).map(|due| due - now))
+            .collect()
+    }
+
+    const JITTER: Impairment = Impairment {
+        delay_us: 500,
+        jitter_us: 1000,
+        distribution: Distribution::Uniform,
+        loss_ppm: 100_000,
+        keep_order: false,
+        seed: 7,
+    };
+
+    #[test]
+    fn equal_seeds_give_equal_schedules() {
+        assert_eq!(delays(JITTER, 100), delays(JITTER, 100));
+        assert_ne!(
+            delays(JITTER, 100),
+            delays(Impairment { seed: 8, ..JITTER }, 100)
+        );
+        let (mut there, mut back) = (Schedule::new(JITTER, 0), Schedule::new(JITTER, 1));
+        assert_ne!(there.departure_ns(0), back.departure_ns(0));
+    }
+
+    #[test]
+    fn loss_and_delay_match_settings() {
+        let fates = delays(JITTER, 20_000);
+        let kept: Vec<u64> = fates.iter().flatten().copied().collect();
+        assert!((17_800..18_200).contains(&kept.len()), "{}", kept.len());
+        assert!(kept.iter().all(|ns| (500_000..=1_500_000).contains(ns)));
+        let mean = kept.iter().sum::<u64>() / kept.len() as u64;
+        assert!((990_000..1_010_000).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn normal_jitter_has_its_spread() {
+        let normal = Impairment {
+            distribution: Distribution::Normal,
+            loss_ppm: 0,
+            ..JITTER
+        };
+        let within = |ns: &&u64| **ns <= 1_500_000;
+        let delays: Vec<u64> = delays(normal, 20_000).into_iter().flatten().collect();
+        let share = delays.iter().filter(within).count() as f64 / 20_000.0;
+        assert!((0.67..0.70).contains(&share), "{share} within one sigma");
+    }
+
+    #[test]
+    fn keep_order_prevents_overtaking() {
+        let arrivals = |keep_order| {
+            let mut schedule = Schedule::new(
+                Impairment {
+                    keep_order,
+                    ..JITTER
+                },
+                0,
+            );
+            let due: Vec<u64> = (0..1000)
+                .filter_map(|n| schedule.departure_ns(n * 1000))
+                .collect();
+            due.is_sorted()
+        };
+        assert!(arrivals(true) && !arrivals(false));
+    }
+}

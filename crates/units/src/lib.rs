@@ -1,0 +1,6 @@
+//! Sizes, rates and durations: `quantity` reads what users write, `format` writes what they read.
+
+pub mod format;
+mod quantity;
+
+pub use quantity::{Pps, Size, Span};

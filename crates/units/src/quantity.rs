@@ -1,0 +1,193 @@
+//! Quantities as users write them in arguments and files. Each is a decimal number with a unit, is exact or refused, and
+//! is never rounded.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Packets per second, from 1 to `u32::MAX`: `800pps`, `50kpps`, `1.5Mpps`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pps(pub u32);
+
+/// A length of time in whole microseconds, in `us`, `ms`, `s`, `m` or `h`: `250ms`, `1.5s`, `5m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+/// Bytes, at least one, in `B`, `kB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`: `100MB`, `256MiB`. The number is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+impl FromStr for Pps {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("\"{text}\" is no rate; write 800pps, 50kpps or 1.5Mpps");
+        let number = text.strip_suffix("pps").ok_or_else(wrong)?;
+        let (number, unit) = match number.char_indices().last() {
+            Some((at, 'k')) => (&number[..at], 1_000),
+            Some((at, 'M')) => (&number[..at], 1_000_000),
+            _ => (number, 1),
+        };
+        let rate = scaled(number, unit).ok_or_else(wrong)?;
+        u32::try_from(rate)
+            .ok()
+            .filter(|rate| *rate > 0)
+            .map(Self)
+            .ok_or_else(wrong)
+    }
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("\"{text}\" is no duration; write 250ms, 30s or 5m");
+        let letters = text
+            .find(|c: char| c.is_ascii_alphabetic())
+            .ok_or_else(wrong)?;
+        let (number, unit) = text.split_at(letters);
+        let microseconds = match unit {
+            "us" => 1,
+            "ms" => 1_000,
+            "s" => 1_000_000,
+            "m" => 60_000_000,
+            "h" => 3_600_000_000,
+            _ => return Err(wrong()),
+        };
+        scaled(number, microseconds)
+            .map(|microseconds| Self(Duration::from_micros(microseconds)))
+            .ok_or_else(wrong)
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("\"{text}\" is no size; write 100MB, 256MiB or 1GiB");
+        let letters = text.find(|c: char| c.is_ascii_alphabetic());
+        let (number, unit) = text.split_at(letters.ok_or_else(wrong)?);
+        let unit: u64 = match unit {
+            "B" => 1,
+            "kB" => 1_000,
+            "MB" => 1_000_000,
+            "GB" => 1_000_000_000,
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            _ => return Err(wrong()),
+        };
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        let size = number.checked_mul(unit).filter(|size| *size > 0);
+        size.map(Self).ok_or_else(wrong)
+    }
+}
+
+/// A decimal number times a unit, when that is whole.
+fn scaled(number: &str, unit: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    let mut value = whole.parse::<u64>().ok()?.checked_mul(unit)?;
+    if !fraction.is_empty() {
+        let power = 10_u64.pow(u32::try_from(fraction.len()).ok()?);
+        let part = fraction.parse::<u64>().ok()?.checked_mul(unit)?;
+        if part % power != 0 {
+            return None;
+        }
+        value = value.checked_add(part / power)?;
+    }
+    Some(value)
+}
+
+impl fmt::Display for Pps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            rate if rate % 1_000_000 == 0 => write!(f, "{}Mpps", rate / 1_000_000),
+            rate if rate % 1_000 == 0 => write!(f, "{}kpps", rate / 1_000),
+            rate => write!(f, "{rate}pps"),
+        }
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_micros() {
+            span if span % 1_000_000 == 0 => write!(f, "{}s", span / 1_000_000),
+            span if span % 1_000 == 0 => write!(f, "{}ms", span / 1_000),
+            span => write!(f, "{span}us"),
+        }
+    }
+}
+
+macro_rules! deserialize_text {
+    ($($name:ident)*) => {$(
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?
+                    .parse()
+                    .map_err(de::Error::custom)
+            }
+        }
+    )*};
+}
+deserialize_text!(Pps Span Size);
+
+macro_rules! serialize_text {
+    ($($name:ident)*) => {$(
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+    )*};
+}
+serialize_text!(Pps Span);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_and_durations_are_exact_or_refused() {
+        let rate = |text: &str| text.parse::<Pps>().map(|rate| rate.0).ok();
+        assert_eq!(rate("800pps"), Some(800));
+        assert_eq!(rate("50kpps"), Some(50_000));
+        assert_eq!(rate("1.5Mpps"), Some(1_500_000));
+        for wrong in [
+            "", "pps", "kpps", "0pps", "-1pps", "0.5pps", "50k", "9999Mpps", "1..5kpps",
+        ] {
+            assert_eq!(rate(wrong), None, "{wrong}");
+        }
+        let span = |text: &str| text.parse::<Span>().map(|span| span.0.as_millis()).ok();
+        assert_eq!(span("250ms"), Some(250));
+        assert_eq!(span("1.5s"), Some(1500));
+        assert_eq!(span("5m"), Some(300_000));
+        for wrong in ["", "30", "s", "-1s", "1 s", "1d"] {
+            assert_eq!(span(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_exact_or_refused() {
+        assert_eq!("256MiB".parse(), Ok(Size(268_435_456)));
+        assert_eq!("100kB".parse(), Ok(Size(100_000)));
+        for wrong in ["", "5", "0B", "1.5MiB", "-1B", "5 MiB", "99999999999GiB"] {
+            assert!(wrong.parse::<Size>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn display_is_parsed_again() {
+        for text in ["800pps", "50kpps", "2Mpps"] {
+            assert_eq!(text.parse::<Pps>().unwrap().to_string(), text);
+        }
+        for text in ["250ms", "30s", "7us"] {
+            assert_eq!(text.parse::<Span>().unwrap().to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! No code: its dependencies state the features that all crates share. See Cargo.toml.

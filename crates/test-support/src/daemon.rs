@@ -13,6 +13,8 @@ use sys::require::{Class, skip};
 
 /// Names the test's folder, in the process that has the engine.
 pub const FOLDER: &str = "LOWROAD_TEST_ENGINE";
+/// The file in that folder which says that `body` has returned.
+const COMPLETED: &str = "completed";
 /// How long the engine may take to start or to stop.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Time between two checks of the engine.
@@ -20,8 +22,10 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// Starts an engine and runs `test` again in a child process that finds it in `DOCKER_HOST`; there, `body` runs.
 pub fn with_docker(test: &str, body: impl FnOnce()) {
-    if std::env::var_os(FOLDER).is_some() {
-        return body();
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        body();
+        fs::write(Path::new(&folder).join(COMPLETED), "").expect("the engine's folder is writable");
+        return;
     }
     if !sys::require::root() {
         return;
@@ -42,6 +46,11 @@ pub fn with_docker(test: &str, body: impl FnOnce()) {
         status.unwrap().success(),
         "{test}; the daemon said: {}",
         daemon.read_log()
+    );
+    // A test program that has no test of this name ends without an error.
+    assert!(
+        daemon.folder.path().join(COMPLETED).exists(),
+        "{test} is not the path of a test"
     );
 }
 

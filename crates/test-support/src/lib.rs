@@ -5,3 +5,10 @@
 pub mod cleaning;
 pub mod daemon;
 pub mod nats_server;
+
+/// The path of a test as its test program lists it: the module, without the crate's name, and the function.
+#[must_use]
+pub fn test_path(module: &str, test: &str) -> String {
+    let (_program, module) = module.split_once("::").unwrap();
+    format!("{module}::{test}")
+}

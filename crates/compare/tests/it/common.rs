@@ -113,9 +113,3 @@ pub(crate) fn program() -> Option<PathBuf> {
     }
     Some(program)
 }
-
-/// The path of a test in this module, as test programs list it: without the name of the crate.
-pub(crate) fn test_path(module: &str, test: &str) -> String {
-    let (_program, module) = module.split_once("::").unwrap();
-    format!("{module}::{test}")
-}

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
-use test_support::cleaning;
+use test_support::{cleaning, test_path};
 use testbed::{Bed, HostSpec, LinkKind, LinkSpec, Topology};
 
 use crate::bed_lock;
@@ -27,12 +27,11 @@ fn topology() -> Topology {
 /// Brings a bed up in another process, which runs the test of this name in this module as a child.
 /// Its output stays open for as long as the last of the three is kept.
 fn maker(test: &str) -> (Child, u32, BufReader<ChildStdout>) {
-    let (_, module) = module_path!().split_once("::").unwrap();
     // Blocked in every thread, the test harness's own included: one of them waits for it.
     let mut child = Command::new("env")
         .arg("--block-signal=INT")
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "--nocapture", &format!("{module}::{test}")])
+        .args(["--exact", "--nocapture", &test_path(module_path!(), test)])
         .env(ROLE, "1")
         .stdout(Stdio::piped())
         .spawn()

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use crate::common::{alone, lowroad, path, program, record, shipped, succeeded, test_path};
+use crate::common::{alone, lowroad, path, program, record, shipped, succeeded};
 use serde_json::Value;
 use sys::require::{Class, skip};
-use test_support::daemon;
+use test_support::{daemon, test_path};
 
 /// Runs one short block of a shipped experiment. Without loads or arms it has all of them. `None` where it cannot run.
 fn block(name: &str, loads: &[usize], arms: &str) -> Option<Vec<Value>> {

@@ -3,12 +3,10 @@
 
 use std::process::Output;
 
-use crate::common::{
-    ONE_BLOCK, alone, lowroad, path, program, record, stderr, stdout, succeeded, test_path,
-};
+use crate::common::{ONE_BLOCK, alone, lowroad, path, program, record, stderr, stdout, succeeded};
 use serde_json::Value;
 use sys::require::{Class, skip};
-use test_support::daemon;
+use test_support::{daemon, test_path};
 
 const RELAY: &str = r#"
 name = "relay-placed"

@@ -57,10 +57,10 @@ pub struct Compare {
     /// Where the device under test runs [default: the experiment's own, else native]
     #[arg(long, value_name = "ENVIRONMENT")]
     pub environment: Option<String>,
-    /// How many blocks
+    /// Number of blocks, those of a resumed record included
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub blocks: Option<u16>,
-    /// How often a trial is tried that others disturb, before its block is flagged [default: 3]
+    /// Number of times to try a trial that fails; a disturbed trial counts as it is [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=20))]
     pub attempts: Option<u8>,
     /// Seed of the random order
@@ -125,10 +125,10 @@ pub struct Selftest {
     pub json: bool,
 }
 
-/// Run each job's main experiment at --quick, and report it.
+/// Answer one question of each job on this machine, on one page.
 ///
-/// A demo that was interrupted goes on where it was. The results of a complete one are kept beside the
-/// new ones, in a folder with a number.
+/// It needs no other software. An interrupted demo continues where it was. The results of a complete one are kept beside
+/// the new ones, in folders with a number.
 ///
 /// Example:
 ///   sudo lowroad demo --out demo

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use arguments::Compare;
@@ -34,14 +35,20 @@ pub(crate) fn run(arguments: &Compare) -> Result<ExitCode> {
         .out
         .clone()
         .unwrap_or_else(|| default_folder(&plan.name));
-    measure(&plan, &folder, arguments)?;
+    let stop = stop::catch()?;
+    measure(&plan, &folder, arguments, &stop)?;
     report::write(&folder, arguments.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the plan into `folder`; an interruption keeps what is complete and says how to go on. So does a failure,
-/// of which what there is is reported before it is returned.
-pub(crate) fn measure(plan: &Plan, folder: &Path, arguments: &Compare) -> Result<()> {
+/// Runs the plan into `folder`. An interruption keeps the complete blocks and says how to continue. So does a failure:
+/// the blocks are reported before the error is returned.
+pub(crate) fn measure(
+    plan: &Plan,
+    folder: &Path,
+    arguments: &Compare,
+    stop: &AtomicBool,
+) -> Result<()> {
     let record = folder.join("record.jsonl");
     let refuse = |what: &str| Err(BadInput(format!("{} {what}", record.display())).into());
     match (record.exists(), arguments.resume) {
@@ -51,7 +58,6 @@ pub(crate) fn measure(plan: &Plan, folder: &Path, arguments: &Compare) -> Result
         (false, true) => return refuse("does not exist to be continued; leave --resume out"),
         (true, true) | (false, false) => {}
     }
-    let stop = stop::catch()?;
     let seed = arguments.seed.unwrap_or_else(seed_from_time);
     let options = Options {
         quick: arguments.quick,
@@ -59,11 +65,18 @@ pub(crate) fn measure(plan: &Plan, folder: &Path, arguments: &Compare) -> Result
         attempts: arguments.attempts.unwrap_or(experiment::ATTEMPTS),
         resume: arguments.resume,
         command: command(plan, arguments, seed),
-        stop: &stop,
+        stop,
     };
     let go_on = format!("{} --out {} --resume", options.command, folder.display());
     match experiment::run(plan, folder, &options, &mut Progress::new())? {
         End::Complete => Ok(()),
+        End::OutOfTime { blocks } => {
+            print::note(format_args!(
+                "stopped after {blocks} of {} blocks: trials take longer than announced on this machine; add the rest with: {go_on}",
+                plan.blocks
+            ));
+            Ok(())
+        }
         End::Interrupted { blocks: 0 } => {
             anyhow::bail!("interrupted before the first block was complete; nothing to report")
         }

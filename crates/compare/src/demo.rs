@@ -1,42 +1,96 @@
-//! `lowroad demo`: every job that exists, quickly, into one folder.
+//! `lowroad demo`: one question of each job, answered on one page.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use ::report::{Analysis, DemoPart};
 use anyhow::{Context, Result};
 use arguments::{Compare, Demo};
 use experiment::plan::Plan;
 use experiment::{BadInput, catalog};
 
-use crate::{compare, print, report};
+use crate::progress::span;
+use crate::{compare, print, report, stop};
 
 /// One experiment of each job.
-const EXPERIMENTS: &[&str] = &["relay-delay"];
+const EXPERIMENTS: [&str; 5] = [
+    "demo-relay",
+    "demo-features",
+    "demo-router",
+    "demo-replicate",
+    "demo-netbench",
+];
 
 pub(crate) fn run(arguments: &Demo) -> Result<ExitCode> {
     crate::need_root("demo", crate::BUILDS)?;
-    for name in EXPERIMENTS {
-        let plan = catalog::find(name)?.narrowed(true, &[], None)?;
-        let folder = arguments.out.join(name);
-        measure(&plan, &folder, arguments.seed)?;
-        report::write(&folder, false)?;
+    let plans = EXPERIMENTS.map(catalog::find);
+    let plans: Vec<Plan> = plans.into_iter().collect::<Result<_>>()?;
+    let seconds: f64 = plans.iter().map(Plan::seconds).sum();
+    print::note(format_args!(
+        "five jobs, one question each: about {}; Ctrl-C keeps what is complete",
+        span(seconds)
+    ));
+    let stop = stop::catch()?;
+    let mut records = Vec::new();
+    for plan in &plans {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let folder = arguments.out.join(&plan.name);
+        let measured = measure(plan, &folder, arguments.seed, &stop)
+            .and_then(|()| report::read(&folder))
+            .and_then(|record| report::write_files(&folder, &record).map(|()| record));
+        if let Err(error) = &measured {
+            print::note(format_args!("{}: {error:#}", plan.name));
+        }
+        records.push((plan, measured));
     }
-    Ok(ExitCode::SUCCESS)
+    let analyses: Vec<_> = records
+        .iter()
+        .map(|(plan, measured)| (plan, measured.as_ref().map(Analysis::new)))
+        .collect();
+    let parts: Vec<DemoPart<'_>> = analyses
+        .iter()
+        .map(|(plan, analysis)| match analysis {
+            Ok(analysis) => DemoPart::Measured {
+                analysis,
+                report: format!("{}/report.html", plan.name),
+            },
+            Err(error) => DemoPart::Missing {
+                experiment: plan.name.clone(),
+                reason: format!("{error:#}"),
+            },
+        })
+        .collect();
+    for part in &parts {
+        print::line(format_args!("{}", ::report::demo_answer(part)))?;
+    }
+    let page = arguments.out.join("index.html");
+    fs::create_dir_all(&arguments.out)
+        .and_then(|()| fs::write(&page, ::report::demo(&parts)))
+        .with_context(|| page.display().to_string())?;
+    print::line(format_args!("page: {}", page.display()))?;
+    let failed = records.iter().all(|(_, measured)| measured.is_err());
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
-/// Goes on with what is there where that is possible, else begins anew.
-fn measure(plan: &Plan, folder: &Path, seed: u64) -> Result<()> {
+/// Continues an incomplete record where that is possible, and begins anew otherwise.
+fn measure(plan: &Plan, folder: &Path, seed: u64, stop: &AtomicBool) -> Result<()> {
     let run = |resume| {
-        let asked = Compare {
+        let options = Compare {
             experiment: Some(plan.name.clone()),
             out: Some(folder.to_owned()),
-            quick: true,
             seed: Some(seed),
             resume,
             ..Compare::default()
         };
-        compare::measure(plan, folder, &asked)
+        compare::measure(plan, folder, &options, stop)
     };
     if !folder.exists() {
         return run(false);

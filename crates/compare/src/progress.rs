@@ -1,11 +1,11 @@
 //! Shows an experiment's progress: a bar on a terminal, else one plain line a block.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr};
 
 use experiment::Watch;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use report::record::{self, Header, Skip, Trial};
+use report::record::{Header, Skip, Trial};
 
 use crate::print;
 
@@ -15,7 +15,8 @@ pub(crate) struct Progress {
     bar: ProgressBar,
     plain: bool,
     blocks: usize,
-    flagged: usize,
+    /// How long the rest takes, and what disturbed the last block.
+    status: String,
     /// The metrics of which a trial's first is shown beside the bar, and their units.
     shown: Vec<(String, String)>,
     latest: BTreeMap<String, String>,
@@ -33,7 +34,7 @@ impl Progress {
             bar: ProgressBar::with_draw_target(None, target),
             plain,
             blocks: 0,
-            flagged: 0,
+            status: String::new(),
             shown: Vec::new(),
             latest: BTreeMap::new(),
         }
@@ -53,13 +54,10 @@ impl Progress {
             .iter()
             .map(|(arm, value)| format!("{arm} {value}"))
             .collect();
-        let flagged = match self.flagged {
-            0 => String::new(),
-            count => format!("   flagged {count}"),
-        };
         self.bar.set_message(format!(
-            "block {block}/{}{flagged}   {}",
+            "block {block}/{}{}   {}",
             self.blocks,
+            self.status,
             shown.join("   ")
         ));
     }
@@ -82,18 +80,9 @@ impl Watch for Progress {
             self.line(&format!("  {}", skip_line(skip)));
         }
         self.bar.set_length(trials as u64);
-        if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {eta} left   {wide_msg}") {
+        if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {wide_msg}") {
             self.bar.set_style(style.progress_chars("##."));
         }
-    }
-
-    fn again(&mut self, loads: &BTreeSet<String>, trials: usize) {
-        self.bar.inc_length(trials as u64);
-        let loads: Vec<&str> = loads.iter().map(String::as_str).collect();
-        self.line(&format!(
-            "once more, for flagged trials: {}",
-            loads.join(", ")
-        ));
     }
 
     fn skip(&mut self, skip: &Skip) {
@@ -120,18 +109,32 @@ impl Watch for Progress {
         self.show(trial.block + 1);
     }
 
-    fn block(&mut self, block: &[Trial], complete: usize, flagged: usize) {
-        self.flagged = flagged;
+    fn block(&mut self, block: &[Trial], complete: usize, seconds_left: f64) {
+        self.status = format!(", {} left{}", span(seconds_left), disturbance(block));
         if self.plain {
             let number = block.first().map_or(complete, |trial| trial.block + 1);
-            let flags = match record::flagged(block).first() {
-                Some(trial) => format!("   flagged ({}: {})", trial.arm, trial.flags.join(", ")),
-                None => String::new(),
-            };
-            self.line(&format!("block {number}/{}{flags}", self.blocks));
+            self.line(&format!("block {number}/{}{}", self.blocks, self.status));
         }
         self.show(complete);
     }
+}
+
+/// Who took the CPU in a block: `, CPU stolen 6 %`, or nothing where nobody did.
+fn disturbance(block: &[Trial]) -> String {
+    const LEAST_PCT: f64 = 1.0;
+    let kinds = [
+        ("tsc_lost_pct", "CPU stolen"),
+        ("foreign_cpu_pct", "other processes"),
+    ];
+    let words = kinds.into_iter().filter_map(|(name, words)| {
+        let values: Vec<f64> = block
+            .iter()
+            .filter_map(|trial| trial.noise.get(name).copied())
+            .collect();
+        let percent = stats::median(&values).filter(|percent| *percent >= LEAST_PCT)?;
+        Some(format!(", {words} {percent:.0} %"))
+    });
+    words.collect()
 }
 
 /// Names and units of all metrics: first those of the questions, then the primary ones, then all.

@@ -32,9 +32,7 @@ pub(crate) fn run(arguments: &arguments::Report) -> Result<ExitCode> {
 pub(crate) fn write(folder: &Path, json: bool) -> Result<()> {
     let record = read(folder)?;
     let analysis = Analysis::new(&record);
-    let summary = Summary::of(&analysis).to_json()?;
-    put(folder, "summary.json", &summary)?;
-    put(folder, "report.html", &report::page(&analysis))?;
+    let summary = put_files(folder, &analysis)?;
     if json {
         print::line(format_args!("{summary}"))?;
         return Ok(());
@@ -46,6 +44,20 @@ pub(crate) fn write(folder: &Path, json: bool) -> Result<()> {
         folder.join("record.jsonl").display()
     ))?;
     Ok(())
+}
+
+/// Writes summary.json and report.html beside a record.
+pub(crate) fn write_files(folder: &Path, record: &Record) -> Result<()> {
+    put_files(folder, &Analysis::new(record))?;
+    Ok(())
+}
+
+/// Returns the text of summary.json.
+fn put_files(folder: &Path, analysis: &Analysis<'_>) -> Result<String> {
+    let summary = Summary::of(analysis).to_json()?;
+    put(folder, "summary.json", &summary)?;
+    put(folder, "report.html", &report::page(analysis))?;
+    Ok(summary)
 }
 
 fn columns(folder: &Path, file: &Path) -> Result<()> {
@@ -81,13 +93,13 @@ fn profiles(folder: &Path) -> Result<()> {
         }
     }
     if written == 0 {
-        let why = "no clean block of this run has stack samples; relay-cpu takes them";
+        let why = "no trial of this run has stack samples; relay-cpu takes them";
         return Err(BadInput(format!("{}: {why}", folder.display())).into());
     }
     Ok(())
 }
 
-fn read(folder: &Path) -> Result<Record> {
+pub(crate) fn read(folder: &Path) -> Result<Record> {
     let path = folder.join("record.jsonl");
     let mut record = Record::read(&path).map_err(|error| BadInput(error.to_string()))?;
     let header = &mut record.header;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use control::config::{Document, Error, Spanned, nearest};
-use report::record::{Class, Effect, Question};
+use report::record::{Class, Effect, Headline, Question};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -65,6 +65,7 @@ struct QuestionSection {
     #[serde(default)]
     along: Vec<Spanned<String>>,
     within_pct: Option<Spanned<f64>>,
+    headline: Option<Spanned<Headline>>,
 }
 
 #[derive(Deserialize)]
@@ -119,6 +120,7 @@ pub(crate) fn read(document: &Document, jobs: &[Job]) -> Result<Plan, Error> {
             classes: asked.classes.into_iter().map(class).collect(),
             along: plain(asked.along),
             within_pct: asked.within_pct.map(Spanned::into_inner),
+            headline: asked.headline.map(Spanned::into_inner),
         })
         .collect();
     if questions.is_empty() {
@@ -205,6 +207,7 @@ fn check(
     }
     check_along(document, file, loads)?;
     check_within(document, file)?;
+    check_headlines(document, file)?;
     check_quick(document, file, loads)
 }
 
@@ -244,6 +247,22 @@ fn check_within(document: &Document, file: &File) -> Result<(), Error> {
             let what = format!("{:?} has no distance in per cent", name.get_ref());
             return Err(document.error(name.span(), what));
         }
+    }
+    Ok(())
+}
+
+/// A headline is about an arm of the experiment, and has a place for its figure.
+fn check_headlines(document: &Document, file: &File) -> Result<(), Error> {
+    for headline in file.questions.iter().flat_map(|asked| &asked.headline) {
+        let Headline { arm, text } = headline.get_ref();
+        let what = if !file.arms.iter().any(|known| known.get_ref() == arm) {
+            format!("headline: {arm:?} is not among the arms")
+        } else if !(text.contains("{ratio}") || text.contains("{difference}")) {
+            "headline: the text has neither {ratio} nor {difference}".to_owned()
+        } else {
+            continue;
+        };
+        return Err(document.error(headline.span(), what));
     }
     Ok(())
 }

@@ -13,6 +13,15 @@ const DELAYS: &[Row] = &[
     ("added_delay_p50", "us", Better::Lower, Effect::Difference),
 ];
 
+/// Metrics whose values are quantiles of a [`stats::Histogram`].
+const QUANTILES: [&str; 5] = [
+    "delay_p50",
+    "delay_p99",
+    "added_delay_p50",
+    "app_delay_p50",
+    "row_latency_us",
+];
+
 /// The metrics that follow those of netbench.
 const OTHERS: &[Row] = &[
     ("delay_iqr", "us", Better::Lower, Effect::Ratio),
@@ -190,5 +199,9 @@ fn metric(&(name, unit, better, effect): &Row) -> Metric {
         better,
         primary: false,
         effect,
+        resolution: match QUANTILES.contains(&name) {
+            true => stats::RESOLUTION,
+            false => 0.0,
+        },
     }
 }

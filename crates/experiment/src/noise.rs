@@ -109,7 +109,7 @@ impl NoiseMonitor {
             .insert("lateness_outside_p99_us".to_owned(), late_at(0.99) / 1e3);
         let late = late_at(1.0 - share);
         if paced && late > (interval_ns / 10.0).max(20e3) {
-            outcome.disturbances.push(format!(
+            outcome.flags.push(format!(
                 "generator late by {:.0} us or more outside its send, {:.1} % of packets",
                 late / 1e3,
                 share * 100.0
@@ -132,9 +132,9 @@ impl NoiseMonitor {
             outcome.noise.insert(name.to_owned(), value);
         }
         if lost > quiet + LOST_PCT {
-            outcome.disturbances.push(format!(
-                "CPU taken away for {lost:.1} % of the time beside the trial, {quiet:.1} % being usual"
-            ));
+            outcome
+                .flags
+                .push(format!("CPU stolen {lost:.1} % (usual: {quiet:.1} %)"));
         }
         self.before = after;
         self.samples.push_back(after);
@@ -227,13 +227,13 @@ fn note_foreign(
         let longest = after.foreign(before, allowed, cpus);
         let name = longest.first().map_or("?", |(name, _)| name.as_str());
         outcome
-            .disturbances
+            .flags
             .push(format!("foreign CPU {foreign:.1} %, most by {name}"));
     }
     if unknown > UNKNOWN_PCT {
         outcome
-            .disturbances
-            .push(format!("CPU of nobody known {unknown:.1} %"));
+            .flags
+            .push(format!("unattributed CPU time {unknown:.1} %"));
     }
 }
 
@@ -286,7 +286,7 @@ mod tests {
         let judged = after.iter().map(|&lost| {
             let mut outcome = Outcome::default();
             monitor.judge(gaps(lost), &mut outcome);
-            !outcome.disturbances.is_empty()
+            !outcome.flags.is_empty()
         });
         judged.collect()
     }
@@ -325,13 +325,13 @@ mod tests {
         let (before, after) = (at(0, 5, 9), at(10_000_000, 5 + unknown_ns, 9 + foreign_ns));
         let mut outcome = Outcome::default();
         note_foreign(&before, &after, &[], cpus, &mut outcome);
-        outcome.disturbances
+        outcome.flags
     }
 
     #[test]
     fn a_trial_of_which_too_much_is_unknown_is_flagged() {
         assert_eq!(noted(390_000, 390_000, &[0, 1]), [""; 0]);
-        assert_eq!(noted(420_000, 0, &[0, 1]), ["CPU of nobody known 2.1 %"]);
+        assert_eq!(noted(420_000, 0, &[0, 1]), ["unattributed CPU time 2.1 %"]);
         // Of the CPUs that it runs on, and no others.
         assert_eq!(noted(9_000_000, 9_000_000, &[0]), [""; 0]);
         let both = noted(250_000, 300_000, &[1]);
@@ -339,7 +339,7 @@ mod tests {
             both,
             [
                 "foreign CPU 3.0 %, most by cc (7)",
-                "CPU of nobody known 2.5 %"
+                "unattributed CPU time 2.5 %"
             ]
         );
     }

@@ -8,10 +8,10 @@ use stats::Histogram;
 /// What one trial measured.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
-    /// Faults of the trial itself.
+    /// What disturbed the trial, and what was unusual about its result.
     pub(crate) flags: Vec<String>,
-    /// Disturbances from outside, which another attempt may be spared.
-    pub(crate) disturbances: Vec<String>,
+    /// Accounts that do not add up: the trial has no result.
+    pub(crate) violations: Vec<String>,
     pub(crate) environment: BTreeMap<String, serde_json::Value>,
     pub(crate) values: BTreeMap<String, f64>,
     pub(crate) counts: BTreeMap<String, u64>,

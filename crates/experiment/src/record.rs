@@ -6,13 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use report::record::{Header, Skip, Trial, flagged};
+use report::record::{Header, Skip, Trial};
 use report::{Record as Written, Writer};
 
 use crate::BadInput;
-
-/// Loads with flagged trials are repeated, in up to this share of the planned blocks.
-const EXTRA_BLOCKS: f64 = 0.2;
 
 /// A record being written.
 #[derive(Debug)]
@@ -51,15 +48,10 @@ impl Record {
 
     /// Appends the trials of a block under one load.
     pub(crate) fn section(&mut self, load: &str, trials: Vec<Trial>) -> Result<()> {
-        let section = flagged_arms(&trials);
         for trial in trials {
             self.writer.trial(trial)?;
         }
-        self.done
-            .0
-            .entry(load.to_owned())
-            .or_default()
-            .push(section);
+        *self.done.0.entry(load.to_owned()).or_default() += 1;
         Ok(())
     }
 
@@ -80,38 +72,29 @@ impl Record {
         self.done.of_load(load)
     }
 
-    /// How many times a load's trials of a block were flagged, over all loads.
-    pub(crate) fn flagged(&self) -> usize {
-        let loads = self.header.loads.iter();
-        loads
-            .map(|load| self.done.flagged(&self.header, load))
-            .sum()
-    }
-
     /// The block that is next, and the loads that run in it; none when all is done.
     pub(crate) fn next(&self) -> Option<(usize, BTreeSet<String>)> {
         self.done.next(&self.header)
     }
 }
 
-/// For each load and each complete block, the flagged arms.
+/// For each load, the number of complete blocks.
 #[derive(Debug, Default)]
-struct CompleteBlocks(BTreeMap<String, Vec<BTreeSet<String>>>);
+struct CompleteBlocks(BTreeMap<String, usize>);
 
 impl CompleteBlocks {
     fn of(written: &Written) -> Self {
         let header = &written.header;
         let blocks = |load: &String| {
-            let of_block = |block| {
+            let of_block = |block: &usize| {
                 let trials = written.trials.iter();
-                let trials = trials.filter(move |t| t.block == block && t.load == *load);
+                let trials = trials.filter(move |t| t.block == *block && t.load == *load);
                 trials.collect::<Vec<_>>()
             };
             let complete = (0..)
-                .map(of_block)
-                .take_while(|trials| is_complete(header, load, trials));
-            let flagged = complete.map(flagged_arms);
-            (load.clone(), flagged.collect())
+                .take_while(|block| is_complete(header, load, &of_block(block)))
+                .count();
+            (load.clone(), complete)
         };
         // Where nothing is expected, all blocks without end would be complete.
         let loads = header.loads.iter().filter(|load| any(header, load));
@@ -119,7 +102,7 @@ impl CompleteBlocks {
     }
 
     fn of_load(&self, load: &str) -> usize {
-        self.0.get(load).map_or(0, Vec::len)
+        self.0.get(load).copied().unwrap_or(0)
     }
 
     fn blocks(&self, header: &Header) -> usize {
@@ -127,19 +110,8 @@ impl CompleteBlocks {
         loads.map(|load| self.of_load(load)).min().unwrap_or(0)
     }
 
-    /// The blocks of a load in which an arm was flagged that is still there: what one that was given up
-    /// did says nothing of the others.
-    fn flagged(&self, header: &Header, load: &str) -> usize {
-        let stays = |arm: &String| header.given_up(arm).is_none();
-        let blocks = self.0.get(load).into_iter().flatten();
-        blocks.filter(|arms| arms.iter().any(stays)).count()
-    }
-
     fn next(&self, header: &Header) -> Option<(usize, BTreeSet<String>)> {
-        let left = |load: &&String| {
-            let planned = planned(header.blocks, self.flagged(header, load));
-            any(header, load) && self.of_load(load) < planned
-        };
+        let left = |load: &&String| any(header, load) && self.of_load(load) < header.blocks;
         let loads: Vec<&String> = header.loads.iter().filter(left).collect();
         let next = loads.iter().map(|load| self.of_load(load)).min()?;
         let due = loads.into_iter().filter(|load| self.of_load(load) == next);
@@ -163,27 +135,6 @@ fn is_complete(header: &Header, load: &str, trials: &[&Trial]) -> bool {
         let ran = |repeat| trials.iter().any(|t| t.arm == arm && t.repeat == repeat);
         (0..runs).all(ran)
     })
-}
-
-fn flagged_arms<'a>(trials: impl IntoIterator<Item = &'a Trial>) -> BTreeSet<String> {
-    let flagged = flagged(trials).into_iter();
-    flagged.map(|trial| trial.arm.clone()).collect()
-}
-
-/// How many blocks of a load there are to be: those asked for, and some more for flagged ones.
-fn planned(asked: usize, flagged: usize) -> usize {
-    asked + flagged.min(extra_blocks(asked))
-}
-
-fn extra_blocks(planned: usize) -> usize {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "a fifth of a small count"
-    )]
-    let extra = (planned as f64 * EXTRA_BLOCKS) as usize;
-    extra
 }
 
 /// Whether the record in `folder` has trials left to run.
@@ -270,60 +221,34 @@ mod tests {
         Some((block, loads.into_iter().collect()))
     }
 
-    /// Runs all that is left, of which the arm is flagged in this block under this load.
-    fn run(record: &mut Record, flagged: (usize, &str), upto: usize) {
+    /// Runs all that is left of the blocks before this one.
+    fn run(record: &mut Record, upto: usize) {
         while let Some((block, loads)) = next(record).filter(|(block, _)| *block < upto) {
             for load in loads {
-                let flags = if (block, load.as_str()) == flagged {
-                    &["noise"][..]
-                } else {
-                    &[]
-                };
-                record.section(&load, section(&load, block, flags)).unwrap();
+                record
+                    .section(&load, section(&load, block, &["noise"]))
+                    .unwrap();
             }
         }
     }
 
     #[test]
-    fn a_load_with_a_flagged_trial_runs_in_one_block_more_and_no_other_does() {
+    fn disturbed_trials_are_not_repeated() {
         let folder = tempfile::tempdir().unwrap();
         assert!(unfinished(folder.path()).is_err());
         let mut record = Record::begin(folder.path(), header(5)).unwrap();
         assert!(unfinished(folder.path()).unwrap());
-        run(&mut record, (2, "m"), 5);
-        assert_eq!((record.blocks(), record.flagged()), (5, 1));
-        assert!(unfinished(folder.path()).unwrap(), "one was flagged");
-        assert_eq!(next(&record), Some((5, vec!["m".to_owned()])));
-        record.section("m", section("m", 5, &[])).unwrap();
-        assert_eq!((record.of_load("l"), record.of_load("m")), (5, 6));
+        run(&mut record, 5);
+        assert_eq!((record.of_load("l"), record.of_load("m")), (5, 5));
         assert_eq!(next(&record), None);
         assert!(!unfinished(folder.path()).unwrap());
     }
 
     #[test]
-    fn no_more_than_a_fifth_is_repeated_of_each_load() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut record = Record::begin(folder.path(), header(10)).unwrap();
-        let mut ran = BTreeMap::new();
-        while let Some((block, loads)) = record.next() {
-            for load in loads {
-                record
-                    .section(&load, section(&load, block, &["noise"]))
-                    .unwrap();
-                *ran.entry(load).or_insert(0) += 1;
-            }
-        }
-        assert_eq!(
-            ran,
-            BTreeMap::from([("l".to_owned(), 12), ("m".to_owned(), 12)])
-        );
-    }
-
-    #[test]
-    fn a_record_goes_on_where_each_load_was_cut_off() {
+    fn record_continues_where_each_load_was_cut_off() {
         let folder = tempfile::tempdir().unwrap();
         let mut record = Record::begin(folder.path(), header(5)).unwrap();
-        run(&mut record, (1, "l"), 2);
+        run(&mut record, 2);
         record.section("m", section("m", 2, &[])).unwrap();
         // The last of a load's trials never came to the disk.
         for trial in &section("l", 2, &[])[..3] {
@@ -331,21 +256,20 @@ mod tests {
         }
         drop(record);
         let mut record = Record::resume(folder.path()).unwrap();
-        assert_eq!((record.blocks(), record.flagged()), (2, 1));
+        assert_eq!(record.blocks(), 2);
         assert_eq!(next(&record), Some((2, vec!["l".to_owned()])));
         record.section("l", section("l", 2, &[])).unwrap();
         let both = vec!["l".to_owned(), "m".to_owned()];
         assert_eq!(next(&record), Some((3, both)));
-        run(&mut record, (9, ""), 5);
-        assert_eq!(next(&record), Some((5, vec!["l".to_owned()])));
+        run(&mut record, 5);
+        assert_eq!(next(&record), None);
     }
 
     #[test]
-    fn an_arm_that_was_given_up_is_neither_waited_for_nor_a_reason_to_repeat() {
+    fn abandoned_arm_is_not_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let mut record = Record::begin(folder.path(), header(5)).unwrap();
-        run(&mut record, (1, "l"), 2);
-        assert_eq!(record.flagged(), 1);
+        run(&mut record, 2);
         record
             .give_up(Skip {
                 arm: "xdp".to_owned(),
@@ -354,7 +278,6 @@ mod tests {
                 remedy: "mend it".to_owned(),
             })
             .unwrap();
-        assert_eq!(record.flagged(), 0);
         for load in ["l", "m"] {
             let mut trials = section(load, 2, &[]);
             trials.pop();
@@ -362,7 +285,7 @@ mod tests {
         }
         drop(record);
         let record = Record::resume(folder.path()).unwrap();
-        assert_eq!((record.blocks(), record.flagged()), (3, 0));
+        assert_eq!(record.blocks(), 3);
         assert!(record.header.given_up("xdp").is_some());
     }
 

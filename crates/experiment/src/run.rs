@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result};
 use datapath::Missing;
@@ -22,17 +22,19 @@ use crate::schedule::Slot;
 use crate::survey::{Survey, slots};
 use crate::{catalog, machine, metrics};
 
-/// A trial that is disturbed is tried again at once, until it was tried this often.
-pub const ATTEMPTS: u8 = 3;
-/// An arm that fails this often in a row runs no further; the baseline ends the experiment.
+/// A trial that fails is tried again at once, until it was tried this often. One that is disturbed counts as it is.
+pub const ATTEMPTS: u8 = 2;
+/// An arm of which this many trials in a row fail runs no further; the baseline ends the experiment.
 const FAILURES_IN_A_ROW: usize = 3;
+/// A run takes at most this share of the announced time; then it ends with the blocks that it has.
+const TIME_LIMIT: f64 = 1.2;
 
 /// How to run a plan.
 #[derive(Debug)]
 pub struct Options<'a> {
     pub quick: bool,
     pub seed: u64,
-    /// How often a trial is tried that others disturb; [`ATTEMPTS`] where nothing is said.
+    /// How often a failing trial is tried, [`ATTEMPTS`] by default.
     pub attempts: u8,
     /// Go on with the record that is there.
     pub resume: bool,
@@ -46,21 +48,23 @@ pub struct Options<'a> {
 pub trait Watch {
     /// The experiment starts: how many trials there are, and about how many seconds they take.
     fn begin(&mut self, header: &Header, trials: usize, seconds: f64);
-    /// These loads had flagged trials and run in one block more: so many trials beside those of `begin`.
-    fn again(&mut self, _loads: &BTreeSet<String>, _trials: usize) {}
     /// A trial is done; the next one follows.
     fn trial(&mut self, trial: &Trial, done: usize);
     /// An arm kept failing and runs no further.
     fn skip(&mut self, _skip: &Skip) {}
-    /// The trials of a block are in the record. So many blocks are complete under every load, and so many
-    /// times a load's trials of a block were flagged.
-    fn block(&mut self, block: &[Trial], complete: usize, flagged: usize);
+    /// The trials of a block are in the record. So many blocks are complete under every load, and the rest takes about
+    /// so many seconds.
+    fn block(&mut self, block: &[Trial], complete: usize, seconds_left: f64);
 }
 
 /// How an experiment ended. The record holds what was complete.
 #[derive(Debug)]
 pub enum End {
     Complete,
+    /// The time limit was reached with this many blocks complete under every load.
+    OutOfTime {
+        blocks: usize,
+    },
     /// Stopped from outside, with this many blocks complete under every load.
     Interrupted {
         blocks: usize,
@@ -123,6 +127,7 @@ fn run_with(
         attempts: options.attempts,
         seed: record.header.seed,
         started: Instant::now(),
+        limit: Duration::MAX,
         failures: BTreeMap::new(),
     };
     runner.blocks(&mut record, watch)
@@ -134,7 +139,7 @@ fn header(plan: &Plan, options: &Options<'_>, skipped: Vec<Skip>) -> Header {
         metric.primary = plan.primary.contains(&metric.name);
     }
     Header {
-        schema: 1,
+        schema: report::journal::SCHEMA,
         experiment: plan.name.clone(),
         job: plan.job.clone(),
         environment: plan.environment.clone(),
@@ -239,20 +244,28 @@ struct Runner<'a> {
     attempts: u8,
     seed: u64,
     started: Instant,
+    limit: Duration,
     failures: BTreeMap<String, usize>,
 }
 
 impl Runner<'_> {
     fn blocks(&mut self, record: &mut Record, watch: &mut dyn Watch) -> Result<End> {
         let trials = self.remaining_trials(record);
-        watch.begin(&record.header, trials, self.plan.seconds_of(trials));
+        let announced = self.plan.seconds_of(trials);
+        watch.begin(&record.header, trials, announced);
+        self.limit = Duration::from_secs_f64(announced * TIME_LIMIT);
         let mut done = 0;
         while let Some((block, loads)) = record.next() {
-            if block >= record.header.blocks {
-                watch.again(&loads, self.sections(block, &loads).concat().len());
+            let next = self.sections(block, &loads).concat().len();
+            if exceeds(self.limit, self.started.elapsed(), done, next) {
+                let blocks = record.blocks();
+                return Ok(End::OutOfTime { blocks });
             }
             match self.block(block, &loads, record, &mut done, watch) {
-                Ok(Some(trials)) => watch.block(&trials, record.blocks(), record.flagged()),
+                Ok(Some(block)) => {
+                    let left = at_pace(self.started.elapsed(), done, trials.saturating_sub(done));
+                    watch.block(&block, record.blocks(), left);
+                }
                 Ok(None) => {
                     let blocks = record.blocks();
                     return Ok(End::Interrupted { blocks });
@@ -322,16 +335,16 @@ impl Runner<'_> {
                 let Some(outcome) = self.outcome(slot, block) else {
                     return Ok(None);
                 };
-                let (mut outcome, skip) = self.judge(arm, block, outcome)?;
+                let last = outcome.is_ok() || attempt + 1 >= self.attempts;
+                let (outcome, skip) = match outcome {
+                    Err(error) if !last => (failed(arm, &error), None),
+                    outcome => self.judge(arm, block, outcome)?,
+                };
                 if let Some(skip) = skip {
                     watch.skip(&skip);
                     record.give_up(skip)?;
                 }
-                // What is wrong by itself stays on record: only the machine's doing is tried again.
-                let again = outcome.flags.is_empty() && !outcome.disturbances.is_empty();
-                outcome.flags.append(&mut outcome.disturbances);
                 let trial = self.trial(slot, (block, *order, attempt), outcome);
-                let last = !again || attempt + 1 >= self.attempts;
                 *done += usize::from(last);
                 watch.trial(&trial, *done);
                 trials.push(trial);
@@ -384,6 +397,7 @@ impl Runner<'_> {
             attempt,
             seed: slot.seed,
             flags: outcome.flags,
+            violations: outcome.violations,
             environment,
             values: outcome.values,
             counts: outcome.counts,
@@ -396,8 +410,8 @@ impl Runner<'_> {
         }
     }
 
-    /// A failed trial flags its block under its load. An arm that keeps failing is given up for the reason that
-    /// comes with the outcome; the baseline ends the experiment.
+    /// The outcome of a trial's last attempt. An arm that keeps failing is given up for the reason that comes with the
+    /// outcome; the baseline ends the experiment.
     fn judge(
         &mut self,
         arm: &str,
@@ -417,15 +431,8 @@ impl Runner<'_> {
         if often && *arm == self.plan.baseline {
             return Err(error.context(format!("{arm} failed {count} times in a row")));
         }
+        let failed = failed(arm, &error);
         let remedy = remedy(&error);
-        let help = remedy
-            .as_ref()
-            .map_or_else(String::new, |remedy| format!("; {remedy}"));
-        tracing::warn!("{arm}: {error:#}{help}");
-        let failed = Outcome {
-            flags: vec![format!("failed: {error:#}")],
-            ..Outcome::default()
-        };
         let skip = often.then(|| Skip {
             arm: arm.to_owned(),
             load: None,
@@ -452,6 +459,27 @@ impl Runner<'_> {
             loads.contains(&load.label())
         };
         sections.filter(due).map(<[_]>::to_vec).collect()
+    }
+}
+
+/// Whether the next trials would end after the limit, at the pace of those that are done.
+fn exceeds(limit: Duration, elapsed: Duration, done: usize, next: usize) -> bool {
+    done > 0 && elapsed.as_secs_f64() + at_pace(elapsed, done, next) > limit.as_secs_f64()
+}
+
+/// How many seconds so many trials take at the pace of those that are done.
+#[expect(clippy::cast_precision_loss, reason = "numbers of trials")]
+fn at_pace(elapsed: Duration, done: usize, trials: usize) -> f64 {
+    elapsed.as_secs_f64() / done.max(1) as f64 * trials as f64
+}
+
+/// The outcome of a trial that ended with an error, which it reports.
+fn failed(arm: &str, error: &Error) -> Outcome {
+    let help = remedy(error).map_or_else(String::new, |remedy| format!("; {remedy}"));
+    tracing::warn!("{arm}: {error:#}{help}");
+    Outcome {
+        flags: vec![format!("failed: {error:#}")],
+        ..Outcome::default()
     }
 }
 

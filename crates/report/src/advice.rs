@@ -34,7 +34,7 @@ struct Cost<'a> {
 fn sentence(analysis: &Analysis<'_>, class: &Class, metric: &Metric) -> Option<String> {
     let measured = |load: &&String| {
         !analysis
-            .clean_values(&metric.name, load, baseline(analysis))
+            .first_values(&metric.name, load, baseline(analysis))
             .is_empty()
     };
     let loads: Vec<&String> = class.loads.iter().filter(measured).collect();
@@ -102,7 +102,7 @@ fn cost<'a>(
 ) -> Option<Cost<'a>> {
     let medians: Option<Vec<f64>> = loads
         .iter()
-        .map(|load| median(&analysis.clean_values(&metric.name, load, arm)))
+        .map(|load| median(&analysis.first_values(&metric.name, load, arm)))
         .collect();
     let medians = medians.filter(|medians| !medians.is_empty())?;
     let mean = medians.iter().map(|value| value.ln()).sum::<f64>() / medians.len() as f64;
@@ -113,7 +113,7 @@ fn cost<'a>(
 }
 
 fn loses(analysis: &Analysis<'_>, load: &str, arm: &str) -> bool {
-    let lost = |arm: &str| median(&analysis.clean_values(LOSS, load, arm));
+    let lost = |arm: &str| median(&analysis.first_values(LOSS, load, arm));
     lost(arm).is_some_and(|own| own > lost(FLOOR).unwrap_or(0.0) + LOSS_PCT)
 }
 
@@ -134,5 +134,5 @@ fn is_worse(
 
 fn latency(analysis: &Analysis<'_>, class: &Class, arm: &str) -> Option<f64> {
     let mut loads = class.loads.iter();
-    loads.find_map(|load| median(&analysis.clean_values(LATENCY, load, arm)))
+    loads.find_map(|load| median(&analysis.first_values(LATENCY, load, arm)))
 }

@@ -30,7 +30,7 @@ fn sentence(row: &Row<'_>, within_pct: f64) -> Option<String> {
         Verdict::Better | Verdict::Worse | Verdict::NoDifference => true,
         Verdict::Unreliable | Verdict::Skipped | Verdict::Emulated => false,
     };
-    let interval = row.clean().filter(|_| comparable)?.interval?;
+    let interval = row.estimate().filter(|_| comparable)?.interval?;
     if row.metric.effect != Effect::Ratio {
         return None;
     }

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stats::{Block, Comparison, Estimate, Flags, Verdict, holm};
+use stats::{Block, Comparison, Criteria, Estimate, Flags, Interval, Verdict};
 
-use crate::journal::Record;
-use crate::record::{Metric, Question, Skip};
+use crate::journal::{Key, Record};
+use crate::record::{Metric, Question, Skip, Trial};
 use crate::values::{ADDED_PREFIX, ByBlock, Series, Values};
 
 /// The arm that measures the bare link.
@@ -38,21 +38,41 @@ pub struct Row<'a> {
     pub given_up: Option<&'a Skip>,
     /// Whether one of the two ran in an emulated machine: nothing is then claimed of them.
     pub emulated: bool,
-    /// p after Holm's correction over the experiment's non-primary rows; as it was for primary ones.
-    pub adjusted_p: Option<f64>,
 }
 
-/// The values of a record's trials, and the flagged trials.
+/// What a record's trials measured, and what disturbed them.
 #[derive(Debug)]
 struct TrialValues<'a> {
-    /// Of each trial's first attempt.
+    /// Of the first attempt that did not fail, disturbed or not.
     first: Values<'a>,
-    /// Of its last.
+    /// Of the last attempt, which schema 1 repeated until it was not disturbed.
     last: Values<'a>,
-    /// Trials whose last attempt is flagged: load, label, block.
-    flagged: BTreeSet<(&'a str, String, usize)>,
+    /// By series and block.
+    states: BTreeMap<Series<'a>, BTreeMap<usize, TrialState>>,
     /// Over all attempts.
     flags: BTreeMap<Series<'a>, Flags>,
+}
+
+/// What became of the trial of one place in a block.
+#[derive(Clone, Copy, Debug, Default)]
+struct TrialState {
+    /// No attempt has a result.
+    failed: bool,
+    /// The last attempt has accounts that do not add up: a fault of the instrument, which is not counted against the arm.
+    invalid: bool,
+    /// The first attempt with a result was disturbed.
+    first_disturbed: bool,
+    /// The last attempt was.
+    last_disturbed: bool,
+}
+
+/// Two arms whose values of a metric under a load are compared.
+#[derive(Clone, Debug)]
+struct ArmPair<'a> {
+    metric: &'a Metric,
+    load: &'a str,
+    arm: String,
+    baseline: &'a str,
 }
 
 impl<'a> Analysis<'a> {
@@ -60,11 +80,21 @@ impl<'a> Analysis<'a> {
         let measured = TrialValues::of(record);
         let emulated = record.trials.iter().filter(|trial| trial.is_emulated());
         let emulated: BTreeSet<&str> = emulated.map(|trial| trial.arm.as_str()).collect();
+        let pairs = measured.pairs(record);
+        let all = pairs.len();
+        let primary = pairs.iter().filter(|pair| pair.metric.primary).count();
+        let mut pairs = pairs.into_iter().peekable();
         let mut rows = Vec::new();
         for metric in &record.header.metrics {
             for load in &record.header.loads {
-                rows.extend(measured.rows(record, metric, load));
-                rows.extend(skipped(record, &measured.last, metric, load));
+                while let Some(pair) =
+                    pairs.next_if(|pair| pair.metric == metric && pair.load == load)
+                {
+                    // Rows that were named as primary before the run share its false claims among themselves.
+                    let count = if metric.primary { primary } else { all };
+                    rows.extend(measured.row(record, pair, count));
+                }
+                rows.extend(skipped(record, &measured.first, metric, load));
             }
         }
         for row in &mut rows {
@@ -72,7 +102,6 @@ impl<'a> Analysis<'a> {
                 .iter()
                 .any(|arm| emulated.contains(arm));
         }
-        adjust(&mut rows);
         Self {
             record,
             rows,
@@ -94,54 +123,53 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// The values of a metric by block, flagged blocks included.
+    /// The values of a metric by block, each trial's first attempt, disturbed or not.
     pub fn values(&self, metric: &str, load: &str, label: &str) -> Option<&ByBlock> {
-        self.measured.last.get(metric, load, label)
+        self.measured.first.get(metric, load, label)
     }
 
-    /// Whether a series' trial in a block is flagged.
-    fn is_flagged(&self, load: &str, label: &str, block: usize) -> bool {
-        self.measured.is_flagged(load, label, block)
-    }
-
-    /// Whether any trial of a block under a load is flagged.
+    /// Whether any trial of a block under a load was disturbed.
     pub fn has_flags(&self, load: &str, block: usize) -> bool {
-        let mut flagged = self.measured.flagged.iter();
-        flagged.any(|(at, _, number)| *at == load && *number == block)
+        let mut states = self
+            .measured
+            .states
+            .iter()
+            .filter(|((at, _), _)| *at == load);
+        states.any(|(_, blocks)| {
+            let state = blocks.get(&block);
+            state.is_some_and(|state| state.first_disturbed || state.failed)
+        })
     }
 
-    /// Values of the trials that are not flagged.
-    pub fn clean_values(&self, metric: &str, load: &str, label: &str) -> Vec<f64> {
-        self.values(metric, load, label)
-            .into_iter()
-            .flatten()
-            .filter(|(block, _)| !self.is_flagged(load, label, **block))
-            .map(|(_, value)| *value)
-            .collect()
+    /// The values of all blocks, each trial's first attempt, disturbed or not.
+    pub fn first_values(&self, metric: &str, load: &str, label: &str) -> Vec<f64> {
+        let blocks = self.values(metric, load, label).into_iter().flatten();
+        blocks.map(|(_, value)| *value).collect()
     }
 
-    /// Median over clean blocks of one arm less another, paired in the block.
-    pub fn paired_difference(
+    /// The first attempt of each trial that has a result.
+    pub fn first_trials(&self) -> impl Iterator<Item = &'a Trial> {
+        first_attempts(self.record)
+    }
+
+    /// The median over blocks of what `of` makes of one arm's value and another's, with its interval.
+    pub fn paired(
         &self,
         metric: &str,
         load: &str,
-        arm: &str,
-        other: &str,
-    ) -> Option<f64> {
+        (arm, other): (&str, &str),
+        of: impl Fn(f64, f64) -> f64,
+    ) -> Option<(f64, Interval)> {
         if self.is_emulated(arm) || self.is_emulated(other) {
             return None;
         }
         let others = self.values(metric, load, other)?;
-        let differences: Vec<f64> = self
-            .values(metric, load, arm)?
-            .iter()
-            .filter(|(block, _)| {
-                let flagged = |label| self.is_flagged(load, label, **block);
-                !flagged(arm) && !flagged(other)
-            })
-            .filter_map(|(block, value)| Some(value - others.get(block)?))
+        let arms = self.values(metric, load, arm)?.iter();
+        let pairs: Vec<f64> = arms
+            .filter_map(|(block, value)| Some(of(*value, *others.get(block)?)))
+            .filter(|value| value.is_finite())
             .collect();
-        stats::median(&differences)
+        Some((stats::median(&pairs)?, stats::median_interval(&pairs)?))
     }
 
     /// What is claimed of one arm against another under a load.
@@ -149,7 +177,10 @@ impl<'a> Analysis<'a> {
         if self.is_emulated(arm) || self.is_emulated(other) {
             return Some(Verdict::Emulated);
         }
-        let compared = self.measured.compare(self.record, metric, load, arm, other);
+        let rows = self.rows.len();
+        let compared = self
+            .measured
+            .compare(self.record, metric, load, (arm, other), rows);
         Some(compared?.verdict)
     }
 
@@ -161,7 +192,7 @@ impl<'a> Analysis<'a> {
         let mut named = named.filter_map(|name| header.metric(name)).peekable();
         let first = *named.peek()?;
         let measured = |metric: &&Metric| {
-            let loads = self.measured.last.loads(&metric.name);
+            let loads = self.measured.first.loads(&metric.name);
             metric.unit == first.unit && loads.contains(&load)
         };
         named.find(measured).or(Some(first))
@@ -192,9 +223,9 @@ fn plain(label: &str) -> &str {
 
 impl Row<'_> {
     /// What is known of one against the other, where anything may be said.
-    pub fn clean(&self) -> Option<&Estimate> {
+    pub fn estimate(&self) -> Option<&Estimate> {
         let comparison = self.comparison.as_ref().filter(|_| !self.emulated)?;
-        comparison.clean.as_ref()
+        comparison.all.as_ref()
     }
 
     pub fn verdict(&self) -> Verdict {
@@ -214,63 +245,83 @@ impl Row<'_> {
 impl<'a> TrialValues<'a> {
     fn of(record: &'a Record) -> Self {
         let trials = || record.trials.iter();
+        let has_result = |trial: &&Trial| !trial.has_failed();
         let mut measured = Self {
-            first: Values::of(&record.header, &trials().filter(|trial| trial.attempt == 0)),
-            last: Values::of(&record.header, &trials()),
-            flagged: BTreeSet::new(),
+            first: Values::of(&record.header, &first_attempts(record)),
+            last: Values::of(&record.header, &trials().filter(has_result)),
+            states: BTreeMap::new(),
             flags: BTreeMap::new(),
         };
         for trial in trials() {
             let series = (trial.load.as_str(), trial.label());
-            let place = (trial.load.as_str(), trial.label(), trial.block);
-            let count = measured.flags.entry(series).or_default();
+            let count = measured.flags.entry(series.clone()).or_default();
             count.trials += 1;
-            if trial.flags.is_empty() {
-                measured.flagged.remove(&place);
-            } else {
-                count.flagged += 1;
-                measured.flagged.insert(place);
+            count.flagged += usize::from(!trial.is_clean());
+            let blocks = measured.states.entry(series).or_default();
+            let state = blocks.entry(trial.block).or_insert(TrialState {
+                failed: true,
+                ..TrialState::default()
+            });
+            state.invalid = !trial.violations.is_empty();
+            if state.failed && !trial.has_failed() {
+                state.failed = false;
+                state.first_disturbed = !trial.is_clean();
             }
+            state.last_disturbed = !trial.is_clean();
         }
         measured
     }
 
-    fn is_flagged(&self, load: &str, label: &str, block: usize) -> bool {
-        let mut flagged = self.flagged.iter();
-        flagged.any(|(at, series, number)| (*at, series.as_str(), *number) == (load, label, block))
+    /// The trial of a series in a block, where one ran.
+    fn state(&self, load: &str, label: &str, block: usize) -> Option<TrialState> {
+        let blocks = self.states.get(&(load, label.to_owned()))?;
+        blocks.get(&block).copied()
     }
 
-    fn rows(&self, record: &'a Record, metric: &'a Metric, load: &'a str) -> Vec<Row<'a>> {
+    /// Every pair of arms that measured a metric under a load, in the order of the metrics and loads.
+    fn pairs(&self, record: &'a Record) -> Vec<ArmPair<'a>> {
         let baseline = record.header.baseline.as_str();
-        let third = format!("{baseline}''");
-        let mut pairs: Vec<(String, &str)> = record
-            .header
-            .arms
-            .iter()
-            .filter(|arm| *arm != baseline)
-            .map(|arm| (arm.clone(), baseline))
-            .collect();
-        pairs.push((third, baseline));
-        pairs.extend(further_pairs(record, metric));
-        pairs
-            .into_iter()
-            .filter_map(|(arm, other)| {
-                let comparison = self.compare(record, metric, load, &arm, other)?;
-                Some(Row {
+        let arms = record.header.arms.iter().filter(|arm| *arm != baseline);
+        let mut arms: Vec<(String, &str)> = arms.map(|arm| (arm.clone(), baseline)).collect();
+        arms.push((format!("{baseline}''"), baseline));
+        let mut pairs = Vec::new();
+        for metric in &record.header.metrics {
+            let of_metric = || arms.iter().cloned().chain(further_pairs(record, metric));
+            for load in &record.header.loads {
+                let measured = |label: &str| self.first.get(&metric.name, load, label).is_some();
+                let compared = of_metric().filter(|(arm, other)| measured(arm) && measured(other));
+                pairs.extend(compared.map(|(arm, baseline)| ArmPair {
                     metric,
                     load,
-                    baseline: other,
-                    adjusted_p: comparison.p,
-                    comparison: Some(comparison),
-                    skip: None,
-                    given_up: [plain(&arm), other]
-                        .iter()
-                        .find_map(|arm| record.header.given_up(arm)),
                     arm,
-                    emulated: false,
-                })
-            })
-            .collect()
+                    baseline,
+                }));
+            }
+        }
+        pairs
+    }
+
+    /// A pair's row, of so many that may claim.
+    fn row(&self, record: &'a Record, pair: ArmPair<'a>, rows: usize) -> Option<Row<'a>> {
+        let ArmPair {
+            metric,
+            load,
+            arm,
+            baseline,
+        } = pair;
+        let comparison = self.compare(record, metric, load, (&arm, baseline), rows)?;
+        Some(Row {
+            metric,
+            load,
+            baseline,
+            comparison: Some(comparison),
+            skip: None,
+            given_up: [plain(&arm), baseline]
+                .iter()
+                .find_map(|arm| record.header.given_up(arm)),
+            arm,
+            emulated: false,
+        })
     }
 
     /// None where one of the two never measured the metric under this load.
@@ -279,38 +330,104 @@ impl<'a> TrialValues<'a> {
         record: &Record,
         metric: &Metric,
         load: &str,
-        arm: &str,
-        other: &str,
+        (arm, other): (&str, &str),
+        rows: usize,
     ) -> Option<Comparison> {
-        let baseline = &record.header.baseline;
-        let again = format!("{baseline}'");
-        // The trials that the comparison rests on: others of the block say nothing of it.
-        let mut used = vec![arm, other, baseline, &again];
-        used.extend(metric.name.starts_with(ADDED_PREFIX).then_some(FLOOR));
-        let pair = |values: &Values<'_>| {
-            let of = |label: &str| values.get(&metric.name, load, label);
-            let (first, second) = (of(baseline), of(&again));
-            let (arms, others) = (of(arm)?, of(other)?);
-            let blocks = arms.iter().filter_map(|(number, &value)| {
-                let at = |series: Option<&ByBlock>| series?.get(number).copied();
-                let block = Block {
-                    arm: value,
-                    baseline: *others.get(number)?,
-                    aa: at(first).zip(at(second)),
-                };
-                Some((*number, block))
-            });
-            Some(blocks.collect::<BTreeMap<usize, Block>>())
+        let criteria = Criteria {
+            effect: metric.effect,
+            better: metric.better,
+            rows,
+            resolution: metric.resolution,
+            flags: [self.flags_of(load, arm), self.flags_of(load, other)],
         };
-        let all: Vec<Block> = pair(&self.first)?.into_values().collect();
-        let clean = pair(&self.last)?.into_iter().filter(|(number, _)| {
-            let flagged = |label: &&str| self.is_flagged(load, label, *number);
-            !used.iter().any(flagged)
+        let all = self.blocks(record, metric, load, (arm, other), &self.first)?;
+        let mut clean = self.blocks(record, metric, load, (arm, other), &self.last)?;
+        clean.retain(|number, block| {
+            // A retried attempt may be clean where the first was not.
+            let used = self.used(record, metric, (arm, other));
+            let disturbed = |label: &String| {
+                let state = self.state(load, label, *number);
+                state.is_some_and(|state| state.last_disturbed)
+            };
+            block.arm.is_some() && block.baseline.is_some() && !used.iter().any(disturbed)
         });
-        let clean: Vec<Block> = clean.map(|(_, block)| block).collect();
-        let gap = self.flags_of(load, arm).gap(self.flags_of(load, other));
-        let (effect, better) = (metric.effect, metric.better);
-        Some(Comparison::new(effect, better, &clean, &all, gap))
+        let values = |blocks: BTreeMap<usize, Block>| blocks.into_values().collect::<Vec<_>>();
+        let mut comparison = Comparison::new(&criteria, &values(all), &values(clean));
+        for (failed, label) in comparison.failed.iter_mut().zip([arm, other]) {
+            *failed += self.invalid(load, label);
+        }
+        Some(comparison)
+    }
+
+    /// The number of a series' trials whose accounts do not add up: their blocks are left out.
+    fn invalid(&self, load: &str, label: &str) -> usize {
+        let blocks = self.states.get(&(load, label.to_owned()));
+        let states = blocks.into_iter().flat_map(BTreeMap::values);
+        states.filter(|state| state.failed && state.invalid).count()
+    }
+
+    /// The series that a comparison rests on: other trials of a block do not concern it.
+    fn used(&self, record: &Record, metric: &Metric, (arm, other): (&str, &str)) -> Vec<String> {
+        let baseline = &record.header.baseline;
+        let mut used = vec![
+            arm.to_owned(),
+            other.to_owned(),
+            baseline.clone(),
+            format!("{baseline}'"),
+        ];
+        used.extend(
+            metric
+                .name
+                .starts_with(ADDED_PREFIX)
+                .then(|| FLOOR.to_owned()),
+        );
+        used
+    }
+
+    /// The blocks of two arms, with values of first or of last attempts.
+    fn blocks(
+        &self,
+        record: &Record,
+        metric: &Metric,
+        load: &str,
+        (arm, other): (&str, &str),
+        values: &Values<'_>,
+    ) -> Option<BTreeMap<usize, Block>> {
+        let of = |label: &str| values.get(&metric.name, load, label);
+        let baseline = &record.header.baseline;
+        let (first, second) = (of(baseline), of(&format!("{baseline}'")));
+        let (arms, others) = (of(arm)?, of(other)?);
+        let others_used = &self.used(record, metric, (arm, other))[2..];
+        let ran = |label: &str| self.states.get(&(load, label.to_owned()));
+        let numbers: BTreeSet<usize> = ran(arm)
+            .into_iter()
+            .chain(ran(other))
+            .flat_map(BTreeMap::keys)
+            .copied()
+            .collect();
+        let at = |series: Option<&ByBlock>, number| series?.get(&number).copied();
+        let of_block = |number: usize| {
+            let [of_arm, of_other] = [arm, other].map(|label| self.state(load, label, number));
+            let value = |state: Option<TrialState>, values: &ByBlock| {
+                let value = values.get(&number).copied();
+                // A trial that measured something, but not this, is no failure: the block is left out.
+                let state = state?;
+                (value.is_some() || (state.failed && !state.invalid)).then_some(value)
+            };
+            let disturbed = |state: Option<TrialState>| state.is_some_and(|s| s.first_disturbed);
+            let block = Block {
+                arm: value(of_arm, arms)?,
+                baseline: value(of_other, others)?,
+                aa: at(first, number).zip(at(second, number)),
+                arm_disturbed: disturbed(of_arm),
+                baseline_disturbed: disturbed(of_other),
+                other_disturbed: others_used
+                    .iter()
+                    .any(|label| disturbed(self.state(load, label, number))),
+            };
+            Some((number, block))
+        };
+        Some(numbers.into_iter().filter_map(of_block).collect())
     }
 
     /// An arm's flags; a baseline's runs count together.
@@ -335,8 +452,12 @@ fn further_pairs<'a>(record: &'a Record, metric: &Metric) -> Vec<(String, &'a st
         for other in &question.against {
             for arm in &record.header.arms {
                 let pair = (arm.clone(), other.as_str());
-                let further = *other != record.header.baseline && arm != other;
-                if further && question.asks_about(arm) && !pairs.contains(&pair) {
+                let baseline = &record.header.baseline;
+                let further = other != baseline && arm != other && question.asks_about(arm);
+                // The same pair the other way round says nothing more.
+                let reversed = pairs.iter().any(|(one, two)| one == other && two == arm)
+                    || (arm == baseline && question.asks_about(other));
+                if further && !reversed && !pairs.contains(&pair) {
                     pairs.push(pair);
                 }
             }
@@ -377,21 +498,22 @@ fn skipped<'a>(
             skip: Some(skip),
             given_up: None,
             emulated: false,
-            adjusted_p: None,
         })
         .collect()
 }
 
-/// Corrects the p-values of rows that were not named as primary before the run.
-fn adjust(rows: &mut [Row<'_>]) {
-    let mut further: Vec<&mut Row<'_>> = rows
-        .iter_mut()
-        .filter(|row| !row.metric.primary && !row.emulated && row.adjusted_p.is_some())
-        .collect();
-    let p: Vec<f64> = further.iter().filter_map(|row| row.adjusted_p).collect();
-    for (row, adjusted) in further.iter_mut().zip(holm(&p)) {
-        row.adjusted_p = Some(adjusted);
+/// The first attempt of each trial that has a result, in the order they ran.
+fn first_attempts(record: &Record) -> impl Iterator<Item = &Trial> + Clone {
+    let mut first = BTreeMap::new();
+    for (at, trial) in record.trials.iter().enumerate() {
+        if !trial.has_failed() {
+            first.entry(Key::of(trial)).or_insert(at);
+        }
     }
+    let places: BTreeSet<usize> = first.into_values().collect();
+    let trials = record.trials.iter().enumerate();
+    let chosen = move |(at, _): &(usize, &Trial)| places.contains(at);
+    trials.filter(chosen).map(|(_, trial)| trial)
 }
 
 /// Flags of one arm: what the report prints beside the limit of `stats::FLAG_GAP_POINTS`.

@@ -22,7 +22,7 @@ impl Usage {
     }
 }
 
-/// Arms with accounting under a load, medians over their clean trials.
+/// Arms with accounting under a load, medians over their trials.
 pub(crate) fn usages(analysis: &Analysis<'_>, load: &str) -> Vec<Usage> {
     let arms = &analysis.record.header.arms;
     arms.iter()
@@ -32,9 +32,9 @@ pub(crate) fn usages(analysis: &Analysis<'_>, load: &str) -> Vec<Usage> {
 
 fn usage(analysis: &Analysis<'_>, load: &str, arm: &str) -> Option<Usage> {
     let mut shares: BTreeMap<Part, Vec<f64>> = BTreeMap::new();
-    for trial in &analysis.record.trials {
+    for trial in analysis.first_trials() {
         let wanted = trial.arm == arm && trial.repeat == 0 && trial.load == load;
-        if !wanted || trial.cpu.is_empty() || !trial.is_clean() {
+        if !wanted || trial.cpu.is_empty() {
             continue;
         }
         for (part, share) in parts(&trial.cpu) {

@@ -5,7 +5,7 @@ use stats::Effect;
 use crate::analysis::{Analysis, FLOOR, Row};
 use crate::cpu::usages;
 use crate::record::{Header, Metric, Question};
-use crate::svg::{self, Figure};
+use crate::svg::{self, Figure, WIDTH};
 use crate::words::Sentence;
 
 /// The figure that stands for the experiment: the first question's first metric under the first load,
@@ -22,15 +22,24 @@ pub fn headline(analysis: &Analysis<'_>) -> Option<Figure> {
         .max_by(|a, b| distance(a).total_cmp(&distance(b)))?;
     let title = format!("{} ({load})", Sentence::of(best).claim);
     let shown = |arm: &str| question.shows(arm, &header.baseline);
-    svg::boxes(analysis, metric, load, &shown, "headline".to_owned(), title)
+    svg::boxes(
+        analysis,
+        metric,
+        load,
+        &shown,
+        "headline".to_owned(),
+        title,
+        WIDTH,
+    )
 }
 
 /// How far what may be said of the two lies from equality.
 fn distance(row: &Row<'_>) -> f64 {
-    row.clean().map_or(-1.0, |clean| match row.metric.effect {
-        Effect::Ratio => clean.effect.ln().abs(),
-        Effect::Difference => clean.effect.abs(),
-    })
+    row.estimate()
+        .map_or(-1.0, |estimate| match row.metric.effect {
+            Effect::Ratio => estimate.effect.ln().abs(),
+            Effect::Difference => estimate.effect.abs(),
+        })
 }
 
 /// Every box plot, distribution, series and CPU chart, in the order of the report. Identifiers are
@@ -52,6 +61,7 @@ pub fn all(analysis: &Analysis<'_>) -> Vec<Figure> {
                     &shown,
                     id(&kind),
                     title(),
+                    WIDTH,
                 ));
             }
             figures.extend(svg::series(
@@ -61,9 +71,15 @@ pub fn all(analysis: &Analysis<'_>) -> Vec<Figure> {
                 &|_| true,
                 id("series"),
                 title(),
+                WIDTH,
             ));
         }
-        figures.extend(svg::ecdf(analysis, load, &format!("delay-{at}-ecdf")));
+        figures.extend(svg::ecdf(
+            analysis,
+            load,
+            &format!("delay-{at}-ecdf"),
+            WIDTH,
+        ));
         figures.extend(svg::timeline(
             analysis,
             load,
@@ -71,7 +87,13 @@ pub fn all(analysis: &Analysis<'_>) -> Vec<Figure> {
         ));
         let title = format!("CPU time by state, {load}");
         let usages = usages(analysis, load);
-        figures.extend(svg::cpu(&usages, load, format!("cpu-{at}-states"), title));
+        figures.extend(svg::cpu(
+            &usages,
+            load,
+            format!("cpu-{at}-states"),
+            title,
+            WIDTH,
+        ));
     }
     figures
 }

@@ -7,8 +7,12 @@ use std::path::{Path, PathBuf};
 
 use crate::record::{Header, Line, Skip, Trial};
 
-/// The layout of record.jsonl this version reads and writes.
-pub const SCHEMA: u32 = 1;
+/// The layout of record.jsonl that this version writes. It reads all from 1 on.
+pub const SCHEMA: u32 = 2;
+/// Half a bucket of the histograms of schema 1, which had 32 buckets an octave.
+const RESOLUTION_OF_SCHEMA_1: f64 = 1.0 / 64.0;
+/// A trial of a later block is no trial of a record: no experiment has this many.
+const MAX_BLOCK: usize = 100_000;
 
 /// What is in a record.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +55,7 @@ pub enum Error {
     )]
     NoHeader { path: PathBuf },
     #[error(
-        "{path}: written as schema {found}, this lowroad reads {SCHEMA}; read it with the lowroad that wrote it"
+        "{path}: written as schema {found}, this lowroad reads 1 to {SCHEMA}; read it with the lowroad that wrote it"
     )]
     Schema { path: PathBuf, found: u32 },
 }
@@ -80,18 +84,34 @@ impl Record {
         let Ok(Line::Header(mut header)) = serde_json::from_str(first) else {
             return Err(no_header());
         };
-        if header.schema != SCHEMA {
+        if !(1..=SCHEMA).contains(&header.schema) {
             return Err(Error::Schema {
                 path: path.to_owned(),
                 found: header.schema,
             });
+        }
+        if header.schema == 1 {
+            state_resolution(&mut header);
         }
         let torn_at = (!text.ends_with('\n')).then(|| text.lines().count() - 1);
         let mut trials = Vec::new();
         let mut notices = Vec::new();
         for (at, line) in lines {
             match serde_json::from_str(line) {
-                Ok(Line::Trial(trial)) => trials.push(trial),
+                Ok(Line::Trial(trial)) if trial.block > MAX_BLOCK => {
+                    let reason = format!("block {} is above {MAX_BLOCK}", trial.block);
+                    return Err(Error::line(path, at, &reason));
+                }
+                Ok(Line::Trial(mut trial)) => {
+                    if header.schema == 1 {
+                        for histogram in trial.histograms.values_mut() {
+                            *histogram = histogram
+                                .convert_schema_1()
+                                .map_err(|error| Error::line(path, at, &error.to_string()))?;
+                        }
+                    }
+                    trials.push(trial);
+                }
                 Ok(Line::Skip(skip)) => header.skipped.push(skip),
                 Err(_) if torn_at == Some(at) => notices.push(format!(
                     "line {} is torn (the run was cut off while writing it) and left out",
@@ -216,6 +236,17 @@ impl Error {
             path: path.to_owned(),
             line: at + 1,
             reason: reason.to_owned(),
+        }
+    }
+}
+
+/// States the resolution of the metrics that came from histograms before records said so.
+fn state_resolution(header: &mut Header) {
+    for metric in &mut header.metrics {
+        let name = metric.name.as_str();
+        let histogram = ["_p50", "_p99", "_iqr", "_median", "_p95"];
+        if metric.unit == "us" && histogram.iter().any(|end| name.ends_with(end)) {
+            metric.resolution = RESOLUTION_OF_SCHEMA_1;
         }
     }
 }

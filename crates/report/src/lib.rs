@@ -24,7 +24,7 @@ mod values;
 mod words;
 
 pub use analysis::Analysis;
-pub use html::page;
+pub use html::{DemoPart, demo, demo_answer, page};
 pub use journal::{Record, Writer};
 pub use png::{Error as PngError, png};
 pub use summary::{Flags, Outcome, Summary};

@@ -37,13 +37,13 @@ pub struct Change {
     pub metric: String,
     pub load: String,
     pub arm: String,
-    /// Medians over the clean blocks of each run.
+    /// Medians over the blocks of each run.
     pub medians: [f64; 2],
     /// Second run over first, or second less first where the metric's effect is a difference. None of an arm that
     /// was emulated in either run: what it took is the emulator's time.
     pub effect: Option<f64>,
     /// From the interval of each median by itself: covers with at least 90 % where each covers with
-    /// 95 %. None with fewer than six clean blocks in either run.
+    /// 95 %. None with fewer than six blocks in either run.
     pub interval: Option<[f64; 2]>,
 }
 
@@ -62,7 +62,7 @@ pub fn pair(first: &Analysis<'_>, second: &Analysis<'_>) -> Result<Vec<Change>, 
     for metric in a.metrics.iter().filter(|metric| b.metrics.contains(metric)) {
         for load in a.loads.iter().filter(|load| b.loads.contains(load)) {
             for arm in a.arms.iter().filter(|arm| b.arms.contains(arm)) {
-                let values = [first, second].map(|run| run.clean_values(&metric.name, load, arm));
+                let values = [first, second].map(|run| run.first_values(&metric.name, load, arm));
                 let mut change = change(metric, load, arm, &values);
                 if let Some(change) = &mut change
                     && [first, second].iter().any(|run| run.is_emulated(arm))
@@ -209,9 +209,7 @@ pub fn side_by_side(first: &Analysis<'_>, changes: &[Change]) -> String {
         );
     }
     if changes.is_empty() {
-        text.push_str(
-            "no arm has a clean block in both runs: there is nothing to put side by side\n",
-        );
+        text.push_str("no arm was measured in both runs: there is nothing to compare\n");
         return text;
     }
     line(

@@ -101,6 +101,20 @@ pub struct Question {
     /// How far an arm may be from what it is compared with to agree with it, in per cent of that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_pct: Option<f64>,
+    /// The answer in words that anyone understands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headline: Option<Headline>,
+}
+
+/// How a question's answer reads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Headline {
+    /// The arm that it is about, against the experiment's baseline.
+    pub arm: String,
+    /// A sentence without its full stop. `{ratio}` stands for the ratio of the two, or `{difference}` for their
+    /// difference in the metric's unit.
+    pub text: String,
 }
 
 impl Question {
@@ -130,6 +144,18 @@ pub struct Metric {
     pub better: Better,
     pub primary: bool,
     pub effect: Effect,
+    /// How far a value may be from what was measured, as a share of it: half a bucket of the histogram that it comes
+    /// from. 0 for values that are counted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub resolution: f64,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -152,12 +178,15 @@ pub struct Trial {
     pub block: usize,
     /// Position in the block.
     pub order: usize,
-    /// 0 for the first; a trial that was disturbed from outside is tried again at once.
+    /// 0 for the first; a trial that failed is tried again at once. Schema 1 also tried disturbed trials again.
     #[serde(default)]
     pub attempt: u8,
     pub seed: u64,
-    /// Reasons that flag this trial, and so its block. Empty when it is clean.
+    /// What disturbed this trial, and what was wrong with it. Empty when it is clean.
     pub flags: Vec<String>,
+    /// Accounts that do not add up: the trial has no result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub violations: Vec<String>,
     pub environment: BTreeMap<String, serde_json::Value>,
     /// Metric name to value, in the metric's unit. Two names go beyond the header's metrics:
     /// `ps_cpu_pct`, what `ps` shows for the datapath's process, and `added_NAME`, which the report
@@ -250,21 +279,15 @@ impl Header {
     }
 }
 
-/// The trials of a block of which no attempt was clean, as last tried.
-pub fn flagged<'a>(block: impl IntoIterator<Item = &'a Trial>) -> Vec<&'a Trial> {
-    let last: BTreeMap<usize, &Trial> = block
-        .into_iter()
-        .map(|trial| (trial.order, trial))
-        .collect();
-    last.into_values()
-        .filter(|trial| !trial.is_clean())
-        .collect()
-}
-
 impl Trial {
-    /// Whether nothing flags it. Of several attempts at most the last is.
+    /// Whether nothing disturbed it and nothing was wrong with it.
     pub fn is_clean(&self) -> bool {
-        self.flags.is_empty()
+        self.flags.is_empty() && self.violations.is_empty()
+    }
+
+    /// Whether it has no result: it ended with an error, or its accounts do not add up.
+    pub fn has_failed(&self) -> bool {
+        !self.violations.is_empty() || (self.values.is_empty() && !self.flags.is_empty())
     }
 
     /// Whether an emulated machine had a part in it: what it took is then the emulator's time.

@@ -42,15 +42,15 @@ impl Frame {
     }
 }
 
-/// The samples of an arm's clean trials under a load; none where none were taken.
+/// The samples of an arm's trials under a load; none where none were taken.
 pub fn of_arm(analysis: &Analysis<'_>, load: &str, arm: &str) -> Option<Stacks> {
     let mut merged = Stacks::default();
-    for trial in &analysis.record.trials {
+    for trial in analysis.first_trials() {
         let wanted = trial.arm == arm && trial.repeat == 0 && trial.load == load;
         let Some(stacks) = &trial.stacks else {
             continue;
         };
-        if wanted && trial.is_clean() {
+        if wanted {
             merged.obtained += stacks.obtained;
             merged.expected += stacks.expected;
             for (stack, samples) in &stacks.folded {

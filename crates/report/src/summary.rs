@@ -2,25 +2,45 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-use stats::{Better, Effect, Interval, Verdict};
+use serde::Serialize;
+use stats::{Better, Effect, Estimate, Interval, Verdict};
 
 use crate::analysis::{Analysis, Row, flags_by_arm};
 use crate::journal::{Record, SCHEMA};
-use crate::record::Header;
+use crate::record::{Header, Trial};
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     pub schema: u32,
     pub experiment: String,
     pub machine: BTreeMap<String, serde_json::Value>,
+    /// Which attempt of a trial counts: `first`, whether it was disturbed or not.
+    pub attempts: &'static str,
+    /// What disturbed the trials.
+    pub disturbance: Disturbance,
     pub results: Vec<Outcome>,
-    #[serde(default)]
     pub flags: Vec<Flags>,
 }
 
+/// How many trials were disturbed, and by what.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Disturbance {
+    pub trials: usize,
+    pub disturbed: usize,
+    /// Trials without a result.
+    pub failed: usize,
+    /// The most frequent first. Each reason is an example: others differ from it in their numbers alone.
+    pub reasons: Vec<Reason>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Reason {
+    pub reason: String,
+    pub trials: usize,
+}
+
 /// How many of a series' trials were flagged, over all loads. A trial that was tried again counts each time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Flags {
     /// Second and third runs of the baseline end in `'` and `''`.
     pub arm: String,
@@ -31,9 +51,10 @@ pub struct Flags {
 /// One metric of one arm against one baseline under one load. Numbers are null where the arm was
 /// skipped, and intervals where there are fewer than six blocks.
 ///
-/// The figures are of the blocks in which no trial they rest on was flagged; where fewer than six were clean the verdict
-/// is `unreliable`. Where one of the two ran in an emulated machine it is `emulated`, and nothing compares them. For `effect` `difference`, `ratio`, `ci` and `aa` hold differences in `unit`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The figures are of every trial's first attempt, disturbed or not. Where one of the two ran in an emulated machine the
+/// verdict is `emulated`, and nothing compares them. For `effect` `difference`, `ratio`, `ci` and `aa` hold differences
+/// in `unit`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     pub metric: String,
     pub unit: String,
@@ -48,25 +69,40 @@ pub struct Outcome {
     /// The median of the paired ratios, not the ratio of the medians.
     pub ratio: Option<f64>,
     pub ci: Option<[f64; 2]>,
-    /// Exact coverage of `ci`.
+    /// Exact coverage of `ci` before it is widened by the resolution of the values.
     pub confidence: Option<f64>,
     /// The experiment's baseline against its own second run, mirrored about equality.
     pub aa: Option<[f64; 2]>,
     /// How likely a value of the arm is above one of the baseline, equal ones counting half.
-    #[serde(default)]
     pub a12: Option<f64>,
-    /// Clean blocks that hold both arms.
+    /// Blocks that hold both arms.
     pub n: usize,
-    /// Flagged blocks that hold both arms.
-    pub flagged: usize,
+    /// Blocks of these in which a trial was disturbed that the row rests on.
+    pub disturbed: usize,
+    /// Trials of the two arms without a result: each counts as the worst value of its arm.
+    pub failed: usize,
+    /// The same over the undisturbed blocks, where some were disturbed and at least five were not.
+    pub clean: Option<CleanEstimate>,
+    /// Whether the effect drifts from block to block; such a row claims large effects only.
+    pub drifting: bool,
+    /// Where no difference is claimed: the smallest that a repetition would claim in 80 % of cases, as a share of the
+    /// baseline or, for `effect` `difference`, in `unit`.
+    pub detectable: Option<f64>,
     pub verdict: Verdict,
     /// Which of the two ran in an emulated machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub emulated: Vec<String>,
     pub reason: Option<String>,
     /// What would have an arm run that was skipped, or was given up.
-    #[serde(default)]
     pub remedy: Option<String>,
+}
+
+/// The second opinion of undisturbed blocks.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CleanEstimate {
+    pub ratio: Option<f64>,
+    pub ci: Option<[f64; 2]>,
+    pub n: usize,
 }
 
 impl Summary {
@@ -84,6 +120,8 @@ impl Summary {
             schema: SCHEMA,
             experiment: experiment.clone(),
             machine: machine.clone(),
+            attempts: "first",
+            disturbance: Disturbance::of(analysis.record),
             results: analysis
                 .rows
                 .iter()
@@ -112,10 +150,9 @@ impl Summary {
 impl Outcome {
     fn of(analysis: &Analysis<'_>, row: &Row<'_>) -> Self {
         let comparison = row.comparison.as_ref();
+        let all = comparison.and_then(|comparison| comparison.all.as_ref());
+        let estimate = row.estimate();
         let clean = comparison.and_then(|comparison| comparison.clean.as_ref());
-        // Neither has a number: no value to divide by, and an end that lies below all that was seen.
-        let finite = |value: f64| value.is_finite().then_some(value);
-        let ends = |of: Interval| Some([finite(of.lower)?, finite(of.upper)?]);
         Self {
             metric: row.metric.name.clone(),
             unit: row.metric.unit.clone(),
@@ -125,18 +162,23 @@ impl Outcome {
             load: row.load.to_owned(),
             arm: row.arm.clone(),
             baseline: row.baseline.to_owned(),
-            arm_median: clean.map(|clean| clean.arm_median),
-            baseline_median: clean.map(|clean| clean.baseline_median),
-            ratio: row.clean().and_then(|clean| finite(clean.effect)),
-            ci: row.clean().and_then(|clean| clean.interval).and_then(ends),
-            confidence: row
-                .clean()
-                .and_then(|clean| clean.interval)
+            arm_median: all.map(|all| all.arm_median),
+            baseline_median: all.map(|all| all.baseline_median),
+            ratio: estimate.and_then(|all| finite(all.effect)),
+            ci: estimate.and_then(|all| all.interval).and_then(ends),
+            confidence: estimate
+                .and_then(|all| all.interval)
                 .map(|ci| ci.confidence),
-            aa: row.clean().and_then(|clean| clean.aa).and_then(ends),
-            a12: comparison.and_then(|comparison| row.clean().and(comparison.a12)),
-            n: clean.map_or(0, |clean| clean.n),
-            flagged: comparison.map_or(0, |comparison| comparison.flagged),
+            aa: estimate.and_then(|all| all.aa).and_then(ends),
+            a12: comparison.and_then(|comparison| estimate.and(comparison.a12)),
+            n: all.map_or(0, |all| all.n),
+            disturbed: comparison.map_or(0, |comparison| comparison.disturbed),
+            failed: comparison.map_or(0, |comparison| comparison.failed.iter().sum()),
+            clean: estimate.and(clean).map(CleanEstimate::of),
+            drifting: comparison.is_some_and(|comparison| comparison.drifting),
+            detectable: estimate
+                .filter(|_| row.verdict() == Verdict::NoDifference)
+                .and_then(|all| all.smallest_detectable(row.metric.effect)),
             verdict: row.verdict(),
             emulated: [row.arm.as_str(), row.baseline]
                 .into_iter()
@@ -147,6 +189,49 @@ impl Outcome {
             remedy: row.skip.or(row.given_up).map(|skip| skip.remedy.clone()),
         }
     }
+}
+
+impl CleanEstimate {
+    fn of(clean: &Estimate) -> Self {
+        Self {
+            ratio: finite(clean.effect),
+            ci: clean.interval.and_then(ends),
+            n: clean.n,
+        }
+    }
+}
+
+impl Disturbance {
+    pub fn of(record: &Record) -> Self {
+        let mut reasons: BTreeMap<String, Reason> = BTreeMap::new();
+        for flag in record.trials.iter().flat_map(|trial| &trial.flags) {
+            // Reasons that differ in their numbers alone are one.
+            let words = flag.replace(|sign: char| sign.is_ascii_digit() || sign == '.', "");
+            let reason = reasons.entry(words).or_insert_with(|| Reason {
+                reason: flag.clone(),
+                trials: 0,
+            });
+            reason.trials += 1;
+        }
+        let mut reasons: Vec<Reason> = reasons.into_values().collect();
+        reasons.sort_by(|a, b| b.trials.cmp(&a.trials));
+        let count = |of: fn(&Trial) -> bool| record.trials.iter().filter(|trial| of(trial)).count();
+        Self {
+            trials: record.trials.len(),
+            disturbed: count(|trial| !trial.is_clean()),
+            failed: count(Trial::has_failed),
+            reasons,
+        }
+    }
+}
+
+/// Neither has a number: a ratio to 0, and an end at which a trial failed.
+fn finite(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}
+
+fn ends(of: Interval) -> Option<[f64; 2]> {
+    Some([finite(of.lower)?, finite(of.upper)?])
 }
 
 fn reason(row: &Row<'_>) -> Option<String> {

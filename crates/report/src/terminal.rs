@@ -6,7 +6,9 @@ use stats::Verdict;
 
 use crate::analysis::{Analysis, Row};
 use crate::record::Question;
-use crate::words::{Sentence, away, delay_split, energy_says, placed, ps_says, skips};
+use crate::words::{
+    Sentence, away, delay_split, disturbance, energy_says, headline, placed, ps_says, skips,
+};
 use crate::{advice, agreement, crossing};
 
 /// Column of the load beside a question.
@@ -17,7 +19,15 @@ const LOAD_COLUMN: usize = 66;
 pub fn results(analysis: &Analysis<'_>) -> String {
     let mut text = String::new();
     let header = &analysis.record.header;
-    for said in [placed(header), away(header)].into_iter().flatten() {
+    let headline = header
+        .questions
+        .iter()
+        .find_map(|question| headline(analysis, question));
+    let disturbance = disturbance(analysis.record);
+    for said in [headline, placed(header), away(header), disturbance]
+        .into_iter()
+        .flatten()
+    {
         line(&mut text, &said);
     }
     for question in &analysis.record.header.questions {

@@ -18,7 +18,7 @@ pub(crate) type ByBlock = BTreeMap<usize, f64>;
 pub(crate) struct Values<'a>(BTreeMap<&'a str, BTreeMap<&'a str, BTreeMap<String, ByBlock>>>);
 
 impl<'a> Values<'a> {
-    /// Of trials in the order they ran: of several attempts, the last one counts.
+    /// Of trials in the order they ran: of several of one place in a block, the last one counts.
     pub(crate) fn of(
         header: &'a Header,
         trials: &(impl Iterator<Item = &'a Trial> + Clone),

@@ -5,7 +5,9 @@ use stats::{Comparison, Effect, Estimate, Interval, Verdict};
 use units::format::{digits, quantity};
 
 use crate::analysis::{Analysis, FLOOR, Row};
+use crate::journal::Record;
 use crate::record::{Header, Metric, Question, Skip};
+use crate::summary::Disturbance;
 
 /// Where the device under test was, when not where it usually is, and what stayed outside.
 pub(crate) fn placed(header: &Header) -> Option<String> {
@@ -40,6 +42,80 @@ const FACTOR_FROM: f64 = 1.1;
 /// Energy of the processors for each delivery, where the machine tells it.
 const ENERGY: &str = "energy_uj_per_delivery";
 
+/// The answer to a question in words that anyone understands, with its interval; none where the question has no such
+/// words, or its arm was not compared.
+pub(crate) fn headline(analysis: &Analysis<'_>, question: &Question) -> Option<String> {
+    let headline = question.headline.as_ref()?;
+    let header = &analysis.record.header;
+    let row = header.loads.iter().find_map(|load| {
+        let metric = analysis.answering(question, load)?;
+        analysis.rows.iter().find(|row| {
+            row.metric.name == metric.name
+                && row.load == load
+                && row.arm == headline.arm
+                && row.baseline == header.baseline
+        })
+    })?;
+    let Row { arm, baseline, .. } = row;
+    if let Some(skip) = row.skip {
+        return Some(format!(
+            "{arm} did not run: {}; {}",
+            skip.reason, skip.remedy
+        ));
+    }
+    let comparison = row.comparison.as_ref().filter(|_| !row.emulated)?;
+    let (Some(all), true) = (&comparison.all, comparison.verdict != Verdict::Unreliable) else {
+        let reason = comparison
+            .reason
+            .as_deref()
+            .unwrap_or("nothing was measured");
+        return Some(format!(
+            "This run cannot tell {arm} from {baseline}: {reason}."
+        ));
+    };
+    if comparison.verdict == Verdict::NoDifference {
+        return Some(format!("{}.", no_difference(row, comparison, all)));
+    }
+    let interval = all.interval.map_or_else(String::new, |interval| {
+        let ends = ends(row.metric, all.effect, interval);
+        format!(" ({} CI {ends}, n={})", percent(interval.confidence), all.n)
+    });
+    let difference = quantity(all.effect.abs(), &row.metric.unit);
+    let text = headline
+        .text
+        .replace("{ratio}", &factor(all.effect))
+        .replace("{difference}", &difference);
+    Some(format!("{text}{interval}."))
+}
+
+/// What disturbed the run, in one sentence; none where nothing did.
+pub(crate) fn disturbance(record: &Record) -> Option<String> {
+    let found = Disturbance::of(record);
+    if found.disturbed == 0 {
+        return None;
+    }
+    let most = found
+        .reasons
+        .first()
+        .map_or_else(String::new, |most| format!("; most often: {}", most.reason));
+    let mut words = format!(
+        "{} of {} trials were disturbed{most}.",
+        found.disturbed, found.trials
+    );
+    // A few of many widen no interval.
+    if 10 * found.disturbed > found.trials {
+        let Header {
+            command, blocks, ..
+        } = &record.header;
+        let more = format!(
+            " For narrower intervals, add blocks: {command} --out DIR --resume --blocks {}",
+            2 * blocks
+        );
+        words.push_str(&more);
+    }
+    Some(words)
+}
+
 /// One answer: the claim, and what it rests on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sentence {
@@ -51,6 +127,13 @@ pub(crate) struct Sentence {
 }
 
 impl Sentence {
+    /// What the claim rests on, in one line.
+    pub(crate) fn figures(&self) -> String {
+        let parts = [self.medians.as_str(), self.evidence.as_str()];
+        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        parts.join("   ").replace("   ", " \u{b7} ")
+    }
+
     pub(crate) fn of(row: &Row<'_>) -> Self {
         let plain = |claim: String| Self {
             claim,
@@ -63,23 +146,23 @@ impl Sentence {
         let Some(comparison) = &row.comparison else {
             return plain(format!("{} did not run", row.arm));
         };
-        let clean = match (&comparison.clean, row.emulated) {
-            (Some(clean), true) => return emulated(row, clean),
+        let all = match (&comparison.all, row.emulated) {
+            (Some(all), true) => return emulated(row, all),
             (None, true) => return plain(not_compared(row)),
-            (Some(clean), false) => clean,
+            (Some(all), false) => all,
             (None, false) => return plain(unreliable(row, comparison)),
         };
         let claim = match comparison.verdict {
-            Verdict::Better | Verdict::Worse => difference(row, clean),
-            Verdict::NoDifference => no_difference(row, comparison, clean),
+            Verdict::Better | Verdict::Worse => difference(row, all),
+            Verdict::NoDifference => no_difference(row, comparison, all),
             Verdict::Unreliable | Verdict::Skipped | Verdict::Emulated => {
                 unreliable(row, comparison)
             }
         };
         Self {
             claim,
-            medians: medians(row.metric, clean),
-            evidence: evidence(row.metric, comparison, clean),
+            medians: medians(row.metric, all),
+            evidence: evidence(row.metric, comparison, all),
         }
     }
 }
@@ -144,11 +227,20 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.1}%", 100.0 * share)
 }
 
-fn difference(row: &Row<'_>, clean: &Estimate) -> String {
+fn difference(row: &Row<'_>, all: &Estimate) -> String {
     let Row { arm, baseline, .. } = row;
-    let amount = amount(row.metric, clean.effect);
-    let lower = clean.effect < equality(row.metric.effect);
-    if let Some(spent) = spent(&row.metric.name) {
+    let spent = spent(&row.metric.name);
+    if row.metric.effect == Effect::Ratio && all.effect.max(1.0 / all.effect) >= FACTOR_FROM {
+        let (verb, noun) = match spent {
+            Some(spent) => ("uses", format!("CPU per {spent}")),
+            None if TIMES.contains(&row.metric.unit.as_str()) => ("takes", noun(&row.metric.name)),
+            None => ("has", noun(&row.metric.name)),
+        };
+        return format!("{arm} {verb} {}x {baseline}'s {noun}", factor(all.effect));
+    }
+    let amount = amount(row.metric, all.effect);
+    let lower = all.effect < row.metric.effect.equality();
+    if let Some(spent) = spent {
         let compared = if lower { "less" } else { "more" };
         return format!("{arm} uses {amount} {compared} CPU per {spent} than {baseline}");
     }
@@ -156,19 +248,36 @@ fn difference(row: &Row<'_>, clean: &Estimate) -> String {
     format!("{arm} is {amount} {compared} than {baseline}")
 }
 
-fn no_difference(row: &Row<'_>, comparison: &Comparison, clean: &Estimate) -> String {
-    if clean.smallest_detectable == Some(0.0) {
+/// Units of what an arm takes; it has other things.
+const TIMES: [&str; 4] = ["s", "ms", "us", "ns"];
+
+/// A metric behind the name of an arm: `delay` of `delay_p50`, `p99 delay` of `delay_p99`.
+fn noun(metric: &str) -> String {
+    let name = metric.strip_suffix("_mbps").unwrap_or(metric);
+    let name = name.replace("_us_p", "_p");
+    let (of, percentile) = match name.rsplit_once('_') {
+        Some((of, "p50" | "median")) => (of, ""),
+        Some((of, "p95")) => (of, "p95 "),
+        Some((of, "p99")) => (of, "p99 "),
+        _ => (name.as_str(), ""),
+    };
+    format!("{percentile}{}", of.replace('_', " "))
+}
+
+fn no_difference(row: &Row<'_>, comparison: &Comparison, all: &Estimate) -> String {
+    let smallest = all.smallest_detectable(row.metric.effect);
+    if smallest == Some(0.0) {
         return format!(
             "{} and {}: no difference in the median block",
             row.arm, row.baseline
         );
     }
-    let smallest = clean.smallest_detectable.map_or_else(String::new, |size| {
+    let smallest = smallest.map_or_else(String::new, |size| {
         let size = match row.metric.effect {
             Effect::Ratio => format!("{} %", digits_short(100.0 * size)),
             Effect::Difference => quantity(size, &row.metric.unit),
         };
-        format!(" (smallest detectable {size})")
+        format!(" (a repetition would detect {size})")
     });
     let reason = comparison
         .reason
@@ -181,16 +290,16 @@ fn no_difference(row: &Row<'_>, comparison: &Comparison, clean: &Estimate) -> St
 }
 
 /// Times of an emulator are no virtual machine's: they stand alone.
-fn emulated(row: &Row<'_>, clean: &Estimate) -> Sentence {
+fn emulated(row: &Row<'_>, all: &Estimate) -> Sentence {
     let (arm, metric) = (&row.arm, row.metric);
     Sentence {
         claim: not_compared(row),
         medians: format!(
             "{} {} in {arm}",
             short(&metric.name),
-            quantity(clean.arm_median, &metric.unit)
+            quantity(all.arm_median, &metric.unit)
         ),
-        evidence: format!("n={}   the times are an emulator's", clean.n),
+        evidence: format!("n={}   the times are an emulator's", all.n),
     }
 }
 
@@ -203,74 +312,62 @@ fn unreliable(row: &Row<'_>, comparison: &Comparison) -> String {
     format!("{} and {}: unreliable, {reason}", row.arm, row.baseline)
 }
 
-/// How far apart: `8.0x`, `4 %`, or `23.7 us`.
+/// How far apart: `4 %`, or `23.7 us`.
 fn amount(metric: &Metric, effect: f64) -> String {
     match metric.effect {
         Effect::Difference => quantity(effect.abs(), &metric.unit),
-        Effect::Ratio => {
-            let factor = effect.max(1.0 / effect);
-            if factor >= FACTOR_FROM {
-                format!("{}x", factor_digits(factor))
-            } else {
-                format!("{} %", digits_short(100.0 * (effect - 1.0).abs()))
-            }
-        }
+        Effect::Ratio => format!("{} %", digits_short(100.0 * (effect - 1.0).abs())),
     }
 }
 
-fn medians(metric: &Metric, clean: &Estimate) -> String {
+fn medians(metric: &Metric, all: &Estimate) -> String {
     format!(
         "{} {} vs {}",
         short(&metric.name),
-        quantity(clean.arm_median, &metric.unit),
-        quantity(clean.baseline_median, &metric.unit)
+        quantity(all.arm_median, &metric.unit),
+        quantity(all.baseline_median, &metric.unit)
     )
 }
 
-fn evidence(metric: &Metric, comparison: &Comparison, clean: &Estimate) -> String {
+fn evidence(metric: &Metric, comparison: &Comparison, all: &Estimate) -> String {
     let mut parts = Vec::new();
-    if let Some(interval) = clean.interval {
-        let claimed = matches!(comparison.verdict, Verdict::Better | Verdict::Worse);
-        let range = match metric.effect {
-            // Without a claim there is no side to turn it to.
-            Effect::Ratio if !claimed => format!("{:.3}-{:.3}", interval.lower, interval.upper),
-            _ => oriented(metric, clean.effect, interval),
-        };
+    if let Some(interval) = all.interval {
+        let range = ends(metric, all.effect, interval);
         parts.push(format!("{} CI {range}", percent(interval.confidence)));
     }
-    parts.push(format!("n={}", clean.n));
-    if let Some(aa) = clean.aa {
+    parts.push(format!("n={}", all.n));
+    if let Some(aa) = all.aa {
         parts.push(format!("A/A {}", band(metric, aa)));
     }
-    if comparison.flagged > 0 {
-        parts.push(format!("flagged {}", comparison.flagged));
+    if comparison.disturbed > 0 {
+        parts.push(format!("disturbed {}", comparison.disturbed));
+    }
+    let failed: usize = comparison.failed.iter().sum();
+    if failed > 0 {
+        parts.push(format!("failed {failed}"));
+    }
+    if comparison.drifting {
+        parts.push("drifting".to_owned());
+    }
+    if let Some(clean) = &comparison.clean {
+        let effect = match metric.effect {
+            Effect::Ratio => factor(clean.effect),
+            Effect::Difference => quantity(clean.effect, &metric.unit),
+        };
+        parts.push(format!("undisturbed {effect} (n={})", clean.n));
     }
     parts.join("   ")
 }
 
-/// The interval turned the way the claim is said: as factors above 1, or percents, of the same side.
-fn oriented(metric: &Metric, effect: f64, interval: Interval) -> String {
+/// The interval: of ratios as they are, of differences turned to the side that the claim names.
+fn ends(metric: &Metric, effect: f64, interval: Interval) -> String {
     let Interval { lower, upper, .. } = interval;
-    if metric.effect == Effect::Difference {
-        let turned = if effect < 0.0 {
-            range(-upper, -lower)
-        } else {
-            range(lower, upper)
-        };
-        return format!("{turned} {}", metric.unit);
-    }
-    match effect {
-        below if below <= 1.0 / FACTOR_FROM => {
-            format!(
-                "{}-{}",
-                factor_digits(1.0 / upper),
-                factor_digits(1.0 / lower)
-            )
+    match metric.effect {
+        Effect::Ratio => format!("{}-{}", factor(lower), factor(upper)),
+        Effect::Difference if effect < 0.0 => {
+            format!("{} {}", range(-upper, -lower), metric.unit)
         }
-        above if above >= FACTOR_FROM => {
-            format!("{}-{}", factor_digits(lower), factor_digits(upper))
-        }
-        _ => format!("{lower:.3}-{upper:.3}"),
+        Effect::Difference => format!("{} {}", range(lower, upper), metric.unit),
     }
 }
 
@@ -281,14 +378,13 @@ fn band(metric: &Metric, aa: Interval) -> String {
     }
 }
 
-/// Factors are read at a glance: 1.05, 8.0, 84, 1230.
-fn factor_digits(factor: f64) -> String {
-    if factor < 2.0 {
-        format!("{factor:.2}")
-    } else if factor < 20.0 {
-        format!("{factor:.1}")
-    } else {
-        format!("{factor:.0}")
+/// A ratio with three digits, and no more than three decimals: 0.012, 0.979, 1.05, 8.04, 84.1, 1230.
+fn factor(ratio: f64) -> String {
+    match ratio {
+        below if below < 1.0 => format!("{below:.3}"),
+        below if below < 10.0 => format!("{below:.2}"),
+        below if below < 100.0 => format!("{below:.1}"),
+        large => format!("{large:.0}"),
     }
 }
 
@@ -300,15 +396,9 @@ fn digits_short(value: f64) -> String {
     }
 }
 
-pub(crate) fn equality(effect: Effect) -> f64 {
-    match effect {
-        Effect::Ratio => 1.0,
-        Effect::Difference => 0.0,
-    }
-}
-
 /// Splits the delay of a baseline that sleeps into waking up (what the busy-polling arm saves) and work
-/// (what that one adds to the bare link). Said once a load: where the median delay is asked for first.
+/// (what that one adds to the bare link), each with its interval and only where that excludes 0. Said once a load: where
+/// the median delay is asked for first.
 pub(crate) fn delay_split(
     analysis: &Analysis<'_>,
     question: &Question,
@@ -318,29 +408,25 @@ pub(crate) fn delay_split(
     let header = &analysis.record.header;
     let asks = |question: &&Question| question.metrics.first().is_some_and(|name| name == DELAY);
     let unit = &header.metric(DELAY)?.unit;
-    let (baseline, job) = (&header.baseline, &header.job);
-    let busy = header.presentation.busy_polling.as_ref()?;
+    let baseline = header.baseline.as_str();
+    let busy = header.presentation.busy_polling.as_deref()?;
     if baseline == busy || header.questions.iter().find(asks) != Some(question) {
         return None;
     }
-    let wake = analysis.paired_difference(DELAY, load, baseline, busy)?;
-    if wake <= 0.0 {
-        return Some(format!(
-            "a {job} that never sleeps ({busy}) is no faster than {baseline}: none of its delay is waking up"
-        ));
-    }
-    let wake = quantity(wake, unit);
-    let Some(work) = analysis.paired_difference(DELAY, load, busy, FLOOR) else {
-        return Some(format!(
-            "of {baseline}'s delay, {wake} are a sleeping process waking up ({baseline} less {busy}); \
-             link and work are not told apart here"
-        ));
+    let added = |arm: &str, other: &str| {
+        let (median, interval) =
+            analysis.paired(DELAY, load, (arm, other), |arm, other| arm - other)?;
+        (interval.lower > 0.0).then(|| {
+            let ends = range(interval.lower, interval.upper);
+            format!("{} ({ends})", quantity(median, unit))
+        })
     };
-    Some(format!(
-        "of {baseline}'s delay over the bare link, {wake} are a sleeping process waking up ({baseline} less \
-         {busy}) and {} are work ({busy} less {FLOOR})",
-        quantity(work, unit)
-    ))
+    let wake = added(baseline, busy)?;
+    let waking = format!("{wake} of {baseline}'s delay is waking up ({baseline} minus {busy})");
+    Some(match added(busy, FLOOR) {
+        Some(work) => format!("{waking}, and {work} is work ({busy} minus {FLOOR})"),
+        None => waking,
+    })
 }
 
 /// The machine's energy for each delivery, or that this machine does not tell it; where a question asks
@@ -360,11 +446,13 @@ pub(crate) fn energy_says(
         .arms
         .iter()
         .filter_map(|arm| {
-            let spent = stats::median(&analysis.clean_values(ENERGY, load, arm))?;
+            let values = analysis.first_values(ENERGY, load, arm);
+            let interval = stats::median_interval(&values)?;
             Some(format!(
-                "{} {} uJ",
+                "{} {} uJ ({})",
                 analysis.display_label(arm),
-                digits(spent)
+                digits(stats::median(&values)?),
+                range(interval.lower, interval.upper)
             ))
         })
         .collect();
@@ -390,14 +478,18 @@ pub(crate) fn ps_says(analysis: &Analysis<'_>, question: &Question, load: &str) 
     let mut softirq = header.presentation.softirq.iter();
     let kernel = softirq
         .find(|arm| !analysis.is_emulated(arm) && analysis.values(PS, load, arm).is_some())?;
-    let arm = stats::median(&analysis.clean_values(PS, load, kernel))?;
-    let other = stats::median(&analysis.clean_values(PS, load, baseline))?;
-    let gain = if arm > 0.0 {
-        format!("{}x less", factor_digits(other / arm))
-    } else {
-        "infinitely less".to_owned()
+    let shown = |arm: &str| {
+        let values = analysis.first_values(PS, load, arm);
+        let interval = stats::median_interval(&values)?;
+        let (median, ends) = (
+            stats::median(&values)?,
+            range(interval.lower, interval.upper),
+        );
+        Some(format!("{} % ({ends}) for {arm}", digits(median)))
     };
     Some(format!(
-        "what `ps` would have told you: {gain} ({kernel} {arm:.1} % vs {baseline} {other:.1} %)"
+        "`ps` would have shown {} and {}",
+        shown(kernel)?,
+        shown(baseline)?
     ))
 }

@@ -1,17 +1,24 @@
-//! One arm against one baseline over paired blocks: effect, interval, A/A band and verdict.
+//! One arm against one baseline over paired blocks: what is claimed, and why not more.
 //!
-//! A difference is claimed only where the interval of the effect excludes equality **and** lies
-//! outside the A/A band, in the clean blocks and in all as they first ran. The band is the exact
-//! interval of the baseline against its own second run, mirrored about equality by its farther end, so
-//! that it never forgives more on one side. Over 2 000 simulated experiments per shape of noise the rule claims a
-//! difference that is not there in under 1 % (tests/it/simulation.rs); nothing is added to it.
+//! Every first attempt counts, disturbed or not (intention to treat): blocks are randomised, so that a disturbance hits
+//! every arm alike and widens the interval instead of shifting it. [`ClaimRule`](crate::ClaimRule) states what a claim
+//! needs. The blocks without a disturbance are a second opinion: where they contradict the first one, nothing is claimed.
+//! tests/it/simulation.rs holds how often the rule claims a difference that is not there, and how often it finds one
+//! that is.
 
 use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use crate::order::{Interval, median, median_interval};
-use crate::wilcoxon::signed_rank_p;
+use crate::drift::{DRIFT_DEVIATIONS, is_drifting};
+use crate::estimate::{Direction, Effect, Estimate, Pairs};
+use crate::flags::Flags;
+use crate::order::median;
+
+/// The fewest undisturbed blocks that are a second opinion.
+const MIN_CLEAN_BLOCKS: usize = 5;
+/// The fewest blocks, and A/A pairs, that have an interval.
+const MIN_BLOCKS: usize = 6;
 
 /// Which direction of a metric is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,16 +26,6 @@ use crate::wilcoxon::signed_rank_p;
 pub enum Better {
     Lower,
     Higher,
-}
-
-/// How two arms are compared within a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Effect {
-    /// A/B, for values that are never 0.
-    Ratio,
-    /// A-B, where values can be 0.
-    Difference,
 }
 
 /// The verdict of a comparison.
@@ -47,46 +44,50 @@ pub enum Verdict {
 }
 
 /// The values of one block that one comparison needs.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Block {
-    pub arm: f64,
-    pub baseline: f64,
+    /// None where the trial failed: it could not be measured, or its accounts do not add up.
+    pub arm: Option<f64>,
+    pub baseline: Option<f64>,
     /// First and second run of the experiment's baseline in this block.
     pub aa: Option<(f64, f64)>,
+    /// Whether the arm's trial was disturbed.
+    pub arm_disturbed: bool,
+    /// Whether the baseline's was.
+    pub baseline_disturbed: bool,
+    /// Whether another trial was that the comparison rests on.
+    pub other_disturbed: bool,
 }
 
-/// The estimate of a set of blocks.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Estimate {
-    /// Blocks.
-    pub n: usize,
-    pub arm_median: f64,
-    pub baseline_median: f64,
-    /// Median of the paired effects: a ratio, or a difference in the metric's unit.
-    pub effect: f64,
-    /// Exact interval of `effect`; none for fewer than six blocks.
-    pub interval: Option<Interval>,
-    /// A/A band, mirrored about equality; none for fewer than six A/A pairs.
-    pub aa: Option<Interval>,
-    /// The smallest true effect that this many blocks of this noise would have claimed: a share of
-    /// the baseline for ratios (0.04 is 4 %), in the metric's unit for differences.
-    pub smallest_detectable: Option<f64>,
+/// What a comparison is judged by, besides its blocks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Criteria {
+    pub effect: Effect,
+    pub better: Better,
+    /// How many rows of the report may claim: the more there are, the more each has to show.
+    pub rows: usize,
+    /// How far a value may be from the one that was measured, as a share of it: half a bucket of a histogram.
+    pub resolution: f64,
+    /// How often trials of the arm and of the baseline were disturbed.
+    pub flags: [Flags; 2],
 }
 
 /// One arm against one baseline: everything a row of a summary says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     pub effect: Effect,
-    /// The estimate of the blocks without a flag: the result.
-    pub clean: Option<Estimate>,
-    /// The estimate of every block as it first ran, flagged or not.
+    /// The estimate of every first attempt, disturbed or not: the result.
     pub all: Option<Estimate>,
-    /// Blocks that are flagged.
-    pub flagged: usize,
-    /// Wilcoxon signed-rank, two-sided, over the clean blocks.
-    pub p: Option<f64>,
-    /// How likely a clean value of the arm is above a clean value of the baseline, of whatever blocks, equal
-    /// ones counting half: Vargha and Delaney's A12 (2000), 0.5 where neither tends to be above.
+    /// The estimate of the undisturbed blocks, where some were disturbed and at least five were not.
+    pub clean: Option<Estimate>,
+    /// Blocks that were disturbed.
+    pub disturbed: usize,
+    /// Trials of the arm and of the baseline that failed.
+    pub failed: [usize; 2],
+    /// Whether the effect drifts from block to block.
+    pub drifting: bool,
+    /// How likely a value of the arm is above a value of the baseline, of whatever blocks, equal ones counting half:
+    /// Vargha and Delaney's A12 (2000), 0.5 where neither tends to be above.
     pub a12: Option<f64>,
     pub verdict: Verdict,
     /// Why the row is unreliable, or what stood against a claim.
@@ -94,29 +95,33 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Compares over the blocks that hold both arms: `all` of them as they first ran, and those that
-    /// are `clean`, some of them only after another attempt. `flag_gap` is how far apart the arms'
-    /// shares of flagged trials are where that counts, see [`crate::Flags::gap`].
-    pub fn new(
-        effect: Effect,
-        better: Better,
-        clean: &[Block],
-        all: &[Block],
-        flag_gap: Option<f64>,
-    ) -> Self {
-        let scaled: Vec<f64> = clean.iter().map(|b| effect.of(b.arm, b.baseline)).collect();
+    /// Compares over the blocks that hold both arms: `all` of them as they first ran, in their order, and those that are
+    /// `clean`.
+    #[must_use]
+    pub fn new(criteria: &Criteria, all: &[Block], clean: &[Block]) -> Self {
+        let effect = criteria.effect;
+        let pairs = criteria.pairs(all);
+        let estimate = |blocks: &[Block]| {
+            Estimate::new(effect, blocks, &criteria.pairs(blocks), criteria.rows)
+        };
+        let disturbed = all.iter().filter(|block| block.is_disturbed()).count();
+        let second_opinion = disturbed > 0 && clean.len() >= MIN_CLEAN_BLOCKS;
         let mut comparison = Self {
             effect,
-            clean: Estimate::of(effect, clean),
-            all: Estimate::of(effect, all),
-            flagged: all.len().saturating_sub(clean.len()),
-            p: signed_rank_p(&scaled),
-            a12: a12(clean),
+            all: estimate(all),
+            clean: second_opinion.then(|| estimate(clean)).flatten(),
+            disturbed,
+            failed: [
+                all.iter().filter(|block| block.arm.is_none()).count(),
+                all.iter().filter(|block| block.baseline.is_none()).count(),
+            ],
+            drifting: is_drifting(&pairs.effects),
+            a12: a12(all),
             verdict: Verdict::Unreliable,
             reason: None,
         };
-        match comparison.direction(flag_gap) {
-            Ok(direction) => comparison.verdict = better.verdict(direction),
+        match comparison.direction(criteria, all, &pairs) {
+            Ok(direction) => comparison.verdict = criteria.better.verdict(direction),
             Err(NoClaim::Unreliable(reason)) => comparison.reason = Some(reason),
             Err(NoClaim::NoDifference(reason)) => {
                 comparison.verdict = Verdict::NoDifference;
@@ -126,123 +131,152 @@ impl Comparison {
         comparison
     }
 
-    /// The side of equality that both sets of blocks agree on.
-    fn direction(&self, flag_gap: Option<f64>) -> Result<Direction, NoClaim> {
-        let (Some(clean), Some(all)) = (&self.clean, &self.all) else {
-            return Err(NoClaim::unreliable("no clean block holds both arms"));
+    /// The side of equality that is claimed.
+    fn direction(
+        &self,
+        criteria: &Criteria,
+        blocks: &[Block],
+        pairs: &Pairs,
+    ) -> Result<Direction, NoClaim> {
+        let Some(all) = &self.all else {
+            return Err(self.nothing_measured(blocks.len()));
         };
-        if self.effect == Effect::Ratio && clean.arm_median.min(clean.baseline_median) <= 0.0 {
+        if self.effect == Effect::Ratio && all.arm_median.min(all.baseline_median) <= 0.0 {
             return Err(NoClaim::unreliable(
                 "a median is not above 0, so it has no ratio",
             ));
         }
-        if clean.interval.is_none() {
+        let Some(interval) = all.interval else {
             return Err(NoClaim::Unreliable(format!(
-                "only {} clean blocks, and an interval needs 6",
+                "only {} blocks, and an interval needs {MIN_BLOCKS}",
+                all.n
+            )));
+        };
+        if all.aa.is_none() {
+            return Err(NoClaim::Unreliable(format!(
+                "fewer than {MIN_BLOCKS} A/A pairs"
+            )));
+        }
+        let claim = pairs.direction(criteria.rows);
+        let failures = self.failed.iter().any(|failed| *failed > 0);
+        if claim.is_none()
+            && failures
+            && !(interval.lower.is_finite() && interval.upper.is_finite())
+        {
+            return Err(self.nothing_measured(blocks.len()));
+        }
+        if let Some(clean) = &self.clean
+            && let Some(within) = clean.interval
+            && !(within.lower..=within.upper).contains(&all.effect)
+        {
+            return Err(NoClaim::Unreliable(format!(
+                "the {} undisturbed blocks exclude the effect of all blocks",
                 clean.n
             )));
         }
-        if clean.aa.is_none() {
-            return Err(NoClaim::unreliable("fewer than 6 clean A/A pairs"));
-        }
-        if let Some(points) = flag_gap {
+        let Some(direction) = claim else {
+            let equal = criteria.effect.equality();
+            let excluded = !(interval.lower..=interval.upper).contains(&equal);
+            let reason = excluded.then(|| {
+                let rows = criteria.rows;
+                format!("the interval is too close to equality for a report of {rows} rows")
+            });
+            return Err(NoClaim::NoDifference(reason));
+        };
+        if let Some(clean) = &self.clean
+            && clean.side(self.effect) != Some(direction)
+        {
             return Err(NoClaim::Unreliable(format!(
-                "the arms' flagged shares are {points:.0} points apart"
+                "the {} undisturbed blocks show the opposite",
+                clean.n
             )));
         }
-        match (clean.direction(self.effect), all.direction(self.effect)) {
-            (Some(with), Some(without)) if with == without => Ok(with),
-            (Some(_), _) => Err(NoClaim::NoDifference(Some(
-                "flagged blocks read otherwise".to_owned(),
-            ))),
-            _ => Err(NoClaim::NoDifference(None)),
+        let [arm, baseline] = criteria.flags;
+        if let Some(points) = arm.gap(baseline)
+            && !criteria.stands_at_worst(blocks, direction)
+        {
+            return Err(NoClaim::Unreliable(format!(
+                "the arms' shares of disturbed trials are {points:.0} points apart"
+            )));
+        }
+        if self.drifting && !exceeds_drift(pairs) {
+            return Err(NoClaim::NoDifference(Some(format!(
+                "the effect drifts from block to block and is below {DRIFT_DEVIATIONS:.0} standard deviations"
+            ))));
+        }
+        Ok(direction)
+    }
+
+    /// Too many trials failed for a result.
+    fn nothing_measured(&self, blocks: usize) -> NoClaim {
+        let [arm, baseline] = self.failed;
+        match (arm, baseline) {
+            (0, 0) => NoClaim::unreliable("no block holds both arms"),
+            (_, 0) => NoClaim::Unreliable(format!("{arm} of {blocks} trials failed")),
+            _ => NoClaim::Unreliable(format!(
+                "{arm} of {blocks} trials failed, and {baseline} of the baseline"
+            )),
         }
     }
 }
 
-impl Estimate {
-    fn of(effect: Effect, blocks: &[Block]) -> Option<Self> {
-        let arms: Vec<f64> = blocks.iter().map(|block| block.arm).collect();
-        let baselines: Vec<f64> = blocks.iter().map(|block| block.baseline).collect();
-        let effects: Vec<f64> = blocks
-            .iter()
-            .map(|block| effect.of(block.arm, block.baseline))
-            .collect();
-        let same: Vec<f64> = blocks
-            .iter()
-            .filter_map(|block| block.aa)
-            .map(|(first, second)| effect.of(first, second))
-            .collect();
-        let middle = median(&effects)?;
-        let interval = median_interval(&effects);
-        let band = median_interval(&same).map(mirrored);
-        let smallest = interval.zip(band).map(|(interval, band)| {
-            let half = (middle - interval.lower).max(interval.upper - middle);
-            effect.size(half + band.upper)
-        });
-        Some(Self {
-            n: blocks.len(),
-            arm_median: median(&arms)?,
-            baseline_median: median(&baselines)?,
-            effect: effect.unscale(middle),
-            interval: interval.map(|interval| effect.unscale_interval(interval)),
-            aa: band.map(|band| effect.unscale_interval(band)),
-            smallest_detectable: smallest,
-        })
+impl Criteria {
+    /// For exact values of trials that nothing disturbed, in a report of so many rows.
+    #[must_use]
+    pub fn new(effect: Effect, better: Better, rows: usize) -> Self {
+        Self {
+            effect,
+            better,
+            rows,
+            resolution: 0.0,
+            flags: [Flags::default(); 2],
+        }
     }
 
-    /// The side the interval lies on, if it excludes equality and lies outside the A/A band.
-    fn direction(&self, effect: Effect) -> Option<Direction> {
-        let (interval, band) = (self.interval?, self.aa?);
-        let equal = effect.unscale(0.0);
-        if interval.lower > equal.max(band.upper) {
-            Some(Direction::Above)
-        } else if interval.upper < equal.min(band.lower) {
-            Some(Direction::Below)
-        } else {
-            None
-        }
+    fn pairs(&self, blocks: &[Block]) -> Pairs {
+        let worse = match self.better {
+            Better::Lower => Direction::Above,
+            Better::Higher => Direction::Below,
+        };
+        Pairs::new(self.effect, worse, blocks, self.resolution)
+    }
+
+    /// Whether a claim stands when each disturbed trial is replaced by the least favourable value that its arm had.
+    fn stands_at_worst(&self, blocks: &[Block], direction: Direction) -> bool {
+        let extremes = |of: fn(&Block) -> Option<f64>| {
+            let values = || blocks.iter().filter_map(of);
+            let lowest = values().reduce(f64::min);
+            let highest = values().reduce(f64::max);
+            (lowest, highest)
+        };
+        let (arm, baseline) = (
+            extremes(|block| block.arm),
+            extremes(|block| block.baseline),
+        );
+        let (arm, baseline) = match direction {
+            Direction::Above => (arm.0, baseline.1),
+            Direction::Below => (arm.1, baseline.0),
+        };
+        let replaced = |block: &Block| {
+            let mut block = *block;
+            if block.arm_disturbed && block.arm.is_some() {
+                block.arm = arm;
+            }
+            if block.baseline_disturbed && block.baseline.is_some() {
+                block.baseline = baseline;
+            }
+            block
+        };
+        let replaced: Vec<Block> = blocks.iter().map(replaced).collect();
+        self.pairs(&replaced).direction(self.rows) == Some(direction)
     }
 }
 
-impl Effect {
-    /// On the scale where equality is 0 and effects add: logarithms for ratios.
-    ///
-    /// A value that is not above 0, as what remains of a small one beside a larger that was taken
-    /// off, is less than any that is: order statistics need not know how much less.
-    fn of(self, arm: f64, baseline: f64) -> f64 {
-        match self {
-            Self::Ratio => match (arm > 0.0, baseline > 0.0) {
-                (true, true) => (arm / baseline).ln(),
-                (false, true) => f64::NEG_INFINITY,
-                (true, false) => f64::INFINITY,
-                (false, false) => 0.0,
-            },
-            Self::Difference => arm - baseline,
-        }
-    }
-
-    fn unscale(self, effect: f64) -> f64 {
-        match self {
-            Self::Ratio => effect.exp(),
-            Self::Difference => effect,
-        }
-    }
-
-    fn unscale_interval(self, interval: Interval) -> Interval {
-        Interval {
-            lower: self.unscale(interval.lower),
-            upper: self.unscale(interval.upper),
-            confidence: interval.confidence,
-        }
-    }
-
-    /// How far from equality, as a reader would say it.
-    fn size(self, effect: f64) -> f64 {
-        match self {
-            Self::Ratio => effect.exp_m1(),
-            Self::Difference => effect,
-        }
+impl Block {
+    /// Whether any trial was disturbed that the comparison rests on.
+    #[must_use]
+    pub fn is_disturbed(&self) -> bool {
+        self.arm_disturbed || self.baseline_disturbed || self.other_disturbed
     }
 }
 
@@ -253,26 +287,6 @@ impl Better {
             (Self::Lower, Direction::Above) | (Self::Higher, Direction::Below) => Verdict::Worse,
         }
     }
-}
-
-/// Holm's step-down adjustment of p-values (Scandinavian Journal of Statistics 6, 1979), in the order
-/// given.
-pub fn holm(p: &[f64]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..p.len()).collect();
-    order.sort_unstable_by(|&a, &b| p[a].total_cmp(&p[b]));
-    let mut adjusted = vec![1.0; p.len()];
-    let mut least = 0.0_f64;
-    for (place, &at) in order.iter().enumerate() {
-        least = least.max(p[at] * crate::order::float(p.len() - place));
-        adjusted[at] = least.min(1.0);
-    }
-    adjusted
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    Above,
-    Below,
 }
 
 /// Why no difference is claimed.
@@ -287,22 +301,20 @@ impl NoClaim {
     }
 }
 
-fn mirrored(interval: Interval) -> Interval {
-    let farther = interval.lower.abs().max(interval.upper.abs());
-    Interval {
-        lower: -farther,
-        upper: farther,
-        ..interval
-    }
+/// Whether the effect is too large for a slow drift.
+fn exceeds_drift(pairs: &Pairs) -> bool {
+    let size = median(&pairs.effects).map(f64::abs);
+    size.zip(pairs.robust_deviation())
+        .is_some_and(|(size, deviation)| size > DRIFT_DEVIATIONS * deviation)
 }
 
 fn a12(blocks: &[Block]) -> Option<f64> {
     let mut pairs = 0;
     let mut above = 0.0;
-    for arm in blocks {
-        for other in blocks {
+    for arm in blocks.iter().filter_map(|block| block.arm) {
+        for other in blocks.iter().filter_map(|block| block.baseline) {
             pairs += 1;
-            above += match arm.arm.total_cmp(&other.baseline) {
+            above += match arm.total_cmp(&other) {
                 Ordering::Greater => 1.0,
                 Ordering::Equal => 0.5,
                 Ordering::Less => 0.0,

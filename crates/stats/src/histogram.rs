@@ -1,12 +1,18 @@
-//! A log-linear histogram: exact below 64, then 32 buckets an octave (3 % wide); twin of
+//! A log-linear histogram: exact below 256, then 128 buckets an octave (0.8 % wide at most); twin of
 //! lowroad/histogram.h.
 
 use serde::{Deserialize, Serialize};
 
-/// Buckets that cover every u64.
-pub const BUCKETS: usize = 1920;
+/// The number of buckets. The last one also holds every value from 2^38 on, 275 s in nanoseconds.
+pub const BUCKETS: usize = 4096;
+/// Half the width of a bucket, as a share of its values at most.
+pub const RESOLUTION: f64 = 1.0 / 256.0;
 
-/// Counts by bucket; merging adds. A quantile is the midpoint of its bucket: off by at most 1.6 %.
+/// Buckets of an octave, and its binary logarithm: below twice as many, buckets are exact.
+const PER_OCTAVE: usize = 128;
+const PER_OCTAVE_LOG2: usize = 7;
+
+/// Counts by bucket; merging adds. A quantile is interpolated within its bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "SparseCounts")]
 pub struct Histogram {
@@ -54,6 +60,25 @@ impl Histogram {
             self.insert(bucket, count);
         }
         Ok(())
+    }
+
+    /// Reads the bucket numbers as those of schema 1, which had 32 buckets an octave and covered every u64.
+    ///
+    /// # Errors
+    /// When there was no such bucket.
+    pub fn convert_schema_1(&self) -> Result<Self, InvalidBucket> {
+        const OLD_BUCKETS: usize = 1920;
+        let mut converted = Self::default();
+        for (old, count) in self.buckets() {
+            if old >= OLD_BUCKETS {
+                return Err(InvalidBucket);
+            }
+            let shift = (old / 32).saturating_sub(1);
+            let lower = ((old - shift * 32) as u64) << shift;
+            let middle = lower + ((1_u64 << shift) - 1) / 2;
+            converted.add(bucket(middle), count)?;
+        }
+        Ok(converted)
     }
 
     pub fn merge(&mut self, other: &Self) {
@@ -136,10 +161,13 @@ impl Histogram {
         let rank = q * float(self.count());
         let mut below = 0;
         for (bucket, count) in self.buckets() {
-            below += count;
-            if float(below) >= rank {
-                return Some(midpoint(bucket));
+            if float(below + count) >= rank {
+                let (lower, upper) = (float(lower_bound(bucket)), float(upper_bound(bucket)));
+                // As if the values of a bucket were spread evenly over it: the only one is in the middle.
+                let place = ((rank - float(below) - 0.5) / float(count)).clamp(0.0, 1.0);
+                return Some(lower + (upper - lower) * if count == 1 { 0.5 } else { place });
             }
+            below += count;
         }
         None
     }
@@ -178,28 +206,21 @@ impl TryFrom<SparseCounts> for Histogram {
 
 /// The bucket a value belongs to.
 pub fn bucket(value: u64) -> usize {
-    if value < 64 {
-        return usize::try_from(value).unwrap_or(0);
-    }
-    let octave = value.ilog2() as usize;
-    (octave - 5) * 32 + usize::try_from(value >> (octave - 5)).unwrap_or(0)
+    let octave = value.checked_ilog2().unwrap_or(0) as usize;
+    let shift = octave.saturating_sub(PER_OCTAVE_LOG2);
+    let bucket = shift * PER_OCTAVE + usize::try_from(value >> shift).unwrap_or(0);
+    bucket.min(BUCKETS - 1)
 }
 
 /// The smallest value of a bucket.
 pub fn lower_bound(bucket: usize) -> u64 {
-    if bucket < 64 {
-        return bucket as u64;
-    }
-    let octave = bucket / 32 + 4;
-    ((bucket - (octave - 5) * 32) as u64) << (octave - 5)
+    let shift = (bucket / PER_OCTAVE).saturating_sub(1);
+    ((bucket - shift * PER_OCTAVE) as u64) << shift
 }
 
+/// The largest value of a bucket; of the last one, as if it did not hold all larger values too.
 fn upper_bound(bucket: usize) -> u64 {
-    if bucket + 1 >= BUCKETS {
-        u64::MAX
-    } else {
-        lower_bound(bucket + 1) - 1
-    }
+    lower_bound(bucket + 1) - 1
 }
 
 fn midpoint(bucket: usize) -> f64 {
@@ -208,7 +229,7 @@ fn midpoint(bucket: usize) -> f64 {
 
 #[expect(
     clippy::cast_precision_loss,
-    reason = "counts past 2^53 do not occur, and values that large are 3 % wide anyway"
+    reason = "counts past 2^53 do not occur, and buckets end far below"
 )]
 fn float(value: u64) -> f64 {
     value as f64
@@ -226,6 +247,7 @@ mod tests {
             assert_eq!(bucket(lower_bound(at)), at);
             assert_eq!(bucket(upper_bound(at)), at);
         }
+        assert_eq!(bucket(1 << 38), BUCKETS - 1);
         assert_eq!(bucket(u64::MAX), BUCKETS - 1);
     }
 
@@ -239,6 +261,33 @@ mod tests {
         assert_eq!(histogram.quantile(0.999), None);
         assert_eq!(histogram.quantile(1.0), None);
         assert_eq!(histogram.iqr(), Some(0.0));
+    }
+
+    #[test]
+    fn quantiles_are_interpolated() {
+        // A thousand values that fill one bucket evenly.
+        let (lower, upper) = (lower_bound(bucket(100_000)), upper_bound(bucket(100_000)));
+        let mut histogram = Histogram::new();
+        histogram.extend((0..1000).map(|at| lower + (upper - lower) * at / 999));
+        for q in [0.1, 0.5, 0.9] {
+            let exact = float(lower) + q * float(upper - lower);
+            assert!((histogram.quantile(q).unwrap() - exact).abs() < 2.0);
+        }
+    }
+
+    #[test]
+    fn buckets_of_schema_1_are_converted() {
+        let stored = |buckets: &str| serde_json::from_str::<Histogram>(buckets).unwrap();
+        // 32 buckets an octave: the 64th was 64 to 65, the 500th 851968 to 868351.
+        let converted = stored(r#"{"buckets":[[63,2],[64,1],[500,7]]}"#).convert_schema_1();
+        let at = |value| bucket(value);
+        let all: Vec<_> = converted.unwrap().buckets().collect();
+        assert_eq!(all, [(at(63), 2), (at(64), 1), (at(860_159), 7)]);
+        assert!(
+            stored(r#"{"buckets":[[1920,1]]}"#)
+                .convert_schema_1()
+                .is_err()
+        );
     }
 
     #[test]
@@ -265,7 +314,7 @@ mod tests {
         let read = serde_json::from_str::<Histogram>;
         assert_eq!(read(r#"{"buckets":[[3,2],[9,1]]}"#).unwrap().count(), 3);
         assert!(read(r#"{"buckets":[[9,1],[3,2]]}"#).is_err());
-        assert!(read(r#"{"buckets":[[1920,1]]}"#).is_err());
+        assert!(read(r#"{"buckets":[[4096,1]]}"#).is_err());
     }
 
     #[test]
@@ -279,11 +328,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_lies_in_its_bucket(value: u64) {
+        fn a_value_lies_in_its_bucket(value in 0u64..1 << 38) {
             let at = bucket(value);
             prop_assert!(lower_bound(at) <= value && value <= upper_bound(at));
             let width = float(upper_bound(at) - lower_bound(at));
-            prop_assert!(width <= float(value) / 32.0);
+            prop_assert!(width <= float(value) * 2.0 * RESOLUTION);
         }
 
         #[test]
@@ -315,7 +364,7 @@ mod tests {
                 .map(|(_, &value)| value)
                 .unwrap();
             let read = histogram.quantile(q).unwrap();
-            prop_assert!((read - float(exact)).abs() <= float(exact) * 0.016 + 0.5);
+            prop_assert!((read - float(exact)).abs() <= float(exact) * 2.0 * RESOLUTION + 0.5);
         }
     }
 }

@@ -1,14 +1,18 @@
-//! Histograms, order-statistic intervals and verdicts. Nothing here knows what a packet is, reads a
-//! clock or draws a random number.
+//! Histograms, order-statistic intervals and verdicts. Nothing here knows what a packet is or reads a clock, and the
+//! same values always have the same result.
 
+mod claim;
 mod comparison;
+mod drift;
+mod estimate;
 mod flags;
 mod histogram;
 mod order;
-mod wilcoxon;
 
-pub use comparison::{Better, Block, Comparison, Effect, Estimate, Verdict, holm};
+pub use claim::{ClaimRule, MARGIN_ROWS};
+pub use comparison::{Better, Block, Comparison, Criteria, Verdict};
+pub use drift::{DRIFT_DEVIATIONS, is_drifting};
+pub use estimate::{Direction, Effect, Estimate};
 pub use flags::{FLAG_GAP_POINTS, Flags};
-pub use histogram::{BUCKETS, Histogram, InvalidBucket, bucket, lower_bound};
+pub use histogram::{BUCKETS, Histogram, InvalidBucket, RESOLUTION, bucket, lower_bound};
 pub use order::{Interval, Quartiles, Ranks, median, median_interval, median_ranks, quantile};
-pub use wilcoxon::signed_rank_p;

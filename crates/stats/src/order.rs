@@ -9,7 +9,7 @@ const COVERAGE: f64 = 0.95;
 pub struct Ranks {
     pub lower: usize,
     pub upper: usize,
-    /// Exact, from the binomial distribution; never less than 0.95.
+    /// Exact, from the binomial distribution.
     pub coverage: f64,
 }
 
@@ -57,15 +57,20 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
 }
 
 /// The narrowest symmetric pair of order statistics that covers the median in at least 95 % of
-/// samples: P(X(k) <= m <= X(n+1-k)) = 1 - 2 P(Binomial(n, 1/2) < k). None below six values, where
-/// even the extremes do not reach it.
+/// samples. None below six values, where even the extremes do not reach it.
 pub fn median_ranks(n: usize) -> Option<Ranks> {
+    ranks_covering(n, COVERAGE)
+}
+
+/// The narrowest symmetric pair of order statistics that covers the median in at least this share of samples:
+/// P(X(k) <= m <= X(n+1-k)) = 1 - 2 P(Binomial(n, 1/2) < k).
+pub(crate) fn ranks_covering(n: usize, least: f64) -> Option<Ranks> {
     let mut ranks = None;
     let mut below = 0.0;
     for k in 1..=n / 2 {
         below += binomial_half(n, k - 1);
         let coverage = 1.0 - 2.0 * below;
-        if coverage < COVERAGE {
+        if coverage < least {
             break;
         }
         ranks = Some(Ranks {
@@ -79,11 +84,15 @@ pub fn median_ranks(n: usize) -> Option<Ranks> {
 
 /// The exact interval of the median of these values.
 pub fn median_interval(values: &[f64]) -> Option<Interval> {
-    let ranks = median_ranks(values.len())?;
+    bounds(values, median_ranks(values.len())?)
+}
+
+/// The values of these ranks; none where there are fewer.
+pub(crate) fn bounds(values: &[f64], ranks: Ranks) -> Option<Interval> {
     let sorted = sorted(values);
     Some(Interval {
-        lower: sorted[ranks.lower - 1],
-        upper: sorted[ranks.upper - 1],
+        lower: *sorted.get(ranks.lower.checked_sub(1)?)?,
+        upper: *sorted.get(ranks.upper.checked_sub(1)?)?,
         confidence: ranks.coverage,
     })
 }
@@ -111,6 +120,10 @@ fn interpolate(sorted: &[f64], q: f64) -> Option<f64> {
     let below = place.floor() as usize;
     let above = (below + 1).min(last);
     let share = place - float(below);
+    // Between two infinities there is no difference to take a share of.
+    if share == 0.0 || sorted[below] == sorted[above] {
+        return Some(sorted[below]);
+    }
     Some(sorted[below] + (sorted[above] - sorted[below]) * share)
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use process::shutdown::Shutdown;
 use router::random::Random;
-use stats::{Better, Block, Comparison, Effect, Verdict};
+use stats::{Better, Block, Comparison, Criteria, Effect, Verdict};
 
 /// Work that each of several engines can do.
 pub(super) trait Workload {
@@ -209,10 +209,8 @@ impl Group {
             .collect();
         let ties = |(_, comparison): &&(usize, Comparison)| comparison.verdict != Verdict::Worse;
         let smallest = compared.iter().filter_map(|(_, comparison)| {
-            comparison
-                .clean
-                .as_ref()
-                .and_then(|estimate| estimate.smallest_detectable)
+            let estimate = comparison.all.as_ref()?;
+            estimate.smallest_detectable(Effect::Ratio)
         });
         Some(Best {
             arm: best,
@@ -230,12 +228,15 @@ impl Group {
         let pairs = ns(arm).iter().zip(ns(with)).zip(same);
         let blocks: Vec<Block> = pairs
             .map(|((arm, baseline), aa)| Block {
-                arm: *arm,
-                baseline: *baseline,
+                arm: Some(*arm),
+                baseline: Some(*baseline),
                 aa: Some(aa),
+                ..Block::default()
             })
             .collect();
-        Comparison::new(Effect::Ratio, Better::Lower, &blocks, &blocks, None)
+        let rows = self.arms.len();
+        let criteria = Criteria::new(Effect::Ratio, Better::Lower, rows);
+        Comparison::new(&criteria, &blocks, &blocks)
     }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A log-linear histogram: exact below 64, then 32 buckets an octave; twin of stats::bucket.
+ * A log-linear histogram: exact below 256, then 128 buckets an octave up to 2^38; twin of stats::bucket.
+ * 4096 counters of 64 bits are the largest value that a per-CPU map takes.
  * One per CPU, so that counting needs no atomic operation.
  */
 #ifndef LOWROAD_HISTOGRAM_H
@@ -8,7 +9,7 @@
 
 #include <bpf/bpf_helpers.h>
 
-#define HISTOGRAM_BUCKETS 1920
+#define HISTOGRAM_BUCKETS 4096
 
 struct histogram {
 	__u64 counts[HISTOGRAM_BUCKETS];
@@ -46,10 +47,12 @@ static __always_inline __u32 histogram_bucket(__u64 value)
 {
 	__u32 log;
 
-	if (value < 64)
+	if (value < 256)
 		return value;
 	log = histogram_log2(value);
-	return (log - 5) * 32 + (__u32)(value >> (log - 5));
+	if (log >= 38)
+		return HISTOGRAM_BUCKETS - 1;
+	return (log - 7) * 128 + (__u32)(value >> (log - 7));
 }
 
 static __always_inline void histogram_count(struct histogram *histogram, __u64 value)

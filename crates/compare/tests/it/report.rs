@@ -41,7 +41,7 @@ fn run(folder: &Path, name: &str, us: f64, change: impl FnOnce(&mut Header)) -> 
 
 fn header() -> Header {
     Header {
-        schema: 1,
+        schema: report::journal::SCHEMA,
         experiment: "relay-delay".to_owned(),
         job: "relay".to_owned(),
         environment: "native".to_owned(),
@@ -65,6 +65,7 @@ fn header() -> Header {
             better: Better::Lower,
             primary: true,
             effect: Effect::Ratio,
+            resolution: 0.0,
         }],
         machine: BTreeMap::from([("kernel".to_owned(), "6.1.0".into())]),
         skipped: Vec::new(),
@@ -86,6 +87,7 @@ fn trial(arm: &str, repeat: u8, delay_us: f64) -> Trial {
         order: 0,
         seed: 1,
         flags: Vec::new(),
+        violations: Vec::new(),
         environment: BTreeMap::new(),
         values: BTreeMap::from([("delay_p50".to_owned(), delay_us)]),
         counts: BTreeMap::from([("sent".to_owned(), 100), ("unique".to_owned(), 100)]),
@@ -109,7 +111,7 @@ fn one_run_is_reported_again_with_its_figures() {
     let output = report(&[path(&run), "--png"]);
     succeeded(&output);
     let said = stdout(&output);
-    assert!(said.contains("xdp is 4.0x lower than recv"), "{said}");
+    assert!(said.contains("xdp takes 0.250x recv's delay"), "{said}");
     assert!(run.join("summary.json").is_file());
     // The record's header has no colours, as in records from before it had any.
     let page = fs::read_to_string(run.join("report.html")).unwrap();
@@ -140,7 +142,7 @@ fn one_run_is_exported_as_parquet_and_pprof() {
 
     let refused = report(&[path(&run), "--pprof"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(stderr(&refused).contains("no clean block of this run has stack samples"));
+    assert!(stderr(&refused).contains("no trial of this run has stack samples"));
     let record = run.join("record.jsonl");
     let text = fs::read_to_string(&record).unwrap();
     let sampled = r#""stacks":{"obtained":3,"expected":4,"folded":{"lowroad;relay_loop":3}}"#;
@@ -173,18 +175,15 @@ fn two_runs_stand_side_by_side_and_nothing_is_claimed() {
     assert!(said.contains("nothing is claimed"), "{said}");
     assert!(!before.join("report.html").exists(), "it only reads");
 
-    let disturbed = folder.path().join("disturbed");
-    fs::create_dir(&disturbed).unwrap();
+    let failed = folder.path().join("failed");
+    fs::create_dir(&failed).unwrap();
     let text = fs::read_to_string(after.join("record.jsonl")).unwrap();
-    let text = text.replace("\"flags\":[]", "\"flags\":[\"foreign CPU\"]");
-    fs::write(disturbed.join("record.jsonl"), text).unwrap();
-    let output = report(&[path(&before), path(&disturbed)]);
+    let text = text.replace("\"flags\":[]", "\"flags\":[],\"violations\":[\"lost\"]");
+    fs::write(failed.join("record.jsonl"), text).unwrap();
+    let output = report(&[path(&before), path(&failed)]);
     succeeded(&output);
     let said = stdout(&output);
-    assert!(
-        said.contains("no arm has a clean block in both runs"),
-        "{said}"
-    );
+    assert!(said.contains("no arm was measured in both runs"), "{said}");
 }
 
 #[test]

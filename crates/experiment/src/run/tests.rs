@@ -10,13 +10,13 @@ use crate::units::Span;
 
 mod whole;
 
-/// A bench whose trials come out as told, and then clean.
-struct FixedBench(Vec<Outcome>);
+/// A bench whose first trials have these outcomes, and the others are clean.
+struct FixedBench(Vec<Result<Outcome>>);
 
 impl Bench for FixedBench {
     fn trial(&mut self, _: &TrialSpec<'_>) -> Result<Outcome> {
         let next = (!self.0.is_empty()).then(|| self.0.remove(0));
-        Ok(next.unwrap_or_default())
+        next.unwrap_or_else(|| Ok(Outcome::default()))
     }
 }
 
@@ -53,7 +53,7 @@ impl Watch for DoneCounts {
     fn trial(&mut self, _: &Trial, done: usize) {
         self.0.push(done);
     }
-    fn block(&mut self, _: &[Trial], _: usize, _: usize) {}
+    fn block(&mut self, _: &[Trial], _: usize, _: f64) {}
 }
 
 /// Of one load and these arms, of which the first is the baseline.
@@ -117,6 +117,7 @@ fn with<T>(
         attempts,
         seed: 1,
         started: Instant::now(),
+        limit: Duration::MAX,
         failures: BTreeMap::new(),
     };
     let done = body(&mut runner, &mut record);
@@ -125,10 +126,10 @@ fn with<T>(
 }
 
 /// The first block of one arm, three trials, by a bench that gives these first.
-fn block(attempts: u8, outcomes: &[Outcome]) -> (Vec<Trial>, Vec<usize>) {
+fn block(attempts: u8, outcomes: Vec<Result<Outcome>>) -> (Vec<Trial>, Vec<usize>) {
     let mut done = DoneCounts::default();
     let plan = plan(&["xdp"]);
-    let mut bench = FixedBench(outcomes.to_vec());
+    let mut bench = FixedBench(outcomes);
     let (trials, written) = with(&plan, &mut bench, attempts, |runner, record| {
         let (block, loads) = record.next().unwrap();
         let trials = runner.block(block, &loads, record, &mut 0, &mut done);
@@ -140,7 +141,7 @@ fn block(attempts: u8, outcomes: &[Outcome]) -> (Vec<Trial>, Vec<usize>) {
 
 fn disturbed() -> Outcome {
     Outcome {
-        disturbances: vec!["disturbed".to_owned()],
+        flags: vec!["disturbed".to_owned()],
         ..Outcome::default()
     }
 }
@@ -150,42 +151,45 @@ fn places(trials: &[Trial]) -> Vec<(usize, u8)> {
 }
 
 #[test]
-fn a_disturbed_trial_is_tried_again_with_the_same_seed_and_kept() {
-    let (trials, done) = block(ATTEMPTS, &[Outcome::default(), disturbed(), disturbed()]);
-    assert_eq!(places(&trials), [(0, 0), (1, 0), (1, 1), (1, 2), (2, 0)]);
-    assert_eq!(done, [1, 1, 1, 2, 3]);
-    assert_eq!(trials[1].flags, ["disturbed"]);
-    assert!(trials[3].is_clean() && report::record::flagged(&trials).is_empty());
-    assert_eq!(trials[1].seed, trials[3].seed);
-}
-
-#[test]
-fn a_trial_that_stays_disturbed_flags_its_block() {
-    let (trials, _) = block(ATTEMPTS, &[disturbed(), disturbed(), disturbed()]);
-    assert_eq!(places(&trials), [(0, 0), (0, 1), (0, 2), (1, 0), (2, 0)]);
-    assert_eq!(report::record::flagged(&trials), [&trials[2]]);
-}
-
-#[test]
-fn a_trial_is_tried_as_often_as_is_asked_for() {
-    let all = [disturbed(), disturbed(), disturbed(), disturbed()];
-    let (trials, done) = block(1, &all);
+fn disturbed_trial_counts_as_it_is() {
+    let (trials, done) = block(ATTEMPTS, vec![Ok(Outcome::default()), Ok(disturbed())]);
     assert_eq!(places(&trials), [(0, 0), (1, 0), (2, 0)]);
     assert_eq!(done, [1, 2, 3]);
-    let (trials, _) = block(4, &all);
-    assert_eq!(trials.len(), 4 + 2);
-    assert!(!trials[3].is_clean());
+    assert_eq!(trials[1].flags, ["disturbed"]);
 }
 
 #[test]
-fn what_is_wrong_by_itself_is_not_tried_away() {
-    let wrong = Outcome {
-        flags: vec!["losses that nobody counted".to_owned()],
-        ..disturbed()
-    };
-    let (trials, _) = block(ATTEMPTS, &[wrong]);
+fn failed_trial_is_tried_again_with_the_same_seed() {
+    let fault = || Err(anyhow::anyhow!("the generator did not start"));
+    let (trials, done) = block(ATTEMPTS, vec![Ok(Outcome::default()), fault()]);
+    assert_eq!(places(&trials), [(0, 0), (1, 0), (1, 1), (2, 0)]);
+    assert_eq!(done, [1, 1, 2, 3]);
+    assert!(trials[1].has_failed() && trials[2].is_clean());
+    assert_eq!(trials[1].seed, trials[2].seed);
+    let (trials, _) = block(1, vec![fault()]);
     assert_eq!(places(&trials), [(0, 0), (1, 0), (2, 0)]);
-    assert_eq!(trials[0].flags.len(), 2);
+    assert!(trials[0].has_failed());
+}
+
+#[test]
+fn broken_account_is_no_result() {
+    let broken = Outcome {
+        violations: vec!["unique 9 + missing 0 is not sent 10".to_owned()],
+        values: [("delay_p50".to_owned(), 1.0)].into(),
+        ..Outcome::default()
+    };
+    let (trials, _) = block(ATTEMPTS, vec![Ok(broken)]);
+    assert_eq!(places(&trials), [(0, 0), (1, 0), (2, 0)]);
+    assert!(trials[0].has_failed());
+}
+
+#[test]
+fn run_ends_before_its_time_limit() {
+    let limit = Duration::from_secs(120);
+    let after = |elapsed, done, next| exceeds(limit, Duration::from_secs(elapsed), done, next);
+    assert!(!after(60, 30, 30), "two seconds a trial");
+    assert!(after(60, 30, 31));
+    assert!(!after(500, 0, 9), "some trials always run");
 }
 
 /// A bench on which these arms fail.
@@ -246,30 +250,6 @@ fn a_baseline_that_keeps_failing_ends_the_experiment_with_what_there_is() {
         format!("{error:#}").contains("recv failed 3 times in a row"),
         "{error:#}"
     );
-}
-
-#[test]
-fn a_load_whose_trials_stay_disturbed_runs_again_and_no_other_does() {
-    /// Disturbs one load in the first block.
-    struct Once;
-    impl Bench for Once {
-        fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-            let hit = spec.block == 0 && subscribers(spec.load) == 1;
-            Ok(if hit { disturbed() } else { Outcome::default() })
-        }
-    }
-    let mut plan = plan(&["recv", "xdp"]);
-    plan.blocks = 5;
-    plan.loads.push(with_subscribers(&plan.loads[0], 16));
-    let (_, written) = with(&plan, &mut Once, 1, |runner, record| {
-        runner.blocks(record, &mut DoneCounts::default()).unwrap()
-    });
-    let blocks = |load: &Load| {
-        let trials = written.trials.iter().filter(|t| t.load == load.label());
-        trials.map(|t| t.block).collect::<BTreeSet<_>>().len()
-    };
-    assert_eq!((blocks(&plan.loads[0]), blocks(&plan.loads[1])), (6, 5));
-    assert_eq!(written.trials.len(), 11 * 4);
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn intervals(
         };
         let end = run(plan, folder.path(), &options, &mut NoProgress)?;
         match end {
-            End::Complete => {}
+            End::Complete | End::OutOfTime { .. } => {}
             End::Interrupted { .. } => bail!("interrupted"),
             End::Failed { error, .. } => return Err(error),
         }
@@ -125,5 +125,5 @@ struct NoProgress;
 impl Watch for NoProgress {
     fn begin(&mut self, _: &Header, _: usize, _: f64) {}
     fn trial(&mut self, _: &Trial, _: usize) {}
-    fn block(&mut self, _: &[Trial], _: usize, _: usize) {}
+    fn block(&mut self, _: &[Trial], _: usize, _: f64) {}
 }

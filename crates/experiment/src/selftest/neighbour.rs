@@ -46,7 +46,7 @@ fn flagged(bench: &mut RelayBench, load: &Load, trials: usize, stop: &AtomicBool
         })?;
         flagged += usize::from(
             outcome
-                .disturbances
+                .flags
                 .iter()
                 .any(|flag| flag.contains("foreign CPU")),
         );

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use units::format::digits;
 
-use super::element::{Cell, figure, paragraph, table};
+use super::element::{Cell, figure, paragraph, responsive, table};
 use super::questions::arm_cell;
 use crate::analysis::Analysis;
 use crate::cpu::{Usage, usages};
@@ -35,9 +35,15 @@ pub(super) fn section(analysis: &Analysis<'_>) -> String {
 
 fn states(usages: &[Usage], analysis: &Analysis<'_>, load: &str, at: usize) -> String {
     let title = format!("CPU time by state, {load}");
-    let Some(bars) = svg::cpu(usages, load, format!("cpu-{at}"), title) else {
-        return String::new();
-    };
+    let bars = |id, width| svg::cpu(usages, load, id, title.clone(), width);
+    let below = format!(
+        "{load}: the whole machine, generator and receivers included, softirq where it ran. \
+         Counted by tracepoints at every change of state, not sampled by the clock tick."
+    );
+    let bars = responsive(&format!("cpu-{at}"), &below, bars);
+    if bars.is_empty() {
+        return bars;
+    }
     let shown: Vec<usize> = (0..STATES.len())
         .filter(|&state| usages.iter().any(|usage| usage.states[state] > 0.0))
         .collect();
@@ -67,13 +73,7 @@ fn states(usages: &[Usage], analysis: &Analysis<'_>, load: &str, at: usize) -> S
                 .collect()
         })
         .collect();
-    figure(
-        &bars,
-        &format!(
-            "{load}: the whole machine, generator and receivers included, softirq where it ran. \
-             Counted by tracepoints at every change of state, not sampled by the clock tick."
-        ),
-    ) + &table(&format!("Percent of all CPUs, {load}"), &heads, rows)
+    bars + &table(&format!("Percent of all CPUs, {load}"), &heads, rows)
 }
 
 fn functions(analysis: &Analysis<'_>, load: &str) -> String {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::svg::{Figure, escape};
+use crate::svg::{Figure, NARROW, WIDTH, escape};
 
 /// A cell of a table.
 pub(super) enum Cell {
@@ -69,6 +69,25 @@ pub(super) fn figure(figure: &Figure, caption: &str) -> String {
         "<figure>{}{}</div><figcaption>{}</figcaption></figure>",
         scroll_start(figure.title()),
         figure.inline(),
+        escape(caption)
+    )
+}
+
+/// A figure that is drawn twice: for a column of text, and for a telephone. `draw` has an identifier and a width.
+pub(super) fn responsive(
+    id: &str,
+    caption: &str,
+    draw: impl Fn(String, f64) -> Option<Figure>,
+) -> String {
+    let wide = draw(id.to_owned(), WIDTH);
+    let narrow = draw(format!("{id}-narrow"), NARROW);
+    let (Some(wide), Some(narrow)) = (wide, narrow) else {
+        return String::new();
+    };
+    format!(
+        "<figure><div class=\"wide\">{}</div><div class=\"narrow\">{}</div><figcaption>{}</figcaption></figure>",
+        wide.inline(),
+        narrow.inline(),
         escape(caption)
     )
 }

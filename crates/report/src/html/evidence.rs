@@ -7,14 +7,13 @@ use super::element::{Cell, paragraph, table};
 use super::questions::arm_cell;
 use crate::analysis::{Analysis, Row, flags_by_arm};
 use crate::identities::{self, Identity};
-use crate::journal::Record;
 use crate::svg::escape;
 use crate::words::{Sentence, skips as skips_of};
 
 pub(super) fn sections(analysis: &Analysis<'_>) -> String {
     let parts = [
         ("honesty", "Can it be believed?", honesty(analysis)),
-        ("flags", "Flagged blocks", flags(analysis)),
+        ("flags", "Disturbed trials", flags(analysis)),
         ("skips", "What did not run", skips(analysis)),
         ("origin", "What others published", origin(analysis)),
         ("machine", "The machine", machine(analysis)),
@@ -135,11 +134,10 @@ fn flags(analysis: &Analysis<'_>) -> String {
         })
         .collect();
     let words = format!(
-        "A trial disturbed from outside is {}. A comparison leaves out \
-         the blocks in which a trial it rests on has no clean attempt: the arm's, the other's, or the \
-         baseline's. A load with such a trial is run in further blocks. Arms whose attempts were flagged more \
-         than {} points apart make their row unreliable.",
-        tried_again(analysis.record),
+        "Every trial counts as it first ran, disturbed or not: blocks are in random order, so that a disturbance hits \
+         every arm alike. The undisturbed blocks are a second opinion. Where it contradicts a claim, or where the arms' \
+         shares of disturbed trials are more than {} points apart and a claim does not stand with the disturbed trials at \
+         their worst, the row is unreliable.",
         stats::FLAG_GAP_POINTS
     );
     paragraph(&words)
@@ -148,17 +146,6 @@ fn flags(analysis: &Analysis<'_>) -> String {
             &["arm", "#attempts", "#flagged", "#share", "reasons"],
             rows,
         )
-}
-
-/// What becomes of a trial that is disturbed. Once it went on, a run may try oftener than it was told at first.
-fn tried_again(record: &Record) -> String {
-    let attempts = record.trials.iter().map(|trial| trial.attempt);
-    let seen = attempts.max().unwrap_or_default().saturating_add(1);
-    match record.header.attempts.map(|told| told.max(seen)) {
-        None => "tried again at once".to_owned(),
-        Some(0 | 1) => "not tried again".to_owned(),
-        Some(most) => format!("tried again at once, up to {most} times in all"),
-    }
 }
 
 fn skips(analysis: &Analysis<'_>) -> String {

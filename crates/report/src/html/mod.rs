@@ -2,9 +2,12 @@
 //! the evidence that they can be believed.
 
 mod cost;
+mod demo;
 mod element;
 mod evidence;
 mod questions;
+
+pub use demo::{DemoPart, demo, demo_answer};
 
 use crate::analysis::Analysis;
 use crate::palette;
@@ -14,23 +17,37 @@ const STYLE: &str = include_str!("style.css");
 
 /// The whole page.
 pub fn page(analysis: &Analysis<'_>) -> String {
-    let header = &analysis.record.header;
-    let name = escape(&header.experiment);
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
-         <title>{name}: lowroad report</title><style>{}</style></head>\n<body>\
-         <header><h1>{name}</h1>{}</header>\n<main>{}\n{}\n{}\n{}</main>\n\
-         <footer><p>Written by <code>lowroad report</code> from <code>record.jsonl</code>. Nothing on \
-         this page was measured by it, and nothing on it is loaded from elsewhere.</p></footer>\
-         </body></html>\n",
-        style(),
-        lead(analysis),
+    let body = [
         questions::answers(analysis),
         questions::sections(analysis),
         cost::section(analysis),
         evidence::sections(analysis),
+    ];
+    let name = &analysis.record.header.experiment;
+    document(name, &lead(analysis), &body.join("\n"))
+}
+
+/// A page of this name, with HTML for what leads and what follows.
+fn document(name: &str, lead: &str, body: &str) -> String {
+    let name = escape(name);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
+         <title>{name}: lowroad report</title><style>{}</style></head>\n<body>\
+         <header><h1>{name}</h1>{lead}</header>\n<main>{body}</main>\n\
+         <footer><p>Written by <code>lowroad report</code> from <code>record.jsonl</code>. Nothing on \
+         this page was measured by it, and nothing on it is loaded from elsewhere.</p></footer>\
+         </body></html>\n",
+        style(),
     )
+}
+
+/// What disturbed the run, as a paragraph.
+fn disturbance_notice(analysis: &Analysis<'_>) -> String {
+    let words = crate::words::disturbance(analysis.record);
+    words.map_or_else(String::new, |words| {
+        format!("<p class=\"notice\">{}</p>", escape(&words))
+    })
 }
 
 /// Colours of the reader's preference; print is light.
@@ -44,8 +61,24 @@ fn style() -> String {
     )
 }
 
+/// A time without its fraction of a second.
+fn whole_seconds(time: &str) -> String {
+    match time.split_once('.') {
+        Some((seconds, _)) => format!("{seconds}Z"),
+        None => time.to_owned(),
+    }
+}
+
 fn lead(analysis: &Analysis<'_>) -> String {
     let header = &analysis.record.header;
+    let headline = header
+        .questions
+        .iter()
+        .find_map(|question| crate::words::headline(analysis, question));
+    let headline = headline.map_or_else(String::new, |words| {
+        format!("<p class=\"headline\">{}</p>", escape(&words))
+    });
+    let disturbance = disturbance_notice(analysis);
     let of = |key: &str| {
         let value = header.machine.get(key)?.as_str()?;
         Some(format!(" {} {}.", key, value))
@@ -61,11 +94,11 @@ fn lead(analysis: &Analysis<'_>) -> String {
         ""
     };
     format!(
-        "<p class=\"lead\">{} arms, {} loads, {} blocks. Started {}, seed {}.{}{placed}</p>{quick}",
+        "{headline}<p class=\"lead\">{} arms, {} loads, {} blocks. Started {}, seed {}.{}{placed}</p>{quick}{disturbance}",
         header.arms.len(),
         header.loads.len(),
         header.blocks,
-        escape(&header.started),
+        escape(&whole_seconds(&header.started)),
         header.seed,
         escape(&kernel)
     )

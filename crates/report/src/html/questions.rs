@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use stats::Verdict;
+use stats::{Comparison, Verdict};
 use units::format::{digits, quantity};
 
-use super::element::{Cell, figure, table};
+use super::element::{Cell, figure, responsive, table};
 use crate::analysis::{Analysis, Row};
 use crate::line::Line;
 use crate::palette::look_of;
@@ -18,14 +18,16 @@ use crate::{advice, agreement, crossing};
 pub(super) fn answers(analysis: &Analysis<'_>) -> String {
     let mut html = String::from("<section class=\"answers\" aria-label=\"Answers\">");
     for (at, question) in analysis.record.header.questions.iter().enumerate() {
+        let loads = analysis.record.header.loads.iter();
+        let answers: String = loads.map(|load| answer(analysis, question, load)).collect();
+        if answers.is_empty() {
+            continue;
+        }
         let _ = write!(
             html,
-            "<h2><a href=\"#q{at}\">{}</a></h2>",
+            "<h2><a href=\"#q{at}\">{}</a></h2>{answers}",
             escape(&question.text)
         );
-        for load in &analysis.record.header.loads {
-            html.push_str(&answer(analysis, question, load));
-        }
         let further = [
             advice::sentences(analysis, question),
             crossing::sentences(analysis, question),
@@ -60,11 +62,7 @@ fn answer(analysis: &Analysis<'_>, question: &Question, load: &str) -> String {
             html,
             "<li{first}><span class=\"claim\">{}</span><span class=\"figures\">{}</span></li>",
             escape(&said.claim),
-            escape(
-                &[said.medians, said.evidence]
-                    .join("   ")
-                    .replace("   ", " \u{b7} ")
-            )
+            escape(&said.figures())
         );
     }
     let more = [
@@ -81,8 +79,8 @@ fn answer(analysis: &Analysis<'_>, question: &Question, load: &str) -> String {
 
 /// How far from equality a claimed effect lies, rows against the experiment's baseline first.
 fn strength(row: &Row<'_>) -> f64 {
-    let claimed = matches!(row.verdict(), Verdict::Better);
-    let effect = row.clean().map_or(0.0, |clean| clean.effect);
+    let claimed = matches!(row.verdict(), Verdict::Better | Verdict::Worse);
+    let effect = row.estimate().map_or(0.0, |all| all.effect);
     match (claimed, row.metric.effect == stats::Effect::Ratio) {
         (true, true) => effect.ln().abs(),
         (true, false) => effect.abs(),
@@ -95,19 +93,22 @@ pub(super) fn sections(analysis: &Analysis<'_>) -> String {
     let header = &analysis.record.header;
     let mut html = String::new();
     for (at, question) in header.questions.iter().enumerate() {
-        let _ = write!(
-            html,
-            "<section aria-labelledby=\"q{at}\"><h2 id=\"q{at}\">{}</h2>",
-            escape(&question.text)
-        );
+        let mut figures = String::new();
         for (load_at, load) in header.loads.iter().enumerate() {
-            if header.loads.len() > 1 {
-                let _ = write!(html, "<h3>{}</h3>", escape(load));
-            }
             let id = format!("q{at}-{load_at}");
-            html.push_str(&of_load(analysis, question, load, &id));
+            let of_load = of_load(analysis, question, load, &id);
+            if header.loads.len() > 1 && !of_load.is_empty() {
+                let _ = write!(figures, "<h3>{}</h3>", escape(load));
+            }
+            figures.push_str(&of_load);
         }
-        html.push_str("</section>");
+        if !figures.is_empty() {
+            let _ = write!(
+                html,
+                "<section aria-labelledby=\"q{at}\"><h2 id=\"q{at}\">{}</h2>{figures}</section>",
+                escape(&question.text)
+            );
+        }
     }
     html
 }
@@ -123,14 +124,13 @@ fn of_load(analysis: &Analysis<'_>, question: &Question, load: &str, id: &str) -
         let title = format!("{} by arm, {load}", metric.name);
         let header = &analysis.record.header;
         let shown = |arm: &str| question.shows(arm, &header.baseline);
-        let boxes = svg::boxes(analysis, metric, load, &shown, format!("{id}-boxes"), title);
-        if let Some(boxes) = boxes {
-            html.push_str(&figure(&boxes, &caption(analysis, metric, load, &shown)));
-        }
-        if asks_for_delay_first(analysis, question)
-            && let Some(ecdf) = svg::ecdf(analysis, load, &format!("{id}-ecdf"))
-        {
-            html.push_str(&figure(&ecdf, ECDF));
+        let boxes =
+            |id, width| svg::boxes(analysis, metric, load, &shown, id, title.clone(), width);
+        let below = caption(analysis, metric, load, &shown);
+        html.push_str(&responsive(&format!("{id}-boxes"), &below, boxes));
+        if asks_for_delay_first(analysis, question) {
+            let ecdf = |id: String, width| svg::ecdf(analysis, load, &id, width);
+            html.push_str(&responsive(&format!("{id}-ecdf"), ECDF, ecdf));
         }
         if metrics.iter().any(|metric| metric.name == "kernel_us")
             && let Some(timeline) = svg::timeline(analysis, load, format!("{id}-timeline"))
@@ -138,10 +138,9 @@ fn of_load(analysis: &Analysis<'_>, question: &Question, load: &str, id: &str) -
             html.push_str(&figure(&timeline, TIMELINE));
         }
         let title = format!("{} over blocks, {load}", metric.name);
-        let id = format!("{id}-series");
-        if let Some(series) = svg::series(analysis, metric, load, &shown, id, title) {
-            html.push_str(&figure(&series, SERIES));
-        }
+        let series =
+            |id, width| svg::series(analysis, metric, load, &shown, id, title.clone(), width);
+        html.push_str(&responsive(&format!("{id}-series"), SERIES, series));
     }
     for metric in metrics {
         html.push_str(&rows_table(analysis, question, metric, load));
@@ -180,12 +179,12 @@ fn asks_for_delay_first(analysis: &Analysis<'_>, question: &Question) -> bool {
 
 const BOXES: &str = "A point is a block. The box holds the middle half of them, the thick line is the \
     median, the whiskers end at the least and the largest. Dashed: the floor, which is the bare link. \
-    Shaded: how far the baseline differs from itself (A/A). Flagged blocks are left out.";
-const ECDF: &str = "All values of the clean blocks. Further left is faster; a steep curve is a steady \
+    Shaded: how far the baseline differs from itself (A/A).";
+const ECDF: &str = "All values of all blocks. Further left is faster; a steep curve is a steady \
     delay.";
-const TIMELINE: &str = "A batch of median time, of the first clean trial. A row is a stream: copies of one \
+const TIMELINE: &str = "A batch of median time, of the first trial. A row is a stream: copies of one \
     beside kernels of another cost no time.";
-const SERIES: &str = "A steady bench draws level lines. A trial of a shaded block was flagged.";
+const SERIES: &str = "A steady bench draws level lines. A trial of a shaded block was disturbed.";
 
 /// Where several questions ask for a metric, a row stands with those that are about its arm; with the first of them
 /// where none is.
@@ -212,18 +211,25 @@ fn rows_table(analysis: &Analysis<'_>, question: &Question, metric: &Metric, loa
         "#A/A",
         "#A12",
         "#n",
-        "#p",
         "verdict",
     ];
     let rows: Vec<&Row<'_>> = rows.collect();
-    let any_flagged = rows.iter().any(|row| flagged(row) > 0);
-    if any_flagged {
-        heads.push("#with flagged");
+    let disturbed = rows.iter().any(|row| count(row, |row| row.disturbed) > 0);
+    if disturbed {
+        heads.extend(["#disturbed", "#undisturbed alone"]);
+    }
+    let failed = rows.iter().any(|row| count(row, failures) > 0);
+    if failed {
+        heads.push("#failed");
     }
     let cells = rows.into_iter().map(|row| {
         let mut cells = cells(analysis, row);
-        if any_flagged {
-            cells.push(with_flagged(row));
+        if disturbed {
+            let number = count(row, |row| row.disturbed).to_string();
+            cells.extend([Cell::number(number), undisturbed(row)]);
+        }
+        if failed {
+            cells.push(Cell::number(count(row, failures).to_string()));
         }
         cells
     });
@@ -236,10 +242,10 @@ fn rows_table(analysis: &Analysis<'_>, question: &Question, metric: &Metric, loa
 }
 
 fn cells(analysis: &Analysis<'_>, row: &Row<'_>) -> Vec<Cell> {
-    let clean = row
+    let all = row
         .comparison
         .as_ref()
-        .and_then(|comparison| comparison.clean.as_ref());
+        .and_then(|comparison| comparison.all.as_ref());
     let unit = &row.metric.unit;
     let value = |value: Option<f64>| {
         Cell::number(value.map_or_else(|| "-".to_owned(), |value| quantity(value, unit)))
@@ -247,24 +253,21 @@ fn cells(analysis: &Analysis<'_>, row: &Row<'_>) -> Vec<Cell> {
     let span = |interval: Option<stats::Interval>| {
         Cell::number(interval.map_or_else(|| "-".to_owned(), |at| range(at.lower, at.upper)))
     };
-    let compared = row.clean();
-    let effect = compared.map_or_else(|| "-".to_owned(), |clean| digits(clean.effect));
+    let compared = row.estimate();
+    let effect = compared.map_or_else(|| "-".to_owned(), |all| digits(all.effect));
     let comparison = row.comparison.as_ref().filter(|_| compared.is_some());
     let a12 = comparison.and_then(|comparison| comparison.a12);
     let a12 = a12.map_or_else(|| "-".to_owned(), |a12| format!("{a12:.2}"));
-    let p = row.adjusted_p.filter(|_| !row.emulated);
-    let p = p.map_or_else(|| "-".to_owned(), p_value);
     vec![
         arm_cell(analysis, &row.arm),
         Cell::text(analysis.display_label(row.baseline)),
-        value(clean.map(|clean| clean.arm_median)),
-        value(clean.map(|clean| clean.baseline_median)),
+        value(all.map(|all| all.arm_median)),
+        value(all.map(|all| all.baseline_median)),
         Cell::number(effect),
-        span(compared.and_then(|clean| clean.interval)),
-        span(compared.and_then(|clean| clean.aa)),
+        span(compared.and_then(|all| all.interval)),
+        span(compared.and_then(|all| all.aa)),
         Cell::number(a12),
-        Cell::number(clean.map_or(0, |clean| clean.n).to_string()),
-        Cell::number(p),
+        Cell::number(all.map_or(0, |all| all.n).to_string()),
         verdict_cell(row),
     ]
 }
@@ -279,24 +282,26 @@ pub(super) fn arm_cell(analysis: &Analysis<'_>, arm: &str) -> Cell {
     ))
 }
 
-fn flagged(row: &Row<'_>) -> usize {
-    row.comparison
-        .as_ref()
-        .map_or(0, |comparison| comparison.flagged)
+fn count(row: &Row<'_>, of: impl Fn(&Comparison) -> usize) -> usize {
+    row.comparison.as_ref().map_or(0, of)
 }
 
-/// Effect and interval over all blocks, the flagged ones too.
-fn with_flagged(row: &Row<'_>) -> Cell {
-    let all = row
+fn failures(comparison: &Comparison) -> usize {
+    comparison.failed.iter().sum()
+}
+
+/// Effect and interval over the undisturbed blocks alone.
+fn undisturbed(row: &Row<'_>) -> Cell {
+    let clean = row
         .comparison
         .as_ref()
         .filter(|_| !row.emulated)
-        .and_then(|comparison| comparison.all.as_ref());
-    Cell::number(all.map_or_else(String::new, |all| {
-        let interval = all.interval.map_or_else(String::new, |at| {
+        .and_then(|comparison| comparison.clean.as_ref());
+    Cell::number(clean.map_or_else(String::new, |clean| {
+        let interval = clean.interval.map_or_else(String::new, |at| {
             format!(" ({})", range(at.lower, at.upper))
         });
-        format!("{}{interval}, n={}", digits(all.effect), all.n)
+        format!("{}{interval}, n={}", digits(clean.effect), clean.n)
     }))
 }
 
@@ -314,12 +319,4 @@ fn verdict_cell(row: &Row<'_>) -> Cell {
         Verdict::Skipped => "skipped".to_owned(),
         Verdict::Emulated => "EMULATED, not compared".to_owned(),
     })
-}
-
-fn p_value(p: f64) -> String {
-    if p < 0.001 {
-        "<0.001".to_owned()
-    } else {
-        format!("{p:.3}")
-    }
 }

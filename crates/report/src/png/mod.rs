@@ -299,7 +299,12 @@ mod tests {
     }
 
     fn figure(title: &str) -> Figure {
-        Figure::new("f".to_owned(), title.to_owned(), String::new(), 66.0)
+        Figure::new(
+            "f".to_owned(),
+            title.to_owned(),
+            String::new(),
+            (WIDTH, 66.0),
+        )
     }
 
     fn painter() -> Painter {

@@ -3,25 +3,31 @@
 use units::format::digits;
 
 use super::scale::{Scale, float};
-use super::{Anchor, Figure, Fill, WIDTH, label_width};
+use super::{Anchor, Figure, Fill, label_width};
 use crate::cpu::Usage;
 use crate::palette::STATES;
 
-const RIGHT: f64 = WIDTH - 78.0;
+const RIGHT: f64 = 78.0;
 const ROW: f64 = 30.0;
 
 /// A bar per arm; none without accounting.
-pub(crate) fn cpu(usages: &[Usage], load: &str, id: String, title: String) -> Option<Figure> {
+pub(crate) fn cpu(
+    usages: &[Usage],
+    load: &str,
+    id: String,
+    title: String,
+    width: f64,
+) -> Option<Figure> {
     let most = usages.iter().map(Usage::busy).reduce(f64::max)?;
     let left = label_width(usages.iter().map(|usage| usage.arm.as_str()));
-    let scale = Scale::from_zero((most * 1.05).min(100.0), left, RIGHT);
+    let scale = Scale::from_zero((most * 1.05).min(100.0), left, width - RIGHT);
     let shown: Vec<usize> = (0..STATES.len())
         .filter(|&state| usages.iter().any(|usage| usage.states[state] > 0.05))
         .collect();
-    let places = legend(&shown);
+    let places = legend(&shown, width);
     let top = places.last().map_or(0.0, |(_, y)| y + 26.0);
     let bottom = top + ROW * float(usages.len());
-    let mut figure = Figure::new(id, title, describe(usages, load), bottom + 42.0);
+    let mut figure = Figure::new(id, title, describe(usages, load), (width, bottom + 42.0));
     for (&state, place) in shown.iter().zip(places) {
         figure.open(&format!("state-{state}"));
         figure.rect(place, (12.0, 12.0), Fill::SOLID);
@@ -56,7 +62,7 @@ pub(crate) fn cpu(usages: &[Usage], load: &str, id: String, title: String) -> Op
             figure.text((left - 10.0, name + 13.0), Anchor::End, "EMULATED");
         }
         figure.text(
-            (WIDTH - 6.0, middle),
+            (width - 6.0, middle),
             Anchor::End,
             &format!("{} %", digits(usage.busy())),
         );
@@ -66,13 +72,13 @@ pub(crate) fn cpu(usages: &[Usage], load: &str, id: String, title: String) -> Op
 }
 
 /// Where the names of the states stand, in as many lines as they need.
-fn legend(shown: &[usize]) -> Vec<(f64, f64)> {
+fn legend(shown: &[usize], width: f64) -> Vec<(f64, f64)> {
     let mut next = (8.0, 4.0);
     shown
         .iter()
         .map(|&state| {
             let wide = 34.0 + 7.4 * float(STATES[state].0.len());
-            if next.0 + wide > WIDTH {
+            if next.0 + wide > width {
                 next = (8.0, next.1 + 20.0);
             }
             let place = next;

@@ -5,14 +5,14 @@ use stats::{Effect, Quartiles};
 use units::format::quantity;
 
 use super::scale::{Scale, float};
-use super::{Anchor, Figure, Fill, Stroke, WIDTH, label_width};
+use super::{Anchor, Figure, Fill, Stroke, label_width};
 use crate::analysis::{Analysis, FLOOR};
 use crate::line::Line;
 use crate::palette::{Look, look_of};
 use crate::record::Metric;
-use crate::words::equality;
 
-const RIGHT: f64 = WIDTH - 96.0;
+/// Right of a panel: the medians.
+const RIGHT: f64 = 96.0;
 const ROW: f64 = 44.0;
 const TOP: f64 = 20.0;
 /// Below a panel's rows: its ticks and what they are of.
@@ -30,12 +30,13 @@ pub(crate) fn boxes(
     shown: &dyn Fn(&str) -> bool,
     id: String,
     title: String,
+    width: f64,
 ) -> Option<Figure> {
     let arms = &analysis.record.header.arms;
     let rows: Vec<Row<'_>> = arms
         .iter()
         .filter(|arm| *arm != FLOOR && shown(arm))
-        .map(|arm| (arm, analysis.clean_values(&metric.name, load, arm)))
+        .map(|arm| (arm, analysis.first_values(&metric.name, load, arm)))
         .filter(|(_, values)| !values.is_empty())
         .collect();
     if rows.is_empty() {
@@ -49,7 +50,7 @@ pub(crate) fn boxes(
     let panels = [real, emulated].map(|rows| (!rows.is_empty()).then_some(rows));
     let high = |rows: &Vec<Row<'_>>| TOP + ROW * float(rows.len()) + AXIS;
     let height = panels.iter().flatten().map(high).sum();
-    let mut figure = Figure::new(id, title, description, height);
+    let mut figure = Figure::new(id, title, description, (width, height));
     let mut top = 0.0;
     for rows in panels.iter().flatten() {
         let corner = (left, top + TOP);
@@ -70,7 +71,7 @@ fn panel(
 ) {
     let header = &analysis.record.header;
     let emulated = rows.iter().any(|(arm, _)| analysis.is_emulated(arm));
-    let of_all = |arm: &str| stats::median(&analysis.clean_values(&metric.name, load, arm));
+    let of_all = |arm: &str| stats::median(&analysis.first_values(&metric.name, load, arm));
     let values = rows.iter().flat_map(|(_, values)| values).copied();
     let references = References {
         // They are the bare link's and the baseline's, which are not compared with what was emulated.
@@ -82,7 +83,7 @@ fn panel(
         .chain(references.floor)
         .chain(references.line)
         .collect();
-    let scale = Scale::fit(&all, left, RIGHT);
+    let scale = Scale::fit(&all, left, figure.width() - RIGHT);
     let bottom = top + ROW * float(rows.len());
     let caption = format!("{} [{}]", metric.name, metric.unit);
     scale.draw_below(figure, top, bottom, &caption);
@@ -97,7 +98,7 @@ fn panel(
         }
         if let Some(median) = stats::median(values) {
             let value = quantity(median, &metric.unit);
-            figure.text((WIDTH - 6.0, y + 4.5), Anchor::End, &value);
+            figure.text((figure.width() - 6.0, y + 4.5), Anchor::End, &value);
         }
         figure.close();
     }
@@ -185,13 +186,13 @@ fn line(analysis: &Analysis<'_>, metric: &Metric, load: &str, rows: &[Row<'_>]) 
 
 fn band(analysis: &Analysis<'_>, metric: &Metric, load: &str) -> Option<(f64, f64)> {
     let baseline = &analysis.record.header.baseline;
-    let median = stats::median(&analysis.clean_values(&metric.name, load, baseline))?;
+    let median = stats::median(&analysis.first_values(&metric.name, load, baseline))?;
     let aa = analysis
         .rows
         .iter()
         .filter(|row| row.metric.name == metric.name && row.load == load)
-        .find_map(|row| row.comparison.as_ref()?.clean.as_ref()?.aa)?;
-    let equal = equality(metric.effect);
+        .find_map(|row| row.comparison.as_ref()?.all.as_ref()?.aa)?;
+    let equal = metric.effect.equality();
     Some(match metric.effect {
         Effect::Ratio => (median * aa.lower, median * aa.upper),
         Effect::Difference => (median + aa.lower - equal, median + aa.upper - equal),

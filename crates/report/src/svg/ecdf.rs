@@ -1,14 +1,14 @@
-//! Empirical distributions of delay, or of round trips, over all packets of the clean blocks, on a logarithmic axis.
+//! Empirical distributions of delay, or of round trips, over all packets of all blocks, on a logarithmic axis.
 
 use stats::Histogram;
 
 use super::scale::Scale;
-use super::{Figure, Stroke, WIDTH, below};
+use super::{Figure, Stroke, below};
 use crate::analysis::Analysis;
 use crate::palette::{Look, look_of};
 
 const LEFT: f64 = 52.0;
-const RIGHT: f64 = WIDTH - 14.0;
+const RIGHT: f64 = 14.0;
 const TOP: f64 = 58.0;
 const BOTTOM: f64 = 316.0;
 
@@ -38,13 +38,18 @@ const HISTOGRAMS: [HistogramKind; 2] = [
 ];
 
 /// A curve per arm whose trials hold such a histogram; none when no arm's do.
-pub(crate) fn ecdf(analysis: &Analysis<'_>, load: &str, id: &str) -> Option<Figure> {
+pub(crate) fn ecdf(analysis: &Analysis<'_>, load: &str, id: &str, width: f64) -> Option<Figure> {
     HISTOGRAMS
         .iter()
-        .find_map(|kind| drawn(analysis, load, id, kind))
+        .find_map(|kind| drawn(analysis, load, (id, width), kind))
 }
 
-fn drawn(analysis: &Analysis<'_>, load: &str, id: &str, kind: &HistogramKind) -> Option<Figure> {
+fn drawn(
+    analysis: &Analysis<'_>,
+    load: &str,
+    (id, width): (&str, f64),
+    kind: &HistogramKind,
+) -> Option<Figure> {
     let header = &analysis.record.header;
     let curves: Vec<(&String, Histogram)> = header
         .arms
@@ -64,23 +69,23 @@ fn drawn(analysis: &Analysis<'_>, load: &str, id: &str, kind: &HistogramKind) ->
         .filter(|us| *us > 0.0)
         .fold(f64::INFINITY, f64::min);
     let high = values().fold(0.0, f64::max);
-    let across = Scale::log(low, high, LEFT, RIGHT);
+    let across = Scale::log(low, high, LEFT, width - RIGHT);
     let legend: Vec<(String, Look)> = curves
         .iter()
         .map(|(arm, _)| (analysis.display_label(arm), look_of(arm, header)))
         .collect();
-    let more = below(&legend);
+    let more = below(&legend, width);
     let (top, bottom) = (TOP + more, BOTTOM + more);
     let up = Scale::from_zero(1.0, bottom, top);
     let title = format!("Distribution of {}, {load}", kind.what);
     let told = describe(analysis, load, &curves, kind);
-    let mut figure = Figure::new(id.to_owned(), title, told, bottom + 42.0);
+    let mut figure = Figure::new(id.to_owned(), title, told, (width, bottom + 42.0));
     figure.legend(12.0, &legend);
     let (share, axis) = (
         format!("share of {}", kind.of),
         format!("{} [us]", kind.what),
     );
-    up.draw_left(&mut figure, LEFT, RIGHT, &share);
+    up.draw_left(&mut figure, LEFT, width - RIGHT, &share);
     across.draw_below(&mut figure, top, bottom, &axis);
     for ((_, look), steps) in legend.iter().zip(&points) {
         curve(&mut figure, *look, steps, across, up);
@@ -90,11 +95,10 @@ fn drawn(analysis: &Analysis<'_>, load: &str, id: &str, kind: &HistogramKind) ->
 
 fn merged(analysis: &Analysis<'_>, load: &str, arm: &str, name: &str) -> Histogram {
     let mut merged = Histogram::new();
-    for trial in &analysis.record.trials {
+    for trial in analysis.first_trials() {
         let wanted = trial.arm == arm && trial.repeat == 0 && trial.load == load;
         if let Some(histogram) = trial.histograms.get(name)
             && wanted
-            && trial.is_clean()
         {
             merged.merge(histogram);
         }

@@ -25,7 +25,7 @@ pub(crate) fn flame(root: &Frame, id: String, title: String) -> Figure {
             .max_by_key(|(_, frame)| frame.total)
             .map_or("nothing", |(name, _)| name.as_str())
     );
-    let mut figure = Figure::new(id, title, description, height);
+    let mut figure = Figure::new(id, title, description, (WIDTH, height));
     draw(&mut figure, root, unit, 0.0, height - ROW, root.total);
     figure
 }

@@ -26,8 +26,10 @@ use shape::Place;
 
 use crate::palette::{self, Look, Marker};
 
-/// Width of every figure, in its own units; about the pixels of a column of text.
+/// Width of a figure, in its own units; about the pixels of a column of text.
 pub(crate) const WIDTH: f64 = 680.0;
+/// Width of the same figure drawn for a telephone.
+pub(crate) const NARROW: f64 = 340.0;
 /// Units above a figure that stands alone, for its title.
 pub(crate) const ABOVE: f64 = 34.0;
 /// Of all text where a figure stands alone, in its units.
@@ -39,16 +41,23 @@ pub struct Figure {
     id: String,
     title: String,
     description: String,
+    width: f64,
     height: f64,
     elements: Vec<Element>,
 }
 
 impl Figure {
-    pub(crate) fn new(id: String, title: String, description: String, height: f64) -> Self {
+    pub(crate) fn new(
+        id: String,
+        title: String,
+        description: String,
+        (width, height): (f64, f64),
+    ) -> Self {
         Self {
             id,
             title,
             description,
+            width,
             height,
             elements: Vec::new(),
         }
@@ -61,6 +70,10 @@ impl Figure {
 
     pub(crate) fn title(&self) -> &str {
         &self.title
+    }
+
+    pub(crate) fn width(&self) -> f64 {
+        self.width
     }
 
     /// Without the title, which stands above a figure that stands alone.
@@ -76,8 +89,9 @@ impl Figure {
     pub(crate) fn inline(&self) -> String {
         let (id, body) = (&self.id, self.body());
         format!(
-            "<svg role=\"img\" aria-labelledby=\"{id}-t {id}-d\" viewBox=\"0 0 {WIDTH} {:.0}\">\
+            "<svg role=\"img\" aria-labelledby=\"{id}-t {id}-d\" viewBox=\"0 0 {} {:.0}\">\
              <title id=\"{id}-t\">{}</title><desc id=\"{id}-d\">{}</desc>{body}</svg>",
+            self.width,
             self.height,
             escape(&self.title),
             escape(&self.description)
@@ -86,10 +100,10 @@ impl Figure {
 
     /// A file of its own, in the light colours on white, with its title drawn above it.
     pub fn standalone(&self) -> String {
-        let height = self.height + ABOVE;
+        let (width, height) = (self.width, self.height + ABOVE);
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height:.0}\" \
-             viewBox=\"0 0 {WIDTH} {height:.0}\"><title>{title}</title><desc>{}</desc>\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height:.0}\" \
+             viewBox=\"0 0 {width} {height:.0}\"><title>{title}</title><desc>{}</desc>\
              <style>text{{font-family:'DejaVu Sans',sans-serif;font-size:{FONT_SIZE}px}}\
              .{points}{{opacity:{opacity}}}{}</style>\
              <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\
@@ -141,7 +155,7 @@ impl Figure {
 
     /// Marks with their arms' names, in as many lines as they need from `y` on.
     pub(crate) fn legend(&mut self, y: f64, entries: &[(String, Look)]) {
-        for ((name, look), (x, down)) in entries.iter().zip(places(entries)) {
+        for ((name, look), (x, down)) in entries.iter().zip(places(entries, self.width)) {
             let y = y + down;
             self.open(look.class);
             let stroke = Stroke::new(1.6).dash(look.dash);
@@ -217,11 +231,11 @@ fn write_marker(out: &mut String, marker: Marker, (x, y): Place) -> std::fmt::Re
 }
 
 /// Where the entries of a legend stand: from the left, and down in lines of 18 units.
-fn places(entries: &[(String, Look)]) -> Vec<(f64, f64)> {
+fn places(entries: &[(String, Look)], width: f64) -> Vec<(f64, f64)> {
     let mut next = (8.0, 0.0);
     let place = |(name, _): &(String, Look)| {
         let wide = 48.0 + 8.2 * float(name.chars().count());
-        if next.0 + wide > WIDTH && next.0 > 8.0 {
+        if next.0 + wide > width && next.0 > 8.0 {
             next = (8.0, next.1 + 18.0);
         }
         let place = next;
@@ -232,8 +246,8 @@ fn places(entries: &[(String, Look)]) -> Vec<(f64, f64)> {
 }
 
 /// How much further down than usual a plot begins below this legend: there is room for two lines.
-pub(crate) fn below(entries: &[(String, Look)]) -> f64 {
-    let last = places(entries).last().map_or(0.0, |(_, down)| *down);
+pub(crate) fn below(entries: &[(String, Look)], width: f64) -> f64 {
+    let last = places(entries, width).last().map_or(0.0, |(_, down)| *down);
     (last - 18.0).max(0.0)
 }
 
@@ -270,14 +284,14 @@ mod tests {
             let entry = (name.to_owned(), GREYS[0]);
             vec![entry; count]
         };
-        assert_eq!(below(&legend("recv", 8)), 0.0);
+        assert_eq!(below(&legend("recv", 8), WIDTH), 0.0);
         // 163 units each: four in a line.
         let long = legend("native/macvlan", 14);
-        let places = places(&long);
+        let places = places(&long, WIDTH);
         assert_eq!(places.last().unwrap().1, 3.0 * 18.0);
         assert!(places.iter().all(|(x, _)| x + 163.0 <= WIDTH));
-        assert_eq!(below(&long), 2.0 * 18.0);
-        assert_eq!(below(&[]), 0.0);
+        assert_eq!(below(&long, WIDTH), 2.0 * 18.0);
+        assert_eq!(below(&[], WIDTH), 0.0);
     }
 
     #[test]

@@ -7,6 +7,10 @@ use super::{Anchor, Figure, Stroke};
 /// Values that span more than this are shown on a logarithmic axis.
 const LOG_FROM: f64 = 12.0;
 
+/// Room for a label beside or above another.
+const BESIDE: f64 = 38.0;
+const ABOVE: f64 = 14.0;
+
 /// An axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scale {
@@ -81,14 +85,46 @@ impl Scale {
         }
     }
 
-    fn linear_ticks(&self) -> Vec<f64> {
+    /// Ticks with their labels, without those that would overlap on an axis with `room` units for a label.
+    fn labels(&self, room: f64) -> Vec<(f64, String)> {
+        let mut labels: Vec<(f64, String)> = Vec::new();
+        for tick in self.ticks() {
+            let far = |(last, _): &(f64, String)| (self.at(tick) - self.at(*last)).abs() >= room;
+            if labels.last().is_none_or(far) {
+                labels.push((tick, self.label(tick)));
+            }
+        }
+        labels
+    }
+
+    /// With as many decimals as tell one linear tick from the next.
+    fn label(&self, tick: f64) -> String {
+        if self.log {
+            return tick_text(tick);
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a small number that is not negative"
+        )]
+        let places = (-self.step().log10().floor()).clamp(0.0, 12.0) as usize;
+        // No tick is written -0.
+        format!("{:.places$}", tick + 0.0)
+    }
+
+    /// Between linear ticks: 1, 2 or 5 times a power of ten.
+    fn step(&self) -> f64 {
         let rough = (self.high - self.low) / 5.0;
         let decade = 10f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0]
+        [1.0, 2.0, 5.0, 10.0]
             .into_iter()
             .map(|nice| nice * decade)
             .find(|step| *step >= rough)
-            .unwrap_or(rough);
+            .unwrap_or(rough)
+    }
+
+    fn linear_ticks(&self) -> Vec<f64> {
+        let step = self.step();
         let mut tick = (self.low / step).ceil() * step;
         let mut ticks = Vec::new();
         while tick <= self.high && ticks.len() < 20 {
@@ -119,10 +155,10 @@ impl Scale {
     /// Grid, ticks and caption of a horizontal axis under a plot from `top` to `bottom`.
     pub(super) fn draw_below(&self, figure: &mut Figure, top: f64, bottom: f64, caption: &str) {
         figure.open("soft");
-        for tick in self.ticks() {
+        for (tick, label) in self.labels(BESIDE) {
             let x = self.at(tick);
             figure.line((x, top), (x, bottom), FAINT);
-            figure.text((x, bottom + 16.0), Anchor::Middle, &tick_text(tick));
+            figure.text((x, bottom + 16.0), Anchor::Middle, &label);
         }
         figure.line((self.from, bottom), (self.to, bottom), Stroke::new(1.0));
         let kind = if self.log { ", log scale" } else { "" };
@@ -138,10 +174,10 @@ impl Scale {
     /// Grid and ticks of a vertical axis left of a plot from `left` to `right`.
     pub(super) fn draw_left(&self, figure: &mut Figure, left: f64, right: f64, caption: &str) {
         figure.open("soft");
-        for tick in self.ticks() {
+        for (tick, label) in self.labels(ABOVE) {
             let y = self.at(tick);
             figure.line((left, y), (right, y), FAINT);
-            figure.text((left - 6.0, y + 4.5), Anchor::End, &tick_text(tick));
+            figure.text((left - 6.0, y + 4.5), Anchor::End, &label);
         }
         let kind = if self.log { ", log scale" } else { "" };
         let top = self.from.min(self.to);
@@ -182,6 +218,34 @@ mod tests {
         assert_eq!(scale.at(0.0), 0.0);
         assert_eq!(scale.ticks(), [0.0, 2.0, 4.0, 6.0, 8.0]);
         assert!(Scale::fit(&[100.0, 101.0], 0.0, 100.0).low > 90.0);
+    }
+
+    #[test]
+    fn labels_differ() {
+        let labels = |low, high| {
+            let labels = Scale::fit(&[low, high], 0.0, 600.0).labels(38.0);
+            labels
+                .into_iter()
+                .map(|(_, label)| label)
+                .collect::<Vec<_>>()
+        };
+        for (low, high) in [
+            (21.2, 21.25),
+            (0.0, 0.003),
+            (1000.0, 1004.0),
+            (-3.0, 2.0),
+            (5.0, 5.0),
+        ] {
+            let mut labels = labels(low, high);
+            assert!(labels.len() >= 2, "{labels:?}");
+            labels.dedup();
+            assert_eq!(
+                labels.len(),
+                Scale::fit(&[low, high], 0.0, 600.0).ticks().len()
+            );
+        }
+        let crowded = Scale::fit(&[1.0, 300.0], 0.0, 100.0).labels(38.0);
+        assert!(crowded.len() <= 3, "{crowded:?}");
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! A metric block after block: drift and disturbance are seen here before they are believed anywhere.
 
 use super::scale::{Scale, float};
-use super::{Anchor, Figure, Fill, Stroke, WIDTH, below};
+use super::{Anchor, Figure, Fill, Stroke, below};
 use crate::analysis::Analysis;
 use crate::palette::{Look, look_of};
 use crate::record::Metric;
 
 const LEFT: f64 = 52.0;
-const RIGHT: f64 = WIDTH - 14.0;
+const RIGHT: f64 = 14.0;
 const TOP: f64 = 58.0;
 const BOTTOM: f64 = 268.0;
 
@@ -19,6 +19,7 @@ pub(crate) fn series(
     shown: &dyn Fn(&str) -> bool,
     id: String,
     title: String,
+    width: f64,
 ) -> Option<Figure> {
     let header = &analysis.record.header;
     let lines: Vec<(&String, Vec<(usize, f64)>)> = header
@@ -40,10 +41,11 @@ pub(crate) fn series(
         .iter()
         .map(|(arm, _)| (analysis.display_label(arm), look_of(arm, header)))
         .collect();
-    let more = below(&legend);
+    let more = below(&legend, width);
     let (top, bottom) = (TOP + more, BOTTOM + more);
     let up = Scale::fit(&values, bottom, top);
-    let step = (RIGHT - LEFT) / (float(last) + 1.0);
+    let right = width - RIGHT;
+    let step = (right - LEFT) / (float(last) + 1.0);
     let across = |block: usize| LEFT + step * (float(block) + 0.5);
     let mut figure = Figure::new(
         id,
@@ -52,13 +54,13 @@ pub(crate) fn series(
             "{} under {load}, block by block, one line per arm.",
             metric.name
         ),
-        bottom + 42.0,
+        (width, bottom + 42.0),
     );
     figure.legend(12.0, &legend);
     up.draw_left(
         &mut figure,
         LEFT,
-        RIGHT,
+        right,
         &format!("{} [{}]", metric.name, metric.unit),
     );
     blocks(&mut figure, analysis, load, (last, step), (top, bottom));
@@ -85,14 +87,16 @@ fn blocks(
     (last, step): (usize, f64),
     (top, bottom): (f64, f64),
 ) {
-    let every = last / 20 + 1;
+    let right = figure.width() - RIGHT;
+    // A number needs some 24 units.
+    let every = (24.0 / step).ceil().max(1.0);
     figure.open("soft");
     for block in 0..=last {
         let x = LEFT + step * float(block);
         if analysis.has_flags(load, block) {
             figure.rect((x, top), (step, bottom - top), Fill::faint(0.18));
         }
-        if block % every == 0 {
+        if float(block) % every == 0.0 {
             figure.text(
                 (x + step / 2.0, bottom + 16.0),
                 Anchor::Middle,
@@ -100,8 +104,8 @@ fn blocks(
             );
         }
     }
-    figure.line((LEFT, bottom), (RIGHT, bottom), Stroke::new(1.0));
-    let middle = f64::midpoint(LEFT, RIGHT);
+    figure.line((LEFT, bottom), (right, bottom), Stroke::new(1.0));
+    let middle = f64::midpoint(LEFT, right);
     figure.text((middle, bottom + 34.0), Anchor::Middle, "block");
     figure.close();
 }

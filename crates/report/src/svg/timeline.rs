@@ -6,7 +6,7 @@ use units::format::digits;
 use super::scale::{Scale, float};
 use super::{Anchor, Figure, Fill, WIDTH};
 use crate::analysis::Analysis;
-use crate::record::Span;
+use crate::record::{Span, Trial};
 
 /// Room for the longest name of an arm and for what it is called where it was emulated.
 const LEFT: f64 = 226.0;
@@ -21,14 +21,16 @@ const PARTS: [(&str, &str); 3] = [
     ("copy out", "state-1"),
 ];
 
-/// A row for each stream of each arm's first clean trial that has spans; none where no arm's has.
+/// A row for each stream of each arm's first trial that has spans, undisturbed if there is one; none where no arm's has.
 pub(crate) fn timeline(analysis: &Analysis<'_>, load: &str, id: String) -> Option<Figure> {
     let mut rows: BTreeMap<usize, (&String, &[Span])> = BTreeMap::new();
-    for trial in &analysis.record.trials {
+    let spans = |trial: &&Trial| trial.load == load && !trial.spans.is_empty();
+    let mut trials: Vec<&Trial> = analysis.first_trials().filter(spans).collect();
+    // One batch stands for all of them, so that an undisturbed one is the better choice.
+    trials.sort_by_key(|trial| !trial.is_clean());
+    for trial in trials {
         let arms = &analysis.record.header.arms;
-        let place = arms.iter().position(|arm| *arm == trial.arm);
-        let drawn = trial.load == load && trial.is_clean() && !trial.spans.is_empty();
-        if let Some(place) = place.filter(|_| drawn) {
+        if let Some(place) = arms.iter().position(|arm| *arm == trial.arm) {
             rows.entry(place).or_insert((&trial.arm, &trial.spans));
         }
     }
@@ -41,7 +43,7 @@ pub(crate) fn timeline(analysis: &Analysis<'_>, load: &str, id: String) -> Optio
     let bottom = TOP + heights.sum::<f64>();
     let title = format!("A batch by the device's clock, {load}");
     let told = describe(rows.values().copied(), load);
-    let mut figure = Figure::new(id, title, told, bottom + 42.0);
+    let mut figure = Figure::new(id, title, told, (WIDTH, bottom + 42.0));
     legend(&mut figure);
     let across = Scale::from_zero(100.0, LEFT, RIGHT);
     across.draw_below(&mut figure, TOP, bottom, "share of the batch's time [%]");

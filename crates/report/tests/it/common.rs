@@ -74,7 +74,7 @@ fn block_of(header: &Header) -> Vec<(&'static str, u8)> {
 fn header(blocks: usize, loads: usize) -> Header {
     let loads = ["200B 10kpps N=1", "1200B 2kpps N=16"][..loads].to_vec();
     Header {
-        schema: 1,
+        schema: report::journal::SCHEMA,
         experiment: "relay-delay".to_owned(),
         job: "relay".to_owned(),
         environment: "native".to_owned(),
@@ -147,6 +147,7 @@ fn metrics() -> Vec<Metric> {
         better: Better::Lower,
         primary,
         effect,
+        resolution: 0.0,
     };
     vec![
         metric("delay_p50", "us", true, Effect::Ratio),
@@ -201,6 +202,7 @@ fn trial(random: &mut SplitMix64, arm: &str, repeat: u8, load: &str) -> Trial {
         order: 0,
         seed: random.next_u64(),
         flags: Vec::new(),
+        violations: Vec::new(),
         environment: BTreeMap::from([("xdp_mode".to_owned(), json!("native"))]),
         values,
         counts: BTreeMap::from([

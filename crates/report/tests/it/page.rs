@@ -1,7 +1,7 @@
 //! report.html and its figures: well-formed, self-contained, small.
 
-use report::record::{Metric, Span};
-use report::{Analysis, figures, page, png};
+use report::record::{Headline, Metric, Span};
+use report::{Analysis, DemoPart, demo, demo_answer, figures, page, png};
 use roxmltree::{Document, ParsingOptions};
 
 use crate::common;
@@ -113,22 +113,57 @@ fn headings_descend_without_a_gap_and_figures_have_words() {
 }
 
 #[test]
-fn a_page_says_how_often_disturbed_trials_were_tried() {
+fn disturbance_leads_the_page() {
     let mut record = common::record(10, 1);
-    for (attempts, words) in [
-        (None, "is tried again at once. A"),
-        (Some(1), "is not tried again. A"),
-        (Some(10), "is tried again at once, up to 10 times in all. A"),
-    ] {
-        record.header.attempts = attempts;
-        let html = page(&Analysis::new(&record));
-        let said = format!("A trial disturbed from outside {words}");
-        assert!(html.contains(&said), "{words}");
+    for trial in &mut record.trials {
+        trial.flags = vec!["CPU stolen 6.1 % (usual: 3.0 %)".to_owned()];
     }
-    // It went on with more of them.
-    (record.header.attempts, record.trials[0].attempt) = (Some(1), 3);
     let html = page(&Analysis::new(&record));
-    assert!(html.contains("up to 4 times in all"));
+    parse(&html);
+    let lead = html.split("</header>").next().unwrap();
+    assert!(lead.contains("90 of 90 trials were disturbed; most often: CPU stolen 6.1 %"));
+    assert!(lead.contains("--resume --blocks 20"));
+}
+
+#[test]
+fn headline_answers_in_words() {
+    let mut record = common::record(20, 1);
+    record.header.questions[0].headline = Some(Headline {
+        arm: "tc".to_owned(),
+        text: "Relaying in the kernel takes {ratio} of the delay of a userspace relay".to_owned(),
+    });
+    let html = page(&Analysis::new(&record));
+    let words = "Relaying in the kernel takes 0.134 of the delay of a userspace relay (99.7% CI 0.127-0.138, n=20).";
+    assert!(html.contains(&format!("<p class=\"headline\">{words}</p>")));
+    record.trials.retain(|trial| trial.block < 3);
+    let html = page(&Analysis::new(&record));
+    assert!(html.contains("This run cannot tell tc from recv: only 3 blocks"));
+}
+
+#[test]
+fn demo_page_has_a_part_for_each_job() {
+    let mut record = common::record(10, 1);
+    record.header.origin = vec!["about 100 us less".to_owned()];
+    let analysis = Analysis::new(&record);
+    let parts = [
+        DemoPart::Measured {
+            analysis: &analysis,
+            report: "demo-relay/report.html".to_owned(),
+        },
+        DemoPart::Missing {
+            experiment: "demo-router".to_owned(),
+            reason: "needs root; run with sudo".to_owned(),
+        },
+    ];
+    let html = demo(&parts);
+    parse(&html);
+    assert!(html.contains("What others published: about 100 us less"));
+    assert!(html.contains("href=\"demo-relay/report.html\""));
+    assert!(html.contains("Did not run: needs root; run with sudo"));
+    assert_eq!(
+        demo_answer(&parts[1]),
+        "demo-router did not run: needs root; run with sudo"
+    );
 }
 
 #[test]

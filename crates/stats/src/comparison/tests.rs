@@ -6,40 +6,63 @@ use super::*;
 fn blocks(n: u32, ratio: f64) -> Vec<Block> {
     (0..n)
         .map(|i| {
-            let wobble = 1.0 + 0.01 * f64::from(i % 5) - 0.02;
+            let wobble = 1.0 + 0.01 * f64::from(i * 3 % 5) - 0.02;
             Block {
-                arm: 10.0 * ratio * wobble,
-                baseline: 10.0,
+                arm: Some(10.0 * ratio * wobble),
+                baseline: Some(10.0),
                 aa: Some((10.0, 10.0 / wobble)),
+                ..Block::default()
             }
         })
         .collect()
 }
 
+const CRITERIA: Criteria = Criteria {
+    effect: Effect::Ratio,
+    better: Better::Lower,
+    rows: 6,
+    resolution: 0.0,
+    flags: [Flags {
+        flagged: 0,
+        trials: 0,
+    }; 2],
+};
+
 fn compare(blocks: &[Block]) -> Comparison {
-    Comparison::new(Effect::Ratio, Better::Lower, blocks, blocks, None)
+    compare_by(&CRITERIA, blocks)
+}
+
+/// The clean blocks are those without a disturbance.
+fn compare_by(criteria: &Criteria, blocks: &[Block]) -> Comparison {
+    let clean: Vec<Block> = blocks
+        .iter()
+        .filter(|block| !block.is_disturbed())
+        .copied()
+        .collect();
+    Comparison::new(criteria, blocks, &clean)
 }
 
 #[test]
-fn a_large_effect_is_claimed_with_its_interval() {
+fn large_effect_is_claimed() {
     let result = compare(&blocks(20, 0.125));
-    let clean = result.clean.unwrap();
+    let all = result.all.unwrap();
     assert_eq!(result.verdict, Verdict::Better);
-    assert_eq!((clean.n, result.flagged), (20, 0));
-    assert!((clean.effect - 0.125).abs() < 1e-9);
-    let interval = clean.interval.unwrap();
-    assert!((interval.confidence - 0.9586).abs() < 1e-4);
-    assert!((interval.lower - 0.125 * 0.99).abs() < 1e-9, "{interval:?}");
-    assert!(clean.aa.unwrap().upper < 1.02);
+    assert_eq!((all.n, result.disturbed, result.failed), (20, 0, [0, 0]));
+    assert!((all.effect - 0.125).abs() < 1e-9);
+    let interval = all.interval.unwrap();
+    assert!((interval.confidence - 0.9974).abs() < 1e-4);
+    assert!((interval.lower - 0.125 * 0.98).abs() < 1e-9, "{interval:?}");
+    assert!(all.aa.unwrap().upper < 1.03);
     assert_eq!(result.a12, Some(0.0), "never above");
+    assert_eq!(result.clean, None, "nothing was disturbed");
 }
 
 #[test]
 fn a12_counts_pairs_of_all_blocks_and_equal_ones_half() {
     let block = |arm, baseline| Block {
-        arm,
-        baseline,
-        aa: None,
+        arm: Some(arm),
+        baseline: Some(baseline),
+        ..Block::default()
     };
     // 1 and 3 against 2 and 3: one is above, one is equal, two are below.
     let blocks = [block(1.0, 2.0), block(3.0, 3.0)];
@@ -51,91 +74,196 @@ fn a12_counts_pairs_of_all_blocks_and_equal_ones_half() {
 fn direction_and_better_make_the_verdict() {
     let slower = blocks(20, 2.0);
     assert_eq!(compare(&slower).verdict, Verdict::Worse);
-    let higher = Comparison::new(Effect::Ratio, Better::Higher, &slower, &slower, None);
-    assert_eq!(higher.verdict, Verdict::Better);
+    let higher = Criteria {
+        better: Better::Higher,
+        ..CRITERIA
+    };
+    assert_eq!(compare_by(&higher, &slower).verdict, Verdict::Better);
 }
 
 #[test]
-fn an_effect_inside_the_band_is_not_claimed() {
+fn effect_inside_the_band_is_not_claimed() {
     let mut noisy = blocks(20, 1.1);
     for (i, block) in noisy.iter_mut().enumerate() {
         block.aa = Some((10.0, if i % 2 == 0 { 12.0 } else { 8.0 }));
     }
     let result = compare(&noisy);
     assert_eq!(result.verdict, Verdict::NoDifference);
-    assert!(result.clean.unwrap().interval.unwrap().lower > 1.0);
+    assert!(result.all.unwrap().interval.unwrap().lower > 1.0);
 }
 
 #[test]
-fn equality_reports_what_would_have_been_seen() {
+fn halves_must_agree() {
+    let mut halves = blocks(20, 1.2);
+    for block in &mut halves[..10] {
+        block.arm = block.arm.map(|value| value * 0.7);
+    }
+    halves[0].arm = Some(12.0);
+    assert_eq!(compare(&halves).verdict, Verdict::NoDifference);
+}
+
+#[test]
+fn equality_has_a_smallest_detectable_effect() {
     let result = compare(&blocks(20, 1.0));
     assert_eq!(result.verdict, Verdict::NoDifference);
-    let smallest = result.clean.unwrap().smallest_detectable.unwrap();
-    assert!(smallest > 0.015 && smallest < 0.03, "{smallest}");
+    let all = result.all.unwrap();
+    let smallest = all.smallest_detectable(Effect::Ratio).unwrap();
+    assert!(smallest > 0.005 && smallest < 0.05, "{smallest}");
     assert_eq!(
-        compare(&blocks(20, 1.0 + 1.05 * smallest)).verdict,
+        compare(&blocks(20, 1.0 + 1.5 * smallest)).verdict,
         Verdict::Worse
     );
 }
 
+/// A disturbance that hits every arm alike widens the interval and decides nothing.
 #[test]
-fn flagged_blocks_must_not_decide() {
+fn disturbed_blocks_count() {
     let mut mixed = blocks(20, 0.5);
     for block in &mut mixed[..8] {
-        block.arm = 100.0;
+        (block.arm, block.baseline) = (Some(30.0), Some(60.0));
+        (block.arm_disturbed, block.baseline_disturbed) = (true, true);
     }
-    let of = |clean: &[Block]| Comparison::new(Effect::Ratio, Better::Lower, clean, &mixed, None);
-    let result = of(&mixed[8..]);
-    assert_eq!((result.verdict, result.flagged), (Verdict::NoDifference, 8));
-    // Nor must further attempts at them.
-    let result = of(&blocks(20, 0.5));
-    assert_eq!((result.verdict, result.flagged), (Verdict::NoDifference, 0));
+    let result = compare(&mixed);
+    assert_eq!((result.verdict, result.disturbed), (Verdict::Better, 8));
+    assert_eq!(result.clean.unwrap().n, 12);
+}
+
+#[test]
+fn undisturbed_blocks_may_contradict() {
+    let mut mixed = blocks(20, 0.5);
+    for block in &mut mixed[..7] {
+        block.arm = block.arm.map(|value| value * 4.0);
+    }
+    for block in &mut mixed[7..] {
+        block.other_disturbed = true;
+    }
+    let result = compare(&mixed);
+    assert_eq!(result.verdict, Verdict::Unreliable);
     assert_eq!(
         result.reason.as_deref(),
-        Some("flagged blocks read otherwise")
+        Some("the 7 undisturbed blocks exclude the effect of all blocks")
     );
+}
+
+#[test]
+fn failed_trials_count_against_their_arm() {
+    let mut failing = blocks(10, 0.75);
+    for block in &mut failing[3..5] {
+        block.arm = None;
+    }
+    let result = compare(&failing);
+    assert_eq!(result.failed, [2, 0]);
+    assert_eq!(result.verdict, Verdict::Unreliable);
+    assert_eq!(result.reason.as_deref(), Some("2 of 10 trials failed"));
+    // Few enough of many leave a finite interval.
+    let mut failing = blocks(20, 0.75);
+    failing[3].arm = None;
+    let result = compare(&failing);
+    assert_eq!((result.verdict, result.failed), (Verdict::Better, [1, 0]));
+    assert_eq!(result.all.unwrap().n, 20);
 }
 
 #[test]
 fn inconclusive_comparison_has_reason() {
-    let reason = |blocks: &[Block], gap: Option<f64>| {
-        let result = Comparison::new(Effect::Ratio, Better::Lower, blocks, blocks, gap);
+    let reason = |blocks: &[Block]| {
+        let result = compare(blocks);
         assert_eq!(result.verdict, Verdict::Unreliable);
         result.reason.unwrap()
     };
     assert_eq!(
-        reason(&blocks(5, 0.5), None),
-        "only 5 clean blocks, and an interval needs 6"
+        reason(&blocks(5, 0.5)),
+        "only 5 blocks, and an interval needs 6"
     );
-    assert_eq!(
-        reason(&blocks(20, 0.5), Some(15.0)),
-        "the arms' flagged shares are 15 points apart"
-    );
-    assert_eq!(reason(&[], None), "no clean block holds both arms");
+    assert_eq!(reason(&[]), "no block holds both arms");
     let mut zero = blocks(20, 0.5);
-    zero.iter_mut().take(11).for_each(|block| block.arm = 0.0);
-    assert_eq!(
-        reason(&zero, None),
-        "a median is not above 0, so it has no ratio"
-    );
+    zero.iter_mut()
+        .take(11)
+        .for_each(|block| block.arm = Some(0.0));
+    assert_eq!(reason(&zero), "a median is not above 0, so it has no ratio");
     let mut alone = blocks(20, 0.5);
     alone.iter_mut().for_each(|block| block.aa = None);
-    assert_eq!(reason(&alone, None), "fewer than 6 clean A/A pairs");
+    assert_eq!(reason(&alone), "fewer than 6 A/A pairs");
 }
 
 #[test]
-fn a_value_below_zero_is_less_than_any_above() {
+fn one_sided_disturbance_needs_a_claim_that_stands_at_worst() {
+    let criteria = Criteria {
+        flags: [
+            Flags {
+                flagged: 0,
+                trials: 20,
+            },
+            Flags {
+                flagged: 18,
+                trials: 20,
+            },
+        ],
+        ..CRITERIA
+    };
+    let disturbed = |ratio| {
+        let mut blocks = blocks(20, ratio);
+        for block in &mut blocks[..18] {
+            block.baseline = Some(14.0);
+            block.baseline_disturbed = true;
+        }
+        compare_by(&criteria, &blocks)
+    };
+    let result = disturbed(1.0);
+    assert_eq!(
+        result.reason.as_deref(),
+        Some("the arms' shares of disturbed trials are 90 points apart")
+    );
+    assert_eq!(disturbed(0.5).verdict, Verdict::Better);
+}
+
+#[test]
+fn drifting_row_claims_large_effects_only() {
+    let drifting = |ratio: f64| {
+        let mut blocks = blocks(20, ratio);
+        for (i, block) in (0_u32..).zip(&mut blocks) {
+            block.arm = Some(10.0 * ratio * (1.0 + 0.004 * f64::from(i)));
+        }
+        compare(&blocks)
+    };
+    let result = drifting(1.05);
+    assert!(result.drifting);
+    assert_eq!(result.verdict, Verdict::NoDifference);
+    assert!(result.reason.unwrap().contains("drifts"));
+    assert_eq!(drifting(2.0).verdict, Verdict::Worse);
+}
+
+/// Midpoints of buckets that are 3 % wide: a true difference of 2 % may not show at all.
+#[test]
+fn interval_is_widened_by_the_resolution() {
+    let criteria = Criteria {
+        resolution: 1.0 / 64.0,
+        ..CRITERIA
+    };
+    let mut equal = blocks(20, 1.0);
+    for block in &mut equal {
+        (block.arm, block.baseline, block.aa) = (Some(19.7), Some(19.7), Some((19.7, 19.7)));
+    }
+    let result = compare_by(&criteria, &equal);
+    let interval = result.all.unwrap().interval.unwrap();
+    assert!(interval.lower < 0.98 && interval.upper > 1.02);
+}
+
+#[test]
+fn value_below_zero_is_less_than_any_above() {
     let mut mixed = blocks(20, 0.5);
-    mixed[3].arm = -1.0;
+    mixed[3].arm = Some(-1.0);
     mixed[4].aa = Some((10.0, 0.0));
     let result = compare(&mixed);
     assert_eq!(result.verdict, Verdict::Better);
-    let clean = result.clean.unwrap();
-    assert!((clean.interval.unwrap().upper - 0.5 * 1.01).abs() < 1e-9);
-    assert!(clean.aa.unwrap().upper < 1.03);
+    let all = result.all.unwrap();
+    assert!(all.interval.unwrap().upper < 0.52);
+    assert!(all.aa.unwrap().upper < 1.03);
     // Of the other side, it claims nothing.
     let mut slower = blocks(20, 2.0);
-    slower.iter_mut().take(8).for_each(|block| block.arm = -1.0);
+    slower
+        .iter_mut()
+        .take(8)
+        .for_each(|block| block.arm = Some(-1.0));
     assert_eq!(compare(&slower).verdict, Verdict::NoDifference);
 }
 
@@ -143,24 +271,19 @@ fn a_value_below_zero_is_less_than_any_above() {
 fn differences_may_be_zero_and_negative() {
     let losses: Vec<Block> = (0..10)
         .map(|i| Block {
-            arm: 5.0 + f64::from(i % 3),
-            baseline: 0.0,
+            arm: Some(5.0 + f64::from(i * 2 % 3)),
+            baseline: Some(0.0),
             aa: Some((0.0, 0.0)),
+            ..Block::default()
         })
         .collect();
-    let result = Comparison::new(Effect::Difference, Better::Lower, &losses, &losses, None);
+    let criteria = Criteria {
+        effect: Effect::Difference,
+        ..CRITERIA
+    };
+    let result = compare_by(&criteria, &losses);
     assert_eq!(result.verdict, Verdict::Worse);
-    assert_eq!(result.clean.unwrap().effect, 6.0);
-}
-
-/// Holm's own arithmetic on four p-values.
-#[test]
-fn holm_steps_down() {
-    let adjusted = holm(&[0.01, 0.04, 0.03, 0.005]);
-    for (got, want) in adjusted.iter().zip([0.03, 0.06, 0.06, 0.02]) {
-        assert!((got - want).abs() < 1e-12);
-    }
-    assert!(holm(&[]).is_empty());
+    assert_eq!(result.all.unwrap().effect, 6.0);
 }
 
 proptest! {
@@ -171,12 +294,15 @@ proptest! {
     ) {
         let scaled = |k: f64| -> Vec<Block> {
             values.iter().map(|&(arm, baseline, again)| Block {
-                arm: arm * k, baseline: baseline * k, aa: Some((baseline * k, again * k)),
+                arm: Some(arm * k),
+                baseline: Some(baseline * k),
+                aa: Some((baseline * k, again * k)),
+                ..Block::default()
             }).collect()
         };
         let (a, b) = (compare(&scaled(1.0)), compare(&scaled(unit)));
         prop_assert_eq!(a.verdict, b.verdict);
-        prop_assert!((a.clean.unwrap().effect / b.clean.unwrap().effect - 1.0).abs() < 1e-9);
+        prop_assert!((a.all.unwrap().effect / b.all.unwrap().effect - 1.0).abs() < 1e-9);
     }
 
     #[test]
@@ -184,9 +310,16 @@ proptest! {
         values in proptest::collection::vec((1.0f64..100.0, 1.0f64..100.0), 6..30),
     ) {
         let there: Vec<Block> = values.iter().map(|&(arm, baseline)| Block {
-            arm, baseline, aa: Some((10.0, 10.1)),
+            arm: Some(arm),
+            baseline: Some(baseline),
+            aa: Some((10.0, 10.1)),
+            ..Block::default()
         }).collect();
-        let back: Vec<Block> = there.iter().map(|b| Block { arm: b.baseline, baseline: b.arm, ..*b }).collect();
+        let back: Vec<Block> = there.iter().map(|block| Block {
+            arm: block.baseline,
+            baseline: block.arm,
+            ..*block
+        }).collect();
         let turned = match compare(&there).verdict {
             Verdict::Better => Verdict::Worse,
             Verdict::Worse => Verdict::Better,
@@ -196,18 +329,22 @@ proptest! {
     }
 
     #[test]
-    fn a_claim_excludes_equality_and_the_band(
+    fn a_claim_excludes_equality_and_its_effect_the_band(
         values in proptest::collection::vec((1.0f64..100.0, 1.0f64..100.0, 1.0f64..100.0), 6..30),
     ) {
         let blocks: Vec<Block> = values.iter().map(|&(arm, baseline, again)| Block {
-            arm, baseline, aa: Some((baseline, again)),
+            arm: Some(arm),
+            baseline: Some(baseline),
+            aa: Some((baseline, again)),
+            ..Block::default()
         }).collect();
         let result = compare(&blocks);
-        let clean = result.clean.unwrap();
-        let (interval, band) = (clean.interval.unwrap(), clean.aa.unwrap());
+        let all = result.all.unwrap();
+        let (interval, band) = (all.interval.unwrap(), all.aa.unwrap());
         prop_assert!(band.lower <= 1.0 && band.upper >= 1.0);
         if matches!(result.verdict, Verdict::Better | Verdict::Worse) {
-            prop_assert!(interval.upper < band.lower || interval.lower > band.upper);
+            prop_assert!(interval.upper < 1.0 || interval.lower > 1.0);
+            prop_assert!(all.effect < band.lower || all.effect > band.upper);
         }
     }
 }

@@ -15,11 +15,11 @@ fn block(name: &str, loads: &[usize], arms: &str) -> Option<Vec<Value>> {
         true => "200ms",
         false => "100ms",
     };
-    block_of(&shipped(name, loads, brief), arms, "1")
+    block_of(&shipped(name, loads, brief), arms)
 }
 
 /// Runs one block of the experiment that `text` describes. Without arms it has all of them.
-fn block_of(text: &str, arms: &str, attempts: &str) -> Option<Vec<Value>> {
+fn block_of(text: &str, arms: &str) -> Option<Vec<Value>> {
     if !sys::require::root() {
         return None;
     }
@@ -30,7 +30,6 @@ fn block_of(text: &str, arms: &str, attempts: &str) -> Option<Vec<Value>> {
     let out = folder.path().join("out");
     succeeded(&alone(|| {
         let mut command = lowroad(&["compare", path(&plan), "--blocks", "1", "--seed", "5"]);
-        command.args(["--attempts", attempts]);
         if !arms.is_empty() {
             command.args(["--arms", arms]);
         }
@@ -38,12 +37,10 @@ fn block_of(text: &str, arms: &str, attempts: &str) -> Option<Vec<Value>> {
     }));
     let record = record(&out);
     let report = std::fs::read_to_string(out.join("report.html")).unwrap();
-    // Of a trial that others disturbed nothing is drawn.
-    let drawn = record.iter().any(|line| {
-        let clean = line["flags"] == Value::Array(Vec::new());
-        // The baseline's repeats are no arms of their own there.
-        clean && line["repeat"] == 0 && line["histograms"]["rtt"].is_object()
-    });
+    // The baseline's repeats are no arms of their own there.
+    let drawn = record
+        .iter()
+        .any(|line| line["repeat"] == 0 && line["histograms"]["rtt"].is_object());
     let round_trips = report.contains("share of transactions");
     assert_eq!(round_trips, drawn, "{}", out.display());
     Some(record)
@@ -372,7 +369,7 @@ fn tools_that_are_here_say_what_ours_does() {
         false => (&[0], "100ms"),
     };
     let text = shipped("netbench-calibration", loads, |_| duration);
-    let Some(record) = block_of(&text, "", "1") else {
+    let Some(record) = block_of(&text, "") else {
         return;
     };
     let ran = check(&record);
@@ -396,10 +393,10 @@ fn tools_that_are_here_say_what_ours_does() {
     }
 }
 
-/// Each attempt at a trial beside a busy process is flagged for that process, and no other trial is.
-fn neighbours_are_flagged(loads: &[usize], attempts: usize) {
+/// Each trial beside a busy process is flagged for that process, and no other trial is.
+fn neighbours_are_flagged(loads: &[usize]) {
     let text = shipped("netbench-neighbour", loads, |_| "300ms");
-    let Some(record) = block_of(&text, "", &attempts.to_string()) else {
+    let Some(record) = block_of(&text, "") else {
         return;
     };
     check(&record);
@@ -407,8 +404,7 @@ fn neighbours_are_flagged(loads: &[usize], attempts: usize) {
         .iter()
         .partition(|trial| trial["arm"] == "neighbour");
     let flags = |trial: &Value| trial["flags"].to_string();
-    // To try again helps nobody whom the neighbour waits for.
-    assert_eq!(beside.len(), loads.len() * attempts, "{beside:?}");
+    assert_eq!(beside.len(), loads.len(), "{beside:?}");
     for trial in &beside {
         assert!(flags(trial).contains("foreign CPU"), "{trial}");
     }
@@ -423,11 +419,11 @@ fn neighbours_are_flagged(loads: &[usize], attempts: usize) {
 
 #[test]
 fn trials_beside_busy_process_are_flagged() {
-    neighbours_are_flagged(&[0], 2);
+    neighbours_are_flagged(&[0]);
 }
 
 #[test]
-#[ignore = "every load of the experiment, and every attempt"]
+#[ignore = "every load of the experiment"]
 fn every_trial_beside_a_busy_process_is_flagged_for_it() {
-    neighbours_are_flagged(&[0, 1, 2], 3);
+    neighbours_are_flagged(&[0, 1, 2]);
 }

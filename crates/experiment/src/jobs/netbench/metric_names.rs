@@ -27,6 +27,9 @@ pub(super) fn loss(test: Test) -> String {
     format!("{test}_loss_pct")
 }
 
+/// Half a bucket of the agent's histograms, which keep three significant digits.
+const RESOLUTION: f64 = 0.0005;
+
 /// The metrics of all tests.
 pub(crate) fn metrics() -> Vec<Metric> {
     let metric = |name: String, unit: &str, better, effect| Metric {
@@ -35,8 +38,12 @@ pub(crate) fn metrics() -> Vec<Metric> {
         better,
         primary: false,
         effect,
+        resolution: 0.0,
     };
-    let time = |name| metric(name, "us", Better::Lower, Effect::Ratio);
+    let time = |name| Metric {
+        resolution: RESOLUTION,
+        ..metric(name, "us", Better::Lower, Effect::Ratio)
+    };
     let goodputs = |test| metric(goodput(test), "Mb/s", Better::Higher, Effect::Ratio);
     let losses = |test| metric(loss(test), "%", Better::Lower, Effect::Difference);
     let (streaming, transacting): (Vec<_>, Vec<_>) =

@@ -123,7 +123,7 @@ impl Idle {
 
     /// Keeps what a trial took, or watched before it: then it may have been disturbed as the trial was.
     fn keep(&mut self, of: IdleKey, taken: bool, usage: Usage, outcome: &Outcome) {
-        let clean = outcome.disturbances.is_empty() && usage.violations().is_empty();
+        let clean = outcome.flags.is_empty() && usage.violations().is_empty();
         if taken || clean {
             self.0 = Some((of, usage));
         }
@@ -251,7 +251,7 @@ mod tests {
         let of = |block: usize, load: &str| (block, load.to_owned(), IdlePolicy::Burner);
         let clean = Outcome::default();
         let disturbed = Outcome {
-            disturbances: vec!["foreign CPU".to_owned()],
+            flags: vec!["foreign CPU".to_owned()],
             ..Outcome::default()
         };
         let mut idle = Idle::default();

@@ -177,7 +177,7 @@ pub(super) fn run(
             };
             let (usage, ()) = watch(accountant, middle)?;
             outcome.cpu = usage.by_name();
-            outcome.flags.extend(usage.violations());
+            outcome.violations.extend(usage.violations());
             #[expect(clippy::cast_precision_loss, reason = "a quotient")]
             let wall = usage.wall_ns.max(1) as f64;
             busy = Some(spent(&usage, idle) / wall);

@@ -39,7 +39,7 @@ impl Applications {
             delays.merge(&received.since_intended);
             unique += received.unique;
             missing += received.missing(sent);
-            outcome.flags.extend(received.violations(sent));
+            outcome.violations.extend(received.violations(sent));
         }
         if let Some(ns) = delays.quantile(0.5) {
             outcome.values.insert("app_delay_p50".to_owned(), ns / 1e3);

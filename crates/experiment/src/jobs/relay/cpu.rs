@@ -66,8 +66,8 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
         100.0 * ps_spent as f64 / usage.wall_ns.max(1) as f64,
     );
     outcome.cpu = usage.by_name();
-    outcome.flags.extend(usage.violations());
-    outcome.flags.extend(report.violations());
+    outcome.violations.extend(usage.violations());
+    outcome.violations.extend(report.violations());
     for (name, count) in report.counts() {
         outcome.counts.insert(name.to_owned(), count);
     }

@@ -48,7 +48,7 @@ pub(crate) fn on_stage(bench: &RelayBench, stage: &Stage, spec: &TrialSpec<'_>) 
     };
     match spec.load.scope {
         Scope::StampToStamp => note_delay(&mut outcome, &report),
-        Scope::Application => outcome.flags.extend(report.violations()),
+        Scope::Application => outcome.violations.extend(report.violations()),
     }
     losses.note(&mut outcome)?;
     Ok(outcome)
@@ -203,7 +203,7 @@ pub(super) fn note_delay(outcome: &mut Outcome, report: &Report) {
     value("delay_p99", us(delay, 0.99));
     let quartiles = us(delay, 0.75).zip(us(delay, 0.25));
     // Two delays in one bucket are equal as far as the instrument sees: its resolution, not 0.
-    let resolution = delay.quantile(0.5).map(|ns| ns / 32.0 / 1e3);
+    let resolution = us(delay, 0.5).map(|us| us * 2.0 * stats::RESOLUTION);
     value(
         "delay_iqr",
         quartiles
@@ -224,7 +224,7 @@ pub(super) fn note_delay(outcome: &mut Outcome, report: &Report) {
     if due > 0 {
         value("loss_pct", Some(100.0 * missing as f64 / due as f64));
     }
-    outcome.flags.extend(report.violations());
+    outcome.violations.extend(report.violations());
     outcome
         .histograms
         .insert("delay".to_owned(), report.delay.clone());

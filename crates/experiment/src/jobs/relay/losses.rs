@@ -37,7 +37,9 @@ impl<'a> Losses<'a> {
             (format!("drops.{place}"), count.saturating_sub(before))
         };
         let drops: DropCounts = now.into_iter().map(since).collect();
-        outcome.flags.extend(unaccounted(&outcome.counts, &drops));
+        outcome
+            .violations
+            .extend(unaccounted(&outcome.counts, &drops));
         outcome.counts.extend(drops);
         Ok(())
     }

@@ -38,7 +38,7 @@ pub(super) fn of(
         rest(out)
     })?;
     outcome.cpu = usage.by_name();
-    outcome.flags.extend(usage.violations());
+    outcome.violations.extend(usage.violations());
     let sum = usage.worst_sum_percent();
     outcome.noise.insert("cpu_sum_pct".to_owned(), sum);
     Ok(spent(&usage, idle))

@@ -46,7 +46,7 @@ pub(super) fn trial(bench: &ReplicateBench, arm: Transport, load: &Load) -> Resu
     let work = || steady.run(folders.tree(), &chain.trees, first, writes);
     let (usage, _) = watch(&accountant, work)?;
     outcome.cpu = usage.by_name();
-    outcome.flags.extend(usage.violations());
+    outcome.violations.extend(usage.violations());
     for (name, ns) in [
         ("cpu_us_per_write", spent(&usage, &idle)),
         ("source_cpu_us_per_write", of_group(&usage, CAPTURE)),
@@ -98,7 +98,7 @@ fn note(bench: &ReplicateBench, seen: &Observations, steady: &WriteLoad, outcome
     if late > (100_000_000 / steady.rate).max(20_000) {
         let late = late / 1000;
         let what = format!("the writer late by {late} us or more outside its writes");
-        outcome.disturbances.push(what);
+        outcome.flags.push(what);
     }
 }
 

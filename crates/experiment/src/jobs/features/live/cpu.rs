@@ -106,7 +106,7 @@ pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stag
         100.0 * ps_spent as f64 / usage.wall_ns.max(1) as f64,
     );
     outcome.cpu = usage.by_name();
-    outcome.flags.extend(usage.violations());
+    outcome.violations.extend(usage.violations());
     for (name, value) in [
         ("cpu_sum_pct", usage.worst_sum_percent()),
         ("cpu_unseen_switches", usage.unseen as f64),

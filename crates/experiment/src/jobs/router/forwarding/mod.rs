@@ -235,6 +235,6 @@ fn account(
     let value = spent(&usage, &idle) / arrived.packets as f64;
     outcome.values.insert("cpu_ns_per_packet".to_owned(), value);
     outcome.cpu = usage.by_name();
-    outcome.flags.extend(usage.violations());
+    outcome.violations.extend(usage.violations());
     Ok(())
 }

@@ -73,13 +73,14 @@ pub(crate) fn headline(analysis: &Analysis<'_>, question: &Question) -> Option<S
             "This run cannot tell {arm} from {baseline}: {reason}."
         ));
     };
-    if comparison.verdict == Verdict::NoDifference {
-        return Some(format!("{}.", no_difference(row, comparison, all)));
-    }
     let interval = all.interval.map_or_else(String::new, |interval| {
         let ends = ends(row.metric, all.effect, interval);
         format!(" ({} CI {ends}, n={})", percent(interval.confidence), all.n)
     });
+    if comparison.verdict == Verdict::NoDifference {
+        let words = no_difference(row, comparison, all);
+        return Some(format!("{words}{interval}."));
+    }
     let difference = quantity(all.effect.abs(), &row.metric.unit);
     let text = headline
         .text

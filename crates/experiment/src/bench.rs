@@ -21,6 +21,8 @@ pub(crate) trait JobBench: Sized + 'static {
     const AGENT: bool = false;
     /// Whether other machines can be arms.
     const REMOTE_HOSTS: bool = false;
+    /// Seconds a trial takes beside its load: setting up and taking down the topology.
+    const OVERHEAD_S: f64 = 0.6;
 
     type Load: JobLoad;
     type Requirements: JobRequirements<Self::Load> + 'static;
@@ -127,6 +129,7 @@ pub(crate) trait Requirements {
 pub(crate) struct Job {
     pub(crate) name: &'static str,
     pub(crate) agent: bool,
+    pub(crate) overhead_s: f64,
     pub(crate) remote_hosts: bool,
     pub(crate) arms: fn() -> Vec<&'static str>,
     pub(crate) tunings: fn() -> &'static [&'static str],
@@ -142,6 +145,7 @@ impl Job {
         Self {
             name: B::NAME,
             agent: B::AGENT,
+            overhead_s: B::OVERHEAD_S,
             remote_hosts: B::REMOTE_HOSTS,
             arms: B::arms,
             tunings: B::tunings,

@@ -161,6 +161,7 @@ pub(crate) fn read(document: &Document, jobs: &[Job]) -> Result<Plan, Error> {
             .into_iter()
             .map(|(name, host)| (name, host.into_inner()))
             .collect(),
+        overhead_s: job.overhead_s,
     })
 }
 

@@ -36,6 +36,8 @@ pub struct Plan {
     pub quick: Quick,
     /// Other machines, each of which is an arm.
     pub hosts: BTreeMap<String, RemoteHost>,
+    /// Seconds a trial takes beside its load.
+    pub(crate) overhead_s: f64,
 }
 
 /// What `--quick` leaves.
@@ -48,9 +50,6 @@ pub struct Quick {
     /// How long each of them lasts at most.
     pub duration: Option<Span>,
 }
-
-/// Seconds a trial takes beside its load.
-const OVERHEAD_S: f64 = 0.6;
 
 impl Plan {
     /// The plan with its device under test in the environment of this name, where one is named.
@@ -97,7 +96,7 @@ impl Plan {
     /// About how long a trial takes: its load, and setting up and taking down the topology.
     pub fn trial_seconds(&self) -> f64 {
         let sum: f64 = self.loads.iter().map(Load::seconds).sum();
-        sum / self.loads.len().max(1) as f64 + OVERHEAD_S
+        sum / self.loads.len().max(1) as f64 + self.overhead_s
     }
 
     /// About how long so many trials take.

@@ -26,7 +26,8 @@ use crate::{catalog, machine, metrics};
 pub const ATTEMPTS: u8 = 2;
 /// An arm of which this many trials in a row fail runs no further; the baseline ends the experiment.
 const FAILURES_IN_A_ROW: usize = 3;
-/// A run takes at most this share of the announced time; then it ends with the blocks that it has.
+/// A run takes at most this share of the announced time; then it ends with the blocks that it has. A full run announces its
+/// time again after the first block.
 const TIME_LIMIT: f64 = 1.2;
 
 /// How to run a plan.
@@ -127,7 +128,6 @@ fn run_with(
         attempts: options.attempts,
         seed: record.header.seed,
         started: Instant::now(),
-        limit: Duration::MAX,
         failures: BTreeMap::new(),
     };
     runner.blocks(&mut record, watch)
@@ -244,7 +244,6 @@ struct Runner<'a> {
     attempts: u8,
     seed: u64,
     started: Instant,
-    limit: Duration,
     failures: BTreeMap<String, usize>,
 }
 
@@ -253,16 +252,23 @@ impl Runner<'_> {
         let trials = self.remaining_trials(record);
         let announced = self.plan.seconds_of(trials);
         watch.begin(&record.header, trials, announced);
-        self.limit = Duration::from_secs_f64(announced * TIME_LIMIT);
+        let mut limit = Duration::from_secs_f64(announced * TIME_LIMIT);
+        let mut first = true;
         let mut done = 0;
         while let Some((block, loads)) = record.next() {
             let next = self.sections(block, &loads).concat().len();
-            if exceeds(self.limit, self.started.elapsed(), done, next) {
+            if exceeds(limit, self.started.elapsed(), done, next) {
                 let blocks = record.blocks();
                 return Ok(End::OutOfTime { blocks });
             }
             match self.block(block, &loads, record, &mut done, watch) {
                 Ok(Some(block)) => {
+                    if first && !record.header.quick {
+                        // It tells how long this machine takes. A quick run keeps to what was announced.
+                        let all = at_pace(self.started.elapsed(), done, trials);
+                        limit = limit.max(Duration::from_secs_f64(all * TIME_LIMIT));
+                    }
+                    first = false;
                     let left = at_pace(self.started.elapsed(), done, trials.saturating_sub(done));
                     watch.block(&block, record.blocks(), left);
                 }

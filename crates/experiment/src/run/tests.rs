@@ -117,7 +117,6 @@ fn with<T>(
         attempts,
         seed: 1,
         started: Instant::now(),
-        limit: Duration::MAX,
         failures: BTreeMap::new(),
     };
     let done = body(&mut runner, &mut record);

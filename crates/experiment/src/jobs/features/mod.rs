@@ -120,6 +120,8 @@ fn write_mix(path: &Path, packets: usize) -> Result<()> {
 
 impl JobBench for FeaturesBench {
     const NAME: &'static str = "features";
+    // The idle machine is watched before each trial.
+    const OVERHEAD_S: f64 = 1.4;
 
     type Load = Load;
     type Requirements = FeaturesRequirements;

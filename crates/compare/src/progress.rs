@@ -121,7 +121,7 @@ impl Watch for Progress {
 
 /// Who took the CPU in a block: `, CPU stolen 6 %`, or nothing where nobody did.
 fn disturbance(block: &[Trial]) -> String {
-    const LEAST_PCT: f64 = 1.0;
+    const MIN_PCT: f64 = 1.0;
     let kinds = [
         ("tsc_lost_pct", "CPU stolen"),
         ("foreign_cpu_pct", "other processes"),
@@ -131,7 +131,7 @@ fn disturbance(block: &[Trial]) -> String {
             .iter()
             .filter_map(|trial| trial.noise.get(name).copied())
             .collect();
-        let percent = stats::median(&values).filter(|percent| *percent >= LEAST_PCT)?;
+        let percent = stats::median(&values).filter(|percent| *percent >= MIN_PCT)?;
         Some(format!(", {words} {percent:.0} %"))
     });
     words.collect()

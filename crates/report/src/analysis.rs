@@ -258,7 +258,7 @@ impl<'a> TrialValues<'a> {
             count.trials += 1;
             count.flagged += usize::from(!trial.is_clean());
             let blocks = measured.states.entry(series).or_default();
-            let state = blocks.entry(trial.block).or_insert(TrialState {
+            let state = blocks.entry(trial.block).or_insert_with(|| TrialState {
                 failed: true,
                 ..TrialState::default()
             });

@@ -1,5 +1,6 @@
 //! summary.json: the shape scripts rely on.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -214,7 +215,7 @@ impl Disturbance {
             reason.trials += 1;
         }
         let mut reasons: Vec<Reason> = reasons.into_values().collect();
-        reasons.sort_by(|a, b| b.trials.cmp(&a.trials));
+        reasons.sort_by_key(|reason| Reverse(reason.trials));
         let count = |of: fn(&Trial) -> bool| record.trials.iter().filter(|trial| of(trial)).count();
         Self {
             trials: record.trials.len(),

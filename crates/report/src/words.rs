@@ -105,12 +105,9 @@ pub(crate) fn disturbance(record: &Record) -> Option<String> {
     );
     // A few of many widen no interval.
     if 10 * found.disturbed > found.trials {
-        let Header {
-            command, blocks, ..
-        } = &record.header;
         let more = format!(
-            " For narrower intervals, add blocks: {command} --out DIR --resume --blocks {}",
-            2 * blocks
+            " For narrower intervals, add blocks: the same command with --resume --blocks {}.",
+            2 * record.header.blocks
         );
         words.push_str(&more);
     }

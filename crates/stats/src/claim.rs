@@ -32,12 +32,13 @@ const MARGINS: [[f64; 5]; 15] = [
 /// The fewest blocks that have an interval.
 const MIN_BLOCKS: usize = 6;
 /// Margins of more than 20 blocks: the largest of 21 to 60.
-const MARGINS_OF_MANY: [f64; 5] = [0.0, 0.13, 0.19, 0.33, 0.49];
+const MARGINS_ABOVE_20: [f64; 5] = [0.0, 0.13, 0.19, 0.33, 0.49];
 
-/// Coverage of the interval from this number of blocks on, and below it.
-const MANY_BLOCKS: usize = 12;
+/// The least coverage of an interval. Below `COVERAGE_CHANGE_BLOCKS`, so few order statistics are left that the margin has to
+/// do more, and `COVERAGE_BELOW` is the least.
 const COVERAGE: f64 = 0.99;
-const COVERAGE_OF_FEW: f64 = 0.965;
+const COVERAGE_BELOW: f64 = 0.965;
+const COVERAGE_CHANGE_BLOCKS: usize = 12;
 /// Coverage of the A/A band. The band asks whether an effect is larger than what the baseline does to itself; it is no
 /// interval that has to hold alone.
 const BAND_COVERAGE: f64 = 0.89;
@@ -68,8 +69,8 @@ impl ClaimRule {
 /// Ranks of the interval of an effect over so many blocks.
 pub(crate) fn interval_ranks(blocks: usize) -> Option<Ranks> {
     let coverage = match blocks {
-        MANY_BLOCKS.. => COVERAGE,
-        _ => COVERAGE_OF_FEW,
+        COVERAGE_CHANGE_BLOCKS.. => COVERAGE,
+        _ => COVERAGE_BELOW,
     };
     ranks_covering(blocks, coverage)
 }
@@ -85,7 +86,7 @@ fn margin(blocks: usize, rows: usize) -> f64 {
     let of_blocks = blocks
         .checked_sub(MIN_BLOCKS)
         .and_then(|row| MARGINS.get(row));
-    of_blocks.unwrap_or(&MARGINS_OF_MANY)[column]
+    of_blocks.unwrap_or(&MARGINS_ABOVE_20)[column]
 }
 
 #[cfg(test)]

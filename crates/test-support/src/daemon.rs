@@ -14,7 +14,7 @@ use sys::require::{Class, skip};
 /// Names the test's folder, in the process that has the engine.
 pub const FOLDER: &str = "LOWROAD_TEST_ENGINE";
 /// The file in that folder which says that `body` has returned.
-const COMPLETED: &str = "completed";
+const COMPLETION_FILE: &str = "completed";
 /// How long the engine may take to start or to stop.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Time between two checks of the engine.
@@ -24,7 +24,8 @@ const TICK: Duration = Duration::from_millis(20);
 pub fn with_docker(test: &str, body: impl FnOnce()) {
     if let Some(folder) = std::env::var_os(FOLDER) {
         body();
-        fs::write(Path::new(&folder).join(COMPLETED), "").expect("the engine's folder is writable");
+        fs::write(Path::new(&folder).join(COMPLETION_FILE), "")
+            .expect("the engine's folder is writable");
         return;
     }
     if !sys::require::root() {
@@ -49,7 +50,7 @@ pub fn with_docker(test: &str, body: impl FnOnce()) {
     );
     // A test program that has no test of this name ends without an error.
     assert!(
-        daemon.folder.path().join(COMPLETED).exists(),
+        daemon.folder.path().join(COMPLETION_FILE).exists(),
         "{test} is not the path of a test"
     );
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A log-linear histogram: exact below 256, then 128 buckets an octave up to 2^38; twin of stats::bucket.
- * 4096 counters of 64 bits are the largest value that a per-CPU map takes.
- * One per CPU, so that counting needs no atomic operation.
+ * A log-linear histogram: exact below 256, then 128 buckets an octave up to 2^38; twin of
+ * stats::bucket. 4096 counters of 64 bits are the largest value that a per-CPU map takes. One per
+ * CPU, so that counting needs no atomic operation.
  */
 #ifndef LOWROAD_HISTOGRAM_H
 #define LOWROAD_HISTOGRAM_H
@@ -57,12 +57,9 @@ static __always_inline __u32 histogram_bucket(__u64 value)
 
 static __always_inline void histogram_count(struct histogram *histogram, __u64 value)
 {
-	__u32 bucket = histogram_bucket(value);
-
-	/* Never taken: the verifier cannot see what histogram_bucket() promises. */
-	if (bucket >= HISTOGRAM_BUCKETS)
-		return;
-	histogram->counts[bucket]++;
+	/* The verifier cannot see what histogram_bucket() promises; older ones follow a mask, not a
+	 * comparison. */
+	histogram->counts[histogram_bucket(value) & (HISTOGRAM_BUCKETS - 1)]++;
 }
 
 #endif

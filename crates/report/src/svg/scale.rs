@@ -7,9 +7,9 @@ use super::{Anchor, Figure, Stroke};
 /// Values that span more than this are shown on a logarithmic axis.
 const LOG_FROM: f64 = 12.0;
 
-/// Room for a label beside or above another.
-const BESIDE: f64 = 38.0;
-const ABOVE: f64 = 14.0;
+/// Room for a label.
+const LABEL_WIDTH: f64 = 38.0;
+const LABEL_HEIGHT: f64 = 14.0;
 
 /// An axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -155,7 +155,7 @@ impl Scale {
     /// Grid, ticks and caption of a horizontal axis under a plot from `top` to `bottom`.
     pub(super) fn draw_below(&self, figure: &mut Figure, top: f64, bottom: f64, caption: &str) {
         figure.open("soft");
-        for (tick, label) in self.labels(BESIDE) {
+        for (tick, label) in self.labels(LABEL_WIDTH) {
             let x = self.at(tick);
             figure.line((x, top), (x, bottom), FAINT);
             figure.text((x, bottom + 16.0), Anchor::Middle, &label);
@@ -174,7 +174,7 @@ impl Scale {
     /// Grid and ticks of a vertical axis left of a plot from `left` to `right`.
     pub(super) fn draw_left(&self, figure: &mut Figure, left: f64, right: f64, caption: &str) {
         figure.open("soft");
-        for (tick, label) in self.labels(ABOVE) {
+        for (tick, label) in self.labels(LABEL_HEIGHT) {
             let y = self.at(tick);
             figure.line((left, y), (right, y), FAINT);
             figure.text((left - 6.0, y + 4.5), Anchor::End, &label);

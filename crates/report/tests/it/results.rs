@@ -110,7 +110,7 @@ fn a_flag_counts_where_a_comparison_rests_on_the_trial() {
 fn delay_of_xdp(record: &Record) -> report::Outcome {
     let of = |row: &report::Outcome| row.arm == "xdp" && row.metric == "delay_p50";
     let mut rows = Summary::from_record(record).results.into_iter();
-    rows.find(of).unwrap()
+    rows.find(of).expect("xdp has a delay")
 }
 
 /// Schema 1 tried disturbed trials again: the first attempt is the result, the last may be in the second opinion.

@@ -125,6 +125,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_job_has_one_question_and_all_take_six_minutes_at_most() {
+        let plans = EXPERIMENTS.map(|name| catalog::find(name).unwrap());
+        let jobs: std::collections::BTreeSet<_> = plans.iter().map(|plan| &plan.job).collect();
+        assert_eq!(jobs.len(), EXPERIMENTS.len());
+        for plan in &plans {
+            assert_eq!(plan.questions.len(), 1, "{}", plan.name);
+            assert!(plan.questions[0].headline.is_some(), "{}", plan.name);
+        }
+        let seconds: f64 = plans.iter().map(Plan::seconds).sum();
+        assert!(seconds <= 360.0, "{seconds}");
+    }
+
+    #[test]
     fn earlier_results_are_kept_under_the_next_number() {
         let out = tempfile::tempdir().unwrap();
         let folder = out.path().join("relay-delay");

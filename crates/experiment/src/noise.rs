@@ -1,6 +1,7 @@
 //! Noise around a trial: CPU time that is stolen before and after it, and foreign processes during it.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -23,8 +24,6 @@ const LOST_PCT: f64 = 1.0;
 const FIRST_SAMPLES: usize = 5;
 /// The number of latest samples that tell what the machine usually loses.
 const RECENT_SAMPLES: usize = 40;
-/// The number of samples that a trial waits at most for the machine to be as usual.
-const MAX_WAIT_SAMPLES: usize = 5;
 /// A machine that always loses more than this is not quiet, in per cent.
 const QUIET_PCT: f64 = 3.0;
 
@@ -50,21 +49,6 @@ impl NoiseMonitor {
             before: samples.back().copied().unwrap_or_default(),
             samples,
         })
-    }
-
-    /// Waits until a sample finds no more time lost than usual, for `MAX_WAIT_SAMPLES` samples at most.
-    pub(crate) fn wait(&mut self) -> Result<()> {
-        for _ in 0..MAX_WAIT_SAMPLES {
-            if !self.disturbed(self.before) {
-                break;
-            }
-            self.before = sample()?;
-        }
-        Ok(())
-    }
-
-    fn disturbed(&self, gaps: Gaps) -> bool {
-        gaps.lost_pct > self.quiet_pct() + LOST_PCT
     }
 
     /// The third quartile of the samples.
@@ -164,6 +148,8 @@ const UNKNOWN_PCT: f64 = 2.0;
 /// The interval and the number of samples that wait for the machine to come to rest.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_SETTLE_SAMPLES: u32 = 40;
+/// A machine that did not come to rest the last time is busy for other reasons, and is waited for no longer than this.
+const BUSY_SETTLE_SAMPLES: u32 = 4;
 /// The machine is at rest after this many quiet samples: maps are freed only once every CPU has released them.
 const QUIET_SAMPLES: u32 = 3;
 
@@ -245,8 +231,13 @@ fn allowed(own: &[u32]) -> Vec<u32> {
 /// Waits until the kernel's threads have finished the work that set-up and tear-down cause: freeing maps and namespaces
 /// takes tens of milliseconds. A machine that is busy for other reasons is not waited for any longer.
 fn settle(foreign: &OccupancyProbe, allowed: &[u32], cpus: &[usize]) -> Result<Duration> {
+    static BUSY: AtomicBool = AtomicBool::new(false);
+    let most = match BUSY.load(Ordering::Relaxed) {
+        true => BUSY_SETTLE_SAMPLES,
+        false => MAX_SETTLE_SAMPLES,
+    };
     let mut quiet = 0;
-    for number in 0..MAX_SETTLE_SAMPLES {
+    for number in 0..most {
         let before = foreign.snapshot()?;
         thread::sleep(SETTLE_INTERVAL);
         let percent = foreign.snapshot()?.foreign_percent(&before, allowed, cpus);
@@ -256,10 +247,12 @@ fn settle(foreign: &OccupancyProbe, allowed: &[u32], cpus: &[usize]) -> Result<D
             0
         };
         if quiet == QUIET_SAMPLES {
+            BUSY.store(false, Ordering::Relaxed);
             return Ok(SETTLE_INTERVAL * (number + 1 - QUIET_SAMPLES));
         }
     }
-    Ok(SETTLE_INTERVAL * MAX_SETTLE_SAMPLES)
+    BUSY.store(true, Ordering::Relaxed);
+    Ok(SETTLE_INTERVAL * most)
 }
 
 #[cfg(test)]

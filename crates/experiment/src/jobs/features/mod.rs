@@ -151,12 +151,10 @@ impl JobBench for FeaturesBench {
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
         if spec.measure == Measure::File {
             let capture = self.capture(spec.load)?;
-            self.monitor.wait()?;
             let mut outcome = file::trial(spec.arm, &capture, self.folder.path())?;
             self.monitor.note(&self.foreign, &mut outcome)?;
             return Ok(outcome);
         }
-        self.monitor.wait()?;
         let awake = IdleGuard::start(spec.idle)?;
         let (stage, mut outcome) = live::trial(self, spec)?;
         drop(awake);

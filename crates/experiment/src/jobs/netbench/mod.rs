@@ -215,7 +215,6 @@ impl JobBench for NetbenchBench {
     }
 
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-        self.monitor.wait()?;
         match self.remote.get(spec.arm).cloned() {
             Some(server) => self.remote(&server, spec),
             None => self.here(spec),

@@ -138,7 +138,6 @@ impl JobBench for RelayBench {
     }
 
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-        self.monitor.wait()?;
         let awake = IdleGuard::start(spec.idle)?;
         let (mut stage, mut outcome) = match spec.measure {
             Measure::Delay => delay::trial(self, spec),

@@ -121,7 +121,6 @@ impl JobBench for ReplicateBench {
     }
 
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
-        self.monitor.wait()?;
         let awake = IdleGuard::start(spec.idle)?;
         let unknown = || format!("no arm {}", spec.arm);
         let followed = || Arm::find(spec.arm).with_context(unknown);

@@ -284,7 +284,6 @@ impl RouterBench {
             self.files
                 .keys(spec.load, spec.load.traffic.unwrap_or(Traffic::Rules))?;
         }
-        self.monitor.wait()?;
         let awake = IdleGuard::start(spec.idle)?;
         match spec.measure {
             Measure::Build => self.measure_build(arm, spec.load, &mut outcome)?,
@@ -302,7 +301,6 @@ impl RouterBench {
         let source = table.source.into();
         outcome.environment.insert("table".to_owned(), source);
         self.process.prepare(spec.load, &mut self.files)?;
-        self.monitor.wait()?;
         let awake = IdleGuard::start(spec.idle)?;
         let (files, foreign) = (&mut self.files, &self.foreign);
         self.process.trial(spec, files, foreign, &mut outcome)?;
@@ -318,7 +316,6 @@ impl RouterBench {
         outcome.environment.insert("table".to_owned(), source);
         let cpu = self.cpu;
         self.networks.prepare(spec, &mut self.files, cpu)?;
-        self.monitor.wait()?;
         let awake = IdleGuard::start(spec.idle)?;
         let (files, foreign) = (&mut self.files, &self.foreign);
         self.networks

@@ -536,6 +536,18 @@ impl ArmFlags {
     }
 }
 
+/// What disturbed these trials or was wrong with them, and how many have each reason. Reasons that differ in their numbers
+/// alone are one, for which the first stands.
+pub(crate) fn reasons<'a>(trials: impl Iterator<Item = &'a Trial>) -> Vec<(String, usize)> {
+    let mut reasons: BTreeMap<String, (String, usize)> = BTreeMap::new();
+    for reason in trials.flat_map(|trial| trial.flags.iter().chain(&trial.violations)) {
+        let words = reason.replace(|sign: char| sign.is_ascii_digit(), "");
+        let known = reasons.entry(words).or_insert_with(|| (reason.clone(), 0));
+        known.1 += 1;
+    }
+    reasons.into_values().collect()
+}
+
 /// Flags by arm, in the header's order.
 pub fn flags_by_arm(record: &Record) -> Vec<ArmFlags> {
     let labels = record.header.arms.iter().flat_map(|arm| {
@@ -545,15 +557,10 @@ pub fn flags_by_arm(record: &Record) -> Vec<ArmFlags> {
     labels
         .map(|label| {
             let of_arm = || record.trials.iter().filter(|trial| trial.label() == label);
-            let mut reasons = BTreeMap::new();
-            for flag in of_arm().flat_map(|trial| &trial.flags) {
-                let words = flag.replace(|sign: char| sign.is_ascii_digit(), "");
-                reasons.entry(words).or_insert_with(|| (flag.clone(), 0)).1 += 1;
-            }
             ArmFlags {
                 trials: of_arm().count(),
-                flagged: of_arm().filter(|trial| !trial.flags.is_empty()).count(),
-                reasons: reasons.into_values().collect(),
+                flagged: of_arm().filter(|trial| !trial.is_clean()).count(),
+                reasons: reasons(of_arm()),
                 label,
             }
         })

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use stats::{Better, Effect, Estimate, Interval, Verdict};
 
-use crate::analysis::{Analysis, Row, flags_by_arm};
+use crate::analysis::{Analysis, Row, flags_by_arm, reasons};
 use crate::journal::{Record, SCHEMA};
 use crate::record::{Header, Trial};
 
@@ -204,17 +204,10 @@ impl CleanEstimate {
 
 impl Disturbance {
     pub fn of(record: &Record) -> Self {
-        let mut reasons: BTreeMap<String, Reason> = BTreeMap::new();
-        for flag in record.trials.iter().flat_map(|trial| &trial.flags) {
-            // Reasons that differ in their numbers alone are one.
-            let words = flag.replace(|sign: char| sign.is_ascii_digit() || sign == '.', "");
-            let reason = reasons.entry(words).or_insert_with(|| Reason {
-                reason: flag.clone(),
-                trials: 0,
-            });
-            reason.trials += 1;
-        }
-        let mut reasons: Vec<Reason> = reasons.into_values().collect();
+        let mut reasons: Vec<Reason> = reasons(record.trials.iter())
+            .into_iter()
+            .map(|(reason, trials)| Reason { reason, trials })
+            .collect();
         reasons.sort_by_key(|reason| Reverse(reason.trials));
         let count = |of: fn(&Trial) -> bool| record.trials.iter().filter(|trial| of(trial)).count();
         Self {

@@ -19,7 +19,9 @@ const USAGE: &str = "\
 usage: netbench-agent serve [--listen ADDR:PORT] [--token-file FILE] [--clients NUMBER]
            [--max-duration DURATION] [--max-mbps MBPS] [--data-ports PORT[-PORT]]
        netbench-agent run TARGET [--test TEST,...] [--duration DURATION] [--warmup DURATION] [--flows N]
-           [--request SIZE] [--response SIZE] [--message SIZE] [--rate RATE] [--reverse]
+           [--request SIZE] [--response SIZE] [--message SIZE] [--rate RATE] [--bytes SIZE] [--reverse | --bidir]
+           [--load up|down|both] [--load-flows N] [-i DURATION] [--congestion NAME] [--mss BYTES]
+           [--pacing RATE] [--dscp NUMBER] [--bind ADDR|DEVICE|ADDR%DEVICE] [--client-port PORT] [-4 | -6]
            [--socket-buffer SIZE] [--busy-poll DURATION] [--histogram] [--token-file FILE]
 Options, units and what is printed are those of `lowroad netbench` with --json.
 ";

@@ -1,10 +1,9 @@
 //! The server, until a signal.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use netbench::server::{Error, Limits, Server, Settings, Status};
-use netbench::{PORT, json};
+use netbench::json;
+use netbench::server::{Error, Limits, ListenAddress, Server, Settings, Status};
 use pico_args::Arguments;
 use process::limits;
 use process::shutdown::Shutdown;
@@ -21,9 +20,9 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
     if rate.is_some_and(|rate| rate.is_nan() || rate <= 0.0) {
         return Err(Failure::input("--max-mbps is above 0"));
     }
+    let listen: Option<ListenAddress> = option(&mut arguments, "--listen")?;
     let settings = Settings {
-        listen: option(&mut arguments, "--listen")?
-            .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], PORT))),
+        listen: listen.unwrap_or_default().0,
         token: token(&mut arguments)?,
         limits: Limits {
             clients: option(&mut arguments, "--clients")?.unwrap_or(usual.clients),

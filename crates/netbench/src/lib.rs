@@ -10,13 +10,20 @@ mod outcome;
 mod pace;
 pub mod server;
 mod socket;
+mod socket_options;
 mod spec;
 mod test;
 mod token;
 
+pub use flow::{Arrivals, LatencySummary};
 pub use message::VERSION;
-pub use options::{OptionError, Options};
-pub use outcome::{End, Latency, Outcome, Transfer};
+pub use options::{
+    DEFAULT_DURATION, LOAD_FLOWS, LoadDirection, LoadPlan, OptionError, Options, Plan,
+};
+pub use outcome::{
+    Datagrams, End, Interval, Latency, Load, Outcome, Quantile, TcpStatistics, Transfer, fairness,
+};
+pub use socket::Source;
 pub use spec::{Direction, Invalid, Spec};
 pub use test::{
     DEFAULT_TESTS, ETHERNET_PAYLOAD, MAX_DATAGRAM, MAX_FLOWS, MAX_LOSS, MAX_MESSAGE, Test,

@@ -1,7 +1,9 @@
 //! The protocol of the control connection.
 //!
-//! Each end begins with [`GREETING`] and its version. Messages follow: four bytes of length, little
-//! endian, and as much JSON.
+//! Each end begins with [`GREETING`] and its version. Messages follow: four bytes of length, little endian, and as much
+//! JSON. Where the ends share a token, each proves in its first message that it knows it, and all later messages are
+//! followed by a code that depends on the token, on both ends' challenges and on the messages before: nobody in
+//! between can alter, add, repeat or drop one.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -12,15 +14,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::outcome::End;
 use crate::spec::Spec;
+use crate::token::{Role, SessionKey};
 
 /// The version of this protocol. Ends of different versions do not measure together.
-pub const VERSION: u16 = 6;
+pub const VERSION: u16 = 7;
 /// Distinguishes this protocol from others.
 pub(crate) const GREETING: [u8; 6] = *b"lrnb\r\n";
 /// The largest message, in bytes.
 const MAX_SIZE: u32 = 64 << 10;
 /// The largest first message of a client, which has not authenticated yet, in bytes.
-pub(crate) const MAX_HELLO: u32 = 256;
+pub(crate) const MAX_HELLO: u32 = 512;
+/// The size of the code that authenticates a message, in bytes.
+const CODE: usize = 16;
 
 /// The size of a cookie, in bytes.
 pub(crate) const COOKIE: usize = 16;
@@ -34,10 +39,28 @@ pub(crate) fn last_of(cookie: &Cookie) -> Cookie {
     last
 }
 
+/// The cookie of one flow: that of the test, whose last bytes are the flow's number.
+pub(crate) fn flow_cookie(cookie: &Cookie, flow: u16) -> Cookie {
+    let mut shown = *cookie;
+    let [.., high, low] = &mut shown;
+    [*high, *low] = flow.to_be_bytes();
+    shown
+}
+
+/// The number of the flow that shows this cookie; none if it is not of this test.
+pub(crate) fn flow_of(shown: &Cookie, cookie: &Cookie) -> Option<u16> {
+    let [.., high, low] = *shown;
+    let flow = u16::from_be_bytes([high, low]);
+    (flow_cookie(cookie, flow) == *shown).then_some(flow)
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToServer {
-    /// With the answer to the challenge, if the client has a token.
-    Hello { answer: Option<[u8; 32]> },
+    /// With the answer to the server's challenge, if the client has a token, and a challenge of its own.
+    Hello {
+        answer: Option<[u8; 32]>,
+        challenge: [u8; 32],
+    },
     /// Get ready for a test.
     Begin(Spec),
     /// The window opens now. There is no answer, because under a flood it would arrive after the test.
@@ -52,7 +75,11 @@ pub(crate) enum ToClient {
         bytes: [u8; 32],
         token: bool,
     },
-    Admitted,
+    /// With the answer to the client's challenge, if the server has a token, and the MTU of its path to the client.
+    Admitted {
+        answer: Option<[u8; 32]>,
+        path_mtu: Option<u32>,
+    },
     /// The connection ends. If `later`, another try may be admitted.
     Refused {
         why: String,
@@ -139,6 +166,61 @@ pub(crate) enum Fault {
     Malformed(#[from] serde_json::Error),
     #[error("a message that was not due")]
     Unexpected,
+    #[error("a message with a wrong authentication code")]
+    Forged,
+}
+
+/// Authenticates the messages of one connection, in both directions.
+#[derive(Debug, Default)]
+pub(crate) struct Authenticator {
+    key: Option<SessionKey>,
+    sent: u64,
+    received: u64,
+}
+
+impl Authenticator {
+    /// With the key of both ends; none where they have no token.
+    pub(crate) fn new(key: Option<SessionKey>) -> Self {
+        Self {
+            key,
+            ..Self::default()
+        }
+    }
+
+    /// Sends a message and its code.
+    pub(crate) fn send(
+        &mut self,
+        from: Role,
+        stream: &mut impl Write,
+        message: &impl Serialize,
+    ) -> Result<(), Fault> {
+        let mut bytes = frame(message)?;
+        if let Some(key) = &self.key {
+            let body = bytes.get(4..).unwrap_or_default();
+            let code = key.code::<CODE>(from, self.sent, body);
+            bytes.extend(code);
+        }
+        self.sent += 1;
+        Ok(stream.write_all(&bytes)?)
+    }
+
+    /// Receives a message and checks its code.
+    pub(crate) fn receive<T: DeserializeOwned>(
+        &mut self,
+        from: Role,
+        stream: &mut impl Read,
+    ) -> Result<T, Fault> {
+        let body = body(MAX_SIZE, stream)?;
+        if let Some(key) = &self.key {
+            let mut code = [0; CODE];
+            stream.read_exact(&mut code)?;
+            if !key.is_code(from, self.received, &body, &code) {
+                return Err(Fault::Forged);
+            }
+        }
+        self.received += 1;
+        Ok(serde_json::from_slice(&body)?)
+    }
 }
 
 /// Sends the greeting and the version, and checks those of the other end.
@@ -162,7 +244,13 @@ pub(crate) fn greet(stream: &mut (impl Read + Write)) -> Result<(), Fault> {
     }
 }
 
+/// Sends a message before the ends have authenticated.
 pub(crate) fn send(stream: &mut impl Write, message: &impl Serialize) -> Result<(), Fault> {
+    Ok(stream.write_all(&frame(message)?)?)
+}
+
+/// A message with its length.
+fn frame(message: &impl Serialize) -> Result<Vec<u8>, Fault> {
     let mut bytes = vec![0; 4];
     serde_json::to_writer(&mut bytes, message)?;
     let length = u32::try_from(bytes.len() - 4).unwrap_or(u32::MAX);
@@ -172,9 +260,10 @@ pub(crate) fn send(stream: &mut impl Write, message: &impl Serialize) -> Result<
     for (to, from) in bytes.iter_mut().zip(length.to_le_bytes()) {
         *to = from;
     }
-    Ok(stream.write_all(&bytes)?)
+    Ok(bytes)
 }
 
+/// Receives a message before the ends have authenticated.
 pub(crate) fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> Result<T, Fault> {
     receive_at_most(MAX_SIZE, stream)
 }
@@ -184,6 +273,11 @@ pub(crate) fn receive_at_most<T: DeserializeOwned>(
     max: u32,
     stream: &mut impl Read,
 ) -> Result<T, Fault> {
+    Ok(serde_json::from_slice(&body(max, stream)?)?)
+}
+
+/// The JSON of a message.
+fn body(max: u32, stream: &mut impl Read) -> Result<Vec<u8>, Fault> {
     let mut head = [0; 4];
     stream.read_exact(&mut head)?;
     let length = u32::from_le_bytes(head);
@@ -195,7 +289,7 @@ pub(crate) fn receive_at_most<T: DeserializeOwned>(
     if body.len() < length as usize {
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
     }
-    Ok(serde_json::from_slice(&body)?)
+    Ok(body)
 }
 
 #[cfg(test)]
@@ -245,13 +339,16 @@ mod tests {
             &mut line,
             &ToServer::Hello {
                 answer: Some([7; 32]),
+                challenge: [8; 32],
             },
         )
         .unwrap();
         let mut read = Cursor::new(&line);
         assert!(matches!(receive(&mut read), Ok(ToServer::Mark)));
         let hello = receive(&mut read);
-        assert!(matches!(hello, Ok(ToServer::Hello { answer: Some(answer) }) if answer == [7; 32]));
+        assert!(
+            matches!(hello, Ok(ToServer::Hello { answer: Some(answer), .. }) if answer == [7; 32])
+        );
         for cut in 0..line.len() - 1 {
             let mut read = Cursor::new(&line[..cut]);
             let faults = (0..2).any(|_| receive::<ToServer>(&mut read).is_err());
@@ -269,12 +366,51 @@ mod tests {
         assert!(matches!(sent, Err(Fault::Large(_))));
         let mut longest = Vec::new();
         let answer = Some([255; 32]);
-        send(&mut longest, &ToServer::Hello { answer }).unwrap();
+        let challenge = [255; 32];
+        send(&mut longest, &ToServer::Hello { answer, challenge }).unwrap();
         let mut read = Cursor::new(&longest);
         assert!(receive_at_most::<ToServer>(MAX_HELLO, &mut read).is_ok());
         let more = [&(MAX_HELLO + 1).to_le_bytes()[..], &[b' '; 300]].concat();
         let received = receive_at_most::<ToServer>(MAX_HELLO, &mut Cursor::new(more));
         assert!(matches!(received, Err(Fault::Large(_))));
+    }
+
+    #[test]
+    fn altered_repeated_or_reflected_message_is_refused() {
+        let key = || Some(SessionKey::of([5; 32]));
+        let (mut client, mut server) = (Authenticator::new(key()), Authenticator::new(key()));
+        let mut line = Vec::new();
+        client
+            .send(Role::Client, &mut line, &ToServer::Mark)
+            .unwrap();
+        let end = ToServer::End { bytes: 100 };
+        client.send(Role::Client, &mut line, &end).unwrap();
+        let mut read = Cursor::new(line.clone());
+        let mark = server.receive(Role::Client, &mut read);
+        assert!(matches!(mark, Ok(ToServer::Mark)));
+        let end = server.receive(Role::Client, &mut read);
+        assert!(matches!(end, Ok(ToServer::End { bytes: 100 })));
+        // The same bytes again, as those of the other end, and with another number in them.
+        let refused = |server: &mut Authenticator, from, line: &[u8]| {
+            let received = server.receive::<ToServer>(from, &mut Cursor::new(line.to_vec()));
+            matches!(received, Err(Fault::Forged))
+        };
+        assert!(refused(&mut server, Role::Client, &line));
+        assert!(refused(&mut Authenticator::new(key()), Role::Server, &line));
+        let mut altered = line;
+        altered[5] ^= 1;
+        assert!(refused(
+            &mut Authenticator::new(key()),
+            Role::Client,
+            &altered
+        ));
+        // Without a token there is nothing to check.
+        let mut plain = Vec::new();
+        Authenticator::default()
+            .send(Role::Client, &mut plain, &ToServer::Mark)
+            .unwrap();
+        let mark = receive(&mut Cursor::new(plain));
+        assert!(matches!(mark, Ok(ToServer::Mark)));
     }
 
     #[test]

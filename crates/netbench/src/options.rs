@@ -1,28 +1,113 @@
 //! The options that `lowroad netbench run` and `netbench-agent run` have in common, and the tests that they ask for.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use datapath::{Classify, ErrorClass};
+use units::Rate;
 
 use crate::spec::{Direction, Invalid, Spec, micros};
-use crate::test::Test;
+use crate::test::{MAX_FLOWS, Test};
+
+/// A stream with a bit rate writes so often a second, if the size of its writes is not given.
+const WRITES_PER_S: f64 = 1000.0;
+/// A stream with a number of bytes ends by this time, if its duration is not given.
+const MAX_BYTES_DURATION: Duration = Duration::from_hours(1);
+/// The flows of each direction of a load, as of flent's RRUL test.
+pub const LOAD_FLOWS: u16 = 4;
 
 /// What is asked of several tests at once. Of a list, each value makes a test of its own.
 #[derive(Clone, Debug)]
 pub struct Options {
-    pub duration: Duration,
+    /// None: [`DEFAULT_DURATION`], or as long as a number of bytes takes.
+    pub duration: Option<Duration>,
     pub warmup: Option<Duration>,
     pub flows: Vec<u16>,
     /// Sizes in bytes; empty: the default.
     pub request: Vec<u64>,
     pub response: Vec<u64>,
     pub message: Vec<u64>,
-    /// Messages a second.
-    pub rate: Option<f64>,
+    pub rate: Option<Rate>,
     pub reverse: bool,
+    /// Streams go both ways at the same time.
+    pub bidirectional: bool,
+    /// Latency is measured on the idle path, and under this load.
+    pub load: Option<LoadPlan>,
+    /// The bytes of a stream.
+    pub bytes: Option<u64>,
+    pub interval: Option<Duration>,
+    pub congestion: Option<String>,
+    pub mss: Option<u16>,
+    pub pacing: Option<Rate>,
+    pub dscp: Option<u8>,
     /// In bytes.
     pub socket_buffer: Option<u64>,
     pub busy_poll: Option<Duration>,
+}
+
+/// The window of a test where none is given.
+pub const DEFAULT_DURATION: Duration = Duration::from_secs(10);
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            duration: None,
+            warmup: None,
+            flows: vec![1],
+            request: Vec::new(),
+            response: Vec::new(),
+            message: Vec::new(),
+            rate: None,
+            reverse: false,
+            bidirectional: false,
+            load: None,
+            bytes: None,
+            interval: None,
+            congestion: None,
+            mss: None,
+            pacing: None,
+            dscp: None,
+            socket_buffer: None,
+            busy_poll: None,
+        }
+    }
+}
+
+/// A test, and what runs at the same time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    pub spec: Spec,
+    pub bidirectional: bool,
+    pub load: Option<LoadPlan>,
+}
+
+/// Streams that load a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadPlan {
+    pub direction: LoadDirection,
+    /// The flows of each direction.
+    pub flows: u16,
+}
+
+/// The directions that a load has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadDirection {
+    Up,
+    Down,
+    Both,
+}
+
+impl FromStr for LoadDirection {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "up" => Ok(Self::Up),
+            "down" => Ok(Self::Down),
+            "both" => Ok(Self::Both),
+            _ => Err(format!("\"{text}\": a load is up, down or both")),
+        }
+    }
 }
 
 /// What is wrong with options.
@@ -32,6 +117,19 @@ pub enum OptionError {
     Unused { option: &'static str },
     #[error("{test}: {cause}")]
     Invalid { test: Test, cause: Invalid },
+    #[error("{one} and {other} exclude each other")]
+    Conflict {
+        one: &'static str,
+        other: &'static str,
+    },
+    #[error(
+        "{test} takes a rate of messages, as 800pps or 50kpps: its messages have two directions"
+    )]
+    BitRate { test: Test },
+    #[error("pacing takes a bit rate, as 10mbps")]
+    Pacing,
+    #[error("a load has from 1 to {MAX_FLOWS} flows")]
+    LoadFlows,
 }
 
 impl Classify for OptionError {
@@ -41,6 +139,26 @@ impl Classify for OptionError {
 }
 
 impl Options {
+    /// Every combination of values for each of the tests, with what runs at the same time. A test without streams takes
+    /// the load, one of streams goes both ways.
+    ///
+    /// # Errors
+    /// [`OptionError`]
+    pub fn plans(&self, tests: &[Test]) -> Result<Vec<Plan>, OptionError> {
+        let flows = self.load.map_or(1, |load| load.flows);
+        if !(1..=MAX_FLOWS).contains(&flows) {
+            return Err(OptionError::LoadFlows);
+        }
+        let specs = self.specs(tests)?;
+        let plan = |spec: Spec| Plan {
+            // A search for a rate would have the other direction follow its steps.
+            bidirectional: self.bidirectional && spec.test.streams() && !spec.test.searches(),
+            load: self.load.filter(|_| !spec.test.streams()),
+            spec,
+        };
+        Ok(specs.into_iter().map(plan).collect())
+    }
+
     /// Every combination of values for each of the tests. An option that a test does not have leaves that test as it
     /// is.
     ///
@@ -50,7 +168,7 @@ impl Options {
         self.check_use(tests)?;
         let mut specs = Vec::new();
         for &test in tests {
-            let common = self.common(test);
+            let common = self.common(test)?;
             let messages = test.has_messages();
             for &flows in &self.flows {
                 for request in sizes(&self.request, common.request, !messages) {
@@ -63,9 +181,7 @@ impl Options {
                                 message,
                                 ..common.clone()
                             };
-                            let checked = spec.check();
-                            checked.map_err(|cause| OptionError::Invalid { test, cause })?;
-                            specs.push(spec);
+                            specs.push(self.with_rate(spec)?);
                         }
                     }
                 }
@@ -74,35 +190,112 @@ impl Options {
         Ok(specs)
     }
 
+    /// Adds the rate in messages a second, and checks the spec.
+    fn with_rate(&self, mut spec: Spec) -> Result<Spec, OptionError> {
+        let test = spec.test;
+        match self.rate {
+            Some(Rate::Messages(rate)) => spec.rate = Some(rate),
+            Some(Rate::Bits(bits)) => {
+                if !test.streams() {
+                    return Err(OptionError::BitRate { test });
+                }
+                // One write of the default size may hold what a slow stream carries in a second.
+                if !test.datagrams() && self.message.is_empty() {
+                    let share = (bits / 8.0 / WRITES_PER_S).ceil().max(1.0);
+                    #[expect(
+                        clippy::cast_possible_truncation,
+                        clippy::cast_sign_loss,
+                        reason = "positive, and a float that is too large saturates"
+                    )]
+                    let share = share as u32;
+                    spec.message = spec.message.min(share);
+                }
+                spec.bits_per_s = Some(bits);
+                spec.rate = Some(bits / 8.0 / f64::from(spec.message));
+            }
+            None => {}
+        }
+        let checked = spec.check();
+        checked.map_err(|cause| OptionError::Invalid { test, cause })?;
+        Ok(spec)
+    }
+
     fn check_use(&self, tests: &[Test]) -> Result<(), OptionError> {
         let streams = tests.iter().any(|test| test.streams());
         let messages = tests.iter().any(|test| test.has_messages());
         let transactions = tests.iter().any(|test| !test.has_messages());
+        let connections = tests.iter().any(|test| !test.datagrams());
+        let bytes = tests.iter().any(|test| test.takes_bytes());
+        let both = tests.iter().any(|test| test.streams() && !test.searches());
+        let transacts = tests.iter().any(|test| !test.streams());
         let unused = [
             ("--reverse", self.reverse && !streams),
+            ("--bidir", self.bidirectional && !both),
+            ("--load", self.load.is_some() && !transacts),
+            ("--bytes", self.bytes.is_some() && !bytes),
+            ("--congestion", self.congestion.is_some() && !connections),
+            ("--mss", self.mss.is_some() && !connections),
+            ("--pacing", self.pacing.is_some() && !connections),
             ("--request", !self.request.is_empty() && !transactions),
             ("--response", !self.response.is_empty() && !transactions),
             ("--message", !self.message.is_empty() && !messages),
         ];
+        if self.reverse && self.bidirectional {
+            let (one, other) = ("--reverse", "--bidir");
+            return Err(OptionError::Conflict { one, other });
+        }
+        if matches!(self.pacing, Some(Rate::Messages(_))) {
+            return Err(OptionError::Pacing);
+        }
         let first = unused.into_iter().find(|(_, unused)| *unused);
         first.map_or(Ok(()), |(option, _)| Err(OptionError::Unused { option }))
     }
 
     /// What all tests of one kind have in common.
-    fn common(&self, test: Test) -> Spec {
-        let default = Spec::new(test, self.duration);
+    fn common(&self, test: Test) -> Result<Spec, OptionError> {
+        let bytes_limit = self.bytes.filter(|_| test.takes_bytes());
+        let usual = match bytes_limit {
+            Some(_) => MAX_BYTES_DURATION,
+            None => DEFAULT_DURATION,
+        };
+        let default = Spec::new(test, self.duration.unwrap_or(usual));
         let poll_us = |poll| u32::try_from(micros(poll)).unwrap_or(u32::MAX);
-        Spec {
-            warmup_us: self.warmup.map_or(default.warmup_us, micros),
-            rate: self.rate.or(default.rate),
+        let connections = !test.datagrams();
+        // All bytes count: there are none before the window.
+        let warmup_us = match (self.warmup, bytes_limit) {
+            (Some(_), Some(_)) => {
+                let (one, other) = ("--warmup", "--bytes");
+                return Err(OptionError::Conflict { one, other });
+            }
+            (None, Some(_)) => 0,
+            (warmup, None) => warmup.map_or(default.warmup_us, micros),
+        };
+        let bits = |rate| match rate {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "positive, and a float that is too large saturates"
+            )]
+            Rate::Bits(bits) => Some(bits as u64),
+            Rate::Messages(_) => None,
+        };
+        Ok(Spec {
+            warmup_us,
             direction: match self.reverse && test.streams() {
                 true => Direction::Down,
                 false => Direction::Up,
             },
+            fit_message: default.fit_message && self.message.is_empty(),
             socket_buffer: self.socket_buffer.map(bytes),
             busy_poll_us: self.busy_poll.map(poll_us),
+            congestion: self.congestion.clone().filter(|_| connections),
+            mss: self.mss.filter(|_| connections),
+            pacing_bits_per_s: self.pacing.and_then(bits).filter(|_| connections),
+            dscp: self.dscp,
+            bytes: bytes_limit,
+            interval_us: self.interval.map(micros),
             ..default
-        }
+        })
     }
 }
 
@@ -124,17 +317,77 @@ mod tests {
 
     fn options() -> Options {
         Options {
-            duration: Duration::from_secs(1),
-            warmup: None,
-            flows: vec![1],
-            request: Vec::new(),
-            response: Vec::new(),
-            message: Vec::new(),
-            rate: None,
-            reverse: false,
-            socket_buffer: None,
-            busy_poll: None,
+            duration: Some(Duration::from_secs(1)),
+            ..Options::default()
         }
+    }
+
+    #[test]
+    fn bit_rates_become_messages() {
+        let rated = |test, rate: &str, message: Vec<u64>| {
+            let rate = Some(rate.parse().unwrap());
+            let options = Options {
+                rate,
+                message,
+                ..options()
+            };
+            options.specs(&[test]).map(|mut specs| specs.remove(0))
+        };
+        let datagrams = rated(Test::UdpStream, "10mbps", vec![1250]).unwrap();
+        assert_eq!(datagrams.rate, Some(1000.0));
+        // They are as long as the path allows: fewer of them make the same rate.
+        let fitted = rated(Test::UdpStream, "10mbps", Vec::new()).unwrap();
+        let fitted = fitted.fit(1280, false);
+        let bits = fitted.rate.unwrap() * f64::from(fitted.message) * 8.0;
+        assert!((bits - 1e7).abs() < 1.0, "{bits}");
+        // A connection that carries 10 Mbit/s is not written to nine times a second.
+        let stream = rated(Test::TcpStream, "10mbps", Vec::new()).unwrap();
+        assert_eq!((stream.message, stream.rate), (1250, Some(1000.0)));
+        let half = rated(Test::TcpRr, "0.5pps", Vec::new()).unwrap();
+        assert_eq!(half.rate, Some(0.5));
+        assert_eq!(
+            rated(Test::UdpRr, "10mbps", Vec::new()),
+            Err(OptionError::BitRate { test: Test::UdpRr })
+        );
+    }
+
+    #[test]
+    fn bytes_end_a_stream_and_no_other_test() {
+        let options = Options {
+            bytes: Some(1000),
+            ..Options::default()
+        };
+        let specs = options.specs(&[Test::TcpStream, Test::TcpRr]).unwrap();
+        let of = |spec: &Spec| (spec.bytes, spec.warmup_us, spec.duration());
+        assert_eq!(of(&specs[0]), (Some(1000), 0, MAX_BYTES_DURATION));
+        assert_eq!(of(&specs[1]), (None, 1_000_000, DEFAULT_DURATION));
+        let unused = options.specs(&[Test::UdpRate]);
+        assert_eq!(unused, Err(OptionError::Unused { option: "--bytes" }));
+    }
+
+    #[test]
+    fn plans_say_what_runs_at_the_same_time() {
+        let options = Options {
+            bidirectional: true,
+            load: Some(LoadPlan {
+                direction: LoadDirection::Both,
+                flows: 2,
+            }),
+            ..options()
+        };
+        let tests = [Test::TcpStream, Test::UdpRate, Test::UdpRr];
+        let plans = options.plans(&tests).unwrap();
+        let of = |plan: &Plan| (plan.bidirectional, plan.load.is_some());
+        let expected = [(true, false), (false, false), (false, true)];
+        assert_eq!(plans.iter().map(of).collect::<Vec<_>>(), expected);
+        let both = Options {
+            reverse: true,
+            ..options
+        };
+        assert!(matches!(
+            both.plans(&tests),
+            Err(OptionError::Conflict { .. })
+        ));
     }
 
     #[test]
@@ -171,7 +424,7 @@ mod tests {
         let specs = options.specs(&[Test::TcpRr, Test::UdpStream]).unwrap();
         let of = |spec: &Spec| (spec.test, spec.flows, spec.request, spec.message);
         let rr = |flows, request| (Test::TcpRr, flows, request, 1472);
-        let stream = |flows| (Test::UdpStream, flows, 1, 30);
+        let stream = |flows| (Test::UdpStream, flows, 16, 30);
         let expected = [
             rr(1, 10),
             rr(1, 20),

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::flow::{Arrivals, LatencySummary};
 use crate::pace::Pace;
-use crate::spec::Spec;
+use crate::spec::{Direction, Spec};
 
 /// Significant digits of a latency.
 const DIGITS: u8 = 3;
@@ -16,7 +17,8 @@ const MAX_NS: u64 = 3_600_000_000_000;
 const MAX_AGES: u64 = 10_000;
 
 /// What one end counted in the window, and what that cost its process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct End {
     /// The length of the window by this end's clock, in nanoseconds.
     pub window_ns: u64,
@@ -34,6 +36,60 @@ pub struct End {
     pub receive_buffer: u64,
     /// How long its reads poll before they sleep, in microseconds.
     pub busy_poll_us: u32,
+    /// The bytes of each flow in the window.
+    pub flow_bytes: Vec<u64>,
+    /// Datagrams that this machine refused to send: a full queue, a firewall, a size that does not fit the path.
+    pub send_errors: u64,
+    /// The MTU of its path when the test ended, in bytes, as far as it knew.
+    pub path_mtu: Option<u32>,
+    /// What it received by sequence numbers, from the test's beginning on.
+    pub arrivals: Arrivals,
+    /// What TCP knew of its connections when the window closed; none if it had none, or has closed them.
+    pub tcp: Option<TcpStatistics>,
+}
+
+/// What TCP knows of the connections of a test, by `TCP_INFO`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TcpStatistics {
+    pub connections: u16,
+    /// Segments that were sent again.
+    pub retransmits: u64,
+    /// The smoothed round trip and its variation, the mean of the connections, in microseconds.
+    pub rtt_us: u32,
+    pub rtt_variation_us: u32,
+    /// The shortest round trip of any connection, in microseconds.
+    pub min_rtt_us: Option<u32>,
+    /// The sum of the connections' congestion windows, in bytes.
+    pub congestion_window_bytes: u64,
+    /// The largest segment, in bytes.
+    pub mss: u32,
+    /// The name of the congestion control.
+    pub congestion: String,
+}
+
+impl TcpStatistics {
+    /// Those of two sets of connections.
+    pub(crate) fn merge(self, other: Self) -> Self {
+        let connections = self.connections.saturating_add(other.connections);
+        let mean = |one: u32, two: u32| {
+            let sum = u64::from(one) * u64::from(self.connections)
+                + u64::from(two) * u64::from(other.connections);
+            u32::try_from(sum / u64::from(connections.max(1))).unwrap_or(u32::MAX)
+        };
+        Self {
+            connections,
+            retransmits: self.retransmits + other.retransmits,
+            rtt_us: mean(self.rtt_us, other.rtt_us),
+            rtt_variation_us: mean(self.rtt_variation_us, other.rtt_variation_us),
+            min_rtt_us: [self.min_rtt_us, other.min_rtt_us]
+                .into_iter()
+                .flatten()
+                .min(),
+            congestion_window_bytes: self.congestion_window_bytes + other.congestion_window_bytes,
+            mss: self.mss.max(other.mss),
+            congestion: self.congestion,
+        }
+    }
 }
 
 /// How long transactions took, in nanoseconds.
@@ -44,12 +100,66 @@ pub struct Latency(Histogram<u64>);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Times {
     pub(crate) latency: Latency,
-    /// How late this end itself began them; none in a closed loop.
+    /// How long the transactions of `unsent` and `unfinished` have waited at least.
+    pub(crate) bounds: Latency,
+    /// How late this end itself began its messages; none in a closed loop.
     pub(crate) late: Option<Latency>,
-    /// Transactions that were due and never began.
+    /// Requests that were sent, from the test's beginning on.
+    pub(crate) sent: u64,
+    /// Messages that were due and never sent.
     pub(crate) unsent: u64,
     /// Transactions that were given up before their answer came.
     pub(crate) unfinished: u64,
+}
+
+/// A quantile of latencies, some of which are known only to be above a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quantile {
+    pub ns: u64,
+    /// False if the true quantile may be longer.
+    pub exact: bool,
+}
+
+/// What passed in one direction of a test, by sequence numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Datagrams {
+    pub direction: Direction,
+    pub sent: u64,
+    pub arrivals: Arrivals,
+}
+
+impl Datagrams {
+    pub fn lost(&self) -> u64 {
+        self.sent.saturating_sub(self.arrivals.unique)
+    }
+}
+
+/// What the streams of another session did to the path during a test of latency.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// The streams in each direction; none where nothing was sent that way.
+    pub up: Option<Transfer>,
+    pub down: Option<Transfer>,
+    /// The flows of each direction.
+    pub flows: u16,
+    /// The same test on the idle path, just before.
+    pub idle: Box<Outcome>,
+}
+
+/// What passed in one interval of a test, at the near end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interval {
+    pub direction: Direction,
+    /// From the beginning of the window, in seconds.
+    pub begin: Duration,
+    pub end: Duration,
+    pub bytes: u64,
+    pub messages: u64,
+    /// The transactions that ended in it; without any in a test of streams.
+    pub latency: LatencySummary,
+    /// Segments that TCP sent again in it, and what it knows of the connections at its end.
+    pub retransmits: u64,
+    pub tcp: Option<TcpStatistics>,
 }
 
 /// What a stream carried.
@@ -70,8 +180,12 @@ pub struct Outcome {
     pub near: End,
     /// None if the test has no server, or the server died.
     pub far: Option<End>,
-    /// The times of transactions. Those that never began, or were given up, count with what they took at least.
+    /// The times of complete transactions.
     pub latency: Option<Latency>,
+    /// How long the transactions of `unsent` and `unfinished` have waited at least. They have no time.
+    pub bounds: Latency,
+    /// Requests that were sent, from the test's beginning on.
+    pub sent: u64,
     pub transfer: Option<Transfer>,
     /// Requests without an answer.
     pub lost: u64,
@@ -79,8 +193,16 @@ pub struct Outcome {
     pub unsent: u64,
     /// Requests over a connection that were given up after the end. Each was waited for in the window.
     pub unfinished: u64,
-    /// How late the near end itself began its transactions, beyond their wait for those before them, in an open loop.
+    /// How late the near end itself began its messages, in an open loop.
     pub late: Option<Latency>,
+    /// The MTU of the path, in bytes, as far as the near end knows it.
+    pub path_mtu: Option<u32>,
+    /// The test ran at the same time as another in the other direction.
+    pub bidirectional: bool,
+    /// The load of the path, if the test was to measure latency under load.
+    pub load: Option<Load>,
+    /// The times of each flow's transactions, if there are several.
+    pub flow_latencies: Vec<Latency>,
     /// Why the test ended early, if it did.
     pub ended_early: Option<String>,
 }
@@ -165,13 +287,13 @@ impl Times {
     /// Records so many that were due this long before the window closed and never began.
     pub(crate) fn record_unsent(&mut self, age: Duration, count: u64) {
         self.unsent += count;
-        self.latency.record_many(age, count);
+        self.bounds.record_many(age, count);
     }
 
     /// Records one that was given up after so long.
     pub(crate) fn record_unfinished(&mut self, took: Duration) {
         self.unfinished += 1;
-        self.latency.record(took);
+        self.bounds.record(took);
     }
 
     /// Records all that a pace has not sent in this window.
@@ -195,6 +317,8 @@ impl Times {
     /// Adds those of another flow.
     pub(crate) fn add(&mut self, other: &Self) {
         self.latency.add(&other.latency);
+        self.bounds.add(&other.bounds);
+        self.sent += other.sent;
         if let Some(late) = &other.late {
             self.late.get_or_insert_default().add(late);
         }
@@ -204,11 +328,123 @@ impl Times {
 }
 
 impl Outcome {
+    /// The outcome of a test that has measured nothing.
+    pub(crate) fn empty(spec: &Spec) -> Self {
+        Self {
+            spec: spec.clone(),
+            near: End::default(),
+            far: None,
+            latency: None,
+            bounds: Latency::new(),
+            sent: 0,
+            transfer: None,
+            lost: 0,
+            unsent: 0,
+            unfinished: 0,
+            late: None,
+            path_mtu: None,
+            bidirectional: false,
+            load: None,
+            flow_latencies: Vec::new(),
+            ended_early: None,
+        }
+    }
+
     /// Complete transactions a second in the window.
     pub fn transactions_per_s(&self) -> Option<f64> {
-        let done = self.latency.as_ref()?.count() - self.unsent - self.unfinished;
+        let done = self.latency.as_ref()?.count();
         Some(done as f64 / seconds(self.near.window_ns))
     }
+
+    /// A quantile of all transactions that were due in the window. One that never began, or was given up, took longer
+    /// than it has waited: the quantile is exact only if all such waits are longer. None without a transaction.
+    pub fn quantile(&self, share: f64) -> Option<Quantile> {
+        let latency = self.latency.as_ref().filter(|it| it.count() > 0)?;
+        if self.bounds.count() == 0 {
+            let ns = latency.quantile(share);
+            return Some(Quantile { ns, exact: true });
+        }
+        let mut all = latency.clone();
+        all.add(&self.bounds);
+        let ns = all.quantile(share);
+        let exact = self.bounds.min() > ns;
+        Some(Quantile { ns, exact })
+    }
+
+    /// Whether anything was measured: an answer came, or a part of a stream arrived.
+    pub fn has_result(&self) -> bool {
+        match (&self.latency, &self.far) {
+            (Some(latency), _) => latency.count() > 0,
+            (None, Some(far)) => match self.spec.direction {
+                Direction::Up => far.all_messages > 0,
+                Direction::Down => self.near.all_messages > 0,
+            },
+            (None, None) => self.near.all_messages > 0,
+        }
+    }
+
+    /// The datagrams of each direction by their sequence numbers. None without an account of both ends.
+    pub fn datagrams(&self) -> Vec<Datagrams> {
+        let Some(far) = self.far.as_ref().filter(|_| self.spec.test.datagrams()) else {
+            return Vec::new();
+        };
+        let of = |direction, sent, end: &End| Datagrams {
+            direction,
+            sent,
+            arrivals: end.arrivals,
+        };
+        match (self.spec.test.streams(), self.spec.direction) {
+            (true, Direction::Up) => vec![of(Direction::Up, self.near.all_messages, far)],
+            (true, Direction::Down) => vec![of(Direction::Down, far.all_messages, &self.near)],
+            // The server answers each request once, so that it has sent as many answers as requests have arrived.
+            (false, _) => vec![
+                of(Direction::Up, self.sent, far),
+                of(Direction::Down, far.arrivals.unique, &self.near),
+            ],
+        }
+    }
+
+    /// The sending end of a stream.
+    pub fn sender(&self) -> Option<&End> {
+        match self.spec.direction {
+            _ if !self.spec.test.streams() => None,
+            Direction::Up => Some(&self.near),
+            Direction::Down => self.far.as_ref(),
+        }
+    }
+
+    /// The receiving end of a stream.
+    pub fn receiver(&self) -> Option<&End> {
+        match self.spec.direction {
+            _ if !self.spec.test.streams() => None,
+            Direction::Up => self.far.as_ref(),
+            Direction::Down => Some(&self.near),
+        }
+    }
+
+    /// The share of the rate that was asked for and that the sender reached; none without a rate.
+    pub fn rate_share(&self) -> Option<f64> {
+        let rate = self.spec.rate?;
+        let reached = match self.sender() {
+            Some(sender) if sender.window_ns > 0 => {
+                sender.bytes as f64 / f64::from(self.spec.message) / seconds(sender.window_ns)
+            }
+            Some(_) => return None,
+            None => {
+                let due = rate * seconds(self.near.window_ns);
+                return Some(((due - self.unsent as f64) / due.max(1.0)).clamp(0.0, 1.0));
+            }
+        };
+        Some(reached / rate)
+    }
+}
+
+/// How evenly flows share a path: 1 if all have the same, 1/n if one of n has everything. Jain, Chiu and Hawe, "A
+/// Quantitative Measure of Fairness", DEC-TR-301, 1984.
+pub fn fairness(bytes: &[u64]) -> Option<f64> {
+    let sum: f64 = bytes.iter().map(|bytes| *bytes as f64).sum();
+    let squares: f64 = bytes.iter().map(|bytes| (*bytes as f64).powi(2)).sum();
+    (squares > 0.0).then(|| sum * sum / (bytes.len() as f64 * squares))
 }
 
 impl Transfer {
@@ -253,6 +489,43 @@ mod tests {
         both.record(Duration::MAX);
         assert_eq!(both.count(), 1001);
         assert_eq!(both.counts().map(|(_, count)| count).sum::<u64>(), 1001);
+    }
+
+    fn outcome(latency: Latency, bounds: Latency) -> Outcome {
+        let spec = Spec::new(crate::Test::UdpRr, Duration::from_secs(1));
+        Outcome {
+            latency: Some(latency),
+            bounds,
+            ..Outcome::empty(&spec)
+        }
+    }
+
+    #[test]
+    fn waits_without_end_bound_quantiles() {
+        let times = |ms: std::ops::Range<u64>| {
+            let mut latency = Latency::new();
+            ms.for_each(|ms| latency.record(Duration::from_millis(ms)));
+            latency
+        };
+        let known = outcome(times(0..1000), Latency::new());
+        assert!(known.quantile(0.99).unwrap().exact);
+        // One in ten has waited for 400 ms and more, and nobody knows for how long it would have.
+        let some = outcome(times(0..900), times(400..500));
+        let (middle, high) = (some.quantile(0.4).unwrap(), some.quantile(0.9).unwrap());
+        assert!(
+            middle.exact && middle.ns.abs_diff(400_000_000) < 2_000_000,
+            "{middle:?}"
+        );
+        assert!(!high.exact && high.ns > 790_000_000, "{high:?}");
+        assert_eq!(some.latency.as_ref().unwrap().count(), 900);
+        assert_eq!(outcome(Latency::new(), times(0..9)).quantile(0.5), None);
+    }
+
+    #[test]
+    fn fairness_is_jains_index() {
+        assert_eq!(fairness(&[5, 5, 5]), Some(1.0));
+        assert_eq!(fairness(&[7, 0, 0, 0]), Some(0.25));
+        assert_eq!(fairness(&[0, 0]), None);
     }
 
     #[test]

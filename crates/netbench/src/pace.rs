@@ -4,9 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// A thread wakes this long before its time and then spins: timers are this late, and seldom later.
-const SPIN: Duration = Duration::from_micros(70);
+pub(crate) const SPIN: Duration = Duration::from_micros(70);
 /// A longer sleep is divided, to check whether to stop.
-const MAX_SLEEP: Duration = Duration::from_millis(50);
+pub(crate) const MAX_SLEEP: Duration = Duration::from_millis(50);
 
 /// The times of one flow's messages.
 #[derive(Clone, Copy, Debug)]
@@ -48,11 +48,16 @@ impl Pace {
                 None => std::hint::spin_loop(),
             }
         }
+        self.advance();
+        Some(due)
+    }
+
+    /// Goes on to the next message.
+    pub(crate) fn advance(&mut self) {
         self.sent = self.sent.checked_add(1).unwrap_or_else(|| {
             self.base += self.interval * u32::MAX;
             1
         });
-        Some(due)
     }
 
     /// The messages that were due from `begin` until before `end` and not waited for: the time of the first, and their
@@ -73,7 +78,8 @@ impl Pace {
         self.interval
     }
 
-    fn due(&self) -> Option<Instant> {
+    /// When the next message is due; none if that is beyond all clocks.
+    pub(crate) fn due(&self) -> Option<Instant> {
         let after = self
             .interval
             .checked_mul(self.sent)?

@@ -1,13 +1,15 @@
 //! Sockets as both ends open them.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::str::FromStr;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::outcome::End;
+use crate::socket_options::{never_fragment, path_mtu, set_mss, set_pacing};
 use crate::spec::Spec;
 
 /// The interval at which a thread that waits for a datagram checks whether to stop.
@@ -32,12 +34,107 @@ pub(crate) fn listen(at: SocketAddr, spec: &Spec) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-pub(crate) fn udp(at: SocketAddr, spec: &Spec) -> io::Result<UdpSocket> {
-    let socket = Socket::new(domain(at.ip()), Type::DGRAM, Some(Protocol::UDP))?;
+/// A UDP socket that is not bound or connected yet.
+pub(crate) fn udp(to: IpAddr, spec: &Spec) -> io::Result<UdpSocket> {
+    let socket = Socket::new(domain(to), Type::DGRAM, Some(Protocol::UDP))?;
     tune(&socket, spec)?;
-    socket.bind(&at.into())?;
     socket.set_read_timeout(Some(POLL_INTERVAL))?;
     Ok(socket.into())
+}
+
+/// Sets DF on datagrams whose size follows the path MTU.
+pub(crate) fn fit_path(socket: &UdpSocket, spec: &Spec, v6: bool) -> io::Result<()> {
+    match spec.fit_message {
+        true => never_fragment(socket, v6),
+        false => Ok(()),
+    }
+}
+
+/// The MTU of the path to an address, in bytes, as far as this machine knows it.
+pub(crate) fn path_mtu_to(to: SocketAddr, source: &Source) -> io::Result<u32> {
+    let socket = Socket::new(domain(to.ip()), Type::DGRAM, Some(Protocol::UDP))?;
+    source.bind(&SockRef::from(&socket), to, 0)?;
+    // Any port: nothing is sent.
+    socket.connect(&SocketAddr::new(to.ip(), to.port().max(1)).into())?;
+    path_mtu(&socket, to.is_ipv6())
+}
+
+/// What a client's sockets are bound to, before they connect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    pub address: Option<IpAddr>,
+    pub device: Option<String>,
+    /// The port of the first flow; each further flow has the next.
+    pub port: Option<u16>,
+}
+
+/// The longest name of a device (`IFNAMSIZ` of linux/if.h, less the final zero).
+const MAX_DEVICE_NAME: usize = 15;
+
+impl FromStr for Source {
+    type Err = String;
+
+    /// `ADDRESS`, `DEVICE` or `ADDRESS%DEVICE`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("\"{text}\": write ADDRESS, DEVICE or ADDRESS%DEVICE");
+        let (address, device) = match text.split_once('%') {
+            Some((address, device)) => (Some(address), Some(device)),
+            None if text.parse::<IpAddr>().is_ok() => (Some(text), None),
+            None => (None, Some(text)),
+        };
+        let address = address.map(str::parse).transpose().map_err(|_| wrong())?;
+        let legal = |name: &&str| {
+            let len = name.len();
+            (1..=MAX_DEVICE_NAME).contains(&len) && !name.contains(['/', ' ', ':', '\0'])
+        };
+        if device.is_some_and(|name| !legal(&name)) {
+            return Err(wrong());
+        }
+        Ok(Self {
+            address,
+            device: device.map(str::to_owned),
+            port: None,
+        })
+    }
+}
+
+impl Source {
+    /// Binds a socket without ports to this.
+    pub(crate) fn bind_address(&self, socket: &Socket, to: SocketAddr) -> io::Result<()> {
+        let source = Self {
+            port: None,
+            ..self.clone()
+        };
+        source.bind(&SockRef::from(socket), to, 0)
+    }
+
+    /// Binds the socket of a flow to this.
+    pub(crate) fn bind(&self, socket: &SockRef<'_>, to: SocketAddr, flow: u16) -> io::Result<()> {
+        if let Some(device) = &self.device {
+            socket.bind_device(Some(device.as_bytes()))?;
+        }
+        let port = self.port.map(|first| first.checked_add(flow));
+        let port = match port {
+            Some(None) => return Err(io::Error::other("the flows need ports above 65535")),
+            Some(Some(port)) => port,
+            None => 0,
+        };
+        if port == 0 && self.address.is_none() {
+            return Ok(());
+        }
+        let any = match to {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let mut at = SocketAddr::new(self.address.unwrap_or(any), port);
+        if let (SocketAddr::V6(at), SocketAddr::V6(to)) = (&mut at, to) {
+            // A link-local address is one of the device that leads to the target.
+            at.set_scope_id(to.scope_id());
+        }
+        socket.set_reuse_address(port != 0)?;
+        let bound = socket.bind(&at.into());
+        bound.map_err(|cause| io::Error::new(cause.kind(), format!("binding to {at}: {cause}")))
+    }
 }
 
 fn domain(of: IpAddr) -> Domain {
@@ -47,7 +144,8 @@ fn domain(of: IpAddr) -> Domain {
     }
 }
 
-fn tune(socket: &Socket, spec: &Spec) -> io::Result<()> {
+/// Sets the options that the spec asks for.
+pub(crate) fn tune(socket: &Socket, spec: &Spec) -> io::Result<()> {
     if let Some(bytes) = spec.socket_buffer {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         socket.set_send_buffer_size(bytes)?;
@@ -58,6 +156,29 @@ fn tune(socket: &Socket, spec: &Spec) -> io::Result<()> {
             let what = format!("busy polling, which needs CAP_NET_ADMIN: {cause}");
             io::Error::new(cause.kind(), what)
         })?;
+    }
+    if let Some(dscp) = spec.dscp {
+        // The two lowest bits are those of explicit congestion notification.
+        let byte = u32::from(dscp) << 2;
+        match socket.domain()? == Domain::IPV6 {
+            true => socket.set_tclass_v6(byte)?,
+            false => socket.set_tos_v4(byte)?,
+        }
+    }
+    if let Some(name) = &spec.congestion {
+        let set = socket.set_tcp_congestion(name.as_bytes());
+        set.map_err(|cause| {
+            let what = format!(
+                "congestion control {name}: {cause}; see sysctl net.ipv4.tcp_available_congestion_control"
+            );
+            io::Error::new(cause.kind(), what)
+        })?;
+    }
+    if let Some(mss) = spec.mss {
+        set_mss(socket, mss)?;
+    }
+    if let Some(rate) = spec.pacing_bits_per_s {
+        set_pacing(socket, rate)?;
     }
     Ok(())
 }
@@ -94,4 +215,49 @@ pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_is_address_or_device_or_both() {
+        let source = |address: Option<&str>, device: Option<&str>| Source {
+            address: address.map(|it| it.parse().unwrap()),
+            device: device.map(str::to_owned),
+            port: None,
+        };
+        for (text, expected) in [
+            ("192.0.2.1", source(Some("192.0.2.1"), None)),
+            ("eth0", source(None, Some("eth0"))),
+            ("fe80::1%eth0", source(Some("fe80::1"), Some("eth0"))),
+        ] {
+            assert_eq!(text.parse(), Ok(expected));
+        }
+        for wrong in ["", "1.2.3.4%", "x%eth0", "a name", "longer-than-a-device"] {
+            assert!(wrong.parse::<Source>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn options_are_set_on_sockets() {
+        let spec = Spec {
+            dscp: Some(46),
+            mss: Some(500),
+            pacing_bits_per_s: Some(8_000_000),
+            congestion: Some("reno".to_owned()),
+            ..Spec::new(crate::Test::TcpStream, Duration::from_secs(1))
+        };
+        let socket = tcp(Ipv4Addr::LOCALHOST.into(), &spec).unwrap();
+        assert_eq!(socket.tos_v4().unwrap(), 46 << 2);
+        assert!(socket.tcp_congestion().unwrap().starts_with(b"reno"));
+        let unknown = Spec {
+            congestion: Some("none".to_owned()),
+            ..spec
+        };
+        let why = tcp(Ipv6Addr::LOCALHOST.into(), &unknown).unwrap_err();
+        assert!(why.to_string().contains("congestion control none"), "{why}");
+    }
 }

@@ -7,6 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::test::{ETHERNET_PAYLOAD, MAX_FLOWS, Test};
 
+/// The longest name of a congestion control (`TCP_CA_NAME_MAX` of linux/tcp.h, less the final zero).
+const MAX_CONGESTION_NAME: usize = 15;
+/// The smallest and largest segment that Linux takes for `TCP_MAXSEG`.
+const MSS: std::ops::RangeInclusive<u16> = 88..=32_767;
+const MAX_DSCP: u8 = 63;
+/// Packets of up to this size fill a path by default. A loopback takes larger ones, which no network does.
+const MAX_DEFAULT_PACKET: u32 = 9_000;
+/// An IPv4 or IPv6 header without options, and a UDP header, in bytes.
+const IPV4_AND_UDP: u32 = 20 + 8;
+const IPV6_AND_UDP: u32 = 40 + 8;
+
 const MAX_DURATION: Duration = Duration::from_hours(24);
 /// A shorter test has no window to measure.
 const MIN_DURATION: Duration = Duration::from_millis(10);
@@ -41,15 +52,34 @@ pub struct Spec {
     pub response: u32,
     /// What is written at once, or the payload of a datagram, in bytes.
     pub message: u32,
-    /// Transactions or datagrams a second, all flows together, at fixed times (open loop); none: each
-    /// follows as soon as it can (closed loop).
+    /// The client chooses the size of datagrams by the path MTU when the test begins, and both ends set DF on them.
+    /// Datagrams of a given size are sent in fragments where they have to be.
+    pub fit_message: bool,
+    /// Messages a second, all flows together, at fixed times (open loop); none: each follows as soon as it can
+    /// (closed loop).
     pub rate: Option<f64>,
+    /// The rate in bits a second, if it was asked for as that. It stays the same when the size of datagrams changes.
+    #[serde(skip)]
+    pub bits_per_s: Option<f64>,
     pub direction: Direction,
     /// The size of socket buffers at both ends, in bytes; none: the kernel's default.
     pub socket_buffer: Option<u32>,
     /// How long a read at either end polls before it sleeps, in microseconds; none: the kernel's own
     /// setting, usually 0.
     pub busy_poll_us: Option<u32>,
+    /// The congestion control of connections at both ends; none: the kernel's default.
+    pub congestion: Option<String>,
+    /// The largest segment of connections, in bytes; none: by the path MTU.
+    pub mss: Option<u16>,
+    /// The rate at which the kernel sends the data of each connection, in bits a second; none: as fast as TCP allows.
+    pub pacing_bits_per_s: Option<u64>,
+    /// The differentiated services code point of all packets of the test; none: the kernel's default.
+    pub dscp: Option<u8>,
+    /// The bytes that a stream sends, all flows together, after which it ends; none: as many as it can.
+    pub bytes: Option<u64>,
+    /// The interval of reports during the test, in microseconds; none: there are none.
+    #[serde(skip)]
+    pub interval_us: Option<u64>,
 }
 
 /// Why a test cannot run with these parameters.
@@ -71,6 +101,22 @@ pub enum Invalid {
     OneFlow { test: Test },
     #[error("a read polls for at most {MAX_POLL_US} us, and not at all in {test}")]
     BusyPoll { test: Test },
+    #[error("{option} needs a test over connections; {test} has none")]
+    NoConnection { test: Test, option: &'static str },
+    #[error(
+        "the name of a congestion control has from 1 to {MAX_CONGESTION_NAME} letters, digits, - or _"
+    )]
+    Congestion,
+    #[error("a segment has from {} to {} bytes", MSS.start(), MSS.end())]
+    Mss,
+    #[error("a rate of pacing is above 0")]
+    Pacing,
+    #[error("a code point is from 0 to {MAX_DSCP}")]
+    Dscp,
+    #[error("{test} takes no number of bytes: only tcp_stream and udp_stream do")]
+    NoBytes { test: Test },
+    #[error("an interval lasts from 10ms to the duration of the test")]
+    Interval,
 }
 
 impl Classify for Invalid {
@@ -87,14 +133,44 @@ impl Spec {
             duration_us: micros(duration),
             warmup_us: micros(duration / 10).min(1_000_000),
             flows: 1,
-            request: 1,
-            response: 1,
+            request: test.default_transaction(),
+            response: test.default_transaction(),
             message: test.default_message().unwrap_or(ETHERNET_PAYLOAD),
+            fit_message: test.default_message() == Some(ETHERNET_PAYLOAD),
             rate: test.default_rate().map(f64::from),
+            bits_per_s: None,
             direction: Direction::Up,
             socket_buffer: None,
             busy_poll_us: None,
+            congestion: None,
+            mss: None,
+            pacing_bits_per_s: None,
+            dscp: None,
+            bytes: None,
+            interval_us: None,
         }
+    }
+
+    /// The spec with datagrams that fill a path of this MTU, if their size is to follow it.
+    pub(crate) fn fit(&self, path_mtu: u32, v6: bool) -> Self {
+        let mut spec = self.clone();
+        if spec.fit_message {
+            let packet = path_mtu.min(MAX_DEFAULT_PACKET);
+            spec.message = packet.saturating_sub(headers(v6)).max(1);
+            if let Some(bits) = spec.bits_per_s {
+                spec.rate = Some(bits / 8.0 / f64::from(spec.message));
+            }
+        }
+        spec
+    }
+
+    /// The largest packet that carries a datagram of this test, in bytes; none if it has no datagrams.
+    pub(crate) fn largest_packet(&self, v6: bool) -> Option<u32> {
+        let largest = match self.test.has_messages() {
+            true => self.message,
+            false => self.request.max(self.response),
+        };
+        self.test.datagrams().then(|| largest + headers(v6))
     }
 
     pub fn duration(&self) -> Duration {
@@ -142,7 +218,56 @@ impl Spec {
         if self.direction == Direction::Down && !test.streams() {
             return Err(Invalid::NoDirection { test });
         }
-        Ok(())
+        if self.bytes.is_some_and(|bytes| bytes == 0)
+            || (self.bytes.is_some() && !test.takes_bytes())
+        {
+            return Err(Invalid::NoBytes { test });
+        }
+        let interval = micros(MIN_DURATION)..=self.duration_us;
+        if self.interval_us.is_some_and(|us| !interval.contains(&us)) {
+            return Err(Invalid::Interval);
+        }
+        self.check_options()
+    }
+
+    /// Checks the options of sockets.
+    fn check_options(&self) -> Result<(), Invalid> {
+        let test = self.test;
+        for (option, given) in [
+            ("a congestion control", self.congestion.is_some()),
+            ("a segment size", self.mss.is_some()),
+            ("pacing", self.pacing_bits_per_s.is_some()),
+        ] {
+            if given && test.datagrams() {
+                return Err(Invalid::NoConnection { test, option });
+            }
+        }
+        // The name goes to the kernel of the other end.
+        let legal = |name: &String| {
+            let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+            (1..=MAX_CONGESTION_NAME).contains(&name.len()) && name.bytes().all(letters)
+        };
+        if self.congestion.as_ref().is_some_and(|name| !legal(name)) {
+            return Err(Invalid::Congestion);
+        }
+        if self.mss.is_some_and(|mss| !MSS.contains(&mss)) {
+            return Err(Invalid::Mss);
+        }
+        if self.pacing_bits_per_s == Some(0) {
+            return Err(Invalid::Pacing);
+        }
+        match self.dscp {
+            Some(dscp) if dscp > MAX_DSCP => Err(Invalid::Dscp),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The headers of a packet with a datagram or an echo request, whose ICMP header is as long as that of UDP.
+fn headers(v6: bool) -> u32 {
+    match v6 {
+        true => IPV6_AND_UDP,
+        false => IPV4_AND_UDP,
     }
 }
 
@@ -154,6 +279,25 @@ pub(crate) fn micros(duration: Duration) -> u64 {
 mod tests {
     use super::*;
     use crate::test::{MAX_DATAGRAM, MAX_MESSAGE};
+
+    #[test]
+    fn datagrams_fill_path_unless_their_size_is_given() {
+        let spec = Spec::new(Test::UdpStream, Duration::from_secs(1));
+        assert_eq!(spec.fit(1500, false).message, 1472);
+        assert_eq!(spec.fit(1500, true).message, 1452);
+        assert_eq!(spec.fit(65_536, false).message, 8972);
+        let given = Spec {
+            message: 1472,
+            fit_message: false,
+            ..spec.clone()
+        };
+        assert_eq!(given.fit(1280, true).message, 1472);
+        assert_eq!(given.largest_packet(true), Some(1520));
+        let icmp = Spec::new(Test::Icmp, Duration::from_secs(1));
+        assert_eq!(icmp.fit(1500, false).message, 56);
+        let stream = Spec::new(Test::TcpStream, Duration::from_secs(1));
+        assert_eq!(stream.fit(1500, false).message, 128 << 10);
+    }
 
     #[test]
     fn defaults_are_valid_and_absurd_values_refused() {
@@ -178,7 +322,7 @@ mod tests {
             Invalid::Duration
         );
         assert_eq!(refused(TcpRr, |spec| spec.flows = 0), Invalid::Flows);
-        assert_eq!(refused(TcpRr, |spec| spec.flows = 257), Invalid::Flows);
+        assert_eq!(refused(TcpRr, |spec| spec.flows = 1025), Invalid::Flows);
         assert_eq!(
             refused(Icmp, |spec| spec.flows = 2),
             Invalid::OneFlow { test: Icmp }
@@ -203,8 +347,28 @@ mod tests {
             assert_eq!(spec.check(), Err(Invalid::Rate));
         }
         assert_eq!(
-            refused(TcpStream, |spec| spec.rate = Some(1.0)),
-            Invalid::NoRate { test: TcpStream }
+            refused(UdpRate, |spec| spec.rate = Some(1.0)),
+            Invalid::NoRate { test: UdpRate }
+        );
+        let congestion = |spec: &mut Spec| spec.congestion = Some("a b".to_owned());
+        assert_eq!(refused(TcpRr, congestion), Invalid::Congestion);
+        let option = "pacing";
+        assert_eq!(
+            refused(UdpRr, |spec| spec.pacing_bits_per_s = Some(1)),
+            Invalid::NoConnection {
+                test: UdpRr,
+                option
+            }
+        );
+        assert_eq!(refused(TcpRr, |spec| spec.mss = Some(87)), Invalid::Mss);
+        assert_eq!(refused(TcpRr, |spec| spec.dscp = Some(64)), Invalid::Dscp);
+        assert_eq!(
+            refused(TcpRr, |spec| spec.bytes = Some(1)),
+            Invalid::NoBytes { test: TcpRr }
+        );
+        assert_eq!(
+            refused(TcpRr, |spec| spec.interval_us = Some(2_000_000)),
+            Invalid::Interval
         );
         for test in [Icmp, TcpRr] {
             let polls = |spec: &mut Spec| spec.busy_poll_us = Some(MAX_POLL_US + 1);

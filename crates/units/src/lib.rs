@@ -3,4 +3,4 @@
 pub mod format;
 mod quantity;
 
-pub use quantity::{Pps, Size, Span};
+pub use quantity::{Pps, Rate, Size, Span};

@@ -11,6 +11,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pps(pub u32);
 
+/// A rate of messages, as `0.5pps` or `50kpps`, or of payload bits, as `10mbps` or `2.5gbps`. Above 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rate {
+    /// Messages a second.
+    Messages(f64),
+    /// Bits a second.
+    Bits(f64),
+}
+
 /// A length of time in whole microseconds, in `us`, `ms`, `s`, `m` or `h`: `250ms`, `1.5s`, `5m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub Duration);
@@ -36,6 +45,35 @@ impl FromStr for Pps {
             .filter(|rate| *rate > 0)
             .map(Self)
             .ok_or_else(wrong)
+    }
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("\"{text}\" is no rate; write 0.5pps, 50kpps, 10mbps or 2.5gbps");
+        let letters = text.find(|c: char| c.is_ascii_alphabetic());
+        let (number, unit) = text.split_at(letters.ok_or_else(wrong)?);
+        let (of, factor): (fn(f64) -> Self, f64) = match unit {
+            "pps" => (Self::Messages, 1.0),
+            "kpps" => (Self::Messages, 1e3),
+            "Mpps" => (Self::Messages, 1e6),
+            "bps" => (Self::Bits, 1.0),
+            "kbps" => (Self::Bits, 1e3),
+            "mbps" | "Mbps" => (Self::Bits, 1e6),
+            "gbps" | "Gbps" => (Self::Bits, 1e9),
+            _ => return Err(wrong()),
+        };
+        let plain = number
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.');
+        let number: f64 = number.parse().map_err(|_| wrong())?;
+        let rate = number * factor;
+        match plain && rate > 0.0 && rate.is_finite() {
+            true => Ok(of(rate)),
+            false => Err(wrong()),
+        }
     }
 }
 
@@ -169,6 +207,24 @@ mod tests {
         assert_eq!(span("5m"), Some(300_000));
         for wrong in ["", "30", "s", "-1s", "1 s", "1d"] {
             assert_eq!(span(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rates_are_messages_or_bits() {
+        for (text, rate) in [
+            ("0.5pps", Rate::Messages(0.5)),
+            ("1.5kpps", Rate::Messages(1500.0)),
+            ("10mbps", Rate::Bits(1e7)),
+            ("2.5Gbps", Rate::Bits(2.5e9)),
+            ("800bps", Rate::Bits(800.0)),
+        ] {
+            assert_eq!(text.parse(), Ok(rate), "{text}");
+        }
+        for wrong in [
+            "", "10", "0pps", "-1pps", "1e3pps", "10mb", "infbps", "pps", "1 mbps",
+        ] {
+            assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
         }
     }
 

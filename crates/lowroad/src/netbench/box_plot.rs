@@ -19,12 +19,26 @@ type Five = [f64; 5];
 pub(super) fn draw(all: &[Outcome]) -> String {
     let mut times: Vec<(String, Latency)> = Vec::new();
     let mut rates: Vec<(String, Vec<f64>)> = Vec::new();
+    let mut add = |title: String, latency: &Latency| match times
+        .iter_mut()
+        .find(|(other, _)| *other == title)
+    {
+        _ if latency.count() == 0 => {}
+        Some((_, sum)) => sum.add(latency),
+        None => times.push((title, latency.clone())),
+    };
     for outcome in all {
         let title = title(&outcome.spec);
-        if let Some(latency) = outcome.latency.as_ref().filter(|it| it.count() > 0) {
-            match times.iter_mut().find(|(other, _)| *other == title) {
-                Some((_, sum)) => sum.add(latency),
-                None => times.push((title, latency.clone())),
+        if let Some(latency) = &outcome.latency {
+            // What a load does to latency is a picture of two boxes.
+            match &outcome.load {
+                Some(load) => {
+                    if let Some(idle) = &load.idle.latency {
+                        add(format!("{title} idle"), idle);
+                    }
+                    add(format!("{title} under load"), latency);
+                }
+                None => add(title, latency),
             }
         } else if let Some(transfer) = &outcome.transfer {
             let mbps = transfer.bits_per_s / 1e6;

@@ -25,8 +25,8 @@ pub(super) fn message() -> String {
         }
     }
     format!(
-        "Size of a stream's writes, or of a datagram; each value makes a test [default: {defaults}{}]",
-        bytes(ETHERNET_PAYLOAD)
+        "Size of a stream's writes, or of a datagram; each value makes a test [default: {defaults}what fills the path \
+         MTU for others]"
     )
 }
 
@@ -39,8 +39,8 @@ pub(super) fn rate() -> String {
         }
     }
     format!(
-        "Send at this rate of transactions or datagrams, at fixed times (open loop) [default: send when the previous \
-         one is done (closed loop){defaults}]"
+        "Send messages at fixed times (open loop), at this rate of messages (0.5pps, 50kpps) or of a stream's bits \
+         (10mbps) [default: send when the previous one is done (closed loop){defaults}]"
     )
 }
 
@@ -70,7 +70,7 @@ mod tests {
             message.contains("[default: 128KiB for tcp_stream, "),
             "{message}"
         );
-        assert!(message.ends_with(", 1472B]"), "{message}");
+        assert!(message.ends_with("the path MTU for others]"), "{message}");
         let rate = rate();
         assert!(rate.contains("(closed loop); icmp 100pps"), "{rate}");
     }

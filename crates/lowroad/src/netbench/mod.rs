@@ -2,6 +2,7 @@
 
 mod box_plot;
 mod help;
+mod live_view;
 mod run;
 mod serve;
 mod text;

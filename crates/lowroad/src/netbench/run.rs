@@ -1,24 +1,21 @@
 //! `lowroad netbench run`: tests against a server, one after the other.
-#![expect(clippy::print_stderr, reason = "the progress line")]
 
-use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use clap::Args;
-use netbench::client::{self, Error, Progress, Session};
-use netbench::{DEFAULT_TESTS, Options, Outcome, Spec, Test, Token};
+use netbench::client::{AddressFamily, Client, Error, Progress, Target};
+use netbench::{
+    DEFAULT_TESTS, LOAD_FLOWS, LoadDirection, LoadPlan, Options, Outcome, Plan, Source, Test,
+};
 use process::limits;
 use process::shutdown::Shutdown;
-use units::{Pps, Size, Span};
+use units::{Rate, Size, Span};
 
+use super::live_view::{self, LiveView};
 use super::{box_plot, help, text};
 use crate::exit::{self, Failure, OrFail as _};
-
-/// The interval of updates of the progress line.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Args)]
 pub(super) struct Run {
@@ -33,9 +30,9 @@ pub(super) struct Run {
         help = help::tests()
     )]
     test: Vec<Test>,
-    /// Run each test for this long after its warm-up
-    #[arg(long, value_name = "DURATION", default_value = "10s")]
-    duration: Span,
+    /// Run each test for this long after its warm-up [default: 10s]
+    #[arg(long, value_name = "DURATION")]
+    duration: Option<Span>,
     /// Warm up for this long [default: a tenth of the duration, at most 1s]
     #[arg(long, value_name = "DURATION")]
     warmup: Option<Span>,
@@ -45,19 +42,58 @@ pub(super) struct Run {
     /// Use N sockets at once; each value makes a test
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1")]
     flows: Vec<u16>,
-    /// Size of a request; each value makes a test [default: 1B]
+    /// Size of a request; each value makes a test [default: 1B, or 16B in a datagram]
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     request: Vec<Size>,
-    /// Size of a response; each value makes a test [default: 1B]
+    /// Size of a response; each value makes a test [default: 1B, or 16B in a datagram]
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     response: Vec<Size>,
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', help = help::message())]
     message: Vec<Size>,
     #[arg(long, value_name = "RATE", help = help::rate())]
-    rate: Option<Pps>,
+    rate: Option<Rate>,
+    /// End a stream after this many bytes, all flows together
+    #[arg(long, value_name = "SIZE")]
+    bytes: Option<Size>,
     /// Send streams from the server to the client
     #[arg(long)]
     reverse: bool,
+    /// Send streams in both directions at the same time
+    #[arg(long, conflicts_with = "reverse")]
+    bidir: bool,
+    /// Measure latency on the idle path and again while TCP streams load it: up, down or both
+    #[arg(long, value_name = "DIRECTION")]
+    load: Option<LoadDirection>,
+    /// Load each direction with N streams
+    #[arg(long, value_name = "N", default_value_t = LOAD_FLOWS, requires = "load")]
+    load_flows: u16,
+    /// Report each interval of this length
+    #[arg(short = 'i', long, value_name = "DURATION")]
+    interval: Option<Span>,
+    /// Use this TCP congestion control at both ends
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// Limit TCP segments to this many bytes
+    #[arg(long, value_name = "BYTES")]
+    mss: Option<u16>,
+    /// Have the kernel pace each TCP connection at this bit rate
+    #[arg(long, value_name = "RATE")]
+    pacing: Option<Rate>,
+    /// Mark all packets of the tests with this code point, from 0 to 63
+    #[arg(long, value_name = "NUMBER")]
+    dscp: Option<u8>,
+    /// Send from this address, through this device, or both
+    #[arg(long, value_name = "ADDR|DEVICE|ADDR%DEVICE")]
+    bind: Option<Source>,
+    /// Send the first flow from this port and each further flow from the next
+    #[arg(long, value_name = "PORT")]
+    client_port: Option<u16>,
+    /// Use IPv4 only
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Use IPv6 only
+    #[arg(short = '6', long)]
+    ipv6: bool,
     /// Request socket buffers of this size at both ends
     #[arg(long, value_name = "SIZE")]
     socket_buffer: Option<Size>,
@@ -78,32 +114,28 @@ impl Run {
             return Err(Failure::Input("--histogram goes with --json".to_owned()));
         }
         limits::raise_descriptors();
-        let specs = self.specs()?;
-        let token = super::token(self.token_file.as_deref())?;
-        let mut session = match specs.iter().any(|spec| spec.test.needs_server()) {
-            true => Some(self.open(token.as_ref())?),
-            false => None,
-        };
+        let mut plans = self.plans()?;
+        let mut client = self.client(&plans)?;
         // Before the first test a signal ends the program at once, as there is no result to keep.
         let shutdown = Shutdown::install().context("signals")?;
+        if self.interval.is_none() {
+            live_view::add_intervals(&mut plans);
+        }
         let mut all = Vec::new();
         // Rounds, not blocks: a drift over time affects all tests alike.
         for _ in 0..self.repeat {
-            for spec in &specs {
-                let mut line = ProgressLine::new(&shutdown, spec);
-                let mut watch = |progress: &Progress| line.show(progress);
-                let outcome = match &mut session {
-                    Some(session) => session.measure(spec, &mut watch),
-                    None => client::measure(&self.target, spec, &mut watch),
-                };
-                line.clear();
-                let outcome = outcome?;
-                exit::print(&match json {
-                    true => format!("{}\n", netbench::json::outcome(&outcome, self.histogram)),
-                    false => text::text(&outcome),
-                })?;
-                let early = outcome.ended_early.clone();
-                all.push(outcome);
+            for plan in &plans {
+                let outcomes = self.measure(&mut client, plan, json, &shutdown)?;
+                for outcome in &outcomes {
+                    exit::print(&match json {
+                        true => format!("{}\n", netbench::json::outcome(outcome, self.histogram)),
+                        false => text::text(outcome),
+                    })?;
+                }
+                let early = outcomes
+                    .iter()
+                    .find_map(|outcome| outcome.ended_early.clone());
+                all.extend(outcomes);
                 if let Some(why) = early {
                     return self.ended(&all, json, &shutdown, &why);
                 }
@@ -112,8 +144,54 @@ impl Run {
         draw(&all, json)
     }
 
-    fn open(&self, token: Option<&Token>) -> Result<Session, Failure> {
-        Session::open(&self.target, token).map_err(|error| match error {
+    /// Runs one plan, and shows how it goes.
+    fn measure(
+        &self,
+        client: &mut Client,
+        plan: &Plan,
+        json: bool,
+        shutdown: &Shutdown,
+    ) -> Result<Vec<Outcome>, Failure> {
+        let mut view = LiveView::new(plan);
+        let mut printed = Ok(());
+        let mut watch = |progress: &Progress| {
+            if let Some(interval) = progress
+                .interval
+                .as_ref()
+                .filter(|_| self.interval.is_some())
+            {
+                view.clear();
+                printed = exit::print(&match json {
+                    true => format!("{}\n", netbench::json::interval(&plan.spec, interval)),
+                    false => text::interval(plan, interval),
+                });
+            }
+            view.show(progress);
+            match shutdown.requested() || printed.is_err() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let outcomes = client.run(plan, &mut watch);
+        view.clear();
+        printed?;
+        Ok(outcomes?)
+    }
+
+    fn client(&self, plans: &[Plan]) -> Result<Client, Failure> {
+        let mut source = self.bind.clone().unwrap_or_default();
+        source.port = self.client_port;
+        let target = Target {
+            name: self.target.clone(),
+            token: super::token(self.token_file.as_deref())?,
+            source,
+            family: match (self.ipv4, self.ipv6) {
+                (true, _) => Some(AddressFamily::V4),
+                (_, true) => Some(AddressFamily::V6),
+                (false, false) => None,
+            },
+        };
+        Client::new(target, plans).map_err(|error| match error {
             Error::NoToken(_) => Failure::Input(format!("{error} with --token-file")),
             other => other.into(),
         })
@@ -136,21 +214,32 @@ impl Run {
         }
     }
 
-    fn specs(&self) -> Result<Vec<Spec>, Failure> {
+    fn plans(&self) -> Result<Vec<Plan>, Failure> {
         let sizes = |sizes: &[Size]| sizes.iter().map(|size| size.0).collect();
         let options = Options {
-            duration: self.duration.0,
+            duration: self.duration.map(|span| span.0),
             warmup: self.warmup.map(|span| span.0),
             flows: self.flows.clone(),
             request: sizes(&self.request),
             response: sizes(&self.response),
             message: sizes(&self.message),
-            rate: self.rate.map(|rate| rate.0.into()),
+            rate: self.rate,
             reverse: self.reverse,
+            bidirectional: self.bidir,
+            load: self.load.map(|direction| LoadPlan {
+                direction,
+                flows: self.load_flows,
+            }),
+            bytes: self.bytes.map(|size| size.0),
+            interval: self.interval.map(|span| span.0),
+            congestion: self.congestion.clone(),
+            mss: self.mss,
+            pacing: self.pacing,
+            dscp: self.dscp,
             socket_buffer: self.socket_buffer.map(|size| size.0),
             busy_poll: self.busy_poll.map(|span| span.0),
         };
-        Ok(options.specs(&self.test)?)
+        Ok(options.plans(&self.test)?)
     }
 }
 
@@ -158,51 +247,5 @@ fn draw(all: &[Outcome], json: bool) -> Result<(), Failure> {
     match json {
         true => Ok(()),
         false => exit::print(&box_plot::draw(all)),
-    }
-}
-
-/// The progress line on a terminal, and the signal to end.
-struct ProgressLine<'a> {
-    shutdown: &'a Shutdown,
-    spec: &'a Spec,
-    shown: Instant,
-    /// Bytes, messages and time at the last update.
-    before: (u64, u64, Instant),
-    terminal: bool,
-}
-
-impl<'a> ProgressLine<'a> {
-    fn new(shutdown: &'a Shutdown, spec: &'a Spec) -> Self {
-        let now = Instant::now();
-        Self {
-            shutdown,
-            spec,
-            shown: now,
-            before: (0, 0, now),
-            terminal: io::stderr().is_terminal(),
-        }
-    }
-
-    fn show(&mut self, progress: &Progress) -> ControlFlow<()> {
-        if self.terminal && self.shown.elapsed() >= PROGRESS_INTERVAL {
-            self.shown = Instant::now();
-            let (bytes, messages, since) = self.before;
-            let seconds = since.elapsed().as_secs_f64();
-            // Each step of a search counts from 0.
-            let now = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
-            let rates = (now(progress.bytes, bytes), now(progress.messages, messages));
-            self.before = (progress.bytes, progress.messages, self.shown);
-            eprint!("\r\x1b[K{}", text::progress(self.spec, progress, rates));
-        }
-        match self.shutdown.requested() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    }
-
-    fn clear(&self) {
-        if self.terminal {
-            eprint!("\r\x1b[K");
-        }
     }
 }

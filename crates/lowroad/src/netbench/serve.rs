@@ -2,14 +2,12 @@
 #![expect(clippy::print_stderr, reason = "the status line")]
 
 use std::io::{self, IsTerminal};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use netbench::PORT;
 use netbench::json::status as status_json;
-use netbench::server::{Error, Limits, Ports, Server, Settings, Status};
+use netbench::server::{Error, Limits, ListenAddress, Ports, Server, Settings, Status};
 use process::limits;
 use process::shutdown::Shutdown;
 use serde_json::json;
@@ -23,8 +21,8 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Debug, Args)]
 pub(super) struct Serve {
     /// Listen at this address; port 0 chooses a port
-    #[arg(long, value_name = "ADDR:PORT", default_value_t = SocketAddr::from(([127, 0, 0, 1], PORT)))]
-    listen: SocketAddr,
+    #[arg(long, value_name = "ADDR:PORT", default_value_t)]
+    listen: ListenAddress,
     /// Serve only clients that know the first line of this file; required unless the address is local
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -53,7 +51,7 @@ impl Serve {
         let shutdown = Shutdown::install().context("signals")?;
         limits::raise_descriptors();
         let server = Server::start(Settings {
-            listen: self.listen,
+            listen: self.listen.0,
             token: super::token(self.token_file.as_deref())?,
             limits: Limits {
                 clients: self.clients,

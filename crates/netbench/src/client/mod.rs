@@ -1,7 +1,9 @@
 //! The client: a session with a server, and one test after the other.
 
+mod concurrent;
 mod run;
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::ops::ControlFlow;
@@ -10,16 +12,20 @@ use std::time::Duration;
 
 use datapath::{Classify, ErrorClass, Missing};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use socket2::{Domain, Protocol, Socket, Type};
 
-pub(crate) use self::run::measure as measure_flows;
+use self::run::explain;
+pub(crate) use self::run::{STACK, measure as measure_flows, measure_alone};
 use crate::message::{
-    Cookie, Fault, TimedStream, ToClient, ToServer, VERSION, greet, receive, send,
+    Authenticator, Cookie, Fault, TimedStream, ToClient, ToServer, VERSION, greet, receive, send,
 };
-use crate::outcome::{End, Outcome};
+use crate::options::Plan;
+use crate::outcome::{End, Interval, Outcome};
+use crate::socket::{self, Source, path_mtu_to};
 use crate::spec::{Invalid, Spec};
 use crate::test::Test;
 use crate::test::method::Method;
-use crate::token::Token;
+use crate::token::{CHALLENGE, Challenges, Role, Token};
 
 /// A message of a server arrives completely within this.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,7 +33,7 @@ const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_TEXT: usize = 200;
 
 /// The progress of a test, for display.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
     /// The time since the window opened; none before.
     pub measured: Option<Duration>,
@@ -36,6 +42,8 @@ pub struct Progress {
     pub messages: u64,
     /// The last step of a search for a rate.
     pub step: Option<Step>,
+    /// An interval that has just ended, if the spec asks for intervals.
+    pub interval: Option<Interval>,
 }
 
 /// A finished step of a search.
@@ -71,6 +79,15 @@ pub enum Error {
     Busy { target: String, why: String },
     #[error("{0} asks for a token: name its file")]
     NoToken(String),
+    #[error(
+        "{0} does not prove that it knows the token: it may be another server; start it with the same token, or leave the token out here"
+    )]
+    NotAuthenticated(String),
+    #[error("{target} has no {family} address")]
+    NoFamily {
+        target: String,
+        family: AddressFamily,
+    },
     #[error("{target} declines {test}: {why}")]
     Declined {
         target: String,
@@ -102,6 +119,8 @@ impl Classify for Error {
             | Self::Version { .. }
             | Self::Refused { .. }
             | Self::NoToken(_)
+            | Self::NotAuthenticated(_)
+            | Self::NoFamily { .. }
             | Self::Declined { later: false, .. } => ErrorClass::Input,
             Self::Missing { .. } => ErrorClass::Missing,
             Self::Unreachable { .. }
@@ -121,12 +140,147 @@ impl Classify for Error {
     }
 }
 
+/// A family of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressFamily {
+    V4,
+    V6,
+}
+
+impl fmt::Display for AddressFamily {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        })
+    }
+}
+
+/// A target, and how to reach it.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// `HOST`, `HOST:PORT`, `ADDRESS` or `[ADDRESS]:PORT`.
+    pub name: String,
+    pub token: Option<Token>,
+    pub source: Source,
+    /// None: the first address that answers.
+    pub family: Option<AddressFamily>,
+}
+
+impl Target {
+    /// Any address of this name, without a token.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            token: None,
+            source: Source::default(),
+            family: None,
+        }
+    }
+
+    /// The addresses of the family.
+    fn addresses(&self) -> Result<Vec<SocketAddr>, Error> {
+        let mut all = resolve(&self.name)?;
+        all.retain(|at| match self.family {
+            Some(AddressFamily::V4) => at.is_ipv4(),
+            Some(AddressFamily::V6) => at.is_ipv6(),
+            None => true,
+        });
+        match self.family {
+            Some(family) if all.is_empty() => Err(Error::NoFamily {
+                target: self.name.clone(),
+                family,
+            }),
+            _ => Ok(all),
+        }
+    }
+
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// [`Error`]: no server, one that refuses this client, or one of another version.
+    pub fn open(&self) -> Result<Session, Error> {
+        let mut failed = Error::Target(self.name.clone());
+        for at in self.addresses()? {
+            match self.connect(at) {
+                Ok(stream) => return Session::over(stream, at, self),
+                Err(cause) => {
+                    let target = at.to_string();
+                    failed = Error::Unreachable { target, cause };
+                }
+            }
+        }
+        Err(failed)
+    }
+
+    fn connect(&self, at: SocketAddr) -> io::Result<TcpStream> {
+        let domain = Domain::for_address(at);
+        let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+        self.source.bind_address(&socket, at)?;
+        socket.connect_timeout(&at.into(), MESSAGE_TIMEOUT)?;
+        Ok(socket.into())
+    }
+}
+
+/// Runs tests against a target, over one session for all tests that need a server.
+#[derive(Debug)]
+pub struct Client {
+    target: Target,
+    session: Option<Session>,
+}
+
+impl Client {
+    /// Opens a session if one of the plans needs a server.
+    ///
+    /// # Errors
+    /// As [`Target::open`].
+    pub fn new(target: Target, plans: &[Plan]) -> Result<Self, Error> {
+        let serves = |plan: &Plan| plan.spec.test.needs_server();
+        let session = match plans.iter().any(serves) {
+            true => Some(target.open()?),
+            false => None,
+        };
+        Ok(Self { target, session })
+    }
+
+    /// Runs a plan: one test, two in both directions at once, or one under the load of streams.
+    ///
+    /// # Errors
+    /// [`Error`]: what prevents the test from starting.
+    pub fn run(&mut self, plan: &Plan, watch: Watch<'_>) -> Result<Vec<Outcome>, Error> {
+        if plan.bidirectional {
+            return concurrent::both_directions(&self.target, &plan.spec, watch);
+        }
+        if let Some(load) = plan.load {
+            let outcome = concurrent::under_load(self, &plan.spec, load, watch)?;
+            return Ok(vec![outcome]);
+        }
+        Ok(vec![self.measure(&plan.spec, watch)?])
+    }
+
+    fn measure(&mut self, spec: &Spec, watch: Watch<'_>) -> Result<Outcome, Error> {
+        spec.check()?;
+        match (*spec.test.method(), &mut self.session) {
+            (Method::Client(measure), None) => {
+                let addresses = self.target.addresses()?;
+                measure(&addresses, spec, &self.target.source, watch).map(explain)
+            }
+            (_, Some(session)) => session.measure(spec, watch),
+            (_, none) => none.insert(self.target.open()?).measure(spec, watch),
+        }
+    }
+}
+
 /// A server that has admitted this client.
 #[derive(Debug)]
 pub struct Session {
     target: String,
     stream: TcpStream,
     peer: SocketAddr,
+    source: Source,
+    authenticator: Authenticator,
+    /// The smaller of the MTUs that both ends know of the path, in bytes.
+    path_mtu: Option<u32>,
 }
 
 /// All addresses of a target, in the order in which to try them. A target is `HOST`, `HOST:PORT`, `ADDRESS` or
@@ -185,32 +339,29 @@ impl Session {
     /// # Errors
     /// [`Error`]: no server, one that refuses this client, or one of another version.
     pub fn open(target: &str, token: Option<&Token>) -> Result<Self, Error> {
-        let mut failed = Error::Target(target.to_owned());
-        for at in resolve(target)? {
-            match TcpStream::connect_timeout(&at, MESSAGE_TIMEOUT) {
-                Ok(stream) => return Self::over(stream, at, token),
-                Err(cause) => {
-                    let target = at.to_string();
-                    failed = Error::Unreachable { target, cause };
-                }
-            }
-        }
-        Err(failed)
+        let target = Target {
+            token: token.cloned(),
+            ..Target::new(target)
+        };
+        target.open()
     }
 
-    fn over(stream: TcpStream, at: SocketAddr, token: Option<&Token>) -> Result<Self, Error> {
+    fn over(stream: TcpStream, at: SocketAddr, target: &Target) -> Result<Self, Error> {
         stream.set_nodelay(true)?;
-        let session = Self {
+        let mut session = Self {
             target: at.to_string(),
             stream,
             peer: at,
+            source: target.source.clone(),
+            authenticator: Authenticator::default(),
+            path_mtu: path_mtu_to(at, &target.source).ok(),
         };
-        session.hello(token)?;
+        session.hello(target.token.as_ref())?;
         Ok(session)
     }
 
-    /// Exchanges greetings and authenticates.
-    fn hello(&self, token: Option<&Token>) -> Result<(), Error> {
+    /// Exchanges greetings and authenticates, each end to the other.
+    fn hello(&mut self, token: Option<&Token>) -> Result<(), Error> {
         let mut server = TimedStream::new(MESSAGE_TIMEOUT, &self.stream);
         let lost = |fault| self.fault(fault);
         greet(&mut server).map_err(lost)?;
@@ -224,11 +375,29 @@ impl Session {
         if wanted && token.is_none() {
             return Err(Error::NoToken(self.target.clone()));
         }
-        let answer = token.map(|token| token.answer(&bytes));
-        send(&mut server, &ToServer::Hello { answer }).map_err(lost)?;
+        let challenges = Challenges {
+            server: bytes,
+            client: socket::random::<CHALLENGE>()?,
+        };
+        let hello = ToServer::Hello {
+            answer: token.map(|token| token.answer(Role::Client, &challenges)),
+            challenge: challenges.client,
+        };
+        send(&mut server, &hello).map_err(lost)?;
         let target = self.target.clone();
         match receive::<ToClient>(&mut server).map_err(lost)? {
-            ToClient::Admitted => Ok(()),
+            ToClient::Admitted { answer, path_mtu } => {
+                if let Some(token) = token {
+                    let is_right = |answer| token.is_answer(Role::Server, &challenges, &answer);
+                    if !answer.is_some_and(is_right) {
+                        return Err(Error::NotAuthenticated(target));
+                    }
+                    let key = token.session_key(&challenges);
+                    self.authenticator = Authenticator::new(Some(key));
+                }
+                self.path_mtu = [self.path_mtu, path_mtu].into_iter().flatten().min();
+                Ok(())
+            }
             ToClient::Refused { why, later } => {
                 let why = printable(&why);
                 Err(match later {
@@ -246,11 +415,12 @@ impl Session {
     /// [`Error`]: what prevents the test from starting.
     pub fn measure(&mut self, spec: &Spec, watch: Watch<'_>) -> Result<Outcome, Error> {
         spec.check()?;
-        match *spec.test.method() {
+        let measured = match *spec.test.method() {
             Method::Flows { client, .. } => measure_flows(self, spec, client, watch),
             Method::Search(search) => search(self, spec, watch),
-            Method::Client(measure) => measure(&[self.peer], spec, watch),
-        }
+            Method::Client(measure) => measure(&[self.peer], spec, &self.source, watch),
+        };
+        measured.map(explain)
     }
 
     /// Asks for a test: the addresses of its flows, and the cookie that they show there.
@@ -298,15 +468,14 @@ impl Session {
     }
 
     fn send(&mut self, message: &ToServer) -> Result<(), Error> {
-        let sent = send(
-            &mut TimedStream::new(MESSAGE_TIMEOUT, &self.stream),
-            message,
-        );
+        let mut stream = TimedStream::new(MESSAGE_TIMEOUT, &self.stream);
+        let sent = self.authenticator.send(Role::Client, &mut stream, message);
         sent.map_err(|fault| self.fault(fault))
     }
 
     fn receive(&mut self) -> Result<ToClient, Error> {
-        let received = receive(&mut TimedStream::new(MESSAGE_TIMEOUT, &self.stream));
+        let mut stream = TimedStream::new(MESSAGE_TIMEOUT, &self.stream);
+        let received = self.authenticator.receive(Role::Server, &mut stream);
         received.map_err(|fault| self.fault(fault))
     }
 
@@ -328,13 +497,11 @@ impl Session {
 /// # Errors
 /// As [`Session::open`] and [`Session::measure`].
 pub fn measure(target: &str, spec: &Spec, watch: Watch<'_>) -> Result<Outcome, Error> {
-    spec.check()?;
-    match *spec.test.method() {
-        Method::Client(measure) => measure(&resolve(target)?, spec, watch),
-        Method::Flows { .. } | Method::Search(_) => {
-            Session::open(target, None)?.measure(spec, watch)
-        }
-    }
+    let mut client = Client {
+        target: Target::new(target),
+        session: None,
+    };
+    client.measure(spec, watch)
 }
 
 #[cfg(test)]

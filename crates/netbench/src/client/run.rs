@@ -2,12 +2,13 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::thread::{self, ScopedJoinHandle};
+use std::thread::{Builder, ScopedJoinHandle, scope, sleep};
 use std::time::{Duration, Instant};
 
 use super::{Error, Progress, Session, Watch};
-use crate::flow::{ClientFlow, Clock, Totals, Window};
-use crate::outcome::{End, Outcome, Times, Transfer};
+use crate::flow::{ClientFlow, Clock, Counter, Totals, Window};
+use crate::outcome::{End, Interval, Outcome, TcpStatistics, Times, Transfer};
+use crate::socket::path_mtu_to;
 use crate::spec::{Direction, Spec};
 use crate::test::method::RunClient;
 
@@ -19,6 +20,15 @@ const QUIET_TIME: Duration = Duration::from_millis(100);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// A test in which nothing moves for this long has ended.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The stack of a flow's thread, in bytes. Flows hold their buffers on the heap.
+pub(crate) const STACK: usize = 256 << 10;
+/// The largest packet that every IPv6 path carries, in bytes (RFC 8200, section 5).
+const MIN_PATH_MTU: u32 = 1280;
+/// Why a test ends before its window: its datagrams are too long for the path.
+const REFUSED: &str = "this machine refuses to send datagrams of this size";
+
+/// Runs one flow until the test stops. The clock times its transactions.
+type RunFlow<'a> = &'a (dyn Fn(u16, &mut Clock<'_>, Counter<'_>) -> io::Result<()> + Sync);
 
 /// Measures by flows of this kind at the client, and the flows of the spec's test at the server.
 pub(crate) fn measure(
@@ -27,87 +37,193 @@ pub(crate) fn measure(
     client: RunClient,
     watch: Watch<'_>,
 ) -> Result<Outcome, Error> {
+    loop {
+        let mtu = session.path_mtu;
+        let mut outcome = measure_once(session, spec, client, watch)?;
+        let there = outcome.far.as_ref().and_then(|far| far.path_mtu);
+        let here = path_mtu_to(session.peer, &session.source).ok();
+        session.path_mtu = [mtu, here, there].into_iter().flatten().min();
+        // A router has said meanwhile that datagrams of this size do not fit. Each round has a smaller MTU.
+        let refused =
+            outcome.near.send_errors + outcome.far.as_ref().map_or(0, |far| far.send_errors);
+        if spec.fit_message && refused > 0 && session.path_mtu < mtu {
+            continue;
+        }
+        outcome.path_mtu = session.path_mtu;
+        return Ok(outcome);
+    }
+}
+
+fn measure_once(
+    session: &mut Session,
+    spec: &Spec,
+    client: RunClient,
+    watch: Watch<'_>,
+) -> Result<Outcome, Error> {
+    let v6 = session.peer.is_ipv6();
+    let mtu = session.path_mtu;
+    let spec = &mtu.map_or_else(|| spec.clone(), |mtu| spec.fit(mtu, v6));
     let (to, cookie) = session.begin(spec)?;
-    let totals = Totals::default();
-    thread::scope(|scope| {
+    let source = session.source.clone();
+    let run = |number: u16, clock: &mut Clock<'_>, counter: Counter<'_>| {
+        let to = to.get(usize::from(number)).or_else(|| to.first());
+        let to = *to.ok_or(io::ErrorKind::InvalidData)?;
+        let flow = ClientFlow::new(number, to, &cookie, spec, &source, counter);
+        client(&flow, clock)
+    };
+    conduct(Some(session), spec, &run, watch)
+}
+
+/// Measures by one flow at this end. Nobody serves it.
+pub(crate) fn measure_alone(
+    spec: &Spec,
+    run: RunFlow<'_>,
+    watch: Watch<'_>,
+) -> Result<Outcome, Error> {
+    conduct(None, spec, run, watch)
+}
+
+fn conduct(
+    session: Option<&mut Session>,
+    spec: &Spec,
+    run: RunFlow<'_>,
+    watch: Watch<'_>,
+) -> Result<Outcome, Error> {
+    let totals = &Totals::new(spec);
+    scope(|scope| {
         let abort = totals.abort_on_drop();
         let mut flows = Vec::new();
-        for flow in 0..spec.flows {
-            let to = to.get(usize::from(flow)).or_else(|| to.first()).copied();
-            let to = to.ok_or_else(|| Error::Io(io::ErrorKind::InvalidData.into()))?;
-            let flow = ClientFlow {
-                number: flow,
-                to,
-                cookie,
-                spec,
-                totals: &totals,
-            };
+        for number in 0..spec.flows {
             let run = move || {
-                let mut clock = Clock::new(flow.totals);
-                flow.totals.run(|| {
-                    let ended = client(&flow, &mut clock);
+                let counter = totals.counter(number);
+                let mut clock = Clock::new(counter);
+                totals.run(|| {
+                    let ended = run(number, &mut clock, counter);
                     clock.end(&ended);
                     ended
                 });
                 // With the times until its end, even after an error.
                 clock
             };
-            flows.push(thread::Builder::new().spawn_scoped(scope, run)?);
+            flows.push(Builder::new().stack_size(STACK).spawn_scoped(scope, run)?);
         }
-        let mut outcome = drive(session, spec, &totals, watch)?;
+        let mut outcome = drive(session, spec, totals, watch)?;
         drop(abort);
-        let times = times(flows);
-        outcome.unsent = times.unsent;
-        outcome.unfinished = times.unfinished;
-        outcome.late = times.late;
-        outcome.latency = (!spec.test.streams()).then_some(times.latency);
+        add_times(flows, &mut outcome);
         Ok(outcome)
     })
 }
 
-/// The times of all flows.
-fn times(flows: Vec<ScopedJoinHandle<'_, Clock<'_>>>) -> Times {
+/// Adds the times of all flows to the outcome.
+fn add_times(flows: Vec<ScopedJoinHandle<'_, Clock<'_>>>, outcome: &mut Outcome) {
+    let several = flows.len() > 1 && !outcome.spec.test.streams();
     let mut all = Times::default();
     for flow in flows {
         // A thread that panicked has printed its message.
         if let Ok(clock) = flow.join() {
-            all.add(&clock.times());
+            let times = clock.times();
+            all.add(&times);
+            if several {
+                outcome.flow_latencies.push(times.latency);
+            }
         }
     }
-    all
+    outcome.sent = all.sent;
+    outcome.unsent = all.unsent;
+    outcome.unfinished = all.unfinished;
+    outcome.late = all.late;
+    outcome.bounds = all.bounds;
+    outcome.latency = (!outcome.spec.test.streams()).then_some(all.latency);
+}
+
+/// Has a test in which nothing happened fail: it says why it has no result.
+pub(crate) fn explain(mut outcome: Outcome) -> Outcome {
+    if outcome.ended_early.is_none() && !outcome.has_result() {
+        outcome.ended_early = Some(nothing(&outcome));
+    }
+    outcome
+}
+
+/// Why a test that came to its end has no result.
+fn nothing(outcome: &Outcome) -> String {
+    let spec = &outcome.spec;
+    if spec.test.streams() {
+        let sent = outcome.sender().map_or(0, |sender| sender.all_messages);
+        let refused = outcome.sender().map_or(0, |sender| sender.send_errors);
+        if sent > 0 && refused >= sent {
+            return format!(
+                "the sender's own kernel refused all {sent} datagrams of {} bytes: its firewall, queue or path MTU",
+                spec.message
+            );
+        }
+        let mut why = match sent {
+            0 => "nothing was sent".to_owned(),
+            _ => format!(
+                "nothing arrived of {sent} messages of {} bytes",
+                spec.message
+            ),
+        };
+        let packet = spec.largest_packet(false).filter(|_| sent > 0);
+        if packet.is_some_and(|packet| packet > MIN_PATH_MTU) {
+            why += ", though shorter ones did; the path may drop what is longer than its MTU: try --message 1200B";
+        }
+        return why;
+    }
+    match outcome.lost + outcome.unfinished {
+        0 => "no transaction began and ended within the window: try a longer --duration".to_owned(),
+        unanswered => format!("none of {unanswered} requests was answered"),
+    }
 }
 
 fn drive(
-    session: &mut Session,
+    mut session: Option<&mut Session>,
     spec: &Spec,
     totals: &Totals,
     watch: Watch<'_>,
 ) -> Result<Outcome, Error> {
-    let mut early = wait_for_flows(session, spec, totals, watch);
+    let mut early = wait_for_flows(session.as_deref(), spec, totals, watch);
     if early.is_none() {
-        early = wait(session, spec.warmup(), None, totals, watch);
+        early = wait(session.as_deref(), spec.warmup(), None, totals, watch);
+    }
+    if early.is_none() && spec.fit_message && totals.send_errors() > 0 {
+        early = Some(REFUSED.to_owned());
     }
     let window = totals.open_window();
+    // Only what the window's own transactions take belongs to its first interval.
+    totals.take_latency();
     // After an early end as well, to learn the server's error.
-    let marked = session.mark();
+    let marked = session.as_deref_mut().map_or(Ok(()), Session::mark);
     let began = early.is_none();
     if began {
-        early = wait(session, spec.duration(), Some(&window), totals, watch);
+        let reports = Reports::new(spec, totals, &window);
+        early = wait(
+            session.as_deref(),
+            spec.duration(),
+            Some(reports),
+            totals,
+            watch,
+        );
     }
-    let mut near = totals.close_window(&window, spec.flows);
+    let near = totals.close_window(&window, spec.flows);
     // The sender stops before the receiver waits for the last bytes.
     if spec.direction == Direction::Up || !spec.test.streams() {
         totals.stop();
         totals.finish(DRAIN_TIMEOUT);
     }
-    let far = marked.and_then(|()| session.end(totals.bytes()));
-    let (far, fault) = match far {
-        Ok((far, fault)) => (Some(far).filter(|_| began), fault),
-        Err(lost) => (None, Some(lost.to_string())),
-    };
-    if fault.is_some() {
-        // The server's error explains the stall.
-        early = early.filter(|why| *why != stalled());
+    let mut far = None;
+    if let Some(session) = session {
+        let fault = match marked.and_then(|()| session.end(totals.bytes())) {
+            Ok((end, fault)) => {
+                far = Some(end).filter(|_| began);
+                fault
+            }
+            Err(lost) => Some(lost.to_string()),
+        };
+        if fault.is_some() {
+            // The server's error explains the stall.
+            early = early.filter(|why| *why != stalled());
+        }
+        early = early.or(fault);
     }
     if let (Some(far), Direction::Down) = (&far, spec.direction) {
         // A connection loses nothing: missing bytes are late.
@@ -118,19 +234,14 @@ fn drive(
         totals.drain(far.all_bytes, quiet, DRAIN_TIMEOUT);
     }
     totals.stop();
-    near.all_messages = totals.messages();
-    near.all_bytes = totals.bytes();
+    let near = totals.complete_end(near);
     Ok(Outcome {
-        spec: spec.clone(),
         transfer: far.as_ref().and_then(|far| transfer(spec, &near, far)),
         near,
         far,
-        latency: None,
         lost: totals.lost(),
-        unsent: 0,
-        unfinished: 0,
-        late: None,
-        ended_early: early.or(fault),
+        ended_early: early,
+        ..Outcome::empty(spec)
     })
 }
 
@@ -145,7 +256,7 @@ fn transfer(spec: &Spec, near: &End, far: &End) -> Option<Transfer> {
 
 /// Waits until each flow has reached its other end.
 fn wait_for_flows(
-    session: &Session,
+    session: Option<&Session>,
     spec: &Spec,
     totals: &Totals,
     watch: Watch<'_>,
@@ -158,36 +269,108 @@ fn wait_for_flows(
         }
         if begun.elapsed() > STALL_TIMEOUT {
             return Some(format!(
-                "the flows have not begun after {} s",
+                "the flows have not begun after {} s; a firewall may drop them: serve with --data-ports and open those",
                 STALL_TIMEOUT.as_secs()
             ));
         }
-        thread::sleep(Duration::from_millis(1));
+        sleep(Duration::from_millis(1));
     }
     None
 }
 
+/// Cuts a window into intervals.
+struct Reports<'a> {
+    totals: &'a Totals,
+    /// None: there are no intervals, only a window.
+    interval: Option<Duration>,
+    direction: Direction,
+    length: Duration,
+    /// When the last interval ended, and when the present one is to.
+    begin: Duration,
+    due: Duration,
+    bytes: u64,
+    messages: u64,
+    retransmits: u64,
+}
+
+impl<'a> Reports<'a> {
+    fn new(spec: &Spec, totals: &'a Totals, window: &Window) -> Self {
+        let interval = spec.interval_us.map(Duration::from_micros);
+        Self {
+            totals,
+            interval,
+            direction: spec.direction,
+            length: spec.duration(),
+            begin: Duration::ZERO,
+            due: interval.unwrap_or(Duration::MAX),
+            bytes: window.bytes(),
+            messages: window.messages(),
+            retransmits: window.retransmits(),
+        }
+    }
+
+    /// The time until the present interval ends; none if there are no intervals.
+    fn left(&self, elapsed: Duration) -> Option<Duration> {
+        self.interval.map(|_| self.due.saturating_sub(elapsed))
+    }
+
+    /// The interval that has ended by now, if any.
+    fn take(&mut self, elapsed: Duration) -> Option<Interval> {
+        let elapsed = elapsed.min(self.length);
+        let interval = self.interval?;
+        // The last one may be shorter, by the rest of the window.
+        let due = elapsed >= self.due || elapsed == self.length;
+        if !due || elapsed == self.begin {
+            return None;
+        }
+        let (bytes, messages) = (self.totals.bytes(), self.totals.messages());
+        let tcp = self.totals.tcp_statistics();
+        let retransmits = tcp
+            .as_ref()
+            .map_or(0, |tcp: &TcpStatistics| tcp.retransmits);
+        let ended = Interval {
+            direction: self.direction,
+            begin: self.begin,
+            end: elapsed,
+            bytes: bytes - self.bytes,
+            messages: messages - self.messages,
+            latency: self.totals.take_latency(),
+            retransmits: retransmits.saturating_sub(self.retransmits),
+            tcp,
+        };
+        // A late look does not shift those that follow.
+        while self.due <= elapsed {
+            self.due += interval;
+        }
+        self.begin = elapsed;
+        (self.bytes, self.messages, self.retransmits) = (bytes, messages, retransmits);
+        Some(ended)
+    }
+}
+
 /// Waits for this long while the test runs. Returns why it ended early, if it did.
 fn wait(
-    session: &Session,
+    session: Option<&Session>,
     length: Duration,
-    window: Option<&Window>,
+    mut reports: Option<Reports<'_>>,
     totals: &Totals,
     watch: Watch<'_>,
 ) -> Option<String> {
     let begun = Instant::now();
     let mut moved = (totals.activity(), begun);
     loop {
-        let left = length.saturating_sub(begun.elapsed());
+        let elapsed = begun.elapsed();
+        let left = length.saturating_sub(elapsed);
         let progress = Progress {
-            measured: window.map(|_| begun.elapsed().min(length)),
+            measured: reports.as_ref().map(|_| elapsed.min(length)),
             bytes: totals.bytes(),
             messages: totals.messages(),
             step: None,
+            interval: reports.as_mut().and_then(|reports| reports.take(elapsed)),
         };
         // If the server is gone, the flows fail too, with errors that explain less.
         let fault = totals.fault();
-        if session.is_gone() {
+        if let Some(session) = session.filter(|session| session.is_gone()) {
             return Some(format!("{} is gone", session.target));
         }
         if let Some(fault) = fault {
@@ -196,7 +379,7 @@ fn wait(
         if watch(&progress) == ControlFlow::Break(()) {
             return Some("stopped".to_owned());
         }
-        if left.is_zero() {
+        if left.is_zero() || totals.is_complete() {
             return None;
         }
         // Pieces count, because a large message over a slow path may take longer than the timeout.
@@ -206,10 +389,72 @@ fn wait(
         } else if moved.1.elapsed() > STALL_TIMEOUT {
             return Some(stalled());
         }
-        thread::sleep(left.min(TICK));
+        let report = reports.as_ref().and_then(|reports| reports.left(elapsed));
+        sleep(left.min(TICK).min(report.unwrap_or(TICK)));
     }
 }
 
 fn stalled() -> String {
     format!("nothing for {} s", STALL_TIMEOUT.as_secs())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::outcome::Latency;
+    use crate::test::Test;
+
+    #[test]
+    fn intervals_cover_window() {
+        let spec = Spec {
+            interval_us: Some(300_000),
+            ..Spec::new(Test::TcpStream, Duration::from_secs(1))
+        };
+        let totals = Totals::new(&spec);
+        let window = totals.open_window();
+        let mut reports = Reports::new(&spec, &totals, &window);
+        let counter = totals.counter(0);
+        let ms = Duration::from_millis;
+        let mut ended = Vec::new();
+        for at in [0, 100, 290, 310, 320, 950, 1000, 1020] {
+            counter.count(10);
+            ended.extend(reports.take(ms(at)));
+        }
+        let spans: Vec<_> = ended.iter().map(|it| (it.begin, it.end)).collect();
+        // The look at 950 ms is late, and ends the two intervals that have passed as one.
+        let expected = [(0, 310), (310, 950), (950, 1000)];
+        assert_eq!(spans, expected.map(|(begin, end)| (ms(begin), ms(end))));
+        assert_eq!(
+            ended.iter().map(|it| it.bytes).collect::<Vec<_>>(),
+            [40, 20, 10]
+        );
+        assert!(
+            ended
+                .iter()
+                .all(|it| it.tcp.is_none() && it.retransmits == 0)
+        );
+    }
+
+    #[test]
+    fn test_without_result_has_a_reason() {
+        let second = Duration::from_secs(1);
+        let mut outcome = Outcome::empty(&Spec::new(Test::UdpRr, second));
+        outcome.latency = Some(Latency::new());
+        assert!(nothing(&outcome).contains("no transaction"));
+        outcome.lost = 7;
+        assert_eq!(nothing(&outcome), "none of 7 requests was answered");
+        let mut stream = Outcome::empty(&Spec::new(Test::UdpStream, second));
+        assert_eq!(nothing(&stream), "nothing was sent");
+        stream.near.all_messages = 9;
+        assert!(nothing(&stream).contains("--message 1200B"));
+        stream.near.send_errors = 9;
+        assert!(nothing(&stream).contains("refused all 9 datagrams"));
+        stream.near.send_errors = 1;
+        stream.spec.message = 100;
+        assert_eq!(
+            nothing(&stream),
+            "nothing arrived of 9 messages of 100 bytes"
+        );
+    }
 }

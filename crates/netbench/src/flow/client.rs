@@ -1,12 +1,15 @@
 //! One flow at the client, and how it reaches the server.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use super::Totals;
-use crate::message::{COOKIE, Cookie};
-use crate::socket::{self, timed_out};
+use socket2::SockRef;
+
+use super::Counter;
+use crate::message::{COOKIE, Cookie, flow_cookie};
+use crate::pace::Pace;
+use crate::socket::{self, Source, timed_out};
 use crate::spec::{Direction, Spec};
 
 /// A flow reaches the server within this, or not at all.
@@ -18,55 +21,94 @@ pub(crate) struct ClientFlow<'a> {
     pub(crate) number: u16,
     /// The server's address for this flow.
     pub(crate) to: SocketAddr,
+    /// The test's cookie, with the number of this flow.
     pub(crate) cookie: Cookie,
     pub(crate) spec: &'a Spec,
-    pub(crate) totals: &'a Totals,
+    pub(crate) source: &'a Source,
+    pub(crate) counter: Counter<'a>,
 }
 
-impl ClientFlow<'_> {
+impl<'a> ClientFlow<'a> {
+    pub(crate) fn new(
+        number: u16,
+        to: SocketAddr,
+        cookie: &Cookie,
+        spec: &'a Spec,
+        source: &'a Source,
+        counter: Counter<'a>,
+    ) -> Self {
+        Self {
+            number,
+            to,
+            cookie: flow_cookie(cookie, number),
+            spec,
+            source,
+            counter,
+        }
+    }
+
+    /// The times of this flow's messages; none if each follows as soon as it can.
+    pub(crate) fn pace(&self) -> Option<Pace> {
+        let spec = self.spec;
+        spec.rate
+            .map(|rate| Pace::new(rate, self.number, spec.flows))
+    }
+
+    /// A socket that is connected to the server.
+    pub(crate) fn open(&self, timeout: Duration) -> io::Result<TcpStream> {
+        let socket = socket::tcp(self.to.ip(), self.spec)?;
+        self.source
+            .bind(&SockRef::from(&socket), self.to, self.number)?;
+        socket.connect_timeout(&self.to.into(), timeout)?;
+        Ok(socket.into())
+    }
+
     /// Connects, and exchanges the cookie.
     pub(crate) fn connect(&self) -> io::Result<TcpStream> {
-        let socket = socket::tcp(self.to.ip(), self.spec)?;
-        socket.connect_timeout(&self.to.into(), CONNECT_TIMEOUT)?;
-        let mut stream = TcpStream::from(socket);
-        self.totals.register(&(&stream).into())?;
+        let mut stream = self.open(CONNECT_TIMEOUT)?;
+        self.counter.register(&(&stream).into())?;
         stream.write_all(&self.cookie)?;
         let mut back = Cookie::default();
         stream.read_exact(&mut back)?;
-        self.totals.count_connected();
+        self.counter.count_connected();
         Ok(stream)
     }
 
     /// Opens a socket, and sends the cookie until it comes back. From then on all datagrams belong to the test.
     pub(crate) fn meet(&self) -> io::Result<UdpSocket> {
-        let any = match self.to {
-            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        };
-        let socket = socket::udp((any, 0).into(), self.spec)?;
+        let socket = socket::udp(self.to.ip(), self.spec)?;
+        self.source
+            .bind(&SockRef::from(&socket), self.to, self.number)?;
         socket.connect(self.to)?;
-        self.totals.register(&(&socket).into())?;
+        socket::fit_path(&socket, self.spec, self.to.is_ipv6())?;
+        self.counter.register(&(&socket).into())?;
         let begun = Instant::now();
         let mut room = [0; COOKIE];
         while begun.elapsed() < CONNECT_TIMEOUT {
             socket.send(&self.cookie)?;
-            match socket.recv(&mut room) {
+            match socket.peek(&mut room) {
                 Ok(COOKIE) if room == self.cookie => {
-                    self.totals.count_connected();
+                    socket.recv(&mut room)?;
+                    self.counter.count_connected();
                     return Ok(socket);
                 }
-                // The returned cookie was lost, but a server that sends has received ours.
+                // The returned cookie was lost, but a server that sends has received ours. The datagram is the test's.
                 Ok(_) if self.spec.direction == Direction::Down => {
-                    self.totals.count(self.spec.message as usize);
-                    self.totals.count_connected();
+                    self.counter.count_connected();
                     return Ok(socket);
                 }
-                Ok(_) => {}
+                Ok(_) => {
+                    socket.recv(&mut room)?;
+                }
                 Err(error) if timed_out(&error) => {}
                 Err(error) => return Err(error),
             }
         }
-        let why = format!("no datagram comes back from {}", self.to);
+        let why = format!(
+            "no UDP datagram comes back from {} within {} s; a firewall may drop UDP in the way",
+            self.to,
+            CONNECT_TIMEOUT.as_secs()
+        );
         Err(io::Error::new(io::ErrorKind::TimedOut, why))
     }
 }
@@ -77,6 +119,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::flow::Totals;
     use crate::test::Test;
 
     #[test]
@@ -86,22 +129,18 @@ mod tests {
             direction: Direction::Down,
             ..Spec::new(Test::UdpStream, Duration::from_secs(1))
         };
-        let totals = Totals::default();
-        let flow = ClientFlow {
-            number: 0,
-            to: server.local_addr().unwrap(),
-            cookie: Cookie::default(),
-            spec: &spec,
-            totals: &totals,
-        };
+        let totals = Totals::new(&spec);
+        let (source, to) = (Source::default(), server.local_addr().unwrap());
+        let flow = ClientFlow::new(0, to, &Cookie::default(), &spec, &source, totals.counter(0));
         thread::scope(|scope| {
             let met = scope.spawn(|| flow.meet());
             let (_, from) = server.recv_from(&mut [0; COOKIE]).unwrap();
             // The answer is lost: the first that comes is one of the test's.
             server.send_to(&[1; 1472], from).unwrap();
-            met.join().unwrap().unwrap();
+            let met = met.join().unwrap().unwrap();
+            // It is still there for the test.
+            assert_eq!(met.recv(&mut [0; 2000]).unwrap(), 1472);
         });
-        assert_eq!((totals.connected(), totals.messages()), (1, 1));
-        assert_eq!(totals.bytes(), 1472);
+        assert_eq!((totals.connected(), totals.messages()), (1, 0));
     }
 }

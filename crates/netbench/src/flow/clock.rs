@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::Totals;
+use super::Counter;
 use crate::outcome::Times;
 use crate::pace::Pace;
 use crate::socket::timed_out;
@@ -16,7 +16,7 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transaction {
     /// When it began, or should have.
-    begin: Instant,
+    pub(crate) begin: Instant,
     /// Whether the window was open then: only then its time counts.
     counts: bool,
 }
@@ -25,17 +25,17 @@ pub(crate) struct Transaction {
 #[derive(Debug)]
 pub(crate) struct Clock<'a> {
     pace: Option<Pace>,
-    totals: &'a Totals,
+    counter: Counter<'a>,
     times: Times,
     /// When the transaction began that is neither complete nor lost yet.
     under_way: Option<Instant>,
 }
 
 impl<'a> Clock<'a> {
-    pub(crate) fn new(totals: &'a Totals) -> Self {
+    pub(crate) fn new(counter: Counter<'a>) -> Self {
         Self {
             pace: None,
-            totals,
+            counter,
             times: Times::default(),
             under_way: None,
         }
@@ -46,15 +46,47 @@ impl<'a> Clock<'a> {
         self.pace = spec.rate.map(|rate| Pace::new(rate, flow, spec.flows));
     }
 
+    /// When the next transaction of an open loop is due.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.pace.as_ref().and_then(Pace::due)
+    }
+
+    /// Begins the transaction that is due, without waiting for those before it.
+    pub(crate) fn begin_due(&mut self) -> Option<Transaction> {
+        let due = self.due()?;
+        if let Some(pace) = &mut self.pace {
+            pace.advance();
+        }
+        self.times.sent += 1;
+        let counts = self.counter.is_window_open();
+        if counts {
+            self.times.record_lateness(due.elapsed());
+        }
+        Some(Transaction { begin: due, counts })
+    }
+
+    /// The longest time of a transaction so far.
+    pub(crate) fn longest(&self) -> Duration {
+        Duration::from_nanos(self.times.latency.max())
+    }
+
+    /// Records how late this end began a message.
+    pub(crate) fn record_lateness(&mut self, by: Duration) {
+        if self.counter.is_window_open() {
+            self.times.record_lateness(by);
+        }
+    }
+
     /// Waits until the next transaction is due; none once the test has stopped.
     pub(crate) fn begin(&mut self) -> Option<Transaction> {
         let transaction = self.wait();
         self.under_way = transaction.map(|transaction| transaction.begin);
+        self.times.sent += u64::from(transaction.is_some());
         transaction
     }
 
     fn wait(&mut self) -> Option<Transaction> {
-        let totals = self.totals;
+        let totals = self.counter;
         if totals.is_stopped() {
             return None;
         }
@@ -83,7 +115,8 @@ impl<'a> Clock<'a> {
     pub(crate) fn complete(&mut self, transaction: Transaction, bytes: usize) {
         let took = transaction.begin.elapsed();
         self.under_way = None;
-        self.totals.count(bytes);
+        self.counter.count(bytes);
+        self.counter.add_latency(took);
         if transaction.counts {
             self.times.record(took);
         }
@@ -93,18 +126,32 @@ impl<'a> Clock<'a> {
     /// window, because the window was empty meanwhile.
     pub(crate) fn lose(&mut self, transaction: Transaction) {
         self.under_way = None;
-        if self.totals.window_was_open_since(transaction.begin) {
-            self.totals.count_lost();
+        if self.counter.window_was_open_since(transaction.begin) {
+            self.counter.count_lost();
+        }
+    }
+
+    /// No answer has come to a transaction that others have followed. It counts if it began in the window.
+    pub(crate) fn lose_counted(&self, transaction: Transaction) {
+        if transaction.counts {
+            self.counter.count_lost();
+        }
+    }
+
+    /// The test has ended before the answer to this one of several came.
+    pub(crate) fn give_up(&mut self, transaction: Transaction) {
+        if transaction.counts {
+            self.times.record_unfinished(transaction.begin.elapsed());
         }
     }
 
     /// Ends the flow, perhaps with a transaction under way. If this end gave it up, it took at least until now, and
     /// counts where a lost one would. If the other end broke the connection, the time says nothing of the path.
     pub(crate) fn end(&mut self, ended: &io::Result<()>) {
-        let given_up = self.totals.is_aborted() || ended.as_ref().is_err_and(timed_out);
+        let given_up = self.counter.is_aborted() || ended.as_ref().is_err_and(timed_out);
         if let Some(begin) = self.under_way.take()
             && given_up
-            && self.totals.window_was_open_since(begin)
+            && self.counter.window_was_open_since(begin)
         {
             self.times.record_unfinished(begin.elapsed());
         }
@@ -113,7 +160,7 @@ impl<'a> Clock<'a> {
     /// The times, once the window is closed. A transaction that was due in the window and did not begin took at least
     /// until the window closed.
     pub(crate) fn times(mut self) -> Times {
-        if let (Some(pace), Some((opened, closed))) = (self.pace, self.totals.window()) {
+        if let (Some(pace), Some((opened, closed))) = (self.pace, self.counter.window()) {
             self.times.record_all_unsent(&pace, opened, closed);
         }
         self.times
@@ -126,7 +173,12 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::flow::Totals;
     use crate::test::Test;
+
+    fn totals() -> Totals {
+        Totals::new(&Spec::new(Test::TcpRr, Duration::from_secs(1)))
+    }
 
     fn paced(rate: f64) -> Spec {
         Spec {
@@ -137,9 +189,9 @@ mod tests {
 
     #[test]
     fn unsent_transactions_age_until_window_closes() {
-        let totals = Totals::default();
+        let totals = totals();
         let window = totals.open_window();
-        let mut clock = Clock::new(&totals);
+        let mut clock = Clock::new(totals.counter(0));
         clock.start(&paced(1000.0), 0);
         let begun = clock.begin().unwrap();
         // The path stands still until the end: some ten more were due meanwhile.
@@ -150,17 +202,20 @@ mod tests {
         assert!(clock.begin().is_none());
         let times = clock.times();
         assert!(times.unsent >= 9, "{times:?}");
-        assert_eq!(times.latency.count(), times.unsent + 1);
+        assert_eq!(
+            (times.latency.count(), times.bounds.count()),
+            (1, times.unsent)
+        );
         // The oldest has waited all the while but for its interval.
-        assert!(times.latency.quantile(0.9) >= 8_000_000, "{times:?}");
+        assert!(times.bounds.max() >= 8_000_000, "{times:?}");
         assert_eq!(times.late.unwrap().count(), 1);
     }
 
     #[test]
     fn wait_for_earlier_transaction_is_not_lateness() {
-        let totals = Totals::default();
+        let totals = totals();
         totals.open_window();
-        let mut clock = Clock::new(&totals);
+        let mut clock = Clock::new(totals.counter(0));
         clock.start(&paced(1e6), 0);
         thread::sleep(Duration::from_millis(50));
         let first = clock.begin().unwrap();
@@ -174,9 +229,9 @@ mod tests {
 
     #[test]
     fn closed_loop_leaves_nothing_unsent() {
-        let totals = Totals::default();
+        let totals = totals();
         let window = totals.open_window();
-        let mut clock = Clock::new(&totals);
+        let mut clock = Clock::new(totals.counter(0));
         clock.start(&Spec::new(Test::TcpRr, Duration::from_secs(1)), 0);
         let begun = clock.begin().unwrap();
         totals.close_window(&window, 1);
@@ -198,8 +253,8 @@ mod tests {
         let closed = Spec::new(Test::TcpRr, Duration::from_secs(1));
         let open = paced(1e-3);
         for (spec, measured) in [(&closed, true), (&open, true), (&closed, false)] {
-            let totals = Totals::default();
-            let mut clock = Clock::new(&totals);
+            let totals = totals();
+            let mut clock = Clock::new(totals.counter(0));
             clock.start(spec, 0);
             // One that began before the window has kept it empty.
             let window = measured.then(|| totals.open_window());
@@ -209,25 +264,26 @@ mod tests {
             totals.close_window(&window, 1);
             totals.abort();
             let times = end_early(&totals, clock, io::ErrorKind::UnexpectedEof);
-            let counted = (times.unfinished, times.unsent, times.latency.count());
+            let counted = (times.unfinished, times.unsent, times.bounds.count());
             assert_eq!(counted, (1, 0, 1), "{times:?}");
-            assert!(times.latency.max() >= 5_000_000, "{times:?}");
+            assert!(times.bounds.max() >= 5_000_000, "{times:?}");
+            assert_eq!(times.latency.count(), 0);
         }
         // So did what has run out of its own time.
-        let totals = Totals::default();
+        let totals = totals();
         totals.open_window();
-        let mut clock = Clock::new(&totals);
+        let mut clock = Clock::new(totals.counter(0));
         clock.begin().unwrap();
         let times = end_early(&totals, clock, io::ErrorKind::WouldBlock);
-        assert_eq!((times.unfinished, times.latency.count()), (1, 1));
+        assert_eq!((times.unfinished, times.bounds.count()), (1, 1));
     }
 
     #[test]
     fn complete_or_broken_transactions_are_not_unfinished() {
-        let totals = Totals::default();
+        let totals = totals();
         let window = totals.open_window();
         let begun = || {
-            let mut clock = Clock::new(&totals);
+            let mut clock = Clock::new(totals.counter(0));
             let begun = clock.begin().unwrap();
             (clock, begun)
         };
@@ -251,8 +307,8 @@ mod tests {
 
     #[test]
     fn loss_counts_if_wait_overlaps_window() {
-        let totals = Totals::default();
-        let mut clock = Clock::new(&totals);
+        let totals = totals();
+        let mut clock = Clock::new(totals.counter(0));
         let before = clock.begin().unwrap();
         clock.lose(before);
         assert_eq!(totals.lost(), 0);

@@ -3,11 +3,15 @@
 mod client;
 mod clock;
 pub(crate) mod datagram;
+pub(crate) mod open_loop;
 pub(crate) mod payload;
+pub(crate) mod sequence;
 mod server;
 mod totals;
 
 pub(crate) use client::ClientFlow;
-pub(crate) use clock::{ANSWER_TIMEOUT, Clock};
-pub(crate) use server::{DatagramFlow, PolledStream};
-pub(crate) use totals::{Totals, Window};
+pub(crate) use clock::{ANSWER_TIMEOUT, Clock, Transaction};
+pub use sequence::Arrivals;
+pub(crate) use server::{ConnectionFlow, DatagramFlow, PolledStream};
+pub use totals::LatencySummary;
+pub(crate) use totals::{Counter, Totals, Window};

@@ -4,13 +4,21 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use super::Totals;
+use super::{Counter, Totals};
 use crate::message::Cookie;
 use crate::socket::timed_out;
 use crate::spec::Spec;
 
 /// A connection may be slow, but not silent for this long.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// One connection, whose client has shown the cookie.
+pub(crate) struct ConnectionFlow<'a> {
+    pub(crate) number: u16,
+    pub(crate) stream: TcpStream,
+    pub(crate) spec: &'a Spec,
+    pub(crate) counter: Counter<'a>,
+}
 
 /// One flow of datagrams, whose client has shown the cookie.
 pub(crate) struct DatagramFlow<'a> {
@@ -21,7 +29,7 @@ pub(crate) struct DatagramFlow<'a> {
     pub(crate) spec: &'a Spec,
     /// The server's limit for what all flows send, in payload bits a second.
     pub(crate) max_bits_per_s: Option<f64>,
-    pub(crate) totals: &'a Totals,
+    pub(crate) counter: Counter<'a>,
 }
 
 /// A connection whose reads and writes end when the test stops. Its socket has short timeouts, so that it checks often.

@@ -1,26 +1,29 @@
-//! The state that the flows of a test share: counts, the window, and the signal to stop.
+//! The state of a test that its flows share: counts of each, the window, and the signal to stop.
 
 use std::io;
 use std::net::Shutdown;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use socket2::{SockRef, Socket};
 
-use crate::outcome::End;
+use super::sequence::{Arrivals, SequenceTracker};
+use crate::outcome::{End, TcpStatistics};
 use crate::socket;
+use crate::socket_options::tcp_statistics;
+use crate::spec::Spec;
 
 /// The interval at which [`Totals::drain`] checks for arrivals.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Counts of all flows, and their signals to begin and to stop.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Totals {
-    bytes: AtomicU64,
-    messages: AtomicU64,
-    pieces: AtomicU64,
-    lost: AtomicU64,
+    flows: Box<[FlowTotals]>,
+    /// The bytes that senders may still send, in a test of a given number of bytes.
+    budget: Option<AtomicU64>,
     window_open: AtomicBool,
     opened: OnceLock<Instant>,
     closed: OnceLock<Instant>,
@@ -33,6 +36,43 @@ pub(crate) struct Totals {
     ended: Condvar,
 }
 
+/// The counts of one flow. Flows do not share cache lines, or they would slow each other down.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct FlowTotals {
+    bytes: AtomicU64,
+    messages: AtomicU64,
+    pieces: AtomicU64,
+    lost: AtomicU64,
+    send_errors: AtomicU64,
+    /// The times of transactions since the last [`Totals::take_latency`].
+    latency: LatencySums,
+    sequence: Mutex<SequenceTracker>,
+}
+
+#[derive(Debug, Default)]
+struct LatencySums {
+    count: AtomicU64,
+    sum_ns: AtomicU64,
+    max_ns: AtomicU64,
+}
+
+/// The times of the transactions of an interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LatencySummary {
+    pub count: u64,
+    /// In nanoseconds.
+    pub mean_ns: f64,
+    pub max_ns: u64,
+}
+
+/// Counts what one flow does, and reads the signals of its test.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counter<'a> {
+    totals: &'a Totals,
+    flow: &'a FlowTotals,
+}
+
 #[derive(Debug, Default)]
 struct Shared {
     /// Shut down to end reads and writes; asked for their buffer sizes.
@@ -40,7 +80,7 @@ struct Shared {
     listeners: Vec<Socket>,
     buffers: End,
     fault: Option<String>,
-    /// The number of flows that have received their last datagram, and when the last of them did.
+    /// The number of flows that have sent or received their last message, and when the last of them did.
     finished: u16,
     finished_at: Option<Instant>,
 }
@@ -57,44 +97,195 @@ impl Drop for AbortGuard<'_> {
 }
 
 /// The counts at the beginning of the window.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Window {
     at: Instant,
-    bytes: u64,
-    messages: u64,
+    /// Bytes and messages of each flow.
+    flows: Vec<(u64, u64)>,
+    retransmits: u64,
     cpu_ns: u64,
 }
 
-impl Totals {
+impl Window {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.flows.iter().map(|(bytes, _)| bytes).sum()
+    }
+
+    pub(crate) fn messages(&self) -> u64 {
+        self.flows.iter().map(|(_, messages)| messages).sum()
+    }
+
+    pub(crate) fn retransmits(&self) -> u64 {
+        self.retransmits
+    }
+}
+
+impl Deref for Counter<'_> {
+    type Target = Totals;
+
+    fn deref(&self) -> &Totals {
+        self.totals
+    }
+}
+
+impl Counter<'_> {
     pub(crate) fn count(&self, bytes: usize) {
-        self.bytes.fetch_add(bytes as u64, Relaxed);
-        self.messages.fetch_add(1, Relaxed);
+        self.flow.bytes.fetch_add(bytes as u64, Relaxed);
+        self.flow.messages.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a datagram with a sequence number. A copy of one that has arrived counts as a duplicate only.
+    pub(crate) fn count_datagram(&self, datagram: &[u8]) -> (u64, bool) {
+        let (number, unique) = self.record_datagram(datagram);
+        if unique {
+            self.count(datagram.len());
+        }
+        (number, unique)
+    }
+
+    /// Records the sequence number of a datagram that is counted elsewhere. Returns the number, and false if it has
+    /// arrived before.
+    pub(crate) fn record_datagram(&self, datagram: &[u8]) -> (u64, bool) {
+        let sequence = self.flow.sequence.lock();
+        sequence
+            .unwrap_or_else(PoisonError::into_inner)
+            .record(datagram)
     }
 
     /// Counts a piece of a message; the message counts once it is complete.
     pub(crate) fn count_piece(&self) {
-        self.pieces.fetch_add(1, Relaxed);
+        self.flow.pieces.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn count_lost(&self) {
+        self.flow.lost.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a datagram that this machine refused to send.
+    pub(crate) fn count_send_error(&self) {
+        self.flow.send_errors.fetch_add(1, Relaxed);
+    }
+
+    /// Adds the time of a transaction to the interval's.
+    pub(crate) fn add_latency(&self, took: Duration) {
+        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let sums = &self.flow.latency;
+        sums.count.fetch_add(1, Relaxed);
+        sums.sum_ns.fetch_add(ns, Relaxed);
+        sums.max_ns.fetch_max(ns, Relaxed);
+    }
+}
+
+impl Totals {
+    pub(crate) fn new(spec: &Spec) -> Self {
+        let flows = (0..spec.flows.max(1)).map(|_| FlowTotals::default());
+        Self {
+            flows: flows.collect(),
+            budget: spec.bytes.map(AtomicU64::new),
+            window_open: AtomicBool::default(),
+            opened: OnceLock::new(),
+            closed: OnceLock::new(),
+            stopped: AtomicBool::default(),
+            aborted: AtomicBool::default(),
+            connected: AtomicUsize::default(),
+            running: AtomicUsize::default(),
+            shared: Mutex::default(),
+            ended: Condvar::new(),
+        }
+    }
+
+    /// The counter of one flow. A flow beyond those of the test shares the last one's.
+    pub(crate) fn counter(&self, flow: u16) -> Counter<'_> {
+        let last = self.flows.len() - 1;
+        Counter {
+            totals: self,
+            flow: &self.flows[usize::from(flow).min(last)],
+        }
+    }
+
+    /// The flows of the test.
+    pub(crate) fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    fn sum(&self, of: impl Fn(&FlowTotals) -> &AtomicU64) -> u64 {
+        self.flows.iter().map(|flow| of(flow).load(Relaxed)).sum()
     }
 
     /// The number of messages and pieces: while it changes, the test makes progress.
     pub(crate) fn activity(&self) -> u64 {
-        self.messages() + self.pieces.load(Relaxed)
-    }
-
-    pub(crate) fn count_lost(&self) {
-        self.lost.fetch_add(1, Relaxed);
+        self.messages() + self.sum(|flow| &flow.pieces)
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Relaxed)
+        self.sum(|flow| &flow.bytes)
     }
 
     pub(crate) fn messages(&self) -> u64 {
-        self.messages.load(Relaxed)
+        self.sum(|flow| &flow.messages)
+    }
+
+    pub(crate) fn send_errors(&self) -> u64 {
+        self.sum(|flow| &flow.send_errors)
     }
 
     pub(crate) fn lost(&self) -> u64 {
-        self.lost.load(Relaxed)
+        self.sum(|flow| &flow.lost)
+    }
+
+    /// What has arrived by sequence numbers, in all flows.
+    pub(crate) fn arrivals(&self) -> Arrivals {
+        let mut all = Arrivals::default();
+        for flow in &self.flows {
+            let sequence = flow.sequence.lock();
+            all.add(&sequence.unwrap_or_else(PoisonError::into_inner).arrivals());
+        }
+        all
+    }
+
+    /// The times of the transactions since the last call.
+    pub(crate) fn take_latency(&self) -> LatencySummary {
+        let (mut count, mut sum, mut max) = (0, 0, 0);
+        for FlowTotals { latency, .. } in &self.flows {
+            count += latency.count.swap(0, Relaxed);
+            sum += latency.sum_ns.swap(0, Relaxed);
+            max = latency.max_ns.swap(0, Relaxed).max(max);
+        }
+        LatencySummary {
+            count,
+            mean_ns: sum as f64 / count.max(1) as f64,
+            max_ns: max,
+        }
+    }
+
+    /// What TCP knows of all connections; none if there is none.
+    pub(crate) fn tcp_statistics(&self) -> Option<TcpStatistics> {
+        let shared = self.shared();
+        let each = shared.sockets.iter();
+        let each = each.filter_map(|socket| tcp_statistics(&SockRef::from(socket)));
+        each.reduce(TcpStatistics::merge)
+    }
+
+    /// The bytes that a sender may send of a message of so many; 0 once the test has sent all of its bytes.
+    pub(crate) fn take_budget(&self, bytes: usize) -> usize {
+        let Some(budget) = &self.budget else {
+            return bytes;
+        };
+        let take = |left: u64| Some(left.saturating_sub(bytes as u64));
+        let left = budget.fetch_update(Relaxed, Relaxed, take).unwrap_or(0);
+        bytes.min(usize::try_from(left).unwrap_or(usize::MAX))
+    }
+
+    /// Returns bytes of the budget that were not sent.
+    pub(crate) fn return_budget(&self, bytes: usize) {
+        if let Some(budget) = &self.budget {
+            budget.fetch_add(bytes as u64, Relaxed);
+        }
+    }
+
+    /// Whether the test ends after a number of bytes, and its flows have ended.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.budget.is_some() && !self.is_running()
     }
 
     pub(crate) fn is_window_open(&self) -> bool {
@@ -124,21 +315,27 @@ impl Totals {
     /// Opens the window.
     pub(crate) fn open_window(&self) -> Window {
         self.window_open.store(true, Relaxed);
+        let count = |flow: &FlowTotals| (flow.bytes.load(Relaxed), flow.messages.load(Relaxed));
         Window {
             at: *self.opened.get_or_init(Instant::now),
-            bytes: self.bytes(),
-            messages: self.messages(),
+            flows: self.flows.iter().map(count).collect(),
+            retransmits: self.tcp_statistics().map_or(0, |tcp| tcp.retransmits),
             cpu_ns: socket::cpu_ns(),
         }
     }
 
     /// Closes the window. Later arrivals count in [`Self::messages`] and [`Self::bytes`] only.
     ///
-    /// If each of the flows has received its last datagram, the window ended then: nothing was sent since, and a longer
+    /// If each of the flows has had its last message, the window ended then: nothing was sent since, and a longer
     /// window would give too low a rate.
     pub(crate) fn close_window(&self, since: &Window, flows: u16) -> End {
         let now = *self.closed.get_or_init(Instant::now);
         self.window_open.store(false, Relaxed);
+        // TCP forgets nothing before its socket is closed.
+        let tcp = self.tcp_statistics().map(|tcp| TcpStatistics {
+            retransmits: tcp.retransmits.saturating_sub(since.retransmits),
+            ..tcp
+        });
         let mut shared = self.shared();
         let end = shared.finished_at.filter(|_| shared.finished == flows);
         let window = end.unwrap_or(now).saturating_duration_since(since.at);
@@ -149,14 +346,32 @@ impl Totals {
         for socket in sockets {
             socket::record_buffers(&SockRef::from(&*socket), buffers);
         }
+        let pairs = self.flows.iter().zip(&since.flows);
+        let of_flows: Vec<(u64, u64)> = pairs
+            .map(|(flow, (bytes, messages))| {
+                let bytes = flow.bytes.load(Relaxed) - bytes;
+                (bytes, flow.messages.load(Relaxed) - messages)
+            })
+            .collect();
         End {
             window_ns: u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
-            bytes: self.bytes() - since.bytes,
-            messages: self.messages() - since.messages,
+            bytes: of_flows.iter().map(|(bytes, _)| bytes).sum(),
+            messages: of_flows.iter().map(|(_, messages)| messages).sum(),
+            flow_bytes: of_flows.iter().map(|(bytes, _)| *bytes).collect(),
+            cpu_ns: socket::cpu_ns().saturating_sub(since.cpu_ns),
+            tcp,
+            ..buffers.clone()
+        }
+    }
+
+    /// Adds to an end what has passed by now, when nothing is on the way any more.
+    pub(crate) fn complete_end(&self, end: End) -> End {
+        End {
             all_messages: self.messages(),
             all_bytes: self.bytes(),
-            cpu_ns: socket::cpu_ns().saturating_sub(since.cpu_ns),
-            ..*buffers
+            send_errors: self.send_errors(),
+            arrivals: self.arrivals(),
+            ..end
         }
     }
 
@@ -207,7 +422,7 @@ impl Totals {
         self.connected.load(Relaxed)
     }
 
-    /// Counts a flow that has received its last datagram.
+    /// Counts a flow that has sent or received its last message.
     pub(crate) fn count_finished(&self) {
         let mut shared = self.shared();
         shared.finished += 1;
@@ -305,6 +520,45 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::test::Test;
+
+    fn totals() -> Totals {
+        Totals::new(&Spec::new(Test::TcpRr, Duration::from_secs(1)))
+    }
+
+    #[test]
+    fn budget_is_exact_among_flows() {
+        let spec = Spec {
+            flows: 2,
+            bytes: Some(1000),
+            ..Spec::new(Test::TcpStream, Duration::from_secs(1))
+        };
+        let totals = Totals::new(&spec);
+        assert_eq!(
+            [totals.take_budget(600), totals.take_budget(600)],
+            [600, 400]
+        );
+        assert_eq!(totals.take_budget(1), 0);
+        assert_eq!(self::totals().take_budget(77), 77);
+        totals.counter(0).count(600);
+        totals.counter(1).count(300);
+        // A flow that the test does not have shares a counter.
+        totals.counter(9).count(100);
+        assert_eq!((totals.bytes(), totals.messages()), (1000, 3));
+        let end = totals.close_window(
+            &Window {
+                at: Instant::now(),
+                flows: vec![(0, 0), (100, 1)],
+                retransmits: 0,
+                cpu_ns: 0,
+            },
+            2,
+        );
+        assert_eq!(
+            (end.flow_bytes, end.bytes, end.messages),
+            (vec![600, 300], 900, 2)
+        );
+    }
 
     #[test]
     fn abort_wakes_waiting_flows() {
@@ -313,7 +567,7 @@ mod tests {
         let met = UdpSocket::bind("127.0.0.1:0").unwrap();
         met.connect(peer.local_addr().unwrap()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let totals = Totals::default();
+        let totals = totals();
         totals.register(&(&datagrams).into()).unwrap();
         totals.register(&(&met).into()).unwrap();
         totals.register_listener(&(&listener).into()).unwrap();
@@ -332,9 +586,9 @@ mod tests {
 
     #[test]
     fn window_ends_with_last_datagram() {
-        let totals = Totals::default();
+        let totals = totals();
         let window = totals.open_window();
-        totals.count(100);
+        totals.counter(0).count(100);
         totals.count_finished();
         thread::sleep(Duration::from_millis(1));
         totals.count_finished();
@@ -349,7 +603,7 @@ mod tests {
     #[test]
     fn largest_buffer_sizes_are_recorded() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let totals = Totals::default();
+        let totals = totals();
         let kept = SockRef::from(&socket);
         let was = |end: &End| (end.send_buffer, end.receive_buffer);
         kept.set_recv_buffer_size(20_000).unwrap();
@@ -364,7 +618,7 @@ mod tests {
 
     #[test]
     fn finish_and_drain_wake_when_flows_end() {
-        let totals = Totals::default();
+        let totals = totals();
         let (go, may_go) = std::sync::mpsc::channel::<()>();
         thread::scope(|scope| {
             let totals = &totals;

@@ -6,9 +6,9 @@ use std::net::UdpSocket;
 
 use super::sockets::Test;
 use crate::flow::DatagramFlow;
-use crate::flow::datagram::send;
-use crate::message::COOKIE;
-use crate::socket::timed_out;
+use crate::flow::datagram::repeat;
+use crate::message::{COOKIE, Cookie, flow_cookie};
+use crate::socket::{fit_path, timed_out};
 use crate::test::method::ServeDatagrams;
 
 pub(super) fn serve(
@@ -18,27 +18,29 @@ pub(super) fn serve(
     serve: ServeDatagrams,
 ) -> io::Result<()> {
     test.totals.register(&socket.into())?;
-    if !meet(test, socket)? {
+    let cookie = flow_cookie(&test.cookie, number);
+    if !meet(test, socket, &cookie)? {
         return Ok(());
     }
+    fit_path(socket, test.spec, test.peer.is_ipv6())?;
     serve(&DatagramFlow {
         number,
         socket,
-        cookie: &test.cookie,
+        cookie: &cookie,
         spec: test.spec,
         max_bits_per_s: test.shared.limits.bits_per_s,
-        totals: test.totals,
+        counter: test.totals.counter(number),
     })
 }
 
 /// Waits for the client's cookie and returns it. False if the test stopped first.
-fn meet(test: &Test<'_>, socket: &UdpSocket) -> io::Result<bool> {
+fn meet(test: &Test<'_>, socket: &UdpSocket, cookie: &Cookie) -> io::Result<bool> {
     let mut room = [0; COOKIE + 1];
     while !test.totals.is_stopped() {
         match socket.recv_from(&mut room) {
-            Ok((COOKIE, from)) if from.ip() == test.peer && room.starts_with(&test.cookie) => {
+            Ok((COOKIE, from)) if from.ip() == test.peer && room.starts_with(cookie) => {
                 socket.connect(from)?;
-                send(socket, &test.cookie)?;
+                repeat(socket, cookie)?;
                 return Ok(true);
             }
             Ok(_) => test.count_stranger(),

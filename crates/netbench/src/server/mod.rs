@@ -7,8 +7,10 @@ mod ports;
 mod session;
 mod sockets;
 
+use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
@@ -19,6 +21,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use self::connections::Connections;
 pub use self::ports::Ports;
+use crate::client::resolve;
 use crate::token::Token;
 
 /// The interval at which waiting threads check whether the server or the test has stopped.
@@ -42,6 +45,42 @@ impl Default for Limits {
             duration: Duration::from_mins(10),
             bits_per_s: None,
         }
+    }
+}
+
+/// An address to listen on, as a user writes it: `ADDRESS:PORT`. A link-local address names its device as well, as
+/// `[fe80::1%eth0]:7411` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenAddress(pub SocketAddr);
+
+impl Default for ListenAddress {
+    fn default() -> Self {
+        Self((Ipv4Addr::LOCALHOST, crate::PORT).into())
+    }
+}
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("\"{text}\": write ADDRESS:PORT, as 0.0.0.0:7411 or [fe80::1%eth0]:7411");
+        if let Ok(address) = text.parse() {
+            return Ok(Self(address));
+        }
+        // Only a link-local address with a device is left; a name would need a resolver to listen.
+        let scoped = text.starts_with('[') && text.contains('%');
+        let found = match scoped {
+            true => resolve(text).map_err(|error| error.to_string())?,
+            false => return Err(wrong()),
+        };
+        found.first().copied().map(Self).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -219,4 +258,27 @@ fn readable(from: impl std::os::fd::AsFd) -> bool {
     let timeout = PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO);
     let mut polled = [PollFd::new(from.as_fd(), PollFlags::POLLIN)];
     poll(&mut polled, timeout).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_local_address_names_its_device() {
+        let listen = |text: &str| text.parse::<ListenAddress>().map(|it| it.0);
+        assert_eq!(listen("0.0.0.0:7411"), Ok("0.0.0.0:7411".parse().unwrap()));
+        let scoped = listen("[fe80::1%lo]:7411").unwrap();
+        assert!(matches!(scoped, SocketAddr::V6(at) if at.scope_id() == 1 && at.port() == 7411));
+        for wrong in [
+            "",
+            "7411",
+            "localhost:7411",
+            "[fe80::1%]:1",
+            "[fe80::1%none]:1",
+        ] {
+            assert!(listen(wrong).is_err(), "{wrong}");
+        }
+    }
 }

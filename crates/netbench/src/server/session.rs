@@ -10,14 +10,13 @@ use super::connections::Entry;
 use super::{Shared, readable, sockets};
 use crate::flow::Totals;
 use crate::message::{
-    COOKIE, Cookie, Fault, MAX_HELLO, TimedStream, ToClient, ToServer, greet, receive,
-    receive_at_most, send,
+    Authenticator, COOKIE, Cookie, Fault, MAX_HELLO, TimedStream, ToClient, ToServer, flow_cookie,
+    greet, receive_at_most, send,
 };
-use crate::outcome::End;
-use crate::socket;
+use crate::socket::{self, Source, path_mtu_to};
 use crate::spec::{Direction, Spec};
 use crate::test::method::{Method, ServerPart};
-use crate::token::CHALLENGE;
+use crate::token::{CHALLENGE, Challenges, Role};
 
 /// A client authenticates within this, and each message arrives completely within this.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,6 +44,7 @@ pub(super) fn serve(
         shared,
         stream,
         from,
+        authenticator: Authenticator::default(),
     };
     client.admit(entry)?;
     // From here on an error ends a test, and does not count as a refusal.
@@ -65,6 +65,7 @@ struct Client<'a> {
     shared: &'a Shared,
     stream: &'a TcpStream,
     from: SocketAddr,
+    authenticator: Authenticator,
 }
 
 impl Client<'_> {
@@ -73,12 +74,18 @@ impl Client<'_> {
         greet(&mut stranger)?;
         let bytes = socket::random::<CHALLENGE>()?;
         let token = self.shared.token.is_some();
-        self.send(&ToClient::Challenge { bytes, token })?;
-        let ToServer::Hello { answer } = receive_at_most(MAX_HELLO, &mut stranger)? else {
+        let challenge = ToClient::Challenge { bytes, token };
+        send(&mut stranger, &challenge)?;
+        let hello = receive_at_most(MAX_HELLO, &mut stranger)?;
+        let ToServer::Hello { answer, challenge } = hello else {
             return Err(Fault::Unexpected);
         };
+        let challenges = Challenges {
+            server: bytes,
+            client: challenge,
+        };
         let known = match (&self.shared.token, answer) {
-            (Some(token), Some(answer)) => token.answers(&bytes, &answer),
+            (Some(token), Some(answer)) => token.is_answer(Role::Client, &challenges, &answer),
             (Some(_), None) => false,
             (None, _) => true,
         };
@@ -88,17 +95,27 @@ impl Client<'_> {
         if !entry.admit(self.shared.limits.clients) {
             return self.refuse("there are as many clients as the server takes", true);
         }
-        self.send(&ToClient::Admitted)
+        let token = self.shared.token.as_ref();
+        let admitted = ToClient::Admitted {
+            answer: token.map(|token| token.answer(Role::Server, &challenges)),
+            path_mtu: path_mtu_to(self.from, &Source::default()).ok(),
+        };
+        send(&mut stranger, &admitted)?;
+        let key = token.map(|token| token.session_key(&challenges));
+        self.authenticator = Authenticator::new(key);
+        Ok(())
     }
 
     fn refuse(&mut self, why: &str, later: bool) -> Result<(), Fault> {
         let why = why.to_owned();
-        self.send(&ToClient::Refused { why, later })?;
+        let mut stranger = TimedStream::new(MESSAGE_TIMEOUT, self.stream);
+        send(&mut stranger, &ToClient::Refused { why, later })?;
         Err(Fault::Unexpected)
     }
 
     fn send(&mut self, message: &ToClient) -> Result<(), Fault> {
-        send(&mut TimedStream::new(MESSAGE_TIMEOUT, self.stream), message)
+        let mut stream = TimedStream::new(MESSAGE_TIMEOUT, self.stream);
+        self.authenticator.send(Role::Server, &mut stream, message)
     }
 
     /// Receives the next message, which must begin within this time, unless the server stops. It arrives completely
@@ -110,7 +127,8 @@ impl Client<'_> {
                 return Err(io::Error::from(io::ErrorKind::TimedOut).into());
             }
         }
-        receive(&mut TimedStream::new(MESSAGE_TIMEOUT, self.stream))
+        let mut stream = TimedStream::new(MESSAGE_TIMEOUT, self.stream);
+        self.authenticator.receive(Role::Client, &mut stream)
     }
 
     /// Runs one test, or declines it.
@@ -122,7 +140,7 @@ impl Client<'_> {
             Ok(flow) => flow,
             Err(why) => return self.send(&ToClient::Declined { why, later: false }),
         };
-        let mut cookie: Cookie = socket::random::<COOKIE>()?;
+        let mut cookie: Cookie = flow_cookie(&socket::random::<COOKIE>()?, 0);
         cookie[0] = 0;
         let local = self.stream.local_addr()?;
         let ports = self.shared.data_ports.as_ref();
@@ -131,7 +149,7 @@ impl Client<'_> {
             Err(error) => return self.send(&declined(&error)),
         };
         let ports = opened.ports()?;
-        let totals = Totals::default();
+        let totals = Totals::new(spec);
         let test = sockets::Test {
             shared: self.shared,
             spec,
@@ -190,11 +208,8 @@ impl Client<'_> {
             };
             totals.drain(due, quiet, DRAIN_TIMEOUT);
         }
-        let end = End {
-            all_messages: totals.messages(),
-            all_bytes: totals.bytes(),
-            ..end
-        };
+        let mut end = totals.complete_end(end);
+        end.path_mtu = path_mtu_to(self.from, &Source::default()).ok();
         let fault = totals.fault();
         self.send(&ToClient::Ended { end, fault })
     }

@@ -7,9 +7,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
+use socket2::SockRef;
+
 use super::{POLL_INTERVAL, Ports, Shared, datagrams, readable};
-use crate::flow::{PolledStream, Totals, payload};
-use crate::message::{COOKIE, Cookie};
+use crate::client::STACK;
+use crate::flow::{ConnectionFlow, PolledStream, Totals, payload};
+use crate::message::{COOKIE, Cookie, flow_cookie, flow_of};
 use crate::socket;
 use crate::spec::Spec;
 use crate::test::method::{ServeConnection, ServeDatagrams, ServeRequest, ServerPart};
@@ -51,7 +54,13 @@ impl Sockets {
             at
         };
         let listen = || ports.first_free(|port| socket::listen(at(port), spec));
-        let bind = |_| ports.first_free(|port| socket::udp(at(port), spec));
+        let datagrams = |port| {
+            let at: SocketAddr = at(port);
+            let socket = socket::udp(at.ip(), spec)?;
+            SockRef::from(&socket).bind(&at.into())?;
+            Ok(socket)
+        };
+        let bind = |_| ports.first_free(datagrams);
         Ok(match flow {
             ServerPart::Connection(serve) => Self::Connection(listen()?, serve),
             ServerPart::Request(serve) => Self::Request(listen()?, serve),
@@ -99,7 +108,9 @@ impl Sockets {
                 for _ in 0..test.spec.flows {
                     let listener = Arc::clone(&listener);
                     let accept = move || test.totals.run(|| test.accept_requests(&listener, serve));
-                    Builder::new().spawn_scoped(scope, accept)?;
+                    Builder::new()
+                        .stack_size(STACK)
+                        .spawn_scoped(scope, accept)?;
                 }
             }
             Self::Datagrams(sockets, serve) => {
@@ -108,7 +119,9 @@ impl Sockets {
                         test.totals
                             .run(|| datagrams::serve(&test, number, &socket, serve));
                     };
-                    Builder::new().spawn_scoped(scope, serve)?;
+                    Builder::new()
+                        .stack_size(STACK)
+                        .spawn_scoped(scope, serve)?;
                 }
             }
         }
@@ -126,7 +139,7 @@ impl<'scope> Test<'scope> {
     ) -> io::Result<()> {
         self.listen(listener)?;
         let mut flows = 0;
-        while let Some(stream) = self.accept(listener)? {
+        while let Some((number, stream)) = self.accept(listener)? {
             // More connections than the test has flows are not the client's.
             if flows == self.spec.flows {
                 self.count_stranger();
@@ -134,8 +147,10 @@ impl<'scope> Test<'scope> {
             }
             flows += 1;
             self.totals.register(&(&stream).into())?;
-            let serve = move || self.totals.run(|| self.serve_flow(stream, serve));
-            Builder::new().spawn_scoped(scope, serve)?;
+            let serve = move || self.totals.run(|| self.serve_flow(number, stream, serve));
+            Builder::new()
+                .stack_size(STACK)
+                .spawn_scoped(scope, serve)?;
         }
         Ok(())
     }
@@ -145,7 +160,7 @@ impl<'scope> Test<'scope> {
         self.listen(listener)?;
         let mut room = payload::room(self.spec.request);
         let mut sized = false;
-        while let Some(stream) = self.accept(listener)? {
+        while let Some((number, stream)) = self.accept(listener)? {
             if !sized {
                 // All sockets of the test are alike.
                 self.totals.record_buffers(&(&stream).into());
@@ -153,7 +168,8 @@ impl<'scope> Test<'scope> {
             }
             // The client sees what goes wrong.
             let mut polled = PolledStream::new(&stream, self.totals, None);
-            if serve(&mut polled, self.spec, &mut room, self.totals).is_ok() {
+            let counter = self.totals.counter(number);
+            if serve(&mut polled, self.spec, &mut room, counter).is_ok() {
                 let _ = stream.shutdown(Shutdown::Write);
             }
         }
@@ -165,8 +181,8 @@ impl<'scope> Test<'scope> {
         self.totals.register_listener(&listener.into())
     }
 
-    /// The next connection that shows the cookie; none once the test has stopped.
-    fn accept(&self, listener: &TcpListener) -> io::Result<Option<TcpStream>> {
+    /// The next connection that shows the cookie, and the number of its flow; none once the test has stopped.
+    fn accept(&self, listener: &TcpListener) -> io::Result<Option<(u16, TcpStream)>> {
         while !self.totals.is_stopped() {
             if !readable(listener) {
                 continue;
@@ -176,8 +192,10 @@ impl<'scope> Test<'scope> {
                 Err(error) if socket::timed_out(&error) => continue,
                 Err(error) => return Err(error),
             };
-            if from.ip() == self.peer && self.shows_cookie(&stream).is_ok() {
-                return Ok(Some(stream));
+            if from.ip() == self.peer
+                && let Ok(number) = self.read_cookie(&stream)
+            {
+                return Ok(Some((number, stream)));
             }
             self.count_stranger();
         }
@@ -188,7 +206,8 @@ impl<'scope> Test<'scope> {
         self.shared.strangers.fetch_add(1, Relaxed);
     }
 
-    fn shows_cookie(&self, stream: &TcpStream) -> io::Result<()> {
+    /// The number of the flow whose cookie a connection shows.
+    fn read_cookie(&self, stream: &TcpStream) -> io::Result<u16> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(POLL_INTERVAL))?;
@@ -196,17 +215,25 @@ impl<'scope> Test<'scope> {
         let until = Some(Instant::now() + COOKIE_TIMEOUT);
         let mut shown = [0; COOKIE];
         PolledStream::new(stream, self.totals, until).read_exact(&mut shown)?;
-        match shown == self.cookie {
-            true => Ok(()),
-            false => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
-        }
+        let number = flow_of(&shown, &self.cookie).filter(|number| *number < self.spec.flows);
+        number.ok_or_else(|| io::ErrorKind::PermissionDenied.into())
     }
 
     /// Serves a connection for the whole test, which is shut down when the test ends.
-    fn serve_flow(&self, mut stream: TcpStream, serve: ServeConnection) -> io::Result<()> {
+    fn serve_flow(
+        &self,
+        number: u16,
+        mut stream: TcpStream,
+        serve: ServeConnection,
+    ) -> io::Result<()> {
         stream.set_read_timeout(None)?;
         stream.set_write_timeout(None)?;
-        stream.write_all(&self.cookie)?;
-        serve(&mut stream, self.spec, self.totals)
+        stream.write_all(&flow_cookie(&self.cookie, number))?;
+        serve(&mut ConnectionFlow {
+            number,
+            stream,
+            spec: self.spec,
+            counter: self.totals.counter(number),
+        })
     }
 }

@@ -2,8 +2,10 @@
 
 use std::io::{self, Read as _};
 use std::net::{IpAddr, SocketAddr};
-use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::ops::Range;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use nix::libc::{
     BPF_B, BPF_IMM, BPF_IND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_LDX, BPF_MSH, BPF_RET,
@@ -12,22 +14,23 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 use super::method::Method;
 use super::{Facts, Quantity, Rate, Sizes, Transport};
-use crate::client::{Error, Progress, Watch};
-use crate::flow::{ANSWER_TIMEOUT, Totals, datagram};
-use crate::outcome::{Outcome, Times};
-use crate::pace::Pace;
-use crate::socket::{self, timed_out};
+use crate::client::{Error, Watch, measure_alone};
+use crate::flow::open_loop::{self, Exchange};
+use crate::flow::{ANSWER_TIMEOUT, Clock, Counter, datagram, payload};
+use crate::outcome::Outcome;
+use crate::socket::{self, Source, path_mtu_to, timed_out, tune};
 use crate::spec::Spec;
 
 const NO_PERMISSION: Error = Error::Missing {
     what: "icmp needs CAP_NET_RAW, or a group within net.ipv4.ping_group_range",
     remedy: "run it as root, or let all groups: sysctl -w net.ipv4.ping_group_range='0 2147483647'",
 };
-/// The interval of calls to the watch.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// Type, code, checksum, identifier and sequence number.
 const HEADER: usize = 8;
-/// Types of echo replies.
+const SEQUENCE: Range<usize> = 6..8;
+/// Types of echo requests and replies.
+const REQUEST4: u8 = 8;
+const REQUEST6: u8 = 128;
 const REPLY4: u8 = 0;
 const REPLY6: u8 = 129;
 /// Bytes in a unit of an IPv4 header's length.
@@ -44,83 +47,43 @@ pub(super) static FACTS: Facts = Facts {
 
 pub(super) static METHOD: Method = Method::Client(measure);
 
-fn measure(targets: &[SocketAddr], spec: &Spec, watch: Watch<'_>) -> Result<Outcome, Error> {
-    let (target, mut echo) = open(targets, spec)?;
-    let failed = |cause| Error::Icmp { target, cause };
-    let totals = Totals::default();
-    totals.record_buffers(&(&echo.socket).into());
-    let mut times = Times::default();
-    let mut pace = spec.rate.map(|rate| Pace::new(rate, 0, 1));
-    let begun = Instant::now();
-    let (mut window, mut shown) = (None, begun);
-    let mut early = None;
-    loop {
-        let now = Instant::now();
-        if window.is_none() && now >= begun + spec.warmup() {
-            window = Some((totals.open_window(), now));
-        }
-        let measured = window.map(|(_, since)| now - since);
-        if measured.is_some_and(|measured| measured >= spec.duration()) {
-            break;
-        }
-        if now - shown >= PROGRESS_INTERVAL {
-            shown = now;
-            let progress = Progress {
-                measured,
-                bytes: totals.bytes(),
-                messages: totals.messages(),
-                step: None,
-            };
-            if watch(&progress) == ControlFlow::Break(()) {
-                early = Some("stopped".to_owned());
-                break;
+fn measure(
+    targets: &[SocketAddr],
+    spec: &Spec,
+    source: &Source,
+    watch: Watch<'_>,
+) -> Result<Outcome, Error> {
+    let (target, echo) = open(targets, spec, source)?;
+    let echo = Mutex::new(echo);
+    let run = |_flow, clock: &mut Clock<'_>, counter: Counter<'_>| {
+        counter.count_connected();
+        let mut echo = echo.lock().unwrap_or_else(PoisonError::into_inner);
+        counter.register(&(&echo.socket).into())?;
+        clock.start(spec, 0);
+        let ran = match spec.rate {
+            Some(_) => {
+                echo.socket.set_nonblocking(true)?;
+                let mut requests = Requests {
+                    echo: &mut echo,
+                    counter,
+                };
+                open_loop::run(&mut requests, clock, counter)
             }
-        }
-        let sent = match &mut pace {
-            // At a low rate the watch is called meanwhile.
-            Some(pace) => pace.wait(|| shown.elapsed() >= PROGRESS_INTERVAL),
-            None => Some(now),
+            None => echo.run_closed(clock, counter),
         };
-        let Some(sent) = sent else { continue };
-        if pace.is_some() && measured.is_some() {
-            times.record_lateness(sent.max(now).elapsed());
-        }
-        match echo.request().map_err(failed)? {
-            Some(bytes) => {
-                totals.count(bytes);
-                if measured.is_some() {
-                    times.record(sent.elapsed());
-                }
-            }
-            None if measured.is_some() => totals.count_lost(),
-            None => {}
-        }
-    }
-    let window = window.map_or_else(|| totals.open_window(), |(window, _)| window);
-    let near = totals.close_window(&window, spec.flows);
-    if let (Some(pace), Some((opened, closed))) = (pace, totals.window()) {
-        times.record_all_unsent(&pace, opened, closed);
-    }
-    Ok(Outcome {
-        spec: spec.clone(),
-        near,
-        far: None,
-        latency: Some(times.latency),
-        transfer: None,
-        lost: totals.lost(),
-        unsent: times.unsent,
-        unfinished: times.unfinished,
-        late: times.late,
-        ended_early: early,
-    })
+        ran.map_err(|cause| io::Error::new(cause.kind(), format!("icmp to {target}: {cause}")))
+    };
+    let mut outcome = measure_alone(spec, &run, watch)?;
+    outcome.path_mtu = path_mtu_to(SocketAddr::new(target, 0), source).ok();
+    Ok(outcome)
 }
 
 /// A socket to the first of these addresses that has a route.
-fn open(targets: &[SocketAddr], spec: &Spec) -> Result<(IpAddr, Echo), Error> {
+fn open(targets: &[SocketAddr], spec: &Spec, source: &Source) -> Result<(IpAddr, Echo), Error> {
     let mut failed = Error::Io(io::ErrorKind::AddrNotAvailable.into());
     for to in targets {
         let target = to.ip();
-        match Echo::open(*to, spec) {
+        match Echo::open(*to, spec, source) {
             Ok(echo) => return Ok((target, echo)),
             Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
                 return Err(NO_PERMISSION);
@@ -140,11 +103,16 @@ struct Echo {
     /// For replies; allocated before anything is timed.
     room: Vec<u8>,
     identifier: [u8; 2],
-    sequence: u16,
+}
+
+/// Echo requests of an open loop.
+struct Requests<'a, 'b> {
+    echo: &'a mut Echo,
+    counter: Counter<'b>,
 }
 
 impl Echo {
-    fn open(mut target: SocketAddr, spec: &Spec) -> io::Result<Self> {
+    fn open(mut target: SocketAddr, spec: &Spec, source: &Source) -> io::Result<Self> {
         let (domain, protocol) = match target {
             SocketAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
             SocketAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
@@ -159,28 +127,44 @@ impl Echo {
             socket.attach_filter(&replies_only(target.is_ipv6()))?;
         }
         target.set_port(0);
+        source.bind_address(&socket, target)?;
+        tune(&socket, spec)?;
         socket.connect(&target.into())?;
         socket.set_read_timeout(Some(socket::POLL_INTERVAL))?;
         Ok(Self {
             socket,
             v6: target.is_ipv6(),
             unprivileged,
-            request: vec![0; HEADER + spec.message as usize],
+            request: request(spec.message),
             room: vec![0; datagram::MAX_DATAGRAM_BYTES],
             identifier: socket::random()?,
-            sequence: 0,
         })
     }
 
-    /// Sends a request and waits for its reply: its bytes, or none if none came.
-    fn request(&mut self) -> io::Result<Option<usize>> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let (kind, reply) = if self.v6 { (128, REPLY6) } else { (8, REPLY4) };
-        let sequence = self.sequence.to_be_bytes();
+    /// Sends a request when the one before is answered or lost.
+    fn run_closed(&mut self, clock: &mut Clock<'_>, counter: Counter<'_>) -> io::Result<()> {
+        let mut number = 0;
+        while let Some(transaction) = clock.begin() {
+            self.send(number, counter)?;
+            match self.wait_for(number, counter)? {
+                Some(bytes) => clock.complete(transaction, bytes),
+                None => clock.lose(transaction),
+            }
+            number += 1;
+        }
+        Ok(())
+    }
+
+    /// Sends a request. False if the socket has no room for it now.
+    fn send(&mut self, number: u64, counter: Counter<'_>) -> io::Result<bool> {
+        let kind = if self.v6 { REQUEST6 } else { REQUEST4 };
         let [high, low] = self.identifier;
-        let header = [kind, 0, 0, 0, high, low, sequence[0], sequence[1]];
+        let header = [kind, 0, 0, 0, high, low];
         for (to, from) in self.request.iter_mut().zip(header) {
             *to = from;
+        }
+        if let Some(sequence) = self.request.get_mut(SEQUENCE) {
+            sequence.copy_from_slice(&sequence_of(number));
         }
         // The kernel computes that of ICMPv6, because it covers the addresses.
         if !self.v6 {
@@ -190,26 +174,47 @@ impl Echo {
             }
         }
         match self.socket.send(&self.request) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(error),
-            // A lost route or a full queue: nothing comes back.
-            _ => {}
+            Ok(_) => Ok(true),
+            Err(error) if timed_out(&error) => Ok(false),
+            // A lost route, a full queue or a firewall: nothing comes back.
+            Err(_) => {
+                counter.count_send_error();
+                Ok(true)
+            }
         }
+    }
+
+    /// Waits for the reply to this request, and returns the size of its payload.
+    fn wait_for(&mut self, number: u64, counter: Counter<'_>) -> io::Result<Option<usize>> {
         let begun = Instant::now();
-        while begun.elapsed() < ANSWER_TIMEOUT {
-            let received = match (&self.socket).read(&mut self.room) {
-                Ok(received) => received,
-                Err(error) if timed_out(&error) => continue,
-                Err(_) => return Ok(None),
-            };
-            if let Some(message) = self.message(self.room.get(..received).unwrap_or_default())
-                && message.first() == Some(&reply)
-                && message.get(6..8) == Some(&sequence[..])
-                && (self.unprivileged || message.get(4..6) == Some(&self.identifier[..]))
+        while begun.elapsed() < ANSWER_TIMEOUT && !counter.is_aborted() {
+            if let Some((answered, bytes)) = self.reply(counter)?
+                && answered == number
             {
-                return Ok(Some(message.len() - HEADER));
+                return Ok(Some(bytes));
             }
         }
         Ok(None)
+    }
+
+    /// The next reply, if one arrives before a read times out: the number of its request, and the size of its payload.
+    fn reply(&mut self, counter: Counter<'_>) -> io::Result<Option<(u64, usize)>> {
+        let received = match (&self.socket).read(&mut self.room) {
+            Ok(received) => received,
+            // What a router reports of an earlier request is its loss.
+            Err(_) => return Ok(None),
+        };
+        let reply = if self.v6 { REPLY6 } else { REPLY4 };
+        let message = self.message(self.room.get(..received).unwrap_or_default());
+        let ours = message.filter(|message| {
+            message.first() == Some(&reply)
+                && (self.unprivileged || message.get(4..6) == Some(&self.identifier[..]))
+        });
+        let Some(message) = ours else {
+            return Ok(None);
+        };
+        let (number, _) = counter.record_datagram(message.get(SEQUENCE).unwrap_or_default());
+        Ok(Some((number, message.len() - HEADER)))
     }
 
     /// The ICMP message of what was received: a raw socket receives IPv4 headers as well.
@@ -221,6 +226,35 @@ impl Echo {
         };
         bytes.get(begin..).filter(|message| message.len() >= HEADER)
     }
+}
+
+impl Exchange for Requests<'_, '_> {
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.echo.socket.as_fd()
+    }
+
+    fn send(&mut self, number: u64) -> io::Result<bool> {
+        self.echo.send(number, self.counter)
+    }
+
+    fn receive(&mut self) -> io::Result<Option<(u64, usize)>> {
+        self.echo.reply(self.counter)
+    }
+
+    fn is_lossy(&self) -> bool {
+        true
+    }
+}
+
+/// A request with so many bytes of payload.
+fn request(payload: u32) -> Vec<u8> {
+    [&[0; HEADER], payload::pattern(payload)].concat()
+}
+
+/// The low bytes of a request's number.
+fn sequence_of(number: u64) -> [u8; 2] {
+    let [.., high, low] = number.to_be_bytes();
+    [high, low]
 }
 
 /// A filter that passes echo replies only. A raw socket receives IPv4 headers, and no IPv6 headers.

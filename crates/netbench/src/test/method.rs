@@ -1,15 +1,17 @@
 //! How tests are measured: the functions of both ends.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 
 use super::Test;
 use crate::client::{Error, Session, Watch};
-use crate::flow::{ClientFlow, Clock, DatagramFlow, PolledStream, Totals};
+use crate::flow::{ClientFlow, Clock, ConnectionFlow, Counter, DatagramFlow, PolledStream};
 use crate::outcome::Outcome;
+use crate::socket::Source;
 use crate::spec::Spec;
 
 /// How a test is measured.
+#[derive(Clone, Copy)]
 pub(crate) enum Method {
     /// By flows between the two ends.
     Flows {
@@ -19,7 +21,7 @@ pub(crate) enum Method {
     /// By several measurements of another test.
     Search(fn(&mut Session, &Spec, Watch<'_>) -> Result<Outcome, Error>),
     /// By the client, at the first of these addresses that it reaches.
-    Client(fn(&[SocketAddr], &Spec, Watch<'_>) -> Result<Outcome, Error>),
+    Client(fn(&[SocketAddr], &Spec, &Source, Watch<'_>) -> Result<Outcome, Error>),
 }
 
 /// Runs one flow at the client until the test stops. The clock times transactions.
@@ -37,10 +39,10 @@ pub(crate) enum ServerPart {
 }
 
 /// Serves a connection until the client closes it or the test stops.
-pub(crate) type ServeConnection = fn(&mut TcpStream, &Spec, &Totals) -> io::Result<()>;
+pub(crate) type ServeConnection = fn(&mut ConnectionFlow<'_>) -> io::Result<()>;
 /// Answers the request of a connection, which it reads into the buffer.
 pub(crate) type ServeRequest =
-    fn(&mut PolledStream<'_>, &Spec, &mut [u8], &Totals) -> io::Result<()>;
+    fn(&mut PolledStream<'_>, &Spec, &mut [u8], Counter<'_>) -> io::Result<()>;
 /// Serves a flow of datagrams until the test stops.
 pub(crate) type ServeDatagrams = fn(&DatagramFlow<'_>) -> io::Result<()>;
 

@@ -32,7 +32,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 /// Sockets, and threads at either end, of one test.
-pub const MAX_FLOWS: u16 = 256;
+pub const MAX_FLOWS: u16 = 1024;
 /// The largest request, response or write to a stream, in bytes.
 pub const MAX_MESSAGE: u32 = 16 << 20;
 /// The largest payload of a datagram over IPv4 without options, in bytes.
@@ -148,6 +148,20 @@ impl Test {
     /// Whether its reads can poll before they sleep.
     pub fn can_busy_poll(self) -> bool {
         self.facts().busy_poll
+    }
+
+    /// Whether it may end after a number of bytes.
+    pub fn takes_bytes(self) -> bool {
+        self.streams() && self.takes_rate()
+    }
+
+    /// The size of a request and of a response where none is given, in bytes. A datagram has room for its sequence
+    /// number and time, and still fits the smallest Ethernet frame.
+    pub fn default_transaction(self) -> u32 {
+        match self.facts().transport {
+            Transport::Connections => 1,
+            Transport::Datagrams => 16,
+        }
     }
 
     /// Flows at once.

@@ -27,6 +27,8 @@ const GROWTH_FACTOR: f64 = 4.0;
 /// measures nothing.
 const STEPS: u64 = 10;
 const MIN_STEP_US: u64 = 50_000;
+/// A step sends at least so many datagrams: with fewer, a single one that is lost decides.
+const MIN_DATAGRAMS: f64 = 20.0;
 /// A search that needs more has another fault than its rate.
 const MAX_STEPS: u32 = 100;
 
@@ -53,7 +55,13 @@ fn search(session: &mut Session, spec: &Spec, watch: Watch<'_>) -> Result<Outcom
     };
     // As fast as it goes: no rate is above this.
     let (fastest, mut outcome) = steps.measure(None)?;
-    let mut range = Range::new(&fastest);
+    // A path that lets nothing through has no rate to look for.
+    if !outcome.has_result() {
+        outcome.spec = fitted(spec, &outcome);
+        return Ok(outcome);
+    }
+    let lowest = MIN_DATAGRAMS * 1e6 / steps.length_us() as f64;
+    let mut range = Range::new(&fastest, lowest);
     let mut confirmations = 0;
     while outcome.ended_early.is_none() && confirmations < CONFIRMATIONS {
         if steps.number >= MAX_STEPS {
@@ -67,14 +75,28 @@ fn search(session: &mut Session, spec: &Spec, watch: Watch<'_>) -> Result<Outcom
             (true, true) => confirmations += 1,
             (false, true) => {
                 confirmations = 0;
-                range = Range::of(sample.back_off(range.low));
+                range = range.at(sample.back_off(range.low));
             }
             (_, false) => range.narrow(&sample),
         }
         outcome = measured;
+        if !sample.holds() && rate <= lowest && outcome.ended_early.is_none() {
+            let loss = sample.loss * 100.0;
+            outcome.ended_early = Some(format!(
+                "{loss:.1} % of {rate:.0} datagrams a second are lost, too: the path loses at any rate; measure it by udp_stream"
+            ));
+        }
     }
-    outcome.spec = spec.clone();
+    outcome.spec = fitted(spec, &outcome);
     Ok(outcome)
+}
+
+/// The spec with the size that the datagrams had.
+fn fitted(spec: &Spec, outcome: &Outcome) -> Spec {
+    Spec {
+        message: outcome.spec.message,
+        ..spec.clone()
+    }
 }
 
 /// The result of one step, in datagrams a second.
@@ -101,6 +123,8 @@ impl Sample {
 /// The range of rates that the highest one is in.
 #[derive(Clone, Copy, Debug)]
 struct Range {
+    /// No rate below this is tried.
+    lowest: f64,
     low: f64,
     high: f64,
     /// The low rate has held at least once.
@@ -111,22 +135,29 @@ struct Range {
 }
 
 impl Range {
-    fn new(fastest: &Sample) -> Self {
-        let high = fastest.sent.max(1.0);
+    fn new(fastest: &Sample, lowest: f64) -> Self {
+        let high = fastest.sent.max(lowest);
         if fastest.holds() {
-            return Self::of(high);
+            return Self::of(lowest, high);
         }
         Self {
             // Of a flood less may arrive than of a stream that fits, so the range begins lower.
-            low: (fastest.arrived / 2.0).clamp(1.0, high),
+            low: (fastest.arrived / 2.0).clamp(lowest, high),
             held: false,
             arrived: Some(fastest.arrived),
-            ..Self::of(high)
+            ..Self::of(lowest, high)
         }
     }
 
-    fn of(rate: f64) -> Self {
+    /// The range of one rate.
+    fn at(&self, rate: f64) -> Self {
+        Self::of(self.lowest, rate)
+    }
+
+    fn of(lowest: f64, rate: f64) -> Self {
+        let rate = rate.max(lowest);
         Self {
+            lowest,
             low: rate,
             high: rate,
             held: true,
@@ -158,11 +189,11 @@ impl Range {
             self.growth = GROWTH;
             // Even the low rate may be too high, unless it has held.
             if self.is_narrow() && !self.held {
-                self.low = (self.low / 2.0).max(1.0);
+                self.low = (self.low / 2.0).max(self.lowest);
             }
         } else if sample.sent < target * MIN_SHARE {
             // The sender is the limit.
-            *self = Self::of(sample.sent);
+            *self = self.at(sample.sent);
         } else {
             if self.held {
                 self.growth *= GROWTH_FACTOR;
@@ -183,20 +214,31 @@ struct Steps<'a> {
 }
 
 impl Steps<'_> {
+    /// The length of a step's window, in microseconds.
+    fn length_us(&self) -> u64 {
+        (self.spec.duration_us / STEPS).max(MIN_STEP_US)
+    }
+
     fn measure(&mut self, target: Option<f64>) -> Result<(Sample, Outcome), Error> {
         let spec = Spec {
             test: Test::UdpStream,
             rate: target,
-            duration_us: (self.spec.duration_us / STEPS).max(MIN_STEP_US),
+            duration_us: self.length_us(),
             warmup_us: self.spec.warmup_us / STEPS,
+            // Steps have their own progress.
+            interval_us: None,
             ..self.spec.clone()
         };
         let step = self.last;
         let watch = &mut self.watch;
-        let mut with_step =
-            |progress: &Progress| -> ControlFlow<()> { watch(&Progress { step, ..*progress }) };
+        let mut with_step = |progress: &Progress| -> ControlFlow<()> {
+            watch(&Progress {
+                step,
+                ..progress.clone()
+            })
+        };
         let outcome = measure_flows(self.session, &spec, udp_stream::client, &mut with_step)?;
-        let per_s = |bits: f64| bits / (f64::from(spec.message) * 8.0);
+        let per_s = |bits: f64| bits / (f64::from(outcome.spec.message) * 8.0);
         let transfer = outcome.transfer;
         let sample = Sample {
             target,
@@ -233,7 +275,7 @@ mod tests {
     }
 
     fn searched(path: impl Fn(Option<f64>) -> Sample) -> (f64, u32) {
-        let mut range = Range::new(&path(None));
+        let mut range = Range::new(&path(None), 1.0);
         let mut steps = 0;
         while !range.is_narrow() {
             let rate = range.next();

@@ -1,14 +1,18 @@
-//! `udp_rr`: a request and a response in a datagram each.
+//! `udp_rr`: a request and a response in a datagram each. Both have the request's sequence number, by which an answer
+//! belongs to its request.
 
 use std::io;
 use std::net::UdpSocket;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Instant;
 
 use super::method::{Method, ServerPart};
 use super::{Facts, Quantity, Rate, Sizes, Transport};
 use crate::flow::datagram::{self, is_loss, send};
-use crate::flow::{ANSWER_TIMEOUT, ClientFlow, Clock, DatagramFlow};
-use crate::message::COOKIE;
+use crate::flow::open_loop::{self, Exchange};
+use crate::flow::sequence::write_header;
+use crate::flow::{ANSWER_TIMEOUT, ClientFlow, Clock, Counter, DatagramFlow, payload};
+use crate::message::Cookie;
 use crate::pace::Bucket;
 use crate::socket::timed_out;
 
@@ -29,73 +33,123 @@ pub(super) static METHOD: Method = Method::Flows {
 fn request(flow: &ClientFlow<'_>, clock: &mut Clock<'_>) -> io::Result<()> {
     let socket = flow.meet()?;
     clock.start(flow.spec, flow.number);
-    let mut request = vec![0; flow.spec.request as usize];
-    let mut room = vec![0; datagram::MAX_DATAGRAM_BYTES];
-    let mut number = 0_u8;
+    let mut requests = Requests {
+        socket: &socket,
+        request: payload::pattern(flow.spec.request).to_vec(),
+        room: vec![0; datagram::MAX_DATAGRAM_BYTES],
+        cookie: flow.cookie,
+        counter: flow.counter,
+        epoch: Instant::now(),
+    };
+    if flow.spec.rate.is_some() {
+        socket.set_nonblocking(true)?;
+        return open_loop::run(&mut requests, clock, flow.counter);
+    }
+    let mut number = 0;
     while let Some(transaction) = clock.begin() {
-        // Never 0: a cookie begins with it, and the server may see the cookie once more.
-        number = number.checked_add(1).unwrap_or(1);
-        if let Some(first) = request.first_mut() {
-            *first = number;
-        }
-        send(&socket, &request)?;
-        match receive(&socket, number, &mut room)? {
+        requests.send(number)?;
+        match requests.wait_for(number)? {
             Some(received) => clock.complete(transaction, received),
             None => clock.lose(transaction),
         }
+        number += 1;
     }
     Ok(())
 }
 
-/// Waits for the answer to this request, and returns its size. Answers to earlier requests come too late.
-fn receive(socket: &UdpSocket, number: u8, room: &mut [u8]) -> io::Result<Option<usize>> {
-    let begun = Instant::now();
-    while begun.elapsed() < ANSWER_TIMEOUT {
-        match socket.recv(room) {
-            // The socket was shut down.
-            Ok(0) => break,
-            Ok(received) if room.first() == Some(&number) => return Ok(Some(received)),
-            Ok(_) => {}
-            Err(error) if timed_out(&error) || is_loss(&error) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(None)
+/// The requests of one flow, and the answers to them.
+struct Requests<'a> {
+    socket: &'a UdpSocket,
+    request: Vec<u8>,
+    room: Vec<u8>,
+    cookie: Cookie,
+    counter: Counter<'a>,
+    epoch: Instant,
 }
 
-/// Answers each datagram until the test stops. The first byte tells the client which request the answer belongs to. An
-/// answer beyond the server's limit is not sent: delayed, it would look like a slow path.
+impl Requests<'_> {
+    /// Waits for the answer to this request, and returns its size. Answers to earlier requests come too late.
+    fn wait_for(&mut self, number: u64) -> io::Result<Option<usize>> {
+        let begun = Instant::now();
+        while begun.elapsed() < ANSWER_TIMEOUT {
+            match self.answer()? {
+                Some((answered, received)) if answered == number => return Ok(Some(received)),
+                _ if self.counter.is_aborted() => break,
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next answer, if one arrives before a read times out.
+    fn answer(&mut self) -> io::Result<Option<(u64, usize)>> {
+        let received = match self.socket.recv(&mut self.room) {
+            Ok(received) => received,
+            Err(error) if timed_out(&error) || is_loss(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let datagram = self.room.get(..received).unwrap_or_default();
+        // The socket was shut down, or the server answers a cookie once more.
+        if datagram.is_empty() || datagram == self.cookie {
+            return Ok(None);
+        }
+        let (number, _) = self.counter.record_datagram(datagram);
+        Ok(Some((number, received)))
+    }
+}
+
+impl Exchange for Requests<'_> {
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn send(&mut self, number: u64) -> io::Result<bool> {
+        write_header(&mut self.request, number, self.epoch);
+        send(self.socket, &self.request, self.counter)
+    }
+
+    fn receive(&mut self) -> io::Result<Option<(u64, usize)>> {
+        self.answer()
+    }
+
+    fn is_lossy(&self) -> bool {
+        true
+    }
+}
+
+/// Answers each datagram until the test stops, but for copies: each request has one answer, so that the loss of either
+/// direction is known. An answer beyond the server's limit is not sent: delayed, it would look like a slow path.
 fn respond(flow: &DatagramFlow<'_>) -> io::Result<()> {
-    let (socket, spec) = (flow.socket, flow.spec);
+    let (socket, spec, counter) = (flow.socket, flow.spec, flow.counter);
     let mut room = vec![0; datagram::MAX_DATAGRAM_BYTES];
-    let mut response = vec![0; spec.response as usize];
+    let mut response = payload::pattern(spec.response).to_vec();
     let bytes_per_s = flow
         .max_bits_per_s
         .map(|bits| bits / 8.0 / f64::from(spec.flows));
     let mut bucket = bytes_per_s.map(|rate| Bucket::new(rate, spec.response, Instant::now()));
-    while !flow.totals.is_stopped() {
+    let epoch = Instant::now();
+    while !counter.is_stopped() {
         let received = match socket.recv(&mut room) {
-            // The socket was shut down.
-            Ok(0) => continue,
             Ok(received) => received,
             Err(error) if timed_out(&error) || is_loss(&error) => continue,
             Err(error) => return Err(error),
         };
+        let request = room.get(..received).unwrap_or_default();
+        // The socket was shut down.
+        if request.is_empty() {
+            continue;
+        }
         // The client did not receive the first answer to its cookie.
-        if received == COOKIE && room.starts_with(flow.cookie) {
-            send(socket, flow.cookie)?;
+        if request == flow.cookie {
+            datagram::repeat(socket, request)?;
             continue;
         }
-        if let (Some(to), Some(from)) = (response.first_mut(), room.first()) {
-            *to = *from;
+        let (number, unique) = counter.count_datagram(request);
+        let within = |bucket: &mut Bucket| bucket.take(spec.response as usize, Instant::now());
+        if unique && bucket.as_mut().is_none_or(within) {
+            write_header(&mut response, number, epoch);
+            send(socket, &response, counter)?;
         }
-        if let Some(bucket) = &mut bucket
-            && !bucket.take(response.len(), Instant::now())
-        {
-            continue;
-        }
-        send(socket, &response)?;
-        flow.totals.count(received);
     }
     Ok(())
 }

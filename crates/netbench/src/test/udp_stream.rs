@@ -1,4 +1,4 @@
-//! `udp_stream`: one end sends datagrams, the other counts them.
+//! `udp_stream`: one end sends datagrams with sequence numbers, the other counts them.
 
 use std::io;
 use std::net::UdpSocket;
@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use super::method::{Method, ServerPart};
 use super::{ETHERNET_PAYLOAD, Facts, Quantity, Rate, Sizes, Transport};
 use crate::flow::datagram::{self, is_loss};
-use crate::flow::{ClientFlow, Clock, DatagramFlow, Totals};
+use crate::flow::sequence::write_header;
+use crate::flow::{ClientFlow, Clock, Counter, DatagramFlow, payload};
 use crate::message::{COOKIE, Cookie, last_of};
 use crate::pace::Pace;
 use crate::socket::timed_out;
-use crate::spec::Direction;
+use crate::spec::{Direction, Spec};
 
 /// A datagram that was overtaken by the last one arrives within this.
 const REORDERING: Duration = Duration::from_millis(30);
@@ -35,32 +36,25 @@ pub(super) static METHOD: Method = Method::Flows {
     server: ServerPart::Datagrams(server),
 };
 
-pub(super) fn client(flow: &ClientFlow<'_>, _clock: &mut Clock<'_>) -> io::Result<()> {
+pub(super) fn client(flow: &ClientFlow<'_>, clock: &mut Clock<'_>) -> io::Result<()> {
     let socket = flow.meet()?;
-    let spec = flow.spec;
-    match spec.direction {
+    match flow.spec.direction {
         Direction::Up => {
-            let pace = spec
-                .rate
-                .map(|rate| Pace::new(rate, flow.number, spec.flows));
-            send(&socket, &flow.cookie, spec.message, pace, flow.totals)
+            let late = |by| clock.record_lateness(by);
+            let mut sender = Sender::new(&socket, flow.spec, flow.counter, flow.pace());
+            sender.send(&flow.cookie, late)
         }
-        Direction::Down => receive(&socket, &flow.cookie, flow.totals),
+        Direction::Down => receive(&socket, &flow.cookie, flow.counter),
     }
 }
 
 fn server(flow: &DatagramFlow<'_>) -> io::Result<()> {
     match flow.spec.direction {
-        Direction::Up => receive(flow.socket, flow.cookie, flow.totals),
+        Direction::Up => receive(flow.socket, flow.cookie, flow.counter),
         Direction::Down => {
             let pace = server_rate(flow).map(|rate| Pace::new(rate, flow.number, flow.spec.flows));
-            send(
-                flow.socket,
-                flow.cookie,
-                flow.spec.message,
-                pace,
-                flow.totals,
-            )
+            let mut sender = Sender::new(flow.socket, flow.spec, flow.counter, pace);
+            sender.send(flow.cookie, drop)
         }
     }
 }
@@ -74,41 +68,59 @@ fn server_rate(flow: &DatagramFlow<'_>) -> Option<f64> {
     }
 }
 
-/// Sends until the test stops, at the pace or as fast as it goes. Then it tells the other end that no more follow, so
-/// that it need not wait long for datagrams that are lost.
-fn send(
-    socket: &UdpSocket,
-    cookie: &Cookie,
-    message: u32,
+/// The sending end of a flow.
+struct Sender<'a> {
+    socket: &'a UdpSocket,
+    datagram: Vec<u8>,
     pace: Option<Pace>,
-    totals: &Totals,
-) -> io::Result<()> {
-    send_messages(socket, message, pace, totals)?;
-    send_last(socket, cookie)
+    counter: Counter<'a>,
 }
 
-fn send_messages(
-    socket: &UdpSocket,
-    message: u32,
-    mut pace: Option<Pace>,
-    totals: &Totals,
-) -> io::Result<()> {
-    let bytes = vec![0; message as usize];
-    while !totals.is_stopped() {
-        if let Some(pace) = &mut pace
-            && pace.wait(|| totals.is_stopped()).is_none()
-        {
-            return Ok(());
-        }
-        match socket.send(&bytes) {
-            Ok(sent) => totals.count(sent),
-            // A full queue, or a receiver that has gone: both are loss.
-            Err(error) if is_loss(&error) => totals.count(bytes.len()),
-            Err(error) if timed_out(&error) => {}
-            Err(error) => return Err(error),
+impl<'a> Sender<'a> {
+    fn new(socket: &'a UdpSocket, spec: &Spec, counter: Counter<'a>, pace: Option<Pace>) -> Self {
+        Self {
+            socket,
+            datagram: payload::pattern(spec.message).to_vec(),
+            pace,
+            counter,
         }
     }
-    Ok(())
+
+    /// Sends until the test stops or has sent all of its bytes, at the pace or as fast as it goes. Then it tells the
+    /// other end that no more follow, so that it need not wait long for datagrams that are lost. `late` takes how late
+    /// a datagram was sent, where it has a pace.
+    fn send(&mut self, cookie: &Cookie, late: impl FnMut(Duration)) -> io::Result<()> {
+        self.send_messages(late)?;
+        send_last(self.socket, cookie)
+    }
+
+    fn send_messages(&mut self, mut late: impl FnMut(Duration)) -> io::Result<()> {
+        let epoch = Instant::now();
+        let size = self.datagram.len();
+        let mut number = 0;
+        while !self.counter.is_stopped() {
+            if let Some(pace) = &mut self.pace {
+                match pace.wait(|| self.counter.is_stopped()) {
+                    Some(due) => late(due.elapsed()),
+                    None => return Ok(()),
+                }
+            }
+            // Datagrams have one size: the last one may be more than what is left.
+            if self.counter.take_budget(size) == 0 {
+                self.counter.count_finished();
+                return Ok(());
+            }
+            write_header(&mut self.datagram, number, epoch);
+            match datagram::send(self.socket, &self.datagram, self.counter)? {
+                true => {
+                    number += 1;
+                    self.counter.count(size);
+                }
+                false => self.counter.return_budget(size),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Repeats the last datagram until it comes back. It need not: the other end may have stopped, or wait until nothing
@@ -129,28 +141,31 @@ fn send_last(socket: &UdpSocket, cookie: &Cookie) -> io::Result<()> {
 }
 
 /// Receives until the test stops or the last datagram has come. Each further cookie is answered.
-fn receive(socket: &UdpSocket, cookie: &Cookie, totals: &Totals) -> io::Result<()> {
+fn receive(socket: &UdpSocket, cookie: &Cookie, counter: Counter<'_>) -> io::Result<()> {
     let last = last_of(cookie);
     let mut room = vec![0; datagram::MAX_DATAGRAM_BYTES];
     let mut ending = false;
-    while !totals.is_stopped() {
-        match socket.recv(&mut room) {
-            Ok(COOKIE) if room.starts_with(cookie) => datagram::send(socket, cookie)?,
-            Ok(COOKIE) if room.starts_with(&last) => {
-                // The sender may be gone.
-                let _ = socket.send(&last);
-                if !ending {
-                    totals.count_finished();
-                }
-                ending = true;
-                socket.set_read_timeout(Some(REORDERING))?;
-            }
-            // The socket was shut down.
-            Ok(0) => {}
-            Ok(received) => totals.count(received),
+    while !counter.is_stopped() {
+        let received = match socket.recv(&mut room) {
+            Ok(received) => received,
             Err(error) if timed_out(&error) && ending => return Ok(()),
-            Err(error) if timed_out(&error) || is_loss(&error) => {}
+            Err(error) if timed_out(&error) || is_loss(&error) => continue,
             Err(error) => return Err(error),
+        };
+        let datagram = room.get(..received).unwrap_or_default();
+        if datagram == cookie {
+            datagram::repeat(socket, cookie)?;
+        } else if datagram == last {
+            // The sender may be gone.
+            let _ = socket.send(&last);
+            if !ending {
+                counter.count_finished();
+            }
+            ending = true;
+            socket.set_read_timeout(Some(REORDERING))?;
+        } else if !datagram.is_empty() {
+            // An empty one says that the socket was shut down.
+            counter.count_datagram(datagram);
         }
     }
     Ok(())
@@ -160,6 +175,7 @@ fn receive(socket: &UdpSocket, cookie: &Cookie, totals: &Totals) -> io::Result<(
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::flow::Totals;
 
     const MESSAGE: usize = 100;
 
@@ -173,21 +189,27 @@ mod tests {
     #[test]
     fn flow_ends_after_last_and_reordered_datagrams() {
         let (sender, receiver) = pair();
-        let cookie = [0; COOKIE];
+        let cookie = [7; COOKIE];
         let last = last_of(&cookie);
-        for datagram in [&[0; MESSAGE][..], &last, &[0; MESSAGE]] {
+        let [mut first, mut second] = [[0; MESSAGE]; 2];
+        write_header(&mut first, 0, Instant::now());
+        write_header(&mut second, 1, Instant::now());
+        for datagram in [&second[..], &last, &first, &first] {
             sender.send(datagram).unwrap();
         }
-        let totals = Totals::default();
+        let totals = Totals::new(&Spec::new(crate::Test::UdpStream, Duration::from_secs(1)));
         let window = totals.open_window();
         // Nobody stops it, and nothing else has it look whether to stop.
-        receive(&receiver, &cookie, &totals).unwrap();
+        receive(&receiver, &cookie, totals.counter(0)).unwrap();
         // It has waited for what may have been overtaken: that is no part of the window.
         let whole = totals.close_window(&window, 0).window_ns;
         let ended = totals.close_window(&window, 1).window_ns;
         let waited = u64::try_from(REORDERING.as_nanos()).unwrap();
         assert!(ended + waited <= whole, "{ended} of {whole}");
         assert_eq!((totals.messages(), totals.bytes()), (2, 2 * MESSAGE as u64));
+        let arrivals = totals.arrivals();
+        let counts = (arrivals.unique, arrivals.duplicates, arrivals.reordered);
+        assert_eq!(counts, (2, 1, 1));
         let mut room = [0; MESSAGE];
         let back = sender.recv(&mut room).unwrap();
         assert_eq!(room[..back], last);

@@ -81,28 +81,35 @@ fn go_on(_: &Progress) -> ControlFlow<()> {
 /// One test, and a longer one after it where an end was away for all of a short window.
 fn measure(server: &Server, spec: &Spec) -> Outcome {
     let mut outcome = measured(server, spec);
-    if is_empty(&outcome) {
+    if is_empty(&outcome) || outcome.ended_early.is_some() {
         let longer = Spec {
             duration_us: 25 * spec.duration_us,
             ..spec.clone()
         };
         outcome = measured(server, &longer);
     }
+    assert_eq!(outcome.ended_early, None, "{spec:?}");
     outcome
 }
 
 fn measured(server: &Server, spec: &Spec) -> Outcome {
     let mut session = Session::open(&server.address().to_string(), None).unwrap();
     let outcome = session.measure(spec, &mut go_on).unwrap();
-    assert_eq!(outcome.ended_early, None, "{spec:?}");
+    if let Some(why) = &outcome.ended_early {
+        let nothing = why.starts_with("no transaction") || why.starts_with("nothing");
+        assert!(nothing, "{why}: {spec:?}");
+    }
     // What the end of the window finds under way is done soon after.
     assert_eq!(outcome.unfinished, 0, "{spec:?}");
-    assert_eq!(outcome.spec, *spec);
+    assert_eq!(
+        (outcome.spec.test, outcome.spec.flows),
+        (spec.test, spec.flows)
+    );
     outcome
 }
 
 fn is_empty(outcome: &Outcome) -> bool {
-    let (near, far) = (&outcome.near, outcome.far.unwrap());
+    let (near, far) = (&outcome.near, outcome.far.as_ref().unwrap());
     near.messages == 0 || far.messages == 0 || has_transacted_nothing(outcome)
 }
 
@@ -149,15 +156,15 @@ fn both_ends_count_the_same_transactions() {
                     ..spec(test)
                 };
                 let outcome = transacts(&server, &asked);
-                tests += 1 + u64::from(outcome.spec != asked);
-                let far = outcome.far.unwrap();
+                tests += 1 + u64::from(outcome.spec.duration_us != asked.duration_us);
+                let far = outcome.far.as_ref().unwrap();
                 let flows = u64::from(flows);
                 // Each flow may have one that its other end has not counted yet, or not any more. Of what was
                 // lost one end may know.
                 let off = outcome.near.all_messages.abs_diff(far.all_messages);
                 assert!(off <= flows + outcome.lost, "{outcome:?}");
                 assert_bytes(&outcome.near, 300, flows);
-                assert_bytes(&far, 100, flows);
+                assert_bytes(far, 100, flows);
             }
         }
         assert_eq!(server.status().tests, tests);
@@ -184,14 +191,15 @@ fn messages_of_every_size_arrive() {
         for direction in [Direction::Up, Direction::Down] {
             let stream = Spec {
                 message,
+                fit_message: false,
                 direction,
                 rate: Some(500.0),
                 ..spec(Test::UdpStream)
             };
             let outcome = measure(&server, &stream);
-            let (near, far) = (outcome.near, outcome.far.unwrap());
+            let (near, far) = (&outcome.near, outcome.far.as_ref().unwrap());
             for end in [near, far] {
-                assert_bytes(&end, message.into(), 1);
+                assert_bytes(end, message.into(), 1);
             }
             let (sent, received) = match direction {
                 Direction::Up => (near, far),
@@ -222,7 +230,7 @@ fn streams_report_sent_and_arrived() {
             assert!(transfer.bits_per_s > 0.0 && transfer.offered_bits_per_s > 0.0);
             assert_eq!(transfer.loss, None);
             assert!(outcome.latency.is_none());
-            let (near, far) = (outcome.near, outcome.far.unwrap());
+            let (near, far) = (&outcome.near, outcome.far.as_ref().unwrap());
             assert_eq!(near.all_bytes, far.all_bytes);
             let outcome = measure(&server, &stream(Test::UdpStream));
             let transfer = outcome.transfer.unwrap();
@@ -306,19 +314,19 @@ fn open_loop_reports_unsent_with_their_wait() {
         all.push(echoes("127.0.0.1", &beyond(Test::Icmp)));
     }
     for outcome in all {
-        let latency = outcome.latency.as_ref().unwrap();
-        let done = latency.count() - outcome.unsent;
+        let (latency, bounds) = (outcome.latency.as_ref().unwrap(), &outcome.bounds);
+        let done = latency.count();
         assert!(outcome.unsent > 1_000_000 && done > 0, "{outcome:?}");
-        assert!(done <= outcome.near.messages + 1, "{outcome:?}");
         let rate = done as f64 / (outcome.near.window_ns as f64 / 1e9);
         assert!((outcome.transactions_per_s().unwrap() - rate).abs() < 1e-3);
-        // Nearly all of them were never begun, and are as old as a time within the window.
-        assert!(
-            latency.quantile(0.25) > 1_000_000 && latency.quantile(0.5) < outcome.near.window_ns
-        );
-        // Each began at some time, and so did those of the lost ones that the window was open for.
+        // Nearly all of them were never begun: they have waited, and have no time.
+        assert_eq!(bounds.count(), outcome.unsent + outcome.unfinished);
+        assert!(bounds.quantile(0.5) < outcome.near.window_ns, "{outcome:?}");
+        let middle = outcome.quantile(0.5).unwrap();
+        assert!(!middle.exact && middle.ns > 1_000_000, "{outcome:?}");
+        // Each that began did so at some time.
         let late = outcome.late.as_ref().unwrap().count();
-        assert!((done..=done + outcome.lost).contains(&late), "{outcome:?}");
+        assert!((done..=outcome.sent).contains(&late), "{outcome:?}");
     }
     let closed = transacts(&server, &spec(Test::TcpRr));
     assert_eq!((closed.unsent, closed.late.is_none()), (0, true));

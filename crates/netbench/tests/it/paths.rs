@@ -84,7 +84,7 @@ fn measured(from: &Namespace, to: (&Namespace, Ipv4Addr), spec: &Spec) -> Outcom
 }
 
 #[test]
-fn large_datagrams_are_fragmented() {
+fn datagrams_fit_path_or_are_fragmented() {
     if !sys::require::root() {
         return;
     }
@@ -95,13 +95,19 @@ fn large_datagrams_are_fragmented() {
         direction,
         ..Spec::new(Test::UdpStream, second)
     };
+    let given = |direction| Spec {
+        message: 1472,
+        fit_message: false,
+        ..rated(direction)
+    };
     let transactions = Spec {
         request: 1472,
         response: 1472,
         // One is lost each way, and waited for.
         ..Spec::new(Test::UdpRr, second * 4)
     };
-    for spec in [rated(Direction::Up), rated(Direction::Down), transactions] {
+    let (up, down) = (Direction::Up, Direction::Down);
+    for spec in [rated(up), rated(down), given(up), given(down), transactions] {
         // Afresh for each: a machine remembers what a path takes.
         let places = Places::new("mtu", &["client", "near", "far", "server"]);
         places.shell(
@@ -131,14 +137,19 @@ fn large_datagrams_are_fragmented() {
         let outcome = measured(&places.find("client"), to, &spec);
         assert_eq!(outcome.ended_early, None, "{outcome:?}");
         match outcome.transfer {
-            Some(transfer) => assert!(transfer.loss.unwrap() < 0.1, "{outcome:?}"),
+            Some(transfer) => {
+                assert!(transfer.loss.unwrap() < 0.1, "{outcome:?}");
+                // Either the datagrams fit, or those of the size that was asked for are sent in fragments.
+                let size = if spec.fit_message { 1272 } else { 1472 };
+                assert_eq!((outcome.spec.message, outcome.path_mtu), (size, Some(1300)));
+            }
             None => assert!(outcome.transactions_per_s().unwrap() > 1.0, "{outcome:?}"),
         }
     }
 }
 
 #[test]
-fn client_reports_error_of_server_flow() {
+fn datagrams_that_server_may_not_send_are_counted() {
     if !sys::require::root() {
         return;
     }
@@ -155,5 +166,10 @@ fn client_reports_error_of_server_flow() {
     let both = places.find("both");
     let outcome = measured(&both, (&both, Ipv4Addr::LOCALHOST), &spec);
     let why = outcome.ended_early.unwrap();
-    assert!(why.contains("Operation not permitted"), "{why}");
+    assert!(why.contains("the sender's own kernel refused all"), "{why}");
+    let far = outcome.far.unwrap();
+    assert!(
+        far.send_errors > 0 && far.send_errors == far.all_messages,
+        "{far:?}"
+    );
 }

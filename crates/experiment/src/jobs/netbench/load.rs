@@ -186,7 +186,7 @@ mod tests {
             ("test = 'tcp'", Measure::Exchange, "needs one of"),
             ("test = 'udp_rate'", Measure::Cpu, "no steady load"),
             (
-                "test = 'tcp_stream'\nrate = 5",
+                "test = 'udp_rate'\nrate = 5",
                 Measure::Exchange,
                 "no option rate",
             ),
@@ -207,9 +207,9 @@ mod tests {
                 "no option flows",
             ),
             (
-                "test = 'tcp_rr'\nflows = 257",
+                "test = 'tcp_rr'\nflows = 1025",
                 Measure::Exchange,
-                "flows is from 1 to 256",
+                "flows is from 1 to 1024",
             ),
             ("test = 'udp_stream'", Measure::Exchange, "needs a rate"),
             (

@@ -67,7 +67,7 @@ impl Tool {
             Self::Netperf => matches!(test, Test::TcpRr | Test::UdpRr | Test::TcpStream),
         };
         let duration = load.duration.0;
-        let size = load.size();
+        let size = message_size(test, load);
         if !has {
             Some(format!("has no {test}"))
         } else if load.rate().is_some() {
@@ -120,7 +120,7 @@ impl Tool {
     /// The end that asks, which says what it came to and ends.
     pub(super) fn client(self, request: &TestRequest<'_>, warmup: Duration) -> Command {
         let (address, port) = (request.target.to_string(), PORT.to_string());
-        let size = request.load.size();
+        let size = message_size(request.test, request.load);
         let seconds = request.load.duration.0.as_secs().to_string();
         match self {
             Self::Lowroad => {
@@ -157,9 +157,7 @@ impl Tool {
                 command.args(["-P", "0", "--", "-o", "THROUGHPUT,P50_LATENCY,P99_LATENCY"]);
                 let size = match request.test.streams() {
                     true => size.map(|size| ("-m", size.to_string())),
-                    false => size
-                        .or(Some(1))
-                        .map(|size| ("-r", format!("{size},{size}"))),
+                    false => size.map(|size| ("-r", format!("{size},{size}"))),
                 };
                 if let Some((option, size)) = size {
                     command.args([option, &size]);
@@ -179,6 +177,12 @@ impl Tool {
         };
         read.with_context(|| format!("{self:?} said {said:?}"))
     }
+}
+
+/// The size of messages: a given one, or that of our transactions.
+fn message_size(test: Test, load: &Load) -> Option<u64> {
+    let usual = (!test.streams()).then(|| test.default_transaction().into());
+    load.size().or(usual)
 }
 
 /// Our own client of a server, wherever that is, without the token.
@@ -354,7 +358,8 @@ mod tests {
             (Tool::Iperf3, "test = 'tcp_stream'\nsize = 256", "-l 256"),
             (Tool::Sockperf, "test = 'udp_rr'\nsize = 99", "-m 99"),
             (Tool::Netperf, "test = 'tcp_stream'\nsize = 256", "-m 256"),
-            (Tool::Netperf, "test = 'udp_rr'", "-r 1,1"),
+            (Tool::Netperf, "test = 'tcp_rr'", "-r 1,1"),
+            (Tool::Netperf, "test = 'udp_rr'", "-r 16,16"),
         ] {
             let said = asked(tool, options);
             assert!(said.contains(words), "{options}: {said}");

@@ -431,8 +431,10 @@ impl Outcome {
             }
             Some(_) => return None,
             None => {
-                let due = rate * seconds(self.near.window_ns);
-                return Some(((due - self.unsent as f64) / due.max(1.0)).clamp(0.0, 1.0));
+                let latency = self.latency.as_ref().map_or(0, Latency::count);
+                let sent = (latency + self.lost + self.unfinished) as f64;
+                let due = sent + self.unsent as f64;
+                return (due > 0.0).then(|| sent / due);
             }
         };
         Some(reached / rate)

@@ -55,7 +55,9 @@ pub(crate) fn path_mtu_to(to: SocketAddr, source: &Source) -> io::Result<u32> {
     let socket = Socket::new(domain(to.ip()), Type::DGRAM, Some(Protocol::UDP))?;
     source.bind(&SockRef::from(&socket), to, 0)?;
     // Any port: nothing is sent.
-    socket.connect(&SocketAddr::new(to.ip(), to.port().max(1)).into())?;
+    let mut at = to;
+    at.set_port(to.port().max(1));
+    socket.connect(&at.into())?;
     path_mtu(&socket, to.is_ipv6())
 }
 

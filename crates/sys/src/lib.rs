@@ -26,5 +26,6 @@ pub mod require;
 pub mod sched;
 pub mod simd;
 pub mod socket;
+pub mod tun;
 pub mod uring;
 pub mod watchdog;

@@ -11,6 +11,7 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use datapath::{Classify, ErrorClass, Missing};
+use nix::net::if_::if_nametoindex;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -67,6 +68,10 @@ pub enum Error {
     Unreachable { target: String, cause: io::Error },
     #[error("{0} is no address: write HOST or HOST:PORT")]
     Target(String),
+    #[error("{0} is a link-local address: name its device as well, as fe80::1%eth0 does")]
+    NoScope(String),
+    #[error("{target}: this machine has no device {device}")]
+    NoDevice { target: String, device: String },
     #[error("{0} is no netbench server: start one there with `lowroad netbench serve`")]
     Stranger(String),
     #[error(
@@ -115,6 +120,8 @@ impl Classify for Error {
         match self {
             Self::Invalid(_)
             | Self::Target(_)
+            | Self::NoScope(_)
+            | Self::NoDevice { .. }
             | Self::Stranger(_)
             | Self::Version { .. }
             | Self::Refused { .. }
@@ -291,6 +298,7 @@ pub struct Session {
 pub fn resolve(target: &str) -> Result<Vec<SocketAddr>, Error> {
     let wrong = || Error::Target(target.to_owned());
     let host = host_and_port(target).ok_or_else(wrong)?;
+    check_scope(target, host.0)?;
     let found = host.to_socket_addrs().map_err(|cause| match cause.kind() {
         io::ErrorKind::InvalidInput => wrong(),
         _ => Error::Unreachable {
@@ -305,6 +313,26 @@ pub fn resolve(target: &str) -> Result<Vec<SocketAddr>, Error> {
     }
 }
 
+/// A link-local address needs a device that this machine has. A resolver would say so less clearly.
+fn check_scope(target: &str, host: &str) -> Result<(), Error> {
+    let (address, device) = match host.split_once('%') {
+        Some((address, device)) => (address, Some(device)),
+        None => (host, None),
+    };
+    let Ok(address) = address.parse::<Ipv6Addr>() else {
+        return Ok(());
+    };
+    let target = target.to_owned();
+    match device {
+        Some(device) if device.parse::<u32>().is_err() && if_nametoindex(device).is_err() => {
+            let device = device.to_owned();
+            Err(Error::NoDevice { target, device })
+        }
+        None if address.is_unicast_link_local() => Err(Error::NoScope(target)),
+        _ => Ok(()),
+    }
+}
+
 fn host_and_port(target: &str) -> Option<(&str, u16)> {
     if let Some(rest) = target.strip_prefix('[') {
         let (address, port) = rest.split_once(']')?;
@@ -313,6 +341,9 @@ fn host_and_port(target: &str) -> Option<(&str, u16)> {
             port => port.strip_prefix(':')?.parse().ok()?,
         };
         return is_v6(address).then_some((address, port));
+    }
+    if target.is_empty() || (target.starts_with(':') && !is_v6(target)) {
+        return None;
     }
     match target.split_once(':') {
         None => Some((target, crate::PORT)),
@@ -523,11 +554,18 @@ mod tests {
         ] {
             assert_eq!(host_and_port(target), Some((host, port)), "{target}");
         }
-        for target in ["box:", "box:port", "a:b:1", "[box]:80", "[::1]80", "[::1"] {
+        for target in [
+            "", ":80", "box:", "box:port", "a:b:1", "[box]:80", "[::1]80", "[::1",
+        ] {
             assert_eq!(host_and_port(target), None, "{target}");
         }
         let found = resolve("[fe80::1%1]:80").unwrap();
         assert!(matches!(found[..], [SocketAddr::V6(at)] if at.scope_id() == 1));
+        assert!(matches!(resolve("fe80::1"), Err(Error::NoScope(_))));
+        assert!(matches!(
+            resolve("[fe80::1%none]:80"),
+            Err(Error::NoDevice { .. })
+        ));
     }
 
     #[test]

@@ -24,6 +24,8 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const STACK: usize = 256 << 10;
 /// The largest packet that every IPv6 path carries, in bytes (RFC 8200, section 5).
 const MIN_PATH_MTU: u32 = 1280;
+/// The MTU of a path of which nothing is known, in bytes.
+const ETHERNET_MTU: u32 = 1500;
 /// Why a test ends before its window: its datagrams are too long for the path.
 const REFUSED: &str = "this machine refuses to send datagrams of this size";
 
@@ -62,7 +64,7 @@ fn measure_once(
 ) -> Result<Outcome, Error> {
     let v6 = session.peer.is_ipv6();
     let mtu = session.path_mtu;
-    let spec = &mtu.map_or_else(|| spec.clone(), |mtu| spec.fit(mtu, v6));
+    let spec = &spec.fit(mtu.unwrap_or(ETHERNET_MTU), v6);
     let (to, cookie) = session.begin(spec)?;
     let source = session.source.clone();
     let run = |number: u16, clock: &mut Clock<'_>, counter: Counter<'_>| {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use socket2::SockRef;
 
 use super::Counter;
+use super::datagram::repeat;
 use crate::message::{COOKIE, Cookie, flow_cookie};
 use crate::pace::Pace;
 use crate::socket::{self, Source, timed_out};
@@ -59,8 +60,27 @@ impl<'a> ClientFlow<'a> {
         let socket = socket::tcp(self.to.ip(), self.spec)?;
         self.source
             .bind(&SockRef::from(&socket), self.to, self.number)?;
-        socket.connect_timeout(&self.to.into(), timeout)?;
+        let connected = socket.connect_timeout(&self.to.into(), timeout);
+        connected.map_err(|cause| self.explain(&cause))?;
         Ok(socket.into())
+    }
+
+    /// An error of reaching the server, with its likely cause.
+    fn explain(&self, cause: &io::Error) -> io::Error {
+        let hint = match cause.kind() {
+            io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable => {
+                "; a firewall may drop the connections of tests: serve with --data-ports and open these"
+            }
+            io::ErrorKind::ConnectionRefused => {
+                "; a firewall may reject what tests send: serve with --data-ports and open these"
+            }
+            io::ErrorKind::AddrNotAvailable => {
+                "; all local ports are in use: see sysctl net.ipv4.ip_local_port_range"
+            }
+            _ => "",
+        };
+        let what = format!("{}: {cause}{hint}", self.to);
+        io::Error::new(cause.kind(), what)
     }
 
     /// Connects, and exchanges the cookie.
@@ -85,7 +105,8 @@ impl<'a> ClientFlow<'a> {
         let begun = Instant::now();
         let mut room = [0; COOKIE];
         while begun.elapsed() < CONNECT_TIMEOUT {
-            socket.send(&self.cookie)?;
+            // A queue or a firewall of this machine may refuse one, and take the next.
+            repeat(&socket, &self.cookie)?;
             match socket.peek(&mut room) {
                 Ok(COOKIE) if room == self.cookie => {
                     socket.recv(&mut room)?;
@@ -101,7 +122,7 @@ impl<'a> ClientFlow<'a> {
                     socket.recv(&mut room)?;
                 }
                 Err(error) if timed_out(&error) => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.explain(&error)),
             }
         }
         let why = format!(

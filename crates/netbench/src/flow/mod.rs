@@ -3,8 +3,8 @@
 mod client;
 mod clock;
 pub(crate) mod datagram;
-pub(crate) mod open_loop;
 pub(crate) mod payload;
+pub(crate) mod requests;
 pub(crate) mod sequence;
 mod server;
 mod totals;

@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 use nix::libc::{
     BPF_B, BPF_IMM, BPF_IND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_LDX, BPF_MSH, BPF_RET,
@@ -15,8 +14,8 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use super::method::Method;
 use super::{Facts, Quantity, Rate, Sizes, Transport};
 use crate::client::{Error, Watch, measure_alone};
-use crate::flow::open_loop::{self, Exchange};
-use crate::flow::{ANSWER_TIMEOUT, Clock, Counter, datagram, payload};
+use crate::flow::requests::{self, Exchange};
+use crate::flow::{Clock, Counter, datagram, payload};
 use crate::outcome::Outcome;
 use crate::socket::{self, Source, path_mtu_to, timed_out, tune};
 use crate::spec::Spec;
@@ -60,16 +59,15 @@ fn measure(
         let mut echo = echo.lock().unwrap_or_else(PoisonError::into_inner);
         counter.register(&(&echo.socket).into())?;
         clock.start(spec, 0);
-        let ran = match spec.rate {
-            Some(_) => {
-                echo.socket.set_nonblocking(true)?;
-                let mut requests = Requests {
-                    echo: &mut echo,
-                    counter,
-                };
-                open_loop::run(&mut requests, clock, counter)
-            }
-            None => echo.run_closed(clock, counter),
+        let open = spec.rate.is_some();
+        echo.socket.set_nonblocking(open)?;
+        let mut requests = Requests {
+            echo: &mut echo,
+            counter,
+        };
+        let ran = match open {
+            true => requests::run_open(&mut requests, clock, counter),
+            false => requests::run_closed(&mut requests, clock, counter),
         };
         ran.map_err(|cause| io::Error::new(cause.kind(), format!("icmp to {target}: {cause}")))
     };
@@ -141,20 +139,6 @@ impl Echo {
         })
     }
 
-    /// Sends a request when the one before is answered or lost.
-    fn run_closed(&mut self, clock: &mut Clock<'_>, counter: Counter<'_>) -> io::Result<()> {
-        let mut number = 0;
-        while let Some(transaction) = clock.begin() {
-            self.send(number, counter)?;
-            match self.wait_for(number, counter)? {
-                Some(bytes) => clock.complete(transaction, bytes),
-                None => clock.lose(transaction),
-            }
-            number += 1;
-        }
-        Ok(())
-    }
-
     /// Sends a request. False if the socket has no room for it now.
     fn send(&mut self, number: u64, counter: Counter<'_>) -> io::Result<bool> {
         let kind = if self.v6 { REQUEST6 } else { REQUEST4 };
@@ -182,19 +166,6 @@ impl Echo {
                 Ok(true)
             }
         }
-    }
-
-    /// Waits for the reply to this request, and returns the size of its payload.
-    fn wait_for(&mut self, number: u64, counter: Counter<'_>) -> io::Result<Option<usize>> {
-        let begun = Instant::now();
-        while begun.elapsed() < ANSWER_TIMEOUT && !counter.is_aborted() {
-            if let Some((answered, bytes)) = self.reply(counter)?
-                && answered == number
-            {
-                return Ok(Some(bytes));
-            }
-        }
-        Ok(None)
     }
 
     /// The next reply, if one arrives before a read times out: the number of its request, and the size of its payload.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 
 use super::method::{Method, ServerPart};
 use super::{Facts, Quantity, Rate, Sizes, Transport};
-use crate::flow::open_loop::{self, Exchange};
+use crate::flow::requests::{self, Exchange};
 use crate::flow::{ClientFlow, Clock, ConnectionFlow, Counter, payload};
 use crate::spec::Spec;
 
@@ -34,7 +34,7 @@ fn request(flow: &ClientFlow<'_>, clock: &mut Clock<'_>) -> io::Result<()> {
     let request = payload::pattern(spec.request);
     if spec.rate.is_some() {
         let mut pipeline = Pipeline::new(&stream, request, spec.response, counter)?;
-        return open_loop::run(&mut pipeline, clock, counter);
+        return requests::run_open(&mut pipeline, clock, counter);
     }
     let mut room = payload::room(spec.response);
     stream.set_write_timeout(Some(payload::WRITE_TIMEOUT))?;

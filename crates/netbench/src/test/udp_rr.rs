@@ -9,9 +9,9 @@ use std::time::Instant;
 use super::method::{Method, ServerPart};
 use super::{Facts, Quantity, Rate, Sizes, Transport};
 use crate::flow::datagram::{self, is_loss, send};
-use crate::flow::open_loop::{self, Exchange};
+use crate::flow::requests::{self, Exchange};
 use crate::flow::sequence::write_header;
-use crate::flow::{ANSWER_TIMEOUT, ClientFlow, Clock, Counter, DatagramFlow, payload};
+use crate::flow::{ClientFlow, Clock, Counter, DatagramFlow, payload};
 use crate::message::Cookie;
 use crate::pace::Bucket;
 use crate::socket::timed_out;
@@ -43,18 +43,9 @@ fn request(flow: &ClientFlow<'_>, clock: &mut Clock<'_>) -> io::Result<()> {
     };
     if flow.spec.rate.is_some() {
         socket.set_nonblocking(true)?;
-        return open_loop::run(&mut requests, clock, flow.counter);
+        return requests::run_open(&mut requests, clock, flow.counter);
     }
-    let mut number = 0;
-    while let Some(transaction) = clock.begin() {
-        requests.send(number)?;
-        match requests.wait_for(number)? {
-            Some(received) => clock.complete(transaction, received),
-            None => clock.lose(transaction),
-        }
-        number += 1;
-    }
-    Ok(())
+    requests::run_closed(&mut requests, clock, flow.counter)
 }
 
 /// The requests of one flow, and the answers to them.
@@ -68,19 +59,6 @@ struct Requests<'a> {
 }
 
 impl Requests<'_> {
-    /// Waits for the answer to this request, and returns its size. Answers to earlier requests come too late.
-    fn wait_for(&mut self, number: u64) -> io::Result<Option<usize>> {
-        let begun = Instant::now();
-        while begun.elapsed() < ANSWER_TIMEOUT {
-            match self.answer()? {
-                Some((answered, received)) if answered == number => return Ok(Some(received)),
-                _ if self.counter.is_aborted() => break,
-                _ => {}
-            }
-        }
-        Ok(None)
-    }
-
     /// The next answer, if one arrives before a read times out.
     fn answer(&mut self) -> io::Result<Option<(u64, usize)>> {
         let received = match self.socket.recv(&mut self.room) {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
 
 mod docs;
+mod impaired;
 mod measure;
 mod paths;
 mod refusals;

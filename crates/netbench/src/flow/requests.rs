@@ -1,6 +1,6 @@
-//! An open loop with any number of requests under way. Each is sent when it is due, whether or not those before it have
-//! been answered, and answers are told apart by their number: a lost or slow answer changes no other time. This is how
-//! a STAMP session sender (RFC 8762) measures.
+//! Requests whose answers are told apart by their number, so that a lost or slow answer changes no other time, as of a
+//! STAMP session sender (RFC 8762). In an open loop each request is sent when it is due, whether or not those before it
+//! have been answered. In a closed loop the next one follows the answer, or the time in which an answer should have come.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,6 +13,8 @@ use nix::sys::time::TimeSpec;
 use super::{ANSWER_TIMEOUT, Clock, Counter, Transaction};
 use crate::pace::{MAX_SLEEP, SPIN};
 
+/// The shortest time that a closed loop waits for an answer.
+const MIN_ANSWER_TIMEOUT: Duration = Duration::from_millis(50);
 /// Requests that are sent without a look for answers.
 const BURST: u32 = 32;
 /// Requests under way. The oldest is lost when there are more, so that memory is bounded.
@@ -77,15 +79,107 @@ impl UnderWay {
         }
     }
 
+    /// Removes the oldest request if it has waited for so long.
+    fn expire(&mut self, timeout: Duration) -> Option<Transaction> {
+        let oldest = self.requests.front().copied().flatten()?;
+        match oldest.begin.elapsed() > timeout {
+            true => self.take(self.first),
+            false => None,
+        }
+    }
+
     fn drain(&mut self) -> impl Iterator<Item = Transaction> + '_ {
         self.count = 0;
         self.requests.drain(..).flatten()
     }
 }
 
+/// How long a closed loop waits for an answer before it goes on: the retransmission timeout of RFC 6298, without its
+/// clock granularity.
+#[derive(Debug)]
+struct AnswerTimeout {
+    /// The smoothed round trip and its variation; none before the first.
+    smoothed: Option<(Duration, Duration)>,
+}
+
+impl AnswerTimeout {
+    fn new() -> Self {
+        Self { smoothed: None }
+    }
+
+    fn add(&mut self, took: Duration) {
+        self.smoothed = Some(match self.smoothed {
+            None => (took, took / 2),
+            Some((mean, variation)) => (
+                (mean * 7 + took) / 8,
+                (variation * 3 + mean.abs_diff(took)) / 4,
+            ),
+        });
+    }
+
+    fn get(&self) -> Duration {
+        let timeout = self.smoothed.map(|(mean, variation)| mean + variation * 4);
+        timeout.map_or(ANSWER_TIMEOUT, |it| {
+            it.clamp(MIN_ANSWER_TIMEOUT, ANSWER_TIMEOUT)
+        })
+    }
+}
+
+/// Sends each request when the one before is answered, or should have been. A late answer has its time all the same, until
+/// [`ANSWER_TIMEOUT`]. Reads of the socket time out.
+pub(crate) fn run_closed(
+    exchange: &mut impl Exchange,
+    clock: &mut Clock<'_>,
+    counter: Counter<'_>,
+) -> io::Result<()> {
+    let mut under_way = UnderWay::default();
+    let mut timeout = AnswerTimeout::new();
+    let ended = transact_closed(exchange, clock, counter, &mut under_way, &mut timeout)
+        .and_then(|()| drain(exchange, clock, counter, &mut under_way));
+    for request in under_way.drain() {
+        clock.lose(request);
+    }
+    ended
+}
+
+fn transact_closed(
+    exchange: &mut impl Exchange,
+    clock: &mut Clock<'_>,
+    counter: Counter<'_>,
+    under_way: &mut UnderWay,
+    timeout: &mut AnswerTimeout,
+) -> io::Result<()> {
+    while let Some(request) = clock.begin() {
+        let number = under_way.next();
+        while !exchange.send(number)? {
+            if counter.is_stopped() {
+                return Ok(());
+            }
+        }
+        under_way.push(request);
+        let begun = Instant::now();
+        while begun.elapsed() < timeout.get() && !counter.is_stopped() {
+            let Some((answered, bytes)) = exchange.receive()? else {
+                continue;
+            };
+            if let Some(request) = under_way.take(answered) {
+                timeout.add(request.begin.elapsed());
+                clock.complete(request, bytes);
+            }
+            if answered == number {
+                break;
+            }
+        }
+        while let Some(lost) = under_way.expire(ANSWER_TIMEOUT) {
+            clock.lose(lost);
+        }
+    }
+    Ok(())
+}
+
 /// Sends requests at their times and receives answers, until the test stops; then waits for the answers that are on
 /// the way.
-pub(crate) fn run(
+pub(crate) fn run_open(
     exchange: &mut impl Exchange,
     clock: &mut Clock<'_>,
     counter: Counter<'_>,
@@ -274,7 +368,7 @@ mod tests {
                 totals.close_window(&window, 1);
                 totals.stop();
             });
-            run(&mut path, &mut clock, totals.counter(0)).unwrap();
+            run_open(&mut path, &mut clock, totals.counter(0)).unwrap();
         });
         (clock.times(), totals.lost())
     }
@@ -309,6 +403,58 @@ mod tests {
             "{times:?}"
         );
         assert_eq!(times.bounds.count(), times.unsent);
+    }
+
+    #[test]
+    fn closed_loop_goes_on_after_lost_answer() {
+        let mut times = closed(|number| number % 5 == 3, Duration::from_millis(5));
+        // One in five costs 50 ms, and not the second after which it is lost.
+        assert!(times.0.latency.count() >= 10, "{times:?}");
+        assert!(times.1 >= 2, "{times:?}");
+        times = closed(|_| false, Duration::from_millis(5));
+        assert!(times.0.latency.count() >= 20 && times.1 == 0, "{times:?}");
+    }
+
+    /// The times of a closed loop, and the requests that it lost.
+    fn closed(lost: fn(u64) -> bool, delay: Duration) -> (crate::outcome::Times, u64) {
+        let spec = Spec::new(Test::UdpRr, Duration::from_secs(1));
+        let totals = Totals::new(&spec);
+        let (socket, _other) = UnixDatagram::pair().unwrap();
+        let mut path = Path {
+            socket,
+            delay,
+            lost,
+            on_the_way: VecDeque::new(),
+            room: usize::MAX,
+        };
+        let mut clock = Clock::new(totals.counter(0));
+        let window = totals.open_window();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(500));
+                totals.close_window(&window, 1);
+                totals.stop();
+            });
+            run_closed(&mut path, &mut clock, totals.counter(0)).unwrap();
+        });
+        (clock.times(), totals.lost())
+    }
+
+    #[test]
+    fn answer_timeout_follows_round_trip() {
+        let mut timeout = AnswerTimeout::new();
+        assert_eq!(timeout.get(), ANSWER_TIMEOUT);
+        let ms = Duration::from_millis;
+        for _ in 0..50 {
+            timeout.add(ms(200));
+        }
+        assert!(timeout.get() < ms(220), "{timeout:?}");
+        timeout.add(ms(400));
+        assert!(timeout.get() > ms(400), "{timeout:?}");
+        for _ in 0..50 {
+            timeout.add(ms(1));
+        }
+        assert_eq!(timeout.get(), MIN_ANSWER_TIMEOUT);
     }
 
     #[test]

@@ -1,0 +1,334 @@
+//! A path that loses, doubles, delays and reorders known datagrams: what netbench says of it is exact.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd as _;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use netbench::client::{self, Session};
+use netbench::server::{Limits, Server, Settings};
+use netbench::{Direction, Outcome, Spec, Test, Token};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use sys::netns::{self, Namespace};
+
+const NEAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+const FAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+/// Shorter packets pass as they are: control messages and cookies.
+const SHORTEST: usize = 500;
+const UDP: u8 = 17;
+
+/// What the path does to every datagram, and to every n-th.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rules {
+    delay: Duration,
+    drop_every: Option<u64>,
+    duplicate_every: Option<u64>,
+    /// It is overtaken by the next one.
+    swap_every: Option<u64>,
+}
+
+/// What the path has done in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Done {
+    datagrams: u64,
+    dropped: u64,
+    duplicated: u64,
+    swapped: u64,
+}
+
+/// Two namespaces and the path between them.
+struct Path {
+    prefix: String,
+    stop: Arc<AtomicBool>,
+    forwarder: Option<JoinHandle<[Done; 2]>>,
+}
+
+impl Path {
+    fn new(test: &str, rules: Rules) -> Self {
+        let prefix = format!("lr-test-{test}-{}", std::process::id());
+        let devices = [("near", NEAR), ("far", FAR)].map(|(name, address)| {
+            let name = format!("{prefix}-{name}");
+            let place = Namespace::create(&name).unwrap();
+            let device = place.run(|| sys::tun::create("path")).unwrap().unwrap();
+            let up = format!(
+                "ip link set lo up; ip addr add {address}/24 dev path; ip link set path txqueuelen 5000 up"
+            );
+            let set = Command::new("ip")
+                .args(["netns", "exec", &name, "sh", "-ec", &up])
+                .status();
+            assert!(set.unwrap().success());
+            device
+        });
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let forwarder = thread::spawn(move || forward(devices, rules, &stopped));
+        Self {
+            prefix,
+            stop,
+            forwarder: Some(forwarder),
+        }
+    }
+
+    fn place(&self, name: &str) -> Namespace {
+        Namespace::named(&format!("{}-{name}", self.prefix)).unwrap()
+    }
+
+    /// One test from near to far.
+    fn measure(&self, spec: &Spec) -> Outcome {
+        let start = || {
+            Server::start(Settings {
+                listen: (FAR, 0).into(),
+                token: Some(token()),
+                limits: Limits::default(),
+                data_ports: None,
+            })
+        };
+        let server = self.place("far").run(start).unwrap().unwrap();
+        let at = server.address().to_string();
+        let go_on = &mut |_: &client::Progress| std::ops::ControlFlow::Continue(());
+        let measure = || match spec.test.needs_server() {
+            true => Session::open(&at, Some(&token()))?.measure(spec, go_on),
+            false => client::measure(&FAR.to_string(), spec, go_on),
+        };
+        let outcome = self.place("near").run(measure).unwrap().unwrap();
+        assert_eq!(outcome.ended_early, None, "{outcome:?}");
+        outcome
+    }
+
+    /// What the path has done: from near to far, and back.
+    fn end(&mut self) -> [Done; 2] {
+        self.stop.store(true, Relaxed);
+        self.forwarder.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Path {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        for name in ["near", "far"] {
+            let _removed = netns::remove(&format!("{}-{name}", self.prefix));
+        }
+    }
+}
+
+fn token() -> Token {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    std::fs::write(&file, "a word that both ends know").unwrap();
+    let owner = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&file, owner).unwrap();
+    Token::read(&file).unwrap()
+}
+
+/// One direction of the path.
+#[derive(Default)]
+struct Lane {
+    done: Done,
+    /// A datagram that waits to be overtaken.
+    held: Option<Vec<u8>>,
+    /// Packets on the way, and when they arrive.
+    under_way: VecDeque<(Instant, Vec<u8>)>,
+}
+
+impl Lane {
+    fn pass(&mut self, packet: &[u8], rules: Rules) {
+        let arrives = Instant::now() + rules.delay;
+        let mut push = |packet: &[u8]| self.under_way.push_back((arrives, packet.to_vec()));
+        if packet.len() < SHORTEST || packet.get(9) != Some(&UDP) {
+            push(packet);
+            return;
+        }
+        let done = &mut self.done;
+        done.datagrams += 1;
+        let hits = |every: Option<u64>| every.is_some_and(|n| done.datagrams.is_multiple_of(n));
+        let (drop, swap) = (hits(rules.drop_every), hits(rules.swap_every));
+        let duplicate = hits(rules.duplicate_every);
+        if drop {
+            done.dropped += 1;
+            return;
+        }
+        if swap && self.held.is_none() {
+            self.held = Some(packet.to_vec());
+            return;
+        }
+        push(packet);
+        if let Some(held) = self.held.take() {
+            done.swapped += 1;
+            push(&held);
+        }
+        if duplicate {
+            done.duplicated += 1;
+            push(packet);
+        }
+    }
+
+    /// Sends what has arrived. Returns how long the next packet takes.
+    fn deliver(&mut self, mut to: &File) -> Option<Duration> {
+        while let Some((at, packet)) = self.under_way.front() {
+            let left = at.saturating_duration_since(Instant::now());
+            if !left.is_zero() {
+                return Some(left);
+            }
+            // A full queue would be a loss that is not counted: its tests are slow enough.
+            let _written = to.write(packet).unwrap();
+            self.under_way.pop_front();
+        }
+        None
+    }
+}
+
+fn forward(devices: [File; 2], rules: Rules, stop: &AtomicBool) -> [Done; 2] {
+    let mut lanes = [Lane::default(), Lane::default()];
+    let mut packet = vec![0; 1 << 16];
+    while !stop.load(Relaxed) {
+        let [near, far] = &devices;
+        for (lane, mut from) in lanes.iter_mut().zip([near, far]) {
+            while let Ok(len) = from.read(&mut packet) {
+                lane.pass(&packet[..len], rules);
+            }
+        }
+        let waits = lanes.iter_mut().zip([far, near]);
+        let waits = waits.filter_map(|(lane, to)| lane.deliver(to));
+        let wait = waits.min().unwrap_or(Duration::from_millis(20));
+        let mut polled = [near, far].map(|device| PollFd::new(device.as_fd(), PollFlags::POLLIN));
+        let timeout = PollTimeout::try_from(wait).unwrap_or(PollTimeout::ZERO);
+        let _ready = poll(&mut polled, timeout);
+    }
+    lanes.map(|lane| lane.done)
+}
+
+fn stream(direction: Direction) -> Spec {
+    Spec {
+        rate: Some(500.0),
+        direction,
+        ..Spec::new(Test::UdpStream, Duration::from_secs(1))
+    }
+}
+
+#[test]
+fn loss_duplicates_and_reordering_are_exact() {
+    if !sys::require::root() {
+        return;
+    }
+    let rules = Rules::default();
+    for (name, rules) in [
+        (
+            "drop",
+            Rules {
+                drop_every: Some(50),
+                ..rules
+            },
+        ),
+        (
+            "double",
+            Rules {
+                duplicate_every: Some(7),
+                ..rules
+            },
+        ),
+        (
+            "swap",
+            Rules {
+                swap_every: Some(10),
+                ..rules
+            },
+        ),
+        // As many copies as losses: the number that arrives says nothing.
+        (
+            "both",
+            Rules {
+                drop_every: Some(2),
+                duplicate_every: Some(1),
+                ..rules
+            },
+        ),
+    ] {
+        for direction in [Direction::Up, Direction::Down] {
+            let mut path = Path::new(name, rules);
+            let outcome = path.measure(&stream(direction));
+            let [up, down] = path.end();
+            let done = match direction {
+                Direction::Up => up,
+                Direction::Down => down,
+            };
+            let datagrams = &outcome.datagrams()[0];
+            let arrivals = datagrams.arrivals;
+            let said = Done {
+                datagrams: datagrams.sent,
+                dropped: datagrams.lost(),
+                duplicated: arrivals.duplicates,
+                swapped: arrivals.reordered,
+            };
+            assert_eq!(said, done, "{name}: {outcome:?}");
+            assert!(done.datagrams > 500 && arrivals.jitter_ns.is_some());
+            let share = done.dropped as f64 / done.datagrams as f64;
+            let loss = outcome.transfer.unwrap().loss.unwrap();
+            assert!((loss - share).abs() < 1e-9, "{loss} is not {share}");
+        }
+    }
+}
+
+#[test]
+fn each_direction_has_its_own_loss() {
+    if !sys::require::root() {
+        return;
+    }
+    let rules = Rules {
+        drop_every: Some(20),
+        ..Rules::default()
+    };
+    let mut path = Path::new("ways", rules);
+    let outcome = path.measure(&Spec {
+        // Requests are long enough to be dropped, and so are answers.
+        request: 600,
+        response: 600,
+        rate: Some(200.0),
+        ..Spec::new(Test::UdpRr, Duration::from_secs(1))
+    });
+    let [up, down] = path.end();
+    let said = outcome.datagrams();
+    let lost = [said[0].lost(), said[1].lost()];
+    assert_eq!(lost, [up.dropped, down.dropped], "{outcome:?}");
+    assert_eq!([said[0].sent, said[1].sent], [up.datagrams, down.datagrams]);
+    // A request without an answer has no time, and delays no other.
+    let latency = outcome.latency.as_ref().unwrap();
+    assert!(outcome.lost > 0 && outcome.lost <= up.dropped + down.dropped);
+    assert!(
+        latency.count() > 100 && latency.quantile(0.9) < 900_000_000,
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn no_time_is_below_that_of_the_path() {
+    if !sys::require::root() {
+        return;
+    }
+    let path = Path::new(
+        "delay",
+        Rules {
+            delay: Duration::from_millis(20),
+            ..Rules::default()
+        },
+    );
+    for test in [Test::Icmp, Test::UdpRr, Test::TcpRr, Test::TcpCrr] {
+        for rate in [Some(100.0), None] {
+            let outcome = path.measure(&Spec {
+                rate,
+                ..Spec::new(test, Duration::from_secs(1))
+            });
+            let latency = outcome.latency.as_ref().unwrap();
+            let trips = if test == Test::TcpCrr { 2 } else { 1 };
+            assert!(latency.min() >= trips * 40_000_000, "{outcome:?}");
+            // A hundred a second need several under way at once.
+            let pipelined = rate.is_some() && test != Test::TcpCrr;
+            assert!(!pipelined || latency.count() > 50, "{outcome:?}");
+        }
+    }
+}

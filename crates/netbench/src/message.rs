@@ -70,6 +70,10 @@ pub(crate) enum ToServer {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one exists at a time, and the large one is the result of a test"
+)]
 pub(crate) enum ToClient {
     Challenge {
         bytes: [u8; 32],
@@ -225,11 +229,20 @@ impl Authenticator {
 
 /// Sends the greeting and the version, and checks those of the other end.
 pub(crate) fn greet(stream: &mut (impl Read + Write)) -> Result<(), Fault> {
+    send_greeting(stream)?;
+    receive_greeting(stream)
+}
+
+pub(crate) fn send_greeting(stream: &mut impl Write) -> Result<(), Fault> {
     let mut sent = [0; 8];
     let (greeting, version) = sent.split_at_mut(GREETING.len());
     greeting.copy_from_slice(&GREETING);
     version.copy_from_slice(&VERSION.to_le_bytes());
-    stream.write_all(&sent)?;
+    Ok(stream.write_all(&sent)?)
+}
+
+/// Receives the greeting of the other end, and checks its version.
+pub(crate) fn receive_greeting(stream: &mut impl Read) -> Result<(), Fault> {
     let mut received = [0; 8];
     match stream.read_exact(&mut received) {
         // The other end sent less, and closed the connection.

@@ -11,8 +11,9 @@ use crate::test::{MAX_FLOWS, Test};
 
 /// A stream with a bit rate writes so often a second, if the size of its writes is not given.
 const WRITES_PER_S: f64 = 1000.0;
-/// A stream with a number of bytes ends by this time, if its duration is not given.
-const MAX_BYTES_DURATION: Duration = Duration::from_hours(1);
+/// A stream with a number of bytes ends by this time, if its duration is not given. By default servers allow no longer
+/// test.
+const MAX_BYTES_DURATION: Duration = Duration::from_mins(10);
 /// The flows of each direction of a load, as of flent's RRUL test.
 pub const LOAD_FLOWS: u16 = 4;
 

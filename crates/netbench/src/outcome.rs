@@ -69,7 +69,7 @@ pub struct TcpStatistics {
 
 impl TcpStatistics {
     /// Those of two sets of connections.
-    pub(crate) fn merge(self, other: Self) -> Self {
+    pub(crate) fn merge(self, other: &Self) -> Self {
         let connections = self.connections.saturating_add(other.connections);
         let mean = |one: u32, two: u32| {
             let sum = u64::from(one) * u64::from(self.connections)

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use netbench::{Latency, Outcome};
 
-use super::text::title;
+use super::text::outcome_title;
 
 /// The width of a plot, in characters.
 const WIDTH: usize = 60;
@@ -28,7 +28,7 @@ pub(super) fn draw(all: &[Outcome]) -> String {
         None => times.push((title, latency.clone())),
     };
     for outcome in all {
-        let title = title(&outcome.spec);
+        let title = outcome_title(outcome);
         if let Some(latency) = &outcome.latency {
             // What a load does to latency is a picture of two boxes.
             match &outcome.load {

@@ -14,7 +14,7 @@ const RATE_SHARE: f64 = 0.98;
 const MAX_FLOW_LINES: usize = 16;
 
 /// The name of a test, and its parameters that differ from the defaults.
-pub(super) fn title(spec: &Spec) -> String {
+fn title(spec: &Spec) -> String {
     let default = Spec::new(spec.test, spec.duration());
     let mut title = spec.test.name().to_owned();
     for (is, was, name) in [
@@ -40,6 +40,19 @@ pub(super) fn title(spec: &Spec) -> String {
         title += " reverse";
     }
     title
+}
+
+/// The title of an outcome, with its direction if there was another at the same time.
+pub(super) fn outcome_title(outcome: &Outcome) -> String {
+    if !outcome.bidirectional {
+        return title(&outcome.spec);
+    }
+    let spec = Spec {
+        direction: Direction::Up,
+        ..outcome.spec.clone()
+    };
+    let direction = direction_name(outcome.spec.direction);
+    format!("{} both directions: {direction}", title(&spec))
 }
 
 /// The title of a plan, with the direction where there are two.
@@ -106,7 +119,11 @@ pub(super) fn figures(plan: &Plan, interval: &Interval) -> String {
         return text;
     }
     let mut text = match plan.bidirectional {
-        true => format!("{} {:.1} Mb/s", arrow(interval.direction), rate * 8e-6),
+        true => format!(
+            "{} {:.1} Mb/s",
+            direction_name(interval.direction),
+            rate * 8e-6
+        ),
         false => format!("{:.1} Mb/s", rate * 8e-6),
     };
     if let Some(tcp) = &interval.tcp {
@@ -120,7 +137,8 @@ pub(super) fn figures(plan: &Plan, interval: &Interval) -> String {
     text
 }
 
-fn arrow(direction: Direction) -> &'static str {
+/// The name of a direction, seen from the client.
+fn direction_name(direction: Direction) -> &'static str {
     match direction {
         Direction::Up => "up",
         Direction::Down => "down",
@@ -140,10 +158,7 @@ pub(super) fn interval(plan: &Plan, interval: &Interval) -> String {
 /// A paragraph: the result, then the cost at each end.
 pub(super) fn text(outcome: &Outcome) -> String {
     let spec = &outcome.spec;
-    let mut text = title(spec);
-    if outcome.bidirectional {
-        let _infallible = write!(text, " {} (of both directions)", arrow(spec.direction));
-    }
+    let mut text = outcome_title(outcome);
     text.push('\n');
     if outcome.has_result() {
         if let Some(transfer) = &outcome.transfer {
@@ -257,7 +272,11 @@ fn datagrams(outcome: &Outcome, datagrams: &netbench::Datagrams) -> String {
     }
     match parts.is_empty() {
         true => String::new(),
-        false => format!("  {:<5} {}\n", arrow(datagrams.direction), parts.join(", ")),
+        false => format!(
+            "  {:<5} {}\n",
+            direction_name(datagrams.direction),
+            parts.join(", ")
+        ),
     }
 }
 
@@ -299,7 +318,7 @@ fn notes(outcome: &Outcome) -> String {
         let rate = spec.rate.unwrap_or(0.0);
         let _infallible = writeln!(
             text,
-            "  the sender reached {:.0} % of the rate: {:.0} of {rate:.0} a second",
+            "  the sender reached {:.0} % of the rate: {:.1} of {rate:.1} messages a second",
             share * 100.0,
             share * rate
         );

@@ -52,6 +52,10 @@ pub(super) fn both_directions(
             other.stop();
         }
         let there = join(running)?;
+        // It has reported its last interval since the last look. There is nothing left to stop.
+        for last in other.take_reports() {
+            let _stop = watch(&last);
+        }
         let mut outcomes = vec![here?, there];
         for outcome in &mut outcomes {
             outcome.bidirectional = true;
@@ -145,12 +149,12 @@ impl LoadDirection {
 struct Background {
     stopped: AtomicBool,
     begun: AtomicBool,
-    seen: Mutex<Seen>,
+    observations: Mutex<Observations>,
 }
 
 /// What its watch has seen.
 #[derive(Debug, Default)]
-struct Seen {
+struct Observations {
     bytes: u64,
     messages: u64,
     reports: Vec<Progress>,
@@ -161,7 +165,7 @@ impl Background {
         Self {
             stopped: AtomicBool::new(false),
             begun: AtomicBool::new(false),
-            seen: Mutex::default(),
+            observations: Mutex::default(),
         }
     }
 
@@ -179,7 +183,7 @@ impl Background {
 
     fn watch(&self, progress: &Progress) -> ControlFlow<()> {
         self.begun.fetch_or(progress.measured.is_some(), Relaxed);
-        let mut seen = self.seen();
+        let mut seen = self.observations();
         (seen.bytes, seen.messages) = (progress.bytes, progress.messages);
         if progress.interval.is_some() {
             seen.reports.push(progress.clone());
@@ -200,17 +204,19 @@ impl Background {
 
     /// Bytes and messages so far.
     fn passed(&self) -> (u64, u64) {
-        let seen = self.seen();
+        let seen = self.observations();
         (seen.bytes, seen.messages)
     }
 
     /// The intervals that have ended since the last call.
     fn take_reports(&self) -> Vec<Progress> {
-        std::mem::take(&mut self.seen().reports)
+        std::mem::take(&mut self.observations().reports)
     }
 
-    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn observations(&self) -> std::sync::MutexGuard<'_, Observations> {
+        self.observations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use datapath::{Classify, ErrorClass, Missing};
 use nix::net::if_::if_nametoindex;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use self::run::explain;
 pub(crate) use self::run::{STACK, measure as measure_flows, measure_alone};
@@ -23,6 +23,7 @@ use crate::message::{
 use crate::options::Plan;
 use crate::outcome::{End, Interval, Outcome};
 use crate::socket::{self, Source, path_mtu_to};
+use crate::socket_options::tcp_statistics;
 use crate::spec::{Invalid, Spec};
 use crate::test::Test;
 use crate::test::method::Method;
@@ -490,6 +491,13 @@ impl Session {
             }
             _ => Err(self.fault(Fault::Unexpected)),
         }
+    }
+
+    /// The round trip of the control connection, as TCP measures it; zero if it does not say.
+    fn round_trip(&self) -> Duration {
+        let tcp = tcp_statistics(&SockRef::from(&self.stream));
+        let us = tcp.map_or(0, |tcp| tcp.rtt_us);
+        Duration::from_micros(us.into())
     }
 
     /// Whether the server has closed the connection: it sends nothing while a test runs.

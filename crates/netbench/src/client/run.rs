@@ -27,7 +27,7 @@ const MIN_PATH_MTU: u32 = 1280;
 /// The MTU of a path of which nothing is known, in bytes.
 const ETHERNET_MTU: u32 = 1500;
 /// Why a test ends before its window: its datagrams are too long for the path.
-const REFUSED: &str = "this machine refuses to send datagrams of this size";
+const SIZE_FAULT: &str = "this machine refuses to send datagrams of this size";
 
 /// Runs one flow until the test stops. The clock times its transactions.
 type RunFlow<'a> = &'a (dyn Fn(u16, &mut Clock<'_>, Counter<'_>) -> io::Result<()> + Sync);
@@ -66,11 +66,12 @@ fn measure_once(
     let mtu = session.path_mtu;
     let spec = &spec.fit(mtu.unwrap_or(ETHERNET_MTU), v6);
     let (to, cookie) = session.begin(spec)?;
-    let source = session.source.clone();
+    let (source, round_trip) = (session.source.clone(), session.round_trip());
     let run = |number: u16, clock: &mut Clock<'_>, counter: Counter<'_>| {
         let to = to.get(usize::from(number)).or_else(|| to.first());
         let to = *to.ok_or(io::ErrorKind::InvalidData)?;
-        let flow = ClientFlow::new(number, to, &cookie, spec, &source, counter);
+        let flow = ClientFlow::new(number, to, &cookie, spec, &source, counter)
+            .with_round_trip(round_trip);
         client(&flow, clock)
     };
     conduct(Some(session), spec, &run, watch)
@@ -188,7 +189,7 @@ fn drive(
         early = wait(session.as_deref(), spec.warmup(), None, totals, watch);
     }
     if early.is_none() && spec.fit_message && totals.send_errors() > 0 {
-        early = Some(REFUSED.to_owned());
+        early = Some(SIZE_FAULT.to_owned());
     }
     let window = totals.open_window();
     // Only what the window's own transactions take belongs to its first interval.
@@ -205,6 +206,12 @@ fn drive(
             totals,
             watch,
         );
+    }
+    if early.is_none() && spec.bytes.is_some() && !totals.is_complete() {
+        let seconds = spec.duration().as_secs_f64();
+        early = Some(format!(
+            "not all bytes were sent within {seconds} s: give a longer --duration"
+        ));
     }
     let near = totals.close_window(&window, spec.flows);
     // The sender stops before the receiver waits for the last bytes.
@@ -269,10 +276,12 @@ fn wait_for_flows(
         if early.is_some() {
             return early;
         }
-        if begun.elapsed() > STALL_TIMEOUT {
+        // Flows connect and exchange cookies: two round trips.
+        let timeout = STALL_TIMEOUT + session.map_or(Duration::ZERO, Session::round_trip) * 3;
+        if begun.elapsed() > timeout {
             return Some(format!(
                 "the flows have not begun after {} s; a firewall may drop them: serve with --data-ports and open those",
-                STALL_TIMEOUT.as_secs()
+                timeout.as_secs()
             ));
         }
         sleep(Duration::from_millis(1));
@@ -312,7 +321,7 @@ impl<'a> Reports<'a> {
     }
 
     /// The time until the present interval ends; none if there are no intervals.
-    fn left(&self, elapsed: Duration) -> Option<Duration> {
+    fn remaining(&self, elapsed: Duration) -> Option<Duration> {
         self.interval.map(|_| self.due.saturating_sub(elapsed))
     }
 
@@ -391,7 +400,9 @@ fn wait(
         } else if moved.1.elapsed() > STALL_TIMEOUT {
             return Some(stalled());
         }
-        let report = reports.as_ref().and_then(|reports| reports.left(elapsed));
+        let report = reports
+            .as_ref()
+            .and_then(|reports| reports.remaining(elapsed));
         sleep(left.min(TICK).min(report.unwrap_or(TICK)));
     }
 }

@@ -13,7 +13,7 @@ use crate::pace::Pace;
 use crate::socket::{self, Source, timed_out};
 use crate::spec::{Direction, Spec};
 
-/// A flow reaches the server within this, or not at all.
+/// A flow reaches the server within this and two round trips, or not at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One flow at the client.
@@ -27,6 +27,7 @@ pub(crate) struct ClientFlow<'a> {
     pub(crate) spec: &'a Spec,
     pub(crate) source: &'a Source,
     pub(crate) counter: Counter<'a>,
+    connect_timeout: Duration,
 }
 
 impl<'a> ClientFlow<'a> {
@@ -45,6 +46,15 @@ impl<'a> ClientFlow<'a> {
             spec,
             source,
             counter,
+            connect_timeout: CONNECT_TIMEOUT,
+        }
+    }
+
+    /// With time for a path that takes long.
+    pub(crate) fn with_round_trip(self, round_trip: Duration) -> Self {
+        Self {
+            connect_timeout: CONNECT_TIMEOUT + round_trip * 2,
+            ..self
         }
     }
 
@@ -85,7 +95,7 @@ impl<'a> ClientFlow<'a> {
 
     /// Connects, and exchanges the cookie.
     pub(crate) fn connect(&self) -> io::Result<TcpStream> {
-        let mut stream = self.open(CONNECT_TIMEOUT)?;
+        let mut stream = self.open(self.connect_timeout)?;
         self.counter.register(&(&stream).into())?;
         stream.write_all(&self.cookie)?;
         let mut back = Cookie::default();
@@ -104,7 +114,7 @@ impl<'a> ClientFlow<'a> {
         self.counter.register(&(&socket).into())?;
         let begun = Instant::now();
         let mut room = [0; COOKIE];
-        while begun.elapsed() < CONNECT_TIMEOUT {
+        while begun.elapsed() < self.connect_timeout {
             // A queue or a firewall of this machine may refuse one, and take the next.
             repeat(&socket, &self.cookie)?;
             match socket.peek(&mut room) {
@@ -128,7 +138,7 @@ impl<'a> ClientFlow<'a> {
         let why = format!(
             "no UDP datagram comes back from {} within {} s; a firewall may drop UDP in the way",
             self.to,
-            CONNECT_TIMEOUT.as_secs()
+            self.connect_timeout.as_secs()
         );
         Err(io::Error::new(io::ErrorKind::TimedOut, why))
     }

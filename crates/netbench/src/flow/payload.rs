@@ -15,7 +15,7 @@ use crate::test::MAX_MESSAGE;
 pub(crate) const MAX_READ: usize = 256 << 10;
 /// The largest read of a test with more flows than these: a thousand buffers shall not fill a small machine.
 const SMALL_READ: usize = 64 << 10;
-const MANY_FLOWS: usize = 64;
+const SMALL_READ_FLOWS: usize = 64;
 /// A write returns after this long with the part that it has written.
 pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The size of the pattern for most messages, in bytes.
@@ -44,7 +44,7 @@ fn random(bytes: usize) -> Vec<u8> {
 
 /// A buffer for what a stream carries, in a test of so many flows.
 pub(crate) fn stream_room(flows: usize) -> Vec<u8> {
-    match flows > MANY_FLOWS {
+    match flows > SMALL_READ_FLOWS {
         true => vec![0; SMALL_READ],
         false => vec![0; MAX_READ],
     }

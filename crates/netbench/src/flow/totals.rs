@@ -263,7 +263,7 @@ impl Totals {
         let shared = self.shared();
         let each = shared.sockets.iter();
         let each = each.filter_map(|socket| tcp_statistics(&SockRef::from(socket)));
-        each.reduce(TcpStatistics::merge)
+        each.reduce(|all, one| all.merge(&one))
     }
 
     /// The bytes that a sender may send of a message of so many; 0 once the test has sent all of its bytes.

@@ -11,7 +11,7 @@ use super::{Shared, readable, sockets};
 use crate::flow::Totals;
 use crate::message::{
     Authenticator, COOKIE, Cookie, Fault, MAX_HELLO, TimedStream, ToClient, ToServer, flow_cookie,
-    greet, receive_at_most, send,
+    receive_at_most, receive_greeting, send, send_greeting,
 };
 use crate::socket::{self, Source, path_mtu_to};
 use crate::spec::{Direction, Spec};
@@ -71,11 +71,13 @@ struct Client<'a> {
 impl Client<'_> {
     fn admit(&mut self, entry: &Entry<'_>) -> Result<(), Fault> {
         let mut stranger = TimedStream::new(MESSAGE_TIMEOUT, self.stream);
-        greet(&mut stranger)?;
+        // All that needs no answer is sent at once, which saves a round trip.
+        send_greeting(&mut stranger)?;
         let bytes = socket::random::<CHALLENGE>()?;
         let token = self.shared.token.is_some();
         let challenge = ToClient::Challenge { bytes, token };
         send(&mut stranger, &challenge)?;
+        receive_greeting(&mut stranger)?;
         let hello = receive_at_most(MAX_HELLO, &mut stranger)?;
         let ToServer::Hello { answer, challenge } = hello else {
             return Err(Fault::Unexpected);

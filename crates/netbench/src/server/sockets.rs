@@ -18,7 +18,7 @@ use crate::spec::Spec;
 use crate::test::method::{ServeConnection, ServeDatagrams, ServeRequest, ServerPart};
 
 /// A connection shows its cookie within this.
-const COOKIE_TIMEOUT: Duration = Duration::from_secs(5);
+const COOKIE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A test that runs.
 #[derive(Clone, Copy)]

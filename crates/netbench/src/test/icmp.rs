@@ -170,10 +170,9 @@ impl Echo {
 
     /// The next reply, if one arrives before a read times out: the number of its request, and the size of its payload.
     fn reply(&mut self, counter: Counter<'_>) -> io::Result<Option<(u64, usize)>> {
-        let received = match (&self.socket).read(&mut self.room) {
-            Ok(received) => received,
-            // What a router reports of an earlier request is its loss.
-            Err(_) => return Ok(None),
+        // What a router reports of an earlier request is its loss.
+        let Ok(received) = (&self.socket).read(&mut self.room) else {
+            return Ok(None);
         };
         let reply = if self.v6 { REPLY6 } else { REPLY4 };
         let message = self.message(self.room.get(..received).unwrap_or_default());

@@ -11,7 +11,7 @@ use crate::flow::{ClientFlow, Clock, ConnectionFlow, Counter, payload};
 use crate::spec::Spec;
 
 /// The buffer of an open loop, in bytes: several answers may arrive at once.
-const ROOM: usize = 64 << 10;
+const BUFFER: usize = 64 << 10;
 
 pub(super) static FACTS: Facts = Facts {
     quantity: Quantity::Latency,
@@ -75,7 +75,7 @@ impl<'a> Pipeline<'a> {
             left: 0,
             answer: answer as usize,
             arrived: 0,
-            room: vec![0; ROOM],
+            room: vec![0; BUFFER],
             next: 0,
             counter,
         })

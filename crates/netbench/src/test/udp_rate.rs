@@ -17,9 +17,10 @@ const TOLERANCE: f64 = 0.02;
 const MIN_SHARE: f64 = 0.98;
 /// The rate that the search returns has held so often in a row.
 const CONFIRMATIONS: u32 = 2;
-/// If it fails to hold, the search tries this share of it, or the rate that arrived if that is less. Another full search
-/// would take long: a path that others disturb has no highest rate that always holds.
+/// If it fails to hold, the search goes back to this share of it, or to the rate that arrived if that is less, and searches
+/// between the two, so often at most.
 const BACKOFF: f64 = 0.9;
+const MAX_RETURNS: u32 = 3;
 /// Above a rate that holds, the search tries this share more, then grows it by the factor while rates hold.
 const GROWTH: f64 = 2.0 * TOLERANCE;
 const GROWTH_FACTOR: f64 = 4.0;
@@ -62,7 +63,7 @@ fn search(session: &mut Session, spec: &Spec, watch: Watch<'_>) -> Result<Outcom
     }
     let lowest = MIN_DATAGRAMS * 1e6 / steps.length_us() as f64;
     let mut range = Range::new(&fastest, lowest);
-    let mut confirmations = 0;
+    let (mut confirmations, mut failures) = (0, 0);
     while outcome.ended_early.is_none() && confirmations < CONFIRMATIONS {
         if steps.number >= MAX_STEPS {
             outcome.ended_early = Some(format!("no rate found in {MAX_STEPS} steps"));
@@ -75,7 +76,8 @@ fn search(session: &mut Session, spec: &Spec, watch: Watch<'_>) -> Result<Outcom
             (true, true) => confirmations += 1,
             (false, true) => {
                 confirmations = 0;
-                range = range.at(sample.back_off(range.low));
+                failures += 1;
+                range.back_off(&sample, failures);
             }
             (_, false) => range.narrow(&sample),
         }
@@ -147,6 +149,22 @@ impl Range {
             arrived: Some(fastest.arrived),
             ..Self::of(lowest, high)
         }
+    }
+
+    /// Goes back from a rate that has held before and now does not. The next one is between the two, unless that has
+    /// happened before: a path that others disturb has no highest rate that always holds.
+    fn back_off(&mut self, sample: &Sample, failures: u32) {
+        let high = self.low;
+        let low = sample.back_off(high);
+        *self = match failures {
+            0..=MAX_RETURNS => Self {
+                high,
+                held: false,
+                arrived: Some(sample.arrived),
+                ..self.at(low)
+            },
+            _ => self.at(low),
+        };
     }
 
     /// The range of one rate.

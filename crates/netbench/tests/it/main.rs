@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
 
 mod docs;
-mod impaired;
+mod impairment;
 mod measure;
 mod paths;
 mod refusals;

@@ -20,7 +20,7 @@ use sys::netns::{self, Namespace};
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// Shorter packets pass as they are: control messages and cookies.
-const SHORTEST: usize = 500;
+const MIN_LEN: usize = 500;
 const UDP: u8 = 17;
 
 /// What the path does to every datagram, and to every n-th.
@@ -35,7 +35,7 @@ struct Rules {
 
 /// What the path has done in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Done {
+struct Impairments {
     datagrams: u64,
     dropped: u64,
     duplicated: u64,
@@ -46,7 +46,7 @@ struct Done {
 struct Path {
     prefix: String,
     stop: Arc<AtomicBool>,
-    forwarder: Option<JoinHandle<[Done; 2]>>,
+    forwarder: Option<JoinHandle<[Impairments; 2]>>,
 }
 
 impl Path {
@@ -102,7 +102,7 @@ impl Path {
     }
 
     /// What the path has done: from near to far, and back.
-    fn end(&mut self) -> [Done; 2] {
+    fn end(&mut self) -> [Impairments; 2] {
         self.stop.store(true, Relaxed);
         self.forwarder.take().unwrap().join().unwrap()
     }
@@ -129,7 +129,7 @@ fn token() -> Token {
 /// One direction of the path.
 #[derive(Default)]
 struct Lane {
-    done: Done,
+    done: Impairments,
     /// A datagram that waits to be overtaken.
     held: Option<Vec<u8>>,
     /// Packets on the way, and when they arrive.
@@ -140,7 +140,7 @@ impl Lane {
     fn pass(&mut self, packet: &[u8], rules: Rules) {
         let arrives = Instant::now() + rules.delay;
         let mut push = |packet: &[u8]| self.under_way.push_back((arrives, packet.to_vec()));
-        if packet.len() < SHORTEST || packet.get(9) != Some(&UDP) {
+        if packet.len() < MIN_LEN || packet.get(9) != Some(&UDP) {
             push(packet);
             return;
         }
@@ -183,7 +183,7 @@ impl Lane {
     }
 }
 
-fn forward(devices: [File; 2], rules: Rules, stop: &AtomicBool) -> [Done; 2] {
+fn forward(devices: [File; 2], rules: Rules, stop: &AtomicBool) -> [Impairments; 2] {
     let mut lanes = [Lane::default(), Lane::default()];
     let mut packet = vec![0; 1 << 16];
     while !stop.load(Relaxed) {
@@ -259,7 +259,7 @@ fn loss_duplicates_and_reordering_are_exact() {
             };
             let datagrams = &outcome.datagrams()[0];
             let arrivals = datagrams.arrivals;
-            let said = Done {
+            let said = Impairments {
                 datagrams: datagrams.sent,
                 dropped: datagrams.lost(),
                 duplicated: arrivals.duplicates,

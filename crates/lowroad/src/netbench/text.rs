@@ -157,7 +157,6 @@ pub(super) fn interval(plan: &Plan, interval: &Interval) -> String {
 
 /// A paragraph: the result, then the cost at each end.
 pub(super) fn text(outcome: &Outcome) -> String {
-    let spec = &outcome.spec;
     let mut text = outcome_title(outcome);
     text.push('\n');
     if outcome.has_result() {

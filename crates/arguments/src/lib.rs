@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 pub use verbosity::Verbosity;
 
 /// The groups of checks of `lowroad selftest`, in the order they run.
-pub const CHECKS: [&str; 9] = [
+pub const CHECKS: [&str; 10] = [
     "probe",
     "accounting",
     "generator",
@@ -19,6 +19,7 @@ pub const CHECKS: [&str; 9] = [
     "loss",
     "environments",
     "neighbour",
+    "resolution",
     "aa",
     "aa-round-trips",
 ];

@@ -4,8 +4,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use report::Record;
 use report::record::{Header, Trial};
+use report::{Record, Summary};
 use stats::Verdict;
 
 use super::Check;
@@ -16,7 +16,7 @@ use crate::units::Span;
 
 /// Of 20 intervals of 97.9 %, this many must cover equality.
 const MIN_COVERING: usize = 17;
-const SEED: u64 = 0xaa;
+pub(super) const SEED: u64 = 0xaa;
 
 /// Half the width of an interval of round trips between two namespaces, in per cent: what is further from equality than
 /// this can be told from it.
@@ -64,23 +64,7 @@ fn intervals(
 ) -> Result<Intervals> {
     let mut intervals = Intervals::default();
     for number in 0..experiments {
-        let folder = testbed::folder()?;
-        let options = Options {
-            quick: true,
-            attempts: crate::ATTEMPTS,
-            seed: SEED + number as u64,
-            resume: false,
-            command: "lowroad selftest".to_owned(),
-            stop,
-        };
-        let end = run(plan, folder.path(), &options, &mut NoProgress)?;
-        match end {
-            End::Complete | End::OutOfTime { .. } => {}
-            End::Interrupted { .. } => bail!("interrupted"),
-            End::Failed { error, .. } => return Err(error),
-        }
-        let record = Record::read(&folder.path().join("record.jsonl"))?;
-        let summary = report::Summary::from_record(&record);
+        let summary = summary_of(plan, SEED + number as u64, stop)?;
         let results = summary.results.iter();
         for row in results.filter(|row| row.metric == metric && row.arm.ends_with("''")) {
             intervals.all.extend(row.ci);
@@ -89,6 +73,26 @@ fn intervals(
         }
     }
     Ok(intervals)
+}
+
+/// Runs a plan, and summarises what it measured.
+pub(super) fn summary_of(plan: &Plan, seed: u64, stop: &AtomicBool) -> Result<Summary> {
+    let folder = testbed::folder()?;
+    let options = Options {
+        quick: true,
+        attempts: crate::ATTEMPTS,
+        seed,
+        resume: false,
+        command: "lowroad selftest".to_owned(),
+        stop,
+    };
+    match run(plan, folder.path(), &options, &mut NoProgress)? {
+        End::Complete | End::OutOfTime { .. } => {}
+        End::Interrupted { .. } => bail!("interrupted"),
+        End::Failed { error, .. } => return Err(error),
+    }
+    let record = Record::read(&folder.path().join("record.jsonl"))?;
+    Ok(Summary::from_record(&record))
 }
 
 impl Intervals {

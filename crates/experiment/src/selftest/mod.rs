@@ -6,6 +6,7 @@ mod honesty;
 mod inject;
 mod instruments;
 mod neighbour;
+mod resolution;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,6 +20,9 @@ pub struct Check {
     pub goal: String,
     pub measured: String,
     pub passed: bool,
+    /// A quantity and the smallest difference of it that this machine resolves, in per cent of the baseline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolves_pct: Option<(String, f64)>,
 }
 
 impl Check {
@@ -28,12 +32,13 @@ impl Check {
             goal: goal.to_owned(),
             measured,
             passed,
+            resolves_pct: None,
         }
     }
 }
 
 /// The groups of checks, in the order they run.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 10] = [
     "probe",
     "accounting",
     "generator",
@@ -41,6 +46,7 @@ pub const NAMES: [&str; 9] = [
     "loss",
     "environments",
     "neighbour",
+    "resolution",
     "aa",
     "aa-round-trips",
 ];
@@ -59,6 +65,7 @@ pub fn run(name: &str, quick: bool, stop: &AtomicBool) -> Result<Vec<Check>> {
         "loss" => inject::loss(),
         "environments" => environments::check(if quick { 5 } else { 20 }, stop),
         "neighbour" => neighbour::check(if quick { 10 } else { 40 }, stop),
+        "resolution" => resolution::check(if quick { 10 } else { 20 }, stop),
         "aa" => honesty::relay(if quick { 4 } else { 20 }, stop),
         "aa-round-trips" => honesty::round_trips(if quick { 2 } else { 20 }, stop),
         other => bail!("no check is called {other:?}"),

@@ -95,6 +95,11 @@ impl Document {
         }
     }
 
+    /// The name of the file as the user wrote it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The typed value. Unknown keys are refused by types that say `deny_unknown_fields`, and the
     /// nearest known key is named; `flatten` and untagged enums lose the line.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {

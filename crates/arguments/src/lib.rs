@@ -40,6 +40,7 @@ pub enum Comparison {
 ///   sudo lowroad compare relay-delay --quick
 ///   sudo lowroad compare relay-throughput --out results --arms tc,xdp,mmsg
 ///   sudo lowroad compare relay-delay --environment oci
+///   sudo lowroad compare relay-delay --arm old=old/lowroad --arm new=target/release/lowroad
 #[derive(Clone, Debug, Default, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Compare {
@@ -55,6 +56,12 @@ pub struct Compare {
     /// Only these arms
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     pub arms: Vec<String>,
+    /// Add an arm: a build of lowroad (PATH or PATH,datapath=ARM), or a program (FILE.toml)
+    ///
+    /// Builds take the place of the experiment's arms, and the first of them is the baseline. Each runs the experiment's
+    /// baseline unless a datapath is named. A program joins the experiment's arms.
+    #[arg(long, value_name = "NAME=PATH")]
+    pub arm: Vec<String>,
     /// Where the device under test runs [default: the experiment's own, else native]
     #[arg(long, value_name = "ENVIRONMENT")]
     pub environment: Option<String>,

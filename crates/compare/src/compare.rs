@@ -18,6 +18,7 @@ pub(crate) fn run(arguments: &Compare) -> Result<ExitCode> {
     }
     let name = arguments.experiment.as_deref().unwrap_or_default();
     let plan = catalog::find(name)
+        .and_then(|plan| experiment::with_arms(plan, &arguments.arm))
         .and_then(|plan| {
             plan.narrowed(
                 arguments.quick,
@@ -26,6 +27,7 @@ pub(crate) fn run(arguments: &Compare) -> Result<ExitCode> {
             )
         })
         .and_then(|plan| plan.in_environment(arguments.environment.as_deref()))
+        .and_then(|plan| experiment::check_builds(&plan).map(|()| plan))
         .map_err(|error| BadInput(format!("{error:#}")))?;
     if arguments.dry_run {
         return dry_run(&plan);
@@ -105,6 +107,8 @@ fn command(plan: &Plan, arguments: &Compare, seed: u64) -> String {
     if arguments.quick {
         words.push("--quick".to_owned());
     }
+    let added = arguments.arm.iter();
+    words.extend(added.map(|arm| format!("--arm {}", quote(arm))));
     if !arguments.arms.is_empty() {
         words.push(format!("--arms {}", arguments.arms.join(",")));
     }
@@ -119,6 +123,15 @@ fn command(plan: &Plan, arguments: &Compare, seed: u64) -> String {
     words.extend(attempts.map(|attempts| format!("--attempts {attempts}")));
     words.push(format!("--seed {seed}"));
     words.join(" ")
+}
+
+/// A word as a shell reads it.
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
+    match word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }
 
 fn seed_from_time() -> u64 {

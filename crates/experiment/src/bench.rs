@@ -1,17 +1,22 @@
 //! The seam between a job and its experiments. A job's bench implements [`JobBench`]; plans and runs know it only as
 //! a [`Job`], a [`Bench`] and its [`Requirements`].
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::marker::PhantomData;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use control::config::{Document, Error};
 use datapath::Missing;
 
+use crate::arms::{CustomArm, ProgramArm, ProgramRules, ProgramTerms};
 use crate::idle::IdlePolicy;
 use crate::load::{self, JobLoad, Load, SpannedLoad};
 use crate::outcome::Outcome;
-use crate::placement::Placement;
+use crate::placement::{Placement, on_no_host};
 use crate::plan::Plan;
+use crate::program::Lowroad;
 
 /// A job's bench: what experiment files may say of the job, what a machine needs for it, and its trials.
 pub(crate) trait JobBench: Sized + 'static {
@@ -24,11 +29,19 @@ pub(crate) trait JobBench: Sized + 'static {
     /// Seconds a trial takes beside its load: setting up and taking down the topology.
     const OVERHEAD_S: f64 = 0.6;
 
+    /// How external programs are arms.
+    const PROGRAMS: ProgramTerms = ProgramTerms::NONE;
+
     type Load: JobLoad;
     type Requirements: JobRequirements<Self::Load> + 'static;
 
     /// Every arm there is.
     fn arms() -> Vec<&'static str>;
+
+    /// Whether the arm's trials start `lowroad`, so that another build of it can be an arm.
+    fn runs_lowroad(_arm: &str) -> bool {
+        false
+    }
 
     /// What may follow an arm's name, each after a plus.
     fn tunings() -> &'static [&'static str] {
@@ -67,6 +80,38 @@ pub(crate) trait JobRequirements<L: JobLoad> {
     /// Why the arm cannot run under this load, where it can under others.
     fn applies(&self, arm: &str, load: &L, measure: L::Measure) -> Result<(), Missing>;
 
+    /// Why this machine cannot run the external program.
+    fn check_program(&self, program: &ProgramArm) -> Result<(), Missing> {
+        program.check()
+    }
+
+    /// Why an external program cannot be measured under this load.
+    fn program_applies(
+        &self,
+        _program: &ProgramArm,
+        _load: &L,
+        _measure: L::Measure,
+    ) -> Result<(), Missing> {
+        Err(Missing::new(
+            "external programs are not measured so",
+            "leave out the arm or the load",
+        ))
+    }
+
+    /// The arguments of commands that a build of `lowroad` accepts if it can run the arm under the load. They change
+    /// nothing.
+    ///
+    /// # Errors
+    /// What of the build is missing.
+    fn build_checks(
+        &self,
+        _build: &BuildCheck<'_>,
+        _load: &L,
+        _measure: L::Measure,
+    ) -> Result<Vec<Vec<OsString>>> {
+        Ok(Vec::new())
+    }
+
     /// The datapath that `lowroad doctor` has to find where the device under test is; none for an arm that needs
     /// nothing there.
     ///
@@ -84,10 +129,25 @@ pub(crate) trait JobRequirements<L: JobLoad> {
     ) -> Result<(), Missing>;
 }
 
+/// A build of `lowroad` that is checked for an arm.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BuildCheck<'a> {
+    pub(crate) lowroad: &'a Lowroad,
+    /// The job's arm that it is to run.
+    pub(crate) arm: &'a str,
+    /// For files that the checks need.
+    pub(crate) folder: &'a Path,
+}
+
 /// One trial of a job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobTrialSpec<'a, L: JobLoad> {
+    /// One of the job's arms, or the name of the program.
     pub(crate) arm: &'a str,
+    /// The build that runs the job's arm.
+    pub(crate) lowroad: &'a Lowroad,
+    /// The external program that is the arm.
+    pub(crate) program: Option<&'a ProgramArm>,
     pub(crate) load: &'a L,
     pub(crate) measure: L::Measure,
     pub(crate) idle: IdlePolicy,
@@ -120,8 +180,13 @@ pub(crate) trait Requirements {
     fn check(&self, arm: &str) -> Result<(), Missing>;
     fn check_load(&self, load: &Load) -> Result<(), Missing>;
     fn applies(&self, arm: &str, load: &Load) -> Result<(), Missing>;
-    fn datapath<'a>(&self, arm: &'a str) -> Result<Option<&'a str>, Missing>;
+    fn datapath<'a>(&'a self, arm: &'a str) -> Result<Option<&'a str>, Missing>;
     fn applies_in(&self, arm: &str, load: &Load, placement: &Placement) -> Result<(), Missing>;
+
+    /// As [`JobRequirements::build_checks`].
+    fn build_checks(&self, _build: &BuildCheck<'_>, _load: &Load) -> Result<Vec<Vec<OsString>>> {
+        Ok(Vec::new())
+    }
 }
 
 /// A job as plans and runs know it.
@@ -132,6 +197,8 @@ pub(crate) struct Job {
     pub(crate) overhead_s: f64,
     pub(crate) remote_hosts: bool,
     pub(crate) arms: fn() -> Vec<&'static str>,
+    pub(crate) runs_lowroad: fn(&str) -> bool,
+    pub(crate) programs: ProgramTerms,
     pub(crate) tunings: fn() -> &'static [&'static str],
     pub(crate) loads: fn(&Document) -> Result<Vec<SpannedLoad>, Error>,
     /// As [`JobBench::check`].
@@ -148,11 +215,22 @@ impl Job {
             overhead_s: B::OVERHEAD_S,
             remote_hosts: B::REMOTE_HOSTS,
             arms: B::arms,
+            runs_lowroad: B::runs_lowroad,
+            programs: B::PROGRAMS,
             tunings: B::tunings,
             loads: load::read::<B::Load>,
             check: check::<B>,
             requirements: requirements::<B>,
             bench: bench::<B>,
+        }
+    }
+
+    /// What the job knows of external programs; `arms` are its own.
+    pub(crate) fn program_rules<'a>(&self, arms: &'a [&'static str]) -> ProgramRules<'a> {
+        ProgramRules {
+            job: self.name,
+            terms: self.programs,
+            arms,
         }
     }
 }
@@ -165,26 +243,43 @@ fn check<B: JobBench>(load: &Load) -> Result<(), String> {
 fn requirements<B: JobBench>(plan: &Plan) -> Result<Box<dyn Requirements>> {
     Ok(Box::new(AnyRequirements {
         of_job: B::requirements(plan)?,
+        custom: plan.custom.clone(),
         load: PhantomData,
     }))
 }
 
 fn bench<B: JobBench>(plan: &Plan) -> Result<Box<dyn Bench>> {
-    Ok(Box::new(AnyBench(B::new(plan)?)))
+    Ok(Box::new(AnyBench {
+        of_job: B::new(plan)?,
+        own: Lowroad::own(),
+        custom: plan.custom.clone(),
+    }))
 }
 
 fn other_job(load: &Load) -> String {
     format!("load {:?} is another job's", load.label())
 }
 
-struct AnyBench<B>(B);
+struct AnyBench<B> {
+    of_job: B,
+    /// What arms of the job run.
+    own: Lowroad,
+    custom: BTreeMap<String, CustomArm>,
+}
 
 impl<B: JobBench> Bench for AnyBench<B> {
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
         let load = spec.load.of_job::<B::Load>();
         let (load, measure) = load.with_context(|| other_job(spec.load))?;
-        self.0.trial(&JobTrialSpec {
-            arm: spec.arm,
+        let (arm, lowroad, program) = match self.custom.get(spec.arm) {
+            None => (spec.arm, &self.own, None),
+            Some(CustomArm::Build(build)) => (build.arm.as_str(), &build.lowroad, None),
+            Some(CustomArm::Program(program)) => (spec.arm, &self.own, Some(program)),
+        };
+        self.of_job.trial(&JobTrialSpec {
+            arm,
+            lowroad,
+            program,
             load,
             measure,
             idle: spec.idle,
@@ -197,12 +292,27 @@ impl<B: JobBench> Bench for AnyBench<B> {
 
 struct AnyRequirements<L, R> {
     of_job: R,
+    custom: BTreeMap<String, CustomArm>,
     load: PhantomData<L>,
+}
+
+impl<L, R> AnyRequirements<L, R> {
+    /// The program that is the arm, or else the job's arm that runs, whatever the build.
+    fn resolve<'a>(&'a self, arm: &'a str) -> Result<&'a str, &'a ProgramArm> {
+        match self.custom.get(arm) {
+            None => Ok(arm),
+            Some(CustomArm::Build(build)) => Ok(&build.arm),
+            Some(CustomArm::Program(program)) => Err(program),
+        }
+    }
 }
 
 impl<L: JobLoad, R: JobRequirements<L>> Requirements for AnyRequirements<L, R> {
     fn check(&self, arm: &str) -> Result<(), Missing> {
-        self.of_job.check(arm)
+        match self.resolve(arm) {
+            Ok(arm) => self.of_job.check(arm),
+            Err(program) => self.of_job.check_program(program),
+        }
     }
 
     fn check_load(&self, load: &Load) -> Result<(), Missing> {
@@ -212,16 +322,30 @@ impl<L: JobLoad, R: JobRequirements<L>> Requirements for AnyRequirements<L, R> {
 
     fn applies(&self, arm: &str, load: &Load) -> Result<(), Missing> {
         let (load, measure) = of_job::<L>(load)?;
-        self.of_job.applies(arm, load, measure)
+        match self.resolve(arm) {
+            Ok(arm) => self.of_job.applies(arm, load, measure),
+            Err(program) => self.of_job.program_applies(program, load, measure),
+        }
     }
 
-    fn datapath<'a>(&self, arm: &'a str) -> Result<Option<&'a str>, Missing> {
-        self.of_job.datapath(arm)
+    fn datapath<'a>(&'a self, arm: &'a str) -> Result<Option<&'a str>, Missing> {
+        match self.resolve(arm) {
+            Ok(arm) => self.of_job.datapath(arm),
+            Err(_) => Err(on_no_host("an external program runs on this machine alone")),
+        }
     }
 
     fn applies_in(&self, arm: &str, load: &Load, placement: &Placement) -> Result<(), Missing> {
         let (load, measure) = of_job::<L>(load)?;
-        self.of_job.applies_in(arm, load, measure, placement)
+        match self.resolve(arm) {
+            Ok(arm) => self.of_job.applies_in(arm, load, measure, placement),
+            Err(_) => self.datapath(arm).map(drop),
+        }
+    }
+
+    fn build_checks(&self, build: &BuildCheck<'_>, load: &Load) -> Result<Vec<Vec<OsString>>> {
+        let (load, measure) = load.of_job::<L>().with_context(|| other_job(load))?;
+        self.of_job.build_checks(build, load, measure)
     }
 }
 

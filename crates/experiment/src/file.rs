@@ -7,6 +7,7 @@ use report::record::{Class, Effect, Headline, Question};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use crate::arms::{CustomArm, ProgramSection};
 use crate::bench::Job;
 use crate::environment::{self, NATIVE};
 use crate::host::RemoteHost;
@@ -14,6 +15,7 @@ use crate::idle::IdlePolicy;
 use crate::load::{Load, SpannedLoad};
 use crate::metrics;
 use crate::plan::{Plan, Quick};
+use crate::shipped_arms;
 use crate::units::Span;
 
 /// Fewer blocks give no interval of 95 %.
@@ -49,6 +51,9 @@ struct File {
     /// Other machines, by the arms' names.
     #[serde(default, rename = "host")]
     hosts: BTreeMap<String, Spanned<RemoteHost>>,
+    /// External programs.
+    #[serde(default, rename = "arm")]
+    programs: Vec<Spanned<ProgramSection>>,
 }
 
 #[derive(Deserialize)]
@@ -88,10 +93,11 @@ struct QuickSection {
 
 /// The experiment that a file states, of one of these jobs.
 pub(crate) fn read(document: &Document, jobs: &[Job]) -> Result<Plan, Error> {
-    let file: File = document.parse()?;
+    let mut file: File = document.parse()?;
     let job = check_head(document, &file, jobs)?;
     let loads = (job.loads)(document)?;
-    check(document, &file, &loads, job, jobs)?;
+    let custom = programs(document, &mut file, job)?;
+    check(document, &file, &loads, &custom, job, jobs)?;
     let plain = |words: Vec<Spanned<String>>| -> Vec<String> {
         words.into_iter().map(Spanned::into_inner).collect()
     };
@@ -161,6 +167,7 @@ pub(crate) fn read(document: &Document, jobs: &[Job]) -> Result<Plan, Error> {
             .into_iter()
             .map(|(name, host)| (name, host.into_inner()))
             .collect(),
+        custom,
         overhead_s: job.overhead_s,
     })
 }
@@ -186,10 +193,49 @@ fn check_head<'a>(document: &Document, file: &File, jobs: &'a [Job]) -> Result<&
     wrong(file.job.span(), what)
 }
 
+/// The arms that are programs: those of the file's sections, and those that ship and the file names.
+fn programs(
+    document: &Document,
+    file: &mut File,
+    job: &Job,
+) -> Result<BTreeMap<String, CustomArm>, Error> {
+    let own = (job.arms)();
+    let rules = job.program_rules(&own);
+    let mut programs = BTreeMap::new();
+    for section in std::mem::take(&mut file.programs) {
+        let span = section.span();
+        let arm = section
+            .into_inner()
+            .check(span.clone(), None, document, &rules)?;
+        let name = arm.name.clone();
+        let wrong = |what: &str| document.error(span.clone(), format!("arm {name:?} {what}"));
+        if file.hosts.contains_key(&name) {
+            return Err(wrong("is a host, too"));
+        }
+        if !file.arms.iter().any(|known| *known.get_ref() == name) {
+            return Err(wrong("is not among the arms: add it to arms"));
+        }
+        let program = CustomArm::Program(arm);
+        if programs.insert(name.clone(), program).is_some() {
+            return Err(wrong("is there twice"));
+        }
+    }
+    for arm in &file.arms {
+        let name = arm.get_ref();
+        if !programs.contains_key(name)
+            && let Some(shipped) = shipped_arms::find(job, name)
+        {
+            programs.insert(name.clone(), CustomArm::Program(shipped?));
+        }
+    }
+    Ok(programs)
+}
+
 fn check(
     document: &Document,
     file: &File,
     loads: &[SpannedLoad],
+    custom: &BTreeMap<String, CustomArm>,
     job: &Job,
     jobs: &[Job],
 ) -> Result<(), Error> {
@@ -199,7 +245,7 @@ fn check(
         return Err(document.error(named.span(), what));
     }
     check_hosts(document, file, job, jobs)?;
-    check_arms(document, file, job)?;
+    check_arms(document, file, custom, job)?;
     check_blocks(document, &file.blocks)?;
     check_loads(document, file, loads, job.check)?;
     let asked = file.questions.iter().flat_map(|asked| &asked.metrics);
@@ -297,12 +343,20 @@ fn check_hosts(document: &Document, file: &File, job: &Job, jobs: &[Job]) -> Res
 }
 
 /// Every arm exists and stands once; all other places name arms of the experiment.
-fn check_arms(document: &Document, file: &File, job: &Job) -> Result<(), Error> {
-    let hosts = file.hosts.keys().map(String::as_str);
-    let known: Vec<&str> = (job.arms)().into_iter().chain(hosts).collect();
+fn check_arms(
+    document: &Document,
+    file: &File,
+    custom: &BTreeMap<String, CustomArm>,
+    job: &Job,
+) -> Result<(), Error> {
+    let mut known: Vec<&str> = (job.arms)();
+    let shipped: Vec<&str> = shipped_arms::names(job.name).collect();
+    known.extend(shipped);
+    let others = file.hosts.keys().chain(custom.keys());
+    known.extend(others.map(String::as_str));
     let mut arms = BTreeSet::new();
     for arm in &file.arms {
-        if let Err(what) = check_arm(file, arm.get_ref(), &known, (job.tunings)()) {
+        if let Err(what) = check_arm(file, arm.get_ref(), (&known, custom), (job.tunings)()) {
             return Err(document.error(arm.span(), what));
         }
         if !arms.insert(arm.get_ref()) {
@@ -325,7 +379,12 @@ fn check_arms(document: &Document, file: &File, job: &Job) -> Result<(), Error> 
 }
 
 /// It exists, and what it is tuned by does, each once.
-fn check_arm(file: &File, arm: &str, known: &[&str], all: &[&str]) -> Result<(), String> {
+fn check_arm(
+    file: &File,
+    arm: &str,
+    (known, custom): (&[&str], &BTreeMap<String, CustomArm>),
+    all: &[&str],
+) -> Result<(), String> {
     let name = file.job.get_ref();
     let (base, tunings) = match arm.split_once('+') {
         Some((base, tunings)) => (base, tunings.split('+').collect()),
@@ -337,6 +396,11 @@ fn check_arm(file: &File, arm: &str, known: &[&str], all: &[&str]) -> Result<(),
     }
     if file.hosts.contains_key(base) && !tunings.is_empty() {
         return Err(format!("{base:?} is another machine, and is tuned there"));
+    }
+    if custom.contains_key(base) && !tunings.is_empty() {
+        return Err(format!(
+            "{base:?} is an external program, and is tuned by itself"
+        ));
     }
     let mut seen = BTreeSet::new();
     for tuning in tunings {

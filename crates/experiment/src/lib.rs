@@ -4,6 +4,8 @@
 //! the benches in [`jobs`], and what the numbers mean to `stats` and `report`.
 
 mod account;
+mod arm_options;
+mod arms;
 mod bench;
 mod build;
 pub mod catalog;
@@ -30,12 +32,13 @@ mod run;
 mod schedule;
 mod search;
 pub mod selftest;
+mod shipped_arms;
 mod survey;
 pub mod units;
-mod wait;
 
 use datapath::{Classify, ErrorClass};
 
+pub use arm_options::{check_builds, with_arms};
 pub use host::RemoteHost;
 pub use idle::IdlePolicy;
 pub use load::Load;

@@ -9,7 +9,7 @@ use datapath::Missing;
 use serde::Deserialize;
 use testbed::{Bed, Kind, Stream, Topology};
 
-use crate::program::{host, payload};
+use crate::program::{Lowroad, host};
 
 /// An environment as a program sees it that runs there.
 #[derive(Debug)]
@@ -45,7 +45,11 @@ impl Placement {
         topology.host.insert(HOST.to_owned(), host(kind.name));
         let bed = Bed::up(&topology, "survey")?;
         let host = bed.host(HOST)?;
-        let mut doctor = host.start(payload(&["doctor", "--json"]).stdout(Stream::Piped))?;
+        let mut doctor = host.start(
+            Lowroad::own()
+                .payload(&["doctor", "--json"])
+                .stdout(Stream::Piped),
+        )?;
         let mut output = doctor.stdout().context("its output is piped")?;
         let reader = thread::spawn(move || {
             let mut said = String::new();

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail};
 use report::record::Question;
 
+use crate::arms::CustomArm;
 use crate::environment;
 use crate::host::RemoteHost;
 use crate::idle::IdlePolicy;
@@ -36,6 +37,8 @@ pub struct Plan {
     pub quick: Quick,
     /// Other machines, each of which is an arm.
     pub hosts: BTreeMap<String, RemoteHost>,
+    /// Arms that are not the job's own, by their names.
+    pub(crate) custom: BTreeMap<String, CustomArm>,
     /// Seconds a trial takes beside its load.
     pub(crate) overhead_s: f64,
 }
@@ -52,6 +55,13 @@ pub struct Quick {
 }
 
 impl Plan {
+    /// Adds an arm that is not the job's own.
+    pub(crate) fn add(&mut self, arm: CustomArm, name: &str) {
+        self.custom.insert(name.to_owned(), arm);
+        self.arms.push(name.to_owned());
+        self.quick.arms.push(name.to_owned());
+    }
+
     /// The plan with its device under test in the environment of this name, where one is named.
     pub fn in_environment(mut self, name: Option<&str>) -> Result<Self> {
         if let Some(name) = name {

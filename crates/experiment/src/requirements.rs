@@ -1,12 +1,13 @@
 //! Requirements of a plan whose device under test is in an environment other than the native one.
 
 use std::cell::OnceCell;
+use std::ffi::OsString;
 
 use anyhow::{Context, Result};
 use datapath::Missing;
 use testbed::Kind;
 
-use crate::bench::Requirements;
+use crate::bench::{BuildCheck, Requirements};
 use crate::load::Load;
 use crate::placement::Placement;
 
@@ -68,11 +69,15 @@ impl Requirements for EnvironmentRequirements {
         self.applies_in(arm, load, self.placement()?)
     }
 
-    fn datapath<'a>(&self, arm: &'a str) -> Result<Option<&'a str>, Missing> {
+    fn datapath<'a>(&'a self, arm: &'a str) -> Result<Option<&'a str>, Missing> {
         self.of_job.datapath(arm)
     }
 
     fn applies_in(&self, arm: &str, load: &Load, placement: &Placement) -> Result<(), Missing> {
         self.of_job.applies_in(arm, load, placement)
+    }
+
+    fn build_checks(&self, build: &BuildCheck<'_>, load: &Load) -> Result<Vec<Vec<OsString>>> {
+        self.of_job.build_checks(build, load)
     }
 }

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result};
 use datapath::Missing;
-use report::record::{Header, Method, Skip, Trial};
+use report::record::{Build, Header, Method, Program, Skip, Trial};
 use testbed::InstancePool;
 
 use crate::BadInput;
+use crate::arms::CustomArm;
 use crate::bench::{Bench, Requirements, TrialSpec};
 use crate::load::Load;
 use crate::lock::MachineLock;
@@ -160,6 +161,8 @@ fn header(plan: &Plan, options: &Options<'_>, skipped: Vec<Skip>) -> Header {
         started: timestamp(),
         origin: plan.origin.clone(),
         hosts: hosts(plan),
+        builds: builds(plan),
+        programs: programs(plan),
         presentation: presentation(&plan.arms),
     }
 }
@@ -183,6 +186,30 @@ fn hosts(plan: &Plan) -> BTreeMap<String, String> {
     taking
         .map(|(name, host)| (name.clone(), host.agent.clone()))
         .collect()
+}
+
+/// The builds of `lowroad` that are arms.
+fn builds(plan: &Plan) -> BTreeMap<String, Build> {
+    let builds = plan
+        .arms
+        .iter()
+        .filter_map(|arm| match plan.custom.get(arm)? {
+            CustomArm::Build(build) => Some((arm.clone(), build.identity.clone())),
+            CustomArm::Program(_) => None,
+        });
+    builds.collect()
+}
+
+/// The external programs that are arms.
+fn programs(plan: &Plan) -> BTreeMap<String, Program> {
+    let programs = plan
+        .arms
+        .iter()
+        .filter_map(|arm| match plan.custom.get(arm)? {
+            CustomArm::Program(program) => Some((arm.clone(), program.identity())),
+            CustomArm::Build(_) => None,
+        });
+    programs.collect()
 }
 
 /// Blocks of another build or machine would not be comparable.
@@ -218,6 +245,8 @@ fn same_plan(found: &mut Header, plan: &Plan, quick: bool) -> Result<()> {
         ("measure or duration", found.methods == methods(plan)),
         ("idle", found.idle.as_deref() == Some(plan.idle.name())),
         ("hosts", found.hosts == hosts(plan)),
+        ("builds", found.builds == builds(plan)),
+        ("programs", found.programs == programs(plan)),
     ];
     let differing: Vec<&str> = same
         .into_iter()

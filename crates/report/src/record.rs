@@ -53,6 +53,12 @@ pub struct Header {
     /// Arms that are other machines, and where their servers are.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hosts: BTreeMap<String, String>,
+    /// Arms that are builds of `lowroad` of their own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub builds: BTreeMap<String, Build>,
+    /// Arms that are external programs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub programs: BTreeMap<String, Program>,
     /// Records from before it was kept have none.
     #[serde(default, skip_serializing_if = "Presentation::is_empty")]
     pub presentation: Presentation,
@@ -61,6 +67,29 @@ pub struct Header {
 /// Where every record was from before there was a choice.
 fn native() -> String {
     "native".to_owned()
+}
+
+/// A build of `lowroad` that is an arm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Build {
+    pub path: String,
+    /// The output of `--version`.
+    pub version: String,
+    pub bytes: u64,
+    /// XXH64 of the file, hexadecimal.
+    pub hash: String,
+    /// The job's arm that it ran.
+    pub arm: String,
+}
+
+/// An external program that is an arm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// The file that states it, where it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Its set-up and its command, with their placeholders.
+    pub command: String,
 }
 
 /// What a load's name does not say of how it is measured.

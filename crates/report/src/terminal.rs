@@ -7,7 +7,8 @@ use stats::Verdict;
 use crate::analysis::{Analysis, Row};
 use crate::record::Question;
 use crate::words::{
-    Sentence, away, delay_split, disturbance, energy_says, headline, placed, ps_says, skips,
+    Sentence, away, builds, delay_split, disturbance, energy_says, headline, placed, programs,
+    ps_says, skips,
 };
 use crate::{advice, agreement, crossing};
 
@@ -24,9 +25,16 @@ pub fn results(analysis: &Analysis<'_>) -> String {
         .iter()
         .find_map(|question| headline(analysis, question));
     let disturbance = disturbance(analysis.record);
-    for said in [headline, placed(header), away(header), disturbance]
-        .into_iter()
-        .flatten()
+    for said in [
+        headline,
+        builds(header),
+        programs(header),
+        placed(header),
+        away(header),
+        disturbance,
+    ]
+    .into_iter()
+    .flatten()
     {
         line(&mut text, &said);
     }

@@ -6,7 +6,7 @@ use units::format::{digits, quantity};
 
 use crate::analysis::{Analysis, FLOOR, Row};
 use crate::journal::Record;
-use crate::record::{Header, Metric, Question, Skip};
+use crate::record::{Build, Header, Metric, Question, Skip};
 use crate::summary::Disturbance;
 
 /// Where the device under test was, when not where it usually is, and what stayed outside.
@@ -34,6 +34,39 @@ pub(crate) fn away(header: &Header) -> Option<String> {
             hosts.join(", ")
         )
     })
+}
+
+/// Arms that are builds of `lowroad`, each with what tells it from the others.
+pub(crate) fn builds(header: &Header) -> Option<String> {
+    let builds: Vec<String> = header
+        .builds
+        .iter()
+        .map(|(name, build)| {
+            let Build {
+                path,
+                version,
+                bytes,
+                hash,
+                arm,
+            } = build;
+            let mib = digits(*bytes as f64 / f64::from(1 << 20));
+            format!("{name} is {version} at {path} ({mib} MiB, hash {hash}), which runs {arm}")
+        })
+        .collect();
+    (!builds.is_empty()).then(|| format!("Builds of lowroad: {}.", builds.join("; ")))
+}
+
+/// Arms that are external programs.
+pub(crate) fn programs(header: &Header) -> Option<String> {
+    let programs: Vec<String> = header
+        .programs
+        .iter()
+        .map(|(name, program)| match &program.file {
+            Some(file) => format!("{name} ({file})"),
+            None => name.clone(),
+        })
+        .collect();
+    (!programs.is_empty()).then(|| format!("External programs: {}.", programs.join(", ")))
 }
 
 /// A factor below this is said in percent.

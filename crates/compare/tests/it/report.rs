@@ -73,6 +73,8 @@ fn header() -> Header {
         started: "2026-11-20T14:12:00.000000000Z".to_owned(),
         origin: Vec::new(),
         hosts: BTreeMap::new(),
+        builds: BTreeMap::new(),
+        programs: BTreeMap::new(),
         presentation: Presentation::default(),
     }
 }

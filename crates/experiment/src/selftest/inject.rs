@@ -11,6 +11,7 @@ use crate::idle::IdlePolicy;
 use crate::jobs::relay::{Load, Measure, RelayBench, Stage, TrialSpec, delay_on};
 use crate::lock::MachineLock;
 use crate::outcome::Outcome;
+use crate::program::Lowroad;
 
 /// The injected delay.
 const DELAY_NS: u32 = 50_000;
@@ -76,6 +77,8 @@ fn trial(
 ) -> Result<Outcome> {
     let spec = TrialSpec {
         arm: "floor",
+        lowroad: &Lowroad::own(),
+        program: None,
         load,
         measure: Measure::Delay,
         idle: IdlePolicy::None,

@@ -11,6 +11,7 @@ use crate::idle::IdlePolicy;
 use crate::jobs::relay::{Load, Measure, RelayBench, TrialSpec};
 use crate::lock::MachineLock;
 use crate::neighbour::Neighbour;
+use crate::program::Lowroad;
 
 /// Share of the disturbed trials that must be flagged.
 const MIN_FLAGGED_SHARE: f64 = 0.95;
@@ -37,6 +38,8 @@ fn flagged(bench: &mut RelayBench, load: &Load, trials: usize, stop: &AtomicBool
         go_on(stop)?;
         let outcome = bench.trial(&TrialSpec {
             arm: "floor",
+            lowroad: &Lowroad::own(),
+            program: None,
             load,
             measure: Measure::Delay,
             idle: IdlePolicy::None,

@@ -84,7 +84,12 @@ fn lead(analysis: &Analysis<'_>) -> String {
         Some(format!(" {} {}.", key, value))
     };
     let kernel = of("kernel").unwrap_or_default();
-    let places = [crate::words::placed(header), crate::words::away(header)];
+    let places = [
+        crate::words::builds(header),
+        crate::words::programs(header),
+        crate::words::placed(header),
+        crate::words::away(header),
+    ];
     let places = places.into_iter().flatten();
     let placed: String = places.map(|said| format!(" {}", escape(&said))).collect();
     let quick = if header.quick {

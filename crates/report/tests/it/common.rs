@@ -108,6 +108,8 @@ fn header(blocks: usize, loads: usize) -> Header {
         started: "2026-11-20T14:12:00.000000000Z".to_owned(),
         origin: vec!["kernel forwarding cut packet delay by about 100 us".to_owned()],
         hosts: BTreeMap::new(),
+        builds: BTreeMap::new(),
+        programs: BTreeMap::new(),
         presentation: Presentation {
             colours: COLOURS.map(|(arm, colour)| (arm.to_owned(), colour)).into(),
             busy_polling: Some("busy".to_owned()),

@@ -1,15 +1,17 @@
 //! A capture to flows, as fast as a program can: packets per second, and per second of CPU.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nix::sys::resource::{Usage, UsageWho, getrusage};
 use serde_json::Value;
 
+use super::load::TrialSpec;
 use super::{PCAP, peers};
+use crate::arms::{Place, ProgramArm, ProgramProcess, Values};
 use crate::outcome::Outcome;
-use crate::program::lowroad_command;
+use crate::program::{Lowroad, children_cpu};
 
 /// What reading a capture took.
 #[derive(Clone, Copy, Debug)]
@@ -21,12 +23,14 @@ pub(super) struct RunCost {
 }
 
 /// One pass of an arm over a capture.
-pub(super) fn trial(arm: &str, capture: &Path, folder: &Path) -> Result<Outcome> {
+pub(super) fn trial(spec: &TrialSpec<'_>, capture: &Path, folder: &Path) -> Result<Outcome> {
+    let TrialSpec { arm, lowroad, .. } = *spec;
     let (packets, bytes) = size(capture)?;
     let mut outcome = Outcome::default();
-    let taken = match peers::find(arm) {
-        Some(peer) => peer.read(capture, folder)?,
-        None => own(arm, capture, folder, packets, &mut outcome)?,
+    let taken = match (spec.program, peers::find(arm)) {
+        (Some(program), _) => of_program(program, capture, &mut outcome)?,
+        (None, Some(peer)) => peer.read(capture, folder)?,
+        (None, None) => own(arm, lowroad, (capture, packets), folder, &mut outcome)?,
     };
     outcome.counts.insert("packets".to_owned(), packets);
     outcome.counts.insert("bytes".to_owned(), bytes);
@@ -45,19 +49,16 @@ pub(super) fn trial(arm: &str, capture: &Path, folder: &Path) -> Result<Outcome>
 /// Our own reader, with the schema that has the peer's columns.
 fn own(
     arm: &str,
-    capture: &Path,
+    lowroad: &Lowroad,
+    (capture, packets): (&Path, u64),
     folder: &Path,
-    packets: u64,
     outcome: &mut Outcome,
 ) -> Result<RunCost> {
     if arm != PCAP {
         bail!("{arm:?} reads no captures");
     }
-    let mut command = lowroad_command(&["features", "--json", "pcap", "--schema", "nfstream.v1"]);
-    command
-        .arg(capture)
-        .arg("-o")
-        .arg(folder.join("flows.parquet"));
+    let mut command = lowroad.command(&[]);
+    command.args(arguments(capture, folder));
     let (taken, said) = timed(&mut command)?;
     let account: Value = serde_json::from_slice(&said).context("the account of a run")?;
     if account["packets"] != packets {
@@ -69,6 +70,28 @@ fn own(
         outcome.flags.push("packets or rows are lost".to_owned());
     }
     Ok(taken)
+}
+
+/// An external program, without its set-up and its tear-down.
+fn of_program(program: &ProgramArm, capture: &Path, outcome: &mut Outcome) -> Result<RunCost> {
+    let folder = testbed::folder()?;
+    let capture = std::path::absolute(capture)?;
+    let values = Values::from([("capture", vec![capture.display().to_string()])]);
+    let cost = ProgramProcess::run_to_end(program, Place::Machine, values, folder.path(), outcome)?;
+    Ok(RunCost {
+        wall: cost.wall,
+        cpu: cost.cpu,
+    })
+}
+
+/// The arguments of our own reader.
+pub(super) fn arguments(capture: &Path, folder: &Path) -> Vec<OsString> {
+    let words = ["features", "--json", "pcap", "--schema", "nfstream.v1"];
+    let words = words.into_iter().map(OsString::from);
+    let out = folder.join("flows.parquet");
+    words
+        .chain([capture.into(), "-o".into(), out.into()])
+        .collect()
 }
 
 /// Packets and bytes of a capture, which every arm is credited with alike.
@@ -86,13 +109,13 @@ fn size(capture: &Path) -> Result<(u64, u64)> {
 
 /// Runs a command to its end, and says what it took and printed.
 pub(super) fn timed(command: &mut std::process::Command) -> Result<(RunCost, Vec<u8>)> {
-    let before = children()?;
+    let before = children_cpu()?;
     let started = Instant::now();
     let output = command
         .output()
         .with_context(|| format!("{:?}", command.get_program()))?;
     let wall = started.elapsed();
-    let cpu = children()?.saturating_sub(before);
+    let cpu = children_cpu()?.saturating_sub(before);
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let last = said.trim().lines().last().unwrap_or_default().to_owned();
@@ -103,15 +126,4 @@ pub(super) fn timed(command: &mut std::process::Command) -> Result<(RunCost, Vec
         );
     }
     Ok((RunCost { wall, cpu }, output.stdout))
-}
-
-/// CPU time of all children that have ended, and of theirs.
-fn children() -> Result<Duration> {
-    let usage: Usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let time = |value: nix::sys::time::TimeVal| {
-        let seconds = u64::try_from(value.tv_sec()).unwrap_or(0);
-        let micros = u64::try_from(value.tv_usec()).unwrap_or(0);
-        Duration::from_secs(seconds) + Duration::from_micros(micros)
-    };
-    Ok(time(usage.user_time()) + time(usage.system_time()))
 }

@@ -5,6 +5,7 @@ mod live;
 mod load;
 mod peers;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -13,12 +14,26 @@ use probes::occupancy::OccupancyProbe;
 use tempfile::TempDir;
 
 use self::load::{Load, LoadSource, Measure, TrialSpec};
-use crate::bench::{JobBench, JobRequirements};
+use crate::arms::{FOLDER, HERE, Placeholder, ProgramArm, ProgramTerms};
+use crate::bench::{BuildCheck, JobBench, JobRequirements};
 use crate::idle::IdleGuard;
 use crate::noise::NoiseMonitor;
 use crate::outcome::Outcome;
 use crate::placement::{Placement, on_no_host};
 use crate::plan::Plan;
+
+/// The placeholder of a capture: what refers to it reads files, and everything else sees an interface.
+const CAPTURE: &str = "capture";
+/// What commands of programs that see packets may refer to.
+const PLACEHOLDERS: &[Placeholder] = &[
+    Placeholder::new("interface", "the device whose packets the program sees"),
+    Placeholder::new(
+        CAPTURE,
+        "the capture that it reads to its end, instead of an interface",
+    ),
+    FOLDER,
+    HERE,
+];
 
 /// Our reader of captures.
 const PCAP: &str = "pcap";
@@ -57,6 +72,39 @@ impl JobRequirements<Load> for FeaturesRequirements {
                 "say measure = \"file\"",
             )),
         }
+    }
+
+    fn program_applies(
+        &self,
+        program: &ProgramArm,
+        load: &Load,
+        measure: Measure,
+    ) -> Result<(), Missing> {
+        match (measure == Measure::File, program.uses(CAPTURE)) {
+            (true, true) => Ok(()),
+            (false, false) => live::program_applies(load, measure),
+            (true, false) => Err(Missing::new("it reads no {capture}", "see the live loads")),
+            (false, true) => Err(Missing::new(
+                "it is measured with files",
+                "say measure = \"file\"",
+            )),
+        }
+    }
+
+    /// The program's own command, which then prints its help.
+    fn build_checks(
+        &self,
+        build: &BuildCheck<'_>,
+        load: &Load,
+        measure: Measure,
+    ) -> Result<Vec<Vec<OsString>>> {
+        let BuildCheck { arm, folder, .. } = *build;
+        let mut arguments = match measure {
+            Measure::File => file::arguments(Path::new("capture.pcap"), folder),
+            _ => live::arguments(arm, load, measure, folder)?,
+        };
+        arguments.push("--help".into());
+        Ok(vec![arguments])
     }
 
     fn datapath<'a>(&self, arm: &'a str) -> Result<Option<&'a str>, Missing> {
@@ -120,6 +168,12 @@ fn write_mix(path: &Path, packets: usize) -> Result<()> {
 
 impl JobBench for FeaturesBench {
     const NAME: &'static str = "features";
+    const PROGRAMS: ProgramTerms = ProgramTerms {
+        placeholders: PLACEHOLDERS,
+        ending: &[CAPTURE],
+        counts_packets: true,
+        ..ProgramTerms::NONE
+    };
     // The idle machine is watched before each trial.
     const OVERHEAD_S: f64 = 1.4;
 
@@ -129,6 +183,10 @@ impl JobBench for FeaturesBench {
     fn arms() -> Vec<&'static str> {
         let files = std::iter::once(PCAP).chain(peers::names());
         files.chain(live::arms()).collect()
+    }
+
+    fn runs_lowroad(arm: &str) -> bool {
+        arm == PCAP || live::arms().contains(&arm) && live::datapath(arm).is_some()
     }
 
     fn check(load: &Load, measure: Measure) -> Result<(), String> {
@@ -151,7 +209,7 @@ impl JobBench for FeaturesBench {
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
         if spec.measure == Measure::File {
             let capture = self.capture(spec.load)?;
-            let mut outcome = file::trial(spec.arm, &capture, self.folder.path())?;
+            let mut outcome = file::trial(spec, &capture, self.folder.path())?;
             self.monitor.note(&self.foreign, &mut outcome)?;
             return Ok(outcome);
         }

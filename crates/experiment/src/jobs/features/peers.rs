@@ -1,5 +1,5 @@
-//! Programs that people make flows with today, run as their manuals say. A peer in Python is charged
-//! from the first packet on, without its start.
+//! Programs that people make flows with today and that a file of experiments/arms cannot state: one in Python is
+//! charged from the first packet on, without its start.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,6 @@ use datapath::Missing;
 use serde_json::Value;
 
 use super::file::{RunCost, timed};
-use crate::program::program;
 
 pub(super) trait Peer: Sync {
     fn name(&self) -> &'static str;
@@ -19,7 +18,7 @@ pub(super) trait Peer: Sync {
     fn read(&self, capture: &Path, folder: &Path) -> Result<RunCost>;
 }
 
-const PEERS: &[&dyn Peer] = &[&NfStream, &Nfpcapd, &Argus];
+const PEERS: &[&dyn Peer] = &[&NfStream];
 
 pub(super) fn find(name: &str) -> Option<&'static dyn Peer> {
     PEERS.iter().copied().find(|peer| peer.name() == name)
@@ -82,51 +81,4 @@ impl Peer for NfStream {
 
 fn python() -> PathBuf {
     std::env::var_os("LOWROAD_PYTHON").map_or_else(|| "python3".into(), PathBuf::from)
-}
-
-/// nfdump's collector of packets.
-struct Nfpcapd;
-
-impl Peer for Nfpcapd {
-    fn name(&self) -> &'static str {
-        "nfpcapd"
-    }
-
-    fn check(&self) -> Result<(), Missing> {
-        program("nfpcapd", "apt-get install nfdump")
-    }
-
-    fn read(&self, capture: &Path, folder: &Path) -> Result<RunCost> {
-        let out = folder.join("nfpcapd");
-        std::fs::create_dir_all(&out)?;
-        let mut command = Command::new("nfpcapd");
-        command.arg("-r").arg(capture).arg("-w").arg(&out);
-        timed(&mut command).map(|(taken, _)| taken)
-    }
-}
-
-/// The flow auditor.
-struct Argus;
-
-impl Peer for Argus {
-    fn name(&self) -> &'static str {
-        "argus"
-    }
-
-    fn check(&self) -> Result<(), Missing> {
-        program("argus", "apt-get install argus-server")
-    }
-
-    fn read(&self, capture: &Path, folder: &Path) -> Result<RunCost> {
-        let out = folder.join("argus.out");
-        // It appends to what is there.
-        let _gone = std::fs::remove_file(&out);
-        let mut command = Command::new("argus");
-        command
-            .args(["-F", "/dev/null", "-X", "-r"])
-            .arg(capture)
-            .arg("-w")
-            .arg(&out);
-        timed(&mut command).map(|(taken, _)| taken)
-    }
 }

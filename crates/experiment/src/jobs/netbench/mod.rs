@@ -6,14 +6,16 @@ mod client_report;
 mod line;
 mod load;
 pub(crate) mod metric_names;
+mod program;
 mod remote;
 mod tool;
 mod trial;
 mod tuning;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use datapath::Missing;
 use probes::account::Usage;
 use probes::occupancy::OccupancyProbe;
@@ -21,9 +23,11 @@ use probes::occupancy::OccupancyProbe;
 use self::arm::Arm;
 use self::load::{Load, Measure, TrialSpec};
 use self::remote::RemoteServer;
+use self::tool::Tool;
 use self::trial::StageTeardown;
 use self::tuning::{TunedArm, Tuning};
-use crate::bench::{JobBench, JobRequirements};
+use crate::arms::{ProgramArm, ProgramTerms};
+use crate::bench::{BuildCheck, JobBench, JobRequirements};
 use crate::idle::{IdleGuard, IdlePolicy};
 use crate::load::{JobLoad, JobMeasure};
 use crate::noise::NoiseMonitor;
@@ -72,6 +76,34 @@ impl JobRequirements<Load> for NetbenchRequirements {
                 "leave out the arm or the load",
             )),
         }
+    }
+
+    /// The client's own command, which then prints its help, and the server's.
+    fn build_checks(
+        &self,
+        build: &BuildCheck<'_>,
+        load: &Load,
+        _measure: Measure,
+    ) -> Result<Vec<Vec<OsString>>> {
+        let test = load.test().context("a load without a test")?;
+        let client = tool::own_client(build.lowroad, "192.0.2.1:1", (test, load), load.duration.0);
+        let client = client.get_args().map(OsString::from).collect();
+        let server = ["netbench", "serve", "--listen", "192.0.2.1:1"];
+        let server = server.map(OsString::from).to_vec();
+        let help = |mut words: Vec<OsString>| {
+            words.push("--help".into());
+            words
+        };
+        Ok(vec![help(client), help(server)])
+    }
+
+    fn program_applies(
+        &self,
+        program: &ProgramArm,
+        load: &Load,
+        measure: Measure,
+    ) -> Result<(), Missing> {
+        program::applies(program, load, measure)
     }
 
     fn datapath<'a>(&self, _arm: &'a str) -> Result<Option<&'a str>, Missing> {
@@ -158,6 +190,19 @@ impl NetbenchBench {
         Ok(outcome)
     }
 
+    /// A trial of a server and a client that are external programs.
+    fn program(&mut self, program: &ProgramArm, spec: &TrialSpec<'_>) -> Result<Outcome> {
+        self.teardown = None;
+        let awake = IdleGuard::start(spec.idle)?;
+        let (bed, mut outcome) = program::trial(&self.foreign, program, spec)?;
+        note_idle(spec.idle, &mut outcome);
+        drop(awake);
+        // While the hosts stand, as in trials of ours.
+        self.monitor.note(&self.foreign, &mut outcome)?;
+        drop(bed);
+        Ok(outcome)
+    }
+
     /// A trial with the server on another machine: the noise that is noted is this one's alone.
     fn remote(&mut self, server: &RemoteServer, spec: &TrialSpec<'_>) -> Result<Outcome> {
         self.teardown = None;
@@ -179,12 +224,19 @@ impl JobBench for NetbenchBench {
     const NAME: &'static str = "netbench";
     const AGENT: bool = true;
     const REMOTE_HOSTS: bool = true;
+    const PROGRAMS: ProgramTerms = program::TERMS;
 
     type Load = Load;
     type Requirements = NetbenchRequirements;
 
     fn arms() -> Vec<&'static str> {
         Arm::ALL.iter().map(|arm| arm.name).collect()
+    }
+
+    /// Both ends of a build are `lowroad netbench`, which other environments do not have.
+    fn runs_lowroad(arm: &str) -> bool {
+        let arm = Arm::find(arm);
+        arm.is_some_and(|arm| arm.tool == Tool::Lowroad && arm.env == "native")
     }
 
     fn tunings() -> &'static [&'static str] {
@@ -215,6 +267,9 @@ impl JobBench for NetbenchBench {
     }
 
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
+        if let Some(program) = spec.program {
+            return self.program(program, spec);
+        }
         match self.remote.get(spec.arm).cloned() {
             Some(server) => self.remote(&server, spec),
             None => self.here(spec),

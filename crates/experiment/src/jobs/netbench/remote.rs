@@ -80,7 +80,8 @@ impl RemoteServer {
         let folder = testbed::folder()?;
         let load = spec.load;
         let test = load.test().context("a load without a test")?;
-        let mut command = own_client(self.0.address(), test, load, load.duration.0 / 10);
+        let (target, warmup) = (self.0.address(), load.duration.0 / 10);
+        let mut command = own_client(spec.lowroad, target, (test, load), warmup);
         if let Some(token) = &self.0.token_file {
             command.arg("--token-file").arg(token);
         }

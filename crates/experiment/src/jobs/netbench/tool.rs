@@ -16,7 +16,7 @@ use super::client_report::{self, note_p99};
 use super::metric_names;
 use crate::jobs::netbench::load::Load;
 use crate::outcome::Outcome;
-use crate::program::{agent, lowroad_command, program};
+use crate::program::{Lowroad, agent, program};
 
 /// The shortest message of sockperf in bytes: its header.
 const SOCKPERF_MIN_LEN: u64 = 14;
@@ -40,6 +40,7 @@ pub(super) enum Tool {
 pub(super) struct TestRequest<'a> {
     pub(super) test: Test,
     pub(super) load: &'a Load,
+    pub(super) lowroad: &'a Lowroad,
     pub(super) server: IpAddr,
     /// Where the client reaches it.
     pub(super) target: IpAddr,
@@ -95,7 +96,12 @@ impl Tool {
         Ok(match self {
             Self::Lowroad => {
                 let listen = format!("{address}:{port}");
-                Program::new(agent()?)
+                // Both ends of another build are its own.
+                let program = match *request.lowroad == Lowroad::own() {
+                    true => Program::new(agent()?),
+                    false => request.lowroad.payload(&["netbench"]),
+                };
+                program
                     .args(["serve", "--listen", &listen, "--token-file"])
                     .args([request.token])
                     .args(request.published.then(|| "--data-ports".to_owned()))
@@ -125,7 +131,8 @@ impl Tool {
         match self {
             Self::Lowroad => {
                 let target = SocketAddr::new(request.target, PORT).to_string();
-                let mut command = own_client(&target, request.test, request.load, warmup);
+                let test = (request.test, request.load);
+                let mut command = own_client(request.lowroad, &target, test, warmup);
                 command.arg("--token-file").arg(request.token);
                 command
             }
@@ -186,10 +193,15 @@ fn message_size(test: Test, load: &Load) -> Option<u64> {
 }
 
 /// Our own client of a server, wherever that is, without the token.
-pub(super) fn own_client(target: &str, test: Test, load: &Load, warmup: Duration) -> Command {
+pub(super) fn own_client(
+    lowroad: &Lowroad,
+    target: &str,
+    (test, load): (Test, &Load),
+    warmup: Duration,
+) -> Command {
     let duration = format!("{}us", load.duration.0.as_micros());
     let warmup = format!("{}us", warmup.as_micros());
-    let mut command = lowroad_command(&["netbench", "run", target, "--json", "--histogram"]);
+    let mut command = lowroad.command(&["netbench", "run", target, "--json", "--histogram"]);
     command.args(["--test", test.name(), "--duration", &duration]);
     command.args(["--warmup", &warmup]);
     if let Some(rate) = load.rate() {
@@ -320,6 +332,7 @@ mod tests {
             load.options = toml::from_str(options).unwrap();
             let address = IpAddr::from([192, 0, 2, 1]);
             let asked = TestRequest {
+                lowroad: &Lowroad::own(),
                 test: load.test().unwrap(),
                 load: &load,
                 server: address,

@@ -269,6 +269,7 @@ fn request<'a>(
     Ok(TestRequest {
         test: spec.load.test().context("a load without a test")?,
         load: spec.load,
+        lowroad: spec.lowroad,
         server: bed.host(SERVER)?.interface(CLIENT)?.v4,
         target: bed.host(CLIENT)?.reaches(SERVER)?,
         published: arm.link == LinkKind::Published,

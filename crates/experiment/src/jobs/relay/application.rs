@@ -62,6 +62,7 @@ mod tests {
     use crate::bench::JobBench;
     use crate::environment::NATIVE;
     use crate::idle::IdlePolicy;
+    use crate::program::Lowroad;
 
     #[test]
     fn both_bare_arms_tell_when_the_application_has_it() {
@@ -76,6 +77,8 @@ mod tests {
         for arm in [FLOOR, NULL_PROBE] {
             let spec = TrialSpec {
                 arm,
+                lowroad: &Lowroad::own(),
+                program: None,
                 load: &load,
                 measure: Measure::Delay,
                 idle: IdlePolicy::None,

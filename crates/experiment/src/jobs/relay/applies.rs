@@ -2,7 +2,8 @@
 
 use datapath::Missing;
 
-use super::{FLOOR, NULL_PROBE, peers};
+use super::{FLOOR, NULL_PROBE};
+use crate::arms::ProgramArm;
 use crate::environment::NATIVE;
 use crate::jobs::relay::load::{Load, Measure, Scope};
 use crate::placement::Placement;
@@ -29,12 +30,36 @@ pub(super) fn applies(arm: &str, load: &Load, cpus: usize) -> Result<(), Missing
             "work on each packet is done in userspace: the fast path does not apply",
             "see the load work=0us, or choose a userspace datapath for such streams",
         ),
-        arm if peers::find(arm).is_some() && !one_copy => refuse(
-            "the peer is set up for one receiver",
-            "see the loads with N=1",
-        ),
         _ => Ok(()),
     }
+}
+
+/// Why an external program does not relay under `load`.
+pub(super) fn program_applies(
+    program: &ProgramArm,
+    load: &Load,
+    measure: Measure,
+) -> Result<(), Missing> {
+    let refuse = |what: &str, remedy: &str| Err(Missing::new(what, remedy));
+    if measure == Measure::Change {
+        return refuse(
+            "only lowroad's own relay is asked to change its subscribers",
+            "see the loads that are measured otherwise",
+        );
+    }
+    if has_work(load) {
+        return refuse(
+            "work and fec are settings of lowroad's own relay",
+            "see the loads without them",
+        );
+    }
+    if load.subscribers > 1 && !program.uses("subscribers") {
+        return refuse(
+            "it is set up for one receiver",
+            "use {subscribers} in its commands, or see the loads with N=1",
+        );
+    }
+    Ok(())
 }
 
 /// Environments where a relay has the files of this machine.
@@ -82,6 +107,8 @@ fn has_work(load: &Load) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::JobBench as _;
+    use crate::jobs::relay::RelayBench;
 
     fn load(subscribers: usize, scope: Scope) -> Load {
         Load {
@@ -96,7 +123,6 @@ mod tests {
         let application = |arm, cpus| applies(arm, &load(1, Scope::Application), cpus).is_ok();
         assert!(stamps("xdp", 16) && stamps("busy", 16));
         assert!(stamps(FLOOR, 1) && !stamps(FLOOR, 4));
-        assert!(stamps("nginx", 1) && !stamps("nginx", 4));
         assert!(!stamps(NULL_PROBE, 1) && application(NULL_PROBE, 2));
         let work = |arm, text: &str| {
             let options = toml::from_str(text).unwrap();
@@ -109,5 +135,34 @@ mod tests {
         assert!(work("xdp", "work = \"0us\"") && work("recv", "work = \"50us\""));
         assert!(!work("tc", "work = \"50us\"") && !work("xdp", "fec = { group = 10 }"));
         assert!(!application("busy", 2) && application("busy", 4));
+    }
+
+    #[test]
+    fn program_relays_to_as_many_receivers_as_it_asks_for() {
+        let program = |to: &str| {
+            let text = format!(
+                "command = [\"relay\", \"{{listen}}\", \"{to}\"]\nready = {{ udp = \"{{port}}\" }}\n"
+            );
+            program(&text)
+        };
+        let applies = |program: &ProgramArm, subscribers, measure| {
+            let load = load(subscribers, Scope::StampToStamp);
+            program_applies(program, &load, measure).is_ok()
+        };
+        let (one, all) = (program("{subscriber}"), program("{subscribers}"));
+        assert!(applies(&one, 1, Measure::Delay) && !applies(&one, 2, Measure::Delay));
+        assert!(applies(&all, 16, Measure::Throughput));
+        assert!(
+            !applies(&all, 1, Measure::Change),
+            "it has no control socket"
+        );
+    }
+
+    /// The arm that a file states.
+    fn program(text: &str) -> ProgramArm {
+        let document = control::config::Document::new("mine.toml", text);
+        let arms = RelayBench::arms();
+        let rules = crate::catalog::job("relay").unwrap().program_rules(&arms);
+        ProgramArm::read(&document, Some("mine"), &rules).unwrap()
     }
 }

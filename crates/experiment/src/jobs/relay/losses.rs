@@ -17,7 +17,7 @@ type DropCounts = BTreeMap<String, u64>;
 #[derive(Debug)]
 pub(super) struct Losses<'a> {
     stage: &'a Stage,
-    /// `None` for a peer, whose drops are not known.
+    /// `None` for an external program, whose drops are not known.
     before: Option<DropCounts>,
 }
 
@@ -52,7 +52,7 @@ fn unaccounted(counts: &BTreeMap<String, u64>, drops: &DropCounts) -> Option<Str
 }
 
 fn drop_counts(stage: &Stage) -> Result<Option<DropCounts>> {
-    if stage.has_peer() {
+    if stage.has_program() {
         return Ok(None);
     }
     let copies = stage.subscribers.len() as u64;

@@ -1,4 +1,4 @@
-//! Trials of the relay: seven datapaths, the bare link, and the peers.
+//! Trials of the relay: seven datapaths, the bare link, and external programs.
 
 mod application;
 mod applies;
@@ -8,7 +8,6 @@ mod delay;
 pub(crate) mod load;
 mod losses;
 mod media;
-mod peers;
 mod process;
 mod requirements;
 mod stage;
@@ -24,17 +23,39 @@ pub(crate) use self::load::{Load, Measure, TrialSpec};
 use self::requirements::RelayRequirements;
 use self::stage::Layout;
 pub(crate) use self::stage::Stage;
+use crate::arms::{FOLDER, HERE, Placeholder, ProgramTerms};
 use crate::bench::JobBench;
 use crate::environment::NATIVE;
 use crate::idle::IdleGuard;
 use crate::noise::NoiseMonitor;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
+use crate::program::Lowroad;
 
 /// The bare link, without a relay.
 const FLOOR: &str = "floor";
 /// The floor, measured by probes that neither stamp nor match: what the probes themselves cost.
 const NULL_PROBE: &str = "null-probe";
+
+/// What commands of programs that relay may refer to.
+const PLACEHOLDERS: &[Placeholder] = &[
+    Placeholder::new("listen", "where packets are sent to, as `ADDRESS:PORT`"),
+    Placeholder::new("address", "the address of `{listen}`"),
+    Placeholder::new("port", "the port of `{listen}`"),
+    Placeholder::new(
+        "subscribers",
+        "every receiver, as `ADDRESS:PORT`; several words",
+    ),
+    Placeholder::new("subscriber", "the first receiver, where there is one only"),
+    Placeholder::new("subscriber_address", "its address"),
+    Placeholder::new("subscriber_port", "its port"),
+    Placeholder::new("sender", "where packets are sent from, as `ADDRESS:PORT`"),
+    Placeholder::new("egress_address", "the own address on the receivers' side"),
+    Placeholder::new("interface", "the device on the sender's side"),
+    Placeholder::new("egress_interface", "the device on the receivers' side"),
+    FOLDER,
+    HERE,
+];
 
 /// Bytes of payload where the load does not say.
 const PAYLOAD: usize = 200;
@@ -45,6 +66,7 @@ pub(crate) struct RelayBench {
     /// Sends and, on machines with more than two CPUs, sinks.
     sender_cpu: usize,
     relay_cpu: usize,
+    lowroad: Lowroad,
     monitor: NoiseMonitor,
     foreign: OccupancyProbe,
     video: media::Source,
@@ -57,6 +79,7 @@ impl RelayBench {
         Ok(Self {
             sender_cpu,
             relay_cpu,
+            lowroad: Lowroad::own(),
             monitor: NoiseMonitor::new()?,
             foreign: OccupancyProbe::attach()?,
             video: media::Source::default(),
@@ -66,6 +89,8 @@ impl RelayBench {
     fn layout<'a>(&self, spec: &TrialSpec<'a>) -> Layout<'a> {
         Layout {
             arm: spec.arm,
+            lowroad: spec.lowroad,
+            program: spec.program,
             load: spec.load,
             sender_cpu: self.sender_cpu,
             relay_cpu: self.relay_cpu,
@@ -74,9 +99,11 @@ impl RelayBench {
     }
 
     /// The bare link under this load.
-    pub(crate) fn bare<'a>(&self, load: &'a Load) -> Layout<'a> {
+    pub(crate) fn bare<'a>(&'a self, load: &'a Load) -> Layout<'a> {
         Layout {
             arm: FLOOR,
+            lowroad: &self.lowroad,
+            program: None,
             load,
             sender_cpu: self.sender_cpu,
             relay_cpu: self.relay_cpu,
@@ -112,6 +139,10 @@ impl RelayBench {
 
 impl JobBench for RelayBench {
     const NAME: &'static str = "relay";
+    const PROGRAMS: ProgramTerms = ProgramTerms {
+        placeholders: PLACEHOLDERS,
+        ..ProgramTerms::NONE
+    };
 
     type Load = Load;
     type Requirements = RelayRequirements;
@@ -119,10 +150,12 @@ impl JobBench for RelayBench {
     fn arms() -> Vec<&'static str> {
         let datapaths = relay::datapaths();
         let datapaths = datapaths.iter().map(|datapath| datapath.name());
-        datapaths
-            .chain([FLOOR, NULL_PROBE])
-            .chain(peers::names())
-            .collect()
+        datapaths.chain([FLOOR, NULL_PROBE]).collect()
+    }
+
+    fn runs_lowroad(arm: &str) -> bool {
+        let datapaths = relay::datapaths();
+        datapaths.iter().any(|datapath| datapath.name() == arm)
     }
 
     fn check(load: &Load, measure: Measure) -> Result<(), String> {
@@ -147,7 +180,7 @@ impl JobBench for RelayBench {
             Measure::Video => video::trial(self, spec),
         }?;
         stage.note(&mut outcome)?;
-        stage.stop();
+        stage.stop()?;
         drop(awake);
         // While the hosts stand: the kernel's threads remove them for long after, which is no noise
         // beside the trial.

@@ -10,7 +10,7 @@ use control::Client;
 use serde_json::Value;
 use testbed::{Child, Host, Stream};
 
-use crate::program::payload;
+use crate::program::Lowroad;
 
 /// How long it may take to start.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -18,17 +18,24 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// A running `lowroad relay serve`; it ends when dropped.
 #[derive(Debug)]
 pub(super) struct RelayProcess {
+    lowroad: Lowroad,
     child: Child,
     control: PathBuf,
 }
 
 impl RelayProcess {
     /// Starts the relay and waits until it relays.
-    pub(super) fn start(host: &Host, folder: &Path, config: &str) -> Result<Self> {
+    pub(super) fn start(
+        lowroad: &Lowroad,
+        host: &Host,
+        folder: &Path,
+        config: &str,
+    ) -> Result<Self> {
         let path = folder.join("relay.toml");
         fs::write(&path, config)?;
         let errors = folder.join("relay.stderr");
-        let program = payload(&["relay", "serve", "--config"])
+        let program = lowroad
+            .payload(&["relay", "serve", "--config"])
             .args([&path])
             .works_in(folder)
             .tells()
@@ -40,6 +47,7 @@ impl RelayProcess {
             bail!("the relay did not start: {}", said.trim());
         }
         Ok(Self {
+            lowroad: lowroad.clone(),
             child,
             control: folder.join("relay.sock"),
         })
@@ -59,7 +67,8 @@ impl RelayProcess {
         if host.shares_files() {
             return Ok(self.client()?.call("counters", Value::Null)?);
         }
-        let program = payload(&["relay", "--json", "--control"]).args([&self.control]);
+        let program = self.lowroad.payload(&["relay", "--json", "--control"]);
+        let program = program.args([&self.control]);
         let mut asked = host.start(program.args(["counters"]).stdout(Stream::Piped))?;
         let mut said = String::new();
         let mut output = asked.stdout().context("its output is piped")?;

@@ -1,12 +1,17 @@
 //! What the relay's arms and loads need of this machine.
 
+use std::ffi::OsString;
+use std::net::SocketAddr;
+
 use anyhow::Result;
 use datapath::Missing;
 
-use super::{FLOOR, NULL_PROBE, applies, media, peers};
-use crate::bench::JobRequirements;
+use super::stage::{RelayConfig, config};
+use super::{FLOOR, NULL_PROBE, applies, media};
+use crate::arms::ProgramArm;
+use crate::bench::{BuildCheck, JobRequirements};
 use crate::jobs::relay::load::{Load, LoadSource, Measure};
-use crate::placement::{Placement, on_no_host};
+use crate::placement::Placement;
 
 /// This machine, as far as it decides which arms run.
 #[derive(Debug)]
@@ -26,13 +31,10 @@ impl JobRequirements<Load> for RelayRequirements {
         if arm == FLOOR || arm == NULL_PROBE {
             return Ok(());
         }
-        if let Some(peer) = peers::find(arm) {
-            return peer.check();
-        }
         match relay::datapaths().iter().find(|path| path.name() == arm) {
             Some(datapath) => datapath.check(),
             None => Err(Missing::new(
-                format!("{arm:?} is neither a datapath nor a peer of relay"),
+                format!("{arm:?} is no datapath of relay"),
                 "lowroad doctor lists the datapaths",
             )),
         }
@@ -56,12 +58,41 @@ impl JobRequirements<Load> for RelayRequirements {
         applies::applies(arm, load, self.cpus)
     }
 
+    fn program_applies(
+        &self,
+        program: &ProgramArm,
+        load: &Load,
+        measure: Measure,
+    ) -> Result<(), Missing> {
+        applies::program_applies(program, load, measure)
+    }
+
+    /// A relay reads its whole configuration before it does anything.
+    fn build_checks(
+        &self,
+        build: &BuildCheck<'_>,
+        load: &Load,
+        _measure: Measure,
+    ) -> Result<Vec<Vec<OsString>>> {
+        let at = |port| SocketAddr::from(([192, 0, 2, 1], port));
+        let text = config(&RelayConfig {
+            folder: build.folder,
+            cpus: &[],
+            ingest: at(5004),
+            datapath: build.arm,
+            load,
+            subscribers: &[at(7000)],
+        });
+        let file = build.folder.join("relay.toml");
+        std::fs::write(&file, text)?;
+        let words = ["relay", "serve", "--check", "--config"];
+        let words = words.into_iter().map(OsString::from);
+        Ok(vec![words.chain([file.into()]).collect()])
+    }
+
     fn datapath<'a>(&self, arm: &'a str) -> Result<Option<&'a str>, Missing> {
-        match peers::find(arm) {
-            Some(_) => Err(on_no_host("a peer is set up on this machine alone")),
-            // Without a relay there is no datapath.
-            None => Ok(Some(arm).filter(|arm| ![FLOOR, NULL_PROBE].contains(arm))),
-        }
+        // Without a relay there is no datapath.
+        Ok(Some(arm).filter(|arm| ![FLOOR, NULL_PROBE].contains(arm)))
     }
 
     fn applies_in(

@@ -1,21 +1,22 @@
 //! The stage of a relay trial: sender, relay and receiver in namespaces of their own, fresh each
-//! time, with the relay (or a peer, or nothing) in the middle.
+//! time, with the relay (or an external program, or nothing) in the middle.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 use probes::delay::Point;
-use testbed::{Bed, Child, Host, Impairment, Interface, LinkKind, LinkSpec, Peer, Topology};
+use testbed::{Bed, Host, Impairment, Interface, LinkKind, LinkSpec, Peer, Topology};
 
 use super::FLOOR;
-use super::peers::{self, Route};
 use super::process::RelayProcess;
+use crate::arms::{Place, ProgramArm, ProgramProcess, Values};
 use crate::environment::NATIVE;
 use crate::jobs::relay::load::{Link, Load};
 use crate::outcome::Outcome;
-use crate::program;
+use crate::program::{self, Lowroad};
 
 /// The port streams come in on.
 const INGEST_PORT: u16 = 5004;
@@ -65,7 +66,7 @@ fn with_jitter(mut topology: Topology, load: &Load) -> Result<Topology> {
 pub(super) enum Forwarder {
     Nothing,
     Relay(RelayProcess),
-    Peer(peers::PeerProcess),
+    Program(Box<ProgramProcess>),
 }
 
 /// A stage that is up: packets sent to `ingest` reach every subscriber.
@@ -85,6 +86,10 @@ pub(crate) struct Stage {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout<'a> {
     pub arm: &'a str,
+    /// The build that relays.
+    pub lowroad: &'a Lowroad,
+    /// The external program that relays instead.
+    pub program: Option<&'a ProgramArm>,
     pub load: &'a Load,
     pub sender_cpu: usize,
     pub relay_cpu: usize,
@@ -131,61 +136,60 @@ impl Stage {
     fn place(&mut self, layout: &Layout<'_>) -> Result<Forwarder> {
         let relay = self.bed.host("relay")?;
         let inside = relay.interface("sender")?.v4;
-        let outside = relay.interface("receiver")?.v4;
         self.ingest = SocketAddr::new(inside, INGEST_PORT);
-        if let Some(peer) = peers::find(layout.arm) {
-            let started = peer
-                .start(&Route {
-                    host: relay,
-                    sender: self.sender,
-                    ingest: self.ingest,
-                    subscriber: self.subscribers[0],
-                    egress: SocketAddr::new(outside, INGEST_PORT),
-                    folder: self.folder.path(),
-                })
-                .with_context(|| layout.arm.to_owned())?;
-            self.ingest = started.ingest;
-            return Ok(Forwarder::Peer(started));
+        if let Some(program) = layout.program {
+            let (place, folder) = (Place::Host(relay), self.folder.path());
+            let started = ProgramProcess::start(program, place, self.values()?, folder)?;
+            if let Some(address) = started.address()? {
+                self.ingest = address;
+            }
+            return Ok(Forwarder::Program(Box::new(started)));
         }
-        let config = self.config(layout, &relay.cpus());
-        let process = RelayProcess::start(relay, self.folder.path(), &config)?;
+        let config = config(&RelayConfig {
+            folder: self.folder.path(),
+            cpus: &relay.cpus(),
+            ingest: self.ingest,
+            datapath: layout.arm,
+            load: layout.load,
+            subscribers: &self.subscribers,
+        });
+        let process = RelayProcess::start(layout.lowroad, relay, self.folder.path(), &config)?;
         Ok(Forwarder::Relay(process))
     }
 
-    /// The relay's configuration file.
-    fn config(&self, layout: &Layout<'_>, cpus: &[usize]) -> String {
-        let mut text = format!(
-            "[relay]\ncontrol = \"{}\"\ncpus = {:?}\n\n[[stream]]\nname = \"stream\"\nlisten = \"{}\"\ndatapath = \"{}\"\nsource = \"any\"\n",
-            self.folder.path().join("relay.sock").display(),
-            cpus,
-            self.ingest,
-            layout.arm,
-        );
-        for (key, value) in &layout.load.options {
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "{key} = {value}");
-        }
-        for (index, subscriber) in self.subscribers.iter().enumerate() {
-            // Writing to a String cannot fail.
-            let _ = write!(
-                text,
-                "\n[[stream.subscriber]]\nname = \"r{index}\"\nto = \"{subscriber}\"\n"
-            );
-        }
-        text
+    /// The values of a program's placeholders.
+    fn values(&self) -> Result<Values> {
+        let relay = self.bed.host("relay")?;
+        let (before, after) = (relay.interface("sender")?, relay.interface("receiver")?);
+        let subscribers = self.subscribers.iter().map(SocketAddr::to_string);
+        let first = self.subscribers[0];
+        let one = |value: String| vec![value];
+        Ok(Values::from([
+            ("listen", one(self.ingest.to_string())),
+            ("address", one(self.ingest.ip().to_string())),
+            ("port", one(self.ingest.port().to_string())),
+            ("subscribers", subscribers.collect()),
+            ("subscriber", one(first.to_string())),
+            ("subscriber_address", one(first.ip().to_string())),
+            ("subscriber_port", one(first.port().to_string())),
+            ("sender", one(self.sender.to_string())),
+            ("egress_address", one(after.v4.to_string())),
+            ("interface", one(before.name.clone())),
+            ("egress_interface", one(after.name.clone())),
+        ]))
     }
 
     /// The relay process, in arms that have one.
     pub(super) fn relay(&self) -> Option<&RelayProcess> {
         match &self.forwarder {
             Forwarder::Relay(relay) => Some(relay),
-            Forwarder::Nothing | Forwarder::Peer(_) => None,
+            Forwarder::Nothing | Forwarder::Program(_) => None,
         }
     }
 
-    /// Whether what relays is not ours.
-    pub(super) fn has_peer(&self) -> bool {
-        matches!(self.forwarder, Forwarder::Peer(_))
+    /// Whether an external program relays.
+    pub(super) fn has_program(&self) -> bool {
+        matches!(self.forwarder, Forwarder::Program(_))
     }
 
     /// The process that relays, in arms that have one.
@@ -193,7 +197,7 @@ impl Stage {
         match &self.forwarder {
             Forwarder::Nothing => Vec::new(),
             Forwarder::Relay(relay) => vec![relay.pid()],
-            Forwarder::Peer(peer) => peer.children.iter().map(Child::id).collect(),
+            Forwarder::Program(program) => program.pids(),
         }
     }
 
@@ -216,19 +220,22 @@ impl Stage {
     }
 
     /// Ends the forwarder.
-    pub(super) fn stop(&mut self) {
-        self.forwarder = Forwarder::Nothing;
+    pub(super) fn stop(&mut self) -> Result<()> {
+        match std::mem::replace(&mut self.forwarder, Forwarder::Nothing) {
+            Forwarder::Program(program) => program.stop(Place::Host(self.bed.host("relay")?)),
+            Forwarder::Nothing | Forwarder::Relay(_) => Ok(()),
+        }
     }
 
     /// Notes what was set, and the relay's own counters.
-    pub(super) fn note(&self, outcome: &mut Outcome) -> Result<()> {
+    ///
+    /// # Errors
+    /// The forwarder has ended by itself.
+    pub(super) fn note(&mut self, outcome: &mut Outcome) -> Result<()> {
         outcome.environment.extend(self.bed.facts());
-        match &self.forwarder {
+        match &mut self.forwarder {
+            Forwarder::Program(program) => program.note(outcome)?,
             Forwarder::Nothing => {}
-            Forwarder::Peer(peer) => {
-                let settings = peer.settings.clone().into();
-                outcome.environment.insert("peer".to_owned(), settings);
-            }
             Forwarder::Relay(relay) => {
                 let counters = relay.counters(self.bed.host("relay")?)?;
                 outcome.environment.insert("relay".to_owned(), counters);
@@ -258,4 +265,37 @@ fn point(host: &Host, toward: &str) -> Result<Point> {
         namespace: host.namespace().try_clone()?,
         ifindex: host.interface(toward)?.ifindex,
     })
+}
+
+/// What a relay's configuration file states.
+pub(super) struct RelayConfig<'a> {
+    pub(super) folder: &'a Path,
+    pub(super) cpus: &'a [usize],
+    pub(super) ingest: SocketAddr,
+    pub(super) datapath: &'a str,
+    pub(super) load: &'a Load,
+    pub(super) subscribers: &'a [SocketAddr],
+}
+
+/// The relay's configuration file.
+pub(super) fn config(relay: &RelayConfig<'_>) -> String {
+    let mut text = format!(
+        "[relay]\ncontrol = \"{}\"\ncpus = {:?}\n\n[[stream]]\nname = \"stream\"\nlisten = \"{}\"\ndatapath = \"{}\"\nsource = \"any\"\n",
+        relay.folder.join("relay.sock").display(),
+        relay.cpus,
+        relay.ingest,
+        relay.datapath,
+    );
+    for (key, value) in &relay.load.options {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{key} = {value}");
+    }
+    for (index, subscriber) in relay.subscribers.iter().enumerate() {
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "\n[[stream.subscriber]]\nname = \"r{index}\"\nto = \"{subscriber}\"\n"
+        );
+    }
+    text
 }

@@ -1,5 +1,6 @@
 //! Who sees what is written: `lowroad`, programs that people use for it today, or nobody.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
@@ -14,11 +15,15 @@ use serde_json::Value;
 use testbed::Child;
 
 use super::memory_disk::TrialFolders;
-use crate::program::{lowroad_command, program};
+use crate::arms::{Place, ProgramArm, ProgramProcess, Values};
+use crate::outcome::Outcome;
+use crate::program::{Lowroad, program};
 
 /// How long it may take to start, and to write down what it has.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(5);
+/// What an external program writes down is in this folder.
+const PROGRAM_FOLDER: &str = "program";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arm {
@@ -32,30 +37,41 @@ pub(super) enum Arm {
     Strace,
     /// As `Strace`, and only these calls stop the program.
     StraceSeccomp,
-    /// `inotifywait`: that a file was written, not what.
-    Inotify,
     /// Another mount of the tree through a process that could keep what is written; it keeps nothing.
     Bindfs,
+    /// An external program, whatever it keeps.
+    Program,
+}
+
+/// What follows the tree in a trial.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Follower<'a> {
+    pub(super) arm: Arm,
+    /// The build that captures.
+    pub(super) lowroad: &'a Lowroad,
+    /// The program of [`Arm::Program`].
+    pub(super) program: Option<&'a ProgramArm>,
 }
 
 /// An arm at work. It ends when dropped.
 #[derive(Debug)]
 pub(super) struct RunningArm {
     arm: Arm,
+    lowroad: Lowroad,
     child: Option<Child>,
+    program: Option<ProgramProcess>,
     /// Where programs find the tree.
     work: PathBuf,
     out: PathBuf,
 }
 
 impl Arm {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::None,
         Self::Journal,
         Self::Data,
         Self::Strace,
         Self::StraceSeccomp,
-        Self::Inotify,
         Self::Bindfs,
     ];
 
@@ -66,8 +82,8 @@ impl Arm {
             Self::Data => "data",
             Self::Strace => "strace",
             Self::StraceSeccomp => "strace-seccomp",
-            Self::Inotify => "inotify",
             Self::Bindfs => "bindfs",
+            Self::Program => "program",
         }
     }
 
@@ -77,9 +93,8 @@ impl Arm {
 
     pub(super) fn check(self) -> Result<(), Missing> {
         match self {
-            Self::None | Self::Journal | Self::Data => Ok(()),
+            Self::None | Self::Journal | Self::Data | Self::Program => Ok(()),
             Self::Strace | Self::StraceSeccomp => program("strace", "apt-get install strace"),
-            Self::Inotify => program("inotifywait", "apt-get install inotify-tools"),
             Self::Bindfs => {
                 program("bindfs", "apt-get install bindfs")?;
                 if Path::new("/dev/fuse").exists() {
@@ -110,20 +125,24 @@ impl Arm {
             .arg(program);
         command
     }
+}
 
+impl Follower<'_> {
     /// Starts it, and returns once it sees what is written to the tree.
     pub(super) fn start(self, folders: &TrialFolders) -> Result<RunningArm> {
         let mut running = RunningArm {
-            arm: self,
+            arm: self.arm,
+            lowroad: self.lowroad.clone(),
             child: None,
+            program: None,
             work: folders.tree().to_owned(),
             out: folders.out().to_owned(),
         };
-        match self {
-            Self::None | Self::Strace | Self::StraceSeccomp => {}
-            Self::Journal | Self::Data => running.capture(folders)?,
-            Self::Inotify => running.inotify(folders)?,
-            Self::Bindfs => running.bindfs(folders)?,
+        match self.arm {
+            Arm::None | Arm::Strace | Arm::StraceSeccomp => {}
+            Arm::Journal | Arm::Data => running.capture(folders)?,
+            Arm::Bindfs => running.bindfs(folders)?,
+            Arm::Program => running.start_program(self.program, folders)?,
         }
         Ok(running)
     }
@@ -135,14 +154,34 @@ impl RunningArm {
         &self.work
     }
 
-    /// Its process, if it has one of its own.
-    pub(super) fn pid(&self) -> Option<u32> {
-        self.child.as_ref().map(Child::id)
+    /// The build that captures, which can read what it has written.
+    pub(super) fn lowroad(&self) -> &Lowroad {
+        &self.lowroad
+    }
+
+    /// Its processes, if it has some of its own.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        let program = self.program.iter().flat_map(ProgramProcess::pids);
+        self.child.iter().map(Child::id).chain(program).collect()
+    }
+
+    /// Notes what an external program was.
+    ///
+    /// # Errors
+    /// It has ended by itself.
+    pub(super) fn note(&mut self, outcome: &mut Outcome) -> Result<()> {
+        match &mut self.program {
+            Some(program) => program.note(outcome),
+            None => Ok(()),
+        }
     }
 
     /// Ends it as a user would, once nobody writes any more: its account, where it gives one.
     pub(super) fn stop(mut self) -> Result<Option<Value>> {
         self.unmount();
+        if let Some(program) = self.program.take() {
+            program.stop(Place::Machine)?;
+        }
         let Some(mut child) = self.child.take() else {
             return Ok(None);
         };
@@ -163,28 +202,28 @@ impl RunningArm {
         let ready = self.out.join("ready");
         let notified = UnixDatagram::bind(&ready)?;
         notified.set_nonblocking(true)?;
-        let mut command = lowroad_command(&["replicate", "--json", "capture", "--tree"]);
+        let mut command = self.lowroad.command(&[]);
         command
-            .arg(folders.tree())
-            .arg("--to")
-            .arg(self.out.join("log"));
-        if self.arm == Arm::Journal {
-            command.arg("--journal");
-        }
-        command
+            .args(arguments(self.arm, folders.tree(), &self.out))
             .env("NOTIFY_SOCKET", &ready)
             .stdout(File::create(self.out.join("said"))?);
         let mut said = [0; 256];
         self.spawn(command, |_| notified.recv(&mut said).is_ok())
     }
 
-    fn inotify(&mut self, folders: &TrialFolders) -> Result<()> {
-        let mut command = Command::new("inotifywait");
-        command
-            .args(["-m", "-r", "-o"])
-            .arg(self.out.join("events"));
-        command.arg(folders.tree()).stdout(Stdio::null());
-        self.spawn(command, |running| running.errors().contains("established"))
+    fn start_program(
+        &mut self,
+        program: Option<&ProgramArm>,
+        folders: &TrialFolders,
+    ) -> Result<()> {
+        let program = program.context("an arm without a program")?;
+        let folder = self.out.join(PROGRAM_FOLDER);
+        fs::create_dir(&folder)?;
+        let tree = folders.tree().display().to_string();
+        let values = Values::from([("tree", vec![tree])]);
+        let process = ProgramProcess::start(program, Place::Machine, values, &folder)?;
+        self.program = Some(process);
+        Ok(())
     }
 
     fn bindfs(&mut self, folders: &TrialFolders) -> Result<()> {
@@ -236,9 +275,18 @@ impl Drop for RunningArm {
     }
 }
 
+/// The arguments of a capture.
+pub(super) fn arguments(arm: Arm, tree: &Path, out: &Path) -> Vec<OsString> {
+    let words = ["replicate", "--json", "capture", "--tree"];
+    let words = words.into_iter().map(OsString::from);
+    let paths = [tree.into(), "--to".into(), out.join("log").into()];
+    let journal = (arm == Arm::Journal).then(|| "--journal".into());
+    words.chain(paths).chain(journal).collect()
+}
+
 /// Bytes that an arm has written down.
 pub(super) fn written(out: &Path) -> u64 {
-    let files = ["log", "events", "strace"].map(|name| out.join(name));
+    let files = ["log", PROGRAM_FOLDER, "strace"].map(|name| out.join(name));
     files.iter().map(|path| size(path)).sum()
 }
 

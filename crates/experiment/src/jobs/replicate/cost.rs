@@ -69,6 +69,7 @@ pub(super) fn end(
     bytes: u64,
     outcome: &mut Outcome,
 ) -> Result<()> {
+    let lowroad = running.lowroad().clone();
     let account = running.stop()?;
     let written = arm::written(folders.out());
     outcome.counts.insert("log_bytes".to_owned(), written);
@@ -82,7 +83,7 @@ pub(super) fn end(
     note(&account, bytes, outcome);
     outcome.environment.insert("capture".to_owned(), account);
     if of.is_own() {
-        let differing = tree::differing(folders)?;
+        let differing = tree::differing(&lowroad, folders)?;
         #[expect(clippy::cast_precision_loss, reason = "a count of bytes")]
         let value = differing as f64;
         outcome.values.insert("bytes_differing".to_owned(), value);

@@ -4,16 +4,15 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::chain::Chain;
+use super::chain::{Chain, Source};
 use super::load::{self, Load};
 use super::steady::{Observations, PLACES, WriteLoad, quantile};
-use super::transport::Transport;
 use super::{ReplicateBench, cost, tree};
 use crate::account::{CAPTURE, accountant, of_group, spent, watch};
 use crate::noise::Watch;
 use crate::outcome::Outcome;
 
-pub(super) fn trial(bench: &ReplicateBench, arm: Transport, load: &Load) -> Result<Outcome> {
+pub(super) fn trial(bench: &ReplicateBench, source: Source<'_>, load: &Load) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     let number = |option| load::count(load, option) as u64;
     let steady = WriteLoad {
@@ -30,7 +29,8 @@ pub(super) fn trial(bench: &ReplicateBench, arm: Transport, load: &Load) -> Resu
     let scratch = bench.disk.scratch()?;
     steady.fill(folders.tree())?;
     let in_place = load::in_place(load);
-    let chain = Chain::start(arm, folders.tree(), scratch.path(), copies, in_place)?;
+    let between = (folders.tree(), scratch.path());
+    let mut chain = Chain::start(source, between, copies, in_place)?;
     let pids = chain.pids();
 
     let machine = Watch::start(&bench.foreign, &pids)?;
@@ -56,13 +56,17 @@ pub(super) fn trial(bench: &ReplicateBench, arm: Transport, load: &Load) -> Resu
     }
 
     compare(folders.tree(), &chain, &mut outcome)?;
+    chain.note(&mut outcome)?;
+    let of_program = chain.is_program();
     let account = chain.stop()?;
     let said = |name: &str| account.capture[name].as_u64().unwrap_or(0);
     let written = (PLACES + 2 * writes) * steady.size as u64;
-    outcome.values.insert(
-        "sent_bytes_per_byte".to_owned(),
-        float(account.sent) / float(written),
-    );
+    // What an external program sends is not known.
+    if !of_program {
+        let name = "sent_bytes_per_byte".to_owned();
+        let each = float(account.sent) / float(written);
+        outcome.values.insert(name, each);
+    }
     for (name, count) in [
         ("writes", writes),
         ("copies", copies as u64),

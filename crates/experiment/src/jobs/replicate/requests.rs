@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::arm::Arm;
+use super::arm::Follower;
 use super::client::{Client, by_curl};
 use super::load::Application;
 use super::load::{self, Load};
@@ -16,18 +16,22 @@ use crate::outcome::Outcome;
 /// Requests before the measured ones: the interpreter has seen its code then.
 const WARM_UP: usize = 50;
 
-pub(super) fn trial(bench: &ReplicateBench, arm: Arm, load: &Load) -> Result<Outcome> {
+pub(super) fn trial(
+    bench: &ReplicateBench,
+    follower: Follower<'_>,
+    load: &Load,
+) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     let application = Application::of(load).context("requests to an application")?;
     let requests = load::count(load, load::REQUESTS);
     let row = load.payload.map_or(0, |payload| payload.0);
     let idle = cost::before()?;
     let folders = bench.disk.folders()?;
-    let running = arm.start(&folders)?;
-    let server = Server::start(arm, application, running.work(), folders.out())?;
+    let mut running = follower.start(&folders)?;
+    let server = Server::start(follower.arm, application, running.work(), folders.out())?;
     let mut client = Client::connect(server.port, application, row)?;
     client.send(WARM_UP)?;
-    let pids: Vec<u32> = server.pids().into_iter().chain(running.pid()).collect();
+    let pids: Vec<u32> = server.pids().into_iter().chain(running.pids()).collect();
 
     if load::by_curl(load) {
         let took = by_curl(server.port, requests)?;
@@ -50,7 +54,8 @@ pub(super) fn trial(bench: &ReplicateBench, arm: Arm, load: &Load) -> Result<Out
         .counts
         .insert("requests".to_owned(), requests as u64);
     let bytes = (requests * row) as u64;
-    cost::end(arm, running, &folders, bytes, &mut outcome)?;
+    running.note(&mut outcome)?;
+    cost::end(follower.arm, running, &folders, bytes, &mut outcome)?;
     Ok(outcome)
 }
 

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::memory_disk::{TrialFolders, done};
-use crate::program::lowroad_command;
+use crate::program::Lowroad;
 
 /// Bytes in which the tree differs from what is restored of the log; a file that is missing on one
 /// side differs in all it has, and in one byte at least.
-pub(super) fn differing(folders: &TrialFolders) -> Result<u64> {
+pub(super) fn differing(lowroad: &Lowroad, folders: &TrialFolders) -> Result<u64> {
     let copy = folders.out().join("copy");
-    let mut restore = lowroad_command(&["replicate", "restore"]);
+    let mut restore = lowroad.command(&["replicate", "restore"]);
     restore
         .arg(folders.out().join("log"))
         .arg("--out")

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::arm::Arm;
+use super::arm::Follower;
 use super::load::{self, Load};
 use super::writer::Writer;
 use super::{ReplicateBench, cost};
@@ -12,18 +12,22 @@ use crate::outcome::Outcome;
 /// Writes before the measured ones: the file has all its pages then.
 const WARM_UP: u64 = 2000;
 
-pub(super) fn trial(bench: &ReplicateBench, arm: Arm, load: &Load) -> Result<Outcome> {
+pub(super) fn trial(
+    bench: &ReplicateBench,
+    follower: Follower<'_>,
+    load: &Load,
+) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     let size = load.payload.context("writes of a size")?.0;
     let writes = load::count(load, load::WRITES) as u64;
     let idle = cost::before()?;
     let folders = bench.disk.folders()?;
-    let running = arm.start(&folders)?;
+    let mut running = follower.start(&folders)?;
     let own = std::fs::read_link("/proc/self/exe")?;
     let file = running.work().join("file");
-    let mut writer = Writer::start(arm.wrap(&own, folders.out()), file, folders.out())?;
+    let mut writer = Writer::start(follower.arm.wrap(&own, folders.out()), file, folders.out())?;
     writer.write(size, WARM_UP)?;
-    let pids: Vec<u32> = writer.pids().into_iter().chain(running.pid()).collect();
+    let pids: Vec<u32> = writer.pids().into_iter().chain(running.pids()).collect();
 
     let watch = Watch::start(&bench.foreign, &pids)?;
     let written = writer.write(size, writes)?;
@@ -44,6 +48,7 @@ pub(super) fn trial(bench: &ReplicateBench, arm: Arm, load: &Load) -> Result<Out
     }
     outcome.counts.insert("writes".to_owned(), writes);
     let bytes = (WARM_UP + 2 * writes) * size as u64;
-    cost::end(arm, running, &folders, bytes, &mut outcome)?;
+    running.note(&mut outcome)?;
+    cost::end(follower.arm, running, &folders, bytes, &mut outcome)?;
     Ok(outcome)
 }

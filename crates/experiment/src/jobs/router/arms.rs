@@ -1,10 +1,12 @@
 //! The engines there are: which program has each, and what it can look up in.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Result, ensure};
 use datapath::Missing;
 
 use super::tables::Table;
+use crate::program::Lowroad;
 
 /// The kind of table that an engine looks up in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +143,24 @@ fn check_simd(wanted: Option<&str>, remedy: &str) -> Result<(), Missing> {
         Some(simd) if !there(simd) => Err(Missing::new(format!("this CPU has no {simd}"), remedy)),
         _ => Ok(()),
     }
+}
+
+/// The program with the engines of a build: this one, or `lowroad-compare` beside another `lowroad`.
+///
+/// # Errors
+/// There is none beside it.
+pub(super) fn engine_program(lowroad: &Lowroad) -> Result<PathBuf> {
+    if *lowroad == Lowroad::own() {
+        let own = Path::new("/proc/self/exe");
+        return Ok(std::fs::read_link(own).unwrap_or_else(|_| own.to_owned()));
+    }
+    let program = lowroad.path().with_file_name("lowroad-compare");
+    ensure!(
+        program.is_file(),
+        "engines run in {}, which does not exist: build it beside lowroad",
+        program.display()
+    );
+    Ok(program)
 }
 
 /// Where a peer's program is: what LOWROAD_PEERS names, else `peers` beside this program or above.

@@ -15,6 +15,8 @@ mod serve;
 mod tables;
 
 use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use datapath::Missing;
@@ -31,12 +33,25 @@ use self::load::{Load, Measure, OFFERED_OPTION, TrialSpec};
 use self::process::Process;
 pub use self::serve::serve;
 use self::tables::{Table, Traffic};
-use crate::bench::{JobBench, JobRequirements};
+use crate::arms::{FOLDER, HERE, Placeholder, ProgramArm, ProgramTerms};
+use crate::bench::{BuildCheck, JobBench, JobRequirements};
 use crate::idle::IdleGuard;
 use crate::noise::{NoiseMonitor, Watch};
 use crate::outcome::Outcome;
 use crate::placement::{Placement, on_no_host};
 use crate::plan::Plan;
+use crate::program::Lowroad;
+
+/// What commands of programs that forward may refer to.
+const PLACEHOLDERS: &[Placeholder] = &[
+    Placeholder::new("interface", "the device that packets come in by"),
+    Placeholder::new("egress_interface", "the device that they leave by"),
+    Placeholder::new("address", "the address of `{interface}`"),
+    Placeholder::new("egress_address", "the address of `{egress_interface}`"),
+    Placeholder::new("rules", "the load's rules as `nft --json` lists them"),
+    FOLDER,
+    HERE,
+];
 
 /// What the arms and loads of the router need of this machine.
 #[derive(Debug)]
@@ -105,6 +120,35 @@ impl JobRequirements<Load> for RouterRequirements {
         Ok(())
     }
 
+    fn program_applies(
+        &self,
+        program: &ProgramArm,
+        load: &Load,
+        measure: Measure,
+    ) -> Result<(), Missing> {
+        match measure {
+            Measure::Forward => forwarding::program_applies(program, load),
+            _ => Err(Missing::new("it forwards", "say measure = \"forward\"")),
+        }
+    }
+
+    /// The program's own command, which then prints its help. Engines are in the program beside it.
+    fn build_checks(
+        &self,
+        build: &BuildCheck<'_>,
+        load: &Load,
+        measure: Measure,
+    ) -> Result<Vec<Vec<OsString>>> {
+        Ok(match measure {
+            Measure::Forward => vec![forwarding::build_check(build.folder)],
+            Measure::Process => vec![process::build_check(build.arm, load)?],
+            Measure::Lookup | Measure::Updates | Measure::Build => {
+                arms::engine_program(build.lowroad)?;
+                Vec::new()
+            }
+        })
+    }
+
     fn datapath<'a>(&self, arm: &'a str) -> Result<Option<&'a str>, Missing> {
         match forwarding::ARMS.contains(&arm) {
             true => Ok(forwarding::datapath(arm)),
@@ -133,11 +177,13 @@ pub(crate) struct RouterBench {
     files: Files,
     networks: Networks,
     process: Process,
-    /// By arm and table.
-    engines: HashMap<(&'static str, String), TableEngine>,
+    engines: HashMap<EngineKey, TableEngine>,
     huge_pages: Option<HugePages>,
     folder: TempDir,
 }
+
+/// The arm, the build, and the table of an engine.
+type EngineKey = (&'static str, PathBuf, String);
 
 /// An engine with its table.
 #[derive(Debug)]
@@ -147,13 +193,12 @@ struct TableEngine {
 }
 
 impl RouterBench {
-    fn start(&self, arm: &Arm, cpus: &str) -> Result<Engine> {
+    fn start(&self, arm: &Arm, lowroad: &Lowroad, cpus: &str) -> Result<Engine> {
         let errors = self.folder.path().join(format!("{}.stderr", arm.name));
         match arm.program {
             Program::Own => {
-                let own = std::path::Path::new("/proc/self/exe");
-                let own = std::fs::read_link(own).unwrap_or_else(|_| own.to_owned());
-                Engine::start(&own, &["engine"], cpus, &errors)
+                let program = arms::engine_program(lowroad)?;
+                Engine::start(&program, &["engine"], cpus, &errors)
             }
             Program::Peer { name, dpdk, .. } => {
                 let program = arms::peer(name).map_err(|missing| anyhow::anyhow!(missing.what))?;
@@ -165,9 +210,14 @@ impl RouterBench {
     }
 
     /// A new process with the load's table.
-    fn build(&mut self, arm: &Arm, load: &Load, cpus: &str) -> Result<TableEngine> {
+    fn build(
+        &mut self,
+        arm: &Arm,
+        (lowroad, load): (&Lowroad, &Load),
+        cpus: &str,
+    ) -> Result<TableEngine> {
         let table = self.files.table(load)?.path;
-        let mut engine = self.start(arm, cpus)?;
+        let mut engine = self.start(arm, lowroad, cpus)?;
         let loaded = engine.ask(&Request::Load {
             engine: name_of(arm, load)?,
             table,
@@ -176,16 +226,18 @@ impl RouterBench {
     }
 
     /// The arm's process, which has the load's table.
-    fn ready(&mut self, arm: &Arm, load: &Load) -> Result<&mut TableEngine> {
-        let key = (arm.name, table_key(load));
+    fn ready(&mut self, arm: &Arm, of: (&Lowroad, &Load)) -> Result<&mut TableEngine> {
+        let (lowroad, load) = of;
+        let key = (arm.name, lowroad.path().to_owned(), table_key(load));
         if !self.engines.contains_key(&key) {
-            let ready = self.build(arm, load, &self.cpu.to_string())?;
+            let ready = self.build(arm, of, &self.cpu.to_string())?;
             self.engines.insert(key.clone(), ready);
         }
         self.engines.get_mut(&key).context("it was just started")
     }
 
-    fn lookup(&mut self, arm: &Arm, load: &Load, outcome: &mut Outcome) -> Result<()> {
+    fn lookup(&mut self, arm: &Arm, of: (&Lowroad, &Load), outcome: &mut Outcome) -> Result<()> {
+        let (lowroad, load) = of;
         let files = self
             .files
             .keys(load, load.traffic.unwrap_or(Traffic::Rules))?;
@@ -194,9 +246,9 @@ impl RouterBench {
             answers: files.answers,
             ms: load.duration.0.as_secs_f64() * 1e3,
         };
-        let own = self.ready(arm, load)?.engine.id();
+        let own = self.ready(arm, of)?.engine.id();
         let watch = Watch::start(&self.foreign, &[own])?;
-        let key = (arm.name, table_key(load));
+        let key = (arm.name, lowroad.path().to_owned(), table_key(load));
         let ready = self.engines.get_mut(&key).context("it was just started")?;
         let passed: PassAnswer = ready.engine.ask(&request)?;
         let loaded = ready.loaded;
@@ -224,8 +276,13 @@ impl RouterBench {
     }
 
     /// Each trial builds in a process of its own: the heap of the last build would help the next.
-    fn measure_build(&mut self, arm: &Arm, load: &Load, outcome: &mut Outcome) -> Result<()> {
-        let loaded = self.build(arm, load, &self.cpu.to_string())?.loaded;
+    fn measure_build(
+        &mut self,
+        arm: &Arm,
+        of: (&Lowroad, &Load),
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        let loaded = self.build(arm, of, &self.cpu.to_string())?.loaded;
         for (name, value) in [("build_s", loaded.build_s), ("mib", loaded.mib)] {
             outcome.values.insert(name.to_owned(), value);
         }
@@ -233,7 +290,8 @@ impl RouterBench {
     }
 
     /// Each trial begins with the same table: updates change it.
-    fn updates(&mut self, arm: &Arm, load: &Load, outcome: &mut Outcome) -> Result<()> {
+    fn updates(&mut self, arm: &Arm, of: (&Lowroad, &Load), outcome: &mut Outcome) -> Result<()> {
+        let (_, load) = of;
         let traffic = match load.table {
             Some(Table::Rules(_)) => Traffic::Rules,
             _ => Traffic::PerPrefix,
@@ -248,7 +306,7 @@ impl RouterBench {
             offered: offered as f64,
         };
         let everywhere = format!("0-{}", self.cpu);
-        let mut ready = self.build(arm, load, &everywhere)?;
+        let mut ready = self.build(arm, of, &everywhere)?;
         let own = ready.engine.id();
         let watch = Watch::start(&self.foreign, &[own])?;
         let updated: UpdateAnswer = ready.engine.ask(&request)?;
@@ -280,15 +338,16 @@ impl RouterBench {
         }
         if spec.measure == Measure::Lookup {
             // Before the machine is looked at: a build may take long.
-            self.ready(arm, spec.load)?;
+            self.ready(arm, (spec.lowroad, spec.load))?;
             self.files
                 .keys(spec.load, spec.load.traffic.unwrap_or(Traffic::Rules))?;
         }
+        let of = (spec.lowroad, spec.load);
         let awake = IdleGuard::start(spec.idle)?;
         match spec.measure {
-            Measure::Build => self.measure_build(arm, spec.load, &mut outcome)?,
-            Measure::Updates => self.updates(arm, spec.load, &mut outcome)?,
-            _ => self.lookup(arm, spec.load, &mut outcome)?,
+            Measure::Build => self.measure_build(arm, of, &mut outcome)?,
+            Measure::Updates => self.updates(arm, of, &mut outcome)?,
+            _ => self.lookup(arm, of, &mut outcome)?,
         }
         drop(awake);
         self.monitor.note(&self.foreign, &mut outcome)?;
@@ -300,7 +359,7 @@ impl RouterBench {
         let table = self.files.table(spec.load)?;
         let source = table.source.into();
         outcome.environment.insert("table".to_owned(), source);
-        self.process.prepare(spec.load, &mut self.files)?;
+        self.process.prepare(spec, &mut self.files)?;
         let awake = IdleGuard::start(spec.idle)?;
         let (files, foreign) = (&mut self.files, &self.foreign);
         self.process.trial(spec, files, foreign, &mut outcome)?;
@@ -344,6 +403,10 @@ fn name_of(arm: &Arm, load: &Load) -> Result<String> {
 
 impl JobBench for RouterBench {
     const NAME: &'static str = "router";
+    const PROGRAMS: ProgramTerms = ProgramTerms {
+        placeholders: PLACEHOLDERS,
+        ..ProgramTerms::NONE
+    };
 
     type Load = Load;
     type Requirements = RouterRequirements;
@@ -351,6 +414,11 @@ impl JobBench for RouterBench {
     fn arms() -> Vec<&'static str> {
         let others = forwarding::ARMS.into_iter().chain(process::ARMS);
         arms::names().chain(others).collect()
+    }
+
+    fn runs_lowroad(arm: &str) -> bool {
+        let engine = arms::find(arm).is_some_and(|arm| arm.program == Program::Own);
+        engine || process::ARMS.contains(&arm) || forwarding::datapath(arm).is_some()
     }
 
     fn check(load: &Load, measure: Measure) -> Result<(), String> {

@@ -1,5 +1,6 @@
 //! The capture under test: the real binary, as a user would start it, where its host is.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,7 @@ use testbed::{Child, Host, Stream};
 
 use super::arm;
 use super::tree::{self, Tree};
-use crate::jobs::features::load::{Link, TrialSpec};
-use crate::program::payload;
+use crate::jobs::features::load::{Link, Load, TrialSpec};
 
 /// The time that a capture has to start, and to write its last rows.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -49,24 +49,10 @@ impl Capture {
         rows: Rows,
     ) -> Result<Self> {
         let errors = folder.join("errors");
-        let (datapath, settings) = arm::of(spec.arm);
-        let mut program = payload(&["features", "--json", "live", interface])
-            .args(["--datapath", datapath])
-            .args(settings);
-        if let Some(tree) = Tree::of(spec.arm) {
-            let model = folder.join(tree::FILE);
-            fs::write(&model, tree.model()?)?;
-            program = program.args(["--model".into(), model, "--shadow".into()]);
-        }
-        let output = match rows {
-            Rows::File => ["-o".into(), folder.join(tree::ROWS)].to_vec(),
-            Rows::Pipe => ["--schema", "ipfix", "--format", "jsonl", "-o", "-"]
-                .map(PathBuf::from)
-                .to_vec(),
-        };
-        let program = program
-            .args(output)
-            .args(options(spec, rows))
+        let program = spec
+            .lowroad
+            .payload(&[])
+            .args(arguments((spec.arm, spec.load), interface, folder, rows)?)
             .works_in(folder)
             .tells()
             .stdout(Stream::Piped)
@@ -145,20 +131,54 @@ impl Capture {
     }
 }
 
+/// The arguments of a capture. A model that the arm asks is written to the folder.
+pub(super) fn arguments(
+    (arm, load): (&str, &Load),
+    interface: &str,
+    folder: &Path,
+    rows: Rows,
+) -> Result<Vec<OsString>> {
+    let (datapath, settings) = arm::of(arm);
+    let words = [
+        "features",
+        "--json",
+        "live",
+        interface,
+        "--datapath",
+        datapath,
+    ];
+    let mut arguments: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+    arguments.extend(settings.into_iter().map(OsString::from));
+    if let Some(tree) = Tree::of(arm) {
+        let model = folder.join(tree::FILE);
+        fs::write(&model, tree.model()?)?;
+        arguments.extend(["--model".into(), model.into(), "--shadow".into()]);
+    }
+    match rows {
+        Rows::File => arguments.extend(["-o".into(), folder.join(tree::ROWS).into()]),
+        Rows::Pipe => {
+            let output = ["--schema", "ipfix", "--format", "jsonl", "-o", "-"];
+            arguments.extend(output.map(OsString::from));
+        }
+    }
+    arguments.extend(options(arm, load, rows).into_iter().map(OsString::from));
+    Ok(arguments)
+}
+
 /// What comes in over the link are copies that a mirror port sends, addressed to another machine.
-fn options(spec: &TrialSpec<'_>, rows: Rows) -> Vec<String> {
+fn options(arm: &str, load: &Load, rows: Rows) -> Vec<String> {
     let mut options = Vec::new();
-    if rows == Rows::File && !spec.load.options.contains_key("schema") {
+    if rows == Rows::File && !load.options.contains_key("schema") {
         options.extend(["--schema", "nfstream.v1"].map(str::to_owned));
     }
-    if spec.load.link != Link::Loopback {
+    if load.link != Link::Loopback {
         // A card that knows its address keeps others' frames back, as a virtual machine's does.
         options.push("--promiscuous".to_owned());
-        if !arm::is_socket(spec.arm) {
+        if !arm::is_socket(arm) {
             options.push("--tap".to_owned());
         }
     }
-    for (key, value) in &spec.load.options {
+    for (key, value) in &load.options {
         options.push(format!("--{key}"));
         options.push(match value {
             toml::Value::String(text) => text.clone(),

@@ -40,7 +40,7 @@ pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stag
     let pids = stage.pids();
     for (&task, group) in pids
         .iter()
-        .zip([CAPTURE])
+        .zip(std::iter::repeat(CAPTURE))
         .chain(stage.napi().iter().zip([RECEIVE]))
     {
         accountant.choose(task, group)?;
@@ -56,7 +56,7 @@ pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stag
     let energy_uj = energy.and_then(|meter| meter.microjoules());
     let ps_spent = ps_ns(&pids)? - ps_before;
     drop(accountant);
-    let threads = threads(&mut stage, spec.load)?;
+    let threads = threads(&stage, spec.load)?;
     noise.end(&pids, &mut outcome)?;
     if spec.load.link == Link::Loopback {
         origin::note(&stage, spec, &usage, &mut outcome)?;
@@ -181,16 +181,14 @@ fn sample_stacks(stage: &Stage, load: &Load) -> Result<Stacks> {
 
 /// What the thread that takes frames in and those of the capture run for a load, and its packets;
 /// `None` where there is no such thread, and whoever is interrupted does its work.
-fn threads(stage: &mut Stage, load: &Load) -> Result<Option<(u64, u64)>> {
+fn threads(stage: &Stage, load: &Load) -> Result<Option<(u64, u64)>> {
     let Some(napi) = stage.napi() else {
         return Ok(None);
     };
-    let mut tasks = vec![PathBuf::from(format!("/proc/{napi}"))];
-    if let Some(process) = stage.process() {
-        let pid = process.pid();
-        let own = process.tasks()?.into_iter();
-        tasks.extend(own.map(|task| PathBuf::from(format!("/proc/{pid}/task/{task}"))));
-    }
+    let tasks: Vec<PathBuf> = std::iter::once(napi)
+        .chain(stage.tasks()?)
+        .map(|task| PathBuf::from(format!("/proc/{task}")))
+        .collect();
     let ran = || -> Result<u64> { tasks.iter().map(|task| ran_ns(task)).sum() };
     let before = ran()?;
     let sent = send(stage, load, load.duration.0)?;

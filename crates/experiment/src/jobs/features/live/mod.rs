@@ -11,10 +11,14 @@ mod rows;
 mod stage;
 mod tree;
 
+use std::ffi::OsString;
+use std::path::Path;
+
 use anyhow::{Result, bail};
 use datapath::Missing;
 use features::live::datapaths;
 
+use self::capture::Rows;
 pub(super) use self::stage::Stage;
 use self::tree::Tree;
 use super::FeaturesBench;
@@ -98,6 +102,36 @@ pub(super) fn applies(arm: &str, load: &Load, measure: Measure) -> Result<(), Mi
         )),
         _ => Ok(()),
     }
+}
+
+/// Why an external program is not measured so under this load.
+pub(super) fn program_applies(load: &Load, measure: Measure) -> Result<(), Missing> {
+    let refuse = |what: &str, remedy: &str| Err(Missing::new(what, remedy));
+    match measure {
+        Measure::RowLatency => refuse(
+            "rows of other programs have no time of their own",
+            "see the loads that are measured otherwise",
+        ),
+        _ if load.options.contains_key("filter") => refuse(
+            "filters are lowroad's own",
+            "see the loads without a filter",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// The arguments of a capture on a device of any name.
+pub(super) fn arguments(
+    arm: &str,
+    load: &Load,
+    measure: Measure,
+    folder: &Path,
+) -> Result<Vec<OsString>> {
+    let rows = match measure {
+        Measure::RowLatency => Rows::Pipe,
+        _ => Rows::File,
+    };
+    capture::arguments((arm, load), "lo", folder, rows)
 }
 
 /// One trial, and the stage it was on, which the caller takes down.

@@ -16,6 +16,7 @@ use testbed::{Bed, Host, HostSpec, Kind, LinkKind, LinkSpec, Topology};
 
 use super::capture::{Capture, Rows};
 use super::{FLOOR, tree};
+use crate::arms::{Place, ProgramProcess, Values};
 use crate::jobs::features::load::{Link, Load, TrialSpec};
 use crate::outcome::Outcome;
 use crate::program;
@@ -43,6 +44,7 @@ enum Counter {
     Nothing,
     Floor(FarEnd),
     Process(Capture),
+    Program(Box<ProgramProcess>),
 }
 
 /// A stage that is up, with a capture that runs.
@@ -128,6 +130,15 @@ impl Stage {
             return Ok(Counter::Floor(host.run(attach)??));
         }
         let (name, folder) = (&self.device.name, self.folder.path());
+        if let Some(program) = spec.program {
+            let values = Values::from([("interface", vec![name.clone()])]);
+            let place = Place::Host(host);
+            let process = ProgramProcess::start(program, place, values, folder)?;
+            for task in process.tasks() {
+                sys::sched::nice(task, NICENESS).context("a program's priority")?;
+            }
+            return Ok(Counter::Program(Box::new(process)));
+        }
         Ok(Counter::Process(Capture::start(
             host, name, folder, spec, rows,
         )?))
@@ -141,13 +152,23 @@ impl Stage {
     pub(super) fn process(&mut self) -> Option<&mut Capture> {
         match &mut self.counter {
             Counter::Process(capture) => Some(capture),
-            Counter::Nothing | Counter::Floor(_) => None,
+            Counter::Nothing | Counter::Floor(_) | Counter::Program(_) => None,
+        }
+    }
+
+    /// The threads of the capture.
+    pub(super) fn tasks(&self) -> Result<Vec<u32>> {
+        match &self.counter {
+            Counter::Process(capture) => capture.tasks(),
+            Counter::Program(program) => Ok(program.tasks()),
+            Counter::Nothing | Counter::Floor(_) => Ok(Vec::new()),
         }
     }
 
     pub(super) fn pids(&self) -> Vec<u32> {
         match &self.counter {
             Counter::Process(capture) => vec![capture.pid()],
+            Counter::Program(program) => program.pids(),
             Counter::Nothing | Counter::Floor(_) => Vec::new(),
         }
     }
@@ -253,9 +274,14 @@ impl Stage {
         let now = self.device_counts()?;
         let [before, started] = self.device.before;
         let sent = self.sent.load(Ordering::Relaxed);
+        let names_drops = !matches!(self.counter, Counter::Program(_));
         let link = now.dropped - started.dropped;
         let (unique, mut drops) = match std::mem::replace(&mut self.counter, Counter::Nothing) {
             Counter::Process(capture) => note_account(&capture.stop()?, outcome)?,
+            Counter::Program(mut program) => {
+                program.note(outcome)?;
+                (program.count(Place::Host(self.host()?))?, BTreeMap::new())
+            }
             Counter::Floor(far) => {
                 let counts = far.counts()?;
                 (counts.packets() + counts.foreign, BTreeMap::new())
@@ -272,7 +298,7 @@ impl Stage {
         );
         let due = (unique + named).clamp(least + link, most + link);
         let missing = due.saturating_sub(unique);
-        if due < sent || unique + named != due {
+        if names_drops && (due < sent || unique + named != due) {
             outcome.flags.push(format!(
                 "{sent} packets sent, {due} came or found the link full; {unique} exported, {named} counted where dropped"
             ));

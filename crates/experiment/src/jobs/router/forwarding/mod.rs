@@ -8,6 +8,8 @@ mod programs;
 bpf::skeleton!(mod skel = "forward");
 
 use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -20,6 +22,7 @@ use self::network::{Network, NetworkSpec};
 use super::files::{Files, table_key};
 use super::tables::Traffic;
 use crate::account::{accountant, idle, spent, watch};
+use crate::arms::ProgramArm;
 use crate::jobs::router::load::{Load, TrialSpec};
 use crate::noise::Watch;
 use crate::outcome::Outcome;
@@ -47,6 +50,13 @@ pub(super) fn check(arm: &str) -> Result<(), Missing> {
         XDP | FIB => router::service::check(router::config::Datapath::Xdp),
         _ => Ok(()),
     }
+}
+
+/// The arguments of a command that a build accepts if it can forward.
+pub(super) fn build_check(folder: &Path) -> Vec<OsString> {
+    let mut arguments = process::arguments("lo", Some(Path::new("rules")), folder);
+    arguments.push("--help".into());
+    arguments
 }
 
 /// What `lowroad doctor` calls the datapath of an arm that has one.
@@ -97,6 +107,20 @@ pub(super) fn applies(arm: &str, load: &Load) -> Result<(), Missing> {
     }
 }
 
+/// Why an external program does not route under this load.
+pub(super) fn program_applies(program: &ProgramArm, load: &Load) -> Result<(), Missing> {
+    if backend(load) == Some(Backend::Live) {
+        return applies(KERNEL, load);
+    }
+    match program.uses("rules") && rules(load) == 0 {
+        true => Err(Missing::new(
+            "it filters by rules that the load does not have",
+            "it is measured under loads with rules",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// What is wrong with the options of a load.
 pub(super) fn check_options(load: &Load) -> Result<(), String> {
     for (name, value) in &load.options {
@@ -135,13 +159,16 @@ pub(super) struct Networks {
 }
 
 impl Networks {
-    /// The load's network.
-    fn of(&mut self, spec: &TrialSpec<'_>, files: &mut Files, cpu: usize) -> Result<&Network> {
+    /// The load's network: one for all arms of the job, one for each other build, and one for each program.
+    fn of(&mut self, spec: &TrialSpec<'_>, files: &mut Files, cpu: usize) -> Result<&mut Network> {
         let load = spec.load;
         let flows = load.flows.context("a load of so many flows")?;
         let traffic = load.traffic.unwrap_or(Traffic::PerPrefix);
         let rules = rules(load);
-        let key = format!("{} {traffic} {flows} {rules}", table_key(load));
+        let build = spec.lowroad.path().display();
+        let program = spec.program.map_or("", |program| &program.name);
+        let table = table_key(load);
+        let key = format!("{table} {traffic} {flows} {rules} {build} {program}");
         if !self.up.contains_key(&key) {
             let network = Network::up(&NetworkSpec {
                 prefixes: files.prefixes(load)?,
@@ -150,10 +177,12 @@ impl Networks {
                 rules,
                 cpu,
                 environment: spec.environment,
+                lowroad: spec.lowroad,
+                program: spec.program,
             })?;
             self.up.insert(key.clone(), network);
         }
-        self.up.get(&key).context("it was just brought up")
+        self.up.get_mut(&key).context("it was just brought up")
     }
 
     /// Brings the load's network up, before the machine is looked at.
@@ -179,7 +208,7 @@ impl Networks {
         let backend = backend(load).context("a load with a generator")?;
         network.send(spec.arm, &backend, Amount::Time(WARM_UP))?;
         let before = network.arrived()?;
-        let own = [network.process.pid()];
+        let own = network.pids();
         let noise = Watch::start(foreign, &own)?;
         let sent = network.send(spec.arm, &backend, Amount::Time(load.duration.0))?;
         noise.end(&own, outcome)?;
@@ -206,14 +235,7 @@ impl Networks {
             outcome.counts.insert(name.to_owned(), count);
         }
         account(network, spec, &backend, outcome)?;
-        outcome.environment.extend(network.bed.facts());
-        if spec.arm == XDP {
-            let ready = network.process.ready.clone();
-            outcome
-                .environment
-                .insert("router".to_owned(), ready.into());
-        }
-        Ok(())
+        network.note(spec.arm, outcome)
     }
 }
 

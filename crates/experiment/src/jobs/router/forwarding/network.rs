@@ -4,6 +4,7 @@
 //! experiment.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -16,14 +17,18 @@ use testbed::{Bed, Host, HostSpec, Interface, LinkKind, LinkSpec, Topology};
 use super::filter::Filter;
 use super::process::RouterProcess;
 use super::programs::{ArrivalCounts, FlowRoute, Programs, ProgramsSpec};
-use super::{ARMS, FIB, XDP};
+use super::{ARMS, FIB, KERNEL, XDP};
+use crate::arms::{Place, ProgramArm, ProgramProcess, Values};
 use crate::jobs::router::prefixes::Prefixes;
 use crate::jobs::router::tables::Traffic;
-use crate::program;
+use crate::outcome::Outcome;
+use crate::program::{self, Lowroad};
 
 /// Senders are called as their arms.
 const ROUTER: &str = "router";
 const SINK: &str = "sink";
+/// An external program has the network for itself, and takes the kernel's packets.
+const PROGRAM_SENDER: &str = KERNEL;
 /// The host part of the first next hop's address on the link to the sink.
 const FIRST_HOP: u8 = 10;
 /// The most next hops that have an address there.
@@ -44,7 +49,7 @@ const SEED: u64 = 42;
 #[derive(Debug)]
 pub(super) struct Network {
     // Dropped in this order: what uses a namespace ends before it does.
-    pub(super) process: RouterProcess,
+    router: Router,
     programs: Programs,
     pub(super) bed: Bed,
     flow_routes: Vec<FlowRoute>,
@@ -55,6 +60,14 @@ pub(super) struct Network {
     run: u32,
     cpu: usize,
     _folder: TempDir,
+}
+
+/// What routes, beside the kernel.
+#[derive(Debug)]
+enum Router {
+    Lowroad(RouterProcess),
+    /// None once it has been ended.
+    Program(Option<Box<ProgramProcess>>),
 }
 
 /// The parameters of a network.
@@ -68,6 +81,10 @@ pub(super) struct NetworkSpec<'a> {
     pub(super) cpu: usize,
     /// Where the router is.
     pub(super) environment: &'a str,
+    /// The build that routes.
+    pub(super) lowroad: &'a Lowroad,
+    /// The external program that routes instead.
+    pub(super) program: Option<&'a ProgramArm>,
 }
 
 impl Network {
@@ -95,9 +112,22 @@ impl Network {
             flow_routes: &flow_routes,
             open: filter.open,
         })?;
-        let process = RouterProcess::start(router, XDP, rules.as_deref(), folder.path())?;
+        let rules = rules.as_deref();
+        let under_test = match wanted.program {
+            None => {
+                let folder = folder.path();
+                let process = RouterProcess::start(wanted.lowroad, router, XDP, rules, folder)?;
+                Router::Lowroad(process)
+            }
+            Some(program) => {
+                let values = values(router, rules)?;
+                let place = Place::Host(router);
+                let process = ProgramProcess::start(program, place, values, folder.path())?;
+                Router::Program(Some(Box::new(process)))
+            }
+        };
         Ok(Self {
-            process,
+            router: under_test,
             programs,
             bed,
             flow_routes,
@@ -109,9 +139,38 @@ impl Network {
         })
     }
 
+    /// The processes that route.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        match &self.router {
+            Router::Lowroad(process) => vec![process.pid()],
+            Router::Program(process) => process.iter().flat_map(|process| process.pids()).collect(),
+        }
+    }
+
+    /// Notes what routes.
+    ///
+    /// # Errors
+    /// A program has ended by itself.
+    pub(super) fn note(&mut self, arm: &str, outcome: &mut Outcome) -> Result<()> {
+        outcome.environment.extend(self.bed.facts());
+        match &mut self.router {
+            Router::Lowroad(process) if arm == XDP => {
+                let ready = process.ready.clone().into();
+                outcome.environment.insert("router".to_owned(), ready);
+                Ok(())
+            }
+            Router::Program(Some(process)) => process.note(outcome),
+            Router::Lowroad(_) | Router::Program(None) => Ok(()),
+        }
+    }
+
     /// Sends to an arm's router.
     pub(super) fn send(&self, arm: &str, backend: &Backend, amount: Amount) -> Result<SendReport> {
-        let host = self.bed.host(arm)?;
+        let sender = match self.router {
+            Router::Lowroad(_) => arm,
+            Router::Program(_) => PROGRAM_SENDER,
+        };
+        let host = self.bed.host(sender)?;
         let interface = host.interface(ROUTER)?;
         let to = interface.peers.first().context("a link has two ends")?;
         let offered = Offered {
@@ -153,6 +212,35 @@ impl Network {
     pub(super) fn forbidden(&self, sent: &SendReport) -> u64 {
         sent.flows.iter().skip(self.open).sum()
     }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        let Router::Program(process) = &mut self.router else {
+            return;
+        };
+        let (Some(process), Ok(host)) = (process.take(), self.bed.host(ROUTER)) else {
+            return;
+        };
+        if let Err(error) = process.stop(Place::Host(host)) {
+            tracing::warn!("{error:#}");
+        }
+    }
+}
+
+/// The values of a program's placeholders.
+fn values(router: &Host, rules: Option<&Path>) -> Result<Values> {
+    let from = router.interface(PROGRAM_SENDER)?;
+    let to = router.interface(SINK)?;
+    let one = |value: String| vec![value];
+    let mut values = Values::from([
+        ("interface", one(from.name.clone())),
+        ("egress_interface", one(to.name.clone())),
+        ("address", one(from.v4.to_string())),
+        ("egress_address", one(to.v4.to_string())),
+    ]);
+    values.extend(rules.map(|rules| ("rules", one(rules.display().to_string()))));
+    Ok(values)
 }
 
 fn topology(environment: &str) -> Topology {

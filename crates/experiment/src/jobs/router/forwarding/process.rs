@@ -1,5 +1,6 @@
 //! The router under test: the real binary, as a user would start it, where its host is.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use testbed::{Child, Host, Stream};
 
-use crate::program::payload;
+use crate::program::Lowroad;
 
 /// How long it may take to start: it takes in the whole table.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -24,19 +25,16 @@ pub(super) struct RouterProcess {
 impl RouterProcess {
     /// Starts a router by XDP of what comes on a device, and returns once it routes.
     pub(super) fn start(
+        lowroad: &Lowroad,
         host: &Host,
         interface: &str,
         rules: Option<&Path>,
         folder: &Path,
     ) -> Result<Self> {
         let errors = folder.join("router.stderr");
-        let mut program = payload(&["router", "run", "--datapath", "xdp"])
-            .args(["--interface", interface, "--control"])
-            .args([folder.join("router.sock")]);
-        if let Some(rules) = rules {
-            program = program.args(["--rules".as_ref(), rules]);
-        }
-        let program = program
+        let program = lowroad
+            .payload(&[])
+            .args(arguments(interface, rules, folder))
             .works_in(folder)
             .tells()
             .stdout(Stream::Piped)
@@ -58,4 +56,23 @@ impl RouterProcess {
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
+}
+
+/// The arguments of a router.
+pub(super) fn arguments(interface: &str, rules: Option<&Path>, folder: &Path) -> Vec<OsString> {
+    let words = [
+        "router",
+        "run",
+        "--datapath",
+        "xdp",
+        "--interface",
+        interface,
+    ];
+    let words = words.into_iter().map(OsString::from);
+    let control = ["--control".into(), folder.join("router.sock").into()];
+    let rules = rules.map(|rules| ["--rules".into(), rules.into()]);
+    words
+        .chain(control)
+        .chain(rules.into_iter().flatten())
+        .collect()
 }

@@ -7,7 +7,7 @@ use std::thread;
 use datapath::Missing;
 use serde::Deserialize;
 
-use crate::program::lowroad_command;
+use crate::program::Lowroad;
 
 /// Every arm there is.
 pub(in crate::jobs::router) const ARMS: [&str; 22] = [
@@ -177,7 +177,9 @@ pub(super) fn devices() -> Result<&'static Devices, Missing> {
 
 fn ask() -> Result<Devices, Missing> {
     let silent = |what: String| Missing::new(what, "put lowroad beside this program or in PATH");
-    let told = lowroad_command(&["router", "devices", "--json"]).output();
+    let told = Lowroad::own()
+        .command(&["router", "devices", "--json"])
+        .output();
     let told = told.map_err(|error| silent(format!("lowroad router devices: {error}")))?;
     serde_json::from_slice(&told.stdout).map_err(|_| {
         let said = String::from_utf8_lossy(&told.stderr);

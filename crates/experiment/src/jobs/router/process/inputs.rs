@@ -19,7 +19,7 @@ use crate::jobs::router::files::{Files, table_key};
 use crate::jobs::router::load::Load;
 use crate::jobs::router::rules::rules_text;
 use crate::jobs::router::tables::Traffic;
-use crate::program::lowroad_command;
+use crate::program::Lowroad;
 
 const SEED: u64 = 11;
 /// Frames that come over and over.
@@ -58,10 +58,15 @@ impl Inputs {
         }
     }
 
-    /// The load's routes and rules, as `lowroad router build` writes them.
-    pub(super) fn image(&mut self, load: &Load, files: &mut Files) -> Result<PathBuf> {
+    /// The load's routes and rules, as this build's `router build` writes them.
+    pub(super) fn image(
+        &mut self,
+        load: &Load,
+        lowroad: &Lowroad,
+        files: &mut Files,
+    ) -> Result<PathBuf> {
         let rules = rules(load);
-        let key = format!("{} {rules}", table_key(load));
+        let key = format!("{} {rules} {}", table_key(load), lowroad.path().display());
         if let Some(found) = self.images.get(&key) {
             return Ok(found.clone());
         }
@@ -74,7 +79,7 @@ impl Inputs {
             writeln!(text, "{first}/{len} via {gateway}")?;
         }
         std::fs::write(&routes, text)?;
-        let mut build = lowroad_command(&["router", "build", "--rib-format", "plain"]);
+        let mut build = lowroad.command(&["router", "build", "--rib-format", "plain"]);
         build.arg("--rib").arg(&routes).arg("--out").arg(&image);
         if rules > 0 {
             let rules: Vec<Rule4> = generate::rules(generate::Kind::Firewall, rules, SEED);

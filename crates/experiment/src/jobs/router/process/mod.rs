@@ -6,6 +6,7 @@ mod generator;
 mod inputs;
 mod output;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -26,7 +27,6 @@ use super::tables::{Table, Traffic};
 use crate::jobs::router::load::{Load, TrialSpec};
 use crate::noise::Watch;
 use crate::outcome::Outcome;
-use crate::program::{lowroad, lowroad_command};
 
 /// So many rules as firewalls have; none by default.
 pub(super) const RULES: &str = "rules";
@@ -125,9 +125,9 @@ impl Process {
     }
 
     /// Makes what the load's trials are given, before the machine is looked at.
-    pub(super) fn prepare(&mut self, load: &Load, files: &mut Files) -> Result<()> {
-        self.inputs.image(load, files)?;
-        self.inputs.packets(load).map(drop)
+    pub(super) fn prepare(&mut self, spec: &TrialSpec<'_>, files: &mut Files) -> Result<()> {
+        self.inputs.image(spec.load, spec.lowroad, files)?;
+        self.inputs.packets(spec.load).map(drop)
     }
 
     pub(super) fn trial(
@@ -138,7 +138,7 @@ impl Process {
         outcome: &mut Outcome,
     ) -> Result<()> {
         let arm = arms::find(spec.arm).with_context(|| format!("no arm {}", spec.arm))?;
-        let image = self.inputs.image(spec.load, files)?;
+        let image = self.inputs.image(spec.load, spec.lowroad, files)?;
         let packets = self.inputs.packets(spec.load)?;
         let mut command = command(arm, spec, outcome)?;
         command.arg(&image);
@@ -163,9 +163,20 @@ impl Process {
     }
 }
 
+/// The first arguments of the program.
+const VERB: [&str; 3] = ["router", "process", "--json"];
+
+/// The arguments of a command that a build accepts if it can run the arm under the load.
+pub(super) fn build_check(arm: &str, load: &Load) -> Result<Vec<OsString>> {
+    let arm = arms::find(arm).with_context(|| format!("no arm {arm}"))?;
+    let words = VERB.map(str::to_owned).into_iter();
+    let words = words.chain(arguments(arm, load));
+    Ok(words.chain(["--help".to_owned()]).map(Into::into).collect())
+}
+
 /// The program with what the arm and the load ask for.
 fn command(arm: Arm, spec: &TrialSpec<'_>, outcome: &mut Outcome) -> Result<Command> {
-    let mut command = lowroad_command(&["router", "process", "--json"]);
+    let mut command = spec.lowroad.command(&VERB);
     command.args(arguments(arm, spec.load));
     let ms = spec.load.duration.0.as_millis().max(1);
     command.args(["--duration", &format!("{ms}ms")]);
@@ -216,6 +227,7 @@ fn exchange(
     outcome: &mut Outcome,
 ) -> Result<Vec<u8>> {
     let sink = Sink::open()?;
+    let name = command.get_program().to_string_lossy().into_owned();
     command.args(["--io", "socket", "--listen", "127.0.0.1:0"]);
     command.args(["--to", &sink.address.to_string()]);
     let mut child = command
@@ -226,7 +238,7 @@ fn exchange(
     let said = child.stderr.take().context("what it says is piped")?;
     let (to, said) = match ready(said) {
         Ok(ready) => ready,
-        Err(error) => return Err(ended(child, error)),
+        Err(error) => return Err(ended(child, error.context(name))),
     };
     let watch = Watch::start(foreign, &own)?;
     let generator = Generator::start(packets, rate, to)?;
@@ -268,7 +280,7 @@ fn ready(said: ChildStderr) -> Result<(std::net::SocketAddr, BufReader<ChildStde
 fn ended(mut child: Child, error: anyhow::Error) -> anyhow::Error {
     let _ended = child.kill();
     let _status = child.wait();
-    error.context(lowroad().display().to_string())
+    error
 }
 
 fn last_line(errors: &Path) -> String {

@@ -10,6 +10,7 @@ mod documentation;
 mod input;
 mod interruption;
 mod netbench;
+mod own_program;
 mod placement;
 mod replicate;
 mod report;

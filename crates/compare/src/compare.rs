@@ -157,6 +157,12 @@ fn dry_run(plan: &Plan) -> Result<ExitCode> {
     ))?;
     print::line(format_args!("baseline  {}", plan.baseline))?;
     print::line(format_args!("arms      {}", arms.join(", ")))?;
+    for (name, build) in survey.plan.builds() {
+        print::line(format_args!(
+            "build     {name} {} {}, which runs {}",
+            build.version, build.path, build.arm
+        ))?;
+    }
     for (name, host) in &survey.plan.hosts {
         print::line(format_args!("host      {name} {}", host.agent))?;
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
-use report::record::Question;
+use report::record::{Build, Question};
 
 use crate::arms::CustomArm;
 use crate::environment;
@@ -55,6 +55,15 @@ pub struct Quick {
 }
 
 impl Plan {
+    /// The arms that are builds of `lowroad` of their own, by name.
+    pub fn builds(&self) -> impl Iterator<Item = (&str, &Build)> {
+        let arms = self.arms.iter();
+        arms.filter_map(|arm| match self.custom.get(arm)? {
+            CustomArm::Build(build) => Some((arm.as_str(), &build.identity)),
+            CustomArm::Program(_) => None,
+        })
+    }
+
     /// Adds an arm that is not the job's own.
     pub(crate) fn add(&mut self, arm: CustomArm, name: &str) {
         self.custom.insert(name.to_owned(), arm);

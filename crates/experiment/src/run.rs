@@ -190,14 +190,10 @@ fn hosts(plan: &Plan) -> BTreeMap<String, String> {
 
 /// The builds of `lowroad` that are arms.
 fn builds(plan: &Plan) -> BTreeMap<String, Build> {
-    let builds = plan
-        .arms
-        .iter()
-        .filter_map(|arm| match plan.custom.get(arm)? {
-            CustomArm::Build(build) => Some((arm.clone(), build.identity.clone())),
-            CustomArm::Program(_) => None,
-        });
-    builds.collect()
+    let builds = plan.builds();
+    builds
+        .map(|(name, build)| (name.to_owned(), build.clone()))
+        .collect()
 }
 
 /// The external programs that are arms.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::common::{lowroad, path, stderr, stdout, succeeded};
+use crate::common::{lowroad, path, program, stderr, stdout, succeeded};
 
 mod exclusive;
 
@@ -32,6 +32,34 @@ fn dry_run_names_the_program() {
     assert!(arms.ends_with(", mine"), "{said}");
     // It has one receiver under the first load, and all of them under the others.
     assert!(!said.contains("mine under"), "{said}");
+}
+
+#[test]
+fn dry_run_names_the_builds() {
+    let Some(build) = program() else {
+        return;
+    };
+    let arms = ["old", "new"].map(|name| format!("{name}={}", build.display()));
+    let words = [
+        "compare",
+        "relay-delay",
+        "--dry-run",
+        "--arm",
+        &arms[0],
+        "--arm",
+        &arms[1],
+    ];
+    let output = lowroad(&words).output().unwrap();
+    succeeded(&output);
+    let said = stdout(&output);
+    assert!(
+        said.contains("baseline  old\narms      old, new\n"),
+        "{said}"
+    );
+    let line = said
+        .lines()
+        .find(|line| line.starts_with("build     new lowroad "));
+    assert!(line.unwrap().ends_with(", which runs recv"), "{said}");
 }
 
 #[test]

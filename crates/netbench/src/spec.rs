@@ -289,7 +289,7 @@ mod tests {
         let given = Spec {
             message: 1472,
             fit_message: false,
-            ..spec.clone()
+            ..spec
         };
         assert_eq!(given.fit(1280, true).message, 1472);
         assert_eq!(given.largest_packet(true), Some(1520));

@@ -242,8 +242,24 @@ pub(crate) fn short(metric: &str) -> String {
         return format!("CPU per {spent}");
     }
     let plain = metric.strip_prefix("delay_").unwrap_or(metric);
-    let plain = plain.strip_suffix("_mbps").unwrap_or(plain);
-    plain.replace("_us_p", "_p").replace('_', " ")
+    words(plain)
+}
+
+/// The words of a metric's name, without its unit: `forward rate` of `forward_pps`, `tcp rr p50` of `tcp_rr_us_p50`,
+/// `time per lookup` of `ns_per_lookup`.
+fn words(metric: &str) -> String {
+    let mut words = Vec::new();
+    let mut rest = metric.split('_').peekable();
+    while let Some(word) = rest.next() {
+        match word {
+            "ns" | "us" | "ms" if rest.peek() == Some(&"per") => words.push("time"),
+            "ns" | "us" | "ms" | "pct" => {}
+            "pps" => words.push("rate"),
+            "mbps" => words.push("goodput"),
+            word => words.push(word),
+        }
+    }
+    words.join(" ")
 }
 
 /// What CPU time is told for: `delivery` of `cpu_ns_per_delivery`.
@@ -284,15 +300,14 @@ const TIMES: [&str; 4] = ["s", "ms", "us", "ns"];
 
 /// A metric behind the name of an arm: `delay` of `delay_p50`, `p99 delay` of `delay_p99`.
 fn noun(metric: &str) -> String {
-    let name = metric.strip_suffix("_mbps").unwrap_or(metric);
-    let name = name.replace("_us_p", "_p");
-    let (of, percentile) = match name.rsplit_once('_') {
+    let name = words(metric);
+    let (of, percentile) = match name.rsplit_once(' ') {
         Some((of, "p50" | "median")) => (of, ""),
         Some((of, "p95")) => (of, "p95 "),
         Some((of, "p99")) => (of, "p99 "),
         _ => (name.as_str(), ""),
     };
-    format!("{percentile}{}", of.replace('_', " "))
+    format!("{percentile}{of}")
 }
 
 fn no_difference(row: &Row<'_>, comparison: &Comparison, all: &Estimate) -> String {
@@ -523,4 +538,31 @@ pub(crate) fn ps_says(analysis: &Analysis<'_>, question: &Question, load: &str) 
         shown(kernel)?,
         shown(baseline)?
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_are_named_without_units() {
+        for (metric, name, behind_arm) in [
+            ("delay_p50", "p50", "delay"),
+            ("delay_p99", "p99", "p99 delay"),
+            ("forward_pps", "forward rate", "forward rate"),
+            ("pwrite_ns_median", "pwrite median", "pwrite"),
+            ("tcp_rr_us_p99", "tcp rr p99", "p99 tcp rr"),
+            (
+                "tcp_stream_mbps",
+                "tcp stream goodput",
+                "tcp stream goodput",
+            ),
+            ("loss_pct", "loss", "loss"),
+            ("ns_per_lookup", "time per lookup", "time per lookup"),
+            ("cpu_ns_per_packet", "CPU per packet", "cpu time per packet"),
+        ] {
+            assert_eq!(short(metric), name);
+            assert_eq!(noun(metric), behind_arm);
+        }
+    }
 }

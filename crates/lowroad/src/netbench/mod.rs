@@ -29,7 +29,7 @@ enum Verb {
     /// Run the server, until SIGINT or SIGTERM
     Serve(serve::Serve),
     /// Run tests against a server
-    Run(run::Run),
+    Run(Box<run::Run>),
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {

@@ -269,6 +269,74 @@ fn server_that_dies_fails_run_and_keeps_results() {
 }
 
 #[test]
+fn load_both_directions_and_bytes_have_results() {
+    let (_server, at) = serve(&[]);
+    let measured = |words: &[&str]| {
+        let common = [at.as_str(), "--json"];
+        objects(&run(&[&common[..], words].concat()))
+    };
+    let loaded = &measured(&[
+        "--test",
+        "udp_rr",
+        "--rate",
+        "100pps",
+        "--duration",
+        "1s",
+        "--load",
+        "both",
+        "--load-flows",
+        "1",
+    ])[0];
+    let load = &loaded["load"];
+    for figure in ["up_mbps", "down_mbps"] {
+        assert!(load[figure].as_f64().unwrap() > 0.0, "{loaded}");
+    }
+    assert!(
+        load["idle_latency_us"]["count"].as_u64().unwrap() > 0,
+        "{loaded}"
+    );
+    assert!(
+        loaded["latency_us"]["count"].as_u64().unwrap() > 0,
+        "{loaded}"
+    );
+    let both = measured(&[
+        "--test",
+        "tcp_stream",
+        "--bidir",
+        "--duration",
+        "1s",
+        "-i",
+        "300ms",
+    ]);
+    let (intervals, outcomes): (Vec<_>, Vec<_>) = both
+        .iter()
+        .partition(|object| object["interval"].is_object());
+    let outcomes: Vec<_> = outcomes.iter().map(|it| it["direction"].as_str()).collect();
+    assert_eq!(outcomes, [Some("up"), Some("down")]);
+    for direction in ["up", "down"] {
+        let of = |it: &&&Value| it["interval"]["direction"] == direction;
+        let bytes = intervals
+            .iter()
+            .filter(of)
+            .map(|it| it["interval"]["bytes"].as_u64());
+        assert!(
+            bytes.flatten().sum::<u64>() > 0,
+            "{direction}: {intervals:?}"
+        );
+    }
+    for direction in [&[][..], &["--reverse"]] {
+        let exact = [
+            &["--test", "tcp_stream", "--bytes", "1MB", "--flows", "3"][..],
+            direction,
+        ];
+        let exact = &measured(&exact.concat())[0];
+        for end in ["near", "far"] {
+            assert_eq!(exact[end]["all_bytes"], 1_000_000, "{exact}");
+        }
+    }
+}
+
+#[test]
 fn bad_input_is_one_line_and_exit_code_2() {
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
@@ -292,7 +360,7 @@ fn bad_input_is_one_line_and_exit_code_2() {
     refused(&["run", &at], "--token-file", 2);
     refused(&with(&["--duration", "2s"]), "no test longer than 1 s", 2);
     refused(&with(&["--duration", "0s"]), "from 10ms to 24h", 2);
-    refused(&with(&["--flows", "0"]), "from 1 to 256 flows", 2);
+    refused(&with(&["--flows", "0"]), "from 1 to 1024 flows", 2);
     refused(&with(&["--test", "tcp-rr"]), "there are: tcp_stream", 2);
     refused(
         &with(&["--test", "udp_rr", "--request", "1MiB"]),
@@ -300,7 +368,7 @@ fn bad_input_is_one_line_and_exit_code_2() {
         2,
     );
     refused(
-        &with(&["--test", "tcp_stream", "--rate", "1kpps"]),
+        &with(&["--test", "udp_rate", "--rate", "1kpps"]),
         "takes no rate",
         2,
     );

@@ -67,7 +67,7 @@ impl Path {
         });
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let forwarder = thread::spawn(move || forward(devices, rules, &stopped));
+        let forwarder = thread::spawn(move || forward(&devices, rules, &stopped));
         Self {
             prefix,
             stop,
@@ -183,11 +183,11 @@ impl Lane {
     }
 }
 
-fn forward(devices: [File; 2], rules: Rules, stop: &AtomicBool) -> [Impairments; 2] {
+fn forward(devices: &[File; 2], rules: Rules, stop: &AtomicBool) -> [Impairments; 2] {
     let mut lanes = [Lane::default(), Lane::default()];
     let mut packet = vec![0; 1 << 16];
     while !stop.load(Relaxed) {
-        let [near, far] = &devices;
+        let [near, far] = devices;
         for (lane, mut from) in lanes.iter_mut().zip([near, far]) {
             while let Ok(len) = from.read(&mut packet) {
                 lane.pass(&packet[..len], rules);

@@ -104,7 +104,7 @@ fn under_each_load_a_question_is_answered_by_the_metric_of_its_test() {
     );
     let much = answer(&text, "How much?", "test=tcp_stream").join("\n");
     assert!(
-        much.contains("tcp stream 99") && much.contains("Mb/s"),
+        much.contains("tcp stream goodput 99") && much.contains("Mb/s"),
         "{text}"
     );
     let spent = answer(&text, "For what?", "test=tcp_stream").join("\n");

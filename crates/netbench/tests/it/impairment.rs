@@ -16,6 +16,7 @@ use netbench::server::{Limits, Server, Settings};
 use netbench::{Direction, Outcome, Spec, Test, Token};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sys::netns::{self, Namespace};
+use sys::require::{Class, skip};
 
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
@@ -117,6 +118,15 @@ impl Drop for Path {
     }
 }
 
+/// Whether the path can be made here; reports the skip when not.
+fn has_tun() -> bool {
+    let present = std::path::Path::new("/dev/net/tun").exists();
+    if !present {
+        skip(Class::Hardware, "no /dev/net/tun: modprobe tun");
+    }
+    sys::require::root() && present
+}
+
 fn token() -> Token {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
@@ -213,7 +223,7 @@ fn stream(direction: Direction) -> Spec {
 
 #[test]
 fn loss_duplicates_and_reordering_are_exact() {
-    if !sys::require::root() {
+    if !has_tun() {
         return;
     }
     let rules = Rules::default();
@@ -276,7 +286,7 @@ fn loss_duplicates_and_reordering_are_exact() {
 
 #[test]
 fn each_direction_has_its_own_loss() {
-    if !sys::require::root() {
+    if !has_tun() {
         return;
     }
     let rules = Rules {
@@ -307,7 +317,7 @@ fn each_direction_has_its_own_loss() {
 
 #[test]
 fn no_time_is_below_that_of_the_path() {
-    if !sys::require::root() {
+    if !has_tun() {
         return;
     }
     let path = Path::new(

@@ -142,7 +142,7 @@ fn check_datapath(plan: &Plan, job: &Job, build: &ArmOption<'_>, arm: &str) -> R
         bail!("--arm {name}: no arm of {} starts lowroad", job.name);
     }
     let what = match build.datapath {
-        Some(_) => format!("{arm:?} is no arm of {} that starts lowroad", job.name),
+        Some(_) => format!("the arm {arm:?} of {} does not start lowroad", job.name),
         None => format!(
             "the baseline of {}, {arm:?}, does not start lowroad",
             plan.name

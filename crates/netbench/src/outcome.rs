@@ -197,6 +197,8 @@ pub struct Outcome {
     pub late: Option<Latency>,
     /// The MTU of the path, in bytes, as far as the near end knows it.
     pub path_mtu: Option<u32>,
+    /// The largest packet that carries a datagram of the test, with its headers, in bytes; none without datagrams.
+    pub packet_bytes: Option<u32>,
     /// The test ran at the same time as another in the other direction.
     pub bidirectional: bool,
     /// The load of the path, if the test was to measure latency under load.
@@ -343,6 +345,7 @@ impl Outcome {
             unfinished: 0,
             late: None,
             path_mtu: None,
+            packet_bytes: None,
             bidirectional: false,
             load: None,
             flow_latencies: Vec::new(),

@@ -52,7 +52,7 @@ impl FromStr for Rate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("\"{text}\" is no rate; write 0.5pps, 50kpps, 10mbps or 2.5gbps");
+        let wrong = || format!("\"{text}\" is not a rate; write 0.5pps, 50kpps, 10mbps or 2.5gbps");
         let letters = text.find(|c: char| c.is_ascii_alphabetic());
         let (number, unit) = text.split_at(letters.ok_or_else(wrong)?);
         let (of, factor): (fn(f64) -> Self, f64) = match unit {

@@ -139,7 +139,7 @@ fn path_that_is_no_build_is_refused_in_one_line() {
         (vec![format!("a b={build}")], "letters, digits"),
         (
             vec![format!("old={build},datapath=floor")],
-            "no arm of relay that starts lowroad",
+            "the arm \"floor\" of relay does not start lowroad",
         ),
         (vec!["mine=/nonexistent.toml".to_owned()], "No such file"),
     ] {

@@ -54,7 +54,7 @@ impl BuildArm {
         })?;
         if !found.is_file() {
             return Err(format!(
-                "{shown} is no file; name the program in it, such as {}",
+                "{shown} is not a file: name the program in it, such as {}",
                 path.join("lowroad").display()
             ));
         }

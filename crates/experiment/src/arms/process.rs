@@ -254,7 +254,7 @@ impl ProgramProcess {
         let count = count.map_err(|_| {
             let said = last_lines(&text);
             anyhow!(
-                "{}: packets printed {said:?}, which is no number",
+                "{}: packets printed {said:?}, which is not a number",
                 self.arm.name
             )
         })?;
@@ -411,7 +411,7 @@ impl ProgramProcess {
         let port = |text: String| -> Result<u16> {
             text.trim()
                 .parse()
-                .map_err(|_| anyhow!("{}: ready: {text:?} is no port", self.arm.name))
+                .map_err(|_| anyhow!("{}: ready: {text:?} is not a port", self.arm.name))
         };
         match ready {
             Ready::Line(text) => Ok(self.output.has_line(&text.expand(&self.values)?)),

@@ -213,7 +213,7 @@ fn bound_udp_port_shows_that_a_program_is_ready() {
     assert!(late.starts_with(&wanted), "{late}");
     let word = "command = \"exec sleep 1000\"\nready = { udp = \"ssh\" }\n";
     let refused = start(word, port, folder.path()).unwrap_err().to_string();
-    assert!(refused.contains("\"ssh\" is no port"), "{refused}");
+    assert!(refused.contains("\"ssh\" is not a port"), "{refused}");
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn by_pattern(output: &str, pattern: &str) -> Result<f64> {
     let group = group.with_context(|| format!("no text matches the pattern {pattern:?}"))?;
     let text = &output[group.range()];
     text.parse()
-        .map_err(|_| anyhow!("the pattern {pattern:?} found {text:?}, which is no number"))
+        .map_err(|_| anyhow!("the pattern {pattern:?} found {text:?}, which is not a number"))
 }
 
 fn in_json(output: &str, path: &str) -> Result<f64> {

@@ -290,16 +290,7 @@ fn notes(outcome: &Outcome) -> String {
             "  {errors} datagrams were not sent: the sender's queue, firewall or path MTU refused them"
         );
     }
-    if spec.test.datagrams()
-        && let Some(mtu) = outcome.path_mtu
-    {
-        // An IPv6 header is longer; a size between the two is rare.
-        let v6 = spec.fit_message && u64::from(spec.message) + 48 == u64::from(mtu);
-        let headers = if v6 { 48 } else { 28 };
-        let packet = match spec.test.has_messages() {
-            true => spec.message,
-            false => spec.request.max(spec.response),
-        } + headers;
+    if let (Some(packet), Some(mtu)) = (outcome.packet_bytes, outcome.path_mtu) {
         let _infallible = match (packet > mtu, spec.fit_message) {
             (true, _) => writeln!(
                 text,

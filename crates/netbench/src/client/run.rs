@@ -52,6 +52,7 @@ pub(crate) fn measure(
             continue;
         }
         outcome.path_mtu = session.path_mtu;
+        outcome.packet_bytes = outcome.spec.largest_packet(session.peer.is_ipv6());
         return Ok(outcome);
     }
 }
@@ -166,7 +167,7 @@ fn nothing(outcome: &Outcome) -> String {
                 spec.message
             ),
         };
-        let packet = spec.largest_packet(false).filter(|_| sent > 0);
+        let packet = outcome.packet_bytes.filter(|_| sent > 0);
         if packet.is_some_and(|packet| packet > MIN_PATH_MTU) {
             why += ", though shorter ones did; the path may drop what is longer than its MTU: try --message 1200B";
         }
@@ -460,11 +461,13 @@ mod tests {
         let mut stream = Outcome::empty(&Spec::new(Test::UdpStream, second));
         assert_eq!(nothing(&stream), "nothing was sent");
         stream.near.all_messages = 9;
+        stream.packet_bytes = stream.spec.largest_packet(false);
         assert!(nothing(&stream).contains("--message 1200B"));
         stream.near.send_errors = 9;
         assert!(nothing(&stream).contains("refused all 9 datagrams"));
         stream.near.send_errors = 1;
         stream.spec.message = 100;
+        stream.packet_bytes = stream.spec.largest_packet(false);
         assert_eq!(
             nothing(&stream),
             "nothing arrived of 9 messages of 100 bytes"

@@ -72,6 +72,7 @@ fn measure(
         ran.map_err(|cause| io::Error::new(cause.kind(), format!("icmp to {target}: {cause}")))
     };
     let mut outcome = measure_alone(spec, &run, watch)?;
+    outcome.packet_bytes = spec.largest_packet(target.is_ipv6());
     outcome.path_mtu = path_mtu_to(SocketAddr::new(target, 0), source).ok();
     Ok(outcome)
 }

@@ -13,10 +13,12 @@ use std::time::{Duration, Instant};
 
 use netbench::client::{self, Session};
 use netbench::server::{Limits, Server, Settings};
-use netbench::{Direction, Outcome, Spec, Test, Token};
+use netbench::{Direction, Outcome, Spec, Test};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sys::netns::{self, Namespace};
 use sys::require::{Class, skip};
+
+use crate::paths::token;
 
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
@@ -125,15 +127,6 @@ fn has_tun() -> bool {
         skip(Class::Hardware, "no /dev/net/tun: modprobe tun");
     }
     sys::require::root() && present
-}
-
-fn token() -> Token {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("token");
-    std::fs::write(&file, "a word that both ends know").unwrap();
-    let owner = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-    std::fs::set_permissions(&file, owner).unwrap();
-    Token::read(&file).unwrap()
 }
 
 /// One direction of the path.

@@ -55,7 +55,7 @@ impl Drop for Places {
     }
 }
 
-fn token() -> Token {
+pub(crate) fn token() -> Token {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
     std::fs::write(&file, "a word that both ends know").unwrap();

@@ -1,6 +1,7 @@
-//! A path that loses, doubles, delays and reorders known datagrams: what netbench says of it is exact.
+//! A path that loses, doubles, delays and reorders known datagrams, and sees the headers of all: what netbench reports of
+//! it is exact.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::Ipv4Addr;
@@ -11,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use netbench::client::{self, Session};
+use netbench::client::{self, Session, Target};
 use netbench::server::{Limits, Server, Settings};
-use netbench::{Direction, Outcome, Spec, Test};
+use netbench::{Direction, Outcome, Source, Spec, Test};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sys::netns::{self, Namespace};
 use sys::require::{Class, skip};
@@ -22,9 +23,12 @@ use crate::paths::token;
 
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+/// A second address of the near end.
+const NEAR_SECOND: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
 /// Shorter packets pass as they are: control messages and cookies.
 const MIN_LEN: usize = 500;
 const UDP: u8 = 17;
+const TCP: u8 = 6;
 
 /// What the path does to every datagram, and to every n-th.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,11 +49,32 @@ struct Impairments {
     swapped: u64,
 }
 
+/// The headers of long TCP segments in one direction: those of a stream's data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Segments {
+    dscp: BTreeSet<u8>,
+    sources: BTreeSet<(Ipv4Addr, u16)>,
+    /// The longest payload, in bytes.
+    longest: usize,
+}
+
+impl Segments {
+    fn note(&mut self, packet: &[u8]) {
+        let tcp = usize::from(packet[0] & 0xf) * 4;
+        let payload = tcp + usize::from(packet[tcp + 12] >> 4) * 4;
+        self.dscp.insert(packet[1] >> 2);
+        let port = u16::from_be_bytes([packet[tcp], packet[tcp + 1]]);
+        let address = Ipv4Addr::new(packet[12], packet[13], packet[14], packet[15]);
+        self.sources.insert((address, port));
+        self.longest = self.longest.max(packet.len() - payload);
+    }
+}
+
 /// Two namespaces and the path between them.
 struct Path {
     prefix: String,
     stop: Arc<AtomicBool>,
-    forwarder: Option<JoinHandle<[Impairments; 2]>>,
+    forwarder: Option<JoinHandle<[Lane; 2]>>,
 }
 
 impl Path {
@@ -62,6 +87,10 @@ impl Path {
             let up = format!(
                 "ip link set lo up; ip addr add {address}/24 dev path; ip link set path txqueuelen 5000 up"
             );
+            let up = match address {
+                NEAR => format!("{up}; ip addr add {NEAR_SECOND}/24 dev path"),
+                _ => up,
+            };
             let set = Command::new("ip")
                 .args(["netns", "exec", &name, "sh", "-ec", &up])
                 .status();
@@ -84,6 +113,10 @@ impl Path {
 
     /// One test from near to far.
     fn measure(&self, spec: &Spec) -> Outcome {
+        self.measure_from(Source::default(), spec)
+    }
+
+    fn measure_from(&self, source: Source, spec: &Spec) -> Outcome {
         let start = || {
             Server::start(Settings {
                 listen: (FAR, 0).into(),
@@ -95,8 +128,13 @@ impl Path {
         let server = self.place("far").run(start).unwrap().unwrap();
         let at = server.address().to_string();
         let go_on = &mut |_: &client::Progress| std::ops::ControlFlow::Continue(());
+        let target = Target {
+            token: Some(token()),
+            source,
+            ..Target::new(&at)
+        };
         let measure = || match spec.test.needs_server() {
-            true => Session::open(&at, Some(&token()))?.measure(spec, go_on),
+            true => target.open()?.measure(spec, go_on),
             false => client::measure(&FAR.to_string(), spec, go_on),
         };
         let outcome = self.place("near").run(measure).unwrap().unwrap();
@@ -106,6 +144,10 @@ impl Path {
 
     /// What the path has done: from near to far, and back.
     fn end(&mut self) -> [Impairments; 2] {
+        self.stop_forwarder().map(|lane| lane.done)
+    }
+
+    fn stop_forwarder(&mut self) -> [Lane; 2] {
         self.stop.store(true, Relaxed);
         self.forwarder.take().unwrap().join().unwrap()
     }
@@ -133,6 +175,7 @@ fn has_tun() -> bool {
 #[derive(Default)]
 struct Lane {
     done: Impairments,
+    segments: Segments,
     /// A datagram that waits to be overtaken.
     held: Option<Vec<u8>>,
     /// Packets on the way, and when they arrive.
@@ -142,6 +185,9 @@ struct Lane {
 impl Lane {
     fn pass(&mut self, packet: &[u8], rules: Rules) {
         let arrives = Instant::now() + rules.delay;
+        if packet.len() >= MIN_LEN && packet.get(9) == Some(&TCP) {
+            self.segments.note(packet);
+        }
         let mut push = |packet: &[u8]| self.under_way.push_back((arrives, packet.to_vec()));
         if packet.len() < MIN_LEN || packet.get(9) != Some(&UDP) {
             push(packet);
@@ -186,7 +232,7 @@ impl Lane {
     }
 }
 
-fn forward(devices: &[File; 2], rules: Rules, stop: &AtomicBool) -> [Impairments; 2] {
+fn forward(devices: &[File; 2], rules: Rules, stop: &AtomicBool) -> [Lane; 2] {
     let mut lanes = [Lane::default(), Lane::default()];
     let mut packet = vec![0; 1 << 16];
     while !stop.load(Relaxed) {
@@ -203,7 +249,7 @@ fn forward(devices: &[File; 2], rules: Rules, stop: &AtomicBool) -> [Impairments
         let timeout = PollTimeout::try_from(wait).unwrap_or(PollTimeout::ZERO);
         let _ready = poll(&mut polled, timeout);
     }
-    lanes.map(|lane| lane.done)
+    lanes
 }
 
 fn stream(direction: Direction) -> Spec {
@@ -333,5 +379,54 @@ fn no_time_is_below_that_of_the_path() {
             let pipelined = rate.is_some() && test != Test::TcpCrr;
             assert!(!pipelined || latency.count() > 50, "{outcome:?}");
         }
+    }
+}
+
+#[test]
+fn options_of_connections_show_in_their_headers() {
+    if !has_tun() {
+        return;
+    }
+    let spec = Spec {
+        mss: Some(700),
+        dscp: Some(46),
+        congestion: Some("reno".to_owned()),
+        pacing_bits_per_s: Some(8_000_000),
+        flows: 2,
+        ..Spec::new(Test::TcpStream, Duration::from_millis(500))
+    };
+    let source = Source {
+        address: Some(NEAR_SECOND.into()),
+        device: Some("path".to_owned()),
+        port: Some(40_000),
+    };
+    for direction in [Direction::Up, Direction::Down] {
+        let mut path = Path::new("options", Rules::default());
+        let spec = Spec {
+            direction,
+            ..spec.clone()
+        };
+        let outcome = path.measure_from(source.clone(), &spec);
+        let [up, down] = path.stop_forwarder().map(|lane| lane.segments);
+        let data = match direction {
+            Direction::Up => {
+                let ports = [(NEAR_SECOND, 40_000), (NEAR_SECOND, 40_001)];
+                assert_eq!(up.sources, BTreeSet::from(ports));
+                up
+            }
+            Direction::Down => down,
+        };
+        assert_eq!(data.dscp, BTreeSet::from([46]), "{direction:?}");
+        // Options of each segment may take a part of it.
+        assert!((600..=700).contains(&data.longest), "{data:?}");
+        let tcp = outcome
+            .near
+            .tcp
+            .as_ref()
+            .or(outcome.far.as_ref().and_then(|far| far.tcp.as_ref()));
+        assert_eq!(tcp.unwrap().congestion, "reno");
+        // Two flows at 8 Mbit/s of whole segments; the first segments leave at once.
+        let rate = outcome.transfer.unwrap().bits_per_s;
+        assert!(rate < 20_000_000.0, "{rate}: {outcome:?}");
     }
 }

@@ -86,6 +86,9 @@ fn columns(trials: &[Trial]) -> Result<Vec<Column>, Error> {
         count("seed", trials, |trial| Some(trial.seed)),
         number("at_s", trials, |trial| Some(trial.at_s)),
         text("flags", trials, |trial| Some(trial.flags.join("; "))),
+        text("violations", trials, |trial| {
+            Some(trial.violations.join("; "))
+        }),
         json("environment", trials, |trial| Some(&trial.environment))?,
     ];
     for name in names(trials, |trial| &trial.values) {

@@ -19,6 +19,7 @@ fn every_trial_is_a_row_with_the_same_values() {
     record.trials[0].values.insert("rare".to_owned(), 0.5);
     record.trials[1].seed = u64::MAX;
     record.trials[1].flags = vec!["a".to_owned(), "b".to_owned()];
+    record.trials[1].violations = vec!["c".to_owned(), "d".to_owned()];
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("record.parquet");
     report::columns::write(&record, std::fs::File::create(&path).unwrap()).unwrap();
@@ -39,6 +40,10 @@ fn every_trial_is_a_row_with_the_same_values() {
     }
     assert_eq!(cells(&rows[1])["seed"], &Field::ULong(u64::MAX));
     assert_eq!(cells(&rows[1])["flags"], &Field::Str("a; b".to_owned()));
+    assert_eq!(
+        cells(&rows[1])["violations"],
+        &Field::Str("c; d".to_owned())
+    );
 }
 
 fn is_the_trial(cells: &BTreeMap<&str, &Field>, trial: &Trial) {
